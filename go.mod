@@ -1,0 +1,3 @@
+module github.com/caddy-tally/caddy-tally
+
+go 1.26.0

@@ -1,0 +1,125 @@
+package limiter
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Bucket is the state of a token bucket: Units + Part/window units are in use
+// at time At, and they drain at amount/window. It is the GCRA's theoretical
+// arrival time written as what is owed instead of when it is paid, which keeps
+// every operation exact in integers and lets the units in use stay what they
+// are when the amount changes.
+//
+// The zero value is an empty state: nothing in use. 0 ≤ Part < window.
+type Bucket struct {
+	At    int64 // nanoseconds since the Unix epoch
+	Units int64 // whole units in use
+	Part  int64 // and this many parts of a unit, each 1/window (in nanoseconds)
+}
+
+// inUse returns the units in use, a part of a unit counted whole.
+func (b Bucket) inUse() int64 {
+	if b.Part > 0 {
+		return addSaturating(b.Units, 1)
+	}
+	return b.Units
+}
+
+// drainTo returns what is left of b at time now. A time before b.At changes
+// nothing, a bucket that lies more than one window (or the time it takes to
+// refill, if that is longer) in the future is taken as damaged and empty.
+func (l Limit) drainTo(b Bucket, now int64) Bucket {
+	b = l.clampBucket(b)
+	if b.At > now {
+		if b.At-now > max(l.window, l.refillTime(l.capacity, 0)) {
+			return Bucket{At: now}
+		}
+		return b
+	}
+	units, part := l.refilled(now - b.At)
+	b.At = now
+	if units > b.Units || (units == b.Units && part >= b.Part) {
+		b.Units, b.Part = 0, 0
+		return b
+	}
+	b.Units -= units
+	b.Part -= part
+	if b.Part < 0 {
+		b.Part += l.window
+		b.Units--
+	}
+	return b
+}
+
+// clampBucket makes sense of values that may come from a damaged file.
+func (l Limit) clampBucket(b Bucket) Bucket {
+	b.Units = min(max(b.Units, 0), 2*MaxAmount)
+	if b.Part < 0 || b.Part >= l.window {
+		b.Part = 0
+		b.Units++
+	}
+	return b
+}
+
+// refilled returns how many units, and parts of one, drain in elapsed
+// nanoseconds. A number that does not fit is as good as infinite.
+func (l Limit) refilled(elapsed int64) (units, part int64) {
+	hi, lo := bits.Mul64(uint64(elapsed), uint64(l.amount))
+	if hi >= uint64(l.window) {
+		return math.MaxInt64, 0
+	}
+	q, r := bits.Div64(hi, lo, uint64(l.window))
+	if q > math.MaxInt64 {
+		return math.MaxInt64, 0
+	}
+	return int64(q), int64(r)
+}
+
+// refillTime returns the nanoseconds in which units and part drain, rounded up.
+func (l Limit) refillTime(units, part int64) int64 {
+	hi, lo := bits.Mul64(uint64(units), uint64(l.window))
+	lo, carry := bits.Add64(lo, uint64(part), 0)
+	hi += carry
+	if hi >= uint64(l.amount) {
+		return math.MaxInt64
+	}
+	q, r := bits.Div64(hi, lo, uint64(l.amount))
+	if r > 0 {
+		q++
+	}
+	if q > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(q)
+}
+
+// claimBucket is [Limit.Claim] for a token bucket.
+func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
+	was := l.drainTo(*b, c.Now)
+	back := l.worthBucket(c.Return, was.At)
+	is := was
+	is.Units -= min(back, is.Units)
+	is.Units = min(addSaturating(is.Units, max(c.Charge.Units, 0)), 2*MaxAmount)
+
+	g := l.share(c, l.capacity-is.inUse())
+	if g.Units == 0 && c.Least > 0 {
+		g.Retry = l.retryBucket(is, c)
+	}
+	is.Units += g.Units
+	g.At, g.Used, g.Part = is.At, is.Units, is.Part
+	if is != was || g.Units > 0 {
+		*b = is
+	}
+	return g
+}
+
+// retryBucket returns how long a claim must wait until c.Least units are free.
+func (l Limit) retryBucket(b Bucket, c Claim) time.Duration {
+	if c.Least > l.capacity {
+		return Never
+	}
+	over := b.Units + c.Least - l.capacity // ≥ 0, and with Part/window on top > 0
+	return time.Duration(addSaturating(max(b.At-c.Now, 0), l.refillTime(over, b.Part)))
+}

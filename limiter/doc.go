@@ -1,0 +1,39 @@
+// Package limiter is the arithmetic of rate limits: pure functions of a limit,
+// the state of one key, the time and a cost. It knows no lock, clock, I/O,
+// SQL, HTTP or logger, and it is not a rate limiter by itself: the engine
+// (package limiter/engine) calls it under its locks, and stores (package
+// storage) call it inside their transactions.
+//
+// # Words
+//
+// A [Limit] is an amount of units per window, with an [Algorithm]. A [State]
+// is what one key has used of one limit. [Limit.Claim] decides how many units
+// a key may have now and charges them to the state; a claim for exactly the
+// cost of one request is the decision about that request. Units that are
+// charged and not yet spent are a [Lease]; [Limit.Spend] spends them without
+// looking at the state again.
+//
+// # Time
+//
+// Times are nanoseconds since the Unix epoch, as given by [time.Time.UnixNano].
+// Nothing here requires that they increase. State whose time lies in the future
+// by more than one window is treated as expired.
+//
+// # Invariants
+//
+// Let L be the amount, W the window and B the burst, and let the claims of a
+// key come with times that never run backwards.
+//
+//   - Sliding: the units granted in any interval (t-W, t] are at most L. A unit
+//     is remembered for at least W, and for less than W plus one slot.
+//   - Fixed: the units granted in any window aligned to the epoch are at most L.
+//   - Token bucket: the units granted in any interval of length T are at most
+//     B + T·L/W.
+//   - Units spent from leases obey the same bounds: a lease is never worth more
+//     than what the state still remembers of its charge.
+//   - A refused claim changes the state in nothing but what it gave back.
+//   - [Grant.Retry] is exact: with no other traffic the same claim is granted
+//     at now+Retry, and refused one nanosecond earlier.
+//
+// The fuzz targets in this package hold each of them against a slow oracle.
+package limiter

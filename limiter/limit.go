@@ -1,0 +1,223 @@
+package limiter
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Bounds of what a limit can be. They leave every intermediate result of this
+// package inside 128 bits and every stored value inside 63.
+const (
+	MinAmount = 1
+	MaxAmount = 1 << 40
+	MinWindow = 100 * time.Millisecond
+	MaxWindow = 366 * 24 * time.Hour
+	MinSlots  = 1
+	MaxSlots  = 10_000
+
+	// MaxRefill is the longest time that an empty token bucket may take to
+	// fill up again.
+	MaxRefill = 100 * 365 * 24 * time.Hour
+)
+
+const (
+	defaultSlots    = 60
+	fewestSlots     = 10 // the default never goes below
+	shortestSlot    = time.Second
+	leaseExtraShare = 8 // headroom is at most 1/8 of what is left
+)
+
+// Algorithm says how units are forgotten.
+type Algorithm uint8
+
+// The algorithms. The zero value is [Sliding].
+const (
+	// Sliding counts units in slots of a fraction of the window and sums the
+	// slots that overlap the last window, the oldest counted whole: at most the
+	// amount in any interval as long as the window.
+	Sliding Algorithm = iota
+	// Fixed counts units in windows aligned to the Unix epoch: at most the
+	// amount per aligned window, so up to twice the amount across an edge.
+	Fixed
+	// TokenBucket lets bursts through and refills evenly (GCRA): at most
+	// burst + T·amount/window in any interval of length T.
+	TokenBucket
+)
+
+// String returns the name of the algorithm as it is written in a configuration.
+func (a Algorithm) String() string {
+	switch a {
+	case Sliding:
+		return "sliding"
+	case Fixed:
+		return "fixed"
+	case TokenBucket:
+		return "token_bucket"
+	}
+	return fmt.Sprintf("Algorithm(%d)", uint8(a))
+}
+
+// Params describe a limit. They are what [New] checks.
+type Params struct {
+	// Algorithm is sliding unless it says otherwise.
+	Algorithm Algorithm
+	// Amount is the number of units per Window, from [MinAmount] to [MaxAmount].
+	Amount int64
+	// Window is the time that Amount is counted over, from [MinWindow] to
+	// [MaxWindow].
+	Window time.Duration
+	// Burst is the capacity of a token bucket in units, from 1 to [MaxAmount];
+	// zero means Amount. The other algorithms take none.
+	Burst int64
+	// Slots is the number of parts a sliding window is counted in, from
+	// [MinSlots] to [MaxSlots]; zero means 60, fewer (but at least 10) where a
+	// slot would be shorter than a second. The other algorithms take none.
+	Slots int
+}
+
+// Limit is an amount of units per window, ready for arithmetic. It is an
+// immutable value; only one made by [New] or [Limit.WithAmount] is usable.
+type Limit struct {
+	algorithm Algorithm
+	slots     int32 // sliding: parts of a window; fixed: 1; token bucket: 0
+	amount    int64
+	window    int64 // nanoseconds
+	capacity  int64 // the most units that can be used at once
+	width     int64 // nanoseconds of a slot, rounded up: slots × width ≥ window
+}
+
+// New returns the limit that p describes, or an error that says which value is
+// out of its range.
+func New(p Params) (Limit, error) {
+	l := Limit{algorithm: p.Algorithm, window: int64(p.Window)}
+	if p.Window < MinWindow {
+		return Limit{}, fmt.Errorf("window must be at least %v, got %v", MinWindow, p.Window)
+	}
+	if p.Window > MaxWindow {
+		return Limit{}, fmt.Errorf("window must be at most 366 days (%v), got %v", MaxWindow, p.Window)
+	}
+	switch p.Algorithm {
+	case Sliding:
+		l.slots = int32(defaultSlotCount(p.Window))
+		if p.Slots != 0 {
+			if p.Slots < MinSlots || p.Slots > MaxSlots {
+				return Limit{}, fmt.Errorf("slots must be between %d and %d, got %d", MinSlots, MaxSlots, p.Slots)
+			}
+			l.slots = int32(p.Slots)
+		}
+	case Fixed:
+		l.slots = 1
+	case TokenBucket:
+	default:
+		return Limit{}, fmt.Errorf("unknown algorithm %v", p.Algorithm)
+	}
+	if p.Algorithm != Sliding && p.Slots != 0 {
+		return Limit{}, fmt.Errorf("slots belong to a sliding limit, not to %v", p.Algorithm)
+	}
+	if l.slots > 0 {
+		l.width = (l.window + int64(l.slots) - 1) / int64(l.slots)
+	}
+	return l.WithAmount(p.Amount, p.Burst)
+}
+
+func defaultSlotCount(window time.Duration) int64 {
+	return min(max(int64(window/shortestSlot), fewestSlots), defaultSlots)
+}
+
+// WithAmount returns the limit with another amount and burst, which is how a
+// scaled limit is made; a burst of zero means the amount. A state or a lease of
+// one is a state or a lease of the other.
+func (l Limit) WithAmount(amount, burst int64) (Limit, error) {
+	if amount < MinAmount || amount > MaxAmount {
+		return Limit{}, fmt.Errorf("amount must be between %d and %d (2^40), got %d", MinAmount, int64(MaxAmount), amount)
+	}
+	l.amount, l.capacity = amount, amount
+	if burst == 0 {
+		burst = amount
+	} else if l.algorithm != TokenBucket {
+		return Limit{}, fmt.Errorf("a burst belongs to a token bucket, not to %v", l.algorithm)
+	}
+	if l.algorithm != TokenBucket {
+		return l, nil
+	}
+	if burst < 1 || burst > MaxAmount {
+		return Limit{}, fmt.Errorf("burst must be between 1 and %d (2^40), got %d", int64(MaxAmount), burst)
+	}
+	l.capacity = burst
+	if refill := l.refillTime(burst, 0); refill > int64(MaxRefill) {
+		return Limit{}, fmt.Errorf("a burst of %d at %d per %v takes over 100 years to refill; a smaller burst or a shorter window would do", burst, amount, time.Duration(l.window))
+	}
+	return l, nil
+}
+
+// Scale returns the limit with its amount and burst multiplied by percent/100,
+// rounded up and at least 1. A percentage outside 1 to 100 is taken as the
+// nearest of the two.
+func (l Limit) Scale(percent int) Limit {
+	p := int64(min(max(percent, 1), 100))
+	l.amount = (l.amount*p + 99) / 100
+	l.capacity = (l.capacity*p + 99) / 100
+	return l
+}
+
+// Algorithm returns how the limit forgets units.
+func (l Limit) Algorithm() Algorithm { return l.algorithm }
+
+// Amount returns the number of units per window.
+func (l Limit) Amount() int64 { return l.amount }
+
+// Window returns the time the amount is counted over.
+func (l Limit) Window() time.Duration { return time.Duration(l.window) }
+
+// Capacity returns the most units that can be in use at once: the burst of a
+// token bucket, else the amount. A cost above it can never pass.
+func (l Limit) Capacity() int64 { return l.capacity }
+
+// Slots returns the number of slots of a window: 1 for a fixed window, 0 for a
+// token bucket.
+func (l Limit) Slots() int64 { return int64(l.slots) }
+
+// Slot returns the index of the slot that a time lies in. Indices count from
+// the Unix epoch. A token bucket has no slots.
+func (l Limit) Slot(now int64) int64 { return floorDiv(now, l.width) }
+
+// Oldest returns the index of the oldest slot that still counts at now.
+func (l Limit) Oldest(now int64) int64 {
+	if l.algorithm == Fixed {
+		return l.Slot(now)
+	}
+	return floorDiv(now-l.window+1, l.width)
+}
+
+// Newest returns the index of the newest slot that counts at now: one window
+// ahead, for what other processes with faster clocks have written. Slots beyond
+// it are taken as damaged and ignored.
+func (l Limit) Newest(now int64) int64 { return l.Slot(now) + int64(l.slots) }
+
+// Expiry returns the time from which on a slot no longer counts.
+func (l Limit) Expiry(slot int64) int64 {
+	end := (slot + 1) * l.width
+	if l.algorithm == Fixed {
+		return end
+	}
+	return end - 1 + l.window
+}
+
+// floorDiv divides rounding towards negative infinity, so that slots before the
+// epoch are as long as those after it.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// addSaturating adds two non-negative numbers and stops at the largest int64.
+func addSaturating(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

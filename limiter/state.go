@@ -1,0 +1,177 @@
+package limiter
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Never is the retry time of a claim that no waiting can satisfy, because it
+// asks for more than the limit's capacity.
+const Never = time.Duration(-1)
+
+// State is all that one key has used of one limit. The zero value is a key that
+// has used nothing. A state belongs to limits of one algorithm, window and slot
+// count; their amounts may differ.
+//
+// Invariant: Slots are in ascending order of Index, without repeats.
+type State struct {
+	Slots  []Slot // sliding and fixed limits
+	Bucket Bucket // token buckets
+}
+
+// Slot is the units that were charged in one slot of a window.
+type Slot struct {
+	Index int64 // counted from the Unix epoch
+	Used  int64 // units, never negative
+}
+
+// Claim asks for units.
+type Claim struct {
+	// Now is the time of the claim in nanoseconds since the Unix epoch.
+	Now int64
+	// Least is the fewest units that are of use: fewer are not granted.
+	Least int64
+	// Want is the units that are asked for, at least Least.
+	Want int64
+	// Extra is how many units may be granted on top of Want for later, never
+	// more than an eighth of what is left then.
+	Extra int64
+	// Return is a lease of the same key whose unspent units are given back
+	// before anything is granted.
+	Return Lease
+	// Charge is charged whatever the limit says: units that were admitted while
+	// the store was out of reach.
+	Charge Charge
+}
+
+// Charge is units charged outside the rule of a limit.
+type Charge struct {
+	At    int64 // the slot of a sliding or fixed limit; a token bucket ignores it
+	Units int64
+}
+
+// Grant answers a claim. A claim is refused if it asked for Least > 0 and
+// Units is 0.
+type Grant struct {
+	// Lease holds the granted units and what is known of the state behind them.
+	Lease
+	// Retry is how long to wait until Least units are free if nothing else is
+	// charged, or [Never]. It is 0 unless the claim was refused.
+	Retry time.Duration
+}
+
+// Refused tells whether the grant refuses the claim it answers.
+func (g Grant) Refused(c Claim) bool { return c.Least > 0 && g.Units == 0 }
+
+// Claim gives back c.Return, charges c.Charge, and then grants what c asks for
+// as far as it is left, charging it to s. A refused claim charges nothing.
+func (l Limit) Claim(s *State, c Claim) Grant {
+	if l.algorithm == TokenBucket {
+		return l.claimBucket(&s.Bucket, c)
+	}
+	return l.claimSlots(s, c)
+}
+
+// share decides how many of the units that are left go to a claim.
+func (l Limit) share(c Claim, left int64) Grant {
+	left = max(left, 0)
+	want := max(c.Want, c.Least)
+	if left < c.Least || want <= 0 {
+		return Grant{}
+	}
+	units := min(want, left)
+	if extra := min(c.Extra, (left-units)/leaseExtraShare); extra > 0 {
+		units += extra
+	}
+	return Grant{Lease: Lease{Units: units}}
+}
+
+// claimSlots is [Limit.Claim] for sliding and fixed limits.
+func (l Limit) claimSlots(s *State, c Claim) Grant {
+	if c.Return.Units > 0 {
+		s.add(c.Return.At, -c.Return.Units)
+	}
+	if c.Charge.Units > 0 {
+		s.add(c.Charge.At, c.Charge.Units)
+	}
+	used := l.usedSlots(s, c.Now)
+	g := l.share(c, l.amount-used)
+	g.At = l.Slot(c.Now)
+	if g.Units > 0 {
+		s.add(g.At, g.Units)
+	} else if c.Least > 0 {
+		g.Retry = l.retrySlots(s, c)
+	}
+	g.Used = addSaturating(used, g.Units)
+	return g
+}
+
+// usedSlots returns the units that count at now.
+func (l Limit) usedSlots(s *State, now int64) (used int64) {
+	oldest, newest := l.Oldest(now), l.Newest(now)
+	for _, slot := range s.Slots {
+		if slot.Index >= oldest && slot.Index <= newest {
+			used = addSaturating(used, slot.Used)
+		}
+	}
+	return used
+}
+
+// retrySlots returns how long a refused claim must wait until enough slots have
+// expired that c.Least units are free.
+func (l Limit) retrySlots(s *State, c Claim) time.Duration {
+	if c.Least > l.amount {
+		return Never
+	}
+	left := l.amount - l.usedSlots(s, c.Now)
+	oldest, newest := l.Oldest(c.Now), l.Newest(c.Now)
+	for _, slot := range s.Slots {
+		if slot.Index < oldest || slot.Index > newest {
+			continue
+		}
+		left += slot.Used
+		if left >= c.Least {
+			return time.Duration(l.Expiry(slot.Index) - c.Now)
+		}
+	}
+	return time.Duration(l.window) // not reached while the slots' sum is exact
+}
+
+// add charges units to a slot; a negative number gives them back, as far as
+// they are there.
+func (s *State) add(index, units int64) {
+	i, found := slices.BinarySearchFunc(s.Slots, index, func(slot Slot, index int64) int {
+		switch {
+		case slot.Index < index:
+			return -1
+		case slot.Index > index:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		if units <= 0 {
+			return
+		}
+		s.Slots = slices.Insert(s.Slots, i, Slot{Index: index})
+	}
+	if units < 0 {
+		s.Slots[i].Used = max(s.Slots[i].Used+units, 0)
+		return
+	}
+	s.Slots[i].Used = addSaturating(s.Slots[i].Used, units)
+}
+
+// Trim removes slots that no longer count at now, so that a state held in
+// memory stays as small as its limit's number of slots.
+func (l Limit) Trim(s *State, now int64) {
+	if l.algorithm == TokenBucket {
+		return
+	}
+	oldest := l.Oldest(now)
+	s.Slots = slices.DeleteFunc(s.Slots, func(slot Slot) bool { return slot.Index < oldest })
+}
+
+// Clamp makes sense of a slot's value that may come from a damaged file.
+func Clamp(used int64) int64 { return min(max(used, 0), math.MaxInt64/2) }

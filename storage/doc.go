@@ -1,0 +1,19 @@
+// Package storage is the contract between the decision engine and the stores
+// that keep its counters. It is shaped for batches and takes contexts, so that
+// a store may be an embedded database or a network service; nothing in it knows
+// which.
+//
+// # Invariants
+//
+//   - A batch of claims is applied atomically and in order. What a grant says
+//     was charged is charged before [Store.Claim] returns.
+//   - The decision about a claim is [limiter.Limit.Claim] on the state that the
+//     store holds for its limit and key. A store adds durability, not rules.
+//   - Two stores opened on one place grant together what one would: never more
+//     than the limit.
+//   - A store keeps of a key what it is given: 16 bytes that are a keyed hash.
+//   - A refused claim that gives nothing back writes nothing.
+//   - Values read back are clamped to what is possible, never trusted.
+//
+// The suite in storage/storagetest holds every store to them.
+package storage

@@ -1,0 +1,92 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// LimitID names a limit across processes, restarts and machines: the limits of
+// every process that uses one store agree on it. It says nothing of the amount,
+// so a limit keeps its counts when its amount changes; a limit whose window,
+// algorithm or slots change gets another ID, and so starts afresh.
+type LimitID uint64
+
+// Key names a client, or whatever else a limit counts by, without telling who
+// it is: a keyed hash made before it reaches the store.
+type Key [16]byte
+
+// Claim asks for units of one key of one limit.
+type Claim struct {
+	ID  LimitID
+	Key Key
+	// Limit is the limit with the amount that is in force for this key.
+	Limit limiter.Limit
+	// Claim says what is wanted and what is given back.
+	limiter.Claim
+}
+
+// Swept says what one step of a sweep did.
+type Swept struct {
+	// Rows is how many expired rows were deleted.
+	Rows int64
+	// More tells that the step stopped at its bound, and another one would find
+	// more to do.
+	More bool
+}
+
+// Stats describes a store at one moment.
+type Stats struct {
+	// Bytes is the space the store takes on disk, everything it writes included.
+	Bytes int64
+	// FreeBytes is the part of Bytes that holds nothing at the moment.
+	FreeBytes int64
+}
+
+// Store keeps the counters. Its methods may be called from several goroutines
+// at once; they need not run in parallel.
+type Store interface {
+	// Claim answers every claim, in order, and charges what it grants: all of
+	// them in one transaction, or none and an error. grants must be as long as
+	// claims; it is overwritten. Several claims of one key see one another.
+	//
+	// An error that wraps [ErrUnknownOutcome] leaves open whether the batch took
+	// effect. After any other error nothing has changed.
+	Claim(ctx context.Context, claims []Claim, grants []limiter.Grant) error
+
+	// Sweep deletes expired rows, a bounded number at a time, so that a claim
+	// waits for one short step at most. now is nanoseconds since the Unix epoch.
+	// What a key has used and what still counts is never swept.
+	Sweep(ctx context.Context, now int64) (Swept, error)
+
+	// Stats measures the store.
+	Stats(ctx context.Context) (Stats, error)
+
+	// Close gives up the store. It waits for calls that are under way; calls
+	// after it return [ErrClosed].
+	Close() error
+}
+
+// Opener opens a store. It is called again after a fault, so it must not depend
+// on what an earlier call left behind.
+type Opener func(ctx context.Context) (Store, error)
+
+// Errors that a store wraps so that callers can tell them apart.
+var (
+	// ErrClosed says that the store was closed before.
+	ErrClosed = errors.New("store is closed")
+	// ErrForeign says that what was found in the place of the database is not
+	// this store's, or is a newer version's: it was left as it was.
+	ErrForeign = errors.New("not a database of this version of caddy-tally")
+	// ErrCorrupt says that the database is damaged. Opening it again sets it
+	// aside and starts a fresh one.
+	ErrCorrupt = errors.New("database is damaged")
+	// ErrUnknownOutcome says that a batch may or may not have been applied.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+)
+
+// DefaultTimeout is how long a request waits for a store unless configured
+// otherwise.
+const DefaultTimeout = 100 * time.Millisecond
