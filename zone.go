@@ -1,0 +1,107 @@
+package tally
+
+import (
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// Zone is a named class of requests, what they are counted per, and how many of
+// them may pass.
+type Zone struct {
+	// The name of the zone, at most 64 characters of letters, digits, space and
+	// `-_.:/`. Handlers whose zones have the same name, window and algorithm
+	// count together, on whatever site they are; a zone keeps its counts when
+	// the config is reloaded and when Caddy is restarted. Required, except in
+	// `rate_limits`, where the name is the key.
+	Name string `json:"name,omitempty"`
+
+	// Which requests belong to the zone: a list of matcher sets, of which one
+	// must match. Every request belongs to a zone without matchers.
+	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
+
+	// What the zone is counted per:
+	//
+	// - `ip`: the client's address as Caddy determines it (`trusted_proxies`
+	//   applies), an IPv6 address shortened to its /64
+	// - `everyone`: one count for all
+	// - `key`: the value of `key`
+	//
+	// Default: `key` if `key` or `max_events` is given, else `ip`.
+	Per string `json:"per,omitempty"`
+
+	// The value to count by, usually with placeholders, such as
+	// `{http.request.header.X-Tenant}`. A key without placeholders, or none at
+	// all, is one count for all. A misspelt placeholder is a config error.
+	Key string `json:"key,omitempty"`
+
+	// What to do with a request for which every placeholder of `key` is empty:
+	//
+	// - `ip` (default): count it per client address
+	// - `share`: all such requests share one count
+	// - `skip`: let it pass without counting it in this zone
+	// - `deny`: refuse it
+	OnEmptyKey string `json:"on_empty_key,omitempty"`
+
+	// How many leading bits of an IPv4 address tell clients apart, from 1 to
+	// 32. Default: 32 when counting per `ip`. When counting per `key`, a key
+	// that is an IP address as a whole is shortened only if this is given.
+	IPv4Prefix int `json:"ipv4_prefix,omitempty"`
+
+	// How many leading bits of an IPv6 address tell clients apart, from 1 to
+	// 128. Default: 64 when counting per `ip`, because a household commonly has
+	// a /64 to itself. When counting per `key`, a key that is an IP address as
+	// a whole is shortened only if this is given.
+	IPv6Prefix int `json:"ipv6_prefix,omitempty"`
+
+	// How many requests may pass. A request must be within all of the limits.
+	Limits []Limit `json:"limits,omitempty"`
+
+	// How much a request counts: a whole number of units from 0, or a
+	// placeholder that holds one, such as `{http.request.header.X-Batch}`. A
+	// missing or malformed value counts 1. A cost above a limit's amount is
+	// always refused. Default: 1.
+	Cost string `json:"cost,omitempty"`
+
+	// With `max_events`, another way to write a single sliding limit.
+	Window caddy.Duration `json:"window,omitempty"`
+
+	// With `window`, another way to write a single sliding limit: how many
+	// requests may pass per window. 0 refuses every request of the zone.
+	MaxEvents int `json:"max_events,omitempty"`
+}
+
+// Limit is how many units may pass in how much time.
+type Limit struct {
+	// How many units may pass per window, from 1 to 2^40.
+	Amount int64 `json:"amount,omitempty"`
+
+	// The time the amount is for, from 100ms to 366 days.
+	Window caddy.Duration `json:"window,omitempty"`
+
+	// How units are forgotten:
+	//
+	// - `sliding` (default): never more than the amount in any interval as long
+	//   as the window
+	// - `fixed`: never more than the amount in windows aligned to the clock
+	//   (UTC); up to twice the amount around the moment they change
+	// - `token_bucket`: bursts may pass at once and are refilled evenly over the
+	//   window
+	//
+	// A limit with a burst is a token bucket.
+	Algorithm string `json:"algorithm,omitempty"`
+
+	// The capacity of a token bucket: how many units may pass at once, from 1
+	// to 2^40. Default for a token bucket: the amount.
+	Burst int64 `json:"burst,omitempty"`
+
+	// In how many slots a sliding window is counted, from 1 to 10000. More
+	// slots forget sooner after the window has passed and take more rows in the
+	// database. Default: 60, fewer (but at least 10) where a slot would be
+	// shorter than a second.
+	Slots int `json:"slots,omitempty"`
+
+	// The name of the limit in the RateLimit header fields and in metrics.
+	// Default: the zone's name for the first limit without a name, and the
+	// zone's name and the limit's window for others.
+	Name string `json:"name,omitempty"`
+}
