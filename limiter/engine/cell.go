@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// cell is what memory knows of one key of one limit.
+//
+// Invariants: the units of lease are charged to the store and not spent. A cell
+// that is dead is in no table, holds no lease, and is not used again. A cell
+// with claims in flight is not evicted.
+type cell struct {
+	next  atomic.Pointer[cell]  // in the chain of its bucket
+	block atomic.Pointer[block] // written under mu, read without
+
+	hash uint64
+	id   storage.LimitID
+	key  string
+
+	name  storage.Key // of the key in the store; the committer's own
+	named bool        // the committer's own
+
+	touched atomic.Bool // since the clock hand last passed
+
+	mu       sync.Mutex
+	limit    *Limit        // guarded by mu, like all below: as last brought along
+	lease    limiter.Lease // unspent units, and what is known of the rest
+	open     *entry        // the claim that waits in the open batch, or the last that did
+	local    *local        // what was decided without the store, or nil
+	headroom int32         // units to ask for beyond what is waiting
+	inFlight int32         // claims that are waiting or under way
+	dead     bool
+}
+
+// block says that requests of at least a cost are refused until a time. It is
+// immutable, and linked to blocks for higher costs that last longer.
+type block struct {
+	until    int64
+	cost     int64
+	left     int64 // units that were left for cheaper requests
+	amount   int64 // of the limit that refused
+	capacity int64
+	longer   *block
+}
+
+// maxBlocks bounds the chain of blocks of a cell.
+const maxBlocks = 4
+
+// blocked returns the block that refuses a request at now, or nil.
+func (c *cell) blocked(limit *Limit, cost, now int64) *block {
+	for b := c.block.Load(); b != nil && b.cost <= cost; b = b.longer {
+		if now < b.until && limit.Amount() <= b.amount && limit.Capacity() <= b.capacity {
+			return b
+		}
+	}
+	return nil
+}
+
+// blockLocked remembers a refusal. It keeps what was remembered of higher costs
+// that are refused for longer.
+func (c *cell) blockLocked(fresh block) {
+	var keep []block
+	for b := c.block.Load(); b != nil && len(keep) < maxBlocks-1; b = b.longer {
+		if b.cost > fresh.cost && b.until > fresh.until {
+			keep = append(keep, *b)
+		}
+	}
+	var chain *block
+	for i := len(keep) - 1; i >= 0; i-- {
+		keep[i].longer = chain
+		chain = &keep[i]
+	}
+	fresh.longer = chain
+	c.block.Store(&fresh)
+}
+
+// touch marks the cell as in use.
+func (c *cell) touch() {
+	if !c.touched.Load() {
+		c.touched.Store(true)
+	}
+}
+
+// spendableLocked tells whether the lease covers a draw.
+func (c *cell) spendableLocked(d *Draw, now int64) bool {
+	return d.Limit.Worth(c.lease, now) >= d.Cost
+}
+
+// spendLocked takes a draw from the lease, which must cover it.
+func (c *cell) spendLocked(d *Draw, now int64) {
+	d.Limit.Spend(&c.lease, now, d.Cost)
+	d.Known = true
+	d.Quota = d.Limit.Quota(c.lease, now)
+}
+
+const (
+	headroomShare = 64 // headroom starts at this part of the capacity
+	firstHeadroom = 16 // and at most here
+	maxHeadroom   = 1 << 20
+	slotsOfBucket = 60 // a token bucket's "slot", for headroom only
+)
+
+// nextHeadroomLocked returns how many units to claim for later: more while the
+// key keeps coming back within a slot, less when it does not.
+func (c *cell) nextHeadroomLocked(limit *Limit, now int64) int64 {
+	first := int32(min(limit.Capacity()/headroomShare, firstHeadroom))
+	switch {
+	case c.lease.At == 0:
+		c.headroom = first
+	case limit.inSlot(c.lease.At, now):
+		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
+	default:
+		c.headroom = max(c.headroom/2, first)
+	}
+	return int64(c.headroom)
+}
+
+// inSlot tells whether now lies in the slot that a lease was charged to.
+func (l *Limit) inSlot(at, now int64) bool {
+	if l.Algorithm() == limiter.TokenBucket {
+		return now-at < int64(l.Window())/slotsOfBucket
+	}
+	return at >= l.Slot(now)
+}
+
+// takeLeaseLocked takes the lease out of the cell, for giving it back.
+func (c *cell) takeLeaseLocked() limiter.Lease {
+	lease := c.lease
+	c.lease.Used -= lease.Units
+	c.lease.Units = 0
+	return lease
+}

@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// batch is the claims that go to the store in one transaction.
+type batch struct {
+	entries []*entry
+	done    chan struct{} // closed when the fields below are final
+	now     int64
+	err     error // the store's; nobody has been granted anything
+}
+
+// entry is one claim of a batch. It is guarded by the queue's lock while its
+// batch is open, then it belongs to the committer, and after the batch is done
+// it doesn't change any more.
+type entry struct {
+	cell   *cell
+	limit  *Limit
+	batch  *batch
+	cost   int64 // of every request that waits for this claim
+	wanted int64 // by all of them together
+	extra  int64
+	give   limiter.Lease
+	charge limiter.Charge
+	grant  limiter.Grant
+}
+
+// refused tells whether the store refused the claim.
+func (e *entry) refused() bool { return e.cost > 0 && e.grant.Units == 0 }
+
+// queue holds the open batch: the one that the committer takes next.
+type queue struct {
+	mu     sync.Mutex
+	batch  *batch        // guarded by mu; nil if nothing waits
+	closed bool          // guarded by mu: nothing is taken in
+	wake   chan struct{} // holds one token when there is something to take
+}
+
+// join adds to the open batch, and returns that batch, or nil if the queue is
+// closed.
+func (q *queue) join(fill func(*batch)) *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	if q.batch == nil {
+		q.batch = &batch{done: make(chan struct{})}
+		select {
+		case q.wake <- struct{}{}:
+		default:
+		}
+	}
+	fill(q.batch)
+	return q.batch
+}
+
+// take returns the open batch, or nil, and makes way for another.
+func (q *queue) take() *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.batch
+	q.batch = nil
+	return b
+}
+
+// setClosed says whether the queue takes anything in.
+func (q *queue) setClosed(closed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = closed
+}
+
+// claimLocked adds what a draw misses to the open batch. The cell must be
+// locked, which it stays.
+func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
+	if e := c.open; e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit {
+		e.wanted += d.Cost
+		return e
+	}
+	b.chargeLocked(c)
+	e := &entry{
+		cell: c, limit: d.Limit, batch: b,
+		cost: d.Cost, wanted: d.Cost,
+		extra: c.nextHeadroomLocked(d.Limit, now),
+		give:  c.takeLeaseLocked(),
+	}
+	c.limit = d.Limit
+	c.open = e
+	c.inFlight++
+	b.entries = append(b.entries, e)
+	return e
+}
+
+// giveBack adds a lease that is not needed any more to the open batch. If the
+// queue is closed the units stay charged.
+func (e *Engine) giveBack(r returned) {
+	if r.lease.Units <= 0 {
+		return
+	}
+	e.queue.join(func(b *batch) {
+		b.entries = append(b.entries, &entry{cell: r.cell, limit: r.limit, batch: b, give: r.lease})
+	})
+}
+
+// commitLoop is the committer: the one goroutine that talks to the store about
+// claims. It ends when stop is closed, after everything that waits is answered
+// and every lease is given back.
+func (e *Engine) commitLoop() {
+	defer close(e.committed)
+	e.openStore()
+	for {
+		select {
+		case <-e.queue.wake:
+			e.drain()
+		case <-e.probe.C:
+			e.recover()
+		case <-e.stop:
+			e.finish()
+			return
+		}
+	}
+}
+
+// drain commits batches until nothing waits.
+func (e *Engine) drain() {
+	for b := e.queue.take(); b != nil; b = e.queue.take() {
+		e.commit(b)
+	}
+}
+
+// commit puts a batch to the store, and hands out what is granted.
+func (e *Engine) commit(b *batch) {
+	b.now = e.clock.now()
+	start := time.Now()
+	b.err = e.claim(b)
+	if b.err == nil {
+		for _, entry := range b.entries {
+			e.deliver(entry, b.now)
+		}
+		e.opts.Observer.Committed(len(b.entries), time.Since(start))
+	} else {
+		e.undo(b)
+		e.degrade(b.err)
+	}
+	close(b.done)
+}
+
+// claim asks the store for what the entries of a batch want.
+func (e *Engine) claim(b *batch) error {
+	store := e.store.Load()
+	if store == nil {
+		return errNoStore
+	}
+	claims := e.claims[:0]
+	for _, entry := range b.entries {
+		claims = append(claims, e.claimOf(entry, b.now))
+	}
+	e.claims = claims
+	if cap(e.grants) < len(claims) {
+		e.grants = make([]limiter.Grant, len(claims), 2*len(claims))
+	}
+	grants := e.grants[:len(claims)]
+	if err := store.Claim(context.Background(), claims, grants); err != nil {
+		return err
+	}
+	e.claimed.Add(int64(len(claims)))
+	for i, entry := range b.entries {
+		entry.grant = grants[i]
+	}
+	return nil
+}
+
+// claimOf returns an entry as the store takes it. A cell is named when the store
+// first hears of it.
+func (e *Engine) claimOf(en *entry, now int64) storage.Claim {
+	c := en.cell
+	if !c.named {
+		c.name, c.named = e.opts.Hash(c.id, c.key), true
+	}
+	return storage.Claim{
+		ID: c.id, Key: c.name, Limit: en.limit.Limit,
+		Claim: limiter.Claim{
+			Now: now, Least: en.cost, Want: en.wanted, Extra: en.extra,
+			Return: en.give, Charge: en.charge,
+		},
+	}
+}
+
+// deliver brings a granted claim to its cell.
+func (e *Engine) deliver(en *entry, now int64) {
+	if en.cost == 0 {
+		return // it only gave back
+	}
+	c := en.cell
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight--
+	if c.open == en {
+		c.open = nil
+	}
+	if c.local != nil && len(c.local.owed) == 0 {
+		c.local = nil // settled with this claim or before
+	}
+	if en.refused() {
+		c.refusedLocked(en, now)
+		return
+	}
+	if c.block.Load() != nil && !c.blockedAt(now) {
+		c.block.Store(nil)
+	}
+	e.giveBack(returned{c, en.limit, en.limit.Join(&c.lease, en.grant.Lease)})
+}
+
+// refusedLocked remembers a refusal.
+func (c *cell) refusedLocked(en *entry, now int64) {
+	if c.lease.Units == 0 {
+		c.lease = en.grant.Lease
+	}
+	c.blockLocked(block{
+		until:    now + int64(en.grant.Retry),
+		cost:     en.cost,
+		left:     max(en.limit.Capacity()-en.grant.Used, 0),
+		amount:   en.limit.Amount(),
+		capacity: en.limit.Capacity(),
+	})
+}
+
+// undo takes back what a batch that was not applied would have given back. If
+// it may have been applied, those units are given up: they stay charged, or
+// are free already.
+func (e *Engine) undo(b *batch) {
+	unknown := errors.Is(b.err, storage.ErrUnknownOutcome)
+	for _, en := range b.entries {
+		c := en.cell
+		c.mu.Lock()
+		if en.cost > 0 {
+			c.inFlight--
+			if c.open == en {
+				c.open = nil
+			}
+		}
+		if !unknown && !c.dead && en.give.Units > 0 {
+			en.limit.Join(&c.lease, en.give)
+		}
+		if en.charge.Units > 0 {
+			c.oweLocked(en.limit, en.charge)
+		}
+		c.mu.Unlock()
+	}
+}

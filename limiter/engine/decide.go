@@ -1,0 +1,280 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// held is a cell that a request locks, and what the request takes from it.
+type held struct {
+	cell  *cell
+	draw  int    // index of the draw
+	entry *entry // the claim that was made for it last, or nil
+	short bool   // the lease does not cover the draw
+}
+
+// inlineDraws is how many draws a decision makes room for without allocating.
+const inlineDraws = 8
+
+// Decide decides about a request that takes all of draws or none. It sets Known
+// and Quota of the draws it learns something about; two draws of one key and
+// limit are made one. Decide waits for the store at most as long as the
+// engine's StoreTimeout, and for nothing else.
+func (e *Engine) Decide(ctx context.Context, draws []Draw) (d Decision) {
+	now := e.clock.now()
+	if e.refuseAtOnce(draws, now, &d) {
+		return d
+	}
+	var room [inlineDraws]held
+	hs := e.hold(room[:0], draws)
+	if e.spendAll(hs, draws, now) {
+		d.Allowed = true
+		return d
+	}
+	e.decideSlowly(ctx, hs, draws, now, &d)
+	return d
+}
+
+// refuseAtOnce refuses what memory knows to be refused. It takes no lock.
+func (e *Engine) refuseAtOnce(draws []Draw, now int64, d *Decision) bool {
+	for i := range draws {
+		draw := &draws[i]
+		draw.Known = false
+		if draw.Cost > draw.Limit.Capacity() {
+			d.refuse(TooCostly, draws, i, draw.Limit.Capacity(), limiter.Never)
+			continue
+		}
+		draw.cell = e.table.find(draw.Limit.ID, draw.Key)
+		if draw.cell == nil || draw.Cost <= 0 {
+			continue
+		}
+		if b := draw.cell.blocked(draw.Limit, draw.Cost, now); b != nil {
+			reason := Blocked
+			if d.Reason == TooCostly {
+				reason = TooCostly
+			}
+			d.refuse(reason, draws, i, b.left, time.Duration(b.until-now))
+		}
+	}
+	return d.Reason != None
+}
+
+// hold returns the cells of all draws that cost something, in the order in
+// which they are locked, making those that are missing.
+func (e *Engine) hold(hs []held, draws []Draw) []held {
+	for i := range draws {
+		draw := &draws[i]
+		if draw.Cost <= 0 {
+			e.peek(draw)
+			continue
+		}
+		if draw.cell == nil {
+			draw.cell = e.cell(draw)
+		}
+		draw.cell.touch()
+		hs = insert(hs, held{cell: draw.cell, draw: i}, draws)
+	}
+	return hs
+}
+
+// cell returns the cell of a draw, made if there is none.
+func (e *Engine) cell(draw *Draw) *cell {
+	c, back := e.table.add(draw.Limit.ID, draw.Key)
+	e.giveBack(back)
+	return c
+}
+
+// peek tells a draw that costs nothing what is left.
+func (e *Engine) peek(draw *Draw) {
+	if draw.cell == nil {
+		return
+	}
+	draw.cell.mu.Lock()
+	defer draw.cell.mu.Unlock()
+	draw.Known = true
+	draw.Quota = draw.Limit.Quota(draw.cell.lease, e.clock.now())
+}
+
+// insert adds h to hs, which is in lock order, or merges it with its like.
+func insert(hs []held, h held, draws []Draw) []held {
+	i := len(hs)
+	for i > 0 && h.cell.before(hs[i-1].cell) {
+		i--
+	}
+	if i > 0 && hs[i-1].cell == h.cell {
+		draws[hs[i-1].draw].Cost += draws[h.draw].Cost
+		draws[h.draw].Cost = 0
+		return hs
+	}
+	hs = append(hs, h)
+	copy(hs[i+1:], hs[i:])
+	hs[i] = h
+	return hs
+}
+
+// before is the order in which cells are locked.
+func (c *cell) before(other *cell) bool {
+	if c.id != other.id {
+		return c.id < other.id
+	}
+	return c.key < other.key
+}
+
+// lock locks all cells, replacing those that were evicted since they were
+// found.
+func (e *Engine) lock(hs []held, draws []Draw) {
+	for i := 0; i < len(hs); i++ {
+		hs[i].cell.mu.Lock()
+		if !hs[i].cell.dead {
+			continue
+		}
+		hs[i].cell.mu.Unlock()
+		unlock(hs[:i])
+		hs[i].cell = e.cell(&draws[hs[i].draw])
+		i = -1
+	}
+}
+
+func unlock(hs []held) {
+	for i := range hs {
+		hs[i].cell.mu.Unlock()
+	}
+}
+
+// spendAll takes every draw from its lease, if all of them are covered.
+func (e *Engine) spendAll(hs []held, draws []Draw, now int64) bool {
+	e.lock(hs, draws)
+	defer unlock(hs)
+	return spendAllLocked(hs, draws, now)
+}
+
+func spendAllLocked(hs []held, draws []Draw, now int64) bool {
+	covered := true
+	for i := range hs {
+		h := &hs[i]
+		h.short = !h.cell.spendableLocked(&draws[h.draw], now)
+		covered = covered && !h.short
+	}
+	if !covered {
+		return false
+	}
+	for i := range hs {
+		hs[i].cell.spendLocked(&draws[hs[i].draw], now)
+	}
+	return true
+}
+
+// decideSlowly claims what is missing and waits for it until all of it is there
+// or some of it is refused.
+//
+// What was granted by a batch is spent at the batch's time: the request was
+// waiting then, so that is when it is admitted.
+func (e *Engine) decideSlowly(ctx context.Context, hs []held, draws []Draw, now int64, d *Decision) {
+	timeout := time.NewTimer(e.opts.StoreTimeout)
+	defer timeout.Stop()
+	for {
+		b, decided := e.spendOrClaim(hs, draws, now, d)
+		if decided {
+			return
+		}
+		if b == nil {
+			continue // the queue was closed in this moment
+		}
+		switch e.await(ctx, b, timeout) {
+		case nil:
+			now = b.now
+			if e.refused(hs, draws, now, d) {
+				return
+			}
+		case errTimeout:
+			e.degrade(errTimeout)
+			now = e.clock.now()
+		case context.Canceled:
+			d.Reason = Abandoned
+			return
+		default: // the store failed
+			now = e.clock.now()
+		}
+	}
+}
+
+// spendOrClaim spends if it can, decides without the store if that can't be
+// used, and otherwise claims what is missing, to be had when the batch is done.
+func (e *Engine) spendOrClaim(hs []held, draws []Draw, now int64, d *Decision) (b *batch, decided bool) {
+	e.lock(hs, draws)
+	defer unlock(hs)
+	if spendAllLocked(hs, draws, now) {
+		d.Allowed = true
+		return nil, true
+	}
+	if e.degraded.Load() {
+		e.decideLocallyLocked(hs, draws, now, d)
+		return nil, true
+	}
+	b = e.queue.join(func(b *batch) {
+		for i := range hs {
+			h := &hs[i]
+			h.entry = nil
+			if h.short {
+				h.entry = b.claimLocked(h.cell, &draws[h.draw], now)
+			}
+		}
+	})
+	return b, false
+}
+
+// await waits until a batch is done and returns its error; errTimeout if that
+// takes too long, and context.Canceled if ctx ends, for whatever reason.
+func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error {
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return context.Canceled
+	case <-timeout.C:
+	}
+	select {
+	case <-b.done:
+		return b.err
+	default:
+		return errTimeout
+	}
+}
+
+// refused notes which claims were refused, and if any was, gives back what was
+// claimed for this request in vain.
+func (e *Engine) refused(hs []held, draws []Draw, now int64, d *Decision) bool {
+	for i := range hs {
+		if en := hs[i].entry; en != nil && en.refused() {
+			left := max(en.limit.Capacity()-en.grant.Used, 0)
+			d.refuse(OverLimit, draws, hs[i].draw, left, en.grant.Retry)
+		}
+	}
+	if d.Reason == None {
+		return false
+	}
+	for i := range hs {
+		if en := hs[i].entry; en != nil && !en.refused() {
+			e.giveBack(hs[i].cell.surplus())
+		}
+	}
+	return true
+}
+
+// surplus takes what is in the lease beyond the cell's headroom, unless somebody
+// may be waiting for it.
+func (c *cell) surplus() returned {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	units := c.lease.Units - int64(c.headroom)
+	if units <= 0 || c.inFlight > 0 || c.dead {
+		return returned{}
+	}
+	part := c.lease
+	part.Units = units
+	c.lease.Units -= units
+	c.lease.Used -= units
+	return returned{c, c.limit, part}
+}

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Limit is a limit with the name under which its counts are kept. The engine
+// holds on to the pointer it is given and never changes what it points to;
+// neither may the caller.
+type Limit struct {
+	ID storage.LimitID
+	limiter.Limit
+}
+
+// Draw is what one request takes from one limit.
+type Draw struct {
+	// Limit is the limit, with the amount in force for this client.
+	Limit *Limit
+	// Key is the full text of what the limit counts by. The engine copies it if
+	// it keeps it.
+	Key []byte
+	// Cost is how many units are taken, 0 or more.
+	Cost int64
+
+	// Known tells whether Quota was set by [Engine.Decide].
+	Known bool
+	// Quota is what is left for the key after the decision. For a draw that
+	// refuses the request, its Reset is the time after which the cost is free
+	// again, or [limiter.Never].
+	Quota limiter.Quota
+
+	cell *cell
+}
+
+// Reason says why a request was refused.
+type Reason uint8
+
+// The reasons. The zero value is the one of an allowed request.
+const (
+	// None is the reason of a request that was allowed.
+	None Reason = iota
+	// OverLimit says that a limit had too few units left.
+	OverLimit
+	// Blocked says that a limit had too few units left before, and memory knew
+	// that it still does.
+	Blocked
+	// TooCostly says that the cost is above a limit's capacity: no waiting
+	// helps.
+	TooCostly
+	// Abandoned says that the request's context ended while it waited.
+	Abandoned
+)
+
+// Decision is the answer to a request. A refusal is a decision, not an error.
+type Decision struct {
+	// Allowed tells whether the request may pass.
+	Allowed bool
+	// Degraded tells that the store could not be used and memory decided.
+	Degraded bool
+	// Reason says why the request may not pass.
+	Reason Reason
+	// Draw is the index of the draw that refuses; of several, the one that
+	// refuses longest.
+	Draw int
+	// Retry is how long to wait until all draws can be had if nobody else takes
+	// from them, or [limiter.Never]. It is 0 if the request is allowed.
+	Retry time.Duration
+}
+
+// refuse notes that draw i of draws refuses for retry.
+func (d *Decision) refuse(reason Reason, draws []Draw, i int, left int64, retry time.Duration) {
+	draws[i].Known = true
+	draws[i].Quota = limiter.Quota{Remaining: left, Reset: retry}
+	first := d.Reason == None
+	d.Reason = reason
+	if first || d.Retry != limiter.Never && (retry == limiter.Never || retry > d.Retry) {
+		d.Draw, d.Retry = i, retry
+	}
+}

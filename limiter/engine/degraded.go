@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// While the store can't be used, memory decides: each key may have a share of
+// its limit, less what it is known to have used. What it gets that way is owed
+// to the store, and charged there before anything else is claimed for the key.
+
+const (
+	firstProbe  = 100 * time.Millisecond
+	lastProbe   = 10 * time.Second
+	remindAfter = time.Minute
+	openTimeout = 10 * time.Second
+)
+
+// outage is the time during which the store can't be used.
+type outage struct {
+	mu       sync.Mutex
+	began    time.Time     // guarded by mu, like all below
+	reminded time.Time     // when the observer was last told
+	backoff  time.Duration // until the next probe
+}
+
+// begin returns when to probe first.
+func (o *outage) begin() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.began = time.Now()
+	o.reminded = o.began
+	o.backoff = max(o.backoff, firstProbe)
+	return jittered(o.backoff)
+}
+
+// goOn returns when to probe next, how long the outage has lasted, and whether
+// that is worth telling.
+func (o *outage) goOn() (next, since time.Duration, tell bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.backoff = min(2*o.backoff, lastProbe)
+	if tell = time.Since(o.reminded) >= remindAfter; tell {
+		o.reminded = time.Now()
+	}
+	return jittered(o.backoff), time.Since(o.began), tell
+}
+
+func (o *outage) end() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.backoff = 0
+	return time.Since(o.began)
+}
+
+// jittered returns a duration of 3/4 to 5/4 of d, so that the probes of several
+// processes spread.
+func jittered(d time.Duration) time.Duration {
+	return d - d/4 + rand.N(d/2)
+}
+
+// degrade stops using the store. It may be called from any goroutine that holds
+// no lock; the batch that is under way stays with the committer.
+func (e *Engine) degrade(err error) {
+	if !e.degraded.CompareAndSwap(false, true) {
+		return
+	}
+	e.queue.setClosed(true)
+	if b := e.queue.take(); b != nil {
+		b.err = err
+		e.undo(b)
+		close(b.done)
+	}
+	e.probe.Reset(e.outage.begin())
+	e.opts.Observer.Degraded(0, err)
+}
+
+// openStore opens the store for the first time.
+func (e *Engine) openStore() {
+	defer close(e.ready)
+	if err := e.reopen(); err != nil {
+		e.degrade(err)
+	}
+}
+
+// reopen replaces the store by a freshly opened one.
+func (e *Engine) reopen() error {
+	if old := e.store.Swap(nil); old != nil {
+		old.Close() // what it has to say was said by the fault that led here
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	store, err := e.opts.Open(ctx)
+	if err != nil {
+		return err
+	}
+	e.store.Store(&opened{store})
+	return nil
+}
+
+// recover tries to use the store again.
+func (e *Engine) recover() {
+	if !e.degraded.Load() {
+		return
+	}
+	err := e.reopen()
+	if err == nil {
+		err = e.settle(false)
+	}
+	if err != nil {
+		next, since, tell := e.outage.goOn()
+		e.probe.Reset(next)
+		if tell {
+			e.opts.Observer.Degraded(since, err)
+		}
+		return
+	}
+	e.queue.setClosed(false)
+	e.degraded.Store(false)
+	e.opts.Observer.Recovered(e.outage.end())
+}
+
+// local is what memory admitted for one key without the store.
+type local struct {
+	state limiter.State    // what was known to be used before, and all since
+	owed  []limiter.Charge // what was admitted and not charged yet, by slot
+}
+
+// newLocal starts from what is known of a key.
+func newLocal(limit *Limit, known limiter.Lease) *local {
+	l := new(local)
+	switch {
+	case limit.Algorithm() == limiter.TokenBucket:
+		l.state.Bucket = limiter.Bucket{At: known.At, Units: known.Used, Part: known.Part}
+	case known.Used > 0:
+		l.state.Slots = []limiter.Slot{{Index: known.At, Used: known.Used}}
+	}
+	return l
+}
+
+// decideLocallyLocked decides from memory alone: it takes what leases cover from
+// them, and the rest from the reduced limits.
+func (e *Engine) decideLocallyLocked(hs []held, draws []Draw, now int64, d *Decision) {
+	d.Degraded = true
+	var room [inlineDraws]limiter.Grant
+	grants := room[:0]
+	for i := range hs {
+		h, draw := &hs[i], &draws[hs[i].draw]
+		var g limiter.Grant
+		if h.short {
+			g = h.cell.takeLocked(draw, now, e.opts.DegradedPercent)
+			if g.Units == 0 {
+				h.cell.blockLocallyLocked(draw, g, now)
+				d.refuse(OverLimit, draws, h.draw, 0, g.Retry)
+			}
+		}
+		grants = append(grants, g)
+	}
+	for i := range hs {
+		c, draw := hs[i].cell, &draws[hs[i].draw]
+		switch {
+		case d.Reason != None:
+			c.untakeLocked(draw, grants[i].Lease, now)
+		case hs[i].short:
+			c.oweLocked(draw.Limit, limiter.Charge{At: grants[i].At, Units: draw.Cost})
+			draw.Known = true
+			spent := grants[i].Lease
+			spent.Units = 0
+			draw.Quota = draw.Limit.Scale(e.opts.DegradedPercent).Quota(spent, now)
+		default:
+			c.spendLocked(draw, now)
+		}
+	}
+	d.Allowed = d.Reason == None
+}
+
+// takeLocked takes a draw from a share of its limit.
+func (c *cell) takeLocked(draw *Draw, now int64, percent int) limiter.Grant {
+	if c.local == nil {
+		c.local = newLocal(draw.Limit, c.lease)
+	}
+	c.limit = draw.Limit
+	reduced := draw.Limit.Scale(percent)
+	reduced.Trim(&c.local.state, now)
+	g := reduced.Claim(&c.local.state, limiter.Claim{Now: now, Least: draw.Cost, Want: draw.Cost})
+	if g.Retry == limiter.Never {
+		g.Retry = draw.Limit.Window() // more than the share, but not more than the limit
+	}
+	return g
+}
+
+// untakeLocked reverses takeLocked.
+func (c *cell) untakeLocked(draw *Draw, taken limiter.Lease, now int64) {
+	if taken.Units > 0 {
+		draw.Limit.Claim(&c.local.state, limiter.Claim{Now: now, Return: taken})
+	}
+}
+
+// blockLocallyLocked remembers a refusal by memory.
+func (c *cell) blockLocallyLocked(draw *Draw, g limiter.Grant, now int64) {
+	c.blockLocked(block{
+		until: now + int64(g.Retry), cost: draw.Cost,
+		amount: draw.Limit.Amount(), capacity: draw.Limit.Capacity(),
+	})
+}
+
+// oweLocked notes units that are to be charged to the store.
+func (c *cell) oweLocked(limit *Limit, charge limiter.Charge) {
+	if c.local == nil {
+		c.local = newLocal(limit, c.lease)
+	}
+	c.limit = limit
+	owed := c.local.owed
+	if last := len(owed) - 1; last >= 0 && (owed[last].At == charge.At || limit.Algorithm() == limiter.TokenBucket) {
+		owed[last].Units += charge.Units
+		return
+	}
+	if n := int(limit.Slots()) + 1; len(owed) > n {
+		owed = owed[:copy(owed, owed[len(owed)-n:])] // the rest has expired
+	}
+	c.local.owed = append(owed, charge)
+}
+
+// chargeLocked adds what a key owes to a batch. Once the store is in use again,
+// that settles it.
+func (b *batch) chargeLocked(c *cell) {
+	if c.local == nil {
+		return
+	}
+	for _, charge := range c.local.owed {
+		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: charge})
+	}
+	c.local.owed = nil
+}
+
+// owes tells whether something of the key is still to be charged.
+func (c *cell) owes() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.local != nil && len(c.local.owed) > 0
+}

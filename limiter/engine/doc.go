@@ -1,0 +1,58 @@
+// Package engine decides about requests. It holds in memory what it needs to
+// decide most of them, and charges a store, through the contract of package
+// storage, before anything is admitted. It knows no HTTP, no SQL, no logger and
+// no policy: a request brings its limits along, so that an old and a new
+// configuration can share one engine.
+//
+// # How a request is decided
+//
+// A request is a list of draws: one key, limit and cost each. It takes all of
+// them or none.
+//
+//  1. If memory knows that one of the keys is refused until later, the request
+//     is refused: a lookup and an atomic load per key, no lock.
+//  2. The cells of the keys are locked. If the lease of each covers its draw,
+//     all are spent.
+//  3. Otherwise claims for what is missing go into the open batch, and the
+//     request waits for that batch. The committer puts a batch to the store in
+//     one transaction, however many wait for it, and the next batch fills up
+//     meanwhile. Then the request tries again, as of the time of the batch.
+//  4. If a claim was refused, so is the request, and the key is blocked until
+//     the time the store says.
+//
+// A claim asks for a little more than what is waiting, and the rest is the
+// key's lease: units that are charged and not spent, which later requests spend
+// without the store. What is not spent is given back: with the key's next
+// claim, when the key is evicted, and when the engine is closed.
+//
+// If the store fails or does not answer in time, memory decides: each key may
+// have a share of its limit, less what is known to be used. What is admitted
+// that way is charged when the store is back, before anything else.
+//
+// # Invariants
+//
+//   - What is admitted was charged to the store before, or is owed to it and
+//     known to memory.
+//   - A request that is refused spends nothing of any lease.
+//   - A blocked request takes no lock and does not wait.
+//   - A decision waits at most StoreTimeout, and only for the store.
+//   - Cells number at most MaxKeys, and one more for each claim in flight.
+//   - The engine's time never runs backwards.
+//
+// # Goroutines
+//
+// New starts two: the committer (commit.go), which owns the store, and the
+// janitor (janitor.go). Close stops both and waits for them.
+//
+// # Lock order
+//
+// A goroutine that holds a lock takes only locks further down in this list:
+//
+//  1. shard.mu: which cells there are in a shard.
+//  2. cell.mu: the state of a key. Several are taken in the order of limit and
+//     key.
+//  3. queue.mu: the open batch.
+//  4. outage.mu: the times of an outage.
+//
+// No store, observer or other callback is called under any of them.
+package engine

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Engine decides about requests. It may be used from any number of goroutines.
+type Engine struct {
+	opts  Options
+	clock *steadyClock
+	table *table
+	queue queue
+
+	store   atomic.Pointer[opened] // nil while there is none; written by the committer
+	claimed atomic.Int64           // claims that the store answered
+
+	claims []storage.Claim // buffers of the committer
+	grants []limiter.Grant
+
+	degraded atomic.Bool // the store can't be used, and the queue is closed
+	outage   outage
+	probe    *time.Timer // fires when the store is worth another try
+
+	closeOnce sync.Once
+	stop      chan struct{} // closed to stop the goroutines
+	swept     chan struct{} // closed when the janitor has ended
+	committed chan struct{} // closed when the committer has ended
+	ready     chan struct{} // closed when the store was opened or failed to
+	closeErr  error         // written before committed is closed
+}
+
+// opened is a store that is open.
+type opened struct{ storage.Store }
+
+var (
+	errNoStore = errors.New("the store could not be opened")
+	errTimeout = errors.New("the store did not answer in time")
+	errClosed  = errors.New("the engine is closed")
+)
+
+// New starts an engine, which opens its store in the background. Decisions can
+// be asked for at once.
+func New(opts Options) (*Engine, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		opts:      opts,
+		clock:     newSteadyClock(opts.Clock),
+		table:     newTable(opts.MaxKeys),
+		queue:     queue{wake: make(chan struct{}, 1)},
+		probe:     time.NewTimer(time.Hour),
+		stop:      make(chan struct{}),
+		swept:     make(chan struct{}),
+		committed: make(chan struct{}),
+		ready:     make(chan struct{}),
+	}
+	e.probe.Stop()
+	go e.commitLoop()
+	go e.janitorLoop()
+	return e, nil
+}
+
+// Ready returns a channel that is closed when the store has been opened, or has
+// failed to open for the first time.
+func (e *Engine) Ready() <-chan struct{} { return e.ready }
+
+// Close answers what waits, gives back what is not spent, and closes the store.
+// Decisions asked for afterwards are made from memory alone, with the limits of
+// a store that can't be used. If ctx ends first, Close returns its error and
+// the rest happens in the background.
+func (e *Engine) Close(ctx context.Context) error {
+	e.closeOnce.Do(func() { close(e.stop) })
+	select {
+	case <-e.committed:
+		return e.closeErr
+	case <-ctx.Done():
+		return fmt.Errorf("engine: close: %w", ctx.Err())
+	}
+}
+
+// flushBatch is how many leases are given back in one transaction on close, and
+// how many debts are settled in one after a fault.
+const flushBatch = 512
+
+// finish answers what waits, gives every lease back, and closes the store.
+func (e *Engine) finish() {
+	<-e.swept
+	e.drain()
+	e.degraded.Store(true)
+	e.queue.setClosed(true)
+	e.drain()
+	e.probe.Stop()
+	if store := e.store.Load(); store != nil {
+		err := e.settle(true)
+		e.store.Store(nil)
+		e.closeErr = errors.Join(err, store.Close())
+	}
+}
+
+// settle charges what memory admitted without the store and, if all, gives back
+// every lease.
+func (e *Engine) settle(all bool) error {
+	b := &batch{done: make(chan struct{})}
+	var err error
+	e.table.each(func(c *cell) {
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		b.chargeLocked(c)
+		if all && c.lease.Units > 0 {
+			b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, give: c.takeLeaseLocked()})
+		}
+		c.mu.Unlock()
+		if len(b.entries) >= flushBatch {
+			err = e.settleBatch(b)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return e.settleBatch(b)
+}
+
+func (e *Engine) settleBatch(b *batch) error {
+	if len(b.entries) == 0 {
+		return nil
+	}
+	b.now = e.clock.now()
+	if b.err = e.claim(b); b.err != nil {
+		e.undo(b)
+		return b.err
+	}
+	b.entries = b.entries[:0]
+	return nil
+}
+
+// Stats describes an engine at one moment.
+type Stats struct {
+	// Keys is how many keys are held in memory, counted once per limit.
+	Keys int64
+	// Claims is how many claims the store has answered.
+	Claims int64
+	// Degraded tells that the store can't be used.
+	Degraded bool
+	// Store describes the store; it is zero where that can't be told.
+	Store storage.Stats
+}
+
+// Stats measures the engine and its store.
+func (e *Engine) Stats(ctx context.Context) Stats {
+	s := Stats{
+		Keys:     e.table.count.Load(),
+		Claims:   e.claimed.Load(),
+		Degraded: e.degraded.Load(),
+	}
+	if store := e.store.Load(); store != nil {
+		s.Store, _ = store.Stats(ctx)
+	}
+	return s
+}

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// janitorLoop removes expired rows and idle keys at every interval. It ends when
+// stop is closed.
+func (e *Engine) janitorLoop() {
+	defer close(e.swept)
+	tick := time.NewTicker(e.opts.CleanupInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			e.clean()
+		case <-e.stop:
+			return
+		}
+	}
+}
+
+// clean does one round. While the store can't be used there is nothing in it to
+// sweep, and memory is all that knows the keys, idle or not.
+func (e *Engine) clean() {
+	if e.degraded.Load() {
+		e.opts.Observer.Swept(0, 0, nil)
+		return
+	}
+	keys := e.table.sweep(e.clock.now(), e.giveBack)
+	rows, err := e.sweepStore()
+	e.opts.Observer.Swept(rows, keys, err)
+}
+
+// sweepStore removes expired rows step by step. Between two steps it stays away
+// from the store for as long as the last one took, so that claims come first.
+func (e *Engine) sweepStore() (rows int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), e.opts.CleanupInterval)
+	defer cancel()
+	for {
+		store := e.store.Load()
+		if store == nil || e.degraded.Load() {
+			return rows, nil
+		}
+		start := time.Now()
+		swept, err := store.Sweep(ctx, e.clock.now())
+		rows += swept.Rows
+		if err != nil || !swept.More {
+			return rows, err
+		}
+		select {
+		case <-time.After(time.Since(start)):
+		case <-e.stop:
+			return rows, nil
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Options configure an [Engine]. Open and Hash are required; the zero value of
+// everything else is the documented default.
+type Options struct {
+	// Open opens the store. The engine calls it on a goroutine of its own when
+	// it starts and after faults, and closes what it returned.
+	Open storage.Opener
+
+	// Hash names a key for the store without telling what it is. It is called
+	// on the goroutine that calls Open, after Open has succeeded, and once for
+	// each key and limit that is held in memory.
+	Hash func(id storage.LimitID, key string) storage.Key
+
+	// MaxKeys is how many keys are held in memory, counted once per limit. At
+	// least 1; zero means 1,000,000.
+	MaxKeys int
+
+	// StoreTimeout is how long a decision waits for the store before memory
+	// decides alone. Zero means [storage.DefaultTimeout].
+	StoreTimeout time.Duration
+
+	// CleanupInterval is how often expired rows and idle keys are removed. Zero
+	// means one minute.
+	CleanupInterval time.Duration
+
+	// DegradedPercent is the share of every limit that memory admits while the
+	// store can't be used, from 1 to 100. Zero means 40.
+	DegradedPercent int
+
+	// Observer is told what happens. Nil means nobody is.
+	Observer Observer
+
+	// Clock tells the time. Nil means the system's.
+	Clock Clock
+}
+
+// Defaults of [Options].
+const (
+	DefaultMaxKeys         = 1_000_000
+	DefaultCleanupInterval = time.Minute
+	DefaultDegradedPercent = 40
+)
+
+// Observer is told what an engine does beside its decisions, for logs and
+// metrics. Its methods are called without locks held, from the engine's own
+// goroutines except where they say otherwise; they should return soon.
+type Observer interface {
+	// Committed reports a batch of claims that the store answered.
+	Committed(claims int, took time.Duration)
+	// Swept reports a finished round of cleaning: rows deleted from the store,
+	// and idle keys dropped from memory.
+	Swept(rows int64, keys int, err error)
+	// Degraded reports that the store can't be used, once when that begins and
+	// once a minute while it lasts. It may be called from a request's goroutine.
+	Degraded(since time.Duration, err error)
+	// Recovered reports that the store is in use again.
+	Recovered(after time.Duration)
+}
+
+// nobody is the observer of an engine that has none.
+type nobody struct{}
+
+func (nobody) Committed(int, time.Duration)  {}
+func (nobody) Swept(int64, int, error)       {}
+func (nobody) Degraded(time.Duration, error) {}
+func (nobody) Recovered(time.Duration)       {}
+
+// withDefaults returns the options with zero values replaced, or an error that
+// names what can't be.
+func (o Options) withDefaults() (Options, error) {
+	if o.Open == nil || o.Hash == nil {
+		return o, fmt.Errorf("engine: Open and Hash are required")
+	}
+	setDefault(&o.MaxKeys, DefaultMaxKeys)
+	setDefault(&o.StoreTimeout, storage.DefaultTimeout)
+	setDefault(&o.CleanupInterval, DefaultCleanupInterval)
+	setDefault(&o.DegradedPercent, DefaultDegradedPercent)
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	if o.Clock == nil {
+		o.Clock = systemClock{start: time.Now()}
+	}
+	if o.MaxKeys < 1 || o.StoreTimeout < 0 || o.CleanupInterval < 0 {
+		return o, fmt.Errorf("engine: MaxKeys (%d), StoreTimeout (%v) and CleanupInterval (%v) can't be negative", o.MaxKeys, o.StoreTimeout, o.CleanupInterval)
+	}
+	if o.DegradedPercent < 1 || o.DegradedPercent > 100 {
+		return o, fmt.Errorf("engine: DegradedPercent must be between 1 and 100, got %d", o.DegradedPercent)
+	}
+	return o, nil
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}

@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+const (
+	shardCount   = 64 // a power of two
+	firstBuckets = 8
+	clockSteps   = 16 // cells looked at for one eviction
+)
+
+// table finds cells by limit and key. Looking one up takes no lock; adding and
+// removing them locks one of its shards.
+//
+// Within a bucket, cells form a chain that readers walk while writers change
+// it. A reader that is carried into another chain by a writer finds at worst
+// nothing, and then looks again under the lock. Chains are always free of
+// cycles: a link is only ever set to a cell that was linked later.
+//
+// The bucket is chosen by a hash that is seeded per process, so that nobody
+// outside can choose keys that meet in one.
+type table struct {
+	seed   maphash.Seed
+	max    int64
+	count  atomic.Int64
+	shards [shardCount]shard
+}
+
+type shard struct {
+	buckets atomic.Pointer[[]atomic.Pointer[cell]] // a power of two of them
+
+	mu   sync.Mutex
+	ring []*cell // guarded by mu: all cells, in the order the clock hand passes
+	hand int     // guarded by mu
+	_    [64]byte
+}
+
+func newTable(max int) *table {
+	t := &table{seed: maphash.MakeSeed(), max: int64(max)}
+	for i := range t.shards {
+		buckets := make([]atomic.Pointer[cell], firstBuckets)
+		t.shards[i].buckets.Store(&buckets)
+	}
+	return t
+}
+
+// place returns the shard a key belongs to, and its hash.
+func (t *table) place(id storage.LimitID, key []byte) (*shard, uint64) {
+	const spread = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio
+	mixed := uint64(id) * spread
+	return &t.shards[(xxhash.Sum64(key)^mixed)%shardCount], maphash.Bytes(t.seed, key) ^ mixed
+}
+
+// find returns the cell of a key, or nil. It takes no lock.
+func (t *table) find(id storage.LimitID, key []byte) *cell {
+	s, hash := t.place(id, key)
+	return s.find(id, key, hash)
+}
+
+func (s *shard) find(id storage.LimitID, key []byte, hash uint64) *cell {
+	buckets := *s.buckets.Load()
+	c := buckets[hash&uint64(len(buckets)-1)].Load()
+	for ; c != nil; c = c.next.Load() {
+		if c.hash == hash && c.id == id && c.key == string(key) {
+			return c
+		}
+	}
+	return nil
+}
+
+// returned is a lease that is to be given back to the store.
+type returned struct {
+	cell  *cell
+	limit *Limit
+	lease limiter.Lease
+}
+
+// add returns the cell of a key, made if there is none, and the lease of a cell
+// that had to make room for it.
+func (t *table) add(id storage.LimitID, key []byte) (*cell, returned) {
+	s, hash := t.place(id, key)
+	fresh := &cell{hash: hash, id: id, key: string(key)}
+	fresh.touched.Store(true)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.find(id, key, hash); c != nil {
+		return c, returned{}
+	}
+	var back returned
+	if t.count.Add(1) > t.max {
+		back = t.evictLocked(s)
+	}
+	s.insertLocked(fresh)
+	return fresh, back
+}
+
+func (s *shard) insertLocked(c *cell) {
+	s.ring = append(s.ring, c)
+	if buckets := *s.buckets.Load(); len(s.ring) > len(buckets) {
+		s.rebuildLocked(2 * len(buckets)) // links c as well
+		return
+	}
+	s.linkLocked(*s.buckets.Load(), c)
+}
+
+func (s *shard) linkLocked(buckets []atomic.Pointer[cell], c *cell) {
+	head := &buckets[c.hash&uint64(len(buckets)-1)]
+	c.next.Store(head.Load())
+	head.Store(c)
+}
+
+// rebuildLocked gives the shard n buckets.
+func (s *shard) rebuildLocked(n int) {
+	buckets := make([]atomic.Pointer[cell], n)
+	for _, c := range s.ring {
+		s.linkLocked(buckets, c)
+	}
+	s.buckets.Store(&buckets)
+}
+
+// unlinkLocked takes the cell at index i of the ring out of the shard.
+func (s *shard) unlinkLocked(i int) {
+	c := s.ring[i]
+	buckets := *s.buckets.Load()
+	link := &buckets[c.hash&uint64(len(buckets)-1)]
+	for link.Load() != c {
+		link = &link.Load().next
+	}
+	link.Store(c.next.Load())
+
+	last := len(s.ring) - 1
+	s.ring[i], s.ring[last] = s.ring[last], nil
+	s.ring = s.ring[:last]
+}
+
+// rank says how much a cell is worth keeping.
+type rank int
+
+const (
+	idle    rank = iota // nobody asked for it lately
+	active              // somebody did
+	telling             // it is near its limit, blocks, or owes
+	pinned              // it is locked or has claims in flight
+)
+
+// evictLocked removes the cell of the lowest rank among those next to the clock
+// hand, to make room. If all of them are pinned it removes none: the table then
+// is over its bound by one for each claim in flight at most.
+func (t *table) evictLocked(s *shard) returned {
+	victim, lowest := 0, pinned
+	for range min(clockSteps, len(s.ring)) {
+		i := s.hand % len(s.ring)
+		s.hand = i + 1
+		if r := s.ring[i].rank(); r < lowest {
+			victim, lowest = i, r
+		}
+		if lowest == idle {
+			break
+		}
+	}
+	if lowest == pinned {
+		return returned{}
+	}
+	back, _ := t.removeLocked(s, victim)
+	return back
+}
+
+// rank ranks a cell, and lets it be idle the next time unless it is touched
+// again.
+func (c *cell) rank() rank {
+	touched := c.touched.Swap(false)
+	if !c.mu.TryLock() {
+		return pinned
+	}
+	defer c.mu.Unlock()
+	switch {
+	case c.inFlight > 0:
+		return pinned
+	case c.local != nil, c.block.Load() != nil, c.nearLimitLocked():
+		return telling
+	case touched:
+		return active
+	}
+	return idle
+}
+
+// removeLocked removes the cell at index i of the ring, unless it has become
+// pinned.
+func (t *table) removeLocked(s *shard, i int) (returned, bool) {
+	c := s.ring[i]
+	if !c.mu.TryLock() {
+		return returned{}, false
+	}
+	defer c.mu.Unlock()
+	if c.inFlight > 0 {
+		return returned{}, false
+	}
+	c.dead = true
+	s.unlinkLocked(i)
+	t.count.Add(-1)
+	return returned{c, c.limit, c.takeLeaseLocked()}, true
+}
+
+// nearLimitLocked tells whether the key had used half of its limit or more.
+func (c *cell) nearLimitLocked() bool {
+	return c.limit != nil && c.lease.Used-c.lease.Units >= (c.limit.Capacity()+1)/2
+}
+
+// sweep removes cells that were not touched since the last sweep, and gives
+// their leases to back. Keys that are blocked stay.
+func (t *table) sweep(now int64, back func(returned)) (removed int) {
+	for i := range t.shards {
+		var leases []returned
+		s := &t.shards[i]
+		s.mu.Lock()
+		for j := len(s.ring) - 1; j >= 0; j-- {
+			c := s.ring[j]
+			if c.touched.Swap(false) || c.blockedAt(now) || c.owes() {
+				continue
+			}
+			if r, ok := t.removeLocked(s, j); ok {
+				removed++
+				if r.lease.Units > 0 {
+					leases = append(leases, r)
+				}
+			}
+		}
+		s.shrinkLocked()
+		s.mu.Unlock()
+		for _, r := range leases {
+			back(r)
+		}
+	}
+	return removed
+}
+
+// shrinkLocked gives memory back when most of a shard's cells are gone.
+func (s *shard) shrinkLocked() {
+	if n := len(*s.buckets.Load()); n > firstBuckets && len(s.ring) < n/4 {
+		s.rebuildLocked(n / 2)
+		s.ring = append(make([]*cell, 0, len(s.ring)), s.ring...)
+	}
+}
+
+// blockedAt tells whether the cell refuses anything at now.
+func (c *cell) blockedAt(now int64) bool {
+	for b := c.block.Load(); b != nil; b = b.longer {
+		if now < b.until {
+			return true
+		}
+	}
+	return false
+}
+
+// each calls f for every cell there is. Cells added meanwhile may be missed.
+func (t *table) each(f func(*cell)) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		ring := append([]*cell(nil), s.ring...)
+		s.mu.Unlock()
+		for _, c := range ring {
+			f(c)
+		}
+	}
+}
