@@ -1,0 +1,292 @@
+package tally
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func init() {
+	httpcaddyfile.RegisterHandlerDirective("rate_limit", parseHandler)
+	httpcaddyfile.RegisterDirectiveOrder("rate_limit", httpcaddyfile.Before, "basic_auth")
+	httpcaddyfile.RegisterGlobalOption("rate_limit", parseApp)
+}
+
+// matcherToken reads the next argument if it is a whole matcher: `*`, a path or
+// the name of a matcher. The result is false, and the argument read all the
+// same, if it is anything else.
+type matcherToken func() (caddy.ModuleMap, bool, error)
+
+// parseHandler sets up a handler from the directive. Named matchers are known
+// only here.
+func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	h := new(Handler)
+	return h, h.unmarshal(helper.Dispenser, helper.MatcherToken)
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	rate_limit [<matcher>] {
+//		zone <name> {
+//			match        <matcher>|@<name>|<path>
+//			match {
+//				<matchers...>
+//			}
+//			per          ip|everyone|key <value>
+//			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [name <name>]
+//			cost         <n>|<placeholder>
+//			on_empty_key ip|share|skip|deny
+//			ipv4_prefix  <bits>
+//			ipv6_prefix  <bits>
+//
+//			key          <value>
+//			window       <duration>
+//			events       <n>
+//		}
+//		headers        draft|legacy|both|off
+//		jitter         <fraction>
+//		log_key
+//		disable_metrics
+//		sweep_interval <duration>
+//		distributed {
+//			read_interval  <duration>
+//			write_interval <duration>
+//			purge_age      <duration>
+//		}
+//		storage        <module...>
+//	}
+//
+// A zone has one or more of `limit`, or both `window` and `events`, which is how
+// `mholt/caddy-ratelimit` writes a sliding limit; `key` is its `per key`. As
+// there, a zone in that module's words replaces an earlier one of the same name,
+// in the place of the earlier one.
+func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return h.unmarshal(d, unnamedMatchers(d))
+}
+
+// unnamedMatchers returns a matcherToken for where no matchers have names.
+func unnamedMatchers(d *caddyfile.Dispenser) matcherToken {
+	return func() (caddy.ModuleMap, bool, error) {
+		set, ok, err := httpcaddyfile.Helper{Dispenser: d}.MatcherToken()
+		if err != nil {
+			return nil, false, d.Errf("matchers have no names here, got %q: a block of matchers would do", d.Val())
+		}
+		return set, ok, nil
+	}
+}
+
+func (h *Handler) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
+	for d.Next() {
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		for nesting := d.Nesting(); d.NextBlock(nesting); {
+			if err := h.unmarshalOption(d, token); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unmarshalOption reads one line or block of the handler. Its error texts, and
+// those of the functions named peer…, are those of mholt/caddy-ratelimit. So is
+// the way an argument too many surfaces: as the next, unrecognized, option.
+func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error {
+	switch d.Val() {
+	case "zone":
+		return h.unmarshalZone(d, token)
+	case "headers":
+		return h.unmarshalHeaders(d)
+	case "jitter":
+		return h.unmarshalJitter(d)
+	case "log_key":
+		h.LogKey = true
+	case "disable_metrics":
+		h.DisableMetrics = true
+	case "sweep_interval":
+		return peerDuration(d, &h.SweepInterval, "sweep interval", "sweep interval")
+	case "distributed":
+		h.Distributed = new(Distributed)
+		return h.Distributed.unmarshal(d)
+	case "storage":
+		return h.unmarshalStorage(d)
+	default:
+		return d.Errf("unrecognized subdirective '%s'", d.Val())
+	}
+	return nil
+}
+
+func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token matcherToken) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	z := &Zone{Name: d.Val()}
+	if err := z.unmarshal(d, token); err != nil {
+		return err
+	}
+	return h.addZone(d, z)
+}
+
+// addZone appends a zone, or puts it in the place of one that has its name. The
+// latter is for configs that rely on it; in our own words it is a mistake.
+func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
+	i := slices.IndexFunc(h.Zones, func(old *Zone) bool { return old.Name == z.Name })
+	if i < 0 {
+		h.Zones = append(h.Zones, z)
+		return nil
+	}
+	if h.Zones[i].hasOwnWords() || z.hasOwnWords() {
+		return z.errf(d, "the name is taken by an earlier zone of this handler: another name would do")
+	}
+	h.Zones[i] = z
+	return nil
+}
+
+func (h *Handler) unmarshalHeaders(d *caddyfile.Dispenser) error {
+	if h.Headers != "" {
+		return d.Errf("headers already specified: %s", h.Headers)
+	}
+	word, err := oneOf(d, "draft", "legacy", "both", "off")
+	h.Headers = word
+	return err
+}
+
+func (h *Handler) unmarshalJitter(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	if h.Jitter != 0 {
+		return d.Errf("jitter already specified: %v", h.Jitter)
+	}
+	jitter, err := strconv.ParseFloat(d.Val(), 64)
+	if err != nil {
+		return d.Errf("invalid jitter percentage '%s': %v", d.Val(), err)
+	}
+	if math.IsNaN(jitter) || math.IsInf(jitter, 0) { // JSON has no word for them
+		return d.Errf("invalid jitter percentage '%s': 0.2 would do", d.Val())
+	}
+	h.Jitter = jitter
+	return nil
+}
+
+func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	name := d.Val()
+	module, err := caddyfile.UnmarshalModule(d, "caddy.storage."+name)
+	if err != nil {
+		return err
+	}
+	if _, ok := module.(caddy.StorageConverter); !ok {
+		return d.Errf("module caddy.storage.%s is not a caddy.StorageConverter", name)
+	}
+	h.StorageRaw, err = moduleJSON(d, module, "module", name)
+	return err
+}
+
+func (dist *Distributed) unmarshal(d *caddyfile.Dispenser) error {
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := dist.unmarshalOption(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (dist *Distributed) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "read_interval":
+		return peerDuration(d, &dist.ReadInterval, "read interval", "read interval")
+	case "write_interval":
+		return peerDuration(d, &dist.WriteInterval, "write interval", "write interval")
+	case "purge_age":
+		return peerDuration(d, &dist.PurgeAge, "purge age", "purge age")
+	}
+	return d.Errf("unrecognized subdirective '%s'", d.Val())
+}
+
+// peerDuration reads the option's argument into field. The option is called name
+// when it is repeated and kind when it is malformed.
+func peerDuration(d *caddyfile.Dispenser, field *caddy.Duration, name, kind string) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	if *field != 0 {
+		return d.Errf("%s already specified: %v", name, *field)
+	}
+	duration, err := caddy.ParseDuration(d.Val())
+	if err != nil {
+		return d.Errf("invalid %s '%s': %v", kind, d.Val(), err)
+	}
+	*field = caddy.Duration(duration)
+	return nil
+}
+
+// peerInt reads the option's argument into field, with names as for
+// [peerDuration].
+func peerInt(d *caddyfile.Dispenser, field *int, name, kind string) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	if *field != 0 {
+		return d.Errf("%s already specified: %v", name, *field)
+	}
+	n, err := strconv.Atoi(d.Val())
+	if err != nil {
+		return d.Errf("invalid %s '%s': %v", kind, d.Val(), err)
+	}
+	*field = n
+	return nil
+}
+
+// oneOf reads the option's argument, which is one of words.
+func oneOf(d *caddyfile.Dispenser, words ...string) (string, error) {
+	option, word := d.Val(), ""
+	if !d.AllArgs(&word) {
+		return "", d.ArgErr()
+	}
+	if !slices.Contains(words, word) {
+		return "", d.Errf("%s must be %s, got %q", option, orList(words), word)
+	}
+	return word, nil
+}
+
+// orList joins words as in `a, b or c`.
+func orList(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// parseCount parses a whole number in which `_` may set digits apart.
+func parseCount(s string) (int64, error) {
+	return strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
+}
+
+// moduleJSON encodes a module with its name in key.
+func moduleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, error) {
+	var warnings []caddyconfig.Warning
+	raw := caddyconfig.JSONModuleObject(module, key, name, &warnings)
+	if len(warnings) > 0 {
+		return nil, d.Errf("encoding module %s: %s", name, warnings[0].Message)
+	}
+	return raw, nil
+}
+
+// Interface guards
+var (
+	_ caddyfile.Unmarshaler = (*Handler)(nil)
+	_ caddyfile.Unmarshaler = (*App)(nil)
+	_ caddyfile.Unmarshaler = (*SQLiteStore)(nil)
+)

@@ -1,0 +1,189 @@
+package tally
+
+import (
+	"math"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+)
+
+// maxStoreSize is the largest max_size: numbers of a Caddyfile pass through
+// float64, which still counts single bytes there.
+const maxStoreSize = 1 << 48
+
+// parseApp sets up the app from the global option.
+func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
+	if existing != nil {
+		d.Next()
+		return nil, d.Err("the global option rate_limit is given twice: one block would do")
+	}
+	app := new(App)
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: "rate_limit", Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// UnmarshalCaddyfile sets up the app from Caddyfile tokens. Syntax:
+//
+//	rate_limit {
+//		store            <engine...>
+//		cleanup_interval <duration>
+//		max_keys         <n>
+//		store_timeout    <duration>
+//		degraded_limit   <percent>
+//		secret_file      <path>
+//	}
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the name of the option
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return eachOption(d, a.unmarshalOption)
+}
+
+func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "store":
+		return a.unmarshalStore(d)
+	case "cleanup_interval":
+		return unmarshalDuration(d, &a.CleanupInterval)
+	case "max_keys":
+		return unmarshalCount(d, &a.MaxKeys)
+	case "store_timeout":
+		return unmarshalDuration(d, &a.StoreTimeout)
+	case "degraded_limit":
+		return a.unmarshalDegradedLimit(d)
+	case "secret_file":
+		return unmarshalString(d, &a.SecretFile)
+	}
+	return d.Errf("unrecognized option %q: store, cleanup_interval, max_keys, store_timeout, degraded_limit or secret_file would do", d.Val())
+}
+
+func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	engine := d.Val()
+	store, err := caddyfile.UnmarshalModule(d, "rate_limit.stores."+engine)
+	if err != nil {
+		return err
+	}
+	a.StoreRaw, err = moduleJSON(d, store, "engine", engine)
+	return err
+}
+
+func (a *App) unmarshalDegradedLimit(d *caddyfile.Dispenser) error {
+	var arg string
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	percent, err := parseCount(strings.TrimSuffix(arg, "%"))
+	if err != nil || percent < 1 || percent > 100 {
+		return d.Errf("degraded_limit must be a whole percentage from 1%% to 100%%, got %q", arg)
+	}
+	a.DegradedLimit = int(percent)
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	sqlite [<path>] {
+//		synchronous normal|full
+//		max_size    <size>
+//	}
+func (s *SQLiteStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the name of the store
+	if d.NextArg() {
+		s.Path = d.Val()
+	}
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return eachOption(d, s.unmarshalOption)
+}
+
+func (s *SQLiteStore) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+	switch d.Val() {
+	case "synchronous":
+		s.Synchronous, err = oneOf(d, "normal", "full")
+		return err
+	case "max_size":
+		return s.unmarshalMaxSize(d)
+	}
+	return d.Errf("unrecognized option %q: synchronous or max_size would do", d.Val())
+}
+
+func (s *SQLiteStore) unmarshalMaxSize(d *caddyfile.Dispenser) error {
+	var arg string
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	size, err := humanize.ParseBytes(arg)
+	if err != nil || size == 0 || size > maxStoreSize {
+		return d.Errf("max_size must be a size such as 512MiB or 1GiB, at most 256TiB, got %q", arg)
+	}
+	s.MaxSize = int64(size)
+	return nil
+}
+
+// eachOption reads the options of a block, of which each may be given once.
+func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error) error {
+	seen := make(map[string]bool)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		option := d.Val()
+		if seen[option] {
+			return d.Errf("%s is given twice: once would do", option)
+		}
+		seen[option] = true
+		if err := unmarshal(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmarshalDuration reads the option's argument. Zero is refused because in the
+// struct it means the default.
+func unmarshalDuration(d *caddyfile.Dispenser, field *caddy.Duration) error {
+	option, arg := d.Val(), ""
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	duration, err := caddy.ParseDuration(arg)
+	if err != nil || duration <= 0 {
+		return d.Errf("%s must be a duration above zero such as 100ms or 1m, got %q", option, arg)
+	}
+	*field = caddy.Duration(duration)
+	return nil
+}
+
+// unmarshalCount reads the option's argument, a number above zero.
+func unmarshalCount(d *caddyfile.Dispenser, field *int) error {
+	option, arg := d.Val(), ""
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	n, err := parseCount(arg)
+	if err != nil || n < 1 || n > math.MaxInt32 {
+		return d.Errf("%s must be a whole number above zero such as 100_000, got %q", option, arg)
+	}
+	*field = int(n)
+	return nil
+}
+
+func unmarshalString(d *caddyfile.Dispenser, field *string) error {
+	option := d.Val()
+	if !d.AllArgs(field) {
+		return d.ArgErr()
+	}
+	if *field == "" {
+		return d.Errf("%s must not be empty", option)
+	}
+	return nil
+}

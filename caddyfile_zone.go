@@ -1,0 +1,276 @@
+package tally
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func (z *Zone) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := z.unmarshalOption(d, token); err != nil {
+			return err
+		}
+	}
+	return z.checkWords(d)
+}
+
+func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error {
+	switch d.Val() {
+	case "match":
+		return z.unmarshalMatch(d, token)
+	case "per":
+		return z.unmarshalPer(d)
+	case "limit":
+		return z.unmarshalLimit(d)
+	case "cost":
+		return z.unmarshalCost(d)
+	case "on_empty_key":
+		return z.unmarshalOnEmptyKey(d)
+	case "key":
+		return z.unmarshalKey(d)
+	case "window":
+		return peerDuration(d, &z.Window, "zone window", "window duration")
+	case "events":
+		return peerInt(d, &z.MaxEvents, "zone max events", "max events integer")
+	case "ipv4_prefix":
+		return peerInt(d, &z.IPv4Prefix, "zone ipv4_prefix", "ipv4_prefix integer")
+	case "ipv6_prefix":
+		return peerInt(d, &z.IPv6Prefix, "zone ipv6_prefix", "ipv6_prefix integer")
+	}
+	return d.Errf("unrecognized subdirective '%s'", d.Val())
+}
+
+// checkWords checks that the zone says how many may pass, in one of the two
+// ways.
+func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
+	peer := z.Window != 0 || z.MaxEvents != 0
+	switch {
+	case len(z.Limits) > 0 && peer:
+		return z.errf(d, "limit excludes window and events: limit 5/1m is the same as window 1m and events 5")
+	case len(z.Limits) > 0:
+		return nil
+	case z.hasOwnWords() && !peer:
+		return z.errf(d, "a limit is missing: limit 5/1m would do")
+	case z.Window == 0 || z.MaxEvents == 0:
+		return d.Err("a rate limit zone requires both a window and maximum events")
+	}
+	return nil
+}
+
+// hasOwnWords reports whether the zone uses options that mholt/caddy-ratelimit
+// does not have.
+func (z *Zone) hasOwnWords() bool {
+	return len(z.Limits) > 0 || z.Per != "" || z.Cost != "" || z.OnEmptyKey != ""
+}
+
+// errf returns an error that names the zone and the place.
+func (z *Zone) errf(d *caddyfile.Dispenser, format string, args ...any) error {
+	return d.Errf("zone %q: %w", z.Name, fmt.Errorf(format, args...))
+}
+
+// unmarshalMatch adds a matcher set. A quoted token is not a matcher token but
+// an expression, as in the definition of a named matcher.
+func (z *Zone) unmarshalMatch(d *caddyfile.Dispenser, token matcherToken) error {
+	parse := caddyhttp.ParseCaddyfileNestedMatcherSet
+	if nextIsMatcherToken(d) {
+		parse = func(d *caddyfile.Dispenser) (caddy.ModuleMap, error) { return parseMatcherToken(d, token) }
+	}
+	set, err := parse(d)
+	if err != nil {
+		return d.Errf("failed to parse match: %w", err)
+	}
+	z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
+	return nil
+}
+
+func nextIsMatcherToken(d *caddyfile.Dispenser) bool {
+	if !d.NextArg() {
+		return false
+	}
+	next := d.Token()
+	d.Prev()
+	return !next.Quoted() && (next.Text == "*" || strings.HasPrefix(next.Text, "/") || strings.HasPrefix(next.Text, "@"))
+}
+
+func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
+	set, _, err := token()
+	if err != nil {
+		return nil, err
+	}
+	if d.NextArg() {
+		return nil, d.ArgErr()
+	}
+	if set == nil { // `*`
+		set = caddy.ModuleMap{}
+	}
+	return set, nil
+}
+
+func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
+	if z.Per != "" {
+		return z.errf(d, "per already specified: %s", z.Per)
+	}
+	args := d.RemainingArgs()
+	switch {
+	case len(args) == 0:
+		return z.errf(d, "per what? ip, everyone or key <value> would do")
+	case args[0] == "key":
+		return z.setPerKey(d, args[1:])
+	case args[0] == "client" || args[0] == "api_key":
+		return z.errf(d, "per %s is not available in this version: ip, everyone or key <value> would do", args[0])
+	case args[0] != "ip" && args[0] != "everyone":
+		return z.errf(d, "unknown per %q: ip, everyone or key <value> would do", args[0])
+	case len(args) > 1:
+		return z.errf(d, "per %s takes no value, got %q", args[0], args[1])
+	}
+	z.Per = args[0]
+	return nil
+}
+
+func (z *Zone) setPerKey(d *caddyfile.Dispenser, values []string) error {
+	if len(values) != 1 {
+		return z.errf(d, "per key takes one value, got %d: per key {http.request.header.X-Tenant} would do", len(values))
+	}
+	if z.Key != "" {
+		return d.Errf("zone key already specified: %s", z.Key)
+	}
+	z.Per, z.Key = "key", values[0]
+	return nil
+}
+
+func (z *Zone) unmarshalKey(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	if z.Key != "" {
+		return d.Errf("zone key already specified: %s", z.Key)
+	}
+	z.Key = d.Val()
+	return nil
+}
+
+func (z *Zone) unmarshalCost(d *caddyfile.Dispenser) error {
+	if z.Cost != "" {
+		return z.errf(d, "cost already specified: %s", z.Cost)
+	}
+	var cost string
+	if !d.AllArgs(&cost) {
+		return d.ArgErr()
+	}
+	if n, err := strconv.ParseInt(cost, 10, 64); (err != nil || n < 0) && len(placeholders(cost)) == 0 {
+		return z.errf(d, "cost must be a whole number from 0 or a placeholder, got %q", cost)
+	}
+	z.Cost = cost
+	return nil
+}
+
+func (z *Zone) unmarshalOnEmptyKey(d *caddyfile.Dispenser) error {
+	if z.OnEmptyKey != "" {
+		return z.errf(d, "on_empty_key already specified: %s", z.OnEmptyKey)
+	}
+	word, err := oneOf(d, "ip", "share", "skip", "deny")
+	if err != nil {
+		return fmt.Errorf("zone %q: %w", z.Name, err)
+	}
+	z.OnEmptyKey = word
+	return nil
+}
+
+func (z *Zone) unmarshalLimit(d *caddyfile.Dispenser) error {
+	limit, err := parseLimit(d.RemainingArgs())
+	if err != nil {
+		return z.errf(d, "limit: %w", err)
+	}
+	z.Limits = append(z.Limits, limit)
+	return nil
+}
+
+// parseLimit parses what stands behind the word `limit`.
+func parseLimit(args []string) (Limit, error) {
+	if len(args) == 0 {
+		return Limit{}, errors.New("amount and window are missing: 5/1m would do")
+	}
+	limit, err := parseRate(args[0])
+	for rest := args[1:]; err == nil && len(rest) > 0; {
+		rest, err = limit.parseWord(rest)
+	}
+	if err == nil {
+		_, err = limit.compile()
+	}
+	return limit, err
+}
+
+// parseRate parses `<n>/<duration>`.
+func parseRate(s string) (Limit, error) {
+	amount, window, ok := strings.Cut(s, "/")
+	if !ok {
+		return Limit{}, fmt.Errorf("a window is missing in %q: %s/1m would do", s, s)
+	}
+	n, err := parseCount(amount)
+	if err != nil {
+		return Limit{}, fmt.Errorf("amount must be a whole number, got %q: 5/1m would do", amount)
+	}
+	duration, err := caddy.ParseDuration(window)
+	if err != nil {
+		return Limit{}, fmt.Errorf("window must be a duration such as 10s, 1m, 24h or 1d, got %q", window)
+	}
+	return Limit{Amount: n, Window: caddy.Duration(duration)}, nil
+}
+
+// parseWord parses the first of the words behind a rate, with its value if it
+// takes one, and returns the words left.
+func (l *Limit) parseWord(words []string) ([]string, error) {
+	word := words[0]
+	switch {
+	case slices.Contains([]string{"sliding", "fixed", "token_bucket"}, word):
+		if l.Algorithm != "" {
+			return nil, fmt.Errorf("%s after %s: a limit has one algorithm", word, l.Algorithm)
+		}
+		l.Algorithm = word
+		return words[1:], nil
+	case !slices.Contains([]string{"burst", "slots", "name"}, word):
+		return nil, fmt.Errorf("unknown word %q: burst <n>, sliding, fixed, token_bucket, slots <n> or name <name> would do", word)
+	case len(words) < 2:
+		return nil, fmt.Errorf("%s lacks its value", word)
+	}
+	return words[2:], l.setValue(word, words[1])
+}
+
+// setValue sets what word stands for. Zero values are refused because in the
+// struct they mean the default.
+func (l *Limit) setValue(word, value string) error {
+	if word == "burst" && l.Burst != 0 || word == "slots" && l.Slots != 0 || word == "name" && l.Name != "" {
+		return fmt.Errorf("%s is given twice: once would do", word)
+	}
+	if word == "name" {
+		l.Name = value
+		return l.checkNameGiven()
+	}
+	n, err := parseCount(value)
+	if err != nil {
+		return fmt.Errorf("%s must be a whole number, got %q", word, value)
+	}
+	if n < 1 {
+		return fmt.Errorf("%s must be at least 1, got %d", word, n)
+	}
+	if word == "burst" {
+		l.Burst = n
+	} else {
+		l.Slots = int(n)
+	}
+	return nil
+}
+
+func (l *Limit) checkNameGiven() error {
+	if l.Name == "" {
+		return errors.New("name must not be empty")
+	}
+	return nil
+}
