@@ -1,0 +1,133 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"math"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// buckets reads and writes the states of token buckets.
+type buckets struct {
+	selects [len(sizes)]*stmt
+	upserts [len(sizes)]*stmt
+
+	writes []int // cells that changed
+}
+
+func (b *buckets) prepare(db *conn) (err error) {
+	for i, n := range sizes {
+		if b.selects[i], err = db.prepare(selectBuckets(n), n+1, 4); err != nil {
+			return err
+		}
+		if b.upserts[i], err = db.prepare(upsertBuckets(n), 6*n, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selectBuckets returns the query for n keys of a limit. A key of NULL finds
+// nothing.
+func selectBuckets(n int) string {
+	return `WITH wanted (i, key) AS (VALUES ` + tuples(n, `(%d, ?)`) + `)
+		SELECT i, at, units, part FROM wanted CROSS JOIN buckets AS b
+		    ON b.limit_id = ? AND b.key = wanted.key`
+}
+
+func upsertBuckets(n int) string {
+	return `INSERT INTO buckets (limit_id, key, at, units, part, full) VALUES ` + tuples(n, `(?, ?, ?, ?, ?, ?)`) + `
+		ON CONFLICT (limit_id, key) DO UPDATE
+		SET at = excluded.at, units = excluded.units, part = excluded.part, full = excluded.full`
+}
+
+// read fills in the buckets of the cells that have one.
+func (b *buckets) read(claims []storage.Claim, cells []cell) error {
+	for from, to := range groups(cells) {
+		if claims[cells[from].claims[0]].Limit.Algorithm() != limiter.TokenBucket {
+			continue
+		}
+		for cells := cells[from:to]; len(cells) > 0; {
+			i := smallest(len(cells))
+			n := min(sizes[i], len(cells))
+			if err := b.readSome(b.selects[i], sizes[i], cells[:n]); err != nil {
+				return fmt.Errorf("read buckets: %w", err)
+			}
+			cells = cells[n:]
+		}
+	}
+	return nil
+}
+
+func (b *buckets) readSome(s *stmt, size int, cells []cell) error {
+	for i := range size {
+		if i < len(cells) {
+			s.bind(i, cells[i].key[:])
+		} else {
+			s.bind(i, nil)
+		}
+	}
+	s.bind(size, int64(cells[0].id))
+	return s.each(func(row []driver.Value) error {
+		var v [4]int64
+		for i := range v {
+			var err error
+			if v[i], err = integer(row[i]); err != nil {
+				return err
+			}
+		}
+		c := &cells[v[0]]
+		c.bucket = limiter.Bucket{At: v[1], Units: v[2], Part: v[3]}
+		c.state.Bucket = c.bucket
+		return nil
+	})
+}
+
+// write writes the buckets that the claims have changed, and returns how many.
+func (b *buckets) write(claims []storage.Claim, cells []cell) (written int64, err error) {
+	for from, to := range groups(cells) {
+		if claims[cells[from].claims[0]].Limit.Algorithm() != limiter.TokenBucket {
+			continue
+		}
+		b.writes = b.writes[:0]
+		for i := range cells[from:to] {
+			if c := &cells[from+i]; c.state.Bucket != c.bucket {
+				b.writes = append(b.writes, i)
+			}
+		}
+		if err := b.writeLimit(claims, cells[from:to]); err != nil {
+			return written, fmt.Errorf("write buckets: %w", err)
+		}
+		written += int64(len(b.writes))
+	}
+	return written, nil
+}
+
+func (b *buckets) writeLimit(claims []storage.Claim, cells []cell) error {
+	for writes := b.writes; len(writes) > 0; {
+		i := largest(len(writes))
+		s, id := b.upserts[i], driver.Value(int64(cells[0].id))
+		for j, w := range writes[:sizes[i]] {
+			c := &cells[w]
+			is := c.state.Bucket
+			l := claims[c.claims[len(c.claims)-1]].Limit
+			s.bind(6*j, id, c.key[:], is.At, is.Units, is.Part, drained(l, is))
+		}
+		if _, err := s.exec(); err != nil {
+			return err
+		}
+		writes = writes[sizes[i]:]
+	}
+	return nil
+}
+
+// drained returns the time from which on a bucket is empty if l stays as it is.
+func drained(l limiter.Limit, b limiter.Bucket) int64 {
+	takes := int64(l.Quota(limiter.Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At).Reset)
+	if b.At > math.MaxInt64-takes {
+		return math.MaxInt64
+	}
+	return b.At + takes
+}

@@ -1,0 +1,206 @@
+package sqlite
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Claim implements [storage.Store]. The context is looked at before the
+// transaction begins and not after: a transaction is short, and waits for
+// another process no longer than [Options.BusyTimeout].
+func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	if err := checkClaims(claims, grants); err != nil {
+		return wrap("claim", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap("claim", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return wrap("claim", storage.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap("claim", err)
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	return s.failedLocked(wrap("claim", s.claimLocked(claims, grants)))
+}
+
+func checkClaims(claims []storage.Claim, grants []limiter.Grant) error {
+	if len(claims) != len(grants) {
+		return fmt.Errorf("%d claims need as many grants, got %d", len(claims), len(grants))
+	}
+	for i := range claims {
+		if claims[i].Limit.Amount() == 0 {
+			return fmt.Errorf("claim %d has no limit", i)
+		}
+	}
+	return nil
+}
+
+func (s *Store) claimLocked(claims []storage.Claim, grants []limiter.Grant) error {
+	if err := s.beginLocked(); err != nil {
+		return err
+	}
+	written, err := s.claims.run(claims, grants)
+	if err != nil {
+		s.claims.limits.forget()
+		return errors.Join(err, s.rollbackLocked())
+	}
+	if written == 0 {
+		return s.rollbackLocked()
+	}
+	if _, err := s.claims.commit.exec(); err != nil {
+		s.claims.limits.forget()
+		return errors.Join(fmt.Errorf("commit: %w: %w", storage.ErrUnknownOutcome, err), s.rollbackLocked())
+	}
+	s.wroteLocked(written)
+	return nil
+}
+
+func (s *Store) beginLocked() error {
+	if s.stuck {
+		if err := s.rollbackLocked(); err != nil {
+			return err
+		}
+	}
+	if _, err := s.claims.begin.exec(); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	return nil
+}
+
+// rollbackLocked ends a transaction that may have ended itself: SQLite rolls
+// back on its own after some errors.
+func (s *Store) rollbackLocked() error {
+	_, err := s.claims.rollback.exec()
+	s.stuck = err != nil && code(err) != codeError
+	if s.stuck {
+		return fmt.Errorf("rollback: %w", err)
+	}
+	return nil
+}
+
+// failedLocked remembers damage for the next Open.
+func (s *Store) failedLocked(err error) error {
+	if errors.Is(err, storage.ErrCorrupt) {
+		return errors.Join(err, markDamaged(s.options.Path, s.file))
+	}
+	return err
+}
+
+// claimer applies batches of claims inside a transaction. It keeps its working
+// memory from one batch to the next, and nothing that it read.
+type claimer struct {
+	begin, commit, rollback *stmt
+
+	counters counters
+	buckets  buckets
+	limits   limits
+
+	order []int  // the claims' indices, sorted by limit and key
+	cells []cell // one for each limit and key in the batch, sorted likewise
+}
+
+// cell is one key of one limit, the claims for it, and its state.
+type cell struct {
+	id     storage.LimitID
+	key    storage.Key
+	claims []int // indices, in the batch's order
+	state  limiter.State
+	slots  []limiter.Slot // the state's slots as they were read
+	bucket limiter.Bucket // likewise
+}
+
+func newClaimer(c *conn) (*claimer, error) {
+	cl := &claimer{}
+	for _, p := range []struct {
+		stmt  **stmt
+		query string
+	}{
+		{&cl.begin, `BEGIN IMMEDIATE`},
+		{&cl.commit, `COMMIT`},
+		{&cl.rollback, `ROLLBACK`},
+	} {
+		var err error
+		if *p.stmt, err = c.prepare(p.query, 0, 0); err != nil {
+			return nil, err
+		}
+	}
+	return cl, errors.Join(cl.counters.prepare(c), cl.buckets.prepare(c), cl.limits.prepare(c))
+}
+
+// run decides all claims and writes what they change. It returns the number of
+// rows written.
+func (cl *claimer) run(claims []storage.Claim, grants []limiter.Grant) (written int64, err error) {
+	cl.gather(claims)
+	if err := cl.counters.read(claims, cl.cells); err != nil {
+		return 0, err
+	}
+	if err := cl.buckets.read(claims, cl.cells); err != nil {
+		return 0, err
+	}
+	for i := range cl.cells {
+		c := &cl.cells[i]
+		for _, n := range c.claims {
+			grants[n] = claims[n].Limit.Claim(&c.state, claims[n].Claim)
+		}
+	}
+	slots, err := cl.counters.write(claims, cl.cells)
+	if err != nil {
+		return 0, err
+	}
+	buckets, err := cl.buckets.write(claims, cl.cells)
+	if err != nil {
+		return 0, err
+	}
+	written = slots + buckets
+	if written > 0 {
+		err = cl.limits.see(claims, cl.cells)
+	}
+	return written, err
+}
+
+// gather finds the cells of a batch.
+func (cl *claimer) gather(claims []storage.Claim) {
+	cl.order = cl.order[:0]
+	for i := range claims {
+		cl.order = append(cl.order, i)
+	}
+	slices.SortFunc(cl.order, func(a, b int) int {
+		x, y := &claims[a], &claims[b]
+		return cmp.Or(cmp.Compare(int64(x.ID), int64(y.ID)), bytes.Compare(x.Key[:], y.Key[:]), cmp.Compare(a, b))
+	})
+	n := 0
+	for from := 0; from < len(cl.order); n++ {
+		first := &claims[cl.order[from]]
+		to := from + 1
+		for to < len(cl.order) && claims[cl.order[to]].ID == first.ID && claims[cl.order[to]].Key == first.Key {
+			to++
+		}
+		if n == len(cl.cells) {
+			cl.cells = append(cl.cells, cell{})
+		}
+		cl.cells = cl.cells[:n+1]
+		cl.cells[n].reset(first, cl.order[from:to])
+		from = to
+	}
+	cl.cells = cl.cells[:n]
+}
+
+func (c *cell) reset(first *storage.Claim, claims []int) {
+	c.id, c.key, c.claims = first.ID, first.Key, claims
+	c.state = limiter.State{Slots: c.state.Slots[:0]}
+	c.slots = c.slots[:0]
+	c.bucket = limiter.Bucket{}
+}

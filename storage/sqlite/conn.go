@@ -1,0 +1,159 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// conn is a connection used directly, without a pool: a [database/sql.DB] adds
+// locks, copies and conversions to every call, and offers nothing that a store
+// with one pinned connection needs. Not safe for concurrent use.
+type conn struct {
+	raw   driver.Conn
+	stmts []*stmt
+}
+
+// background is the context that every call of the driver gets; see doc.go.
+var background = context.Background()
+
+func connect(connector driver.Connector) (*conn, error) {
+	raw, err := connector.Connect(background)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{raw: raw}, nil
+}
+
+// close finalizes what was prepared and closes the connection.
+func (c *conn) close() error {
+	var errs []error
+	for _, s := range c.stmts {
+		errs = append(errs, s.raw.Close())
+	}
+	c.stmts = nil
+	return errors.Join(append(errs, c.raw.Close())...)
+}
+
+// exec runs a statement once.
+func (c *conn) exec(query string, args ...driver.Value) error {
+	execer, ok := c.raw.(driver.ExecerContext)
+	if !ok {
+		return fmt.Errorf("driver %T can't execute", c.raw)
+	}
+	_, err := execer.ExecContext(background, query, named(args))
+	return err
+}
+
+// int runs a query once and returns the integer in its first row.
+func (c *conn) int(query string, args ...driver.Value) (n int64, err error) {
+	found := false
+	err = c.each(query, func(row []driver.Value) error {
+		if found {
+			return nil
+		}
+		found = true
+		n, err = integer(row[0])
+		return err
+	}, args...)
+	if err == nil && !found {
+		err = errDamaged("no row for " + query)
+	}
+	return n, err
+}
+
+// each runs a query once and calls f for each of its rows.
+func (c *conn) each(query string, f func(row []driver.Value) error, args ...driver.Value) error {
+	queryer, ok := c.raw.(driver.QueryerContext)
+	if !ok {
+		return fmt.Errorf("driver %T can't query", c.raw)
+	}
+	rows, err := queryer.QueryContext(background, query, named(args))
+	if err != nil {
+		return err
+	}
+	return drain(rows, make([]driver.Value, len(rows.Columns())), f)
+}
+
+// stmt is a prepared statement with room for its arguments.
+type stmt struct {
+	raw  driver.Stmt
+	args []driver.NamedValue
+	row  []driver.Value
+}
+
+// prepare makes a statement that takes a number of arguments and returns a
+// number of columns. It is closed with the connection.
+func (c *conn) prepare(query string, args, columns int) (*stmt, error) {
+	raw, err := c.raw.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	s := &stmt{raw: raw, args: named(make([]driver.Value, args)), row: make([]driver.Value, columns)}
+	c.stmts = append(c.stmts, s)
+	return s, nil
+}
+
+// bind sets the arguments from the i-th on, counted from 0.
+func (s *stmt) bind(i int, values ...driver.Value) {
+	for j, v := range values {
+		s.args[i+j].Value = v
+	}
+}
+
+// exec runs the statement and returns how many rows it changed.
+func (s *stmt) exec() (int64, error) {
+	result, err := s.raw.(driver.StmtExecContext).ExecContext(background, s.args)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// each runs the statement and calls f for each of its rows. The row is
+// overwritten by the next.
+func (s *stmt) each(f func(row []driver.Value) error) error {
+	rows, err := s.raw.(driver.StmtQueryContext).QueryContext(background, s.args)
+	if err != nil {
+		return err
+	}
+	return drain(rows, s.row, f)
+}
+
+func drain(rows driver.Rows, row []driver.Value, f func(row []driver.Value) error) (err error) {
+	for {
+		if err = rows.Next(row); err != nil {
+			break
+		}
+		if err = f(row); err != nil {
+			break
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	if closed := rows.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+func named(values []driver.Value) []driver.NamedValue {
+	args := make([]driver.NamedValue, len(values))
+	for i, v := range values {
+		args[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+	}
+	return args
+}
+
+// integer returns a column's value, which is an integer unless the database is
+// damaged: its tables are STRICT.
+func integer(v driver.Value) (int64, error) {
+	n, ok := v.(int64)
+	if !ok {
+		return 0, errDamaged(fmt.Sprintf("a value is %T where an integer belongs", v))
+	}
+	return n, nil
+}

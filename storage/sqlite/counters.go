@@ -1,0 +1,278 @@
+package sqlite
+
+import (
+	"cmp"
+	"database/sql/driver"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// sizes are the numbers of rows that the prepared statements read and write at
+// once.
+var sizes = [...]int{16, 4, 1}
+
+// mostUsed is the most units that one row holds. Two of them fit an integer.
+const mostUsed = math.MaxInt64 / 2
+
+// counters reads and writes the slots of sliding and fixed limits.
+type counters struct {
+	newest  *stmt
+	oldest  *stmt
+	selects [len(sizes)]*stmt
+	upserts [len(sizes)]*stmt
+
+	reads  []slotRead
+	writes []slotWrite
+}
+
+// slotRead names the rows of one key in one window.
+type slotRead struct {
+	window int64
+	oldest int64 // the first slot that is needed
+	cell   int
+}
+
+// slotWrite adds units to a row.
+type slotWrite struct {
+	window, slot int64
+	units        int64
+	cell         int
+}
+
+func (c *counters) prepare(db *conn) (err error) {
+	if c.newest, err = db.prepare(`SELECT window FROM counters WHERE limit_id = ? ORDER BY window DESC LIMIT 1`, 1, 1); err != nil {
+		return err
+	}
+	if c.oldest, err = db.prepare(`SELECT window FROM counters WHERE limit_id = ? ORDER BY window LIMIT 1`, 1, 1); err != nil {
+		return err
+	}
+	for i, n := range sizes {
+		if c.selects[i], err = db.prepare(selectSlots(n), 2*n+2, 3); err != nil {
+			return err
+		}
+		if c.upserts[i], err = db.prepare(upsertSlots(n), 5*n, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selectSlots returns the query for the rows of n windows and keys of a limit.
+// A key of NULL finds nothing.
+func selectSlots(n int) string {
+	return `WITH wanted (i, window, key) AS (VALUES ` + tuples(n, `(%d, ?, ?)`) + `)
+		SELECT i, slot, used FROM wanted CROSS JOIN counters AS c
+		    ON c.limit_id = ? AND c.window = wanted.window AND c.key = wanted.key AND c.slot >= ?`
+}
+
+// upsertSlots returns the statement that adds to n rows. It clamps what it
+// finds as the reader did, so that their sum is what was decided.
+func upsertSlots(n int) string {
+	return `INSERT INTO counters (limit_id, window, key, slot, used) VALUES ` + tuples(n, `(?, ?, ?, ?, ?)`) + `
+		ON CONFLICT (limit_id, window, key, slot) DO UPDATE
+		SET used = min(max(used, 0), ` + fmt.Sprint(int64(mostUsed)) + `) + excluded.used`
+}
+
+func tuples(n int, format string) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = format
+		if strings.Contains(format, "%d") {
+			parts[i] = fmt.Sprintf(format, i)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// read fills in the slots of the cells that have any.
+func (c *counters) read(claims []storage.Claim, cells []cell) error {
+	for from, to := range groups(cells) {
+		if claims[cells[from].claims[0]].Limit.Slots() == 0 {
+			continue
+		}
+		if err := c.readLimit(claims, cells[from:to]); err != nil {
+			return fmt.Errorf("read counters: %w", err)
+		}
+	}
+	return nil
+}
+
+// readLimit reads the slots of cells of one limit.
+func (c *counters) readLimit(claims []storage.Claim, cells []cell) error {
+	c.plan(claims, cells)
+	for reads := c.reads; len(reads) > 0; {
+		i := smallest(len(reads))
+		n := min(sizes[i], len(reads))
+		if err := c.readSome(c.selects[i], sizes[i], cells, reads[:n]); err != nil {
+			return err
+		}
+		reads = reads[n:]
+	}
+	return nil
+}
+
+// plan lists what must be read, in the order of the table.
+func (c *counters) plan(claims []storage.Claim, cells []cell) {
+	c.reads = c.reads[:0]
+	for i := range cells {
+		for _, n := range cells[i].claims {
+			l, claim := claims[n].Limit, &claims[n].Claim
+			oldest, newest := l.Oldest(claim.Now), l.Newest(claim.Now)
+			for w := floorDiv(oldest, l.Slots()); w <= floorDiv(newest, l.Slots()); w++ {
+				c.reads = append(c.reads, slotRead{w, oldest, i})
+			}
+			if at := claim.Return.At; claim.Return.Units > 0 && (at < oldest || at > newest) {
+				c.reads = append(c.reads, slotRead{floorDiv(at, l.Slots()), at, i})
+			}
+		}
+	}
+	slices.SortFunc(c.reads, func(a, b slotRead) int {
+		return cmp.Or(cmp.Compare(a.window, b.window), cmp.Compare(a.cell, b.cell), cmp.Compare(a.oldest, b.oldest))
+	})
+	c.reads = slices.CompactFunc(c.reads, func(a, b slotRead) bool { return a.window == b.window && a.cell == b.cell })
+}
+
+func (c *counters) readSome(s *stmt, size int, cells []cell, reads []slotRead) error {
+	oldest := int64(math.MaxInt64)
+	for i := range size {
+		if i < len(reads) {
+			s.bind(2*i, reads[i].window, cells[reads[i].cell].key[:])
+			oldest = min(oldest, reads[i].oldest)
+		} else {
+			s.bind(2*i, nil, nil)
+		}
+	}
+	s.bind(2*size, int64(cells[0].id), oldest)
+	return s.each(func(row []driver.Value) error {
+		i, err := integer(row[0])
+		if err != nil {
+			return err
+		}
+		slot, err := integer(row[1])
+		if err != nil {
+			return err
+		}
+		used, err := integer(row[2])
+		if err != nil {
+			return err
+		}
+		return cells[reads[i].cell].add(limiter.Slot{Index: slot, Used: limiter.Clamp(used)})
+	})
+}
+
+// add appends a slot, which must come after those that the cell has.
+func (c *cell) add(slot limiter.Slot) error {
+	if n := len(c.slots); n > 0 && c.slots[n-1].Index >= slot.Index {
+		return errDamaged("slots are out of order")
+	}
+	c.slots = append(c.slots, slot)
+	c.state.Slots = append(c.state.Slots, slot)
+	return nil
+}
+
+// write adds what the claims have changed, and returns how many rows that took.
+func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, err error) {
+	for from, to := range groups(cells) {
+		slots := claims[cells[from].claims[0]].Limit.Slots()
+		if slots == 0 {
+			continue
+		}
+		c.writes = c.writes[:0]
+		for i := range cells[from:to] {
+			c.writes = cells[from+i].changes(c.writes, slots, i)
+		}
+		slices.SortFunc(c.writes, func(a, b slotWrite) int {
+			return cmp.Or(cmp.Compare(a.window, b.window), cmp.Compare(a.cell, b.cell), cmp.Compare(a.slot, b.slot))
+		})
+		if err := c.writeLimit(cells[from:to]); err != nil {
+			return written, fmt.Errorf("write counters: %w", err)
+		}
+		written += int64(len(c.writes))
+	}
+	return written, nil
+}
+
+// changes appends the difference between the slots that were read and those
+// that the claims have left.
+func (c *cell) changes(to []slotWrite, slots int64, index int) []slotWrite {
+	old := c.slots
+	for _, slot := range c.state.Slots {
+		var was int64
+		if len(old) > 0 && old[0].Index == slot.Index {
+			was, old = old[0].Used, old[1:]
+		}
+		if slot.Used != was {
+			to = append(to, slotWrite{
+				window: floorDiv(slot.Index, slots),
+				slot:   slot.Index,
+				units:  min(slot.Used-was, mostUsed),
+				cell:   index,
+			})
+		}
+	}
+	return to
+}
+
+func (c *counters) writeLimit(cells []cell) error {
+	for writes := c.writes; len(writes) > 0; {
+		i := largest(len(writes))
+		s, id := c.upserts[i], driver.Value(int64(cells[0].id))
+		for j, w := range writes[:sizes[i]] {
+			s.bind(5*j, id, w.window, cells[w.cell].key[:], w.slot, w.units)
+		}
+		if _, err := s.exec(); err != nil {
+			return err
+		}
+		writes = writes[sizes[i]:]
+	}
+	return nil
+}
+
+// smallest returns the index of the smallest size that holds n rows, or of the
+// largest there is.
+func smallest(n int) int {
+	i := 0
+	for i+1 < len(sizes) && sizes[i+1] >= n {
+		i++
+	}
+	return i
+}
+
+// largest returns the index of the largest size that n rows fill.
+func largest(n int) int {
+	i := 0
+	for sizes[i] > n {
+		i++
+	}
+	return i
+}
+
+// groups yields the bounds of the runs of cells that belong to one limit.
+func groups(cells []cell) func(yield func(from, to int) bool) {
+	return func(yield func(from, to int) bool) {
+		for from := 0; from < len(cells); {
+			to := from + 1
+			for to < len(cells) && cells[to].id == cells[from].id {
+				to++
+			}
+			if !yield(from, to) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// floorDiv divides rounding towards negative infinity, as package limiter does.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

@@ -1,0 +1,43 @@
+// Package sqlite is the durable store: an embedded SQLite database in one file,
+// in pure Go. It implements [storage.Store] and nothing else; it knows no
+// logger, HTTP or engine.
+//
+// # The file
+//
+// [Open] never lets SQLite meet a file that is not this package's. A missing
+// file is created, mode 0600, before SQLite sees the path; a symlink, a
+// directory, another program's database or one of a newer version is refused
+// with [storage.ErrForeign] and stays as it is, byte for byte, with nothing new
+// beside it. A database of ours that is damaged is set aside under a dated
+// name, all three files, and a fresh one is started; [Options.Notice] hears of
+// it. Damage that is found while the store runs is remembered in a file beside
+// the database (its name ends in "-damaged"), so that the next Open sets the
+// database aside even if it looks sound from outside.
+//
+// # Invariants
+//
+//   - The main file carries our application_id from its first commit on:
+//     migrations run, and are committed, before the file is switched to WAL.
+//   - Every batch of claims is one BEGIN IMMEDIATE transaction: states are read,
+//     [limiter.Limit.Claim] decides, changes are written as upserts. Counters
+//     are never cached between batches, because another process may write them.
+//   - A batch that changes nothing writes nothing.
+//   - This process never closes a descriptor of its own on a healthy database
+//     file while SQLite may hold locks on it: POSIX locks belong to the process
+//     and would be lost with it (see files.go).
+//   - The driver never sees a context that can be cancelled. It would start a
+//     goroutine per statement, and could interrupt a commit half-way.
+//
+// # Goroutines and locks
+//
+// The store owns one goroutine, which copies the write-ahead log into the main
+// file when enough has been written. It is started last by Open and stopped and
+// waited for by Close. Store.mu guards the write connection; Store.sideMu the
+// goroutine's connection. Who holds both took sideMu first.
+//
+// # Limits of time
+//
+// Counters are stored by window, which is the slot divided by the limit's
+// number of slots, so that all rows of a window lie together and expire
+// together. A row is therefore kept for up to one window longer than it counts.
+package sqlite

@@ -1,0 +1,231 @@
+package sqlite
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// What SQLite, and this package, put beside a database.
+const (
+	walSuffix     = "-wal"
+	shmSuffix     = "-shm"
+	journalSuffix = "-journal"
+	damagedSuffix = "-damaged"
+)
+
+// creating keeps the descriptor of a file that is being created away from
+// SQLite connections to it in this process: closing the one would give up the
+// POSIX locks of the others. It guards nothing else.
+var creating sync.Mutex
+
+// prepareFile makes sure that there is a regular file at path that SQLite may
+// open, and returns what identifies it. It creates a missing folder (0700) and
+// a missing file (0600, whatever the umask says: SQLite gives its -wal and -shm
+// the mode of the database). What is not ours is refused with
+// [storage.ErrForeign] and stays untouched.
+func prepareFile(o Options) (fs.FileInfo, error) {
+	creating.Lock()
+	defer creating.Unlock()
+
+	if err := makeFolder(filepath.Dir(o.Path)); err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(o.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := createFile(o.Path); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		info, err = os.Lstat(o.Path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := checkRegular(o.Path, info); err != nil {
+		return nil, err
+	}
+	for _, suffix := range []string{walSuffix, shmSuffix, journalSuffix} {
+		if beside, err := os.Lstat(o.Path + suffix); err == nil {
+			if err := checkRegular(o.Path+suffix, beside); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return info, checkOurs(o, info)
+}
+
+func makeFolder(folder string) error {
+	err := os.MkdirAll(filepath.Dir(folder), 0o755)
+	if err != nil {
+		return err
+	}
+	err = os.Mkdir(folder, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // and stays as it is: it may be shared
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(folder, 0o700) // whatever the umask took away
+}
+
+func createFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	if err != nil {
+		return err
+	}
+	err = f.Chmod(0o600)
+	return errors.Join(err, f.Close())
+}
+
+func checkRegular(path string, info fs.FileInfo) error {
+	kind := "not a regular file"
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+		return nil
+	case mode&fs.ModeSymlink != 0:
+		kind = "a symbolic link"
+	case mode.IsDir():
+		kind = "a directory"
+	}
+	return fmt.Errorf("%w: %q is %s; name the database file itself", storage.ErrForeign, path, kind)
+}
+
+// checkOurs refuses an existing file that is not a database of this or an older
+// version. An empty one is ours: a crash came between its creation and its
+// first commit. One that is known to be damaged is ours by that knowledge.
+//
+// SQLite does the reading, because it knows when it may close the file (see
+// creating). "immutable" makes it read nothing but the main file, take no lock
+// and create nothing. Only what it can't read as a database is looked at here.
+func checkOurs(o Options, info fs.FileInfo) error {
+	if info.Size() == 0 || isMarked(o.Path) {
+		return nil
+	}
+	id, version, err := readMarks(o)
+	if err == nil {
+		return recognize(id, version)
+	}
+	if c := code(err); c != codeCorrupt && c != codeNotADB {
+		return err
+	}
+	return checkHeader(o.Path)
+}
+
+func readMarks(o Options) (id, version int64, err error) {
+	connector, err := o.connect(dsn(o.Path, "mode=ro&immutable=1"))
+	if err != nil {
+		return 0, 0, err
+	}
+	c, err := connect(connector)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.close()
+	if id, err = c.int(`PRAGMA application_id`); err != nil {
+		return 0, 0, err
+	}
+	version, err = c.int(`PRAGMA user_version`)
+	return id, version, err
+}
+
+// checkHeader tells a damaged database of ours from a file that never was one,
+// by the first bytes (https://www.sqlite.org/fileformat2.html#the_database_header).
+func checkHeader(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var header [100]byte
+	if _, err := io.ReadFull(f, header[:]); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return err
+	}
+	if !bytes.HasPrefix(header[:], []byte("SQLite format 3\x00")) {
+		return fmt.Errorf("%w: it is no SQLite database; name another file, or move this one away", storage.ErrForeign)
+	}
+	return recognize(int64(binary.BigEndian.Uint32(header[68:])), int64(binary.BigEndian.Uint32(header[60:])))
+}
+
+// isMarked tells whether the database is known to be damaged.
+func isMarked(path string) bool {
+	_, err := os.Lstat(path + damagedSuffix)
+	return err == nil
+}
+
+// markDamaged notes beside the database that it is damaged, so that the next
+// Open sets it aside. A database that has taken the place of the damaged one
+// meanwhile is left in peace.
+func markDamaged(path string, damaged fs.FileInfo) error {
+	if now, err := os.Lstat(path); err != nil || !os.SameFile(now, damaged) {
+		return err
+	}
+	err := createFile(path + damagedSuffix)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// setAside renames a damaged database, its log and its index, and returns the
+// database's new name; "" if somebody else has replaced it already. The main
+// file goes last: a log must never be found beside a database it does not
+// belong to, and as long as the main file is there, the next Open tries again.
+func setAside(o Options, damaged fs.FileInfo) (aside string, err error) {
+	creating.Lock()
+	defer creating.Unlock()
+	if now, err := os.Lstat(o.Path); err != nil || !os.SameFile(now, damaged) {
+		return "", err
+	}
+	aside = unusedName(o.Path + ".corrupt-" + o.now().UTC().Format("20060102T150405Z"))
+	for _, suffix := range []string{walSuffix, shmSuffix, journalSuffix, ""} {
+		err := os.Rename(o.Path+suffix, aside+suffix)
+		if err != nil && !(suffix != "" && errors.Is(err, fs.ErrNotExist)) {
+			return "", fmt.Errorf("setting aside a damaged database: %w", err)
+		}
+	}
+	if err := os.Remove(o.Path + damagedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return aside, nil
+}
+
+func unusedName(name string) string {
+	unused := name
+	for i := 2; ; i++ {
+		if _, err := os.Lstat(unused); err != nil {
+			return unused
+		}
+		unused = fmt.Sprintf("%s-%d", name, i)
+	}
+}
+
+// sizeOf returns the size of a file, 0 if there is none.
+func sizeOf(path string) int64 {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// wait returns after d, or earlier with the error of a context that is done.
+func wait(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-done:
+		return false
+	}
+}

@@ -1,0 +1,53 @@
+package sqlite
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+const (
+	// seenEvery is how exact limits.seen is.
+	seenEvery = int64(time.Hour)
+	// unseenFor is how long a limit without rows is remembered.
+	unseenFor = int64(24 * time.Hour)
+)
+
+// limits keeps the table that tells a sweep of any process how the rows of a
+// limit expire. A limit is written with its first row and again every hour in
+// which it has new ones, and is deleted only when it has none and was not
+// written for a day.
+type limits struct {
+	upsert *stmt
+	seen   map[storage.LimitID]int64 // what this process has written
+}
+
+func (ls *limits) prepare(db *conn) (err error) {
+	ls.seen = make(map[storage.LimitID]int64)
+	ls.upsert, err = db.prepare(`INSERT INTO limits (id, algorithm, window, slots, seen) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET algorithm = excluded.algorithm, window = excluded.window,
+		    slots = excluded.slots, seen = max(seen, excluded.seen)`, 5, 0)
+	return err
+}
+
+// see notes the limits of cells that have been written.
+func (ls *limits) see(claims []storage.Claim, cells []cell) error {
+	for from := range groups(cells) {
+		claim := &claims[cells[from].claims[0]]
+		seen, ok := ls.seen[claim.ID]
+		if ok && claim.Now < seen+seenEvery {
+			continue
+		}
+		l := claim.Limit
+		ls.upsert.bind(0, int64(claim.ID), int64(l.Algorithm()), int64(l.Window()), l.Slots(), claim.Now)
+		if _, err := ls.upsert.exec(); err != nil {
+			return fmt.Errorf("write limits: %w", err)
+		}
+		ls.seen[claim.ID] = claim.Now
+	}
+	return nil
+}
+
+// forget drops what this process believes to have written: it did not last.
+func (ls *limits) forget() { clear(ls.seen) }

@@ -1,0 +1,241 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+const (
+	// openTimeout bounds the time that Open waits for other processes that open
+	// or use the same file.
+	openTimeout = 5 * time.Second
+	// openTries bounds how often Open sets a damaged database aside.
+	openTries = 3
+
+	writerCache = 32 << 10 // KiB of pages that the write connection may keep
+	sideCache   = 256      // KiB; the checkpointing connection keeps no pages
+)
+
+// Store is a [storage.Store] in a SQLite database. Its methods are safe for
+// concurrent use; one of them runs at a time.
+type Store struct {
+	options Options
+	file    fs.FileInfo // what identifies the database file
+
+	// mu guards the write connection and everything down to sideMu.
+	mu       sync.Mutex
+	writer   *conn
+	stuck    bool // a rollback failed: the connection may be in a transaction
+	closed   bool
+	claims   *claimer
+	sweeping *sweeper
+	unsynced int64 // rows written since the last checkpoint was asked for
+
+	// sideMu guards the checkpointing connection.
+	sideMu sync.Mutex
+	side   *conn
+
+	due     chan struct{} // a checkpoint is due; holds one
+	stop    chan struct{} // closed to end the goroutine
+	stopped chan struct{} // closed when it has ended
+}
+
+var _ storage.Store = (*Store)(nil)
+
+// Open opens the database that the options name and makes it if there is none.
+// A database of ours that is damaged is set aside, and a fresh one is started.
+// The caller must Close the store.
+//
+// It returns an error that wraps [storage.ErrForeign] if the path holds
+// something that is not ours, and the context's error if that is done before a
+// locked database becomes free.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	for range openTries {
+		var s *Store
+		s, err = open(ctx, o)
+		if err == nil {
+			return s, nil
+		}
+		var d *damage
+		if !errors.As(err, &d) {
+			return nil, wrap(fmt.Sprintf("open %q", o.Path), err)
+		}
+		aside, failed := setAside(o, d.file)
+		if failed != nil {
+			return nil, wrap(fmt.Sprintf("open %q", o.Path), errors.Join(failed, err))
+		}
+		if aside != "" && o.Notice != nil {
+			o.Notice(Notice{Path: o.Path, Aside: aside, Cause: d.error})
+		}
+	}
+	return nil, wrap(fmt.Sprintf("open %q", o.Path), err)
+}
+
+// damage is what open returns if the file is ours and damaged.
+type damage struct {
+	error
+	file fs.FileInfo
+}
+
+func (d *damage) Unwrap() error { return d.error }
+
+func open(ctx context.Context, o Options) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	file, err := prepareFile(o)
+	if err != nil {
+		return nil, err
+	}
+	if isMarked(o.Path) {
+		return nil, &damage{errDamaged("it was found so while in use"), file}
+	}
+	s := &Store{
+		options: o,
+		file:    file,
+		due:     make(chan struct{}, 1),
+		stop:    make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	if err := s.connect(ctx); err != nil {
+		s.closeConnections()
+		if c := code(err); c == codeCorrupt || c == codeNotADB || errors.Is(err, storage.ErrCorrupt) {
+			return nil, &damage{err, file}
+		}
+		return nil, err
+	}
+	go s.checkpoints()
+	return s, nil
+}
+
+// connect opens both connections and brings the database up to date.
+func (s *Store) connect(ctx context.Context) (err error) {
+	err = retryBusy(ctx, func() error { s.writer, err = s.options.dial(writerCache); return err })
+	if err != nil {
+		return err
+	}
+	if err := retryBusy(ctx, func() error { return migrate(s.writer) }); err != nil {
+		return err
+	}
+	if err := retryBusy(ctx, func() error { return setUp(s.writer, s.options) }); err != nil {
+		return err
+	}
+	if err := retryBusy(ctx, func() error { return inspect(s.writer) }); err != nil {
+		return err
+	}
+	if s.claims, err = newClaimer(s.writer); err != nil {
+		return err
+	}
+	s.sweeping = newSweeper(s.writer)
+	return retryBusy(ctx, func() error { s.side, err = s.options.dial(sideCache); return err })
+}
+
+// dial opens a connection with the settings that both connections share.
+func (o Options) dial(cacheKiB int) (*conn, error) {
+	connector, err := o.connect(dsn(o.Path, "mode=rw"))
+	if err != nil {
+		return nil, err
+	}
+	c, err := connect(connector)
+	if err != nil {
+		return nil, err
+	}
+	err = c.exec(fmt.Sprintf(`
+		PRAGMA busy_timeout = %d;
+		PRAGMA trusted_schema = OFF;
+		PRAGMA cell_size_check = ON;
+		PRAGMA secure_delete = ON;
+		PRAGMA temp_store = MEMORY;
+		PRAGMA cache_size = -%d;
+		PRAGMA wal_autocheckpoint = 0;
+		PRAGMA synchronous = %v`,
+		max(o.BusyTimeout.Milliseconds(), 1), cacheKiB, o.Synchronous))
+	if err != nil {
+		_ = c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// setUp switches the database to WAL and sets its bounds. It comes after
+// migrate.
+func setUp(c *conn, o Options) error {
+	err := c.each(`PRAGMA journal_mode = WAL`, func(row []driver.Value) error {
+		if row[0] != "wal" {
+			return fmt.Errorf("the database can't be used with a write-ahead log (journal mode %v); put it on a local disk", row[0])
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	pageSize, err := c.int(`PRAGMA page_size`)
+	if err != nil {
+		return err
+	}
+	return c.exec(fmt.Sprintf(`
+		PRAGMA max_page_count = %d;
+		PRAGMA journal_size_limit = %d;
+		PRAGMA synchronous = %v`,
+		o.MaxSize/pageSize, o.maxWAL, o.Synchronous))
+}
+
+// inspect has a quick look at every part of the database that the first claim
+// would need, so that damage there is found on opening.
+func inspect(c *conn) error {
+	if done, err := current(c); err != nil {
+		return err
+	} else if !done {
+		return errDamaged("its version went back")
+	}
+	for _, query := range []string{
+		`SELECT count(*) FROM pragma_table_list WHERE name IN ('limits', 'counters', 'buckets') AND strict`,
+		`SELECT count(*) FROM limits WHERE slots < 0`,
+		`SELECT count(*) FROM (SELECT used FROM counters ORDER BY limit_id, window, key, slot LIMIT 1)`,
+		`SELECT count(*) FROM (SELECT used FROM counters ORDER BY limit_id DESC, window DESC, key DESC, slot DESC LIMIT 1)`,
+		`SELECT count(*) FROM (SELECT full FROM buckets ORDER BY limit_id, key LIMIT 1)`,
+		`SELECT count(*) FROM (SELECT full FROM buckets ORDER BY limit_id DESC, key DESC LIMIT 1)`,
+	} {
+		if _, err := c.int(query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retryBusy calls f until it no longer finds the database locked, the context
+// is done, or openTimeout has passed. Some locks make SQLite give up at once
+// instead of waiting, those of the switch to WAL among them.
+func retryBusy(ctx context.Context, f func() error) error {
+	giveUp := time.Now().Add(openTimeout)
+	for {
+		err := f()
+		if !isBusy(err) || time.Now().After(giveUp) {
+			return err
+		}
+		if !wait(ctx.Done(), time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *Store) closeConnections() error {
+	var errs []error
+	for _, c := range []*conn{s.side, s.writer} {
+		if c != nil {
+			errs = append(errs, c.close())
+		}
+	}
+	return errors.Join(errs...)
+}

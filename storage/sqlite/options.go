@@ -1,0 +1,116 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	sqlite3 "modernc.org/sqlite"
+)
+
+// Defaults and bounds of [Options].
+const (
+	DefaultMaxSize     = 1 << 30
+	MinMaxSize         = 1 << 20
+	DefaultBusyTimeout = 50 * time.Millisecond
+)
+
+// Synchronous says what a commit survives.
+type Synchronous uint8
+
+const (
+	// Normal commits survive a crash or SIGKILL of the process. After a loss of
+	// power the last of them may be missing; the database stays sound.
+	Normal Synchronous = iota
+	// Full commits survive a loss of power, at the price of an fsync for each.
+	Full
+)
+
+// String returns the word SQLite and the configuration use.
+func (s Synchronous) String() string {
+	if s == Full {
+		return "full"
+	}
+	return "normal"
+}
+
+// Options say where the database is and how it is kept. Only Path has no
+// default.
+type Options struct {
+	// Path is the database file. The names Path + "-wal", "-shm", "-journal",
+	// "-damaged" and ".corrupt-…" belong to the store as well. Required.
+	Path string
+
+	// Synchronous says what a commit survives. Default: [Normal].
+	Synchronous Synchronous
+
+	// MaxSize is the most bytes that the database file may take, at least
+	// [MinMaxSize]. When it is reached, claims that need room fail until a sweep
+	// has made some. The write-ahead log comes on top, about 64 MiB at most
+	// unless another process keeps it from being reset. Default:
+	// [DefaultMaxSize].
+	MaxSize int64
+
+	// BusyTimeout is how long one statement waits while another process writes.
+	// Default: [DefaultBusyTimeout].
+	BusyTimeout time.Duration
+
+	// Notice, if set, is told what a person should know of and what is no error:
+	// that a damaged database was set aside. It is called by [Open], on its
+	// goroutine.
+	Notice func(Notice)
+
+	// connect makes connections; nil means the SQLite driver's. Tests put
+	// failures in between here.
+	connect func(dsn string) (driver.Connector, error)
+	// maxWAL is the size in bytes from which on the log is cut off.
+	maxWAL int64
+	// now tells the date for the names of files that are set aside.
+	now func() time.Time
+}
+
+// Notice tells that a damaged database was set aside and a fresh one started.
+// What was counted before is forgotten.
+type Notice struct {
+	Path  string // the database, fresh now
+	Aside string // where the damaged one is; its log has the same name and "-wal"
+	Cause error  // what was wrong with it
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Path == "" {
+		return o, errors.New("sqlite: no path given")
+	}
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return o, fmt.Errorf("sqlite: path %q: %w", o.Path, err)
+	}
+	o.Path = path
+	if o.Synchronous > Full {
+		return o, fmt.Errorf("sqlite: synchronous must be Normal or Full, got %d", o.Synchronous)
+	}
+	if o.MaxSize == 0 {
+		o.MaxSize = DefaultMaxSize
+	}
+	if o.MaxSize < MinMaxSize {
+		return o, fmt.Errorf("sqlite: max size must be at least %d bytes (1 MiB), got %d", MinMaxSize, o.MaxSize)
+	}
+	if o.BusyTimeout < 0 {
+		return o, fmt.Errorf("sqlite: busy timeout must not be negative, got %v", o.BusyTimeout)
+	}
+	if o.BusyTimeout == 0 {
+		o.BusyTimeout = DefaultBusyTimeout
+	}
+	if o.maxWAL == 0 {
+		o.maxWAL = maxWAL
+	}
+	if o.connect == nil {
+		o.connect = sqlite3.NewConnector
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	return o, nil
+}

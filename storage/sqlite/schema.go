@@ -1,0 +1,132 @@
+package sqlite
+
+import (
+	"fmt"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// applicationID marks a database as ours, at offset 68 of the file: "taly".
+const applicationID = 0x74616c79
+
+// migrations lead from an empty database to the present one; user_version is
+// how many of them a database has seen. They are only ever appended to.
+var migrations = []string{
+	// Keys are ordered by window first. Under random keys every upsert dirties a
+	// page of its own, so the rows of the running window lie together, the dead
+	// ones lie apart, and expiry is a range delete that needs no second index.
+	`CREATE TABLE limits (
+		id        INTEGER PRIMARY KEY,  -- storage.LimitID, as a signed integer
+		algorithm INTEGER NOT NULL,     -- limiter.Algorithm
+		window    INTEGER NOT NULL,     -- nanoseconds
+		slots     INTEGER NOT NULL,     -- of a window; 0 for a token bucket
+		seen      INTEGER NOT NULL      -- nanoseconds since the epoch, about an hour exact
+	) STRICT;
+	CREATE TABLE counters (
+		limit_id INTEGER NOT NULL,
+		window   INTEGER NOT NULL,      -- slot / slots of a window, rounded down
+		key      BLOB    NOT NULL,
+		slot     INTEGER NOT NULL,
+		used     INTEGER NOT NULL,      -- units
+		PRIMARY KEY (limit_id, window, key, slot)
+	) STRICT, WITHOUT ROWID;
+	CREATE TABLE buckets (
+		limit_id INTEGER NOT NULL,
+		key      BLOB    NOT NULL,
+		at       INTEGER NOT NULL,      -- limiter.Bucket
+		units    INTEGER NOT NULL,
+		part     INTEGER NOT NULL,
+		full     INTEGER NOT NULL,      -- the time from which on the row says nothing
+		PRIMARY KEY (limit_id, key)
+	) STRICT, WITHOUT ROWID;`,
+}
+
+// migrate brings the database to the present version, in one transaction. Two
+// processes may do so at once: the second waits for the first and finds nothing
+// to do. On a fresh file it must run before the switch to WAL, so that the main
+// file is never without its application_id.
+func migrate(c *conn) error {
+	done, err := current(c)
+	if err != nil || done {
+		return err
+	}
+	if n, err := c.int(`PRAGMA page_count`); err != nil {
+		return err
+	} else if n == 0 {
+		// Both are fixed by the first page that is written. A second process
+		// that sets them too late changes nothing.
+		if err := c.exec(`PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL`); err != nil {
+			return err
+		}
+	}
+	// A first commit must reach the disk before the log takes over.
+	if err := c.exec(`PRAGMA synchronous = FULL; BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	err = migrateLocked(c)
+	if err == nil {
+		err = c.exec(`COMMIT`)
+	}
+	if err != nil {
+		_ = c.exec(`ROLLBACK`) // the first error says more
+		return err
+	}
+	// An older file was in WAL mode already: its new version goes to the main
+	// file at once, where an older program looks for it.
+	return c.exec(`PRAGMA wal_checkpoint(TRUNCATE)`)
+}
+
+// migrateLocked is the body of migrate's transaction.
+func migrateLocked(c *conn) error {
+	done, err := current(c)
+	if err != nil || done {
+		return err
+	}
+	version, err := c.int(`PRAGMA user_version`)
+	if err != nil {
+		return err
+	}
+	for _, m := range migrations[version:] {
+		if err := c.exec(m); err != nil {
+			return err
+		}
+	}
+	return c.exec(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, len(migrations)))
+}
+
+// current tells whether the database needs no migration. It refuses one that is
+// not ours: [storage.ErrForeign].
+func current(c *conn) (bool, error) {
+	id, err := c.int(`PRAGMA application_id`)
+	if err != nil {
+		return false, err
+	}
+	version, err := c.int(`PRAGMA user_version`)
+	if err != nil {
+		return false, err
+	}
+	if id == 0 && version == 0 {
+		n, err := c.int(`SELECT count(*) FROM sqlite_schema`)
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			return false, nil
+		}
+	}
+	if err := recognize(id, version); err != nil {
+		return false, err
+	}
+	return version == int64(len(migrations)), nil
+}
+
+// recognize refuses the marks of a database that is not ours to touch.
+func recognize(id, version int64) error {
+	if id != applicationID {
+		return fmt.Errorf("%w: it is another program's SQLite database (application_id %#x); name another file, or move this one away", storage.ErrForeign, id)
+	}
+	if version < 0 || version > int64(len(migrations)) {
+		return fmt.Errorf("%w: it has version %d, and this program knows versions up to %d; update the program, name another file, or move this one away", storage.ErrForeign, version, len(migrations))
+	}
+	return nil
+}

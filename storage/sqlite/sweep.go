@@ -1,0 +1,272 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+const (
+	// sweepRows bounds the rows that one step looks at in order to delete them.
+	sweepRows = 1000
+	// sweepLimits bounds the limits that one step looks at.
+	sweepLimits = 64
+
+	// vacuumPages bounds the pages that one step gives back to the disk. It
+	// gives none back while fewer than that, or less than a quarter of the
+	// file, are free: they will be needed again.
+	vacuumPages = 256
+	vacuumShare = 4
+
+	// farFuture is how far ahead of the sweep a row must lie, beyond the window
+	// in which it could count, to be deleted as nonsense: further than clocks
+	// differ and than a sweep can be late.
+	farFuture = int64(24 * time.Hour)
+)
+
+// Sweep implements [storage.Store]. It works through all limits, whichever
+// process they came from, then through the token buckets, then drops limits
+// that nobody uses, and then gives free pages back; where one step stops, the
+// next goes on.
+//
+// A token bucket is kept until it has drained at the amount it was last claimed
+// with.
+func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	if err := ctx.Err(); err != nil {
+		return storage.Swept{}, wrap("sweep", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return storage.Swept{}, wrap("sweep", storage.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return storage.Swept{}, wrap("sweep", err)
+	}
+	if s.stuck {
+		if err := s.rollbackLocked(); err != nil {
+			return storage.Swept{}, wrap("sweep", err)
+		}
+	}
+	s.sweeping.begin(now)
+	err := s.sweeping.step()
+	if s.sweeping.dropped {
+		s.claims.limits.forget()
+	}
+	s.wroteLocked(s.sweeping.deleted)
+	swept := storage.Swept{Rows: s.sweeping.deleted, More: s.sweeping.more}
+	return swept, s.failedLocked(wrap("sweep", err))
+}
+
+// sweeper remembers where the last step stopped.
+type sweeper struct {
+	db     *conn
+	phase  int          // index of the work to go on with
+	limit  int64        // the last limit that is done, in this phase
+	bucket driver.Value // the last bucket's key that is done, nil before the first
+
+	now     int64
+	deleted int64 // rows of this step
+	dropped bool  // this step has dropped a limit
+	more    bool  // this step has stopped at its bound
+}
+
+func newSweeper(db *conn) *sweeper {
+	sw := &sweeper{db: db}
+	sw.enter(0)
+	return sw
+}
+
+func (sw *sweeper) begin(now int64) {
+	sw.now, sw.deleted, sw.dropped, sw.more = now, 0, false, false
+}
+
+// enter goes to the start of a phase.
+func (sw *sweeper) enter(phase int) {
+	sw.phase, sw.limit, sw.bucket = phase, math.MinInt64, []byte{}
+}
+
+// step works until its bound is reached or all is done.
+func (sw *sweeper) step() error {
+	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.limits, sw.vacuum}
+	for {
+		done, err := phases[sw.phase]()
+		if err != nil || !done {
+			sw.more = err == nil
+			return err
+		}
+		if sw.phase == len(phases)-1 {
+			sw.enter(0)
+			return nil
+		}
+		sw.enter(sw.phase + 1)
+	}
+}
+
+func (sw *sweeper) left() int64 { return sweepRows - sw.deleted }
+
+// counters deletes the expired rows of sliding and fixed limits.
+func (sw *sweeper) counters() (done bool, err error) {
+	for range sweepLimits {
+		var l *limiter.Limit
+		id, found := int64(0), false
+		err := sw.db.each(`SELECT id, algorithm, window, slots FROM limits WHERE id > ? ORDER BY id LIMIT 1`, func(row []driver.Value) (err error) {
+			found = true
+			if id, err = integer(row[0]); err == nil {
+				l, err = stored(row[1:])
+			}
+			return err
+		}, sw.limit)
+		if err != nil || !found {
+			return err == nil, err
+		}
+		if l != nil && l.Slots() > 0 {
+			if err := sw.expired(id, *l); err != nil {
+				return false, err
+			}
+			if sw.left() <= 0 {
+				return false, nil
+			}
+		}
+		sw.limit = id
+	}
+	return false, nil
+}
+
+// stored returns the limit a row describes, with an amount of 1, or nil if it
+// describes none that this version knows.
+func stored(row []driver.Value) (*limiter.Limit, error) {
+	var v [3]int64
+	for i := range v {
+		var err error
+		if v[i], err = integer(row[i]); err != nil {
+			return nil, err
+		}
+	}
+	p := limiter.Params{Algorithm: limiter.Algorithm(v[0]), Amount: 1, Window: time.Duration(v[1])}
+	if p.Algorithm == limiter.Sliding {
+		p.Slots = int(v[2])
+	}
+	l, err := limiter.New(p)
+	if err != nil || int64(p.Algorithm) != v[0] {
+		return nil, nil
+	}
+	return &l, nil
+}
+
+// expired deletes the rows of a limit in the windows that can't count any more,
+// and those far in the future.
+func (sw *sweeper) expired(id int64, l limiter.Limit) error {
+	first := floorDiv(l.Oldest(sw.now), l.Slots())
+	if err := sw.windows(id, math.MinInt64, first-1); err != nil {
+		return err
+	}
+	last := floorDiv(l.Newest(addCapped(sw.now, farFuture)), l.Slots())
+	return sw.windows(id, last+1, math.MaxInt64)
+}
+
+// windows deletes rows of a limit from the first to the last window, as many as
+// the step may still delete.
+func (sw *sweeper) windows(id, first, last int64) error {
+	if sw.left() <= 0 || first > last {
+		return nil
+	}
+	var bound []driver.Value // the last row to delete
+	err := sw.db.each(`SELECT window, key, slot FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?
+		ORDER BY window, key, slot LIMIT 1 OFFSET ?`, func(row []driver.Value) error {
+		bound = append(bound, row...)
+		return nil
+	}, id, first, last, sw.left()-1)
+	if err != nil {
+		return err
+	}
+	if bound == nil {
+		return sw.delete(`DELETE FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?`, id, first, last)
+	}
+	return sw.delete(`DELETE FROM counters WHERE limit_id = ? AND window >= ? AND (window, key, slot) <= (?, ?, ?)`,
+		append([]driver.Value{id, first}, bound...)...)
+}
+
+// delete runs a statement that deletes, and counts the rows.
+func (sw *sweeper) delete(query string, args ...driver.Value) error {
+	if err := sw.db.exec(query, args...); err != nil {
+		return err
+	}
+	n, err := sw.db.int(`SELECT changes()`)
+	sw.deleted += n
+	return err
+}
+
+// buckets looks at as many token buckets as the step may still delete, and
+// deletes those that have drained.
+func (sw *sweeper) buckets() (done bool, err error) {
+	if sw.left() <= 0 {
+		return false, nil
+	}
+	from := []driver.Value{sw.limit, sw.bucket}
+	var to []driver.Value // the last bucket to look at
+	err = sw.db.each(`SELECT limit_id, key FROM buckets WHERE (limit_id, key) > (?, ?)
+		ORDER BY limit_id, key LIMIT 1 OFFSET ?`, func(row []driver.Value) error {
+		to = append(to, row...)
+		return nil
+	}, append(from, sw.left()-1)...)
+	if err != nil {
+		return false, err
+	}
+	full, at := sw.now, addCapped(sw.now, int64(limiter.MaxRefill))
+	if to == nil {
+		return true, sw.delete(`DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (full <= ? OR at > ?)`,
+			append(from, full, at)...)
+	}
+	err = sw.delete(`DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (limit_id, key) <= (?, ?) AND (full <= ? OR at > ?)`,
+		append(append(from, to...), full, at)...)
+	if err != nil {
+		return false, err
+	}
+	if sw.limit, err = integer(to[0]); err != nil {
+		return false, err
+	}
+	sw.bucket = to[1]
+	return false, nil
+}
+
+// limits drops limits that have no rows and were not used for a day.
+func (sw *sweeper) limits() (done bool, err error) {
+	before := sw.deleted
+	err = sw.delete(`DELETE FROM limits WHERE seen < ?
+		AND NOT EXISTS (SELECT 1 FROM counters WHERE limit_id = id)
+		AND NOT EXISTS (SELECT 1 FROM buckets WHERE limit_id = id)`, sw.now-unseenFor)
+	sw.dropped = sw.deleted > before
+	sw.deleted = before
+	return true, err
+}
+
+// vacuum gives free pages back to the disk. The file shrinks with the next
+// checkpoint.
+func (sw *sweeper) vacuum() (done bool, err error) {
+	free, err := sw.db.int(`PRAGMA freelist_count`)
+	if err != nil || free < vacuumPages {
+		return true, err
+	}
+	pages, err := sw.db.int(`PRAGMA page_count`)
+	if err != nil || free < pages/vacuumShare {
+		return true, err
+	}
+	if err := sw.db.exec(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumPages)); err != nil {
+		return false, err
+	}
+	now, err := sw.db.int(`PRAGMA freelist_count`)
+	return now >= free, err
+}
+
+func addCapped(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -1,0 +1,206 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// testModel compares random batches with the model. Now and then the store is
+// closed and opened again, which must make no difference.
+func testModel(t *testing.T, open storage.Opener) {
+	seeds(t, 4, func(t *testing.T, seed uint64) {
+		tr, m, s := newTraffic(t, seed), model{}, must(t, open)
+		tr.keys = 3 + int(seed%40)
+		tr.offset(seed)
+		for range 200 {
+			if tr.rand.IntN(20) == 0 {
+				if err := s.Close(); err != nil {
+					t.Fatalf("close: %v", err)
+				}
+				s = must(t, open)
+			}
+			claims := tr.batch()
+			tr.keep(claims, m.check(t, s, claims...))
+		}
+		if err := s.Close(); err != nil {
+			t.Fatalf("close: %v", err)
+		}
+	})
+}
+
+// offset moves the traffic to a time of its own, far from that of other seeds
+// in the same place.
+func (tr *traffic) offset(seed uint64) {
+	tr.now += int64(seed%100+1) * int64(24*time.Hour)
+}
+
+// testOneBatch claims one key several times in a batch: the claims see one
+// another, in order.
+func testOneBatch(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	for i, p := range params {
+		l := newLimit(t, p)
+		half := (l.Capacity() + 1) / 2
+		c := func(claim limiter.Claim) storage.Claim {
+			claim.Now = start
+			return storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: claim}
+		}
+		first := claim(t, s, c(limiter.Claim{Least: half, Want: half}))
+		if first[0].Units != half {
+			t.Fatalf("%v: got %d units of a fresh key, want %d", p.Algorithm, first[0].Units, half)
+		}
+		m := model{}
+		m.claim(c(limiter.Claim{Least: half, Want: half}))
+		grants := m.check(t, s,
+			c(limiter.Claim{Least: 1, Want: l.Capacity()}),
+			c(limiter.Claim{Least: 1, Want: 1}),
+			c(limiter.Claim{Least: 1, Want: 1, Return: first[0].Lease}),
+			c(limiter.Claim{Least: 1, Want: l.Capacity()}),
+			c(limiter.Claim{Least: 1, Want: 1}),
+		)
+		if !grants[4].Refused(limiter.Claim{Least: 1}) {
+			t.Fatalf("%v: granted %d units of a limit that is used up", p.Algorithm, grants[4].Units)
+		}
+	}
+}
+
+// testApart uses up one key of one limit and looks at its neighbours.
+func testApart(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	for n, p := range params {
+		l := newLimit(t, p)
+		ids := []storage.LimitID{0, 1, math.MaxInt64, 1 << 63, math.MaxUint64}
+		keys := []storage.Key{{}, {15: 1}, {0: 1}, {0: 255, 15: 255}}
+		var claims []storage.Claim
+		for i, id := range ids {
+			for _, k := range keys {
+				claims = append(claims, storage.Claim{
+					// An ID belongs to one algorithm, window and slots.
+					ID: id ^ storage.LimitID(n)<<32, Key: k, Limit: l,
+					Claim: limiter.Claim{Now: start + int64(i), Least: l.Capacity(), Want: l.Capacity()},
+				})
+			}
+		}
+		for i, g := range claim(t, s, claims...) {
+			if g.Units != l.Capacity() {
+				t.Fatalf("%v: claim %d: got %d units, want %d: keys or limits mix", p.Algorithm, i, g.Units, l.Capacity())
+			}
+		}
+		for i, g := range claim(t, s, claims...) {
+			if g.Units != 0 {
+				t.Fatalf("%v: claim %d: got %d units of a limit that is used up", p.Algorithm, i, g.Units)
+			}
+		}
+	}
+}
+
+// testFutureRows lets another process, whose clock is ahead, use a limit.
+func testFutureRows(t *testing.T, open storage.Opener) {
+	s, m := must(t, open), model{}
+	for i, p := range params {
+		l := newLimit(t, p)
+		for j, ahead := range []time.Duration{time.Millisecond, p.Window / 2, p.Window, 2 * p.Window, 24 * time.Hour, 1000 * time.Hour} {
+			c := storage.Claim{ID: limitID(i), Key: key(j), Limit: l}
+			c.Least, c.Want = 1, l.Capacity()
+			c.Now = start + int64(ahead)
+			m.check(t, s, c)
+			c.Now = start
+			m.check(t, s, c)
+			c.Now = start + int64(p.Window)
+			m.check(t, s, c)
+		}
+	}
+}
+
+// testHugeValues sends what no engine would. The store may refuse, but neither
+// panic nor grant more than there is, and other keys must not suffer.
+func testHugeValues(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	huge := []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64}
+	for i, p := range params {
+		l, slot := newLimit(t, p), int64(0)
+		if l.Slots() > 0 {
+			slot = l.Oldest(start)
+		}
+		for _, v := range huge {
+			for j, c := range []limiter.Claim{
+				{Now: v, Least: 1, Want: 1},
+				{Now: start, Least: 1, Want: v},
+				{Now: start, Least: v, Want: 1},
+				{Now: start, Least: 1, Want: 1, Extra: v},
+				{Now: start, Least: 1, Want: 1, Charge: limiter.Charge{At: slot, Units: v}},
+				{Now: start, Least: 1, Want: 1, Charge: limiter.Charge{At: v, Units: 1}},
+				{Now: start, Least: 1, Want: 1, Return: limiter.Lease{At: slot, Units: v, Used: v}},
+				{Now: start, Least: 1, Want: 1, Return: limiter.Lease{At: v, Units: 1, Used: 1}},
+			} {
+				for range 2 { // the second time with what the first has left
+					c := storage.Claim{ID: limitID(i), Key: key(j), Limit: l, Claim: c}
+					grants := make([]limiter.Grant, 1)
+					if err := s.Claim(context.Background(), []storage.Claim{c}, grants); err != nil {
+						t.Fatalf("%v: %+v: %v", p.Algorithm, c.Claim, err)
+					}
+					if grants[0].Units < 0 || grants[0].Units > l.Capacity() {
+						t.Fatalf("%v: %+v: granted %d of %d units", p.Algorithm, c.Claim, grants[0].Units, l.Capacity())
+					}
+				}
+			}
+		}
+		ok := storage.Claim{ID: limitID(i), Key: key(99), Limit: l, Claim: limiter.Claim{Now: start, Least: l.Capacity(), Want: 1}}
+		model{}.check(t, s, ok, ok)
+	}
+	for _, v := range huge {
+		if _, err := s.Sweep(context.Background(), v); err != nil {
+			t.Fatalf("sweep at %d: %v", v, err)
+		}
+	}
+}
+
+// testBadCalls makes calls that can't be answered.
+func testBadCalls(t *testing.T, open storage.Opener) {
+	s, l := must(t, open), newLimit(t, params[0])
+	good := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 1}}
+	if err := s.Claim(context.Background(), []storage.Claim{good, good}, make([]limiter.Grant, 1)); err == nil {
+		t.Error("two claims with room for one grant: got no error")
+	}
+	if err := s.Claim(context.Background(), []storage.Claim{good, {ID: 1}}, make([]limiter.Grant, 2)); err == nil {
+		t.Error("a claim without a limit: got no error")
+	}
+	if err := s.Claim(context.Background(), nil, nil); err != nil {
+		t.Errorf("no claims: %v", err)
+	}
+	model{}.check(t, s, good)
+}
+
+// testCancelled makes calls whose context is done.
+func testCancelled(t *testing.T, open storage.Opener) {
+	s, m, l := must(t, open), model{}, newLimit(t, params[0])
+	c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 5}}
+	m.check(t, s, c)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Claim(ctx, []storage.Claim{c}, make([]limiter.Grant, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("claim with a cancelled context: got %v", err)
+	} else if errors.Is(err, storage.ErrUnknownOutcome) {
+		t.Error("claim with a cancelled context: the outcome is said to be unknown")
+	}
+	if _, err := s.Sweep(ctx, start+int64(time.Hour)); !errors.Is(err, context.Canceled) {
+		t.Errorf("sweep with a cancelled context: got %v", err)
+	}
+	if _, err := s.Stats(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("stats with a cancelled context: got %v", err)
+	}
+	if other, err := open(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("open with a cancelled context: got %v", err)
+		if err == nil {
+			_ = other.Close()
+		}
+	}
+	m.check(t, s, c)
+}

@@ -1,0 +1,169 @@
+package storagetest
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// model is the oracle: the arithmetic of package limiter on states in a map.
+type model map[cell]*limiter.State
+
+type cell struct {
+	id  storage.LimitID
+	key storage.Key
+}
+
+func (m model) claim(c storage.Claim) limiter.Grant {
+	at := cell{c.ID, c.Key}
+	if m[at] == nil {
+		m[at] = new(limiter.State)
+	}
+	return c.Limit.Claim(m[at], c.Claim)
+}
+
+// check claims from the store and from the model, and compares.
+func (m model) check(t *testing.T, s storage.Store, claims ...storage.Claim) []limiter.Grant {
+	t.Helper()
+	grants := claim(t, s, claims...)
+	for i, c := range claims {
+		if want := m.claim(c); grants[i] != want {
+			t.Fatalf("claim %d of %d: %v limit of %d per %v, key %x, %+v:\n got %+v\nwant %+v", i, len(claims),
+				c.Limit.Algorithm(), c.Limit.Amount(), c.Limit.Window(), c.Key, c.Claim, grants[i], want)
+		}
+	}
+	return grants
+}
+
+// start is when the tests begin, neither at the edge of a window nor of a slot.
+var start = time.Date(2026, 11, 21, 14, 15, 16, 123_456_789, time.UTC).UnixNano()
+
+// params are limits of every kind, with windows short enough that a test sees
+// them pass.
+var params = []limiter.Params{
+	{Algorithm: limiter.Sliding, Amount: 100, Window: time.Minute},
+	{Algorithm: limiter.Sliding, Amount: 7, Window: 10 * time.Second, Slots: 3},
+	{Algorithm: limiter.Sliding, Amount: 1000, Window: time.Second + 1, Slots: 7},
+	{Algorithm: limiter.Sliding, Amount: 5, Window: 3 * time.Second, Slots: 1},
+	{Algorithm: limiter.Fixed, Amount: 10, Window: 10 * time.Second},
+	{Algorithm: limiter.Fixed, Amount: 1, Window: 100 * time.Millisecond},
+	{Algorithm: limiter.TokenBucket, Amount: 10, Window: time.Second, Burst: 30},
+	{Algorithm: limiter.TokenBucket, Amount: 3, Window: time.Minute},
+	{Algorithm: limiter.TokenBucket, Amount: limiter.MaxAmount, Window: time.Second},
+}
+
+// traffic makes random claims, with the grants of earlier ones as leases to give
+// back. Times go forward, stand still, and now and then step back a little.
+type traffic struct {
+	rand   *rand.Rand
+	limits []limiter.Limit
+	keys   int
+	now    int64
+	leases map[cell]limiter.Lease
+
+	steady bool // amounts stay, time never steps back
+}
+
+func newTraffic(t *testing.T, seed uint64) *traffic {
+	tr := &traffic{
+		rand:   rand.New(rand.NewPCG(seed, seed)),
+		keys:   6,
+		now:    start,
+		leases: make(map[cell]limiter.Lease),
+	}
+	for _, p := range params {
+		tr.limits = append(tr.limits, newLimit(t, p))
+	}
+	return tr
+}
+
+// seeds runs f with seeds, of which one changes from run to run; a test that
+// fails has it in its name.
+func seeds(t *testing.T, n int, f func(t *testing.T, seed uint64)) {
+	for i := range n {
+		seed := uint64(i)
+		if i == n-1 {
+			seed = rand.Uint64()
+		}
+		ok := t.Run("", func(t *testing.T) {
+			f(t, seed)
+			if t.Failed() {
+				t.Logf("seed %d", seed)
+			}
+		})
+		if !ok {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func (tr *traffic) batch() []storage.Claim {
+	tr.tick()
+	claims := make([]storage.Claim, 1+tr.rand.IntN(1+tr.rand.IntN(60)))
+	for i := range claims {
+		claims[i] = tr.next()
+	}
+	return claims
+}
+
+// tick lets time pass.
+func (tr *traffic) tick() {
+	switch tr.rand.IntN(8) {
+	case 0: // none
+	case 1:
+		tr.now += tr.rand.Int64N(int64(time.Minute))
+	case 2:
+		tr.now += tr.rand.Int64N(int64(5 * time.Second))
+	case 3:
+		if !tr.steady {
+			tr.now -= tr.rand.Int64N(int64(2 * time.Second))
+		}
+	default:
+		tr.now += tr.rand.Int64N(int64(100 * time.Millisecond))
+	}
+}
+
+func (tr *traffic) next() storage.Claim {
+	id := tr.rand.IntN(len(tr.limits))
+	l := tr.limits[id]
+	if !tr.steady && tr.rand.IntN(4) == 0 {
+		l = l.Scale(1 + tr.rand.IntN(100))
+	}
+	c := storage.Claim{ID: limitID(id), Key: key(tr.rand.IntN(tr.keys)), Limit: l}
+	c.Now = tr.now
+	if !tr.steady && tr.rand.IntN(8) == 0 {
+		c.Now -= tr.rand.Int64N(int64(time.Second))
+	}
+	c.Least = tr.rand.Int64N(3)
+	c.Want = c.Least + tr.rand.Int64N(1+l.Capacity()/4)
+	c.Extra = tr.rand.Int64N(20)
+	if lease := tr.leases[cell{c.ID, c.Key}]; lease.Units > 0 && tr.rand.IntN(2) == 0 {
+		lease.Units = tr.rand.Int64N(lease.Units + 1)
+		c.Return = lease
+		delete(tr.leases, cell{c.ID, c.Key})
+	}
+	if tr.rand.IntN(10) == 0 {
+		c.Charge.Units = tr.rand.Int64N(l.Capacity())
+		if l.Algorithm() != limiter.TokenBucket {
+			c.Charge.At = l.Slot(c.Now) - tr.rand.Int64N(2*l.Slots()+2)
+		}
+	}
+	return c
+}
+
+// keep remembers what was granted.
+func (tr *traffic) keep(claims []storage.Claim, grants []limiter.Grant) {
+	for i, g := range grants {
+		if g.Units > 0 {
+			tr.leases[cell{claims[i].ID, claims[i].Key}] = g.Lease
+		}
+	}
+}
+
+// limitID spreads IDs over all of their range, as hashes do.
+func limitID(n int) storage.LimitID {
+	return storage.LimitID(uint64(n+1) * 0x9e3779b97f4a7c15)
+}

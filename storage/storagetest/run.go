@@ -1,0 +1,117 @@
+// Package storagetest is the conformance suite of stores: what every
+// [storage.Store] promises, asserted from outside. It knows nothing of how a
+// store works.
+//
+// # Invariants that it holds a store to
+//
+//   - Every grant is the one that [limiter.Limit.Claim] gives on the state that
+//     the claims before it have left, across batches and reopening.
+//   - Handles on one place together grant what one would.
+//   - A call that fails because of its context, or because the store is closed,
+//     changes nothing.
+//   - A sweep takes away what no longer counts and nothing else, a bounded number
+//     of rows at a time.
+package storagetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// MaxStep is the most rows that one step of a sweep may delete.
+const MaxStep = 1000
+
+// Place makes a fresh place for a store to keep its counters in, and returns a
+// function that opens a store there. It is called several times for one place,
+// also while stores that it opened before are in use. The suite closes what it
+// opens.
+type Place func(t *testing.T) (open storage.Opener)
+
+// Run runs the suite.
+func Run(t *testing.T, place Place) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, open storage.Opener)
+	}{
+		{"Model", testModel},
+		{"OneBatch", testOneBatch},
+		{"KeysAndLimitsApart", testApart},
+		{"FutureRows", testFutureRows},
+		{"HugeValues", testHugeValues},
+		{"BadCalls", testBadCalls},
+		{"Cancelled", testCancelled},
+		{"TwoHandles", testTwoHandles},
+		{"Together", testTogether},
+		{"SweepExpired", testSweepExpired},
+		{"SweepWhileClaiming", testSweepWhileClaiming},
+		{"SweepForeignLimits", testSweepForeignLimits},
+		{"Stats", testStats},
+		{"Close", testClose},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, place(t)) })
+	}
+}
+
+// must opens a store that is closed at the end of the test at the latest.
+func must(t *testing.T, open storage.Opener) storage.Store {
+	t.Helper()
+	s, err := open(context.Background())
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // a second time, in most tests
+	return s
+}
+
+// claim sends a batch and fails the test if the store does.
+func claim(t *testing.T, s storage.Store, claims ...storage.Claim) []limiter.Grant {
+	t.Helper()
+	grants := make([]limiter.Grant, len(claims))
+	if err := s.Claim(context.Background(), claims, grants); err != nil {
+		t.Fatalf("claim: %v", err)
+	}
+	return grants
+}
+
+// sweepAll sweeps until there is nothing more, and returns the rows deleted.
+func sweepAll(t *testing.T, s storage.Store, now int64) (rows int64) {
+	t.Helper()
+	for range 100_000 {
+		swept, err := s.Sweep(context.Background(), now)
+		if err != nil {
+			t.Fatalf("sweep: %v", err)
+		}
+		if swept.Rows < 0 || swept.Rows > MaxStep {
+			t.Fatalf("one step of a sweep deleted %d rows, want at most %d", swept.Rows, MaxStep)
+		}
+		rows += swept.Rows
+		if !swept.More {
+			return rows
+		}
+	}
+	t.Fatal("a sweep never ends")
+	return 0
+}
+
+func newLimit(t *testing.T, p limiter.Params) limiter.Limit {
+	t.Helper()
+	l, err := limiter.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func key(n int) (k storage.Key) {
+	// Keys are hashes: spread them, and leave none that starts like another.
+	x := uint64(n)*0x9e3779b97f4a7c15 + 1
+	for i := range k {
+		k[i] = byte(x >> (8 * (i % 8)))
+		x ^= x >> 7
+	}
+	k[14], k[15] = byte(n>>8), byte(n)
+	return k
+}

@@ -1,0 +1,118 @@
+package storagetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// testSweepExpired sweeps early, which takes nothing that counts, and late,
+// which takes everything.
+func testSweepExpired(t *testing.T, open storage.Opener) {
+	const keys = 2*MaxStep + 100
+	s := must(t, open)
+	for i, p := range params {
+		l, m := newLimit(t, p), model{}
+		var claims []storage.Claim
+		for k := range keys {
+			claims = append(claims, storage.Claim{ID: limitID(i), Key: key(k), Limit: l,
+				Claim: limiter.Claim{Now: start, Least: 1, Want: (l.Capacity() + 1) / 2}})
+		}
+		m.check(t, s, claims...)
+
+		sweepAll(t, s, start)
+		later := claims[:0:0]
+		for _, c := range claims[:50] {
+			c.Now, c.Want = start, 1
+			later = append(later, c)
+			c.Now = lastMoment(l, m[cell{c.ID, c.Key}], start)
+			later = append(later, c)
+		}
+		sweepAll(t, s, start)
+		m.check(t, s, later[0])
+		sweepAll(t, s, later[1].Now)
+		m.check(t, s, later[1:2]...)
+		for i := 3; i < len(later); i += 2 {
+			m.check(t, s, later[i])
+		}
+
+		// Long after, nothing is left of them, and decisions are the model's.
+		end := start + 3*int64(p.Window) + int64(limiter.MaxRefill)/1000
+		if rows := sweepAll(t, s, end); rows < keys-50 {
+			t.Errorf("%v: a late sweep deleted %d rows of %d keys", p.Algorithm, rows, keys)
+		}
+		if rows := sweepAll(t, s, end); rows != 0 {
+			t.Errorf("%v: a second sweep found %d rows to delete", p.Algorithm, rows)
+		}
+		for j := range claims {
+			claims[j].Now = end
+		}
+		m.check(t, s, claims...)
+	}
+}
+
+// lastMoment returns the last nanosecond at which the state still says something.
+func lastMoment(l limiter.Limit, s *limiter.State, now int64) int64 {
+	if l.Algorithm() == limiter.TokenBucket {
+		b := s.Bucket
+		return b.At + int64(l.Quota(limiter.Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At).Reset) - 1
+	}
+	return l.Expiry(l.Slot(now)) - 1
+}
+
+// testSweepWhileClaiming sweeps between random batches, which must make no
+// difference as long as time does not step back.
+func testSweepWhileClaiming(t *testing.T, open storage.Opener) {
+	seeds(t, 3, func(t *testing.T, seed uint64) {
+		tr, m, s := newTraffic(t, seed), model{}, must(t, open)
+		tr.steady = true
+		tr.offset(seed)
+		for range 200 {
+			claims := tr.batch()
+			tr.keep(claims, m.check(t, s, claims...))
+			if tr.rand.IntN(3) == 0 {
+				swept, err := s.Sweep(context.Background(), tr.now)
+				if err != nil {
+					t.Fatalf("sweep: %v", err)
+				}
+				if swept.Rows > MaxStep {
+					t.Fatalf("one step of a sweep deleted %d rows", swept.Rows)
+				}
+			}
+		}
+		sweepAll(t, s, tr.now)
+		claims := tr.batch()
+		m.check(t, s, claims...)
+	})
+}
+
+// testSweepForeignLimits sweeps with a handle that has never seen the limits.
+func testSweepForeignLimits(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	for i, p := range params {
+		l := newLimit(t, p)
+		claim(t, s, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 1}})
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = must(t, open)
+	if rows := sweepAll(t, s, start); rows != 0 {
+		t.Errorf("a sweep deleted %d rows that count", rows)
+	}
+	end := start + int64(48*time.Hour)
+	if rows := sweepAll(t, s, end); rows != int64(len(params)) {
+		t.Errorf("a sweep deleted %d rows, want %d", rows, len(params))
+	}
+	for i, p := range params { // and the limits can be used again
+		l := newLimit(t, p)
+		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: end, Least: 1, Want: 1}}
+		model{}.check(t, s, c)
+	}
+	if rows := sweepAll(t, s, end+int64(48*time.Hour)); rows != int64(len(params)) {
+		t.Errorf("a second sweep deleted %d rows, want %d", rows, len(params))
+	}
+}

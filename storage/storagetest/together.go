@@ -1,0 +1,96 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// testTwoHandles takes turns between two handles, which must make no difference.
+func testTwoHandles(t *testing.T, open storage.Opener) {
+	seeds(t, 2, func(t *testing.T, seed uint64) {
+		tr, m := newTraffic(t, seed), model{}
+		tr.offset(seed)
+		handles := []storage.Store{must(t, open), must(t, open)}
+		for range 100 {
+			i := tr.rand.IntN(2)
+			if tr.rand.IntN(20) == 0 { // the other one goes on meanwhile
+				if err := handles[i].Close(); err != nil {
+					t.Fatalf("close: %v", err)
+				}
+				handles[i] = must(t, open)
+			}
+			claims := tr.batch()
+			tr.keep(claims, m.check(t, handles[i], claims...))
+		}
+	})
+}
+
+// testTogether uses limits up through two handles from many goroutines: together
+// they get exactly what there is.
+func testTogether(t *testing.T, open storage.Opener) {
+	handles := []storage.Store{must(t, open), must(t, open)}
+	var limits []limiter.Limit
+	for _, p := range params[:len(params)-1] {
+		limits = append(limits, newLimit(t, p))
+	}
+	const workers, keys = 4, 3
+	var mu sync.Mutex
+	got := make(map[cell]int64)
+	var group sync.WaitGroup
+	for w := range handles {
+		for range workers {
+			group.Go(func() {
+				for {
+					var claims []storage.Claim
+					for i, l := range limits {
+						for k := range keys {
+							claims = append(claims, storage.Claim{ID: limitID(i), Key: key(k), Limit: l,
+								Claim: limiter.Claim{Now: start, Least: 1, Want: 1 + l.Capacity()/50}})
+						}
+					}
+					grants, granted := insist(t, handles[w], claims), int64(0)
+					mu.Lock()
+					for i, g := range grants {
+						got[cell{claims[i].ID, claims[i].Key}] += g.Units
+						granted += g.Units
+					}
+					mu.Unlock()
+					if granted == 0 {
+						return
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+	for i, l := range limits {
+		for k := range keys {
+			if units := got[cell{limitID(i), key(k)}]; units != l.Capacity() {
+				t.Errorf("%v limit of %d: two handles granted %d", l.Algorithm(), l.Capacity(), units)
+			}
+		}
+	}
+}
+
+// insist claims until the other handle lets it. A failed claim has changed
+// nothing, so it can be sent again.
+func insist(t *testing.T, s storage.Store, claims []storage.Claim) []limiter.Grant {
+	grants := make([]limiter.Grant, len(claims))
+	var err error
+	for range 1000 {
+		if err = s.Claim(context.Background(), claims, grants); err == nil {
+			return grants
+		}
+		if errors.Is(err, storage.ErrUnknownOutcome) {
+			break
+		}
+	}
+	t.Errorf("claim: %v", err)
+	clear(grants)
+	return grants
+}
