@@ -1,9 +1,20 @@
 package tally
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // App keeps the counts of all `rate_limit` handlers and decides about their
@@ -34,30 +45,183 @@ type App struct {
 	// that share a database share it. It is made on first use if it does not
 	// exist. Default: `tally.key` beside the database.
 	SecretFile string `json:"secret_file,omitempty"`
+
+	store    Store
+	settings settings
+	zones    bool // whether any handler has any
+	log      *zap.Logger
+
+	mu     sync.Mutex
+	house  atomic.Pointer[house] // written under mu; nil until it is needed
+	closed bool                  // guarded by mu
 }
 
-// SQLiteStore keeps the counts in an embedded SQLite database, a file on this
-// machine.
-type SQLiteStore struct {
-	// The database file. It and its folder are made if they do not exist. Put
-	// it on a local disk, outside of any folder that is served.
-	// Default: `rate_limit/tally.db` in Caddy's data directory.
-	Path string `json:"path,omitempty"`
+// Store is a module that keeps the counts, in the namespace `rate_limit.stores`.
+type Store interface {
+	// Identity says which counts the store keeps: stores that are equal in it
+	// keep the same.
+	Identity() string
+	// Folder is where files that belong to the counts are kept.
+	Folder() string
+	// Open opens the store. Nothing is opened, made or changed before.
+	Open(ctx context.Context) (storage.Store, error)
+}
 
-	// What a commit survives: `normal` (default) survives a crash of Caddy and
-	// `kill -9`; `full` survives a loss of power as well and costs an fsync per
-	// commit.
-	Synchronous string `json:"synchronous,omitempty"`
-
-	// The most bytes that the database file may take, at least 1 MiB.
-	// Default: 1 GiB.
-	MaxSize int64 `json:"max_size,omitempty"`
+func init() {
+	caddy.RegisterModule(new(App))
+	caddy.RegisterModule(SQLiteStore{})
 }
 
 // CaddyModule returns the Caddy module information.
-func (SQLiteStore) CaddyModule() caddy.ModuleInfo {
+func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
-		ID:  "rate_limit.stores.sqlite",
-		New: func() caddy.Module { return new(SQLiteStore) },
+		ID:  "rate_limit",
+		New: func() caddy.Module { return new(App) },
 	}
 }
+
+// Provision checks the settings. It opens nothing: a configuration that is only
+// looked at, or that turns out to be wrong elsewhere, leaves no trace.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.log = ctx.Logger()
+	if err := a.loadStore(ctx); err != nil {
+		return fmt.Errorf("rate_limit: %w", err)
+	}
+	if err := a.check(); err != nil {
+		return fmt.Errorf("rate_limit: %w", err)
+	}
+	a.settings = settings{
+		store:    a.store.Identity(),
+		secret:   cmp.Or(a.SecretFile, filepath.Join(a.store.Folder(), "tally.key")),
+		maxKeys:  a.MaxKeys,
+		timeout:  time.Duration(a.StoreTimeout),
+		cleanup:  time.Duration(a.CleanupInterval),
+		degraded: a.DegradedLimit,
+	}
+	return a.openOnceStarted(ctx)
+}
+
+func (a *App) loadStore(ctx caddy.Context) error {
+	if a.StoreRaw == nil {
+		a.StoreRaw = json.RawMessage(`{"engine":"sqlite"}`)
+	}
+	module, err := ctx.LoadModule(a, "StoreRaw")
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	store, ok := module.(Store)
+	if !ok {
+		return fmt.Errorf("store: module %T is not a store", module)
+	}
+	a.store = store
+	return nil
+}
+
+// check tells which setting is out of its range.
+func (a *App) check() error {
+	switch {
+	case a.CleanupInterval != 0 && time.Duration(a.CleanupInterval) < time.Second:
+		return fmt.Errorf("cleanup_interval: must be at least 1s, got %v", time.Duration(a.CleanupInterval))
+	case a.MaxKeys != 0 && a.MaxKeys < 1000:
+		return fmt.Errorf("max_keys: must be at least 1000, got %d", a.MaxKeys)
+	case a.StoreTimeout != 0 && time.Duration(a.StoreTimeout) < time.Millisecond:
+		return fmt.Errorf("store_timeout: must be at least 1ms, got %v", time.Duration(a.StoreTimeout))
+	case a.DegradedLimit != 0 && (a.DegradedLimit < 1 || a.DegradedLimit > 100):
+		return fmt.Errorf("degraded_limit: must be between 1%% and 100%%, got %d%%", a.DegradedLimit)
+	}
+	return nil
+}
+
+// openOnceStarted has the store opened when the whole configuration runs, which
+// is the first moment at which it can't be rejected any more.
+func (a *App) openOnceStarted(ctx caddy.Context) error {
+	app, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("rate_limit: events: %w", err)
+	}
+	return app.(*caddyevents.App).On("started", startedHandler{a})
+}
+
+// startedHandler opens the store of an app.
+type startedHandler struct{ app *App }
+
+// readyTimeout is how long a start waits for the store to be open, so that the
+// first requests need not.
+const readyTimeout = 5 * time.Second
+
+// Handle implements caddyevents.Handler.
+func (s startedHandler) Handle(context.Context, caddy.Event) error {
+	if !s.app.zones {
+		return nil
+	}
+	h := s.app.open()
+	if h == nil {
+		return nil
+	}
+	select {
+	case <-h.engine.Ready():
+	case <-time.After(readyTimeout):
+	}
+	return nil
+}
+
+// use returns the house, which is opened now if a request comes before the
+// configuration has completely started. It is nil after Cleanup.
+func (a *App) use() *house {
+	if h := a.house.Load(); h != nil {
+		return h
+	}
+	return a.open()
+}
+
+func (a *App) open() *house {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h := a.house.Load(); h != nil || a.closed {
+		return h
+	}
+	value, _, err := houses.LoadOrNew(a.settings, func() (caddy.Destructor, error) {
+		return newHouse(a.settings, a.store.Open)
+	})
+	if err != nil {
+		a.log.Error("the rate limiter could not be started", zap.Error(err))
+		return nil
+	}
+	a.house.Store(value.(*house))
+	return a.house.Load()
+}
+
+// refusals returns the log of a zone's refusals.
+func (a *App) refusals(zone string) *refusalLog {
+	if h := a.use(); h != nil {
+		return h.log(zone)
+	}
+	return &refusalLog{zone: zone}
+}
+
+// Start implements caddy.App.
+func (a *App) Start() error { return nil }
+
+// Stop implements caddy.App.
+func (a *App) Stop() error { return nil }
+
+// Cleanup gives up the house; the last one to do so closes it, which gives back
+// what is unspent.
+func (a *App) Cleanup() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	opened := a.house.Load() != nil && !a.closed
+	a.closed = true
+	if !opened {
+		return nil
+	}
+	_, err := houses.Delete(a.settings)
+	return err
+}
+
+// Interface guards
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)

@@ -2,8 +2,22 @@ package tally
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Handler limits how many requests a client may send. It counts requests in
@@ -63,6 +77,244 @@ type Handler struct {
 	// Accepted for compatibility with `mholt/caddy-ratelimit`: the storage that
 	// its `distributed` mode used. The module must exist; it is not used.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
+
+	zones  []*Zone
+	style  headerStyle
+	app    *App
+	events *caddyevents.App
+	ctx    caddy.Context
+	log    *zap.Logger
+	random func() float64 // from [0, 1)
+	none   zoneMeter      // of requests that belong to no zone
+}
+
+func init() {
+	caddy.RegisterModule(Handler{})
+}
+
+// CaddyModule returns the Caddy module information.
+func (Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.rate_limit",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision checks the configuration and gets the handler ready. It opens
+// nothing.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.ctx, h.log, h.random = ctx, ctx.Logger(), rand.Float64
+	if err := h.loadApps(ctx); err != nil {
+		return err
+	}
+	if err := h.provisionPeerOptions(ctx); err != nil {
+		return err
+	}
+	style, ok := headerStyles[h.Headers]
+	if !ok {
+		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
+	}
+	h.style = style
+	if err := h.provisionZones(ctx); err != nil {
+		return err
+	}
+	return h.provisionMetrics(ctx)
+}
+
+func (h *Handler) loadApps(ctx caddy.Context) error {
+	app, err := ctx.App("rate_limit")
+	if err != nil {
+		return fmt.Errorf("getting rate_limit app: %w", err)
+	}
+	h.app = app.(*App)
+	if app, err = ctx.App("events"); err != nil {
+		return fmt.Errorf("getting events app: %w", err)
+	}
+	h.events = app.(*caddyevents.App)
+	return nil
+}
+
+// provisionPeerOptions checks the options that are there for compatibility.
+func (h *Handler) provisionPeerOptions(ctx caddy.Context) error {
+	if h.Jitter < 0 || math.IsNaN(h.Jitter) {
+		return errors.New("jitter must be at least zero")
+	}
+	if h.StorageRaw != nil {
+		module, err := ctx.LoadModule(h, "StorageRaw")
+		if err != nil {
+			return fmt.Errorf("loading storage module: %w", err)
+		}
+		if _, ok := module.(caddy.StorageConverter); !ok {
+			return fmt.Errorf("module %T is not a caddy.StorageConverter", module)
+		}
+	}
+	if h.Distributed != nil || h.StorageRaw != nil {
+		h.log.Warn("distributed and storage have no effect: counts are kept in the database of the rate_limit app, which all Caddy processes that use the file share")
+	}
+	return nil
+}
+
+func (h *Handler) provisionZones(ctx caddy.Context) error {
+	zones, err := h.ordered()
+	if err != nil {
+		return err
+	}
+	for _, z := range zones {
+		if err := z.provision(ctx, h.log); err != nil {
+			return err
+		}
+	}
+	h.zones = zones
+	h.app.zones = h.app.zones || len(zones) > 0
+	return nil
+}
+
+func (h *Handler) provisionMetrics(ctx caddy.Context) error {
+	if h.DisableMetrics {
+		return nil
+	}
+	if err := registerMetrics(ctx.GetMetricsRegistry()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	for _, z := range h.zones {
+		z.meter = newZoneMeter(z.Name)
+		for _, p := range z.policies {
+			p.meter = newLimitMeter(z.Name, p.name)
+			metrics.config.WithLabelValues(z.Name, p.legacy, p.Window().String(),
+				strconv.Itoa(z.IPv4Prefix), strconv.Itoa(z.IPv6Prefix)).Set(1)
+		}
+	}
+	h.none = newZoneMeter("false")
+	return nil
+}
+
+// ServeHTTP lets a request pass that is within all limits, and refuses others.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	rq := newRequest(r)
+	p, err := h.decide(rq)
+	switch {
+	case err != nil:
+		rq.release()
+		return err
+	case p == nil:
+		rq.release()
+		return next.ServeHTTP(w, r)
+	}
+	p = p.join(rq)
+	if p.exceeded != nil {
+		h.report(rq, p)
+		rq.release()
+		return h.refuse(w, r, p)
+	}
+	rq.release()
+	p.setFields(w.Header())
+	return next.ServeHTTP(p.writer(w), r)
+}
+
+// decide returns how the request stands with its limits, or nil if it belongs
+// to no zone.
+func (h *Handler) decide(rq *request) (*response, error) {
+	shut, err := h.draw(rq)
+	if err != nil {
+		return nil, err
+	}
+	if shut != nil {
+		return h.shutOut(shut), nil
+	}
+	if len(rq.draws) == 0 {
+		h.none.request()
+		return nil, nil
+	}
+	house := h.app.use()
+	if house == nil {
+		return nil, nil // its configuration is gone; the next one limits the client
+	}
+	rq.bind()
+	start := time.Now()
+	d := house.engine.Decide(rq.http.Context(), rq.draws)
+	rq.count(d, time.Since(start))
+	if d.Reason == engine.Abandoned {
+		return nil, errAbandoned
+	}
+	p := newResponse(rq, h.style)
+	if !d.Allowed {
+		of := rq.of[d.Draw]
+		p.exceed(of.zone, of.policy, h.jittered(d), d.Fresh)
+	}
+	return p, nil
+}
+
+// draw notes what the request takes from the zones it belongs to. It returns
+// the zone, if any, that refuses the request whatever was counted.
+func (h *Handler) draw(rq *request) (shut *Zone, err error) {
+	for _, z := range h.zones {
+		matches, err := z.matches(rq)
+		if err != nil {
+			return nil, err
+		}
+		if matches && rq.draw(z) == denied {
+			return z, nil
+		}
+	}
+	return nil, nil
+}
+
+// shutOut returns how a request stands that a zone refuses without counting.
+func (h *Handler) shutOut(z *Zone) *response {
+	z.meter.request()
+	z.meter.decline()
+	p := &response{style: h.style}
+	p.exceed(z, z.policies[0], limiter.Never, false)
+	return p
+}
+
+// report tells logs, events and metrics of a refusal.
+func (h *Handler) report(rq *request, p *response) {
+	zone := p.exceeded.zone
+	log := zone.log.Load()
+	if log == nil {
+		log = h.app.refusals(zone.Name)
+		zone.log.Store(log)
+	}
+	log.refused.Add(1)
+	if p.fresh && log.admits(time.Now()) {
+		h.log.Info("rate limit exceeded", h.details(rq, p)...)
+	}
+	if h.events.ShouldEmit(exceededEvent) {
+		h.events.Emit(h.ctx, exceededEvent, map[string]any{
+			"zone":      zone.Name,
+			"wait":      p.retry,
+			"remote_ip": remoteIP(rq.http),
+		})
+	}
+}
+
+const exceededEvent = "rate_limit_exceeded"
+
+// details returns what is logged of a refusal: who it was only if the operator
+// asks for it.
+func (h *Handler) details(rq *request, p *response) []zap.Field {
+	fields := []zap.Field{
+		zap.String("zone", p.exceeded.zone.Name),
+		zap.String("limit", p.exceeded.policy.name),
+		zap.Duration("wait", p.retry),
+	}
+	if !h.LogKey {
+		return fields
+	}
+	return append(fields,
+		zap.String("remote_ip", remoteIP(rq.http)),
+		zap.String("client_ip", rq.clientIP()),
+		zap.String("key", rq.keyText(p.exceeded.policy)))
+}
+
+// remoteIP returns the address of the peer, which may be a proxy.
+func remoteIP(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }
 
 // Distributed is accepted for compatibility with `mholt/caddy-ratelimit`.
@@ -74,3 +326,9 @@ type Distributed struct {
 	// Without effect.
 	PurgeAge caddy.Duration `json:"purge_age,omitempty"`
 }
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

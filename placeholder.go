@@ -1,16 +1,171 @@
 package tally
 
-import "github.com/caddyserver/caddy/v2"
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
 
-// placeholders returns the names of the placeholders in s as Caddy finds them,
-// in order, repeated ones repeated.
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// placeholders returns the names of the placeholders in s, in order, repeated
+// ones repeated. Escaped and unbalanced braces are text.
 func placeholders(s string) []string {
-	var names []string
-	// Caddy's own scan, so that escapes and unbalanced braces mean what they will
-	// mean when a request comes.
-	_, _ = caddy.NewEmptyReplacer().ReplaceFunc(s, func(name string, _ any) (any, error) {
+	names, _ := scanPlaceholders(s)
+	return names
+}
+
+// scanPlaceholders finds placeholders with Caddy's own scan, so that they are
+// those that will be replaced when a request comes. Like that scan it gives up
+// at a hundred open braces without an end.
+func scanPlaceholders(s string) (names []string, err error) {
+	collect := func(name string, _ any) (any, error) {
 		names = append(names, name)
 		return nil, nil
-	})
-	return names
+	}
+	_, err = caddy.NewEmptyReplacer().ReplaceFunc(s, collect)
+	return names, err
+}
+
+// checkPlaceholders returns an error about the first placeholder in s that
+// nothing in this Caddy can provide, with the nearest name that it can. Caddy
+// itself takes such a placeholder as empty, and all clients would be counted as
+// one.
+func checkPlaceholders(s string) error {
+	names, err := scanPlaceholders(s)
+	if err != nil {
+		return fmt.Errorf("reading placeholders: %w", err)
+	}
+	for _, name := range names {
+		if err := checkPlaceholder(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkPlaceholder(name string) error {
+	if name == "" {
+		return errors.New(`placeholder {} has no name: \{\} would do for the braces themselves`)
+	}
+	if inDynamicFamily(name) || caddyProvides(name) || moduleProvides(name) {
+		return nil
+	}
+	if near := nearestPlaceholder(name); near != "" {
+		return fmt.Errorf("unknown placeholder {%s}, did you mean {%s}?%s", name, near, mapHint(name))
+	}
+	if hint := mapHint(name); hint != "" {
+		return fmt.Errorf("unknown placeholder {%s};%s", name, hint)
+	}
+	return fmt.Errorf("unknown placeholder {%s}: neither Caddy nor a module in it provides this name; "+
+		"if a directive sets it, {http.vars.NAME} with `vars NAME {%s}` would do", name, name)
+}
+
+// mapHint says what to do about a name without a namespace, which only the map
+// directive can provide. Of its names, too, a typo can't be told from a name.
+func mapHint(name string) string {
+	if strings.Contains(name, ".") {
+		return ""
+	}
+	return fmt.Sprintf(" If the `map` directive sets it, give it a dotted name such as {map.%s}", name)
+}
+
+// inDynamicFamily reports whether the name has a namespace in which names are
+// made while requests are handled, or by the operator.
+func inDynamicFamily(name string) bool {
+	if name == "http.error" || strings.HasPrefix(name, "http.auth.") && strings.HasSuffix(name, ".error") {
+		return true
+	}
+	for _, family := range dynamicFamilies {
+		if rest, ok := strings.CutPrefix(name, family); ok && rest != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// caddyProvides reports whether Caddy knows the name in any request. It asks
+// Caddy's own replacer, so that the placeholders of later versions are known,
+// too.
+func caddyProvides(name string) (known bool) {
+	if strings.HasSuffix(name, ".") { // Caddy knows the empty header field
+		return false
+	}
+	// The request lacks what a server adds to it. A name that makes Caddy look
+	// for that is a name it knows.
+	defer func() { known = recover() != nil || known }()
+	_, known = caddyhttp.NewTestReplacer(&http.Request{URL: new(url.URL)}).Get(name)
+	return known
+}
+
+// moduleProvides reports whether one of the first two segments of the name is
+// the name of a module that is neither Caddy's nor ours. Modules don't tell
+// which placeholders they provide, but commonly name them after themselves.
+func moduleProvides(name string) bool {
+	foreign := foreignWords(registeredModules())
+	segments := strings.SplitN(name, ".", 3)
+	if len(segments) < 2 {
+		return false
+	}
+	return foreign[segments[0]] || foreign[segments[1]]
+}
+
+// moduleOrigin is a module ID and the package that the module is from.
+type moduleOrigin struct{ id, pkg string }
+
+func registeredModules() []moduleOrigin {
+	var origins []moduleOrigin
+	for _, id := range caddy.Modules() {
+		if info, err := caddy.GetModule(id); err == nil {
+			origins = append(origins, moduleOrigin{id, packageOf(info.New())})
+		}
+	}
+	return origins
+}
+
+func packageOf(v any) string {
+	t := reflect.TypeOf(v)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.PkgPath()
+}
+
+// foreignWords returns the words of the IDs of other people's modules, without
+// those that Caddy uses itself: `geoip2` of `http.handlers.geoip2`.
+func foreignWords(modules []moduleOrigin) map[string]bool {
+	words := make(map[string]bool)
+	for _, m := range modules {
+		if !isCaddyPackage(m.pkg) && m.pkg != packageOf(Handler{}) {
+			setWords(words, m.id, true)
+		}
+	}
+	for _, m := range modules {
+		if isCaddyPackage(m.pkg) {
+			setWords(words, m.id, false)
+		}
+	}
+	for _, name := range append(exactPlaceholders, dynamicFamilies...) {
+		setWords(words, name, false)
+	}
+	return words
+}
+
+func isCaddyPackage(pkg string) bool {
+	return strings.HasPrefix(pkg, "github.com/caddyserver/caddy/v2")
+}
+
+// setWords sets the segments of a dotted name, and the parts of segments that
+// `_` sets apart, to value.
+func setWords(words map[string]bool, name string, value bool) {
+	for segment := range strings.SplitSeq(name, ".") {
+		words[segment] = value
+		for part := range strings.SplitSeq(segment, "_") {
+			words[part] = value
+		}
+	}
 }

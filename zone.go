@@ -1,6 +1,8 @@
 package tally
 
 import (
+	"sync/atomic"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
@@ -8,8 +10,7 @@ import (
 // Zone is a named class of requests, what they are counted per, and how many of
 // them may pass.
 type Zone struct {
-	// The name of the zone, at most 64 characters of letters, digits, space and
-	// `-_.:/`. Handlers whose zones have the same name, window and algorithm
+	// The name of the zone. Handlers whose zones have the same name, window and algorithm
 	// count together, on whatever site they are; a zone keeps its counts when
 	// the config is reloaded and when Caddy is restarted. Required, except in
 	// `rate_limits`, where the name is the key.
@@ -68,6 +69,19 @@ type Zone struct {
 	// With `window`, another way to write a single sliding limit: how many
 	// requests may pass per window. 0 refuses every request of the zone.
 	MaxEvents int `json:"max_events,omitempty"`
+
+	matchers  caddyhttp.MatcherSets
+	per       string  // perIP, perEveryone or perKey
+	static    string  // the key that everyone shares
+	emptyForm string  // what the key is if all its placeholders are empty
+	fixedCost int64   // unless costFrom is given
+	costFrom  string  // placeholders that hold the cost
+	shut      bool    // nothing passes
+	effective []Limit // what window and max_events stand for
+	policies  []*policy
+	field     []string // the value of RateLimit-Policy
+	log       atomic.Pointer[refusalLog]
+	meter     zoneMeter
 }
 
 // Limit is how many units may pass in how much time.

@@ -44,3 +44,12 @@ func AppendPrefix(key []byte, prefix netip.Prefix) []byte {
 		return append(key, b[:]...)
 	}
 }
+
+// PrefixOf returns the network that [AppendPrefix] appended.
+func PrefixOf(key []byte) netip.Prefix {
+	addr, ok := netip.AddrFromSlice(key[1:])
+	if !ok {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(addr, int(key[0]))
+}

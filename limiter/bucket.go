@@ -33,24 +33,27 @@ func (b Bucket) inUse() int64 {
 func (l Limit) drainTo(b Bucket, now int64) Bucket {
 	b = l.clampBucket(b)
 	if b.At > now {
-		if b.At-now > max(l.window, l.refillTime(l.capacity, 0)) {
+		if ahead := uint64(b.At) - uint64(now); ahead > uint64(max(l.window, l.refillTime(l.capacity, 0))) {
 			return Bucket{At: now}
 		}
 		return b
 	}
 	units, part := l.refilled(now - b.At)
 	b.At = now
-	if units > b.Units || (units == b.Units && part >= b.Part) {
-		b.Units, b.Part = 0, 0
-		return b
-	}
-	b.Units -= units
-	b.Part -= part
-	if b.Part < 0 {
-		b.Part += l.window
-		b.Units--
-	}
+	b.Units, b.Part = l.less(b.Units, b.Part, units, part)
 	return b
+}
+
+// less takes units and parts of one from others, which end at zero.
+func (l Limit) less(units, part, byUnits, byPart int64) (int64, int64) {
+	if byUnits > units || (byUnits == units && byPart >= part) {
+		return 0, 0
+	}
+	units, part = units-byUnits, part-byPart
+	if part < 0 {
+		units, part = units-1, part+l.window
+	}
+	return units, part
 }
 
 // clampBucket makes sense of values that may come from a damaged file.
@@ -98,9 +101,10 @@ func (l Limit) refillTime(units, part int64) int64 {
 // claimBucket is [Limit.Claim] for a token bucket.
 func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	was := l.drainTo(*b, c.Now)
-	back := l.worthBucket(c.Return, was.At)
 	is := was
-	is.Units -= min(back, is.Units)
+	returned := l.drainLease(c.Return, was.At)
+	part := l.unspentPart(c.Return, returned)
+	is.Units, is.Part = l.less(is.Units, is.Part, max(returned.Units, 0), part)
 	is.Units = min(addSaturating(is.Units, max(c.Charge.Units, 0)), 2*MaxAmount)
 
 	g := l.share(c, l.capacity-is.inUse())
@@ -109,6 +113,9 @@ func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	}
 	is.Units += g.Units
 	g.At, g.Used, g.Part = is.At, is.Units, is.Part
+	if part == 0 {
+		g.remember(returned.Spent, returned.SpentPart)
+	}
 	if is != was || g.Units > 0 {
 		*b = is
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -31,6 +32,7 @@ type entry struct {
 	give   limiter.Lease
 	charge limiter.Charge
 	grant  limiter.Grant
+	fresh  atomic.Bool // the refusal is news, and nobody has told it yet
 }
 
 // refused tells whether the store refused the claim.
@@ -225,6 +227,7 @@ func (c *cell) refusedLocked(en *entry, now int64) {
 	if c.lease.Units == 0 {
 		c.lease = en.grant.Lease
 	}
+	en.fresh.Store(c.blocked(en.limit, en.cost, now) == nil)
 	c.blockLocked(block{
 		until:    now + int64(en.grant.Retry),
 		cost:     en.cost,

@@ -250,6 +250,7 @@ func (e *Engine) refused(hs []held, draws []Draw, now int64, d *Decision) bool {
 		if en := hs[i].entry; en != nil && en.refused() {
 			left := max(en.limit.Capacity()-en.grant.Used, 0)
 			d.refuse(OverLimit, draws, hs[i].draw, left, en.grant.Retry)
+			d.Fresh = en.fresh.CompareAndSwap(true, false) || d.Fresh
 		}
 	}
 	if d.Reason == None {

@@ -62,6 +62,9 @@ type Decision struct {
 	Degraded bool
 	// Reason says why the request may not pass.
 	Reason Reason
+	// Fresh tells that a key has become blocked by this request, which is so for
+	// one of the requests that are refused at once.
+	Fresh bool
 	// Draw is the index of the draw that refuses; of several, the one that
 	// refuses longest.
 	Draw int

@@ -156,6 +156,7 @@ func (e *Engine) decideLocallyLocked(hs []held, draws []Draw, now int64, d *Deci
 			if g.Units == 0 {
 				h.cell.blockLocallyLocked(draw, g, now)
 				d.refuse(OverLimit, draws, h.draw, 0, g.Retry)
+				d.Fresh = true
 			}
 		}
 		grants = append(grants, g)

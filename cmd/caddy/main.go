@@ -1,0 +1,13 @@
+// Command caddy is Caddy with its standard modules and this one, for trying it
+// out and for tests. Those who run a server build theirs with xcaddy.
+package main
+
+import (
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/caddy-tally/caddy-tally"
+)
+
+func main() { caddycmd.Main() }

@@ -1,0 +1,167 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// houses holds what outlives a configuration: the engines with their stores,
+// under the settings they were started with. A reload that doesn't change these
+// goes on with the same engine.
+var houses = caddy.NewUsagePool()
+
+// house is an engine in use, with what it needs of the root package.
+type house struct {
+	engine *engine.Engine
+	secret atomic.Pointer[identity.Secret]
+
+	mu   sync.Mutex
+	logs map[string]*refusalLog // guarded by mu: by name of the zone
+}
+
+// settings is what a house is made from. Settings that are equal are one house.
+type settings struct {
+	store    string // what the store is identified by
+	secret   string
+	maxKeys  int
+	timeout  time.Duration
+	cleanup  time.Duration
+	degraded int
+}
+
+// newHouse starts an engine. It touches no file itself: the engine opens the
+// store in the background.
+func newHouse(s settings, open storage.Opener) (*house, error) {
+	h := &house{logs: make(map[string]*refusalLog)}
+	var err error
+	h.engine, err = engine.New(engine.Options{
+		Open: func(ctx context.Context) (storage.Store, error) {
+			if err := h.openSecret(s.secret); err != nil {
+				return nil, err
+			}
+			return open(ctx)
+		},
+		Hash: func(id storage.LimitID, key string) storage.Key {
+			return h.secret.Load().Name(uint64(id), key)
+		},
+		MaxKeys:         s.maxKeys,
+		StoreTimeout:    s.timeout,
+		CleanupInterval: s.cleanup,
+		DegradedPercent: s.degraded,
+		Observer:        h,
+	})
+	return h, err
+}
+
+func (h *house) openSecret(path string) error {
+	if h.secret.Load() != nil {
+		return nil // names must not change under a running engine
+	}
+	secret, err := identity.OpenSecret(path)
+	if err != nil {
+		return err
+	}
+	h.secret.Store(secret)
+	return nil
+}
+
+// flushTimeout is how long a clean stop may take to give back what is unspent.
+const flushTimeout = 10 * time.Second
+
+// Destruct implements caddy.Destructor.
+func (h *house) Destruct() error {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	err := h.engine.Close(ctx)
+	h.summarize()
+	if err != nil {
+		return fmt.Errorf("rate_limit: %w", err)
+	}
+	return nil
+}
+
+// log returns the log of a zone's refusals.
+func (h *house) log(zone string) *refusalLog {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.logs[zone]
+	if l == nil {
+		l = &refusalLog{zone: zone}
+		h.logs[zone] = l
+	}
+	return l
+}
+
+func (h *house) summarize() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.logs {
+		l.summarize(logger())
+	}
+}
+
+// statsTimeout bounds how long a scrape waits for the store.
+const statsTimeout = time.Second
+
+func (h *house) stats() engine.Stats {
+	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
+	defer cancel()
+	return h.engine.Stats(ctx)
+}
+
+func eachHouse(f func(*house)) {
+	houses.Range(func(_, value any) bool {
+		if h, ok := value.(*house); ok {
+			f(h)
+		}
+		return true
+	})
+}
+
+// logger returns the logger for what concerns no single configuration.
+func logger() *zap.Logger { return caddy.Log().Named("rate_limit") }
+
+// Committed implements engine.Observer.
+func (h *house) Committed(claims int, took time.Duration) {
+	metrics.batch.Observe(float64(claims))
+	metrics.latency.Observe(took.Seconds())
+	metrics.claims.Add(float64(claims))
+}
+
+// Swept implements engine.Observer.
+func (h *house) Swept(rows int64, keys int, err error) {
+	metrics.swept.Add(float64(rows))
+	metrics.evicted.Add(float64(keys))
+	if err != nil {
+		logger().Error("expired rows could not be removed; it is tried again at the next cleanup", zap.Error(err))
+	} else if rows > 0 || keys > 0 {
+		logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys))
+	}
+	h.summarize()
+}
+
+// Degraded implements engine.Observer.
+func (h *house) Degraded(since time.Duration, err error) {
+	if since == 0 {
+		metrics.degraded.Inc()
+	}
+	logger().Error("the store can't be used; reduced limits are kept in memory until it can",
+		zap.Duration("since", since), zap.Error(err))
+}
+
+// Recovered implements engine.Observer.
+func (h *house) Recovered(after time.Duration) {
+	logger().Info("the store is in use again", zap.Duration("after", after))
+}
+
+var _ engine.Observer = (*house)(nil)

@@ -1,0 +1,187 @@
+package tally
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// Collectors are kept for the life of the process and registered with the
+// registry of each configuration, so that counts go on over reloads. Their
+// labels are the names of zones and limits: as many series as the
+// configurations have had of them, whatever clients do.
+var metrics = struct {
+	requests  *prometheus.CounterVec
+	declined  *prometheus.CounterVec
+	decisions *prometheus.CounterVec
+	process   *prometheus.HistogramVec
+	config    *prometheus.GaugeVec
+	batch     prometheus.Histogram
+	latency   prometheus.Histogram
+	claims    prometheus.Counter
+	swept     prometheus.Counter
+	evicted   prometheus.Counter
+	degraded  prometheus.Counter
+}{
+	requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_requests_total",
+		Help: "Requests that belonged to a zone; zone \"false\" counts those that belonged to none.",
+	}, []string{"zone"}),
+	declined: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_declined_requests_total",
+		Help: "Requests that a zone refused.",
+	}, []string{"zone"}),
+	decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_decisions_total",
+		Help: "Decisions by zone, limit and outcome: allowed, over_limit, blocked, too_costly or abandoned.",
+	}, []string{"zone", "limit", "outcome"}),
+	process: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "caddy_rate_limit_process_time_seconds",
+		Help:    "Time taken to decide about a request.",
+		Buckets: []float64{.000001, .0000025, .000005, .00001, .000025, .0001, .001, .005, .01, .025, .05, .1, .25, .5, 1},
+	}, []string{"zone"}),
+	config: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "caddy_rate_limit_config",
+		Help: "The limits of the zones, always 1.",
+	}, []string{"zone", "max_events", "window", "ipv4_prefix", "ipv6_prefix"}),
+	batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "caddy_rate_limit_store_batch_claims",
+		Help:    "Claims per transaction of the store.",
+		Buckets: prometheus.ExponentialBuckets(1, 4, 7),
+	}),
+	latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "caddy_rate_limit_store_seconds",
+		Help:    "Time taken by a transaction of the store.",
+		Buckets: prometheus.ExponentialBuckets(.00001, 4, 9),
+	}),
+	claims: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_store_claims_total",
+		Help: "Claims that the store answered.",
+	}),
+	swept: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_swept_rows_total",
+		Help: "Expired rows deleted from the store.",
+	}),
+	evicted: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_evicted_keys_total",
+		Help: "Idle keys dropped from memory.",
+	}),
+	degraded: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_outages_total",
+		Help: "Times that the store could not be used.",
+	}),
+}
+
+// registerMetrics makes the collectors part of a configuration's registry.
+func registerMetrics(registry prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{
+		metrics.requests, metrics.declined, metrics.decisions, metrics.process, metrics.config,
+		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.evicted, metrics.degraded,
+		houseCollector{},
+	} {
+		err := registry.Register(c)
+		if already := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &already) {
+			return err
+		}
+	}
+	return nil
+}
+
+// zoneMeter counts the requests of a zone. Its zero value counts nothing.
+type zoneMeter struct {
+	requests, declined prometheus.Counter
+	process            prometheus.Observer
+}
+
+func (m zoneMeter) request() {
+	if m.requests != nil {
+		m.requests.Inc()
+	}
+}
+
+func (m zoneMeter) decline() {
+	if m.declined != nil {
+		m.declined.Inc()
+	}
+}
+
+func (m zoneMeter) took(d time.Duration) {
+	if m.process != nil {
+		m.process.Observe(d.Seconds())
+	}
+}
+
+func newZoneMeter(zone string) zoneMeter {
+	return zoneMeter{
+		requests: metrics.requests.WithLabelValues(zone),
+		declined: metrics.declined.WithLabelValues(zone),
+		process:  metrics.process.WithLabelValues(zone),
+	}
+}
+
+// limitMeter counts the decisions of a limit. Its zero value counts nothing.
+type limitMeter struct {
+	allowed prometheus.Counter
+	refused [len(outcomes)]prometheus.Counter // by engine.Reason
+}
+
+func (m limitMeter) allow() {
+	if m.allowed != nil {
+		m.allowed.Inc()
+	}
+}
+
+func (m limitMeter) refuse(reason engine.Reason) {
+	if c := m.refused[reason]; c != nil {
+		c.Inc()
+	}
+}
+
+// outcomes are the label values of the engine's reasons.
+var outcomes = [...]string{"allowed", "over_limit", "blocked", "too_costly", "abandoned"}
+
+func newLimitMeter(zone, limit string) limitMeter {
+	m := limitMeter{allowed: metrics.decisions.WithLabelValues(zone, limit, outcomes[0])}
+	for i, outcome := range outcomes[1:] {
+		m.refused[i+1] = metrics.decisions.WithLabelValues(zone, limit, outcome)
+	}
+	return m
+}
+
+// houseCollector reports what is true at the moment of every engine in use.
+type houseCollector struct{}
+
+var (
+	descKeys = prometheus.NewDesc("caddy_rate_limit_keys_total",
+		"Keys held in memory, counted once per limit.", nil, nil)
+	descDegraded = prometheus.NewDesc("caddy_rate_limit_degraded",
+		"Whether the store can't be used and memory decides (1) or not (0).", nil, nil)
+	descBytes = prometheus.NewDesc("caddy_rate_limit_store_bytes",
+		"Size of the database and its log.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (houseCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descKeys
+	ch <- descDegraded
+	ch <- descBytes
+}
+
+// Collect implements prometheus.Collector.
+func (houseCollector) Collect(ch chan<- prometheus.Metric) {
+	var keys, degraded, bytes float64
+	eachHouse(func(h *house) {
+		stats := h.stats()
+		keys += float64(stats.Keys)
+		bytes += float64(stats.Store.Bytes)
+		if stats.Degraded {
+			degraded = 1
+		}
+	})
+	ch <- prometheus.MustNewConstMetric(descKeys, prometheus.GaugeValue, keys)
+	ch <- prometheus.MustNewConstMetric(descDegraded, prometheus.GaugeValue, degraded)
+	ch <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, bytes)
+}

@@ -1,0 +1,209 @@
+package tally
+
+import (
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+)
+
+// dynamicFamilies are the namespaces whose names [caddyProvides] can't know:
+// handlers set them while a request is on its way, or an operator makes them up.
+var dynamicFamilies = []string{
+	"env.",
+	"file.",
+	"map.", // where checkPlaceholder sends the destinations of the map directive
+	"http.auth.candidate.",
+	"http.auth.user.",
+	"http.error.",
+	"http.intercept.",
+	"http.matchers.",
+	"http.rate_limit.",
+	"http.regexp.",
+	"http.response.header.",
+	"http.reverse_proxy.",
+	"http.vars.",
+}
+
+// requestFamilies are namespaces with any name in them that [caddyProvides]
+// knows; they serve suggestions.
+var requestFamilies = []string{
+	"http.request.cookie.",
+	"http.request.header.",
+	"http.request.host.labels.",
+	"http.request.uri.path.",
+	"http.request.uri.query.",
+}
+
+// exactPlaceholders are the names Caddy provides for every request. They serve
+// suggestions: whether a name is known is up to [caddyProvides].
+var exactPlaceholders = []string{
+	"http.request.body",
+	"http.request.body_base64",
+	"http.request.duration",
+	"http.request.duration_ms",
+	"http.request.host",
+	"http.request.hostport",
+	"http.request.local",
+	"http.request.local.host",
+	"http.request.local.port",
+	"http.request.method",
+	"http.request.orig_method",
+	"http.request.orig_uri",
+	"http.request.orig_uri.path",
+	"http.request.orig_uri.path.dir",
+	"http.request.orig_uri.path.file",
+	"http.request.orig_uri.prefixed_query",
+	"http.request.orig_uri.query",
+	"http.request.port",
+	"http.request.proto",
+	"http.request.proto_name",
+	"http.request.remote",
+	"http.request.remote.host",
+	"http.request.remote.port",
+	"http.request.scheme",
+	"http.request.tls.cipher_suite",
+	"http.request.tls.client.certificate_der_base64",
+	"http.request.tls.client.certificate_pem",
+	"http.request.tls.client.fingerprint",
+	"http.request.tls.client.issuer",
+	"http.request.tls.client.public_key",
+	"http.request.tls.client.public_key_sha256",
+	"http.request.tls.client.san.dns_names",
+	"http.request.tls.client.san.emails",
+	"http.request.tls.client.san.ips",
+	"http.request.tls.client.san.uris",
+	"http.request.tls.client.serial",
+	"http.request.tls.client.subject",
+	"http.request.tls.proto",
+	"http.request.tls.resumed",
+	"http.request.tls.server_name",
+	"http.request.tls.version",
+	"http.request.uri",
+	"http.request.uri.path",
+	"http.request.uri.path.dir",
+	"http.request.uri.path.file",
+	"http.request.uri.path.file.base",
+	"http.request.uri.path.file.ext",
+	"http.request.uri.prefixed_query",
+	"http.request.uri.query",
+	"http.request.uri.query_escaped",
+	"http.request.uri.path_escaped",
+	"http.request.uri_escaped",
+	"http.request.uuid",
+	"http.shutting_down",
+	"http.time_until_shutdown",
+	"http.vars.client_ip",
+	"system.arch",
+	"system.hostname",
+	"system.os",
+	"system.slash",
+	"system.wd",
+	"time.now",
+	"time.now.common_log",
+	"time.now.http",
+	"time.now.rfc3339",
+	"time.now.unix",
+	"time.now.unix_ms",
+	"time.now.year",
+}
+
+// shorthands are names that only a Caddyfile knows, where they are expanded
+// before a directive sees them. What they stand for is Caddy's to say.
+var shorthands = []string{
+	"client_ip", "dir", "file", "host", "hostport", "method", "orig_dir", "orig_file",
+	"orig_method", "orig_path", "orig_query", "orig_uri", "path", "port", "query",
+	"remote", "remote_host", "remote_port", "scheme", "tls_cipher",
+	"tls_client_certificate_der_base64", "tls_client_certificate_pem",
+	"tls_client_fingerprint", "tls_client_issuer", "tls_client_serial",
+	"tls_client_subject", "tls_version", "upstream_hostport", "uri", "uuid",
+}
+
+// shorthandFamilies are the shorthands with a name behind a dot.
+var shorthandFamilies = []string{
+	"cookie.", "err.", "file_match.", "header.", "labels.", "path.", "query.", "re.", "resp.", "rp.", "vars.",
+}
+
+// nearestPlaceholder returns the name that was probably meant by one that is not
+// known, or "".
+func nearestPlaceholder(name string) string {
+	if full := expandShorthand(name); full != name {
+		return full
+	}
+	best, least := "", 3
+	for _, candidate := range candidatesFor(name) {
+		if n := editDistance(name, candidate); n < least && n <= len(name)/3 {
+			best, least = candidate, n
+		}
+	}
+	return expandShorthand(best)
+}
+
+// candidatesFor returns all names that Caddy knows, those of a family with the
+// last part of name.
+func candidatesFor(name string) []string {
+	candidates := append(append([]string(nil), exactPlaceholders...), shorthands...)
+	for _, families := range [][]string{dynamicFamilies, requestFamilies, shorthandFamilies} {
+		for _, family := range families {
+			if tail := behindDots(name, strings.Count(family, ".")); tail != "" {
+				candidates = append(candidates, family+tail)
+			}
+		}
+	}
+	return candidates
+}
+
+// behindDots returns what follows the nth dot of s, or "".
+func behindDots(s string, n int) string {
+	parts := strings.SplitN(s, ".", n+1)
+	if len(parts) <= n {
+		return ""
+	}
+	return parts[n]
+}
+
+// expandShorthand returns the name that a Caddyfile shorthand stands for, or the
+// name itself. Caddy leaves a shorthand as it is if there is more than a word
+// behind its dot; here it is expanded.
+func expandShorthand(name string) string {
+	for _, family := range shorthandFamilies {
+		if tail, ok := strings.CutPrefix(name, family); ok && tail != "" {
+			return strings.TrimSuffix(caddyShorthand(family+"x"), "x") + tail
+		}
+	}
+	return caddyShorthand(name)
+}
+
+func caddyShorthand(name string) string {
+	if strings.ContainsAny(name, "{}") || strings.HasSuffix(name, ".") { // {a{host} is not {host}
+		return name
+	}
+	segment := caddyfile.Segment{{Text: "{" + name + "}"}}
+	httpcaddyfile.NewShorthandReplacer().ApplyToSegment(&segment)
+	return strings.TrimSuffix(strings.TrimPrefix(segment[0].Text, "{"), "}")
+}
+
+// editDistance returns the number of bytes to insert, delete or replace that
+// make b of a (Levenshtein), or a larger number if it is above 2.
+func editDistance(a, b string) int {
+	if len(a) > len(b)+2 || len(b) > len(a)+2 {
+		return 3
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

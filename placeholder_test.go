@@ -1,0 +1,229 @@
+package tally
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func TestPlaceholders(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		want []string
+	}{
+		{"", nil},
+		{"static", nil},
+		{"{a}", []string{"a"}},
+		{"x{a}y{b.c}z{a}", []string{"a", "b.c", "a"}},
+		{`\{a\}`, nil},
+		{`\{a}{b}`, []string{"b"}},
+		{`{a\}b}`, []string{`a\}b`}},
+		{"{a:default}", []string{"a:default"}}, // Caddy has no defaults
+		{"{{a}", []string{"{a"}},
+		{"{", nil},
+		{"}", nil},
+		{"}{", nil},
+		{"a}b{c", nil},
+		{"{}", []string{""}},
+	} {
+		if got := placeholders(tt.in); !slices.Equal(got, tt.want) {
+			t.Errorf("placeholders(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+func TestCheckPlaceholdersAccepts(t *testing.T) {
+	for _, s := range []string{
+		"",
+		"static",
+		`\{remote_host\}`,
+		"{unclosed",
+		"{http.request.remote.host}",
+		"{http.request.remote.host/24,64}",
+		"{http.request.remote.host}-{http.request.header.X-Tenant}",
+		"{http.request.header.X-Anything}",
+		"{http.request.cookie.session}",
+		"{http.request.uri.query.user}",
+		"{http.request.uri.path.3}",
+		"{http.request.orig_uri.path.0}",
+		"{http.request.host.labels.1}",
+		"{http.request.tls.client.san.dns_names.0}",
+		"{http.request.tls.client.subject}",
+		"{http.request.local}",
+		"{http.request.uuid}",
+		"{http.request.orig_uri}",
+		"{http.request.duration_ms}",
+		"{http.response.header.X-User}",
+		"{http.vars.client_ip}",
+		"{http.vars.anything.at.all}",
+		"{http.regexp.0}",
+		"{http.regexp.name.group}",
+		"{http.auth.user.id}",
+		"{http.auth.user.some_claim}",
+		"{http.auth.candidate.id}",
+		"{http.auth.http_basic.error}",
+		"{http.error}",
+		"{http.error.status_code}",
+		"{http.matchers.file.relative}",
+		"{http.reverse_proxy.upstream.address}",
+		"{http.intercept.status_code}",
+		"{http.rate_limit.exceeded.name}",
+		"{http.rate_limit.my zone.remaining}",
+		"{http.shutting_down}",
+		"{system.hostname}",
+		"{time.now.year}",
+		"{env.HOME}",
+		"{file./run/secrets/x}",
+		"{map.tenant}",
+	} {
+		if err := checkPlaceholders(s); err != nil {
+			t.Errorf("checkPlaceholders(%q) = %v", s, err)
+		}
+	}
+}
+
+func TestCheckPlaceholdersRefuses(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"{}", `placeholder {} has no name`},
+		{"{remote_host}", `unknown placeholder {remote_host}, did you mean {http.request.remote.host}?`},
+		{"{header.X-Tenant}", `did you mean {http.request.header.X-Tenant}?`},
+		{"{client_ip}", `did you mean {http.vars.client_ip}?`},
+		{"{remote_hots}", `did you mean {http.request.remote.host}?`},
+		{"{clientip}", `did you mean {http.vars.client_ip}? If the ` + "`map`" + ` directive sets it, give it a dotted name such as {map.clientip}`},
+		{"{headers.X-Tenant}", `did you mean {http.request.header.X-Tenant}?`},
+		{"{header.X.Y}", `did you mean {http.request.header.X.Y}?`},
+		{"{http.request.remote.hots}", `did you mean {http.request.remote.host}?`},
+		{"{http.request.remote_host}", `did you mean {http.request.remote.host}?`},
+		{"{http.request.headers.X-Tenant}", `did you mean {http.request.header.X-Tenant}?`},
+		{"{http.request.cookies.id}", `did you mean {http.request.cookie.id}?`},
+		{"{http.var.client_ip}", `did you mean {http.vars.client_ip}?`},
+		{"{htp.request.header.X}", `did you mean {http.request.header.X}?`},
+		{"ok {http.request.host} {http.request.hosst}", `unknown placeholder {http.request.hosst}, did you mean {http.request.host}?`},
+		{"{http.request.host:x}", `did you mean {http.request.host}?`},
+		{"{http.request.header.}", `unknown placeholder {http.request.header.}`},
+		{"{http.vars.}", `unknown placeholder {http.vars.}`},
+		{"{http.header.X-Tenant}", `unknown placeholder {http.header.X-Tenant}: neither Caddy nor a module in it provides this name`},
+		{"{http.request.frobnicate}", `unknown placeholder {http.request.frobnicate}: neither`},
+		{"{rate_limit.exceeded.name}", `unknown placeholder {rate_limit.exceeded.name}`},
+		{"{geoip2.country}", "if a directive sets it, {http.vars.NAME} with `vars NAME {geoip2.country}` would do"},
+		{"{tenant}", `unknown placeholder {tenant}; If the`},
+		{"{{http.request.host}", `unknown placeholder {{http.request.host}`},
+		{strings.Repeat("{", 102), `too many unclosed placeholders`},
+	} {
+		err := checkPlaceholders(tt.in)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("checkPlaceholders(%q) = %v, want %q in it", tt.in, err, tt.want)
+		}
+	}
+}
+
+// Every suggestion must be a name that Caddy provides.
+func TestSuggestionsAreKnown(t *testing.T) {
+	for _, name := range exactPlaceholders {
+		if !caddyProvides(name) {
+			t.Errorf("Caddy does not provide {%s}", name)
+		}
+	}
+	for _, family := range requestFamilies {
+		if !caddyProvides(family + "0") {
+			t.Errorf("Caddy does not provide {%s0}", family)
+		}
+	}
+	for _, name := range shorthands {
+		full := expandShorthand(name)
+		if full == name || checkPlaceholders("{"+full+"}") != nil {
+			t.Errorf("the shorthand {%s} stands for {%s}", name, full)
+		}
+	}
+	for _, family := range shorthandFamilies {
+		full := expandShorthand(family + "0")
+		if full == family+"0" || checkPlaceholders("{"+full+"}") != nil {
+			t.Errorf("the shorthand {%s0} stands for {%s}", family, full)
+		}
+	}
+}
+
+func TestCaddyProvidesSurvivesCaddy(t *testing.T) {
+	for _, name := range []string{"http.request.local", "http.request.uuid", "http.shutting_down"} {
+		if !caddyProvides(name) {
+			t.Errorf("{%s} makes Caddy look for what a server adds and is taken as unknown", name)
+		}
+	}
+	if caddyProvides("http.request.nothing") {
+		t.Error("a name that Caddy does not know is taken as known")
+	}
+}
+
+func TestForeignWords(t *testing.T) {
+	own := packageOf(Handler{})
+	words := foreignWords([]moduleOrigin{
+		{"http.handlers.geoip2", "github.com/zhangjiayin/caddy-geoip2"},
+		{"http.handlers.extra_placeholders", "github.com/steffenbusch/caddy-extra-placeholders"},
+		{"http.matchers.request_header", "example.com/plugin"},
+		{"http.handlers.headers", "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"},
+		{"http.matchers.file", "github.com/caddyserver/caddy/v2/modules/caddyhttp/fileserver"},
+		{"rate_limit.stores.sqlite", own},
+	})
+	for word, want := range map[string]bool{
+		"geoip2": true, "extra_placeholders": true, "extra": true,
+		"http": false, "handlers": false, "matchers": false, "headers": false,
+		"request": false, "header": false, "rate_limit": false, "sqlite": false, "": false,
+	} {
+		if words[word] != want {
+			t.Errorf("foreign word %q: %t, want %t", word, words[word], want)
+		}
+	}
+}
+
+// A module's ID is all that is known about its placeholders.
+func TestRegisteredModulesHaveOrigins(t *testing.T) {
+	origins := registeredModules()
+	if !slices.Contains(origins, moduleOrigin{"http.handlers.headers", "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"}) {
+		t.Errorf("the headers handler is not among %d modules, or has another origin", len(origins))
+	}
+	if len(foreignWords(origins)) == 0 {
+		t.Error("no words, not even those of Caddy")
+	}
+	for word, foreign := range foreignWords(origins) {
+		if foreign {
+			t.Errorf("%q is taken for another's word, but there are no modules of others here", word)
+		}
+	}
+}
+
+func TestEditDistance(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"abc", "abc", 0}, {"abc", "abd", 1},
+		{"abc", "ac", 1}, {"ac", "abc", 1}, {"abcd", "acbd", 2}, {"abc", "xyz", 3}, {"a", "abcdef", 3},
+	} {
+		if got := editDistance(tt.a, tt.b); got != tt.want {
+			t.Errorf("editDistance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+func FuzzCheckPlaceholders(f *testing.F) {
+	for _, s := range []string{"", "{", "}", "{}", `\{`, `{a\}`, "{remote_host}", "{http.request.header.X}", "{http.request.tls.client.san.ips.-1}", "{{{}", "{http.request.remote.host/x,y}", "{map.x}"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		names := placeholders(s)
+		err := checkPlaceholders(s)
+		if err == nil && slices.Contains(names, "") {
+			t.Errorf("%q has a placeholder without a name and is accepted", s)
+		}
+		if len(names) > 0 || err != nil {
+			return
+		}
+		// What has no placeholders is the same for every request.
+		repl := caddy.NewEmptyReplacer()
+		if got, want := repl.ReplaceAll(s, "x"), repl.ReplaceAll(s, "y"); got != want {
+			t.Errorf("%q has no placeholders and becomes %q or %q", s, got, want)
+		}
+	})
+}

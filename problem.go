@@ -1,0 +1,78 @@
+package tally
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const problemType = "application/problem+json"
+
+// problem is a problem detail as in RFC 9457, of the type that
+// draft-ietf-httpapi-ratelimit-headers-11 defines.
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Violated []string `json:"violated-policies"`
+}
+
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// writeProblem answers with a problem detail.
+func (p *response) writeProblem(w http.ResponseWriter, r *http.Request) error {
+	body, err := json.Marshal(problem{
+		Type:     quotaExceeded,
+		Title:    "Request cannot be satisfied as assigned quota has been exceeded",
+		Status:   http.StatusTooManyRequests,
+		Violated: []string{p.exceeded.policy.name},
+	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", problemType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusTooManyRequests)
+	if r.Method != http.MethodHead {
+		_, err = w.Write(body)
+	}
+	return err
+}
+
+// prefersProblem tells whether a client asks for problem details by name, and
+// for nothing else more.
+func prefersProblem(h http.Header) bool {
+	accept := h["Accept"]
+	if !slices.ContainsFunc(accept, func(s string) bool { return strings.Contains(s, problemType) }) {
+		return false
+	}
+	asked, others := 0.0, 0.0
+	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		media, params, _ := strings.Cut(item, ";")
+		if quality := qualityOf(params); strings.TrimSpace(media) == problemType {
+			asked = max(asked, quality)
+		} else {
+			others = max(others, quality)
+		}
+	}
+	return asked > 0 && asked >= others
+}
+
+// qualityOf returns the weight among the parameters of a media type (RFC 9110,
+// section 12.4.2), 1 if there is none.
+func qualityOf(params string) float64 {
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
+		if !strings.EqualFold(name, "q") {
+			continue
+		}
+		q, err := strconv.ParseFloat(value, 64)
+		if err != nil || q < 0 || q > 1 {
+			return 0
+		}
+		return q
+	}
+	return 1
+}

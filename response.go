@@ -1,0 +1,291 @@
+package tally
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// The names of header fields, as Go writes them.
+const (
+	fieldPolicy    = "Ratelimit-Policy"
+	fieldLimit     = "Ratelimit"
+	fieldLegacy    = "X-Ratelimit-Limit"
+	fieldRemaining = "X-Ratelimit-Remaining"
+	fieldReset     = "X-Ratelimit-Reset"
+	fieldRetry     = "Retry-After"
+)
+
+// headerStyle is which header fields are sent.
+type headerStyle struct{ draft, legacy bool }
+
+var headerStyles = map[string]headerStyle{
+	"":       {draft: true},
+	"draft":  {draft: true},
+	"legacy": {legacy: true},
+	"both":   {draft: true, legacy: true},
+	"off":    {},
+}
+
+// standing is how a client stands with one limit after a decision.
+type standing struct {
+	zone   *Zone
+	policy *policy
+	limiter.Quota
+}
+
+// fuller tells whether less is left of s than of t, in relation to their
+// limits.
+func (s standing) fuller(t standing) bool {
+	return float64(s.Remaining)*float64(t.policy.Capacity()) < float64(t.Remaining)*float64(s.policy.Capacity())
+}
+
+// response is what a request is answered with as far as it concerns limits. It
+// wraps the writer, so that what an upstream says of its own limits is replaced
+// by what is true here, and it resolves placeholders.
+type response struct {
+	caddyhttp.ResponseWriterWrapper
+	style     headerStyle
+	standings []standing // the limit closest to exhaustion first
+	exceeded  *drawn     // the limit that refuses, or nil
+	retry     time.Duration
+	fresh     bool // the client has become blocked by this request
+	wrote     bool
+
+	room   [2]standing // for standings
+	values [4][1]string
+	field  []string
+}
+
+// newResponse notes how the request stands with the limits of its draws.
+func newResponse(rq *request, style headerStyle) *response {
+	p := &response{style: style}
+	p.standings = p.room[:0]
+	for i := range rq.draws {
+		if rq.draws[i].Known {
+			p.add(standing{rq.of[i].zone, rq.of[i].policy, rq.draws[i].Quota})
+		}
+	}
+	return p
+}
+
+// exceed notes that a limit refuses the request.
+func (p *response) exceed(z *Zone, policy *policy, retry time.Duration, fresh bool) {
+	p.exceeded = &drawn{zone: z, policy: policy}
+	p.retry, p.fresh = retry, fresh
+}
+
+// responseVar is the request variable that holds the response while it is made.
+const responseVar = "rate_limit.response"
+
+// join makes p the response of the request, or adds what it says to the one
+// that a handler before this one has made, and returns that.
+func (p *response) join(rq *request) *response {
+	ctx := rq.http.Context()
+	before, _ := caddyhttp.GetVar(ctx, responseVar).(*response)
+	if before == nil {
+		caddyhttp.SetVar(ctx, responseVar, p)
+		rq.repl.Map(p.placeholder)
+		return p
+	}
+	if p.exceeded != nil {
+		before.standings = before.standings[:0] // as in any refusal: only what refuses
+		before.exceeded, before.retry, before.fresh = p.exceeded, p.retry, p.fresh
+	}
+	for _, s := range p.standings {
+		before.add(s)
+	}
+	before.field = nil
+	return before
+}
+
+// writer returns what the next handler writes to: p around w, unless it is
+// around it already.
+func (p *response) writer(w http.ResponseWriter) http.ResponseWriter {
+	if p.ResponseWriter != nil {
+		return w
+	}
+	p.ResponseWriter = w
+	return p
+}
+
+func (p *response) add(s standing) {
+	i := len(p.standings)
+	for i > 0 && s.fuller(p.standings[i-1]) {
+		i--
+	}
+	p.standings = slices.Insert(p.standings, i, s)
+}
+
+// setFields sets the header fields. It may be called again to undo what was
+// added to them since.
+func (p *response) setFields(h http.Header) {
+	if len(p.standings) == 0 {
+		return
+	}
+	if p.style.draft {
+		if p.field == nil {
+			p.field = p.policies()
+			p.values[0][0] = p.limits()
+		}
+		h[fieldPolicy] = p.field
+		h[fieldLimit] = p.values[0][:]
+	}
+	if p.style.legacy {
+		s := p.standings[0]
+		p.values[1][0] = s.policy.legacy
+		p.values[2][0] = strconv.FormatInt(s.Remaining, 10)
+		p.values[3][0] = strconv.FormatInt(s.effective(), 10)
+		h[fieldLegacy], h[fieldRemaining], h[fieldReset] = p.values[1][:], p.values[2][:], p.values[3][:]
+	}
+}
+
+// policies returns the values of RateLimit-Policy: those of a zone in one.
+func (p *response) policies() []string {
+	if !slices.ContainsFunc(p.standings[1:], func(s standing) bool { return s.zone != p.standings[0].zone }) {
+		return p.standings[0].zone.field
+	}
+	var values []string
+	var last *Zone
+	for _, s := range p.standings {
+		if s.zone != last && !slices.Contains(values, s.zone.field[0]) {
+			values = append(values, s.zone.field[0])
+		}
+		last = s.zone
+	}
+	return values
+}
+
+// limits returns the value of RateLimit.
+func (p *response) limits() string {
+	var room [128]byte
+	b := room[:0]
+	for i, s := range p.standings {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, s.policy.item...)
+		b = strconv.AppendInt(b, s.Remaining, 10)
+		if s.Reset != limiter.Never {
+			b = append(b, ";t="...)
+			b = strconv.AppendInt(b, s.effective(), 10)
+		}
+	}
+	return string(b)
+}
+
+// effective returns the effective window in seconds: how long what remains has
+// to last, and where nothing remains, when something does again.
+func (s standing) effective() int64 {
+	if s.Remaining > 0 {
+		return max(ceilSeconds(min(s.Reset, s.policy.Window())), 0)
+	}
+	return ceilSeconds(s.Reset)
+}
+
+// ceilSeconds returns a duration in whole seconds, rounded up.
+func ceilSeconds(d time.Duration) int64 {
+	return int64((d + time.Second - 1) / time.Second)
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *response) WriteHeader(status int) {
+	p.restore(status)
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (p *response) Write(data []byte) (int, error) {
+	p.restore(http.StatusOK)
+	return p.ResponseWriter.Write(data)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (p *response) ReadFrom(r io.Reader) (int64, error) {
+	p.restore(http.StatusOK)
+	return p.ResponseWriterWrapper.ReadFrom(r)
+}
+
+// restore puts our fields in the place of what was added to them since, before
+// the header is written for good.
+func (p *response) restore(status int) {
+	if p.wrote {
+		return
+	}
+	p.wrote = status >= 200 || status == http.StatusSwitchingProtocols
+	p.setFields(p.Header())
+}
+
+// placeholder resolves `http.rate_limit.*`.
+func (p *response) placeholder(key string) (any, bool) {
+	name, ours := strings.CutPrefix(key, "http.rate_limit.")
+	if !ours {
+		return nil, false
+	}
+	if p.exceeded != nil {
+		switch name {
+		case "exceeded.name":
+			return p.exceeded.zone.Name, true
+		case "exceeded.limit":
+			return p.exceeded.policy.name, true
+		case "exceeded.retry_after":
+			if p.retry == limiter.Never {
+				return "", true
+			}
+			return ceilSeconds(p.retry), true
+		}
+	}
+	zone, ok := strings.CutSuffix(name, ".remaining")
+	if !ok {
+		return nil, false
+	}
+	for _, s := range p.standings { // the one closest to exhaustion comes first
+		if s.zone.Name == zone {
+			return s.Remaining, true
+		}
+	}
+	return nil, false
+}
+
+// errRefused is what a refused request is handed to the error routes with. It
+// is made once: caddyhttp.Error would look at the stack for every one.
+var errRefused error = caddyhttp.HandlerError{StatusCode: http.StatusTooManyRequests}
+
+// errAbandoned is what becomes of a request whose client has gone.
+var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
+
+// refuse answers a request that is over a limit.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) error {
+	p.setFields(w.Header())
+	if p.retry != limiter.Never {
+		w.Header()[fieldRetry] = []string{strconv.FormatInt(ceilSeconds(p.retry), 10)}
+	}
+	if prefersProblem(r.Header) {
+		return p.writeProblem(w, r)
+	}
+	return errRefused
+}
+
+// jittered returns a retry time made longer by a random part of up to the
+// handler's jitter.
+func (h *Handler) jittered(d engine.Decision) time.Duration {
+	if d.Retry == limiter.Never {
+		return limiter.Never
+	}
+	retry := max(d.Retry, 1)
+	if h.Jitter > 0 {
+		retry += time.Duration(h.random() * h.Jitter * float64(retry))
+	}
+	return retry
+}
+
+var _ caddy.ReplacerFunc = (*response)(nil).placeholder

@@ -1,0 +1,101 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite"
+)
+
+// SQLiteStore keeps the counts in an embedded SQLite database, a file on this
+// machine.
+type SQLiteStore struct {
+	// The database file. It and its folder are made if they do not exist. Put
+	// it on a local disk, outside of any folder that is served.
+	// Default: `rate_limit/tally.db` in Caddy's data directory.
+	Path string `json:"path,omitempty"`
+
+	// What a commit survives: `normal` (default) survives a crash of Caddy and
+	// `kill -9`; `full` survives a loss of power as well and costs an fsync per
+	// commit.
+	Synchronous string `json:"synchronous,omitempty"`
+
+	// The most bytes that the database file may take, at least 1 MiB.
+	// Default: 1 GiB.
+	MaxSize int64 `json:"max_size,omitempty"`
+
+	path string // absolute
+}
+
+// CaddyModule returns the Caddy module information.
+func (SQLiteStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "rate_limit.stores.sqlite",
+		New: func() caddy.Module { return new(SQLiteStore) },
+	}
+}
+
+const (
+	defaultFolder = "rate_limit"
+	defaultFile   = "tally.db"
+
+	// busyTimeout is how long a commit waits for another process that writes.
+	// Requests do not: they wait for `store_timeout` at most.
+	busyTimeout = time.Second
+)
+
+// Provision checks the settings.
+func (s *SQLiteStore) Provision(caddy.Context) error {
+	switch {
+	case s.Synchronous != "" && s.Synchronous != "normal" && s.Synchronous != "full":
+		return fmt.Errorf("synchronous: must be normal or full, got %q", s.Synchronous)
+	case s.MaxSize != 0 && s.MaxSize < sqlite.MinMaxSize:
+		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", sqlite.MinMaxSize, s.MaxSize)
+	}
+	path, err := filepath.Abs(cmp.Or(s.Path, filepath.Join(caddy.AppDataDir(), defaultFolder, defaultFile)))
+	if err != nil {
+		return fmt.Errorf("path: %w", err)
+	}
+	s.path = path
+	return nil
+}
+
+// Identity implements Store.
+func (s *SQLiteStore) Identity() string {
+	return fmt.Sprintf("sqlite %s synchronous=%s max_size=%d", s.path, s.Synchronous, s.MaxSize)
+}
+
+// Folder implements Store.
+func (s *SQLiteStore) Folder() string { return filepath.Dir(s.path) }
+
+// Open implements Store.
+func (s *SQLiteStore) Open(ctx context.Context) (storage.Store, error) {
+	options := sqlite.Options{Path: s.path, MaxSize: s.MaxSize, BusyTimeout: busyTimeout, Notice: noticed}
+	if s.Synchronous == "full" {
+		options.Synchronous = sqlite.Full
+	}
+	store, err := sqlite.Open(ctx, options)
+	if err != nil {
+		return nil, err // not store: a nil pointer in an interface is not nil
+	}
+	return store, nil
+}
+
+// noticed logs that a damaged database was set aside.
+func noticed(n sqlite.Notice) {
+	logger().Error("the database was damaged; it is set aside and counting starts afresh",
+		zap.String("path", n.Path), zap.String("set_aside", n.Aside), zap.Error(n.Cause))
+}
+
+// Interface guards
+var (
+	_ Store             = (*SQLiteStore)(nil)
+	_ caddy.Provisioner = (*SQLiteStore)(nil)
+)

@@ -1,0 +1,332 @@
+package tally
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/cespare/xxhash/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// policy is a limit of a zone, ready for use.
+type policy struct {
+	engine.Limit
+	name   string // in header fields, metrics and logs
+	field  string // the item of RateLimit-Policy
+	item   string // the item of RateLimit up to the value of r
+	legacy string // the value of X-RateLimit-Limit
+	meter  limitMeter
+}
+
+// What a zone can be counted per.
+const (
+	perIP       = "ip"
+	perEveryone = "everyone"
+	perKey      = "key"
+)
+
+// What can be done about an empty key.
+const (
+	emptyIP    = "ip"
+	emptyShare = "share"
+	emptySkip  = "skip"
+	emptyDeny  = "deny"
+)
+
+// ordered returns all zones of the handler in the order in which they are
+// looked at: the named ones after the others, tightest first.
+func (h *Handler) ordered() ([]*Zone, error) {
+	zones := slices.Clone(h.Zones)
+	named := slices.SortedFunc(maps.Keys(h.RateLimits), func(a, b string) int {
+		x, y := h.RateLimits[a], h.RateLimits[b]
+		return cmp.Or(cmp.Compare(x.rate(), y.rate()), cmp.Compare(a, b))
+	})
+	for _, name := range named {
+		z := h.RateLimits[name]
+		if z != nil {
+			if z.Name != "" && z.Name != name {
+				return nil, fmt.Errorf("zone %q: its name is given as %q as well; leave one out", name, z.Name)
+			}
+			z.Name = name
+		}
+		zones = append(zones, z)
+	}
+	if i := slices.Index(zones, nil); i >= 0 {
+		return nil, errors.New("a zone is null; give it at least a limit, or remove it")
+	}
+	return zones, nil
+}
+
+// rate returns the events per second of a zone in the form of `max_events` and
+// `window`, for putting zones in order.
+func (z *Zone) rate() float64 {
+	if z == nil || z.Window <= 0 {
+		return 0
+	}
+	return float64(z.MaxEvents) / time.Duration(z.Window).Seconds()
+}
+
+// provision checks the zone and makes it ready for use.
+func (z *Zone) provision(ctx caddy.Context, log *zap.Logger) error {
+	if z.isPeerForm() {
+		if err := z.provisionPeerForm(log); err != nil {
+			return fmt.Errorf("setting up rate limit %s: %w", z.Name, err)
+		}
+	}
+	for _, step := range []func() error{
+		z.checkName,
+		z.provisionKey,
+		z.provisionCost,
+		z.provisionLimits,
+		func() error { return z.loadMatchers(ctx) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("zone %q: %w", z.Name, err)
+		}
+	}
+	return nil
+}
+
+func (z *Zone) loadMatchers(ctx caddy.Context) error {
+	loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
+	if err != nil {
+		return fmt.Errorf("match: %w", err)
+	}
+	if err := z.matchers.FromInterface(loaded); err != nil {
+		return fmt.Errorf("match: %w", err)
+	}
+	return nil
+}
+
+// isPeerForm tells whether the zone is written with `window` and `max_events`.
+func (z *Zone) isPeerForm() bool {
+	return len(z.Limits) == 0 && z.Per == ""
+}
+
+// provisionPeerForm translates `window` and `max_events` into a limit. It is at
+// least as strict as what was asked for where that can't be had exactly.
+func (z *Zone) provisionPeerForm(log *zap.Logger) error {
+	window := time.Duration(z.Window)
+	if window <= 0 {
+		return errors.New("window must be greater than zero")
+	}
+	if z.MaxEvents < 0 {
+		return errors.New("max_events must be at least zero")
+	}
+	if window < limiter.MinWindow {
+		log.Warn("window is raised to the shortest there is",
+			zap.String("zone", z.Name), zap.Duration("from", window), zap.Duration("to", limiter.MinWindow))
+		window = limiter.MinWindow
+	}
+	z.shut = z.MaxEvents == 0
+	z.effective = []Limit{{Amount: min(max(int64(z.MaxEvents), 1), limiter.MaxAmount), Window: caddy.Duration(window)}}
+	return nil
+}
+
+func (z *Zone) checkName() error {
+	if z.Name == "" {
+		return errors.New("a zone needs a name")
+	}
+	return nil
+}
+
+// provisionKey settles what the zone is counted per.
+func (z *Zone) provisionKey() error {
+	z.per = z.Per
+	switch z.Per {
+	case "":
+		z.per = perIP
+		if z.Key != "" || z.isPeerForm() {
+			z.per = perKey
+		}
+	case perKey:
+		if z.Key == "" {
+			return errors.New("per: key needs a value to count by, such as {http.request.header.X-Tenant}")
+		}
+	case perIP, perEveryone:
+		if z.Key != "" {
+			return fmt.Errorf("per: %q and a key exclude one another; per \"key\" counts by the key", z.Per)
+		}
+	default:
+		return fmt.Errorf("per: must be ip, everyone or key, got %q", z.Per)
+	}
+	if err := checkPlaceholders(z.Key); err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	if z.per == perKey && len(placeholders(z.Key)) == 0 {
+		z.per, z.static = perEveryone, z.Key
+	}
+	z.emptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.Key, "")
+	return z.provisionPrefixes()
+}
+
+func (z *Zone) provisionPrefixes() error {
+	switch z.OnEmptyKey {
+	case "", emptyIP, emptyShare, emptySkip, emptyDeny:
+	default:
+		return fmt.Errorf("on_empty_key: must be ip, share, skip or deny, got %q", z.OnEmptyKey)
+	}
+	if z.IPv4Prefix < 0 || z.IPv4Prefix > 32 {
+		return errors.New("ipv4_prefix must be between 0 and 32")
+	}
+	if z.IPv6Prefix < 0 || z.IPv6Prefix > 128 {
+		return errors.New("ipv6_prefix must be between 0 and 128")
+	}
+	return nil
+}
+
+// provisionCost settles what a request costs.
+func (z *Zone) provisionCost() error {
+	z.fixedCost = 1
+	if z.Cost == "" {
+		return nil
+	}
+	if len(placeholders(z.Cost)) > 0 {
+		if err := checkPlaceholders(z.Cost); err != nil {
+			return fmt.Errorf("cost: %w", err)
+		}
+		z.costFrom = z.Cost
+		return nil
+	}
+	cost, err := strconv.ParseInt(z.Cost, 10, 64)
+	if err != nil || cost < 0 {
+		return fmt.Errorf("cost: must be a whole number from 0, or a placeholder that holds one, got %q", z.Cost)
+	}
+	z.fixedCost = cost
+	return nil
+}
+
+// provisionLimits compiles the limits.
+func (z *Zone) provisionLimits() error {
+	limits := z.effective
+	if len(z.Limits) > 0 {
+		if z.Window != 0 || z.MaxEvents != 0 {
+			return errors.New("limits and window/max_events exclude one another; write it as one more limit")
+		}
+		limits = z.Limits
+	}
+	if len(limits) == 0 {
+		return errors.New("needs a limit, such as 5/1m")
+	}
+	names := make(map[string]bool)
+	same := make(map[Limit]uint64)
+	for i, l := range limits {
+		arithmetic, err := l.compile()
+		if err != nil {
+			return fmt.Errorf("limit: %w", err)
+		}
+		kind := Limit{Algorithm: arithmetic.Algorithm().String(), Window: l.Window, Slots: int(arithmetic.Slots())}
+		p := newPolicy(z.limitName(i, l), engine.Limit{ID: limitID(z.Name, kind, same[kind]), Limit: arithmetic})
+		same[kind]++
+		if names[p.name] {
+			return fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", p.name)
+		}
+		names[p.name] = true
+		z.policies = append(z.policies, p)
+	}
+	z.field = []string{joinFields(z.policies)}
+	return nil
+}
+
+// joinFields returns the value of RateLimit-Policy for several limits.
+func joinFields(policies []*policy) string {
+	items := make([]string, len(policies))
+	for i, p := range policies {
+		items[i] = p.field
+	}
+	return strings.Join(items, ", ")
+}
+
+// limitName returns the name of the i-th limit of the zone.
+func (z *Zone) limitName(i int, l Limit) string {
+	switch {
+	case l.Name != "":
+		return l.Name
+	case i == 0:
+		return z.Name
+	}
+	return z.Name + "-" + shortDuration(time.Duration(l.Window))
+}
+
+// shortDuration writes a duration without trailing zero parts: 24h, not 24h0m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// limitID names a limit by all that its counts depend on. nth tells limits apart
+// that are alike in all of it.
+func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
+	id := binary.BigEndian.AppendUint64(nil, uint64(len(zone)))
+	id = append(id, zone...)
+	id = append(id, kind.Algorithm...)
+	for _, n := range []uint64{uint64(kind.Window), uint64(kind.Slots), nth} {
+		id = binary.BigEndian.AppendUint64(id, n)
+	}
+	return storage.LimitID(xxhash.Sum64(id))
+}
+
+// newPolicy prepares what is written about a limit into header fields.
+func newPolicy(name string, limit engine.Limit) *policy {
+	quoted := fieldString(name)
+	p := &policy{
+		Limit:  limit,
+		name:   name,
+		item:   quoted + ";r=",
+		legacy: strconv.FormatInt(limit.Amount(), 10),
+	}
+	p.field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), seconds(limit.Window()))
+	if limit.Capacity() != limit.Amount() {
+		p.field += fmt.Sprintf(";burst=%d", limit.Capacity())
+	}
+	return p
+}
+
+// fieldString writes a string as a structured field does (RFC 9651, section
+// 3.3.3). What such a string can't hold is percent-encoded.
+func fieldString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(s) {
+		switch {
+		case c == '"', c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < 0x20, c > 0x7e:
+			fmt.Fprintf(&b, "%%%02X", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// seconds returns a duration in whole seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	return int64(math.Ceil(d.Seconds()))
+}
+
+// matches tells whether a request belongs to the zone.
+func (z *Zone) matches(r *request) (bool, error) {
+	return z.matchers.AnyMatchWithError(r.http)
+}
