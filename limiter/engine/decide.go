@@ -172,6 +172,7 @@ func spendAllLocked(hs []held, draws []Draw, now int64) bool {
 // What was granted by a batch is spent at the batch's time: the request was
 // waiting then, so that is when it is admitted.
 func (e *Engine) decideSlowly(ctx context.Context, hs []held, draws []Draw, now int64, d *Decision) {
+	e.awaitOpen(ctx)
 	timeout := time.NewTimer(e.opts.StoreTimeout)
 	defer timeout.Stop()
 	for {
@@ -197,6 +198,21 @@ func (e *Engine) decideSlowly(ctx context.Context, hs []held, draws []Draw, now 
 		default: // the store failed
 			now = e.clock.now()
 		}
+	}
+}
+
+// awaitOpen waits for the store to be opened for the first time, up to
+// startTimeout after the engine was started.
+func (e *Engine) awaitOpen(ctx context.Context) {
+	select {
+	case <-e.ready:
+		return
+	default:
+	}
+	select {
+	case <-e.ready:
+	case <-e.started:
+	case <-ctx.Done():
 	}
 }
 

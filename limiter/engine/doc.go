@@ -35,7 +35,8 @@
 //     known to memory.
 //   - A request that is refused spends nothing of any lease.
 //   - A blocked request takes no lock and does not wait.
-//   - A decision waits at most StoreTimeout, and only for the store.
+//   - A decision waits at most StoreTimeout, and only for the store. In the first
+//     two seconds of an engine it also waits for the store to be opened.
 //   - Cells number at most MaxKeys, and one more for each claim in flight.
 //   - The engine's time never runs backwards.
 //

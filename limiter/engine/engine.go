@@ -28,12 +28,14 @@ type Engine struct {
 	degraded atomic.Bool // the store can't be used, and the queue is closed
 	outage   outage
 	probe    *time.Timer // fires when the store is worth another try
+	starting *time.Timer // closes started
 
 	closeOnce sync.Once
 	stop      chan struct{} // closed to stop the goroutines
 	swept     chan struct{} // closed when the janitor has ended
 	committed chan struct{} // closed when the committer has ended
 	ready     chan struct{} // closed when the store was opened or failed to
+	started   chan struct{} // closed when there was enough time to open it
 	closeErr  error         // written before committed is closed
 }
 
@@ -63,12 +65,19 @@ func New(opts Options) (*Engine, error) {
 		swept:     make(chan struct{}),
 		committed: make(chan struct{}),
 		ready:     make(chan struct{}),
+		started:   make(chan struct{}),
 	}
 	e.probe.Stop()
+	e.starting = time.AfterFunc(startTimeout, func() { close(e.started) })
 	go e.commitLoop()
 	go e.janitorLoop()
 	return e, nil
 }
+
+// startTimeout is how long after the start of an engine decisions wait for its
+// store to be opened, rather than be made without it. A database is opened, or
+// found to be unusable, in milliseconds; a busy machine may take longer.
+const startTimeout = 2 * time.Second
 
 // Ready returns a channel that is closed when the store has been opened, or has
 // failed to open for the first time.
@@ -95,6 +104,7 @@ const flushBatch = 512
 // finish answers what waits, gives every lease back, and closes the store.
 func (e *Engine) finish() {
 	<-e.swept
+	e.starting.Stop()
 	e.drain()
 	e.degraded.Store(true)
 	e.queue.setClosed(true)
