@@ -71,15 +71,13 @@ func (b *buckets) readSome(s *stmt, size int, cells []cell) error {
 	}
 	s.bind(size, int64(cells[0].id))
 	return s.each(func(row []driver.Value) error {
-		var v [4]int64
-		for i := range v {
-			var err error
-			if v[i], err = integer(row[i]); err != nil {
-				return err
-			}
+		var i int64
+		var b limiter.Bucket
+		if err := integers(row, &i, &b.At, &b.Units, &b.Part); err != nil {
+			return err
 		}
-		c := &cells[v[0]]
-		c.bucket = limiter.Bucket{At: v[1], Units: v[2], Part: v[3]}
+		c := &cells[i]
+		c.bucket = b
 		c.state.Bucket = c.bucket
 		return nil
 	})

@@ -75,8 +75,7 @@ func (s *Store) checkpoint() error {
 // checkpointWith returns how many frames the log has.
 func checkpointWith(c *conn, pragma string) (frames int64, err error) {
 	err = c.each(pragma, func(row []driver.Value) error {
-		frames, err = integer(row[1])
-		return err
+		return integers(row[1:], &frames)
 	})
 	return frames, err
 }

@@ -55,8 +55,7 @@ func (c *conn) int(query string, args ...driver.Value) (n int64, err error) {
 			return nil
 		}
 		found = true
-		n, err = integer(row[0])
-		return err
+		return integers(row, &n)
 	}, args...)
 	if err == nil && !found {
 		err = errDamaged("no row for " + query)
@@ -148,12 +147,15 @@ func named(values []driver.Value) []driver.NamedValue {
 	return args
 }
 
-// integer returns a column's value, which is an integer unless the database is
+// integers stores a row's values, which are integers unless the database is
 // damaged: its tables are STRICT.
-func integer(v driver.Value) (int64, error) {
-	n, ok := v.(int64)
-	if !ok {
-		return 0, errDamaged(fmt.Sprintf("a value is %T where an integer belongs", v))
+func integers(row []driver.Value, to ...*int64) error {
+	for i, n := range to {
+		v, ok := row[i].(int64)
+		if !ok {
+			return errDamaged(fmt.Sprintf("a value is %T where an integer belongs", row[i]))
+		}
+		*n = v
 	}
-	return n, nil
+	return nil
 }

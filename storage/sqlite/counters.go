@@ -149,16 +149,8 @@ func (c *counters) readSome(s *stmt, size int, cells []cell, reads []slotRead) e
 	}
 	s.bind(2*size, int64(cells[0].id), oldest)
 	return s.each(func(row []driver.Value) error {
-		i, err := integer(row[0])
-		if err != nil {
-			return err
-		}
-		slot, err := integer(row[1])
-		if err != nil {
-			return err
-		}
-		used, err := integer(row[2])
-		if err != nil {
+		var i, slot, used int64
+		if err := integers(row, &i, &slot, &used); err != nil {
 			return err
 		}
 		return cells[reads[i].cell].add(limiter.Slot{Index: slot, Used: limiter.Clamp(used)})

@@ -63,14 +63,20 @@ func prepareFile(o Options) (fs.FileInfo, error) {
 	return info, checkOurs(o, info)
 }
 
+// makeFolder makes a missing folder, and those it lies in, with mode 0700. One
+// that exists stays as it is: it may be shared.
 func makeFolder(folder string) error {
-	err := os.MkdirAll(filepath.Dir(folder), 0o755)
-	if err != nil {
-		return err
+	if info, err := os.Stat(folder); err == nil && info.IsDir() {
+		return nil
 	}
-	err = os.Mkdir(folder, 0o700)
+	if parent := filepath.Dir(folder); parent != folder {
+		if err := makeFolder(parent); err != nil {
+			return err
+		}
+	}
+	err := os.Mkdir(folder, 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // and stays as it is: it may be shared
+		return nil // another process was faster, or it is no folder: that shows
 	}
 	if err != nil {
 		return err

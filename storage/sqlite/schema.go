@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql/driver"
 	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -50,20 +51,20 @@ func migrate(c *conn) error {
 	if err != nil || done {
 		return err
 	}
+	begin := `BEGIN IMMEDIATE`
 	if n, err := c.int(`PRAGMA page_count`); err != nil {
 		return err
 	} else if n == 0 {
-		// Both are fixed by the first page that is written. A second process
-		// that sets them too late changes nothing.
-		if err := c.exec(`PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL`); err != nil {
-			return err
-		}
+		// Both are fixed by the first page. auto_vacuum would write it at once,
+		// with nothing in it that says whose it is, if it were not inside of the
+		// transaction, which it makes one that writes.
+		begin = `PRAGMA page_size = 4096; BEGIN; PRAGMA auto_vacuum = INCREMENTAL`
 	}
 	// A first commit must reach the disk before the log takes over.
-	if err := c.exec(`PRAGMA synchronous = FULL; BEGIN IMMEDIATE`); err != nil {
-		return err
+	err = c.exec(`PRAGMA synchronous = FULL; ` + begin)
+	if err == nil {
+		err = migrateLocked(c)
 	}
-	err = migrateLocked(c)
 	if err == nil {
 		err = c.exec(`COMMIT`)
 	}
@@ -97,22 +98,17 @@ func migrateLocked(c *conn) error {
 // current tells whether the database needs no migration. It refuses one that is
 // not ours: [storage.ErrForeign].
 func current(c *conn) (bool, error) {
-	id, err := c.int(`PRAGMA application_id`)
+	var id, version, tables int64
+	// One statement, so that all of it is of one moment.
+	err := c.each(`SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+		FROM pragma_application_id, pragma_user_version`, func(row []driver.Value) error {
+		return integers(row, &id, &version, &tables)
+	})
 	if err != nil {
 		return false, err
 	}
-	version, err := c.int(`PRAGMA user_version`)
-	if err != nil {
-		return false, err
-	}
-	if id == 0 && version == 0 {
-		n, err := c.int(`SELECT count(*) FROM sqlite_schema`)
-		if err != nil {
-			return false, err
-		}
-		if n == 0 {
-			return false, nil
-		}
+	if id == 0 && version == 0 && tables == 0 {
+		return false, nil
 	}
 	if err := recognize(id, version); err != nil {
 		return false, err

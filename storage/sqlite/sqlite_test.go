@@ -2,9 +2,16 @@ package sqlite
 
 import (
 	"context"
+	"database/sql/driver"
+	"encoding/binary"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	sqlite3 "modernc.org/sqlite"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
@@ -16,4 +23,145 @@ func TestConformance(t *testing.T) {
 			return Open(ctx, Options{Path: path})
 		}
 	})
+}
+
+var start = time.Date(2026, 11, 21, 14, 15, 16, 123_456_789, time.UTC).UnixNano()
+
+// opened opens a store that the test need not close.
+func opened(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func newLimit(t testing.TB, p limiter.Params) limiter.Limit {
+	t.Helper()
+	l, err := limiter.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func key(n uint64) (k storage.Key) {
+	binary.BigEndian.PutUint64(k[:], (n+1)*0x9e3779b97f4a7c15)
+	binary.BigEndian.PutUint64(k[8:], n)
+	return k
+}
+
+// fill claims one unit for each of n keys of two limits, a sliding one and a
+// token bucket.
+func fill(s *Store, from, n uint64) error {
+	sliding, err := limiter.New(limiter.Params{Amount: 10, Window: time.Minute})
+	if err != nil {
+		return err
+	}
+	bucket, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: time.Minute})
+	if err != nil {
+		return err
+	}
+	for ; n > 0; n-- {
+		claims := make([]storage.Claim, 0, 200)
+		for ; n > 0 && len(claims) < cap(claims); n-- {
+			for id, l := range []limiter.Limit{sliding, bucket} {
+				claims = append(claims, storage.Claim{ID: storage.LimitID(id), Key: key(from + n), Limit: l,
+					Claim: limiter.Claim{Now: start, Least: 1, Want: 1}})
+			}
+		}
+		if err := s.Claim(context.Background(), claims, make([]limiter.Grant, len(claims))); err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		n++
+	}
+	return nil
+}
+
+// one claims a unit, and returns what the store says.
+func one(t testing.TB, s storage.Store, n uint64) (limiter.Grant, error) {
+	t.Helper()
+	c := storage.Claim{ID: 7, Key: key(n), Limit: newLimit(t, limiter.Params{Amount: 10, Window: time.Minute}),
+		Claim: limiter.Claim{Now: start, Least: 1, Want: 1}}
+	grants := make([]limiter.Grant, 1)
+	err := s.Claim(context.Background(), []storage.Claim{c}, grants)
+	return grants[0], err
+}
+
+func mustFill(t testing.TB, s *Store, from, n uint64) {
+	t.Helper()
+	if err := fill(s, from, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// raw opens the file without this package's care.
+func raw(t testing.TB, path string) *conn {
+	t.Helper()
+	connector, err := sqlite3.NewConnector(dsn(path, "mode=rwc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := connect(connector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func mustExec(t testing.TB, c *conn, query string) {
+	t.Helper()
+	if err := c.exec(query); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// checkIntegrity lets SQLite look at the whole file.
+func checkIntegrity(t testing.TB, path string) {
+	t.Helper()
+	c := raw(t, path)
+	defer c.close()
+	err := c.each(`PRAGMA integrity_check`, func(row []driver.Value) error {
+		if row[0] != "ok" {
+			t.Errorf("integrity check: %v", row[0])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("integrity check: %v", err)
+	}
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func write(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list returns the names in the folder of a path.
+func list(t testing.TB, path string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }

@@ -115,11 +115,10 @@ func (sw *sweeper) counters() (done bool, err error) {
 	for range sweepLimits {
 		var l *limiter.Limit
 		id, found := int64(0), false
-		err := sw.db.each(`SELECT id, algorithm, window, slots FROM limits WHERE id > ? ORDER BY id LIMIT 1`, func(row []driver.Value) (err error) {
-			found = true
-			if id, err = integer(row[0]); err == nil {
-				l, err = stored(row[1:])
-			}
+		err := sw.db.each(`SELECT id, algorithm, window, slots FROM limits WHERE id > ? ORDER BY id LIMIT 1`, func(row []driver.Value) error {
+			var algorithm, window, slots int64
+			err := integers(row, &id, &algorithm, &window, &slots)
+			l, found = stored(algorithm, window, slots), true
 			return err
 		}, sw.limit)
 		if err != nil || !found {
@@ -138,25 +137,18 @@ func (sw *sweeper) counters() (done bool, err error) {
 	return false, nil
 }
 
-// stored returns the limit a row describes, with an amount of 1, or nil if it
-// describes none that this version knows.
-func stored(row []driver.Value) (*limiter.Limit, error) {
-	var v [3]int64
-	for i := range v {
-		var err error
-		if v[i], err = integer(row[i]); err != nil {
-			return nil, err
-		}
-	}
-	p := limiter.Params{Algorithm: limiter.Algorithm(v[0]), Amount: 1, Window: time.Duration(v[1])}
+// stored returns the limit that a row describes, with an amount of 1, or nil if
+// it describes none.
+func stored(algorithm, window, slots int64) *limiter.Limit {
+	p := limiter.Params{Algorithm: limiter.Algorithm(algorithm), Amount: 1, Window: time.Duration(window)}
 	if p.Algorithm == limiter.Sliding {
-		p.Slots = int(v[2])
+		p.Slots = int(slots)
 	}
 	l, err := limiter.New(p)
-	if err != nil || int64(p.Algorithm) != v[0] {
-		return nil, nil
+	if err != nil || int64(p.Algorithm) != algorithm {
+		return nil
 	}
-	return &l, nil
+	return &l
 }
 
 // expired deletes the rows of a limit in the windows that can't count any more,
@@ -228,7 +220,7 @@ func (sw *sweeper) buckets() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if sw.limit, err = integer(to[0]); err != nil {
+	if err := integers(to, &sw.limit); err != nil {
 		return false, err
 	}
 	sw.bucket = to[1]

@@ -1,0 +1,126 @@
+package sqlite
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// The goroutine runs a checkpoint on its own connection when enough is written.
+func TestCheckpointWhenDue(t *testing.T) {
+	f, ran := new(faults), make(chan struct{}, 100)
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
+	f.set(func(query string) error {
+		if strings.HasPrefix(query, "PRAGMA wal_checkpoint(PASSIVE)") {
+			ran <- struct{}{}
+		}
+		return nil
+	})
+	mustFill(t, s, 0, checkpointRows)
+	<-ran
+}
+
+// A log that has grown too long is cut off, and nothing in it is lost.
+func TestLogIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path, maxWAL: 1 << 16})
+	mustFill(t, s, 0, 2000)
+	if size := sizeOf(path + walSuffix); size < 1<<16 {
+		t.Fatalf("the log has only %d bytes", size)
+	}
+	if err := s.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if size := sizeOf(path + walSuffix); size != 0 {
+		t.Errorf("the log still has %d bytes", size)
+	}
+	n, err := s.writer.int(`SELECT count(*) FROM counters`)
+	if err != nil || n != 2000 {
+		t.Errorf("got %d rows (%v), want 2000", n, err)
+	}
+}
+
+// Rows that expire give their pages back, to the disk as well.
+func TestSweepShrinksTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path})
+	mustFill(t, s, 0, 20_000)
+	if err := s.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	full, err := s.Stats(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for more := true; more; {
+		swept, err := s.Sweep(context.Background(), start+int64(48*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = swept.More
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if size := sizeOf(path); size > full.Bytes/4 {
+		t.Errorf("the file has %d bytes when empty, of %d", size, full.Bytes)
+	}
+	checkIntegrity(t, path)
+}
+
+// Random work on several handles leaves a sound file, with nothing in it that is
+// not accounted for.
+func TestIntegrityAfterRandomWork(t *testing.T) {
+	seed := rand.Uint64()
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	}()
+	r := rand.New(rand.NewPCG(seed, 0))
+	path := filepath.Join(t.TempDir(), "tally.db")
+	handles := []*Store{opened(t, Options{Path: path, maxWAL: 1 << 16}), opened(t, Options{Path: path, Synchronous: Full})}
+	now := start
+	for range 150 {
+		i := r.IntN(len(handles))
+		now += r.Int64N(int64(10 * time.Second))
+		switch r.IntN(12) {
+		case 0:
+			if err := handles[i].Close(); err != nil {
+				t.Fatal(err)
+			}
+			handles[i] = opened(t, Options{Path: path, maxWAL: 1 << 16})
+		case 1:
+			if err := handles[i].checkpoint(); err != nil {
+				t.Fatal(err)
+			}
+		case 2, 3:
+			if _, err := handles[i].Sweep(context.Background(), now); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			claims := make([]storage.Claim, 1+r.IntN(200))
+			for j := range claims {
+				algorithm := limiter.Algorithm(r.IntN(3))
+				claims[j] = storage.Claim{ID: storage.LimitID(algorithm), Key: key(r.Uint64N(1000)),
+					Limit: newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 5, Window: time.Minute}),
+					Claim: limiter.Claim{Now: now, Least: 1, Want: 1 + r.Int64N(3)}}
+			}
+			if err := handles[i].Claim(context.Background(), claims, make([]limiter.Grant, len(claims))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, s := range handles {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkIntegrity(t, path)
+}

@@ -1,0 +1,173 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// On disk, a refused batch leaves no trace.
+func TestRefusedBatchWritesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path})
+	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket} {
+		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 3, Window: time.Minute})
+		var claims []storage.Claim
+		for k := range uint64(100) {
+			claims = append(claims, storage.Claim{ID: storage.LimitID(algorithm), Key: key(k), Limit: l,
+				Claim: limiter.Claim{Now: start, Least: 3, Want: 3}})
+		}
+		grants := make([]limiter.Grant, len(claims))
+		for i := range 3 {
+			before, log := read(t, path), read(t, path+walSuffix)
+			if err := s.Claim(context.Background(), claims, grants); err != nil {
+				t.Fatal(err)
+			}
+			for j := range claims {
+				claims[j].Now++
+				if refused := grants[j].Refused(claims[j].Claim); refused != (i > 0) {
+					t.Fatalf("%v: round %d: refused: %v", algorithm, i, refused)
+				}
+			}
+			if same := before == read(t, path) && log == read(t, path+walSuffix); same != (i > 0) {
+				t.Errorf("%v: round %d: files are the same: %v", algorithm, i, same)
+			}
+		}
+	}
+}
+
+// Whatever statement fails, the batch has changed nothing and the next one is
+// answered.
+func TestFailedStatementChangesNothing(t *testing.T) {
+	for _, prefix := range []string{"BEGIN", "WITH wanted (i, window", "WITH wanted (i, key", "INSERT INTO counters", "INSERT INTO buckets", "INSERT INTO limits"} {
+		t.Run(prefix, func(t *testing.T) {
+			f := new(faults)
+			s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
+			f.set(failOnce(prefix, coded(10)))
+			err := fill(s, 0, 20)
+			if err == nil || errors.Is(err, storage.ErrUnknownOutcome) || errors.Is(err, storage.ErrCorrupt) {
+				t.Fatalf("got %v, want an error with a known outcome", err)
+			}
+			n, err := s.writer.int(`SELECT (SELECT count(*) FROM counters) + (SELECT count(*) FROM buckets) + (SELECT count(*) FROM limits)`)
+			if err != nil || n != 0 {
+				t.Errorf("got %d rows after a failed batch (%v)", n, err)
+			}
+			mustFill(t, s, 0, 20)
+			n, err = s.writer.int(`SELECT count(*) FROM limits`)
+			if err != nil || n != 2 {
+				t.Errorf("got %d limits (%v), want 2", n, err)
+			}
+		})
+	}
+}
+
+func TestFailedCommitHasUnknownOutcome(t *testing.T) {
+	f := new(faults)
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
+	f.set(failOnce("COMMIT", coded(10)))
+	if err := fill(s, 0, 20); !errors.Is(err, storage.ErrUnknownOutcome) {
+		t.Fatalf("got %v, want %v", err, storage.ErrUnknownOutcome)
+	}
+	mustFill(t, s, 0, 20)
+}
+
+// A transaction that can't even be rolled back does not stay open for good.
+func TestFailedRollback(t *testing.T) {
+	f := new(faults)
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
+	f.set(func(query string) error {
+		if strings.HasPrefix(query, "INSERT") || strings.HasPrefix(query, "ROLLBACK") {
+			return coded(10)
+		}
+		return nil
+	})
+	for range 2 {
+		if err := fill(s, 0, 20); err == nil {
+			t.Fatal("got no error")
+		}
+	}
+	f.set(nil)
+	if _, err := s.Sweep(context.Background(), start); err != nil {
+		t.Fatal(err)
+	}
+	n, err := s.writer.int(`SELECT count(*) FROM counters`)
+	if err != nil || n != 0 {
+		t.Errorf("got %d rows after failed batches (%v)", n, err)
+	}
+	mustFill(t, s, 0, 20)
+}
+
+func TestErrorsOfTheContract(t *testing.T) {
+	for c, corrupt := range map[int]bool{
+		codeCorrupt: true, codeNotADB: true, codeCorrupt | 1<<8: true,
+		codeBusy: false, codeFull: false, codeError: false, 10 | 3<<8: false,
+	} {
+		if got := errors.Is(wrap("test", coded(c)), storage.ErrCorrupt); got != corrupt {
+			t.Errorf("code %d: damage: %v, want %v", c, got, corrupt)
+		}
+		if !errors.Is(wrap("test", coded(c)), coded(c)) {
+			t.Errorf("code %d is lost", c)
+		}
+	}
+	if wrap("test", nil) != nil {
+		t.Error("got an error out of nothing")
+	}
+}
+
+// While another process holds the write lock, a claim fails after the busy
+// timeout with nothing changed.
+func TestLockedByAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path, BusyTimeout: time.Millisecond})
+	other := raw(t, path)
+	defer other.close()
+	mustExec(t, other, `BEGIN IMMEDIATE`)
+	if err := fill(s, 0, 1); !isBusy(err) || errors.Is(err, storage.ErrUnknownOutcome) {
+		t.Errorf("got %v, want a locked database", err)
+	}
+	mustExec(t, other, `ROLLBACK`)
+	mustFill(t, s, 0, 1)
+}
+
+// A full database refuses what needs room, stays sound, and serves again when a
+// sweep has made room.
+func TestMaxSize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path, MaxSize: MinMaxSize})
+	var err error
+	n := uint64(0)
+	for ; err == nil && n < 100_000; n += 1000 {
+		err = fill(s, n, 1000)
+	}
+	if code(err) != codeFull || errors.Is(err, storage.ErrCorrupt) {
+		t.Fatalf("after %d keys: got %v, want a full database", n, err)
+	}
+	if err := s.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if size := sizeOf(path); size > MinMaxSize {
+		t.Errorf("the file has %d bytes, want at most %d", size, MinMaxSize)
+	}
+	if _, err := one(t, s, 0); err != nil && code(err) != codeFull {
+		t.Errorf("got %v", err)
+	}
+	late := start + int64(time.Hour)
+	for more := true; more; {
+		swept, err := s.Sweep(context.Background(), late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = swept.More
+	}
+	mustFill(t, s, 0, 1000)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkIntegrity(t, path)
+}

@@ -1,0 +1,111 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"strings"
+	"sync"
+
+	sqlite3 "modernc.org/sqlite"
+)
+
+// faults stand between the store and the driver: before tells of every
+// statement that is about to run, and may make it fail.
+type faults struct {
+	mu     sync.Mutex
+	before func(query string) error
+}
+
+func (f *faults) set(before func(query string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before = before
+}
+
+func (f *faults) check(query string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.before == nil {
+		return nil
+	}
+	return f.before(query)
+}
+
+// connect is an Options.connect.
+func (f *faults) connect(dsn string) (driver.Connector, error) {
+	inner, err := sqlite3.NewConnector(dsn)
+	return &faultyConnector{inner, f}, err
+}
+
+type faultyConnector struct {
+	driver.Connector
+	faults *faults
+}
+
+func (c *faultyConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	inner, err := c.Connector.Connect(ctx)
+	return &faultyConn{inner, c.faults}, err
+}
+
+type faultyConn struct {
+	driver.Conn
+	faults *faults
+}
+
+func (c *faultyConn) Prepare(query string) (driver.Stmt, error) {
+	inner, err := c.Conn.Prepare(query)
+	return &faultyStmt{inner, c.faults, query}, err
+}
+
+func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := c.faults.check(query); err != nil {
+		return nil, err
+	}
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+}
+
+func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.faults.check(query); err != nil {
+		return nil, err
+	}
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+type faultyStmt struct {
+	driver.Stmt
+	faults *faults
+	query  string
+}
+
+func (s *faultyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if err := s.faults.check(s.query); err != nil {
+		return nil, err
+	}
+	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+}
+
+func (s *faultyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.faults.check(s.query); err != nil {
+		return nil, err
+	}
+	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+}
+
+// coded is an error as the driver makes them.
+type coded int
+
+func (c coded) Error() string { return "injected" }
+func (c coded) Code() int     { return int(c) }
+
+// failOnce returns a faults.before that fails the first statement that starts
+// like that.
+func failOnce(prefix string, err error) func(query string) error {
+	done := false
+	return func(query string) error {
+		if done || !strings.HasPrefix(query, prefix) {
+			return nil
+		}
+		done = true
+		return err
+	}
+}

@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Files that are not this version's are refused and stay as they are.
+func TestForeignFilesStayUntouched(t *testing.T) {
+	database := func(query string) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) {
+			c := raw(t, path)
+			defer c.close()
+			mustExec(t, c, query)
+		}
+	}
+	for name, put := range map[string]func(t *testing.T, path string){
+		"text":         func(t *testing.T, path string) { write(t, path, strings.Repeat("not a database\n", 1000)) },
+		"short text":   func(t *testing.T, path string) { write(t, path, "x") },
+		"zeros":        func(t *testing.T, path string) { write(t, path, string(make([]byte, 8192))) },
+		"header alone": func(t *testing.T, path string) { write(t, path, "SQLite format 3\x00") },
+		"another program's": database(`PRAGMA application_id = 0x0f055112;
+			CREATE TABLE secrets (x); INSERT INTO secrets VALUES (1)`),
+		"nobody's":      database(`CREATE TABLE secrets (x); INSERT INTO secrets VALUES (1)`),
+		"nobody's, wal": database(`PRAGMA journal_mode = WAL; CREATE TABLE secrets (x); INSERT INTO secrets VALUES (1)`),
+		"with our version": database(fmt.Sprintf(`PRAGMA user_version = %d; CREATE TABLE limits (x)`,
+			len(migrations))),
+		"of a newer version": database(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d;
+			CREATE TABLE limits (x)`, applicationID, len(migrations)+1)),
+		"of a negative version": database(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = -1;
+			CREATE TABLE limits (x)`, applicationID)),
+		"another program's, damaged": func(t *testing.T, path string) {
+			database(`CREATE TABLE secrets (x)`)(t, path)
+			if err := os.Truncate(path, 5000); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tally.db")
+			put(t, path)
+			before, names := read(t, path), fmt.Sprint(list(t, path))
+			s, err := Open(context.Background(), Options{Path: path})
+			if err == nil {
+				_ = s.Close()
+			}
+			if !errors.Is(err, storage.ErrForeign) {
+				t.Errorf("got %v, want %v", err, storage.ErrForeign)
+			}
+			if read(t, path) != before {
+				t.Error("the file was changed")
+			}
+			if after := fmt.Sprint(list(t, path)); after != names {
+				t.Errorf("got files %v, want %v", after, names)
+			}
+		})
+	}
+}
+
+// A database that other connections use, with its newest pages in the log and
+// not in the file, is ours all the same.
+func TestOursWhileInUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	first := opened(t, Options{Path: path})
+	mustFill(t, first, 0, 500)
+	second := opened(t, Options{Path: path})
+	mustFill(t, second, 500, 500)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustFill(t, second, 1000, 500)
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if names := list(t, path); len(names) != 1 {
+		t.Errorf("got files %q after the last close, want the database alone", names)
+	}
+	checkIntegrity(t, path)
+}
+
+func TestEmptyFileIsFresh(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	write(t, path, "")
+	s := opened(t, Options{Path: path, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
+	mustFill(t, s, 0, 10)
+}
+
+// From the first moment on that the file holds anything, the main file says
+// whose it is: a crash at any time leaves a file that Open takes.
+func TestMainFileCarriesTheMarks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	opened(t, Options{Path: path})
+	if err := checkHeader(path); err != nil {
+		t.Error(err)
+	}
+	if got := read(t, path)[68:72]; got != "taly" {
+		t.Errorf("got application_id %q", got)
+	}
+}
+
+func TestOpenTogether(t *testing.T) {
+	for range 5 {
+		path := filepath.Join(t.TempDir(), "x", "tally.db")
+		results := make(chan error)
+		const openers = 6
+		for i := range uint64(openers) {
+			go func() {
+				s, err := Open(context.Background(), Options{Path: path, BusyTimeout: time.Second})
+				if err == nil {
+					err = fill(s, i, 1)
+				}
+				if err == nil {
+					err = s.Close()
+				}
+				results <- err
+			}()
+		}
+		for range openers {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		if names := list(t, path); len(names) != 1 {
+			t.Errorf("got files %q, want the database alone", names)
+		}
+		checkIntegrity(t, path)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	for name, o := range map[string]Options{
+		"no path":      {},
+		"small":        {Path: path, MaxSize: MinMaxSize - 1},
+		"synchronous":  {Path: path, Synchronous: 2},
+		"busy timeout": {Path: path, BusyTimeout: -1},
+	} {
+		if s, err := Open(context.Background(), o); err == nil {
+			t.Errorf("%s: got no error", name)
+			_ = s.Close()
+		}
+	}
+	if names := list(t, path); len(names) != 0 {
+		t.Errorf("got files %q, want none", names)
+	}
+}
