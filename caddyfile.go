@@ -255,7 +255,7 @@ func oneOf(d *caddyfile.Dispenser, words ...string) (string, error) {
 		return "", d.ArgErr()
 	}
 	if !slices.Contains(words, word) {
-		return "", d.Errf("%s must be %s, got %q", option, orList(words), word)
+		return "", d.Errf("%s: must be %s, got %q", option, orList(words), word)
 	}
 	return word, nil
 }

@@ -85,7 +85,7 @@ func (a *App) unmarshalDegradedLimit(d *caddyfile.Dispenser) error {
 	}
 	percent, err := parseCount(strings.TrimSuffix(arg, "%"))
 	if err != nil || percent < 1 || percent > 100 {
-		return d.Errf("degraded_limit must be a whole percentage from 1%% to 100%%, got %q", arg)
+		return d.Errf("degraded_limit: must be a whole percentage from 1%% to 100%%, got %q", arg)
 	}
 	a.DegradedLimit = int(percent)
 	return nil
@@ -126,7 +126,7 @@ func (s *SQLiteStore) unmarshalMaxSize(d *caddyfile.Dispenser) error {
 	}
 	size, err := humanize.ParseBytes(arg)
 	if err != nil || size == 0 || size > maxStoreSize {
-		return d.Errf("max_size must be a size such as 512MiB or 1GiB, at most 256TiB, got %q", arg)
+		return d.Errf("max_size: must be a size such as 512MiB or 1GiB, at most 256TiB, got %q", arg)
 	}
 	s.MaxSize = int64(size)
 	return nil
@@ -157,7 +157,7 @@ func unmarshalDuration(d *caddyfile.Dispenser, field *caddy.Duration) error {
 	}
 	duration, err := caddy.ParseDuration(arg)
 	if err != nil || duration <= 0 {
-		return d.Errf("%s must be a duration above zero such as 100ms or 1m, got %q", option, arg)
+		return d.Errf("%s: must be a duration above zero such as 100ms or 1m, got %q", option, arg)
 	}
 	*field = caddy.Duration(duration)
 	return nil
@@ -171,7 +171,7 @@ func unmarshalCount(d *caddyfile.Dispenser, field *int) error {
 	}
 	n, err := parseCount(arg)
 	if err != nil || n < 1 || n > math.MaxInt32 {
-		return d.Errf("%s must be a whole number above zero such as 100_000, got %q", option, arg)
+		return d.Errf("%s: must be a whole number above zero such as 100_000, got %q", option, arg)
 	}
 	*field = int(n)
 	return nil
@@ -183,7 +183,7 @@ func unmarshalString(d *caddyfile.Dispenser, field *string) error {
 		return d.ArgErr()
 	}
 	if *field == "" {
-		return d.Errf("%s must not be empty", option)
+		return d.Errf("%s: must not be empty", option)
 	}
 	return nil
 }

@@ -165,7 +165,7 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	if n, err := strconv.ParseInt(cost, 10, 64); (err != nil || n < 0) && len(placeholders(cost)) == 0 {
-		return z.errf(d, "cost must be a whole number from 0 or a placeholder, got %q", cost)
+		return z.errf(d, "cost: must be a whole number from 0, or a placeholder that holds one, got %q", cost)
 	}
 	z.Cost = cost
 	return nil

@@ -1,0 +1,134 @@
+package tally
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+)
+
+// What a whole Caddyfile is adapted to, and which errors it meets, is tested by
+// the golden files in caddytest.
+
+func TestUnmarshalCaddyfileWithoutHelper(t *testing.T) {
+	for _, tt := range []struct{ match, want, wantErr string }{
+		{match: "/login", want: `[{"path":["/login"]}]`},
+		{match: "*", want: `[{}]`},
+		{match: "path /login", want: `[{"path":["/login"]}]`},
+		{match: "@api", wantErr: `failed to parse match: matchers have no names here, got "@api": a block of matchers would do, at Caddyfile:3`},
+	} {
+		var h Handler
+		err := h.UnmarshalCaddyfile(dispense(t, "rate_limit {\n\tzone login {\n\t\tmatch "+tt.match+"\n\t\tlimit 5/1m\n\t}\n}"))
+		if tt.wantErr != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+				t.Errorf("match %s: error is %v, want %q in it", tt.match, err, tt.wantErr)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("match %s: %v", tt.match, err)
+			continue
+		}
+		if got, _ := json.Marshal(h.Zones[0].MatcherSetsRaw); string(got) != tt.want {
+			t.Errorf("match %s: %s, want %s", tt.match, got, tt.want)
+		}
+	}
+}
+
+func TestOrList(t *testing.T) {
+	for want, words := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+		if got := orList(words); got != want {
+			t.Errorf("orList(%q) = %q, want %q", words, got, want)
+		}
+	}
+}
+
+func dispense(t *testing.T, input string) *caddyfile.Dispenser {
+	t.Helper()
+	tokens, err := caddyfile.Tokenize([]byte(input), "Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caddyfile.NewDispenser(tokens)
+}
+
+// No tokens make a parser panic, and what it accepts is JSON that Caddy reads
+// back as the same.
+func FuzzCaddyfile(f *testing.F) {
+	for _, seed := range caddyfileSeeds(f) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, input string) {
+		tokens, err := caddyfile.Tokenize([]byte(input), "Caddyfile")
+		if err != nil {
+			return
+		}
+		checkUnmarshaler(t, tokens, new(Handler), new(Handler))
+		checkUnmarshaler(t, tokens, new(App), new(App))
+		checkUnmarshaler(t, tokens, new(SQLiteStore), new(SQLiteStore))
+	})
+}
+
+func checkUnmarshaler(t *testing.T, tokens []caddyfile.Token, parsed, decoded caddyfile.Unmarshaler) {
+	t.Helper()
+	if parsed.UnmarshalCaddyfile(caddyfile.NewDispenser(tokens)) != nil {
+		return
+	}
+	raw, err := json.Marshal(parsed)
+	if err != nil {
+		t.Fatalf("%T is accepted and can't be encoded: %v", parsed, err)
+	}
+	if err := caddy.StrictUnmarshalJSON(raw, decoded); err != nil {
+		t.Fatalf("%T is accepted and can't be decoded: %v\n%s", parsed, err, raw)
+	}
+	again, err := json.Marshal(decoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(raw, again) {
+		t.Errorf("%T is encoded as\n%s\nand, decoded, as\n%s", parsed, raw, again)
+	}
+}
+
+// caddyfileSeeds returns every rate_limit block of the golden files.
+func caddyfileSeeds(f *testing.F) []string {
+	f.Helper()
+	paths, err := filepath.Glob("caddytest/*.caddyfiletest")
+	if err != nil || len(paths) == 0 {
+		f.Fatalf("there are no golden files: %v", err)
+	}
+	var seeds []string
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		input, _, _ := strings.Cut(string(content), "\n----------\n")
+		seeds = append(seeds, rateLimitBlocks(input)...)
+	}
+	return seeds
+}
+
+func rateLimitBlocks(input string) []string {
+	tokens, err := caddyfile.Tokenize([]byte(input), "Caddyfile")
+	if err != nil {
+		return nil
+	}
+	lines := strings.Split(input, "\n")
+	var blocks []string
+	for d := caddyfile.NewDispenser(tokens); d.Next(); {
+		if d.Val() != "rate_limit" {
+			continue
+		}
+		segment := d.NextSegment()
+		first, last := segment[0].Line, segment[len(segment)-1].Line
+		blocks = append(blocks, strings.Join(lines[first-1:last], "\n"))
+	}
+	return blocks
+}
