@@ -1,0 +1,305 @@
+// Package caddytest tests the module inside a real Caddy.
+//
+// A golden file is a Caddyfile, a line of dashes, and what it is adapted to:
+// JSON, or in files called err_… a part of the error. Run the tests with -update
+// to write the JSON anew, and read the difference.
+package caddytest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	tally "github.com/caddy-tally/caddy-tally"
+)
+
+var update = flag.Bool("update", false, "write what the golden files are adapted to into them")
+
+// subjects are what the names of golden files begin with, behind err_ in those
+// that are wrong. Each has files of both kinds.
+var subjects = []string{
+	"app", "app_cleanup_interval", "app_degraded_limit", "app_max_keys", "app_secret_file", "app_store",
+	"app_store_max_size", "app_store_synchronous", "app_store_timeout",
+	"compat_disable_metrics", "compat_distributed", "compat_events", "compat_ipv4_prefix",
+	"compat_ipv6_prefix", "compat_jitter", "compat_key", "compat_log_key", "compat_match",
+	"compat_storage", "compat_sweep_interval", "compat_window", "compat_zone",
+	"handler", "handler_headers",
+	"zone", "zone_cost", "zone_limit", "zone_limit_burst", "zone_limit_name", "zone_limit_slots",
+	"zone_match", "zone_on_empty_key", "zone_per",
+}
+
+// A file can be about something that belongs to no option.
+var subjectsWithoutOption = []string{"compat_order", "err_compat_unrecognized"}
+
+func TestEveryOptionHasGoldenFiles(t *testing.T) {
+	names := goldenNames(t)
+	for _, subject := range subjects {
+		for _, prefix := range []string{subject, "err_" + subject} {
+			if !slices.ContainsFunc(names, func(name string) bool { return isAbout(name, prefix) }) {
+				t.Errorf("there is no golden file %s*.caddyfiletest", prefix)
+			}
+		}
+	}
+	for _, name := range names {
+		about := func(subject string) bool { return isAbout(name, subject) || isAbout(name, "err_"+subject) }
+		if !slices.ContainsFunc(append(subjectsWithoutOption, subjects...), about) {
+			t.Errorf("%s.caddyfiletest: the name does not say which option it is about", name)
+		}
+	}
+}
+
+func isAbout(name, subject string) bool {
+	return name == subject || strings.HasPrefix(name, subject+"_")
+}
+
+func goldenNames(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, path := range glob(t, "*.caddyfiletest") {
+		names = append(names, strings.TrimSuffix(path, ".caddyfiletest"))
+	}
+	return names
+}
+
+// glob returns the files that match, of which there must be some.
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) == 0 {
+		t.Fatalf("there are no files %s", pattern)
+	}
+	return paths
+}
+
+func TestAdapt(t *testing.T) {
+	data := noData(t)
+	for _, name := range goldenNames(t) {
+		t.Run(name, func(t *testing.T) {
+			path := name + ".caddyfiletest"
+			input, expected := readGolden(t, path)
+			if strings.HasPrefix(name, "err_") {
+				checkRefused(t, input, expected)
+				return
+			}
+			adapted := adapt(t, input)
+			if *update {
+				writeGolden(t, path, input, adapted)
+			} else if adapted != expected {
+				t.Errorf("adapted to\n%s\nwant\n%s", adapted, expected)
+			}
+			checkAccepted(t, []byte(adapted))
+		})
+	}
+	checkNoFiles(t, data)
+}
+
+// readGolden returns the parts of a golden file.
+func readGolden(t *testing.T, path string) (input, expected string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(content), "\r\n", "\n")
+	input, expected, ok := strings.Cut(text, "\n----------\n")
+	if !ok || strings.TrimSpace(expected) == "" {
+		t.Fatalf("%s has no line of ten dashes with something below it", path)
+	}
+	return input + "\n", strings.TrimSuffix(expected, "\n")
+}
+
+func writeGolden(t *testing.T, path, input, adapted string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(input+"----------\n"+adapted+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// adapt returns what the Caddyfile is adapted to. There must be no warnings, not
+// even about its format.
+func adapt(t *testing.T, input string) string {
+	t.Helper()
+	raw, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(input), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range warnings {
+		t.Errorf("warning: %s", w)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, raw, "", "\t"); err != nil {
+		t.Fatal(err)
+	}
+	return indented.String()
+}
+
+// checkAccepted checks that Caddy takes the config, and that our parts of it are
+// what is in our structs and nothing else.
+func checkAccepted(t *testing.T, config []byte) {
+	t.Helper()
+	if err := decodeOurs(config); err != nil {
+		t.Error(err)
+	}
+	if err := validate(config); err != nil {
+		t.Errorf("Caddy refuses it: %v", err)
+	}
+}
+
+// checkRefused checks that the Caddyfile is refused, when it is parsed or when
+// it is validated, with an error that has want in it.
+func checkRefused(t *testing.T, input, want string) {
+	t.Helper()
+	raw, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(input), nil)
+	if err == nil {
+		err = validate(raw)
+	}
+	if err == nil {
+		t.Fatalf("accepted, want the error %q", want)
+	}
+	if !strings.Contains(err.Error(), want) {
+		t.Errorf("error is\n%v\nwant in it\n%s", err, want)
+	}
+}
+
+func validate(config []byte) error {
+	var cfg caddy.Config
+	if err := caddy.StrictUnmarshalJSON(config, &cfg); err != nil {
+		return err
+	}
+	return caddy.Validate(&cfg)
+}
+
+// decodeOurs decodes the app and every handler, wherever it stands.
+func decodeOurs(config []byte) error {
+	var cfg struct {
+		Apps map[string]json.RawMessage `json:"apps"`
+	}
+	if err := json.Unmarshal(config, &cfg); err != nil {
+		return err
+	}
+	if app, ok := cfg.Apps["rate_limit"]; ok {
+		if err := caddy.StrictUnmarshalJSON(app, new(tally.App)); err != nil {
+			return err
+		}
+	}
+	return decodeHandlers(cfg.Apps["http"])
+}
+
+func decodeHandlers(raw json.RawMessage) error {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(raw, &object) == nil {
+		if string(object["handler"]) == `"rate_limit"` {
+			return decodeHandler(object)
+		}
+		for _, value := range object {
+			if err := decodeHandlers(value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var list []json.RawMessage
+	_ = json.Unmarshal(raw, &list) // what is neither an object nor a list holds no handler
+	for _, value := range list {
+		if err := decodeHandlers(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeHandler(object map[string]json.RawMessage) error {
+	delete(object, "handler") // as Caddy does
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return caddy.StrictUnmarshalJSON(raw, new(tally.Handler))
+}
+
+// noData makes Caddy keep its data in an empty folder and returns its path.
+func noData(t *testing.T) string {
+	t.Helper()
+	data := t.TempDir()
+	t.Setenv("XDG_DATA_HOME", data)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	return data
+}
+
+// checkNoFiles checks that looking at configs made no file of ours.
+func checkNoFiles(t *testing.T, data string) {
+	t.Helper()
+	if made, _ := filepath.Glob(filepath.Join(data, "*", "rate_limit*")); len(made) > 0 {
+		t.Errorf("validating made %s", made)
+	}
+}
+
+func TestJSONConfigs(t *testing.T) {
+	data := noData(t)
+	for _, path := range glob(t, "*.json") {
+		t.Run(strings.TrimSuffix(path, ".json"), func(t *testing.T) {
+			config, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(config, []byte(`"handler": "rate_limit"`)) {
+				t.Error("there is no handler in it")
+			}
+			checkAccepted(t, config)
+		})
+	}
+	checkNoFiles(t, data)
+}
+
+// Errors that only someone who writes JSON meets.
+func TestJSONErrors(t *testing.T) {
+	noData(t)
+	for _, tt := range []struct{ name, handler, want string }{
+		{"unknown field", `"zone":[]`, `unknown field "zone"`},
+		{"unknown field of a peer zone", `"rate_limits":{"a":{"window":"1m","max_event":5}}`, `unknown field "max_event"`},
+		{"null zone", `"zones":[null]`, `a zone is null`},
+		{"null peer zone", `"rate_limits":{"a":null}`, `a zone is null`},
+		{"zone without name", `"zones":[{"limits":[{"amount":5,"window":"1m"}]}]`, `a zone needs a name`},
+		{"unknown per", `"zones":[{"name":"a","per":"client","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": per: must be ip, everyone or key, got "client"`},
+		{"unknown algorithm", `"zones":[{"name":"a","limits":[{"amount":5,"window":"1m","algorithm":"slidng"}]}]`, `zone "a": limit: unknown algorithm "slidng": sliding, fixed or token_bucket would do`},
+		{"small window", `"zones":[{"name":"a","limits":[{"amount":5,"window":"5ms"}]}]`, `zone "a": limit: window must be at least 100ms, got 5ms`},
+		{"shorthand in key", `"zones":[{"name":"a","key":"{remote_host}","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": key: unknown placeholder {remote_host}, did you mean {http.request.remote.host}?`},
+		{"peer without window", `"rate_limits":{"a":{"max_events":5}}`, `setting up rate limit a: window must be greater than zero`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := validate([]byte(`{"apps":{"http":{"servers":{"s":{"listen":[":9080"],"routes":[{"handle":[{"handler":"rate_limit",` + tt.handler + `}]}]}}}}}`))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error is %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+// notAStorage is a module among the storages that is none.
+type notAStorage struct{}
+
+func init() { caddy.RegisterModule(notAStorage{}) }
+
+// CaddyModule returns the Caddy module information.
+func (notAStorage) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "caddy.storage.not_a_storage",
+		New: func() caddy.Module { return new(notAStorage) },
+	}
+}
+
+// UnmarshalCaddyfile implements caddyfile.Unmarshaler.
+func (*notAStorage) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
