@@ -103,7 +103,7 @@ func (l Limit) claimSlots(s *State, c Claim) Grant {
 	} else if c.Least > 0 {
 		g.Retry = l.retrySlots(s, c)
 	}
-	g.Used = addSaturating(used, g.Units)
+	g.Used = used + g.Units
 	return g
 }
 
@@ -112,7 +112,7 @@ func (l Limit) usedSlots(s *State, now int64) (used int64) {
 	oldest, newest := l.Oldest(now), l.Newest(now)
 	for _, slot := range s.Slots {
 		if slot.Index >= oldest && slot.Index <= newest {
-			used = addSaturating(used, slot.Used)
+			used += Clamp(slot.Used)
 		}
 	}
 	return used
@@ -130,12 +130,12 @@ func (l Limit) retrySlots(s *State, c Claim) time.Duration {
 		if slot.Index < oldest || slot.Index > newest {
 			continue
 		}
-		left += slot.Used
+		left += Clamp(slot.Used)
 		if left >= c.Least {
 			return time.Duration(l.Expiry(slot.Index) - c.Now)
 		}
 	}
-	return time.Duration(l.window) // not reached while the slots' sum is exact
+	return time.Duration(l.window) // not reached: all slots together leave c.Least free
 }
 
 // add charges units to a slot; a negative number gives them back, as far as
@@ -156,11 +156,7 @@ func (s *State) add(index, units int64) {
 		}
 		s.Slots = slices.Insert(s.Slots, i, Slot{Index: index})
 	}
-	if units < 0 {
-		s.Slots[i].Used = max(s.Slots[i].Used+units, 0)
-		return
-	}
-	s.Slots[i].Used = addSaturating(s.Slots[i].Used, units)
+	s.Slots[i].Used = Clamp(Clamp(s.Slots[i].Used) + min(units, maxUsed))
 }
 
 // Trim removes slots that no longer count at now, so that a state held in
@@ -173,5 +169,9 @@ func (l Limit) Trim(s *State, now int64) {
 	s.Slots = slices.DeleteFunc(s.Slots, func(slot Slot) bool { return slot.Index < oldest })
 }
 
+// maxUsed is the most units that are believed to be in one slot: far more than
+// any limit lets in, and so few that all slots that count at a time have a sum.
+const maxUsed = math.MaxInt64 / (4 * MaxSlots)
+
 // Clamp makes sense of a slot's value that may come from a damaged file.
-func Clamp(used int64) int64 { return min(max(used, 0), math.MaxInt64/2) }
+func Clamp(used int64) int64 { return min(max(used, 0), maxUsed) }
