@@ -31,6 +31,9 @@ func (b Bucket) inUse() int64 {
 // nothing, a bucket that lies more than one window (or the time it takes to
 // refill, if that is longer) in the future is taken as damaged and empty.
 func (l Limit) drainTo(b Bucket, now int64) Bucket {
+	if b == (Bucket{}) {
+		return Bucket{At: now}
+	}
 	b = l.clampBucket(b)
 	if b.At > now {
 		if ahead := uint64(b.At) - uint64(now); ahead > uint64(max(l.window, l.refillTime(l.capacity, 0))) {

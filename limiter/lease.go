@@ -6,16 +6,21 @@ import "time"
 // are not spent yet, with what was known of the key when they were charged. The
 // zero value is no lease.
 //
-// Invariants: 0 ≤ Units ≤ Used. What is spent from leases plus what they are
-// still worth never exceeds what the state remembers of their charge, for any
-// number of leases of one key: a lease on a sliding or fixed limit is worth
-// something only in the slot it was charged to, and a lease on a token bucket
-// only as far as the units charged by then have not drained.
+// Invariants: 0 ≤ Units ≤ Used, and Units + Spent ≤ Used, parts included. What
+// is spent from leases plus what they are still worth never exceeds what the
+// state remembers of their charge, for any number of holders of one key: a lease
+// on a sliding or fixed limit is worth something only in the slot it was charged
+// to, and a lease on a token bucket only as far as it has not drained, behind
+// what its own holder spent. It does not stand behind what others have in use,
+// who may give that back.
 type Lease struct {
 	Units int64 // charged and not spent
 	At    int64 // the slot of a sliding or fixed limit; the time of a token bucket
 	Used  int64 // units in use by everyone at At, Units among them
 	Part  int64 // token bucket: and this many parts of a unit, each 1/window
+
+	Spent     int64 // token bucket: units of Used that this holder spent
+	SpentPart int64 // and this many parts of a unit
 }
 
 // Worth returns how many units of a lease can be spent at now: at most what it
@@ -52,25 +57,21 @@ func (l Limit) Spend(ls *Lease, now, cost int64) bool {
 	}
 	if l.algorithm == TokenBucket {
 		*ls = l.drainLease(*ls, now)
+		ls.Spent += cost
 	}
 	ls.Units -= cost
 	return true
 }
 
-// Join adds what a grant brought to the lease a key already has, and returns
-// what can't be held any more and is to be given back.
+// Join adds what a grant brought to the lease that its holder already has, and
+// returns what can't be held any more and is to be given back. It also puts back
+// a lease that was taken out for giving it back and is not.
 func (l Limit) Join(ls *Lease, granted Lease) (back Lease) {
 	switch {
+	case l.algorithm == TokenBucket:
+		l.joinBucket(ls, granted)
 	case ls.Units <= 0:
 		*ls = granted
-	case l.algorithm == TokenBucket:
-		old, young := *ls, granted
-		if old.At > young.At {
-			old, young = young, old
-		}
-		held := l.drainLease(old, young.At).Units
-		young.Units += min(held, young.Used-young.Units)
-		*ls = young
 	case ls.At == granted.At:
 		granted.Units += ls.Units
 		granted.Used = max(granted.Used, ls.Used)
@@ -83,32 +84,78 @@ func (l Limit) Join(ls *Lease, granted Lease) (back Lease) {
 	return back
 }
 
+// joinBucket is [Limit.Join] for a token bucket. There is nothing to give back:
+// what the older lease lacks when it is brought to the younger's time has
+// drained. What was spent is not added up, because a grant and a lease that was
+// taken out know of the same.
+func (l Limit) joinBucket(ls *Lease, granted Lease) {
+	if *ls == (Lease{}) {
+		*ls = granted
+		return
+	}
+	old, young := *ls, granted
+	if old.At < young.At {
+		old = l.drainLease(old, young.At)
+	} else {
+		old, young = l.drainLease(young, old.At), old
+		if old.Used > young.Used || (old.Used == young.Used && old.Part > young.Part) {
+			young.Used, young.Part = old.Used, old.Part
+		}
+	}
+	young.Units += min(old.Units, young.Used-young.Units)
+	young.remember(young.Spent, young.SpentPart)
+	young.remember(old.Spent, old.SpentPart)
+	*ls = young
+}
+
+// remember notes that units and part are spent, if that is more than was known,
+// as far as it is in use.
+func (ls *Lease) remember(units, part int64) {
+	if units < ls.Spent || (units == ls.Spent && part < ls.SpentPart) {
+		return
+	}
+	ls.Spent, ls.SpentPart = units, part
+	if spent := ls.Used - ls.Units; units > spent || (units == spent && part > ls.Part) {
+		ls.Spent, ls.SpentPart = spent, ls.Part
+	}
+}
+
 // drainLease returns what a token-bucket lease has become at now. The units
-// spent outside it drain first; when they are gone the lease itself drains,
-// because the bucket would otherwise refill units that are held as well.
+// that its holder spent drain first; when they are gone the lease itself
+// drains, because the bucket would otherwise refill units that are held as
+// well. What others have in use makes no difference: they may give it back.
+// Part of a unit that is left of the lease is no unit, and counts as spent.
 func (l Limit) drainLease(ls Lease, now int64) Lease {
 	if now <= ls.At {
 		return ls
 	}
-	all := l.drainTo(Bucket{At: ls.At, Units: ls.Used, Part: ls.Part}, now)
-	out := l.drainTo(Bucket{At: ls.At, Units: ls.Used - ls.Units, Part: ls.Part}, now)
-	if out.Units > 0 || out.Part > 0 {
-		return Lease{Units: ls.Units, At: now, Used: all.Units, Part: all.Part}
+	units, part := l.refilled(now - ls.At)
+	is := Lease{Units: ls.Units, At: now}
+	is.Used, is.Part = l.less(ls.Used, ls.Part, units, part)
+	is.Spent, is.SpentPart = l.less(ls.Spent, ls.SpentPart, units, part)
+	if is.Spent == 0 && is.SpentPart == 0 {
+		is.Units, is.SpentPart = l.less(ls.Units+ls.Spent, ls.SpentPart, units, part)
 	}
-	return Lease{Units: all.Units, At: now, Used: all.Units}
+	return is
 }
 
-// worthBucket returns the units of a token-bucket lease that can still be given
-// back at time at. Unlike [Limit.Worth] it does not depend on the amount.
-func (l Limit) worthBucket(ls Lease, at int64) int64 {
-	if ls.Units <= 0 {
-		return 0
+// unspentPart returns the part of a unit that a lease still holds beside the
+// units of what it has become: only the lease drains, and nothing was spent.
+func (l Limit) unspentPart(ls, become Lease) int64 {
+	if become.Units < ls.Units {
+		return become.SpentPart
 	}
-	return l.drainLease(ls, at).Units
+	return 0
 }
 
 // Quota tells what is left for a key: how many units it can still spend, and in
 // how long it has its whole amount back if it spends none of them.
+//
+// It is exact for a key with one holder as long as that spends what it claims,
+// but for two things. A lease does not know in which slots of a sliding limit
+// the units in use were charged: it takes all for charged in its own slot, so
+// Remaining may be too low and Reset too long, by a window and a slot at most.
+// And of a token bucket's lease that drains, part of a unit may count as spent.
 type Quota struct {
 	Remaining int64
 	Reset     time.Duration
@@ -118,11 +165,12 @@ type Quota struct {
 // the lease knows it.
 func (l Limit) Quota(ls Lease, now int64) Quota {
 	if l.algorithm == TokenBucket {
-		ls = l.drainLease(ls, now)
-		outside := ls.outside()
-		q := Quota{Remaining: max(l.capacity-outside, 0)}
-		if outside > 0 {
-			q.Reset = time.Duration(addSaturating(l.refillTime(ls.Used-ls.Units, ls.Part), max(ls.At-now, 0)))
+		is := l.drainLease(ls, now)
+		outside := Bucket{}
+		outside.Units, outside.Part = l.less(is.Used-is.Units, is.Part, 0, l.unspentPart(ls, is))
+		q := Quota{Remaining: max(l.capacity-outside.inUse(), 0)}
+		if outside.inUse() > 0 {
+			q.Reset = time.Duration(addSaturating(l.refillTime(outside.Units, outside.Part), max(is.At-now, 0)))
 		}
 		return q
 	}

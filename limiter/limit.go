@@ -77,7 +77,7 @@ type Params struct {
 }
 
 // Limit is an amount of units per window, ready for arithmetic. It is an
-// immutable value; only one made by [New] or [Limit.WithAmount] is usable.
+// immutable value; only one made by [New], or from one, is usable.
 type Limit struct {
 	algorithm Algorithm
 	slots     int32 // sliding: parts of a window; fixed: 1; token bucket: 0
@@ -179,7 +179,7 @@ func (l Limit) Capacity() int64 { return l.capacity }
 func (l Limit) Slots() int64 { return int64(l.slots) }
 
 // Slot returns the index of the slot that a time lies in. Indices count from
-// the Unix epoch. A token bucket has no slots.
+// the Unix epoch. A token bucket has no slots: Slot, Oldest and Newest panic.
 func (l Limit) Slot(now int64) int64 { return floorDiv(now, l.width) }
 
 // Oldest returns the index of the oldest slot that still counts at now.
@@ -192,7 +192,7 @@ func (l Limit) Oldest(now int64) int64 {
 
 // Newest returns the index of the newest slot that counts at now: one window
 // ahead, for what other processes with faster clocks have written. Slots beyond
-// it are taken as damaged and ignored.
+// it are taken as damaged and ignored until time comes nearer.
 func (l Limit) Newest(now int64) int64 { return l.Slot(now) + int64(l.slots) }
 
 // Expiry returns the time from which on a slot no longer counts.
