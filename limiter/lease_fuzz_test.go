@@ -1,0 +1,296 @@
+package limiter_test
+
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// FuzzLease holds what several holders of one key spend from leases to the
+// promise, and a single holder to having lost nothing.
+func FuzzLease(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) { checkLeases(t, data) })
+}
+
+func TestLeaseRandom(t *testing.T) { runRandom(t, 3000, checkLeases) }
+
+// leases is one run of FuzzLease.
+type leases struct {
+	testing.TB
+	p       limiter.Params
+	limit   limiter.Limit
+	state   limiter.State
+	now     int64
+	oracle  oracle // of what is spent
+	promise promise
+	holders []holder
+	prompt  bool           // one holder, which joins a grant at once
+	tidy    bool           // and returns its lease with every claim, and does nothing else
+	changes bool           // the amount changes
+	most    limiter.Params // the largest amount and burst so far
+}
+
+// holder is a process. As in the engine, a lease that is on its way back, or a
+// grant on its way here, is kept beside the one in use, which stays what is
+// known of the key.
+type holder struct {
+	lease   limiter.Lease
+	granted []limiter.Lease // not joined yet
+	back    []limiter.Lease // to be given back
+	dusty   bool            // part of a unit may count as spent
+	split   bool            // its units were in two places, and drained in both
+}
+
+func checkLeases(t testing.TB, data []byte) {
+	s := &source{data}
+	p := s.params()
+	r := &leases{TB: t, p: p, limit: mustNew(t, p), oracle: newOracle(p), promise: promise{p: p}}
+	r.now = s.start(p)
+	r.holders = make([]holder, 1+s.pick(4))
+	single := len(r.holders) == 1
+	r.prompt = single && s.pick(4) != 0
+	r.tidy = r.prompt && s.pick(2) != 0
+	// A bucket's leases are held to one rate: see the package documentation.
+	r.changes = s.pick(4) == 0 && (single || p.Algorithm != limiter.TokenBucket)
+	r.most = limiter.Params{Algorithm: p.Algorithm, Amount: p.Amount, Burst: capacityOf(p)}
+	for steps := 0; s.more() && steps < 100; steps++ {
+		r.now = onClock(r.now, s.step(p))
+		if r.changes && s.pick(8) == 0 {
+			r.change(s)
+		}
+		r.step(s, &r.holders[s.pick(len(r.holders))])
+		r.fits()
+		if r.tidy {
+			r.quota(&r.holders[0])
+		}
+	}
+	if from, to, got, bad := r.promise.broken(); bad {
+		r.Fatalf("%+v: %d units spent from %d to %d\n%+v", p, got, from, to, r.promise.log)
+	}
+	if r.prompt {
+		r.lostNothing(&r.holders[0])
+	}
+}
+
+func (r *leases) change(s *source) {
+	s.amount(&r.p)
+	l, err := r.limit.WithAmount(r.p.Amount, r.p.Burst)
+	if err != nil {
+		r.Fatalf("WithAmount(%d, %d): %v", r.p.Amount, r.p.Burst, err)
+	}
+	r.limit = l
+	r.most.Amount = max(r.most.Amount, r.p.Amount)
+	r.most.Burst = max(r.most.Burst, capacityOf(r.p))
+}
+
+func (r *leases) step(s *source, h *holder) {
+	switch s.pick(8) {
+	case 0, 1:
+		r.spend(h, s.cost(r.limit.Capacity(), r.limit.Worth(h.lease, r.now)))
+	case 2:
+		r.back(h)
+	case 3:
+		r.mishap(s, h)
+	case 4:
+		r.join(h)
+	default:
+		r.claim(s, h)
+	}
+}
+
+// mishap does what an engine does in rare cases.
+func (r *leases) mishap(s *source, h *holder) {
+	switch n := len(h.back); {
+	case r.tidy:
+	case s.pick(4) == 0 && !r.prompt: // a crash
+		*h = holder{}
+	case n > 0: // what was on its way back did not get there
+		lease := h.back[n-1]
+		h.back = h.back[:n-1]
+		if back := r.limit.Join(&h.lease, lease); back.Units > 0 {
+			h.back = append(h.back, back)
+		}
+	default: // part of the lease is not needed
+		part := h.lease
+		part.Units = s.upTo(max(part.Units, 0))
+		h.lease.Units -= part.Units
+		h.lease.Used -= part.Units
+		h.back = append(h.back, part)
+		h.split = true
+	}
+}
+
+// take takes the lease out of a holder, for giving it back.
+func take(h *holder) limiter.Lease {
+	lease := h.lease
+	h.lease.Used -= lease.Units
+	h.lease.Units = 0
+	return lease
+}
+
+// claim claims units, mostly giving back what is left of others.
+func (r *leases) claim(s *source, h *holder) {
+	least := s.cost(r.limit.Capacity(), freeAt(r.oracle, r.p, r.now))
+	c := limiter.Claim{Now: r.now, Least: least, Want: least}
+	switch s.pick(4) {
+	case 0:
+		c.Want += s.upTo(4 * least)
+	case 1:
+		c.Least = s.upTo(least)
+	}
+	c.Extra = s.upTo(r.limit.Capacity())
+	if r.tidy || s.pick(2) == 0 {
+		c.Return = take(h)
+	} else {
+		h.dusty = true
+	}
+	before := cloneState(r.state)
+	g := r.limit.Claim(&r.state, c)
+	r.checkGrant(before, c, g)
+	h.granted = append(h.granted, g.Lease)
+	if r.prompt || s.pick(3) != 0 {
+		r.join(h)
+		if c.Least > 0 && g.Units >= c.Least {
+			r.spend(h, c.Least)
+		}
+	}
+}
+
+func (r *leases) checkGrant(before limiter.State, c limiter.Claim, g limiter.Grant) {
+	r.Helper()
+	switch {
+	case g.Units < 0 || g.Units > r.limit.Capacity() || g.Units > max(c.Want, c.Least)+c.Extra:
+		r.Fatalf("%+v: claim %+v on %+v was granted %+v", r.p, c, before, g)
+	case g.Units > 0 && g.Units < c.Least:
+		r.Fatalf("%+v: claim %+v on %+v was granted less than the least: %+v", r.p, c, before, g)
+	case g.Units > g.Used:
+		r.Fatalf("%+v: claim %+v on %+v: more is granted than used: %+v", r.p, c, before, g)
+	case g.Refused(c):
+		again := c
+		again.Return = limiter.Lease{}
+		checkRetry(r, r.limit, cloneState(r.state), again, g)
+	case g.Retry != 0:
+		r.Fatalf("%+v: claim %+v on %+v was not refused, and has a Retry: %+v", r.p, c, before, g)
+	}
+}
+
+// join joins the grant that came last, so that several come out of order.
+func (r *leases) join(h *holder) {
+	if n := len(h.granted); n > 0 {
+		back := r.limit.Join(&h.lease, h.granted[n-1])
+		h.granted = h.granted[:n-1]
+		if back.Units > 0 {
+			h.back = append(h.back, back)
+		}
+	}
+}
+
+// back gives back everything that a holder does not hold any more, or all.
+func (r *leases) back(h *holder) {
+	back := append(h.back, take(h))
+	for _, ls := range back {
+		before := cloneState(r.state)
+		c := limiter.Claim{Now: r.now, Return: ls}
+		r.checkGrant(before, c, r.limit.Claim(&r.state, c))
+	}
+	h.back = nil
+}
+
+func (r *leases) spend(h *holder, cost int64) {
+	r.Helper()
+	before := h.lease
+	worth := r.limit.Worth(before, r.now)
+	if worth < 0 || worth > max(before.Units, 0) {
+		r.Fatalf("%+v at %d: lease %+v is worth %d", r.p, r.now, before, worth)
+	}
+	// What is left of a lease that drains may be worth part of a unit besides,
+	// which is lost when it is spent from.
+	drains := r.p.Algorithm == limiter.TokenBucket && worth < before.Units
+	h.dusty = h.dusty || drains && cost <= worth && cost > 0
+	if got := r.limit.Spend(&h.lease, r.now, cost); got != (cost <= max(worth, 0)) {
+		r.Fatalf("%+v at %d: lease %+v is worth %d, spending %d: %v", r.p, r.now, before, worth, cost, got)
+	} else if !got {
+		if h.lease != before {
+			r.Fatalf("%+v at %d: lease %+v is %+v after it was not spent", r.p, r.now, before, h.lease)
+		}
+		return
+	}
+	if after := r.limit.Worth(h.lease, r.now); after != worth-max(cost, 0) {
+		r.Fatalf("%+v at %d: lease %+v is worth %d, and %d after spending %d", r.p, r.now, before, worth, after, cost)
+	}
+	if r.tidy && r.p.Algorithm != limiter.TokenBucket && !admits(r.oracle, r.p, r.now, cost) && cost > 0 {
+		r.Fatalf("%+v at %d: spent %d of %+v, and %v were spent before", r.p, r.now, cost, before, r.oracle.used(r.p, r.now))
+	}
+	r.oracle.charge(r.p, r.now, cost)
+	r.promise.admit(r.most, r.now, cost)
+}
+
+// fits checks that all leases can be spent at once: with what was spent before
+// and is remembered, they fit into the limit.
+func (r *leases) fits() {
+	r.Helper()
+	if r.changes {
+		return
+	}
+	worth := new(big.Rat)
+	for _, h := range r.holders {
+		for _, ls := range append(append([]limiter.Lease{h.lease}, h.granted...), h.back...) {
+			w := r.limit.Worth(ls, r.now)
+			worth.Add(worth, new(big.Rat).SetInt64(w))
+		}
+	}
+	spent := r.oracle.used(r.p, r.now)
+	if sum := new(big.Rat).Add(worth, spent); sum.Cmp(new(big.Rat).SetInt64(r.limit.Capacity())) > 0 {
+		r.Fatalf("%+v at %d: leases are worth %v, and %v are spent\n%+v\n%+v", r.p, r.now, worth, spent, r.holders, r.state)
+	}
+}
+
+// lostNothing gives back what a single holder has, and finds that nothing is
+// charged but what it spent.
+func (r *leases) lostNothing(h *holder) {
+	r.Helper()
+	r.back(h)
+	probe := cloneState(r.state)
+	g := r.limit.Claim(&probe, limiter.Claim{Now: r.now, Want: limiter.MaxAmount})
+	want := freeAt(r.oracle, r.p, r.now)
+	if r.changes && r.p.Algorithm == limiter.TokenBucket {
+		return // the oracle drains at another rate
+	}
+	lost := r.p.Algorithm == limiter.TokenBucket && (h.split && g.Units < want || h.dusty && g.Units == want-1)
+	if g.Units != want && !lost {
+		r.Fatalf("%+v at %d: everything is given back, and %d units are free, not %d: %+v", r.p, r.now, g.Units, want, r.state)
+	}
+}
+
+// quota checks what is told of a key to its only holder.
+func (r *leases) quota(h *holder) {
+	r.Helper()
+	q := r.limit.Quota(h.lease, r.now)
+	left := freeAt(r.oracle, r.p, r.now)
+	reset := r.reset()
+	exact := q == limiter.Quota{Remaining: left, Reset: reset}
+	switch {
+	case r.p.Algorithm == limiter.TokenBucket && r.changes:
+		exact = true // the oracle drains at another rate
+	case r.p.Algorithm == limiter.TokenBucket && h.dusty:
+		token := time.Duration(int64(r.p.Window)/r.p.Amount + 1)
+		exact = q.Remaining <= left && q.Remaining >= left-1 && q.Reset >= reset && q.Reset <= reset+token
+	case r.p.Algorithm == limiter.Sliding:
+		// What it does not know is which slots were used before the last.
+		exact = q.Remaining <= left && q.Remaining >= 0 && q.Reset >= reset && q.Reset <= max(reset, r.p.Window+time.Duration(slotWidth(r.p)))
+	}
+	if !exact {
+		r.Fatalf("%+v at %d: quota of %+v is %+v, want %d in %d", r.p, r.now, h.lease, q, left, reset)
+	}
+}
+
+// reset returns in how long everything that is spent is forgotten.
+func (r *leases) reset() time.Duration {
+	if r.oracle.used(r.p, r.now).Sign() == 0 {
+		return 0
+	}
+	return waitFor(r.oracle, r.p, r.now, capacityOf(r.p))
+}

@@ -1,0 +1,117 @@
+package limiter_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// Every test here is named for a bug that was in this package.
+
+// tenPerTenSeconds is a token bucket of 10 units that drains one a second.
+func tenPerTenSeconds(t *testing.T) limiter.Limit {
+	return mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
+}
+
+const second = int64(time.Second)
+
+// Two processes hold a lease on one bucket, and one gives its lease back. What
+// the other holds must drain from its charge on: the bucket drains it too, and
+// grants what is drained to a third. It was taken as standing behind the units
+// that were given back, and 15 units of a burst of 10 could be spent at once.
+func TestLeaseDrainsThoughAnotherIsReturned(t *testing.T) {
+	l := tenPerTenSeconds(t)
+	var s limiter.State
+	first := l.Claim(&s, limiter.Claim{Least: 5, Want: 5}).Lease
+	other := l.Claim(&s, limiter.Claim{Least: 5, Want: 5}).Lease
+	l.Claim(&s, limiter.Claim{Return: first})
+
+	later := 5 * second
+	third := l.Claim(&s, limiter.Claim{Now: later, Want: 10}).Lease
+	if sum := l.Worth(other, later) + l.Worth(third, later); sum > 10 {
+		t.Errorf("%d units can be spent at once from leases on a burst of 10", sum)
+	}
+}
+
+// What a holder spent itself does not come back, so its lease stands behind it.
+func TestLeaseKeepsBehindWhatItsHolderSpent(t *testing.T) {
+	l := tenPerTenSeconds(t)
+	var s limiter.State
+	lease := l.Claim(&s, limiter.Claim{Least: 8, Want: 8}).Lease
+	if !l.Spend(&lease, 0, 4) {
+		t.Fatal("4 of 8 units can't be spent")
+	}
+	for _, tt := range []struct{ seconds, worth int64 }{{0, 4}, {4, 4}, {5, 3}, {7, 1}, {8, 0}, {100, 0}} {
+		if got := l.Worth(lease, tt.seconds*second); got != tt.worth {
+			t.Errorf("after %d s the lease is worth %d, want %d", tt.seconds, got, tt.worth)
+		}
+	}
+}
+
+// Half a unit of a lease that nobody spent from stayed charged.
+func TestReturnGivesBackPartOfAUnit(t *testing.T) {
+	l := tenPerTenSeconds(t)
+	var s limiter.State
+	lease := l.Claim(&s, limiter.Claim{Least: 5, Want: 5}).Lease
+	g := l.Claim(&s, limiter.Claim{Now: second / 2, Want: 10, Return: lease})
+	if g.Units != 10 {
+		t.Errorf("%d units are free after everything was given back, want 10", g.Units)
+	}
+}
+
+// A grant is charged at 3 s, the lease spends at 4 s, and then they are joined:
+// the grant was lost, because the lease knew of no units outside it.
+func TestJoinAfterSpendingLosesNoGrant(t *testing.T) {
+	l := tenPerTenSeconds(t)
+	var s limiter.State
+	lease := l.Claim(&s, limiter.Claim{Now: 3 * second, Least: 4, Want: 4}).Lease
+	granted := l.Claim(&s, limiter.Claim{Now: 3 * second, Least: 4, Want: 4}).Lease
+	if !l.Spend(&lease, 4*second, 1) {
+		t.Fatal("1 of 4 units can't be spent")
+	}
+	l.Join(&lease, granted)
+	if got := l.Worth(lease, 4*second); got != 5 { // of each, one has drained
+		t.Errorf("two leases of 4, a second later and 1 of them spent, are worth %d, want 5", got)
+	}
+}
+
+// The sum of a damaged file's slots did not fit, and Retry fell short of it.
+func TestRetryWithSlotsThatDoNotAddUp(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 5, Window: 10 * time.Second})
+	s := limiter.State{Slots: []limiter.Slot{{Index: 1, Used: math.MaxInt64}, {Index: 2, Used: math.MaxInt64}}}
+	c := limiter.Claim{Now: 3 * second, Least: 1, Want: 1}
+	checkRetry(t, l, s, c, l.Claim(&s, c))
+}
+
+// A negative number of units in a slot read as more than any limit has.
+func TestNegativeSlotIsEmpty(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 5, Window: 10 * time.Second})
+	for _, used := range []int64{-1, math.MinInt64} {
+		s := limiter.State{Slots: []limiter.Slot{{Index: 3, Used: used}}}
+		if g := l.Claim(&s, limiter.Claim{Now: 3 * second, Least: 5, Want: 5}); g.Units != 5 || g.Used != 5 {
+			t.Errorf("slot with %d units: granted %+v, want 5 units", used, g)
+		}
+	}
+}
+
+// The distance of a time that lies far ahead did not fit, and passed for none.
+func TestBucketFarAheadIsEmpty(t *testing.T) {
+	l := tenPerTenSeconds(t)
+	s := limiter.State{Bucket: limiter.Bucket{At: math.MaxInt64, Units: 10}}
+	c := limiter.Claim{Now: -second, Least: 1, Want: 1}
+	if g := l.Claim(&s, c); g.Refused(c) {
+		t.Errorf("a bucket filled in the year 2262 refuses a claim: %+v", g)
+	}
+}
+
+// The zero value was taken for a bucket of 1970, and drained only from then on.
+func TestEmptyBucketBeforeTheEpoch(t *testing.T) {
+	l := tenPerTenSeconds(t)
+	var s limiter.State
+	l.Claim(&s, limiter.Claim{Now: -9 * second, Least: 10, Want: 10})
+	if g := l.Claim(&s, limiter.Claim{Now: -4 * second, Want: 10}); g.Units != 5 {
+		t.Errorf("%d of 10 units are free after 5 s, want 5", g.Units)
+	}
+}
