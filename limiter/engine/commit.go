@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,8 @@ import (
 
 // batch is the claims that go to the store in one transaction.
 type batch struct {
-	entries []*entry
+	entries []*entry      // those that only give back come first, see giveBack
+	gives   int           // how many do
 	done    chan struct{} // closed when the fields below are final
 	now     int64
 	err     error // the store's; nobody has been granted anything
@@ -32,11 +34,12 @@ type entry struct {
 	give   limiter.Lease
 	charge limiter.Charge
 	grant  limiter.Grant
+	again  bool        // refused, but there is a lease: it is to be tried again with that
 	fresh  atomic.Bool // the refusal is news, and nobody has told it yet
 }
 
-// refused tells whether the store refused the claim.
-func (e *entry) refused() bool { return e.cost > 0 && e.grant.Units == 0 }
+// refused tells whether the claim was refused.
+func (e *entry) refused() bool { return e.cost > 0 && e.grant.Units == 0 && !e.again }
 
 // queue holds the open batch: the one that the committer takes next.
 type queue struct {
@@ -102,14 +105,17 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 	return e
 }
 
-// giveBack adds a lease that is not needed any more to the open batch. If the
-// queue is closed the units stay charged.
+// giveBack adds a lease that is not needed any more to the open batch, before
+// all claims, so that none of them is refused for the want of it. If the queue
+// is closed the units stay charged.
 func (e *Engine) giveBack(r returned) {
 	if r.lease.Units <= 0 {
 		return
 	}
 	e.queue.join(func(b *batch) {
-		b.entries = append(b.entries, &entry{cell: r.cell, limit: r.limit, batch: b, give: r.lease})
+		give := &entry{cell: r.cell, limit: r.limit, batch: b, give: r.lease}
+		b.entries = slices.Insert(b.entries, b.gives, give)
+		b.gives++
 	})
 }
 
@@ -212,7 +218,7 @@ func (e *Engine) deliver(en *entry, now int64) {
 	if c.local != nil && len(c.local.owed) == 0 {
 		c.local = nil // settled with this claim or before
 	}
-	if en.refused() {
+	if en.grant.Units == 0 {
 		c.refusedLocked(en, now)
 		return
 	}
@@ -222,11 +228,13 @@ func (e *Engine) deliver(en *entry, now int64) {
 	e.giveBack(returned{c, en.limit, en.limit.Join(&c.lease, en.grant.Lease)})
 }
 
-// refusedLocked remembers a refusal.
+// refusedLocked remembers a refusal, unless the key holds units that were
+// granted while the claim was under way: with those it may not be one.
 func (c *cell) refusedLocked(en *entry, now int64) {
-	if c.lease.Units == 0 {
-		c.lease = en.grant.Lease
+	if en.again = c.lease.Units > 0; en.again {
+		return
 	}
+	c.lease = en.grant.Lease
 	en.fresh.Store(c.blocked(en.limit, en.cost, now) == nil)
 	c.blockLocked(block{
 		until:    now + int64(en.grant.Retry),

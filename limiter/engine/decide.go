@@ -259,8 +259,9 @@ func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error
 	}
 }
 
-// refused notes which claims were refused, and if any was, gives back what was
-// claimed for this request in vain.
+// refused notes which claims were refused, and if any was, gives back what is
+// held for the other keys: the request was in vain, and the next ones are
+// refused from memory.
 func (e *Engine) refused(hs []held, draws []Draw, now int64, d *Decision) bool {
 	for i := range hs {
 		if en := hs[i].entry; en != nil && en.refused() {
@@ -273,25 +274,20 @@ func (e *Engine) refused(hs []held, draws []Draw, now int64, d *Decision) bool {
 		return false
 	}
 	for i := range hs {
-		if en := hs[i].entry; en != nil && !en.refused() {
-			e.giveBack(hs[i].cell.surplus())
+		if en := hs[i].entry; en == nil || !en.refused() {
+			e.giveBack(hs[i].cell.release())
 		}
 	}
 	return true
 }
 
-// surplus takes what is in the lease beyond the cell's headroom, unless somebody
-// may be waiting for it.
-func (c *cell) surplus() returned {
+// release takes the lease of a cell to be given back, unless somebody may be
+// waiting for it.
+func (c *cell) release() returned {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	units := c.lease.Units - int64(c.headroom)
-	if units <= 0 || c.inFlight > 0 || c.dead {
+	if c.lease.Units <= 0 || c.inFlight > 0 || c.dead {
 		return returned{}
 	}
-	part := c.lease
-	part.Units = units
-	c.lease.Units -= units
-	c.lease.Used -= units
-	return returned{c, c.limit, part}
+	return returned{c, c.limit, c.takeLeaseLocked()}
 }

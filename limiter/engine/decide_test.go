@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+func TestExactlyTheLimitPassesAtOnce(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			f := newFixture(t)
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 100, Window: time.Hour})
+			if got := f.rush(1000, draw(limit, "a", 1)); got != 100 {
+				t.Errorf("%d of 1000 requests at once passed a limit of 100", got)
+			}
+		})
+	}
+}
+
+// rush asks n times at once and returns how many were allowed.
+func (f *fixture) rush(n int, draws ...Draw) int64 {
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for range n {
+		wg.Go(func() {
+			<-start
+			if f.ask(append([]Draw(nil), draws...)...).Allowed {
+				allowed.Add(1)
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	return allowed.Load()
+}
+
+func TestRefusedRequestsCostNothingInOtherLimits(t *testing.T) {
+	f := newFixture(t)
+	wide, narrow := sliding(t, 100, time.Hour), sliding(t, 10, time.Hour)
+	if got := f.rush(1000, draw(wide, "a", 1), draw(narrow, "a", 1)); got != 10 {
+		t.Fatalf("%d passed both, want 10", got)
+	}
+	if got := f.count(200, draw(wide, "a", 1)); got != 90 {
+		t.Errorf("%d passed the first alone afterwards, want the 90 it has left", got)
+	}
+}
+
+// What was claimed in vain is given back to the store, where other processes
+// and later lives look.
+func TestRefusedRequestsLeaveNothingChargedElsewhere(t *testing.T) {
+	f := newFixture(t)
+	wide, narrow := sliding(t, 100, time.Hour), sliding(t, 10, time.Hour)
+	f.rush(1000, draw(wide, "a", 1), draw(narrow, "a", 1))
+	eventually(t, func() bool { return f.disk.used(wide, "a", f.clock.now()) == 10 })
+	other := startOn(t, f.disk, f.fake)
+	if got := other.count(200, draw(wide, "a", 1)); got != 90 {
+		t.Errorf("another process finds %d left of 90", got)
+	}
+}
+
+func TestRetryIsTrue(t *testing.T) {
+	for _, algorithm := range algorithms {
+		for _, amount := range []int64{1, 7, 1000} {
+			for _, window := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+				t.Run(fmt.Sprintf("%v/%d/%v", algorithm, amount, window), func(t *testing.T) {
+					limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
+					testRetry(t, limit, amount)
+				})
+			}
+		}
+	}
+}
+
+func testRetry(t *testing.T, limit *Limit, amount int64) {
+	f := newFixture(t)
+	if got := f.count(int(amount), draw(limit, "a", 1)); got != int(amount) {
+		t.Fatalf("%d of the first %d passed", got, amount)
+	}
+	d := f.ask(draw(limit, "a", 1))
+	if d.Allowed || d.Retry <= 0 {
+		t.Fatalf("request %d: %+v, want a refusal with a time to retry", amount+1, d)
+	}
+	f.fake.advance(d.Retry - 1)
+	if again := f.ask(draw(limit, "a", 1)); again.Allowed || again.Reason != Blocked || again.Retry != 1 {
+		t.Fatalf("one nanosecond before the retry time: %+v", again)
+	}
+	f.fake.advance(1)
+	if again := f.ask(draw(limit, "a", 1)); !again.Allowed {
+		t.Fatalf("after waiting for %v: %+v", d.Retry, again)
+	}
+}
+
+func TestBlockedTouchesNeitherStoreNorLocks(t *testing.T) {
+	f := newFixture(t)
+	limit := sliding(t, 5, time.Hour)
+	f.count(6, draw(limit, "a", 1))
+	calls := f.store.calls.Load()
+
+	c := f.table.find(limit.ID, []byte("a"))
+	for i := range f.table.shards {
+		f.table.shards[i].mu.Lock()
+		defer f.table.shards[i].mu.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.queue.mu.Lock()
+	defer f.queue.mu.Unlock()
+	for range 1000 { // would never return if it took any of the locks
+		if d := f.ask(draw(limit, "a", 1)); d.Reason != Blocked {
+			t.Fatalf("%+v, want a refusal from memory", d)
+		}
+	}
+	if now := f.store.calls.Load(); now != calls {
+		t.Errorf("1000 blocked requests called the store %d times", now-calls)
+	}
+}
+
+func TestBlockedIsForCostsLikeTheRefusedOne(t *testing.T) {
+	f := newFixture(t)
+	limit := sliding(t, 10, time.Hour)
+	f.count(1, draw(limit, "a", 6))
+	if d := f.ask(draw(limit, "a", 5)); d.Allowed {
+		t.Fatal("6 and 5 of 10 passed")
+	}
+	if !f.ask(draw(limit, "a", 4)).Allowed {
+		t.Fatal("a refused cost of 5 keeps a cost of 4 out")
+	}
+	f.count(1, draw(limit, "a", 1)) // blocks the cost of 1 as well
+	calls := f.store.calls.Load()
+	for cost := int64(1); cost <= 10; cost++ {
+		f.ask(draw(limit, "a", cost))
+	}
+	if now := f.store.calls.Load(); now != calls {
+		t.Errorf("requests of a blocked client called the store %d times", now-calls)
+	}
+}
+
+func TestCosts(t *testing.T) {
+	f := newFixture(t)
+	limit := sliding(t, 10, time.Hour)
+	if d := f.ask(draw(limit, "a", 11)); d.Reason != TooCostly || d.Retry != limiter.Never {
+		t.Errorf("a cost above the amount: %+v", d)
+	}
+	if !f.ask(draw(limit, "a", 10)).Allowed {
+		t.Error("a cost of the whole amount is refused")
+	}
+	if !f.ask(draw(limit, "a", 0)).Allowed {
+		t.Error("a cost of nothing is refused")
+	}
+	if f.ask(draw(limit, "a", 1)).Allowed {
+		t.Error("11 of 10 passed")
+	}
+}
+
+func TestChangedAmountCountsAtOnce(t *testing.T) {
+	f := newFixture(t)
+	ten := sliding(t, 10, time.Hour)
+	f.count(20, draw(ten, "a", 1))
+	if got := f.count(20, draw(ten.with(t, 12), "a", 1)); got != 2 {
+		t.Errorf("raised from 10 to 12: %d more passed, want 2", got)
+	}
+	if got := f.count(20, draw(ten.with(t, 5), "a", 1)); got != 0 {
+		t.Errorf("lowered to 5 with 12 used: %d passed", got)
+	}
+}
+
+// A lease that was claimed under a larger amount is worth no more than what the
+// amount in force leaves.
+func TestLoweredAmountBoundsLeases(t *testing.T) {
+	f := newFixture(t)
+	large := sliding(t, 10_000, time.Hour)
+	f.count(50, draw(large, "a", 1)) // holds a lease now
+	if got := f.count(1000, draw(large.with(t, 60), "a", 1)); got != 10 {
+		t.Errorf("lowered to 60 with 50 used: %d passed, want 10", got)
+	}
+}
+
+func TestQuota(t *testing.T) {
+	f := newFixture(t)
+	limit := sliding(t, 1000, time.Minute)
+	for i := int64(1); i <= 1000; i++ {
+		draws := []Draw{draw(limit, "a", 1)}
+		f.Decide(context.Background(), draws)
+		if q := draws[0].Quota; !draws[0].Known || q.Remaining != 1000-i {
+			t.Fatalf("after request %d: %+v, want %d remaining", i, q, 1000-i)
+		}
+		if q := draws[0].Quota; q.Reset < time.Minute || q.Reset > time.Minute+time.Second {
+			t.Fatalf("after request %d: reset in %v", i, q.Reset)
+		}
+	}
+}
+
+func TestDrawsOfOneKeyAreOne(t *testing.T) {
+	f := newFixture(t)
+	limit := sliding(t, 10, time.Hour)
+	if got := f.count(20, draw(limit, "a", 1), draw(limit, "a", 1)); got != 5 {
+		t.Errorf("%d requests of twice 1 passed a limit of 10, want 5", got)
+	}
+}
+
+func TestManyDraws(t *testing.T) {
+	f := newFixture(t)
+	var draws []Draw
+	for i := range 3 * inlineDraws {
+		draws = append(draws, draw(sliding(t, int64(20+i), time.Hour), fmt.Sprint("key", -i), 1))
+	}
+	if got := f.rush(100, draws...); got != 20 {
+		t.Errorf("%d passed, want the 20 of the smallest limit", got)
+	}
+}
+
+func TestHotKeysRarelyClaim(t *testing.T) {
+	f := newFixture(t)
+	limit := sliding(t, 1_000_000, time.Minute)
+	const requests = 100_000
+	for i := range requests {
+		if i%1000 == 0 {
+			f.fake.advance(50 * time.Millisecond) // 20,000 requests per second
+		}
+		f.ask(draw(limit, "a", 1))
+	}
+	if claims := f.store.claims.Load(); claims > requests/50 {
+		t.Errorf("%d claims for %d requests, want at most 0.02 each", claims, requests)
+	}
+}
+
+func TestSteadyClientMayUseItsWholeTokenBucket(t *testing.T) {
+	f := newFixture(t)
+	limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1000, Window: time.Second, Burst: 3000})
+	for i := range 20_000 { // at 990 a second, with the whole burst left at the end
+		f.fake.advance(time.Second / 990)
+		if d := f.ask(draw(limit, "a", 1)); !d.Allowed {
+			t.Fatalf("request %d of a client below the rate: %+v", i, d)
+		}
+	}
+	if got := f.count(4000, draw(limit, "a", 1)); got < 2980 {
+		t.Errorf("%d of the burst of 3000 were left to a client that stayed below the rate", got)
+	}
+}

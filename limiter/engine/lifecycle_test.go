@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+func TestCloseGivesBackEveryUnspentUnit(t *testing.T) {
+	for _, algorithm := range algorithms {
+		f := newFixture(t)
+		limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 100_000, Window: 24 * time.Hour})
+		for i := range 100 {
+			f.count(i, draw(limit, fmt.Sprint(i), 1))
+		}
+		if err := f.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			if used := f.disk.used(limit, fmt.Sprint(i), f.clock.now()); used != int64(i) {
+				t.Errorf("%v: %d used of key %d on disk, want what was admitted", algorithm, used, i)
+			}
+		}
+		if !f.store.closed.Load() {
+			t.Error("the store was not closed")
+		}
+	}
+}
+
+func TestCloseEndsEveryGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // fails if one is left
+		d := newDisk()
+		e, err := New(Options{
+			Open: func(context.Context) (storage.Store, error) { return &memoryStore{disk: d}, nil },
+			Hash: testName,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Decide(t.Context(), []Draw{draw(sliding(t, 5, time.Hour), "a", 1)})
+		time.Sleep(10 * time.Minute) // of virtual time: the janitor works
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Errorf("closed again: %v", err)
+		}
+	})
+}
+
+func TestDecisionsAfterCloseNeitherHangNorPanic(t *testing.T) {
+	f := newFixture(t)
+	limit := sliding(t, 10, time.Hour)
+	f.count(3, draw(limit, "a", 1))
+	f.Close(context.Background())
+	if got := f.count(20, draw(limit, "a", 1)); got > 1 {
+		t.Errorf("%d passed after the close with 3 of 10 used, want at most the 4 of a degraded limit less those", got)
+	}
+}
+
+func TestRestartGoesOnCounting(t *testing.T) {
+	first := newFixture(t)
+	limit := sliding(t, 10, time.Hour)
+	first.count(4, draw(limit, "a", 1))
+	// No close: the first process is gone with its leases.
+	second := startOn(t, first.disk, first.fake)
+	if got := second.count(20, draw(limit, "a", 1)); got > 6 || got < 5 {
+		t.Errorf("%d passed after a crash with 4 of 10 used, want 6, or 5 with one unit lost in a lease", got)
+	}
+}
+
+func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.MaxKeys = 1000 })
+	limit := sliding(t, 100_000, 24*time.Hour)
+	for i := range 20_000 {
+		f.ask(draw(limit, fmt.Sprint(i), 1))
+	}
+	if keys := f.Stats(t.Context()).Keys; keys > 1000+shardCount {
+		t.Errorf("%d keys in memory, want about 1000", keys)
+	}
+	f.Close(t.Context())
+	for i := range 20_000 {
+		if used := f.disk.used(limit, fmt.Sprint(i), f.clock.now()); used != 1 {
+			t.Fatalf("%d used of key %d on disk, want 1", used, i)
+		}
+	}
+}
+
+func TestKeysNearTheirLimitOutliveFreshOnes(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.MaxKeys = 10_000 })
+	limit := sliding(t, 10, 24*time.Hour)
+	const near = 500
+	for i := range near {
+		f.count(11, draw(limit, fmt.Sprint("near", i), 1))
+	}
+	for i := range 100_000 {
+		f.ask(draw(limit, fmt.Sprint("fresh", i), 1))
+	}
+	kept := 0
+	for i := range near {
+		if f.table.find(limit.ID, fmt.Append(nil, "near", i)) != nil {
+			kept++
+		}
+	}
+	if kept < near*9/10 {
+		t.Errorf("%d of %d keys at their limit are still in memory after a flood of fresh ones", kept, near)
+	}
+}
+
+func TestIdleKeysAreForgotten(t *testing.T) {
+	f := newFixture(t)
+	limit := sliding(t, 100, time.Minute)
+	for i := range 5000 {
+		f.ask(draw(limit, fmt.Sprint(i), 1))
+	}
+	f.clean() // they were in use a moment ago
+	f.count(5, draw(limit, "busy", 1))
+	f.fake.advance(2 * time.Minute)
+	f.clean()
+	if keys := f.Stats(t.Context()).Keys; keys != 1 {
+		t.Errorf("%d keys in memory after an idle round, want the busy one", keys)
+	}
+	if f.table.find(limit.ID, []byte("busy")) == nil {
+		t.Error("the busy key was forgotten")
+	}
+}
+
+func TestHeapPerKey(t *testing.T) {
+	const keys = 200_000
+	limit := sliding(t, 100, time.Hour)
+	f := newFixture(t)
+	before := heap()
+	for i := range keys {
+		f.ask(Draw{Limit: limit, Key: []byte{'i', 32, 10, byte(i >> 16), byte(i >> 8), byte(i)}, Cost: 1})
+	}
+	// What the memory store holds is not the engine's.
+	f.disk.states, f.store.disk = nil, newDisk()
+	perKey := (heap() - before) / keys
+	t.Logf("%d bytes per key", perKey)
+	if perKey > 220 {
+		t.Errorf("%d bytes of heap per key, want at most 220", perKey)
+	}
+	runtime.KeepAlive(f)
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestClockNeverRunsBackwards(t *testing.T) {
+	fake := newFakeClock()
+	c := newSteadyClock(fake)
+	last := c.now()
+	for _, step := range []struct{ wall, elapsed time.Duration }{
+		{time.Second, time.Second},
+		{-time.Hour, time.Second},
+		{-87600 * time.Hour, time.Minute},
+		{2 * 87600 * time.Hour, time.Second},
+		{-time.Nanosecond, 0},
+	} {
+		fake.wall.Add(int64(step.wall))
+		fake.elapsed.Add(int64(step.elapsed))
+		now := c.now()
+		if now < last+int64(step.elapsed) {
+			t.Errorf("after a step of %v in %v, time went on by %v", step.wall, step.elapsed, time.Duration(now-last))
+		}
+		last = now
+	}
+}
