@@ -20,20 +20,19 @@ type cell struct {
 	hash uint64
 	id   storage.LimitID
 	key  string
-
-	name  storage.Key // of the key in the store; the committer's own
-	named bool        // the committer's own
-
-	touched atomic.Bool // since the clock hand last passed
+	name storage.Key // of the key in the store; the committer's own
 
 	mu       sync.Mutex
-	limit    *Limit        // guarded by mu, like all below: as last brought along
+	limit    *Limit        // guarded by mu, like all up to dead: as last brought along
 	lease    limiter.Lease // unspent units, and what is known of the rest
-	open     *entry        // the claim that waits in the open batch, or the last that did
+	open     *entry        // the claim that waits in the open batch, or was last to
 	local    *local        // what was decided without the store, or nil
-	headroom int32         // units to ask for beyond what is waiting
 	inFlight int32         // claims that are waiting or under way
+	headroom uint16        // units to ask for beyond what is waiting
 	dead     bool
+
+	named   bool        // the committer's own: name is set
+	touched atomic.Bool // since the clock hand last passed
 }
 
 // block says that requests of at least a cost are refused until a time. It is
@@ -100,14 +99,14 @@ func (c *cell) spendLocked(d *Draw, now int64) {
 const (
 	headroomShare = 64 // headroom starts at this part of the capacity
 	firstHeadroom = 16 // and at most here
-	maxHeadroom   = 1 << 20
+	maxHeadroom   = 1 << 15
 	slotsOfBucket = 60 // a token bucket's "slot", for headroom only
 )
 
 // nextHeadroomLocked returns how many units to claim for later: more while the
 // key keeps coming back within a slot, less when it does not.
 func (c *cell) nextHeadroomLocked(limit *Limit, now int64) int64 {
-	first := int32(min(limit.Capacity()/headroomShare, firstHeadroom))
+	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
 	switch {
 	case c.lease.At == 0:
 		c.headroom = first

@@ -35,7 +35,11 @@ func (d *disk) used(l *Limit, key string, now int64) int64 {
 		return 0
 	}
 	copied := limiter.State{Slots: append([]limiter.Slot(nil), s.Slots...), Bucket: s.Bucket}
-	return l.Claim(&copied, limiter.Claim{Now: now}).Used
+	g := l.Claim(&copied, limiter.Claim{Now: now})
+	if g.Part > 0 {
+		g.Used++ // a part counts whole
+	}
+	return g.Used
 }
 
 // memoryStore is a store on a disk. Its hooks run before a batch is applied.

@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// faulty is a store whose faults are switched on and off.
+type faulty struct {
+	*fixture
+	broken atomic.Bool
+	opens  atomic.Int64
+	events eventLog
+}
+
+// eventLog counts what an observer is told.
+type eventLog struct {
+	nobody
+	degraded, reminded, recovered atomic.Int64
+}
+
+func (l *eventLog) Degraded(since time.Duration, _ error) {
+	if since == 0 {
+		l.degraded.Add(1)
+	} else {
+		l.reminded.Add(1)
+	}
+}
+
+func (l *eventLog) Recovered(time.Duration) { l.recovered.Add(1) }
+
+// inBubble runs f with an engine on a store that can be broken, in virtual
+// time.
+func inBubble(t *testing.T, f func(t *testing.T, e *faulty)) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &faulty{}
+		d := newDisk()
+		e.fixture = newFixture(t, func(o *Options) {
+			o.Clock, o.StoreTimeout, o.Observer = nil, 100*time.Millisecond, &e.events
+			o.Open = func(context.Context) (storage.Store, error) {
+				e.opens.Add(1)
+				if e.broken.Load() {
+					return nil, errDisk
+				}
+				return &memoryStore{disk: d, before: func([]storage.Claim) error {
+					if e.broken.Load() {
+						return errDisk
+					}
+					return nil
+				}}, nil
+			}
+		})
+		e.disk = d
+		synctest.Wait()
+		f(t, e)
+		e.Close(t.Context())
+	})
+}
+
+func TestBrokenStoreAdmitsAShareAndChargesItLater(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: 24 * time.Hour})
+			inBubble(t, func(t *testing.T, e *faulty) {
+				e.broken.Store(true)
+				if got := e.count(20, draw(limit, "a", 1)); got != 4 {
+					t.Errorf("%d of 10 passed without the store, want the 4 that are 40 %%", got)
+				}
+				e.broken.Store(false)
+				time.Sleep(time.Minute)
+				if used := e.disk.used(limit, "a", e.clock.now()); used != 4 {
+					t.Errorf("%d are charged after the outage, want the 4 that were admitted", used)
+				}
+				if e.degraded.Load() || e.events.degraded.Load() != 1 || e.events.recovered.Load() != 1 {
+					t.Errorf("degraded %v, told %d times that it is and %d times that it is over",
+						e.degraded.Load(), e.events.degraded.Load(), e.events.recovered.Load())
+				}
+				if got := e.count(20, draw(limit.with(t, 11), "a", 1)); got != 7 {
+					t.Errorf("%d passed afterwards of 11 with 4 used, want 7", got)
+				}
+			})
+		})
+	}
+}
+
+// What was used before an outage counts in it.
+func TestOutageDoesNotDoubleALimit(t *testing.T) {
+	limit := sliding(t, 10, 24*time.Hour)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		before := e.count(3, draw(limit, "a", 1))
+		e.broken.Store(true)
+		during := e.count(20, draw(limit, "a", 1))
+		e.broken.Store(false)
+		time.Sleep(time.Minute)
+		again := e.count(20, draw(limit, "a", 1)) // it is still blocked
+		e.broken.Store(true)
+		e.count(1, draw(limit, "b", 1))
+		third := e.count(20, draw(limit, "a", 1))
+		if total := before + during + again + third; total > 10 {
+			t.Errorf("%d + %d + %d + %d passed a limit of 10", before, during, again, third)
+		}
+		if before+during > 5 || before+during < 4 {
+			t.Errorf("%d passed before and %d in the outage; a share of 4 less what is known allows 4 in all, and what was held in a lease", before, during)
+		}
+	})
+}
+
+func TestRefusedRequestsCostNothingInAnOutage(t *testing.T) {
+	wide, narrow := sliding(t, 100, time.Hour), sliding(t, 10, time.Hour)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.broken.Store(true)
+		if got := e.count(100, draw(wide, "a", 1), draw(narrow, "a", 1)); got != 4 {
+			t.Errorf("%d passed both, want 4", got)
+		}
+		if got := e.count(100, draw(wide, "a", 1)); got != 36 {
+			t.Errorf("%d passed the first alone afterwards, want the 36 that are left of 40", got)
+		}
+	})
+}
+
+func TestSlowStoreDelaysByTheTimeoutOnly(t *testing.T) {
+	limit := sliding(t, 10, time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		hang := make(chan struct{})
+		f := newFixture(t, func(o *Options) {
+			o.Clock, o.StoreTimeout = nil, 100*time.Millisecond
+			o.Open = func(context.Context) (storage.Store, error) {
+				return &memoryStore{disk: d, before: func([]storage.Claim) error { <-hang; return nil }}, nil
+			}
+		})
+		start := time.Now()
+		if !f.ask(draw(limit, "a", 1)).Allowed {
+			t.Error("the first request was refused while the store hung")
+		}
+		if took := time.Since(start); took != 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		start = time.Now()
+		got := f.count(20, draw(limit, "a", 1))
+		if took := time.Since(start); took != 0 || got != 3 {
+			t.Errorf("then %d more passed in %v, want 3 in no time", got, took)
+		}
+		close(hang)
+		time.Sleep(time.Minute)
+		if used := d.used(limit, "a", f.clock.now()); used < 4 || used > 6 {
+			t.Errorf("%d are charged in the end, want the 4 admitted and at most what the late grant holds", used)
+		}
+		f.Close(t.Context())
+		if used := d.used(limit, "a", f.clock.now()); used != 4 {
+			t.Errorf("%d are charged after the close, want the 4 admitted", used)
+		}
+	})
+}
+
+func TestProbesBackOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.broken.Store(true)
+		e.count(1, draw(sliding(t, 10, time.Hour), "a", 1))
+		opens := e.opens.Load()
+		time.Sleep(10 * time.Minute)
+		probes := e.opens.Load() - opens
+		if probes < 40 || probes > 110 {
+			t.Errorf("%d probes in ten minutes, want about one in ten seconds", probes)
+		}
+		if n := e.events.reminded.Load(); n < 8 || n > 10 {
+			t.Errorf("told %d times in ten minutes that the outage goes on, want once a minute", n)
+		}
+	})
+}
+
+// Whatever step of the work with the store fails, requests are answered, limits
+// hold, and the engine recovers by itself.
+func TestEveryStepMayFail(t *testing.T) {
+	for _, fault := range []error{errDisk, errors.Join(errDisk, storage.ErrUnknownOutcome)} {
+		for fails := int64(1); fails <= 12; fails++ {
+			limit := sliding(t, 20, 24*time.Hour)
+			synctest.Test(t, func(t *testing.T) {
+				testStepFails(t, limit, fails, fault)
+			})
+		}
+	}
+}
+
+func testStepFails(t *testing.T, limit *Limit, fails int64, fault error) {
+	d := newDisk()
+	var step atomic.Int64
+	failing := func() error {
+		if step.Add(1) == fails {
+			return fault
+		}
+		return nil
+	}
+	f := newFixture(t, func(o *Options) {
+		o.Clock, o.StoreTimeout = nil, 100*time.Millisecond
+		o.Open = func(context.Context) (storage.Store, error) {
+			if err := failing(); err != nil {
+				return nil, err
+			}
+			return &memoryStore{disk: d, before: func([]storage.Claim) error { return failing() }}, nil
+		}
+	})
+	allowed := 0
+	for range 12 {
+		allowed += f.count(4, draw(limit, "a", 1))
+		time.Sleep(time.Second)
+	}
+	if allowed > 20 {
+		t.Errorf("step %d fails: %d passed a limit of 20", fails, allowed)
+	}
+	if allowed < 8 {
+		t.Errorf("step %d fails: only %d of 20 passed", fails, allowed)
+	}
+	if f.degraded.Load() {
+		t.Errorf("step %d failed once, and the engine did not recover", fails)
+	}
+	f.Close(t.Context())
+}
