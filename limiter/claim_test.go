@@ -1,0 +1,275 @@
+package limiter_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+var algorithms = []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket}
+
+// noon is a time in the middle of things: no slot or window begins at it.
+const noon = int64(1_763_000_000_123_456_789)
+
+// A client that uses up its limit evenly or at once, is refused, and comes back
+// exactly at Retry is admitted; a nanosecond earlier it is not.
+func TestRetryIsExact(t *testing.T) {
+	for _, algorithm := range algorithms {
+		for _, amount := range []int64{1, 7, 1000} {
+			for _, window := range []time.Duration{time.Second, 7 * time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+				for _, pace := range []int64{0, int64(window) / (2 * amount)} {
+					name := fmt.Sprintf("%v/%d in %v/every %v", algorithm, amount, window, time.Duration(pace))
+					t.Run(name, func(t *testing.T) {
+						l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
+						testRetry(t, l, pace)
+					})
+				}
+			}
+		}
+	}
+}
+
+func testRetry(t *testing.T, l limiter.Limit, pace int64) {
+	var s limiter.State
+	c := limiter.Claim{Now: noon, Least: 1, Want: 1}
+	var waits int
+	for range 3 * l.Amount() {
+		g := l.Claim(&s, c)
+		if g.Refused(c) {
+			waits++
+			if most := l.Window() + l.Window()/time.Duration(max(l.Slots(), 1)) + 1; g.Retry > most {
+				t.Fatalf("Retry is %v, longer than %v", g.Retry, most)
+			}
+			checkRetry(t, l, s, c, g)
+			c.Now += int64(g.Retry)
+			if g = l.Claim(&s, c); g.Refused(c) {
+				t.Fatalf("refused at Retry: %+v", g)
+			}
+		}
+		c.Now += pace
+	}
+	if waits == 0 {
+		t.Fatal("nothing was refused")
+	}
+}
+
+func TestRetryTimes(t *testing.T) {
+	const s = int64(time.Second)
+	type step struct {
+		at, cost int64
+		retry    time.Duration // 0: granted
+	}
+	for _, tt := range []struct {
+		name  string
+		p     limiter.Params
+		steps []step
+	}{
+		{"sliding", limiter.Params{Amount: 3, Window: 10 * time.Second}, []step{ // slots of 1 s
+			{0, 1, 0}, {3*s + 1, 2, 0},
+			{5 * s, 1, 6*time.Second - 1},  // the first slot expires at 11 s - 1
+			{5 * s, 2, 9*time.Second - 1},  // the second too, at 14 s - 1
+			{5 * s, 3, 9*time.Second - 1},  // the same
+			{5 * s, 4, limiter.Never},      // more than there ever is
+			{11*s - 2, 1, 1},               // an instant too early
+			{11*s - 1, 1, 0},               // exactly
+			{11*s - 1, 1, 3 * time.Second}, // 14 s - 1
+		}},
+		{"fixed", limiter.Params{Algorithm: limiter.Fixed, Amount: 3, Window: 10 * time.Second}, []step{
+			{0, 2, 0}, {9 * s, 2, time.Second}, {9 * s, 4, limiter.Never}, {10*s - 1, 2, 1}, {10 * s, 3, 0}, {10 * s, 1, 10 * time.Second},
+		}},
+		{"token bucket", limiter.Params{Algorithm: limiter.TokenBucket, Amount: 3, Window: 10 * time.Second, Burst: 4}, []step{
+			{0, 4, 0},
+			{0, 1, 3333333334}, // 10 s / 3, rounded up
+			{0, 4, 13333333334},
+			{0, 5, limiter.Never},
+			{3333333333, 1, 1},
+			{3333333334, 1, 0},
+			{3333333334, 1, 3333333333}, // 20 s / 3
+			{6666666667, 1, 0},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := mustNew(t, tt.p)
+			var state limiter.State
+			for i, st := range tt.steps {
+				c := limiter.Claim{Now: st.at, Least: st.cost, Want: st.cost}
+				g := l.Claim(&state, c)
+				if g.Refused(c) != (st.retry != 0) || g.Retry != st.retry {
+					t.Errorf("step %d: claim of %d at %v: %+v, want Retry %v", i, st.cost, time.Duration(st.at), g, st.retry)
+				}
+			}
+		})
+	}
+}
+
+// granted claims units one at a time until one is refused.
+func granted(l limiter.Limit, s *limiter.State, now int64) (n int) {
+	c := limiter.Claim{Now: now, Least: 1, Want: 1}
+	for !l.Claim(s, c).Refused(c) {
+		n++
+	}
+	return n
+}
+
+func TestChangedAmountKeepsWhatIsUsed(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: time.Minute})
+			with := func(amount int64) limiter.Limit {
+				l, err := l.WithAmount(amount, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return l
+			}
+			var s limiter.State
+			for _, step := range []struct {
+				amount int64
+				want   int
+			}{{10, 10}, {12, 2}, {8, 0}, {12, 0}, {13, 1}} {
+				if got := granted(with(step.amount), &s, noon); got != step.want {
+					t.Errorf("%d more are granted with an amount of %d, want %d", got, step.amount, step.want)
+				}
+			}
+			// Of the 13 in use, a lower amount first lets those go that are over.
+			c := limiter.Claim{Now: noon, Least: 1, Want: 1}
+			checkRetry(t, with(8), s, c, with(8).Claim(&s, c))
+		})
+	}
+}
+
+// A lease from before the amount was lowered is worth what the new one leaves.
+func TestLoweredAmountLimitsLease(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 100, Window: time.Minute})
+			low, err := l.WithAmount(10, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var s limiter.State
+			l.Claim(&s, limiter.Claim{Now: noon, Least: 4, Want: 4}) // someone else's
+			lease := l.Claim(&s, limiter.Claim{Now: noon, Least: 50, Want: 50}).Lease
+			if got := low.Worth(lease, noon); got != 6 {
+				t.Fatalf("the lease is worth %d, want 6", got)
+			}
+			if low.Spend(&lease, noon, 7) || !low.Spend(&lease, noon, 6) || low.Spend(&lease, noon, 1) {
+				t.Errorf("other than 6 units are spent: %+v", lease)
+			}
+			if got := l.Worth(lease, noon); got != 44 {
+				t.Errorf("raised again, the lease is worth %d, want 44", got)
+			}
+		})
+	}
+}
+
+func TestClaimForNothing(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 5, Window: time.Minute})
+			var s limiter.State
+			l.Claim(&s, limiter.Claim{Now: noon, Least: 5, Want: 5})
+			before := cloneState(s)
+			c := limiter.Claim{Now: noon + 1}
+			if g := l.Claim(&s, c); g.Refused(c) || g.Units != 0 || g.Retry != 0 {
+				t.Errorf("a cost of zero is answered by %+v", g)
+			}
+			if !reflect.DeepEqual(s, before) {
+				t.Errorf("a cost of zero changed %+v to %+v", before, s)
+			}
+		})
+	}
+}
+
+func TestShares(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		used               int64
+		least, want, extra int64
+		units              int64
+	}{
+		{"exact", 0, 1, 1, 0, 1},
+		{"want taken for least", 0, 5, 0, 0, 5},
+		{"as much as is left", 95, 1, 50, 0, 5},
+		{"less than the least is left", 95, 6, 50, 50, 0},
+		{"extra", 0, 1, 1, 8, 9},
+		{"extra, no more than an eighth of what is left then", 0, 20, 20, 50, 30},
+		{"no extra near the limit", 92, 1, 1, 50, 1},
+		{"extra alone", 0, 0, 0, 50, 0},
+		{"negative extra", 0, 1, 1, -50, 1},
+		{"least zero", 98, 0, 50, 0, 2},
+		{"least zero, nothing left", 100, 0, 50, 0, 0},
+	} {
+		for _, algorithm := range algorithms {
+			t.Run(tt.name+"/"+algorithm.String(), func(t *testing.T) {
+				l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 100, Window: time.Minute})
+				var s limiter.State
+				l.Claim(&s, limiter.Claim{Now: noon, Least: tt.used, Want: tt.used})
+				c := limiter.Claim{Now: noon, Least: tt.least, Want: tt.want, Extra: tt.extra}
+				g := l.Claim(&s, c)
+				if g.Units != tt.units || g.Used != tt.used+tt.units {
+					t.Errorf("%+v with %d in use: granted %+v, want %d", c, tt.used, g, tt.units)
+				}
+				if g.Refused(c) != (tt.units == 0 && tt.least > 0) {
+					t.Errorf("%+v with %d in use: refused is %v", c, tt.used, g.Refused(c))
+				}
+			})
+		}
+	}
+}
+
+// What was admitted without the store is charged though it goes over the limit.
+func TestChargeGoesOverTheLimit(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 5, Window: time.Minute})
+			charge := limiter.Charge{Units: 8}
+			if algorithm != limiter.TokenBucket {
+				charge.At = l.Slot(noon)
+			}
+			var s limiter.State
+			c := limiter.Claim{Now: noon, Least: 1, Want: 1, Charge: charge}
+			g := l.Claim(&s, c)
+			if !g.Refused(c) || g.Used != 8 {
+				t.Errorf("got %+v, want a refusal with 8 in use", g)
+			}
+			c.Charge = limiter.Charge{}
+			checkRetry(t, l, s, c, g)
+		})
+	}
+}
+
+// A slot that was given back entirely, and slots of other slots' returns, change
+// nothing about the rest.
+func TestReturnIsOfItsSlotOnly(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 10, Window: 10 * time.Second})
+	var s limiter.State
+	first := l.Claim(&s, limiter.Claim{Now: 0, Least: 4, Want: 4}).Lease
+	l.Claim(&s, limiter.Claim{Now: 2 * second, Least: 6, Want: 6})
+	g := l.Claim(&s, limiter.Claim{Now: 3 * second, Return: first})
+	if g.Used != 6 {
+		t.Errorf("%d units are in use after 4 of 10 are given back", g.Used)
+	}
+	g = l.Claim(&s, limiter.Claim{Now: 3 * second, Return: first})
+	if g.Used != 6 {
+		t.Errorf("%d units are in use after the same lease is given back again", g.Used)
+	}
+}
+
+func TestTrim(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 100, Window: 10 * time.Second})
+	s := limiter.State{Slots: []limiter.Slot{{Index: -5, Used: 1}, {Index: 1, Used: 2}, {Index: 2, Used: 3}, {Index: 99, Used: 4}}}
+	l.Trim(&s, 12*second) // (2 s, 12 s]
+	want := []limiter.Slot{{Index: 2, Used: 3}, {Index: 99, Used: 4}}
+	if !reflect.DeepEqual(s.Slots, want) {
+		t.Errorf("got %+v, want %+v", s.Slots, want)
+	}
+	bucket := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: time.Second})
+	s = limiter.State{Bucket: limiter.Bucket{At: 1, Units: 1}}
+	if bucket.Trim(&s, 100*second); s.Bucket != (limiter.Bucket{At: 1, Units: 1}) {
+		t.Errorf("a bucket was trimmed to %+v", s.Bucket)
+	}
+}

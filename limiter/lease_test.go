@@ -1,0 +1,129 @@
+package limiter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+func TestLeaseEndsWithItsSlot(t *testing.T) {
+	for _, tt := range []struct {
+		p   limiter.Params
+		end int64
+	}{
+		{limiter.Params{Amount: 10, Window: 10 * time.Second}, second},
+		{limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: 10 * time.Second}, 10 * second},
+	} {
+		l := mustNew(t, tt.p)
+		var s limiter.State
+		lease := l.Claim(&s, limiter.Claim{Least: 4, Want: 4}).Lease
+		if got := l.Worth(lease, tt.end-1); got != 4 {
+			t.Errorf("%v: worth %d in the last instant of its slot, want 4", tt.p.Algorithm, got)
+		}
+		if got := l.Worth(lease, tt.end); got != 0 {
+			t.Errorf("%v: worth %d after its slot, want 0", tt.p.Algorithm, got)
+		}
+		if l.Spend(&lease, tt.end, 1) {
+			t.Errorf("%v: spent after its slot", tt.p.Algorithm)
+		}
+		if g := l.Claim(&s, limiter.Claim{Now: tt.end, Want: 10, Return: lease}); g.Units != 10 {
+			t.Errorf("%v: %d units are free when it is given back, want 10", tt.p.Algorithm, g.Units)
+		}
+	}
+}
+
+func TestJoinSlots(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 10, Window: 10 * time.Second})
+	for _, tt := range []struct {
+		name           string
+		lease, granted limiter.Lease
+		want, back     limiter.Lease
+	}{
+		{"no lease", limiter.Lease{}, limiter.Lease{Units: 2, At: 5, Used: 3},
+			limiter.Lease{Units: 2, At: 5, Used: 3}, limiter.Lease{}},
+		{"spent lease", limiter.Lease{At: 5, Used: 9}, limiter.Lease{Units: 2, At: 6, Used: 3},
+			limiter.Lease{Units: 2, At: 6, Used: 3}, limiter.Lease{}},
+		{"same slot", limiter.Lease{Units: 1, At: 5, Used: 3}, limiter.Lease{Units: 2, At: 5, Used: 5},
+			limiter.Lease{Units: 3, At: 5, Used: 5}, limiter.Lease{}},
+		{"later slot", limiter.Lease{Units: 1, At: 5, Used: 3}, limiter.Lease{Units: 2, At: 6, Used: 5},
+			limiter.Lease{Units: 2, At: 6, Used: 5}, limiter.Lease{Units: 1, At: 5, Used: 3}},
+		{"earlier slot", limiter.Lease{Units: 1, At: 5, Used: 3}, limiter.Lease{Units: 2, At: 4, Used: 5},
+			limiter.Lease{Units: 1, At: 5, Used: 3}, limiter.Lease{Units: 2, At: 4, Used: 5}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lease := tt.lease
+			if back := l.Join(&lease, tt.granted); lease != tt.want || back != tt.back {
+				t.Errorf("got %+v and %+v back, want %+v and %+v", lease, back, tt.want, tt.back)
+			}
+		})
+	}
+}
+
+func TestQuota(t *testing.T) {
+	fresh := func(t *testing.T, p limiter.Params, units, spent int64) (limiter.Limit, limiter.Lease) {
+		l := mustNew(t, p)
+		var s limiter.State
+		lease := l.Claim(&s, limiter.Claim{Least: units, Want: units}).Lease
+		if !l.Spend(&lease, 0, spent) {
+			t.Fatalf("%d of %d units can't be spent", spent, units)
+		}
+		return l, lease
+	}
+	sliding := limiter.Params{Amount: 10, Window: 10 * time.Second}
+	fixed := limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: 10 * time.Second}
+	bucket := limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second}
+	for _, tt := range []struct {
+		name         string
+		p            limiter.Params
+		units, spent int64
+		now          int64
+		want         limiter.Quota
+	}{
+		{"sliding", sliding, 5, 3, 0, limiter.Quota{Remaining: 7, Reset: 11*time.Second - 1}},
+		{"sliding, later", sliding, 5, 3, 11*second - 2, limiter.Quota{Remaining: 7, Reset: 1}},
+		{"sliding, over", sliding, 5, 3, 11*second - 1, limiter.Quota{Remaining: 10}},
+		{"sliding, nothing spent", sliding, 5, 0, 0, limiter.Quota{Remaining: 10}},
+		{"fixed", fixed, 5, 3, second, limiter.Quota{Remaining: 7, Reset: 9 * time.Second}},
+		{"fixed, over", fixed, 5, 3, 10 * second, limiter.Quota{Remaining: 10}},
+		{"bucket", bucket, 5, 3, 0, limiter.Quota{Remaining: 7, Reset: 3 * time.Second}},
+		{"bucket, part of a unit", bucket, 5, 3, second / 2, limiter.Quota{Remaining: 7, Reset: 2500 * time.Millisecond}},
+		{"bucket, later", bucket, 5, 3, second, limiter.Quota{Remaining: 8, Reset: 2 * time.Second}},
+		{"bucket, only the lease drains", bucket, 5, 3, 3*second + second/2, limiter.Quota{Remaining: 10}},
+		{"bucket, nothing left", bucket, 10, 10, 0, limiter.Quota{Remaining: 0, Reset: 10 * time.Second}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, lease := fresh(t, tt.p, tt.units, tt.spent)
+			if got := l.Quota(lease, tt.now); got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+	for _, p := range []limiter.Params{sliding, fixed, bucket} {
+		if got := mustNew(t, p).Quota(limiter.Lease{}, noon); got != (limiter.Quota{Remaining: 10}) {
+			t.Errorf("%v: without a lease: got %+v, want everything", p.Algorithm, got)
+		}
+	}
+}
+
+// A client that waits for Reset and spends nothing has its whole amount back.
+func TestResetIsEnough(t *testing.T) {
+	for _, algorithm := range algorithms {
+		l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: time.Minute})
+		var s limiter.State
+		for cost := int64(1); cost <= 3; cost++ {
+			now := noon + cost*second
+			lease := l.Claim(&s, limiter.Claim{Now: now, Least: cost, Want: cost}).Lease
+			l.Spend(&lease, now, cost)
+			reset := int64(l.Quota(lease, now).Reset)
+			probe := cloneState(s)
+			if g := l.Claim(&probe, limiter.Claim{Now: now + reset, Want: 10}); g.Units != 10 {
+				t.Errorf("%v: %d units are free after Reset, want 10", algorithm, g.Units)
+			}
+			probe = cloneState(s)
+			if g := l.Claim(&probe, limiter.Claim{Now: now + reset - 1, Want: 10}); g.Units == 10 {
+				t.Errorf("%v: 10 units are free before Reset", algorithm)
+			}
+		}
+	}
+}
