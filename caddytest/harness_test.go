@@ -1,0 +1,480 @@
+package caddytest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for something that will happen.
+const patience = time.Minute
+
+// scratch is a folder that is there until all tests are done.
+var scratch string
+
+func TestMain(m *testing.M) {
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	var err error
+	if scratch, err = os.MkdirTemp("", "caddytest-"); err != nil {
+		log.Print(err)
+		return 1
+	}
+	defer os.RemoveAll(scratch)
+	return m.Run()
+}
+
+// caddyBinary builds Caddy with this module, once. CADDYTEST_BINARY names one
+// to be tested instead: one built with -race, or by xcaddy.
+var caddyBinary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("CADDYTEST_BINARY"); path != "" {
+		return path, nil
+	}
+	path := filepath.Join(scratch, "caddy")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	out, err := exec.Command("go", "build", "-o", path, "../cmd/caddy").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+// server is a Caddy with a folder of its own, which may be started again when it
+// has ended. Its Caddyfile finds in the environment what is free for it to use:
+//
+//	{$ADMIN}  the address of the admin endpoint
+//	{$PORT}   a port of 127.0.0.1, where requests of the test go
+//	{$TLS}    another
+//	{$OTHER}  another
+//	{$DIR}    the folder
+type server struct {
+	t      *testing.T
+	dir    string
+	env    []string
+	admin  string
+	port   string
+	tls    string
+	other  string
+	config string // path
+	umask  string // what the shell sets before it starts Caddy, if anything
+	client *http.Client
+
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when the process has
+	err   error         // what it ended with, once ended is closed
+}
+
+// newServer prepares a server that is not started yet. More of its environment
+// is given in the form NAME=value.
+func newServer(t *testing.T, config string, env ...string) *server {
+	t.Helper()
+	s := &server{
+		t: t, dir: t.TempDir(),
+		admin: "127.0.0.1:" + freePort(t), port: freePort(t), tls: freePort(t), other: freePort(t),
+		client: newClient(),
+	}
+	s.env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "SystemRoot=" + os.Getenv("SystemRoot"),
+		"HOME=" + s.dir, "AppData=" + s.dir,
+		"XDG_DATA_HOME=" + s.data(), "XDG_CONFIG_HOME=" + filepath.Join(s.dir, "config"),
+		"ADMIN=" + s.admin, "PORT=" + s.port, "TLS=" + s.tls, "OTHER=" + s.other, "DIR=" + s.dir,
+	}, env...)
+	s.setConfig(config)
+	t.Cleanup(s.cleanUp)
+	return s
+}
+
+// startCaddy starts a server.
+func startCaddy(t *testing.T, config string, env ...string) *server {
+	t.Helper()
+	s := newServer(t, config, env...)
+	s.start()
+	return s
+}
+
+// setConfig writes the config for the next start: a Caddyfile or JSON.
+func (s *server) setConfig(config string) {
+	s.t.Helper()
+	s.config = filepath.Join(s.dir, "Caddyfile")
+	if strings.HasPrefix(config, `{"`) {
+		s.config = filepath.Join(s.dir, "caddy.json")
+	}
+	if err := os.WriteFile(s.config, []byte(config), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// data is the folder that Caddy's data directory lies in.
+func (s *server) data() string { return filepath.Join(s.dir, "data") }
+
+// database is where the database is unless the config says otherwise.
+func (s *server) database() string {
+	return filepath.Join(s.data(), "caddy", "rate_limit", "tally.db")
+}
+
+// command returns a command of Caddy with the server's environment, which writes
+// to the server's log.
+func (s *server) command(args ...string) *exec.Cmd {
+	s.t.Helper()
+	binary, err := caddyBinary()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(binary, args...)
+	if s.umask != "" {
+		cmd = exec.Command("sh", append([]string{"-c", "umask " + s.umask + ` && exec "$@"`, "sh", binary}, args...)...)
+	}
+	cmd.Env, cmd.Dir = s.env, s.dir
+	return cmd
+}
+
+// run runs a command of Caddy to its end, and returns what it says.
+func (s *server) run(args ...string) (string, error) {
+	s.t.Helper()
+	out, err := s.command(args...).CombinedOutput()
+	return string(out), err
+}
+
+// start starts Caddy and waits until its config runs.
+func (s *server) start() {
+	s.t.Helper()
+	s.launch()
+	deadline := time.Now().Add(patience)
+	for !s.isReady() {
+		select {
+		case <-s.ended:
+			s.t.Fatalf("Caddy has ended before it was ready: %v", s.err)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal("Caddy is not ready")
+		}
+	}
+}
+
+// launch starts Caddy and waits for nothing.
+func (s *server) launch() {
+	s.t.Helper()
+	logs, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer logs.Close()
+	s.client.CloseIdleConnections()
+	s.cmd = s.command("run", "--config", s.config)
+	s.cmd.Stdout, s.cmd.Stderr = logs, logs
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd, ended := s.cmd, make(chan struct{})
+	s.ended = ended
+	go func() {
+		s.err = cmd.Wait()
+		close(ended)
+	}()
+}
+
+// isReady tells whether the config runs: while it is loaded, this request waits.
+func (s *server) isReady() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.admin+"/config/apps/http/", nil)
+	response, err := s.client.Do(r)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return err == nil && response.StatusCode == http.StatusOK && !bytes.HasPrefix(body, []byte("null"))
+}
+
+// kill ends Caddy as a crash does.
+func (s *server) kill() {
+	s.t.Helper()
+	if err := s.cmd.Process.Kill(); err != nil {
+		s.t.Fatal(err)
+	}
+	<-s.ended
+}
+
+// stop has Caddy end in good order.
+func (s *server) stop() {
+	s.t.Helper()
+	response, err := s.client.Post("http://"+s.admin+"/stop", "", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response.Body.Close()
+	s.awaitEnd()
+}
+
+// awaitEnd waits for Caddy to end, which must be in good order.
+func (s *server) awaitEnd() {
+	s.t.Helper()
+	select {
+	case <-s.ended:
+	case <-time.After(patience):
+		s.t.Fatal("Caddy goes on after it was told to stop")
+	}
+	if s.err != nil {
+		s.t.Fatalf("Caddy ended with %v", s.err)
+	}
+}
+
+// reload gives Caddy another config, or the same once more, and returns why it
+// rejects that.
+func (s *server) reload(config string) error {
+	kind := "text/caddyfile"
+	if strings.HasPrefix(config, `{"`) {
+		kind = "application/json"
+	}
+	r, err := http.NewRequest(http.MethodPost, "http://"+s.admin+"/load", strings.NewReader(config))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", kind)
+	r.Header.Set("Cache-Control", "must-revalidate") // even if nothing has changed
+	r.Close = true                                   // the admin endpoint is replaced as well
+	response, err := s.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return err
+}
+
+// mustReload reloads with a config that must be accepted.
+func (s *server) mustReload(config string) {
+	s.t.Helper()
+	if err := s.reload(config); err != nil {
+		s.t.Fatalf("reload: %v", err)
+	}
+}
+
+func (s *server) logFile() string { return filepath.Join(s.dir, "caddy.log") }
+
+// logs returns what Caddy has logged so far, in all its lives.
+func (s *server) logs() string {
+	s.t.Helper()
+	logs, err := os.ReadFile(s.logFile())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	return string(logs)
+}
+
+// cleanUp ends Caddy if it is still there, and shows its log if the test failed.
+func (s *server) cleanUp() {
+	if s.cmd != nil && s.cmd.Process != nil {
+		s.cmd.Process.Kill()
+		<-s.ended
+	}
+	s.client.CloseIdleConnections()
+	logs := s.logs()
+	const shown = 8 << 10
+	if s.t.Failed() {
+		s.t.Logf("log of Caddy in %s:\n%s", s.dir, logs[max(len(logs)-shown, 0):])
+	}
+	for _, bad := range []string{"panic: ", "DATA RACE"} {
+		if i := strings.Index(logs, bad); i >= 0 {
+			s.t.Errorf("Caddy logged a %q:\n%s", bad, logs[i:min(i+shown, len(logs))])
+		}
+	}
+}
+
+// answer is a response, read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// try sends a request with header fields in the form "Name: value".
+func (s *server) try(method, path string, fields ...string) (answer, error) {
+	r, err := http.NewRequest(method, "http://127.0.0.1:"+s.port+path, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	return do(s.client, r, fields...)
+}
+
+// do sends a request and reads the response to its end.
+func do(client *http.Client, r *http.Request, fields ...string) (answer, error) {
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, ": ")
+		r.Header.Add(name, value)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, string(body)}, err
+}
+
+// send sends a request that must be answered.
+func (s *server) send(method, path string, fields ...string) answer {
+	s.t.Helper()
+	a, err := s.try(method, path, fields...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a
+}
+
+func (s *server) get(path string, fields ...string) answer {
+	s.t.Helper()
+	return s.send(http.MethodGet, path, fields...)
+}
+
+// passed counts how many of n requests, one after another, are not refused.
+func (s *server) passed(n int, path string, fields ...string) (passed int) {
+	s.t.Helper()
+	for range n {
+		if s.get(path, fields...).isAllowed(s.t) {
+			passed++
+		}
+	}
+	return passed
+}
+
+// isAllowed tells whether a request was allowed or refused, one of which it must
+// have been.
+func (a answer) isAllowed(t *testing.T) bool {
+	t.Helper()
+	if a.status != http.StatusOK && a.status != http.StatusTooManyRequests {
+		t.Errorf("status is %d, want 200 or 429: %s", a.status, a.body)
+	}
+	return a.status == http.StatusOK
+}
+
+// passedOfBurst counts how many of n requests at once are not refused. It may be
+// called from any goroutine.
+func (s *server) passedOfBurst(n int, path string, fields ...string) (passed int) {
+	s.t.Helper()
+	answers, errs := make([]answer, n), make([]error, n)
+	begin := make(chan struct{})
+	var done sync.WaitGroup
+	for i := range n {
+		done.Go(func() {
+			<-begin
+			answers[i], errs[i] = s.try(http.MethodGet, path, fields...)
+		})
+	}
+	close(begin)
+	done.Wait()
+	if err := errors.Join(errs...); err != nil {
+		s.t.Error(err)
+	}
+	for i, a := range answers {
+		if errs[i] == nil && a.isAllowed(s.t) {
+			passed++
+		}
+	}
+	return passed
+}
+
+// wantPassed checks that of n requests, one after another, as many pass.
+func (s *server) wantPassed(want, n int, path string, fields ...string) {
+	s.t.Helper()
+	if passed := s.passed(n, path, fields...); passed != want {
+		s.t.Errorf("of %d requests for %s %q, %d passed, want %d", n, path, fields, passed, want)
+	}
+}
+
+// newClient returns a client that keeps as many connections as it can use, asks
+// no proxy, follows no redirect and speaks HTTP/1.1.
+func newClient() *http.Client {
+	return &http.Client{
+		Timeout:       patience,
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+var (
+	portsMu sync.Mutex
+	ports   = make(map[string]bool) // guarded by portsMu: those that are taken
+)
+
+// freePort returns a port of 127.0.0.1 that nobody uses. It is none of those
+// that outgoing connections are given, so it stays free until it is used; Caddy
+// would not notice that it shares one.
+func freePort(t *testing.T) string {
+	t.Helper()
+	portsMu.Lock()
+	defer portsMu.Unlock()
+	for range 1000 {
+		port := fmt.Sprint(12000 + rand.N(20000))
+		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil || ports[port] {
+			continue
+		}
+		listener.Close()
+		ports[port] = true
+		return port
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// options are the global options of a test's Caddyfile, with more of them. The
+// store may take its time: a machine that runs tests may be slow, and what holds
+// without a store is tested elsewhere.
+func options(more string) string {
+	return `{
+	admin {$ADMIN}
+	default_bind 127.0.0.1
+	persist_config off
+	skip_install_trust
+	` + more + `
+}
+`
+}
+
+// patient has the counts kept in the default place, by a store with time.
+const patient = `
+	rate_limit {
+		store_timeout 1m
+	}
+	`
+
+// trusting trusts what tests say in X-Forwarded-For.
+const trusting = `
+	servers {
+		trusted_proxies static 127.0.0.1/8
+	}
+	`
+
+// site is a site on {$PORT}.
+func site(body string) string {
+	return "http://:{$PORT} {\n" + body + "\n}\n"
+}
+
+// config is a Caddyfile of one site that says hello within limits.
+func config(handler string) string {
+	return options(patient+trusting) + site("rate_limit {\n"+handler+"\n}\nrespond hello")
+}
