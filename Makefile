@@ -1,0 +1,36 @@
+.DEFAULT_GOAL := help
+.PHONY: help run test race fuzz bench lint fmt golden ci
+
+FUZZTIME  ?= 30s
+BENCHTIME ?= 1s
+
+help: ## say what there is
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 10
+
+run: ## serve the example at http://localhost:8080
+	go run ./cmd/caddy run --config examples/Caddyfile
+
+test: ## run all tests
+	go test ./...
+
+race: ## run the tests of the engine, the stores and what they stand on with the race detector
+	.ci/run race
+
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	FUZZTIME=$(FUZZTIME) FUZZ=./... .ci/run fuzz
+
+bench: ## run all benchmarks for BENCHTIME (1s) each
+	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+lint: ## run golangci-lint
+	golangci-lint run
+
+fmt: ## format Go files and Caddyfiles
+	gofmt -w .
+	@for f in examples/*Caddyfile; do go run ./cmd/caddy fmt --overwrite "$$f" || exit 1; done
+
+golden: ## write the golden files of caddytest anew; look at the difference before you commit
+	go test ./caddytest -run Adapt -update
+
+ci: ## run what CI runs
+	.ci/run
