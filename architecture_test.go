@@ -1,0 +1,241 @@
+package tally_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/caddy-tally/caddy-tally"
+
+// rule says what packages must not depend on, not even through others, and why.
+// Packages are named as for the go command: "./..." are those of this module.
+type rule struct {
+	packages  []string
+	forbidden []string
+	allowed   []string // of the forbidden
+	why       string
+}
+
+var rules = []rule{
+	{
+		packages:  []string{"./limiter"},
+		forbidden: []string{"./..."}, allowed: []string{"./limiter"},
+		why: "the arithmetic is what everything else is held to: it must be possible to read and to test it alone",
+	},
+	{
+		packages:  []string{"./identity/..."},
+		forbidden: []string{"./limiter/...", "./storage/...", "."},
+		why:       "who a client is has nothing to do with how much it may do; mixed, neither can be changed alone",
+	},
+	{
+		packages:  []string{"./limiter/..."},
+		forbidden: []string{"./identity/...", "."},
+		why:       "limits count whatever key they are given; what it means is for those to know who make it",
+	},
+	{
+		packages:  []string{"./limiter/engine"},
+		forbidden: []string{"./storage/..."}, allowed: []string{"./storage"},
+		why: "the engine must work with every store that meets the contract, one on a network among them",
+	},
+	{
+		packages: []string{"./limiter/...", "./storage/...", "./identity/..."},
+		forbidden: []string{
+			"net/http", "github.com/caddyserver/...", "go.uber.org/zap/...", "github.com/prometheus/...",
+		},
+		why: "Caddy's ways of serving, logging and measuring change; they are met in one place, the root package",
+	},
+	{
+		packages:  []string{"./limiter/engine", "./storage"},
+		forbidden: []string{"database/sql/...", "modernc.org/..."},
+		why:       "the contract of stores is not SQLite's: a store on a network engine implements it, too",
+	},
+	{
+		packages:  []string{"./storage"},
+		forbidden: []string{"./..."}, allowed: []string{"./storage", "./limiter"},
+		why: "the contract is limits and their arithmetic, nothing else",
+	},
+	{
+		packages:  []string{"./storage/..."},
+		forbidden: []string{"./limiter/engine"},
+		why:       "a store adds durability, not decisions; it would be in a circle with what calls it",
+	},
+	{
+		packages:  []string{"./storage/sqlite"},
+		forbidden: []string{"./storage/..."}, allowed: []string{"./storage", "./storage/sqlite"},
+		why: "stores are alternatives; one that needs another can't be left out of a build",
+	},
+}
+
+// dependencies are the modules that this one uses itself, with the reason for
+// each. Everybody who builds Caddy with this module gets them, so there are no
+// others: one more needs a reason in docs/decisions.
+var dependencies = map[string]string{
+	"github.com/caddyserver/caddy/v2":     "what this is a module of",
+	"github.com/cespare/xxhash/v2":        "stable hashes, for the names of limits and for shards; Caddy brings it",
+	"github.com/dustin/go-humanize":       "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
+	"github.com/prometheus/client_golang": "metrics, in Caddy's registry; Caddy brings it",
+	"go.uber.org/zap":                     "logs, by Caddy's loggers; Caddy brings it",
+	"modernc.org/sqlite":                  "the embedded database, without cgo",
+}
+
+// pkg is what `go list` tells about a package.
+type pkg struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+}
+
+func (p pkg) name() string {
+	return "." + strings.TrimPrefix(p.ImportPath, module)
+}
+
+func TestDependencyRules(t *testing.T) {
+	packages := listPackages(t)
+	for _, r := range rules {
+		held := 0
+		for _, p := range packages {
+			if !matchesAny(r.packages, p.ImportPath) {
+				continue
+			}
+			held++
+			for _, dep := range p.Deps {
+				if matchesAny(r.forbidden, dep) && !matchesAny(r.allowed, dep) {
+					t.Errorf("%s depends on %s, and must not: %s", p.name(), dep, r.why)
+				}
+			}
+		}
+		if held == 0 {
+			t.Errorf("the rule for %v is for no package: %s", r.packages, r.why)
+		}
+	}
+}
+
+// The arithmetic takes the time as a number and leaves locks to its callers, so
+// what it may import at all is a short list.
+func TestArithmeticIsPure(t *testing.T) {
+	pure := []string{"cmp", "fmt", "math", "math/bits", "slices", "strconv", "time"}
+	for _, p := range listPackages(t) {
+		if p.name() != "./limiter" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if !slices.Contains(pure, imported) {
+				t.Errorf("limiter imports %s: it is a function of its arguments, and knows no lock, clock, context or I/O", imported)
+			}
+		}
+		return
+	}
+	t.Fatal("there is no package limiter")
+}
+
+func TestDirectDependencies(t *testing.T) {
+	used := make(map[string]bool)
+	for _, p := range listPackages(t) {
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if isStandard(imported) || matches("./...", imported) {
+				continue
+			}
+			of := moduleOf(imported)
+			if of == "" {
+				t.Errorf("%s imports %s: a dependency needs a reason in docs/decisions, and a line here", p.ImportPath, imported)
+			}
+			used[of] = true
+		}
+	}
+	for dependency := range dependencies {
+		if !used[dependency] {
+			t.Errorf("nothing imports %s any more: remove it from go.mod and here", dependency)
+		}
+	}
+	for _, required := range requiredModules(t) {
+		if dependencies[required] == "" {
+			t.Errorf("go.mod requires %s without `// indirect`: a dependency needs a reason in docs/decisions, and a line here", required)
+		}
+	}
+}
+
+func listPackages(t *testing.T) []pkg {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(run(t, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "./...")))
+	var packages []pkg
+	for decoder.More() {
+		var p pkg
+		if err := decoder.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+	if len(packages) < 5 {
+		t.Fatalf("go list knows %d packages only", len(packages))
+	}
+	return packages
+}
+
+// requiredModules returns the modules of go.mod that are not marked indirect.
+func requiredModules(t *testing.T) []string {
+	t.Helper()
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	if err := json.Unmarshal([]byte(run(t, "go", "mod", "edit", "-json")), &mod); err != nil {
+		t.Fatal(err)
+	}
+	var direct []string
+	for _, required := range mod.Require {
+		if !required.Indirect {
+			direct = append(direct, required.Path)
+		}
+	}
+	return direct
+}
+
+func run(t *testing.T, command string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(command, args...).Output()
+	if exit, ok := err.(*exec.ExitError); ok {
+		t.Fatalf("%s %v: %v\n%s", command, args, err, exit.Stderr)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func matchesAny(patterns []string, importPath string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, importPath) })
+}
+
+// matches tells whether an import path is what a pattern of a rule names.
+func matches(pattern, importPath string) bool {
+	if pattern == "." || strings.HasPrefix(pattern, "./") {
+		pattern = path.Join(module, pattern)
+	}
+	if whole, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return importPath == whole || strings.HasPrefix(importPath, whole+"/")
+	}
+	return importPath == pattern
+}
+
+// isStandard tells whether an import path has no domain in front, as those of
+// the standard library.
+func isStandard(importPath string) bool {
+	domain, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(domain, ".")
+}
+
+func moduleOf(importPath string) string {
+	for dependency := range dependencies {
+		if importPath == dependency || strings.HasPrefix(importPath, dependency+"/") {
+			return dependency
+		}
+	}
+	return ""
+}
