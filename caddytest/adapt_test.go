@@ -276,7 +276,7 @@ func TestJSONErrors(t *testing.T) {
 		{"unknown per", `"zones":[{"name":"a","per":"client","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": per: must be ip, everyone or key, got "client"`},
 		{"unknown algorithm", `"zones":[{"name":"a","limits":[{"amount":5,"window":"1m","algorithm":"slidng"}]}]`, `zone "a": limit: unknown algorithm "slidng": sliding, fixed or token_bucket would do`},
 		{"small window", `"zones":[{"name":"a","limits":[{"amount":5,"window":"5ms"}]}]`, `zone "a": limit: window must be at least 100ms, got 5ms`},
-		{"shorthand in key", `"zones":[{"name":"a","key":"{remote_host}","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": key: unknown placeholder {remote_host}, did you mean {http.request.remote.host}?`},
+		{"shorthand in key", `"zones":[{"name":"a","key":"{remote_host}","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": key: unknown placeholder {remote_host}: did you mean {http.request.remote.host}?`},
 		{"peer without window", `"rate_limits":{"a":{"max_events":5}}`, `setting up rate limit a: window must be greater than zero`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

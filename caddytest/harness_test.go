@@ -478,3 +478,13 @@ func site(body string) string {
 func config(handler string) string {
 	return options(patient+trusting) + site("rate_limit {\n"+handler+"\n}\nrespond hello")
 }
+
+// waitFor waits until something is so.
+func waitFor(t *testing.T, what string, isSo func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !isSo(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

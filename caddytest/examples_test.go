@@ -1,0 +1,219 @@
+package caddytest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+)
+
+// TestExamplesAreValid adapts and validates everything that is shown to people
+// as a Caddyfile: the files in examples, and the blocks in the documentation.
+func TestExamplesAreValid(t *testing.T) {
+	samples := exampleFiles(t)
+	for _, pattern := range []string{"../README.md", "../docs/*.md", "../docs/*/*.md"} {
+		for _, name := range glob(t, pattern) {
+			for line, block := range samplesIn(readSample(t, name)) {
+				samples[fmt.Sprintf("%s:%d", filepath.ToSlash(name)[len("../"):], line)] = block
+			}
+		}
+	}
+	t.Setenv("XDG_DATA_HOME", t.TempDir())
+	for name, sample := range samples {
+		t.Run(name, func(t *testing.T) { checkSample(t, name, sample) })
+	}
+	if len(samples) < 6 {
+		t.Errorf("found %d samples only", len(samples))
+	}
+}
+
+func checkSample(t *testing.T, name, sample string) {
+	t.Helper()
+	config, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(sample), map[string]any{"filename": name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, warning := range warnings {
+		t.Errorf("line %d: %s", warning.Line, warning.Message)
+	}
+	if err := validate(config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestExamplesStart starts a real Caddy with each of the examples, as it stands
+// but for the ports, and goes over a limit of it.
+func TestExamplesStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a Caddy")
+	}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the site") }))
+	defer site.Close()
+	caddyBinary := filepath.Join(t.TempDir(), "caddy.exe")
+	if out, err := exec.Command("go", "build", "-o", caddyBinary, "../cmd/caddy").CombinedOutput(); err != nil {
+		t.Fatalf("building Caddy: %v\n%s", err, out)
+	}
+	for _, tt := range []struct {
+		file, method, path string
+		allowed            int
+		body               string // of a refusal
+	}{
+		{"Caddyfile", http.MethodPost, "/login", 5, "Too many requests. Try again in 6"},
+		{"Caddyfile", http.MethodGet, "/api/time", 10, "Too many requests. Try again in 1 s."},
+		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, ""},
+		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, "Refused by each_client."},
+	} {
+		t.Run(tt.file+tt.path, func(t *testing.T) {
+			url := startExample(t, caddyBinary, tt.file, site.Listener.Addr().String())
+			allowed := 0
+			answer, body := askExample(t, tt.method, url+tt.path)
+			for answer.StatusCode == http.StatusOK && allowed < 2*tt.allowed {
+				allowed++
+				answer, body = askExample(t, tt.method, url+tt.path)
+			}
+			if allowed < tt.allowed { // a slow machine may see a bucket refilled
+				t.Errorf("%d requests are let in, want %d", allowed, tt.allowed)
+			}
+			if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+				t.Errorf("refused with %s, %v", answer.Status, answer.Header)
+			}
+			if !strings.HasPrefix(body, tt.body) {
+				t.Errorf("refused with %q, want %q", body, tt.body)
+			}
+		})
+	}
+}
+
+// startExample starts Caddy with an example in a folder of its own, and returns its
+// URL. The test ends it.
+func startExample(t *testing.T, caddyBinary, file, upstream string) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := os.CopyFS(filepath.Join(folder, "examples"), os.DirFS("../examples")); err != nil {
+		t.Fatal(err)
+	}
+	port, admin := portOfExample(t), "localhost:"+portOfExample(t)
+	name := filepath.Join(folder, "examples", file)
+	config := replaceInExample(t, readSample(t, name), ":8080 {", ":"+port+" {")
+	config = strings.NewReplacer("localhost:2020", admin, "127.0.0.1:3000\n", upstream+"\n").Replace(config)
+	if err := os.WriteFile(name, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	command := exec.CommandContext(ctx, caddyBinary, "run", "--adapter", "caddyfile", "--config", filepath.Join("examples", file))
+	command.Dir = folder
+	command.Env = append(os.Environ(), "CADDY_ADMIN="+admin, "HOME="+folder,
+		"XDG_DATA_HOME="+filepath.Join(folder, "data"), "XDG_CONFIG_HOME="+filepath.Join(folder, "config"))
+	log, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	drained := make(chan struct{})
+	t.Cleanup(func() {
+		cancel()
+		<-drained
+		_ = command.Wait() // it was killed
+	})
+	ready, seen := make(chan bool, 2), new(strings.Builder)
+	go func() {
+		defer close(drained)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			fmt.Fprintln(seen, lines.Text())
+			if strings.Contains(lines.Text(), "serving initial configuration") {
+				ready <- true
+			}
+		}
+		ready <- false
+	}()
+	if !<-ready {
+		t.Fatalf("Caddy does not start:\n%s", seen)
+	}
+	return "http://127.0.0.1:" + port
+}
+
+func askExample(t *testing.T, method, url string) (*http.Response, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer, string(body)
+}
+
+// portOfExample returns a port that nobody listened at a moment ago.
+func portOfExample(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func exampleFiles(t *testing.T) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	for _, name := range glob(t, "../examples/*Caddyfile") {
+		files["examples/"+filepath.Base(name)] = readSample(t, name)
+	}
+	return files
+}
+
+var sampleFence = regexp.MustCompile("(?ms)^```caddyfile\n(.*?)^```$")
+
+// samplesIn returns the blocks of a Markdown text that are marked as
+// Caddyfiles, by the line they begin in.
+func samplesIn(text string) map[int]string {
+	blocks := make(map[int]string)
+	for _, m := range sampleFence.FindAllStringSubmatchIndex(text, -1) {
+		blocks[strings.Count(text[:m[2]], "\n")+1] = text[m[2]:m[3]]
+	}
+	return blocks
+}
+
+func readSample(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func replaceInExample(t *testing.T, text, old, with string) string {
+	t.Helper()
+	if !strings.Contains(text, old) {
+		t.Fatalf("there is no %q in\n%s", old, text)
+	}
+	return strings.ReplaceAll(text, old, with)
+}

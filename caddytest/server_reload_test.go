@@ -1,0 +1,217 @@
+package caddytest
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestReloadKeepsCounts(t *testing.T) {
+	b := newBackend(t)
+	conf := func(i int) string { return limitedProxy("700/1h") }
+	changed := func(i int) string {
+		return limitedProxy("700/1h") + fmt.Sprintf("http://:{$OTHER} {\nrespond %d\n}\n", i)
+	}
+	for name, conf := range map[string]func(int) string{"same": conf, "changed": changed} {
+		t.Run(name, func(t *testing.T) {
+			b.hits.Store(0)
+			s := startCaddy(t, conf(0), b.env())
+			s.passedWhileReloading(100, 10, conf)
+			if hits := b.hits.Load(); hits != 700 {
+				t.Errorf("of 1000 requests during 100 reloads %d passed, want 700", hits)
+			}
+			s.wantPassed(0, 5, "/")
+		})
+	}
+}
+
+// Each of these reloads ends one engine and starts another on the same database.
+func TestReloadToOtherSettingsNeverPassesMoreThanTheLimit(t *testing.T) {
+	b := newBackend(t)
+	conf := func(i int) string {
+		return strings.Replace(limitedProxy("300/1h"), "store_timeout 1m", fmt.Sprintf("store_timeout %dm", 1+i%2), 1)
+	}
+	s := startCaddy(t, conf(0), b.env())
+	s.passedWhileReloading(40, 15, conf)
+	s.passedOfBurst(300, "/")
+	if hits := b.hits.Load(); hits > 300 || hits < 200 {
+		t.Errorf("%d requests passed, the limit is 300", hits)
+	}
+}
+
+// passedWhileReloading sends requests during each of a number of reloads.
+func (s *server) passedWhileReloading(reloads, requests int, conf func(int) string) {
+	s.t.Helper()
+	for i := range reloads {
+		var load sync.WaitGroup
+		load.Go(func() { s.passedOfBurst(requests, "/") })
+		s.mustReload(conf(i + 1))
+		load.Wait()
+	}
+}
+
+func TestReloadToHigherLimitPassesTheDifferenceAtOnce(t *testing.T) {
+	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
+		t.Run(algorithm, func(t *testing.T) {
+			conf := func(n int) string { return config(fmt.Sprintf("zone z {\nlimit %d/30d %s\n}", n, algorithm)) }
+			s := startCaddy(t, conf(10))
+			s.wantPassed(10, 12, "/")
+			s.mustReload(conf(12))
+			s.wantPassed(2, 4, "/")
+			s.mustReload(conf(5))
+			s.wantPassed(0, 2, "/")
+			s.mustReload(conf(13))
+			s.wantPassed(1, 3, "/")
+		})
+	}
+}
+
+func TestReloadToLowerLimitCountsWhatWasUsed(t *testing.T) {
+	conf := func(n int) string { return config(fmt.Sprintf("zone z {\nlimit %d/1h\n}", n)) }
+	s := startCaddy(t, conf(100))
+	s.wantPassed(10, 10, "/")
+	s.mustReload(conf(12))
+	s.wantPassed(2, 4, "/")
+}
+
+// busyPort returns a port that somebody listens on who shares it with nobody.
+func busyPort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// onBusyPort adds to a config a site that can't start.
+func onBusyPort(t *testing.T, config string) string {
+	return config + "http://:" + busyPort(t) + " {\nrespond never\n}\n"
+}
+
+func TestRejectedReloadChangesNothing(t *testing.T) {
+	conf := func(n int) string { return config(fmt.Sprintf("zone z {\nlimit %d/1h\n}", n)) }
+	s := startCaddy(t, conf(10))
+	s.wantPassed(4, 4, "/")
+	for _, limit := range []int{2, 1000} {
+		if err := s.reload(onBusyPort(t, conf(limit))); err == nil {
+			t.Fatal("a config that can't start is accepted")
+		}
+		s.wantPassed(2, 2, "/")
+	}
+	if err := s.reload(strings.Replace(conf(1), "hello", "{", 1)); err == nil {
+		t.Fatal("a config that can't be parsed is accepted")
+	}
+	s.wantPassed(2, 3, "/")
+}
+
+// withStore keeps the counts of a config in another place.
+func withStore(config, path string) string {
+	return strings.Replace(config, "store_timeout 1m", "store_timeout 1m\nstore sqlite "+path, 1)
+}
+
+func TestRejectedReloadCreatesNothing(t *testing.T) {
+	conf := config("zone z {\nlimit 10/1h\n}")
+	s := startCaddy(t, conf)
+	s.wantPassed(4, 4, "/")
+	elsewhere := filepath.Join(s.dir, "elsewhere")
+	if err := s.reload(onBusyPort(t, withStore(conf, filepath.Join(elsewhere, "other.db")))); err == nil {
+		t.Fatal("a config that can't start is accepted")
+	}
+	s.wantPassed(6, 8, "/")
+	s.stop()
+	wantNoFile(t, elsewhere)
+}
+
+func TestReloadToOtherStore(t *testing.T) {
+	conf := config("zone z {\nlimit 10/1h\n}")
+	s := startCaddy(t, conf)
+	s.wantPassed(10, 11, "/")
+	s.mustReload(withStore(conf, filepath.Join(s.dir, "elsewhere", "other.db")))
+	s.wantPassed(10, 11, "/") // that database knows of nothing
+	s.mustReload(conf)
+	s.wantPassed(0, 2, "/")
+}
+
+// ourFiles returns the files below a folder that this module made.
+func ourFiles(t *testing.T, folder string) (ours []string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if strings.Contains(path, "tally") || strings.Contains(path, "rate_limit") {
+			ours = append(ours, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours
+}
+
+func wantNoFile(t *testing.T, path string) {
+	t.Helper()
+	found, err := filepath.Glob(path + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) > 0 {
+		t.Errorf("there is %q", found)
+	}
+}
+
+func TestLookingTouchesNothing(t *testing.T) {
+	good := config("zone z {\nlimit 10/1h\n}")
+	for _, c := range []struct {
+		name, command, config string
+		fails                 bool
+	}{
+		{"validate", "validate", good, false},
+		{"validate another store", "validate", withStore(good, "{$DIR}/tally-elsewhere/x.db"), false},
+		{"adapt", "adapt", good, false},
+		{"validate what is wrong elsewhere", "validate", good + "http://:{$OTHER} {\nroot * a b c\n}\n", true},
+		{"validate a wrong zone", "validate", config("zone z {\nper key {http.request.headr.X}\nlimit 1/1s\n}"), true},
+		{"start that fails", "run", onBusyPort(t, good), true},
+		{"start of another store that fails", "run", onBusyPort(t, withStore(good, "{$DIR}/tally-elsewhere/x.db")), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newServer(t, c.config)
+			out, err := s.run(c.command, "--config", s.config)
+			if fails := err != nil; fails != c.fails {
+				t.Errorf("error is %v: %s", err, out)
+			}
+			if files := ourFiles(t, s.dir); len(files) > 0 {
+				t.Errorf("it leaves %q", files)
+			}
+		})
+	}
+}
+
+func TestConfigWithoutZoneTouchesNothing(t *testing.T) {
+	for name, conf := range map[string]string{
+		"no handler":   options(patient) + site("respond hello"),
+		"no zone":      options(patient) + site("rate_limit\nrespond hello"),
+		"other's site": options("") + site("respond hello"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startCaddy(t, conf)
+			if a := s.get("/"); a.status != http.StatusOK {
+				t.Errorf("status is %d", a.status)
+			}
+			s.mustReload(conf)
+			s.stop()
+			if files := ourFiles(t, s.dir); len(files) > 0 {
+				t.Errorf("it leaves %q", files)
+			}
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package caddytest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// backend counts the requests that reach it: those that were admitted, even if
+// nobody is left to hear of it.
+type backend struct {
+	*httptest.Server
+	hits atomic.Int64
+}
+
+func newBackend(t *testing.T) *backend {
+	b := new(backend)
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		b.hits.Add(1)
+		w.WriteHeader(http.StatusOK)
+	}))
+	t.Cleanup(b.Close)
+	return b
+}
+
+// env is the environment in which {$BACKEND} is the backend.
+func (b *backend) env() string { return "BACKEND=" + strings.TrimPrefix(b.URL, "http://") }
+
+// limitedProxy is a Caddyfile of one site that passes requests to {$BACKEND}
+// within a limit.
+func limitedProxy(limit string) string {
+	return options(patient+trusting) + site("rate_limit {\nzone z {\nlimit "+limit+"\n}\n}\nreverse_proxy {$BACKEND}")
+}
+
+func TestCountsSurviveCrash(t *testing.T) {
+	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
+		t.Run(algorithm, func(t *testing.T) {
+			s := startCaddy(t, config("zone z {\nlimit 100/30d "+algorithm+"\n}"))
+			if passed := s.passedOfBurst(37, "/"); passed != 37 {
+				t.Fatalf("%d passed, want 37", passed)
+			}
+			s.kill()
+			s.start()
+			// What was in memory for requests to come may be lost: an eighth of
+			// what is left at most.
+			passed := s.passedOfBurst(200, "/")
+			if passed > 63 || passed < 63-63/8 {
+				t.Errorf("%d passed after the crash, want 63 or a few less", passed)
+			}
+			s.kill()
+			s.start()
+			s.wantPassed(0, 5, "/")
+		})
+	}
+}
+
+func TestBlockedClientStaysBlockedAfterCrash(t *testing.T) {
+	s := startCaddy(t, config("zone z {\nlimit 5/1h\n}"))
+	s.wantPassed(5, 6, "/", "X-Forwarded-For: 192.0.2.1")
+	s.kill()
+	s.start()
+	s.wantPassed(0, 3, "/", "X-Forwarded-For: 192.0.2.1")
+	s.wantPassed(5, 6, "/", "X-Forwarded-For: 192.0.2.2")
+}
+
+// Crashes come while requests are under way.
+func TestManyCrashesUnderLoadNeverPassMoreThanTheLimit(t *testing.T) {
+	b := newBackend(t)
+	s := startCaddy(t, limitedProxy("400/1h"), b.env())
+	for life := range 5 {
+		if life > 0 {
+			s.start()
+		}
+		before := b.hits.Load()
+		var refused atomic.Bool
+		var load sync.WaitGroup
+		ended := make(chan struct{})
+		for range 8 {
+			load.Go(func() {
+				for {
+					select {
+					case <-ended:
+						return
+					default: // it fails when Caddy is killed
+						if a, err := s.try(http.MethodGet, "/"); err == nil && a.status == http.StatusTooManyRequests {
+							refused.Store(true)
+						}
+					}
+				}
+			})
+		}
+		waitFor(t, "requests to pass", func() bool { return b.hits.Load() >= before+40 || refused.Load() })
+		s.kill()
+		close(ended)
+		load.Wait()
+	}
+	s.start()
+	s.passedOfBurst(500, "/")
+	s.wantPassed(0, 5, "/")
+	if hits := b.hits.Load(); hits > 400 {
+		t.Errorf("%d requests passed, the limit is 400", hits)
+	}
+}
+
+func TestStopGivesBackWhatIsUnspent(t *testing.T) {
+	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
+		t.Run(algorithm, func(t *testing.T) {
+			s := startCaddy(t, config("zone z {\nlimit 100/30d "+algorithm+"\n}"))
+			s.wantPassed(10, 10, "/")
+			s.stop()
+			s.start()
+			s.wantPassed(20, 20, "/")
+			s.stop()
+			s.start()
+			s.wantPassed(70, 72, "/")
+		})
+	}
+}
+
+func TestTwoProcessesShareOneDatabase(t *testing.T) {
+	b := newBackend(t)
+	first := startCaddy(t, limitedProxy("300/30d"), b.env())
+	second := newServer(t, limitedProxy("300/30d"), b.env(), "XDG_DATA_HOME="+first.data())
+	second.start()
+
+	var load sync.WaitGroup
+	for _, s := range []*server{first, second} {
+		for range 4 {
+			load.Go(func() { s.passedOfBurst(100, "/") })
+		}
+	}
+	load.Wait()
+	if hits := b.hits.Load(); hits > 300 || hits < 200 {
+		t.Errorf("%d of 800 requests passed, the limit is 300", hits)
+	}
+	for _, s := range []*server{first, second} {
+		s.wantPassed(0, 3, "/")
+		s.stop()
+	}
+	// Both have given back what they held, so all of it can be had.
+	first.start()
+	first.passedOfBurst(200, "/")
+	if hits := b.hits.Load(); hits != 300 {
+		t.Errorf("%d requests passed in all, want the limit of 300", hits)
+	}
+}
+
+// A process that comes later knows what one that is still there has admitted.
+func TestSecondProcessKnowsWhoIsBlocked(t *testing.T) {
+	first := startCaddy(t, config("zone z {\nlimit 5/1h\n}"))
+	first.wantPassed(5, 6, "/")
+	second := newServer(t, config("zone z {\nlimit 5/1h\n}"), "XDG_DATA_HOME="+first.data())
+	second.start()
+	second.wantPassed(0, 3, "/")
+}
