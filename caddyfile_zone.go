@@ -75,8 +75,8 @@ func (z *Zone) errf(d *caddyfile.Dispenser, format string, args ...any) error {
 	return d.Errf("zone %q: %w", z.Name, fmt.Errorf(format, args...))
 }
 
-// unmarshalMatch adds a matcher set. A quoted token is not a matcher token but
-// an expression, as in the definition of a named matcher.
+// unmarshalMatch adds a matcher set. What begins like a matcher token can't be
+// anything else: no matcher has such a name, and no expression starts like it.
 func (z *Zone) unmarshalMatch(d *caddyfile.Dispenser, token matcherToken) error {
 	parse := caddyhttp.ParseCaddyfileNestedMatcherSet
 	if nextIsMatcherToken(d) {
@@ -94,9 +94,9 @@ func nextIsMatcherToken(d *caddyfile.Dispenser) bool {
 	if !d.NextArg() {
 		return false
 	}
-	next := d.Token()
+	next := d.Val()
 	d.Prev()
-	return !next.Quoted() && (next.Text == "*" || strings.HasPrefix(next.Text, "/") || strings.HasPrefix(next.Text, "@"))
+	return next == "*" || strings.HasPrefix(next, "/") || strings.HasPrefix(next, "@")
 }
 
 func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {

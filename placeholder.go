@@ -56,22 +56,19 @@ func checkPlaceholder(name string) error {
 		return nil
 	}
 	if near := nearestPlaceholder(name); near != "" {
-		return fmt.Errorf("unknown placeholder {%s}, did you mean {%s}?%s", name, near, mapHint(name))
+		return fmt.Errorf("unknown placeholder {%s}: did you mean {%s}? %s", name, near, otherwise(name))
 	}
-	if hint := mapHint(name); hint != "" {
-		return fmt.Errorf("unknown placeholder {%s};%s", name, hint)
-	}
-	return fmt.Errorf("unknown placeholder {%s}: neither Caddy nor a module in it provides this name; "+
-		"if a directive sets it, {http.vars.NAME} with `vars NAME {%s}` would do", name, name)
+	return fmt.Errorf("unknown placeholder {%s}: neither Caddy nor a module in it provides this name; %s", name, otherwise(name))
 }
 
-// mapHint says what to do about a name without a namespace, which only the map
-// directive can provide. Of its names, too, a typo can't be told from a name.
-func mapHint(name string) string {
-	if strings.Contains(name, ".") {
-		return ""
+// otherwise says what to do about a name that is right after all. A name without
+// a dot can only be one that the map directive sets; nothing tells it from a
+// typo.
+func otherwise(name string) string {
+	if !strings.Contains(name, ".") {
+		return fmt.Sprintf("if the `map` directive sets it, a dotted name such as {map.%s} would do", name)
 	}
-	return fmt.Sprintf(" If the `map` directive sets it, give it a dotted name such as {map.%s}", name)
+	return fmt.Sprintf("if a directive sets it, {http.vars.NAME} with `vars NAME {%s}` would do", name)
 }
 
 // inDynamicFamily reports whether the name has a namespace in which names are

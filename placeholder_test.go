@@ -87,11 +87,11 @@ func TestCheckPlaceholdersAccepts(t *testing.T) {
 func TestCheckPlaceholdersRefuses(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"{}", `placeholder {} has no name`},
-		{"{remote_host}", `unknown placeholder {remote_host}, did you mean {http.request.remote.host}?`},
+		{"{remote_host}", `unknown placeholder {remote_host}: did you mean {http.request.remote.host}?`},
 		{"{header.X-Tenant}", `did you mean {http.request.header.X-Tenant}?`},
 		{"{client_ip}", `did you mean {http.vars.client_ip}?`},
 		{"{remote_hots}", `did you mean {http.request.remote.host}?`},
-		{"{clientip}", `did you mean {http.vars.client_ip}? If the ` + "`map`" + ` directive sets it, give it a dotted name such as {map.clientip}`},
+		{"{clientip}", `did you mean {http.vars.client_ip}? if the ` + "`map`" + ` directive sets it, a dotted name such as {map.clientip} would do`},
 		{"{headers.X-Tenant}", `did you mean {http.request.header.X-Tenant}?`},
 		{"{header.X.Y}", `did you mean {http.request.header.X.Y}?`},
 		{"{http.request.remote.hots}", `did you mean {http.request.remote.host}?`},
@@ -100,7 +100,7 @@ func TestCheckPlaceholdersRefuses(t *testing.T) {
 		{"{http.request.cookies.id}", `did you mean {http.request.cookie.id}?`},
 		{"{http.var.client_ip}", `did you mean {http.vars.client_ip}?`},
 		{"{htp.request.header.X}", `did you mean {http.request.header.X}?`},
-		{"ok {http.request.host} {http.request.hosst}", `unknown placeholder {http.request.hosst}, did you mean {http.request.host}?`},
+		{"ok {http.request.host} {http.request.hosst}", `unknown placeholder {http.request.hosst}: did you mean {http.request.host}?`},
 		{"{http.request.host:x}", `did you mean {http.request.host}?`},
 		{"{http.request.header.}", `unknown placeholder {http.request.header.}`},
 		{"{http.vars.}", `unknown placeholder {http.vars.}`},
@@ -108,7 +108,8 @@ func TestCheckPlaceholdersRefuses(t *testing.T) {
 		{"{http.request.frobnicate}", `unknown placeholder {http.request.frobnicate}: neither`},
 		{"{rate_limit.exceeded.name}", `unknown placeholder {rate_limit.exceeded.name}`},
 		{"{geoip2.country}", "if a directive sets it, {http.vars.NAME} with `vars NAME {geoip2.country}` would do"},
-		{"{tenant}", `unknown placeholder {tenant}; If the`},
+		{"{tenant}", `unknown placeholder {tenant}: neither Caddy nor a module in it provides this name; if the ` + "`map` directive sets it, a dotted name such as {map.tenant} would do"},
+		{"{id}", `unknown placeholder {id}: neither`}, // not {dir}
 		{"{{http.request.host}", `unknown placeholder {{http.request.host}`},
 		{strings.Repeat("{", 102), `too many unclosed placeholders`},
 	} {
