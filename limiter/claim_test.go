@@ -2,6 +2,9 @@ package limiter_test
 
 import (
 	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
 	"reflect"
 	"testing"
 	"time"
@@ -156,6 +159,9 @@ func TestLoweredAmountLimitsLease(t *testing.T) {
 			if got := low.Worth(lease, noon); got != 6 {
 				t.Fatalf("the lease is worth %d, want 6", got)
 			}
+			if got := low.Worth(lease, noon+1); algorithm == limiter.TokenBucket && got != 5 {
+				t.Errorf("an instant later, part of a unit in use beside it, the lease is worth %d, want 5", got)
+			}
 			if low.Spend(&lease, noon, 7) || !low.Spend(&lease, noon, 6) || low.Spend(&lease, noon, 1) {
 				t.Errorf("other than 6 units are spent: %+v", lease)
 			}
@@ -238,7 +244,69 @@ func TestChargeGoesOverTheLimit(t *testing.T) {
 			}
 			c.Charge = limiter.Charge{}
 			checkRetry(t, l, s, c, g)
+
+			before := cloneState(s)
+			c.Charge = limiter.Charge{At: charge.At, Units: -8}
+			if g := l.Claim(&s, c); g.Used != 8 || !reflect.DeepEqual(s, before) {
+				t.Errorf("a negative charge leaves %+v in use", g)
+			}
 		})
+	}
+}
+
+// The numbers of a damaged bucket in all combinations.
+func TestDamagedBuckets(t *testing.T) {
+	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: time.Minute})
+	extremes := []int64{math.MinInt64, -1, 0, 1, 10, int64(time.Minute), noon, math.MaxInt64 - 1, math.MaxInt64}
+	for _, at := range extremes {
+		for _, units := range extremes {
+			for _, part := range extremes {
+				s := limiter.State{Bucket: limiter.Bucket{At: at, Units: units, Part: part}}
+				before := s
+				g := l.Claim(&s, limiter.Claim{Now: noon, Want: 10})
+				g2 := l.Claim(&s, limiter.Claim{Now: noon, Want: 10})
+				if g.Units < 0 || g.Units > 10 || g2.Units != 0 {
+					t.Errorf("%+v: granted %d and then %d", before, g.Units, g2.Units)
+				}
+				if s.Bucket.Units > 0 && (s.Bucket.Part < 0 || s.Bucket.Part >= int64(time.Minute)) && g.Units > 0 {
+					t.Errorf("%+v: became %+v", before, s)
+				}
+			}
+		}
+	}
+}
+
+// What drains in a long time is too much for 63 bits, and then for 64.
+func TestBucketIsEmptyAfterLong(t *testing.T) {
+	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: limiter.MaxAmount, Window: time.Second})
+	for _, days := range []int64{1, 90, 110, 150, 200, 220, 1000, 10_000} {
+		var s limiter.State
+		l.Claim(&s, limiter.Claim{Now: noon, Want: limiter.MaxAmount})
+		g := l.Claim(&s, limiter.Claim{Now: noon + days*24*int64(time.Hour), Want: limiter.MaxAmount})
+		if g.Units != limiter.MaxAmount || g.Used != limiter.MaxAmount {
+			t.Errorf("after %d days: %+v, want all", days, g)
+		}
+	}
+}
+
+// The time in which many units and almost one more drain carries over from the
+// lower 64 bits.
+func TestRetryOfLargeBuckets(t *testing.T) {
+	p := limiter.Params{Algorithm: limiter.TokenBucket, Amount: limiter.MaxAmount, Window: limiter.MaxWindow}
+	l := mustNew(t, p)
+	part := int64(p.Window) - 1
+	for units, found := int64(limiter.MaxAmount), 0; found < 5; units++ {
+		if _, carry := bits.Add64(uint64(units-limiter.MaxAmount+1)*uint64(p.Window), uint64(part), 0); carry == 0 {
+			continue
+		}
+		found++
+		s := limiter.State{Bucket: limiter.Bucket{At: noon, Units: units, Part: part}}
+		o := &bucketOracle{at: noon, level: big.NewRat(part, int64(p.Window))}
+		o.level.Add(o.level, new(big.Rat).SetInt64(units))
+		c := limiter.Claim{Now: noon, Least: 1, Want: 1}
+		if got, want := l.Claim(&s, c).Retry, waitFor(o, p, noon, 1); got != want {
+			t.Errorf("%d units and %d parts: Retry %v, want %v", units, part, got, want)
+		}
 	}
 }
 

@@ -133,7 +133,7 @@ func (l Limit) drainLease(ls Lease, now int64) Lease {
 	is := Lease{Units: ls.Units, At: now}
 	is.Used, is.Part = l.less(ls.Used, ls.Part, units, part)
 	is.Spent, is.SpentPart = l.less(ls.Spent, ls.SpentPart, units, part)
-	if is.Spent == 0 && is.SpentPart == 0 {
+	if is.Spent == 0 {
 		is.Units, is.SpentPart = l.less(ls.Units+ls.Spent, ls.SpentPart, units, part)
 	}
 	return is

@@ -60,6 +60,60 @@ func TestJoinSlots(t *testing.T) {
 	}
 }
 
+// Grants of one batch have one time, and may be joined in any order.
+func TestJoinOutOfOrder(t *testing.T) {
+	for _, at := range []int64{noon, -noon} {
+		l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
+		var s limiter.State
+		first := l.Claim(&s, limiter.Claim{Now: at, Least: 5, Want: 5}).Lease
+		second := l.Claim(&s, limiter.Claim{Now: at, Least: 3, Want: 3}).Lease
+		var lease limiter.Lease
+		l.Join(&lease, second)
+		l.Join(&lease, first)
+		if got := l.Worth(lease, at); got != 8 {
+			t.Errorf("leases of 5 and 3 are worth %d together", got)
+		}
+		if got, want := l.Quota(lease, at), (limiter.Quota{Remaining: 10}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+// The store lost its data: it knows neither of the lease nor of what was spent,
+// and grants that again.
+func TestJoinAfterTheStoreLostItsData(t *testing.T) {
+	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
+	var lost, fresh limiter.State
+	lease := l.Claim(&lost, limiter.Claim{Now: noon, Least: 10, Want: 10}).Lease
+	l.Spend(&lease, noon, 6)
+	later := noon + 1
+	granted := l.Claim(&fresh, limiter.Claim{Now: later, Least: 3, Want: 3}).Lease
+	l.Join(&lease, granted)
+	if got := l.Worth(lease, later); got != 3 {
+		t.Errorf("a lease of 4 that nobody knows and a grant of 3 are worth %d, want 3", got)
+	}
+	if got := l.Worth(lease, later+second); got != 2 {
+		t.Errorf("a second later they are worth %d, want 2: the grant drains", got)
+	}
+
+	kept := limiter.Lease{At: noon, Used: 6, Spent: 6}
+	granted = l.Claim(&fresh, limiter.Claim{Now: later, Least: 1, Want: 1, Return: kept}).Lease
+	if granted.Spent+granted.Units > granted.Used {
+		t.Errorf("a grant knows of more that was spent than is in use: %+v", granted)
+	}
+}
+
+// Another process's clock is ahead, and so is the bucket.
+func TestQuotaOfLeaseAhead(t *testing.T) {
+	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
+	var s limiter.State
+	lease := l.Claim(&s, limiter.Claim{Now: noon + 2*second, Least: 5, Want: 5}).Lease
+	l.Spend(&lease, noon, 3)
+	if got, want := l.Quota(lease, noon), (limiter.Quota{Remaining: 7, Reset: 5 * time.Second}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestQuota(t *testing.T) {
 	fresh := func(t *testing.T, p limiter.Params, units, spent int64) (limiter.Limit, limiter.Lease) {
 		l := mustNew(t, p)

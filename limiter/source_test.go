@@ -108,7 +108,12 @@ func (s *source) step(p limiter.Params) int64 {
 		width = slotWidth(p)
 	}
 	switch s.pick(8) {
-	case 0, 1:
+	case 0:
+		return 0
+	case 1:
+		if s.pick(8) == 0 {
+			return s.upTo(1 << 60) // up to 36 years
+		}
 		return 0
 	case 2:
 		return width * int64(s.pick(8))
