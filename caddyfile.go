@@ -4,10 +4,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -212,76 +210,6 @@ func (dist *Distributed) unmarshalOption(d *caddyfile.Dispenser) error {
 		return peerDuration(d, &dist.PurgeAge, "purge age", "purge age")
 	}
 	return d.Errf("unrecognized subdirective '%s'", d.Val())
-}
-
-// peerDuration reads the option's argument into field. The option is called name
-// when it is repeated and kind when it is malformed.
-func peerDuration(d *caddyfile.Dispenser, field *caddy.Duration, name, kind string) error {
-	if !d.NextArg() {
-		return d.ArgErr()
-	}
-	if *field != 0 {
-		return d.Errf("%s already specified: %v", name, *field)
-	}
-	duration, err := caddy.ParseDuration(d.Val())
-	if err != nil {
-		return d.Errf("invalid %s '%s': %v", kind, d.Val(), err)
-	}
-	*field = caddy.Duration(duration)
-	return nil
-}
-
-// peerInt reads the option's argument into field, with names as for
-// [peerDuration].
-func peerInt(d *caddyfile.Dispenser, field *int, name, kind string) error {
-	if !d.NextArg() {
-		return d.ArgErr()
-	}
-	if *field != 0 {
-		return d.Errf("%s already specified: %v", name, *field)
-	}
-	n, err := strconv.Atoi(d.Val())
-	if err != nil {
-		return d.Errf("invalid %s '%s': %v", kind, d.Val(), err)
-	}
-	*field = n
-	return nil
-}
-
-// oneOf reads the option's argument, which is one of words.
-func oneOf(d *caddyfile.Dispenser, words ...string) (string, error) {
-	option, word := d.Val(), ""
-	if !d.AllArgs(&word) {
-		return "", d.ArgErr()
-	}
-	if !slices.Contains(words, word) {
-		return "", d.Errf("%s: must be %s, got %q", option, orList(words), word)
-	}
-	return word, nil
-}
-
-// orList joins words as in `a, b or c`.
-func orList(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
-
-// parseCount parses a whole number in which `_` may set digits apart.
-func parseCount(s string) (int64, error) {
-	return strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
-}
-
-// moduleJSON encodes a module with its name in key.
-func moduleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, error) {
-	var warnings []caddyconfig.Warning
-	raw := caddyconfig.JSONModuleObject(module, key, name, &warnings)
-	if len(warnings) > 0 {
-		return nil, d.Errf("encoding module %s: %s", name, warnings[0].Message)
-	}
-	return raw, nil
 }
 
 // Interface guards

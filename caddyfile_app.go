@@ -1,12 +1,10 @@
 package tally
 
 import (
-	"math"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -129,61 +127,5 @@ func (s *SQLiteStore) unmarshalMaxSize(d *caddyfile.Dispenser) error {
 		return d.Errf("max_size: must be a size such as 512MiB or 1GiB, at most 256TiB, got %q", arg)
 	}
 	s.MaxSize = int64(size)
-	return nil
-}
-
-// eachOption reads the options of a block, of which each may be given once.
-func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error) error {
-	seen := make(map[string]bool)
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		option := d.Val()
-		if seen[option] {
-			return d.Errf("%s is given twice: once would do", option)
-		}
-		seen[option] = true
-		if err := unmarshal(d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// unmarshalDuration reads the option's argument. Zero is refused because in the
-// struct it means the default.
-func unmarshalDuration(d *caddyfile.Dispenser, field *caddy.Duration) error {
-	option, arg := d.Val(), ""
-	if !d.AllArgs(&arg) {
-		return d.ArgErr()
-	}
-	duration, err := caddy.ParseDuration(arg)
-	if err != nil || duration <= 0 {
-		return d.Errf("%s: must be a duration above zero such as 100ms or 1m, got %q", option, arg)
-	}
-	*field = caddy.Duration(duration)
-	return nil
-}
-
-// unmarshalCount reads the option's argument, a number above zero.
-func unmarshalCount(d *caddyfile.Dispenser, field *int) error {
-	option, arg := d.Val(), ""
-	if !d.AllArgs(&arg) {
-		return d.ArgErr()
-	}
-	n, err := parseCount(arg)
-	if err != nil || n < 1 || n > math.MaxInt32 {
-		return d.Errf("%s: must be a whole number above zero such as 100_000, got %q", option, arg)
-	}
-	*field = int(n)
-	return nil
-}
-
-func unmarshalString(d *caddyfile.Dispenser, field *string) error {
-	option := d.Val()
-	if !d.AllArgs(field) {
-		return d.ArgErr()
-	}
-	if *field == "" {
-		return d.Errf("%s: must not be empty", option)
-	}
 	return nil
 }

@@ -1,0 +1,138 @@
+package tally
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// peerDuration reads the option's argument into field. The option is called name
+// when it is repeated and kind when it is malformed.
+func peerDuration(d *caddyfile.Dispenser, field *caddy.Duration, name, kind string) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	if *field != 0 {
+		return d.Errf("%s already specified: %v", name, *field)
+	}
+	duration, err := caddy.ParseDuration(d.Val())
+	if err != nil {
+		return d.Errf("invalid %s '%s': %v", kind, d.Val(), err)
+	}
+	*field = caddy.Duration(duration)
+	return nil
+}
+
+// peerInt reads the option's argument into field, with names as for
+// [peerDuration].
+func peerInt(d *caddyfile.Dispenser, field *int, name, kind string) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	if *field != 0 {
+		return d.Errf("%s already specified: %v", name, *field)
+	}
+	n, err := strconv.Atoi(d.Val())
+	if err != nil {
+		return d.Errf("invalid %s '%s': %v", kind, d.Val(), err)
+	}
+	*field = n
+	return nil
+}
+
+// oneOf reads the option's argument, which is one of words.
+func oneOf(d *caddyfile.Dispenser, words ...string) (string, error) {
+	option, word := d.Val(), ""
+	if !d.AllArgs(&word) {
+		return "", d.ArgErr()
+	}
+	if !slices.Contains(words, word) {
+		return "", d.Errf("%s: must be %s, got %q", option, orList(words), word)
+	}
+	return word, nil
+}
+
+// orList joins words as in `a, b or c`.
+func orList(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// parseCount parses a whole number in which `_` may set digits apart.
+func parseCount(s string) (int64, error) {
+	return strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
+}
+
+// moduleJSON encodes a module with its name in key.
+func moduleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, error) {
+	var warnings []caddyconfig.Warning
+	raw := caddyconfig.JSONModuleObject(module, key, name, &warnings)
+	if len(warnings) > 0 {
+		return nil, d.Errf("encoding module %s: %s", name, warnings[0].Message)
+	}
+	return raw, nil
+}
+
+// eachOption reads the options of a block, of which each may be given once.
+func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error) error {
+	seen := make(map[string]bool)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		option := d.Val()
+		if seen[option] {
+			return d.Errf("%s is given twice: once would do", option)
+		}
+		seen[option] = true
+		if err := unmarshal(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmarshalDuration reads the option's argument. Zero is refused because in the
+// struct it means the default.
+func unmarshalDuration(d *caddyfile.Dispenser, field *caddy.Duration) error {
+	option, arg := d.Val(), ""
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	duration, err := caddy.ParseDuration(arg)
+	if err != nil || duration <= 0 {
+		return d.Errf("%s: must be a duration above zero such as 100ms or 1m, got %q", option, arg)
+	}
+	*field = caddy.Duration(duration)
+	return nil
+}
+
+// unmarshalCount reads the option's argument, a number above zero.
+func unmarshalCount(d *caddyfile.Dispenser, field *int) error {
+	option, arg := d.Val(), ""
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	n, err := parseCount(arg)
+	if err != nil || n < 1 || n > math.MaxInt32 {
+		return d.Errf("%s: must be a whole number above zero such as 100_000, got %q", option, arg)
+	}
+	*field = int(n)
+	return nil
+}
+
+func unmarshalString(d *caddyfile.Dispenser, field *string) error {
+	option := d.Val()
+	if !d.AllArgs(field) {
+		return d.ArgErr()
+	}
+	if *field == "" {
+		return d.Errf("%s: must not be empty", option)
+	}
+	return nil
+}
