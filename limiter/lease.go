@@ -52,14 +52,16 @@ func (l Limit) Spend(ls *Lease, now, cost int64) bool {
 	if cost <= 0 {
 		return true
 	}
-	if l.Worth(*ls, now) < cost {
+	spent := *ls
+	if l.algorithm == TokenBucket {
+		spent = l.drainLease(spent, now)
+		spent.Spent += cost
+	}
+	if l.Worth(spent, now) < cost {
 		return false
 	}
-	if l.algorithm == TokenBucket {
-		*ls = l.drainLease(*ls, now)
-		ls.Spent += cost
-	}
-	ls.Units -= cost
+	spent.Units -= cost
+	*ls = spent
 	return true
 }
 

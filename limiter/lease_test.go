@@ -101,6 +101,11 @@ func TestJoinAfterTheStoreLostItsData(t *testing.T) {
 	if granted.Spent+granted.Units > granted.Used {
 		t.Errorf("a grant knows of more that was spent than is in use: %+v", granted)
 	}
+	lease = limiter.Lease{Units: 3, At: noon, Used: 3}
+	l.Join(&lease, limiter.Lease{Units: 1, At: later, Used: 4, Spent: 3})
+	if lease.Spent+lease.Units > lease.Used {
+		t.Errorf("a lease knows of more that was spent than is in use: %+v", lease)
+	}
 }
 
 // Another process's clock is ahead, and so is the bucket.

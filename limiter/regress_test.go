@@ -59,6 +59,14 @@ func TestReturnGivesBackPartOfAUnit(t *testing.T) {
 	if g.Units != 10 {
 		t.Errorf("%d units are free after everything was given back, want 10", g.Units)
 	}
+
+	s = limiter.State{}
+	lease = l.Claim(&s, limiter.Claim{Least: 5, Want: 5}).Lease
+	l.Claim(&s, limiter.Claim{Now: second / 2, Least: 1, Want: 1}) // someone else's
+	g = l.Claim(&s, limiter.Claim{Now: second / 2, Least: 3, Want: 3, Return: lease})
+	if want := (limiter.Lease{Units: 3, At: second / 2, Used: 4}); g.Lease != want {
+		t.Errorf("got %+v, want %+v: nothing was spent", g.Lease, want)
+	}
 }
 
 // A grant is charged at 3 s, the lease spends at 4 s, and then they are joined:
