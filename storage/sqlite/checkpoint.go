@@ -98,9 +98,7 @@ func (s *Store) Close() error {
 	defer s.sideMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stuck {
-		_ = s.rollbackLocked()
-	}
+	_ = s.rollbackLocked() // closing ends it as well
 	// What can't be copied now stays in the log, which belongs to the database.
 	_, _ = checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
 	return wrap("close", errors.Join(s.side.close(), s.writer.close()))

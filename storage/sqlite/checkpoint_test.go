@@ -50,7 +50,7 @@ func TestLogIsBounded(t *testing.T) {
 func TestSweepShrinksTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
-	mustFill(t, s, 0, 20_000)
+	mustFill(t, s, 0, 8_000)
 	if err := s.checkpoint(); err != nil {
 		t.Fatal(err)
 	}

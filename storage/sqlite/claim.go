@@ -64,30 +64,34 @@ func (s *Store) claimLocked(claims []storage.Claim, grants []limiter.Grant) erro
 		s.claims.limits.forget()
 		return errors.Join(fmt.Errorf("commit: %w: %w", storage.ErrUnknownOutcome, err), s.rollbackLocked())
 	}
+	s.inTx = false
 	s.wroteLocked(written)
 	return nil
 }
 
+// beginLocked begins a transaction, after it has ended one that was left open.
 func (s *Store) beginLocked() error {
-	if s.stuck {
-		if err := s.rollbackLocked(); err != nil {
-			return err
-		}
+	if err := s.rollbackLocked(); err != nil {
+		return err
 	}
 	if _, err := s.claims.begin.exec(); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
+	s.inTx = true
 	return nil
 }
 
-// rollbackLocked ends a transaction that may have ended itself: SQLite rolls
-// back on its own after some errors.
+// rollbackLocked ends the transaction, if there is one. It may have ended
+// itself: SQLite rolls back on its own after some errors, and then calls another
+// rollback a plain error.
 func (s *Store) rollbackLocked() error {
-	_, err := s.claims.rollback.exec()
-	s.stuck = err != nil && code(err) != codeError
-	if s.stuck {
+	if !s.inTx {
+		return nil
+	}
+	if _, err := s.claims.rollback.exec(); err != nil && code(err) != codeError {
 		return fmt.Errorf("rollback: %w", err)
 	}
+	s.inTx = false
 	return nil
 }
 
@@ -121,6 +125,9 @@ type cell struct {
 	slots  []limiter.Slot // the state's slots as they were read
 	bucket limiter.Bucket // likewise
 }
+
+// keptSlots bounds the memory that a cell keeps for the next batch.
+const keptSlots = 128
 
 func newClaimer(c *conn) (*claimer, error) {
 	cl := &claimer{}
@@ -200,6 +207,9 @@ func (cl *claimer) gather(claims []storage.Claim) {
 
 func (c *cell) reset(first *storage.Claim, claims []int) {
 	c.id, c.key, c.claims = first.ID, first.Key, claims
+	if cap(c.slots) > keptSlots {
+		c.slots, c.state.Slots = nil, nil
+	}
 	c.state = limiter.State{Slots: c.state.Slots[:0]}
 	c.slots = c.slots[:0]
 	c.bucket = limiter.Bucket{}

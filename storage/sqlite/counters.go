@@ -16,6 +16,10 @@ import (
 // once.
 var sizes = [...]int{16, 4, 1}
 
+// pruneFrom is from how many keys on it is cheaper to ask which windows there are
+// than to look for every key in all of them.
+const pruneFrom = 4
+
 // mostUsed is the most units that one row holds. Two of them fit an integer.
 const mostUsed = math.MaxInt64 / 2
 
@@ -105,6 +109,11 @@ func (c *counters) read(claims []storage.Claim, cells []cell) error {
 // readLimit reads the slots of cells of one limit.
 func (c *counters) readLimit(claims []storage.Claim, cells []cell) error {
 	c.plan(claims, cells)
+	if len(cells) >= pruneFrom {
+		if err := c.prune(cells[0].id); err != nil {
+			return err
+		}
+	}
 	for reads := c.reads; len(reads) > 0; {
 		i := smallest(len(reads))
 		n := min(sizes[i], len(reads))
@@ -135,6 +144,23 @@ func (c *counters) plan(claims []storage.Claim, cells []cell) {
 		return cmp.Or(cmp.Compare(a.window, b.window), cmp.Compare(a.cell, b.cell), cmp.Compare(a.oldest, b.oldest))
 	})
 	c.reads = slices.CompactFunc(c.reads, func(a, b slotRead) bool { return a.window == b.window && a.cell == b.cell })
+}
+
+// prune drops the reads of windows in which the limit has no rows at all: the
+// next one, unless another process has a faster clock, and in the beginning the
+// one before.
+func (c *counters) prune(id storage.LimitID) error {
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	c.oldest.bind(0, int64(id))
+	if err := c.oldest.each(func(row []driver.Value) error { return integers(row, &first) }); err != nil {
+		return err
+	}
+	c.newest.bind(0, int64(id))
+	if err := c.newest.each(func(row []driver.Value) error { return integers(row, &last) }); err != nil {
+		return err
+	}
+	c.reads = slices.DeleteFunc(c.reads, func(r slotRead) bool { return r.window < first || r.window > last })
+	return nil
 }
 
 func (c *counters) readSome(s *stmt, size int, cells []cell, reads []slotRead) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-const pageSize = 4096
+const pageSize = 2048
 
 // spoil overwrites bytes of a file.
 func spoil(t *testing.T, path string, offset int64, n int) {
@@ -34,7 +34,7 @@ func closedDatabase(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
-	mustFill(t, s, 0, 5000)
+	mustFill(t, s, 0, 1000)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestDamageFoundWhileInUse(t *testing.T) {
 	}
 	s := opened(t, Options{Path: path, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
 	spoil(t, path, 8*pageSize, int(info.Size())-8*pageSize)
-	if err := fill(s, 0, 5000); !errors.Is(err, storage.ErrCorrupt) {
+	if err := fill(s, 0, 1000); !errors.Is(err, storage.ErrCorrupt) {
 		t.Fatalf("got %v, want %v", err, storage.ErrCorrupt)
 	}
 	if err := s.Close(); err != nil {
@@ -133,7 +133,7 @@ func TestDamageFoundWhileInUse(t *testing.T) {
 	if set != 1 {
 		t.Errorf("got %d notices, want 1", set)
 	}
-	mustFill(t, s, 0, 5000)
+	mustFill(t, s, 0, 1000)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -224,7 +224,7 @@ func sizeOf(path string) int64 {
 	return info.Size()
 }
 
-// wait returns after d, or earlier with the error of a context that is done.
+// wait returns true after d, or false as soon as done is closed.
 func wait(done <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

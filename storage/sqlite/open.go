@@ -32,7 +32,7 @@ type Store struct {
 	// mu guards the write connection and everything down to sideMu.
 	mu       sync.Mutex
 	writer   *conn
-	stuck    bool // a rollback failed: the connection may be in a transaction
+	inTx     bool // the connection may be in a transaction
 	closed   bool
 	claims   *claimer
 	sweeping *sweeper

@@ -58,7 +58,7 @@ func migrate(c *conn) error {
 		// Both are fixed by the first page. auto_vacuum would write it at once,
 		// with nothing in it that says whose it is, if it were not inside of the
 		// transaction, which it makes one that writes.
-		begin = `PRAGMA page_size = 4096; BEGIN; PRAGMA auto_vacuum = INCREMENTAL`
+		begin = `PRAGMA page_size = 2048; BEGIN; PRAGMA auto_vacuum = INCREMENTAL`
 	}
 	// A first commit must reach the disk before the log takes over.
 	err = c.exec(`PRAGMA synchronous = FULL; ` + begin)

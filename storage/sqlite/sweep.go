@@ -48,10 +48,8 @@ func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, wrap("sweep", err)
 	}
-	if s.stuck {
-		if err := s.rollbackLocked(); err != nil {
-			return storage.Swept{}, wrap("sweep", err)
-		}
+	if err := s.rollbackLocked(); err != nil {
+		return storage.Swept{}, wrap("sweep", err)
 	}
 	s.sweeping.begin(now)
 	err := s.sweeping.step()

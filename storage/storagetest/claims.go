@@ -18,7 +18,7 @@ func testModel(t *testing.T, open storage.Opener) {
 		tr, m, s := newTraffic(t, seed), model{}, must(t, open)
 		tr.keys = 3 + int(seed%40)
 		tr.offset(seed)
-		for range 200 {
+		for range 120 {
 			if tr.rand.IntN(20) == 0 {
 				if err := s.Close(); err != nil {
 					t.Fatalf("close: %v", err)

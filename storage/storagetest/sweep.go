@@ -12,7 +12,7 @@ import (
 // testSweepExpired sweeps early, which takes nothing that counts, and late,
 // which takes everything.
 func testSweepExpired(t *testing.T, open storage.Opener) {
-	const keys = 2*MaxStep + 100
+	const keys = MaxStep + 100
 	s := must(t, open)
 	for i, p := range params {
 		l, m := newLimit(t, p), model{}
@@ -70,7 +70,7 @@ func testSweepWhileClaiming(t *testing.T, open storage.Opener) {
 		tr, m, s := newTraffic(t, seed), model{}, must(t, open)
 		tr.steady = true
 		tr.offset(seed)
-		for range 200 {
+		for range 120 {
 			claims := tr.batch()
 			tr.keep(claims, m.check(t, s, claims...))
 			if tr.rand.IntN(3) == 0 {
