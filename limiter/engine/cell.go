@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -36,7 +38,9 @@ type cell struct {
 }
 
 // block says that requests of at least a cost are refused until a time. It is
-// immutable, and linked to blocks for higher costs that last longer.
+// immutable.
+//
+// Invariant: along a chain of blocks, cost and until increase.
 type block struct {
 	until    int64
 	cost     int64
@@ -59,22 +63,30 @@ func (c *cell) blocked(limit *Limit, cost, now int64) *block {
 	return nil
 }
 
-// blockLocked remembers a refusal. It keeps what was remembered of higher costs
-// that are refused for longer.
-func (c *cell) blockLocked(fresh block) {
-	var keep []block
-	for b := c.block.Load(); b != nil && len(keep) < maxBlocks-1; b = b.longer {
-		if b.cost > fresh.cost && b.until > fresh.until {
-			keep = append(keep, *b)
+// blockLocked remembers a refusal, beside those of other costs that still hold
+// and say something that it doesn't.
+func (c *cell) blockLocked(fresh block, now int64) {
+	all := []block{fresh}
+	for b := c.block.Load(); b != nil; b = b.longer {
+		if b.until > now && b.amount >= fresh.amount && b.capacity >= fresh.capacity {
+			all = append(all, *b)
+		}
+	}
+	slices.SortFunc(all, func(a, b block) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.until, a.until))
+	})
+	kept, until := all[:0], now
+	for _, b := range all {
+		if b.until > until && len(kept) < maxBlocks {
+			kept, until = append(kept, b), b.until
 		}
 	}
 	var chain *block
-	for i := len(keep) - 1; i >= 0; i-- {
-		keep[i].longer = chain
-		chain = &keep[i]
+	for i := len(kept) - 1; i >= 0; i-- {
+		kept[i].longer = chain
+		chain = &kept[i]
 	}
-	fresh.longer = chain
-	c.block.Store(&fresh)
+	c.block.Store(chain)
 }
 
 // touch marks the cell as in use.

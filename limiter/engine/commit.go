@@ -242,7 +242,7 @@ func (c *cell) refusedLocked(en *entry, now int64) {
 		left:     max(en.limit.Capacity()-en.grant.Used, 0),
 		amount:   en.limit.Amount(),
 		capacity: en.limit.Capacity(),
-	})
+	}, now)
 }
 
 // undo takes back what a batch that was not applied would have given back. If

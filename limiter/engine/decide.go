@@ -172,6 +172,8 @@ func spendAllLocked(hs []held, draws []Draw, now int64) bool {
 // What was granted by a batch is spent at the batch's time: the request was
 // waiting then, so that is when it is admitted.
 func (e *Engine) decideSlowly(ctx context.Context, hs []held, draws []Draw, now int64, d *Decision) {
+	e.waiting.RLock()
+	defer e.waiting.RUnlock()
 	e.awaitOpen(ctx)
 	timeout := time.NewTimer(e.opts.StoreTimeout)
 	defer timeout.Stop()

@@ -206,7 +206,7 @@ func (c *cell) blockLocallyLocked(draw *Draw, g limiter.Grant, now int64) {
 	c.blockLocked(block{
 		until: now + int64(g.Retry), cost: draw.Cost,
 		amount: draw.Limit.Amount(), capacity: draw.Limit.Capacity(),
-	})
+	}, now)
 }
 
 // oweLocked notes units that are to be charged to the store.

@@ -49,6 +49,7 @@
 //
 // A goroutine that holds a lock takes only locks further down in this list:
 //
+//  0. Engine.waiting: that decisions are waiting for a batch.
 //  1. shard.mu: which cells there are in a shard.
 //  2. cell.mu: the state of a key. Several are taken in the order of limit and
 //     key.

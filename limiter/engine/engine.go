@@ -30,6 +30,11 @@ type Engine struct {
 	probe    *time.Timer // fires when the store is worth another try
 	starting *time.Timer // closes started
 
+	// waiting is held for reading by decisions that may wait for a batch, and
+	// taken for writing once nothing is claimed any more, to wait for them. It
+	// comes before all other locks.
+	waiting sync.RWMutex
+
 	closeOnce sync.Once
 	stop      chan struct{} // closed to stop the goroutines
 	swept     chan struct{} // closed when the janitor has ended
@@ -109,6 +114,8 @@ func (e *Engine) finish() {
 	e.degraded.Store(true)
 	e.queue.setClosed(true)
 	e.drain()
+	e.waiting.Lock() // until everyone has spent what was granted last
+	e.waiting.Unlock()
 	e.probe.Stop()
 	if store := e.store.Load(); store != nil {
 		err := e.settle(true)

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// BenchmarkDecide measures decisions on a store that costs next to nothing, so
+// what it shows is the engine. The real store has benchmarks of its own.
+func BenchmarkDecide(b *testing.B) {
+	for _, keys := range []int{1, 100_000, 1_000_000} {
+		for _, algorithm := range algorithms {
+			b.Run(fmt.Sprintf("warm/%v/keys=%d", algorithm, keys), func(b *testing.B) {
+				limit := newLimit(b, limiter.Params{Algorithm: algorithm, Amount: limiter.MaxAmount, Window: limiter.MaxWindow})
+				benchDecide(b, limit, keys)
+			})
+		}
+		b.Run(fmt.Sprintf("blocked/keys=%d", keys), func(b *testing.B) {
+			limit := newLimit(b, limiter.Params{Amount: 1, Window: limiter.MaxWindow})
+			benchDecide(b, limit, keys)
+		})
+	}
+	b.Run("cold", func(b *testing.B) {
+		e := benchEngine(b)
+		limit := newLimit(b, limiter.Params{Amount: 100, Window: time.Hour})
+		b.ReportAllocs()
+		var key [8]byte
+		for i := range b.N {
+			binary.BigEndian.PutUint64(key[:], uint64(i))
+			e.Decide(context.Background(), []Draw{{Limit: limit, Key: key[:], Cost: 1}})
+		}
+	})
+}
+
+func benchEngine(b *testing.B) *Engine {
+	e, err := New(Options{
+		Open:         func(context.Context) (storage.Store, error) { return &memoryStore{disk: newDisk()}, nil },
+		Hash:         testName,
+		MaxKeys:      2_000_000,
+		StoreTimeout: time.Minute,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { e.Close(context.Background()) })
+	return e
+}
+
+func benchDecide(b *testing.B, limit *Limit, keys int) {
+	e := benchEngine(b)
+	texts := make([][]byte, keys)
+	for i := range texts {
+		texts[i] = binary.BigEndian.AppendUint64(nil, uint64(i)*0x9E3779B97F4A7C15)
+		for range 2 {
+			e.Decide(context.Background(), []Draw{{Limit: limit, Key: texts[i], Cost: 1}})
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		draws := make([]Draw, 1)
+		for i := 0; pb.Next(); i++ {
+			draws[0] = Draw{Limit: limit, Key: texts[(i*7919)%keys], Cost: 1}
+			e.Decide(context.Background(), draws)
+		}
+	})
+}

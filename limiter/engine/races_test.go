@@ -1,0 +1,239 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// gate is an engine whose store lets a batch through when the test says so.
+type gate struct {
+	*fixture
+	arrived chan int      // the size of a batch that is at the gate
+	pass    chan struct{} // lets it through
+}
+
+// atGate runs f in a bubble of virtual time, where every goroutine but the
+// test's stands still when synctest.Wait returns.
+func atGate(t *testing.T, f func(t *testing.T, g *gate)) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{arrived: make(chan int), pass: make(chan struct{})}
+		store := &memoryStore{disk: newDisk(), before: func(claims []storage.Claim) error {
+			g.arrived <- len(claims)
+			<-g.pass
+			return nil
+		}}
+		g.fixture = newFixture(t, func(o *Options) {
+			o.Clock = nil
+			o.Open = func(context.Context) (storage.Store, error) { return store, nil }
+		})
+		g.disk, g.store = store.disk, store
+		synctest.Wait()
+		f(t, g)
+		go g.letAll(t.Context())
+		g.Close(context.Background())
+	})
+}
+
+// letAll lets every batch through from now on.
+func (g *gate) letAll(ctx context.Context) {
+	for {
+		select {
+		case <-g.arrived:
+			g.pass <- struct{}{}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// let lets one batch through and waits until everything it sets off has
+// happened. It returns the number of its claims.
+func (g *gate) let() int {
+	n := <-g.arrived
+	g.pass <- struct{}{}
+	synctest.Wait()
+	return n
+}
+
+// begin asks for a request on a goroutine, and returns when it waits or is
+// decided.
+func (g *gate) begin(ctx context.Context, draws ...Draw) <-chan Decision {
+	decided := make(chan Decision, 1)
+	go func() { decided <- g.Decide(ctx, draws) }()
+	synctest.Wait()
+	return decided
+}
+
+// A claim that is under way when its key becomes blocked is answered by its own
+// grant.
+func TestClaimInFlightWhileBlocked(t *testing.T) {
+	limit := sliding(t, 2, time.Hour)
+	atGate(t, func(t *testing.T, g *gate) {
+		ctx := context.Background()
+		first := g.begin(ctx, draw(limit, "a", 2)) // in the batch at the gate
+		second := g.begin(ctx, draw(limit, "a", 1))
+		third := g.begin(ctx, draw(limit, "a", 2)) // all in the next one
+		if n := g.let(); n != 1 {
+			t.Fatalf("%d claims in the first batch, want 1", n)
+		}
+		if d := <-first; !d.Allowed {
+			t.Errorf("the first: %+v", d)
+		}
+		g.let()
+		for _, d := range []Decision{<-second, <-third} {
+			if d.Reason != OverLimit || d.Retry <= 0 {
+				t.Errorf("beyond the limit: %+v", d)
+			}
+		}
+		if d := g.Decide(ctx, []Draw{draw(limit, "a", 1)}); d.Reason != Blocked {
+			t.Errorf("afterwards: %+v, want blocked", d)
+		}
+	})
+}
+
+// What is granted to a request whose client has gone is the next one's.
+func TestGrantAfterTheContextEnded(t *testing.T) {
+	limit := sliding(t, 1, time.Hour)
+	atGate(t, func(t *testing.T, g *gate) {
+		ctx, cancel := context.WithCancel(context.Background())
+		gone := g.begin(ctx, draw(limit, "a", 1))
+		cancel()
+		synctest.Wait()
+		if d := <-gone; d.Reason != Abandoned || d.Allowed {
+			t.Fatalf("a request whose client has gone: %+v", d)
+		}
+		g.let()
+		if d := g.Decide(context.Background(), []Draw{draw(limit, "a", 1)}); !d.Allowed {
+			t.Errorf("the next request: %+v, want the unit that was granted and not used", d)
+		}
+		if used := g.disk.used(limit, "a", g.clock.now()); used != 1 {
+			t.Errorf("%d charged, want 1", used)
+		}
+	})
+}
+
+// A key with a claim under way is not evicted; its grant is not lost.
+func TestEvictionDuringAClaim(t *testing.T) {
+	limit := sliding(t, 1, time.Hour)
+	atGate(t, func(t *testing.T, g *gate) {
+		g.table.max = 1
+		kept := g.begin(context.Background(), draw(limit, "a", 1))
+		cell := g.table.find(limit.ID, []byte("a"))
+		var others []<-chan Decision
+		for i := range 1000 {
+			others = append(others, g.begin(context.Background(), draw(limit, fmt.Sprint(i), 1)))
+		}
+		if g.table.find(limit.ID, []byte("a")) != cell {
+			t.Fatal("a key with a claim under way was evicted")
+		}
+		g.let()
+		if d := <-kept; !d.Allowed {
+			t.Errorf("its request: %+v", d)
+		}
+		g.let()
+		for i, other := range others {
+			if d := <-other; !d.Allowed {
+				t.Errorf("request of key %d: %+v", i, d)
+			}
+		}
+	})
+}
+
+// A close answers what is under way and what waits, and gives back the rest.
+func TestCloseDuringAClaim(t *testing.T) {
+	limit := sliding(t, 1000, time.Hour) // grants come with something for later
+	atGate(t, func(t *testing.T, g *gate) {
+		first := g.begin(context.Background(), draw(limit, "a", 1))
+		second := g.begin(context.Background(), draw(limit, "a", 1))
+		closed := make(chan error, 1)
+		go func() { closed <- g.Close(context.Background()) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Fatal("closed with a claim under way")
+		default:
+		}
+		g.let() // the first batch
+		g.let() // the second
+		g.let() // what is given back
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []Decision{<-first, <-second} {
+			if !d.Allowed {
+				t.Errorf("a request that waited: %+v", d)
+			}
+		}
+		if used := g.disk.used(limit, "a", g.clock.now()); used != 2 {
+			t.Errorf("%d charged after the close, want the 2 admitted", used)
+		}
+	})
+}
+
+// A limit that is lowered while a claim for the old amount is under way holds
+// for everything that is decided afterwards.
+func TestReloadDuringAClaim(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			old := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10_000, Window: 24 * time.Hour})
+			young := old.with(t, 3)
+			atGate(t, func(t *testing.T, g *gate) {
+				first := g.begin(context.Background(), draw(old, "a", 1))
+				var others []<-chan Decision
+				for range 5 {
+					others = append(others, g.begin(context.Background(), draw(young, "a", 1)))
+				}
+				g.let()
+				if d := <-first; !d.Allowed {
+					t.Errorf("under the old amount: %+v", d)
+				}
+				go g.letAll(t.Context())
+				allowed := 0
+				for _, other := range others {
+					if d := <-other; d.Allowed {
+						allowed++
+					}
+				}
+				if allowed != 2 {
+					t.Errorf("%d passed under the new amount of 3 with 1 used, want 2", allowed)
+				}
+			})
+		})
+	}
+}
+
+// Units that are granted while a claim for the same key is under way count for
+// that claim: it is not refused for want of what the key holds itself.
+func TestRefusalWhileUnitsAreHeld(t *testing.T) {
+	limit := sliding(t, 10, time.Hour)
+	other := sliding(t, 1, time.Hour)
+	atGate(t, func(t *testing.T, g *gate) {
+		ctx := context.Background()
+		g.begin(ctx, draw(other, "z", 1)) // keeps the gate busy
+		var waiting []<-chan Decision
+		for range 10 {
+			waiting = append(waiting, g.begin(ctx, draw(limit, "a", 1), draw(other, "a", 1)))
+		}
+		<-g.arrived
+		g.pass <- struct{}{}
+		<-g.arrived // all ten of the limit are about to be granted
+		late := g.begin(ctx, draw(limit, "a", 1))
+		g.pass <- struct{}{}
+		go g.letAll(t.Context())
+		passed := 0
+		for _, w := range waiting {
+			if (<-w).Allowed {
+				passed++
+			}
+		}
+		if d := <-late; passed != 1 || !d.Allowed {
+			t.Errorf("%d passed both limits, want 1; a request of the first alone: %+v, want allowed: 9 are left", passed, d)
+		}
+	})
+}
