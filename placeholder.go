@@ -55,10 +55,25 @@ func checkPlaceholder(name string) error {
 	if inDynamicFamily(name) || caddyProvides(name) || moduleProvides(name) {
 		return nil
 	}
-	if near := nearestPlaceholder(name); near != "" {
-		return fmt.Errorf("unknown placeholder {%s}: did you mean {%s}? %s", name, near, otherwise(name))
+	return unknownPlaceholder{name, nearestPlaceholder(name)}
+}
+
+// unknownPlaceholder is the error about a placeholder that nothing provides.
+type unknownPlaceholder struct{ name, near string }
+
+// Error implements error.
+func (u unknownPlaceholder) Error() string {
+	if u.near != "" {
+		return fmt.Sprintf("unknown placeholder {%s}: did you mean {%s}? %s", u.name, u.near, otherwise(u.name))
 	}
-	return fmt.Errorf("unknown placeholder {%s}: neither Caddy nor a module in it provides this name; %s", name, otherwise(name))
+	return fmt.Sprintf("unknown placeholder {%s}: neither Caddy nor a module in it provides this name; %s", u.name, otherwise(u.name))
+}
+
+// mayBeMapped tells whether err is about a placeholder that the map directive
+// may set: one without a dot that looks like nothing else.
+func mayBeMapped(err error) bool {
+	u, ok := errors.AsType[unknownPlaceholder](err)
+	return ok && u.near == "" && !strings.Contains(u.name, ".")
 }
 
 // otherwise says what to do about a name that is right after all. A name without

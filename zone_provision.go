@@ -88,7 +88,7 @@ func (z *Zone) provision(ctx caddy.Context, log *zap.Logger) error {
 	}
 	for _, step := range []func() error{
 		z.checkName,
-		z.provisionKey,
+		func() error { return z.provisionKey(log) },
 		z.provisionCost,
 		z.provisionLimits,
 		func() error { return z.loadMatchers(ctx) },
@@ -126,6 +126,9 @@ func (z *Zone) provisionPeerForm(log *zap.Logger) error {
 	if z.MaxEvents < 0 {
 		return errors.New("max_events must be at least zero")
 	}
+	if err := z.checkPrefixes(); err != nil {
+		return err
+	}
 	if window < limiter.MinWindow {
 		log.Warn("window is raised to the shortest there is",
 			zap.String("zone", z.Name), zap.Duration("from", window), zap.Duration("to", limiter.MinWindow))
@@ -144,7 +147,7 @@ func (z *Zone) checkName() error {
 }
 
 // provisionKey settles what the zone is counted per.
-func (z *Zone) provisionKey() error {
+func (z *Zone) provisionKey(log *zap.Logger) error {
 	z.per = z.Per
 	switch z.Per {
 	case "":
@@ -163,22 +166,25 @@ func (z *Zone) provisionKey() error {
 	default:
 		return fmt.Errorf("per: must be ip, everyone or key, got %q", z.Per)
 	}
-	if err := checkPlaceholders(z.Key); err != nil {
+	if err := checkPlaceholders(z.Key); mayBeMapped(err) && z.isPeerForm() {
+		log.Warn("key: if no directive sets this placeholder, clients are counted by their address",
+			zap.String("zone", z.Name), zap.Error(err))
+	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
 	if z.per == perKey && len(placeholders(z.Key)) == 0 {
 		z.per, z.static = perEveryone, z.Key
 	}
 	z.emptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.Key, "")
-	return z.provisionPrefixes()
-}
-
-func (z *Zone) provisionPrefixes() error {
 	switch z.OnEmptyKey {
 	case "", emptyIP, emptyShare, emptySkip, emptyDeny:
 	default:
 		return fmt.Errorf("on_empty_key: must be ip, share, skip or deny, got %q", z.OnEmptyKey)
 	}
+	return z.checkPrefixes()
+}
+
+func (z *Zone) checkPrefixes() error {
 	if z.IPv4Prefix < 0 || z.IPv4Prefix > 32 {
 		return errors.New("ipv4_prefix must be between 0 and 32")
 	}
