@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -51,6 +52,9 @@ type App struct {
 	zones    bool // whether any handler has any
 	log      *zap.Logger
 
+	running  chan struct{} // closed when it is known whether the configuration runs
+	runsOnce sync.Once     // closes running
+
 	mu     sync.Mutex
 	house  atomic.Pointer[house] // written under mu; nil until it is needed
 	closed bool                  // guarded by mu
@@ -83,7 +87,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // Provision checks the settings. It opens nothing: a configuration that is only
 // looked at, or that turns out to be wrong elsewhere, leaves no trace.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.log = ctx.Logger()
+	a.log, a.running = ctx.Logger(), make(chan struct{})
 	if err := a.loadStore(ctx); err != nil {
 		return fmt.Errorf("rate_limit: %w", err)
 	}
@@ -155,6 +159,7 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error {
 		return nil
 	}
 	h := s.app.open()
+	s.app.settle()
 	if h == nil {
 		return nil
 	}
@@ -165,14 +170,63 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error {
 	return nil
 }
 
-// use returns the house, which is opened now if a request comes before the
-// configuration has completely started. It is nil after Cleanup.
+// settle says that it is known whether the configuration runs.
+func (a *App) settle() { a.runsOnce.Do(func() { close(a.running) }) }
+
+// decide decides about a request. It is false if nothing can be known of the
+// counts because the configuration was rejected.
+func (a *App) decide(ctx context.Context, draws []engine.Draw) (d engine.Decision, ok bool) {
+	if h := a.use(); h != nil {
+		if d = h.engine.Decide(ctx, draws); !d.Degraded || !h.closing.Load() {
+			return d, true
+		}
+	}
+	return a.decideLate(ctx, draws)
+}
+
+// decideLate decides about a request that has outlived its configuration: Caddy
+// lets those finish that are under way when it loads another. It borrows the
+// house, which is opened again if nobody else uses it any more; that of a
+// configuration that never ran is not.
+func (a *App) decideLate(ctx context.Context, draws []engine.Draw) (d engine.Decision, ok bool) {
+	if a.house.Load() == nil && !a.isShared() {
+		return d, false
+	}
+	value, _, err := houses.LoadOrNew(a.settings, a.newHouse)
+	if err != nil {
+		return d, false
+	}
+	d = value.(*house).engine.Decide(ctx, draws)
+	if _, err := houses.Delete(a.settings); err != nil {
+		a.log.Error("the rate limiter could not be closed", zap.Error(err))
+	}
+	return d, true
+}
+
+// use returns the house. If a request comes before the configuration has
+// completely started, it waits for that, because the store must not be opened
+// for a configuration that is rejected yet; one that is open already will do.
+// The house is nil after Cleanup if it was not used before.
 func (a *App) use() *house {
 	if h := a.house.Load(); h != nil {
 		return h
 	}
+	if !a.isShared() {
+		select {
+		case <-a.running:
+		case <-time.After(readyTimeout):
+		}
+	}
 	return a.open()
 }
+
+// isShared tells whether another configuration uses the house.
+func (a *App) isShared() bool {
+	_, shared := houses.References(a.settings)
+	return shared
+}
+
+func (a *App) newHouse() (caddy.Destructor, error) { return newHouse(a.settings, a.store.Open) }
 
 func (a *App) open() *house {
 	a.mu.Lock()
@@ -180,9 +234,7 @@ func (a *App) open() *house {
 	if h := a.house.Load(); h != nil || a.closed {
 		return h
 	}
-	value, _, err := houses.LoadOrNew(a.settings, func() (caddy.Destructor, error) {
-		return newHouse(a.settings, a.store.Open)
-	})
+	value, _, err := houses.LoadOrNew(a.settings, a.newHouse)
 	if err != nil {
 		a.log.Error("the rate limiter could not be started", zap.Error(err))
 		return nil
@@ -208,6 +260,9 @@ func (a *App) Stop() error { return nil }
 // Cleanup gives up the house; the last one to do so closes it, which gives back
 // what is unspent.
 func (a *App) Cleanup() error {
+	if a.running != nil {
+		defer a.settle()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	opened := a.house.Load() != nil && !a.closed

@@ -22,8 +22,9 @@ var houses = caddy.NewUsagePool()
 
 // house is an engine in use, with what it needs of the root package.
 type house struct {
-	engine *engine.Engine
-	secret atomic.Pointer[identity.Secret]
+	engine  *engine.Engine
+	closing atomic.Bool // soon the engine has no store any more
+	secret  atomic.Pointer[identity.Secret]
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone
@@ -80,6 +81,7 @@ const flushTimeout = 10 * time.Second
 
 // Destruct implements caddy.Destructor.
 func (h *house) Destruct() error {
+	h.closing.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	err := h.engine.Close(ctx)

@@ -225,13 +225,12 @@ func (h *Handler) decide(rq *request) (*response, error) {
 		h.none.request()
 		return nil, nil
 	}
-	house := h.app.use()
-	if house == nil {
-		return nil, nil // its configuration is gone; the next one limits the client
-	}
 	rq.bind()
 	start := time.Now()
-	d := house.engine.Decide(rq.http.Context(), rq.draws)
+	d, ok := h.app.decide(rq.http.Context(), rq.draws)
+	if !ok {
+		return nil, nil // its configuration never ran; the next one limits the client
+	}
 	rq.count(d, time.Since(start))
 	if d.Reason == engine.Abandoned {
 		return nil, errAbandoned
