@@ -240,27 +240,25 @@ func (s *server) awaitEnd() {
 }
 
 // reload gives Caddy another config, or the same once more, and returns why it
-// rejects that.
+// rejects that. Every reload replaces the admin endpoint as well, which may cut
+// off a request that comes too early after the last one.
 func (s *server) reload(config string) error {
 	kind := "text/caddyfile"
 	if strings.HasPrefix(config, `{"`) {
 		kind = "application/json"
 	}
-	r, err := http.NewRequest(http.MethodPost, "http://"+s.admin+"/load", strings.NewReader(config))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", kind)
-	r.Header.Set("Cache-Control", "must-revalidate") // even if nothing has changed
-	r.Close = true                                   // the admin endpoint is replaced as well
-	response, err := s.client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, body)
+	var err error
+	for range 10 {
+		r, _ := http.NewRequest(http.MethodPost, "http://"+s.admin+"/load", strings.NewReader(config))
+		r.Close = true
+		var a answer
+		a, err = do(s.client, r, "Content-Type: "+kind, "Cache-Control: must-revalidate") // even if nothing has changed
+		switch {
+		case err == nil && a.status == http.StatusOK:
+			return nil
+		case err == nil:
+			return fmt.Errorf("status %d: %s", a.status, a.body)
+		}
 	}
 	return err
 }
