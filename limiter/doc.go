@@ -32,18 +32,18 @@
 //   - Token bucket: the units granted in any interval of length T are at most
 //     B + T·L/W.
 //   - Units spent from leases obey the same bounds: a lease is never worth more
-//     than what the state still remembers of its charge. A token bucket's lease
-//     drains at the rate that is in force when it is looked at, so where the rate
-//     is lowered, or differs between the holders of a key, what others hold in
-//     that moment may come on top.
+//     than what the state still remembers of its charge. This is so for a token
+//     bucket while its rate stays the same: bucket and leases drain at the rate
+//     in force when they are looked at, so where the rate changes, or differs
+//     between the holders of a key, what was in leases then may come on top.
 //   - A refused claim changes the state in nothing but what it gave back.
 //   - [Grant.Retry] is exact: with no other traffic the same claim is granted
 //     at now+Retry, and refused one nanosecond earlier. It ends at the largest
 //     [time.Duration], and does not foresee slots that do not count yet because
 //     they lie too far in the future.
-//   - Where the amount changes, the bounds hold with the largest in the interval.
-//     A bucket drains at the rate in force when it is charged, from the charge
-//     before on.
+//   - Where the amount changes, the bounds of claims hold with the largest in the
+//     interval. A bucket drains at the rate in force when it is charged, from the
+//     charge before on.
 //
 // The fuzz targets in this package hold each of them against a slow oracle.
 package limiter
