@@ -44,7 +44,7 @@ func TestRetryAfterIsTrue(t *testing.T) {
 			limit 10/2s
 			cost 4
 		}`))
-	var waiting sync.WaitGroup // more at once than there are processors
+	var waiting sync.WaitGroup                 // more at once than there are processors
 	for path, longest := range map[string]int{ // the longest Retry-After there can be, in seconds
 		"/sliding": 3, // the window, and a slot
 		"/slots":   2,
