@@ -3,6 +3,7 @@ package caddytest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -399,7 +400,7 @@ func (s *server) passedOfBurst(n int, path string, fields ...string) (passed int
 func (s *server) wantPassed(want, n int, path string, fields ...string) {
 	s.t.Helper()
 	if passed := s.passed(n, path, fields...); passed != want {
-		s.t.Errorf("of %d requests for %s %q, %d passed, want %d", n, path, fields, passed, want)
+		s.t.Errorf("of %d requests for %s %.80q, %d passed, want %d", n, path, fields, passed, want)
 	}
 }
 
@@ -485,4 +486,16 @@ func waitFor(t *testing.T, what string, isSo func() bool) {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
+}
+
+// logLines returns the lines of the log that have a message.
+func (s *server) logLines(message string) (lines []map[string]any) {
+	s.t.Helper()
+	for line := range strings.Lines(s.logs()) {
+		var fields map[string]any
+		if json.Unmarshal([]byte(line), &fields) == nil && fields["msg"] == message {
+			lines = append(lines, fields)
+		}
+	}
+	return lines
 }
