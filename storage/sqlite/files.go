@@ -127,6 +127,9 @@ func checkOurs(o Options, info fs.FileInfo) error {
 	return checkHeader(o.Path)
 }
 
+// readMarks reads a database's application_id and user_version. A file that is
+// growing, because another process copies its log into it, is shorter than its
+// header says; writable_schema lets that pass, and writes nothing by itself.
 func readMarks(o Options) (id, version int64, err error) {
 	connector, err := o.connect(dsn(o.Path, "mode=ro&immutable=1"))
 	if err != nil {
@@ -137,6 +140,9 @@ func readMarks(o Options) (id, version int64, err error) {
 		return 0, 0, err
 	}
 	defer c.close()
+	if err := c.exec(`PRAGMA writable_schema = ON`); err != nil {
+		return 0, 0, err
+	}
 	if id, err = c.int(`PRAGMA application_id`); err != nil {
 		return 0, 0, err
 	}

@@ -106,6 +106,47 @@ func TestMainFileCarriesTheMarks(t *testing.T) {
 	}
 }
 
+// A checkpoint of another process writes the first page, with the new length in
+// it, before the file has that length.
+func TestMarksOfAGrowingFile(t *testing.T) {
+	path := closedDatabase(t)
+	if err := os.Truncate(path, pageSize); err != nil {
+		t.Fatal(err)
+	}
+	o, err := Options{Path: path}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, version, err := readMarks(o)
+	if err != nil || id != applicationID || version != int64(len(migrations)) {
+		t.Errorf("got %#x, %d, %v", id, version, err)
+	}
+}
+
+// Open waits for a lock that SQLite itself does not wait for, and no longer than
+// its context lasts.
+func TestOpenWaitsForLocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	f, tries := new(faults), 0
+	f.set(func(query string) error {
+		if !strings.Contains(query, "journal_mode = WAL") {
+			return nil
+		}
+		if tries++; tries == 3 {
+			cancel()
+		}
+		return coded(codeBusy)
+	})
+	if _, err := Open(ctx, Options{Path: path, connect: f.connect}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	f.set(failOnce("PRAGMA journal_mode = WAL", coded(codeBusy)))
+	s := opened(t, Options{Path: path, connect: f.connect})
+	mustFill(t, s, 0, 1)
+}
+
 func TestOpenTogether(t *testing.T) {
 	for range 5 {
 		path := filepath.Join(t.TempDir(), "x", "tally.db")
