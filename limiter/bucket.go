@@ -28,15 +28,15 @@ func (b Bucket) inUse() int64 {
 }
 
 // drainTo returns what is left of b at time now. A time before b.At changes
-// nothing, a bucket that lies more than one window (or the time it takes to
-// refill, if that is longer) in the future is taken as damaged and empty.
+// nothing, a bucket that lies in the future by more than MaxSkew, one window and
+// the time it takes to refill is taken as damaged and empty.
 func (l Limit) drainTo(b Bucket, now int64) Bucket {
 	if b == (Bucket{}) {
 		return Bucket{At: now}
 	}
 	b = l.clampBucket(b)
 	if b.At > now {
-		if ahead := uint64(b.At) - uint64(now); ahead > uint64(max(l.window, l.refillTime(l.capacity, 0))) {
+		if ahead := uint64(b.At) - uint64(now); ahead > uint64(max(int64(MaxSkew), l.window, l.refillTime(l.capacity, 0))) {
 			return Bucket{At: now}
 		}
 		return b

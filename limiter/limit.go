@@ -16,6 +16,11 @@ const (
 	MinSlots  = 1
 	MaxSlots  = 10_000
 
+	// MaxSkew is how far the time of a claim may lie behind what another process
+	// has charged before, because their clocks differ or the claim was held up
+	// on its way, for a token bucket to be sure to count that.
+	MaxSkew = time.Minute
+
 	// MaxRefill is the longest time that an empty token bucket may take to
 	// fill up again.
 	MaxRefill = 100 * 365 * 24 * time.Hour

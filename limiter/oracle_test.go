@@ -201,12 +201,12 @@ type bucketOracle struct {
 func (o *bucketOracle) rate(p limiter.Params) *big.Rat { return big.NewRat(p.Amount, int64(p.Window)) }
 
 // ahead tells whether the level is of a time so far ahead of now that it is
-// taken for damage: by more than a window and than the time to refill.
+// taken for damage: by more than a minute, a window and the time to refill.
 func (o *bucketOracle) ahead(p limiter.Params, now int64) bool {
 	lead := new(big.Int).Sub(big.NewInt(o.at), big.NewInt(now))
 	refill := new(big.Rat).SetInt64(capacityOf(p))
 	refill.Quo(refill, o.rate(p))
-	return lead.Cmp(big.NewInt(int64(p.Window))) > 0 && new(big.Rat).SetInt(lead).Cmp(ceil(refill)) > 0
+	return lead.Cmp(big.NewInt(60e9)) > 0 && lead.Cmp(big.NewInt(int64(p.Window))) > 0 && new(big.Rat).SetInt(lead).Cmp(ceil(refill)) > 0
 }
 
 func ceil(r *big.Rat) *big.Rat {

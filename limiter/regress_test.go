@@ -123,3 +123,18 @@ func TestEmptyBucketBeforeTheEpoch(t *testing.T) {
 		t.Errorf("%d of 10 units are free after 5 s, want 5", g.Units)
 	}
 }
+
+// A claim that was held up on its way found a bucket further ahead than its
+// window, took it for damaged, and was granted what another had been granted.
+func TestClaimHeldUpOnItsWay(t *testing.T) {
+	l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: limiter.MinWindow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s limiter.State
+	l.Claim(&s, limiter.Claim{Now: 30 * second, Least: 1, Want: 1})
+	c := limiter.Claim{Now: 1 * second, Least: 1, Want: 1}
+	if g := l.Claim(&s, c); !g.Refused(c) {
+		t.Errorf("the second unit within 100ms is granted: %+v", g)
+	}
+}

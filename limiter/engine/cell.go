@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -37,56 +35,53 @@ type cell struct {
 	touched atomic.Bool // since the clock hand last passed
 }
 
-// block says that requests of at least a cost are refused until a time. It is
-// immutable.
-//
-// Invariant: along a chain of blocks, cost and until increase.
+// block says that requests of at least a cost are refused until a time, by a
+// limit of some amount. It is immutable, and linked to older ones that say
+// something else.
 type block struct {
 	until    int64
 	cost     int64
 	left     int64 // units that were left for cheaper requests
 	amount   int64 // of the limit that refused
 	capacity int64
-	longer   *block
+	older    *block
 }
 
 // maxBlocks bounds the chain of blocks of a cell.
 const maxBlocks = 4
 
-// blocked returns the block that refuses a request at now, or nil.
-func (c *cell) blocked(limit *Limit, cost, now int64) *block {
-	for b := c.block.Load(); b != nil && b.cost <= cost; b = b.longer {
-		if now < b.until && limit.Amount() <= b.amount && limit.Capacity() <= b.capacity {
-			return b
+// blocked returns the block that refuses a request for longest at now, or nil.
+// It knows nothing of a limit whose amount was changed.
+func (c *cell) blocked(limit *Limit, cost, now int64) (longest *block) {
+	for b := c.block.Load(); b != nil; b = b.older {
+		if now < b.until && b.cost <= cost && b.amount == limit.Amount() && b.capacity == limit.Capacity() &&
+			(longest == nil || b.until > longest.until) {
+			longest = b
 		}
 	}
-	return nil
+	return longest
 }
 
-// blockLocked remembers a refusal, beside those of other costs that still hold
-// and say something that it doesn't.
+// blockLocked remembers a refusal, beside older ones that still say something.
 func (c *cell) blockLocked(fresh block, now int64) {
-	all := []block{fresh}
-	for b := c.block.Load(); b != nil; b = b.longer {
-		if b.until > now && b.amount >= fresh.amount && b.capacity >= fresh.capacity {
-			all = append(all, *b)
+	var kept []block
+	for b := c.block.Load(); b != nil && len(kept) < maxBlocks-1; b = b.older {
+		if now < b.until && !fresh.covers(b) {
+			kept = append(kept, *b)
 		}
 	}
-	slices.SortFunc(all, func(a, b block) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.until, a.until))
-	})
-	kept, until := all[:0], now
-	for _, b := range all {
-		if b.until > until && len(kept) < maxBlocks {
-			kept, until = append(kept, b), b.until
-		}
-	}
-	var chain *block
 	for i := len(kept) - 1; i >= 0; i-- {
-		kept[i].longer = chain
-		chain = &kept[i]
+		kept[i].older = fresh.older
+		fresh.older = &kept[i]
 	}
-	c.block.Store(chain)
+	c.block.Store(&fresh)
+}
+
+// covers tells whether everything that other refuses is refused by b for as
+// long.
+func (b *block) covers(other *block) bool {
+	return b.amount == other.amount && b.capacity == other.capacity &&
+		b.cost <= other.cost && b.until >= other.until
 }
 
 // touch marks the cell as in use.
@@ -104,7 +99,10 @@ func (c *cell) spendableLocked(d *Draw, now int64) bool {
 // spendLocked takes a draw from the lease, which must cover it.
 func (c *cell) spendLocked(d *Draw, now int64) {
 	d.Limit.Spend(&c.lease, now, d.Cost)
-	d.Known = true
+	d.Known, d.at = true, now
+	if d.Limit.Algorithm() == limiter.TokenBucket {
+		d.at = c.lease.At // later, if another process with a later clock charged first
+	}
 	d.Quota = d.Limit.Quota(c.lease, now)
 }
 

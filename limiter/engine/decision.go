@@ -33,6 +33,7 @@ type Draw struct {
 	Quota limiter.Quota
 
 	cell *cell
+	at   int64 // the time as of which it was taken, for the simulation
 }
 
 // Reason says why a request was refused.

@@ -110,18 +110,34 @@ const flushBatch = 512
 func (e *Engine) finish() {
 	<-e.swept
 	e.starting.Stop()
-	e.drain()
-	e.degraded.Store(true)
-	e.queue.setClosed(true)
-	e.drain()
-	e.waiting.Lock() // until everyone has spent what was granted last
-	e.waiting.Unlock()
+	e.degraded.Store(true) // nothing new is claimed
+	e.answerAll()
 	e.probe.Stop()
 	if store := e.store.Load(); store != nil {
 		err := e.settle(true)
 		e.store.Store(nil)
 		e.closeErr = errors.Join(err, store.Close())
 	}
+}
+
+// answerAll commits until nobody waits any more and everyone has spent what was
+// granted last.
+func (e *Engine) answerAll() {
+	idle := make(chan struct{})
+	go func() {
+		e.waiting.Lock()
+		close(idle)
+	}()
+	for waiting := true; waiting; e.drain() {
+		select {
+		case <-e.queue.wake:
+		case <-idle:
+			waiting = false
+		}
+	}
+	e.queue.setClosed(true)
+	e.drain()
+	e.waiting.Unlock()
 }
 
 // settle charges what memory admitted without the store and, if all, gives back

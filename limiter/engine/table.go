@@ -253,7 +253,7 @@ func (s *shard) shrinkLocked() {
 
 // blockedAt tells whether the cell refuses anything at now.
 func (c *cell) blockedAt(now int64) bool {
-	for b := c.block.Load(); b != nil; b = b.longer {
+	for b := c.block.Load(); b != nil; b = b.older {
 		if now < b.until {
 			return true
 		}

@@ -1,0 +1,426 @@
+package engine
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+var (
+	simSeed  = flag.Uint64("sim.seed", 0, "replay the simulation with this seed only")
+	simSeeds = flag.Int("sim.seeds", 300, "how many seeds to simulate")
+	simSteps = flag.Int("sim.steps", 200, "how many steps to take with each seed")
+)
+
+// TestSimulation runs engines on one disk in virtual time. What happens next is
+// drawn from a seed: requests, commits, crashes that lose what was not
+// committed, clean stops, restarts, reloads that change amounts, evictions, and
+// time that passes or jumps. After every step the promises are held against a
+// log of what was admitted.
+func TestSimulation(t *testing.T) {
+	first, n := uint64(1), *simSeeds
+	if *simSeed != 0 {
+		first, n = *simSeed, 1
+	}
+	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, seed)
+			for i := 0; i < *simSteps && !t.Failed(); i++ {
+				w.step()
+			}
+			w.end()
+			if t.Failed() {
+				t.Logf("replay: go test ./limiter/engine -run TestSimulation -sim.seed=%d -sim.steps=%d", seed, *simSteps)
+				for _, line := range w.trace[max(0, len(w.trace)-40):] {
+					t.Log(line)
+				}
+			}
+		})
+	}
+}
+
+// world is what is simulated.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand
+	disk    *disk
+	procs   []*process
+	limits  []*simLimit
+	crashes int
+	trace   []string
+}
+
+// simLimit is a limit whose amount changes, and what was admitted by it.
+type simLimit struct {
+	now      *Limit
+	most     int64 // the largest capacity there ever was
+	fastest  int64 // the largest amount there ever was
+	admitted map[string][]admission
+}
+
+type admission struct {
+	at      int64 // as of which it was decided
+	decided int64 // when that became known
+	cost    int64
+}
+
+// process is an engine that can be killed.
+type process struct {
+	*Engine
+	world   *world
+	dead    bool
+	commit  *commitAttempt // a batch that waits for the word to go on
+	asked   []*asked
+	ctx     context.Context
+	kill    context.CancelFunc
+	letting bool // every batch goes on at once
+}
+
+type commitAttempt struct {
+	since   time.Time
+	verdict chan error
+}
+
+// asked is a request that was sent to a process.
+type asked struct {
+	draws    []Draw
+	limits   []*simLimit
+	decision chan Decision
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk()}
+	for _, algorithm := range algorithms {
+		window := []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second, time.Minute}[w.rng.IntN(4)]
+		amount := []int64{1, 3, 10, 200}[w.rng.IntN(4)]
+		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
+		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}})
+	}
+	w.start()
+	return w
+}
+
+func (w *world) note(format string, args ...any) {
+	w.trace = append(w.trace, time.Now().Format("04:05.000000 ")+fmt.Sprintf(format, args...))
+}
+
+// step lets one thing happen.
+func (w *world) step() {
+	switch p := w.procs[w.rng.IntN(len(w.procs))]; w.rng.IntN(20) {
+	default:
+		p.ask()
+	case 7, 8, 9, 10, 11:
+		p.goOn()
+	case 12, 13:
+		w.pass(time.Duration(w.rng.Int64N(int64(time.Second))))
+	case 14:
+		w.pass(time.Duration(w.rng.Int64N(int64(w.limits[w.rng.IntN(len(w.limits))].now.Window()))))
+	case 15:
+		w.reload()
+	case 16:
+		p.table.sweep(p.clock.now(), p.giveBack)
+	case 17:
+		w.beTold(p)
+	case 18:
+		if len(w.procs) < 3 {
+			w.start()
+		}
+	case 19:
+		if len(w.procs) > 1 {
+			w.stop(p)
+		}
+	}
+	synctest.Wait()
+	w.collect()
+}
+
+func (w *world) start() {
+	p := &process{world: w}
+	p.ctx, p.kill = context.WithCancel(context.Background())
+	store := &memoryStore{disk: w.disk, before: func([]storage.Claim) error { return p.atCommit() }}
+	e, err := New(Options{
+		Open:            func(context.Context) (storage.Store, error) { return store, nil },
+		Hash:            testName,
+		MaxKeys:         1 + w.rng.IntN(8),
+		StoreTimeout:    1000 * time.Hour, // outages have tests of their own
+		CleanupInterval: 1000 * time.Hour,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.Engine = e
+	w.procs = append(w.procs, p)
+	w.note("process %p starts", p)
+	synctest.Wait()
+}
+
+// atCommit holds a batch until the world lets it go on.
+func (p *process) atCommit() error {
+	switch {
+	case p.dead:
+		return errDisk
+	case p.letting:
+		return nil
+	}
+	p.commit = &commitAttempt{time.Now(), make(chan error)}
+	return <-p.commit.verdict
+}
+
+// goOn lets the batch at hand be committed.
+func (p *process) goOn() bool {
+	c := p.commit
+	if c == nil {
+		return false
+	}
+	p.commit = nil
+	c.verdict <- nil
+	synctest.Wait()
+	return true
+}
+
+// ask sends a request of one or more draws.
+func (p *process) ask() {
+	w := p.world
+	a := &asked{decision: make(chan Decision, 1)}
+	key := fmt.Sprint("key", w.rng.IntN(3))
+	for _, i := range w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))] {
+		a.add(w.limits[i], key, w.cost())
+	}
+	w.note("%p asked for %s", p, a)
+	p.send(a)
+}
+
+func (a *asked) add(l *simLimit, key string, cost int64) {
+	a.draws = append(a.draws, draw(l.now, key, cost))
+	a.limits = append(a.limits, l)
+}
+
+func (a *asked) String() (s string) {
+	for _, d := range a.draws {
+		s += fmt.Sprintf(" %d of %v %d/%v %s", d.Cost, d.Limit.Algorithm(), d.Limit.Amount(), d.Limit.Window(), d.Key)
+	}
+	return s
+}
+
+func (w *world) cost() int64 {
+	return []int64{0, 1, 1, 1, 1, 1, 1, 2, 3, 20}[w.rng.IntN(10)]
+}
+
+func (p *process) send(a *asked) {
+	p.asked = append(p.asked, a)
+	go func() { a.decision <- p.Decide(p.ctx, a.draws) }()
+}
+
+// pass lets time pass while batches stand still, none of them for so long that
+// its time is not taken for true any more.
+func (w *world) pass(d time.Duration) {
+	for _, p := range w.procs {
+		for p.commit != nil && time.Since(p.commit.since)+d > limiter.MaxSkew {
+			p.goOn()
+		}
+	}
+	w.note("%v pass", d)
+	time.Sleep(d)
+}
+
+// reload changes the amount of a limit for the requests to come.
+func (w *world) reload() {
+	l := w.limits[w.rng.IntN(len(w.limits))]
+	if l.now.Algorithm() == limiter.TokenBucket && len(w.procs) > 1 {
+		return // the rate at which leases drain must be one, see package limiter
+	}
+	l.now = l.now.with(w.t, 1+w.rng.Int64N(2*l.now.Amount()+2))
+	l.most = max(l.most, l.now.Capacity())
+	l.fastest = max(l.fastest, l.now.Amount())
+	w.note("%v is now %d/%v", l.now.Algorithm(), l.now.Amount(), l.now.Window())
+}
+
+// stop ends a process: cleanly, or with a crash that loses what is in memory,
+// and the batch at hand or the word that it was committed.
+func (w *world) stop(p *process) {
+	w.procs = slices.DeleteFunc(w.procs, func(q *process) bool { return q == p })
+	if w.rng.IntN(2) == 0 {
+		w.note("%p is closed", p)
+		p.close()
+		w.collectOf(p)
+		return
+	}
+	w.note("%p crashes", p)
+	w.crashes++
+	p.dead = true
+	if c := p.commit; c != nil {
+		var verdict error // committed, and nobody was told
+		if w.rng.IntN(2) == 0 {
+			verdict = errDisk
+		}
+		c.verdict <- verdict
+	}
+	p.kill()
+	p.Close(context.Background())
+}
+
+// close stops a process cleanly, and lets everything be committed that this
+// takes.
+func (p *process) close() {
+	p.letting = true
+	p.goOn()
+	if err := p.Close(context.Background()); err != nil {
+		p.world.t.Error(err)
+	}
+	synctest.Wait()
+}
+
+// collect takes note of what was decided and checks the promises.
+func (w *world) collect() {
+	for _, p := range w.procs {
+		w.collectOf(p)
+	}
+}
+
+func (w *world) collectOf(p *process) {
+	p.asked = slices.DeleteFunc(p.asked, func(a *asked) bool {
+		select {
+		case d := <-a.decision:
+			w.decided(p, a, d)
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+func (w *world) decided(p *process, a *asked, d Decision) {
+	w.note("%p decided %s: %+v", p, a, d)
+	if d.Degraded {
+		w.t.Errorf("decided without the store: %+v", d)
+	}
+	if !d.Allowed {
+		if d.Retry == 0 || d.Reason == None {
+			w.t.Errorf("refused without a reason or a time to retry: %+v", d)
+		}
+		return
+	}
+	for i, l := range a.limits {
+		key := string(a.draws[i].Key)
+		if cost := a.draws[i].Cost; cost > 0 {
+			l.admitted[key] = append(l.admitted[key], admission{a.draws[i].at, time.Now().UnixNano(), cost})
+			w.checkBound(l, key)
+		}
+	}
+}
+
+// checkBound holds what was admitted for a key against promise P1. The bounds
+// are those of the largest amount there was.
+func (w *world) checkBound(l *simLimit, key string) {
+	all := l.admitted[key]
+	slices.SortFunc(all, func(a, b admission) int { return int(a.at - b.at) })
+	window := int64(l.now.Window())
+	for i, last := range all {
+		sum := int64(0)
+		for j := i; j >= 0; j-- {
+			span, limit := last.at-all[j].at, l.most
+			switch l.now.Algorithm() {
+			case limiter.Sliding:
+				if span >= window {
+					j = 0
+					continue
+				}
+			case limiter.Fixed:
+				if all[j].at/window != last.at/window {
+					j = 0
+					continue
+				}
+			case limiter.TokenBucket:
+				limit += span * l.fastest / window
+			}
+			if sum += all[j].cost; sum > limit {
+				w.t.Errorf("%v %d/%v %s: %d admitted within %v, want at most %d",
+					l.now.Algorithm(), l.most, l.now.Window(), key, sum, time.Duration(span), limit)
+				return
+			}
+		}
+	}
+}
+
+// quiet lets everything that waits be decided.
+func (w *world) quiet() {
+	for {
+		synctest.Wait()
+		busy := false
+		for _, p := range w.procs {
+			busy = p.goOn() || busy
+		}
+		if !busy {
+			break
+		}
+	}
+	w.collect()
+}
+
+// beTold asks a process until it refuses, waits for as long as it says, and asks
+// again, with no other traffic: promise P4.
+func (w *world) beTold(p *process) {
+	w.quiet()
+	l := w.limits[w.rng.IntN(len(w.limits))]
+	once := func() Decision {
+		a := &asked{decision: make(chan Decision, 1)}
+		a.add(l, "key0", 1)
+		w.note("%p asked in quiet for %s", p, a)
+		p.send(a)
+		synctest.Wait()
+		for p.goOn() {
+		}
+		d := <-a.decision
+		a.decision <- d
+		w.collect()
+		return d
+	}
+	for range 20 {
+		if d := once(); !d.Allowed {
+			w.pass(d.Retry)
+			if again := once(); !again.Allowed {
+				w.t.Errorf("refused again after waiting for %v as told: %+v", d.Retry, again)
+			}
+			return
+		}
+	}
+}
+
+// end stops all processes cleanly. Then the disk knows of every unit that was
+// admitted, and unless a process crashed, of no other.
+func (w *world) end() {
+	for _, p := range w.procs {
+		p.close()
+		w.collectOf(p)
+	}
+	now := time.Now().UnixNano()
+	for _, l := range w.limits {
+		if l.now.Algorithm() == limiter.TokenBucket {
+			continue // drains; its bound is checked above
+		}
+		for key, all := range l.admitted {
+			least, most := int64(0), int64(0)
+			for _, a := range all {
+				if l.now.Slot(a.at) >= l.now.Oldest(now) {
+					least += a.cost
+				}
+				if l.now.Slot(a.decided) >= l.now.Oldest(now) { // it may have been charged as late
+					most += a.cost
+				}
+			}
+			used := w.disk.used(l.now, key, now)
+			if used < least || used > most && w.crashes == 0 {
+				w.t.Errorf("%v/%v %s: %d charged on disk after %d crashes, %d to %d admitted",
+					l.now.Algorithm(), l.now.Window(), key, used, w.crashes, least, most)
+			}
+		}
+	}
+}
