@@ -6,15 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
-
-// sizes are the numbers of rows that the prepared statements read and write at
-// once.
-var sizes = [...]int{16, 4, 1}
 
 // pruneFrom is from how many keys on it is cheaper to ask which windows there are
 // than to look for every key in all of them.
@@ -80,17 +75,6 @@ func upsertSlots(n int) string {
 	return `INSERT INTO counters (limit_id, window, key, slot, used) VALUES ` + tuples(n, `(?, ?, ?, ?, ?)`) + `
 		ON CONFLICT (limit_id, window, key, slot) DO UPDATE
 		SET used = min(max(used, 0), ` + fmt.Sprint(int64(mostUsed)) + `) + excluded.used`
-}
-
-func tuples(n int, format string) string {
-	parts := make([]string, n)
-	for i := range parts {
-		parts[i] = format
-		if strings.Contains(format, "%d") {
-			parts[i] = fmt.Sprintf(format, i)
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // read fills in the slots of the cells that have any.
@@ -249,48 +233,4 @@ func (c *counters) writeLimit(cells []cell) error {
 		writes = writes[sizes[i]:]
 	}
 	return nil
-}
-
-// smallest returns the index of the smallest size that holds n rows, or of the
-// largest there is.
-func smallest(n int) int {
-	i := 0
-	for i+1 < len(sizes) && sizes[i+1] >= n {
-		i++
-	}
-	return i
-}
-
-// largest returns the index of the largest size that n rows fill.
-func largest(n int) int {
-	i := 0
-	for sizes[i] > n {
-		i++
-	}
-	return i
-}
-
-// groups yields the bounds of the runs of cells that belong to one limit.
-func groups(cells []cell) func(yield func(from, to int) bool) {
-	return func(yield func(from, to int) bool) {
-		for from := 0; from < len(cells); {
-			to := from + 1
-			for to < len(cells) && cells[to].id == cells[from].id {
-				to++
-			}
-			if !yield(from, to) {
-				return
-			}
-			from = to
-		}
-	}
-}
-
-// floorDiv divides rounding towards negative infinity, as package limiter does.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }

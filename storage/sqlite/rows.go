@@ -1,0 +1,67 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+)
+
+// sizes are the numbers of rows that the prepared statements read and write at
+// once.
+var sizes = [...]int{16, 4, 1}
+
+// tuples returns n tuples of a VALUES clause; %d in the format stands for their
+// number.
+func tuples(n int, format string) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = format
+		if strings.Contains(format, "%d") {
+			parts[i] = fmt.Sprintf(format, i)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// smallest returns the index of the smallest size that holds n rows, or of the
+// largest there is.
+func smallest(n int) int {
+	i := 0
+	for i+1 < len(sizes) && sizes[i+1] >= n {
+		i++
+	}
+	return i
+}
+
+// largest returns the index of the largest size that n rows fill.
+func largest(n int) int {
+	i := 0
+	for sizes[i] > n {
+		i++
+	}
+	return i
+}
+
+// groups yields the bounds of the runs of cells that belong to one limit.
+func groups(cells []cell) func(yield func(from, to int) bool) {
+	return func(yield func(from, to int) bool) {
+		for from := 0; from < len(cells); {
+			to := from + 1
+			for to < len(cells) && cells[to].id == cells[from].id {
+				to++
+			}
+			if !yield(from, to) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// floorDiv divides rounding towards negative infinity, as package limiter does.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
