@@ -234,8 +234,8 @@ func (w *world) pass(d time.Duration) {
 // reload changes the amount of a limit for the requests to come.
 func (w *world) reload() {
 	l := w.limits[w.rng.IntN(len(w.limits))]
-	if l.now.Algorithm() == limiter.TokenBucket && len(w.procs) > 1 {
-		return // the rate at which leases drain must be one, see package limiter
+	if l.now.Algorithm() == limiter.TokenBucket {
+		return // its bound holds at one rate; see the invariants of package limiter
 	}
 	l.now = l.now.with(w.t, 1+w.rng.Int64N(2*l.now.Amount()+2))
 	l.most = max(l.most, l.now.Capacity())
