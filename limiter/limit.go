@@ -31,6 +31,7 @@ const (
 	fewestSlots     = 10 // the default never goes below
 	shortestSlot    = time.Second
 	leaseExtraShare = 8 // headroom is at most 1/8 of what is left
+	aheadShare      = 4 // leases last longer while at most 1/4 is used
 )
 
 // Algorithm says how units are forgotten.

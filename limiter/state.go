@@ -37,6 +37,11 @@ type Claim struct {
 	// Extra is how many units may be granted on top of Want for later, never
 	// more than an eighth of what is left then.
 	Extra int64
+	// Ahead is how many slots later the grant may be charged to, at most half a
+	// window, so that its lease lasts as long. It is granted with Extra units
+	// while the key has used at most a quarter of the amount; a token bucket
+	// ignores it.
+	Ahead int64
 	// Return is a lease of the same key whose unspent units are given back
 	// before anything is granted.
 	Return Lease
@@ -98,6 +103,9 @@ func (l Limit) claimSlots(s *State, c Claim) Grant {
 	used := l.usedSlots(s, c.Now)
 	g := l.share(c, l.amount-used)
 	g.At = l.Slot(c.Now)
+	if g.Units > c.Want && used+g.Units <= l.amount/aheadShare {
+		g.At += max(min(c.Ahead, int64(l.slots)/2), 0)
+	}
 	if g.Units > 0 {
 		s.add(g.At, g.Units)
 	} else if c.Least > 0 {

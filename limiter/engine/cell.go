@@ -29,6 +29,7 @@ type cell struct {
 	local    *local        // what was decided without the store, or nil
 	inFlight int32         // claims that are waiting or under way
 	headroom uint16        // units to ask for beyond what is waiting
+	ahead    uint16        // slots that a lease is to outlast its own by
 	dead     bool
 
 	named   bool        // the committer's own: name is set
@@ -113,19 +114,21 @@ const (
 	slotsOfBucket = 60 // a token bucket's "slot", for headroom only
 )
 
-// nextHeadroomLocked returns how many units to claim for later: more while the
-// key keeps coming back within a slot, less when it does not.
-func (c *cell) nextHeadroomLocked(limit *Limit, now int64) int64 {
+// adaptLocked sets how much is claimed for later, and for how much later: more
+// units while the key uses them up, and more time while it comes back without
+// having done so.
+func (c *cell) adaptLocked(limit *Limit, now int64) {
 	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
 	switch {
 	case c.lease.At == 0:
-		c.headroom = first
+		c.headroom, c.ahead = first, 0
 	case limit.inSlot(c.lease.At, now):
 		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
+		c.ahead /= 2
 	default:
 		c.headroom = max(c.headroom/2, first)
+		c.ahead = min(max(2*c.ahead, 1), uint16(limit.Slots()/2))
 	}
-	return int64(c.headroom)
 }
 
 // inSlot tells whether now lies in the slot that a lease was charged to.

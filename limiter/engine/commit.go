@@ -31,6 +31,7 @@ type entry struct {
 	cost   int64 // of every request that waits for this claim
 	wanted int64 // by all of them together
 	extra  int64
+	ahead  int64
 	give   limiter.Lease
 	charge limiter.Charge
 	grant  limiter.Grant
@@ -92,11 +93,12 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 		return e
 	}
 	b.chargeLocked(c)
+	c.adaptLocked(d.Limit, now)
 	e := &entry{
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost,
-		extra: c.nextHeadroomLocked(d.Limit, now),
-		give:  c.takeLeaseLocked(),
+		extra: int64(c.headroom), ahead: int64(c.ahead),
+		give: c.takeLeaseLocked(),
 	}
 	c.limit = d.Limit
 	c.open = e
@@ -197,7 +199,7 @@ func (e *Engine) claimOf(en *entry, now int64) storage.Claim {
 	return storage.Claim{
 		ID: c.id, Key: c.name, Limit: en.limit.Limit,
 		Claim: limiter.Claim{
-			Now: now, Least: en.cost, Want: en.wanted, Extra: en.extra,
+			Now: now, Least: en.cost, Want: en.wanted, Extra: en.extra, Ahead: en.ahead,
 			Return: en.give, Charge: en.charge,
 		},
 	}

@@ -416,7 +416,8 @@ func (w *world) end() {
 				if l.now.Slot(a.at) >= l.now.Oldest(now) {
 					least += a.cost
 				}
-				if l.now.Slot(a.decided) >= l.now.Oldest(now) { // it may have been charged as late
+				// It may have been charged as late, and half a window ahead.
+				if l.now.Slot(a.decided)+l.now.Slots()/2 >= l.now.Oldest(now) {
 					most += a.cost
 				}
 			}

@@ -139,7 +139,7 @@ func (tr *traffic) next() storage.Claim {
 	}
 	c.Least = tr.rand.Int64N(3)
 	c.Want = c.Least + tr.rand.Int64N(1+l.Capacity()/4)
-	c.Extra = tr.rand.Int64N(20)
+	c.Extra, c.Ahead = tr.rand.Int64N(20), tr.rand.Int64N(40)
 	if lease := tr.leases[cell{c.ID, c.Key}]; lease.Units > 0 && tr.rand.IntN(2) == 0 {
 		lease.Units = tr.rand.Int64N(lease.Units + 1)
 		c.Return = lease
