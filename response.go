@@ -269,10 +269,26 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 	if p.retry != limiter.Never {
 		w.Header()[fieldRetry] = []string{strconv.FormatInt(ceilSeconds(p.retry), 10)}
 	}
+	leaveBody(w, r)
 	if prefersProblem(r.Header) {
 		return p.writeProblem(w, r)
 	}
 	return errRefused
+}
+
+// keptBody is the length up to which the body of a refused request is taken in,
+// so that its connection can go on: what net/http takes at most.
+const keptBody = 256 << 10
+
+// leaveBody has a request answered at once whose body may be long. Caddy wraps
+// the body, and net/http then waits for the beginning of it before it sends an
+// answer, unless the connection ends with that.
+func leaveBody(w http.ResponseWriter, r *http.Request) {
+	expects := len(r.Header["Expect"]) > 0
+	long := r.ContentLength < 0 || r.ContentLength > keptBody
+	if r.ProtoMajor == 1 && (long || expects && r.ContentLength > 0) {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // jittered returns a retry time made longer by a random part of up to the
