@@ -78,7 +78,6 @@ func TestNoPersonalDataAtRest(t *testing.T) {
 			limit 3/1h
 		}
 		zone session {
-			match not header_regexp X-Tenant zzz
 			per key {http.request.cookie.session}
 			limit 3/1h fixed
 		}
