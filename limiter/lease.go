@@ -184,3 +184,13 @@ func (l Limit) Quota(ls Lease, now int64) Quota {
 		Reset:     time.Duration(l.Expiry(ls.At) - now),
 	}
 }
+
+// Left returns how many units of l are free beside everything that a lease
+// knows to be in use, held units included.
+func (l Limit) Left(ls Lease) int64 {
+	used := ls.Used
+	if ls.Part > 0 {
+		used = addSaturating(used, 1)
+	}
+	return max(l.capacity-used, 0)
+}

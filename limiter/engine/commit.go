@@ -241,7 +241,7 @@ func (c *cell) refusedLocked(en *entry, now int64) {
 	c.blockLocked(block{
 		until:    now + int64(en.grant.Retry),
 		cost:     en.cost,
-		left:     max(en.limit.Capacity()-en.grant.Used, 0),
+		left:     en.limit.Left(en.grant.Lease),
 		amount:   en.limit.Amount(),
 		capacity: en.limit.Capacity(),
 	}, now)

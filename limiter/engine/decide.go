@@ -43,7 +43,8 @@ func (e *Engine) refuseAtOnce(draws []Draw, now int64, d *Decision) bool {
 		draw := &draws[i]
 		draw.Known = false
 		if draw.Cost > draw.Limit.Capacity() {
-			d.refuse(TooCostly, draws, i, draw.Limit.Capacity(), limiter.Never)
+			d.refuse(TooCostly, draws, i, 0, limiter.Never)
+			draw.Known = false // what is left was not looked at
 			continue
 		}
 		draw.cell = e.table.find(draw.Limit.ID, draw.Key)
@@ -267,8 +268,7 @@ func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error
 func (e *Engine) refused(hs []held, draws []Draw, now int64, d *Decision) bool {
 	for i := range hs {
 		if en := hs[i].entry; en != nil && en.refused() {
-			left := max(en.limit.Capacity()-en.grant.Used, 0)
-			d.refuse(OverLimit, draws, hs[i].draw, left, en.grant.Retry)
+			d.refuse(OverLimit, draws, hs[i].draw, en.limit.Left(en.grant.Lease), en.grant.Retry)
 			d.Fresh = en.fresh.CompareAndSwap(true, false) || d.Fresh
 		}
 	}

@@ -20,22 +20,37 @@ const (
 	openTimeout = 10 * time.Second
 )
 
-// outage is the time during which the store can't be used.
+// outage is the time during which the store can't be used. Outages that follow
+// one another closely are one: the next probe comes later each time, and the
+// observer is told once a minute at most.
 type outage struct {
 	mu       sync.Mutex
 	began    time.Time     // guarded by mu, like all below
+	ended    time.Time     // of the last one; zero if there was none
 	reminded time.Time     // when the observer was last told
+	told     bool          // that the outage began, and not yet that it ended
 	backoff  time.Duration // until the next probe
 }
 
-// begin returns when to probe first.
-func (o *outage) begin() time.Duration {
+// begin returns when to probe first, and whether the outage is worth telling.
+func (o *outage) begin() (next time.Duration, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if time.Since(o.ended) > remindAfter {
+		o.backoff = firstProbe
+	} else {
+		o.backoff = min(2*o.backoff, lastProbe)
+	}
 	o.began = time.Now()
-	o.reminded = o.began
-	o.backoff = max(o.backoff, firstProbe)
-	return jittered(o.backoff)
+	return jittered(o.backoff), o.tellLocked()
+}
+
+func (o *outage) tellLocked() bool {
+	if time.Since(o.reminded) < remindAfter {
+		return false
+	}
+	o.reminded, o.told = time.Now(), true
+	return true
 }
 
 // goOn returns when to probe next, how long the outage has lasted, and whether
@@ -44,17 +59,17 @@ func (o *outage) goOn() (next, since time.Duration, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.backoff = min(2*o.backoff, lastProbe)
-	if tell = time.Since(o.reminded) >= remindAfter; tell {
-		o.reminded = time.Now()
-	}
-	return jittered(o.backoff), time.Since(o.began), tell
+	return jittered(o.backoff), time.Since(o.began), o.tellLocked()
 }
 
-func (o *outage) end() time.Duration {
+// end returns how long the outage has lasted, and whether its end is worth
+// telling.
+func (o *outage) end() (lasted time.Duration, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.backoff = 0
-	return time.Since(o.began)
+	o.ended = time.Now()
+	tell, o.told = o.told, false
+	return o.ended.Sub(o.began), tell
 }
 
 // jittered returns a duration of 3/4 to 5/4 of d, so that the probes of several
@@ -75,8 +90,11 @@ func (e *Engine) degrade(err error) {
 		e.undo(b)
 		close(b.done)
 	}
-	e.probe.Reset(e.outage.begin())
-	e.opts.Observer.Degraded(0, err)
+	next, tell := e.outage.begin()
+	e.probe.Reset(next)
+	if tell {
+		e.opts.Observer.Degraded(0, err)
+	}
 }
 
 // openStore opens the store for the first time.
@@ -109,6 +127,7 @@ func (e *Engine) recover() {
 	}
 	err := e.reopen()
 	if err == nil {
+		e.makeRoom() // if that is what it takes
 		err = e.settle(false)
 	}
 	if err != nil {
@@ -121,7 +140,9 @@ func (e *Engine) recover() {
 	}
 	e.queue.setClosed(false)
 	e.degraded.Store(false)
-	e.opts.Observer.Recovered(e.outage.end())
+	if lasted, tell := e.outage.end(); tell {
+		e.opts.Observer.Recovered(lasted)
+	}
 }
 
 // local is what memory admitted for one key without the store.

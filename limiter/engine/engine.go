@@ -184,6 +184,8 @@ type Stats struct {
 	Keys int64
 	// Claims is how many claims the store has answered.
 	Claims int64
+	// Evicted is how many keys were dropped from memory to make room.
+	Evicted int64
 	// Degraded tells that the store can't be used.
 	Degraded bool
 	// Store describes the store; it is zero where that can't be told.
@@ -195,6 +197,7 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 	s := Stats{
 		Keys:     e.table.count.Load(),
 		Claims:   e.claimed.Load(),
+		Evicted:  e.table.evicted.Load(),
 		Degraded: e.degraded.Load(),
 	}
 	if store := e.store.Load(); store != nil {

@@ -56,3 +56,18 @@ func (e *Engine) sweepStore() (rows int64, err error) {
 		}
 	}
 }
+
+// roomSteps is how many steps of a sweep are taken before a store is used again
+// after a fault.
+const roomSteps = 64
+
+// makeRoom sweeps a part of the store. A store that is full can't be used until
+// somebody does.
+func (e *Engine) makeRoom() {
+	for range roomSteps {
+		swept, err := e.store.Load().Sweep(context.Background(), e.clock.now())
+		if err != nil || !swept.More {
+			return // if it matters, what comes next fails as well
+		}
+	}
+}

@@ -28,10 +28,11 @@ const (
 // The bucket is chosen by a hash that is seeded per process, so that nobody
 // outside can choose keys that meet in one.
 type table struct {
-	seed   maphash.Seed
-	max    int64
-	count  atomic.Int64
-	shards [shardCount]shard
+	seed    maphash.Seed
+	max     int64
+	count   atomic.Int64
+	evicted atomic.Int64 // to make room, ever
+	shards  [shardCount]shard
 }
 
 type shard struct {
@@ -170,7 +171,10 @@ func (t *table) evictLocked(s *shard) returned {
 	if lowest == pinned {
 		return returned{}
 	}
-	back, _ := t.removeLocked(s, victim)
+	back, ok := t.removeLocked(s, victim)
+	if ok {
+		t.evicted.Add(1)
+	}
 	return back
 }
 

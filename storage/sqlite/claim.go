@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -49,6 +50,9 @@ func checkClaims(claims []storage.Claim, grants []limiter.Grant) error {
 }
 
 func (s *Store) claimLocked(claims []storage.Claim, grants []limiter.Grant) error {
+	if err := s.inPlace(); err != nil {
+		return err
+	}
 	if err := s.beginLocked(); err != nil {
 		return err
 	}
@@ -67,6 +71,17 @@ func (s *Store) claimLocked(claims []storage.Claim, grants []limiter.Grant) erro
 	s.inTx = false
 	s.wroteLocked(written)
 	return nil
+}
+
+// inPlace returns an error if the file that is open is not the one at the path
+// any more. SQLite would go on with a file that nobody else sees, and that is
+// gone when it is closed.
+func (s *Store) inPlace() error {
+	info, err := os.Lstat(s.options.Path)
+	if err == nil && os.SameFile(info, s.file) {
+		return nil
+	}
+	return fmt.Errorf("the database %q was removed or replaced while in use; opening it again starts with what is there now", s.options.Path)
 }
 
 // beginLocked begins a transaction, after it has ended one that was left open.

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -180,4 +181,27 @@ func TestMaxSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkIntegrity(t, path)
+}
+
+// A file that nobody else sees is not written to any more.
+func TestRemovedOrReplacedWhileInUse(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"renamed": func(path string) error { return os.Rename(path, path+".old") },
+		"replaced": func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tally.db")
+			s := opened(t, Options{Path: path})
+			mustFill(t, s, 0, 1)
+			if err := spoil(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := one(t, s, 1); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("claim: %v, want an error that names the file", err)
+			}
+		})
+	}
 }
