@@ -143,7 +143,7 @@ func (h *house) Committed(claims int, took time.Duration) {
 // Swept implements engine.Observer.
 func (h *house) Swept(rows int64, keys int, err error) {
 	metrics.swept.Add(float64(rows))
-	metrics.evicted.Add(float64(keys))
+	metrics.idle.Add(float64(keys))
 	if err != nil {
 		logger().Error("expired rows could not be removed; it is tried again at the next cleanup", zap.Error(err))
 	} else if rows > 0 || keys > 0 {

@@ -23,7 +23,7 @@ var metrics = struct {
 	latency   prometheus.Histogram
 	claims    prometheus.Counter
 	swept     prometheus.Counter
-	evicted   prometheus.Counter
+	idle      prometheus.Counter
 	degraded  prometheus.Counter
 }{
 	requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -65,9 +65,9 @@ var metrics = struct {
 		Name: "caddy_rate_limit_swept_rows_total",
 		Help: "Expired rows deleted from the store.",
 	}),
-	evicted: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "caddy_rate_limit_evicted_keys_total",
-		Help: "Idle keys dropped from memory.",
+	idle: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_idle_keys_total",
+		Help: "Keys dropped from memory because nobody asked for them.",
 	}),
 	degraded: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_outages_total",
@@ -79,7 +79,7 @@ var metrics = struct {
 func registerMetrics(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		metrics.requests, metrics.declined, metrics.decisions, metrics.process, metrics.config,
-		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.evicted, metrics.degraded,
+		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
 		houseCollector{},
 	} {
 		err := registry.Register(c)
@@ -157,6 +157,8 @@ type houseCollector struct{}
 var (
 	descKeys = prometheus.NewDesc("caddy_rate_limit_keys_total",
 		"Keys held in memory, counted once per limit.", nil, nil)
+	descEvicted = prometheus.NewDesc("caddy_rate_limit_evicted_keys_total",
+		"Keys dropped from memory to make room for others.", nil, nil)
 	descDegraded = prometheus.NewDesc("caddy_rate_limit_degraded",
 		"Whether the store can't be used and memory decides (1) or not (0).", nil, nil)
 	descBytes = prometheus.NewDesc("caddy_rate_limit_store_bytes",
@@ -166,22 +168,25 @@ var (
 // Describe implements prometheus.Collector.
 func (houseCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descKeys
+	ch <- descEvicted
 	ch <- descDegraded
 	ch <- descBytes
 }
 
 // Collect implements prometheus.Collector.
 func (houseCollector) Collect(ch chan<- prometheus.Metric) {
-	var keys, degraded, bytes float64
+	var keys, evicted, degraded, bytes float64
 	eachHouse(func(h *house) {
 		stats := h.stats()
 		keys += float64(stats.Keys)
+		evicted += float64(stats.Evicted)
 		bytes += float64(stats.Store.Bytes)
 		if stats.Degraded {
 			degraded = 1
 		}
 	})
 	ch <- prometheus.MustNewConstMetric(descKeys, prometheus.GaugeValue, keys)
+	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, evicted)
 	ch <- prometheus.MustNewConstMetric(descDegraded, prometheus.GaugeValue, degraded)
 	ch <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, bytes)
 }

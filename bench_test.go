@@ -1,0 +1,114 @@
+package tally
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// BenchmarkServeHTTP measures what the handler adds to a request that Caddy has
+// prepared: the real engine and store, header fields on.
+func BenchmarkServeHTTP(b *testing.B) {
+	for _, keys := range []int{1, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("warm/keys=%d", keys), func(b *testing.B) {
+			benchServe(b, Limit{Amount: 1 << 40, Window: 366 * 24 * 3600e9}, keys, 2)
+		})
+		b.Run(fmt.Sprintf("blocked/keys=%d", keys), func(b *testing.B) {
+			benchServe(b, Limit{Amount: 1, Window: 366 * 24 * 3600e9}, keys, 2)
+		})
+	}
+	b.Run("cold", func(b *testing.B) {
+		benchServe(b, Limit{Amount: 100, Window: 3600e9}, b.N, 0)
+	})
+}
+
+// nothing is the handler after this one, and the writer.
+type nothing struct{ header http.Header }
+
+func (nothing) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+func (n *nothing) Header() http.Header       { return n.header }
+func (*nothing) Write(p []byte) (int, error) { return len(p), nil }
+func (*nothing) WriteHeader(int)             {}
+
+func benchServe(b *testing.B, limit Limit, keys, before int) {
+	h := benchHandler(b, limit)
+	serve := func(i int, r *http.Request, vars map[string]any, w *nothing) {
+		n := uint32(i)
+		clear(vars)
+		vars[caddyhttp.ClientIPVarKey] = addresses[n%uint32(len(addresses))]
+		clear(w.header)
+		h.ServeHTTP(w, r, nothing{})
+	}
+	fillAddresses(keys)
+	r, vars, w := benchRequest()
+	for range before {
+		for i := range keys {
+			serve(i, freshReplacer(r), vars, w)
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		r, vars, w := benchRequest()
+		repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+		empty := *repl
+		for i := 0; pb.Next(); i += 7919 {
+			*repl = empty // as if it were another request's
+			serve(i, r, vars, w)
+		}
+	})
+}
+
+func freshReplacer(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, caddy.NewEmptyReplacer()))
+}
+
+var addresses []string
+
+func fillAddresses(n int) {
+	for i := len(addresses); i < n; i++ {
+		addresses = append(addresses, fmt.Sprintf("%d.%d.%d.%d", 10+i>>24, i>>16&255, i>>8&255, i&255))
+	}
+	addresses = addresses[:n]
+}
+
+func benchRequest() (*http.Request, map[string]any, *nothing) {
+	vars := make(map[string]any)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	ctx := context.WithValue(r.Context(), caddyhttp.VarsCtxKey, vars)
+	ctx = context.WithValue(ctx, caddy.ReplacerCtxKey, caddy.NewEmptyReplacer())
+	return r.WithContext(ctx), vars, &nothing{http.Header{}}
+}
+
+func benchHandler(b *testing.B, limit Limit) *Handler {
+	b.Helper()
+	store, err := json.Marshal(map[string]string{"engine": "sqlite", "path": filepath.Join(b.TempDir(), "tally.db")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	app, err := json.Marshal(App{StoreRaw: store, MaxKeys: 2_000_000, StoreTimeout: caddy.Duration(60e9)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{"rate_limit": app}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := &Handler{Zones: []*Zone{{Name: "bench", Limits: []Limit{limit}}}}
+	if err := h.Provision(ctx); err != nil {
+		b.Fatal(err)
+	}
+	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
+	b.Cleanup(func() { h.app.Cleanup() })
+	return h
+}
