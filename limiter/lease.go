@@ -185,6 +185,17 @@ func (l Limit) Quota(ls Lease, now int64) Quota {
 	}
 }
 
+// Returnable returns how many units giving a lease back at now would free.
+func (l Limit) Returnable(ls Lease, now int64) int64 {
+	if l.algorithm == TokenBucket {
+		return l.drainLease(ls, now).Units
+	}
+	if ls.Units <= 0 || l.Expiry(ls.At) <= now {
+		return 0
+	}
+	return ls.Units
+}
+
 // Left returns how many units of l are free beside everything that a lease
 // knows to be in use, held units included.
 func (l Limit) Left(ls Lease) int64 {

@@ -45,6 +45,7 @@ type block struct {
 	left     int64 // units that were left for cheaper requests
 	amount   int64 // of the limit that refused
 	capacity int64
+	local    bool // memory refused, without the store
 	older    *block
 }
 
@@ -52,15 +53,19 @@ type block struct {
 const maxBlocks = 4
 
 // blocked returns the block that refuses a request for longest at now, or nil.
-// It knows nothing of a limit whose amount was changed.
-func (c *cell) blocked(limit *Limit, cost, now int64) (longest *block) {
+// It knows nothing of a limit whose amount was changed, and what memory refused
+// counts only while it decides.
+func (c *cell) blocked(limit *Limit, cost, now int64, degraded bool) (longest *block) {
 	for b := c.block.Load(); b != nil; b = b.older {
-		if now < b.until && b.cost <= cost && b.amount == limit.Amount() && b.capacity == limit.Capacity() &&
-			(longest == nil || b.until > longest.until) {
+		if b.applies(limit, cost, now) && (degraded || !b.local) && (longest == nil || b.until > longest.until) {
 			longest = b
 		}
 	}
 	return longest
+}
+
+func (b *block) applies(limit *Limit, cost, now int64) bool {
+	return now < b.until && b.cost <= cost && b.amount == limit.Amount() && b.capacity == limit.Capacity()
 }
 
 // blockLocked remembers a refusal, beside older ones that still say something.
@@ -81,7 +86,7 @@ func (c *cell) blockLocked(fresh block, now int64) {
 // covers tells whether everything that other refuses is refused by b for as
 // long.
 func (b *block) covers(other *block) bool {
-	return b.amount == other.amount && b.capacity == other.capacity &&
+	return b.amount == other.amount && b.capacity == other.capacity && (!b.local || other.local) &&
 		b.cost <= other.cost && b.until >= other.until
 }
 
@@ -110,7 +115,7 @@ func (c *cell) spendLocked(d *Draw, now int64) {
 const (
 	headroomShare = 64 // headroom starts at this part of the capacity
 	firstHeadroom = 16 // and at most here
-	maxHeadroom   = 1 << 15
+	maxHeadroom   = 1 << 14
 	slotsOfBucket = 60 // a token bucket's "slot", for headroom only
 )
 

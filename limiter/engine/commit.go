@@ -108,13 +108,14 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 }
 
 // giveBack adds a lease that is not needed any more to the open batch, before
-// all claims, so that none of them is refused for the want of it. If the queue
-// is closed the units stay charged.
-func (e *Engine) giveBack(r returned) {
-	if r.lease.Units <= 0 {
-		return
+// all claims, so that none of them is refused for the want of it. It returns
+// that batch, or nil if there is nothing to give back. If the queue is closed
+// the units stay charged.
+func (e *Engine) giveBack(r returned) *batch {
+	if r.lease.Units <= 0 || r.limit.Returnable(r.lease, e.clock.now()) <= 0 {
+		return nil
 	}
-	e.queue.join(func(b *batch) {
+	return e.queue.join(func(b *batch) {
 		give := &entry{cell: r.cell, limit: r.limit, batch: b, give: r.lease}
 		b.entries = slices.Insert(b.entries, b.gives, give)
 		b.gives++
@@ -224,6 +225,9 @@ func (e *Engine) deliver(en *entry, now int64) {
 		c.refusedLocked(en, now)
 		return
 	}
+	if c.local != nil {
+		c.payLocked(en, now)
+	}
 	if c.block.Load() != nil && !c.blockedAt(now) {
 		c.block.Store(nil)
 	}
@@ -237,7 +241,7 @@ func (c *cell) refusedLocked(en *entry, now int64) {
 		return
 	}
 	c.lease = en.grant.Lease
-	en.fresh.Store(c.blocked(en.limit, en.cost, now) == nil)
+	en.fresh.Store(c.blocked(en.limit, en.cost, now, false) == nil)
 	c.blockLocked(block{
 		until:    now + int64(en.grant.Retry),
 		cost:     en.cost,

@@ -39,6 +39,7 @@ func (e *Engine) Decide(ctx context.Context, draws []Draw) (d Decision) {
 
 // refuseAtOnce refuses what memory knows to be refused. It takes no lock.
 func (e *Engine) refuseAtOnce(draws []Draw, now int64, d *Decision) bool {
+	degraded := e.degraded.Load()
 	for i := range draws {
 		draw := &draws[i]
 		draw.Known = false
@@ -51,7 +52,7 @@ func (e *Engine) refuseAtOnce(draws []Draw, now int64, d *Decision) bool {
 		if draw.cell == nil || draw.Cost <= 0 {
 			continue
 		}
-		if b := draw.cell.blocked(draw.Limit, draw.Cost, now); b != nil {
+		if b := draw.cell.blocked(draw.Limit, draw.Cost, now, degraded); b != nil {
 			reason := Blocked
 			if d.Reason == TooCostly {
 				reason = TooCostly
@@ -178,8 +179,9 @@ func (e *Engine) decideSlowly(ctx context.Context, hs []held, draws []Draw, now 
 	e.awaitOpen(ctx)
 	timeout := time.NewTimer(e.opts.StoreTimeout)
 	defer timeout.Stop()
-	for {
-		b, decided := e.spendOrClaim(hs, draws, now, d)
+	late := false
+	for round := 0; ; round++ {
+		b, decided := e.spendOrClaim(hs, draws, now, late, d)
 		if decided {
 			return
 		}
@@ -193,7 +195,10 @@ func (e *Engine) decideSlowly(ctx context.Context, hs []held, draws []Draw, now 
 				return
 			}
 		case errTimeout:
-			e.degrade(errTimeout)
+			if round == 0 { // the store had all the time there is for this batch
+				e.degrade(errTimeout)
+			}
+			late = true
 			now = e.clock.now()
 		case context.Canceled:
 			d.Reason = Abandoned
@@ -220,15 +225,16 @@ func (e *Engine) awaitOpen(ctx context.Context) {
 }
 
 // spendOrClaim spends if it can, decides without the store if that can't be
-// used, and otherwise claims what is missing, to be had when the batch is done.
-func (e *Engine) spendOrClaim(hs []held, draws []Draw, now int64, d *Decision) (b *batch, decided bool) {
+// used or it is too late to wait for it, and otherwise claims what is missing,
+// to be had when the batch is done.
+func (e *Engine) spendOrClaim(hs []held, draws []Draw, now int64, late bool, d *Decision) (b *batch, decided bool) {
 	e.lock(hs, draws)
 	defer unlock(hs)
 	if spendAllLocked(hs, draws, now) {
 		d.Allowed = true
 		return nil, true
 	}
-	if e.degraded.Load() {
+	if late || e.degraded.Load() {
 		e.decideLocallyLocked(hs, draws, now, d)
 		return nil, true
 	}

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +41,7 @@ func (o *outage) begin() (next time.Duration, tell bool) {
 	if time.Since(o.ended) > remindAfter {
 		o.backoff = firstProbe
 	} else {
-		o.backoff = min(2*o.backoff, lastProbe)
+		o.backoff = min(max(2*o.backoff, firstProbe), lastProbe)
 	}
 	o.began = time.Now()
 	return jittered(o.backoff), o.tellLocked()
@@ -58,7 +60,7 @@ func (o *outage) tellLocked() bool {
 func (o *outage) goOn() (next, since time.Duration, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.backoff = min(2*o.backoff, lastProbe)
+	o.backoff = min(max(2*o.backoff, firstProbe), lastProbe)
 	return jittered(o.backoff), time.Since(o.began), o.tellLocked()
 }
 
@@ -86,7 +88,7 @@ func (e *Engine) degrade(err error) {
 	}
 	e.queue.setClosed(true)
 	if b := e.queue.take(); b != nil {
-		b.err = err
+		b.err = errNotSent
 		e.undo(b)
 		close(b.done)
 	}
@@ -138,9 +140,10 @@ func (e *Engine) recover() {
 		}
 		return
 	}
+	lasted, tell := e.outage.end()
 	e.queue.setClosed(false)
 	e.degraded.Store(false)
-	if lasted, tell := e.outage.end(); tell {
+	if tell {
 		e.opts.Observer.Recovered(lasted)
 	}
 }
@@ -227,6 +230,7 @@ func (c *cell) blockLocallyLocked(draw *Draw, g limiter.Grant, now int64) {
 	c.blockLocked(block{
 		until: now + int64(g.Retry), cost: draw.Cost,
 		amount: draw.Limit.Amount(), capacity: draw.Limit.Capacity(),
+		local: true,
 	}, now)
 }
 
@@ -241,10 +245,28 @@ func (c *cell) oweLocked(limit *Limit, charge limiter.Charge) {
 		owed[last].Units += charge.Units
 		return
 	}
-	if n := int(limit.Slots()) + 1; len(owed) > n {
-		owed = owed[:copy(owed, owed[len(owed)-n:])] // the rest has expired
+	if len(owed) > int(limit.Slots()) { // the oldest has expired
+		oldest := slices.MinFunc(owed, func(a, b limiter.Charge) int { return cmp.Compare(a.At, b.At) })
+		owed = slices.DeleteFunc(owed, func(c limiter.Charge) bool { return c == oldest })
 	}
 	c.local.owed = append(owed, charge)
+}
+
+// payLocked pays what memory has admitted since a claim was made from what the
+// claim was granted, which came too late for the requests that waited for it.
+// Memory counts the rest as used, since the key's lease holds it.
+func (c *cell) payLocked(en *entry, now int64) {
+	granted := &en.grant.Lease
+	for i := range c.local.owed {
+		owed := &c.local.owed[i]
+		if owed.At == granted.At || en.limit.Algorithm() == limiter.TokenBucket {
+			paid := min(owed.Units, granted.Units)
+			owed.Units -= paid
+			granted.Units -= paid
+		}
+	}
+	rest := limiter.Charge{At: granted.At, Units: granted.Units}
+	en.limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: rest})
 }
 
 // chargeLocked adds what a key owes to a batch. Once the store is in use again,
@@ -254,6 +276,9 @@ func (b *batch) chargeLocked(c *cell) {
 		return
 	}
 	for _, charge := range c.local.owed {
+		if charge.Units == 0 {
+			continue
+		}
 		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: charge})
 	}
 	c.local.owed = nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -222,4 +223,125 @@ func testStepFails(t *testing.T, limit *Limit, fails int64, fault error) {
 		t.Errorf("step %d failed once, and the engine did not recover", fails)
 	}
 	f.Close(t.Context())
+}
+
+// A grant that comes too late for the requests that waited for it pays for what
+// memory has admitted in their place; the rest is counted as used.
+func TestLateGrantPaysForWhatMemoryAdmitted(t *testing.T) {
+	limit := sliding(t, 100, 24*time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		d := newDisk()
+		f := newFixture(t, func(o *Options) {
+			o.Clock, o.StoreTimeout = nil, 100*time.Millisecond
+			o.Open = func(context.Context) (storage.Store, error) {
+				return &memoryStore{disk: d, before: func([]storage.Claim) error { <-hang; return nil }}, nil
+			}
+		})
+		if f.ask(draw(limit, "a", 80)).Allowed { // 80 is more than memory admits
+			t.Error("80 of 100 passed while the store hung")
+		}
+		passed := int64(f.count(50, draw(limit, "a", 1)))
+		close(hang)
+		synctest.Wait()
+		passed += int64(f.count(200, draw(limit, "a", 1)))
+		time.Sleep(time.Minute)
+		passed += int64(f.count(200, draw(limit, "a", 1)))
+		if passed != 100 {
+			t.Errorf("%d passed in the end, want the 100 there are", passed)
+		}
+		f.Close(t.Context())
+		if used := d.used(limit, "a", f.clock.now()); used != 100 {
+			t.Errorf("%d charged, want 100", used)
+		}
+	})
+}
+
+// What memory refused in an outage may well pass after it.
+func TestRefusalsByMemoryEndWithTheOutage(t *testing.T) {
+	limit := sliding(t, 1000, 24*time.Hour)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		passed := e.count(450, draw(limit, "a", 1))
+		e.broken.Store(true)
+		passed += e.count(200, draw(limit, "a", 1))
+		if d := e.ask(draw(limit, "a", 1)); d.Reason != Blocked {
+			t.Errorf("in the outage: %+v, want blocked", d)
+		}
+		e.broken.Store(false)
+		time.Sleep(time.Minute)
+		if passed += e.count(1000, draw(limit, "a", 1)); passed != 1000 {
+			t.Errorf("%d passed in all, want the 1000 there are", passed)
+		}
+	})
+}
+
+// Those who flood the memory in an outage don't make it forget who is near a
+// limit.
+func TestFloodInAnOutage(t *testing.T) {
+	limit := sliding(t, 10, 24*time.Hour)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.table.max = 1000
+		e.broken.Store(true)
+		passed := 0
+		for round := range 5 {
+			passed += e.count(10, draw(limit, "a", 1))
+			for i := range 3000 {
+				e.ask(draw(limit, fmt.Sprint(round, " ", i), 1))
+			}
+		}
+		if passed != 4 {
+			t.Errorf("%d of 10 passed, want the 4 of an outage", passed)
+		}
+		if keys := e.Stats(t.Context()).Keys; keys > 1000+shardCount {
+			t.Errorf("%d keys in memory, want about 1000", keys)
+		}
+		e.broken.Store(false)
+		time.Sleep(time.Minute)
+		if used := e.disk.used(limit, "a", e.clock.now()); used != 4 {
+			t.Errorf("%d charged in the end, want 4", used)
+		}
+	})
+}
+
+// A store that opens well and then fails is told of once a minute, and tried
+// less and less.
+func TestFlapping(t *testing.T) {
+	limit := sliding(t, 10, time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		var events eventLog
+		var opens int
+		f := newFixture(t, func(o *Options) {
+			o.Clock, o.StoreTimeout, o.Observer = nil, 100*time.Millisecond, &events
+			o.Open = func(context.Context) (storage.Store, error) {
+				opens++
+				return &memoryStore{disk: newDisk(), before: func([]storage.Claim) error { return errDisk }}, nil
+			}
+		})
+		synctest.Wait()
+		for i := range 6000 { // ten minutes
+			f.ask(draw(limit, fmt.Sprint(i), 1))
+			time.Sleep(100 * time.Millisecond)
+		}
+		f.Close(t.Context())
+		if lines := events.degraded.Load() + events.reminded.Load() + events.recovered.Load(); lines > 25 {
+			t.Errorf("told %d times in ten minutes", lines)
+		}
+		if opens > 110 {
+			t.Errorf("opened %d times in ten minutes", opens)
+		}
+	})
+}
+
+// A recovery and a request that finds the store at fault may overtake one
+// another.
+func TestOutageThatEndedMayGoOn(t *testing.T) {
+	var o outage
+	if next, _, _ := o.goOn(); next <= 0 {
+		t.Errorf("the next probe comes after %v", next)
+	}
+	o.begin()
+	o.end()
+	if next, _, _ := o.goOn(); next <= 0 {
+		t.Errorf("the next probe comes after %v", next)
+	}
 }

@@ -50,6 +50,7 @@ type opened struct{ storage.Store }
 var (
 	errNoStore = errors.New("the store could not be opened")
 	errTimeout = errors.New("the store did not answer in time")
+	errNotSent = errors.New("the store can't be used at the moment")
 	errClosed  = errors.New("the engine is closed")
 )
 
@@ -113,11 +114,14 @@ func (e *Engine) finish() {
 	e.degraded.Store(true) // nothing new is claimed
 	e.answerAll()
 	e.probe.Stop()
-	if store := e.store.Load(); store != nil {
-		err := e.settle(true)
-		e.store.Store(nil)
-		e.closeErr = errors.Join(err, store.Close())
+	if e.store.Load() == nil && e.reopen() != nil {
+		return // as has been told
 	}
+	err := e.settle(false) // debts first: there may not be time for all
+	if err == nil {
+		err = e.settle(true)
+	}
+	e.closeErr = errors.Join(err, e.store.Swap(nil).Close())
 }
 
 // answerAll commits until nobody waits any more and everyone has spent what was

@@ -28,9 +28,27 @@ func (e *Engine) clean() {
 		e.opts.Observer.Swept(0, 0, nil)
 		return
 	}
-	keys := e.table.sweep(e.clock.now(), e.giveBack)
+	keys := e.table.sweep(e.clock.now(), e.giveBackInTurn())
 	rows, err := e.sweepStore()
 	e.opts.Observer.Swept(rows, keys, err)
+}
+
+// giveBackInTurn returns a function that gives leases back in batches of their
+// own size, one after the other, so that no claim waits behind all of them.
+func (e *Engine) giveBackInTurn() func(returned) {
+	given := 0
+	return func(r returned) {
+		b := e.giveBack(r)
+		if b == nil {
+			return
+		}
+		if given++; given%flushBatch == 0 {
+			select {
+			case <-b.done:
+			case <-e.stop:
+			}
+		}
+	}
 }
 
 // sweepStore removes expired rows step by step. Between two steps it stays away

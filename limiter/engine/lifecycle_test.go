@@ -177,3 +177,47 @@ func TestClockNeverRunsBackwards(t *testing.T) {
 		last = now
 	}
 }
+
+// Giving back what idle keys hold goes in small batches, so that no claim waits
+// behind all of it; what has expired is not given back at all.
+func TestIdleKeysGiveBackInTurn(t *testing.T) {
+	for window, given := range map[time.Duration]int{24 * time.Hour: 5000, time.Minute: 0} {
+		f := newFixture(t)
+		largest, gives := 0, 0
+		f.store.before = func(claims []storage.Claim) error {
+			largest = max(largest, len(claims))
+			for _, c := range claims {
+				if c.Return.Units > 0 {
+					gives++
+				}
+			}
+			return nil
+		}
+		limit := sliding(t, 1000, window)
+		for i := range 5000 {
+			f.ask(draw(limit, fmt.Sprint(i), 1))
+		}
+		f.fake.advance(2 * time.Hour)
+		f.clean()
+		f.clean()
+		f.Close(context.Background())
+		if largest > 2*flushBatch || gives != given {
+			t.Errorf("window of %v: %d leases given back, want %d; %d in one batch", window, gives, given, largest)
+		}
+	}
+}
+
+func TestHeadroomStaysAtItsMost(t *testing.T) {
+	limit := sliding(t, 1<<30, time.Hour)
+	now := newFakeClock().wall.Load()
+	c := &cell{lease: limiter.Lease{At: limit.Slot(now)}}
+	for range 40 {
+		before := c.headroom
+		if c.adaptLocked(limit, now); c.headroom < before {
+			t.Fatalf("headroom falls from %d to %d while the key uses it up", before, c.headroom)
+		}
+	}
+	if c.headroom != maxHeadroom {
+		t.Errorf("headroom %d, want %d", c.headroom, maxHeadroom)
+	}
+}

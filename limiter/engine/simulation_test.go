@@ -126,7 +126,7 @@ func (w *world) step() {
 	case 15:
 		w.reload()
 	case 16:
-		p.table.sweep(p.clock.now(), p.giveBack)
+		p.table.sweep(p.clock.now(), func(r returned) { p.giveBack(r) })
 	case 17:
 		w.beTold(p)
 	case 18:

@@ -5,14 +5,13 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 const (
-	shardCount   = 64 // a power of two
+	shardBits    = 6
+	shardCount   = 1 << shardBits
 	firstBuckets = 8
 	clockSteps   = 16 // cells looked at for one eviction
 )
@@ -25,8 +24,8 @@ const (
 // nothing, and then looks again under the lock. Chains are always free of
 // cycles: a link is only ever set to a cell that was linked later.
 //
-// The bucket is chosen by a hash that is seeded per process, so that nobody
-// outside can choose keys that meet in one.
+// The shard and the bucket are chosen by a hash that is seeded per process, so
+// that nobody outside can choose keys that meet in one.
 type table struct {
 	seed    maphash.Seed
 	max     int64
@@ -56,8 +55,8 @@ func newTable(max int) *table {
 // place returns the shard a key belongs to, and its hash.
 func (t *table) place(id storage.LimitID, key []byte) (*shard, uint64) {
 	const spread = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio
-	mixed := uint64(id) * spread
-	return &t.shards[(xxhash.Sum64(key)^mixed)%shardCount], maphash.Bytes(t.seed, key) ^ mixed
+	hash := maphash.Bytes(t.seed, key) ^ uint64(id)*spread
+	return &t.shards[hash>>(64-shardBits)], hash
 }
 
 // find returns the cell of a key, or nil. It takes no lock.
@@ -149,7 +148,8 @@ type rank int
 const (
 	idle    rank = iota // nobody asked for it lately
 	active              // somebody did
-	telling             // it is near its limit, blocks, or owes
+	owing               // something of it is to be charged to the store
+	telling             // it is near its limit, or blocked
 	pinned              // it is locked or has claims in flight
 )
 
@@ -189,8 +189,10 @@ func (c *cell) rank() rank {
 	switch {
 	case c.inFlight > 0:
 		return pinned
-	case c.local != nil, c.block.Load() != nil, c.nearLimitLocked():
+	case c.block.Load() != nil, c.nearLimitLocked():
 		return telling
+	case c.local != nil:
+		return owing
 	case touched:
 		return active
 	}
@@ -216,7 +218,16 @@ func (t *table) removeLocked(s *shard, i int) (returned, bool) {
 
 // nearLimitLocked tells whether the key had used half of its limit or more.
 func (c *cell) nearLimitLocked() bool {
-	return c.limit != nil && c.lease.Used-c.lease.Units >= (c.limit.Capacity()+1)/2
+	if c.limit == nil {
+		return false
+	}
+	used := c.lease.Used - c.lease.Units
+	if c.local != nil {
+		for _, charge := range c.local.owed {
+			used += charge.Units
+		}
+	}
+	return used >= (c.limit.Capacity()+1)/2
 }
 
 // sweep removes cells that were not touched since the last sweep, and gives

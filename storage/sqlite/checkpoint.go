@@ -3,6 +3,7 @@ package sqlite
 import (
 	"database/sql/driver"
 	"errors"
+	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -67,9 +68,20 @@ func (s *Store) checkpoint() error {
 		return storage.ErrClosed
 	}
 	if err == nil {
-		_, err = checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
+		err = s.cutLogLocked()
 	}
 	return s.failedLocked(wrap("checkpoint", err))
+}
+
+// cutLogLocked copies the log into the main file and empties it, unless somebody
+// is reading the database: claims must not wait for that.
+func (s *Store) cutLogLocked() error {
+	if err := s.writer.exec(`PRAGMA busy_timeout = 0`); err != nil {
+		return err
+	}
+	_, err := checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
+	wait := fmt.Sprintf(`PRAGMA busy_timeout = %d`, s.options.BusyTimeout.Milliseconds())
+	return errors.Join(err, s.writer.exec(wait))
 }
 
 // checkpointWith returns how many frames the log has.
