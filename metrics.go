@@ -2,8 +2,10 @@ package tally
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -18,7 +20,6 @@ var metrics = struct {
 	declined  *prometheus.CounterVec
 	decisions *prometheus.CounterVec
 	process   *prometheus.HistogramVec
-	config    *prometheus.GaugeVec
 	batch     prometheus.Histogram
 	latency   prometheus.Histogram
 	claims    prometheus.Counter
@@ -40,13 +41,9 @@ var metrics = struct {
 	}, []string{"zone", "limit", "outcome"}),
 	process: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "caddy_rate_limit_process_time_seconds",
-		Help:    "Time taken to decide about a request.",
-		Buckets: []float64{.000001, .0000025, .000005, .00001, .000025, .0001, .001, .005, .01, .025, .05, .1, .25, .5, 1},
+		Help:    "Time that requests waited for the store; 0 for those that memory decided.",
+		Buckets: []float64{0, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 	}, []string{"zone"}),
-	config: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "caddy_rate_limit_config",
-		Help: "The limits of the zones, always 1.",
-	}, []string{"zone", "max_events", "window", "ipv4_prefix", "ipv6_prefix"}),
 	batch: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "caddy_rate_limit_store_batch_claims",
 		Help:    "Claims per transaction of the store.",
@@ -78,9 +75,9 @@ var metrics = struct {
 // registerMetrics makes the collectors part of a configuration's registry.
 func registerMetrics(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
-		metrics.requests, metrics.declined, metrics.decisions, metrics.process, metrics.config,
+		metrics.requests, metrics.declined, metrics.decisions, metrics.process,
 		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
-		houseCollector{},
+		houseCollector{}, configCollector{},
 	} {
 		err := registry.Register(c)
 		if already := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &already) {
@@ -108,7 +105,7 @@ func (m zoneMeter) decline() {
 	}
 }
 
-func (m zoneMeter) took(d time.Duration) {
+func (m zoneMeter) waited(d time.Duration) {
 	if m.process != nil {
 		m.process.Observe(d.Seconds())
 	}
@@ -149,6 +146,34 @@ func newLimitMeter(zone, limit string) limitMeter {
 		m.refused[i+1] = metrics.decisions.WithLabelValues(zone, limit, outcome)
 	}
 	return m
+}
+
+// configLabels are the labels of a configured limit.
+type configLabels struct{ zone, amount, window, ipv4, ipv6 string }
+
+func configured(z *Zone, p *policy) configLabels {
+	return configLabels{z.Name, p.legacy, p.Window().String(), strconv.Itoa(z.IPv4Prefix), strconv.Itoa(z.IPv6Prefix)}
+}
+
+// liveConfigs holds the limits of the configurations in use.
+var liveConfigs = caddy.NewUsagePool()
+
+// configCollector reports the limits of the configurations in use.
+type configCollector struct{}
+
+var descConfig = prometheus.NewDesc("caddy_rate_limit_config", "The limits in use, always 1.",
+	[]string{"zone", "max_events", "window", "ipv4_prefix", "ipv6_prefix"}, nil)
+
+// Describe implements prometheus.Collector.
+func (configCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descConfig }
+
+// Collect implements prometheus.Collector.
+func (configCollector) Collect(ch chan<- prometheus.Metric) {
+	liveConfigs.Range(func(key, _ any) bool {
+		c := key.(configLabels)
+		ch <- prometheus.MustNewConstMetric(descConfig, prometheus.GaugeValue, 1, c.zone, c.amount, c.window, c.ipv4, c.ipv6)
+		return true
+	})
 }
 
 // houseCollector reports what is true at the moment of every engine in use.

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -25,8 +24,10 @@ import (
 // reloads, restarts and crashes, and refuses what is beyond a limit with status
 // 429 and a Retry-After header field.
 //
-// A request that belongs to several zones must be within the limits of all of
-// them; one that is refused uses up nothing in any of them.
+// A request that belongs to several zones of a handler must be within the limits
+// of all of them; one that is refused uses up nothing in any of them. Put zones
+// that belong together into one handler: what a request has used up in one
+// handler stays used when another one refuses it.
 //
 // Where the counts are kept is configured in the `rate_limit` app; it need not
 // be, all of it has defaults. Configs for `mholt/caddy-ratelimit` are accepted
@@ -86,6 +87,8 @@ type Handler struct {
 	log    *zap.Logger
 	random func() float64 // from [0, 1)
 	none   zoneMeter      // of requests that belong to no zone
+
+	configs []configLabels // that are reported to metrics
 }
 
 func init() {
@@ -180,11 +183,22 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 		z.meter = newZoneMeter(z.Name)
 		for _, p := range z.policies {
 			p.meter = newLimitMeter(z.Name, p.name)
-			metrics.config.WithLabelValues(z.Name, p.legacy, p.Window().String(),
-				strconv.Itoa(z.IPv4Prefix), strconv.Itoa(z.IPv6Prefix)).Set(1)
+			config := configured(z, p)
+			liveConfigs.LoadOrStore(config, config)
+			h.configs = append(h.configs, config)
 		}
 	}
 	h.none = newZoneMeter("false")
+	return nil
+}
+
+// Cleanup ends what Provision began.
+func (h *Handler) Cleanup() error {
+	for _, config := range h.configs {
+		if _, err := liveConfigs.Delete(config); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -200,8 +214,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		rq.release()
 		return next.ServeHTTP(w, r)
 	}
+	refused := p.exceeded != nil // by this handler: one before it may have refused as well
 	p = p.join(rq)
-	if p.exceeded != nil {
+	if refused {
 		h.report(rq, p)
 		rq.release()
 		return h.refuse(w, r, p)
@@ -226,12 +241,11 @@ func (h *Handler) decide(rq *request) (*response, error) {
 		return nil, nil
 	}
 	rq.bind()
-	start := time.Now()
 	d, ok := h.app.decide(rq.http.Context(), rq.draws)
 	if !ok {
 		return nil, nil // its configuration never ran; the next one limits the client
 	}
-	rq.count(d, time.Since(start))
+	rq.count(d)
 	if d.Reason == engine.Abandoned {
 		return nil, errAbandoned
 	}
@@ -329,5 +343,6 @@ type Distributed struct {
 // Interface guards
 var (
 	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 )

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -207,20 +206,22 @@ func (rq *request) cost(z *Zone) int64 {
 }
 
 // count counts a decision.
-func (rq *request) count(d engine.Decision, took time.Duration) {
+func (rq *request) count(d engine.Decision) {
 	var last *Zone
 	for i, of := range rq.of {
 		if of.zone != last {
 			last = of.zone
 			last.meter.request()
-			last.meter.took(took)
+			last.meter.waited(d.Waited)
 		}
 		switch {
 		case d.Allowed:
 			of.policy.meter.allow()
 		case i == d.Draw:
-			of.zone.meter.decline()
 			of.policy.meter.refuse(d.Reason)
+			if d.Reason != engine.Abandoned {
+				of.zone.meter.decline()
+			}
 		}
 	}
 }

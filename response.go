@@ -62,7 +62,7 @@ type response struct {
 	wrote     bool
 
 	room   [2]standing // for standings
-	values [4][1]string
+	values [5][1]string
 	field  []string
 }
 
@@ -149,18 +149,14 @@ func (p *response) setFields(h http.Header) {
 	}
 }
 
-// policies returns the values of RateLimit-Policy: those of a zone in one.
+// policies returns the values of RateLimit-Policy, one for each zone. The slice
+// is the response's own: Caddy's header directive writes into such slices.
 func (p *response) policies() []string {
-	if !slices.ContainsFunc(p.standings[1:], func(s standing) bool { return s.zone != p.standings[0].zone }) {
-		return p.standings[0].zone.field
-	}
-	var values []string
-	var last *Zone
+	values := p.values[4][:0]
 	for _, s := range p.standings {
-		if s.zone != last && !slices.Contains(values, s.zone.field[0]) {
-			values = append(values, s.zone.field[0])
+		if !slices.Contains(values, s.zone.field) {
+			values = append(values, s.zone.field)
 		}
-		last = s.zone
 	}
 	return values
 }
@@ -299,9 +295,12 @@ func (h *Handler) jittered(d engine.Decision) time.Duration {
 	}
 	retry := max(d.Retry, 1)
 	if h.Jitter > 0 {
-		retry += time.Duration(h.random() * h.Jitter * float64(retry))
+		retry += time.Duration(min(h.random()*h.Jitter*float64(retry), float64(maxJitter)))
 	}
 	return retry
 }
+
+// maxJitter bounds what jitter adds, so that it stays a duration.
+const maxJitter = limiter.MaxWindow
 
 var _ caddy.ReplacerFunc = (*response)(nil).placeholder

@@ -79,7 +79,7 @@ type Zone struct {
 	shut      bool    // nothing passes
 	effective []Limit // what window and max_events stand for
 	policies  []*policy
-	field     []string // the value of RateLimit-Policy
+	field     string // the value of RateLimit-Policy
 	log       atomic.Pointer[refusalLog]
 	meter     zoneMeter
 }

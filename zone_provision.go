@@ -64,8 +64,15 @@ func (h *Handler) ordered() ([]*Zone, error) {
 		}
 		zones = append(zones, z)
 	}
-	if i := slices.Index(zones, nil); i >= 0 {
-		return nil, errors.New("a zone is null; give it at least a limit, or remove it")
+	seen := make(map[string]bool)
+	for _, z := range zones {
+		if z == nil {
+			return nil, errors.New("a zone is null; give it at least a limit, or remove it")
+		}
+		if seen[z.Name] {
+			return nil, fmt.Errorf("zone %q: there are two of this name; make them one, or name one otherwise", z.Name)
+		}
+		seen[z.Name] = true
 	}
 	return zones, nil
 }
@@ -113,7 +120,7 @@ func (z *Zone) loadMatchers(ctx caddy.Context) error {
 
 // isPeerForm tells whether the zone is written with `window` and `max_events`.
 func (z *Zone) isPeerForm() bool {
-	return len(z.Limits) == 0 && z.Per == ""
+	return len(z.Limits) == 0 && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
 }
 
 // provisionPeerForm translates `window` and `max_events` into a limit. It is at
@@ -243,7 +250,7 @@ func (z *Zone) provisionLimits() error {
 		names[p.name] = true
 		z.policies = append(z.policies, p)
 	}
-	z.field = []string{joinFields(z.policies)}
+	z.field = joinFields(z.policies)
 	return nil
 }
 

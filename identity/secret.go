@@ -115,10 +115,24 @@ func makeSecret(path string) error {
 	if err := writeSecret(f); err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	err = os.Link(f.Name(), path)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return makeSecretInPlace(path) // where files can't have two names
+}
+
+// makeSecretInPlace writes a secret where it is to be. Whoever reads half of it
+// meanwhile gets an error, and may try again.
+func makeSecretInPlace(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return nil
+	return writeSecret(f)
 }
 
 func writeSecret(f *os.File) error {

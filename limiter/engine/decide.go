@@ -174,6 +174,7 @@ func spendAllLocked(hs []held, draws []Draw, now int64) bool {
 // What was granted by a batch is spent at the batch's time: the request was
 // waiting then, so that is when it is admitted.
 func (e *Engine) decideSlowly(ctx context.Context, hs []held, draws []Draw, now int64, d *Decision) {
+	defer func(start time.Time) { d.Waited = time.Since(start) }(time.Now())
 	e.waiting.RLock()
 	defer e.waiting.RUnlock()
 	e.awaitOpen(ctx)

@@ -69,6 +69,8 @@ type Decision struct {
 	// Draw is the index of the draw that refuses; of several, the one that
 	// refuses longest.
 	Draw int
+	// Waited is how long the decision waited for the store.
+	Waited time.Duration
 	// Retry is how long to wait until all draws can be had if nobody else takes
 	// from them, or [limiter.Never]. It is 0 if the request is allowed.
 	Retry time.Duration
