@@ -86,6 +86,7 @@ type Handler struct {
 	ctx    caddy.Context
 	log    *zap.Logger
 	random func() float64 // from [0, 1)
+	routed bool           // a subroute around this handler handles errors
 	none   zoneMeter      // of requests that belong to no zone
 
 	configs []configLabels // that are reported to metrics
@@ -107,6 +108,7 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 // nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.ctx, h.log, h.random = ctx, ctx.Logger(), rand.Float64
+	h.routed = errorRouted(ctx)
 	if err := h.loadApps(ctx); err != nil {
 		return err
 	}

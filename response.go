@@ -269,7 +269,26 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 	if prefersProblem(r.Header) {
 		return p.writeProblem(w, r)
 	}
-	return errRefused
+	if h.routed || errorRoutes(r) {
+		return errRefused
+	}
+	w.WriteHeader(http.StatusTooManyRequests) // what comes of an error that nobody handles, for less
+	return nil
+}
+
+// errorRoutes tells whether the server of a request has routes for errors.
+func errorRoutes(r *http.Request) bool {
+	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return !ok || server.Errors != nil && len(server.Errors.Routes) > 0
+}
+
+// errorRouted tells whether a handler that is being provisioned lies in a
+// subroute that handles errors.
+func errorRouted(ctx caddy.Context) bool {
+	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
+		subroute, ok := m.(*caddyhttp.Subroute)
+		return ok && subroute.Errors != nil
+	})
 }
 
 // keptBody is the length up to which the body of a refused request is taken in,

@@ -112,7 +112,7 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 // that batch, or nil if there is nothing to give back. If the queue is closed
 // the units stay charged.
 func (e *Engine) giveBack(r returned) *batch {
-	if r.lease.Units <= 0 || r.limit.Returnable(r.lease, e.clock.now()) <= 0 {
+	if !r.lease.Holds() || r.limit.Returnable(r.lease, e.clock.now()) <= 0 {
 		return nil
 	}
 	return e.queue.join(func(b *batch) {
@@ -141,10 +141,17 @@ func (e *Engine) commitLoop() {
 	}
 }
 
+// gatherFor is how long the committer lets a batch fill up while requests keep
+// coming. A commit costs several times as much as one more claim in it does.
+const gatherFor = 200 * time.Microsecond
+
 // drain commits batches until nothing waits.
 func (e *Engine) drain() {
 	for b := e.queue.take(); b != nil; b = e.queue.take() {
 		e.commit(b)
+		if len(b.entries) > 1 { // there is a crowd
+			time.Sleep(gatherFor)
+		}
 	}
 }
 
@@ -234,13 +241,13 @@ func (e *Engine) deliver(en *entry, now int64) {
 	e.giveBack(returned{c, en.limit, en.limit.Join(&c.lease, en.grant.Lease)})
 }
 
-// refusedLocked remembers a refusal, unless the key holds units that were
-// granted while the claim was under way: with those it may not be one.
+// refusedLocked remembers a refusal, unless the key holds something that was
+// granted while the claim was under way: with that it may not be one.
 func (c *cell) refusedLocked(en *entry, now int64) {
-	if en.again = c.lease.Units > 0; en.again {
+	if en.again = c.lease.Holds(); en.again {
 		return
 	}
-	c.lease = en.grant.Lease
+	en.limit.Join(&c.lease, en.grant.Lease)
 	en.fresh.Store(c.blocked(en.limit, en.cost, now, false) == nil)
 	c.blockLocked(block{
 		until:    now + int64(en.grant.Retry),
@@ -265,7 +272,7 @@ func (e *Engine) undo(b *batch) {
 				c.open = nil
 			}
 		}
-		if !unknown && !c.dead && en.give.Units > 0 {
+		if !unknown && !c.dead && en.give.Holds() {
 			en.limit.Join(&c.lease, en.give)
 		}
 		if en.charge.Units > 0 {
