@@ -218,7 +218,16 @@ func (p *response) restore(status int) {
 		return
 	}
 	p.wrote = status >= 200 || status == http.StatusSwitchingProtocols
-	p.setFields(p.Header())
+	if h := p.Header(); !p.style.draft || p.style.legacy || !p.isSet(h) {
+		p.setFields(h)
+	}
+}
+
+// isSet tells whether the draft's fields are as they were set.
+func (p *response) isSet(h http.Header) bool {
+	policy, limit := h[fieldPolicy], h[fieldLimit]
+	return len(limit) == 1 && limit[0] == p.values[0][0] &&
+		len(policy) == len(p.field) && len(policy) > 0 && &policy[0] == &p.field[0]
 }
 
 // placeholder resolves `http.rate_limit.*`.
