@@ -20,12 +20,7 @@ type Bucket struct {
 }
 
 // inUse returns the units in use, a part of a unit counted whole.
-func (b Bucket) inUse() int64 {
-	if b.Part > 0 {
-		return addSaturating(b.Units, 1)
-	}
-	return b.Units
-}
+func (b Bucket) inUse() int64 { return whole(b.Units, b.Part) }
 
 // drainTo returns what is left of b at time now. A time before b.At changes
 // nothing, a bucket that lies in the future by more than MaxSkew, one window and
@@ -57,6 +52,31 @@ func (l Limit) less(units, part, byUnits, byPart int64) (int64, int64) {
 		units, part = units-1, part+l.window
 	}
 	return units, part
+}
+
+// plus adds units and parts of one to others.
+func (l Limit) plus(units, part, byUnits, byPart int64) (int64, int64) {
+	units, part = units+byUnits, part+byPart
+	if part >= l.window {
+		units, part = units+1, part-l.window
+	}
+	return units, part
+}
+
+// lesser returns the lesser of two numbers of units and parts of one.
+func lesser(units, part, otherUnits, otherPart int64) (int64, int64) {
+	if otherUnits < units || (otherUnits == units && otherPart < part) {
+		return otherUnits, otherPart
+	}
+	return units, part
+}
+
+// whole returns units, and one more for a part of one.
+func whole(units, part int64) int64 {
+	if part > 0 {
+		return addSaturating(units, 1)
+	}
+	return units
 }
 
 // clampBucket makes sense of values that may come from a damaged file.
@@ -106,8 +126,7 @@ func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	was := l.drainTo(*b, c.Now)
 	is := was
 	returned := l.drainLease(c.Return, was.At)
-	part := l.unspentPart(c.Return, returned)
-	is.Units, is.Part = l.less(is.Units, is.Part, max(returned.Units, 0), part)
+	is.Units, is.Part = l.less(is.Units, is.Part, max(returned.Units, 0), returned.HeldPart)
 	is.Units = min(addSaturating(is.Units, max(c.Charge.Units, 0)), 2*MaxAmount)
 
 	g := l.share(c, l.capacity-is.inUse())
@@ -116,9 +135,7 @@ func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	}
 	is.Units += g.Units
 	g.At, g.Used, g.Part = is.At, is.Units, is.Part
-	if part == 0 {
-		g.remember(returned.Spent, returned.SpentPart)
-	}
+	l.remember(&g.Lease, returned.Spent, returned.SpentPart)
 	if is != was || g.Units > 0 {
 		*b = is
 	}

@@ -6,6 +6,9 @@ import "time"
 // are not spent yet, with what was known of the key when they were charged. The
 // zero value is no lease.
 //
+// Part of a unit that is left of a token bucket's lease can't be spent; it stays
+// charged, and is given back with the lease.
+//
 // Invariants: 0 ≤ Units ≤ Used, and Units + Spent ≤ Used, parts included. What
 // is spent from leases plus what they are still worth never exceeds what the
 // state remembers of their charge, for any number of holders of one key: a lease
@@ -17,11 +20,16 @@ type Lease struct {
 	Units int64 // charged and not spent
 	At    int64 // the slot of a sliding or fixed limit; the time of a token bucket
 	Used  int64 // units in use by everyone at At, Units among them
-	Part  int64 // token bucket: and this many parts of a unit, each 1/window
 
-	Spent     int64 // token bucket: units of Used that this holder spent
-	SpentPart int64 // and this many parts of a unit
+	// These are of a token bucket. A part is 1/window of a unit.
+	Part      int64 // in use beside Used
+	HeldPart  int64 // charged and not spent beside Units
+	Spent     int64 // units of Used that this holder spent
+	SpentPart int64 // and parts
 }
+
+// Holds tells whether there is anything in a lease that can be given back.
+func (ls Lease) Holds() bool { return ls.Units > 0 || ls.HeldPart > 0 }
 
 // Worth returns how many units of a lease can be spent at now: at most what it
 // holds, and at most what l leaves beside the units used outside the lease.
@@ -34,16 +42,12 @@ func (l Limit) Worth(ls Lease, now int64) int64 {
 	} else if ls.At < l.Slot(now) {
 		return 0
 	}
-	return max(min(ls.Units, l.capacity-ls.outside()), 0)
+	return max(min(ls.Units, l.capacity-whole(l.outside(ls))), 0)
 }
 
-// outside returns the units in use outside the lease, a part counted whole.
-func (ls Lease) outside() int64 {
-	outside := ls.Used - ls.Units
-	if ls.Part > 0 {
-		outside++
-	}
-	return outside
+// outside returns what is in use outside the lease.
+func (l Limit) outside(ls Lease) (units, part int64) {
+	return l.less(ls.Used, ls.Part, ls.Units, ls.HeldPart)
 }
 
 // Spend takes cost units from a lease if it is worth that many at now, and
@@ -63,6 +67,15 @@ func (l Limit) Spend(ls *Lease, now, cost int64) bool {
 	spent.Units -= cost
 	*ls = spent
 	return true
+}
+
+// Take takes out what a lease holds, for giving it back. What is known of the
+// key stays.
+func (l Limit) Take(ls *Lease) (taken Lease) {
+	taken = *ls
+	ls.Used, ls.Part = l.outside(taken)
+	ls.Units, ls.HeldPart = 0, 0
+	return taken
 }
 
 // Join adds what a grant brought to the lease that its holder already has, and
@@ -104,60 +117,48 @@ func (l Limit) joinBucket(ls *Lease, granted Lease) {
 			young.Used, young.Part = old.Used, old.Part
 		}
 	}
-	young.Units += min(old.Units, young.Used-young.Units)
-	young.remember(young.Spent, young.SpentPart)
-	young.remember(old.Spent, old.SpentPart)
+	outside, outsidePart := l.outside(young)
+	units, part := lesser(old.Units, old.HeldPart, outside, outsidePart)
+	young.Units, young.HeldPart = l.plus(young.Units, young.HeldPart, units, part)
+	l.remember(&young, young.Spent, young.SpentPart)
+	l.remember(&young, old.Spent, old.SpentPart)
 	*ls = young
 }
 
 // remember notes that units and part are spent, if that is more than was known,
 // as far as it is in use.
-func (ls *Lease) remember(units, part int64) {
+func (l Limit) remember(ls *Lease, units, part int64) {
 	if units < ls.Spent || (units == ls.Spent && part < ls.SpentPart) {
 		return
 	}
-	ls.Spent, ls.SpentPart = units, part
-	if spent := ls.Used - ls.Units; units > spent || (units == spent && part > ls.Part) {
-		ls.Spent, ls.SpentPart = spent, ls.Part
-	}
+	outside, outsidePart := l.outside(*ls)
+	ls.Spent, ls.SpentPart = lesser(units, part, outside, outsidePart)
 }
 
 // drainLease returns what a token-bucket lease has become at now. The units
 // that its holder spent drain first; when they are gone the lease itself
 // drains, because the bucket would otherwise refill units that are held as
 // well. What others have in use makes no difference: they may give it back.
-// Part of a unit that is left of the lease is no unit, and counts as spent.
 func (l Limit) drainLease(ls Lease, now int64) Lease {
 	if now <= ls.At {
 		return ls
 	}
 	units, part := l.refilled(now - ls.At)
-	is := Lease{Units: ls.Units, At: now}
+	is := Lease{At: now}
 	is.Used, is.Part = l.less(ls.Used, ls.Part, units, part)
 	is.Spent, is.SpentPart = l.less(ls.Spent, ls.SpentPart, units, part)
-	if is.Spent == 0 {
-		is.Units, is.SpentPart = l.less(ls.Units+ls.Spent, ls.SpentPart, units, part)
-	}
+	units, part = l.less(units, part, ls.Spent, ls.SpentPart)
+	is.Units, is.HeldPart = l.less(ls.Units, ls.HeldPart, units, part)
 	return is
-}
-
-// unspentPart returns the part of a unit that a lease still holds beside the
-// units of what it has become: only the lease drains, and nothing was spent.
-func (l Limit) unspentPart(ls, become Lease) int64 {
-	if become.Units < ls.Units {
-		return become.SpentPart
-	}
-	return 0
 }
 
 // Quota tells what is left for a key: how many units it can still spend, and in
 // how long it has its whole amount back if it spends none of them.
 //
 // It is exact for a key with one holder as long as that spends what it claims,
-// but for two things. A lease does not know in which slots of a sliding limit
+// but for one thing. A lease does not know in which slots of a sliding limit
 // the units in use were charged: it takes all for charged in its own slot, so
 // Remaining may be too low and Reset too long, by a window and a slot at most.
-// And of a token bucket's lease that drains, part of a unit may count as spent.
 type Quota struct {
 	Remaining int64
 	Reset     time.Duration
@@ -168,11 +169,10 @@ type Quota struct {
 func (l Limit) Quota(ls Lease, now int64) Quota {
 	if l.algorithm == TokenBucket {
 		is := l.drainLease(ls, now)
-		outside := Bucket{}
-		outside.Units, outside.Part = l.less(is.Used-is.Units, is.Part, 0, l.unspentPart(ls, is))
-		q := Quota{Remaining: max(l.capacity-outside.inUse(), 0)}
-		if outside.inUse() > 0 {
-			q.Reset = time.Duration(addSaturating(l.refillTime(outside.Units, outside.Part), max(is.At-now, 0)))
+		outside, part := l.outside(is)
+		q := Quota{Remaining: max(l.capacity-whole(outside, part), 0)}
+		if outside > 0 || part > 0 {
+			q.Reset = time.Duration(addSaturating(l.refillTime(outside, part), max(is.At-now, 0)))
 		}
 		return q
 	}
@@ -185,10 +185,12 @@ func (l Limit) Quota(ls Lease, now int64) Quota {
 	}
 }
 
-// Returnable returns how many units giving a lease back at now would free.
+// Returnable returns how many units giving a lease back at now would free, a
+// part of a unit counted whole.
 func (l Limit) Returnable(ls Lease, now int64) int64 {
 	if l.algorithm == TokenBucket {
-		return l.drainLease(ls, now).Units
+		ls = l.drainLease(ls, now)
+		return whole(ls.Units, ls.HeldPart)
 	}
 	if ls.Units <= 0 || l.Expiry(ls.At) <= now {
 		return 0
@@ -199,9 +201,5 @@ func (l Limit) Returnable(ls Lease, now int64) int64 {
 // Left returns how many units of l are free beside everything that a lease
 // knows to be in use, held units included.
 func (l Limit) Left(ls Lease) int64 {
-	used := ls.Used
-	if ls.Part > 0 {
-		used = addSaturating(used, 1)
-	}
-	return max(l.capacity-used, 0)
+	return max(l.capacity-whole(ls.Used, ls.Part), 0)
 }

@@ -42,7 +42,6 @@ type holder struct {
 	lease   limiter.Lease
 	granted []limiter.Lease // not joined yet
 	back    []limiter.Lease // to be given back
-	dusty   bool            // part of a unit may count as spent
 	split   bool            // its units were in two places, and drained in both
 }
 
@@ -121,7 +120,7 @@ func (r *leases) mishap(s *source, h *holder) {
 		}
 	default: // part of the lease is not needed
 		part := h.lease
-		part.Units = s.upTo(max(part.Units, 0))
+		part.Units, part.HeldPart = s.upTo(max(part.Units, 0)), 0
 		h.lease.Units -= part.Units
 		h.lease.Used -= part.Units
 		h.back = append(h.back, part)
@@ -131,13 +130,13 @@ func (r *leases) mishap(s *source, h *holder) {
 
 // take takes the lease out of a holder, for giving it back.
 func (r *leases) take(h *holder) limiter.Lease {
-	lease := h.lease
+	lease := r.limit.Take(&h.lease)
+	if h.lease.Holds() || h.lease.Used > lease.Used {
+		r.Fatalf("%+v: %+v is taken, and leaves %+v", r.p, lease, h.lease)
+	}
 	if r.plain {
 		h.lease = limiter.Lease{}
-		return lease
 	}
-	h.lease.Used -= lease.Units
-	h.lease.Units = 0
 	return lease
 }
 
@@ -154,8 +153,6 @@ func (r *leases) claim(s *source, h *holder) {
 	c.Extra = s.upTo(r.limit.Capacity())
 	if r.tidy || s.pick(2) == 0 {
 		c.Return = r.take(h)
-	} else {
-		h.dusty = true
 	}
 	before := cloneState(r.state)
 	g := r.limit.Claim(&r.state, c)
@@ -211,8 +208,8 @@ func (r *leases) back(h *holder) {
 		}
 	}
 	h.back = nil
-	if r.prompt && r.free() == r.limit.Capacity() {
-		h.dusty, h.split = false, false
+	if r.prompt && r.inUse().Sign() == 0 {
+		h.split = false
 	}
 }
 
@@ -223,10 +220,6 @@ func (r *leases) spend(h *holder, cost int64) {
 	if worth < 0 || worth > max(before.Units, 0) {
 		r.Fatalf("%+v at %d: lease %+v is worth %d", r.p, r.now, before, worth)
 	}
-	// What is left of a lease that drains may be worth part of a unit besides,
-	// which is lost when it is spent from.
-	drains := r.p.Algorithm == limiter.TokenBucket && worth < before.Units
-	h.dusty = h.dusty || drains && cost <= worth && cost > 0
 	if got := r.limit.Spend(&h.lease, r.now, cost); got != (cost <= max(worth, 0)) {
 		r.Fatalf("%+v at %d: lease %+v is worth %d, spending %d: %v", r.p, r.now, before, worth, cost, got)
 	} else if !got {
@@ -263,28 +256,65 @@ func (r *leases) fits() {
 	if sum := new(big.Rat).Add(worth, spent); sum.Cmp(new(big.Rat).SetInt64(r.limit.Capacity())) > 0 {
 		r.Fatalf("%+v at %d: leases are worth %v, and %v are spent\n%+v\n%+v", r.p, r.now, worth, spent, r.holders, r.state)
 	}
+	if r.p.Algorithm == limiter.TokenBucket {
+		r.fitsBucket(spent)
+	}
+}
+
+// fitsBucket checks that the bucket remembers what is spent and all that is in
+// leases, to the last part.
+func (r *leases) fitsBucket(spent *big.Rat) {
+	r.Helper()
+	held := new(big.Rat)
+	for _, h := range r.holders {
+		for _, ls := range append(append([]limiter.Lease{h.lease}, h.granted...), h.back...) {
+			held.Add(held, r.held(ls))
+		}
+	}
+	if used := r.inUse(); used.Cmp(new(big.Rat).Add(held, spent)) < 0 {
+		r.Fatalf("%+v at %d: %v are held and %v are spent, and only %v in use\n%+v\n%+v", r.p, r.now, held, spent, used, r.holders, r.state)
+	}
+}
+
+// held returns what is left of a bucket's lease, the spent drained first.
+func (r *leases) held(ls limiter.Lease) *big.Rat {
+	left := r.parts(ls.Units, ls.HeldPart)
+	drained := new(big.Rat).SetInt(new(big.Int).Sub(big.NewInt(r.now), big.NewInt(ls.At)))
+	drained.Mul(drained, big.NewRat(r.p.Amount, int64(r.p.Window)))
+	drained.Sub(drained, r.parts(ls.Spent, ls.SpentPart))
+	if drained.Sign() > 0 {
+		left.Sub(left, drained)
+	}
+	if left.Sign() < 0 {
+		return new(big.Rat)
+	}
+	return left
+}
+
+// parts returns units, and parts of one.
+func (r *leases) parts(units, part int64) *big.Rat {
+	sum := new(big.Rat).SetInt64(units)
+	return sum.Add(sum, big.NewRat(part, int64(r.p.Window)))
 }
 
 // lostNothing gives back what a single holder has, and finds that nothing is
-// charged but what it spent.
+// charged but what it spent, to the last part of a unit.
 func (r *leases) lostNothing(h *holder) {
 	r.Helper()
 	r.back(h)
-	got := r.free()
-	want := freeAt(r.oracle, r.p, r.now)
-	if r.changes && r.p.Algorithm == limiter.TokenBucket {
-		return // the oracle drains at another rate
+	if r.p.Algorithm == limiter.TokenBucket && (r.changes || h.split) {
+		return // the oracle drains at another rate, or what was split drained twice
 	}
-	lost := r.p.Algorithm == limiter.TokenBucket && (h.split && got < want || h.dusty && got == want-1)
-	if got != want && !lost {
-		r.Fatalf("%+v at %d: everything is given back, and %d units are free, not %d: %+v", r.p, r.now, got, want, r.state)
+	if got, want := r.inUse(), r.oracle.used(r.p, r.now); got.Cmp(want) != 0 {
+		r.Fatalf("%+v at %d: everything is given back, and %v are in use, not %v: %+v", r.p, r.now, got, want, r.state)
 	}
 }
 
-// free returns the units that the state has free.
-func (r *leases) free() int64 {
+// inUse returns what the state has in use.
+func (r *leases) inUse() *big.Rat {
 	probe := cloneState(r.state)
-	return r.limit.Claim(&probe, limiter.Claim{Now: r.now, Want: limiter.MaxAmount}).Units
+	g := r.limit.Claim(&probe, limiter.Claim{Now: r.now})
+	return r.parts(g.Used, g.Part)
 }
 
 // quota checks what is told of a key to its only holder.
@@ -297,9 +327,6 @@ func (r *leases) quota(h *holder) {
 	switch {
 	case r.p.Algorithm == limiter.TokenBucket && r.changes:
 		exact = true // the oracle drains at another rate
-	case r.p.Algorithm == limiter.TokenBucket && h.dusty:
-		token := time.Duration(int64(r.p.Window)/r.p.Amount + 1)
-		exact = q.Remaining <= left && q.Remaining >= left-1 && q.Reset >= reset && q.Reset <= reset+token
 	case r.p.Algorithm == limiter.Sliding:
 		// What it does not know is which slots were used before the last.
 		exact = q.Remaining <= left && q.Remaining >= 0 && q.Reset >= reset && q.Reset <= max(reset, r.p.Window+time.Duration(slotWidth(r.p)))

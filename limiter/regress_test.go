@@ -69,6 +69,54 @@ func TestReturnGivesBackPartOfAUnit(t *testing.T) {
 	}
 }
 
+// A lease that had drained by no more than an instant lost a whole unit when
+// something was spent from it, or when it was joined with another: the bucket
+// could not be used up.
+func TestLeaseThatDrainsLosesNothing(t *testing.T) {
+	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 30 * 24 * time.Hour, Burst: 100})
+	for _, tt := range []struct {
+		name  string
+		after func(t *testing.T, s *limiter.State, lease *limiter.Lease) (spent int64)
+	}{
+		{"given back", func(*testing.T, *limiter.State, *limiter.Lease) int64 { return 0 }},
+		{"spent from", func(t *testing.T, _ *limiter.State, lease *limiter.Lease) int64 {
+			if l.Spend(lease, noon+1, 40) || !l.Spend(lease, noon+1, 39) {
+				t.Errorf("of 40 units less an instant's, other than 39 can be spent")
+			}
+			return 39
+		}},
+		{"joined", func(_ *testing.T, s *limiter.State, lease *limiter.Lease) int64 {
+			l.Join(lease, l.Claim(s, limiter.Claim{Now: noon + 1, Least: 5, Want: 5}).Lease)
+			return 0
+		}},
+		{"taken and put back", func(_ *testing.T, _ *limiter.State, lease *limiter.Lease) int64 {
+			l.Spend(lease, noon+1, 1)
+			taken := l.Take(lease)
+			l.Join(lease, taken)
+			return 1
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var s limiter.State
+			lease := l.Claim(&s, limiter.Claim{Now: noon, Least: 40, Want: 40}).Lease
+			spent := tt.after(t, &s, &lease)
+			if got, want := l.Quota(lease, noon+1).Remaining, 100-spent; got != want {
+				t.Errorf("%d units remain, want %d", got, want)
+			}
+			for range 100 - spent {
+				c := limiter.Claim{Now: noon + 1, Least: 1, Want: 1, Return: l.Take(&lease)}
+				l.Join(&lease, l.Claim(&s, c).Lease)
+				if l.Spend(&lease, noon+1, 1) {
+					spent++
+				}
+			}
+			if spent != 100 {
+				t.Errorf("%d units of a burst of 100 can be spent", spent)
+			}
+		})
+	}
+}
+
 // A grant is charged at 3 s, the lease spends at 4 s, and then they are joined:
 // the grant was lost, because the lease knew of no units outside it.
 func TestJoinAfterSpendingLosesNoGrant(t *testing.T) {

@@ -146,8 +146,8 @@ func (l *Limit) inSlot(at, now int64) bool {
 
 // takeLeaseLocked takes the lease out of the cell, for giving it back.
 func (c *cell) takeLeaseLocked() limiter.Lease {
-	lease := c.lease
-	c.lease.Used -= lease.Units
-	c.lease.Units = 0
-	return lease
+	if c.limit == nil {
+		return limiter.Lease{} // nothing was ever claimed
+	}
+	return c.limit.Take(&c.lease)
 }

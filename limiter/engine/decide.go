@@ -295,7 +295,7 @@ func (e *Engine) refused(hs []held, draws []Draw, now int64, d *Decision) bool {
 func (c *cell) release() returned {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lease.Units <= 0 || c.inFlight > 0 || c.dead {
+	if !c.lease.Holds() || c.inFlight > 0 || c.dead {
 		return returned{}
 	}
 	return returned{c, c.limit, c.takeLeaseLocked()}

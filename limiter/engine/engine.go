@@ -155,7 +155,7 @@ func (e *Engine) settle(all bool) error {
 		}
 		c.mu.Lock()
 		b.chargeLocked(c)
-		if all && c.lease.Units > 0 {
+		if all && c.lease.Holds() {
 			b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, give: c.takeLeaseLocked()})
 		}
 		c.mu.Unlock()

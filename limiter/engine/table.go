@@ -244,7 +244,7 @@ func (t *table) sweep(now int64, back func(returned)) (removed int) {
 			}
 			if r, ok := t.removeLocked(s, j); ok {
 				removed++
-				if r.lease.Units > 0 {
+				if r.lease.Holds() {
 					leases = append(leases, r)
 				}
 			}
