@@ -44,8 +44,8 @@ func TestCountsSurviveCrash(t *testing.T) {
 			}
 			s.kill()
 			s.start()
-			// What was in memory for requests to come may be lost: an eighth of
-			// what was left then, at most. A bucket may lose some more.
+			// What was in memory for requests to come may be lost: of every claim
+			// of the burst an eighth of what was left then, at most.
 			passed := s.passedOfBurst(200, "/")
 			if passed > 63 || passed < 63-100/8-10 {
 				t.Errorf("%d passed after the crash, want 63 or a few less", passed)
