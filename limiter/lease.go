@@ -21,11 +21,14 @@ type Lease struct {
 	At    int64 // the slot of a sliding or fixed limit; the time of a token bucket
 	Used  int64 // units in use by everyone at At, Units among them
 
+	// Spent is the units of Used that this holder has spent: of a token bucket
+	// those that have not drained, of other limits those of this lease.
+	Spent int64
+
 	// These are of a token bucket. A part is 1/window of a unit.
 	Part      int64 // in use beside Used
 	HeldPart  int64 // charged and not spent beside Units
-	Spent     int64 // units of Used that this holder spent
-	SpentPart int64 // and parts
+	SpentPart int64 // spent beside Spent
 }
 
 // Holds tells whether there is anything in a lease that can be given back.
@@ -59,12 +62,12 @@ func (l Limit) Spend(ls *Lease, now, cost int64) bool {
 	spent := *ls
 	if l.algorithm == TokenBucket {
 		spent = l.drainLease(spent, now)
-		spent.Spent += cost
 	}
 	if l.Worth(spent, now) < cost {
 		return false
 	}
 	spent.Units -= cost
+	spent.Spent += cost
 	*ls = spent
 	return true
 }
@@ -75,6 +78,9 @@ func (l Limit) Take(ls *Lease) (taken Lease) {
 	taken = *ls
 	ls.Used, ls.Part = l.outside(taken)
 	ls.Units, ls.HeldPart = 0, 0
+	if l.algorithm != TokenBucket {
+		ls.Spent = 0 // it goes with what is taken, see Claim.Return
+	}
 	return taken
 }
 
@@ -85,11 +91,12 @@ func (l Limit) Join(ls *Lease, granted Lease) (back Lease) {
 	switch {
 	case l.algorithm == TokenBucket:
 		l.joinBucket(ls, granted)
-	case ls.Units <= 0:
-		*ls = granted
 	case ls.At == granted.At:
-		granted.Units += ls.Units
+		granted.Units += max(ls.Units, 0)
+		granted.Spent += ls.Spent
 		granted.Used = max(granted.Used, ls.Used)
+		*ls = granted
+	case ls.Units <= 0:
 		*ls = granted
 	case ls.At < granted.At:
 		back, *ls = *ls, granted
@@ -179,9 +186,10 @@ func (l Limit) Quota(ls Lease, now int64) Quota {
 	if l.Expiry(ls.At) <= now || ls.Used <= ls.Units {
 		return Quota{Remaining: l.amount}
 	}
+	last := min(ls.At, l.Slot(now)) // what is spent is moved there, see Claim.Return
 	return Quota{
 		Remaining: max(l.amount-(ls.Used-ls.Units), 0),
-		Reset:     time.Duration(l.Expiry(ls.At) - now),
+		Reset:     time.Duration(max(l.Expiry(last)-now, 0)),
 	}
 }
 

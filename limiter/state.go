@@ -43,7 +43,8 @@ type Claim struct {
 	// ignores it.
 	Ahead int64
 	// Return is a lease of the same key whose unspent units are given back
-	// before anything is granted.
+	// before anything is granted. What was spent of a lease that was charged
+	// ahead is moved to the slot of Now.
 	Return Lease
 	// Charge is charged whatever the limit says: units that were admitted while
 	// the store was out of reach.
@@ -94,9 +95,7 @@ func (l Limit) share(c Claim, left int64) Grant {
 
 // claimSlots is [Limit.Claim] for sliding and fixed limits.
 func (l Limit) claimSlots(s *State, c Claim) Grant {
-	if c.Return.Units > 0 {
-		s.add(c.Return.At, -c.Return.Units)
-	}
+	l.returnSlots(s, c)
 	if c.Charge.Units > 0 {
 		s.add(c.Charge.At, c.Charge.Units)
 	}
@@ -113,6 +112,29 @@ func (l Limit) claimSlots(s *State, c Claim) Grant {
 	}
 	g.Used = used + g.Units
 	return g
+}
+
+// returnSlots gives back what a lease holds, and moves what was spent of it from
+// a slot in the future to the one of now, which is not before it was spent.
+func (l Limit) returnSlots(s *State, c Claim) {
+	if c.Return.Units > 0 {
+		s.add(c.Return.At, -c.Return.Units)
+	}
+	if slot := l.Slot(c.Now); c.Return.Spent > 0 && c.Return.At > slot {
+		moved := min(c.Return.Spent, s.at(c.Return.At))
+		s.add(c.Return.At, -moved)
+		s.add(slot, moved)
+	}
+}
+
+// at returns the units charged in a slot.
+func (s *State) at(index int64) int64 {
+	for _, slot := range s.Slots {
+		if slot.Index == index {
+			return Clamp(slot.Used)
+		}
+	}
+	return 0
 }
 
 // usedSlots returns the units that count at now.

@@ -119,20 +119,22 @@ const (
 	slotsOfBucket = 60 // a token bucket's "slot", for headroom only
 )
 
-// adaptLocked sets how much is claimed for later, and for how much later: more
-// units while the key uses them up, and more time while it comes back without
-// having done so.
+// adaptLocked sets how much is claimed for later, and for how much later: half a
+// window for a key that comes now and then, and only the slot for one that uses
+// its lease up in it, but more and more units.
 func (c *cell) adaptLocked(limit *Limit, now int64) {
 	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
+	half := uint16(limit.Slots() / 2)
 	switch {
 	case c.lease.At == 0:
-		c.headroom, c.ahead = first, 0
-	case limit.inSlot(c.lease.At, now):
+		c.headroom, c.ahead = first, half
+	case limit.inSlot(c.lease.At, now): // it was used up
 		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
-		c.ahead /= 2
+		if limit.inSlot(c.lease.At-int64(c.ahead), now) {
+			c.ahead = 0 // at once
+		}
 	default:
-		c.headroom = max(c.headroom/2, first)
-		c.ahead = min(max(2*c.ahead, 1), uint16(limit.Slots()/2))
+		c.headroom, c.ahead = max(c.headroom/2, first), half
 	}
 }
 

@@ -192,7 +192,7 @@ func (e *Engine) decideLocallyLocked(hs []held, draws []Draw, now int64, d *Deci
 			c.untakeLocked(draw, grants[i].Lease, now)
 		case hs[i].short:
 			c.oweLocked(draw.Limit, limiter.Charge{At: grants[i].At, Units: draw.Cost})
-			draw.Known = true
+			draw.Known, draw.at = true, now
 			spent := grants[i].Lease
 			spent.Units = 0
 			draw.Quota = draw.Limit.Scale(e.opts.DegradedPercent).Quota(spent, now)
