@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -334,10 +335,15 @@ func do(client *http.Client, r *http.Request, fields ...string) (answer, error) 
 	return answer{response.StatusCode, response.Header, string(body)}, err
 }
 
-// send sends a request that must be answered.
+// send sends a request that must be answered. It sends it again if the connection
+// is reset, as Caddy does with connections that reach a listener which a reload
+// has just closed.
 func (s *server) send(method, path string, fields ...string) answer {
 	s.t.Helper()
 	a, err := s.try(method, path, fields...)
+	for tries := 1; tries < 3 && errors.Is(err, syscall.ECONNRESET); tries++ {
+		a, err = s.try(method, path, fields...)
+	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
