@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,12 +77,12 @@ type admission struct {
 type process struct {
 	*Engine
 	world   *world
-	dead    bool
-	commit  *commitAttempt // a batch that waits for the word to go on
+	dead    atomic.Bool
+	commit  atomic.Pointer[commitAttempt] // a batch that waits for the word to go on
 	asked   []*asked
 	ctx     context.Context
 	kill    context.CancelFunc
-	letting bool // every batch goes on at once
+	letting atomic.Bool // every batch goes on at once
 }
 
 type commitAttempt struct {
@@ -165,26 +166,26 @@ func (w *world) start() {
 // atCommit holds a batch until the world lets it go on.
 func (p *process) atCommit() error {
 	switch {
-	case p.dead:
+	case p.dead.Load():
 		return errDisk
-	case p.letting:
+	case p.letting.Load():
 		return nil
 	}
-	p.commit = &commitAttempt{time.Now(), make(chan error)}
-	return <-p.commit.verdict
+	c := &commitAttempt{time.Now(), make(chan error)}
+	p.commit.Store(c)
+	return <-c.verdict
 }
 
 // goOn lets the batch at hand be committed. It waits for one to fill up.
 func (p *process) goOn() bool {
-	if p.commit == nil {
+	if p.commit.Load() == nil {
 		time.Sleep(gatherFor)
 		synctest.Wait()
 	}
-	c := p.commit
+	c := p.commit.Swap(nil)
 	if c == nil {
 		return false
 	}
-	p.commit = nil
 	c.verdict <- nil
 	synctest.Wait()
 	return true
@@ -227,7 +228,7 @@ func (p *process) send(a *asked) {
 // its time is not taken for true any more.
 func (w *world) pass(d time.Duration) {
 	for _, p := range w.procs {
-		for p.commit != nil && time.Since(p.commit.since)+d > limiter.MaxSkew {
+		for c := p.commit.Load(); c != nil && time.Since(c.since)+d > limiter.MaxSkew; c = p.commit.Load() {
 			p.goOn()
 		}
 	}
@@ -259,8 +260,8 @@ func (w *world) stop(p *process) {
 	}
 	w.note("%p crashes", p)
 	w.crashes++
-	p.dead = true
-	if c := p.commit; c != nil {
+	p.dead.Store(true)
+	if c := p.commit.Swap(nil); c != nil {
 		var verdict error // committed, and nobody was told
 		if w.rng.IntN(2) == 0 {
 			verdict = errDisk
@@ -274,7 +275,7 @@ func (w *world) stop(p *process) {
 // close stops a process cleanly, and lets everything be committed that this
 // takes.
 func (p *process) close() {
-	p.letting = true
+	p.letting.Store(true)
 	p.goOn()
 	if err := p.Close(context.Background()); err != nil {
 		p.world.t.Error(err)
@@ -303,7 +304,7 @@ func (w *world) collectOf(p *process) {
 
 func (w *world) decided(p *process, a *asked, d Decision) {
 	w.note("%p decided %s: %+v", p, a, d)
-	if d.Degraded && !p.letting { // one that closes may decide from memory
+	if d.Degraded && !p.letting.Load() { // one that closes may decide from memory
 		w.t.Errorf("decided without the store: %+v", d)
 	}
 	if !d.Allowed {
