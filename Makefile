@@ -1,11 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz bench lint fmt golden ci
+.PHONY: help run test race fuzz bench bench-e2e lint fmt golden ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
 
 help: ## say what there is
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 10
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 12
 
 run: ## serve the example at http://localhost:8080
 	go run ./cmd/caddy run --config examples/Caddyfile
@@ -21,6 +21,9 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 
 bench: ## run all benchmarks for BENCHTIME (1s) each
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+bench-e2e: ## measure requests per second with wrk, with and without the limiter
+	benchmarks/e2e/run.sh
 
 lint: ## run golangci-lint
 	golangci-lint run

@@ -47,4 +47,5 @@ for connections in 32 128; do
 	KEYS=0 compare every_key_fresh $PORT_MANY $connections keys.lua
 	echo "resident c=$connections $(awk '/VmRSS/ {print int($2 / 1024) " MiB"}' /proc/$server/status)"
 done
-grep -c '"level":"error"' "$work/log" | sed 's/^/errors logged: /' || true
+echo "errors logged:"
+grep '"level":"error"' "$work/log" | head -5 || true

@@ -16,6 +16,9 @@ import (
 func BenchmarkDecide(b *testing.B) {
 	for _, keys := range []int{1, 100_000, 1_000_000} {
 		for _, algorithm := range algorithms {
+			if keys > 1 && algorithm != limiter.Sliding {
+				continue // the lookup is the same, and a bucket's lease drains before its key is back
+			}
 			b.Run(fmt.Sprintf("warm/%v/keys=%d", algorithm, keys), func(b *testing.B) {
 				limit := newLimit(b, limiter.Params{Algorithm: algorithm, Amount: limiter.MaxAmount, Window: limiter.MaxWindow})
 				benchDecide(b, limit, keys)

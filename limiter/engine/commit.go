@@ -141,15 +141,18 @@ func (e *Engine) commitLoop() {
 	}
 }
 
-// gatherFor is how long the committer lets a batch fill up while requests keep
-// coming. A commit costs several times as much as one more claim in it does.
-const gatherFor = 200 * time.Microsecond
+// In a crowd, the committer lets a batch fill up for a while: a commit costs
+// several times as much as one more claim in it does.
+const (
+	crowd     = 4 // claims in a batch that show one
+	gatherFor = 200 * time.Microsecond
+)
 
 // drain commits batches until nothing waits.
 func (e *Engine) drain() {
 	for b := e.queue.take(); b != nil; b = e.queue.take() {
 		e.commit(b)
-		if len(b.entries) > 1 { // there is a crowd
+		if len(b.entries) >= crowd {
 			time.Sleep(gatherFor)
 		}
 	}
