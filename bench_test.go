@@ -90,7 +90,20 @@ func benchRequest() (*http.Request, map[string]any, *nothing) {
 	return r.WithContext(ctx), vars, &nothing{http.Header{}}
 }
 
-func benchHandler(b *testing.B, limit Limit) *Handler {
+func benchHandler(b testing.TB, limit Limit) *Handler {
+	b.Helper()
+	h := &Handler{Zones: []*Zone{{Name: "bench", Limits: []Limit{limit}}}}
+	if err := h.Provision(newContext(b)); err != nil {
+		b.Fatal(err)
+	}
+	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
+	b.Cleanup(func() { h.app.Cleanup() })
+	return h
+}
+
+// newContext returns the context of a configuration whose counts are kept in a
+// folder that is removed in the end.
+func newContext(b testing.TB) caddy.Context {
 	b.Helper()
 	store, err := json.Marshal(map[string]string{"engine": "sqlite", "path": filepath.Join(b.TempDir(), "tally.db")})
 	if err != nil {
@@ -104,11 +117,5 @@ func benchHandler(b *testing.B, limit Limit) *Handler {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h := &Handler{Zones: []*Zone{{Name: "bench", Limits: []Limit{limit}}}}
-	if err := h.Provision(ctx); err != nil {
-		b.Fatal(err)
-	}
-	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-	b.Cleanup(func() { h.app.Cleanup() })
-	return h
+	return ctx
 }
