@@ -250,3 +250,28 @@ func TestRefusedRequestKeepsItsConnection(t *testing.T) {
 		}
 	}
 }
+
+// An error page may have a limit of its own. It is served while that lasts,
+// though the request was refused before.
+func TestLimitInsideHandleErrors(t *testing.T) {
+	s := startCaddy(t, strings.Replace(config("zone outer {\nlimit 1/1h\n}"), "respond hello", `respond hello
+		handle_errors {
+			rate_limit {
+				zone page {
+					limit 2/1h
+				}
+			}
+			respond "page of {http.rate_limit.exceeded.name}" 503
+		}`, 1))
+	if a := s.get("/"); a.status != http.StatusOK {
+		t.Errorf("the first: %d", a.status)
+	}
+	for range 2 {
+		if a := s.get("/"); a.status != http.StatusServiceUnavailable || a.body != "page of outer" {
+			t.Errorf("within the limit of the page: %d %q", a.status, a.body)
+		}
+	}
+	if a := s.get("/"); a.body != "" {
+		t.Errorf("beyond the limit of the page: %d %q", a.status, a.body)
+	}
+}
