@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -307,7 +306,7 @@ func newPolicy(name string, limit engine.Limit) *policy {
 		item:   quoted + ";r=",
 		legacy: strconv.FormatInt(limit.Amount(), 10),
 	}
-	p.field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), seconds(limit.Window()))
+	p.field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), ceilSeconds(limit.Window()))
 	if limit.Capacity() != limit.Amount() {
 		p.field += fmt.Sprintf(";burst=%d", limit.Capacity())
 	}
@@ -332,11 +331,6 @@ func fieldString(s string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
-}
-
-// seconds returns a duration in whole seconds, rounded up.
-func seconds(d time.Duration) int64 {
-	return int64(math.Ceil(d.Seconds()))
 }
 
 // matches tells whether a request belongs to the zone.

@@ -188,6 +188,11 @@ func (l Limit) Slots() int64 { return int64(l.slots) }
 // the Unix epoch. A token bucket has no slots: Slot, Oldest and Newest panic.
 func (l Limit) Slot(now int64) int64 { return floorDiv(now, l.width) }
 
+// WindowOf returns the index of the window, aligned to the Unix epoch, that a slot
+// lies in. The slots that count at one time lie in a few windows next to one
+// another. A token bucket has none.
+func (l Limit) WindowOf(slot int64) int64 { return floorDiv(slot, int64(l.slots)) }
+
 // Oldest returns the index of the oldest slot that still counts at now.
 func (l Limit) Oldest(now int64) int64 {
 	if l.algorithm == Fixed {

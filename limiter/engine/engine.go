@@ -51,7 +51,6 @@ var (
 	errNoStore = errors.New("the store could not be opened")
 	errTimeout = errors.New("the store did not answer in time")
 	errNotSent = errors.New("the store can't be used at the moment")
-	errClosed  = errors.New("the engine is closed")
 )
 
 // New starts an engine, which opens its store in the background. Decisions can

@@ -116,11 +116,11 @@ func (c *counters) plan(claims []storage.Claim, cells []cell) {
 		for _, n := range cells[i].claims {
 			l, claim := claims[n].Limit, &claims[n].Claim
 			oldest, newest := l.Oldest(claim.Now), l.Newest(claim.Now)
-			for w := floorDiv(oldest, l.Slots()); w <= floorDiv(newest, l.Slots()); w++ {
+			for w := l.WindowOf(oldest); w <= l.WindowOf(newest); w++ {
 				c.reads = append(c.reads, slotRead{w, oldest, i})
 			}
 			if at := claim.Return.At; claim.Return.Units > 0 && (at < oldest || at > newest) {
-				c.reads = append(c.reads, slotRead{floorDiv(at, l.Slots()), at, i})
+				c.reads = append(c.reads, slotRead{l.WindowOf(at), at, i})
 			}
 		}
 	}
@@ -180,13 +180,13 @@ func (c *cell) add(slot limiter.Slot) error {
 // write adds what the claims have changed, and returns how many rows that took.
 func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, err error) {
 	for from, to := range groups(cells) {
-		slots := claims[cells[from].claims[0]].Limit.Slots()
-		if slots == 0 {
+		limit := claims[cells[from].claims[0]].Limit
+		if limit.Slots() == 0 {
 			continue
 		}
 		c.writes = c.writes[:0]
 		for i := range cells[from:to] {
-			c.writes = cells[from+i].changes(c.writes, slots, i)
+			c.writes = cells[from+i].changes(c.writes, limit, i)
 		}
 		slices.SortFunc(c.writes, func(a, b slotWrite) int {
 			return cmp.Or(cmp.Compare(a.window, b.window), cmp.Compare(a.cell, b.cell), cmp.Compare(a.slot, b.slot))
@@ -201,7 +201,7 @@ func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, e
 
 // changes appends the difference between the slots that were read and those
 // that the claims have left.
-func (c *cell) changes(to []slotWrite, slots int64, index int) []slotWrite {
+func (c *cell) changes(to []slotWrite, limit limiter.Limit, index int) []slotWrite {
 	old := c.slots
 	for _, slot := range c.state.Slots {
 		var was int64
@@ -210,7 +210,7 @@ func (c *cell) changes(to []slotWrite, slots int64, index int) []slotWrite {
 		}
 		if slot.Used != was {
 			to = append(to, slotWrite{
-				window: floorDiv(slot.Index, slots),
+				window: limit.WindowOf(slot.Index),
 				slot:   slot.Index,
 				units:  min(slot.Used-was, mostUsed),
 				cell:   index,

@@ -137,7 +137,7 @@ func TestDamageFoundWhileInUse(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = opened(t, Options{Path: path, Notice: func(Notice) { set++ }})
+	opened(t, Options{Path: path, Notice: func(Notice) { set++ }})
 	if set != 1 {
 		t.Error("the fresh database was set aside as well")
 	}

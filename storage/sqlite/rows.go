@@ -56,12 +56,3 @@ func groups(cells []cell) func(yield func(from, to int) bool) {
 		}
 	}
 }
-
-// floorDiv divides rounding towards negative infinity, as package limiter does.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}

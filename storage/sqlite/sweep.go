@@ -152,11 +152,11 @@ func stored(algorithm, window, slots int64) *limiter.Limit {
 // expired deletes the rows of a limit in the windows that can't count any more,
 // and those far in the future.
 func (sw *sweeper) expired(id int64, l limiter.Limit) error {
-	first := floorDiv(l.Oldest(sw.now), l.Slots())
+	first := l.WindowOf(l.Oldest(sw.now))
 	if err := sw.windows(id, math.MinInt64, first-1); err != nil {
 		return err
 	}
-	last := floorDiv(l.Newest(addCapped(sw.now, farFuture)), l.Slots())
+	last := l.WindowOf(l.Newest(addCapped(sw.now, farFuture)))
 	return sw.windows(id, last+1, math.MaxInt64)
 }
 
