@@ -1,0 +1,41 @@
+package reputation
+
+// Level is a range of scores that are treated alike, the best one first.
+type Level uint8
+
+// The levels.
+const (
+	Low      Level = iota // low risk: from 75 points
+	Medium                // from 50
+	High                  // from 25
+	Critical              // below
+)
+
+// Levels is how many levels there are.
+const Levels = int(Critical) + 1
+
+var (
+	floors = [Levels]float64{75, 50, 25, 0}
+	shares = [Levels]int{100, 60, 30, 10}
+	names  = [Levels]string{"low", "medium", "high", "critical"}
+)
+
+// Share returns how much of its limits a client of this level may have, in
+// percent. Of a limit of few units that is at least one.
+func (l Level) Share() int { return shares[min(l, Critical)] }
+
+// String returns the level's name.
+func (l Level) String() string { return names[min(l, Critical)] }
+
+// floor returns the lowest score of the level.
+func (l Level) floor() float64 { return floors[l] }
+
+// levelOf returns the level that a score lies in.
+func levelOf(score float64) Level {
+	for l := Low; l < Critical; l++ {
+		if score >= l.floor() {
+			return l
+		}
+	}
+	return Critical
+}

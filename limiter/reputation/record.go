@@ -1,0 +1,99 @@
+package reputation
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// Best is the score of a client of which nothing bad is known.
+	Best = 100
+	// HalfLife is the time in which half of what a score lacks comes back.
+	HalfLife = 6 * time.Hour
+	// Margin is how many points above the floor of a better level a score must
+	// be to be in it again.
+	Margin = 3
+	// Forgotten is how many points a score may lack to count as whole: a record
+	// that lacks less says nothing.
+	Forgotten = 0.5
+)
+
+// point is what [Record.Lost] counts in.
+const point = 1_000_000
+
+// Record is what is known of a client. The zero value is that of a client of
+// which nothing is known. What is read from outside must go through
+// [Record.Clamp] before it is used.
+type Record struct {
+	// At is when Lost was right, in nanoseconds since the Unix epoch: the time of
+	// the last violation.
+	At int64
+	// Lost is how much the score lacked at At, in millionths of a point.
+	Lost int64
+	// Level is the level that the client was in after At.
+	Level Level
+	// Until is when the client's ban ends, or ended, in nanoseconds since the Unix
+	// epoch; 0 if it never was banned.
+	Until int64
+	// Bans is how many bans have followed one another.
+	Bans int
+	// Past is the last violations, oldest first, at most [MaxPast].
+	Past []Violation
+}
+
+// Score returns the client's score at a time, from 0 to 100.
+func (r *Record) Score(now int64) float64 {
+	return Best - float64(r.lost(now))/point
+}
+
+// lost returns what the score lacks at a time.
+func (r *Record) lost(now int64) int64 {
+	since := max(now-r.At, 0)
+	return int64(math.Round(float64(r.Lost) * math.Exp2(-float64(since)/float64(HalfLife))))
+}
+
+// LevelAt returns the client's level at a time.
+func (r *Record) LevelAt(now int64) Level {
+	if r.Lost == 0 {
+		return Low
+	}
+	score := r.Score(now)
+	level := max(r.Level, levelOf(score))
+	for level > Low && score >= (level-1).floor()+Margin {
+		level--
+	}
+	return level
+}
+
+// Banned tells whether the client is banned at a time.
+func (r *Record) Banned(now int64) bool { return now < r.Until }
+
+// Expires returns the time from which on the record says nothing, in
+// nanoseconds since the Unix epoch; 0 if it never said anything.
+func (r *Record) Expires() int64 {
+	if r.Lost == 0 && r.Until == 0 {
+		return 0
+	}
+	whole := r.At
+	if ratio := float64(r.Lost) / (Forgotten * point); ratio > 1 {
+		whole += int64(math.Ceil(math.Log2(ratio) * float64(HalfLife)))
+	}
+	if r.Until > 0 {
+		whole = max(whole, r.Until+int64(Probation))
+	}
+	return whole
+}
+
+// Clamp brings what was read from outside into range: no score beyond its
+// bounds, no level but one there is, no time further in the future than a
+// violation at now would lead to.
+func (r *Record) Clamp(now int64) {
+	r.At = min(max(r.At, 0), now)
+	r.Lost = min(max(r.Lost, 0), Best*point)
+	r.Level = min(r.Level, Critical)
+	r.Until = min(max(r.Until, 0), now+int64(MaxBan))
+	r.Bans = min(max(r.Bans, 0), maxBans)
+	if len(r.Past) > MaxPast {
+		r.Past = r.Past[len(r.Past)-MaxPast:]
+	}
+}
