@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // LimitID names a limit across processes, restarts and machines: the limits of
@@ -26,6 +27,20 @@ type Claim struct {
 	Limit limiter.Limit
 	// Claim says what is wanted and what is given back.
 	limiter.Claim
+}
+
+// Client names a client whose standing is kept.
+type Client struct {
+	Key Key
+	// Former is a name that the client had before, or zero. What is known under it
+	// is known of the client, and is kept under Key from then on.
+	Former Key
+}
+
+// Offense is what a client has done.
+type Offense struct {
+	Client
+	reputation.Offense
 }
 
 // Swept says what one step of a sweep did.
@@ -55,6 +70,16 @@ type Store interface {
 	// An error that wraps [ErrUnknownOutcome] leaves open whether the batch took
 	// effect. After any other error nothing has changed.
 	Claim(ctx context.Context, claims []Claim, grants []limiter.Grant) error
+
+	// Standings reads what is known of clients at now, in order; of one that
+	// nothing is known of, the zero record. records must be as long as clients; it
+	// is overwritten.
+	Standings(ctx context.Context, clients []Client, now int64, records []reputation.Record) error
+
+	// Punish commits offenses, in order and all in one transaction, and returns
+	// the records that they lead to in records, which must be as long as
+	// offenses. Its errors are those of Claim.
+	Punish(ctx context.Context, offenses []Offense, records []reputation.Record) error
 
 	// Sweep deletes expired rows, a bounded number at a time, so that a claim
 	// waits for one short step at most. now is nanoseconds since the Unix epoch.

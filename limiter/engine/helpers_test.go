@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // disk is what survives engines: the states that memory stores share.
 type disk struct {
-	mu     sync.Mutex
-	states map[diskKey]*limiter.State // guarded by mu
+	mu      sync.Mutex
+	states  map[diskKey]*limiter.State         // guarded by mu
+	clients map[storage.Key]*reputation.Record // guarded by mu
 }
 
 type diskKey struct {
@@ -24,7 +26,9 @@ type diskKey struct {
 	key storage.Key
 }
 
-func newDisk() *disk { return &disk{states: make(map[diskKey]*limiter.State)} }
+func newDisk() *disk {
+	return &disk{states: make(map[diskKey]*limiter.State), clients: make(map[storage.Key]*reputation.Record)}
+}
 
 // used returns what the disk says is used of a key.
 func (d *disk) used(l *Limit, key string, now int64) int64 {
@@ -72,6 +76,39 @@ func (s *memoryStore) Claim(ctx context.Context, claims []storage.Claim, grants 
 		grants[i] = c.Limit.Claim(s.states[k], c.Claim)
 	}
 	return nil
+}
+
+func (s *memoryStore) Standings(_ context.Context, clients []storage.Client, _ int64, records []reputation.Record) error {
+	if s.closed.Load() {
+		return storage.ErrClosed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range clients {
+		records[i] = *s.clientLocked(c.Key)
+	}
+	return nil
+}
+
+func (s *memoryStore) Punish(_ context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	if s.closed.Load() {
+		return storage.ErrClosed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, o := range offenses {
+		r := s.clientLocked(o.Key)
+		r.Commit(o.Offense)
+		records[i] = *r
+	}
+	return nil
+}
+
+func (s *memoryStore) clientLocked(key storage.Key) *reputation.Record {
+	if s.clients[key] == nil {
+		s.clients[key] = new(reputation.Record)
+	}
+	return s.clients[key]
 }
 
 func (s *memoryStore) Sweep(context.Context, int64) (storage.Swept, error) {

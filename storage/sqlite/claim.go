@@ -50,22 +50,27 @@ func checkClaims(claims []storage.Claim, grants []limiter.Grant) error {
 }
 
 func (s *Store) claimLocked(claims []storage.Claim, grants []limiter.Grant) error {
+	err := s.transactLocked(func() (written int64, err error) { return s.claims.run(claims, grants) })
+	if err != nil {
+		s.claims.limits.forget()
+	}
+	return err
+}
+
+// transactLocked runs f in a transaction, which is committed if f has written
+// rows.
+func (s *Store) transactLocked(f func() (written int64, err error)) error {
 	if err := s.inPlace(); err != nil {
 		return err
 	}
 	if err := s.beginLocked(); err != nil {
 		return err
 	}
-	written, err := s.claims.run(claims, grants)
-	if err != nil {
-		s.claims.limits.forget()
+	written, err := f()
+	if err != nil || written == 0 {
 		return errors.Join(err, s.rollbackLocked())
 	}
-	if written == 0 {
-		return s.rollbackLocked()
-	}
 	if _, err := s.claims.commit.exec(); err != nil {
-		s.claims.limits.forget()
 		return errors.Join(fmt.Errorf("commit: %w: %w", storage.ErrUnknownOutcome, err), s.rollbackLocked())
 	}
 	s.inTx = false

@@ -35,6 +35,7 @@ type Store struct {
 	inTx     bool // the connection may be in a transaction
 	closed   bool
 	claims   *claimer
+	clients  standings
 	sweeping *sweeper
 	unsynced int64 // rows written since the last checkpoint was asked for
 
@@ -137,6 +138,9 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	if s.claims, err = newClaimer(s.writer); err != nil {
 		return err
 	}
+	if err := s.clients.prepare(s.writer); err != nil {
+		return err
+	}
 	s.sweeping = newSweeper(s.writer)
 	return retryBusy(ctx, func() error { s.side, err = s.options.dial(sideCache); return err })
 }
@@ -200,12 +204,13 @@ func inspect(c *conn) error {
 		return errDamaged("its version went back")
 	}
 	for _, query := range []string{
-		`SELECT count(*) FROM pragma_table_list WHERE name IN ('limits', 'counters', 'buckets') AND strict`,
+		`SELECT count(*) FROM pragma_table_list WHERE name IN ('limits', 'counters', 'buckets', 'standings') AND strict`,
 		`SELECT count(*) FROM limits WHERE slots < 0`,
 		`SELECT count(*) FROM (SELECT used FROM counters ORDER BY limit_id, window, key, slot LIMIT 1)`,
 		`SELECT count(*) FROM (SELECT used FROM counters ORDER BY limit_id DESC, window DESC, key DESC, slot DESC LIMIT 1)`,
 		`SELECT count(*) FROM (SELECT full FROM buckets ORDER BY limit_id, key LIMIT 1)`,
 		`SELECT count(*) FROM (SELECT full FROM buckets ORDER BY limit_id DESC, key DESC LIMIT 1)`,
+		`SELECT count(*) FROM (SELECT past FROM standings ORDER BY key LIMIT 1)`,
 	} {
 		if _, err := c.int(query); err != nil {
 			return err

@@ -39,7 +39,18 @@ var migrations = []string{
 		part     INTEGER NOT NULL,
 		full     INTEGER NOT NULL,      -- the time from which on the row says nothing
 		PRIMARY KEY (limit_id, key)
-	) STRICT, WITHOUT ROWID;`,
+	) STRICT, WITHOUT ROWID;
+	CREATE TABLE standings (
+		key     BLOB    NOT NULL PRIMARY KEY,
+		at      INTEGER NOT NULL,       -- reputation.Record, like all up to past
+		lost    INTEGER NOT NULL,
+		level   INTEGER NOT NULL,
+		until   INTEGER NOT NULL,
+		bans    INTEGER NOT NULL,
+		past    BLOB    NOT NULL,
+		expires INTEGER NOT NULL        -- the time from which on the row says nothing
+	) STRICT, WITHOUT ROWID;
+	CREATE INDEX standings_expires ON standings (expires);`,
 }
 
 // migrate brings the database to the present version, in one transaction. Two

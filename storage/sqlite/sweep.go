@@ -30,8 +30,8 @@ const (
 )
 
 // Sweep implements [storage.Store]. It works through all limits, whichever
-// process they came from, then through the token buckets, then drops limits
-// that nobody uses, and then gives free pages back; where one step stops, the
+// process they came from, then through the token buckets and the clients, then
+// drops limits that nobody uses, and then gives free pages back; where one step stops, the
 // next goes on.
 //
 // A token bucket is kept until it has drained at the amount it was last claimed
@@ -91,7 +91,7 @@ func (sw *sweeper) enter(phase int) {
 
 // step works until its bound is reached or all is done.
 func (sw *sweeper) step() error {
-	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.limits, sw.vacuum}
+	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.standings, sw.limits, sw.vacuum}
 	for {
 		done, err := phases[sw.phase]()
 		if err != nil || !done {
@@ -223,6 +223,17 @@ func (sw *sweeper) buckets() (done bool, err error) {
 	}
 	sw.bucket = to[1]
 	return false, nil
+}
+
+// standings deletes clients of which nothing is to be known any more.
+func (sw *sweeper) standings() (done bool, err error) {
+	if sw.left() <= 0 {
+		return false, nil
+	}
+	most := sw.deleted + sw.left()
+	err = sw.delete(`DELETE FROM standings WHERE key IN
+		(SELECT key FROM standings WHERE expires <= ? ORDER BY expires LIMIT ?)`, sw.now, sw.left())
+	return sw.deleted < most, err
 }
 
 // limits drops limits that have no rows and were not used for a day.

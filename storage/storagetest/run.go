@@ -48,6 +48,10 @@ func Run(t *testing.T, place Place) {
 		{"SweepExpired", testSweepExpired},
 		{"SweepWhileClaiming", testSweepWhileClaiming},
 		{"SweepForeignLimits", testSweepForeignLimits},
+		{"Standings", testStandings},
+		{"Renamed", testRenamed},
+		{"SweepStandings", testSweepStandings},
+		{"BadStandings", testBadStandings},
 		{"Stats", testStats},
 		{"Close", testClose},
 	} {

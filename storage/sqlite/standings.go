@@ -1,0 +1,148 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// standings reads and writes what is known of clients.
+type standings struct {
+	read   *stmt
+	write  *stmt
+	remove *stmt
+	past   []byte // room for the past of one record
+}
+
+func (st *standings) prepare(db *conn) (err error) {
+	for _, p := range []struct {
+		stmt          **stmt
+		query         string
+		args, columns int
+	}{
+		{&st.read, `SELECT at, lost, level, until, bans, past FROM standings WHERE key = ?`, 1, 6},
+		{&st.write, `INSERT INTO standings (key, at, lost, level, until, bans, past, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (key) DO UPDATE SET at = excluded.at, lost = excluded.lost, level = excluded.level,
+			    until = excluded.until, bans = excluded.bans, past = excluded.past, expires = excluded.expires`, 8, 0},
+		{&st.remove, `DELETE FROM standings WHERE key = ?`, 1, 0},
+	} {
+		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Standings implements [storage.Store].
+func (s *Store) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	if len(clients) != len(records) {
+		return wrap("standings", fmt.Errorf("%d clients need as many records, got %d", len(clients), len(records)))
+	}
+	return s.withClients(ctx, "standings", func(st *standings) (written int64, err error) {
+		for i, client := range clients {
+			known, moved, err := st.of(client, now)
+			if err != nil {
+				return 0, err
+			}
+			if moved {
+				if err := st.keep(client, known); err != nil {
+					return 0, err
+				}
+				written++
+			}
+			records[i] = known
+		}
+		return written, nil
+	})
+}
+
+// Punish implements [storage.Store].
+func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	if len(offenses) != len(records) {
+		return wrap("punish", fmt.Errorf("%d offenses need as many records, got %d", len(offenses), len(records)))
+	}
+	return s.withClients(ctx, "punish", func(st *standings) (written int64, err error) {
+		for i, o := range offenses {
+			known, _, err := st.of(o.Client, o.At)
+			if err != nil {
+				return 0, err
+			}
+			known.Commit(o.Offense)
+			if err := st.keep(o.Client, known); err != nil {
+				return 0, err
+			}
+			records[i] = known
+		}
+		return int64(len(offenses)), nil
+	})
+}
+
+// withClients runs f in a transaction, which is committed if f has written rows.
+func (s *Store) withClients(ctx context.Context, doing string, f func(*standings) (written int64, err error)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return wrap(doing, storage.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap(doing, err)
+	}
+	return s.failedLocked(wrap(doing, s.transactLocked(func() (int64, error) { return f(&s.clients) })))
+}
+
+// of returns what is known of a client at now, and whether it was known under
+// the former name, at least in part.
+func (st *standings) of(client storage.Client, now int64) (known reputation.Record, moved bool, err error) {
+	if known, _, err = st.load(client.Key, now); err != nil || client.Former == (storage.Key{}) {
+		return known, false, err
+	}
+	former, found, err := st.load(client.Former, now)
+	if err != nil || !found {
+		return known, false, err
+	}
+	if former.At < known.At { // two processes, of which one knew the new name already
+		former, known = known, former
+	}
+	former.Until = max(former.Until, known.Until)
+	return former, true, nil
+}
+
+func (st *standings) load(key storage.Key, now int64) (r reputation.Record, found bool, err error) {
+	st.read.bind(0, key[:])
+	err = st.read.each(func(row []driver.Value) error {
+		var level, bans int64
+		if err := integers(row[:5], &r.At, &r.Lost, &level, &r.Until, &bans); err != nil {
+			return err
+		}
+		past, ok := row[5].([]byte)
+		if !ok {
+			return errDamaged(fmt.Sprintf("a value is %T where bytes belong", row[5]))
+		}
+		r.Level, r.Bans = reputation.Level(min(max(level, 0), int64(reputation.Critical))), int(bans)
+		r.Past = reputation.ParsePast(past)
+		found = true
+		return nil
+	})
+	r.Clamp(now)
+	return r, found, err
+}
+
+// keep writes a record under the client's name, and under no other.
+func (st *standings) keep(client storage.Client, r reputation.Record) error {
+	st.past = r.AppendPast(st.past[:0])
+	st.write.bind(0, client.Key[:], r.At, r.Lost, int64(r.Level), r.Until, int64(r.Bans), st.past, r.Expires())
+	if _, err := st.write.exec(); err != nil {
+		return fmt.Errorf("write standings: %w", err)
+	}
+	if client.Former == (storage.Key{}) {
+		return nil
+	}
+	st.remove.bind(0, client.Former[:])
+	if _, err := st.remove.exec(); err != nil {
+		return fmt.Errorf("move standings: %w", err)
+	}
+	return nil
+}

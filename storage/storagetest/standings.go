@@ -1,0 +1,158 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// testStandings commits offenses of several clients in several batches, and
+// compares what the store makes of them with the arithmetic, also after it was
+// opened again.
+func testStandings(t *testing.T, open storage.Opener) {
+	s, model := must(t, open), map[storage.Key]*reputation.Record{}
+	rule := reputation.Ban{After: 3, Within: time.Hour, For: time.Minute}
+	now := start
+	for batch := range 40 {
+		var offenses []storage.Offense
+		for i := range batch%5 + 1 {
+			now += int64(7 * time.Second)
+			offenses = append(offenses, storage.Offense{
+				Client: storage.Client{Key: key(i % 3)},
+				Offense: reputation.Offense{
+					Violation: reputation.Violation{At: now, Zone: uint32(i), Reason: reputation.OverLimit},
+					Points:    batch % 7, Ban: rule,
+				},
+			})
+		}
+		for i, got := range punish(t, s, offenses...) {
+			k := offenses[i].Key
+			if model[k] == nil {
+				model[k] = new(reputation.Record)
+			}
+			model[k].Commit(offenses[i].Offense)
+			if want := *model[k]; !reflect.DeepEqual(got, want) {
+				t.Fatalf("batch %d, offense %d: the record is %+v, want %+v", batch, i, got, want)
+			}
+		}
+		if batch%10 == 9 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = must(t, open)
+		}
+	}
+	for k, want := range model {
+		if got := standing(t, s, storage.Client{Key: k}, now); !reflect.DeepEqual(got, *want) {
+			t.Errorf("the record is %+v, want %+v", got, *want)
+		}
+	}
+	if got := standing(t, s, storage.Client{Key: key(99)}, now); !reflect.DeepEqual(got, reputation.Record{}) {
+		t.Errorf("a client that nothing is known of has the record %+v", got)
+	}
+}
+
+// testRenamed asks for clients that have got a new name.
+func testRenamed(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	before := storage.Client{Key: key(1)}
+	after := storage.Client{Key: key(2), Former: key(1)}
+	want := punish(t, s, offense(before, start, 25))[0]
+	for range 2 { // the first time moves it
+		if got := standing(t, s, after, start); !reflect.DeepEqual(got, want) {
+			t.Fatalf("under its new name the client has the record %+v, want %+v", got, want)
+		}
+	}
+	if got := standing(t, s, before, start); !reflect.DeepEqual(got, reputation.Record{}) {
+		t.Errorf("what was moved is still known under the former name: %+v", got)
+	}
+	want.Commit(offense(after, start+1, 25).Offense)
+	if got := punish(t, s, offense(after, start+1, 25))[0]; !reflect.DeepEqual(got, want) {
+		t.Errorf("an offense under the new name leads to %+v, want %+v", got, want)
+	}
+	third := storage.Client{Key: key(3), Former: key(2)}
+	want.Commit(offense(third, start+2, 25).Offense)
+	if got := punish(t, s, offense(third, start+2, 25))[0]; !reflect.DeepEqual(got, want) {
+		t.Errorf("a first offense under a new name leads to %+v, want %+v", got, want)
+	}
+	if got := standing(t, s, after, start+2); !reflect.DeepEqual(got, reputation.Record{}) {
+		t.Errorf("what an offense moved is still known under the former name: %+v", got)
+	}
+}
+
+// testSweepStandings sweeps records that still say something, and some that
+// don't any more.
+func testSweepStandings(t *testing.T, open storage.Opener) {
+	const clients = MaxStep + 200
+	s := must(t, open)
+	var offenses []storage.Offense
+	for i := range clients {
+		offenses = append(offenses, offense(storage.Client{Key: key(i)}, start, 25))
+	}
+	expires := punish(t, s, offenses...)[0].Expires()
+	if rows := sweepAll(t, s, expires-1); rows != 0 {
+		t.Errorf("a sweep deleted %d records that say something", rows)
+	}
+	if rows := sweepAll(t, s, expires); rows != clients {
+		t.Errorf("a sweep deleted %d expired records, want %d", rows, clients)
+	}
+}
+
+// testBadStandings calls a store as nobody should.
+func testBadStandings(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	offenses, none := []storage.Offense{offense(storage.Client{Key: key(1)}, start, 25)}, []reputation.Record{}
+	if s.Punish(context.Background(), offenses, none) == nil {
+		t.Error("a record is missing, and there is no error")
+	}
+	if s.Standings(context.Background(), make([]storage.Client, 1), start, none) == nil {
+		t.Error("a record is missing, and there is no error")
+	}
+	room := make([]reputation.Record, 1)
+	if err := s.Punish(ctx, offenses, room); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its context ended, punish says %v", err)
+	}
+	if got := standing(t, s, offenses[0].Client, start); !reflect.DeepEqual(got, reputation.Record{}) {
+		t.Errorf("a call that failed has led to %+v", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Punish(context.Background(), offenses, room); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("a closed store says %v", err)
+	}
+	if err := s.Standings(context.Background(), make([]storage.Client, 1), start, room); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("a closed store says %v", err)
+	}
+}
+
+func offense(c storage.Client, at int64, points int) storage.Offense {
+	return storage.Offense{Client: c, Offense: reputation.Offense{
+		Violation: reputation.Violation{At: at, Reason: reputation.Trapped}, Points: points,
+	}}
+}
+
+func punish(t *testing.T, s storage.Store, offenses ...storage.Offense) []reputation.Record {
+	t.Helper()
+	records := make([]reputation.Record, len(offenses))
+	if err := s.Punish(context.Background(), offenses, records); err != nil {
+		t.Fatalf("punish: %v", err)
+	}
+	return records
+}
+
+func standing(t *testing.T, s storage.Store, c storage.Client, now int64) reputation.Record {
+	t.Helper()
+	records := make([]reputation.Record, 1)
+	if err := s.Standings(context.Background(), []storage.Client{c}, now, records); err != nil {
+		t.Fatalf("standings: %v", err)
+	}
+	return records[0]
+}
