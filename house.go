@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -150,6 +151,14 @@ func (h *house) Swept(rows int64, keys int, err error) {
 		logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys))
 	}
 	h.summarize()
+}
+
+// Punished implements engine.Observer.
+func (h *house) Punished(reason reputation.Reason, banned bool) {
+	metrics.violations.WithLabelValues(reason.String()).Inc()
+	if banned {
+		metrics.bans.Inc()
+	}
 }
 
 // Degraded implements engine.Observer.

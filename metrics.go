@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // Collectors are kept for the life of the process and registered with the
@@ -26,6 +27,9 @@ var metrics = struct {
 	swept     prometheus.Counter
 	idle      prometheus.Counter
 	degraded  prometheus.Counter
+
+	violations *prometheus.CounterVec
+	bans       prometheus.Counter
 }{
 	requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_requests_total",
@@ -37,7 +41,7 @@ var metrics = struct {
 	}, []string{"zone"}),
 	decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_decisions_total",
-		Help: "Decisions by zone, limit and outcome: allowed, over_limit, blocked, too_costly or abandoned.",
+		Help: "Decisions by zone, limit and outcome: allowed, over_limit, blocked, too_costly, abandoned or banned.",
 	}, []string{"zone", "limit", "outcome"}),
 	process: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "caddy_rate_limit_process_time_seconds",
@@ -70,6 +74,14 @@ var metrics = struct {
 		Name: "caddy_rate_limit_outages_total",
 		Help: "Times that the store could not be used.",
 	}),
+	violations: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_violations_total",
+		Help: "Violations that clients were punished for, by reason: over_limit, forged or trap.",
+	}, []string{"reason"}),
+	bans: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_bans_total",
+		Help: "Bans of clients.",
+	}),
 }
 
 // registerMetrics makes the collectors part of a configuration's registry.
@@ -77,6 +89,7 @@ func registerMetrics(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		metrics.requests, metrics.declined, metrics.decisions, metrics.process,
 		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
+		metrics.violations, metrics.bans,
 		houseCollector{}, configCollector{},
 	} {
 		err := registry.Register(c)
@@ -138,7 +151,7 @@ func (m limitMeter) refuse(reason engine.Reason) {
 }
 
 // outcomes are the label values of the engine's reasons.
-var outcomes = [...]string{"allowed", "over_limit", "blocked", "too_costly", "abandoned"}
+var outcomes = [...]string{"allowed", "over_limit", "blocked", "too_costly", "abandoned", "banned"}
 
 func newLimitMeter(zone, limit string) limitMeter {
 	m := limitMeter{allowed: metrics.decisions.WithLabelValues(zone, limit, outcomes[0])}
@@ -186,6 +199,8 @@ var (
 		"Keys dropped from memory to make room for others.", nil, nil)
 	descDegraded = prometheus.NewDesc("caddy_rate_limit_degraded",
 		"Whether the store can't be used and memory decides (1) or not (0).", nil, nil)
+	descClients = prometheus.NewDesc("caddy_rate_limit_clients",
+		"Clients held in memory by the level of their reputation: low, medium, high or critical risk.", []string{"level"}, nil)
 	descBytes = prometheus.NewDesc("caddy_rate_limit_store_bytes",
 		"Size of the database and its log.", nil, nil)
 )
@@ -196,16 +211,21 @@ func (houseCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descEvicted
 	ch <- descDegraded
 	ch <- descBytes
+	ch <- descClients
 }
 
 // Collect implements prometheus.Collector.
 func (houseCollector) Collect(ch chan<- prometheus.Metric) {
 	var keys, evicted, degraded, bytes float64
+	var clients [reputation.Levels]float64
 	eachHouse(func(h *house) {
 		stats := h.stats()
 		keys += float64(stats.Keys)
 		evicted += float64(stats.Evicted)
 		bytes += float64(stats.Store.Bytes)
+		for level, n := range stats.Clients {
+			clients[level] += float64(n)
+		}
 		if stats.Degraded {
 			degraded = 1
 		}
@@ -214,4 +234,7 @@ func (houseCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, evicted)
 	ch <- prometheus.MustNewConstMetric(descDegraded, prometheus.GaugeValue, degraded)
 	ch <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, bytes)
+	for level, n := range clients {
+		ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, n, reputation.Level(level).String())
+	}
 }

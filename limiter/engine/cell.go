@@ -22,6 +22,8 @@ type cell struct {
 	key  string
 	name storage.Key // of the key in the store; the committer's own
 
+	standing *standing // of a client; nil where the cell is one of a limit
+
 	mu       sync.Mutex
 	limit    *Limit        // guarded by mu, like all up to dead: as last brought along
 	lease    limiter.Lease // unspent units, and what is known of the rest

@@ -16,6 +16,7 @@ import (
 type batch struct {
 	entries []*entry      // those that only give back come first, see giveBack
 	gives   int           // how many do
+	clients []*cell       // whose standing is to be read first
 	done    chan struct{} // closed when the fields below are final
 	now     int64
 	err     error // the store's; nobody has been granted anything
@@ -27,6 +28,8 @@ type batch struct {
 type entry struct {
 	cell   *cell
 	limit  *Limit
+	client *cell     // whose standing scales the limit; nil if none does
+	fair   *Fairness // by what
 	batch  *batch
 	cost   int64 // of every request that waits for this claim
 	wanted int64 // by all of them together
@@ -60,13 +63,18 @@ func (q *queue) join(fill func(*batch)) *batch {
 	}
 	if q.batch == nil {
 		q.batch = &batch{done: make(chan struct{})}
-		select {
-		case q.wake <- struct{}{}:
-		default:
-		}
+		q.poke()
 	}
 	fill(q.batch)
 	return q.batch
+}
+
+// poke wakes the committer.
+func (q *queue) poke() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
 }
 
 // take returns the open batch, or nil, and makes way for another.
@@ -87,7 +95,7 @@ func (q *queue) setClosed(closed bool) {
 
 // claimLocked adds what a draw misses to the open batch. The cell must be
 // locked, which it stays.
-func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
+func (b *batch) claimLocked(c *cell, d *Draw, client *Client, now int64) *entry {
 	if e := c.open; e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit {
 		e.wanted += d.Cost
 		return e
@@ -99,6 +107,9 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 		cost: d.Cost, wanted: d.Cost,
 		extra: int64(c.headroom), ahead: int64(c.ahead),
 		give: c.takeLeaseLocked(),
+	}
+	if client != nil && d.Fair != nil {
+		e.client, e.fair = client.cell, d.Fair
 	}
 	c.limit = d.Limit
 	c.open = e
@@ -148,8 +159,13 @@ const (
 	gatherFor = 200 * time.Microsecond
 )
 
-// drain commits batches until nothing waits.
+// drain commits batches and offenses until nothing waits.
 func (e *Engine) drain() {
+	if !e.degraded.Load() {
+		if err := e.punish(); err != nil {
+			e.degrade(err)
+		}
+	}
 	for b := e.queue.take(); b != nil; b = e.queue.take() {
 		e.commit(b)
 		if len(b.entries) >= crowd {
@@ -180,6 +196,9 @@ func (e *Engine) claim(b *batch) error {
 	store := e.store.Load()
 	if store == nil {
 		return errNoStore
+	}
+	if err := e.readClients(b, store); err != nil {
+		return err
 	}
 	claims := e.claims[:0]
 	for _, entry := range b.entries {

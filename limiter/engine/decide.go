@@ -22,18 +22,31 @@ const inlineDraws = 8
 // and Quota of the draws it learns something about; two draws of one key and
 // limit are made one. Decide waits for the store at most as long as the
 // engine's StoreTimeout, and for nothing else.
-func (e *Engine) Decide(ctx context.Context, draws []Draw) (d Decision) {
+func (e *Engine) Decide(ctx context.Context, draws []Draw) Decision {
+	return e.DecideFor(ctx, nil, draws)
+}
+
+// DecideFor decides about a request of a client, whose standing may scale what
+// it draws, and is affected by what it is refused. A client that is banned is
+// refused whatever it draws, also if that is nothing.
+func (e *Engine) DecideFor(ctx context.Context, client *Client, draws []Draw) (d Decision) {
 	now := e.clock.now()
-	if e.refuseAtOnce(draws, now, &d) {
+	known := e.stands(client, draws, now, &d)
+	if d.Reason != None {
 		return d
 	}
-	var room [inlineDraws]held
-	hs := e.hold(room[:0], draws)
-	if e.spendAll(hs, draws, now) {
-		d.Allowed = true
-		return d
+	if !e.refuseAtOnce(draws, now, &d) {
+		var room [inlineDraws]held
+		hs := e.hold(room[:0], draws)
+		if known && e.spendAll(hs, draws, now) {
+			d.Allowed = true
+			return d
+		}
+		e.decideSlowly(ctx, client, hs, draws, now, &d)
 	}
-	e.decideSlowly(ctx, hs, draws, now, &d)
+	if (d.Reason == OverLimit || d.Reason == Blocked) && !d.Degraded {
+		e.blame(client, draws, now)
+	}
 	return d
 }
 
@@ -42,7 +55,7 @@ func (e *Engine) refuseAtOnce(draws []Draw, now int64, d *Decision) bool {
 	degraded := e.degraded.Load()
 	for i := range draws {
 		draw := &draws[i]
-		draw.Known = false
+		draw.Known, draw.refused = false, false
 		if draw.Cost > draw.Limit.Capacity() {
 			d.refuse(TooCostly, draws, i, 0, limiter.Never)
 			draw.Known = false // what is left was not looked at
@@ -153,13 +166,7 @@ func (e *Engine) spendAll(hs []held, draws []Draw, now int64) bool {
 }
 
 func spendAllLocked(hs []held, draws []Draw, now int64) bool {
-	covered := true
-	for i := range hs {
-		h := &hs[i]
-		h.short = !h.cell.spendableLocked(&draws[h.draw], now)
-		covered = covered && !h.short
-	}
-	if !covered {
+	if !coveredLocked(hs, draws, now) {
 		return false
 	}
 	for i := range hs {
@@ -168,21 +175,34 @@ func spendAllLocked(hs []held, draws []Draw, now int64) bool {
 	return true
 }
 
+// coveredLocked notes which draws their leases don't cover, and tells whether
+// there are none.
+func coveredLocked(hs []held, draws []Draw, now int64) bool {
+	covered := true
+	for i := range hs {
+		h := &hs[i]
+		h.short = !h.cell.spendableLocked(&draws[h.draw], now)
+		covered = covered && !h.short
+	}
+	return covered
+}
+
 // decideSlowly claims what is missing and waits for it until all of it is there
 // or some of it is refused.
 //
 // What was granted by a batch is spent at the batch's time: the request was
 // waiting then, so that is when it is admitted.
-func (e *Engine) decideSlowly(ctx context.Context, hs []held, draws []Draw, now int64, d *Decision) {
+func (e *Engine) decideSlowly(ctx context.Context, client *Client, hs []held, draws []Draw, now int64, d *Decision) {
 	defer func(start time.Time) { d.Waited = time.Since(start) }(time.Now())
 	e.waiting.RLock()
 	defer e.waiting.RUnlock()
 	e.awaitOpen(ctx)
 	timeout := time.NewTimer(e.opts.StoreTimeout)
 	defer timeout.Stop()
+	e.meet(client)
 	late := false
 	for round := 0; ; round++ {
-		b, decided := e.spendOrClaim(hs, draws, now, late, d)
+		b, decided := e.spendOrClaim(client, hs, draws, now, late, d)
 		if decided {
 			return
 		}
@@ -192,6 +212,7 @@ func (e *Engine) decideSlowly(ctx context.Context, hs []held, draws []Draw, now 
 		switch e.await(ctx, b, timeout) {
 		case nil:
 			now = b.now
+			e.stands(client, draws, now, d)
 			if e.refused(hs, draws, now, d) {
 				return
 			}
@@ -228,23 +249,27 @@ func (e *Engine) awaitOpen(ctx context.Context) {
 // spendOrClaim spends if it can, decides without the store if that can't be
 // used or it is too late to wait for it, and otherwise claims what is missing,
 // to be had when the batch is done.
-func (e *Engine) spendOrClaim(hs []held, draws []Draw, now int64, late bool, d *Decision) (b *batch, decided bool) {
+func (e *Engine) spendOrClaim(client *Client, hs []held, draws []Draw, now int64, late bool, d *Decision) (b *batch, decided bool) {
 	e.lock(hs, draws)
 	defer unlock(hs)
-	if spendAllLocked(hs, draws, now) {
+	alone := late || e.degraded.Load() // without the store
+	switch unknown := client != nil && client.record() == nil; {
+	case unknown && !alone:
+		coveredLocked(hs, draws, now)
+	case spendAllLocked(hs, draws, now):
 		d.Allowed = true
 		return nil, true
-	}
-	if late || e.degraded.Load() {
+	case alone:
 		e.decideLocallyLocked(hs, draws, now, d)
 		return nil, true
 	}
 	b = e.queue.join(func(b *batch) {
+		b.askLocked(client)
 		for i := range hs {
 			h := &hs[i]
 			h.entry = nil
 			if h.short {
-				h.entry = b.claimLocked(h.cell, &draws[h.draw], now)
+				h.entry = b.claimLocked(h.cell, &draws[h.draw], client, now)
 			}
 		}
 	})
@@ -274,7 +299,7 @@ func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error
 // refused from memory.
 func (e *Engine) refused(hs []held, draws []Draw, now int64, d *Decision) bool {
 	for i := range hs {
-		if en := hs[i].entry; en != nil && en.refused() {
+		if en := hs[i].entry; en != nil && en.refused() && d.Reason != Banned {
 			d.refuse(OverLimit, draws, hs[i].draw, en.limit.Left(en.grant.Lease), en.grant.Retry)
 			d.Fresh = en.fresh.CompareAndSwap(true, false) || d.Fresh
 		}

@@ -24,6 +24,10 @@ type Draw struct {
 	Key []byte
 	// Cost is how many units are taken, 0 or more.
 	Cost int64
+	// Fair says how the draw and the way its client stands affect each other. Nil
+	// means they don't. Otherwise Limit must be the first of its levels, and is
+	// set to the one that holds.
+	Fair *Fairness
 
 	// Known tells whether Quota was set by [Engine.Decide].
 	Known bool
@@ -32,8 +36,9 @@ type Draw struct {
 	// again, or [limiter.Never].
 	Quota limiter.Quota
 
-	cell *cell
-	at   int64 // the time as of which it was taken, for the simulation
+	cell    *cell
+	refused bool  // the draw is one of those that refuse the request
+	at      int64 // the time as of which it was taken, for the simulation
 }
 
 // Reason says why a request was refused.
@@ -53,6 +58,8 @@ const (
 	TooCostly
 	// Abandoned says that the request's context ended while it waited.
 	Abandoned
+	// Banned says that the client is banned, whatever its limits are.
+	Banned
 )
 
 // Decision is the answer to a request. A refusal is a decision, not an error.
@@ -67,7 +74,7 @@ type Decision struct {
 	// one of the requests that are refused at once.
 	Fresh bool
 	// Draw is the index of the draw that refuses; of several, the one that
-	// refuses longest.
+	// refuses longest. It says nothing if the client is banned.
 	Draw int
 	// Waited is how long the decision waited for the store.
 	Waited time.Duration
@@ -78,7 +85,7 @@ type Decision struct {
 
 // refuse notes that draw i of draws refuses for retry.
 func (d *Decision) refuse(reason Reason, draws []Draw, i int, left int64, retry time.Duration) {
-	draws[i].Known = true
+	draws[i].Known, draws[i].refused = true, true
 	draws[i].Quota = limiter.Quota{Remaining: left, Reset: retry}
 	first := d.Reason == None
 	d.Reason = reason

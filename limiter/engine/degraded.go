@@ -130,7 +130,9 @@ func (e *Engine) recover() {
 	err := e.reopen()
 	if err == nil {
 		e.makeRoom() // if that is what it takes
-		err = e.settle(false)
+		if err = e.settle(false); err == nil {
+			err = e.punish()
+		}
 	}
 	if err != nil {
 		next, since, tell := e.outage.goOn()

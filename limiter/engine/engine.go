@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -18,6 +19,9 @@ type Engine struct {
 	clock *steadyClock
 	table *table
 	queue queue
+
+	offenses offenses                                 // that the committer is to tell the store of
+	clients  atomic.Pointer[[reputation.Levels]int64] // how many there were of each level
 
 	store   atomic.Pointer[opened] // nil while there is none; written by the committer
 	claimed atomic.Int64           // claims that the store answered
@@ -118,6 +122,9 @@ func (e *Engine) finish() {
 	}
 	err := e.settle(false) // debts first: there may not be time for all
 	if err == nil {
+		err = e.punish()
+	}
+	if err == nil {
 		err = e.settle(true)
 	}
 	e.closeErr = errors.Join(err, e.store.Swap(nil).Close())
@@ -189,6 +196,9 @@ type Stats struct {
 	Claims int64
 	// Evicted is how many keys were dropped from memory to make room.
 	Evicted int64
+	// Clients is how many clients of each level are held in memory, as counted in
+	// the last round of cleaning.
+	Clients [reputation.Levels]int64
 	// Degraded tells that the store can't be used.
 	Degraded bool
 	// Store describes the store; it is zero where that can't be told.
@@ -202,6 +212,9 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 		Claims:   e.claimed.Load(),
 		Evicted:  e.table.evicted.Load(),
 		Degraded: e.degraded.Load(),
+	}
+	if counted := e.clients.Load(); counted != nil {
+		s.Clients = *counted
 	}
 	if store := e.store.Load(); store != nil {
 		s.Store, _ = store.Stats(ctx)

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // janitorLoop removes expired rows and idle keys at every interval. It ends when
@@ -29,8 +31,24 @@ func (e *Engine) clean() {
 		return
 	}
 	keys := e.table.sweep(e.clock.now(), e.giveBackInTurn())
+	e.countClients()
 	rows, err := e.sweepStore()
 	e.opts.Observer.Swept(rows, keys, err)
+}
+
+// countClients counts the clients of each level.
+func (e *Engine) countClients() {
+	var counted [reputation.Levels]int64
+	now := e.clock.now()
+	e.table.each(func(c *cell) {
+		if c.standing == nil {
+			return
+		}
+		if record := c.standing.record.Load(); record != nil {
+			counted[record.LevelAt(now)]++
+		}
+	})
+	e.clients.Store(&counted)
 }
 
 // giveBackInTurn returns a function that gives leases back in batches of their

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -58,6 +59,9 @@ type Observer interface {
 	// Swept reports a finished round of cleaning: rows deleted from the store,
 	// and idle keys dropped from memory.
 	Swept(rows int64, keys int, err error)
+	// Punished reports an offense, and whether it is known to have led to a ban.
+	// It is called from a request's goroutine.
+	Punished(reason reputation.Reason, banned bool)
 	// Degraded reports that the store can't be used, once when that begins and
 	// once a minute while it lasts. It may be called from a request's goroutine.
 	Degraded(since time.Duration, err error)
@@ -68,10 +72,11 @@ type Observer interface {
 // nobody is the observer of an engine that has none.
 type nobody struct{}
 
-func (nobody) Committed(int, time.Duration)  {}
-func (nobody) Swept(int64, int, error)       {}
-func (nobody) Degraded(time.Duration, error) {}
-func (nobody) Recovered(time.Duration)       {}
+func (nobody) Committed(int, time.Duration)     {}
+func (nobody) Swept(int64, int, error)          {}
+func (nobody) Punished(reputation.Reason, bool) {}
+func (nobody) Degraded(time.Duration, error)    {}
+func (nobody) Recovered(time.Duration)          {}
 
 // withDefaults returns the options with zero values replaced, or an error that
 // names what can't be.

@@ -89,6 +89,9 @@ func (t *table) add(id storage.LimitID, key []byte) (*cell, returned) {
 	s, hash := t.place(id, key)
 	fresh := &cell{hash: hash, id: id, key: string(key)}
 	fresh.touched.Store(true)
+	if id == clientsID {
+		fresh.standing = new(standing)
+	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +192,7 @@ func (c *cell) rank() rank {
 	switch {
 	case c.inFlight > 0:
 		return pinned
-	case c.block.Load() != nil, c.nearLimitLocked():
+	case c.block.Load() != nil, c.nearLimitLocked(), c.standing.says():
 		return telling
 	case c.local != nil:
 		return owing
@@ -239,7 +242,7 @@ func (t *table) sweep(now int64, back func(returned)) (removed int) {
 		s.mu.Lock()
 		for j := len(s.ring) - 1; j >= 0; j-- {
 			c := s.ring[j]
-			if c.touched.Swap(false) || c.blockedAt(now) || c.owes() {
+			if c.touched.Swap(false) || c.blockedAt(now) || c.standing.bannedAt(now) || c.owes() {
 				continue
 			}
 			if r, ok := t.removeLocked(s, j); ok {

@@ -1,0 +1,362 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Client is whom a request is from, where that makes a difference: what it has
+// done before may scale its limits, or ban it.
+type Client struct {
+	// Key is the full text of what the client is known by. The engine copies it
+	// if it keeps it.
+	Key []byte
+
+	cell *cell
+}
+
+// Fairness says how a limit and the way its client stands affect each other.
+// The engine holds on to the pointer it is given; nobody may change what it
+// points to.
+type Fairness struct {
+	// Levels is the limit for each level of a client: all have one ID, and the
+	// first has the full amount.
+	Levels [reputation.Levels]*Limit
+	// Points is what a violation of the limit takes off the client's score.
+	Points int
+	// Zone is noted with a violation.
+	Zone uint32
+	// Ban is when a client is banned for violations.
+	Ban reputation.Ban
+}
+
+// clientsID is the scope of the names of clients. It is the ID of no limit, but
+// by a chance of one in 2^64.
+const clientsID storage.LimitID = 0
+
+// standing is what memory knows of the way a client stands.
+type standing struct {
+	record atomic.Pointer[reputation.Record] // immutable, written under mu; nil until it was read
+	asked  *batch                            // guarded by queue.mu: the last one to read it
+
+	mu       sync.Mutex
+	pending  int       // guarded by mu: offenses that record has and the store may not have
+	attempts []attempt // guarded by mu: for each limit that has refused the client
+}
+
+// attempt counts the units that a limit has refused to a client in one window.
+type attempt struct {
+	id     storage.LimitID
+	window int64
+	units  int64
+}
+
+// maxAttempts bounds the limits that attempts are counted for at a time.
+const maxAttempts = 16
+
+// leastWindow is the least time between two violations of one limit. With less,
+// a client that is a little too fast for a limit per second would be a criminal
+// in half a minute.
+const leastWindow = time.Minute
+
+// record returns what is known of the client, or nil if it must be read first.
+func (c *Client) record() *reputation.Record {
+	if c.cell == nil {
+		return nil
+	}
+	return c.cell.standing.record.Load()
+}
+
+// stands scales the draws by the way their client stands, and refuses them all
+// if it is banned. It is false if that must be read first.
+func (e *Engine) stands(client *Client, draws []Draw, now int64, d *Decision) bool {
+	if client == nil {
+		return true
+	}
+	if client.cell == nil {
+		client.cell = e.table.find(clientsID, client.Key)
+	}
+	record := client.record()
+	if record == nil {
+		return false
+	}
+	client.cell.touch()
+	if record.Banned(now) {
+		d.Reason, d.Retry = Banned, time.Duration(record.Until-now)
+		return true
+	}
+	level := record.LevelAt(now)
+	for i := range draws {
+		if fair := draws[i].Fair; fair != nil {
+			draws[i].Limit = fair.Levels[level]
+		}
+	}
+	return true
+}
+
+// meet makes a cell for the client if there is none.
+func (e *Engine) meet(client *Client) {
+	if client == nil {
+		return
+	}
+	if client.cell == nil {
+		client.cell = e.table.find(clientsID, client.Key)
+	}
+	if client.cell == nil {
+		c, back := e.table.add(clientsID, client.Key)
+		e.giveBack(back)
+		client.cell = c
+	}
+}
+
+// askLocked has it read with the batch, which must be open, how a client stands:
+// for the first time, or again, since other processes may have punished it.
+func (b *batch) askLocked(client *Client) {
+	if client == nil {
+		return
+	}
+	if st := client.cell.standing; st.asked != b {
+		st.asked = b
+		b.clients = append(b.clients, client.cell)
+	}
+}
+
+// readClients reads how the clients of a batch stand, and scales what is claimed
+// for them.
+func (e *Engine) readClients(b *batch, store storage.Store) error {
+	if len(b.clients) == 0 {
+		return nil
+	}
+	names := make([]storage.Client, len(b.clients))
+	for i, c := range b.clients {
+		names[i] = e.clientOf(c)
+	}
+	records := make([]reputation.Record, len(names))
+	if err := store.Standings(context.Background(), names, b.now, records); err != nil {
+		return err
+	}
+	for i, c := range b.clients {
+		c.standing.learn(records[i], 0)
+	}
+	for _, en := range b.entries {
+		if en.client != nil {
+			en.limit = en.fair.Levels[en.client.standing.record.Load().LevelAt(b.now)]
+		}
+	}
+	return nil
+}
+
+// clientOf returns a client as the store takes it.
+func (e *Engine) clientOf(c *cell) storage.Client {
+	if !c.named {
+		c.name, c.named = e.opts.Hash(c.id, c.key), true
+	}
+	return storage.Client{Key: c.name}
+}
+
+// learn notes what the store knows of a client once it has seen a number of the
+// offenses that were pending. While there are more of them, memory knows better.
+func (st *standing) learn(record reputation.Record, seen int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.pending -= seen
+	if st.pending == 0 || st.record.Load() == nil {
+		st.record.Store(&record)
+	}
+}
+
+// forget gives up on offenses of which it is unknown whether the store has seen
+// them.
+func (st *standing) forget(offenses int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.pending -= offenses
+}
+
+// blame notes that a client was refused by limits, and punishes it where it
+// tried for more than the whole limit of a client that stands well, once for
+// each limit and window.
+func (e *Engine) blame(client *Client, draws []Draw, now int64) {
+	if client == nil || client.record() == nil {
+		return
+	}
+	for i := range draws {
+		draw := &draws[i]
+		if draw.Fair == nil || !draw.refused || !client.cell.standing.violates(draw, now) {
+			continue
+		}
+		e.Punish(client, reputation.Offense{
+			Violation: reputation.Violation{At: now, Zone: draw.Fair.Zone, Reason: reputation.OverLimit},
+			Points:    draw.Fair.Points,
+			Ban:       draw.Fair.Ban,
+		})
+	}
+}
+
+// violates counts a refused draw, and tells whether it is the one with which the
+// client has tried for more than the whole limit in this window.
+func (st *standing) violates(d *Draw, now int64) bool {
+	whole := d.Fair.Levels[reputation.Low]
+	window := now / int64(max(whole.Window(), leastWindow))
+	spare := whole.Capacity() - d.Limit.Capacity()
+
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	a := st.attemptLocked(whole.ID)
+	if a.window != window {
+		a.window, a.units = window, 0
+	}
+	before := a.units
+	a.units = min(a.units+d.Cost, whole.Capacity()+1) // it says no more beyond
+	return before <= spare && a.units > spare
+}
+
+// attemptLocked returns the count for a limit, in the place of the oldest if
+// there are too many.
+func (st *standing) attemptLocked(id storage.LimitID) *attempt {
+	oldest := 0
+	for i := range st.attempts {
+		if st.attempts[i].id == id {
+			return &st.attempts[i]
+		}
+		if st.attempts[i].window < st.attempts[oldest].window {
+			oldest = i
+		}
+	}
+	if len(st.attempts) < maxAttempts {
+		oldest = len(st.attempts)
+		st.attempts = append(st.attempts, attempt{})
+	}
+	st.attempts[oldest] = attempt{id: id, window: -1}
+	return &st.attempts[oldest]
+}
+
+// Punish commits an offense of a client, at once in memory if it is known how
+// the client stands, and soon in the store. It does not wait.
+func (e *Engine) Punish(client *Client, o reputation.Offense) {
+	e.meet(client)
+	if o.At == 0 {
+		o.At = e.clock.now()
+	}
+	banned := e.commitOffense(offense{client.cell, o})
+	e.queue.poke()
+	e.opts.Observer.Punished(o.Reason, banned)
+}
+
+// commitOffense notes an offense in memory and for the store, and tells whether
+// it is known to have led to a ban.
+func (e *Engine) commitOffense(o offense) (banned bool) {
+	st := o.cell.standing
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if known := st.record.Load(); known != nil {
+		record := *known
+		banned = record.Commit(o.Offense)
+		st.record.Store(&record)
+	}
+	if e.offenses.add(o) {
+		st.pending++
+	}
+	return banned
+}
+
+// offense is one that the store is to be told of.
+type offense struct {
+	cell *cell
+	reputation.Offense
+}
+
+// offenses waits for the committer. While the store can't be used it fills up,
+// and then what comes is known to memory only.
+type offenses struct {
+	mu      sync.Mutex
+	waiting []offense // guarded by mu
+}
+
+const (
+	maxOffenses  = 1 << 14 // that wait
+	offenseBatch = 256     // that are put to the store in one transaction
+)
+
+func (os *offenses) add(o offense) (added bool) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	if len(os.waiting) >= maxOffenses {
+		return false
+	}
+	os.waiting = append(os.waiting, o)
+	return true
+}
+
+// first returns the first of those that wait, which stay.
+func (os *offenses) first() []offense {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	return slices.Clone(os.waiting[:min(len(os.waiting), offenseBatch)])
+}
+
+// remove takes the first n away.
+func (os *offenses) remove(n int) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	os.waiting = slices.Delete(os.waiting, 0, n)
+}
+
+// punish tells the store of all offenses that wait.
+func (e *Engine) punish() error {
+	for {
+		store, waiting := e.store.Load(), e.offenses.first()
+		if len(waiting) == 0 {
+			return nil
+		}
+		if store == nil {
+			return errNoStore
+		}
+		told := make([]storage.Offense, len(waiting))
+		for i, o := range waiting {
+			told[i] = storage.Offense{Client: e.clientOf(o.cell), Offense: o.Offense}
+		}
+		records := make([]reputation.Record, len(told))
+		err := store.Punish(context.Background(), told, records)
+		if err != nil && !errors.Is(err, storage.ErrUnknownOutcome) {
+			return err
+		}
+		e.offenses.remove(len(waiting))
+		for i, o := range waiting {
+			if err == nil {
+				o.cell.standing.learn(records[i], 1)
+			} else {
+				o.cell.standing.forget(1)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// says tells whether anything bad is known of a client. It is false for a cell
+// that is none of a client.
+func (st *standing) says() bool {
+	if st == nil {
+		return false
+	}
+	record := st.record.Load()
+	return record != nil && record.Expires() > 0
+}
+
+// bannedAt tells whether a client is known to be banned at now.
+func (st *standing) bannedAt(now int64) bool {
+	if st == nil {
+		return false
+	}
+	record := st.record.Load()
+	return record != nil && record.Banned(now)
+}

@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// fairly returns what a limit does to its clients: a violation costs points,
+// and three in ten minutes lead to a ban of an hour.
+func fairly(t *testing.T, amount int64, window time.Duration, points int) *Fairness {
+	whole := sliding(t, amount, window)
+	fair := &Fairness{
+		Points: points, Zone: 7,
+		Ban: reputation.Ban{After: 3, Within: 10 * time.Minute, For: time.Hour},
+	}
+	for level := range fair.Levels {
+		fair.Levels[level] = &Limit{whole.ID, whole.Scale(reputation.Level(level).Share())}
+	}
+	return fair
+}
+
+// from asks for a request of a client.
+func (f *fixture) from(client string, fair ...*Fairness) Decision {
+	var draws []Draw
+	for _, fair := range fair {
+		draws = append(draws, Draw{Limit: fair.Levels[0], Key: []byte(client), Cost: 1, Fair: fair})
+	}
+	return f.DecideFor(context.Background(), &Client{Key: []byte(client)}, draws)
+}
+
+// passing returns how many of n requests of a client are allowed.
+func (f *fixture) passing(n int, client string, fair *Fairness) (allowed int) {
+	for range n {
+		if f.from(client, fair).Allowed {
+			allowed++
+		}
+	}
+	return allowed
+}
+
+// score returns the score that the disk has for a client, once it has been told
+// of a number of violations.
+func (f *fixture) score(client string, violations int) float64 {
+	f.t.Helper()
+	var score float64
+	eventually(f.t, func() bool {
+		f.disk.mu.Lock()
+		defer f.disk.mu.Unlock()
+		r := f.disk.clients[testName(clientsID, client)]
+		if r == nil || len(r.Past) != violations {
+			return false
+		}
+		score = r.Score(r.At)
+		return true
+	})
+	return score
+}
+
+func TestViolationsAreOncePerWindow(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 100, 2*time.Minute, 5)
+	fair.Ban = reputation.Ban{}
+	for window := range 3 {
+		if got := f.passing(5000, "a", fair); got > 100 {
+			t.Fatalf("%d of 5000 requests passed a limit of 100", got)
+		}
+		if got, want := f.score("a", window+1), 100-5*float64(window+1); got < want || got > want+1 {
+			t.Errorf("after %d windows the score is %v, want about %v", window+1, got, want)
+		}
+		f.fake.advance(2*time.Minute + 4*time.Second)
+	}
+}
+
+func TestLimitsFollowTheLevel(t *testing.T) {
+	for _, test := range []struct{ points, amount int }{{0, 100}, {25, 100}, {26, 60}, {51, 30}, {76, 10}, {100, 10}} {
+		f, fair := newFixture(t), fairly(t, 100, time.Hour, 5)
+		f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Points: test.points})
+		f.score("a", 1)
+		if got := f.passing(1000, "a", fair); got != test.amount {
+			t.Errorf("after a loss of %d points %d requests passed a limit of 100, want %d", test.points, got, test.amount)
+		}
+		if got := f.passing(1000, "b", fair); got != 100 {
+			t.Errorf("another client passed %d times, want 100", got)
+		}
+	}
+}
+
+// A client that keeps to what an innocent one may do commits no violation,
+// however much of that is refused.
+func TestScaledClientMayTryAsOftenAsAnInnocentOne(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 100, time.Hour, 5)
+	f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Points: 95})
+	f.score("a", 1)
+	if got := f.passing(100, "a", fair); got != 10 {
+		t.Fatalf("%d passed, want 10", got)
+	}
+	f.from("b", fair) // goes through the committer, and so what was before it has
+	if score := f.score("a", 1); score > 5.1 {
+		t.Errorf("score is %v", score)
+	}
+	f.from("a", fair)
+	f.score("a", 2)
+}
+
+func TestSmallestScaledLimitIsOne(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 3, time.Hour, 0)
+	f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Points: 100})
+	f.score("a", 1)
+	if got := f.passing(20, "a", fair); got != 1 {
+		t.Errorf("%d passed, want 1", got)
+	}
+}
+
+// banned has a client banned and returns when that ends.
+func banned(t *testing.T, f *fixture, client string, fair *Fairness) (until int64) {
+	t.Helper()
+	for violations := 1; ; violations++ {
+		f.passing(200, client, fair)
+		f.score(client, violations)
+		if d := f.from(client, fair); d.Reason == Banned {
+			if violations != 3 {
+				t.Fatalf("banned after %d violations", violations)
+			}
+			return f.clock.now() + int64(d.Retry)
+		}
+		if violations == 3 {
+			t.Fatal("not banned after 3 violations")
+		}
+		f.fake.advance(2*time.Minute + 4*time.Second)
+	}
+}
+
+func TestBanIsForEverythingAndEnds(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 10, 2*time.Minute, 0)
+	until := banned(t, f, "a", fair)
+	other, nothing := fairly(t, 10, time.Hour, 0), []*Fairness(nil)
+	calls := f.store.calls.Load()
+	if f.from("a", other).Allowed || f.from("a", nothing...).Allowed {
+		t.Error("a banned client was let pass elsewhere")
+	}
+	if f.store.calls.Load() != calls {
+		t.Error("a banned client had the store asked")
+	}
+	f.fake.advance(time.Duration(until - f.clock.now() - 1))
+	if d := f.from("a", other); d.Reason != Banned || d.Retry != 1 {
+		t.Errorf("a nanosecond before the end: %+v", d)
+	}
+	f.fake.advance(1)
+	if d := f.from("a", other); !d.Allowed {
+		t.Errorf("at the end: %+v", d)
+	}
+}
+
+func TestBanSurvivesACrash(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 10, 2*time.Minute, 0)
+	until := banned(t, f, "a", fair)
+	after := startOn(t, f.disk, f.fake) // the first one is gone, and has said nothing
+	d := after.from("a", fairly(t, 10, time.Hour, 0))
+	if d.Reason != Banned || after.clock.now()+int64(d.Retry) != until {
+		t.Errorf("after a crash: %+v, want a ban until %d", d, until)
+	}
+	if after.from("b", fair).Reason == Banned {
+		t.Error("another client is banned")
+	}
+}
+
+// Another process learns of a ban with the next claim for the client.
+func TestBanIsSeenByOtherProcesses(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 10, 2*time.Minute, 0)
+	other := startOn(t, f.disk, f.fake)
+	other.from("a", fair)
+	banned(t, f, "a", fair)
+	for i := range 20 {
+		if d := other.from("a", fair); d.Reason == Banned {
+			return
+		} else if d.Reason == OverLimit && i > 10 {
+			t.Fatalf("%+v", d)
+		}
+	}
+	t.Error("the other process never learned of the ban")
+}
+
+func TestStandingCostsTheStoreNothingOnceKnown(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 1000, time.Hour, 5)
+	f.from("a", fair)
+	if calls := f.store.calls.Load(); calls != 1 {
+		t.Errorf("the first request took %d batches", calls)
+	}
+	if got := f.passing(10, "a", fair); got != 10 || f.store.calls.Load() != 1 {
+		t.Errorf("%d of 10 passed, and the store was asked %d times", got, f.store.calls.Load())
+	}
+}
+
+// What clients do while the store can't be used is known to memory, and told
+// to the store later.
+func TestOffensesInAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *faulty) {
+		fair := fairly(t, 10, time.Hour, 0)
+		ask := func(fairs ...*Fairness) Decision { return (&fixture{Engine: e.Engine, t: t}).from("a", fairs...) }
+		ask(fair)
+		e.broken.Store(true)
+		ask(fairly(t, 10, time.Hour, 0)) // has to be claimed for, which shows the fault
+		e.Punish(&Client{Key: []byte("a")}, reputation.Offense{Ban: reputation.Ban{After: 1, Within: time.Hour, For: 24 * time.Hour}})
+		if d := ask(fair); d.Reason != Banned {
+			t.Fatalf("in the outage: %+v", d)
+		}
+		e.broken.Store(false)
+		time.Sleep(time.Minute)
+		e.disk.mu.Lock()
+		defer e.disk.mu.Unlock()
+		if r := e.disk.clients[testName(clientsID, "a")]; r == nil || r.Bans != 1 {
+			t.Errorf("the store has heard of %+v", r)
+		}
+	})
+}
