@@ -95,7 +95,7 @@ func (q *queue) setClosed(closed bool) {
 
 // claimLocked adds what a draw misses to the open batch. The cell must be
 // locked, which it stays.
-func (b *batch) claimLocked(c *cell, d *Draw, client *Client, now int64) *entry {
+func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 	if e := c.open; e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit {
 		e.wanted += d.Cost
 		return e
@@ -108,8 +108,8 @@ func (b *batch) claimLocked(c *cell, d *Draw, client *Client, now int64) *entry 
 		extra: int64(c.headroom), ahead: int64(c.ahead),
 		give: c.takeLeaseLocked(),
 	}
-	if client != nil && d.Fair != nil {
-		e.client, e.fair = client.cell, d.Fair
+	if d.Client != nil {
+		e.client, e.fair = d.Client.cell, d.Fair
 	}
 	c.limit = d.Limit
 	c.open = e

@@ -26,9 +26,8 @@ func (e *Engine) Decide(ctx context.Context, draws []Draw) Decision {
 	return e.DecideFor(ctx, nil, draws)
 }
 
-// DecideFor decides about a request of a client, whose standing may scale what
-// it draws, and is affected by what it is refused. A client that is banned is
-// refused whatever it draws, also if that is nothing.
+// DecideFor decides about a request of a client, which is refused if it is
+// banned, whatever it draws. A client of nil is never banned.
 func (e *Engine) DecideFor(ctx context.Context, client *Client, draws []Draw) (d Decision) {
 	now := e.clock.now()
 	known := e.stands(client, draws, now, &d)
@@ -42,10 +41,10 @@ func (e *Engine) DecideFor(ctx context.Context, client *Client, draws []Draw) (d
 			d.Allowed = true
 			return d
 		}
-		e.decideSlowly(ctx, client, hs, draws, now, &d)
+		e.decideSlowly(ctx, client, known, hs, draws, now, &d)
 	}
 	if (d.Reason == OverLimit || d.Reason == Blocked) && !d.Degraded {
-		e.blame(client, draws, now)
+		e.blame(draws, now)
 	}
 	return d
 }
@@ -192,17 +191,17 @@ func coveredLocked(hs []held, draws []Draw, now int64) bool {
 //
 // What was granted by a batch is spent at the batch's time: the request was
 // waiting then, so that is when it is admitted.
-func (e *Engine) decideSlowly(ctx context.Context, client *Client, hs []held, draws []Draw, now int64, d *Decision) {
+func (e *Engine) decideSlowly(ctx context.Context, client *Client, known bool, hs []held, draws []Draw, now int64, d *Decision) {
 	defer func(start time.Time) { d.Waited = time.Since(start) }(time.Now())
 	e.waiting.RLock()
 	defer e.waiting.RUnlock()
 	e.awaitOpen(ctx)
 	timeout := time.NewTimer(e.opts.StoreTimeout)
 	defer timeout.Stop()
-	e.meet(client)
+	e.meetAll(client, draws)
 	late := false
 	for round := 0; ; round++ {
-		b, decided := e.spendOrClaim(client, hs, draws, now, late, d)
+		b, decided := e.spendOrClaim(client, known, hs, draws, now, late, d)
 		if decided {
 			return
 		}
@@ -212,7 +211,7 @@ func (e *Engine) decideSlowly(ctx context.Context, client *Client, hs []held, dr
 		switch e.await(ctx, b, timeout) {
 		case nil:
 			now = b.now
-			e.stands(client, draws, now, d)
+			known = e.stands(client, draws, now, d)
 			if e.refused(hs, draws, now, d) {
 				return
 			}
@@ -249,12 +248,12 @@ func (e *Engine) awaitOpen(ctx context.Context) {
 // spendOrClaim spends if it can, decides without the store if that can't be
 // used or it is too late to wait for it, and otherwise claims what is missing,
 // to be had when the batch is done.
-func (e *Engine) spendOrClaim(client *Client, hs []held, draws []Draw, now int64, late bool, d *Decision) (b *batch, decided bool) {
+func (e *Engine) spendOrClaim(client *Client, known bool, hs []held, draws []Draw, now int64, late bool, d *Decision) (b *batch, decided bool) {
 	e.lock(hs, draws)
 	defer unlock(hs)
 	alone := late || e.degraded.Load() // without the store
-	switch unknown := client != nil && client.record() == nil; {
-	case unknown && !alone:
+	switch {
+	case !known && !alone:
 		coveredLocked(hs, draws, now)
 	case spendAllLocked(hs, draws, now):
 		d.Allowed = true
@@ -265,11 +264,14 @@ func (e *Engine) spendOrClaim(client *Client, hs []held, draws []Draw, now int64
 	}
 	b = e.queue.join(func(b *batch) {
 		b.askLocked(client)
+		for i := range draws {
+			b.askLocked(draws[i].Client)
+		}
 		for i := range hs {
 			h := &hs[i]
 			h.entry = nil
 			if h.short {
-				h.entry = b.claimLocked(h.cell, &draws[h.draw], client, now)
+				h.entry = b.claimLocked(h.cell, &draws[h.draw], now)
 			}
 		}
 	})

@@ -24,9 +24,11 @@ type Draw struct {
 	Key []byte
 	// Cost is how many units are taken, 0 or more.
 	Cost int64
-	// Fair says how the draw and the way its client stands affect each other. Nil
-	// means they don't. Otherwise Limit must be the first of its levels, and is
-	// set to the one that holds.
+	// Client is whose standing scales the limit, and whose violations are counted.
+	// Nil means nobody's. Several draws may have one client.
+	Client *Client
+	// Fair says how, if there is a client. Limit must then be the first of its
+	// levels, and is set to the one that holds.
 	Fair *Fairness
 
 	// Known tells whether Quota was set by [Engine.Decide].

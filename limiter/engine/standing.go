@@ -29,6 +29,10 @@ type Fairness struct {
 	// Levels is the limit for each level of a client: all have one ID, and the
 	// first has the full amount.
 	Levels [reputation.Levels]*Limit
+	// Banned is the limit while the client of the draw is banned, if the request is
+	// from another client; for its own, a ban is a refusal. It has the ID of the
+	// others. Nil means that of the level.
+	Banned *Limit
 	// Points is what a violation of the limit takes off the client's score.
 	Points int
 	// Zone is noted with a violation.
@@ -74,42 +78,62 @@ func (c *Client) record() *reputation.Record {
 	return c.cell.standing.record.Load()
 }
 
-// stands scales the draws by the way their client stands, and refuses them all
-// if it is banned. It is false if that must be read first.
-func (e *Engine) stands(client *Client, draws []Draw, now int64, d *Decision) bool {
-	if client == nil {
-		return true
+// stands scales the draws by the way their clients stand, and refuses all if the
+// one that the request is from is banned. It is false if something of that must
+// be read first.
+func (e *Engine) stands(client *Client, draws []Draw, now int64, d *Decision) (known bool) {
+	known = true
+	if client != nil {
+		record := e.recall(client)
+		if record != nil && record.Banned(now) {
+			d.Reason, d.Retry = Banned, time.Duration(record.Until-now)
+			return true
+		}
+		known = record != nil
 	}
-	if client.cell == nil {
-		client.cell = e.table.find(clientsID, client.Key)
-	}
-	record := client.record()
-	if record == nil {
-		return false
-	}
-	client.cell.touch()
-	if record.Banned(now) {
-		d.Reason, d.Retry = Banned, time.Duration(record.Until-now)
-		return true
-	}
-	level := record.LevelAt(now)
 	for i := range draws {
-		if fair := draws[i].Fair; fair != nil {
-			draws[i].Limit = fair.Levels[level]
+		draw := &draws[i]
+		if draw.Client == nil {
+			continue
+		}
+		if record := e.recall(draw.Client); record != nil {
+			draw.Limit = draw.Fair.limit(record, now)
+		} else {
+			known = false
 		}
 	}
-	return true
+	return known
 }
 
-// meet makes a cell for the client if there is none.
-func (e *Engine) meet(client *Client) {
-	if client == nil {
-		return
-	}
+// recall returns what memory knows of a client, or nil.
+func (e *Engine) recall(client *Client) *reputation.Record {
 	if client.cell == nil {
 		client.cell = e.table.find(clientsID, client.Key)
+		if client.cell != nil {
+			client.cell.touch()
+		}
 	}
-	if client.cell == nil {
+	return client.record()
+}
+
+// limit returns the limit for a client.
+func (f *Fairness) limit(record *reputation.Record, now int64) *Limit {
+	if f.Banned != nil && record.Banned(now) {
+		return f.Banned
+	}
+	return f.Levels[record.LevelAt(now)]
+}
+
+// meetAll makes cells for all clients of a request that have none.
+func (e *Engine) meetAll(client *Client, draws []Draw) {
+	e.meet(client)
+	for i := range draws {
+		e.meet(draws[i].Client)
+	}
+}
+
+func (e *Engine) meet(client *Client) {
+	if client != nil && e.recall(client) == nil && client.cell == nil {
 		c, back := e.table.add(clientsID, client.Key)
 		e.giveBack(back)
 		client.cell = c
@@ -147,7 +171,7 @@ func (e *Engine) readClients(b *batch, store storage.Store) error {
 	}
 	for _, en := range b.entries {
 		if en.client != nil {
-			en.limit = en.fair.Levels[en.client.standing.record.Load().LevelAt(b.now)]
+			en.limit = en.fair.limit(en.client.standing.record.Load(), b.now)
 		}
 	}
 	return nil
@@ -180,19 +204,17 @@ func (st *standing) forget(offenses int) {
 	st.pending -= offenses
 }
 
-// blame notes that a client was refused by limits, and punishes it where it
+// blame notes that clients were refused by limits, and punishes them where they
 // tried for more than the whole limit of a client that stands well, once for
 // each limit and window.
-func (e *Engine) blame(client *Client, draws []Draw, now int64) {
-	if client == nil || client.record() == nil {
-		return
-	}
+func (e *Engine) blame(draws []Draw, now int64) {
 	for i := range draws {
 		draw := &draws[i]
-		if draw.Fair == nil || !draw.refused || !client.cell.standing.violates(draw, now) {
+		if draw.Client == nil || !draw.refused || draw.Client.record() == nil ||
+			draw.Fair.Points == 0 && draw.Fair.Ban.After == 0 || !draw.Client.cell.standing.violates(draw, now) {
 			continue
 		}
-		e.Punish(client, reputation.Offense{
+		e.Punish(draw.Client, reputation.Offense{
 			Violation: reputation.Violation{At: now, Zone: draw.Fair.Zone, Reason: reputation.OverLimit},
 			Points:    draw.Fair.Points,
 			Ban:       draw.Fair.Ban,

@@ -25,10 +25,11 @@ func fairly(t *testing.T, amount int64, window time.Duration, points int) *Fairn
 // from asks for a request of a client.
 func (f *fixture) from(client string, fair ...*Fairness) Decision {
 	var draws []Draw
+	of := &Client{Key: []byte(client)}
 	for _, fair := range fair {
-		draws = append(draws, Draw{Limit: fair.Levels[0], Key: []byte(client), Cost: 1, Fair: fair})
+		draws = append(draws, Draw{Limit: fair.Levels[0], Key: of.Key, Cost: 1, Client: of, Fair: fair})
 	}
-	return f.DecideFor(context.Background(), &Client{Key: []byte(client)}, draws)
+	return f.DecideFor(context.Background(), of, draws)
 }
 
 // passing returns how many of n requests of a client are allowed.
@@ -214,4 +215,44 @@ func TestOffensesInAnOutage(t *testing.T) {
 			t.Errorf("the store has heard of %+v", r)
 		}
 	})
+}
+
+// Clients that share something, such as an address, share a limit as well. It is
+// smaller while that is banned, which refuses none of them by itself.
+func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
+	f, own := newFixture(t), fairly(t, 1000, time.Hour, 0)
+	shared := fairly(t, 400, time.Hour, 0)
+	shared.Points, shared.Ban = 0, reputation.Ban{}
+	for level := range shared.Levels {
+		shared.Levels[level] = shared.Levels[0]
+	}
+	shared.Banned = &Limit{shared.Levels[0].ID, shared.Levels[0].Scale(10)}
+	n := 0
+	visit := func() bool { // of a new client every time
+		n++
+		of, all := &Client{Key: []byte{byte(n >> 8), byte(n)}}, &Client{Key: []byte("all")}
+		return f.DecideFor(context.Background(), of, []Draw{
+			{Limit: own.Levels[0], Key: of.Key, Cost: 1, Client: of, Fair: own},
+			{Limit: shared.Levels[0], Key: all.Key, Cost: 1, Client: all, Fair: shared},
+		}).Allowed
+	}
+	passing := func(visits int) (allowed int) {
+		for range visits {
+			if visit() {
+				allowed++
+			}
+		}
+		return allowed
+	}
+	if got := passing(30); got != 30 {
+		t.Fatalf("%d of 30 passed", got)
+	}
+	f.Punish(&Client{Key: []byte("all")}, reputation.Offense{Ban: reputation.Ban{After: 1, Within: time.Second, For: 30 * time.Minute}})
+	if got := passing(30); got != 10 {
+		t.Errorf("%d more passed a limit of 40 while banned, want 10", got)
+	}
+	f.fake.advance(30 * time.Minute)
+	if got := passing(1000); got != 360 {
+		t.Errorf("%d more passed a limit of 400 afterwards, want 360", got)
+	}
 }
