@@ -47,6 +47,12 @@ type App struct {
 	// exist. Default: `tally.key` beside the database.
 	SecretFile string `json:"secret_file,omitempty"`
 
+	// What violations cost, and that they do.
+	Reputation *Reputation `json:"reputation,omitempty"`
+
+	// When clients are banned. Default: never.
+	Ban *Ban `json:"ban,omitempty"`
+
 	store    Store
 	settings settings
 	zones    bool // whether any handler has any
@@ -133,7 +139,10 @@ func (a *App) check() error {
 	case a.DegradedLimit != 0 && (a.DegradedLimit < 1 || a.DegradedLimit > 100):
 		return fmt.Errorf("degraded_limit: must be between 1%% and 100%%, got %d%%", a.DegradedLimit)
 	}
-	return nil
+	if err := a.Reputation.check(); err != nil {
+		return err
+	}
+	return a.Ban.check()
 }
 
 // openOnceStarted has the store opened when the whole configuration runs, which

@@ -43,10 +43,16 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			on_empty_key ip|share|skip|deny
 //			ipv4_prefix  <bits>
 //			ipv6_prefix  <bits>
+//			reputation   off
+//			ban          after <n> violations in <duration> for <duration> [up to <duration>]
 //
 //			key          <value>
 //			window       <duration>
 //			events       <n>
+//		}
+//		trap           [ban <duration>] <matcher>|@<name>|<path>
+//		trap [ban <duration>] {
+//			<matchers...>
 //		}
 //		headers        draft|legacy|both|off
 //		jitter         <fraction>
@@ -101,6 +107,8 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) er
 	switch d.Val() {
 	case "zone":
 		return h.unmarshalZone(d, token)
+	case "trap":
+		return h.unmarshalTrap(d, token)
 	case "headers":
 		return h.unmarshalHeaders(d)
 	case "jitter":

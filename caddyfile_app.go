@@ -36,6 +36,13 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		store_timeout    <duration>
 //		degraded_limit   <percent>
 //		secret_file      <path>
+//		reputation       off
+//		reputation {
+//			over_limit <points>
+//			forged     <points>
+//			trap       <points>
+//		}
+//		ban              after <n> violations in <duration> for <duration> [up to <duration>]
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the option
@@ -59,8 +66,12 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return a.unmarshalDegradedLimit(d)
 	case "secret_file":
 		return unmarshalString(d, &a.SecretFile)
+	case "reputation":
+		return a.unmarshalReputation(d)
+	case "ban":
+		return unmarshalBan(d, &a.Ban)
 	}
-	return d.Errf("unrecognized option %q: store, cleanup_interval, max_keys, store_timeout, degraded_limit or secret_file would do", d.Val())
+	return d.Errf("unrecognized option %q: store, cleanup_interval, max_keys, store_timeout, degraded_limit, secret_file, reputation or ban would do", d.Val())
 }
 
 func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {

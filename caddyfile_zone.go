@@ -29,6 +29,10 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 		return z.unmarshalLimit(d)
 	case "cost":
 		return z.unmarshalCost(d)
+	case "reputation":
+		return z.unmarshalReputation(d)
+	case "ban":
+		return z.unmarshalBan(d)
 	case "on_empty_key":
 		return z.unmarshalOnEmptyKey(d)
 	case "key":
@@ -65,7 +69,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 // hasOwnWords reports whether the zone uses options that mholt/caddy-ratelimit
 // does not have.
 func (z *Zone) hasOwnWords() bool {
-	return len(z.Limits) > 0 || z.Per != "" || z.Cost != "" || z.OnEmptyKey != ""
+	return len(z.Limits) > 0 || z.Per != "" || z.Cost != "" || z.OnEmptyKey != "" || z.DisableReputation || z.Ban != nil
 }
 
 // errf returns an error that names the zone and the place.
@@ -73,14 +77,9 @@ func (z *Zone) errf(d *caddyfile.Dispenser, format string, args ...any) error {
 	return d.Errf("zone %q: %w", z.Name, fmt.Errorf(format, args...))
 }
 
-// unmarshalMatch adds a matcher set. What begins like a matcher token can't be
-// anything else: no matcher has such a name, and no expression starts like it.
+// unmarshalMatch adds a matcher set.
 func (z *Zone) unmarshalMatch(d *caddyfile.Dispenser, token matcherToken) error {
-	parse := caddyhttp.ParseCaddyfileNestedMatcherSet
-	if nextIsMatcherToken(d) {
-		parse = func(d *caddyfile.Dispenser) (caddy.ModuleMap, error) { return parseMatcherToken(d, token) }
-	}
-	set, err := parse(d)
+	set, err := unmarshalMatchers(d, token)
 	if err != nil {
 		return d.Errf("failed to parse match: %w", err)
 	}
@@ -88,6 +87,18 @@ func (z *Zone) unmarshalMatch(d *caddyfile.Dispenser, token matcherToken) error 
 	return nil
 }
 
+// unmarshalMatchers reads a matcher set: what begins like a matcher token, one
+// matcher in the line, or a block of them.
+func unmarshalMatchers(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
+	if nextIsMatcherToken(d) {
+		return parseMatcherToken(d, token)
+	}
+	return caddyhttp.ParseCaddyfileNestedMatcherSet(d)
+}
+
+// nextIsMatcherToken tells whether the next argument is a matcher token. What
+// begins like one can't be anything else: no matcher has such a name, and no
+// expression starts like it.
 func nextIsMatcherToken(d *caddyfile.Dispenser) bool {
 	if !d.NextArg() {
 		return false

@@ -41,6 +41,9 @@ type Handler struct {
 	// first.
 	RateLimits map[string]*Zone `json:"rate_limits,omitempty"`
 
+	// Places that no honest client visits.
+	Traps []*Trap `json:"traps,omitempty"`
+
 	// Which header fields tell clients what is left for them, on allowed and
 	// on refused requests:
 	//

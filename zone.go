@@ -63,6 +63,14 @@ type Zone struct {
 	// always refused. Default: 1.
 	Cost string `json:"cost,omitempty"`
 
+	// Leave the limits of the zone as they are, whatever the client has done before,
+	// and take no points for violations of them.
+	DisableReputation bool `json:"disable_reputation,omitempty"`
+
+	// When violations of the limits of this zone lead to a ban. Default: the `ban`
+	// of the `rate_limit` app.
+	Ban *Ban `json:"ban,omitempty"`
+
 	// With `max_events`, another way to write a single sliding limit.
 	Window caddy.Duration `json:"window,omitempty"`
 

@@ -35,6 +35,8 @@ const (
 	perIP       = "ip"
 	perEveryone = "everyone"
 	perKey      = "key"
+	perClient   = "client"
+	perAPIKey   = "api_key"
 )
 
 // What can be done about an empty key.
@@ -96,6 +98,7 @@ func (z *Zone) provision(ctx caddy.Context, log *zap.Logger) error {
 		z.checkName,
 		func() error { return z.provisionKey(log) },
 		z.provisionCost,
+		z.checkBan,
 		z.provisionLimits,
 		func() error { return z.loadMatchers(ctx) },
 	} {
@@ -106,15 +109,9 @@ func (z *Zone) provision(ctx caddy.Context, log *zap.Logger) error {
 	return nil
 }
 
-func (z *Zone) loadMatchers(ctx caddy.Context) error {
-	loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
-	if err != nil {
-		return fmt.Errorf("match: %w", err)
-	}
-	if err := z.matchers.FromInterface(loaded); err != nil {
-		return fmt.Errorf("match: %w", err)
-	}
-	return nil
+func (z *Zone) loadMatchers(ctx caddy.Context) (err error) {
+	z.matchers, err = loadMatchers(ctx, z)
+	return err
 }
 
 // isPeerForm tells whether the zone is written with `window` and `max_events`.

@@ -1,0 +1,132 @@
+package tally
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// unmarshalReputation reads `reputation off` or a block of points.
+func (a *App) unmarshalReputation(d *caddyfile.Dispenser) error {
+	a.Reputation = new(Reputation)
+	switch args := d.RemainingArgs(); {
+	case len(args) == 1 && args[0] == "off":
+		a.Reputation.Disabled = true
+		return nil
+	case len(args) > 0:
+		return d.Errf("reputation: off or a block would do, got %q", args[0])
+	}
+	return eachOption(d, a.Reputation.unmarshalOption)
+}
+
+func (r *Reputation) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "over_limit":
+		return unmarshalPoints(d, &r.OverLimit)
+	case "forged":
+		return unmarshalPoints(d, &r.Forged)
+	case "trap":
+		return unmarshalPoints(d, &r.Trap)
+	}
+	return d.Errf("unrecognized option %q: over_limit, forged or trap would do", d.Val())
+}
+
+// unmarshalReputation reads `reputation off`.
+func (z *Zone) unmarshalReputation(d *caddyfile.Dispenser) error {
+	_, err := oneOf(d, "off")
+	z.DisableReputation = err == nil
+	if err != nil {
+		return fmt.Errorf("zone %q: %w", z.Name, err)
+	}
+	return nil
+}
+
+func (z *Zone) unmarshalBan(d *caddyfile.Dispenser) error {
+	if err := unmarshalBan(d, &z.Ban); err != nil {
+		return fmt.Errorf("zone %q: %w", z.Name, err)
+	}
+	return nil
+}
+
+func unmarshalPoints(d *caddyfile.Dispenser, field **int) error {
+	option, arg := d.Val(), ""
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	points, err := strconv.Atoi(arg)
+	if err != nil || points < 0 || points > 100 {
+		return d.Errf("%s: must be a number of points from 0 to 100, got %q", option, arg)
+	}
+	*field = &points
+	return nil
+}
+
+// unmarshalBan reads `ban after <n> violations in <duration> for <duration> [up
+// to <duration>]`.
+func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
+	if *field != nil {
+		return d.Err("ban is given twice: once would do")
+	}
+	const form = "ban after 5 violations in 10m for 1h"
+	args := d.RemainingArgs()
+	words := map[int]string{0: "after", 2: "violations", 3: "in", 5: "for", 7: "up", 8: "to"}
+	if len(args) != 7 && len(args) != 10 {
+		return d.Errf("ban: %s would do, or the same with `up to 24h` at its end", form)
+	}
+	for i, word := range words {
+		if i < len(args) && args[i] != word {
+			return d.Errf("ban: expected %q, got %q: %s would do", word, args[i], form)
+		}
+	}
+	ban := new(Ban)
+	after, err := parseCount(args[1])
+	if err != nil {
+		return d.Errf("ban: after how many violations? got %q: %s would do", args[1], form)
+	}
+	ban.After = int(min(max(after, -1), 1<<20))
+	for i, to := range map[int]*caddy.Duration{4: &ban.Within, 6: &ban.For, 9: &ban.UpTo} {
+		if i >= len(args) {
+			continue
+		}
+		duration, err := caddy.ParseDuration(args[i])
+		if err != nil {
+			return d.Errf("ban: must be a duration such as 10m or 24h, got %q", args[i])
+		}
+		*to = caddy.Duration(duration)
+	}
+	if err := ban.check(); err != nil {
+		return d.WrapErr(err)
+	}
+	*field = ban
+	return nil
+}
+
+// unmarshalTrap reads `trap [ban <duration>] <matcher>`, or the same with a
+// block of matchers.
+func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) error {
+	t := new(Trap)
+	if d.NextArg() {
+		if d.Val() == "ban" {
+			if !d.NextArg() {
+				return d.Err("trap: ban for how long? `trap ban 24h path /wp-login.php` would do")
+			}
+			duration, err := caddy.ParseDuration(d.Val())
+			if err != nil {
+				return d.Errf("trap: ban must be a duration such as 1h or 24h, got %q", d.Val())
+			}
+			t.Ban = caddy.Duration(duration)
+		} else {
+			d.Prev()
+		}
+	}
+	set, err := unmarshalMatchers(d, token)
+	if err != nil {
+		return d.Errf("trap: %w", err)
+	}
+	t.MatcherSetsRaw = caddyhttp.RawMatcherSets{set}
+	h.Traps = append(h.Traps, t)
+	return nil
+}
