@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -42,52 +43,53 @@ func (*nothing) WriteHeader(int)             {}
 
 func benchServe(b *testing.B, limit Limit, keys, before int) {
 	h := benchHandler(b, limit)
-	serve := func(i int, r *http.Request, vars map[string]any, w *nothing) {
-		n := uint32(i)
-		clear(vars)
-		vars[caddyhttp.ClientIPVarKey] = addresses[n%uint32(len(addresses))]
+	clients := benchClients(keys)
+	r, vars, w := benchRequest()
+	serve := func(client any, r *http.Request, vars map[string]any, w *nothing) {
+		vars[caddyhttp.ClientIPVarKey] = client
+		delete(vars, responseVar)
 		clear(w.header)
 		h.ServeHTTP(w, r, nothing{})
 	}
-	fillAddresses(keys)
-	r, vars, w := benchRequest()
 	for range before {
-		for i := range keys {
-			serve(i, freshReplacer(r), vars, w)
+		for i := range keys { // not in the order in which they come later
+			serve(clients[i*7919%keys], freshReplacer(r), vars, w)
 		}
 	}
+	var next atomic.Int64
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		r, vars, w := benchRequest()
 		repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 		empty := *repl
-		for i := 0; pb.Next(); i += 7919 {
+		for i := int(next.Add(1)) * keys / 3; pb.Next(); i++ {
 			*repl = empty // as if it were another request's
-			serve(i, r, vars, w)
+			serve(clients[i%keys], r, vars, w)
 		}
 	})
 }
 
 func freshReplacer(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, caddy.NewEmptyReplacer()))
+	return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, caddy.NewReplacer()))
 }
 
-var addresses []string
-
-func fillAddresses(n int) {
-	for i := len(addresses); i < n; i++ {
-		addresses = append(addresses, fmt.Sprintf("%d.%d.%d.%d", 10+i>>24, i>>16&255, i>>8&255, i&255))
+// benchClients returns n addresses, as they are in a request's variables.
+func benchClients(n int) []any {
+	clients := make([]any, n)
+	for i := range clients {
+		clients[i] = fmt.Sprintf("%d.%d.%d.%d", 10+i>>24, i>>16&255, i>>8&255, i&255)
 	}
-	addresses = addresses[:n]
+	return clients
 }
 
+// benchRequest returns a request as Caddy hands it to handlers, the table of its
+// variables, and a writer for the answer.
 func benchRequest() (*http.Request, map[string]any, *nothing) {
-	vars := make(map[string]any)
+	w := &nothing{http.Header{}}
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	ctx := context.WithValue(r.Context(), caddyhttp.VarsCtxKey, vars)
-	ctx = context.WithValue(ctx, caddy.ReplacerCtxKey, caddy.NewEmptyReplacer())
-	return r.WithContext(ctx), vars, &nothing{http.Header{}}
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	return r, r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), w
 }
 
 func benchHandler(b testing.TB, limit Limit) *Handler {
