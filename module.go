@@ -245,7 +245,6 @@ func (h *Handler) decide(rq *request) (*response, error) {
 		h.none.request()
 		return nil, nil
 	}
-	rq.bind()
 	d, ok := h.app.decide(rq.http.Context(), rq.draws)
 	if !ok {
 		return nil, nil // its configuration never ran; the next one limits the client
@@ -256,8 +255,7 @@ func (h *Handler) decide(rq *request) (*response, error) {
 	}
 	p := newResponse(rq, h.style)
 	if !d.Allowed {
-		of := rq.of[d.Draw]
-		p.exceed(of.zone, of.policy, h.jittered(d), d.Fresh)
+		p.exceed(rq.of[d.Draw], h.jittered(d), d.Fresh)
 	}
 	return p, nil
 }
@@ -282,7 +280,7 @@ func (h *Handler) shutOut(z *Zone) *response {
 	z.meter.request()
 	z.meter.decline()
 	p := &response{style: h.style}
-	p.exceed(z, z.policies[0], limiter.Never, false)
+	p.exceed(z.policies[0], limiter.Never, false)
 	return p
 }
 
@@ -314,7 +312,7 @@ const exceededEvent = "rate_limit_exceeded"
 func (h *Handler) details(rq *request, p *response) []zap.Field {
 	fields := []zap.Field{
 		zap.String("zone", p.exceeded.zone.Name),
-		zap.String("limit", p.exceeded.policy.name),
+		zap.String("limit", p.exceeded.name),
 		zap.Duration("wait", p.retry),
 	}
 	if !h.LogKey {
@@ -323,7 +321,7 @@ func (h *Handler) details(rq *request, p *response) []zap.Field {
 	return append(fields,
 		zap.String("remote_ip", remoteIP(rq.http)),
 		zap.String("client_ip", rq.clientIP()),
-		zap.String("key", rq.keyText(p.exceeded.policy)))
+		zap.String("key", rq.keyText(p.exceeded)))
 }
 
 // remoteIP returns the address of the peer, which may be a proxy.

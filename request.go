@@ -21,20 +21,11 @@ import (
 type request struct {
 	http  *http.Request
 	repl  *caddy.Replacer
+	vars  map[string]any // Caddy's variables of the request
 	draws []engine.Draw
-	of    []drawn // what each draw is of
-	keys  []byte  // the text of all keys
+	of    []*policy // what each draw is of
+	keys  []byte    // the text of all keys
 }
-
-// drawn is the zone and policy that a draw is made for.
-type drawn struct {
-	zone   *Zone
-	policy *policy
-	key    keyRange
-}
-
-// keyRange is where in request.keys a key stands.
-type keyRange struct{ from, to int }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
 
@@ -43,8 +34,10 @@ const maxPooledKeys = 4 << 10
 
 func newRequest(r *http.Request) *request {
 	rq := requests.Get().(*request)
+	ctx := r.Context()
 	rq.http = r
-	rq.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	rq.repl = ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	rq.vars = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
 	return rq
 }
 
@@ -55,7 +48,8 @@ func (rq *request) release() {
 	if cap(rq.keys) > maxPooledKeys {
 		rq.keys = nil
 	}
-	*rq = request{draws: rq.draws[:0], of: rq.of[:0], keys: rq.keys[:0]}
+	rq.http, rq.repl, rq.vars = nil, nil, nil
+	rq.draws, rq.of, rq.keys = rq.draws[:0], rq.of[:0], rq.keys[:0]
 	requests.Put(rq)
 }
 
@@ -77,21 +71,14 @@ func (rq *request) draw(z *Zone) verdict {
 	if v := rq.appendKey(z); v != counted {
 		return v
 	}
-	key := rq.shorten(keyRange{from, len(rq.keys)})
+	rq.shorten(from)
+	key := rq.keys[from:] // which stays as it is when further keys need more room
 	cost := rq.cost(z)
 	for _, p := range z.policies {
-		rq.draws = append(rq.draws, engine.Draw{Limit: &p.Limit, Cost: cost})
-		rq.of = append(rq.of, drawn{zone: z, policy: p, key: key})
+		rq.draws = append(rq.draws, engine.Draw{Limit: &p.Limit, Key: key, Cost: cost})
+		rq.of = append(rq.of, p)
 	}
 	return counted
-}
-
-// bind points the draws to their keys, once no more keys are added.
-func (rq *request) bind() {
-	for i := range rq.draws {
-		key := rq.of[i].key
-		rq.draws[i].Key = rq.keys[key.from:key.to]
-	}
 }
 
 // The first byte of a key says what kind of value it is, so that no key of one
@@ -136,7 +123,7 @@ func (rq *request) appendIP(z *Zone) {
 
 // clientIP returns the client's address as Caddy determined it, or "".
 func (rq *request) clientIP() string {
-	ip, _ := caddyhttp.GetVar(rq.http.Context(), caddyhttp.ClientIPVarKey).(string)
+	ip, _ := rq.vars[caddyhttp.ClientIPVarKey].(string)
 	return ip
 }
 
@@ -181,14 +168,13 @@ func (z *Zone) shortenIP(text string) string {
 // nobody can fill the memory with long keys.
 const longKey = 128
 
-// shorten replaces the last key by its digest if it is long.
-func (rq *request) shorten(key keyRange) keyRange {
-	if key.to-key.from <= longKey {
-		return key
+// shorten replaces the last key, which begins at from, by its digest if it is
+// long.
+func (rq *request) shorten(from int) {
+	if key := rq.keys[from:]; len(key) > longKey {
+		sum := sha256.Sum256(key)
+		rq.keys = append(append(rq.keys[:from], kindDigest), sum[:]...)
 	}
-	sum := sha256.Sum256(rq.keys[key.from:key.to])
-	rq.keys = append(append(rq.keys[:key.from], kindDigest), sum[:]...)
-	return keyRange{key.from, len(rq.keys)}
 }
 
 // cost returns what the request costs in a zone: 1 where a placeholder holds no
@@ -208,19 +194,19 @@ func (rq *request) cost(z *Zone) int64 {
 // count counts a decision.
 func (rq *request) count(d engine.Decision) {
 	var last *Zone
-	for i, of := range rq.of {
-		if of.zone != last {
-			last = of.zone
+	for i, p := range rq.of {
+		if p.zone != last {
+			last = p.zone
 			last.meter.request()
 			last.meter.waited(d.Waited)
 		}
 		switch {
 		case d.Allowed:
-			of.policy.meter.allow()
+			p.meter.allow()
 		case i == d.Draw:
-			of.policy.meter.refuse(d.Reason)
+			p.meter.refuse(d.Reason)
 			if d.Reason != engine.Abandoned {
-				of.zone.meter.decline()
+				p.zone.meter.decline()
 			}
 		}
 	}
@@ -230,7 +216,7 @@ func (rq *request) count(d engine.Decision) {
 // operators who want to know.
 func (rq *request) keyText(p *policy) string {
 	for i, of := range rq.of {
-		if of.policy != p {
+		if of != p {
 			continue
 		}
 		key := rq.draws[i].Key

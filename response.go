@@ -38,7 +38,6 @@ var headerStyles = map[string]headerStyle{
 
 // standing is how a client stands with one limit after a decision.
 type standing struct {
-	zone   *Zone
 	policy *policy
 	limiter.Quota
 }
@@ -55,33 +54,40 @@ func (s standing) fuller(t standing) bool {
 type response struct {
 	caddyhttp.ResponseWriterWrapper
 	style     headerStyle
-	standings []standing // the limit closest to exhaustion first
-	exceeded  *drawn     // the limit that refuses, or nil
-	retry     time.Duration
 	fresh     bool // the client has become blocked by this request
 	wrote     bool
+	standings []standing // the limit closest to exhaustion first
+	exceeded  *policy    // the limit that refuses, or nil
+	retry     time.Duration
 
-	room   [2]standing // for standings
-	values [5][1]string
-	field  []string
+	// The values of header fields, once they are made. They are the response's
+	// own: Caddy's header directive writes into such slices.
+	policies []string
+	limits   [1]string
+	wait     [1]string
+	legacy   *[3]string
+
+	room struct { // for slices, so that they take no memory of their own
+		standings [2]standing
+		policies  [1]string
+	}
 }
 
 // newResponse notes how the request stands with the limits of its draws.
 func newResponse(rq *request, style headerStyle) *response {
 	p := &response{style: style}
-	p.standings = p.room[:0]
+	p.standings = p.room.standings[:0]
 	for i := range rq.draws {
 		if rq.draws[i].Known {
-			p.add(standing{rq.of[i].zone, rq.of[i].policy, rq.draws[i].Quota})
+			p.add(standing{rq.of[i], rq.draws[i].Quota})
 		}
 	}
 	return p
 }
 
 // exceed notes that a limit refuses the request.
-func (p *response) exceed(z *Zone, policy *policy, retry time.Duration, fresh bool) {
-	p.exceeded = &drawn{zone: z, policy: policy}
-	p.retry, p.fresh = retry, fresh
+func (p *response) exceed(policy *policy, retry time.Duration, fresh bool) {
+	p.exceeded, p.retry, p.fresh = policy, retry, fresh
 }
 
 // responseVar is the request variable that holds the response while it is made.
@@ -90,10 +96,9 @@ const responseVar = "rate_limit.response"
 // join makes p the response of the request, or adds what it says to the one
 // that a handler before this one has made, and returns that.
 func (p *response) join(rq *request) *response {
-	ctx := rq.http.Context()
-	before, _ := caddyhttp.GetVar(ctx, responseVar).(*response)
+	before, _ := rq.vars[responseVar].(*response)
 	if before == nil {
-		caddyhttp.SetVar(ctx, responseVar, p)
+		rq.vars[responseVar] = p
 		rq.repl.Map(p.placeholder)
 		return p
 	}
@@ -104,7 +109,7 @@ func (p *response) join(rq *request) *response {
 	for _, s := range p.standings {
 		before.add(s)
 	}
-	before.field = nil
+	before.policies, before.legacy = nil, nil
 	return before
 }
 
@@ -119,11 +124,10 @@ func (p *response) writer(w http.ResponseWriter) http.ResponseWriter {
 }
 
 func (p *response) add(s standing) {
-	i := len(p.standings)
-	for i > 0 && s.fuller(p.standings[i-1]) {
-		i--
+	p.standings = append(p.standings, s)
+	for i := len(p.standings) - 1; i > 0 && s.fuller(p.standings[i-1]); i-- {
+		p.standings[i-1], p.standings[i] = s, p.standings[i-1]
 	}
-	p.standings = slices.Insert(p.standings, i, s)
 }
 
 // setFields sets the header fields. It may be called again to undo what was
@@ -133,36 +137,37 @@ func (p *response) setFields(h http.Header) {
 		return
 	}
 	if p.style.draft {
-		if p.field == nil {
-			p.field = p.policies()
-			p.values[0][0] = p.limits()
+		if p.policies == nil {
+			p.policies = p.appendPolicies(p.room.policies[:0])
+			p.limits[0] = p.limitField()
 		}
-		h[fieldPolicy] = p.field
-		h[fieldLimit] = p.values[0][:]
+		h[fieldPolicy], h[fieldLimit] = p.policies, p.limits[:]
 	}
 	if p.style.legacy {
-		s := p.standings[0]
-		p.values[1][0] = s.policy.legacy
-		p.values[2][0] = strconv.FormatInt(s.Remaining, 10)
-		p.values[3][0] = strconv.FormatInt(s.effective(), 10)
-		h[fieldLegacy], h[fieldRemaining], h[fieldReset] = p.values[1][:], p.values[2][:], p.values[3][:]
+		if p.legacy == nil {
+			p.legacy = p.standings[0].legacyFields()
+		}
+		h[fieldLegacy], h[fieldRemaining], h[fieldReset] = p.legacy[0:1:1], p.legacy[1:2:2], p.legacy[2:3:3]
 	}
 }
 
-// policies returns the values of RateLimit-Policy, one for each zone. The slice
-// is the response's own: Caddy's header directive writes into such slices.
-func (p *response) policies() []string {
-	values := p.values[4][:0]
+// appendPolicies appends the values of RateLimit-Policy, one for each zone.
+func (p *response) appendPolicies(values []string) []string {
 	for _, s := range p.standings {
-		if !slices.Contains(values, s.zone.field) {
-			values = append(values, s.zone.field)
+		if field := s.policy.zone.field; !slices.Contains(values, field) {
+			values = append(values, field)
 		}
 	}
 	return values
 }
 
-// limits returns the value of RateLimit.
-func (p *response) limits() string {
+// legacyFields returns the values of the X-RateLimit fields.
+func (s standing) legacyFields() *[3]string {
+	return &[3]string{s.policy.legacy, strconv.FormatInt(s.Remaining, 10), strconv.FormatInt(s.effective(), 10)}
+}
+
+// limitField returns the value of RateLimit.
+func (p *response) limitField() string {
 	var room [128]byte
 	b := room[:0]
 	for i, s := range p.standings {
@@ -218,16 +223,7 @@ func (p *response) restore(status int) {
 		return
 	}
 	p.wrote = status >= 200 || status == http.StatusSwitchingProtocols
-	if h := p.Header(); !p.style.draft || p.style.legacy || !p.isSet(h) {
-		p.setFields(h)
-	}
-}
-
-// isSet tells whether the draft's fields are as they were set.
-func (p *response) isSet(h http.Header) bool {
-	policy, limit := h[fieldPolicy], h[fieldLimit]
-	return len(limit) == 1 && limit[0] == p.values[0][0] &&
-		len(policy) == len(p.field) && len(policy) > 0 && &policy[0] == &p.field[0]
+	p.setFields(p.Header())
 }
 
 // placeholder resolves `http.rate_limit.*`.
@@ -241,7 +237,7 @@ func (p *response) placeholder(key string) (any, bool) {
 		case "exceeded.name":
 			return p.exceeded.zone.Name, true
 		case "exceeded.limit":
-			return p.exceeded.policy.name, true
+			return p.exceeded.name, true
 		case "exceeded.retry_after":
 			if p.retry == limiter.Never {
 				return "", true
@@ -254,7 +250,7 @@ func (p *response) placeholder(key string) (any, bool) {
 		return nil, false
 	}
 	for _, s := range p.standings { // the one closest to exhaustion comes first
-		if s.zone.Name == zone {
+		if s.policy.zone.Name == zone {
 			return s.Remaining, true
 		}
 	}
@@ -272,7 +268,8 @@ var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) error {
 	p.setFields(w.Header())
 	if p.retry != limiter.Never {
-		w.Header()[fieldRetry] = []string{strconv.FormatInt(ceilSeconds(p.retry), 10)}
+		p.wait[0] = strconv.FormatInt(ceilSeconds(p.retry), 10)
+		w.Header()[fieldRetry] = p.wait[:]
 	}
 	leaveBody(w, r)
 	if prefersProblem(r.Header) {
@@ -308,9 +305,9 @@ const keptBody = 256 << 10
 // the body, and net/http then waits for the beginning of it before it sends an
 // answer, unless the connection ends with that.
 func leaveBody(w http.ResponseWriter, r *http.Request) {
-	expects := len(r.Header["Expect"]) > 0
 	long := r.ContentLength < 0 || r.ContentLength > keptBody
-	if r.ProtoMajor == 1 && (long || expects && r.ContentLength > 0) {
+	expected := r.ContentLength > 0 && len(r.Header["Expect"]) > 0
+	if r.ProtoMajor == 1 && (long || expected) {
 		w.Header().Set("Connection", "close")
 	}
 }

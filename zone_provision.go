@@ -23,6 +23,7 @@ import (
 // policy is a limit of a zone, ready for use.
 type policy struct {
 	engine.Limit
+	zone   *Zone
 	name   string // in header fields, metrics and logs
 	field  string // the item of RateLimit-Policy
 	item   string // the item of RateLimit up to the value of r
@@ -238,7 +239,7 @@ func (z *Zone) provisionLimits() error {
 			return fmt.Errorf("limit: %w", err)
 		}
 		kind := Limit{Algorithm: arithmetic.Algorithm().String(), Window: l.Window, Slots: int(arithmetic.Slots())}
-		p := newPolicy(z.limitName(i, l), engine.Limit{ID: limitID(z.Name, kind, same[kind]), Limit: arithmetic})
+		p := newPolicy(z, z.limitName(i, l), engine.Limit{ID: limitID(z.Name, kind, same[kind]), Limit: arithmetic})
 		same[kind]++
 		if names[p.name] {
 			return fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", p.name)
@@ -295,10 +296,11 @@ func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 }
 
 // newPolicy prepares what is written about a limit into header fields.
-func newPolicy(name string, limit engine.Limit) *policy {
+func newPolicy(zone *Zone, name string, limit engine.Limit) *policy {
 	quoted := fieldString(name)
 	p := &policy{
 		Limit:  limit,
+		zone:   zone,
 		name:   name,
 		item:   quoted + ";r=",
 		legacy: strconv.FormatInt(limit.Amount(), 10),
