@@ -34,7 +34,7 @@ func TestAllocations(t *testing.T) {
 				l.Claim(&s, limiter.Claim{Now: noon, Least: 1, Want: 1, Return: limiter.Lease{Units: 1, At: lease.At, Used: 1}})
 			},
 			"Spend": func() { now++; l.Spend(&lease, now, 1) },
-			"Worth": func() { l.Worth(lease, now) },
+			"Worth": func() { l.Worth(&lease, now) },
 			"Quota": func() { l.Quota(lease, now) },
 			"Join":  func() { l.Join(&lease, grant) },
 			"Trim":  func() { l.Trim(&s, noon) },

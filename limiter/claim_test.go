@@ -156,17 +156,17 @@ func TestLoweredAmountLimitsLease(t *testing.T) {
 			var s limiter.State
 			l.Claim(&s, limiter.Claim{Now: noon, Least: 4, Want: 4}) // someone else's
 			lease := l.Claim(&s, limiter.Claim{Now: noon, Least: 50, Want: 50}).Lease
-			if got := low.Worth(lease, noon); got != 6 {
+			if got := low.Worth(&lease, noon); got != 6 {
 				t.Fatalf("the lease is worth %d, want 6", got)
 			}
 			spent := lease
-			if low.Spend(&spent, noon, 1); low.Worth(spent, noon+1) != 5 {
-				t.Errorf("an instant after 1 is spent, the lease is worth %d, want 5", low.Worth(spent, noon+1))
+			if low.Spend(&spent, noon, 1); low.Worth(&spent, noon+1) != 5 {
+				t.Errorf("an instant after 1 is spent, the lease is worth %d, want 5", low.Worth(&spent, noon+1))
 			}
 			if low.Spend(&lease, noon, 7) || !low.Spend(&lease, noon, 6) || low.Spend(&lease, noon, 1) {
 				t.Errorf("other than 6 units are spent: %+v", lease)
 			}
-			if got := l.Worth(lease, noon); got != 44 {
+			if got := l.Worth(&lease, noon); got != 44 {
 				t.Errorf("raised again, the lease is worth %d, want 44", got)
 			}
 		})

@@ -53,7 +53,7 @@ func checkDamage(t testing.TB, data []byte) {
 		if q := l.Quota(g.Lease, now); q.Remaining < 0 || q.Remaining > l.Capacity() || q.Reset < 0 {
 			t.Fatalf("%+v: quota of %+v is %+v", p, g.Lease, q)
 		}
-		if w := l.Worth(g.Lease, now); w != g.Units {
+		if w := l.Worth(&g.Lease, now); w != g.Units {
 			t.Fatalf("%+v: a grant of %+v is worth %d", p, g.Lease, w)
 		}
 		now = onClock(now, s.step(p))

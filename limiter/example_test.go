@@ -47,7 +47,7 @@ func ExampleLease() {
 	fmt.Println("granted", grant.Units)
 
 	for range 3 {
-		fmt.Println("spent", limit.Spend(&lease, now, 1), "worth", limit.Worth(lease, now))
+		fmt.Println("spent", limit.Spend(&lease, now, 1), "worth", limit.Worth(&lease, now))
 	}
 	fmt.Println("remaining", limit.Quota(lease, now).Remaining)
 

@@ -36,16 +36,17 @@ func (ls Lease) Holds() bool { return ls.Units > 0 || ls.HeldPart > 0 }
 
 // Worth returns how many units of a lease can be spent at now: at most what it
 // holds, and at most what l leaves beside the units used outside the lease.
-func (l Limit) Worth(ls Lease, now int64) int64 {
+func (l Limit) Worth(ls *Lease, now int64) int64 {
 	if ls.Units <= 0 {
 		return 0
 	}
 	if l.algorithm == TokenBucket {
-		ls = l.drainLease(ls, now)
-	} else if ls.At < l.Slot(now) {
+		drained := l.drainLease(*ls, now)
+		ls = &drained
+	} else if l.end(ls.At) <= now {
 		return 0
 	}
-	return max(min(ls.Units, l.capacity-whole(l.outside(ls))), 0)
+	return max(min(ls.Units, l.capacity-whole(l.outside(*ls))), 0)
 }
 
 // outside returns what is in use outside the lease.
@@ -59,16 +60,14 @@ func (l Limit) Spend(ls *Lease, now, cost int64) bool {
 	if cost <= 0 {
 		return true
 	}
-	spent := *ls
-	if l.algorithm == TokenBucket {
-		spent = l.drainLease(spent, now)
-	}
-	if l.Worth(spent, now) < cost {
+	if l.Worth(ls, now) < cost {
 		return false
 	}
-	spent.Units -= cost
-	spent.Spent += cost
-	*ls = spent
+	if l.algorithm == TokenBucket {
+		*ls = l.drainLease(*ls, now)
+	}
+	ls.Units -= cost
+	ls.Spent += cost
 	return true
 }
 
@@ -186,7 +185,10 @@ func (l Limit) Quota(ls Lease, now int64) Quota {
 	if l.Expiry(ls.At) <= now || ls.Used <= ls.Units {
 		return Quota{Remaining: l.amount}
 	}
-	last := min(ls.At, l.Slot(now)) // what is spent is moved there, see Claim.Return
+	last := ls.At
+	if l.end(last-1) > now { // what is spent is moved to the slot of now, see Claim.Return
+		last = l.Slot(now)
+	}
 	return Quota{
 		Remaining: max(l.amount-(ls.Used-ls.Units), 0),
 		Reset:     time.Duration(max(l.Expiry(last)-now, 0)),

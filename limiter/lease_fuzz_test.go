@@ -94,7 +94,7 @@ func (r *leases) change(s *source) {
 func (r *leases) step(s *source, h *holder) {
 	switch s.pick(8) {
 	case 0, 1:
-		r.spend(h, s.cost(r.limit.Capacity(), r.limit.Worth(h.lease, r.now)))
+		r.spend(h, s.cost(r.limit.Capacity(), r.limit.Worth(&h.lease, r.now)))
 	case 2:
 		r.back(h)
 	case 3:
@@ -216,7 +216,7 @@ func (r *leases) back(h *holder) {
 func (r *leases) spend(h *holder, cost int64) {
 	r.Helper()
 	before := h.lease
-	worth := r.limit.Worth(before, r.now)
+	worth := r.limit.Worth(&before, r.now)
 	if worth < 0 || worth > max(before.Units, 0) {
 		r.Fatalf("%+v at %d: lease %+v is worth %d", r.p, r.now, before, worth)
 	}
@@ -228,7 +228,7 @@ func (r *leases) spend(h *holder, cost int64) {
 		}
 		return
 	}
-	if after := r.limit.Worth(h.lease, r.now); after != worth-max(cost, 0) {
+	if after := r.limit.Worth(&h.lease, r.now); after != worth-max(cost, 0) {
 		r.Fatalf("%+v at %d: lease %+v is worth %d, and %d after spending %d", r.p, r.now, before, worth, after, cost)
 	}
 	if r.tidy && r.p.Algorithm != limiter.TokenBucket && !admits(r.oracle, r.p, r.now, cost) && cost > 0 {
@@ -248,7 +248,7 @@ func (r *leases) fits() {
 	worth := new(big.Rat)
 	for _, h := range r.holders {
 		for _, ls := range append(append([]limiter.Lease{h.lease}, h.granted...), h.back...) {
-			w := r.limit.Worth(ls, r.now)
+			w := r.limit.Worth(&ls, r.now)
 			worth.Add(worth, new(big.Rat).SetInt64(w))
 		}
 	}

@@ -18,10 +18,10 @@ func TestLeaseEndsWithItsSlot(t *testing.T) {
 		l := mustNew(t, tt.p)
 		var s limiter.State
 		lease := l.Claim(&s, limiter.Claim{Least: 4, Want: 4}).Lease
-		if got := l.Worth(lease, tt.end-1); got != 4 {
+		if got := l.Worth(&lease, tt.end-1); got != 4 {
 			t.Errorf("%v: worth %d in the last instant of its slot, want 4", tt.p.Algorithm, got)
 		}
-		if got := l.Worth(lease, tt.end); got != 0 {
+		if got := l.Worth(&lease, tt.end); got != 0 {
 			t.Errorf("%v: worth %d after its slot, want 0", tt.p.Algorithm, got)
 		}
 		if l.Spend(&lease, tt.end, 1) {
@@ -70,7 +70,7 @@ func TestJoinOutOfOrder(t *testing.T) {
 		var lease limiter.Lease
 		l.Join(&lease, second)
 		l.Join(&lease, first)
-		if got := l.Worth(lease, at); got != 8 {
+		if got := l.Worth(&lease, at); got != 8 {
 			t.Errorf("leases of 5 and 3 are worth %d together", got)
 		}
 		if got, want := l.Quota(lease, at), (limiter.Quota{Remaining: 10}); got != want {
@@ -89,10 +89,10 @@ func TestJoinAfterTheStoreLostItsData(t *testing.T) {
 	later := noon + 1
 	granted := l.Claim(&fresh, limiter.Claim{Now: later, Least: 3, Want: 3}).Lease
 	l.Join(&lease, granted)
-	if got := l.Worth(lease, later); got != 3 {
+	if got := l.Worth(&lease, later); got != 3 {
 		t.Errorf("a lease of 4 that nobody knows and a grant of 3 are worth %d, want 3", got)
 	}
-	if got := l.Worth(lease, later+second); got != 2 {
+	if got := l.Worth(&lease, later+second); got != 2 {
 		t.Errorf("a second later they are worth %d, want 2: the grant drains", got)
 	}
 

@@ -208,12 +208,14 @@ func (l Limit) Newest(now int64) int64 { return l.Slot(now) + int64(l.slots) }
 
 // Expiry returns the time from which on a slot no longer counts.
 func (l Limit) Expiry(slot int64) int64 {
-	end := (slot + 1) * l.width
 	if l.algorithm == Fixed {
-		return end
+		return l.end(slot)
 	}
-	return end - 1 + l.window
+	return l.end(slot) - 1 + l.window
 }
+
+// end returns the time at which a slot ends and the next begins.
+func (l Limit) end(slot int64) int64 { return (slot + 1) * l.width }
 
 // floorDiv divides rounding towards negative infinity, so that slots before the
 // epoch are as long as those after it.

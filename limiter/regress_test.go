@@ -30,7 +30,7 @@ func TestLeaseDrainsThoughAnotherIsReturned(t *testing.T) {
 
 	later := 5 * second
 	third := l.Claim(&s, limiter.Claim{Now: later, Want: 10}).Lease
-	if sum := l.Worth(other, later) + l.Worth(third, later); sum > 10 {
+	if sum := l.Worth(&other, later) + l.Worth(&third, later); sum > 10 {
 		t.Errorf("%d units can be spent at once from leases on a burst of 10", sum)
 	}
 }
@@ -44,7 +44,7 @@ func TestLeaseKeepsBehindWhatItsHolderSpent(t *testing.T) {
 		t.Fatal("4 of 8 units can't be spent")
 	}
 	for _, tt := range []struct{ seconds, worth int64 }{{0, 4}, {4, 4}, {5, 3}, {7, 1}, {8, 0}, {100, 0}} {
-		if got := l.Worth(lease, tt.seconds*second); got != tt.worth {
+		if got := l.Worth(&lease, tt.seconds*second); got != tt.worth {
 			t.Errorf("after %d s the lease is worth %d, want %d", tt.seconds, got, tt.worth)
 		}
 	}
@@ -128,7 +128,7 @@ func TestJoinAfterSpendingLosesNoGrant(t *testing.T) {
 		t.Fatal("1 of 4 units can't be spent")
 	}
 	l.Join(&lease, granted)
-	if got := l.Worth(lease, 4*second); got != 5 { // of each, one has drained
+	if got := l.Worth(&lease, 4*second); got != 5 { // of each, one has drained
 		t.Errorf("two leases of 4, a second later and 1 of them spent, are worth %d, want 5", got)
 	}
 }

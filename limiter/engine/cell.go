@@ -101,7 +101,7 @@ func (c *cell) touch() {
 
 // spendableLocked tells whether the lease covers a draw.
 func (c *cell) spendableLocked(d *Draw, now int64) bool {
-	return d.Limit.Worth(c.lease, now) >= d.Cost
+	return d.Limit.Worth(&c.lease, now) >= d.Cost
 }
 
 // spendLocked takes a draw from the lease, which must cover it.
