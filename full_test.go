@@ -19,9 +19,11 @@ import (
 type jumpingClock struct{ ahead atomic.Int64 }
 
 func (c *jumpingClock) Read() (wall, elapsed int64) {
-	now := time.Now().UnixNano() + c.ahead.Load()
+	now := c.Elapsed()
 	return now, now
 }
+
+func (c *jumpingClock) Elapsed() int64 { return time.Now().UnixNano() + c.ahead.Load() }
 
 // A database that keys have filled is used again once they have expired, with
 // nobody's help.

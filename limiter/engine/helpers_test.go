@@ -141,6 +141,7 @@ func newFakeClock() *fakeClock {
 }
 
 func (c *fakeClock) Read() (wall, elapsed int64) { return c.wall.Load(), c.elapsed.Load() }
+func (c *fakeClock) Elapsed() int64              { return c.elapsed.Load() }
 
 func (c *fakeClock) advance(d time.Duration) {
 	c.wall.Add(int64(d))

@@ -174,6 +174,9 @@ func TestClockNeverRunsBackwards(t *testing.T) {
 		if now < last+int64(step.elapsed) {
 			t.Errorf("after a step of %v in %v, time went on by %v", step.wall, step.elapsed, time.Duration(now-last))
 		}
+		if wall := fake.wall.Load(); now < wall-slack {
+			t.Errorf("after a step of %v in %v, time is %v behind the wall clock", step.wall, step.elapsed, time.Duration(wall-now))
+		}
 		last = now
 	}
 }
