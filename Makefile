@@ -1,8 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz bench bench-e2e lint fmt golden ci
+.PHONY: help run test race fuzz kill bench bench-e2e lint fmt golden ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
+KILLS     ?= 220
 
 help: ## say what there is
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -18,6 +19,10 @@ race: ## run the tests of the engine, the stores and what they stand on with the
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	FUZZTIME=$(FUZZTIME) FUZZ=./... .ci/run fuzz
+
+kill: ## kill KILLS (220) Caddys and hold what their clients were answered against the limits
+	@echo "machine: $$(nproc) cores, $$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $$(go version | cut -d' ' -f3-4), commit $$(git rev-parse --short HEAD), $$(date -u +%F)"
+	go test ./caddytest -run LimitsHoldOverKills -v -count 1 -timeout 2h -kill.kills $(KILLS)
 
 bench: ## run all benchmarks for BENCHTIME (1s) each
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...

@@ -159,6 +159,12 @@ func (s *server) run(args ...string) (string, error) {
 func (s *server) start() {
 	s.t.Helper()
 	s.launch()
+	s.awaitReady()
+}
+
+// awaitReady waits until the config of a Caddy that was launched runs.
+func (s *server) awaitReady() {
+	s.t.Helper()
 	deadline := time.Now().Add(patience)
 	for !s.isReady() {
 		select {

@@ -1,0 +1,174 @@
+package caddytest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// killZone is a zone that clients load, each at the path of its name.
+type killZone struct {
+	name   string
+	limits []knownLimit
+	most   int64 // the highest cost there is
+	share  int   // of the requests, in percent
+	// key returns a key, one of a few that are used in the life of a number.
+	key func(c *killClient) string
+}
+
+// killZones are what there is. Windows are short, so that they end while nobody
+// runs, but for one that is longer than all lives together. The flood makes rows
+// for checkpoints and sweeps.
+var killZones = []killZone{
+	{"sliding", []knownLimit{{"sliding", 20, 2 * time.Second, 0}}, 3, 15, oneOf(6)},
+	{"fixed", []knownLimit{{"fixed", 30, 3 * time.Second, 0}}, 1, 10, oneOf(4)},
+	{"bucket", []knownLimit{{"token_bucket", 20, time.Second, 40}}, 3, 10, oneOf(4)},
+	{"both", []knownLimit{{"sliding", 10, time.Second, 0}, {"fixed", 60, 20 * time.Second, 0}}, 1, 10, oneOf(4)},
+	{"long", []knownLimit{{"sliding", 100, 24 * time.Hour, 0}}, 1, 15, longLived},
+	{"flood", []knownLimit{{"sliding", 5, time.Second, 0}}, 1, 40, fresh},
+}
+
+const flood = 5 // the index of that zone
+
+// killConfig is a Caddyfile with these zones, cleaned up as often as it can be.
+func killConfig() string {
+	var b strings.Builder
+	for _, z := range killZones {
+		fmt.Fprintf(&b, "zone %s {\nmatch path /%[1]s\nper key {http.request.header.X-Key}\ncost {http.request.header.X-Cost}\n", z.name)
+		for i, l := range z.limits {
+			fmt.Fprintf(&b, "limit %v name %s-%d\n", l, z.name, i)
+		}
+		b.WriteString("}\n")
+	}
+	return options("rate_limit {\nstore_timeout 1m\ncleanup_interval 1s\n}") + site("rate_limit {\n"+b.String()+"}\nrespond hello")
+}
+
+// oneOf has n keys, the same in all lives.
+func oneOf(n int) func(*killClient) string {
+	return func(c *killClient) string { return fmt.Sprint(c.rng.IntN(n)) }
+}
+
+// longLived has a new key every few lives, and comes back to old ones, which are
+// used up.
+func longLived(c *killClient) string {
+	newest := c.process.number / 4
+	if c.rng.IntN(2) == 0 {
+		return fmt.Sprint(newest)
+	}
+	return fmt.Sprint(c.rng.IntN(newest + 1))
+}
+
+// fresh has a key for each request, until they begin again.
+func fresh(c *killClient) string { return fmt.Sprint(c.process.fresh.Add(1) % 50_000) }
+
+// killKey is a key of a zone, in a database.
+type killKey struct {
+	zone int
+	key  string
+}
+
+// killLog is what clients have observed. Its methods may be called from any
+// goroutine.
+type killLog struct {
+	mu     sync.Mutex
+	all    map[killKey][]observed // guarded by mu, like all below
+	cutOff int                    // requests that were sent and not answered
+	odd    []string               // answers that there should not be
+}
+
+// killClient sends requests to a process, one after another.
+type killClient struct {
+	process *killProcess
+	rng     *rand.Rand
+	heavy   bool // it sends to the flood only
+	log     map[killKey][]observed
+	cutOff  int
+	odd     []string
+}
+
+// killProcess is one life of a server.
+type killProcess struct {
+	*server
+	number  int
+	prefix  string      // of all keys: which database it has
+	shared  atomic.Bool // another process had the same database in its life
+	fresh   *atomic.Int64
+	stopped chan struct{}
+	clients sync.WaitGroup
+}
+
+// load has n clients send requests until the process has been killed.
+func (p *killProcess) load(log *killLog, rng *rand.Rand, n int, heavy bool) {
+	for range n {
+		c := &killClient{process: p, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), heavy: heavy, log: make(map[killKey][]observed)}
+		p.clients.Go(func() {
+			for c.goesOn() {
+				c.ask()
+			}
+			log.add(c)
+		})
+	}
+}
+
+func (c *killClient) goesOn() bool {
+	select {
+	case <-c.process.stopped:
+		return false
+	default:
+		return true
+	}
+}
+
+// ask sends a request and notes what is answered.
+func (c *killClient) ask() {
+	zone := c.zone()
+	key := killKey{zone, c.process.prefix + killZones[zone].key(c)}
+	o := observed{cost: 1 + c.rng.Int64N(killZones[zone].most), process: c.process.number}
+	o.sent = time.Now().UnixNano()
+	a, err := c.process.try(http.MethodGet, "/"+killZones[zone].name, "X-Key: "+key.key, fmt.Sprint("X-Cost: ", o.cost))
+	o.answered = time.Now().UnixNano()
+	switch o.alone = !c.process.shared.Load(); {
+	case errors.Is(err, syscall.ECONNREFUSED): // not there yet, or not any more
+		time.Sleep(time.Millisecond)
+		return
+	case err != nil:
+		c.cutOff++
+		return
+	case a.status == http.StatusOK:
+		o.admitted = true
+	case a.status == http.StatusTooManyRequests && a.retryAfter() > 0:
+		o.retry = int64(a.retryAfter())
+	default:
+		c.odd = append(c.odd, fmt.Sprintf("%s: status %d, Retry-After %q", killZones[zone].name, a.status, a.header.Get("Retry-After")))
+	}
+	c.log[key] = append(c.log[key], o)
+}
+
+func (c *killClient) zone() int {
+	if c.heavy {
+		return flood
+	}
+	n := c.rng.IntN(100)
+	for i, z := range killZones {
+		if n -= z.share; n < 0 {
+			return i
+		}
+	}
+	panic("the shares are less than 100")
+}
+
+func (l *killLog) add(c *killClient) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, log := range c.log {
+		l.all[key] = append(l.all[key], log...)
+	}
+	l.cutOff += c.cutOff
+	l.odd = append(l.odd, c.odd...)
+}

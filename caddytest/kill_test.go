@@ -1,0 +1,128 @@
+package caddytest
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	killSeed  = flag.Uint64("kill.seed", 0, "draw kinds of lives, times and requests from this seed; 0 draws one")
+	killCount = flag.Int("kill.kills", 8, "kill at least this many processes")
+)
+
+// TestLimitsHoldOverKills kills Caddys at random moments, and while they make a
+// database, copy the log into it, or sweep it, and starts them again. At the end
+// it holds what their clients were answered against the limits. A seed gives the
+// same plan again, not the same moments: those are the machine's.
+func TestLimitsHoldOverKills(t *testing.T) {
+	seed := *killSeed
+	for seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("go test ./caddytest -run TestLimitsHoldOverKills -v -kill.kills=%d -kill.seed=%d", *killCount, seed)
+	k := newKiller(t, seed)
+	began := time.Now()
+	for k.killed() < *killCount && !t.Failed() {
+		k.round()
+	}
+	k.last()
+	wall := time.Duration(time.Now().UnixNano() - began.UnixNano())
+	if set := wall - time.Since(began); set.Abs() > time.Duration(clientSlack) {
+		t.Errorf("the system's clock was set by %v meanwhile: nothing is proved", set)
+	}
+	k.prove()
+	t.Logf("%d kills in %v, seed %d: %s", k.killed(), wall.Round(time.Second), seed, map[bool]string{false: "all promises kept", true: "FAILED"}[t.Failed()])
+}
+
+// killed returns how many processes were killed. What is indented is counted in
+// the line above.
+func (k *killer) killed() (n int) {
+	for kind, kills := range k.kills {
+		if !strings.HasPrefix(kind, " ") {
+			n += kills
+		}
+	}
+	return n
+}
+
+// prove holds the log against the limits, and tells what was in it.
+func (k *killer) prove() {
+	for _, odd := range k.log.odd {
+		k.t.Error(odd)
+	}
+	total, admitted := 0, 0
+	for i, z := range killZones {
+		s := k.proveZone(i)
+		total, admitted = total+s.requests, admitted+s.admitted
+		k.t.Logf("zone %-8s %v: %s", z.name, z.limits, s)
+		if i != flood && (s.admitted == 0 || s.refused() == 0) {
+			k.t.Errorf("zone %s: %s; both belong to a proof", z.name, s)
+		}
+	}
+	k.t.Logf("%d requests answered, %d admitted, %d cut off", total, admitted, k.log.cutOff)
+	for _, kind := range killKinds {
+		k.t.Logf("%4d kills %s", k.kills[kind], kind)
+		if k.kills[kind] == 0 && k.killed() >= 100 {
+			k.t.Errorf("of %d kills none fell %s", k.killed(), kind)
+		}
+	}
+}
+
+// killKinds are the kinds of kills in the order of the report.
+var killKinds = []string{
+	"under load", "starting, or soon after", "beside another process", "after another process",
+	"when a checkpoint began", "  in the middle of it", "when a sweep began", "  in the middle of that",
+	"making a database", "  before there was anything in it", "  in the middle of its migration", "  when it was there",
+	"with a database just made",
+}
+
+// killSum sums up what was observed in a zone.
+type killSum struct {
+	keys, requests, admitted int
+	fullest                  []int64 // by limit: the most units in a window
+	kept                     int     // processes that kept to blocks of ones before them
+}
+
+func (s killSum) refused() int { return s.requests - s.admitted }
+
+func (s killSum) String() string {
+	return fmt.Sprintf("%d keys, %d admitted, %d refused, %v at the fullest, blocks of earlier processes kept by %d", s.keys, s.admitted, s.refused(), s.fullest, s.kept)
+}
+
+// proveZone checks every key of a zone.
+func (k *killer) proveZone(zone int) killSum {
+	limits := killZones[zone].limits
+	s := killSum{fullest: make([]int64, len(limits))}
+	keys := slices.SortedFunc(maps.Keys(k.log.all), func(a, b killKey) int { return strings.Compare(a.key, b.key) })
+	for _, key := range keys {
+		if key.zone != zone {
+			continue
+		}
+		log := k.log.all[key]
+		s.keys, s.requests = s.keys+1, s.requests+len(log)
+		for _, o := range log {
+			if o.admitted {
+				s.admitted++
+			}
+		}
+		for i, l := range limits {
+			fullest := l.fullest(log)
+			s.fullest[i] = max(s.fullest[i], fullest)
+			if fullest > l.capacity() {
+				k.t.Errorf("zone %s, key %q: %v has admitted %d", killZones[zone].name, key.key, l, fullest)
+			}
+		}
+		kept, err := checkBlocked(log)
+		if err != nil {
+			k.t.Errorf("zone %s, key %q: %v", killZones[zone].name, key.key, err)
+		}
+		s.kept += kept
+	}
+	return s
+}
