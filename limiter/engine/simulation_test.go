@@ -23,8 +23,8 @@ var (
 
 // TestSimulation runs engines on one disk in virtual time. What happens next is
 // drawn from a seed: requests, commits, crashes that lose what was not
-// committed, clean stops, restarts, reloads that change amounts, evictions, and
-// time that passes or jumps. After every step the promises are held against a
+// committed, clean stops, restarts, reloads that change amounts, evictions, time
+// that passes, and with every other seed clocks that are set. After every step the promises are held against a
 // log of what was admitted.
 func TestSimulation(t *testing.T) {
 	first, n := uint64(1), *simSeeds
@@ -55,18 +55,25 @@ type world struct {
 	disk    *disk
 	procs   []*process
 	limits  []*simLimit
+	set     int64 // by which the machine's clock was set
+	sets    bool  // clocks are set
 	crashes int
 	trace   []string
 }
 
+// simKeys are the keys that are asked for.
+var simKeys = []string{"key0", "key1", "key2"}
+
 // simLimit is a limit whose amount changes, and what was admitted by it.
 type simLimit struct {
-	now      *Limit
-	most     int64 // the largest capacity there ever was
-	fastest  int64 // the largest amount there ever was
-	admitted map[string][]admission
+	now       *Limit
+	most      int64 // the largest capacity there ever was
+	fastest   int64 // the largest amount there ever was
+	admitted  map[string][]admission
+	uncounted map[string]time.Time // until when buckets are not, see watchBucket
 }
 
+// admission is a request that was admitted. Its times are those of the process.
 type admission struct {
 	at      int64 // as of which it was decided
 	decided int64 // when that became known
@@ -77,6 +84,8 @@ type admission struct {
 type process struct {
 	*Engine
 	world   *world
+	wall    simClock
+	pace    pace
 	dead    atomic.Bool
 	commit  atomic.Pointer[commitAttempt] // a batch that waits for the word to go on
 	asked   []*asked
@@ -87,6 +96,7 @@ type process struct {
 
 type commitAttempt struct {
 	since   time.Time
+	now     int64 // of the process
 	verdict chan error
 }
 
@@ -98,12 +108,12 @@ type asked struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk()}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(), sets: seed%2 == 0}
 	for _, algorithm := range algorithms {
 		window := []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second, time.Minute}[w.rng.IntN(4)]
 		amount := []int64{1, 3, 10, 200}[w.rng.IntN(4)]
 		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
-		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}})
+		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}, uncounted: map[string]time.Time{}})
 	}
 	w.start()
 	return w
@@ -115,7 +125,7 @@ func (w *world) note(format string, args ...any) {
 
 // step lets one thing happen.
 func (w *world) step() {
-	switch p := w.procs[w.rng.IntN(len(w.procs))]; w.rng.IntN(20) {
+	switch p := w.procs[w.rng.IntN(len(w.procs))]; w.rng.IntN(21) {
 	default:
 		p.ask()
 	case 7, 8, 9, 10, 11:
@@ -138,18 +148,25 @@ func (w *world) step() {
 		if len(w.procs) > 1 {
 			w.stop(p)
 		}
+	case 20:
+		if w.sets {
+			w.setClock(p)
+		}
 	}
 	synctest.Wait()
 	w.collect()
+	w.watchClocks()
 }
 
 func (w *world) start() {
 	p := &process{world: w}
+	p.wall.set.Store(w.set)
 	p.ctx, p.kill = context.WithCancel(context.Background())
 	store := &memoryStore{disk: w.disk, before: func([]storage.Claim) error { return p.atCommit() }}
 	e, err := New(Options{
 		Open:            func(context.Context) (storage.Store, error) { return store, nil },
 		Hash:            testName,
+		Clock:           &p.wall,
 		MaxKeys:         1 + w.rng.IntN(8),
 		StoreTimeout:    1000 * time.Hour, // outages have tests of their own
 		CleanupInterval: 1000 * time.Hour,
@@ -158,6 +175,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	p.Engine = e
+	p.pace = pace{time.Now().UnixNano(), e.clock.now()}
 	w.procs = append(w.procs, p)
 	w.note("process %p starts", p)
 	synctest.Wait()
@@ -171,7 +189,7 @@ func (p *process) atCommit() error {
 	case p.letting.Load():
 		return nil
 	}
-	c := &commitAttempt{time.Now(), make(chan error)}
+	c := &commitAttempt{time.Now(), p.clock.now(), make(chan error)}
 	p.commit.Store(c)
 	return <-c.verdict
 }
@@ -195,7 +213,7 @@ func (p *process) goOn() bool {
 func (p *process) ask() {
 	w := p.world
 	a := &asked{decision: make(chan Decision, 1)}
-	key := fmt.Sprint("key", w.rng.IntN(3))
+	key := simKeys[w.rng.IntN(len(simKeys))]
 	for _, i := range w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))] {
 		a.add(w.limits[i], key, w.cost())
 	}
@@ -316,8 +334,10 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 	for i, l := range a.limits {
 		key := string(a.draws[i].Key)
 		if cost := a.draws[i].Cost; cost > 0 {
-			l.admitted[key] = append(l.admitted[key], admission{a.draws[i].at, time.Now().UnixNano(), cost})
-			w.checkBound(l, key)
+			if time.Now().After(l.uncounted[key]) {
+				l.admitted[key] = append(l.admitted[key], admission{a.draws[i].at, p.clock.now(), cost})
+				w.checkBound(l, key)
+			}
 		}
 	}
 }
@@ -394,6 +414,9 @@ func (w *world) beTold(p *process) {
 			if d.Reason == Blocked {
 				return
 			}
+			if w.disk.hasAhead(l.now, "key0", p.clock.now()) || !time.Now().After(l.uncounted["key0"]) {
+				return
+			}
 			w.pass(d.Retry)
 			if again := once(); !again.Allowed {
 				w.t.Errorf("refused again after waiting for %v as told: %+v", d.Retry, again)
@@ -404,33 +427,43 @@ func (w *world) beTold(p *process) {
 }
 
 // end stops all processes cleanly. Then the disk knows of every unit that was
-// admitted, and unless a process crashed, of no other.
+// admitted, and of no other, unless a process crashed or one whose clock is ahead
+// did not give back what others still count.
 func (w *world) end() {
 	for _, p := range w.procs {
 		p.close()
 		w.collectOf(p)
 	}
-	now := time.Now().UnixNano()
 	for _, l := range w.limits {
 		if l.now.Algorithm() == limiter.TokenBucket {
 			continue // drains; its bound is checked above
 		}
 		for key, all := range l.admitted {
-			least, most := int64(0), int64(0)
-			for _, a := range all {
-				if l.now.Slot(a.at) >= l.now.Oldest(now) {
-					least += a.cost
-				}
-				// It may have been charged as late, and half a window ahead.
-				if l.now.Slot(a.decided)+l.now.Slots()/2 >= l.now.Oldest(now) {
-					most += a.cost
-				}
-			}
-			used := w.disk.used(l.now, key, now)
-			if used < least || used > most && w.crashes == 0 {
-				w.t.Errorf("%v/%v %s: %d charged on disk after %d crashes, %d to %d admitted",
-					l.now.Algorithm(), l.now.Window(), key, used, w.crashes, least, most)
+			for _, p := range w.procs {
+				w.checkDisk(l, key, all, p.clock.now())
 			}
 		}
+	}
+}
+
+// checkDisk holds what the disk says is used at now against what was admitted.
+func (w *world) checkDisk(l *simLimit, key string, all []admission, now int64) {
+	oldest, newest := l.now.Oldest(now), l.now.Newest(now)
+	least, most := int64(0), int64(0)
+	for _, a := range all {
+		// It was charged in one of these: as late as it was decided, and half a
+		// window ahead.
+		first, last := l.now.Slot(a.at), l.now.Slot(a.decided)+l.now.Slots()/2
+		if first >= oldest && last <= newest {
+			least += a.cost
+		}
+		if last >= oldest && first <= newest {
+			most += a.cost
+		}
+	}
+	used := w.disk.used(l.now, key, now)
+	if used < least || used > most && w.crashes == 0 && !w.sets {
+		w.t.Errorf("%v/%v %s: %d charged on disk after %d crashes, %d to %d admitted",
+			l.now.Algorithm(), l.now.Window(), key, used, w.crashes, least, most)
 	}
 }
