@@ -17,9 +17,9 @@
 //
 // Times are nanoseconds since the Unix epoch, as given by [time.Time.UnixNano].
 // Nothing here requires that they increase. Slots that lie in the future by more
-// than one window do not count until they are nearer, and a token bucket that
-// lies in the future by more than one window, the time it takes to refill and
-// [MaxSkew] is empty.
+// than one window and a half do not count until they are nearer, and a token
+// bucket that lies in the future by more than one window, the time it takes to
+// refill and [MaxSkew] is empty.
 //
 // # Invariants
 //

@@ -201,10 +201,17 @@ func (l Limit) Oldest(now int64) int64 {
 	return floorDiv(now-l.window+1, l.width)
 }
 
-// Newest returns the index of the newest slot that counts at now: one window
-// ahead, for what other processes with faster clocks have written. Slots beyond
-// it are taken as damaged and ignored until time comes nearer.
-func (l Limit) Newest(now int64) int64 { return l.Slot(now) + int64(l.slots) }
+// Newest returns the index of the newest slot that counts at now: a window
+// ahead, for what other processes with faster clocks have written, and as much
+// later as they may charge a grant. So what is granted counts together with all
+// that was admitted in any one window, however far clocks are apart. Slots
+// beyond it are taken as damaged and ignored until time comes nearer.
+func (l Limit) Newest(now int64) int64 {
+	return l.Slot(now) + int64(l.slots) + l.mostAhead()
+}
+
+// mostAhead returns how many slots later than now a grant may be charged.
+func (l Limit) mostAhead() int64 { return int64(l.slots) / 2 }
 
 // Expiry returns the time from which on a slot no longer counts.
 func (l Limit) Expiry(slot int64) int64 {

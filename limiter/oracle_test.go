@@ -127,17 +127,20 @@ func (o *slidingOracle) charge(p limiter.Params, at, units int64) {
 }
 
 // ahead tells whether units were charged so far ahead of now that they are
-// taken for damage: more than a window's number of slots.
+// taken for damage: more than a window's number of slots, and half of it that a
+// lease may be charged ahead.
 func (o *slidingOracle) ahead(p limiter.Params, now int64) bool {
-	return slices.ContainsFunc(o.log, func(c logged) bool {
-		return c.part > partOf(now, slotWidth(p))+slotCount(p)
-	})
+	return slices.ContainsFunc(o.log, func(c logged) bool { return c.isAhead(p, now) })
+}
+
+func (c logged) isAhead(p limiter.Params, now int64) bool {
+	return c.part > partOf(now, slotWidth(p))+slotCount(p)+slotCount(p)/2
 }
 
 func (o *slidingOracle) used(p limiter.Params, now int64) *big.Rat {
 	sum := new(big.Int)
 	for _, c := range o.log {
-		if c.last <= now-int64(p.Window) || c.part > partOf(now, slotWidth(p))+slotCount(p) {
+		if c.last <= now-int64(p.Window) || c.isAhead(p, now) {
 			continue
 		}
 		sum.Add(sum, big.NewInt(c.units))

@@ -186,3 +186,20 @@ func TestClaimHeldUpOnItsWay(t *testing.T) {
 		t.Errorf("the second unit within 100ms is granted: %+v", g)
 	}
 }
+
+// A claim whose time lies behind what others have charged, because their clocks
+// differ or it was held up, did not see what was charged ahead of that: 17 units
+// of 16 were admitted in 0.9 s.
+func TestClaimCountsWhatOthersChargedAhead(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 16, Window: time.Second, Slots: 10})
+	for _, behind := range []int64{0, second / 2, second * 9 / 10, second - 1} {
+		var s limiter.State
+		first := l.Claim(&s, limiter.Claim{Now: behind, Least: 1, Want: 1, Extra: 1, Ahead: 5})
+		if first.Units == 0 || first.At != l.Slot(behind)+5 {
+			t.Fatalf("got %+v, want a grant charged ahead", first)
+		}
+		if g := l.Claim(&s, limiter.Claim{Now: 0, Least: 16, Want: 16}); g.Units > 0 {
+			t.Errorf("%d units beside %d admitted within %v", g.Units, first.Units, time.Duration(behind))
+		}
+	}
+}

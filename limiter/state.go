@@ -103,7 +103,7 @@ func (l Limit) claimSlots(s *State, c Claim) Grant {
 	g := l.share(c, l.amount-used)
 	g.At = l.Slot(c.Now)
 	if g.Units > c.Want && used+g.Units <= l.amount/aheadShare {
-		g.At += max(min(c.Ahead, int64(l.slots)/2), 0)
+		g.At += max(min(c.Ahead, l.mostAhead()), 0)
 	}
 	if g.Units > 0 {
 		s.add(g.At, g.Units)
