@@ -188,7 +188,7 @@ func TestClaimHeldUpOnItsWay(t *testing.T) {
 }
 
 // A claim whose time lies behind what others have charged, because their clocks
-// differ or it was held up, did not see what was charged ahead of that: 17 units
+// differ or it was held up, did not see what was charged ahead of that: 18 units
 // of 16 were admitted in 0.9 s.
 func TestClaimCountsWhatOthersChargedAhead(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 16, Window: time.Second, Slots: 10})
