@@ -193,13 +193,14 @@ func coveredLocked(hs []held, draws []Draw, now int64) bool {
 // waiting then, so that is when it is admitted.
 func (e *Engine) decideSlowly(ctx context.Context, client *Client, known bool, hs []held, draws []Draw, now int64, d *Decision) {
 	defer func(start time.Time) { d.Waited = time.Since(start) }(time.Now())
-	e.waiting.RLock()
-	defer e.waiting.RUnlock()
-	e.awaitOpen(ctx)
+	late := !e.waiting.TryRLock() // nobody waits any more for a store that is about to be closed
+	if !late {
+		defer e.waiting.RUnlock()
+		e.awaitOpen(ctx)
+	}
 	timeout := time.NewTimer(e.opts.StoreTimeout)
 	defer timeout.Stop()
 	e.meetAll(client, draws)
-	late := false
 	for round := 0; ; round++ {
 		b, decided := e.spendOrClaim(client, known, hs, draws, now, late, d)
 		if decided {
@@ -290,6 +291,7 @@ func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error
 	}
 	select {
 	case <-b.done:
+		timeout.Reset(0) // who waits again waits no longer
 		return b.err
 	default:
 		return errTimeout

@@ -32,10 +32,12 @@ type outage struct {
 	reminded time.Time     // when the observer was last told
 	told     bool          // that the outage began, and not yet that it ended
 	backoff  time.Duration // until the next probe
+	cause    error         // what went wrong last
 }
 
-// begin returns when to probe first, and whether the outage is worth telling.
-func (o *outage) begin() (next time.Duration, tell bool) {
+// begin returns when to probe first, when to tell that the outage goes on, and
+// whether its beginning is worth telling.
+func (o *outage) begin(cause error) (probe, remind time.Duration, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if time.Since(o.ended) > remindAfter {
@@ -43,25 +45,29 @@ func (o *outage) begin() (next time.Duration, tell bool) {
 	} else {
 		o.backoff = min(max(2*o.backoff, firstProbe), lastProbe)
 	}
-	o.began = time.Now()
-	return jittered(o.backoff), o.tellLocked()
-}
-
-func (o *outage) tellLocked() bool {
-	if time.Since(o.reminded) < remindAfter {
-		return false
+	o.began, o.cause = time.Now(), cause
+	if silent := time.Since(o.reminded); silent < remindAfter {
+		return jittered(o.backoff), remindAfter - silent, false
 	}
-	o.reminded, o.told = time.Now(), true
-	return true
+	o.reminded, o.told = o.began, true
+	return jittered(o.backoff), remindAfter, true
 }
 
-// goOn returns when to probe next, how long the outage has lasted, and whether
-// that is worth telling.
-func (o *outage) goOn() (next, since time.Duration, tell bool) {
+// goOn returns when to probe next.
+func (o *outage) goOn(cause error) (probe time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.cause = cause
 	o.backoff = min(max(2*o.backoff, firstProbe), lastProbe)
-	return jittered(o.backoff), time.Since(o.began), o.tellLocked()
+	return jittered(o.backoff)
+}
+
+// remind returns how long the outage has lasted, and what went wrong last.
+func (o *outage) remind() (since time.Duration, cause error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reminded, o.told = time.Now(), true
+	return max(o.reminded.Sub(o.began), 1), o.cause
 }
 
 // end returns how long the outage has lasted, and whether its end is worth
@@ -92,11 +98,23 @@ func (e *Engine) degrade(err error) {
 		e.undo(b)
 		close(b.done)
 	}
-	next, tell := e.outage.begin()
-	e.probe.Reset(next)
+	probe, remind, tell := e.outage.begin(err)
+	e.probe.Reset(probe)
+	e.reminder.Reset(remind)
 	if tell {
 		e.opts.Observer.Degraded(0, err)
 	}
+}
+
+// remind tells that the outage goes on. It runs on a timer's goroutine, because
+// the store may hold up the committer for as long as it likes.
+func (e *Engine) remind() {
+	if !e.degraded.Load() || e.isStopped() {
+		return
+	}
+	since, cause := e.outage.remind()
+	e.reminder.Reset(remindAfter)
+	e.opts.Observer.Degraded(since, cause)
 }
 
 // openStore opens the store for the first time.
@@ -135,13 +153,10 @@ func (e *Engine) recover() {
 		}
 	}
 	if err != nil {
-		next, since, tell := e.outage.goOn()
-		e.probe.Reset(next)
-		if tell {
-			e.opts.Observer.Degraded(since, err)
-		}
+		e.probe.Reset(e.outage.goOn(err))
 		return
 	}
+	e.reminder.Stop()
 	lasted, tell := e.outage.end()
 	e.queue.setClosed(false)
 	e.degraded.Store(false)

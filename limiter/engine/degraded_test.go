@@ -336,12 +336,12 @@ func TestFlapping(t *testing.T) {
 // another.
 func TestOutageThatEndedMayGoOn(t *testing.T) {
 	var o outage
-	if next, _, _ := o.goOn(); next <= 0 {
+	if next := o.goOn(errDisk); next <= 0 {
 		t.Errorf("the next probe comes after %v", next)
 	}
-	o.begin()
+	o.begin(errDisk)
 	o.end()
-	if next, _, _ := o.goOn(); next <= 0 {
+	if next := o.goOn(errDisk); next <= 0 {
 		t.Errorf("the next probe comes after %v", next)
 	}
 }

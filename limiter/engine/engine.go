@@ -32,6 +32,7 @@ type Engine struct {
 	degraded atomic.Bool // the store can't be used, and the queue is closed
 	outage   outage
 	probe    *time.Timer // fires when the store is worth another try
+	reminder *time.Timer // tells that an outage goes on
 	starting *time.Timer // closes started
 
 	// waiting is held for reading by decisions that may wait for a batch, and
@@ -77,6 +78,8 @@ func New(opts Options) (*Engine, error) {
 		started:   make(chan struct{}),
 	}
 	e.probe.Stop()
+	e.reminder = time.AfterFunc(time.Hour, e.remind)
+	e.reminder.Stop()
 	e.starting = time.AfterFunc(startTimeout, func() { close(e.started) })
 	go e.commitLoop()
 	go e.janitorLoop()
@@ -106,6 +109,15 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
+func (e *Engine) isStopped() bool {
+	select {
+	case <-e.stop:
+		return true
+	default:
+		return false
+	}
+}
+
 // flushBatch is how many leases are given back in one transaction on close, and
 // how many debts are settled in one after a fault.
 const flushBatch = 512
@@ -117,6 +129,7 @@ func (e *Engine) finish() {
 	e.degraded.Store(true) // nothing new is claimed
 	e.answerAll()
 	e.probe.Stop()
+	e.reminder.Stop()
 	if e.store.Load() == nil && e.reopen() != nil {
 		return // as has been told
 	}

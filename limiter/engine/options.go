@@ -63,7 +63,8 @@ type Observer interface {
 	// It is called from a request's goroutine.
 	Punished(reason reputation.Reason, banned bool)
 	// Degraded reports that the store can't be used, once when that begins and
-	// once a minute while it lasts. It may be called from a request's goroutine.
+	// once a minute while it lasts. It may be called from a request's goroutine
+	// and from a timer's.
 	Degraded(since time.Duration, err error)
 	// Recovered reports that the store is in use again.
 	Recovered(after time.Duration)
