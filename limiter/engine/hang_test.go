@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// hanging is an engine whose store takes as long as the test says.
+type hanging struct {
+	*fixture
+	takes  atomic.Int64 // nanoseconds that each claim takes
+	events eventLog
+}
+
+func whileHanging(t *testing.T, f func(t *testing.T, h *hanging)) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := new(hanging), newDisk()
+		h.fixture = newFixture(t, func(o *Options) {
+			o.Clock, o.StoreTimeout, o.Observer = nil, 100*time.Millisecond, &h.events
+			o.Open = func(context.Context) (storage.Store, error) {
+				return &memoryStore{disk: d, before: func([]storage.Claim) error {
+					time.Sleep(time.Duration(h.takes.Load()))
+					return nil
+				}}, nil
+			}
+		})
+		h.disk = d
+		synctest.Wait()
+		f(t, h)
+	})
+}
+
+// longest asks n times with a pause in between, each time for another key, and
+// returns the longest that a decision took.
+func (h *hanging) longest(n int, pause time.Duration, limit *Limit) (took time.Duration) {
+	for i := range n {
+		start := time.Now()
+		h.ask(draw(limit, fmt.Sprint(i), 1))
+		took = max(took, time.Since(start))
+		time.Sleep(pause)
+	}
+	return took
+}
+
+func TestCommitsOfTwoSecondsDelayByTheTimeoutOnly(t *testing.T) {
+	limit := sliding(t, 10, time.Hour)
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		h.takes.Store(int64(2 * time.Second))
+		if took := h.longest(10_000, 10*time.Millisecond, limit); took > 120*time.Millisecond {
+			t.Errorf("a request took %v while commits took 2s", took)
+		}
+		if n := h.events.degraded.Load(); n != 1 {
+			t.Errorf("told %d times that limits are degraded, want once", n)
+		}
+		h.takes.Store(int64(time.Millisecond))
+		time.Sleep(time.Minute)
+		if h.degraded.Load() {
+			t.Fatal("degraded a minute after commits are fast again")
+		}
+		if took := h.longest(1000, time.Millisecond, limit); took > 5*time.Millisecond {
+			t.Errorf("a request took %v while commits take 1ms again", took)
+		}
+		h.Close(t.Context())
+	})
+}
+
+// A store that answers nothing at all is told of once a minute, for as long as
+// that lasts.
+func TestHangIsToldOfOnceAMinute(t *testing.T) {
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		h.takes.Store(int64(10 * time.Minute))
+		h.longest(2, 0, sliding(t, 10, time.Hour))
+		h.takes.Store(0)
+		time.Sleep(5*time.Minute + time.Second)
+		if began, on := h.events.degraded.Load(), h.events.reminded.Load(); began != 1 || on != 5 {
+			t.Errorf("in five minutes told %d times that it began and %d times that it goes on, want 1 and 5", began, on)
+		}
+		time.Sleep(6 * time.Minute)
+		if told := h.events.recovered.Load(); told != 1 || h.degraded.Load() {
+			t.Errorf("told %d times that it is over, want once; degraded: %v", told, h.degraded.Load())
+		}
+		h.Close(t.Context())
+	})
+}
+
+// A store that hangs holds up neither a close for longer than its context
+// allows, nor a request that comes while the engine closes.
+func TestCloseWhileTheStoreHangs(t *testing.T) {
+	limit := sliding(t, 10, time.Hour)
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		passed := int64(h.count(1, draw(limit, "a", 1)))
+		h.takes.Store(int64(10 * time.Minute))
+		go h.ask(draw(limit, "b", 20_000)) // refused at once
+		go h.ask(draw(limit, "b", 1))
+		synctest.Wait()
+
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start, closed := time.Now(), make(chan error, 1)
+		go func() { closed <- h.Close(ctx) }()
+		synctest.Wait()
+		if took := h.longest(20, time.Second, limit); took > 120*time.Millisecond {
+			t.Errorf("a request took %v while the engine was being closed", took)
+		}
+		if err := <-closed; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("closed: %v, want %v", err, context.DeadlineExceeded)
+		}
+		if told := h.events.reminded.Load(); told != 0 {
+			t.Errorf("told %d times that the store of a closed engine can't be used", told)
+		}
+		h.takes.Store(0)
+		if err := h.Close(t.Context()); err != nil { // waits for the end
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 11*time.Minute {
+			t.Errorf("closed after %v", took)
+		}
+		if used := h.disk.used(limit, "a", h.clock.now()); used != passed {
+			t.Errorf("%d charged in the end, want the %d admitted", used, passed)
+		}
+	})
+}
+
+// While the last leases are given back to a store that hangs, new requests are
+// decided from memory at once.
+func TestRequestsWhileTheLastBatchHangs(t *testing.T) {
+	limit := sliding(t, 10, time.Hour)
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		h.ask(draw(limit, "a", 1))
+		h.waiting.Lock() // as the committer does
+		if took := h.longest(10, 0, limit); took != 0 {
+			t.Errorf("a request took %v behind the committer", took)
+		}
+		h.waiting.Unlock()
+		h.Close(t.Context())
+	})
+}
+
+// A wait whose time was up when its batch was done is not followed by another.
+func TestWaitsAddUpToTheTimeout(t *testing.T) {
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		done, never := &batch{done: make(chan struct{})}, &batch{done: make(chan struct{})}
+		for range 50 { // which of two that are ready is taken is chance
+			timeout := time.NewTimer(time.Second)
+			time.Sleep(time.Second)
+			close(done.done)
+			if err := h.await(t.Context(), done, timeout); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			if err := h.await(t.Context(), never, timeout); err != errTimeout || time.Since(start) != 0 {
+				t.Fatalf("waited again for %v: %v", time.Since(start), err)
+			}
+			done = &batch{done: make(chan struct{})}
+		}
+		h.Close(t.Context())
+	})
+}
