@@ -112,15 +112,15 @@ func TestCloseWhileTheStoreHangs(t *testing.T) {
 		if err := <-closed; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("closed: %v, want %v", err, context.DeadlineExceeded)
 		}
-		if told := h.events.reminded.Load(); told != 0 {
-			t.Errorf("told %d times that the store of a closed engine can't be used", told)
-		}
 		h.takes.Store(0)
 		if err := h.Close(t.Context()); err != nil { // waits for the end
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took > 11*time.Minute {
 			t.Errorf("closed after %v", took)
+		}
+		if told := h.events.reminded.Load(); told != 0 {
+			t.Errorf("told %d times that the store of a closed engine can't be used", told)
 		}
 		if used := h.disk.used(limit, "a", h.clock.now()); used != passed {
 			t.Errorf("%d charged in the end, want the %d admitted", used, passed)
@@ -146,16 +146,18 @@ func TestRequestsWhileTheLastBatchHangs(t *testing.T) {
 // A wait whose time was up when its batch was done is not followed by another.
 func TestWaitsAddUpToTheTimeout(t *testing.T) {
 	whileHanging(t, func(t *testing.T, h *hanging) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
 		done, never := &batch{done: make(chan struct{})}, &batch{done: make(chan struct{})}
 		for range 50 { // which of two that are ready is taken is chance
 			timeout := time.NewTimer(time.Second)
 			time.Sleep(time.Second)
 			close(done.done)
-			if err := h.await(t.Context(), done, timeout); err != nil {
+			if err := h.await(ctx, done, timeout); err != nil {
 				t.Fatal(err)
 			}
 			start := time.Now()
-			if err := h.await(t.Context(), never, timeout); err != errTimeout || time.Since(start) != 0 {
+			if err := h.await(ctx, never, timeout); err != errTimeout || time.Since(start) != 0 {
 				t.Fatalf("waited again for %v: %v", time.Since(start), err)
 			}
 			done = &batch{done: make(chan struct{})}
