@@ -86,7 +86,8 @@ type Store interface {
 	// What a key has used and what still counts is never swept.
 	Sweep(ctx context.Context, now int64) (Swept, error)
 
-	// Stats measures the store.
+	// Stats measures the store, as it is or was a while ago. It doesn't wait for
+	// other calls, however long these take.
 	Stats(ctx context.Context) (Stats, error)
 
 	// Close gives up the store. It waits for calls that are under way; calls

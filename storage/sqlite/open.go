@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -42,6 +43,8 @@ type Store struct {
 	// sideMu guards the checkpointing connection.
 	sideMu sync.Mutex
 	side   *conn
+
+	free atomic.Int64 // bytes of the file that hold nothing, as of the last sweep
 
 	due     chan struct{} // a checkpoint is due; holds one
 	stop    chan struct{} // closed to end the goroutine
@@ -142,6 +145,9 @@ func (s *Store) connect(ctx context.Context) (err error) {
 		return err
 	}
 	s.sweeping = newSweeper(s.writer)
+	if err := s.measureLocked(); err != nil {
+		return err
+	}
 	return retryBusy(ctx, func() error { s.side, err = s.options.dial(sideCache); return err })
 }
 

@@ -6,27 +6,31 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Stats implements [storage.Store].
+// Stats implements [storage.Store]. It asks the file system how much there is,
+// and remembers from the last sweep how much of that is free.
 func (s *Store) Stats(ctx context.Context) (storage.Stats, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Stats{}, wrap("stats", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	select {
+	case <-s.stop:
 		return storage.Stats{}, wrap("stats", storage.ErrClosed)
-	}
-	free, err := s.writer.int(`PRAGMA freelist_count`)
-	if err != nil {
-		return storage.Stats{}, s.failedLocked(wrap("stats", err))
-	}
-	page, err := s.writer.int(`PRAGMA page_size`)
-	if err != nil {
-		return storage.Stats{}, s.failedLocked(wrap("stats", err))
+	default:
 	}
 	var bytes int64
 	for _, suffix := range []string{"", walSuffix, shmSuffix} {
 		bytes += sizeOf(s.options.Path + suffix)
 	}
-	return storage.Stats{Bytes: bytes, FreeBytes: free * page}, nil
+	return storage.Stats{Bytes: bytes, FreeBytes: s.free.Load()}, nil
+}
+
+// measureLocked notes how much of the file holds nothing.
+func (s *Store) measureLocked() error {
+	free, err := s.writer.int(`PRAGMA freelist_count`)
+	if err != nil {
+		return err
+	}
+	page, err := s.writer.int(`PRAGMA page_size`)
+	s.free.Store(free * page)
+	return err
 }

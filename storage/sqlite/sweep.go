@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -52,7 +53,7 @@ func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 		return storage.Swept{}, wrap("sweep", err)
 	}
 	s.sweeping.begin(now)
-	err := s.sweeping.step()
+	err := errors.Join(s.sweeping.step(), s.measureLocked())
 	if s.sweeping.dropped {
 		s.claims.limits.forget()
 	}

@@ -1,0 +1,53 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Who measures the store does not wait for a commit that never ends.
+func TestStatsWhileACommitHangs(t *testing.T) {
+	f, committing, hang := new(faults), make(chan struct{}), make(chan struct{})
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
+	f.set(func(query string) error {
+		if strings.HasPrefix(query, "COMMIT") {
+			close(committing)
+			<-hang
+		}
+		return nil
+	})
+	filled := make(chan error)
+	go func() { filled <- fill(s, 0, 20) }()
+	<-committing
+	if stats, err := s.Stats(context.Background()); err != nil || stats.Bytes <= 0 {
+		t.Errorf("got %+v, %v", stats, err)
+	}
+	close(hang)
+	if err := <-filled; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFreeBytesAreThoseOfTheLastSweep(t *testing.T) {
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
+	mustFill(t, s, 0, 5000)
+	free := func() int64 {
+		stats, err := s.Stats(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stats.FreeBytes
+	}
+	if got := free(); got != 0 {
+		t.Errorf("%d bytes are free of a database that was only written to", got)
+	}
+	if _, err := s.Sweep(context.Background(), start+int64(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got := free(); got < sweepRows*16 {
+		t.Errorf("%d bytes are free after %d rows were deleted", got, sweepRows)
+	}
+}
