@@ -9,7 +9,7 @@ import (
 
 // Limit is a limit with the name under which its counts are kept. The engine
 // holds on to the pointer it is given and never changes what it points to;
-// neither may the caller.
+// neither may the caller. An ID of 0 is the engine's own.
 type Limit struct {
 	ID storage.LimitID
 	limiter.Limit

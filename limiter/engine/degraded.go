@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // While the store can't be used, memory decides: each key may have a share of
@@ -20,6 +21,8 @@ const (
 	lastProbe   = 10 * time.Second
 	remindAfter = time.Minute
 	openTimeout = 10 * time.Second
+
+	proofID storage.LimitID = 0 // no limit has it
 )
 
 // outage is the time during which the store can't be used. Outages that follow
@@ -148,9 +151,13 @@ func (e *Engine) recover() {
 	err := e.reopen()
 	if err == nil {
 		e.makeRoom() // if that is what it takes
-		if err = e.settle(false); err == nil {
-			err = e.punish()
-		}
+		err = e.proveWritable()
+	}
+	if err == nil {
+		err = e.settle(false)
+	}
+	if err == nil {
+		err = e.punish()
 	}
 	if err != nil {
 		e.probe.Reset(e.outage.goOn(err))
@@ -163,6 +170,17 @@ func (e *Engine) recover() {
 	if tell {
 		e.opts.Observer.Recovered(lasted)
 	}
+}
+
+// proveWritable charges a unit to a key that nobody counts by, because a store
+// that opens and reads well may still be read-only.
+func (e *Engine) proveWritable() error {
+	limit, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: limiter.MinWindow})
+	if err != nil {
+		return err
+	}
+	claim := storage.Claim{ID: proofID, Limit: limit, Claim: limiter.Claim{Now: e.clock.now(), Charge: limiter.Charge{Units: 1}}}
+	return e.store.Load().Claim(context.Background(), []storage.Claim{claim}, make([]limiter.Grant, 1))
 }
 
 // local is what memory admitted for one key without the store.

@@ -113,6 +113,44 @@ func TestOutageDoesNotDoubleALimit(t *testing.T) {
 	})
 }
 
+// A client that kept to the reduced limit all through a long outage has not used
+// up its limit for a long time after it.
+func TestDebtsDrain(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 600, Window: time.Minute})
+			inBubble(t, func(t *testing.T, e *faulty) {
+				e.broken.Store(true)
+				for range 10 * 60 {
+					if e.count(3, draw(limit, "a", 1)) == 0 { // 30 % of the amount
+						t.Fatal("refused in the outage")
+					}
+					time.Sleep(time.Second)
+				}
+				e.broken.Store(false)
+				eventuallyInBubble(t, func() bool { return !e.degraded.Load() })
+				if d := e.ask(draw(limit, "a", 1)); !d.Allowed {
+					t.Errorf("after the outage: %+v", d)
+				}
+				if used := e.disk.used(limit, "a", e.clock.now()); used > 300 {
+					t.Errorf("%d of 600 are charged after it", used)
+				}
+			})
+		})
+	}
+}
+
+// eventuallyInBubble waits for what time brings about.
+func eventuallyInBubble(t *testing.T, true func() bool) {
+	t.Helper()
+	for range 600 {
+		if time.Sleep(100 * time.Millisecond); true() {
+			return
+		}
+	}
+	t.Fatal("waited for a minute in vain")
+}
+
 func TestRefusedRequestsCostNothingInAnOutage(t *testing.T) {
 	wide, narrow := sliding(t, 100, time.Hour), sliding(t, 10, time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -158,6 +196,41 @@ func TestSlowStoreDelaysByTheTimeoutOnly(t *testing.T) {
 		if used := d.used(limit, "a", f.clock.now()); used != 4 {
 			t.Errorf("%d are charged after the close, want the 4 admitted", used)
 		}
+	})
+}
+
+// A store that opens and can't be written to is not in use again.
+func TestRecoveryTakesAWrite(t *testing.T) {
+	limit := sliding(t, 10, time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		var readOnly atomic.Bool
+		var events eventLog
+		d := newDisk()
+		f := newFixture(t, func(o *Options) {
+			o.Clock, o.StoreTimeout, o.Observer = nil, 100*time.Millisecond, &events
+			o.Open = func(context.Context) (storage.Store, error) {
+				return &memoryStore{disk: d, before: func([]storage.Claim) error {
+					if readOnly.Load() {
+						return errDisk
+					}
+					return nil
+				}}, nil
+			}
+		})
+		readOnly.Store(true)
+		if f.ask(draw(limit, "a", 5)).Allowed { // and so nothing is owed
+			t.Error("5 of 10 passed without the store")
+		}
+		time.Sleep(10 * time.Minute)
+		if told := events.recovered.Load(); told != 0 || !f.degraded.Load() {
+			t.Errorf("told %d times that a store that can't be written to is in use again", told)
+		}
+		readOnly.Store(false)
+		time.Sleep(time.Minute)
+		if f.degraded.Load() || !f.ask(draw(limit, "b", 5)).Allowed {
+			t.Error("the store can be written to, and is not in use")
+		}
+		f.Close(t.Context())
 	})
 }
 
