@@ -127,7 +127,7 @@ func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	is := was
 	returned := l.drainLease(c.Return, was.At)
 	is.Units, is.Part = l.less(is.Units, is.Part, max(returned.Units, 0), returned.HeldPart)
-	is.Units = min(addSaturating(is.Units, max(c.Charge.Units, 0)), 2*MaxAmount)
+	is.Units = min(addSaturating(is.Units, c.Charge.missing(is.Units)), 2*MaxAmount)
 
 	g := l.share(c, l.capacity-is.inUse())
 	if g.Units == 0 && c.Least > 0 {

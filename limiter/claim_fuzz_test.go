@@ -50,7 +50,7 @@ func checkClaims(t testing.TB, data []byte) {
 			c.limit = l
 		case 1:
 			if s.pick(4) == 0 {
-				c.charge(s.upTo(2 * capacityOf(c.p)))
+				c.charge(s.upTo(2 * capacityOf(c.p)), s.pick(2) == 0)
 			}
 		}
 		c.claim(s.cost(capacityOf(c.p), freeAt(c.oracle, c.p, c.now)))
@@ -75,11 +75,15 @@ func (c *claims) move(s *source) {
 	c.now = onClock(c.now, step)
 }
 
-func (c *claims) charge(units int64) {
+func (c *claims) charge(units int64, floor bool) {
 	if c.oracle.used(c.p, c.now).Cmp(big.NewRat(2*limiter.MaxAmount-units, 1)) > 0 {
 		return // more than a bucket can hold
 	}
-	charge := limiter.Charge{Units: units}
+	charge := limiter.Charge{Units: units, Floor: floor}
+	if floor {
+		used := c.oracle.used(c.p, c.now)
+		units = max(units-new(big.Int).Div(used.Num(), used.Denom()).Int64(), 0)
+	}
 	if c.p.Algorithm != limiter.TokenBucket {
 		charge.At = c.limit.Slot(c.now)
 	}

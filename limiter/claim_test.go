@@ -255,6 +255,28 @@ func TestChargeGoesOverTheLimit(t *testing.T) {
 	}
 }
 
+// What may have been lost is charged as far as it is missing.
+func TestChargeUpToAFloor(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: time.Minute})
+			charge := limiter.Charge{Floor: true}
+			if algorithm != limiter.TokenBucket {
+				charge.At = l.Slot(noon)
+			}
+			var s limiter.State
+			for _, step := range []struct{ claim, floor, used int64 }{
+				{0, 3, 3}, {0, 3, 3}, {2, 3, 5}, {0, 4, 5}, {1, 8, 9}, {0, 0, 9}, {0, -5, 9}, {0, 12, 12},
+			} {
+				charge.Units = step.floor
+				if g := l.Claim(&s, limiter.Claim{Now: noon, Want: step.claim, Charge: charge}); g.Used != step.used {
+					t.Fatalf("%+v: %d in use", step, g.Used)
+				}
+			}
+		})
+	}
+}
+
 // The numbers of a damaged bucket in all combinations.
 func TestDamagedBuckets(t *testing.T) {
 	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: time.Minute})

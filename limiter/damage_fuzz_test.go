@@ -34,7 +34,7 @@ func checkDamage(t testing.TB, data []byte) {
 		c := limiter.Claim{Now: now, Least: s.cost(l.Capacity(), l.Capacity()), Extra: s.upTo(l.Capacity())}
 		c.Want = c.Least + s.upTo(l.Capacity())
 		if s.pick(4) == 0 {
-			c.Charge = limiter.Charge{At: s.number(slot, now), Units: s.number(nil, now)}
+			c.Charge = limiter.Charge{At: s.number(slot, now), Units: s.number(nil, now), Floor: s.pick(2) == 0}
 		}
 		before := cloneState(state)
 		g := l.Claim(&state, c)

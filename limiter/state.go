@@ -55,6 +55,17 @@ type Claim struct {
 type Charge struct {
 	At    int64 // the slot of a sliding or fixed limit; a token bucket ignores it
 	Units int64
+	// Floor charges only what is missing until Units are in use at the time of
+	// the claim, for a state that may or may not know of them.
+	Floor bool
+}
+
+// missing returns the units to charge where used whole units are in use.
+func (c Charge) missing(used int64) int64 {
+	if c.Floor {
+		return max(c.Units-used, 0)
+	}
+	return max(c.Units, 0)
 }
 
 // Grant answers a claim. A claim is refused if it asked for Least > 0 and
@@ -97,7 +108,7 @@ func (l Limit) share(c Claim, left int64) Grant {
 func (l Limit) claimSlots(s *State, c Claim) Grant {
 	l.returnSlots(s, c)
 	if c.Charge.Units > 0 {
-		s.add(c.Charge.At, c.Charge.Units)
+		s.add(c.Charge.At, c.Charge.missing(l.usedSlots(s, c.Now)))
 	}
 	used := l.usedSlots(s, c.Now)
 	g := l.share(c, l.amount-used)
