@@ -50,7 +50,7 @@ func checkClaims(t testing.TB, data []byte) {
 			c.limit = l
 		case 1:
 			if s.pick(4) == 0 {
-				c.charge(s.upTo(2 * capacityOf(c.p)), s.pick(2) == 0)
+				c.charge(s.upTo(2*capacityOf(c.p)), s.pick(2) == 0)
 			}
 		}
 		c.claim(s.cost(capacityOf(c.p), freeAt(c.oracle, c.p, c.now)))

@@ -90,6 +90,11 @@ type Store interface {
 	// other calls, however long these take.
 	Stats(ctx context.Context) (Stats, error)
 
+	// Continues tells whether this store holds what was charged to an earlier
+	// one, which may be closed by now. It does not if the database was removed,
+	// replaced or set aside between the two.
+	Continues(earlier Store) bool
+
 	// Close gives up the store. It waits for calls that are under way; calls
 	// after it return [ErrClosed].
 	Close() error

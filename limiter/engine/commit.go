@@ -284,7 +284,7 @@ func (c *cell) refusedLocked(en *entry, now int64) {
 // it may have been applied, those units are given up: they stay charged, or
 // are free already.
 func (e *Engine) undo(b *batch) {
-	unknown := errors.Is(b.err, storage.ErrUnknownOutcome)
+	unknown, now := errors.Is(b.err, storage.ErrUnknownOutcome), e.clock.now()
 	for _, en := range b.entries {
 		c := en.cell
 		c.mu.Lock()
@@ -297,8 +297,8 @@ func (e *Engine) undo(b *batch) {
 		if !unknown && !c.dead && en.give.Holds() {
 			en.limit.Join(&c.lease, en.give)
 		}
-		if en.charge.Units > 0 {
-			c.oweLocked(en.limit, en.charge)
+		if en.charge.Units > 0 && !en.charge.Floor {
+			c.oweLocked(en.limit, en.charge, now)
 		}
 		c.mu.Unlock()
 	}

@@ -125,7 +125,9 @@ func (e *Engine) openStore() {
 	defer close(e.ready)
 	if err := e.reopen(); err != nil {
 		e.degrade(err)
+		return
 	}
+	e.charged = e.store.Load().Store // memory knows nothing yet
 }
 
 // reopen replaces the store by a freshly opened one.
@@ -154,7 +156,7 @@ func (e *Engine) recover() {
 		err = e.proveWritable()
 	}
 	if err == nil {
-		err = e.settle(false)
+		err = e.catchUp()
 	}
 	if err == nil {
 		err = e.punish()
@@ -226,7 +228,7 @@ func (e *Engine) decideLocallyLocked(hs []held, draws []Draw, now int64, d *Deci
 		case d.Reason != None:
 			c.untakeLocked(draw, grants[i].Lease, now)
 		case hs[i].short:
-			c.oweLocked(draw.Limit, limiter.Charge{At: grants[i].At, Units: draw.Cost})
+			c.oweLocked(draw.Limit, limiter.Charge{At: grants[i].At, Units: draw.Cost}, now)
 			draw.Known, draw.at = true, now
 			spent := grants[i].Lease
 			spent.Units = 0
@@ -270,13 +272,18 @@ func (c *cell) blockLocallyLocked(draw *Draw, g limiter.Grant, now int64) {
 }
 
 // oweLocked notes units that are to be charged to the store.
-func (c *cell) oweLocked(limit *Limit, charge limiter.Charge) {
-	if c.local == nil {
+func (c *cell) oweLocked(limit *Limit, charge limiter.Charge, now int64) {
+	if c.local == nil { // it was about to be charged, and seemed settled
 		c.local = newLocal(limit, c.lease)
+		limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: charge})
 	}
 	c.limit = limit
+	if limit.Algorithm() == limiter.TokenBucket {
+		c.local.oweBucket(charge)
+		return
+	}
 	owed := c.local.owed
-	if last := len(owed) - 1; last >= 0 && (owed[last].At == charge.At || limit.Algorithm() == limiter.TokenBucket) {
+	if last := len(owed) - 1; last >= 0 && owed[last].At == charge.At {
 		owed[last].Units += charge.Units
 		return
 	}
@@ -285,6 +292,21 @@ func (c *cell) oweLocked(limit *Limit, charge limiter.Charge) {
 		owed = slices.DeleteFunc(owed, func(c limiter.Charge) bool { return c == oldest })
 	}
 	c.local.owed = append(owed, charge)
+}
+
+// oweBucket notes units of a token bucket. What is in use by now, at the reduced
+// rate at which memory has it drain, is all that there is to be charged: the
+// rest has drained at the full rate as well.
+func (l *local) oweBucket(charge limiter.Charge) {
+	inUse := l.state.Bucket.Units
+	if l.state.Bucket.Part > 0 {
+		inUse++
+	}
+	for _, owed := range l.owed {
+		charge.Units += owed.Units
+	}
+	charge.Units = min(charge.Units, inUse)
+	l.owed = append(l.owed[:0], charge)
 }
 
 // payLocked pays what memory has admitted since a claim was made from what the

@@ -24,6 +24,7 @@ type Engine struct {
 	clients  atomic.Pointer[[reputation.Levels]int64] // how many there were of each level
 
 	store   atomic.Pointer[opened] // nil while there is none; written by the committer
+	charged storage.Store          // what memory knows is charged there; the committer's own
 	claimed atomic.Int64           // claims that the store answered
 
 	claims []storage.Claim // buffers of the committer
@@ -133,14 +134,30 @@ func (e *Engine) finish() {
 	if e.store.Load() == nil && e.reopen() != nil {
 		return // as has been told
 	}
-	err := e.settle(false) // debts first: there may not be time for all
-	if err == nil {
-		err = e.punish()
+	e.closeErr = e.giveBackAll()
+	if store := e.store.Swap(nil); store != nil {
+		e.closeErr = errors.Join(e.closeErr, store.Close())
 	}
-	if err == nil {
-		err = e.settle(true)
+}
+
+// giveBackAll charges what is owed, and gives back what is held. A database that
+// was replaced shows only here, perhaps, so what fails is tried once more.
+func (e *Engine) giveBackAll() error {
+	err := e.giveBackOnce()
+	if err != nil && e.reopen() == nil {
+		err = e.giveBackOnce()
 	}
-	e.closeErr = errors.Join(err, e.store.Swap(nil).Close())
+	return err
+}
+
+func (e *Engine) giveBackOnce() error {
+	if err := e.catchUp(); err != nil { // debts first: there may not be time for all
+		return err
+	}
+	if err := e.punish(); err != nil {
+		return err
+	}
+	return e.settle((*batch).returnLocked)
 }
 
 // answerAll commits until nobody waits any more and everyone has spent what was
@@ -163,9 +180,8 @@ func (e *Engine) answerAll() {
 	e.waiting.Unlock()
 }
 
-// settle charges what memory admitted without the store and, if all, gives back
-// every lease.
-func (e *Engine) settle(all bool) error {
+// settle puts to the store what add makes of every key, which add finds locked.
+func (e *Engine) settle(add func(*batch, *cell)) error {
 	b := &batch{done: make(chan struct{})}
 	var err error
 	e.table.each(func(c *cell) {
@@ -173,10 +189,7 @@ func (e *Engine) settle(all bool) error {
 			return
 		}
 		c.mu.Lock()
-		b.chargeLocked(c)
-		if all && c.lease.Holds() {
-			b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, give: c.takeLeaseLocked()})
-		}
+		add(b, c)
 		c.mu.Unlock()
 		if len(b.entries) >= flushBatch {
 			err = e.settleBatch(b)
@@ -186,6 +199,14 @@ func (e *Engine) settle(all bool) error {
 		return err
 	}
 	return e.settleBatch(b)
+}
+
+// returnLocked adds what a key owes, and all that it holds, to a batch.
+func (b *batch) returnLocked(c *cell) {
+	b.chargeLocked(c)
+	if c.lease.Holds() {
+		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, give: c.takeLeaseLocked()})
+	}
 }
 
 func (e *Engine) settleBatch(b *batch) error {

@@ -117,6 +117,11 @@ func (s *memoryStore) Sweep(context.Context, int64) (storage.Swept, error) {
 
 func (s *memoryStore) Stats(context.Context) (storage.Stats, error) { return storage.Stats{}, nil }
 
+func (s *memoryStore) Continues(earlier storage.Store) bool {
+	e, ok := earlier.(*memoryStore)
+	return ok && e.disk == s.disk
+}
+
 func (s *memoryStore) Close() error {
 	s.closed.Store(true)
 	return nil

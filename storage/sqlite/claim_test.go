@@ -183,7 +183,8 @@ func TestMaxSize(t *testing.T) {
 	checkIntegrity(t, path)
 }
 
-// A file that nobody else sees is not written to any more.
+// A file that nobody else sees is not written to any more, and what is in its
+// place does not continue it, though it may have the same number on the disk.
 func TestRemovedOrReplacedWhileInUse(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"removed": os.Remove,
@@ -191,16 +192,37 @@ func TestRemovedOrReplacedWhileInUse(t *testing.T) {
 		"replaced": func(path string) error {
 			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))
 		},
+		"replaced by a copy": func(path string) error {
+			content, err := os.ReadFile(path)
+			return errors.Join(err, os.Rename(path, path+".old"), os.WriteFile(path, content, 0o600))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tally.db")
 			s := opened(t, Options{Path: path})
 			mustFill(t, s, 0, 1)
+			if err := s.checkpoint(); err != nil {
+				t.Fatal(err)
+			}
 			if err := spoil(path); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := one(t, s, 1); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("claim: %v, want an error that names the file", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			next := opened(t, Options{Path: path})
+			if next.Continues(s) {
+				t.Error("what is in its place is said to continue it")
+			}
+			mustFill(t, next, 0, 1)
+			if err := next.Close(); err != nil {
+				t.Error(err)
+			}
+			if last := opened(t, Options{Path: path}); !last.Continues(next) || last.Continues(s) {
+				t.Errorf("opened again, it continues itself: %v, and the first: %v", last.Continues(next), last.Continues(s))
 			}
 		})
 	}

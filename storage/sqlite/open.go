@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ const (
 type Store struct {
 	options Options
 	file    fs.FileInfo // what identifies the database file
+	origin  int64       // what identifies the database in it
 
 	// mu guards the write connection and everything down to sideMu.
 	mu       sync.Mutex
@@ -123,6 +125,13 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// Continues implements [storage.Store]. A copy of a database in another file does
+// not continue it: it may be an old one.
+func (s *Store) Continues(earlier storage.Store) bool {
+	e, ok := earlier.(*Store)
+	return ok && s.origin == e.origin && os.SameFile(s.file, e.file)
+}
+
 // connect opens both connections and brings the database up to date.
 func (s *Store) connect(ctx context.Context) (err error) {
 	err = retryBusy(ctx, func() error { s.writer, err = s.options.dial(writerCache); return err })
@@ -136,6 +145,9 @@ func (s *Store) connect(ctx context.Context) (err error) {
 		return err
 	}
 	if err := retryBusy(ctx, func() error { return inspect(s.writer) }); err != nil {
+		return err
+	}
+	if s.origin, err = s.writer.int(`SELECT id FROM origin`); err != nil {
 		return err
 	}
 	if s.claims, err = newClaimer(s.writer); err != nil {

@@ -50,7 +50,13 @@ var migrations = []string{
 		past    BLOB    NOT NULL,
 		expires INTEGER NOT NULL        -- the time from which on the row says nothing
 	) STRICT, WITHOUT ROWID;
-	CREATE INDEX standings_expires ON standings (expires);`,
+	CREATE INDEX standings_expires ON standings (expires);
+	-- File systems give the number of a removed file to the next one, so a
+	-- database that has taken the place of another is known by what is in it.
+	CREATE TABLE origin (
+		id INTEGER NOT NULL             -- by chance
+	) STRICT;
+	INSERT INTO origin VALUES (random());`,
 }
 
 // migrate brings the database to the present version, in one transaction. Two

@@ -87,3 +87,24 @@ func testClose(t *testing.T, open storage.Opener) {
 		t.Errorf("after %d units were granted, %d are left of %d", granted, g[0].Units, l.Capacity())
 	}
 }
+
+// testContinues opens stores one after the other, and beside each other.
+func testContinues(t *testing.T, open, elsewhere storage.Opener) {
+	first := must(t, open)
+	if !first.Continues(first) {
+		t.Error("a store does not continue itself")
+	}
+	if err := first.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	again := must(t, open)
+	beside, other := must(t, open), must(t, elsewhere)
+	for name, s := range map[string]storage.Store{"again": again, "beside": beside} {
+		if !s.Continues(first) || !s.Continues(again) {
+			t.Errorf("a store opened %s does not continue the first", name)
+		}
+	}
+	if other.Continues(first) || first.Continues(other) {
+		t.Error("a store continues one in another place")
+	}
+}

@@ -57,6 +57,7 @@ func Run(t *testing.T, place Place) {
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, place(t)) })
 	}
+	t.Run("Continues", func(t *testing.T) { testContinues(t, place(t), place(t)) })
 }
 
 // must opens a store that is closed at the end of the test at the latest.

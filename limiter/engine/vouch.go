@@ -1,0 +1,73 @@
+package engine
+
+import "github.com/caddy-tally/caddy-tally/limiter"
+
+// A store may be opened again and turn out to be another one: its database was
+// removed, replaced, or damaged and set aside. Memory then vouches for what it
+// knows: what it knows to be used of each key is charged to the new store, as far
+// as that doesn't know it. Another process that shares the store does the same.
+
+// catchUp charges to the store what memory has admitted without it, and if it
+// is another one, what memory knows.
+func (e *Engine) catchUp() error {
+	store := e.store.Load().Store
+	add := (*batch).chargeLocked
+	if e.charged != nil && !store.Continues(e.charged) {
+		now := e.clock.now()
+		add = func(b *batch, c *cell) {
+			b.vouchLocked(c, now)
+			b.chargeLocked(c)
+		}
+	}
+	err := e.settle(add)
+	if err == nil {
+		e.charged = store
+	}
+	return err
+}
+
+// vouchLocked adds what is known to be used of a key to a batch. What the key
+// held was charged to a store that is gone, and is free.
+func (b *batch) vouchLocked(c *cell, now int64) {
+	if c.limit == nil {
+		return // nothing was ever claimed
+	}
+	c.takeLeaseLocked()
+	if known := c.knownLocked(now); known.Units > 0 {
+		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: known})
+	}
+}
+
+// knownLocked returns what memory knows to be used of a key, beside what the key
+// holds and what it owes.
+func (c *cell) knownLocked(now int64) limiter.Charge {
+	state := newLocal(c.limit, c.lease).state
+	known := c.usedLocked(&state, now)
+	if c.local != nil {
+		more := c.usedLocked(&c.local.state, now)
+		for _, owed := range c.local.owed {
+			if c.limit.Slots() == 0 || owed.At >= c.limit.Oldest(now) {
+				more.Units -= owed.Units
+			}
+		}
+		if more.Units > known.Units {
+			known = more
+		}
+	}
+	known.Floor = true
+	return known
+}
+
+// usedLocked returns what a state says to be used, as charged in its last slot,
+// but not after now.
+func (c *cell) usedLocked(s *limiter.State, now int64) (used limiter.Charge) {
+	g := c.limit.Claim(s, limiter.Claim{Now: now})
+	used.Units = g.Used
+	if g.Part > 0 {
+		used.Units++
+	}
+	if last := len(s.Slots) - 1; last >= 0 {
+		used.At = min(s.Slots[last].Index, c.limit.Slot(now))
+	}
+	return used
+}
