@@ -111,7 +111,11 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.rollbackLocked() // closing ends it as well
-	// What can't be copied now stays in the log, which belongs to the database.
-	_, _ = checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
+	if s.inPlace() == nil {
+		// What can't be copied now stays in the log, which belongs to the database.
+		_, _ = checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
+	} else {
+		s.removeBeside()
+	}
 	return wrap("close", errors.Join(s.side.close(), s.writer.close()))
 }

@@ -211,6 +211,27 @@ func setAside(o Options, damaged fs.FileInfo) (aside string, err error) {
 	return aside, nil
 }
 
+// removeBeside removes the log and the index of a database that is not in its
+// place any more. Whatever is there now must not be opened with them.
+func (s *Store) removeBeside() {
+	for suffix, ours := range s.beside {
+		if now, err := os.Lstat(s.options.Path + suffix); err == nil && os.SameFile(now, ours) {
+			_ = os.Remove(s.options.Path + suffix) // nobody is left who could mend it
+		}
+	}
+}
+
+// filesBeside returns what identifies the log and the index of a database.
+func filesBeside(path string) map[string]fs.FileInfo {
+	beside := make(map[string]fs.FileInfo)
+	for _, suffix := range []string{walSuffix, shmSuffix} {
+		if info, err := os.Lstat(path + suffix); err == nil {
+			beside[suffix] = info
+		}
+	}
+	return beside
+}
+
 func unusedName(name string) string {
 	unused := name
 	for i := 2; ; i++ {

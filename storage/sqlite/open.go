@@ -29,8 +29,9 @@ const (
 // concurrent use; one of them runs at a time.
 type Store struct {
 	options Options
-	file    fs.FileInfo // what identifies the database file
-	origin  int64       // what identifies the database in it
+	file    fs.FileInfo            // what identifies the database file
+	origin  int64                  // what identifies the database in it
+	beside  map[string]fs.FileInfo // what identifies its log and its index, by suffix
 
 	// mu guards the write connection and everything down to sideMu.
 	mu       sync.Mutex
@@ -156,6 +157,7 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	if err := s.clients.prepare(s.writer); err != nil {
 		return err
 	}
+	s.beside = filesBeside(s.options.Path)
 	s.sweeping = newSweeper(s.writer)
 	if err := s.measureLocked(); err != nil {
 		return err
