@@ -42,6 +42,8 @@ func (c *simClock) Read() (wall, elapsed int64) {
 	return elapsed + c.set.Load(), elapsed
 }
 
+func (c *simClock) Elapsed() int64 { return time.Now().UnixNano() }
+
 // pace is when a process was last seen to tell the time, and which time.
 type pace struct{ elapsed, now int64 }
 

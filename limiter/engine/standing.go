@@ -186,12 +186,14 @@ func (e *Engine) clientOf(c *cell) storage.Client {
 }
 
 // learn notes what the store knows of a client once it has seen a number of the
-// offenses that were pending. While there are more of them, memory knows better.
+// offenses that were pending. While there are more of them, memory knows better,
+// as it does where the store has lost what it knew.
 func (st *standing) learn(record reputation.Record, seen int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.pending -= seen
-	if st.pending == 0 || st.record.Load() == nil {
+	known := st.record.Load()
+	if known == nil || st.pending == 0 && !known.Exceeds(record) {
 		st.record.Store(&record)
 	}
 }

@@ -256,3 +256,20 @@ func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
 		t.Errorf("%d more passed a limit of 400 afterwards, want 360", got)
 	}
 }
+
+// A ban outlives the loss of the database, as long as somebody remembers it.
+func TestStoreThatForgotDoesNotMakeMemoryForget(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 10, 2*time.Minute, 0)
+	banned(t, f, "a", fair)
+	f.disk.mu.Lock()
+	clear(f.disk.clients)
+	f.disk.mu.Unlock()
+	shared := fairly(t, 10, time.Hour, 0)
+	a, b := &Client{Key: []byte("a")}, &Client{Key: []byte("b")}
+	f.DecideFor(context.Background(), b, []Draw{ // has the standing of a read again
+		{Limit: shared.Levels[0], Key: []byte("all"), Cost: 1, Client: a, Fair: shared},
+	})
+	if d := f.from("a", fair); d.Reason != Banned {
+		t.Errorf("after the store has forgotten: %+v", d)
+	}
+}

@@ -68,6 +68,12 @@ func (r *Record) LevelAt(now int64) Level {
 // Banned tells whether the client is banned at a time.
 func (r *Record) Banned(now int64) bool { return now < r.Until }
 
+// Exceeds tells whether the record knows of more than an other of the same
+// client, which must have lost something then.
+func (r *Record) Exceeds(other Record) bool {
+	return r.At > other.At || r.At == other.At && r.Lost > other.Lost
+}
+
 // Expires returns the time from which on the record says nothing, in
 // nanoseconds since the Unix epoch; 0 if it never said anything.
 func (r *Record) Expires() int64 {
