@@ -71,6 +71,9 @@ type Store interface {
 	// Identity says which counts the store keeps: stores that are equal in it
 	// keep the same.
 	Identity() string
+	// Place says where the counts are, for those who run the server. It shows
+	// nothing that must stay secret.
+	Place() string
 	// Folder is where files that belong to the counts are kept.
 	Folder() string
 	// Open opens the store. Nothing is opened, made or changed before.
@@ -102,6 +105,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.settings = settings{
 		store:    a.store.Identity(),
+		path:     a.store.Place(),
 		secret:   cmp.Or(a.SecretFile, filepath.Join(a.store.Folder(), "tally.key")),
 		maxKeys:  a.MaxKeys,
 		timeout:  time.Duration(a.StoreTimeout),

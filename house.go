@@ -23,9 +23,10 @@ var houses = caddy.NewUsagePool()
 
 // house is an engine in use, with what it needs of the root package.
 type house struct {
-	engine  *engine.Engine
-	closing atomic.Bool // soon the engine has no store any more
-	secret  atomic.Pointer[identity.Secret]
+	settings settings
+	engine   *engine.Engine
+	closing  atomic.Bool // soon the engine has no store any more
+	secret   atomic.Pointer[identity.Secret]
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone
@@ -34,6 +35,7 @@ type house struct {
 // settings is what a house is made from. Settings that are equal are one house.
 type settings struct {
 	store    string // what the store is identified by
+	path     string // where it is
 	secret   string
 	maxKeys  int
 	timeout  time.Duration
@@ -44,7 +46,7 @@ type settings struct {
 // newHouse starts an engine. It touches no file itself: the engine opens the
 // store in the background.
 func newHouse(s settings, open storage.Opener) (*house, error) {
-	h := &house{logs: make(map[string]*refusalLog)}
+	h := &house{settings: s, logs: make(map[string]*refusalLog)}
 	var err error
 	h.engine, err = engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
@@ -113,7 +115,7 @@ func (h *house) summarize() {
 	}
 }
 
-// statsTimeout bounds how long a scrape waits for the store.
+// statsTimeout bounds how long somebody who asks how a store is waits for it.
 const statsTimeout = time.Second
 
 func (h *house) stats() engine.Stats {
@@ -122,13 +124,19 @@ func (h *house) stats() engine.Stats {
 	return h.engine.Stats(ctx)
 }
 
+// eachHouse calls f for every house. f may take its time: the pool, which a
+// reload waits for, is not locked meanwhile.
 func eachHouse(f func(*house)) {
+	var all []*house
 	houses.Range(func(_, value any) bool {
 		if h, ok := value.(*house); ok {
-			f(h)
+			all = append(all, h)
 		}
 		return true
 	})
+	for _, h := range all {
+		f(h)
+	}
 }
 
 // logger returns the logger for what concerns no single configuration.

@@ -72,6 +72,9 @@ func (s *SQLiteStore) Identity() string {
 	return fmt.Sprintf("sqlite %s synchronous=%s max_size=%d", s.path, s.Synchronous, s.MaxSize)
 }
 
+// Place implements Store.
+func (s *SQLiteStore) Place() string { return s.path }
+
 // Folder implements Store.
 func (s *SQLiteStore) Folder() string { return filepath.Dir(s.path) }
 

@@ -83,6 +83,13 @@ func (o *outage) end() (lasted time.Duration, tell bool) {
 	return o.ended.Sub(o.began), tell
 }
 
+// last returns when the last outage began, and what went wrong last.
+func (o *outage) last() (began time.Time, cause error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.began, o.cause
+}
+
 // jittered returns a duration of 3/4 to 5/4 of d, so that the probes of several
 // processes spread.
 func jittered(d time.Duration) time.Duration {

@@ -234,6 +234,26 @@ func TestRecoveryTakesAWrite(t *testing.T) {
 	})
 }
 
+func TestStatsTellWhyTheStoreCannotBeUsed(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *faulty) {
+		if s := e.Stats(t.Context()); s.Degraded || s.Cause != nil || !s.Since.IsZero() {
+			t.Errorf("stats of a store in use are %+v", s)
+		}
+		e.broken.Store(true)
+		e.count(1, draw(sliding(t, 10, time.Hour), "a", 1))
+		began := time.Now()
+		time.Sleep(10 * time.Minute)
+		if s := e.Stats(t.Context()); !s.Degraded || !errors.Is(s.Cause, errDisk) || !s.Since.Equal(began) {
+			t.Errorf("stats of an outage that began %v are %+v", began, s)
+		}
+		e.broken.Store(false)
+		time.Sleep(time.Minute)
+		if s := e.Stats(t.Context()); s.Degraded || s.Cause != nil || !s.Since.IsZero() {
+			t.Errorf("stats after the outage are %+v", s)
+		}
+	})
+}
+
 func TestProbesBackOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.broken.Store(true)

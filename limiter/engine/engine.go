@@ -235,7 +235,11 @@ type Stats struct {
 	Clients [reputation.Levels]int64
 	// Degraded tells that the store can't be used.
 	Degraded bool
-	// Store describes the store; it is zero where that can't be told.
+	// Since is when the store failed, and Cause what went wrong last; both are
+	// zero while it can be used.
+	Since time.Time
+	Cause error
+	// Store describes the store; what can't be told is zero.
 	Store storage.Stats
 }
 
@@ -249,6 +253,9 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 	}
 	if counted := e.clients.Load(); counted != nil {
 		s.Clients = *counted
+	}
+	if s.Degraded {
+		s.Since, s.Cause = e.outage.last()
 	}
 	if store := e.store.Load(); store != nil {
 		s.Store, _ = store.Stats(ctx)

@@ -1,0 +1,80 @@
+package tally
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// Admin tells on Caddy's admin endpoint how the stores are: GET /rate_limit/
+// returns an array with an object for each of them. It says nothing of clients.
+type Admin struct{}
+
+func init() {
+	caddy.RegisterModule(Admin{})
+}
+
+// CaddyModule returns the Caddy module information.
+func (Admin) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "admin.api.rate_limit",
+		New: func() caddy.Module { return new(Admin) },
+	}
+}
+
+// Routes implements caddy.AdminRouter.
+func (Admin) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{
+		{Pattern: "/rate_limit/{$}", Handler: caddy.AdminHandlerFunc(tellHealth)},
+	}
+}
+
+// health is how one store is, and the memory in front of it.
+type health struct {
+	Path     string     `json:"path"`
+	Degraded bool       `json:"degraded"`
+	Since    *time.Time `json:"since,omitempty"`  // when that began
+	Reason   string     `json:"reason,omitempty"` // what went wrong last
+	Keys     int64      `json:"keys"`
+	MaxKeys  int        `json:"max_keys"`
+	Evicted  int64      `json:"evicted_keys"`
+	Bytes    int64      `json:"store_bytes"` // 0 if that can't be told
+}
+
+func tellHealth(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet {
+		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed: GET would do")}
+	}
+	stores := []health{} // not nil: JSON has another word for that
+	eachHouse(func(h *house) { stores = append(stores, h.health()) })
+	slices.SortFunc(stores, func(a, b health) int { return cmp.Compare(a.Path, b.Path) })
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(stores)
+}
+
+func (h *house) health() health {
+	stats := h.stats()
+	told := health{
+		Path:     h.settings.path,
+		Degraded: stats.Degraded,
+		Keys:     stats.Keys,
+		MaxKeys:  cmp.Or(h.settings.maxKeys, engine.DefaultMaxKeys),
+		Evicted:  stats.Evicted,
+		Bytes:    stats.Store.Bytes,
+	}
+	if stats.Cause != nil {
+		since := stats.Since.UTC().Truncate(time.Second)
+		told.Since, told.Reason = &since, stats.Cause.Error()
+	}
+	return told
+}
+
+// Interface guards
+var _ caddy.AdminRouter = Admin{}
