@@ -55,7 +55,8 @@ type App struct {
 
 	store    Store
 	settings settings
-	zones    bool // whether any handler has any
+	zones    bool            // whether any handler has any
+	warned   map[string]bool // what need not be warned of again
 	log      *zap.Logger
 
 	running  chan struct{} // closed when it is known whether the configuration runs
@@ -96,7 +97,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // Provision checks the settings. It opens nothing: a configuration that is only
 // looked at, or that turns out to be wrong elsewhere, leaves no trace.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.log, a.running = ctx.Logger(), make(chan struct{})
+	a.log, a.running, a.warned = ctx.Logger(), make(chan struct{}), make(map[string]bool)
 	if err := a.loadStore(ctx); err != nil {
 		return fmt.Errorf("rate_limit: %w", err)
 	}

@@ -173,7 +173,10 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		}
 	}
 	h.zones = zones
-	h.app.zones = h.app.zones || len(zones) > 0
+	if len(zones) > 0 {
+		h.app.zones = true
+		h.app.warnIfServed(ctx)
+	}
 	return nil
 }
 

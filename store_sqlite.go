@@ -52,7 +52,7 @@ const (
 )
 
 // Provision checks the settings.
-func (s *SQLiteStore) Provision(caddy.Context) error {
+func (s *SQLiteStore) Provision(ctx caddy.Context) error {
 	switch {
 	case s.Synchronous != "" && s.Synchronous != "normal" && s.Synchronous != "full":
 		return fmt.Errorf("synchronous: must be normal or full, got %q", s.Synchronous)
@@ -64,6 +64,7 @@ func (s *SQLiteStore) Provision(caddy.Context) error {
 		return fmt.Errorf("path: %w", err)
 	}
 	s.path = path
+	warnOfPlace(ctx.Logger(), path)
 	return nil
 }
 

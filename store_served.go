@@ -1,0 +1,144 @@
+package tally
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+)
+
+// warnIfServed warns once for each folder that a file server serves with the
+// database or the secret in it. ctx is that of a handler of the configuration.
+func (a *App) warnIfServed(ctx caddy.Context) {
+	for _, m := range ctx.Modules() {
+		if app, ok := m.(*caddyhttp.App); ok {
+			for _, server := range app.Servers {
+				a.warnOfRoots(rootsOf(server))
+			}
+		}
+	}
+}
+
+func (a *App) warnOfRoots(roots []string) {
+	for _, root := range roots {
+		for _, path := range []string{a.settings.path, a.settings.secret} {
+			if path == "" || a.warned[root+path] || !lies(root, path) {
+				continue
+			}
+			a.warned[root+path] = true
+			a.log.Warn("a file of the rate limiter lies in a folder that a site serves, where everybody can get it; keep it elsewhere",
+				zap.String("path", path), zap.String("root", root))
+		}
+	}
+}
+
+// lies tells whether a path lies in a folder, by their names or by what these
+// are links to.
+func lies(folder, path string) bool {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	mounts := readMounts()
+	return isWithin(folder, path) || isWithin(resolved(mounts, folder), resolved(mounts, path))
+}
+
+// served is what the file servers of one server serve, as far as a
+// configuration tells.
+type served struct {
+	own   []string // the roots that they are given
+	vars  []string // the roots that are set for those that are given none
+	other bool     // that there are such
+}
+
+// rootsOf returns the absolute paths of the folders that a server serves. Some of
+// its handlers are provisioned already, others not yet.
+func rootsOf(server *caddyhttp.Server) (roots []string) {
+	var s served
+	s.addRoutes(server.Routes)
+	if server.Errors != nil {
+		s.addRoutes(server.Errors.Routes)
+	}
+	for _, route := range server.NamedRoutes {
+		s.addRoutes(caddyhttp.RouteList{*route})
+	}
+	if s.other && len(s.vars) == 0 {
+		s.vars = []string{"."} // as the file server does
+	}
+	if s.other {
+		s.own = append(s.own, s.vars...)
+	}
+	for _, root := range s.own {
+		root = caddy.NewReplacer().ReplaceKnown(root, "")
+		if path, err := filepath.Abs(root); err == nil && !strings.Contains(root, "{") { // known when a request comes
+			roots = append(roots, path)
+		}
+	}
+	return roots
+}
+
+func (s *served) addRoutes(routes caddyhttp.RouteList) {
+	for _, route := range routes {
+		for _, raw := range route.HandlersRaw {
+			var value any
+			if json.Unmarshal(raw, &value) == nil {
+				s.addRaw(value)
+			}
+		}
+		for _, handler := range route.Handlers {
+			s.addHandler(handler)
+		}
+	}
+}
+
+// addRaw adds what is in a handler that isn't provisioned yet, or in any part of
+// it.
+func (s *served) addRaw(value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			s.addRaw(element)
+		}
+	case map[string]any:
+		name, _ := value["handler"].(string)
+		s.add(name, value)
+		for _, field := range value {
+			s.addRaw(field)
+		}
+	}
+}
+
+func (s *served) addHandler(handler caddyhttp.MiddlewareHandler) {
+	switch handler := handler.(type) {
+	case *caddyhttp.Subroute:
+		s.addRoutes(handler.Routes)
+		if handler.Errors != nil {
+			s.addRoutes(handler.Errors.Routes)
+		}
+	case caddy.Module:
+		name := handler.CaddyModule().ID.Name()
+		if name != "vars" && name != "file_server" {
+			return
+		}
+		var fields map[string]any
+		if raw, err := json.Marshal(handler); err == nil && json.Unmarshal(raw, &fields) == nil {
+			s.add(name, fields)
+		}
+	}
+}
+
+// add adds a handler with a name, if it has to do with serving files.
+func (s *served) add(name string, fields map[string]any) {
+	root, _ := fields["root"].(string)
+	switch {
+	case name == "vars" && root != "":
+		s.vars = append(s.vars, root)
+	case name == "file_server" && (root == "" || root == "{http.vars.root}"):
+		s.other = true
+	case name == "file_server":
+		s.own = append(s.own, root)
+	}
+}
