@@ -2,9 +2,12 @@ package tally
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -51,9 +54,10 @@ func newHouse(s settings, open storage.Opener) (*house, error) {
 	h.engine, err = engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
 			if err := h.openSecret(s.secret); err != nil {
-				return nil, err
+				return nil, withRemedy(err)
 			}
-			return open(ctx)
+			store, err := open(ctx)
+			return store, withRemedy(err)
 		},
 		Hash: func(id storage.LimitID, key string) storage.Key {
 			return h.secret.Load().Name(uint64(id), key)
@@ -65,6 +69,19 @@ func newHouse(s settings, open storage.Opener) (*house, error) {
 		Observer:        h,
 	})
 	return h, err
+}
+
+// withRemedy adds to an error of the file system what would do.
+func withRemedy(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; make the user that Caddy runs as the owner of that folder and of the files in it", err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w; name a path on a disk that can be written to", err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w; make room there, or name a path on another disk", err)
+	}
+	return err
 }
 
 func (h *house) openSecret(path string) error {
@@ -175,12 +192,12 @@ func (h *house) Degraded(since time.Duration, err error) {
 		metrics.degraded.Inc()
 	}
 	logger().Error("the store can't be used; reduced limits are kept in memory until it can",
-		zap.Duration("since", since), zap.Error(err))
+		zap.String("path", h.settings.path), zap.Duration("since", since), zap.Error(err))
 }
 
 // Recovered implements engine.Observer.
 func (h *house) Recovered(after time.Duration) {
-	logger().Info("the store is in use again", zap.Duration("after", after))
+	logger().Info("the store is in use again", zap.String("path", h.settings.path), zap.Duration("after", after))
 }
 
 var _ engine.Observer = (*house)(nil)

@@ -79,6 +79,8 @@ type server struct {
 	umask  string // what the shell sets before it starts Caddy, if anything
 	client *http.Client
 
+	attributes *syscall.SysProcAttr // of the processes that are started
+
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process has
 	err   error         // what it ended with, once ended is closed
@@ -144,7 +146,7 @@ func (s *server) command(args ...string) *exec.Cmd {
 	if s.umask != "" {
 		cmd = exec.Command("sh", append([]string{"-c", "umask " + s.umask + ` && exec "$@"`, "sh", binary}, args...)...)
 	}
-	cmd.Env, cmd.Dir = s.env, s.dir
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.env, s.dir, s.attributes
 	return cmd
 }
 

@@ -11,12 +11,13 @@ import (
 // (https://www.sqlite.org/rescode.html). The low byte of an extended code is
 // the primary one.
 const (
-	codeError   = 1
-	codeBusy    = 5
-	codeLocked  = 6
-	codeCorrupt = 11
-	codeFull    = 13
-	codeNotADB  = 26
+	codeError    = 1
+	codeBusy     = 5
+	codeLocked   = 6
+	codeReadonly = 8
+	codeCorrupt  = 11
+	codeFull     = 13
+	codeNotADB   = 26
 )
 
 // code returns the primary result code of a driver's error, 0 if it has none.
@@ -44,6 +45,8 @@ func wrap(doing string, err error) error {
 		if !errors.Is(err, storage.ErrCorrupt) {
 			return fmt.Errorf("sqlite: %s: %w: %w", doing, storage.ErrCorrupt, err)
 		}
+	case codeReadonly:
+		return fmt.Errorf("sqlite: %s: the database or its folder may not be written to: %w", doing, err)
 	case codeFull:
 		return fmt.Errorf("sqlite: %s: the disk is full or the database has reached its maximum size: %w", doing, err)
 	}

@@ -60,7 +60,25 @@ func prepareFile(o Options) (fs.FileInfo, error) {
 			}
 		}
 	}
-	return info, checkOurs(o, info)
+	if err := access(o.Path, mayRead); err != nil {
+		return nil, err
+	}
+	if err := checkOurs(o, info); err != nil {
+		return nil, err
+	}
+	return info, checkWritable(o.Path)
+}
+
+// checkWritable returns an error that names what SQLite would have to write to
+// and may not. SQLite itself would read the database then, and make a log that
+// can't be written to either, even by those who may write to the database later.
+func checkWritable(path string) error {
+	for _, file := range []string{filepath.Dir(path), path, path + walSuffix, path + shmSuffix} {
+		if err := access(file, mayWrite); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeFolder makes a missing folder, and those it lies in, with mode 0700. One
