@@ -1,0 +1,107 @@
+package caddytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// shiftedBinary builds a Caddy, once, whose clock is shifted by what the file
+// says that $CLOCK names: by how much the wall clock is wrong, and how much time
+// has passed that really has not. Nothing else of it differs: the build replaces
+// two lines of the engine's clock.
+var shiftedBinary = sync.OnceValues(func() (string, error) {
+	const file = "../limiter/engine/clock.go"
+	original, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	const read = "\tnow := time.Now()\n\treturn now.UnixNano(), int64(now.Sub(c.start))\n"
+	if strings.Count(string(original), read) != 1 || strings.Count(string(original), "import (\n") != 1 {
+		return "", fmt.Errorf("%s has changed: there is no\n%s", file, read)
+	}
+	changed := strings.NewReplacer(read, `	now := time.Now()
+	var wrong, passed int64
+	text, _ := os.ReadFile(os.Getenv("CLOCK"))
+	fmt.Sscan(string(text), &wrong, &passed)
+	return now.UnixNano() + wrong + passed, int64(now.Sub(c.start)) + passed
+`, "import (\n", "import (\n\t\"fmt\"\n\t\"os\"\n").Replace(string(original))
+	return buildWith(file, changed)
+})
+
+// buildWith builds Caddy with other content in one of its files.
+func buildWith(file, content string) (string, error) {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	replacement, overlay := filepath.Join(scratch, "replacement.go"), filepath.Join(scratch, "overlay.json")
+	replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replacement}})
+	if err != nil {
+		return "", err
+	}
+	for name, data := range map[string][]byte{replacement: []byte(content), overlay: replaced} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			return "", err
+		}
+	}
+	binary := filepath.Join(scratch, "caddy-shifted.exe")
+	out, err := exec.Command("go", "build", "-overlay", overlay, "-o", binary, "../cmd/caddy").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return binary, nil
+}
+
+// shifted is a server whose clock a test may shift.
+type shifted struct {
+	*server
+	wrong, passed time.Duration
+}
+
+// startShifted starts a server with the right time.
+func startShifted(t *testing.T, config string) *shifted {
+	t.Helper()
+	binary, err := shiftedBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shifted{server: newServer(t, config)}
+	s.binary = binary
+	s.env = append(s.env, "CLOCK="+s.clock())
+	s.step(0)
+	s.start()
+	return s
+}
+
+func (s *shifted) clock() string { return filepath.Join(s.dir, "clock") }
+
+// step sets the wall clock by so much.
+func (s *shifted) step(by time.Duration) {
+	s.wrong += by
+	s.setClock()
+}
+
+// pass has time pass, without waiting for it.
+func (s *shifted) pass(time time.Duration) {
+	s.passed += time
+	s.setClock()
+}
+
+// setClock writes both at once: nobody reads half of it.
+func (s *shifted) setClock() {
+	s.t.Helper()
+	text := fmt.Appendln(nil, s.wrong.Nanoseconds(), s.passed.Nanoseconds())
+	if err := os.WriteFile(s.clock()+".new", text, 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(s.clock()+".new", s.clock()); err != nil {
+		s.t.Fatal(err)
+	}
+}

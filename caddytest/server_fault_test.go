@@ -1,0 +1,90 @@
+package caddytest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// long makes the tests of faults do what takes minutes.
+var long = flag.Bool("long", false, "run the long forms of the tests of faults")
+
+// impatient has a store that may not take its time, where it is to fail.
+func impatient(store string) string {
+	return options("rate_limit {\nstore sqlite "+store+"\n}\nlog {\nexclude admin.api\n}\n"+trusting) +
+		site("rate_limit {\nzone z {\nlimit 10/30d\n}\n}\nrespond hello")
+}
+
+// checkFault has the store of a Caddy that runs fail, and checks what must hold
+// whatever the fault is: all requests are answered, with reduced limits, and when
+// the fault is gone all that passed is charged, and the store in use again. The
+// fault is mended only after requests have been answered in spite of it. It
+// returns what the admin endpoint said of it.
+func (s *server) checkFault(inject func() (mend func())) (told health) {
+	s.t.Helper()
+	before, during := from(1), from(2)
+	s.awaitRecovery() // a machine that is slow may have begun with an outage
+	s.wantPassed(2, 2, "/", before)
+	mend := inject()
+	s.awaitDegraded()
+	told = s.health()
+	passed := 2 + s.passed(20, "/", before)
+	if passed < 4 || passed > 6 {
+		s.t.Errorf("%d passed before the fault and in it, want 4, and what was held", passed)
+	}
+	s.wantPassed(4, 20, "/", during)
+	for deadline := time.Now().Add(s.faultTime()); time.Now().Before(deadline); {
+		s.passed(1, "/", during)
+	}
+	mend()
+	s.awaitRecovery()
+	s.wantPassed(10-passed, 20, "/", before)
+	s.wantPassed(6, 20, "/", during)
+	s.kill()
+	s.start()
+	s.awaitRecovery()
+	s.wantPassed(0, 2, "/", before)
+	s.wantPassed(0, 2, "/", during)
+	return told
+}
+
+// faultTime is how long a fault lasts beyond what it takes to see it.
+func (s *server) faultTime() time.Duration {
+	if *long {
+		return 30 * time.Second
+	}
+	return 0
+}
+
+// The lock is given up only after requests have been answered: one that waited
+// for it would wait forever.
+func TestDatabaseLockedByAnotherProcess(t *testing.T) {
+	s := startCaddy(t, impatient("{$DIR}/tally.db"))
+	s.checkFault(func() func() {
+		db, err := sql.Open("sqlite", filepath.Join(s.dir, "tally.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := db.Conn(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec := func(query string) {
+			if _, err := conn.ExecContext(context.Background(), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec("PRAGMA busy_timeout = 60000")
+		exec("BEGIN EXCLUSIVE")
+		return func() {
+			exec("ROLLBACK")
+			if err := errors.Join(conn.Close(), db.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
