@@ -27,10 +27,10 @@ var shiftedBinary = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("%s has changed: there is no\n%s", file, read)
 	}
 	changed := strings.NewReplacer(read, `	now := time.Now()
-	var wrong, passed int64
+	var wrong, gone int64
 	text, _ := os.ReadFile(os.Getenv("CLOCK"))
-	fmt.Sscan(string(text), &wrong, &passed)
-	return now.UnixNano() + wrong + passed, int64(now.Sub(c.start)) + passed
+	fmt.Sscan(string(text), &wrong, &gone)
+	return now.UnixNano() + wrong + gone, int64(now.Sub(c.start)) + gone
 `, "import (\n", "import (\n\t\"fmt\"\n\t\"os\"\n").Replace(string(original))
 	return buildWith(file, changed)
 })
@@ -62,11 +62,11 @@ func buildWith(file, content string) (string, error) {
 // shifted is a server whose clock a test may shift.
 type shifted struct {
 	*server
-	wrong, passed time.Duration
+	wrong, gone time.Duration
 }
 
-// startShifted starts a server with the right time.
-func startShifted(t *testing.T, config string) *shifted {
+// newShifted prepares a server with the right time.
+func newShifted(t *testing.T, config string) *shifted {
 	t.Helper()
 	binary, err := shiftedBinary()
 	if err != nil {
@@ -75,8 +75,7 @@ func startShifted(t *testing.T, config string) *shifted {
 	s := &shifted{server: newServer(t, config)}
 	s.binary = binary
 	s.env = append(s.env, "CLOCK="+s.clock())
-	s.step(0)
-	s.start()
+	s.setClock()
 	return s
 }
 
@@ -89,15 +88,15 @@ func (s *shifted) step(by time.Duration) {
 }
 
 // pass has time pass, without waiting for it.
-func (s *shifted) pass(time time.Duration) {
-	s.passed += time
+func (s *shifted) pass(d time.Duration) {
+	s.gone += d
 	s.setClock()
 }
 
 // setClock writes both at once: nobody reads half of it.
 func (s *shifted) setClock() {
 	s.t.Helper()
-	text := fmt.Appendln(nil, s.wrong.Nanoseconds(), s.passed.Nanoseconds())
+	text := fmt.Appendln(nil, s.wrong.Nanoseconds(), s.gone.Nanoseconds())
 	if err := os.WriteFile(s.clock()+".new", text, 0o644); err != nil {
 		s.t.Fatal(err)
 	}

@@ -79,6 +79,7 @@ type server struct {
 	umask  string // what the shell sets before it starts Caddy, if anything
 	client *http.Client
 
+	binary     string               // that is started instead of caddyBinary, if any
 	attributes *syscall.SysProcAttr // of the processes that are started
 
 	cmd   *exec.Cmd
@@ -138,9 +139,12 @@ func (s *server) database() string {
 // to the server's log.
 func (s *server) command(args ...string) *exec.Cmd {
 	s.t.Helper()
-	binary, err := caddyBinary()
-	if err != nil {
-		s.t.Fatal(err)
+	binary := s.binary
+	if binary == "" {
+		var err error
+		if binary, err = caddyBinary(); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	cmd := exec.Command(binary, args...)
 	if s.umask != "" {
