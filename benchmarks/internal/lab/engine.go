@@ -1,0 +1,62 @@
+// Package lab is what the programs and benchmarks below benchmarks/ share: an
+// engine on a real store, as Caddy runs it, with keys named by a real secret.
+package lab
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite"
+)
+
+// LimitID is the limit that everything is counted under. Its size is that of the
+// hashes that name limits in Caddy, so that rows are as long as there.
+const LimitID storage.LimitID = 0x9E3779B97F4A7C15
+
+// Place is a folder with a database and the secret that its keys are named under.
+type Place struct {
+	dir    string
+	secret *identity.Secret
+}
+
+// NewPlace returns the place in a folder, and makes its secret if there is none.
+func NewPlace(dir string) (*Place, error) {
+	secret, err := identity.OpenSecret(filepath.Join(dir, "tally.key"))
+	return &Place{dir: dir, secret: secret}, err
+}
+
+// Database returns the path of the database file.
+func (p *Place) Database() string { return filepath.Join(p.dir, "tally.db") }
+
+// Name returns what a key is called in the database.
+func (p *Place) Name(id storage.LimitID, key string) storage.Key {
+	return p.secret.Name(uint64(id), key)
+}
+
+// maxSize leaves room for ten million rows of any kind.
+const maxSize = 8 << 30
+
+// OpenStore opens the database, which is made if there is none.
+func (p *Place) OpenStore(ctx context.Context) (storage.Store, error) {
+	return sqlite.Open(ctx, sqlite.Options{Path: p.Database(), MaxSize: maxSize})
+}
+
+// NewEngine starts an engine. Options that it leaves open are filled in; those
+// of the engine have the engine's defaults.
+func (p *Place) NewEngine(o engine.Options) (*engine.Engine, error) {
+	o.Hash = p.Name
+	if o.Open == nil {
+		o.Open = p.OpenStore
+	}
+	return engine.New(o)
+}
+
+// NewLimit returns a limit that is counted under [LimitID].
+func NewLimit(p limiter.Params) (*engine.Limit, error) {
+	l, err := limiter.New(p)
+	return &engine.Limit{ID: LimitID, Limit: l}, err
+}
