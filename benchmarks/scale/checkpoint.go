@@ -1,0 +1,56 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// measureCheckpoint compares cold decisions while the log is copied into the
+// database file with those between, of one engine.
+func measureCheckpoint(ctx context.Context, s settings) error {
+	d, err := filled(ctx, s, s.some)
+	if err != nil {
+		return err
+	}
+	limit, err := lab.NewLimit(live)
+	if err != nil {
+		return err
+	}
+	e, err := d.start(engine.Options{})
+	if err != nil {
+		return err
+	}
+	l := &load{engine: e, limit: limit, keys: d.keys(1), rate: s.rate}
+	if _, err := l.run(ctx, time.Second); err != nil { // so that there is a log
+		return err
+	}
+	index, err := openWALIndex(d.Database() + "-shm")
+	if err != nil {
+		return err
+	}
+	l.marked = index.mark
+	var values []float64
+	for range s.rounds {
+		samples, err := l.run(ctx, 2*s.period)
+		if err != nil {
+			return err
+		}
+		during, between := split(samples)
+		describe("between checkpoints", between)
+		describe("during checkpoints", during)
+		if len(during) > 0 {
+			values = append(values, ratio(quantile(during, 0.99), quantile(between, 0.99)))
+		}
+	}
+	ratios(fmt.Sprintf("p99 cold during checkpoints to between, rows=%d", s.some), "2 or less", values)
+	if err := e.Close(ctx); err != nil {
+		return err
+	}
+	return index.close()
+}

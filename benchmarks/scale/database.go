@@ -1,0 +1,138 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+const (
+	// month is a window in which everything that is written while this program
+	// runs lies, so that rows are live until the program wants them dead.
+	month = 30 * 24 * time.Hour
+	// amount is so small that a claim gets nothing for later: whenever a key is
+	// not in memory, it needs another.
+	amount = 60
+)
+
+// database is a database with rows for the keys from 0 on.
+type database struct {
+	*lab.Place
+	rows int
+}
+
+// newDatabase returns an empty database in a folder of its own.
+func newDatabase(s settings) (*database, error) {
+	dir, err := os.MkdirTemp(s.scratch, "db-")
+	if err != nil {
+		return nil, err
+	}
+	place, err := lab.NewPlace(dir)
+	return &database{Place: place}, err
+}
+
+func (d *database) remove() error { return os.RemoveAll(filepath.Dir(d.Database())) }
+
+func key(i int) string { return "client-" + strconv.Itoa(i) }
+
+// fillBatch returns how many rows one transaction writes to fill a database: few,
+// because many that are sorted fill pages better than those that come one by one.
+func fillBatch(rows int) int { return min(max(rows/1000, 16), 10_000) }
+
+// fill adds rows of a limit, one for each of the keys from the given one on, as
+// of a time. Keys come in no order that the database knows of.
+func (d *database) fill(ctx context.Context, p limiter.Params, from, n int, now time.Time) error {
+	limit, err := limiter.New(p)
+	if err != nil {
+		return err
+	}
+	store, err := d.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	batch := fillBatch(n)
+	claims, grants := make([]storage.Claim, 0, batch), make([]limiter.Grant, batch)
+	for i := range n {
+		claims = append(claims, storage.Claim{
+			ID: lab.LimitID, Key: d.Name(lab.LimitID, key(from+i)), Limit: limit,
+			Claim: limiter.Claim{Now: now.UnixNano(), Least: 1, Want: 1},
+		})
+		if len(claims) == batch || i == n-1 {
+			if err := store.Claim(ctx, claims, grants[:len(claims)]); err != nil {
+				return err
+			}
+			claims = claims[:0]
+		}
+	}
+	d.rows += n
+	return store.Close()
+}
+
+// filled returns a database with live rows of the limit that cold decisions are
+// about.
+func filled(ctx context.Context, s settings, rows int) (*database, error) {
+	d, err := newDatabase(s)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	err = d.fill(ctx, live, 0, rows, start)
+	fmt.Printf("filled rows=%d seconds=%.0f\n", rows, time.Since(start).Seconds())
+	return d, err
+}
+
+// live is the limit that cold decisions are about.
+var live = limiter.Params{Amount: amount, Window: month}
+
+// bytes returns the size of the database file.
+func (d *database) bytes() (int64, error) {
+	info, err := os.Stat(d.Database())
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// fewKeys makes an engine forget keys at once.
+const fewKeys = 256
+
+// start starts an engine that holds next to no keys in memory, so that nearly
+// every decision is a cold one.
+func (d *database) start(o engine.Options) (*engine.Engine, error) {
+	o.MaxKeys, o.StoreTimeout = fewKeys, time.Minute
+	if o.CleanupInterval == 0 {
+		o.CleanupInterval = 24 * time.Hour
+	}
+	return d.NewEngine(o)
+}
+
+// keys chooses what a cold decision is about: half of them keys that the database
+// has a row of, half of them keys that nobody has seen.
+type keys struct {
+	random *rand.Rand
+	known  int
+	fresh  int
+}
+
+func (d *database) keys(seed uint64) *keys {
+	return &keys{random: rand.New(rand.NewPCG(seed, 0)), known: d.rows, fresh: 1 << 40}
+}
+
+func (k *keys) next() string {
+	if k.known > 0 && k.random.IntN(2) == 0 {
+		return key(k.random.IntN(k.known))
+	}
+	k.fresh++
+	return key(k.fresh)
+}

@@ -1,0 +1,77 @@
+//go:build unix
+
+// Command scale measures how the store holds up as it grows: bytes per row, cold
+// decisions with ten thousand to ten million rows, cold decisions while expired
+// rows are deleted and while a checkpoint runs, and the first answer after a
+// start.
+//
+// A cold decision is one about a key that memory doesn't hold, so that it waits
+// for a claim. Requests come at random moments at a given rate, whether or not
+// earlier ones have been answered; the time is counted from the call. What is
+// compared is measured in turn, in one run.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// settings are what the flags say.
+type settings struct {
+	rows    int           // in the largest database
+	some    int           // rows where one database is enough
+	rate    int           // requests per second
+	period  time.Duration // of one round
+	rounds  int
+	scratch string // folder for databases
+}
+
+var parts = []struct {
+	name string
+	run  func(context.Context, settings) error
+}{
+	{"size", measureSize},
+	{"cold", measureCold},
+	{"sweep", measureSweep},
+	{"checkpoint", measureCheckpoint},
+	{"start", measureStart},
+}
+
+func main() {
+	var s settings
+	flag.IntVar(&s.rows, "rows", 10_000_000, "rows in the largest database")
+	flag.IntVar(&s.some, "some", 1_000_000, "rows to delete, to be beside a checkpoint, and to start with")
+	flag.IntVar(&s.rate, "rate", 2000, "cold decisions per second")
+	flag.DurationVar(&s.period, "period", 5*time.Second, "length of a round")
+	flag.IntVar(&s.rounds, "rounds", 5, "rounds")
+	only := flag.String("only", "", "parts to run, separated by commas: size, cold, sweep, checkpoint, start")
+	dir := flag.String("dir", "", "folder for databases; ten million rows take about 1 GB")
+	flag.Parse()
+	if err := run(s, *dir, *only); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(s settings, dir, only string) (err error) {
+	if s.scratch, err = os.MkdirTemp(dir, "tally-scale-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(s.scratch)
+	for _, p := range parts {
+		if only != "" && !slices.Contains(strings.Split(only, ","), p.name) {
+			continue
+		}
+		load, _ := os.ReadFile("/proc/loadavg") // where there is one
+		fmt.Printf("\n== %s; load of the machine before: %s\n", p.name, strings.TrimSpace(string(load)))
+		if err := p.run(context.Background(), s); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
+}

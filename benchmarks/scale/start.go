@@ -1,0 +1,117 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+const (
+	// starts is how often each start is measured.
+	starts = 11
+	// logged is how many rows are in the log only after a crash: about as many
+	// as one can hold before it is cut off.
+	logged = 25_000
+)
+
+// measureStart compares the time from the start of an engine to its first answer
+// with an empty database, with a full one, and with a full one after a crash.
+func measureStart(ctx context.Context, s settings) error {
+	empty, err := filled(ctx, s, 0)
+	if err != nil {
+		return err
+	}
+	full, err := filled(ctx, s, s.some)
+	if err != nil {
+		return err
+	}
+	crashed, err := full.crash(ctx, s)
+	if err != nil {
+		return err
+	}
+	times := make([][]time.Duration, 3)
+	for range starts {
+		for i, d := range []*database{empty, full, crashed} {
+			took, err := d.firstAnswer(ctx, s)
+			if err != nil {
+				return err
+			}
+			times[i] = append(times[i], took)
+		}
+	}
+	describe("first answer, empty", times[0])
+	for i, what := range []string{"rows", "rows and a log after a crash"} {
+		describe(fmt.Sprintf("first answer, %d %s", s.some, what), times[1+i])
+		fmt.Printf("difference of medians, %d %s to empty: %s (target 100 ms)\n", s.some, what,
+			millis(quantile(times[1+i], 0.5)-quantile(times[0], 0.5)))
+	}
+	return nil
+}
+
+// firstAnswer starts an engine on a copy of the database and asks it once.
+func (d *database) firstAnswer(ctx context.Context, s settings) (time.Duration, error) {
+	c, err := d.copy(s)
+	if err != nil {
+		return 0, err
+	}
+	limit, err := lab.NewLimit(live)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	e, err := c.start(engine.Options{})
+	if err != nil {
+		return 0, err
+	}
+	_, ok := (&load{engine: e, limit: limit}).decide(ctx, key(0))
+	took := time.Since(start)
+	if !ok {
+		return 0, fmt.Errorf("the first decision was made without the store")
+	}
+	if err := e.Close(ctx); err != nil {
+		return 0, err
+	}
+	return took, c.remove()
+}
+
+// crash returns the database as it is after a crash: with rows that are in the
+// log only.
+func (d *database) crash(ctx context.Context, s settings) (*database, error) {
+	running, err := d.copy(s)
+	if err != nil {
+		return nil, err
+	}
+	e, err := running.start(engine.Options{})
+	if err != nil {
+		return nil, err
+	}
+	limit, err := lab.NewLimit(live)
+	if err != nil {
+		return nil, err
+	}
+	l := &load{engine: e, limit: limit, keys: running.keys(2), rate: 10 * s.rate}
+	if _, err := l.run(ctx, time.Duration(logged)*time.Second/time.Duration(10*s.rate)); err != nil {
+		return nil, err
+	}
+	crashed, err := running.copy(s)
+	if err != nil {
+		return nil, err
+	}
+	// The index is made anew after a crash.
+	if err := os.Remove(crashed.Database() + "-shm"); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(crashed.Database() + "-wal")
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("raw log after a crash: %s bytes=%d\n", filepath.Base(info.Name()), info.Size())
+	return crashed, e.Close(ctx)
+}

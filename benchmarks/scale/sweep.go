@@ -1,0 +1,176 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+const (
+	// sweepEvery is when the janitor comes, and also how long it may take.
+	sweepEvery = 30 * time.Second
+	// longAgo is when rows were written that have expired.
+	longAgo = 3 * month
+	// endless is longer than anything here takes.
+	endless = time.Hour
+)
+
+// measureSweep compares cold decisions while the janitor deletes rows with those
+// before it comes, of one engine, with as many live rows as expired ones.
+func measureSweep(ctx context.Context, s settings) error {
+	for _, p := range []limiter.Params{
+		live,
+		{Algorithm: limiter.TokenBucket, Amount: amount, Window: month},
+	} {
+		if err := measureSweepOf(ctx, s, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func measureSweepOf(ctx context.Context, s settings, p limiter.Params) error {
+	d, err := newDatabase(s)
+	if err != nil {
+		return err
+	}
+	if err := d.fill(ctx, p, s.some, s.some, time.Now().Add(-longAgo)); err != nil {
+		return err
+	}
+	if err := d.fill(ctx, p, 0, s.some, time.Now()); err != nil {
+		return err
+	}
+	var values []float64
+	for range s.rounds {
+		r, err := d.sweepCopy(ctx, s, p)
+		if err != nil {
+			return err
+		}
+		values = append(values, r)
+	}
+	ratios(fmt.Sprintf("p99 cold while %d of %d rows of %v are deleted to before", s.some, 2*s.some, p.Algorithm), "2 or less", values)
+	return d.remove()
+}
+
+// sweepCopy measures one sweep, of a copy of the database, and returns the ratio
+// of the p99s.
+func (d *database) sweepCopy(ctx context.Context, s settings, p limiter.Params) (float64, error) {
+	c, err := d.copy(s)
+	if err != nil {
+		return 0, err
+	}
+	limit, err := lab.NewLimit(p)
+	if err != nil {
+		return 0, err
+	}
+	w := &sweepWatch{done: make(chan struct{})}
+	e, err := c.start(engine.Options{Open: w.opener(c.OpenStore), Observer: w, CleanupInterval: sweepEvery})
+	if err != nil {
+		return 0, err
+	}
+	l := &load{engine: e, limit: limit, keys: c.keys(1), rate: s.rate, marked: w.mark, until: w.done}
+	l.keys.known = s.some // the others are to be deleted
+	samples, err := l.run(ctx, endless)
+	if err != nil {
+		return 0, err
+	}
+	during, before := split(samples)
+	describe(fmt.Sprintf("before the sweep, %v", p.Algorithm), before)
+	describe(fmt.Sprintf("while rows are deleted, %v", p.Algorithm), during)
+	describe("steps that delete", w.deletes)
+	describe("other steps", w.others)
+	fmt.Printf("raw swept rows=%d seconds=%.1f error=%v\n", w.rows, w.took.Seconds(), w.err)
+	if err := e.Close(ctx); err != nil {
+		return 0, err
+	}
+	return ratio(quantile(during, 0.99), quantile(before, 0.99)), c.remove()
+}
+
+// copy returns a copy of a database that nobody has open.
+func (d *database) copy(s settings) (*database, error) {
+	dir, err := os.MkdirTemp(s.scratch, "copy-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.CopyFS(dir, os.DirFS(filepath.Dir(d.Database()))); err != nil {
+		return nil, err
+	}
+	place, err := lab.NewPlace(dir)
+	return &database{Place: place, rows: d.rows}, err
+}
+
+// sweepWatch knows when the janitor is at work in the store.
+type sweepWatch struct {
+	active atomic.Bool
+	begun  time.Time
+	once   sync.Once
+	done   chan struct{} // closed after the first sweep; the fields below are final then
+
+	deletes []time.Duration // how long each step took that deleted something
+	others  []time.Duration // those that only looked, or gave pages back
+	rows    int64
+	took    time.Duration
+	err     error
+}
+
+func (w *sweepWatch) opener(open storage.Opener) storage.Opener {
+	return func(ctx context.Context) (storage.Store, error) {
+		store, err := open(ctx)
+		return &watchedStore{store, w}, err
+	}
+}
+
+// mark implements load.marked.
+func (w *sweepWatch) mark() func() bool {
+	before := w.active.Load()
+	return func() bool { return before || w.active.Load() }
+}
+
+// watchedStore tells a sweepWatch of its sweeps.
+type watchedStore struct {
+	storage.Store
+	watch *sweepWatch
+}
+
+func (s *watchedStore) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	start := time.Now()
+	if s.watch.active.CompareAndSwap(false, true) {
+		s.watch.begun = start
+	}
+	swept, err := s.Store.Sweep(ctx, now)
+	steps := &s.watch.others
+	if swept.Rows > 0 {
+		steps = &s.watch.deletes
+	}
+	*steps = append(*steps, time.Since(start))
+	return swept, err
+}
+
+// Swept implements engine.Observer.
+func (w *sweepWatch) Swept(rows int64, _ int, err error) {
+	w.once.Do(func() {
+		w.rows, w.err, w.took = rows, err, time.Since(w.begun)
+		w.active.Store(false)
+		close(w.done)
+	})
+}
+
+// Committed implements engine.Observer.
+func (w *sweepWatch) Committed(int, time.Duration) {}
+
+// Degraded implements engine.Observer.
+func (w *sweepWatch) Degraded(time.Duration, error) {}
+
+// Recovered implements engine.Observer.
+func (w *sweepWatch) Recovered(time.Duration) {}
