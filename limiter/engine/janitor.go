@@ -95,7 +95,7 @@ func (e *Engine) sweepStore() (rows int64, err error) {
 
 // roomSteps is how many steps of a sweep are taken before a store is used again
 // after a fault.
-const roomSteps = 64
+const roomSteps = 512
 
 // makeRoom sweeps a part of the store. A store that is full can't be used until
 // somebody does.

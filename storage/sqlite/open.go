@@ -158,7 +158,9 @@ func (s *Store) connect(ctx context.Context) (err error) {
 		return err
 	}
 	s.beside = filesBeside(s.options.Path)
-	s.sweeping = newSweeper(s.writer)
+	if s.sweeping, err = newSweeper(s.writer); err != nil {
+		return err
+	}
 	if err := s.measureLocked(); err != nil {
 		return err
 	}

@@ -14,13 +14,16 @@ import (
 
 const (
 	// sweepRows bounds the rows that one step looks at in order to delete them.
-	sweepRows = 1000
+	// A claim may have to wait for a step, so one should take no longer than a
+	// claim does by itself.
+	sweepRows = 100
 	// sweepLimits bounds the limits that one step looks at.
 	sweepLimits = 64
 
-	// vacuumPages bounds the pages that one step gives back to the disk. It
-	// gives none back while fewer than that, or less than a quarter of the
-	// file, are free: they will be needed again.
+	// vacuumStep bounds the pages that one step gives back to the disk.
+	vacuumStep = 16
+	// None are given back while fewer than vacuumPages, or less than a quarter
+	// of the file, are free: they will be needed again.
 	vacuumPages = 256
 	vacuumShare = 4
 
@@ -64,7 +67,9 @@ func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 
 // sweeper remembers where the last step stopped.
 type sweeper struct {
-	db     *conn
+	db *conn
+	sweeps
+
 	phase  int          // index of the work to go on with
 	limit  int64        // the last limit that is done, in this phase
 	bucket driver.Value // the last bucket's key that is done, nil before the first
@@ -75,10 +80,44 @@ type sweeper struct {
 	more    bool  // this step has stopped at its bound
 }
 
-func newSweeper(db *conn) *sweeper {
+// sweeps are the statements of a sweep that runs once for every few rows.
+type sweeps struct {
+	nextLimit                                    *stmt
+	lastSlot, deleteWindows, deleteSlots         *stmt
+	lastBucket, deleteBuckets, deleteSomeBuckets *stmt
+	deleteStandings, deleteLimits                *stmt
+}
+
+func newSweeper(db *conn) (*sweeper, error) {
 	sw := &sweeper{db: db}
 	sw.enter(0)
-	return sw
+	for _, p := range []struct {
+		stmt          **stmt
+		args, columns int
+		query         string
+	}{
+		{&sw.nextLimit, 1, 4, `SELECT id, algorithm, window, slots FROM limits WHERE id > ? ORDER BY id LIMIT 1`},
+		{&sw.lastSlot, 4, 3, `SELECT window, key, slot FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?
+			ORDER BY window, key, slot LIMIT 1 OFFSET ?`},
+		{&sw.deleteWindows, 3, 0, `DELETE FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?`},
+		{&sw.deleteSlots, 5, 0, `DELETE FROM counters WHERE limit_id = ? AND window >= ? AND (window, key, slot) <= (?, ?, ?)`},
+		{&sw.lastBucket, 3, 2, `SELECT limit_id, key FROM buckets WHERE (limit_id, key) > (?, ?)
+			ORDER BY limit_id, key LIMIT 1 OFFSET ?`},
+		{&sw.deleteBuckets, 4, 0, `DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (full <= ? OR at > ?)`},
+		{&sw.deleteSomeBuckets, 6, 0, `DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (limit_id, key) <= (?, ?)
+			AND (full <= ? OR at > ?)`},
+		{&sw.deleteStandings, 2, 0, `DELETE FROM standings WHERE key IN
+			(SELECT key FROM standings WHERE expires <= ? ORDER BY expires LIMIT ?)`},
+		{&sw.deleteLimits, 1, 0, `DELETE FROM limits WHERE seen < ?
+			AND NOT EXISTS (SELECT 1 FROM counters WHERE limit_id = id)
+			AND NOT EXISTS (SELECT 1 FROM buckets WHERE limit_id = id)`},
+	} {
+		var err error
+		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
+			return nil, err
+		}
+	}
+	return sw, nil
 }
 
 func (sw *sweeper) begin(now int64) {
@@ -114,12 +153,13 @@ func (sw *sweeper) counters() (done bool, err error) {
 	for range sweepLimits {
 		var l *limiter.Limit
 		id, found := int64(0), false
-		err := sw.db.each(`SELECT id, algorithm, window, slots FROM limits WHERE id > ? ORDER BY id LIMIT 1`, func(row []driver.Value) error {
+		sw.nextLimit.bind(0, sw.limit)
+		err := sw.nextLimit.each(func(row []driver.Value) error {
 			var algorithm, window, slots int64
 			err := integers(row, &id, &algorithm, &window, &slots)
 			l, found = stored(algorithm, window, slots), true
 			return err
-		}, sw.limit)
+		})
 		if err != nil || !found {
 			return err == nil, err
 		}
@@ -168,27 +208,24 @@ func (sw *sweeper) windows(id, first, last int64) error {
 		return nil
 	}
 	var bound []driver.Value // the last row to delete
-	err := sw.db.each(`SELECT window, key, slot FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?
-		ORDER BY window, key, slot LIMIT 1 OFFSET ?`, func(row []driver.Value) error {
+	sw.lastSlot.bind(0, id, first, last, sw.left()-1)
+	err := sw.lastSlot.each(func(row []driver.Value) error {
 		bound = append(bound, row...)
 		return nil
-	}, id, first, last, sw.left()-1)
+	})
 	if err != nil {
 		return err
 	}
 	if bound == nil {
-		return sw.delete(`DELETE FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?`, id, first, last)
+		return sw.delete(sw.deleteWindows, id, first, last)
 	}
-	return sw.delete(`DELETE FROM counters WHERE limit_id = ? AND window >= ? AND (window, key, slot) <= (?, ?, ?)`,
-		append([]driver.Value{id, first}, bound...)...)
+	return sw.delete(sw.deleteSlots, append([]driver.Value{id, first}, bound...)...)
 }
 
 // delete runs a statement that deletes, and counts the rows.
-func (sw *sweeper) delete(query string, args ...driver.Value) error {
-	if err := sw.db.exec(query, args...); err != nil {
-		return err
-	}
-	n, err := sw.db.int(`SELECT changes()`)
+func (sw *sweeper) delete(s *stmt, args ...driver.Value) error {
+	s.bind(0, args...)
+	n, err := s.exec()
 	sw.deleted += n
 	return err
 }
@@ -201,21 +238,19 @@ func (sw *sweeper) buckets() (done bool, err error) {
 	}
 	from := []driver.Value{sw.limit, sw.bucket}
 	var to []driver.Value // the last bucket to look at
-	err = sw.db.each(`SELECT limit_id, key FROM buckets WHERE (limit_id, key) > (?, ?)
-		ORDER BY limit_id, key LIMIT 1 OFFSET ?`, func(row []driver.Value) error {
+	sw.lastBucket.bind(0, sw.limit, sw.bucket, sw.left()-1)
+	err = sw.lastBucket.each(func(row []driver.Value) error {
 		to = append(to, row...)
 		return nil
-	}, append(from, sw.left()-1)...)
+	})
 	if err != nil {
 		return false, err
 	}
 	full, at := sw.now, addCapped(sw.now, int64(limiter.MaxRefill))
 	if to == nil {
-		return true, sw.delete(`DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (full <= ? OR at > ?)`,
-			append(from, full, at)...)
+		return true, sw.delete(sw.deleteBuckets, append(from, full, at)...)
 	}
-	err = sw.delete(`DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (limit_id, key) <= (?, ?) AND (full <= ? OR at > ?)`,
-		append(append(from, to...), full, at)...)
+	err = sw.delete(sw.deleteSomeBuckets, append(append(from, to...), full, at)...)
 	if err != nil {
 		return false, err
 	}
@@ -232,17 +267,14 @@ func (sw *sweeper) standings() (done bool, err error) {
 		return false, nil
 	}
 	most := sw.deleted + sw.left()
-	err = sw.delete(`DELETE FROM standings WHERE key IN
-		(SELECT key FROM standings WHERE expires <= ? ORDER BY expires LIMIT ?)`, sw.now, sw.left())
+	err = sw.delete(sw.deleteStandings, sw.now, sw.left())
 	return sw.deleted < most, err
 }
 
 // limits drops limits that have no rows and were not used for a day.
 func (sw *sweeper) limits() (done bool, err error) {
 	before := sw.deleted
-	err = sw.delete(`DELETE FROM limits WHERE seen < ?
-		AND NOT EXISTS (SELECT 1 FROM counters WHERE limit_id = id)
-		AND NOT EXISTS (SELECT 1 FROM buckets WHERE limit_id = id)`, sw.now-unseenFor)
+	err = sw.delete(sw.deleteLimits, sw.now-unseenFor)
 	sw.dropped = sw.deleted > before
 	sw.deleted = before
 	return true, err
@@ -259,7 +291,7 @@ func (sw *sweeper) vacuum() (done bool, err error) {
 	if err != nil || free < pages/vacuumShare {
 		return true, err
 	}
-	if err := sw.db.exec(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumPages)); err != nil {
+	if err := sw.db.exec(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumStep)); err != nil {
 		return false, err
 	}
 	now, err := sw.db.int(`PRAGMA freelist_count`)
