@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -166,11 +167,9 @@ func (w *sweepWatch) Swept(rows int64, _ int, err error) {
 	})
 }
 
-// Committed implements engine.Observer.
-func (w *sweepWatch) Committed(int, time.Duration) {}
+// The rest of engine.Observer is not looked at.
 
-// Degraded implements engine.Observer.
-func (w *sweepWatch) Degraded(time.Duration, error) {}
-
-// Recovered implements engine.Observer.
-func (w *sweepWatch) Recovered(time.Duration) {}
+func (w *sweepWatch) Committed(int, time.Duration)     {}
+func (w *sweepWatch) Punished(reputation.Reason, bool) {}
+func (w *sweepWatch) Degraded(time.Duration, error)    {}
+func (w *sweepWatch) Recovered(time.Duration)          {}
