@@ -1,12 +1,13 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz kill bench bench-e2e lint fmt golden ci
+.PHONY: help run test race fuzz kill bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
 KILLS     ?= 220
+ROWS      ?= 10000000
 
 help: ## say what there is
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
 
 run: ## serve the example at http://localhost:8080
 	go run ./cmd/caddy run --config examples/Caddyfile
@@ -21,11 +22,26 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 	FUZZTIME=$(FUZZTIME) FUZZ=./... .ci/run fuzz
 
 kill: ## kill KILLS (220) Caddys and hold what their clients were answered against the limits
-	@echo "machine: $$(nproc) cores, $$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $$(go version | cut -d' ' -f3-4), commit $$(git rev-parse --short HEAD), $$(date -u +%F)"
+	benchmarks/machine.sh
 	go test ./caddytest -run LimitsHoldOverKills -v -count 1 -timeout 2h -kill.kills $(KILLS)
 
-bench: ## run all benchmarks for BENCHTIME (1s) each
-	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+bench: bench-go bench-rivals bench-scale bench-memory ## run all of the following but bench-e2e; takes about an hour
+
+bench-go: ## run the Go benchmarks for BENCHTIME (1s) each
+	benchmarks/machine.sh
+	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 1h ./...
+
+bench-rivals: ## run the engine beside other rate limiters for Go
+	benchmarks/machine.sh
+	cd benchmarks/rivals && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 1h
+
+bench-scale: ## measure the store with up to ROWS (ten million) rows; needs 2 GB of disk
+	benchmarks/machine.sh
+	go run ./benchmarks/scale -rows $(ROWS)
+
+bench-memory: ## measure heap per key, and the memory of a Caddy
+	benchmarks/machine.sh
+	go run ./benchmarks/memory
 
 bench-e2e: ## measure requests per second with wrk, with and without the limiter
 	benchmarks/e2e/run.sh

@@ -48,8 +48,8 @@ func (s *server) health() health {
 	return all[0]
 }
 
-// fresh is a client that no test has by another name.
-func fresh(n int) string {
+// stranger is a client that no test has by another name.
+func stranger(n int) string {
 	return fmt.Sprintf("X-Forwarded-For: 10.%d.%d.%d", n>>16&255, n>>8&255, n&255)
 }
 
@@ -60,7 +60,7 @@ func (s *server) awaitDegraded() {
 	n := 0
 	waitFor(s.t, "an outage", func() bool {
 		n++
-		s.passed(1, "/", fresh(n))
+		s.passed(1, "/", stranger(n))
 		return s.health().Degraded
 	})
 }

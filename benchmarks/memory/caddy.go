@@ -71,7 +71,7 @@ type caddy struct {
 }
 
 func startCaddy(ctx context.Context, s settings) (*caddy, error) {
-	binary := filepath.Join(s.scratch, "caddy")
+	binary := filepath.Join(s.scratch, "server")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/caddy-tally/caddy-tally/cmd/caddy").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build: %w: %s", err, out)
 	}
