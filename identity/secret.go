@@ -3,91 +3,110 @@ package identity
 import (
 	"bytes"
 	"crypto/hkdf"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"sync"
+
+	"github.com/caddy-tally/caddy-tally/identity/internal/keyfile"
 )
 
-// MinSecret is how many characters a line of a secret file has at least.
-const MinSecret = 32
+// MinSecret is how many characters a line of a secret file has at least, and
+// MaxSecrets how many lines there are at most.
+const (
+	MinSecret  = 32
+	MaxSecrets = 16
+)
 
 // maxSecretFile bounds what is read of a secret file.
 const maxSecretFile = 64 << 10
 
-// Secret is what keys are hashed under. It may be used from any number of
-// goroutines.
+// Secret is what all keys of a process are derived from, and what keys are named
+// under. It may be used from any number of goroutines.
 type Secret struct {
-	macs sync.Pool // of *mac, keyed for names at rest
-}
-
-// mac is a keyed hash with room for its sum and for lengths, so that hashing
-// allocates nothing.
-type mac struct {
-	hash.Hash
-	room [sha256.Size]byte
+	Namer          // under the text in use
+	texts [][]byte // the one in use first
 }
 
 // NewSecret returns the secret that a text stands for. The text should have at
 // least 128 bits of entropy; the same text gives the same secret everywhere.
-func NewSecret(text []byte) (*Secret, error) {
-	if len(text) < MinSecret {
-		return nil, fmt.Errorf("identity: a secret needs at least %d characters, got %d", MinSecret, len(text))
+// Older texts still verify what was signed under them, and do nothing else.
+func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
+	s := &Secret{texts: append([][]byte{text}, older...)}
+	if len(s.texts) > MaxSecrets {
+		return nil, fmt.Errorf("identity: at most %d secrets are in use at once, got %d", MaxSecrets, len(s.texts))
 	}
-	key, err := hkdf.Key(sha256.New, text, nil, "caddy-tally: keys at rest", sha256.Size)
+	for i, text := range s.texts {
+		if len(text) < MinSecret {
+			return nil, fmt.Errorf("identity: a secret needs at least %d characters, number %d has %d", MinSecret, i+1, len(text))
+		}
+		s.texts[i] = bytes.Clone(text)
+	}
+	key, err := derive(text, "keys at rest")
 	if err != nil {
-		return nil, fmt.Errorf("identity: derive key: %w", err)
+		return nil, err
 	}
-	s := new(Secret)
-	s.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, key)} }
+	s.Namer = NewNamer(key)
 	return s, nil
 }
 
-// Name returns the name at rest of a key within a scope: HMAC-SHA-256 over both,
-// each with its length in front, truncated to 128 bits.
-func (s *Secret) Name(scope uint64, key string) (name [16]byte) {
-	m := s.macs.Get().(*mac)
-	m.Reset()
-	head := binary.BigEndian.AppendUint64(m.room[:0], scope)
-	head = binary.BigEndian.AppendUint64(head, uint64(len(key)))
-	m.Write(head)
-	for rest := key; len(rest) > 0; { // through room: a conversion would allocate
-		n := copy(m.room[:], rest)
-		m.Write(m.room[:n])
-		rest = rest[n:]
+// Derive returns a key of 32 bytes from each text, for one purpose: keys for
+// different purposes tell nothing about each other. The first is the one in use,
+// the others only verify.
+func (s *Secret) Derive(purpose string) ([][]byte, error) {
+	keys := make([][]byte, len(s.texts))
+	for i, text := range s.texts {
+		var err error
+		if keys[i], err = derive(text, purpose); err != nil {
+			return nil, err
+		}
 	}
-	copy(name[:], m.Sum(m.room[:0]))
-	s.macs.Put(m)
-	return name
+	return keys, nil
 }
 
-// OpenSecret reads the secret in the first line of a file, and makes the file
-// and its folder if they do not exist: 64 random hexadecimal digits, mode 0600.
-// Of several processes that do so at once, all get the same secret.
+func derive(text []byte, purpose string) ([]byte, error) {
+	key, err := hkdf.Key(sha256.New, text, nil, "caddy-tally: "+purpose, sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("identity: derive key: %w", err)
+	}
+	return key, nil
+}
+
+// OpenSecret reads the secrets in the lines of a file, the one in use first, and
+// makes the file and its folder if they do not exist: 64 random hexadecimal
+// digits, mode 0600. Of several processes that do so at once, all get the same
+// secret. Empty lines after the first are skipped.
 func OpenSecret(path string) (*Secret, error) {
 	text, err := readSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeSecret(path); err == nil {
+		if err = keyfile.Make(path, randomSecret()); err == nil {
 			text, err = readSecret(path)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("identity: secret file: %w", err)
 	}
-	line, _, _ := bytes.Cut(text, []byte{'\n'})
-	secret, err := NewSecret(bytes.TrimSpace(line))
+	lines := secretLines(text)
+	secret, err := NewSecret(lines[0], lines[1:]...)
 	if err != nil {
-		return nil, fmt.Errorf("%w in the first line of %q; remove the file to have one made", err, path)
+		return nil, fmt.Errorf("%w in %q, where each line is a secret; a longer line would do, or no file, to have one made", err, path)
 	}
 	return secret, nil
+}
+
+// secretLines returns the first line and those after it that are not empty.
+func secretLines(text []byte) [][]byte {
+	first, rest, _ := bytes.Cut(text, []byte{'\n'})
+	lines := [][]byte{bytes.TrimSpace(first)}
+	for line := range bytes.Lines(rest) {
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 func readSecret(path string) ([]byte, error) {
@@ -101,43 +120,8 @@ func readSecret(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// makeSecret writes a secret beside path and then links it there, so that
-// nobody ever reads half of one, and whoever comes second finds the first one's.
-func makeSecret(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".tally-key-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if err := writeSecret(f); err != nil {
-		return err
-	}
-	err = os.Link(f.Name(), path)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return makeSecretInPlace(path) // where files can't have two names
-}
-
-// makeSecretInPlace writes a secret where it is to be. Whoever reads half of it
-// meanwhile gets an error, and may try again.
-func makeSecretInPlace(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return writeSecret(f)
-}
-
-func writeSecret(f *os.File) error {
+func randomSecret() []byte {
 	var random [sha256.Size]byte
 	rand.Read(random[:]) // never fails: see crypto/rand
-	_, err := f.WriteString(hex.EncodeToString(random[:]) + "\n")
-	return errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())
+	return append(hex.AppendEncode(nil, random[:]), '\n')
 }

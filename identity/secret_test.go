@@ -1,8 +1,10 @@
 package identity
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +65,33 @@ func TestNamingAllocatesNothing(t *testing.T) {
 	}
 }
 
+// An older text is for verifying: what is derived from it comes after what is
+// derived from the one in use, and names at rest don't know it.
+func TestOlderSecretsVerifyOnly(t *testing.T) {
+	rotated, err := NewSecret([]byte(otherText), []byte(oneText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rotated.Name(1, "key") != newSecret(t, otherText).Name(1, "key") {
+		t.Error("names at rest are not those of the secret in use")
+	}
+	derive := func(s *Secret, purpose string) [][]byte {
+		keys, err := s.Derive(purpose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	keys := derive(rotated, "one purpose")
+	want := append(derive(newSecret(t, otherText), "one purpose"), derive(newSecret(t, oneText), "one purpose")...)
+	if !slices.EqualFunc(keys, want, bytes.Equal) {
+		t.Errorf("got %x, want %x", keys, want)
+	}
+	if bytes.Equal(keys[0], derive(rotated, "another")[0]) {
+		t.Error("two purposes have one key")
+	}
+}
+
 func TestShortSecretsAreRefused(t *testing.T) {
 	if _, err := NewSecret(make([]byte, MinSecret-1)); err == nil {
 		t.Error("a secret of 31 bytes was taken")
@@ -96,23 +125,6 @@ func TestSecretFileIsMadeOnce(t *testing.T) {
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, want 0600", info.Mode().Perm())
 	}
-	left, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(left) != 1 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-}
-
-// Where files can't have two names, the secret is written in place.
-func TestSecretFileWithoutLinks(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "tally.key")
-	for range 2 {
-		if err := makeSecretInPlace(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := OpenSecret(path); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestSecretFileOfTheOperator(t *testing.T) {
@@ -122,7 +134,7 @@ func TestSecretFileOfTheOperator(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(oneText + "\r\nsecond line\n")
+	write(oneText + "\r\n\n" + otherText + "\n\n")
 	s, err := OpenSecret(path)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +142,10 @@ func TestSecretFileOfTheOperator(t *testing.T) {
 	if s.Name(1, "key") != newSecret(t, strings.TrimSpace(oneText)).Name(1, "key") {
 		t.Error("the secret is not the first line")
 	}
-	for _, bad := range []string{"", "short\n", "\n" + oneText, strings.Repeat("x", maxSecretFile+1)} {
+	for _, bad := range []string{
+		"", "short\n", "\n" + oneText, oneText + "\nshort\n",
+		strings.Repeat(oneText+"\n", MaxSecrets+1), strings.Repeat("x", maxSecretFile+1),
+	} {
 		write(bad)
 		if _, err := OpenSecret(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%.20q: %v, want an error that names the file", bad, err)

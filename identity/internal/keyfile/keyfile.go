@@ -1,0 +1,55 @@
+// Package keyfile makes files with keys, so that nobody ever reads half of one,
+// nobody but the owner can read it, and of several processes that make it at
+// once all get the same.
+package keyfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Make makes a file with the given content and mode 0600, and its folder with
+// mode 0700. A file that exists already is left as it is.
+//
+// The content is written beside the path and then linked there, so that whoever
+// comes second finds the first one's.
+func Make(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix+"*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if err := write(f, content); err != nil {
+		return err
+	}
+	err = os.Link(f.Name(), path)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return makeInPlace(path, content) // where files can't have two names
+}
+
+const tempPrefix = ".tally-key-"
+
+// makeInPlace writes a file where it is to be. Whoever reads half of it meanwhile
+// may try again.
+func makeInPlace(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return write(f, content)
+}
+
+func write(f *os.File, content []byte) error {
+	_, err := f.Write(content)
+	return errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())
+}
