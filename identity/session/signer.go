@@ -1,0 +1,150 @@
+package session
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/internal/keyed"
+)
+
+// Bounds of [Options.Lifetime]. Browsers keep no cookie longer than 400 days.
+const (
+	DefaultLifetime = 7 * 24 * time.Hour
+	MinLifetime     = time.Minute
+	MaxLifetime     = 400 * 24 * time.Hour
+)
+
+// Skew is how far the clocks of machines with one secret may differ: a token is
+// good from this long before it was issued.
+const Skew = time.Minute
+
+// Why a token is no session. None of them is a sign of ill will: secrets change,
+// and cookies are kept.
+var (
+	ErrMalformed = errors.New("session: not a token of this version")
+	ErrForeign   = errors.New("session: not signed for this site and cookie by a key in use")
+	ErrExpired   = errors.New("session: expired")
+	ErrFuture    = errors.New("session: issued in the future")
+)
+
+// Options are what a [Signer] can be told. The zero value is usable.
+type Options struct {
+	// Lifetime is how long a session lasts that isn't renewed. 0 is
+	// DefaultLifetime. A shorter one holds for tokens issued before, too.
+	Lifetime time.Duration
+
+	// Random makes the ids of sessions. nil is crypto/rand.
+	Random io.Reader
+}
+
+// Audience is where a token is good: a token for another one is refused.
+type Audience struct {
+	Site   string // see [Site]
+	Cookie string // the name of the cookie
+}
+
+// Session is a client that is known again.
+type Session struct {
+	ID      [IDSize]byte // what it is counted by; not for logs
+	Expires time.Time
+
+	// Elsewhere tells that it is used from another network than it was issued to:
+	// by somebody who moves around, or who has got hold of another's cookie.
+	Elsewhere bool
+
+	// Renewable tells that it should be issued anew with Renew: half of its life is
+	// over, or its key is an older one. It never is elsewhere, so a stolen one ends.
+	Renewable bool
+}
+
+// Signer issues and verifies sessions. It may be used from any number of
+// goroutines.
+type Signer struct {
+	ring     keyed.Ring
+	lifetime time.Duration
+	random   io.Reader
+}
+
+// New returns a signer under keys that are derived from a secret.
+func New(secret *identity.Secret, o Options) (*Signer, error) {
+	if o.Lifetime == 0 {
+		o.Lifetime = DefaultLifetime
+	}
+	if o.Lifetime < MinLifetime || o.Lifetime > MaxLifetime {
+		return nil, fmt.Errorf("session: lifetime must be between %v and %v, got %v", MinLifetime, MaxLifetime, o.Lifetime)
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	keys, err := secret.Derive("sessions")
+	if err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	return &Signer{ring: keyed.NewRing(keys), lifetime: o.Lifetime, random: o.Random}, nil
+}
+
+// Lifetime returns how long a session lasts.
+func (s *Signer) Lifetime() time.Duration { return s.lifetime }
+
+// Issue makes a session for a client of a network and returns it with its token.
+// The network is as [identity.AppendPrefix] writes it, and empty where there is
+// none. An error is one of the random source.
+func (s *Signer) Issue(now time.Time, a Audience, network []byte) (Session, string, error) {
+	var id [IDSize]byte
+	if _, err := io.ReadFull(s.random, id[:]); err != nil {
+		return Session{}, "", fmt.Errorf("session: random id: %w", err)
+	}
+	session, value := s.Renew(now, a, network, id)
+	return session, value, nil
+}
+
+// Renew issues a session anew to a client of a network. Its id stays, so what it
+// has used stays used.
+func (s *Signer) Renew(now time.Time, a Audience, network []byte, id [IDSize]byte) (Session, string) {
+	var t token
+	origin := originOf(s.ring[0], id, network)
+	copy(t[idAt:], id[:])
+	copy(t[originAt:], origin[:])
+	t.setTimes(now.Unix(), now.Add(s.lifetime).Unix())
+	t.sign(s.ring[0], a)
+	return Session{ID: id, Expires: time.Unix(t.expires(), 0)}, t.String()
+}
+
+// Verify returns the session that a token stands for, or why there is none: one
+// of the errors of this package.
+func (s *Signer) Verify(now time.Time, a Audience, network []byte, value string) (Session, error) {
+	t, ok := parse(value)
+	if !ok {
+		return Session{}, ErrMalformed
+	}
+	nth := s.signer(&t, a)
+	if nth < 0 {
+		return Session{}, ErrForeign
+	}
+	issued := time.Unix(t.issued(), 0)
+	expires := time.Unix(min(t.expires(), issued.Add(s.lifetime).Unix()), 0)
+	switch {
+	case issued.After(now.Add(Skew)):
+		return Session{}, ErrFuture
+	case !now.Before(expires):
+		return Session{}, ErrExpired
+	}
+	session := Session{ID: t.id(), Expires: expires}
+	session.Elsewhere = t.origin() != originOf(s.ring[nth], session.ID, network)
+	session.Renewable = !session.Elsewhere && (nth > 0 || expires.Sub(now) <= s.lifetime/2)
+	return session, nil
+}
+
+// signer returns which key a token was made under, or -1 if it was none.
+func (s *Signer) signer(t *token, a Audience) int {
+	for i, key := range s.ring {
+		if key.ID == t.key() && t.signedBy(key, a) {
+			return i
+		}
+	}
+	return -1
+}
