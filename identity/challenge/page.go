@@ -1,0 +1,130 @@
+package challenge
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"strings"
+	"time"
+)
+
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed page.css
+	pageCSS string
+	//go:embed page.js
+	pageJS string
+)
+
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
+// Page is a page that has a browser solve a puzzle, or a person a widget, and
+// posts a form with what came of it.
+//
+// The fields of the form are "target", and "puzzle" and "solution" or those that
+// the widget adds.
+type Page struct {
+	// Action is the path that the form is posted to.
+	Action string
+
+	// Target is where the person goes on to. It is posted as it was given here:
+	// check what comes back with the function of that name.
+	Target string
+
+	// Puzzle is what the browser solves, if there is no widget.
+	Puzzle *Puzzle
+
+	// Widget is what the person solves instead of a puzzle.
+	Widget *Widget
+
+	// Retry is how long to wait instead. 0 or less: waiting doesn't help.
+	Retry time.Duration
+
+	// Notice says why the page comes again. Empty the first time.
+	Notice string
+}
+
+// Widget is a service's script that shows that a person is there.
+type Widget struct {
+	Script  string   // its address
+	Class   string   // of the element that it fills
+	SiteKey string   // what the service knows the site by
+	Action  string   // what it is told that this is about; may be empty
+	Sources []string // what the page must be allowed to load, as CSP writes it
+}
+
+// Render writes the page as HTML in UTF-8, which is to be sent with the
+// Content-Security-Policy of [Page.Policy] and not to be stored.
+func (p Page) Render(w io.Writer) error {
+	data := struct {
+		Page
+		Style  template.CSS
+		Script template.JS
+		Wait   string
+	}{p, template.CSS(pageCSS), template.JS(pageJS), wait(p.Retry)} // #nosec G203 -- our own files
+	if err := pageTemplate.Execute(w, data); err != nil {
+		return fmt.Errorf("challenge: page: %w", err)
+	}
+	return nil
+}
+
+// wait says a time to wait in words, rounded up: "" if there is none.
+func wait(d time.Duration) string {
+	units := func(n float64, unit string) string {
+		if n == 1 {
+			return "1 " + unit
+		}
+		return fmt.Sprintf("%.0f %ss", n, unit)
+	}
+	switch {
+	case d <= 0:
+		return ""
+	case d <= 90*time.Second:
+		return units(math.Ceil(d.Seconds()), "second")
+	case d <= 90*time.Minute:
+		return units(math.Ceil(d.Minutes()), "minute")
+	default:
+		return units(math.Ceil(d.Hours()), "hour")
+	}
+}
+
+// The page's script and style are allowed by their hashes: a nonce would have to
+// be new for every answer, and these never change.
+var (
+	scriptSource = hashSource(pageJS)
+	styleSource  = hashSource(pageCSS)
+)
+
+func hashSource(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// Policy returns the Content-Security-Policy of the page: its own script and
+// style, workers that this script makes, a form to this site, no frame around
+// it, and nothing else but what a widget needs.
+func (p Page) Policy() string {
+	widget := ""
+	if p.Widget != nil {
+		widget = " " + strings.Join(p.Widget.Sources, " ")
+	}
+	directives := []string{
+		"default-src 'none'",
+		"script-src " + scriptSource + widget,
+		"style-src " + styleSource + widget,
+		"form-action 'self'",
+		"base-uri 'none'",
+		"frame-ancestors 'none'",
+	}
+	if widget == "" {
+		directives = append(directives, "worker-src blob:")
+	} else {
+		directives = append(directives, "frame-src"+widget, "connect-src"+widget)
+	}
+	return strings.Join(directives, "; ")
+}

@@ -1,0 +1,181 @@
+"use strict";
+(() => {
+	const form = document.querySelector("form");
+	const status = document.querySelector(".status");
+	const bar = document.querySelector(".bar");
+	const again = document.querySelector("button");
+	const strokes = document.querySelectorAll(".tally path");
+
+	// Where the address has a fragment, it is still there after the redirect.
+	form.action += location.hash;
+	again.onclick = () => location.reload();
+	addEventListener("pageshow", (event) => event.persisted && location.reload());
+
+	const say = (text) => { if (status.textContent !== text) status.textContent = text; };
+	const stop = (text) => { say(text); again.hidden = false; };
+
+	const show = (part) => {
+		strokes.forEach((stroke, i) => stroke.classList.toggle("ink", part > i / strokes.length));
+		if (!bar) return;
+		bar.firstChild.style.width = part * 100 + "%";
+		bar.setAttribute("aria-valuenow", Math.round(part * 100));
+	};
+
+	const leave = () => {
+		show(1);
+		say("Done. Taking you back …");
+		form.submit();
+	};
+
+	// Whom a session doesn't help would come back here for ever.
+	const inCircles = () => {
+		try {
+			const now = Date.now();
+			const recent = JSON.parse(sessionStorage.rateLimit || "[]").filter((at) => now - at < 60e3);
+			sessionStorage.rateLimit = JSON.stringify([...recent, now]);
+			return recent.length >= 3;
+		} catch {
+			return false; // no storage
+		}
+	};
+
+	// Runs in workers as well: uses nothing from outside.
+	const makeSolver = () => {
+		// The first 32 bits of the fractional parts of the square roots and cube
+		// roots of the first primes: FIPS 180-4, sections 4.2.2 and 5.3.3.
+		const H = [], K = [];
+		for (let n = 2; K.length < 64; n++) {
+			let prime = true;
+			for (let d = 2; d * d <= n; d++) if (n % d === 0) prime = false;
+			if (!prime) continue;
+			const bits = (root) => ((root - Math.floor(root)) * 2 ** 32) | 0;
+			if (H.length < 8) H.push(bits(Math.sqrt(n)));
+			K.push(bits(Math.cbrt(n)));
+		}
+
+		const W = new Int32Array(64);
+		// Hashes the block in the first 16 words of W onto the state: FIPS 180-4,
+		// section 6.2.2.
+		const compress = (state, out) => {
+			for (let t = 16; t < 64; t++) {
+				const x = W[t - 15], y = W[t - 2];
+				const s0 = (x >>> 7 | x << 25) ^ (x >>> 18 | x << 14) ^ x >>> 3;
+				const s1 = (y >>> 17 | y << 15) ^ (y >>> 19 | y << 13) ^ y >>> 10;
+				W[t] = W[t - 16] + s0 + W[t - 7] + s1;
+			}
+			let a = state[0], b = state[1], c = state[2], d = state[3];
+			let e = state[4], f = state[5], g = state[6], h = state[7];
+			for (let t = 0; t < 64; t++) {
+				const S1 = (e >>> 6 | e << 26) ^ (e >>> 11 | e << 21) ^ (e >>> 25 | e << 7);
+				const S0 = (a >>> 2 | a << 30) ^ (a >>> 13 | a << 19) ^ (a >>> 22 | a << 10);
+				const t1 = h + S1 + (e & f ^ ~e & g) + K[t] + W[t] | 0;
+				const t2 = S0 + (a & b ^ a & c ^ b & c) | 0;
+				h = g; g = f; f = e; e = d + t1 | 0;
+				d = c; c = b; b = a; a = t1 + t2 | 0;
+			}
+			out[0] = state[0] + a; out[1] = state[1] + b; out[2] = state[2] + c; out[3] = state[3] + d;
+			out[4] = state[4] + e; out[5] = state[5] + f; out[6] = state[6] + g; out[7] = state[7] + h;
+		};
+
+		// The puzzle has 80 characters, so all but the last 16 are hashed once.
+		const start = new Int32Array(H), first = new Int32Array(8), out = new Int32Array(8);
+		const word = (text, i) =>
+			text.charCodeAt(i) << 24 | text.charCodeAt(i + 1) << 16 | text.charCodeAt(i + 2) << 8 | text.charCodeAt(i + 3);
+
+		// Tries the numbers from high * 2^32 + low on, and returns the low half of the
+		// first that solves the puzzle, or -1.
+		return (text, difficulty, high, low, tries) => {
+			for (let i = 0; i < 16; i++) W[i] = word(text, 4 * i);
+			compress(start, first);
+			for (let i = 0; i < 4; i++) W[i] = word(text, 64 + 4 * i);
+			W[4] = high;
+			W[6] = 0x80000000;
+			W.fill(0, 7, 15);
+			W[15] = 88 * 8;
+			for (let n = low; n < low + tries; n++) {
+				W[5] = n;
+				compress(first, out);
+				if (out[0] >>> 32 - difficulty === 0) return n;
+			}
+			return -1;
+		};
+	};
+
+	const puzzle = form.dataset.puzzle;
+	const difficulty = Number(form.dataset.difficulty);
+	const batch = 1 << 13;
+	let tried = 0, solved = false, began;
+
+	const note = () => {
+		tried += batch;
+		show(Math.min(0.98, 1 - Math.exp(-tried / 2 ** difficulty)));
+		if (performance.now() - began > 8e3) say("Still working. Older devices take longer …");
+	};
+
+	const solve = (high, low) => {
+		if (solved) return;
+		solved = true;
+		const hex = (n) => (n >>> 0).toString(16).padStart(8, "0");
+		form.elements.solution.value = hex(high) + hex(low);
+		leave();
+	};
+
+	// Without workers: a batch at a time, so that the page stays alive.
+	const solveHere = () => {
+		const attempt = makeSolver();
+		const step = (low) => {
+			const n = attempt(puzzle, difficulty, 0xffff, low, batch);
+			if (n >= 0) return solve(0xffff, n);
+			note();
+			setTimeout(step, 0, low + batch);
+		};
+		step(0);
+	};
+
+	const solveInWorkers = () => {
+		const source = `"use strict";
+			const attempt = (${makeSolver})();
+			onmessage = ({ data: [puzzle, difficulty, high, batch] }) => {
+				for (let low = 0; low < 2 ** 32; low += batch) {
+					const n = attempt(puzzle, difficulty, high, low, batch);
+					postMessage(n);
+					if (n >= 0) return;
+				}
+			};`;
+		const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+		const count = Math.max(1, Math.min(4, (navigator.hardwareConcurrency || 2) - 1));
+		const workers = [];
+		let failed = false;
+		for (let high = 0; high < count; high++) {
+			const worker = new Worker(url);
+			workers.push(worker);
+			worker.onmessage = ({ data: n }) => {
+				if (n < 0) return note();
+				workers.forEach((other) => other.terminate());
+				solve(high, n);
+			};
+			worker.onerror = () => {
+				workers.forEach((other) => other.terminate());
+				if (!failed) solveHere();
+				failed = true;
+			};
+			worker.postMessage([puzzle, difficulty, high, batch]);
+		}
+	};
+
+	const begin = () => {
+		began = performance.now();
+		bar.hidden = false;
+		say("Solving the puzzle …");
+		try {
+			solveInWorkers();
+		} catch {
+			solveHere();
+		}
+	};
+
+	if (!navigator.cookieEnabled) stop("Cookies are switched off, so this site can’t know you again. Switch them on for it, and try again.");
+	else if (inCircles()) stop("This did not help several times in a row. Wait a little before you try again.");
+	else if (puzzle) begin();
+	else window.tallyDone = leave;
+})();

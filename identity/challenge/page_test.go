@@ -1,0 +1,111 @@
+package challenge
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func render(t testing.TB, p Page) string {
+	t.Helper()
+	var b strings.Builder
+	if err := p.Render(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var widget = &Widget{
+	Script: "https://captcha.example/api.js", Class: "captcha", SiteKey: "the-site-key", Action: "visit",
+	Sources: []string{"https://captcha.example", "https://*.captcha.example"},
+}
+
+func pages(t testing.TB) map[string]Page {
+	puzzle := set(t, newSetter(t, 8, oneSecret))
+	return map[string]Page{
+		"puzzle": {Action: "/verify", Target: "/a?b=c", Puzzle: &puzzle, Retry: 42 * time.Second},
+		"widget": {Action: "/verify", Target: "/a?b=c", Widget: widget, Notice: "That took too long."},
+	}
+}
+
+// The script and style that a browser finds in the page are those that the
+// policy allows.
+func TestPolicyAllowsThePage(t *testing.T) {
+	for name, p := range pages(t) {
+		html, policy := render(t, p), p.Policy()
+		for element, directive := range map[string]string{"script": "script-src", "style": "style-src"} {
+			inline := regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(html, -1)
+			if len(inline) != 1 {
+				t.Fatalf("%s: %d inline %ss", name, len(inline), element)
+			}
+			sum := sha256.Sum256([]byte(inline[0][1]))
+			if want := directive + " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, want) {
+				t.Errorf("%s: no %s in %s", name, want, policy)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
+			t.Errorf("%s: %s", name, policy)
+		}
+		if strings.Contains(html, "style=") || regexp.MustCompile(`\son\w+=`).MatchString(html) {
+			t.Errorf("%s: inline attributes that the policy forbids", name)
+		}
+	}
+}
+
+func TestPageLoadsNothingElse(t *testing.T) {
+	html := render(t, pages(t)["puzzle"])
+	if found := regexp.MustCompile(`(?:src|href)=\S*|https?://\S*|url\(\S*`).FindString(html); found != "" {
+		t.Errorf("the page refers to %s", found)
+	}
+}
+
+func TestPageOfAWidget(t *testing.T) {
+	p := pages(t)["widget"]
+	html, policy := render(t, p), p.Policy()
+	for _, want := range []string{
+		`<script src="https://captcha.example/api.js" async defer></script>`, `class="widget captcha"`,
+		`data-sitekey="the-site-key"`, `data-action="visit"`, `data-callback="tallyDone"`, "That took too long.",
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	if want := "frame-src https://captcha.example https://*.captcha.example"; !strings.Contains(policy, want) {
+		t.Errorf("no %s in %s", want, policy)
+	}
+	if strings.Contains(html, "data-puzzle") || strings.Contains(html, "and nobody else learns") {
+		t.Error("the page speaks of a puzzle")
+	}
+}
+
+// What came from a client stays text.
+func TestPageEscapes(t *testing.T) {
+	p := pages(t)["puzzle"]
+	p.Target, p.Notice = `/"><script>alert(1)</script>`, `<b onclick=alert(1)>`
+	html := render(t, p)
+	if strings.Contains(html, "<script>alert") || strings.Contains(html, "<b onclick") {
+		t.Error("the page has a script that is not its own")
+	}
+}
+
+func TestWait(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-1: "", 0: "", 1: "1 second", time.Second: "1 second", 41*time.Second + 1: "42 seconds", 90 * time.Second: "90 seconds",
+		91 * time.Second: "2 minutes", 90 * time.Minute: "90 minutes", 91 * time.Minute: "2 hours", 24 * time.Hour: "24 hours",
+	} {
+		if got := wait(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
+
+func BenchmarkRender(b *testing.B) {
+	p := pages(b)["puzzle"]
+	b.ReportAllocs()
+	for b.Loop() {
+		render(b, p)
+	}
+}

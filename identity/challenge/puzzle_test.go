@@ -1,0 +1,223 @@
+package challenge
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+)
+
+var (
+	t0    = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	home  = []byte("the network of the client")
+	other = []byte("the network of another")
+)
+
+const (
+	site          = "example.com"
+	oneSecret     = "one secret of at least 32 characters"
+	anotherSecret = "another one of at least 32 characters"
+)
+
+func newSetter(t testing.TB, difficulty int, secrets ...string) *Setter {
+	t.Helper()
+	var older [][]byte
+	for _, text := range secrets[1:] {
+		older = append(older, []byte(text))
+	}
+	secret, err := identity.NewSecret([]byte(secrets[0]), older...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(secret, Options{Difficulty: difficulty, Random: rand.NewChaCha8([32]byte{1})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func set(t testing.TB, s *Setter) Puzzle {
+	t.Helper()
+	p, err := s.Set(t0, site, home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// solve finds a number that earns the difficulty of a puzzle, and one before it
+// that doesn't.
+func solve(p Puzzle) (solution, wrong string) {
+	for n := uint64(0); ; n++ {
+		text := fmt.Sprintf("%016x", n)
+		if zeros(p.Text, [8]byte(mustHex(text))) >= p.Difficulty {
+			return text, wrong
+		}
+		wrong = text
+	}
+}
+
+func mustHex(text string) []byte {
+	number, err := hex.DecodeString(text)
+	if err != nil {
+		panic(err)
+	}
+	return number
+}
+
+func TestPuzzle(t *testing.T) {
+	s := newSetter(t, 8, oneSecret)
+	p := set(t, s)
+	if len(p.Text) != PuzzleSize || p.Difficulty != 8 || !p.Expires.Equal(t0.Add(DefaultLifetime)) {
+		t.Errorf("got %+v", p)
+	}
+	solution, wrong := solve(p)
+	solved, err := s.Check(t0, site, home, p.Text, solution)
+	if err != nil || !solved.Expires.Equal(p.Expires) {
+		t.Errorf("the solution: %+v, %v", solved, err)
+	}
+	if _, err := s.Check(t0, site, home, p.Text, wrong); err != ErrUnsolved {
+		t.Errorf("another number: %v, want %v", err, ErrUnsolved)
+	}
+}
+
+// What is kept to accept a puzzle once is its own, whatever number solves it.
+func TestNonces(t *testing.T) {
+	s := newSetter(t, 1, oneSecret)
+	p, second := set(t, s), set(t, s)
+	nonces := make(map[[NonceSize]byte]bool)
+	for n := range 16 {
+		if solved, err := s.Check(t0, site, home, p.Text, fmt.Sprintf("%016x", n)); err == nil {
+			nonces[solved.Nonce] = true
+		}
+	}
+	if len(nonces) != 1 {
+		t.Errorf("one puzzle has %d nonces", len(nonces))
+	}
+	solution, _ := solve(second)
+	if solved, _ := s.Check(t0, site, home, second.Text, solution); nonces[solved.Nonce] {
+		t.Error("two puzzles have one nonce")
+	}
+}
+
+func TestPuzzlesOfOthers(t *testing.T) {
+	s := newSetter(t, 4, oneSecret)
+	p := set(t, s)
+	solution, _ := solve(p)
+	for _, c := range []struct {
+		what    string
+		setter  *Setter
+		age     time.Duration
+		site    string
+		network []byte
+		want    error
+	}{
+		{"in time", s, DefaultLifetime - time.Second, site, home, nil},
+		{"too late", s, DefaultLifetime, site, home, ErrExpired},
+		{"another site", s, 0, "example.org", home, ErrForeign},
+		{"another network", s, 0, site, other, ErrForeign},
+		{"no network", s, 0, site, nil, ErrForeign},
+		{"another secret", newSetter(t, 4, anotherSecret), 0, site, home, ErrForeign},
+		{"a rotated secret", newSetter(t, 4, anotherSecret, oneSecret), 0, site, home, nil},
+		{"a raised difficulty", newSetter(t, 20, oneSecret), 0, site, home, nil},
+	} {
+		if _, err := c.setter.Check(t0.Add(c.age), c.site, c.network, p.Text, solution); err != c.want {
+			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		}
+	}
+}
+
+func TestEveryBitOfAPuzzleCounts(t *testing.T) {
+	s := newSetter(t, 1, oneSecret)
+	p := set(t, s)
+	solution, _ := solve(p)
+	for i := range PuzzleSize * 8 {
+		flipped := []byte(p.Text)
+		flipped[i/8] ^= 1 << (i % 8)
+		if _, err := s.Check(t0, site, home, string(flipped), solution); err != ErrMalformed && err != ErrForeign {
+			t.Errorf("bit %d: %v", i, err)
+		}
+	}
+}
+
+func TestMalformedPuzzles(t *testing.T) {
+	s := newSetter(t, 1, oneSecret)
+	p := set(t, s)
+	solution, _ := solve(p)
+	for _, c := range [][2]string{
+		{"", ""}, {p.Text, ""}, {"", solution}, {p.Text + "A", solution}, {p.Text[1:], solution},
+		{p.Text[:PuzzleSize-1] + "\n", solution}, {strings.Repeat("\n", PuzzleSize), solution},
+		{p.Text, solution[1:]}, {p.Text, solution + "0"}, {p.Text, "-" + solution[1:]}, {p.Text, "0x" + solution[2:]},
+		{p.Text, strings.Repeat("0", 1<<20)}, {strings.Repeat("A", 1<<20), solution},
+	} {
+		if _, err := s.Check(t0, site, home, c[0], c[1]); err != ErrMalformed {
+			t.Errorf("%.100q, %.100q: %v, want %v", c[0], c[1], err, ErrMalformed)
+		}
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	secret, err := identity.NewSecret([]byte(oneSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{
+		{Difficulty: -1}, {Difficulty: MaxDifficulty + 1}, {Lifetime: -1}, {Lifetime: MinLifetime - 1}, {Lifetime: MaxLifetime + 1},
+	} {
+		if _, err := New(secret, o); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+}
+
+func TestFailingRandomSourceSetsNothing(t *testing.T) {
+	s := newSetter(t, 1, oneSecret)
+	s.o.Random = strings.NewReader("too short")
+	if p, err := s.Set(t0, site, home); !errors.Is(err, io.ErrUnexpectedEOF) || p != (Puzzle{}) {
+		t.Errorf("got %+v, %v", p, err)
+	}
+}
+
+// Whatever is sent, it is accepted only if it is the puzzle that was set, in
+// time, with a number that earns it.
+func FuzzCheck(f *testing.F) {
+	s := newSetter(f, 8, oneSecret)
+	p := set(f, s)
+	solution, wrong := solve(p)
+	f.Add(p.Text, solution, site, int64(0))
+	f.Add(p.Text, wrong, site, int64(DefaultLifetime))
+	f.Add(p.Text[:PuzzleSize-1]+"\n", solution+" ", "", int64(-1))
+	f.Fuzz(func(t *testing.T, puzzle, number, where string, age int64) {
+		_, err := s.Check(t0.Add(time.Duration(age)), where, home, puzzle, number)
+		if err != nil {
+			return
+		}
+		if puzzle != p.Text || where != site || age >= int64(DefaultLifetime) || zeros(puzzle, [8]byte(mustHex(number))) < 8 {
+			t.Errorf("%q with %q for %q at %v was accepted", puzzle, number, where, age)
+		}
+	})
+}
+
+func BenchmarkSet(b *testing.B) {
+	s := newSetter(b, 0, oneSecret)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Set(t0, site, home)
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	s := newSetter(b, 4, oneSecret)
+	p := set(b, s)
+	solution, _ := solve(p)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Check(t0, site, home, p.Text, solution)
+	}
+}
