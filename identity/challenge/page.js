@@ -4,7 +4,7 @@
 	const status = document.querySelector(".status");
 	const bar = document.querySelector(".bar");
 	const again = document.querySelector("button");
-	const strokes = document.querySelectorAll(".tally path");
+	const strokes = document.querySelectorAll(".stroke");
 
 	// Where the address has a fragment, it is still there after the redirect.
 	form.action += location.hash;
@@ -15,7 +15,7 @@
 	const stop = (text) => { say(text); again.hidden = false; };
 
 	const show = (part) => {
-		strokes.forEach((stroke, i) => stroke.classList.toggle("ink", part > i / strokes.length));
+		strokes.forEach((stroke, i) => stroke.classList.toggle("drawn", part > i / strokes.length));
 		if (!bar) return;
 		bar.firstChild.style.width = part * 100 + "%";
 		bar.setAttribute("aria-valuenow", Math.round(part * 100));
