@@ -1,0 +1,37 @@
+package siteverify
+
+// Reason says in a word what became of a verification, for metrics.
+type Reason string
+
+// The reasons. Those from Busy on are about the service, not the client.
+const (
+	OK        Reason = "ok"
+	Malformed Reason = "malformed" // no token, or too long to be one
+	Refused   Reason = "refused"   // not earned, expired or used before
+	WrongHost Reason = "hostname"  // earned on another site
+	WrongAct  Reason = "action"    // earned for something else
+	TooOld    Reason = "age"       // earned too long ago, or in the future
+
+	Busy          Reason = "busy"          // too many at once
+	Unreachable   Reason = "unreachable"   // no answer, or not in time
+	Unreadable    Reason = "unreadable"    // an answer that is none
+	Misconfigured Reason = "misconfigured" // the service doesn't know our secret
+)
+
+// Result is what became of a verification.
+type Result struct {
+	Reason Reason
+	Err    error // more about it, for logs; nil where the reason says it all
+}
+
+// Passed tells whether the token was earned here.
+func (r Result) Passed() bool { return r.Reason == OK }
+
+// Unavailable tells that the service didn't say whether it was.
+func (r Result) Unavailable() bool {
+	switch r.Reason {
+	case Busy, Unreachable, Unreadable, Misconfigured:
+		return true
+	}
+	return false
+}

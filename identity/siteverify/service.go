@@ -1,0 +1,89 @@
+package siteverify
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Service is one of the services, and what a page needs to show its widget.
+type Service struct {
+	Name     string   // as a config has it
+	Endpoint string   // where tokens are verified
+	Script   string   // what fills the widget
+	Class    string   // of the element that is the widget
+	Field    string   // of the form that gets the token
+	Sources  []string // what a page loads for it, as a Content-Security-Policy writes it
+
+	idempotent bool // may be asked twice about a token, with a key
+	acts       bool // answers with the action that a token is for
+	checksKey  bool // checks the site key that a token is for
+	dummies    *regexp.Regexp
+}
+
+// Services returns the services there are.
+func Services() []Service {
+	return []Service{
+		{
+			Name:     "turnstile",
+			Endpoint: "https://challenges.cloudflare.com/turnstile/v0/siteverify",
+			Script:   "https://challenges.cloudflare.com/turnstile/v0/api.js",
+			Class:    "cf-turnstile",
+			Field:    "cf-turnstile-response",
+			Sources:  []string{"https://challenges.cloudflare.com"},
+
+			idempotent: true,
+			acts:       true,
+			dummies:    regexp.MustCompile(`^[0-9]x0+[A-F]+$`),
+		},
+		{
+			Name:     "hcaptcha",
+			Endpoint: "https://api.hcaptcha.com/siteverify",
+			Script:   "https://js.hcaptcha.com/1/api.js",
+			Class:    "h-captcha",
+			Field:    "h-captcha-response",
+			Sources:  []string{"https://hcaptcha.com", "https://*.hcaptcha.com"},
+
+			checksKey: true,
+			dummies:   regexp.MustCompile(`^0x0+$|^[0-9]0000000-ffff-ffff-ffff-0+[0-9]$`),
+		},
+		{
+			Name:     "recaptcha",
+			Endpoint: "https://www.google.com/recaptcha/api/siteverify",
+			Script:   "https://www.google.com/recaptcha/api.js",
+			Class:    "g-recaptcha",
+			Field:    "g-recaptcha-response",
+			Sources:  []string{"https://www.google.com/recaptcha/", "https://www.gstatic.com/recaptcha/", "https://recaptcha.google.com/recaptcha/"},
+
+			dummies: regexp.MustCompile(`^6LeIxAcTAAAAA(GG-vFI1TnRWxMZNFuojJ4WifJWe|JcZVRqyHh71UMIEGNQ_MXjiZKhI)$`),
+		},
+	}
+}
+
+// ByName returns the service of a name.
+func ByName(name string) (Service, error) {
+	services := Services()
+	at := slices.IndexFunc(services, func(s Service) bool { return s.Name == name })
+	if at < 0 {
+		return Service{}, fmt.Errorf("siteverify: unknown service %q: turnstile, hcaptcha or recaptcha would do", name)
+	}
+	return services[at], nil
+}
+
+// maxKey is how long a secret or site key may be, in characters.
+const maxKey = 256
+
+// checkKey returns an error about a key that can't be one, or that is among those
+// that a service publishes for tests, which let everybody pass.
+func (s Service) checkKey(what, key string) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("siteverify: %s: %s is missing", s.Name, what)
+	case len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return fmt.Errorf("siteverify: %s: %s must be at most %d visible ASCII characters", s.Name, what, maxKey)
+	case s.dummies.MatchString(key):
+		return fmt.Errorf("siteverify: %s: %s is one for tests, which everybody passes: one of your own would do", s.Name, what)
+	}
+	return nil
+}
