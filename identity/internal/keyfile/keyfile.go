@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Make makes a file with the given content and mode 0600, and its folder with
@@ -52,4 +53,25 @@ func makeInPlace(path string, content []byte) error {
 func write(f *os.File, content []byte) error {
 	_, err := f.Write(content)
 	return errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())
+}
+
+// abandoned is the age from which on a file that was to become a key is one that
+// a crash left behind.
+const abandoned = time.Hour
+
+// Sweep removes from a folder what crashes have left behind in the middle of
+// Make.
+func Sweep(folder string, now time.Time) error {
+	left, err := filepath.Glob(filepath.Join(folder, tempPrefix+"*"))
+	errs := []error{err}
+	for _, path := range left {
+		info, err := os.Stat(path)
+		if err == nil && now.Sub(info.ModTime()) > abandoned {
+			err = os.Remove(path)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

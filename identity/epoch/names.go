@@ -1,0 +1,130 @@
+package epoch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+)
+
+// day is how long a day of UTC is. It knows no leap seconds, like Unix time.
+const day = 24 * time.Hour
+
+// Days returns how many days an epoch has for what must be found again for so
+// long after it was named: as few as possible, and at least one.
+func Days(remembered time.Duration) int {
+	return max(int((remembered+day-1)/day), 1)
+}
+
+// Pair is the names that something has at a time.
+type Pair struct {
+	// Current names what is counted now.
+	Current identity.Namer
+
+	// Previous named what was counted in the epoch before. It is nil if nothing was.
+	Previous *identity.Namer
+
+	// Epoch is the number of the current epoch, counted from 1970 in epochs of its
+	// length. Two pairs of one length with one number name alike.
+	Epoch int64
+
+	// Ends is when the current epoch is over, and Current becomes Previous.
+	Ends time.Time
+}
+
+// Folder is a folder with the keys of epochs. It may be used from any number of
+// goroutines.
+type Folder struct {
+	path  string
+	pairs sync.Map // of Pair, by the days of its epochs
+
+	// opening is held while keys are read and made, so that one goroutine does it at
+	// midnight and not all of them. Nothing else waits for it.
+	opening sync.Mutex
+}
+
+// In returns the keys in a folder, which need not exist. It touches nothing.
+func In(path string) *Folder { return &Folder{path: path} }
+
+// At returns the names that are right at a time, in epochs of so many days. It
+// makes the key of the current epoch if there is none yet.
+func (f *Folder) At(now time.Time, days int) (Pair, error) {
+	if days < 1 {
+		return Pair{}, fmt.Errorf("epoch: an epoch has at least 1 day, got %d", days)
+	}
+	if pair, ok := f.known(now, days); ok {
+		return pair, nil
+	}
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	if pair, ok := f.known(now, days); ok { // somebody was faster
+		return pair, nil
+	}
+	pair, err := f.open(now, days)
+	if err != nil {
+		return Pair{}, fmt.Errorf("epoch: %w", err)
+	}
+	f.pairs.Store(days, pair)
+	return pair, nil
+}
+
+// late is how long into an epoch the key of the one before may still be made: by
+// another process, whose request came just before midnight.
+const late = time.Minute
+
+// known returns the pair of a time if it is open and nothing can be added to it.
+func (f *Folder) known(now time.Time, days int) (Pair, bool) {
+	value, ok := f.pairs.Load(days)
+	if !ok {
+		return Pair{}, false
+	}
+	pair := value.(Pair)
+	if pair.Epoch != number(now, days) {
+		return Pair{}, false
+	}
+	begun := now.Sub(begin(pair.Epoch, days))
+	return pair, pair.Previous != nil || begun > late
+}
+
+func (f *Folder) open(now time.Time, days int) (Pair, error) {
+	epoch := number(now, days)
+	pair := Pair{Epoch: epoch, Ends: begin(epoch+1, days)}
+	previous, err := readKey(f.file(epoch-1, days))
+	switch {
+	case err == nil:
+		namer := identity.NewNamer(previous)
+		pair.Previous = &namer
+	case !errors.Is(err, fs.ErrNotExist):
+		return Pair{}, err
+	}
+	current, err := readOrMakeKey(f.file(epoch, days))
+	if err != nil {
+		return Pair{}, err
+	}
+	pair.Current = identity.NewNamer(current)
+	return pair, nil
+}
+
+// number returns the number of the epoch that a time is in.
+func number(t time.Time, days int) int64 {
+	seconds, length := t.Unix(), int64(days)*int64(day/time.Second)
+	n := seconds / length
+	if seconds%length < 0 {
+		n--
+	}
+	return n
+}
+
+// begin returns when an epoch begins.
+func begin(epoch int64, days int) time.Time {
+	return time.Unix(epoch*int64(days)*int64(day/time.Second), 0).UTC()
+}
+
+// file returns where the key of an epoch is.
+func (f *Folder) file(epoch int64, days int) string {
+	return filepath.Join(f.path, fileName(epoch, days))
+}
