@@ -177,5 +177,9 @@
 	if (!navigator.cookieEnabled) stop("Cookies are switched off, so this site can’t know you again. Switch them on for it, and try again.");
 	else if (inCircles()) stop("This did not help several times in a row. Wait a little before you try again.");
 	else if (puzzle) begin();
-	else window.tallyDone = leave;
+	else {
+		window.tallyDone = leave; // what the widget calls
+		const unloaded = (event) => event.target.src && stop("The check could not be loaded. Try again, and see whether something in your browser blocks it.");
+		addEventListener("error", unloaded, true);
+	}
 })();
