@@ -101,7 +101,9 @@ const (
 	SolutionSize = 16
 )
 
-var encoding = base64.RawURLEncoding.Strict()
+// encoding writes a puzzle. Its bytes fill its characters, so there is no rest of
+// bits that could be anything.
+var encoding = base64.RawURLEncoding
 
 // Puzzle is a puzzle to be solved.
 type Puzzle struct {

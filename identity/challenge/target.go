@@ -19,12 +19,8 @@ func Target(text string) string {
 	if len(text) > MaxTarget || !strings.HasPrefix(text, "/") || strings.ContainsFunc(text, unfit) {
 		return "/"
 	}
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" {
-		return "/"
-	}
-	raw, _, _ := strings.Cut(text, "?")
-	if !staysHere(raw) {
+	path, _, _ := strings.Cut(text, "?")
+	if _, err := url.ParseRequestURI(text); err != nil || !staysHere(path) {
 		return "/"
 	}
 	return text

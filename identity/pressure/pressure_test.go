@@ -120,6 +120,16 @@ func TestSavedSqueezesAreFoundByName(t *testing.T) {
 	}
 }
 
+func TestSqueezesThatAreOverAreNotRecalled(t *testing.T) {
+	tracker := newTracker(t, Options{})
+	tracker.Import(t0, []Saved{
+		{[16]byte{1}, Squeeze{t0.Add(-DefaultMaxSqueeze), 1}}, {[16]byte{2}, Squeeze{t0.Add(DefaultMaxSqueeze + 1), 1}}, {},
+	})
+	if v := tracker.Seen(t0, here, nil); v.Recall {
+		t.Errorf("%+v", v)
+	}
+}
+
 // Another process on the same files may squeeze a network that is known here.
 func TestLaterImportIsRecalled(t *testing.T) {
 	tracker := newTracker(t, Options{})

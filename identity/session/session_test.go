@@ -124,6 +124,18 @@ func TestSessionElsewhere(t *testing.T) {
 	}
 }
 
+// A token doesn't tell whether another one was issued to the same network.
+func TestSessionsOfOneNetworkLookDifferent(t *testing.T) {
+	s := newSigner(t, oneSecret)
+	_, one := issue(t, s)
+	_, two := issue(t, s)
+	a, _ := parse(one)
+	b, _ := parse(two)
+	if a.origin() == b.origin() {
+		t.Errorf("both say %x", a.origin())
+	}
+}
+
 // A key in front of another signs; what the other has signed is good, and soon
 // signed anew.
 func TestKeysRotate(t *testing.T) {

@@ -30,9 +30,9 @@ const IDSize = 16
 // ValueSize is the length of a token as the value of a cookie, in characters.
 const ValueSize = tokenSize / 3 * 4
 
-// A token's bytes fill its characters, so there is no rest of bits that could be
-// anything.
-var encoding = base64.RawURLEncoding.Strict()
+// encoding writes a token. Its bytes fill its characters, so there is no rest of
+// bits that could be anything.
+var encoding = base64.RawURLEncoding
 
 type token [tokenSize]byte
 

@@ -166,8 +166,11 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 
 // An endless answer is read up to the bound.
 func TestEndlessAnswer(t *testing.T) {
+	written := make(chan int, 1)
 	s := newService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
-		for chunk := make([]byte, 1024); r.Context().Err() == nil; {
+		n := 0
+		defer func() { written <- n }()
+		for chunk := make([]byte, 1024); r.Context().Err() == nil; n += len(chunk) {
 			if _, err := w.Write(chunk); err != nil {
 				return
 			}
@@ -175,6 +178,9 @@ func TestEndlessAnswer(t *testing.T) {
 	})
 	if result := s.client(t, "hcaptcha", nil).Verify(t.Context(), "token", host); result.Reason != Unreadable {
 		t.Errorf("%+v, want %s", result, Unreadable)
+	}
+	if n := <-written; n > 64<<20 { // far beyond what lies in buffers between
+		t.Errorf("%d bytes went out", n)
 	}
 }
 
