@@ -15,7 +15,7 @@ import (
 // shiftedBinary builds a Caddy, once, whose clock is shifted by what the file
 // says that $CLOCK names: by how much the wall clock is wrong, and how much time
 // has passed that really has not. Nothing else of it differs: the build replaces
-// two lines of the engine's clock.
+// a few lines of the engine's clock.
 var shiftedBinary = sync.OnceValues(func() (string, error) {
 	const file = "../limiter/engine/clock.go"
 	original, err := os.ReadFile(file)
@@ -23,15 +23,16 @@ var shiftedBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	const read = "\tnow := time.Now()\n\treturn now.UnixNano(), int64(now.Sub(c.start))\n"
-	if strings.Count(string(original), read) != 1 || strings.Count(string(original), "import (\n") != 1 {
-		return "", fmt.Errorf("%s has changed: there is no\n%s", file, read)
+	const elapsed = "return int64(time.Since(c.start))"
+	if strings.Count(string(original), read) != 1 || strings.Count(string(original), elapsed) != 1 || strings.Count(string(original), "import (\n") != 1 {
+		return "", fmt.Errorf("%s has changed: there is no\n%s\nor no %s", file, read, elapsed)
 	}
 	changed := strings.NewReplacer(read, `	now := time.Now()
 	var wrong, gone int64
 	text, _ := os.ReadFile(os.Getenv("CLOCK"))
 	fmt.Sscan(string(text), &wrong, &gone)
 	return now.UnixNano() + wrong + gone, int64(now.Sub(c.start)) + gone
-`, "import (\n", "import (\n\t\"fmt\"\n\t\"os\"\n").Replace(string(original))
+`, elapsed, "_, elapsed := c.Read(); return elapsed", "import (\n", "import (\n\t\"fmt\"\n\t\"os\"\n").Replace(string(original))
 	return buildWith(file, changed)
 })
 

@@ -43,6 +43,7 @@ func TestClockSteps(t *testing.T) {
 				}
 				check(6)
 				clock.wall.Add(int64(c.by))
+				clock.advance(time.Millisecond) // by when it is noticed
 				if c.restart {
 					f.Close(context.Background())
 					f = startOn(t, f.disk, clock)
