@@ -38,7 +38,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //				<matchers...>
 //			}
 //			per          ip|everyone|key <value>
-//			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [name <name>]
+//			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]
 //			cost         <n>|<placeholder>
 //			on_empty_key ip|share|skip|deny
 //			ipv4_prefix  <bits>

@@ -62,8 +62,8 @@ func (l *Limit) parseWord(words []string) ([]string, error) {
 		}
 		l.Algorithm = word
 		return words[1:], nil
-	case !slices.Contains([]string{"burst", "slots", "name"}, word):
-		return nil, fmt.Errorf("unknown word %q: burst <n>, sliding, fixed, token_bucket, slots <n> or name <name> would do", word)
+	case !slices.Contains([]string{"burst", "slots", "timezone", "name"}, word):
+		return nil, fmt.Errorf("unknown word %q: burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name> or name <name> would do", word)
 	case len(words) < 2:
 		return nil, fmt.Errorf("%s lacks its value", word)
 	}
@@ -73,12 +73,18 @@ func (l *Limit) parseWord(words []string) ([]string, error) {
 // setValue sets what word stands for. Zero values are refused because in the
 // struct they mean the default.
 func (l *Limit) setValue(word, value string) error {
-	if word == "burst" && l.Burst != 0 || word == "slots" && l.Slots != 0 || word == "name" && l.Name != "" {
+	if l.hasValue(word) {
 		return fmt.Errorf("%s is given twice: once would do", word)
 	}
-	if word == "name" {
+	switch {
+	case word == "name":
 		l.Name = value
 		return l.checkNameGiven()
+	case word == "timezone" && value == "":
+		return errors.New("timezone must not be empty: Europe/Berlin would do")
+	case word == "timezone":
+		l.Timezone = value
+		return nil
 	}
 	n, err := parseCount(value)
 	if err != nil {
@@ -93,6 +99,12 @@ func (l *Limit) setValue(word, value string) error {
 		l.Slots = int(n)
 	}
 	return nil
+}
+
+// hasValue tells whether what word stands for is set.
+func (l *Limit) hasValue(word string) bool {
+	return word == "burst" && l.Burst != 0 || word == "slots" && l.Slots != 0 ||
+		word == "timezone" && l.Timezone != "" || word == "name" && l.Name != ""
 }
 
 func (l *Limit) checkNameGiven() error {

@@ -3,6 +3,7 @@ package tally
 import (
 	"fmt"
 	"time"
+	_ "time/tzdata" // for machines and containers without time zones
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -14,13 +15,31 @@ func (l Limit) compile() (limiter.Limit, error) {
 	if err != nil {
 		return limiter.Limit{}, err
 	}
+	location, err := l.location()
+	if err != nil {
+		return limiter.Limit{}, err
+	}
 	return limiter.New(limiter.Params{
 		Algorithm: algorithm,
 		Amount:    l.Amount,
 		Window:    time.Duration(l.Window),
 		Burst:     l.Burst,
 		Slots:     l.Slots,
+		Location:  location,
 	})
+}
+
+// location returns the time zone that the limit names, or nil. The zone of the
+// machine is none: on another machine it would be another.
+func (l Limit) location() (*time.Location, error) {
+	if l.Timezone == "" {
+		return nil, nil
+	}
+	location, err := time.LoadLocation(l.Timezone)
+	if err != nil || location == time.Local {
+		return nil, fmt.Errorf("unknown timezone %q: a name such as Europe/Berlin or America/New_York would do", l.Timezone)
+	}
+	return location, nil
 }
 
 // algorithm returns what the word means; without a word, a burst makes the

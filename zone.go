@@ -105,7 +105,8 @@ type Limit struct {
 	// - `sliding` (default): never more than the amount in any interval as long
 	//   as the window
 	// - `fixed`: never more than the amount in windows aligned to the clock
-	//   (UTC); up to twice the amount around the moment they change
+	//   (UTC, or the time zone that `timezone` names); up to twice the amount
+	//   around the moment they change
 	// - `token_bucket`: bursts may pass at once and are refilled evenly over the
 	//   window
 	//
@@ -121,6 +122,12 @@ type Limit struct {
 	// database. Default: 60, fewer (but at least 10) where a slot would be
 	// shorter than a second.
 	Slots int `json:"slots,omitempty"`
+
+	// The time zone in which the days of a fixed limit begin, such as
+	// `Europe/Berlin`: at local midnight, also where the clocks change, so that
+	// such a day has 23 or 25 hours. The window must be whole days. Default: the
+	// window is aligned to UTC.
+	Timezone string `json:"timezone,omitempty"`
 
 	// The name of the limit in the RateLimit header fields and in metrics.
 	// Default: the zone's name for the first limit without a name, and the

@@ -238,7 +238,7 @@ func (z *Zone) provisionLimits() error {
 		if err != nil {
 			return fmt.Errorf("limit: %w", err)
 		}
-		kind := Limit{Algorithm: arithmetic.Algorithm().String(), Window: l.Window, Slots: int(arithmetic.Slots())}
+		kind := Limit{Algorithm: arithmetic.Algorithm().String(), Window: l.Window, Slots: int(arithmetic.Slots()), Timezone: l.Timezone}
 		p := newPolicy(z, z.limitName(i, l), engine.Limit{ID: limitID(z.Name, kind, same[kind]), Limit: arithmetic})
 		same[kind]++
 		if names[p.name] {
@@ -292,6 +292,7 @@ func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 	for _, n := range []uint64{uint64(kind.Window), uint64(kind.Slots), nth} {
 		id = binary.BigEndian.AppendUint64(id, n)
 	}
+	id = append(id, kind.Timezone...)
 	return storage.LimitID(xxhash.Sum64(id))
 }
 

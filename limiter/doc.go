@@ -28,7 +28,8 @@
 //
 //   - Sliding: the units granted in any interval (t-W, t] are at most L. A unit
 //     is remembered for at least W, and for less than W plus one slot.
-//   - Fixed: the units granted in any window aligned to the epoch are at most L.
+//   - Fixed: the units granted in any window aligned to the epoch, or to the days
+//     of a time zone, are at most L.
 //   - Token bucket: the units granted in any interval of length T are at most
 //     B + T·L/W.
 //   - Units spent from leases obey the same bounds: a lease is never worth more

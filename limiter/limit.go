@@ -43,8 +43,9 @@ const (
 	// slots that overlap the last window, the oldest counted whole: at most the
 	// amount in any interval as long as the window.
 	Sliding Algorithm = iota
-	// Fixed counts units in windows aligned to the Unix epoch: at most the
-	// amount per aligned window, so up to twice the amount across an edge.
+	// Fixed counts units in windows aligned to the Unix epoch, or to the days of a
+	// time zone: at most the amount per aligned window, so up to twice the amount
+	// across an edge.
 	Fixed
 	// TokenBucket lets bursts through and refills evenly (GCRA): at most
 	// burst + T·amount/window in any interval of length T.
@@ -80,6 +81,11 @@ type Params struct {
 	// [MinSlots] to [MaxSlots]; zero means 60, fewer (but at least 10) where a
 	// slot would be shorter than a second. The other algorithms take none.
 	Slots int
+	// Location has a fixed window begin at midnight on the clocks of a place, as
+	// time zone and daylight saving have it; its length must be whole days, counted
+	// from 1970-01-01. Nil means that windows are aligned to the Unix epoch. The
+	// other algorithms take none.
+	Location *time.Location
 }
 
 // Limit is an amount of units per window, ready for arithmetic. It is an
@@ -88,15 +94,16 @@ type Limit struct {
 	algorithm Algorithm
 	slots     int32 // sliding: parts of a window; fixed: 1; token bucket: 0
 	amount    int64
-	window    int64 // nanoseconds
-	capacity  int64 // the most units that can be used at once
-	width     int64 // nanoseconds of a slot, rounded up: slots × width ≥ window
+	window    int64          // nanoseconds
+	capacity  int64          // the most units that can be used at once
+	width     int64          // nanoseconds of a slot, rounded up: slots × width ≥ window
+	location  *time.Location // whose days are counted, or nil
 }
 
 // New returns the limit that p describes, or an error that says which value is
 // out of its range.
 func New(p Params) (Limit, error) {
-	l := Limit{algorithm: p.Algorithm, window: int64(p.Window)}
+	l := Limit{algorithm: p.Algorithm, window: int64(p.Window), location: p.Location}
 	if p.Window < MinWindow {
 		return Limit{}, fmt.Errorf("window must be at least %v, got %v", MinWindow, p.Window)
 	}
@@ -120,6 +127,9 @@ func New(p Params) (Limit, error) {
 	}
 	if p.Algorithm != Sliding && p.Slots != 0 {
 		return Limit{}, fmt.Errorf("slots belong to a sliding limit, not to %v", p.Algorithm)
+	}
+	if err := checkCalendar(p); err != nil {
+		return Limit{}, err
 	}
 	if l.slots > 0 {
 		l.width = (l.window + int64(l.slots) - 1) / int64(l.slots)
@@ -185,10 +195,16 @@ func (l Limit) Capacity() int64 { return l.capacity }
 func (l Limit) Slots() int64 { return int64(l.slots) }
 
 // Slot returns the index of the slot that a time lies in. Indices count from
-// the Unix epoch. A token bucket has no slots: Slot, Oldest and Newest panic.
-func (l Limit) Slot(now int64) int64 { return floorDiv(now, l.width) }
+// the Unix epoch, or in a time zone from its clocks' 1970-01-01 00:00. A token
+// bucket has no slots: Slot, Oldest and Newest panic.
+func (l Limit) Slot(now int64) int64 {
+	if l.location != nil {
+		return l.calendarSlot(now)
+	}
+	return floorDiv(now, l.width)
+}
 
-// WindowOf returns the index of the window, aligned to the Unix epoch, that a slot
+// WindowOf returns the index of the window, aligned as slots are, that a slot
 // lies in. The slots that count at one time lie in a few windows next to one
 // another. A token bucket has none.
 func (l Limit) WindowOf(slot int64) int64 { return floorDiv(slot, int64(l.slots)) }
@@ -222,7 +238,12 @@ func (l Limit) Expiry(slot int64) int64 {
 }
 
 // end returns the time at which a slot ends and the next begins.
-func (l Limit) end(slot int64) int64 { return (slot + 1) * l.width }
+func (l Limit) end(slot int64) int64 {
+	if l.location != nil {
+		return l.begins(slot + 1)
+	}
+	return (slot + 1) * l.width
+}
 
 // floorDiv divides rounding towards negative infinity, so that slots before the
 // epoch are as long as those after it.

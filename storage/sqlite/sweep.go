@@ -193,12 +193,22 @@ func stored(algorithm, window, slots int64) *limiter.Limit {
 // expired deletes the rows of a limit in the windows that can't count any more,
 // and those far in the future.
 func (sw *sweeper) expired(id int64, l limiter.Limit) error {
-	first := l.WindowOf(l.Oldest(sw.now))
+	zone := zoneSlack(l)
+	first := l.WindowOf(l.Oldest(sw.now - zone))
 	if err := sw.windows(id, math.MinInt64, first-1); err != nil {
 		return err
 	}
-	last := l.WindowOf(l.Newest(addCapped(sw.now, farFuture)))
+	last := l.WindowOf(l.Newest(addCapped(sw.now, farFuture+zone)))
 	return sw.windows(id, last+1, math.MaxInt64)
+}
+
+// zoneSlack returns how far the windows of a limit may lie from those that a row
+// of limits describes: it doesn't say in which time zone fixed days begin.
+func zoneSlack(l limiter.Limit) int64 {
+	if l.Algorithm() == limiter.Fixed && l.Window()%(24*time.Hour) == 0 {
+		return int64(limiter.MaxOffset)
+	}
+	return 0
 }
 
 // windows deletes rows of a limit from the first to the last window, as many as

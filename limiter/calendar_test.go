@@ -1,0 +1,197 @@
+package limiter_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// places are time zones with something about them: clocks set at midnight, a
+// minute after it, over a whole day, by half an hour, not at all.
+var places = []string{
+	"Europe/Berlin", "America/New_York", "America/Havana", "America/St_Johns", "America/Sao_Paulo", "Asia/Beirut",
+	"Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia", "Pacific/Kiritimati", "Africa/Casablanca", "UTC",
+}
+
+// The years that the oracle has looked at: those around the day that Samoa left
+// out (2011-12-30), when St. John's still changed its clocks at 00:01.
+var (
+	firstMinute = time.Date(2010, 6, 1, 0, 0, 0, 0, time.UTC).Unix()
+	lastMinute  = time.Date(2012, 6, 1, 0, 0, 0, 0, time.UTC).Unix()
+)
+
+// dawn is the first minute at which a calendar on the wall shows a day.
+type dawn struct{ unix, day int64 }
+
+// dawns looks at the calendar every minute for two years, and never turns a page
+// back.
+func dawns(location *time.Location) (all []dawn) {
+	for unix := firstMinute; unix < lastMinute; unix += 60 {
+		year, month, d := time.Unix(unix, 0).In(location).Date()
+		day := time.Date(year, month, d, 0, 0, 0, 0, time.UTC).Unix() / 86400
+		if len(all) == 0 || day > all[len(all)-1].day {
+			all = append(all, dawn{unix, day})
+		}
+	}
+	return all
+}
+
+func loadPlace(t testing.TB, name string) *time.Location {
+	t.Helper()
+	location, err := time.LoadLocation(name)
+	if err != nil {
+		t.Skipf("this machine doesn't know the time zone %s", name)
+	}
+	return location
+}
+
+var dawnsOf = func() func(testing.TB, string) (*time.Location, []dawn) {
+	var mu sync.Mutex
+	known := make(map[string][]dawn)
+	return func(t testing.TB, name string) (*time.Location, []dawn) {
+		mu.Lock()
+		defer mu.Unlock()
+		location := loadPlace(t, name)
+		if known[name] == nil {
+			known[name] = dawns(location)
+		}
+		return location, known[name]
+	}
+}()
+
+// A day of a calendar limit is a day on the wall: from the first minute that
+// shows it to the first that shows a later one.
+func TestCalendarIsTheOneOnTheWall(t *testing.T) {
+	for _, name := range places {
+		t.Run(name, func(t *testing.T) {
+			location, all := dawnsOf(t, name)
+			l := mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: 24 * time.Hour, Location: location})
+			for i := 1; i+1 < len(all); i++ {
+				begin, end := all[i].unix*1e9, all[i+1].unix*1e9
+				for _, now := range []int64{begin, begin + 60e9, begin + 3600e9, (begin + end) / 2, end - 3600e9, end - 60e9, end - 1} {
+					if slot := l.Slot(now); slot != all[i].day {
+						t.Fatalf("%v lies in day %d, want %d", time.Unix(0, now).In(location), slot, all[i].day)
+					}
+				}
+				if got := l.Expiry(all[i].day); got != end {
+					t.Fatalf("day %d ends %v, want %v", all[i].day, time.Unix(0, got).In(location), time.Unix(0, end).In(location))
+				}
+			}
+		})
+	}
+}
+
+// FuzzCalendar holds claims under calendar limits to the calendar on the wall:
+// what is granted between the first minute of a window and that of the next is
+// never more than the amount, and the retry time is that minute.
+func FuzzCalendar(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) { checkCalendar(t, data) })
+}
+
+func TestCalendarRandom(t *testing.T) { runRandom(t, 1000, checkCalendar) }
+
+func checkCalendar(t testing.TB, data []byte) {
+	s := &source{data}
+	location, all := dawnsOf(t, places[s.pick(len(places))])
+	days := int64(1 + s.pick(8))
+	p := limiter.Params{Algorithm: limiter.Fixed, Amount: 1 + s.upTo(100), Window: time.Duration(days) * 24 * time.Hour, Location: location}
+	l := mustNew(t, p)
+	now := all[20+s.pick(200)].unix*1e9 + s.upTo(int64(24*time.Hour))
+	var state limiter.State
+	used := make(map[int64]int64)
+	for range 60 {
+		now += s.upTo(int64(40 * time.Hour))
+		window, end := windowOnTheWall(all, now, days)
+		if end == 0 {
+			return
+		}
+		cost := 1 + s.upTo(p.Amount-1)
+		c := limiter.Claim{Now: now, Least: cost, Want: cost}
+		before := cloneState(state)
+		g := l.Claim(&state, c)
+		if fits := used[window]+cost <= p.Amount; fits == g.Refused(c) {
+			t.Fatalf("%v, %d days: %d of %d at %v, after %d: %+v", location, days, cost, p.Amount, time.Unix(0, now).In(location), used[window], g)
+		} else if fits {
+			used[window] += cost
+			continue
+		}
+		if g.Retry != time.Duration(end-now) {
+			t.Fatalf("%v, %d days: retry at %v, want %v", location, days, time.Unix(0, now+int64(g.Retry)).In(location), time.Unix(0, end).In(location))
+		}
+		checkRetry(t, l, before, c, g)
+	}
+}
+
+// windowOnTheWall returns the window of some days that a time lies in, and when
+// the next begins, or 0 if the oracle has not looked that far.
+func windowOnTheWall(all []dawn, now, days int64) (window, end int64) {
+	i, found := slices.BinarySearchFunc(all, now, func(d dawn, now int64) int { return int(min(max(d.unix*1e9-now, -1), 1)) })
+	if !found {
+		i--
+	}
+	window = all[i].day / days
+	for ; i < len(all); i++ {
+		if all[i].day/days > window {
+			return window, all[i].unix * 1e9
+		}
+	}
+	return window, 0
+}
+
+func TestDaysOfDaylightSaving(t *testing.T) {
+	berlin := loadPlace(t, "Europe/Berlin")
+	l := mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: 24 * time.Hour, Location: berlin})
+	for _, tt := range []struct {
+		day  time.Time
+		want time.Duration
+	}{
+		{time.Date(2026, 3, 29, 0, 0, 0, 0, berlin), 23 * time.Hour},
+		{time.Date(2026, 10, 25, 0, 0, 0, 0, berlin), 25 * time.Hour},
+		{time.Date(2026, 11, 21, 0, 0, 0, 0, berlin), 24 * time.Hour},
+	} {
+		var s limiter.State
+		l.Claim(&s, limiter.Claim{Now: tt.day.UnixNano(), Least: 1, Want: 1})
+		if g := l.Claim(&s, limiter.Claim{Now: tt.day.UnixNano(), Least: 1, Want: 1}); g.Retry != tt.want {
+			t.Errorf("%s is %v long, want %v", tt.day.Format(time.DateOnly), g.Retry, tt.want)
+		}
+	}
+}
+
+func TestCalendarErrors(t *testing.T) {
+	for _, tt := range []struct {
+		p    limiter.Params
+		want string
+	}{
+		{limiter.Params{Window: 24 * time.Hour}, "a time zone belongs to a fixed limit, not to sliding"},
+		{limiter.Params{Algorithm: limiter.TokenBucket, Window: 24 * time.Hour}, "a time zone belongs to a fixed limit, not to token_bucket"},
+		{limiter.Params{Algorithm: limiter.Fixed, Window: 36 * time.Hour}, "a window in a time zone must be whole days, got 36h0m0s: 24h would do"},
+	} {
+		tt.p.Amount, tt.p.Location = 1, time.UTC
+		if _, err := limiter.New(tt.p); err == nil || err.Error() != tt.want {
+			t.Errorf("%+v: error is %v, want %s", tt.p, err, tt.want)
+		}
+	}
+}
+
+// Slots never run backwards, in any zone and at any time that clocks know.
+func TestCalendarNeverRunsBackwards(t *testing.T) {
+	for _, name := range append([]string{"Asia/Manila", "America/Juneau"}, places...) {
+		location := loadPlace(t, name)
+		l := mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: 24 * time.Hour, Location: location})
+		for range 20_000 {
+			now := time.Date(1840, 1, 1, 0, 0, 0, 0, time.UTC).Add(rand.N(200 * 365 * 24 * time.Hour)).UnixNano()
+			slot := l.Slot(now)
+			if later := l.Slot(now + int64(rand.N(2*time.Hour))); later < slot {
+				t.Fatalf("%s: slot %d is followed by %d, about %v", name, slot, later, time.Unix(0, now))
+			}
+			if end := l.Expiry(slot); end <= now || l.Slot(end-1) != slot || l.Slot(end) <= slot {
+				t.Fatalf("%s: %v lies in slot %d, which ends %v", name, time.Unix(0, now), slot, time.Unix(0, end))
+			}
+		}
+	}
+}
