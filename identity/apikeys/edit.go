@@ -1,0 +1,163 @@
+package apikeys
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Entry is a key in a file, without the key.
+type Entry struct {
+	Client
+	// ID tells the keys of a name apart: the first digits of the hash.
+	ID string
+}
+
+// idLength is how many digits of a hash tell a key apart from others.
+const idLength = 8
+
+// keyPrefix is what keys begin with, so that people and programs that look for
+// leaked secrets know one when they see it.
+const keyPrefix = "tally_"
+
+const fileHead = "# API keys: name, tier and hash of each. `caddy rate-limit key` makes and revokes them.\n"
+
+// New makes a key for a client, adds its hash to a file, which is made if there
+// is none, and returns the key: 130 random bits. It is the only time that anybody
+// sees it.
+func New(path string, client Client) (key string, err error) {
+	if err := client.check(nil); err != nil {
+		return "", fmt.Errorf("apikeys: %w", err)
+	}
+	key = keyPrefix + rand.Text()
+	err = edit(path, func(text []byte) ([]byte, error) {
+		if len(bytes.TrimSpace(text)) == 0 {
+			var salt sum
+			rand.Read(salt[:])
+			text = fmt.Appendf(nil, "%s%s %x\n", fileHead, saltWord, salt)
+		}
+		return appendKey(text, client, key)
+	})
+	if err != nil {
+		return "", fmt.Errorf("apikeys: %w", err)
+	}
+	return key, nil
+}
+
+func appendKey(text []byte, client Client, key string) ([]byte, error) {
+	set, err := Parse(text, nil)
+	if err != nil {
+		return nil, err
+	}
+	m := set.macs.Get().(*mac)
+	m.Write([]byte(key))
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n')
+	}
+	return fmt.Appendf(text, "%s %s %x\n", client.Name, client.Tier, m.Sum(nil)), nil
+}
+
+// Revoke removes the keys of a name from a file, or if id is not empty, the one
+// that it tells apart, and returns how many that were.
+func Revoke(path, name, id string) (revoked int, err error) {
+	err = edit(path, func(text []byte) (kept []byte, err error) {
+		if _, err := Parse(text, nil); err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(text) {
+			if e, ok := entryOf(line); ok && e.Name == name && (id == "" || e.ID == id) {
+				revoked++
+				continue
+			}
+			kept = append(kept, line...)
+		}
+		if revoked == 0 {
+			return nil, fmt.Errorf("there is no key of %s to revoke", strings.TrimSpace(name+" "+id))
+		}
+		return kept, nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("apikeys: %w", err)
+	}
+	return revoked, nil
+}
+
+// List returns the keys of a file, in its order.
+func List(path string) (entries []Entry, err error) {
+	text, _, err := readAll(path)
+	if err == nil {
+		_, err = Parse(text, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("apikeys: %w", err)
+	}
+	for line := range bytes.Lines(text) {
+		if e, ok := entryOf(line); ok {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// entryOf returns the key in a line of a good file, if there is one.
+func entryOf(line []byte) (Entry, bool) {
+	fields := strings.Fields(string(line))
+	if len(fields) != 3 || strings.HasPrefix(fields[0], "#") || len(fields[2]) < idLength {
+		return Entry{}, false
+	}
+	return Entry{Client{Name: fields[0], Tier: fields[1]}, strings.ToLower(fields[2][:idLength])}, true
+}
+
+// edit replaces a file by what change makes of its text, as a whole, so that
+// nobody ever reads half of it. The new file is made beside it under a name that
+// only one command can have at a time.
+func edit(path string, change func([]byte) ([]byte, error)) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // and leave the link
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	fresh, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s.new exists: another command is changing the keys; if none is, remove it", path)
+	}
+	if err != nil {
+		return err
+	}
+	err = rewrite(fresh, path, change)
+	if err == nil {
+		err = os.Rename(fresh.Name(), path)
+	}
+	if err != nil {
+		os.Remove(fresh.Name())
+	}
+	return err
+}
+
+// rewrite writes what is to be at path to a file, which it closes.
+func rewrite(fresh *os.File, path string, change func([]byte) ([]byte, error)) error {
+	defer fresh.Close() // a second time, where nothing fails
+	text, info, err := readAll(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if text, err = change(text); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if _, err := Parse(text, nil); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if info != nil {
+		if err := keepOwner(fresh, info); err != nil {
+			return err
+		}
+	}
+	_, err = fresh.Write(text)
+	return errors.Join(err, fresh.Chmod(0o600), fresh.Sync(), fresh.Close())
+}

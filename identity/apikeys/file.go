@@ -1,0 +1,114 @@
+package apikeys
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// lookEvery is how often a file is looked at, at most.
+	lookEvery = time.Second
+	// maxFile bounds what is read of a file: some 500,000 keys.
+	maxFile = 64 << 20
+)
+
+// File is a file of keys that is read again when it has changed. It is looked at
+// when it is used, at most once a second, so it needs no goroutine and no end. It
+// may be used from any number of goroutines.
+type File struct {
+	path    string
+	tiers   []string
+	changed func(*Set, error)
+	start   time.Time
+
+	set    atomic.Pointer[Set]
+	looked atomic.Int64 // when the file was last looked at, since start
+
+	mu   sync.Mutex
+	seen fs.FileInfo // guarded by mu: of the file as it was last read; nil if there was none
+}
+
+// Open reads a file. A file that does not exist has no keys, until it does. When
+// it was read again, changed is told the keys that are in force now, or why they
+// are still the old ones; once for each change of the file, and on the goroutine
+// that called [File.Keys].
+func Open(path string, tiers []string, changed func(*Set, error)) (*File, error) {
+	f := &File{path: path, tiers: tiers, changed: changed, start: time.Now()}
+	set, info, err := f.read()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f.set.Store(set)
+	f.seen = info
+	return f, nil
+}
+
+// Keys returns the keys in force.
+func (f *File) Keys() *Set {
+	if now := int64(time.Since(f.start)); now-f.looked.Load() >= int64(lookEvery) {
+		f.look(now)
+	}
+	return f.set.Load()
+}
+
+// look reads the file again if it has changed. Whoever comes meanwhile goes on
+// with the old keys: a disk that hangs holds up one request, not all.
+func (f *File) look(now int64) {
+	if !f.mu.TryLock() {
+		return
+	}
+	defer f.mu.Unlock()
+	defer func() { f.looked.Store(now) }()
+	info, err := os.Stat(f.path)
+	if err == nil && same(info, f.seen) || err != nil && f.seen == nil {
+		return
+	}
+	set, info, err := f.read()
+	f.seen = info
+	if err == nil {
+		f.set.Store(set)
+	}
+	f.changed(f.set.Load(), err)
+}
+
+// same tells whether nothing has changed between two looks at a file.
+func same(a, b fs.FileInfo) bool {
+	return b != nil && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
+}
+
+// read reads the file, and tells which version of it that was, as far as it got.
+func (f *File) read() (*Set, fs.FileInfo, error) {
+	text, info, err := readAll(f.path)
+	if err != nil {
+		return nil, info, fmt.Errorf("apikeys: %w", err)
+	}
+	set, err := Parse(text, f.tiers)
+	if err != nil {
+		return nil, info, fmt.Errorf("apikeys: %s: %w", f.path, err)
+	}
+	return set, info, nil
+}
+
+func readAll(path string) ([]byte, fs.FileInfo, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		info, _ := os.Stat(path) // it may be there, and be somebody else's
+		return nil, info, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, info, fmt.Errorf("%s is not a file of at most %d bytes", path, maxFile)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxFile))
+	return text, info, err
+}

@@ -1,0 +1,175 @@
+package apikeys
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Client is whom a key belongs to.
+type Client struct {
+	Name string
+	Tier string
+}
+
+// Set is the keys of one reading of a file. It does not change, and may be used
+// from any number of goroutines. A nil Set has no keys.
+type Set struct {
+	macs    sync.Pool // of *mac
+	clients map[sum]*Client
+}
+
+type sum [sha256.Size]byte
+
+// mac is a keyed hash with room for what goes in and out, so that hashing
+// allocates nothing.
+type mac struct {
+	hash.Hash
+	key [MaxKey]byte
+	sum sum
+}
+
+// MaxKey is the length of the longest key that is looked for. No key of ours is
+// nearly as long.
+const MaxKey = 256
+
+// Find returns the client that a key belongs to, or nil. How long it takes says
+// nothing of the keys there are: they are compared by a hash that nobody outside
+// can compute.
+func (s *Set) Find(key string) *Client {
+	if s == nil || len(s.clients) == 0 || len(key) > MaxKey {
+		return nil
+	}
+	m := s.macs.Get().(*mac)
+	m.Reset()
+	m.Write(m.key[:copy(m.key[:], key)])
+	m.Sum(m.sum[:0])
+	client := s.clients[m.sum]
+	s.macs.Put(m)
+	return client
+}
+
+// Tiers returns how many keys there are of each tier.
+func (s *Set) Tiers() map[string]int {
+	tiers := make(map[string]int)
+	if s != nil {
+		for _, client := range s.clients {
+			tiers[client.Tier]++
+		}
+	}
+	return tiers
+}
+
+// newSet returns a set without keys whose hashes are under a salt.
+func newSet(salt []byte) *Set {
+	s := &Set{clients: make(map[sum]*Client)}
+	s.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, salt)} }
+	return s
+}
+
+// Parse reads the text of a file. Its keys are of the given tiers, or if tiers is
+// nil, of any. An error names the line that it is about.
+func Parse(text []byte, tiers []string) (*Set, error) {
+	p := parser{tiers: tiers, lines: make(map[sum]int), first: make(map[string]place)}
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		if err := p.line(n, strings.Fields(string(line))); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if p.set == nil {
+		return nil, fmt.Errorf("there is no line `%s …`, which a file of keys begins with", saltWord)
+	}
+	return p.set, nil
+}
+
+// parser is a file that is being read.
+type parser struct {
+	tiers []string
+	set   *Set
+	lines map[sum]int      // where a hash stands
+	first map[string]place // where a name stands first
+}
+
+// place is a line, and the tier of the key in it.
+type place struct {
+	line int
+	tier string
+}
+
+func (p *parser) line(n int, fields []string) error {
+	switch {
+	case len(fields) == 0 || strings.HasPrefix(fields[0], "#"):
+		return nil
+	case len(fields) == 2 && fields[0] == saltWord:
+		return p.salt(fields[1])
+	case p.set == nil:
+		return fmt.Errorf("a key comes before the line `%s …`, which a file of keys begins with", saltWord)
+	case len(fields) != 3:
+		return fmt.Errorf("has %d words, want three: name, tier and hash", len(fields))
+	}
+	return p.key(n, &Client{Name: fields[0], Tier: fields[1]}, fields[2])
+}
+
+// saltWord begins the line that holds the salt.
+const saltWord = "salt"
+
+func (p *parser) salt(text string) error {
+	salt, err := hex.DecodeString(text)
+	switch {
+	case p.set != nil:
+		return errors.New("a second salt; each file of keys has its own, and one can't be appended to another")
+	case err != nil || len(salt) < 16:
+		return errors.New("the salt must be at least 32 hexadecimal digits")
+	}
+	p.set = newSet(salt)
+	return nil
+}
+
+func (p *parser) key(n int, client *Client, text string) error {
+	if err := client.check(p.tiers); err != nil {
+		return err
+	}
+	var hash sum
+	if len(text) != hex.EncodedLen(len(hash)) {
+		return fmt.Errorf("the hash must have %d hexadecimal digits, got %d characters", hex.EncodedLen(len(hash)), len(text))
+	}
+	if _, err := hex.Decode(hash[:], []byte(text)); err != nil {
+		return errors.New("the hash must be hexadecimal digits")
+	}
+	if other, ok := p.lines[hash]; ok {
+		return fmt.Errorf("the hash is that of line %d", other)
+	}
+	first, ok := p.first[client.Name]
+	if ok && first.tier != client.Tier {
+		return fmt.Errorf("%s has the tier %s here and %s in line %d; a name has one", client.Name, client.Tier, first.tier, first.line)
+	}
+	if !ok {
+		p.first[client.Name] = place{n, client.Tier}
+	}
+	p.lines[hash] = n
+	p.set.clients[hash] = client
+	return nil
+}
+
+// check returns an error if the client can't be one.
+func (c *Client) check(tiers []string) error {
+	if err := CheckName(c.Name); err != nil {
+		return err
+	}
+	if err := CheckTier(c.Tier); err != nil {
+		return err
+	}
+	if tiers != nil && !slices.Contains(tiers, c.Tier) {
+		return fmt.Errorf("%s has the tier %q, which is none of those configured: %s", c.Name, c.Tier, strings.Join(tiers, ", "))
+	}
+	return nil
+}
