@@ -1,0 +1,98 @@
+package tally
+
+import (
+	"fmt"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:      "rate-limit",
+		Short:     "Manages what the rate limiter keeps",
+		CobraFunc: func(cmd *cobra.Command) { cmd.AddCommand(keyCommand()) },
+	})
+}
+
+// defaultKeyFile returns the file of API keys where none is named.
+func defaultKeyFile() string { return filepath.Join(caddy.AppDataDir(), defaultFolder, "api_keys") }
+
+// keyCommand returns `caddy rate-limit key`.
+func keyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Makes, lists and revokes API keys",
+		Long: `Makes, lists and revokes the API keys that the option api_keys tells clients
+by. A running Caddy notices within a second. Run it as the user that Caddy runs
+as, so that Caddy can read the file.`,
+	}
+	file := cmd.PersistentFlags().StringP("file", "f", defaultKeyFile(), "The file of keys")
+	cmd.AddCommand(keyNewCommand(file), keyListCommand(file), keyRevokeCommand(file))
+	return cmd
+}
+
+func keyNewCommand(file *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "new NAME TIER",
+		Short: "Makes a key, prints it once, and adds its hash to the file",
+		Long: `Makes a key, prints it once, and adds its hash to the file, which is made if
+there is none.
+
+NAME is a client such as acme, or vendor/product for a part of one with a quota
+of its own. Keys of one name share a quota: make another to replace one that is
+still in use.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := apikeys.New(*file, apikeys.Client{Name: args[0], Tier: args[1]})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), key)
+			fmt.Fprintf(cmd.ErrOrStderr(), "This is the only time the key is shown. Its hash is in %s.\n", *file)
+			return nil
+		},
+	}
+}
+
+func keyListCommand(file *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "Lists the keys of the file: name, tier, and what tells the keys of a name apart",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			entries, err := apikeys.List(*file)
+			if err != nil {
+				return err
+			}
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, e := range entries {
+				fmt.Fprintf(table, "%s\t%s\t%s\n", e.Name, e.Tier, e.ID)
+			}
+			return table.Flush()
+		},
+	}
+}
+
+func keyRevokeCommand(file *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke NAME [ID]",
+		Short: "Removes the keys of a name from the file, or the one that ID names",
+		Long: `Removes the keys of a name from the file, or the one of them that ID names, as
+listed. The keys of its parts (NAME/…) stay.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			revoked, err := apikeys.Revoke(*file, args[0], append(args, "")[1])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %d.\n", revoked)
+			return nil
+		},
+	}
+}
