@@ -53,6 +53,16 @@ type App struct {
 	// When clients are banned. Default: never.
 	Ban *Ban `json:"ban,omitempty"`
 
+	// Classes of clients that have the same limits, for zones with `tiers` or
+	// `tier`.
+	Tiers []*Tier `json:"tiers,omitempty"`
+
+	// How clients are told by their API keys, for zones `per` `api_key` or with
+	// `tiers`.
+	APIKeys *APIKeys `json:"api_keys,omitempty"`
+
+	services []service // that are told by a header field
+
 	store    Store
 	settings settings
 	zones    bool            // whether any handler has any
@@ -104,6 +114,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.check(); err != nil {
 		return fmt.Errorf("rate_limit: %w", err)
 	}
+	if err := a.provisionClients(); err != nil {
+		return fmt.Errorf("rate_limit: %w", err)
+	}
 	a.settings = settings{
 		store:    a.store.Identity(),
 		path:     a.store.Place(),
@@ -148,6 +161,20 @@ func (a *App) check() error {
 		return err
 	}
 	return a.Ban.check()
+}
+
+// provisionClients checks how clients are told apart.
+func (a *App) provisionClients() error {
+	if err := a.provisionTiers(); err != nil {
+		return err
+	}
+	if a.APIKeys == nil {
+		return nil
+	}
+	if err := a.APIKeys.provision(a); err != nil {
+		return fmt.Errorf("api_keys: %w", err)
+	}
+	return nil
 }
 
 // openOnceStarted has the store opened when the whole configuration runs, which
@@ -266,7 +293,12 @@ func (a *App) refusals(zone string) *refusalLog {
 }
 
 // Start implements caddy.App.
-func (a *App) Start() error { return nil }
+func (a *App) Start() error {
+	if a.APIKeys != nil {
+		a.APIKeys.start(a.log)
+	}
+	return nil
+}
 
 // Stop implements caddy.App.
 func (a *App) Stop() error { return nil }

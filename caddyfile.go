@@ -37,9 +37,12 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			match {
 //				<matchers...>
 //			}
-//			per          ip|everyone|key <value>
+//			per          ip|everyone|api_key|key <value>
 //			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]
-//			cost         <n>|<placeholder>
+//			tiers
+//			tier         <value> [<default>]
+//			cost         <n>|<placeholder> [<matcher>|@<name>|<path>]
+//			max_cost     <n>
 //			on_empty_key ip|share|skip|deny
 //			ipv4_prefix  <bits>
 //			ipv6_prefix  <bits>
@@ -50,6 +53,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			window       <duration>
 //			events       <n>
 //		}
+//		exempt         <matcher>|@<name>|<path>
 //		trap           [ban <duration>] <matcher>|@<name>|<path>
 //		trap [ban <duration>] {
 //			<matchers...>
@@ -67,7 +71,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //		storage        <module...>
 //	}
 //
-// A zone has one or more of `limit`, or both `window` and `events`, which is how
+// A zone has one or more of `limit`, or `tiers` or `tier`, or both `window` and `events`, which is how
 // `mholt/caddy-ratelimit` writes a sliding limit; `key` is its `per key`. As
 // there, a zone in that module's words replaces an earlier one of the same name,
 // in the place of the earlier one.
@@ -107,6 +111,8 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) er
 	switch d.Val() {
 	case "zone":
 		return h.unmarshalZone(d, token)
+	case "exempt":
+		return h.unmarshalExempt(d, token)
 	case "trap":
 		return h.unmarshalTrap(d, token)
 	case "headers":
@@ -153,6 +159,18 @@ func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
 		return z.errf(d, "the name is taken by an earlier zone of this handler: another name would do")
 	}
 	h.Zones[i] = z
+	return nil
+}
+
+func (h *Handler) unmarshalExempt(d *caddyfile.Dispenser, token matcherToken) error {
+	set, err := unmarshalMatchers(d, token)
+	if err != nil {
+		return d.Errf("exempt: %w", err)
+	}
+	if len(set) == 0 {
+		return d.Err("exempt: a matcher is missing: exempt remote_ip 192.0.2.0/24 would do")
+	}
+	h.ExemptRaw = append(h.ExemptRaw, set)
 	return nil
 }
 

@@ -36,6 +36,17 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		store_timeout    <duration>
 //		degraded_limit   <percent>
 //		secret_file      <path>
+//		tier <name> {
+//			limit          <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]
+//			unlimited
+//			service_header <name> <secret>
+//		}
+//		api_keys {
+//			from    header <name>|bearer|query <name>|placeholder <value>
+//			file    <path>
+//			missing deny|default <tier>
+//			unknown deny|default [<tier>]
+//		}
 //		reputation       off
 //		reputation {
 //			over_limit <points>
@@ -49,7 +60,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return eachOption(d, a.unmarshalOption)
+	return eachOption(d, a.unmarshalOption, "tier")
 }
 
 func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -70,8 +81,12 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return a.unmarshalReputation(d)
 	case "ban":
 		return unmarshalBan(d, &a.Ban)
+	case "tier":
+		return a.unmarshalTier(d)
+	case "api_keys":
+		return a.unmarshalAPIKeys(d)
 	}
-	return d.Errf("unrecognized option %q: store, cleanup_interval, max_keys, store_timeout, degraded_limit, secret_file, reputation or ban would do", d.Val())
+	return d.Errf("unrecognized option %q: store, cleanup_interval, max_keys, store_timeout, degraded_limit, secret_file, tier, api_keys, reputation or ban would do", d.Val())
 }
 
 func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {

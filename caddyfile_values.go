@@ -81,15 +81,16 @@ func moduleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, e
 	return raw, nil
 }
 
-// eachOption reads the options of a block, of which each may be given once.
-func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error) error {
+// eachOption reads the options of a block, of which each may be given once, but for
+// those that are repeatable.
+func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, repeatable ...string) error {
 	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		option := d.Val()
 		if seen[option] {
 			return d.Errf("%s is given twice: once would do", option)
 		}
-		seen[option] = true
+		seen[option] = !slices.Contains(repeatable, option)
 		if err := unmarshal(d); err != nil {
 			return err
 		}

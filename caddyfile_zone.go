@@ -2,6 +2,7 @@ package tally
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,8 +28,14 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 		return z.unmarshalPer(d)
 	case "limit":
 		return z.unmarshalLimit(d)
+	case "tiers":
+		return z.unmarshalTiers(d)
+	case "tier":
+		return z.unmarshalTier(d)
 	case "cost":
-		return z.unmarshalCost(d)
+		return z.unmarshalCost(d, token)
+	case "max_cost":
+		return z.unmarshalMaxCost(d)
 	case "reputation":
 		return z.unmarshalReputation(d)
 	case "ban":
@@ -53,7 +60,12 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 // ways.
 func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 	peer := z.Window != 0 || z.MaxEvents != 0
+	tiers := z.Tiers || z.Tier != ""
 	switch {
+	case tiers && (len(z.Limits) > 0 || peer):
+		return z.errf(d, "limits come from tiers or from the zone: leave one out, or make it two zones")
+	case tiers:
+		return nil
 	case len(z.Limits) > 0 && peer:
 		return z.errf(d, "limit excludes window and events: limit 5/1m is the same as window 1m and events 5")
 	case len(z.Limits) > 0:
@@ -69,7 +81,9 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 // hasOwnWords reports whether the zone uses options that mholt/caddy-ratelimit
 // does not have.
 func (z *Zone) hasOwnWords() bool {
-	return len(z.Limits) > 0 || z.Per != "" || z.Cost != "" || z.OnEmptyKey != "" || z.DisableReputation || z.Ban != nil
+	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
+		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
+		z.DisableReputation || z.Ban != nil
 }
 
 // errf returns an error that names the zone and the place.
@@ -129,13 +143,13 @@ func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	switch {
 	case len(args) == 0:
-		return z.errf(d, "per what? ip, everyone or key <value> would do")
+		return z.errf(d, "per what? ip, everyone, api_key or key <value> would do")
 	case args[0] == "key":
 		return z.setPerKey(d, args[1:])
-	case args[0] == "client" || args[0] == "api_key":
-		return z.errf(d, "per %s is not available in this version: ip, everyone or key <value> would do", args[0])
-	case args[0] != "ip" && args[0] != "everyone":
-		return z.errf(d, "unknown per %q: ip, everyone or key <value> would do", args[0])
+	case args[0] == "client":
+		return z.errf(d, "per %s is not available in this version: ip, everyone, api_key or key <value> would do", args[0])
+	case args[0] != perIP && args[0] != perEveryone && args[0] != perAPIKey:
+		return z.errf(d, "unknown per %q: ip, everyone, api_key or key <value> would do", args[0])
 	case len(args) > 1:
 		return z.errf(d, "per %s takes no value, got %q", args[0], args[1])
 	}
@@ -165,18 +179,66 @@ func (z *Zone) unmarshalKey(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (z *Zone) unmarshalCost(d *caddyfile.Dispenser) error {
-	if z.Cost != "" {
-		return z.errf(d, "cost already specified: %s", z.Cost)
+func (z *Zone) unmarshalTiers(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return z.errf(d, "tiers takes no value, got %q: tier <value> takes the name of one from elsewhere", d.Val())
 	}
-	var cost string
-	if !d.AllArgs(&cost) {
+	if z.Tier != "" {
+		return z.errf(d, "tiers and tier exclude one another: leave one out")
+	}
+	z.Tiers = true
+	return nil
+}
+
+func (z *Zone) unmarshalTier(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	switch {
+	case z.Tiers || z.Tier != "":
+		return z.errf(d, "the tier is given already: once would do")
+	case len(args) < 1 || len(args) > 2 || slices.Contains(args, ""):
+		return z.errf(d, "tier takes the name of one, and perhaps a default, got %d values: tier {http.auth.user.plan} free would do", len(args))
+	}
+	z.Tier, z.DefaultTier = args[0], append(args, "")[1]
+	return nil
+}
+
+// unmarshalCost reads what requests cost, those of a matcher if there is one.
+func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
+	if !d.NextArg() {
 		return d.ArgErr()
 	}
+	cost := d.Val()
 	if n, err := strconv.ParseInt(cost, 10, 64); (err != nil || n < 0) && len(placeholders(cost)) == 0 {
 		return z.errf(d, "cost: must be a whole number from 0, or a placeholder that holds one, got %q", cost)
 	}
-	z.Cost = cost
+	set, err := unmarshalMatchers(d, token)
+	if err != nil {
+		return z.errf(d, "cost: %w", err)
+	}
+	switch {
+	case len(set) > 0:
+		z.Costs = append(z.Costs, Cost{MatcherSetsRaw: caddyhttp.RawMatcherSets{set}, Cost: cost})
+	case z.Cost != "":
+		return z.errf(d, "cost already specified: %s", z.Cost)
+	default:
+		z.Cost = cost
+	}
+	return nil
+}
+
+func (z *Zone) unmarshalMaxCost(d *caddyfile.Dispenser) error {
+	if z.MaxCost != 0 {
+		return z.errf(d, "max_cost already specified: %d", z.MaxCost)
+	}
+	var arg string
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	n, err := parseCount(arg)
+	if err != nil || n < 1 {
+		return z.errf(d, "max_cost: must be a whole number above zero such as 100, got %q", arg)
+	}
+	z.MaxCost = n
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
@@ -30,6 +31,7 @@ var metrics = struct {
 
 	violations *prometheus.CounterVec
 	bans       prometheus.Counter
+	keys       *prometheus.GaugeVec
 }{
 	requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_requests_total",
@@ -82,6 +84,18 @@ var metrics = struct {
 		Name: "caddy_rate_limit_bans_total",
 		Help: "Bans of clients.",
 	}),
+	keys: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "caddy_rate_limit_api_keys",
+		Help: "API keys in force, by tier.",
+	}, []string{"tier"}),
+}
+
+// countKeys sets how many API keys are in force.
+func countKeys(set *apikeys.Set) {
+	metrics.keys.Reset()
+	for tier, n := range set.Tiers() {
+		metrics.keys.WithLabelValues(tier).Set(float64(n))
+	}
 }
 
 // registerMetrics makes the collectors part of a configuration's registry.
@@ -89,7 +103,7 @@ func registerMetrics(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		metrics.requests, metrics.declined, metrics.decisions, metrics.process,
 		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
-		metrics.violations, metrics.bans,
+		metrics.violations, metrics.bans, metrics.keys,
 		houseCollector{}, configCollector{},
 	} {
 		err := registry.Register(c)

@@ -58,6 +58,10 @@ type Handler struct {
 	// this says.
 	Headers string `json:"headers,omitempty"`
 
+	// Requests that no zone of this handler looks at: a list of matcher sets, of
+	// which one must match.
+	ExemptRaw caddyhttp.RawMatcherSets `json:"exempt,omitempty" caddy:"namespace=http.matchers"`
+
 	// Spreads the return of refused clients: each Retry-After is made longer by
 	// a random part of up to this fraction. 0.2 means up to 20 %. Default: 0.
 	Jitter float64 `json:"jitter,omitempty"`
@@ -83,6 +87,7 @@ type Handler struct {
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
 
 	zones  []*Zone
+	exempt caddyhttp.MatcherSets
 	style  headerStyle
 	app    *App
 	events *caddyevents.App
@@ -123,10 +128,21 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
 	}
 	h.style = style
+	if err := h.loadExempt(ctx); err != nil {
+		return fmt.Errorf("exempt: %w", err)
+	}
 	if err := h.provisionZones(ctx); err != nil {
 		return err
 	}
 	return h.provisionMetrics(ctx)
+}
+
+func (h *Handler) loadExempt(ctx caddy.Context) error {
+	loaded, err := ctx.LoadModule(h, "ExemptRaw")
+	if err != nil {
+		return err
+	}
+	return h.exempt.FromInterface(loaded)
 }
 
 func (h *Handler) loadApps(ctx caddy.Context) error {
@@ -168,7 +184,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		return err
 	}
 	for _, z := range zones {
-		if err := z.provision(ctx, h.log); err != nil {
+		if err := z.provision(ctx, h.app, h.log); err != nil {
 			return err
 		}
 	}
@@ -189,15 +205,21 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 	}
 	for _, z := range h.zones {
 		z.meter = newZoneMeter(z.Name)
-		for _, p := range z.policies {
-			p.meter = newLimitMeter(z.Name, p.name)
-			config := configured(z, p)
-			liveConfigs.LoadOrStore(config, config)
-			h.configs = append(h.configs, config)
+		for _, set := range z.sets() {
+			h.provisionMeters(z, set)
 		}
 	}
 	h.none = newZoneMeter("false")
 	return nil
+}
+
+func (h *Handler) provisionMeters(z *Zone, set *limitSet) {
+	for _, p := range set.policies {
+		p.meter = newLimitMeter(z.Name, p.name)
+		config := configured(z, p)
+		liveConfigs.LoadOrStore(config, config)
+		h.configs = append(h.configs, config)
+	}
 }
 
 // Cleanup ends what Provision began.
@@ -212,11 +234,15 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP lets a request pass that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if len(h.app.services) > 0 {
+		h.app.takeService(r)
+	}
 	rq := newRequest(r)
 	p, err := h.decide(rq)
 	switch {
 	case err != nil:
 		rq.release()
+		h.deny(w, r, err)
 		return err
 	case p == nil:
 		rq.release()
@@ -264,26 +290,44 @@ func (h *Handler) decide(rq *request) (*response, error) {
 }
 
 // draw notes what the request takes from the zones it belongs to. It returns
-// the zone, if any, that refuses the request whatever was counted.
-func (h *Handler) draw(rq *request) (shut *Zone, err error) {
+// the limit, if any, that refuses the request whatever was counted.
+func (h *Handler) draw(rq *request) (shut *policy, err error) {
+	if exempt, err := h.exempts(rq); exempt || err != nil {
+		return nil, err
+	}
 	for _, z := range h.zones {
 		matches, err := z.matches(rq)
 		if err != nil {
 			return nil, err
 		}
-		if matches && rq.draw(z) == denied {
-			return z, nil
+		if !matches {
+			continue
+		}
+		if shut, err = rq.draw(z); err != nil {
+			z.meter.request()
+			z.meter.decline()
+		}
+		if shut != nil || err != nil {
+			return shut, err
 		}
 	}
 	return nil, nil
 }
 
+// exempts tells whether no zone is to look at the request.
+func (h *Handler) exempts(rq *request) (bool, error) {
+	if len(h.exempt) == 0 {
+		return false, nil
+	}
+	return h.exempt.AnyMatchWithError(rq.http)
+}
+
 // shutOut returns how a request stands that a zone refuses without counting.
-func (h *Handler) shutOut(z *Zone) *response {
-	z.meter.request()
-	z.meter.decline()
+func (h *Handler) shutOut(by *policy) *response {
+	by.zone.meter.request()
+	by.zone.meter.decline()
 	p := &response{style: h.style}
-	p.exceed(z.policies[0], limiter.Never, false)
+	p.exceed(by, limiter.Never, false)
 	return p
 }
 

@@ -85,7 +85,7 @@ func TestPeerWordsWithPer(t *testing.T) {
 	if err := h.Provision(newContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if p := h.Zones[0].policies[0]; p.Amount() != 7 || p.Window() != time.Minute || h.Zones[0].per != perIP {
+	if p := h.Zones[0].own.policies[0]; p.Amount() != 7 || p.Window() != time.Minute || h.Zones[0].per != perIP {
 		t.Errorf("%s gives %s per %s", config, p.field, h.Zones[0].per)
 	}
 }

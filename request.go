@@ -3,10 +3,7 @@ package tally
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"math"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -19,12 +16,13 @@ import (
 // request is what one request takes from which limits: the translation between
 // HTTP and the engine. It is reused.
 type request struct {
-	http  *http.Request
-	repl  *caddy.Replacer
-	vars  map[string]any // Caddy's variables of the request
-	draws []engine.Draw
-	of    []*policy // what each draw is of
-	keys  []byte    // the text of all keys
+	http   *http.Request
+	repl   *caddy.Replacer
+	vars   map[string]any // Caddy's variables of the request
+	caller caller
+	draws  []engine.Draw
+	of     []*policy // what each draw is of
+	keys   []byte    // the text of all keys
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
@@ -48,7 +46,7 @@ func (rq *request) release() {
 	if cap(rq.keys) > maxPooledKeys {
 		rq.keys = nil
 	}
-	rq.http, rq.repl, rq.vars = nil, nil, nil
+	rq.http, rq.repl, rq.vars, rq.caller = nil, nil, nil, caller{}
 	rq.draws, rq.of, rq.keys = rq.draws[:0], rq.of[:0], rq.keys[:0]
 	requests.Put(rq)
 }
@@ -62,23 +60,34 @@ const (
 	denied
 )
 
-// draw notes what the request takes from the limits of a zone.
-func (rq *request) draw(z *Zone) verdict {
+// draw notes what the request takes from the limits of a zone. It returns the
+// limit, if any, that refuses the request whatever was counted.
+func (rq *request) draw(z *Zone) (shut *policy, err error) {
+	set, err := rq.limits(z)
+	if err != nil || set == nil {
+		return nil, err
+	}
 	if z.shut {
-		return denied
+		return set.policies[0], nil
 	}
 	from := len(rq.keys)
-	if v := rq.appendKey(z); v != counted {
-		return v
+	switch v, err := rq.appendKey(z); {
+	case err != nil || v == skipped:
+		return nil, err
+	case v == denied:
+		return set.policies[0], nil
 	}
 	rq.shorten(from)
 	key := rq.keys[from:] // which stays as it is when further keys need more room
-	cost := rq.cost(z)
-	for _, p := range z.policies {
+	cost, err := rq.cost(z)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range set.policies {
 		rq.draws = append(rq.draws, engine.Draw{Limit: &p.Limit, Key: key, Cost: cost})
 		rq.of = append(rq.of, p)
 	}
-	return counted
+	return nil, nil
 }
 
 // The first byte of a key says what kind of value it is, so that no key of one
@@ -89,19 +98,23 @@ const (
 	kindText     = 'k' // the value of a key
 	kindDigest   = 'd' // the SHA-256 of the value of a long key
 	kindEveryone = 'e' // the one of a zone without a key
+	kindAPIKey   = 'a' // the client of an API key
+	kindService  = 's' // the services of a tier
 )
 
 // appendKey appends what the request is counted by in a zone.
-func (rq *request) appendKey(z *Zone) verdict {
+func (rq *request) appendKey(z *Zone) (verdict, error) {
 	switch z.per {
 	case perIP:
 		rq.appendIP(z)
 	case perEveryone:
 		rq.keys = append(append(rq.keys, kindEveryone), z.static...)
+	case perAPIKey:
+		return counted, rq.appendCaller(z)
 	case perKey:
-		return rq.appendText(z)
+		return rq.appendText(z), nil
 	}
-	return counted
+	return counted, nil
 }
 
 // appendIP appends the client's network.
@@ -177,20 +190,6 @@ func (rq *request) shorten(from int) {
 	}
 }
 
-// cost returns what the request costs in a zone: 1 where a placeholder holds no
-// number from 0.
-func (rq *request) cost(z *Zone) int64 {
-	if z.costFrom == "" {
-		return z.fixedCost
-	}
-	cost, err := strconv.ParseInt(strings.TrimSpace(rq.repl.ReplaceAll(z.costFrom, "")), 10, 64)
-	switch {
-	case cost < 0, err != nil && cost != math.MaxInt64: // which is what too large a number gives
-		return 1
-	}
-	return cost
-}
-
 // count counts a decision.
 func (rq *request) count(d engine.Decision) {
 	var last *Zone
@@ -223,7 +222,7 @@ func (rq *request) keyText(p *policy) string {
 		switch key[0] {
 		case kindIP:
 			return identity.PrefixOf(key[1:]).String()
-		case kindText, kindEveryone:
+		case kindText, kindEveryone, kindAPIKey, kindService:
 			return string(key[1:])
 		case kindDigest:
 			return "sha256:" + hex.EncodeToString(key[1:])

@@ -17,12 +17,15 @@ import (
 
 // The names of header fields, as Go writes them.
 const (
-	fieldPolicy    = "Ratelimit-Policy"
-	fieldLimit     = "Ratelimit"
-	fieldLegacy    = "X-Ratelimit-Limit"
-	fieldRemaining = "X-Ratelimit-Remaining"
-	fieldReset     = "X-Ratelimit-Reset"
-	fieldRetry     = "Retry-After"
+	fieldPolicy     = "Ratelimit-Policy"
+	fieldLimit      = "Ratelimit"
+	fieldLegacy     = "X-Ratelimit-Limit"
+	fieldRemaining  = "X-Ratelimit-Remaining"
+	fieldReset      = "X-Ratelimit-Reset"
+	fieldQuotaUsed  = "X-Quota-Used"
+	fieldQuotaLimit = "X-Quota-Limit"
+	fieldQuotaReset = "X-Quota-Reset"
+	fieldRetry      = "Retry-After"
 )
 
 // headerStyle is which header fields are sent.
@@ -65,7 +68,7 @@ type response struct {
 	policies []string
 	limits   [1]string
 	wait     [1]string
-	legacy   *[3]string
+	legacy   *legacyFields
 
 	room struct { // for slices, so that they take no memory of their own
 		standings [2]standing
@@ -145,25 +148,20 @@ func (p *response) setFields(h http.Header) {
 	}
 	if p.style.legacy {
 		if p.legacy == nil {
-			p.legacy = p.standings[0].legacyFields()
+			p.legacy = p.legacyFields()
 		}
-		h[fieldLegacy], h[fieldRemaining], h[fieldReset] = p.legacy[0:1:1], p.legacy[1:2:2], p.legacy[2:3:3]
+		p.legacy.set(h)
 	}
 }
 
 // appendPolicies appends the values of RateLimit-Policy, one for each zone.
 func (p *response) appendPolicies(values []string) []string {
 	for _, s := range p.standings {
-		if field := s.policy.zone.field; !slices.Contains(values, field) {
+		if field := s.policy.set.field; !slices.Contains(values, field) {
 			values = append(values, field)
 		}
 	}
 	return values
-}
-
-// legacyFields returns the values of the X-RateLimit fields.
-func (s standing) legacyFields() *[3]string {
-	return &[3]string{s.policy.legacy, strconv.FormatInt(s.Remaining, 10), strconv.FormatInt(s.effective(), 10)}
 }
 
 // limitField returns the value of RateLimit.

@@ -25,9 +25,12 @@ type Zone struct {
 	// - `ip`: the client's address as Caddy determines it (`trusted_proxies`
 	//   applies), an IPv6 address shortened to its /64
 	// - `everyone`: one count for all
+	// - `api_key`: the client that its API key names, and the address of one
+	//   without a key that is let in: see `api_keys` of the `rate_limit` app
 	// - `key`: the value of `key`
 	//
-	// Default: `key` if `key` or `max_events` is given, else `ip`.
+	// Default: `key` if `key` or `max_events` is given, `api_key` with `tiers`,
+	// else `ip`.
 	Per string `json:"per,omitempty"`
 
 	// The value to count by, usually with placeholders, such as
@@ -57,11 +60,32 @@ type Zone struct {
 	// How many requests may pass. A request must be within all of the limits.
 	Limits []Limit `json:"limits,omitempty"`
 
+	// Take the limits from the client's tier, which its API key or service header
+	// tells, instead of `limits`: see `tiers` and `api_keys` of the `rate_limit`
+	// app.
+	Tiers bool `json:"tiers,omitempty"`
+
+	// Take the limits from the tier that this names, usually with a placeholder
+	// that an authentication module sets, such as `{http.auth.user.plan}`.
+	Tier string `json:"tier,omitempty"`
+
+	// The tier of requests for which `tier` names none. Default: they are denied
+	// with status 403.
+	DefaultTier string `json:"default_tier,omitempty"`
+
 	// How much a request counts: a whole number of units from 0, or a
 	// placeholder that holds one, such as `{http.request.header.X-Batch}`. A
 	// missing or malformed value counts 1. A cost above a limit's amount is
 	// always refused. Default: 1.
 	Cost string `json:"cost,omitempty"`
+
+	// What requests of some kinds count instead; the first that matches is the
+	// one.
+	Costs []Cost `json:"costs,omitempty"`
+
+	// The most that any request counts, at least 1: a higher cost is lowered to
+	// it, so that no request can use up too much at once. Default: no bound.
+	MaxCost int64 `json:"max_cost,omitempty"`
 
 	// Leave the limits of the zone as they are, whatever the client has done before,
 	// and take no points for violations of them.
@@ -79,17 +103,27 @@ type Zone struct {
 	MaxEvents int `json:"max_events,omitempty"`
 
 	matchers  caddyhttp.MatcherSets
-	per       string  // perIP, perEveryone or perKey
+	per       string  // perIP, perEveryone, perAPIKey or perKey
 	static    string  // the key that everyone shares
 	emptyForm string  // what the key is if all its placeholders are empty
-	fixedCost int64   // unless costFrom is given
-	costFrom  string  // placeholders that hold the cost
+	price     price   // what most requests cost
+	prices    []price // of those that match; the first one counts
 	shut      bool    // nothing passes
 	effective []Limit // what window and max_events stand for
-	policies  []*policy
-	field     string // the value of RateLimit-Policy
+	own       *limitSet
+	byTier    map[string]*limitSet // instead of own; nil for an unlimited tier
+	app       *App
 	log       atomic.Pointer[refusalLog]
 	meter     zoneMeter
+}
+
+// Cost is what some requests cost.
+type Cost struct {
+	// Which requests: a list of matcher sets, of which one must match.
+	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
+
+	// A whole number of units from 0, or a placeholder that holds one.
+	Cost string `json:"cost,omitempty"`
 }
 
 // Limit is how many units may pass in how much time.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,20 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
-
-// policy is a limit of a zone, ready for use.
-type policy struct {
-	engine.Limit
-	zone   *Zone
-	name   string // in header fields, metrics and logs
-	field  string // the item of RateLimit-Policy
-	item   string // the item of RateLimit up to the value of r
-	legacy string // the value of X-RateLimit-Limit
-	meter  limitMeter
-}
 
 // What a zone can be counted per.
 const (
@@ -89,7 +76,8 @@ func (z *Zone) rate() float64 {
 }
 
 // provision checks the zone and makes it ready for use.
-func (z *Zone) provision(ctx caddy.Context, log *zap.Logger) error {
+func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
+	z.app = app
 	if z.isPeerForm() {
 		if err := z.provisionPeerForm(log); err != nil {
 			return fmt.Errorf("setting up rate limit %s: %w", z.Name, err)
@@ -98,7 +86,7 @@ func (z *Zone) provision(ctx caddy.Context, log *zap.Logger) error {
 	for _, step := range []func() error{
 		z.checkName,
 		func() error { return z.provisionKey(log) },
-		z.provisionCost,
+		func() error { return z.provisionCost(ctx) },
 		z.checkBan,
 		z.provisionLimits,
 		func() error { return z.loadMatchers(ctx) },
@@ -117,7 +105,7 @@ func (z *Zone) loadMatchers(ctx caddy.Context) (err error) {
 
 // isPeerForm tells whether the zone is written with `window` and `max_events`.
 func (z *Zone) isPeerForm() bool {
-	return len(z.Limits) == 0 && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
+	return len(z.Limits) == 0 && !z.Tiers && z.Tier == "" && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
 }
 
 // provisionPeerForm translates `window` and `max_events` into a limit. It is at
@@ -156,6 +144,9 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 	switch z.Per {
 	case "":
 		z.per = perIP
+		if z.Tiers {
+			z.per = perAPIKey
+		}
 		if z.Key != "" || z.isPeerForm() {
 			z.per = perKey
 		}
@@ -163,12 +154,15 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 		if z.Key == "" {
 			return errors.New("per: key needs a value to count by, such as {http.request.header.X-Tenant}")
 		}
-	case perIP, perEveryone:
+	case perIP, perEveryone, perAPIKey:
 		if z.Key != "" {
 			return fmt.Errorf("per: %q and a key exclude one another; per \"key\" counts by the key", z.Per)
 		}
 	default:
-		return fmt.Errorf("per: must be ip, everyone or key, got %q", z.Per)
+		return fmt.Errorf("per: must be ip, everyone, api_key or key, got %q", z.Per)
+	}
+	if z.per == perAPIKey && z.app.APIKeys == nil {
+		return errors.New("per: there are no API keys: `api_keys` in the global option rate_limit would do")
 	}
 	if err := checkPlaceholders(z.Key); mayBeMapped(err) && z.isPeerForm() {
 		log.Warn("key: if no directive sets this placeholder, clients are counted by their address",
@@ -198,91 +192,6 @@ func (z *Zone) checkPrefixes() error {
 	return nil
 }
 
-// provisionCost settles what a request costs.
-func (z *Zone) provisionCost() error {
-	z.fixedCost = 1
-	if z.Cost == "" {
-		return nil
-	}
-	if len(placeholders(z.Cost)) > 0 {
-		if err := checkPlaceholders(z.Cost); err != nil {
-			return fmt.Errorf("cost: %w", err)
-		}
-		z.costFrom = z.Cost
-		return nil
-	}
-	cost, err := strconv.ParseInt(z.Cost, 10, 64)
-	if err != nil || cost < 0 {
-		return fmt.Errorf("cost: must be a whole number from 0, or a placeholder that holds one, got %q", z.Cost)
-	}
-	z.fixedCost = cost
-	return nil
-}
-
-// provisionLimits compiles the limits.
-func (z *Zone) provisionLimits() error {
-	limits := z.effective
-	if len(z.Limits) > 0 {
-		if z.Window != 0 || z.MaxEvents != 0 {
-			return errors.New("limits and window/max_events exclude one another; write it as one more limit")
-		}
-		limits = z.Limits
-	}
-	if len(limits) == 0 {
-		return errors.New("needs a limit, such as 5/1m")
-	}
-	names := make(map[string]bool)
-	same := make(map[Limit]uint64)
-	for i, l := range limits {
-		arithmetic, err := l.compile()
-		if err != nil {
-			return fmt.Errorf("limit: %w", err)
-		}
-		kind := Limit{Algorithm: arithmetic.Algorithm().String(), Window: l.Window, Slots: int(arithmetic.Slots()), Timezone: l.Timezone}
-		p := newPolicy(z, z.limitName(i, l), engine.Limit{ID: limitID(z.Name, kind, same[kind]), Limit: arithmetic})
-		same[kind]++
-		if names[p.name] {
-			return fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", p.name)
-		}
-		names[p.name] = true
-		z.policies = append(z.policies, p)
-	}
-	z.field = joinFields(z.policies)
-	return nil
-}
-
-// joinFields returns the value of RateLimit-Policy for several limits.
-func joinFields(policies []*policy) string {
-	items := make([]string, len(policies))
-	for i, p := range policies {
-		items[i] = p.field
-	}
-	return strings.Join(items, ", ")
-}
-
-// limitName returns the name of the i-th limit of the zone.
-func (z *Zone) limitName(i int, l Limit) string {
-	switch {
-	case l.Name != "":
-		return l.Name
-	case i == 0:
-		return z.Name
-	}
-	return z.Name + "-" + shortDuration(time.Duration(l.Window))
-}
-
-// shortDuration writes a duration without trailing zero parts: 24h, not 24h0m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
 // limitID names a limit by all that its counts depend on. nth tells limits apart
 // that are alike in all of it.
 func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
@@ -294,23 +203,6 @@ func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 	}
 	id = append(id, kind.Timezone...)
 	return storage.LimitID(xxhash.Sum64(id))
-}
-
-// newPolicy prepares what is written about a limit into header fields.
-func newPolicy(zone *Zone, name string, limit engine.Limit) *policy {
-	quoted := fieldString(name)
-	p := &policy{
-		Limit:  limit,
-		zone:   zone,
-		name:   name,
-		item:   quoted + ";r=",
-		legacy: strconv.FormatInt(limit.Amount(), 10),
-	}
-	p.field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), ceilSeconds(limit.Window()))
-	if limit.Capacity() != limit.Amount() {
-		p.field += fmt.Sprintf(";burst=%d", limit.Capacity())
-	}
-	return p
 }
 
 // fieldString writes a string as a structured field does (RFC 9651, section

@@ -28,14 +28,14 @@ var update = flag.Bool("update", false, "write what the golden files are adapted
 // subjects are what the names of golden files begin with, behind err_ in those
 // that are wrong. Each has files of both kinds.
 var subjects = []string{
-	"app", "app_cleanup_interval", "app_degraded_limit", "app_max_keys", "app_secret_file", "app_store",
-	"app_store_max_size", "app_store_synchronous", "app_store_timeout",
+	"app", "app_api_keys", "app_cleanup_interval", "app_degraded_limit", "app_max_keys", "app_secret_file", "app_store",
+	"app_store_max_size", "app_store_synchronous", "app_store_timeout", "app_tier",
 	"compat_disable_metrics", "compat_distributed", "compat_events", "compat_ipv4_prefix",
 	"compat_ipv6_prefix", "compat_jitter", "compat_key", "compat_log_key", "compat_match",
 	"compat_storage", "compat_sweep_interval", "compat_window", "compat_zone",
-	"handler", "handler_headers",
+	"handler", "handler_exempt", "handler_headers",
 	"zone", "zone_cost", "zone_limit", "zone_limit_burst", "zone_limit_name", "zone_limit_slots",
-	"zone_match", "zone_on_empty_key", "zone_per",
+	"zone_limit_timezone", "zone_match", "zone_max_cost", "zone_on_empty_key", "zone_per", "zone_tier", "zone_tiers",
 }
 
 // A file can be about something that belongs to no option.
@@ -273,14 +273,43 @@ func TestJSONErrors(t *testing.T) {
 		{"null zone", `"zones":[null]`, `a zone is null`},
 		{"null peer zone", `"rate_limits":{"a":null}`, `a zone is null`},
 		{"zone without name", `"zones":[{"limits":[{"amount":5,"window":"1m"}]}]`, `a zone needs a name`},
-		{"unknown per", `"zones":[{"name":"a","per":"client","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": per: must be ip, everyone or key, got "client"`},
+		{"unknown per", `"zones":[{"name":"a","per":"client","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": per: must be ip, everyone, api_key or key, got "client"`},
 		{"unknown algorithm", `"zones":[{"name":"a","limits":[{"amount":5,"window":"1m","algorithm":"slidng"}]}]`, `zone "a": limit: unknown algorithm "slidng": sliding, fixed or token_bucket would do`},
 		{"small window", `"zones":[{"name":"a","limits":[{"amount":5,"window":"5ms"}]}]`, `zone "a": limit: window must be at least 100ms, got 5ms`},
 		{"shorthand in key", `"zones":[{"name":"a","key":"{remote_host}","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": key: unknown placeholder {remote_host}: did you mean {http.request.remote.host}?`},
+		{"tiers and tier", `"zones":[{"name":"a","per":"ip","tiers":true,"tier":"b"}]`, `zone "a": tiers and tier exclude one another; leave one out`},
+		{"tiers and limits", `"zones":[{"name":"a","per":"ip","tiers":true,"limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": tiers and limits of the zone's own exclude one another; a second zone can have them`},
+		{"default tier alone", `"zones":[{"name":"a","default_tier":"b","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": default_tier belongs to tier, which is missing`},
+		{"costs without cost", `"zones":[{"name":"a","costs":[{"match":[{"path":["/a"]}]}],"limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": costs: a cost is missing; give it, or leave out what it is for`},
+		{"negative max_cost", `"zones":[{"name":"a","max_cost":-1,"limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": max_cost: must be at least 1, got -1`},
 		{"peer without window", `"rate_limits":{"a":{"max_events":5}}`, `setting up rate limit a: window must be greater than zero`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := validate([]byte(`{"apps":{"http":{"servers":{"s":{"listen":[":9080"],"routes":[{"handle":[{"handler":"rate_limit",` + tt.handler + `}]}]}}}}}`))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error is %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+// Errors in the app that only someone who writes JSON meets.
+func TestJSONErrorsOfApp(t *testing.T) {
+	noData(t)
+	for _, tt := range []struct{ name, app, want string }{
+		{"null tier", `"tiers":[null]`, `a tier is null; give it a name and limits, or remove it`},
+		{"tier without name", `"tiers":[{"unlimited":true}]`, `a tier must be letters, digits and . _ - such as free, at most 64, got ""`},
+		{"tier without limits", `"tiers":[{"name":"a"}]`, `tier "a": needs a limit, such as 5/1m, or unlimited`},
+		{"tier with both", `"tiers":[{"name":"a","unlimited":true,"limits":[{"amount":5,"window":"1m"}]}]`, `tier "a": unlimited excludes limits; leave one out`},
+		{"tier with a bad limit", `"tiers":[{"name":"a","limits":[{"amount":5}]}]`, `tier "a": limit: window must be at least 100ms, got 0s`},
+		{"service without secret", `"tiers":[{"name":"a","unlimited":true,"service_header":{"name":"X-A"}}]`, `service_header: the secret must have at least 16 characters, got 0`},
+		{"unknown source", `"api_keys":{"from":[{"type":"cookie","name":"key"}]}`, `api_keys: from: must be header, bearer, query or placeholder, got "cookie"`},
+		{"named bearer", `"api_keys":{"from":[{"type":"bearer","name":"key"}]}`, `api_keys: from: bearer takes no name, got "key"`},
+		{"unknown missing", `"api_keys":{"missing":"allow"}`, `api_keys: missing: must be deny or default, got "allow"`},
+		{"useless default", `"tiers":[{"name":"a","unlimited":true}],"api_keys":{"default_tier":"a"}`, `api_keys: a default tier has no effect unless missing or unknown is default`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := validate([]byte(`{"apps":{"rate_limit":{` + tt.app + `}}}`))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error is %v, want %q in it", err, tt.want)
 			}

@@ -49,7 +49,10 @@ func Open(path string, tiers []string, changed func(*Set, error)) (*File, error)
 	return f, nil
 }
 
-// Keys returns the keys in force.
+// Path returns where the file is.
+func (f *File) Path() string { return f.path }
+
+// Keys returns the keys in force, or nil if there has never been a file.
 func (f *File) Keys() *Set {
 	if now := int64(time.Since(f.start)); now-f.looked.Load() >= int64(lookEvery) {
 		f.look(now)

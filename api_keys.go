@@ -1,0 +1,198 @@
+package tally
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+)
+
+// APIKeys says where clients put their API keys, and which there are.
+type APIKeys struct {
+	// Where a request may have its key. The first that is there counts. Default:
+	// the header field `X-Api-Key`.
+	From []KeySource `json:"from,omitempty"`
+
+	// The file of keys, as `caddy rate-limit key` makes it: name, tier and hash of
+	// each. It is read again when it has changed, without a reload; a bad line
+	// leaves the keys in force that were. While there is no file, all keys are
+	// unknown. Default: `rate_limit/api_keys` in Caddy's data directory.
+	File string `json:"file,omitempty"`
+
+	// What to do with a request without a key: `deny` it with status 401
+	// (default), or let it have the limits of the `default` tier, counted by its
+	// address.
+	Missing string `json:"missing,omitempty"`
+
+	// What to do with a request whose key is in no file: `deny` it with status
+	// 403 (default), or treat it as one of the `default` tier, counted by its
+	// address and not by its key, so that inventing keys is no way around.
+	Unknown string `json:"unknown,omitempty"`
+
+	// The tier of requests without a key, or with an unknown one.
+	DefaultTier string `json:"default_tier,omitempty"`
+
+	keys *apikeys.File
+}
+
+// KeySource is a place in a request where a key may be.
+type KeySource struct {
+	// The kind of place:
+	//
+	// - `header`: the header field `name`
+	// - `bearer`: `Authorization: Bearer …`
+	// - `query`: the query parameter `name`. Mind that URLs end up in logs.
+	// - `placeholder`: what `name` holds, such as `{http.request.cookie.key}`
+	Type string `json:"type,omitempty"`
+
+	// The name of the header field or query parameter, or a text with
+	// placeholders.
+	Name string `json:"name,omitempty"`
+}
+
+// The kinds of places where a key may be.
+const (
+	fromHeader      = "header"
+	fromBearer      = "bearer"
+	fromQuery       = "query"
+	fromPlaceholder = "placeholder"
+)
+
+// What can be done about a key that is missing or unknown.
+const (
+	keyDeny    = "deny"
+	keyDefault = "default"
+)
+
+// provision checks the option, and reads the file if there is one.
+func (k *APIKeys) provision(a *App) error {
+	if len(k.From) == 0 {
+		k.From = []KeySource{{Type: fromHeader, Name: "X-Api-Key"}}
+	}
+	for i := range k.From {
+		if err := k.From[i].provision(); err != nil {
+			return fmt.Errorf("from: %w", err)
+		}
+	}
+	if err := k.checkDefault(a); err != nil {
+		return err
+	}
+	path, err := filepath.Abs(cmp.Or(k.File, defaultKeyFile()))
+	if err != nil {
+		return fmt.Errorf("file: %w", err)
+	}
+	k.keys, err = apikeys.Open(path, a.tierNames(), a.keysChanged)
+	if err != nil {
+		return fmt.Errorf("file: %w", err)
+	}
+	return nil
+}
+
+// checkDefault checks what is to become of requests without a known key.
+func (k *APIKeys) checkDefault(a *App) error {
+	for _, option := range []struct{ name, value string }{{"missing", k.Missing}, {"unknown", k.Unknown}} {
+		if option.value != "" && option.value != keyDeny && option.value != keyDefault {
+			return fmt.Errorf("%s: must be deny or default, got %q", option.name, option.value)
+		}
+	}
+	needed := k.Missing == keyDefault || k.Unknown == keyDefault
+	switch {
+	case needed && k.DefaultTier == "":
+		return errors.New("a default tier is missing: `missing default free` would do, where free is a tier")
+	case !needed && k.DefaultTier != "":
+		return errors.New("a default tier has no effect unless missing or unknown is default")
+	case needed && a.tier(k.DefaultTier) == nil:
+		return a.unknownTier(k.DefaultTier)
+	}
+	return nil
+}
+
+func (s *KeySource) provision() error {
+	switch s.Type {
+	case fromHeader:
+		err := checkFieldName(s.Name)
+		s.Name = http.CanonicalHeaderKey(s.Name)
+		return err
+	case fromBearer:
+		if s.Name != "" {
+			return fmt.Errorf("bearer takes no name, got %q", s.Name)
+		}
+		return nil
+	case fromQuery:
+		if s.Name == "" {
+			return errors.New("query needs the name of a parameter")
+		}
+		return nil
+	case fromPlaceholder:
+		if len(placeholders(s.Name)) == 0 {
+			return fmt.Errorf("placeholder needs one, such as {http.request.cookie.key}, got %q", s.Name)
+		}
+		return checkPlaceholders(s.Name)
+	}
+	return fmt.Errorf("must be header, bearer, query or placeholder, got %q", s.Type)
+}
+
+// start reports the keys there are.
+func (k *APIKeys) start(log *zap.Logger) {
+	set := k.keys.Keys()
+	if set == nil {
+		log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.keys.Path()))
+	}
+	countKeys(set)
+}
+
+// keysChanged tells that the file of keys was read again.
+func (a *App) keysChanged(set *apikeys.Set, err error) {
+	if err != nil {
+		a.log.Error("the file of API keys has changed and can't be used; the keys that were in force are", zap.Error(err))
+		return
+	}
+	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers()))
+	countKeys(set)
+}
+
+// find returns the key of a request, or "" if it has none.
+func (k *APIKeys) find(rq *request) (string, error) {
+	for i := range k.From {
+		key, err := k.From[i].find(rq)
+		if key != "" || err != nil {
+			return key, err
+		}
+	}
+	return "", nil
+}
+
+func (s *KeySource) find(rq *request) (string, error) {
+	switch s.Type {
+	case fromHeader:
+		return single(rq.http.Header[s.Name])
+	case fromBearer:
+		credentials, err := single(rq.http.Header["Authorization"])
+		scheme, token, _ := strings.Cut(credentials, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return "", err
+		}
+		return strings.TrimSpace(token), err
+	case fromQuery:
+		return single(rq.http.URL.Query()[s.Name])
+	}
+	return rq.repl.ReplaceAll(s.Name, ""), nil
+}
+
+// single returns the only value there is, or "" if there is none. Two are not one
+// joined, nor is the first of them the one that an upstream would take.
+func single(values []string) (string, error) {
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	}
+	return "", errDuplicateKey
+}

@@ -1,0 +1,128 @@
+package tally
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// caller is who a request is from by its service header or its API key.
+type caller struct {
+	looked  bool
+	service bool   // one of the operator's own: tier is all that is known
+	name    string // of the API key; "" for one who is counted by address
+	tier    string
+	err     error // why the request is denied, or nil
+}
+
+// What a request is denied with whose key is not as it should be. They are made
+// once: caddyhttp.Error would look at the stack for every one.
+var (
+	errNoKey        error = caddyhttp.HandlerError{StatusCode: http.StatusUnauthorized, Err: errors.New("an API key is required")}
+	errUnknownKey   error = caddyhttp.HandlerError{StatusCode: http.StatusForbidden, Err: errors.New("the API key is not known")}
+	errTwoKeys      error = caddyhttp.HandlerError{StatusCode: http.StatusBadRequest, Err: errDuplicateKey}
+	errNoTier       error = caddyhttp.HandlerError{StatusCode: http.StatusForbidden, Err: errors.New("the client has no tier")}
+	errDuplicateKey       = errors.New("the request has two API keys in one place")
+)
+
+// whoCalls returns who the request is from. It looks once.
+func (rq *request) whoCalls(app *App) *caller {
+	c := &rq.caller
+	if c.looked {
+		return c
+	}
+	c.looked = true
+	if c.tier, c.service = rq.serviceTier(app); !c.service && app.APIKeys != nil {
+		c.askKey(rq, app.APIKeys)
+	}
+	return c
+}
+
+// serviceTier returns the tier that the request has by a service header.
+func (rq *request) serviceTier(app *App) (tier string, ok bool) {
+	if len(app.services) > 0 {
+		tier, ok = rq.vars[serviceVar].(string)
+	}
+	return tier, ok
+}
+
+// askKey settles whom the API key of a request belongs to.
+func (c *caller) askKey(rq *request, k *APIKeys) {
+	key, err := k.find(rq)
+	switch {
+	case err != nil:
+		c.err = errTwoKeys
+	case key == "":
+		c.tier, c.err = k.otherwise(k.Missing, errNoKey)
+	default:
+		if client := k.keys.Keys().Find(key); client != nil {
+			c.name, c.tier = client.Name, client.Tier
+		} else {
+			c.tier, c.err = k.otherwise(k.Unknown, errUnknownKey)
+		}
+	}
+}
+
+// otherwise returns what an option says of a client without a known key.
+func (k *APIKeys) otherwise(option string, denied error) (tier string, err error) {
+	if option == keyDefault {
+		return k.DefaultTier, nil
+	}
+	return "", denied
+}
+
+// limits returns what the request is held to in a zone, or nil if to nothing.
+func (rq *request) limits(z *Zone) (*limitSet, error) {
+	switch {
+	case z.byTier == nil:
+		return z.own, nil
+	case z.Tiers:
+		c := rq.whoCalls(z.app)
+		return z.byTier[c.tier], c.err
+	}
+	name, isService := rq.serviceTier(z.app)
+	if !isService {
+		name = rq.repl.ReplaceAll(z.Tier, "")
+	}
+	if set, ok := z.byTier[name]; ok {
+		return set, nil
+	}
+	if z.DefaultTier == "" {
+		return nil, errNoTier
+	}
+	return z.byTier[z.DefaultTier], nil
+}
+
+// appendCaller appends the client that the request's API key names, or the
+// network of one that is let in without.
+func (rq *request) appendCaller(z *Zone) error {
+	c := rq.whoCalls(z.app)
+	switch {
+	case c.service:
+		rq.keys = append(append(rq.keys, kindService), c.tier...)
+	case c.name != "":
+		rq.keys = append(append(rq.keys, kindAPIKey), c.name...)
+	case c.err == nil:
+		rq.appendIP(z)
+	}
+	return c.err
+}
+
+// deny readies the answer to a request that is turned away without counting.
+func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
+	if err == errNoKey { // RFC 9110, section 11.6.1
+		w.Header().Set("WWW-Authenticate", h.app.APIKeys.challenge())
+	}
+	leaveBody(w, r)
+}
+
+// challenge returns how a request is to show its key.
+func (k *APIKeys) challenge() string {
+	for _, s := range k.From {
+		if s.Type == fromBearer {
+			return "Bearer"
+		}
+	}
+	return "ApiKey"
+}

@@ -1,0 +1,210 @@
+package tally
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// limitSet is the limits that a client has in a zone, which are the zone's own or
+// those of the client's tier.
+type limitSet struct {
+	policies []*policy
+	field    string // the value of RateLimit-Policy
+}
+
+// policy is a limit of a zone, ready for use.
+type policy struct {
+	engine.Limit
+	zone   *Zone
+	set    *limitSet // that it is one of
+	name   string    // in header fields, metrics and logs
+	field  string    // the item of RateLimit-Policy
+	item   string    // the item of RateLimit up to the value of r
+	legacy string    // the value of X-RateLimit-Limit
+	quota  bool      // X-Quota-… tell of it: it has the longest window of several
+	meter  limitMeter
+}
+
+// newLimitSet compiles limits for a zone. Their counts are told apart by the
+// name of the zone and what the limits are, and not by whose they are: a client
+// that changes its tier keeps its counts where the tiers' limits differ in their
+// amounts only.
+func newLimitSet(z *Zone, limits []Limit) (*limitSet, error) {
+	set := new(limitSet)
+	names := make(map[string]bool)
+	same := make(map[Limit]uint64)
+	for i, l := range limits {
+		arithmetic, err := l.compile()
+		if err != nil {
+			return nil, fmt.Errorf("limit: %w", err)
+		}
+		kind := Limit{
+			Algorithm: arithmetic.Algorithm().String(), Window: l.Window,
+			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
+		}
+		name := limitName(z.Name, i, l)
+		p := newPolicy(name, engine.Limit{ID: limitID(z.Name, kind, same[kind]), Limit: arithmetic})
+		p.zone, p.set = z, set
+		same[kind]++
+		if names[name] {
+			return nil, fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", name)
+		}
+		names[name] = true
+		set.policies = append(set.policies, p)
+	}
+	set.markQuota()
+	set.field = joinFields(set.policies)
+	return set, nil
+}
+
+// markQuota marks the limit that has a longer window than all others.
+func (s *limitSet) markQuota() {
+	var longest, second time.Duration
+	var of *policy
+	for _, p := range s.policies {
+		if w := p.Window(); w > longest {
+			longest, second, of = w, longest, p
+		} else {
+			second = max(second, w)
+		}
+	}
+	if second > 0 && second < longest {
+		of.quota = true
+	}
+}
+
+// joinFields returns the value of RateLimit-Policy for several limits.
+func joinFields(policies []*policy) string {
+	items := make([]string, len(policies))
+	for i, p := range policies {
+		items[i] = p.field
+	}
+	return strings.Join(items, ", ")
+}
+
+// limitName returns the name of the i-th limit of a zone.
+func limitName(zone string, i int, l Limit) string {
+	switch {
+	case l.Name != "":
+		return l.Name
+	case i == 0:
+		return zone
+	}
+	return zone + "-" + shortDuration(time.Duration(l.Window))
+}
+
+// shortDuration writes a duration without trailing zero parts: 24h, not 24h0m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// newPolicy prepares what is written about a limit into header fields.
+func newPolicy(name string, limit engine.Limit) *policy {
+	quoted := fieldString(name)
+	p := &policy{
+		Limit:  limit,
+		name:   name,
+		item:   quoted + ";r=",
+		legacy: strconv.FormatInt(limit.Amount(), 10),
+	}
+	p.field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), ceilSeconds(limit.Window()))
+	if limit.Capacity() != limit.Amount() {
+		p.field += fmt.Sprintf(";burst=%d", limit.Capacity())
+	}
+	return p
+}
+
+// provisionLimits compiles the limits, the zone's own or those of all tiers.
+func (z *Zone) provisionLimits() error {
+	if z.Tiers || z.Tier != "" {
+		return z.provisionTiers()
+	}
+	if z.DefaultTier != "" {
+		return errors.New("default_tier belongs to tier, which is missing")
+	}
+	limits := z.effective
+	if len(z.Limits) > 0 {
+		if z.Window != 0 || z.MaxEvents != 0 {
+			return errors.New("limits and window/max_events exclude one another; write it as one more limit")
+		}
+		limits = z.Limits
+	}
+	if len(limits) == 0 {
+		return errors.New("needs a limit, such as 5/1m")
+	}
+	var err error
+	z.own, err = newLimitSet(z, limits)
+	return err
+}
+
+// provisionTiers compiles the limits of every tier for this zone.
+func (z *Zone) provisionTiers() error {
+	switch {
+	case z.Tiers && z.Tier != "":
+		return errors.New("tiers and tier exclude one another; leave one out")
+	case len(z.Limits) > 0 || z.Window != 0 || z.MaxEvents != 0:
+		return errors.New("tiers and limits of the zone's own exclude one another; a second zone can have them")
+	case len(z.app.Tiers) == 0:
+		return errors.New("tiers: there are none: a `tier` in the global option rate_limit would do")
+	case z.Tiers && z.app.APIKeys == nil:
+		return errors.New("tiers: clients have none without `api_keys` in the global option rate_limit")
+	}
+	if err := z.checkTier(); err != nil {
+		return err
+	}
+	z.byTier = make(map[string]*limitSet)
+	for _, t := range z.app.Tiers {
+		z.byTier[t.Name] = nil
+		if t.Unlimited {
+			continue
+		}
+		set, err := newLimitSet(z, t.Limits)
+		if err != nil {
+			return fmt.Errorf("tier %q: %w", t.Name, err)
+		}
+		z.byTier[t.Name] = set
+	}
+	return nil
+}
+
+// checkTier checks the names of tiers that the zone gives.
+func (z *Zone) checkTier() error {
+	if z.DefaultTier != "" && z.Tier == "" {
+		return errors.New("default_tier belongs to tier, which is missing")
+	}
+	for _, name := range []string{z.Tier, z.DefaultTier} {
+		if len(placeholders(name)) > 0 && name == z.Tier {
+			if err := checkPlaceholders(name); err != nil {
+				return fmt.Errorf("tier: %w", err)
+			}
+		} else if name != "" && z.app.tier(name) == nil {
+			return fmt.Errorf("tier: %w", z.app.unknownTier(name))
+		}
+	}
+	return nil
+}
+
+// sets returns all that clients of the zone can be held to.
+func (z *Zone) sets() (sets []*limitSet) {
+	if z.own != nil {
+		return []*limitSet{z.own}
+	}
+	for _, t := range z.app.Tiers {
+		if set := z.byTier[t.Name]; set != nil {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}

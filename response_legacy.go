@@ -1,0 +1,42 @@
+package tally
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+)
+
+// legacyFields are the values of the X-RateLimit fields, which tell of the limit
+// that is closest to exhaustion, and of the X-Quota fields, which tell of the
+// longest of several.
+type legacyFields struct {
+	limit, remaining, reset           [1]string
+	hasQuota                          bool
+	quotaUsed, quotaLimit, quotaReset [1]string
+}
+
+func (p *response) legacyFields() *legacyFields {
+	s := p.standings[0]
+	f := &legacyFields{
+		limit:     [1]string{s.policy.legacy},
+		remaining: [1]string{strconv.FormatInt(s.Remaining, 10)},
+		reset:     [1]string{strconv.FormatInt(s.effective(), 10)},
+	}
+	i := slices.IndexFunc(p.standings, func(s standing) bool { return s.policy.quota })
+	if i < 0 {
+		return f
+	}
+	s = p.standings[i]
+	f.hasQuota = true
+	f.quotaUsed[0] = strconv.FormatInt(max(s.policy.Capacity()-s.Remaining, 0), 10)
+	f.quotaLimit[0] = s.policy.legacy
+	f.quotaReset[0] = strconv.FormatInt(s.effective(), 10)
+	return f
+}
+
+func (f *legacyFields) set(h http.Header) {
+	h[fieldLegacy], h[fieldRemaining], h[fieldReset] = f.limit[:], f.remaining[:], f.reset[:]
+	if f.hasQuota {
+		h[fieldQuotaUsed], h[fieldQuotaLimit], h[fieldQuotaReset] = f.quotaUsed[:], f.quotaLimit[:], f.quotaReset[:]
+	}
+}

@@ -1,0 +1,175 @@
+package tally
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+)
+
+// Tier is a class of clients that have the same limits: in each zone that has
+// tiers, these are the limits of a client of the tier. Each zone counts on its
+// own.
+type Tier struct {
+	// The name of the tier: letters, digits and `.`, `_`, `-`. Required.
+	Name string `json:"name,omitempty"`
+
+	// How many requests may pass. A request must be within all of the limits.
+	// Required, unless the tier is unlimited.
+	Limits []Limit `json:"limits,omitempty"`
+
+	// Let everything pass, and count nothing.
+	Unlimited bool `json:"unlimited,omitempty"`
+
+	// A secret that makes a request one of this tier, for calls from one of your
+	// services to another.
+	ServiceHeader *ServiceHeader `json:"service_header,omitempty"`
+}
+
+// ServiceHeader is a header field by whose value a service shows who it is. The
+// field is removed from every request before other handlers and upstreams see it,
+// whatever its value.
+type ServiceHeader struct {
+	// The name of the header field. Required.
+	Name string `json:"name,omitempty"`
+
+	// The value, at least 16 characters. Placeholders such as `{env.TOKEN}` and
+	// `{file./run/secrets/token}` are replaced when the config is loaded; it is an
+	// error if one of them is not set. Required.
+	Secret string `json:"secret,omitempty"`
+}
+
+// service is a ServiceHeader ready for use.
+type service struct {
+	field string // canonical
+	hash  [sha256.Size]byte
+	tier  string
+}
+
+// provisionTiers checks the tiers and readies what shows that a request is a
+// service's.
+func (a *App) provisionTiers() error {
+	seen := make(map[string]bool)
+	for _, t := range a.Tiers {
+		if t == nil {
+			return errors.New("a tier is null; give it a name and limits, or remove it")
+		}
+		if err := apikeys.CheckTier(t.Name); err != nil {
+			return err
+		}
+		if seen[t.Name] {
+			return fmt.Errorf("tier %q: there are two of this name; make them one, or name one otherwise", t.Name)
+		}
+		seen[t.Name] = true
+		if err := a.provisionTier(t); err != nil {
+			return fmt.Errorf("tier %q: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+func (a *App) provisionTier(t *Tier) error {
+	switch {
+	case t.Unlimited && len(t.Limits) > 0:
+		return errors.New("unlimited excludes limits; leave one out")
+	case !t.Unlimited && len(t.Limits) == 0:
+		return errors.New("needs a limit, such as 5/1m, or unlimited")
+	}
+	if _, err := newLimitSet(&Zone{Name: t.Name}, t.Limits); err != nil {
+		return err
+	}
+	if t.ServiceHeader == nil {
+		return nil
+	}
+	s, err := t.ServiceHeader.provision(t.Name)
+	if err != nil {
+		return fmt.Errorf("service_header: %w", err)
+	}
+	a.services = append(a.services, s)
+	return nil
+}
+
+// tierNames returns the names of the tiers, in the order written, or nil.
+func (a *App) tierNames() (names []string) {
+	for _, t := range a.Tiers {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// tier returns a tier by its name, or nil.
+func (a *App) tier(name string) *Tier {
+	i := slices.IndexFunc(a.Tiers, func(t *Tier) bool { return t.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return a.Tiers[i]
+}
+
+// unknownTier returns the error about a name that is no tier's.
+func (a *App) unknownTier(name string) error {
+	if len(a.Tiers) == 0 {
+		return fmt.Errorf("there is no tier %q: a `tier` in the global option rate_limit would do", name)
+	}
+	return fmt.Errorf("there is no tier %q: %s would do", name, orList(a.tierNames()))
+}
+
+// minServiceSecret is the length of the shortest value that is taken for a
+// secret.
+const minServiceSecret = 16
+
+func (s *ServiceHeader) provision(tier string) (service, error) {
+	if err := checkFieldName(s.Name); err != nil {
+		return service{}, err
+	}
+	secret, err := caddy.NewReplacer().ReplaceOrErr(s.Secret, true, true)
+	if err != nil {
+		return service{}, fmt.Errorf("the secret is not set: %w", err)
+	}
+	if secret = strings.TrimSpace(secret); len(secret) < minServiceSecret {
+		return service{}, fmt.Errorf("the secret must have at least %d characters, got %d", minServiceSecret, len(secret))
+	}
+	return service{field: http.CanonicalHeaderKey(s.Name), hash: sha256.Sum256([]byte(secret)), tier: tier}, nil
+}
+
+// checkFieldName returns an error if name can't be that of a header field.
+func checkFieldName(name string) error {
+	odd := func(c rune) bool {
+		return c > '~' || c <= ' ' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	}
+	if name == "" || strings.ContainsFunc(name, odd) {
+		return fmt.Errorf("must name a header field such as X-Api-Key, got %q", name)
+	}
+	return nil
+}
+
+// serviceVar is the request variable that holds the tier of a service's request.
+const serviceVar = "rate_limit.service"
+
+// takeService notes the tier that a request has by a service header, and removes
+// all such headers from it. One that is sent twice says nothing.
+func (a *App) takeService(r *http.Request) {
+	for i := range a.services {
+		s := &a.services[i]
+		if values := r.Header[s.field]; len(values) == 1 && s.is(values[0]) {
+			caddyhttp.SetVar(r.Context(), serviceVar, s.tier)
+		}
+	}
+	for i := range a.services {
+		delete(r.Header, a.services[i].field)
+	}
+}
+
+// is tells whether a value is the secret, in a time that says nothing of either.
+func (s *service) is(value string) bool {
+	hash := sha256.Sum256([]byte(value))
+	return subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1
+}
