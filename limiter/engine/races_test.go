@@ -70,6 +70,10 @@ func (g *gate) begin(ctx context.Context, draws ...Draw) <-chan Decision {
 	return decided
 }
 
+// granted tells whether a request was allowed by what the store granted. If the
+// store never answers, memory decides in the end: time passes by itself here.
+func granted(d Decision) bool { return d.Allowed && !d.Degraded }
+
 // A claim that is under way when its key becomes blocked is answered by its own
 // grant.
 func TestClaimInFlightWhileBlocked(t *testing.T) {
@@ -82,16 +86,42 @@ func TestClaimInFlightWhileBlocked(t *testing.T) {
 		if n := g.let(); n != 1 {
 			t.Fatalf("%d claims in the first batch, want 1", n)
 		}
-		if d := <-first; !d.Allowed {
+		if d := <-first; !granted(d) {
 			t.Errorf("the first: %+v", d)
 		}
 		g.let()
 		for _, d := range []Decision{<-second, <-third} {
-			if d.Reason != OverLimit || d.Retry <= 0 {
+			if d.Reason != OverLimit || d.Retry <= 0 || d.Degraded {
 				t.Errorf("beyond the limit: %+v", d)
 			}
 		}
 		if d := g.Decide(ctx, []Draw{draw(limit, "a", 1)}); d.Reason != Blocked {
+			t.Errorf("afterwards: %+v, want blocked", d)
+		}
+	})
+}
+
+// A grant for a small cost does not unblock larger ones, and is not lost for
+// their block.
+func TestGrantWhileBlocked(t *testing.T) {
+	limit := sliding(t, 3, time.Hour)
+	atGate(t, func(t *testing.T, g *gate) {
+		ctx := context.Background()
+		first := g.begin(ctx, draw(limit, "a", 2)) // in the batch at the gate
+		large := g.begin(ctx, draw(limit, "a", 2))
+		small := g.begin(ctx, draw(limit, "a", 1)) // both in the next one
+		g.let()
+		g.let()
+		if d := <-first; !granted(d) {
+			t.Errorf("the first: %+v", d)
+		}
+		if d := <-large; d.Reason != OverLimit || d.Degraded {
+			t.Errorf("beyond the limit: %+v", d)
+		}
+		if d := <-small; !granted(d) {
+			t.Errorf("the last unit: %+v", d)
+		}
+		if d := g.Decide(ctx, []Draw{draw(limit, "a", 2)}); d.Reason != Blocked {
 			t.Errorf("afterwards: %+v, want blocked", d)
 		}
 	})
@@ -109,7 +139,7 @@ func TestGrantAfterTheContextEnded(t *testing.T) {
 			t.Fatalf("a request whose client has gone: %+v", d)
 		}
 		g.let()
-		if d := g.Decide(context.Background(), []Draw{draw(limit, "a", 1)}); !d.Allowed {
+		if d := g.Decide(context.Background(), []Draw{draw(limit, "a", 1)}); !granted(d) {
 			t.Errorf("the next request: %+v, want the unit that was granted and not used", d)
 		}
 		if used := g.disk.used(limit, "a", g.clock.now()); used != 1 {
@@ -133,12 +163,12 @@ func TestEvictionDuringAClaim(t *testing.T) {
 			t.Fatal("a key with a claim under way was evicted")
 		}
 		g.let()
-		if d := <-kept; !d.Allowed {
+		if d := <-kept; !granted(d) {
 			t.Errorf("its request: %+v", d)
 		}
 		g.let()
 		for i, other := range others {
-			if d := <-other; !d.Allowed {
+			if d := <-other; !granted(d) {
 				t.Errorf("request of key %d: %+v", i, d)
 			}
 		}
@@ -166,7 +196,7 @@ func TestCloseDuringAClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range []Decision{<-first, <-second} {
-			if !d.Allowed {
+			if !granted(d) {
 				t.Errorf("a request that waited: %+v", d)
 			}
 		}
@@ -190,18 +220,47 @@ func TestReloadDuringAClaim(t *testing.T) {
 					others = append(others, g.begin(context.Background(), draw(young, "a", 1)))
 				}
 				g.let()
-				if d := <-first; !d.Allowed {
+				if d := <-first; !granted(d) {
 					t.Errorf("under the old amount: %+v", d)
 				}
 				go g.letAll(t.Context())
 				allowed := 0
 				for _, other := range others {
-					if d := <-other; d.Allowed {
+					if d := <-other; granted(d) {
 						allowed++
 					}
 				}
 				if allowed != 2 {
 					t.Errorf("%d passed under the new amount of 3 with 1 used, want 2", allowed)
+				}
+			})
+		})
+	}
+}
+
+// Requests that bring different amounts and wait for the same batch are decided
+// by their own.
+func TestReloadWhileClaimsWait(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			old := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10_000, Window: 24 * time.Hour})
+			young := old.with(t, 3)
+			atGate(t, func(t *testing.T, g *gate) {
+				g.begin(context.Background(), draw(old, "z", 1)) // keeps the gate busy
+				var others []<-chan Decision
+				for range 5 {
+					others = append(others, g.begin(context.Background(), draw(young, "a", 1)))
+				}
+				last := g.begin(context.Background(), draw(old, "a", 1))
+				go g.letAll(t.Context())
+				allowed := 0
+				for _, other := range others {
+					if granted(<-other) {
+						allowed++
+					}
+				}
+				if d := <-last; !granted(d) || allowed < 2 || allowed > 3 {
+					t.Errorf("under the old amount: %+v; %d passed under the new one of 3, want 2 or 3", d, allowed)
 				}
 			})
 		})
@@ -228,11 +287,11 @@ func TestRefusalWhileUnitsAreHeld(t *testing.T) {
 		go g.letAll(t.Context())
 		passed := 0
 		for _, w := range waiting {
-			if (<-w).Allowed {
+			if granted(<-w) {
 				passed++
 			}
 		}
-		if d := <-late; passed != 1 || !d.Allowed {
+		if d := <-late; passed != 1 || !granted(d) {
 			t.Errorf("%d passed both limits, want 1; a request of the first alone: %+v, want allowed: 9 are left", passed, d)
 		}
 	})
