@@ -238,29 +238,28 @@ func TestReloadDuringAClaim(t *testing.T) {
 	}
 }
 
-// Requests that bring different amounts and wait for the same batch are decided
-// by their own.
+// Requests that bring different amounts and wait for one batch are decided by
+// their own.
 func TestReloadWhileClaimsWait(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
-			old := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10_000, Window: 24 * time.Hour})
+			old := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: 24 * time.Hour})
 			young := old.with(t, 3)
 			atGate(t, func(t *testing.T, g *gate) {
-				g.begin(context.Background(), draw(old, "z", 1)) // keeps the gate busy
-				var others []<-chan Decision
-				for range 5 {
-					others = append(others, g.begin(context.Background(), draw(young, "a", 1)))
+				ctx := context.Background()
+				first := g.begin(ctx, draw(old, "a", 3)) // in the batch at the gate
+				second := g.begin(ctx, draw(young, "a", 1))
+				third := g.begin(ctx, draw(old, "a", 1)) // both in the next one
+				g.let()
+				g.let()
+				if d := <-first; !granted(d) {
+					t.Errorf("under the old amount: %+v", d)
 				}
-				last := g.begin(context.Background(), draw(old, "a", 1))
-				go g.letAll(t.Context())
-				allowed := 0
-				for _, other := range others {
-					if granted(<-other) {
-						allowed++
-					}
+				if d := <-second; d.Reason != OverLimit || d.Degraded {
+					t.Errorf("beyond the new amount: %+v", d)
 				}
-				if d := <-last; !granted(d) || allowed < 2 || allowed > 3 {
-					t.Errorf("under the old amount: %+v; %d passed under the new one of 3, want 2 or 3", d, allowed)
+				if d := <-third; !granted(d) {
+					t.Errorf("still under the old amount: %+v", d)
 				}
 			})
 		})
