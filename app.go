@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -216,20 +217,27 @@ func (a *App) settle() { a.runsOnce.Do(func() { close(a.running) }) }
 
 // decide decides about a request. It is false if nothing can be known of the
 // counts because the configuration was rejected.
-func (a *App) decide(ctx context.Context, draws []engine.Draw) (d engine.Decision, ok bool) {
+func (a *App) decide(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
 	if h := a.use(); h != nil {
-		if d = h.engine.Decide(ctx, draws); !d.Degraded || !h.closing.Load() {
+		if d = h.engine.DecideFor(ctx, client, draws); !d.Degraded || !h.closing.Load() {
 			return d, true
 		}
 	}
-	return a.decideLate(ctx, draws)
+	return a.decideLate(ctx, client, draws)
+}
+
+// punish commits an offense of a client.
+func (a *App) punish(client *engine.Client, o reputation.Offense) {
+	if h := a.use(); h != nil {
+		h.engine.Punish(client, o)
+	}
 }
 
 // decideLate decides about a request that has outlived its configuration: Caddy
 // lets those finish that are under way when it loads another. It borrows the
 // house, which is opened again if nobody else uses it any more; that of a
 // configuration that never ran is not.
-func (a *App) decideLate(ctx context.Context, draws []engine.Draw) (d engine.Decision, ok bool) {
+func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
 	if a.house.Load() == nil && !a.isShared() {
 		return d, false
 	}
@@ -237,7 +245,7 @@ func (a *App) decideLate(ctx context.Context, draws []engine.Draw) (d engine.Dec
 	if err != nil {
 		return d, false
 	}
-	d = value.(*house).engine.Decide(ctx, draws)
+	d = value.(*house).engine.DecideFor(ctx, client, draws)
 	if _, err := houses.Delete(a.settings); err != nil {
 		a.log.Error("the rate limiter could not be closed", zap.Error(err))
 	}

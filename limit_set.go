@@ -26,7 +26,8 @@ type policy struct {
 	field  string    // the item of RateLimit-Policy
 	item   string    // the item of RateLimit up to the value of r
 	legacy string    // the value of X-RateLimit-Limit
-	quota  bool      // X-Quota-… tell of it: it has the longest window of several
+	fair   *engine.Fairness
+	quota  bool // X-Quota-… tell of it: it has the longest window of several
 	meter  limitMeter
 }
 
@@ -50,6 +51,7 @@ func newLimitSet(z *Zone, limits []Limit) (*limitSet, error) {
 		name := limitName(z.Name, i, l)
 		p := newPolicy(name, engine.Limit{ID: limitID(z.Name, kind, same[kind]), Limit: arithmetic})
 		p.zone, p.set = z, set
+		p.fair = z.app.fairness(z, &p.Limit)
 		same[kind]++
 		if names[name] {
 			return nil, fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", name)

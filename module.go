@@ -86,16 +86,18 @@ type Handler struct {
 	// its `distributed` mode used. The module must exist; it is not used.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
 
-	zones  []*Zone
-	exempt caddyhttp.MatcherSets
-	style  headerStyle
-	app    *App
-	events *caddyevents.App
-	ctx    caddy.Context
-	log    *zap.Logger
-	random func() float64 // from [0, 1)
-	routed bool           // a subroute around this handler handles errors
-	none   zoneMeter      // of requests that belong to no zone
+	zones   []*Zone
+	banned  *policy // what refuses a banned client, in the place of a limit
+	clients bool    // whether it treats clients by how they stand
+	exempt  caddyhttp.MatcherSets
+	style   headerStyle
+	app     *App
+	events  *caddyevents.App
+	ctx     caddy.Context
+	log     *zap.Logger
+	random  func() float64 // from [0, 1)
+	routed  bool           // a subroute around this handler handles errors
+	none    zoneMeter      // of requests that belong to no zone
 
 	configs []configLabels // that are reported to metrics
 }
@@ -189,7 +191,14 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		}
 	}
 	h.zones = zones
-	if len(zones) > 0 {
+	for _, t := range h.Traps {
+		if err := t.provision(ctx, h.app); err != nil {
+			return err
+		}
+	}
+	h.clients = h.knowsClients()
+	h.banned = &policy{zone: &Zone{Name: "ban"}, name: "ban"}
+	if len(zones) > 0 || len(h.Traps) > 0 {
 		h.app.zones = true
 		h.app.warnIfServed(ctx)
 	}
@@ -272,9 +281,11 @@ func (h *Handler) decide(rq *request) (*response, error) {
 	}
 	if len(rq.draws) == 0 {
 		h.none.request()
-		return nil, nil
+		if rq.client == nil {
+			return nil, nil
+		}
 	}
-	d, ok := h.app.decide(rq.http.Context(), rq.draws)
+	d, ok := h.app.decide(rq.http.Context(), rq.client, rq.draws)
 	if !ok {
 		return nil, nil // its configuration never ran; the next one limits the client
 	}
@@ -282,17 +293,32 @@ func (h *Handler) decide(rq *request) (*response, error) {
 	if d.Reason == engine.Abandoned {
 		return nil, errAbandoned
 	}
+	return h.answer(rq, d), nil
+}
+
+// answer returns how a request stands after a decision, or nil if there is
+// nothing to say of it.
+func (h *Handler) answer(rq *request, d engine.Decision) *response {
+	if d.Allowed && len(rq.draws) == 0 {
+		return nil
+	}
 	p := newResponse(rq, h.style)
-	if !d.Allowed {
+	switch {
+	case d.Reason == engine.Banned:
+		p.exceed(h.banned, h.jittered(d), false)
+	case !d.Allowed:
 		p.exceed(rq.of[d.Draw], h.jittered(d), d.Fresh)
 	}
-	return p, nil
+	return p
 }
 
 // draw notes what the request takes from the zones it belongs to. It returns
 // the limit, if any, that refuses the request whatever was counted.
 func (h *Handler) draw(rq *request) (shut *policy, err error) {
 	if exempt, err := h.exempts(rq); exempt || err != nil {
+		return nil, err
+	}
+	if err := h.meet(rq); err != nil {
 		return nil, err
 	}
 	for _, z := range h.zones {

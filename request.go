@@ -20,6 +20,8 @@ type request struct {
 	repl   *caddy.Replacer
 	vars   map[string]any // Caddy's variables of the request
 	caller caller
+	who    engine.Client  // what client points to, if it isn't nil
+	client *engine.Client // whom it is from, where that matters; nil if that is nobody in particular
 	draws  []engine.Draw
 	of     []*policy // what each draw is of
 	keys   []byte    // the text of all keys
@@ -47,6 +49,7 @@ func (rq *request) release() {
 		rq.keys = nil
 	}
 	rq.http, rq.repl, rq.vars, rq.caller = nil, nil, nil, caller{}
+	rq.who, rq.client = engine.Client{}, nil
 	rq.draws, rq.of, rq.keys = rq.draws[:0], rq.of[:0], rq.keys[:0]
 	requests.Put(rq)
 }
@@ -84,7 +87,11 @@ func (rq *request) draw(z *Zone) (shut *policy, err error) {
 		return nil, err
 	}
 	for _, p := range set.policies {
-		rq.draws = append(rq.draws, engine.Draw{Limit: &p.Limit, Key: key, Cost: cost})
+		d := engine.Draw{Limit: &p.Limit, Key: key, Cost: cost}
+		if p.fair != nil && rq.client != nil {
+			d.Client, d.Fair = rq.client, p.fair
+		}
+		rq.draws = append(rq.draws, d)
 		rq.of = append(rq.of, p)
 	}
 	return nil, nil
@@ -202,6 +209,8 @@ func (rq *request) count(d engine.Decision) {
 		switch {
 		case d.Allowed:
 			p.meter.allow()
+		case d.Reason == engine.Banned:
+			p.meter.refuse(d.Reason)
 		case i == d.Draw:
 			p.meter.refuse(d.Reason)
 			if d.Reason != engine.Abandoned {

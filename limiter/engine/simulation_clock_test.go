@@ -53,14 +53,21 @@ func (w *world) setClock(p *process) {
 	by := w.rng.Int64N(6*int64(scale)) - 3*int64(scale)
 	if w.rng.IntN(2) == 0 {
 		w.note("the clock of %p is set by %v", p, time.Duration(by))
-		p.wall.set.Add(by)
+		p.setClock(by)
 		return
 	}
 	w.note("the clock is set by %v", time.Duration(by))
 	w.set += by
 	for _, p := range w.procs {
-		p.wall.set.Add(by)
+		p.setClock(by)
 	}
+}
+
+// setClock sets the clock of a process, which notices it at once, and not at some
+// moment within the next millisecond.
+func (p *process) setClock(by int64) {
+	p.wall.set.Add(by)
+	p.clock.looked.Add(-slack)
 }
 
 // watchClocks checks that the time of every process goes on as it should, and

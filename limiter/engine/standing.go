@@ -262,25 +262,35 @@ func (st *standing) attemptLocked(id storage.LimitID) *attempt {
 	return &st.attempts[oldest]
 }
 
+// leastBetween is the least time between two offenses of one client for one
+// reason that are both noted, so that a flood makes no flood of writes.
+const leastBetween = time.Second
+
 // Punish commits an offense of a client, at once in memory if it is known how
-// the client stands, and soon in the store. It does not wait.
+// the client stands, and soon in the store. It does not wait. A second offense
+// for the same reason within a second is one with the first.
 func (e *Engine) Punish(client *Client, o reputation.Offense) {
 	e.meet(client)
 	if o.At == 0 {
 		o.At = e.clock.now()
 	}
-	banned := e.commitOffense(offense{client.cell, o})
-	e.queue.poke()
-	e.opts.Observer.Punished(o.Reason, banned)
+	noted, banned := e.commitOffense(offense{client.cell, o})
+	if noted {
+		e.queue.poke()
+		e.opts.Observer.Punished(o.Reason, banned)
+	}
 }
 
 // commitOffense notes an offense in memory and for the store, and tells whether
-// it is known to have led to a ban.
-func (e *Engine) commitOffense(o offense) (banned bool) {
+// it did and whether that is known to have led to a ban.
+func (e *Engine) commitOffense(o offense) (noted, banned bool) {
 	st := o.cell.standing
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if known := st.record.Load(); known != nil {
+		if o.At-known.Last(o.Reason) < int64(leastBetween) {
+			return false, false
+		}
 		record := *known
 		banned = record.Commit(o.Offense)
 		st.record.Store(&record)
@@ -288,7 +298,7 @@ func (e *Engine) commitOffense(o offense) (banned bool) {
 	if e.offenses.add(o) {
 		st.pending++
 	}
-	return banned
+	return true, banned
 }
 
 // offense is one that the store is to be told of.

@@ -273,3 +273,18 @@ func TestStoreThatForgotDoesNotMakeMemoryForget(t *testing.T) {
 		t.Errorf("after the store has forgotten: %+v", d)
 	}
 }
+
+// A client that goes into a trap over and over makes one write a second.
+func TestOffensesOfAFloodAreOne(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 10, time.Hour, 0)
+	f.from("a", fair)
+	for range 3 {
+		for range 1000 {
+			f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Violation: reputation.Violation{Reason: reputation.Trapped}, Points: 25})
+		}
+		f.fake.advance(time.Second)
+	}
+	if got := f.score("a", 3); got > 26 {
+		t.Errorf("score is %v, want about 25", got)
+	}
+}

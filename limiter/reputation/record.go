@@ -2,6 +2,7 @@ package reputation
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -67,6 +68,17 @@ func (r *Record) LevelAt(now int64) Level {
 
 // Banned tells whether the client is banned at a time.
 func (r *Record) Banned(now int64) bool { return now < r.Until }
+
+// Last returns the time of the last violation for a reason, in nanoseconds since
+// the Unix epoch; 0 if none is remembered.
+func (r *Record) Last(reason Reason) int64 {
+	for _, v := range slices.Backward(r.Past) {
+		if v.Reason == reason {
+			return v.At
+		}
+	}
+	return 0
+}
 
 // Exceeds tells whether the record knows of more than an other of the same
 // client, which must have lost something then.
