@@ -36,18 +36,22 @@ func measureCheckpoint(ctx context.Context, s settings) error {
 	}
 	l.marked = index.mark
 	var values []float64
-	for range s.rounds {
-		samples, err := l.run(ctx, 2*s.period)
+	var during, between []time.Duration
+	for range s.repeats {
+		samples, err := l.run(ctx, 40*s.period) // a checkpoint comes every few seconds
 		if err != nil {
 			return err
 		}
-		during, between := split(samples)
-		describe("between checkpoints", between)
-		describe("during checkpoints", during)
-		if len(during) > 0 {
-			values = append(values, ratio(quantile(during, 0.99), quantile(between, 0.99)))
+		marked, others := split(samples)
+		describe("between checkpoints", others)
+		describe("during checkpoints", marked)
+		if len(marked) > 0 {
+			values = append(values, ratio(quantile(marked, 0.99), quantile(others, 0.99)))
 		}
+		during, between = append(during, marked...), append(between, others...)
 	}
+	describe("between checkpoints, all", between)
+	describe("during checkpoints, all", during)
 	ratios(fmt.Sprintf("p99 cold during checkpoints to between, rows=%d", s.some), "2 or less", values)
 	if err := e.Close(ctx); err != nil {
 		return err

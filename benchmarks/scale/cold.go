@@ -21,6 +21,8 @@ type coldDatabase struct {
 	load   *load
 	p99s   []time.Duration // of each round
 	all    []time.Duration
+	cpu    time.Duration // of the process, the load included
+	claims int64
 	ratios []float64 // of p99 to that of the smallest database, of each round
 }
 
@@ -43,7 +45,7 @@ func measureCold(ctx context.Context, s settings) error {
 		}
 	}
 	for _, d := range databases {
-		describe(fmt.Sprintf("cold rows=%d all rounds", d.rows), d.all)
+		describe(fmt.Sprintf("cold rows=%d all rounds cpu/claim=%s", d.rows, d.cpu/time.Duration(max(d.claims, 1))), d.all)
 		ratios(fmt.Sprintf("p99 cold rows=%d to rows=%d", d.rows, smallest), "2 or less", d.ratios)
 		fmt.Printf("ratio p99 of all rounds: %.2f\n", ratio(quantile(d.all, 0.99), quantile(databases[0].all, 0.99)))
 		if err := d.close(ctx); err != nil {
@@ -89,7 +91,8 @@ func (d *coldDatabase) measure(ctx context.Context, period time.Duration) error 
 	claims = d.engine.Stats(ctx).Claims - claims
 	_, times := split(samples)
 	describe(fmt.Sprintf("cold rows=%d", d.rows), times)
-	fmt.Printf("raw cold rows=%d claims=%d cpu/claim=%s\n", d.rows, claims, (after-before)/time.Duration(max(claims, 1)))
+	d.cpu += after - before
+	d.claims += claims
 	d.all = append(d.all, times...)
 	d.p99s = append(d.p99s, quantile(times, 0.99))
 	return nil

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,13 +48,9 @@ func (d *database) remove() error { return os.RemoveAll(filepath.Dir(d.Database(
 
 func key(i int) string { return "client-" + strconv.Itoa(i) }
 
-// fillBatch returns how many rows one transaction writes to fill a database: few,
-// because many that are sorted fill pages better than those that come one by one.
-func fillBatch(rows int) int { return min(max(rows/1000, 16), 10_000) }
-
-// fill adds rows of a limit, one for each of the keys from the given one on, as
-// of a time. Keys come in no order that the database knows of.
-func (d *database) fill(ctx context.Context, p limiter.Params, from, n int, now time.Time) error {
+// fill adds rows of a limit, one for each of the keys, as of a time, some of them
+// in each transaction.
+func (d *database) fill(ctx context.Context, p limiter.Params, arrivals []int, batch int, now time.Time) error {
 	limit, err := limiter.New(p)
 	if err != nil {
 		return err
@@ -61,22 +59,62 @@ func (d *database) fill(ctx context.Context, p limiter.Params, from, n int, now 
 	if err != nil {
 		return err
 	}
-	batch := fillBatch(n)
 	claims, grants := make([]storage.Claim, 0, batch), make([]limiter.Grant, batch)
-	for i := range n {
-		claims = append(claims, storage.Claim{
-			ID: lab.LimitID, Key: d.Name(lab.LimitID, key(from+i)), Limit: limit,
-			Claim: limiter.Claim{Now: now.UnixNano(), Least: 1, Want: 1},
-		})
-		if len(claims) == batch || i == n-1 {
-			if err := store.Claim(ctx, claims, grants[:len(claims)]); err != nil {
-				return err
-			}
-			claims = claims[:0]
+	for some := range slices.Chunk(arrivals, batch) {
+		claims = claims[:0]
+		for _, i := range some {
+			claims = append(claims, storage.Claim{
+				ID: lab.LimitID, Key: d.name(i), Limit: limit,
+				Claim: limiter.Claim{Now: now.UnixNano(), Least: 1, Want: 1},
+			})
+		}
+		if err := store.Claim(ctx, claims, grants[:len(claims)]); err != nil {
+			return err
 		}
 	}
-	d.rows += n
+	d.rows += len(arrivals)
 	return store.Close()
+}
+
+func (d *database) name(i int) storage.Key { return d.Name(lab.LimitID, key(i)) }
+
+// inTurn lets n keys arrive one after the other, in no order that the database
+// knows of.
+func inTurn(from, n int) []int {
+	arrivals := make([]int, n)
+	for i := range arrivals {
+		arrivals[i] = from + i
+	}
+	return arrivals
+}
+
+const (
+	// passes is how often inPasses goes through the database. Pages are split in
+	// all but the first, so that they are filled as unevenly as pages are.
+	passes = 8
+	// passBatch is how many of its keys are written in one transaction.
+	passBatch = 10_000
+)
+
+// inPasses lets n keys arrive in the order of the database, every eighth of them
+// in each of eight passes. That is many times faster than a page for each.
+func (d *database) inPasses(from, n int) []int {
+	type named struct {
+		name storage.Key
+		i    int
+	}
+	sorted := make([]named, n)
+	for i := range sorted {
+		sorted[i] = named{d.name(from + i), from + i}
+	}
+	slices.SortFunc(sorted, func(a, b named) int { return bytes.Compare(a.name[:], b.name[:]) })
+	arrivals := make([]int, 0, n)
+	for pass := range passes {
+		for i := pass; i < n; i += passes {
+			arrivals = append(arrivals, sorted[i].i)
+		}
+	}
+	return arrivals
 }
 
 // filled returns a database with live rows of the limit that cold decisions are
@@ -87,7 +125,7 @@ func filled(ctx context.Context, s settings, rows int) (*database, error) {
 		return nil, err
 	}
 	start := time.Now()
-	err = d.fill(ctx, live, 0, rows, start)
+	err = d.fill(ctx, live, d.inPasses(0, rows), passBatch, start)
 	fmt.Printf("filled rows=%d seconds=%.0f\n", rows, time.Since(start).Seconds())
 	return d, err
 }

@@ -26,9 +26,10 @@ type settings struct {
 	rows    int           // in the largest database
 	some    int           // rows where one database is enough
 	rate    int           // requests per second
-	period  time.Duration // of one round
-	rounds  int
-	scratch string // folder for databases
+	period  time.Duration // of a round of cold decisions
+	rounds  int           // of cold decisions, for each size
+	repeats int           // of sweeps and of runs with checkpoints
+	scratch string        // folder for databases
 }
 
 var parts = []struct {
@@ -46,9 +47,10 @@ func main() {
 	var s settings
 	flag.IntVar(&s.rows, "rows", 10_000_000, "rows in the largest database")
 	flag.IntVar(&s.some, "some", 1_000_000, "rows to delete, to be beside a checkpoint, and to start with")
-	flag.IntVar(&s.rate, "rate", 2000, "cold decisions per second")
-	flag.DurationVar(&s.period, "period", 5*time.Second, "length of a round")
-	flag.IntVar(&s.rounds, "rounds", 5, "rounds")
+	flag.IntVar(&s.rate, "rate", 1000, "cold decisions per second")
+	flag.DurationVar(&s.period, "period", 500*time.Millisecond, "length of a round; short ones make what else the machine does the same for all")
+	flag.IntVar(&s.rounds, "rounds", 40, "rounds for each size")
+	flag.IntVar(&s.repeats, "repeats", 3, "sweeps, and runs with checkpoints")
 	only := flag.String("only", "", "parts to run, separated by commas: size, cold, sweep, checkpoint, start")
 	dir := flag.String("dir", "", "folder for databases; ten million rows take about 1 GB")
 	flag.Parse()

@@ -46,14 +46,14 @@ func measureSweepOf(ctx context.Context, s settings, p limiter.Params) error {
 	if err != nil {
 		return err
 	}
-	if err := d.fill(ctx, p, s.some, s.some, time.Now().Add(-longAgo)); err != nil {
+	if err := d.fill(ctx, p, d.inPasses(s.some, s.some), passBatch, time.Now().Add(-longAgo)); err != nil {
 		return err
 	}
-	if err := d.fill(ctx, p, 0, s.some, time.Now()); err != nil {
+	if err := d.fill(ctx, p, d.inPasses(0, s.some), passBatch, time.Now()); err != nil {
 		return err
 	}
 	var values []float64
-	for range s.rounds {
+	for range s.repeats {
 		r, err := d.sweepCopy(ctx, s, p)
 		if err != nil {
 			return err
