@@ -51,15 +51,15 @@ func measureCaddy(ctx context.Context, s settings) error {
 	defer c.stop()
 	limited, plain := address4(s.port), address4(s.port+1)
 
-	if err := c.load("plain", plain, s, func(i int64) string { return strconv.FormatInt(i, 10) }, int64(s.rotating), 0); err != nil {
+	if err := c.load(ctx, "plain", plain, s, func(i int64) string { return strconv.FormatInt(i, 10) }, int64(s.rotating), 0); err != nil {
 		return err
 	}
 	rotating := func(i int64) string { return "client-" + strconv.FormatInt(i%int64(s.rotating), 10) }
-	if err := c.load(fmt.Sprintf("keys in rotation=%d (target 150 MiB)", s.rotating), limited, s, rotating, 0, s.period); err != nil {
+	if err := c.load(ctx, fmt.Sprintf("keys in rotation=%d (target 150 MiB)", s.rotating), limited, s, rotating, 0, s.period); err != nil {
 		return err
 	}
 	random := func(int64) string { return strconv.FormatUint(rand.Uint64(), 36) }
-	return c.load(fmt.Sprintf("random keys passed=%d", s.random), limited, s, random, int64(s.random), 0)
+	return c.load(ctx, fmt.Sprintf("random keys passed=%d", s.random), limited, s, random, int64(s.random), 0)
 }
 
 func address4(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
@@ -109,12 +109,12 @@ func (c *caddy) stop() {
 }
 
 // load sends requests and reports what memory they left Caddy with.
-func (c *caddy) load(what, address string, s settings, key func(int64) string, requests int64, period time.Duration) error {
+func (c *caddy) load(ctx context.Context, what, address string, s settings, key func(int64) string, requests int64, period time.Duration) error {
 	var sent atomic.Int64
 	start := time.Now()
 	answers, err := send(address, func() (string, bool) {
 		i := sent.Add(1) - 1
-		if requests > 0 && i >= requests || period > 0 && time.Since(start) > period {
+		if ctx.Err() != nil || requests > 0 && i >= requests || period > 0 && time.Since(start) > period {
 			return "", false
 		}
 		return key(i), true

@@ -75,7 +75,7 @@ func visit(ctx context.Context, e *engine.Engine, limit *engine.Limit, keys, req
 	var wg sync.WaitGroup
 	for caller := range callers {
 		wg.Go(func() {
-			for i := caller; i < keys; i += callers {
+			for i := caller; i < keys && ctx.Err() == nil; i += callers {
 				for range requests {
 					d := e.Decide(ctx, []engine.Draw{{Limit: limit, Key: []byte(address(i)), Cost: 1}})
 					if d.Degraded {
@@ -86,6 +86,9 @@ func visit(ctx context.Context, e *engine.Engine, limit *engine.Limit, keys, req
 		})
 	}
 	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if n := degraded.Load(); n > 0 {
 		return fmt.Errorf("%d decisions were made without the store", n)
 	}

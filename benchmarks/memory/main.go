@@ -10,8 +10,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -53,12 +55,14 @@ func run(s settings, only string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(s.scratch)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	for _, p := range parts {
 		if only != "" && !slices.Contains(strings.Split(only, ","), p.name) {
 			continue
 		}
 		fmt.Printf("\n== %s\n", p.name)
-		if err := p.run(context.Background(), s); err != nil {
+		if err := p.run(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}

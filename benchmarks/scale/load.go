@@ -41,7 +41,7 @@ func (l *load) run(ctx context.Context, period time.Duration) ([]sample, error) 
 	failed := 0
 	start := time.Now()
 	for due := time.Duration(0); due < period; due += time.Duration(l.keys.random.ExpFloat64() * float64(time.Second) / float64(l.rate)) {
-		if l.ended() {
+		if l.ended() || ctx.Err() != nil {
 			break
 		}
 		time.Sleep(due - time.Since(start))
@@ -57,6 +57,9 @@ func (l *load) run(ctx context.Context, period time.Duration) ([]sample, error) 
 		})
 	}
 	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if failed > 0 {
 		return nil, fmt.Errorf("%d of %d decisions were made without the store or refused", failed, len(samples))
 	}

@@ -16,8 +16,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -65,13 +67,15 @@ func run(s settings, dir, only string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(s.scratch)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	for _, p := range parts {
 		if only != "" && !slices.Contains(strings.Split(only, ","), p.name) {
 			continue
 		}
 		load, _ := os.ReadFile("/proc/loadavg") // where there is one
 		fmt.Printf("\n== %s; load of the machine before: %s\n", p.name, strings.TrimSpace(string(load)))
-		if err := p.run(context.Background(), s); err != nil {
+		if err := p.run(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
