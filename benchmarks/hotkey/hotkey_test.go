@@ -48,6 +48,24 @@ func BenchmarkSteady(b *testing.B) {
 	}
 }
 
+// BenchmarkBurst is BenchmarkSteady for token buckets that refill equally fast
+// and are written in different ways.
+func BenchmarkBurst(b *testing.B) {
+	for _, p := range []limiter.Params{
+		{Amount: 10, Window: time.Second, Burst: 50},
+		{Amount: 600, Window: time.Minute, Burst: 50},
+		{Amount: 36_000, Window: time.Hour, Burst: 50},
+		{Amount: 600, Window: time.Minute},
+	} {
+		for _, percent := range []int64{10, 80} {
+			b.Run(fmt.Sprintf("limit=%dper%v,burst=%d/asked=%d%%", p.Amount, p.Window, p.Burst, percent), func(b *testing.B) {
+				p.Algorithm = limiter.TokenBucket
+				steady(b, p, percent)
+			})
+		}
+	}
+}
+
 const windows = 4
 
 func steady(b *testing.B, p limiter.Params, percent int64) {
