@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"strings"
 	"sync"
 
@@ -10,10 +11,12 @@ import (
 )
 
 // faults stand between the store and the driver: before tells of every
-// statement that is about to run, and may make it fail.
+// statement that is about to run or, as "prepare: …", to be prepared, and may
+// make it fail; after tells of those that have run. "connect" is one as well.
 type faults struct {
 	mu     sync.Mutex
 	before func(query string) error
+	after  func(query string) error
 }
 
 func (f *faults) set(before func(query string) error) {
@@ -31,6 +34,21 @@ func (f *faults) check(query string) error {
 	return f.before(query)
 }
 
+func (f *faults) setAfter(after func(query string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.after = after
+}
+
+func (f *faults) checkAfter(query string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.after == nil {
+		return nil
+	}
+	return f.after(query)
+}
+
 // connect is an Options.connect.
 func (f *faults) connect(dsn string) (driver.Connector, error) {
 	inner, err := sqlite3.NewConnector(dsn)
@@ -43,6 +61,9 @@ type faultyConnector struct {
 }
 
 func (c *faultyConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := c.faults.check("connect"); err != nil {
+		return nil, err
+	}
 	inner, err := c.Connector.Connect(ctx)
 	return &faultyConn{inner, c.faults}, err
 }
@@ -53,6 +74,9 @@ type faultyConn struct {
 }
 
 func (c *faultyConn) Prepare(query string) (driver.Stmt, error) {
+	if err := c.faults.check("prepare: " + query); err != nil {
+		return nil, err
+	}
 	inner, err := c.Conn.Prepare(query)
 	return &faultyStmt{inner, c.faults, query}, err
 }
@@ -61,7 +85,8 @@ func (c *faultyConn) ExecContext(ctx context.Context, query string, args []drive
 	if err := c.faults.check(query); err != nil {
 		return nil, err
 	}
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	result, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	return result, errors.Join(err, c.faults.checkAfter(query))
 }
 
 func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -81,7 +106,8 @@ func (s *faultyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) 
 	if err := s.faults.check(s.query); err != nil {
 		return nil, err
 	}
-	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	result, err := s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	return result, errors.Join(err, s.faults.checkAfter(s.query))
 }
 
 func (s *faultyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {

@@ -1,0 +1,192 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// site is an engine on a database, with a log of what it has admitted.
+type site struct {
+	*engine.Engine
+	t       *testing.T
+	options Options
+	limits  []*engine.Limit
+	stores  atomic.Pointer[Store] // the last one opened
+
+	mu       sync.Mutex
+	admitted map[string]int64 // guarded by mu: requests, by key
+	degraded int              // guarded by mu: decisions without the store
+}
+
+const siteTimeout = 100 * time.Millisecond
+
+// newSite starts an engine in the bubble that the test runs in. Its limits are
+// one of each algorithm.
+func newSite(t *testing.T, o Options, amount int64) *site {
+	t.Helper()
+	s := &site{t: t, options: o, admitted: make(map[string]int64)}
+	for id := range limiter.Algorithm(3) {
+		l := newLimit(t, limiter.Params{Algorithm: id, Amount: amount, Window: 24 * time.Hour})
+		s.limits = append(s.limits, &engine.Limit{ID: storage.LimitID(id) + 1, Limit: l})
+	}
+	var err error
+	s.Engine, err = engine.New(engine.Options{
+		Open:         s.open,
+		Hash:         nameOf,
+		StoreTimeout: siteTimeout,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *site) open(ctx context.Context) (storage.Store, error) {
+	store, err := Open(ctx, s.options)
+	if err != nil {
+		return nil, err
+	}
+	s.stores.Store(store)
+	return store, nil
+}
+
+func nameOf(_ storage.LimitID, key string) (name storage.Key) {
+	copy(name[:], key)
+	return name
+}
+
+// ask asks for a request that takes one unit of every limit.
+func (s *site) ask(key string) engine.Decision {
+	draws := make([]engine.Draw, len(s.limits))
+	for i, l := range s.limits {
+		draws[i] = engine.Draw{Limit: l, Key: []byte(key), Cost: 1}
+	}
+	start := time.Now()
+	d := s.Decide(context.Background(), draws)
+	if took := time.Since(start); took > siteTimeout+20*time.Millisecond {
+		s.t.Errorf("a request took %v", took)
+	}
+	if d.Reason == engine.Abandoned || !d.Allowed && d.Retry <= 0 {
+		s.t.Errorf("a request was neither allowed nor refused: %+v", d)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.Allowed {
+		s.admitted[key]++
+	}
+	if d.Degraded {
+		s.degraded++
+	}
+	return d
+}
+
+// load asks for a number of requests from several goroutines, for a few keys.
+func (s *site) load(requests int) {
+	var group sync.WaitGroup
+	for g := range 4 {
+		group.Go(func() {
+			for i := range requests / 4 {
+				s.ask(fmt.Sprint("key", (g+i)%3))
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// recovered waits until the store is in use.
+func (s *site) recovered() {
+	s.t.Helper()
+	for range 600 {
+		if !s.Stats(context.Background()).Degraded {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.t.Fatal("degraded for a minute after the last fault")
+}
+
+// end closes the engine, and holds what was admitted against the limits and
+// against what the database says.
+func (s *site) end() {
+	s.t.Helper()
+	if err := s.Close(context.Background()); err != nil {
+		s.t.Errorf("close: %v", err)
+	}
+	store, err := Open(context.Background(), Options{Path: s.options.Path})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer store.Close()
+	for key, admitted := range s.admitted {
+		for _, l := range s.limits {
+			if admitted > l.Amount() {
+				s.t.Errorf("%s: %d of %d admitted", key, admitted, l.Amount())
+			}
+			c := storage.Claim{ID: l.ID, Key: nameOf(l.ID, key), Limit: l.Limit, Claim: limiter.Claim{Now: time.Now().UnixNano()}}
+			grants := make([]limiter.Grant, 1)
+			if err := store.Claim(context.Background(), []storage.Claim{c}, grants); err != nil {
+				s.t.Fatal(err)
+			}
+			if g := grants[0]; g.Used+1 < admitted || l.Slots() > 0 && g.Used < admitted { // a bucket has drained a little
+				s.t.Errorf("%s: %v: %d charged, %d admitted", key, l.Algorithm(), g.Used, admitted)
+			}
+		}
+	}
+}
+
+// failNth returns a function that fails one call, counted from 1.
+func failNth(n int64, err error) (fail func(string) error, failed *string) {
+	var calls atomic.Int64
+	failed = new(string)
+	return func(query string) error {
+		if calls.Add(1) == n {
+			*failed = query
+			return err
+		}
+		return nil
+	}, failed
+}
+
+// Whatever call of the driver fails, and however, no request fails or waits for
+// long, limits hold, and the database is in use again without a restart.
+func TestAnyCallMayFail(t *testing.T) {
+	codes := []coded{10, codeFull, codeBusy, codeCorrupt, 7}
+	for name, set := range map[string]func(*faults, func(string) error){
+		"before": (*faults).set,
+		"after":  (*faults).setAfter, // it has taken effect, and nobody is told
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for n, failed := int64(1), "?"; failed != ""; n++ {
+				synctest.Test(t, func(t *testing.T) {
+					f := new(faults)
+					s := newSite(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect}, 12)
+					fail, query := failNth(n, codes[n%int64(len(codes))])
+					set(f, fail)
+					s.load(24)
+					set(f, nil)
+					s.recovered()
+					s.load(24)
+					s.end()
+					if failed = *query; t.Failed() {
+						t.Fatalf("call %d failed with code %d: %s", n, codes[n%int64(len(codes))], failed)
+					}
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
