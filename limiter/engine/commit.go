@@ -255,7 +255,7 @@ func (e *Engine) deliver(en *entry, now int64) {
 		return
 	}
 	if c.local != nil {
-		c.payLocked(en, now)
+		c.payLocked(en, e.clock.now()) // what was granted may have drained since
 	}
 	if c.block.Load() != nil && !c.blockedAt(now) {
 		c.block.Store(nil)

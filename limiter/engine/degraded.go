@@ -323,10 +323,12 @@ func (c *cell) payLocked(en *entry, now int64) {
 	granted := &en.grant.Lease
 	for i := range c.local.owed {
 		owed := &c.local.owed[i]
-		if owed.At == granted.At || en.limit.Algorithm() == limiter.TokenBucket {
-			paid := min(owed.Units, granted.Units)
+		paid := min(owed.Units, en.limit.Worth(*granted, now))
+		if en.limit.Slots() > 0 && owed.At != granted.At {
+			continue
+		}
+		if paid > 0 && en.limit.Spend(granted, now, paid) {
 			owed.Units -= paid
-			granted.Units -= paid
 		}
 	}
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -139,6 +140,30 @@ func TestRequestsWhileTheLastBatchHangs(t *testing.T) {
 			t.Errorf("a request took %v behind the committer", took)
 		}
 		h.waiting.Unlock()
+		h.Close(t.Context())
+	})
+}
+
+// A bucket's grant that comes late has drained by then, and pays for little of
+// what memory has admitted meanwhile.
+func TestLateGrantOfABucket(t *testing.T) {
+	limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 1000 * time.Second})
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		h.takes.Store(int64(950 * time.Second))
+		h.count(1, draw(limit, "a", 8)) // more than memory admits; the store grants it in the end
+		h.takes.Store(0)
+		time.Sleep(949 * time.Second)
+		passed := h.count(10, draw(limit, "a", 1))
+		for range 200 {
+			time.Sleep(100 * time.Millisecond)
+			passed += h.count(10, draw(limit, "a", 1))
+		}
+		if h.degraded.Load() {
+			t.Fatal("degraded 20 seconds after the store has answered")
+		}
+		if passed != 10 {
+			t.Errorf("%d passed within 21 seconds, want the 10 of a burst", passed)
+		}
 		h.Close(t.Context())
 	})
 }

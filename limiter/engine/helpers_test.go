@@ -46,10 +46,12 @@ func (d *disk) used(l *Limit, key string, now int64) int64 {
 	return g.Used
 }
 
-// memoryStore is a store on a disk. Its hooks run before a batch is applied.
+// memoryStore is a store on a disk. Its hooks run before and after a batch is
+// applied.
 type memoryStore struct {
 	*disk
 	before func(claims []storage.Claim) error
+	after  func() error
 	calls  atomic.Int64
 	claims atomic.Int64
 	closed atomic.Bool
@@ -66,6 +68,14 @@ func (s *memoryStore) Claim(ctx context.Context, claims []storage.Claim, grants 
 			return err
 		}
 	}
+	s.apply(claims, grants)
+	if s.after != nil {
+		return s.after()
+	}
+	return nil
+}
+
+func (s *memoryStore) apply(claims []storage.Claim, grants []limiter.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, c := range claims {
@@ -75,7 +85,6 @@ func (s *memoryStore) Claim(ctx context.Context, claims []storage.Claim, grants 
 		}
 		grants[i] = c.Limit.Claim(s.states[k], c.Claim)
 	}
-	return nil
 }
 
 func (s *memoryStore) Standings(_ context.Context, clients []storage.Client, _ int64, records []reputation.Record) error {

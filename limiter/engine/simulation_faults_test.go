@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// TestSimulationOfFaults runs an engine on a store that fails, lies, hangs and is
+// replaced, in virtual time and as drawn from a seed. As long as memory forgets
+// no key, a limit holds all the same: memory subtracts what it knows, and charges
+// what it admits.
+func TestSimulationOfFaults(t *testing.T) {
+	first, n := uint64(1), *simSeeds
+	if *simSeed != 0 {
+		first, n = *simSeed, 1
+	}
+	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newTroubled(t, seed)
+			for i := 0; i < *simSteps && !t.Failed(); i++ {
+				w.step()
+			}
+			w.end()
+			if t.Failed() {
+				t.Logf("replay: go test ./limiter/engine -run TestSimulationOfFaults -sim.seed=%d -sim.steps=%d", seed, *simSteps)
+				for _, line := range w.trace[max(0, len(w.trace)-40):] {
+					t.Log(line)
+				}
+			}
+		})
+	}
+}
+
+// troubled is a world with one process, and a store in trouble.
+type troubled struct {
+	world
+	engine   *Engine
+	place    place
+	degraded int // decisions without the store
+
+	mu      sync.Mutex
+	chance  *rand.Rand // guarded by mu: the store's own
+	trouble int        // guarded by mu: of 10 calls, how many go wrong
+}
+
+func newTroubled(t *testing.T, seed uint64) *troubled {
+	w := &troubled{world: world{t: t, rng: rand.New(rand.NewPCG(seed, 1))}, chance: rand.New(rand.NewPCG(seed, 2))}
+	w.place.replace()
+	for _, algorithm := range algorithms {
+		window := []time.Duration{time.Second, 7 * time.Second, time.Minute, time.Hour}[w.rng.IntN(4)]
+		amount := []int64{1, 3, 10, 200}[w.rng.IntN(4)]
+		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
+		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}})
+	}
+	var err error
+	w.engine, err = New(Options{Open: w.open, Hash: testName, CleanupInterval: 1000 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return w
+}
+
+func (w *troubled) open(context.Context) (storage.Store, error) {
+	if w.draw() == fails {
+		return nil, errDisk
+	}
+	d, fate := w.place.now.Load(), fine
+	return &memoryStore{
+		disk: d,
+		before: func([]storage.Claim) error {
+			if w.place.now.Load() != d {
+				return errDisk
+			}
+			switch fate = w.draw(); fate {
+			case fails:
+				return errDisk
+			case unknownLost:
+				return errors.Join(errDisk, storage.ErrUnknownOutcome)
+			case slow:
+				time.Sleep(w.delay())
+			}
+			return nil
+		},
+		after: func() error {
+			if fate == unknownDone {
+				return errors.Join(errDisk, storage.ErrUnknownOutcome)
+			}
+			return nil
+		},
+	}, nil
+}
+
+// fate is what becomes of a call of the store.
+type fate int
+
+const (
+	fine fate = iota
+	fails
+	unknownLost // nothing is applied, and nobody knows
+	unknownDone // it is applied, and nobody knows
+	slow
+	fates
+)
+
+func (w *troubled) draw() fate {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.chance.IntN(10) >= w.trouble {
+		return fine
+	}
+	return fails + fate(w.chance.IntN(int(fates-fails)))
+}
+
+func (w *troubled) delay() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Duration(w.chance.Int64N(int64(3 * time.Second)))
+}
+
+func (w *troubled) step() {
+	switch w.rng.IntN(12) {
+	case 0:
+		w.mu.Lock()
+		w.trouble = []int{0, 0, 1, 5, 10}[w.rng.IntN(5)]
+		w.note("%d of 10 calls go wrong", w.trouble)
+		w.mu.Unlock()
+	case 1:
+		if w.rng.IntN(4) == 0 {
+			w.note("the database is replaced")
+			w.place.replace()
+		}
+	case 2:
+		w.sleep(time.Duration(w.limits[w.rng.IntN(len(w.limits))].now.Window()))
+	case 3, 4, 5:
+		w.sleep(time.Second)
+	default:
+		w.burst(1 + w.rng.IntN(20))
+	}
+}
+
+func (w *troubled) sleep(d time.Duration) {
+	d = time.Duration(w.rng.Int64N(int64(d)))
+	w.note("%v pass", d)
+	time.Sleep(d)
+}
+
+// burst sends requests all at once, and waits for them.
+func (w *troubled) burst(n int) {
+	key := fmt.Sprint("key", w.rng.IntN(2))
+	all := make([]*asked, n)
+	var group sync.WaitGroup
+	for i := range all {
+		all[i] = &asked{decision: make(chan Decision, 1)}
+		for _, j := range w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))] {
+			all[i].add(w.limits[j], key, w.cost())
+		}
+		group.Go(func() { all[i].decision <- w.engine.Decide(context.Background(), all[i].draws) })
+	}
+	start := time.Now()
+	group.Wait()
+	if took := time.Since(start); took > storage.DefaultTimeout+20*time.Millisecond {
+		w.t.Errorf("a request took %v", took)
+	}
+	for _, a := range all {
+		w.decided(a, <-a.decision)
+	}
+}
+
+func (w *troubled) decided(a *asked, d Decision) {
+	w.note("decided %s: %+v", a, d)
+	if d.Degraded {
+		w.degraded++
+	}
+	if !d.Allowed {
+		if d.Retry == 0 || d.Reason == None || d.Reason == Abandoned {
+			w.t.Errorf("refused without a reason or a time to retry: %+v", d)
+		}
+		return
+	}
+	for i, l := range a.limits {
+		key := string(a.draws[i].Key)
+		if cost := a.draws[i].Cost; cost > 0 {
+			l.admitted[key] = append(l.admitted[key], admission{a.draws[i].at, time.Now().UnixNano(), cost})
+			w.checkBound(l, key)
+		}
+	}
+}
+
+// end lets the store be well again, which the engine finds out by itself, and
+// holds what is charged against what was admitted.
+func (w *troubled) end() {
+	w.mu.Lock()
+	w.trouble = 0
+	w.mu.Unlock()
+	w.note("all is well")
+	for i := range 600 { // commits show what is wrong
+		w.engine.Decide(context.Background(), []Draw{draw(w.limits[0].now, fmt.Sprint("other", i), 1)})
+		time.Sleep(100 * time.Millisecond)
+	}
+	if w.engine.degraded.Load() {
+		w.t.Error("degraded a minute after the last fault")
+	}
+	if err := w.engine.Close(context.Background()); err != nil {
+		w.t.Error(err)
+	}
+	now := time.Now().UnixNano()
+	for _, l := range w.limits {
+		for key, all := range l.admitted {
+			var least int64
+			for _, a := range all {
+				if l.now.Slots() > 0 && l.now.Slot(a.at) >= l.now.Oldest(now) {
+					least += a.cost
+				}
+			}
+			if used := w.place.now.Load().used(l.now, key, now); used < least {
+				w.t.Errorf("%v/%v %s: %d charged in the end, %d admitted", l.now.Algorithm(), l.now.Window(), key, used, least)
+			}
+		}
+	}
+}
