@@ -64,27 +64,32 @@ func (s *server) faultTime() time.Duration {
 // for it would wait forever.
 func TestDatabaseLockedByAnotherProcess(t *testing.T) {
 	s := startCaddy(t, impatient("{$DIR}/tally.db"))
-	s.checkFault(func() func() {
-		db, err := sql.Open("sqlite", filepath.Join(s.dir, "tally.db"))
-		if err != nil {
+	s.checkFault(func() func() { return lockDatabase(t, filepath.Join(s.dir, "tally.db")) })
+}
+
+// lockDatabase locks a database for everybody else.
+func lockDatabase(t *testing.T, path string) (unlock func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(query string) {
+		t.Helper()
+		if _, err := conn.ExecContext(context.Background(), query); err != nil {
 			t.Fatal(err)
 		}
-		conn, err := db.Conn(context.Background())
-		if err != nil {
+	}
+	exec("PRAGMA busy_timeout = 60000")
+	exec("BEGIN EXCLUSIVE")
+	return func() {
+		exec("ROLLBACK")
+		if err := errors.Join(conn.Close(), db.Close()); err != nil {
 			t.Fatal(err)
 		}
-		exec := func(query string) {
-			if _, err := conn.ExecContext(context.Background(), query); err != nil {
-				t.Fatal(err)
-			}
-		}
-		exec("PRAGMA busy_timeout = 60000")
-		exec("BEGIN EXCLUSIVE")
-		return func() {
-			exec("ROLLBACK")
-			if err := errors.Join(conn.Close(), db.Close()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
+	}
 }
