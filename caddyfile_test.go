@@ -59,26 +59,51 @@ func dispense(t *testing.T, input string) *caddyfile.Dispenser {
 }
 
 // No tokens make a parser panic, and what it accepts is JSON that Caddy reads
-// back as the same.
+// back as the same, and that can be provisioned or is refused.
 func FuzzCaddyfile(f *testing.F) {
 	for _, seed := range caddyfileSeeds(f) {
 		f.Add(seed)
 	}
+	ctx := newContext(f)
 	f.Fuzz(func(t *testing.T, input string) {
 		tokens, err := caddyfile.Tokenize([]byte(input), "Caddyfile")
 		if err != nil {
 			return
 		}
-		checkUnmarshaler(t, tokens, new(Handler), new(Handler))
-		checkUnmarshaler(t, tokens, new(App), new(App))
-		checkUnmarshaler(t, tokens, new(SQLiteStore), new(SQLiteStore))
+		h := &Handler{DisableMetrics: true} // which are kept forever
+		if checkUnmarshaler(t, tokens, &Handler{DisableMetrics: true}, h) {
+			checkProvision(t, ctx, h)
+		}
+		a := new(App)
+		if checkUnmarshaler(t, tokens, new(App), a) {
+			checkProvision(t, ctx, a)
+		}
+		s := new(SQLiteStore)
+		if checkUnmarshaler(t, tokens, new(SQLiteStore), s) {
+			checkProvision(t, ctx, s)
+		}
 	})
 }
 
-func checkUnmarshaler(t *testing.T, tokens []caddyfile.Token, parsed, decoded caddyfile.Unmarshaler) {
+// checkProvision has a module provisioned, which succeeds or not, and cleaned up
+// as Caddy does either way.
+func checkProvision(t *testing.T, ctx caddy.Context, module caddy.Provisioner) {
+	t.Helper()
+	if err := module.Provision(ctx); err != nil && err.Error() == "" {
+		t.Errorf("%T is refused without a reason", module)
+	}
+	if module, ok := module.(caddy.CleanerUpper); ok {
+		if err := module.Cleanup(); err != nil {
+			t.Errorf("%T can't be cleaned up: %v", module, err)
+		}
+	}
+}
+
+// checkUnmarshaler returns whether the tokens are accepted.
+func checkUnmarshaler(t *testing.T, tokens []caddyfile.Token, parsed, decoded caddyfile.Unmarshaler) bool {
 	t.Helper()
 	if parsed.UnmarshalCaddyfile(caddyfile.NewDispenser(tokens)) != nil {
-		return
+		return false
 	}
 	raw, err := json.Marshal(parsed)
 	if err != nil {
@@ -94,6 +119,7 @@ func checkUnmarshaler(t *testing.T, tokens []caddyfile.Token, parsed, decoded ca
 	if !bytes.Equal(raw, again) {
 		t.Errorf("%T is encoded as\n%s\nand, decoded, as\n%s", parsed, raw, again)
 	}
+	return true
 }
 
 // caddyfileSeeds returns every rate_limit block of the golden files.

@@ -69,7 +69,7 @@ func qualityOf(params string) float64 {
 			continue
 		}
 		q, err := strconv.ParseFloat(value, 64)
-		if err != nil || q < 0 || q > 1 {
+		if err != nil || !(q >= 0 && q <= 1) { // which NaN is not
 			return 0
 		}
 		return q

@@ -1,0 +1,102 @@
+package tally
+
+import (
+	"math"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Whatever a client sends as Accept, it gets a problem detail only if it names
+// one, and however it splits the field.
+func FuzzAccept(f *testing.F) {
+	for _, seed := range []string{
+		"", "*/*", problemType, problemType + ";q=0", "text/html, " + problemType + ";q=0.5", problemType + ";q=1e400",
+		problemType + ";Q=0.3;q=0.9, application/json;q=0.3", ",;=,;q=," + problemType + ";;;q=NaN", problemType + "x", "q=" + problemType,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, accept string) {
+		prefers := prefersProblem(http.Header{"Accept": {accept}})
+		if prefers && !strings.Contains(accept, problemType) {
+			t.Errorf("%q is taken for a wish for %s", accept, problemType)
+		}
+		if split := prefersProblem(http.Header{"Accept": strings.Split(accept, ",")}); split != prefers {
+			t.Errorf("%q in one field: %v, in several: %v", accept, prefers, split)
+		}
+		if !prefers && prefersProblem(http.Header{"Accept": {accept, "text/html"}}) {
+			t.Errorf("%q together with another type is more of a wish", accept)
+		}
+		for params := range strings.SplitSeq(accept, ",") {
+			if q := qualityOf(params); !(q >= 0 && q <= 1) {
+				t.Errorf("the weight of %q is %v", params, q)
+			}
+		}
+	})
+}
+
+// Whatever a client sends as the cost of its request, it is a whole number from
+// 0, and 1 where that is no number.
+func FuzzCost(f *testing.F) {
+	for _, seed := range []string{"", "0", "1", " 7 ", "-1", "+5", "007", "1e3", "1_000", "9223372036854775807", "9223372036854775808",
+		"-9223372036854775809", "99999999999999999999999999", "0x10", "½", "{http.request.header.X-Cost}"} {
+		f.Add(seed)
+	}
+	zone := &Zone{costFrom: "{http.request.header.X-Cost}"}
+	f.Fuzz(func(t *testing.T, header string) {
+		repl := caddy.NewEmptyReplacer()
+		repl.Set("http.request.header.X-Cost", header)
+		cost := (&request{repl: repl}).cost(zone)
+		if want := costOf(header); cost != want {
+			t.Errorf("the cost %q is %d, want %d", header, cost, want)
+		}
+	})
+}
+
+// costOf is what a cost is worth, found in another way: a number too large to be
+// one costs as much as there is.
+func costOf(text string) int64 {
+	text = strings.TrimSpace(text)
+	digits := strings.TrimPrefix(text, "+")
+	if digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return 1
+	}
+	n, _ := new(big.Int).SetString(digits, 10)
+	if !n.IsInt64() {
+		return math.MaxInt64
+	}
+	return n.Int64()
+}
+
+// Whatever a client sends as its key, what is kept of it is short, and no two
+// keys are one.
+func FuzzKey(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"a", "b"}, {"", "a"}, {"192.0.2.1", "::ffff:192.0.2.1"}, {strings.Repeat("k", 127), strings.Repeat("k", 128)},
+		{strings.Repeat("k", 128), strings.Repeat("k", 129)}, {"\x00", "\x00\x00"}, {"d" + strings.Repeat("x", 32), "k"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	zone := &Zone{per: perKey, Key: "{http.request.header.X-Key}", OnEmptyKey: emptyShare}
+	f.Fuzz(func(t *testing.T, one, other string) {
+		a, b := keyOf(zone, one), keyOf(zone, other)
+		if len(a) > longKey {
+			t.Errorf("a key of %d bytes takes %d", len(one), len(a))
+		}
+		if (a == b) != (one == other) {
+			t.Errorf("%q and %q count as %q and %q", one, other, a, b)
+		}
+	})
+}
+
+// keyOf returns what a request is counted by whose key is a text.
+func keyOf(zone *Zone, text string) string {
+	rq := &request{repl: caddy.NewEmptyReplacer()}
+	rq.repl.Set("http.request.header.X-Key", text)
+	rq.appendKey(zone)
+	key := rq.shorten(keyRange{0, len(rq.keys)})
+	return string(rq.keys[key.from:key.to])
+}
