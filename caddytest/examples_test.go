@@ -31,6 +31,7 @@ func TestExamplesAreValid(t *testing.T) {
 		}
 	}
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
+	t.Setenv("SERVICE_TOKEN", strings.TrimPrefix(exampleToken, "SERVICE_TOKEN="))
 	for name, sample := range samples {
 		t.Run(name, func(t *testing.T) { checkSample(t, name, sample) })
 	}
@@ -38,6 +39,9 @@ func TestExamplesAreValid(t *testing.T) {
 		t.Errorf("found %d samples only", len(samples))
 	}
 }
+
+// exampleToken is what examples of a service header want in the environment.
+const exampleToken = "SERVICE_TOKEN=a token of the services"
 
 func checkSample(t *testing.T, name, sample string) {
 	t.Helper()
@@ -74,6 +78,7 @@ func TestExamplesStart(t *testing.T) {
 		{"Caddyfile", http.MethodGet, "/api/time", 10, "Too many requests. Try again in 1 s."},
 		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, ""},
 		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, "Refused by each_client."},
+		{"api-tiers.Caddyfile", http.MethodGet, "/v1/time", 5, `{"error": "Too Many Requests", "limit": "api"}`},
 	} {
 		t.Run(tt.file+tt.path, func(t *testing.T) {
 			url := startExample(t, caddyBinary, tt.file, site.Listener.Addr().String())
@@ -115,7 +120,7 @@ func startExample(t *testing.T, caddyBinary, file, upstream string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	command := exec.CommandContext(ctx, caddyBinary, "run", "--adapter", "caddyfile", "--config", filepath.Join("examples", file))
 	command.Dir = folder
-	command.Env = append(os.Environ(), "CADDY_ADMIN="+admin, "HOME="+folder,
+	command.Env = append(os.Environ(), exampleToken, "CADDY_ADMIN="+admin, "HOME="+folder,
 		"XDG_DATA_HOME="+filepath.Join(folder, "data"), "XDG_CONFIG_HOME="+filepath.Join(folder, "config"))
 	log, err := command.StderrPipe()
 	if err != nil {
