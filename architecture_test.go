@@ -87,6 +87,7 @@ var dependencies = map[string]string{
 	"github.com/prometheus/client_golang": "metrics, in Caddy's registry; Caddy brings it",
 	"github.com/spf13/cobra":              "subcommands of `caddy rate-limit`, which Caddy has plugins make with it; Caddy brings it",
 	"go.uber.org/zap":                     "logs, by Caddy's loggers; Caddy brings it",
+	"modernc.org/libc":                    "what SQLite calls Go functions with; modernc.org/sqlite brings it, and pins its version",
 	"modernc.org/sqlite":                  "the embedded database, without cgo",
 }
 

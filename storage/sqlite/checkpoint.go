@@ -15,8 +15,6 @@ const (
 	// maxWAL is the size from which on the log is cut off instead of being left
 	// to grow, in bytes.
 	maxWAL = 64 << 20
-	// frameHeader is what the log adds to a page, in bytes.
-	frameHeader = 24
 )
 
 // wroteLocked asks for a checkpoint when enough rows have been written since

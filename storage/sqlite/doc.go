@@ -27,6 +27,8 @@
 //     and would be lost with it (see files.go).
 //   - The driver never sees a context that can be cancelled. It would start a
 //     goroutine per statement, and could interrupt a commit half-way.
+//   - What a commit writes to the log is in the file when it returns, in one
+//     write for as much as a buffer holds (see logfile.go).
 //
 // # Goroutines and locks
 //

@@ -169,7 +169,10 @@ func (s *Store) connect(ctx context.Context) (err error) {
 
 // dial opens a connection with the settings that both connections share.
 func (o Options) dial(cacheKiB int) (*conn, error) {
-	connector, err := o.connect(dsn(o.Path, "mode=rw"))
+	if err := registerVFS(); err != nil {
+		return nil, err
+	}
+	connector, err := o.connect(dsn(o.Path, "mode=rw&vfs="+vfsName))
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +187,7 @@ func (o Options) dial(cacheKiB int) (*conn, error) {
 		PRAGMA secure_delete = ON;
 		PRAGMA temp_store = MEMORY;
 		PRAGMA cache_size = -%d;
+		PRAGMA cache_spill = OFF;
 		PRAGMA wal_autocheckpoint = 0;
 		PRAGMA synchronous = %v`,
 		max(o.BusyTimeout.Milliseconds(), 1), cacheKiB, o.Synchronous))

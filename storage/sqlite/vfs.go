@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// vfsName is how SQLite knows the file system of this package: the system's, but
+// for write-ahead logs, which are written through a logFile.
+const vfsName = "caddy-tally"
+
+// registerVFS makes the file system known to SQLite, whose list of them is the
+// process's.
+var registerVFS = sync.OnceValue(func() error {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	system := lib.Xsqlite3_vfs_find(tls, 0)
+	if system == 0 {
+		return errors.New("SQLite has no file system")
+	}
+	name, err := libc.CString(vfsName)
+	if err != nil {
+		return err
+	}
+	vfs := lib.Xsqlite3_malloc(tls, int32(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
+	if vfs == 0 {
+		return errors.New("out of memory")
+	}
+	v := at[lib.Tsqlite3_vfs](vfs)
+	*v = *at[lib.Tsqlite3_vfs](system)
+	v.FpNext, v.FzName, v.FpAppData = 0, name, system
+	v.FszOsFile = logFileOffset(v.FszOsFile) + int32(unsafe.Sizeof(logFile{}))
+	v.FxOpen = pointer(vfsOpen)
+	if rc := lib.Xsqlite3_vfs_register(tls, vfs, 0); rc != lib.SQLITE_OK {
+		return fmt.Errorf("SQLite does not take another file system: error %d", rc)
+	}
+	return nil
+})
+
+// vfsOpen opens a file as the system does. Behind what that keeps of the file
+// there is room for a logFile.
+func vfsOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
+	system := at[lib.Tsqlite3_vfs](vfs).FpAppData
+	s := at[lib.Tsqlite3_vfs](system)
+	open := function[func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32](s.FxOpen)
+	if rc := open(tls, system, name, file, flags, outFlags); rc != lib.SQLITE_OK || flags&lib.SQLITE_OPEN_WAL == 0 {
+		return rc
+	}
+	f := at[lib.Tsqlite3_file](file)
+	l := file + uintptr(logFileOffset(s.FszOsFile))
+	f.FpMethods, at[logFile](l).system = l, f.FpMethods
+	return at[logFile](l).init(tls, file)
+}
+
+// logFileOffset returns where a logFile lies behind a file of some size.
+func logFileOffset(size int32) int32 { return (size + 7) &^ 7 }
+
+// at returns what a pointer of SQLite's points to, which is memory that Go does
+// not manage.
+func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
+
+// function returns the function that a pointer of SQLite's means.
+func function[F any](p uintptr) F { return *(*F)(unsafe.Pointer(&p)) }
+
+// pointer returns what SQLite calls f by, which must be a top-level function, so
+// that it is never freed.
+func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
