@@ -46,7 +46,7 @@ func TestRefusedBatchWritesNothing(t *testing.T) {
 // Whatever statement fails, the batch has changed nothing and the next one is
 // answered.
 func TestFailedStatementChangesNothing(t *testing.T) {
-	for _, prefix := range []string{"BEGIN", "WITH wanted (i, window", "WITH wanted (i, key", "INSERT INTO counters", "INSERT INTO buckets", "INSERT INTO limits"} {
+	for _, prefix := range []string{"BEGIN", "WITH wanted (i, window", "WITH wanted (i, key", "INSERT OR ROLLBACK INTO counters", "INSERT INTO counters", "INSERT INTO buckets", "INSERT INTO limits"} {
 		t.Run(prefix, func(t *testing.T) {
 			f := new(faults)
 			s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
@@ -62,14 +62,14 @@ func TestFailedStatementChangesNothing(t *testing.T) {
 			s.claims.limits.forget()
 			before := count()
 			f.set(failOnce(prefix, coded(10)))
-			err := fill(s, 0, 20)
+			err := fill(s, 990, 20) // some of them are there
 			if err == nil || errors.Is(err, storage.ErrUnknownOutcome) || errors.Is(err, storage.ErrCorrupt) {
 				t.Fatalf("got %v, want an error with a known outcome", err)
 			}
 			if after := count(); after != before {
 				t.Errorf("got %d rows after a failed batch, want %d", after, before)
 			}
-			mustFill(t, s, 0, 20)
+			mustFill(t, s, 990, 20)
 			n, err := s.writer.int(`SELECT count(*) FROM limits`)
 			if err != nil || n != 2 {
 				t.Errorf("got %d limits (%v), want 2", n, err)

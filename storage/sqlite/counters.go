@@ -23,6 +23,7 @@ type counters struct {
 	newest  *stmt
 	oldest  *stmt
 	selects [len(sizes)]*stmt
+	inserts [len(sizes)]*stmt
 	upserts [len(sizes)]*stmt
 
 	reads  []slotRead
@@ -41,6 +42,7 @@ type slotWrite struct {
 	window, slot int64
 	units        int64
 	cell         int
+	fresh        bool // there is no such row
 }
 
 func (c *counters) prepare(db *conn) (err error) {
@@ -52,6 +54,9 @@ func (c *counters) prepare(db *conn) (err error) {
 	}
 	for i, n := range sizes {
 		if c.selects[i], err = db.prepare(selectSlots(n), 2*n+2, 3); err != nil {
+			return err
+		}
+		if c.inserts[i], err = db.prepare(insertSlots(n), 5*n, 0); err != nil {
 			return err
 		}
 		if c.upserts[i], err = db.prepare(upsertSlots(n), 5*n, 0); err != nil {
@@ -67,6 +72,13 @@ func selectSlots(n int) string {
 	return `WITH wanted (i, window, key) AS (VALUES ` + tuples(n, `(%d, ?, ?)`) + `)
 		SELECT i, slot, used FROM wanted CROSS JOIN counters AS c
 		    ON c.limit_id = ? AND c.window = wanted.window AND c.key = wanted.key AND c.slot >= ?`
+}
+
+// insertSlots returns the statement that makes n rows, none of which is there.
+// If one is, all that was done in the transaction is undone: then SQLite need not
+// be able to undo this statement alone, and keeps no copies of pages for that.
+func insertSlots(n int) string {
+	return `INSERT OR ROLLBACK INTO counters (limit_id, window, key, slot, used) VALUES ` + tuples(n, `(?, ?, ?, ?, ?)`)
 }
 
 // upsertSlots returns the statement that adds to n rows. It clamps what it
@@ -180,16 +192,15 @@ func (c *cell) add(slot limiter.Slot) error {
 // write adds what the claims have changed, and returns how many rows that took.
 func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, err error) {
 	for from, to := range groups(cells) {
-		limit := claims[cells[from].claims[0]].Limit
-		if limit.Slots() == 0 {
+		if claims[cells[from].claims[0]].Limit.Slots() == 0 {
 			continue
 		}
 		c.writes = c.writes[:0]
 		for i := range cells[from:to] {
-			c.writes = cells[from+i].changes(c.writes, limit, i)
+			c.writes = cells[from+i].changes(c.writes, claims, i)
 		}
 		slices.SortFunc(c.writes, func(a, b slotWrite) int {
-			return cmp.Or(cmp.Compare(a.window, b.window), cmp.Compare(a.cell, b.cell), cmp.Compare(a.slot, b.slot))
+			return cmp.Or(freshLast(a, b), cmp.Compare(a.window, b.window), cmp.Compare(a.cell, b.cell), cmp.Compare(a.slot, b.slot))
 		})
 		if err := c.writeLimit(cells[from:to]); err != nil {
 			return written, fmt.Errorf("write counters: %w", err)
@@ -201,11 +212,13 @@ func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, e
 
 // changes appends the difference between the slots that were read and those
 // that the claims have left.
-func (c *cell) changes(to []slotWrite, limit limiter.Limit, index int) []slotWrite {
+func (c *cell) changes(to []slotWrite, claims []storage.Claim, index int) []slotWrite {
+	limit := claims[c.claims[0]].Limit
 	old := c.slots
 	for _, slot := range c.state.Slots {
 		var was int64
-		if len(old) > 0 && old[0].Index == slot.Index {
+		found := len(old) > 0 && old[0].Index == slot.Index
+		if found {
 			was, old = old[0].Used, old[1:]
 		}
 		if slot.Used != was {
@@ -214,16 +227,49 @@ func (c *cell) changes(to []slotWrite, limit limiter.Limit, index int) []slotWri
 				slot:   slot.Index,
 				units:  min(slot.Used-was, mostUsed),
 				cell:   index,
+				fresh:  !found && c.looked(claims, slot.Index),
 			})
 		}
 	}
 	return to
 }
 
+// looked tells whether the slot was read, if it was there: whether it counts for
+// one of the claims.
+func (c *cell) looked(claims []storage.Claim, slot int64) bool {
+	return slices.ContainsFunc(c.claims, func(n int) bool {
+		limit, now := claims[n].Limit, claims[n].Now
+		return slot >= limit.Oldest(now) && slot <= limit.Newest(now)
+	})
+}
+
+// freshLast orders rows that are to be made after those that may be there.
+func freshLast(a, b slotWrite) int {
+	switch {
+	case a.fresh == b.fresh:
+		return 0
+	case a.fresh:
+		return 1
+	}
+	return -1
+}
+
 func (c *counters) writeLimit(cells []cell) error {
-	for writes := c.writes; len(writes) > 0; {
+	fresh := slices.IndexFunc(c.writes, func(w slotWrite) bool { return w.fresh })
+	if fresh < 0 {
+		fresh = len(c.writes)
+	}
+	if err := writeSlots(&c.upserts, cells, c.writes[:fresh]); err != nil {
+		return err
+	}
+	return writeSlots(&c.inserts, cells, c.writes[fresh:])
+}
+
+// writeSlots runs statements that write rows of one limit.
+func writeSlots(statements *[len(sizes)]*stmt, cells []cell, writes []slotWrite) error {
+	for len(writes) > 0 {
 		i := largest(len(writes))
-		s, id := c.upserts[i], driver.Value(int64(cells[0].id))
+		s, id := statements[i], driver.Value(int64(cells[0].id))
 		for j, w := range writes[:sizes[i]] {
 			s.bind(5*j, id, w.window, cells[w.cell].key[:], w.slot, w.units)
 		}

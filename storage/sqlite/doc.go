@@ -19,8 +19,9 @@
 //   - The main file carries our application_id from its first commit on:
 //     migrations run, and are committed, before the file is switched to WAL.
 //   - Every batch of claims is one BEGIN IMMEDIATE transaction: states are read,
-//     [limiter.Limit.Claim] decides, changes are written as upserts. Counters
-//     are never cached between batches, because another process may write them.
+//     [limiter.Limit.Claim] decides, changes are written as upserts, or inserted
+//     where there is no row. Counters are never cached between batches, because
+//     another process may write them.
 //   - A batch that changes nothing writes nothing.
 //   - This process never closes a descriptor of its own on a healthy database
 //     file while SQLite may hold locks on it: POSIX locks belong to the process
