@@ -45,11 +45,14 @@ func FuzzCost(f *testing.F) {
 		"-9223372036854775809", "99999999999999999999999999", "0x10", "½", "{http.request.header.X-Cost}"} {
 		f.Add(seed)
 	}
-	zone := &Zone{costFrom: "{http.request.header.X-Cost}"}
+	zone := &Zone{price: price{from: "{http.request.header.X-Cost}"}}
 	f.Fuzz(func(t *testing.T, header string) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("http.request.header.X-Cost", header)
-		cost := (&request{repl: repl}).cost(zone)
+		cost, err := (&request{repl: repl}).cost(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if want := costOf(header); cost != want {
 			t.Errorf("the cost %q is %d, want %d", header, cost, want)
 		}
@@ -96,7 +99,9 @@ func FuzzKey(f *testing.F) {
 func keyOf(zone *Zone, text string) string {
 	rq := &request{repl: caddy.NewEmptyReplacer()}
 	rq.repl.Set("http.request.header.X-Key", text)
-	rq.appendKey(zone)
-	key := rq.shorten(keyRange{0, len(rq.keys)})
-	return string(rq.keys[key.from:key.to])
+	if _, err := rq.appendKey(zone); err != nil {
+		panic(err)
+	}
+	rq.shorten(0)
+	return string(rq.keys)
 }

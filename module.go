@@ -257,7 +257,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		rq.release()
 		return next.ServeHTTP(w, r)
 	}
-	refused := p.exceeded != nil // by this handler: one before it may have refused as well
+	refused := p.refusal != nil // by this handler: one before it may have refused as well
 	p = p.join(rq)
 	if refused {
 		h.report(rq, p)
@@ -305,9 +305,9 @@ func (h *Handler) answer(rq *request, d engine.Decision) *response {
 	p := newResponse(rq, h.style)
 	switch {
 	case d.Reason == engine.Banned:
-		p.exceed(h.banned, h.jittered(d), false)
+		p.refusal = &refusal{policy: h.banned, retry: h.jittered(d)}
 	case !d.Allowed:
-		p.exceed(rq.of[d.Draw], h.jittered(d), d.Fresh)
+		p.refusal = &refusal{policy: rq.of[d.Draw], retry: h.jittered(d), fresh: d.Fresh}
 	}
 	return p
 }
@@ -352,27 +352,25 @@ func (h *Handler) exempts(rq *request) (bool, error) {
 func (h *Handler) shutOut(by *policy) *response {
 	by.zone.meter.request()
 	by.zone.meter.decline()
-	p := &response{style: h.style}
-	p.exceed(by, limiter.Never, false)
-	return p
+	return &response{style: h.style, refusal: &refusal{policy: by, retry: limiter.Never}}
 }
 
 // report tells logs, events and metrics of a refusal.
 func (h *Handler) report(rq *request, p *response) {
-	zone := p.exceeded.zone
+	zone := p.refusal.policy.zone
 	log := zone.log.Load()
 	if log == nil {
 		log = h.app.refusals(zone.Name)
 		zone.log.Store(log)
 	}
 	log.refused.Add(1)
-	if p.fresh && log.admits(time.Now()) {
+	if p.refusal.fresh && log.admits(time.Now()) {
 		h.log.Info("rate limit exceeded", h.details(rq, p)...)
 	}
 	if h.events.ShouldEmit(exceededEvent) {
 		h.events.Emit(h.ctx, exceededEvent, map[string]any{
 			"zone":      zone.Name,
-			"wait":      p.retry,
+			"wait":      p.refusal.retry,
 			"remote_ip": remoteIP(rq.http),
 		})
 	}
@@ -384,9 +382,9 @@ const exceededEvent = "rate_limit_exceeded"
 // asks for it.
 func (h *Handler) details(rq *request, p *response) []zap.Field {
 	fields := []zap.Field{
-		zap.String("zone", p.exceeded.zone.Name),
-		zap.String("limit", p.exceeded.name),
-		zap.Duration("wait", p.retry),
+		zap.String("zone", p.refusal.policy.zone.Name),
+		zap.String("limit", p.refusal.policy.name),
+		zap.Duration("wait", p.refusal.retry),
 	}
 	if !h.LogKey {
 		return fields
@@ -394,7 +392,7 @@ func (h *Handler) details(rq *request, p *response) []zap.Field {
 	return append(fields,
 		zap.String("remote_ip", remoteIP(rq.http)),
 		zap.String("client_ip", rq.clientIP()),
-		zap.String("key", rq.keyText(p.exceeded)))
+		zap.String("key", rq.keyText(p.refusal.policy)))
 }
 
 // remoteIP returns the address of the peer, which may be a proxy.

@@ -27,7 +27,7 @@ func (p *response) writeProblem(w http.ResponseWriter, r *http.Request) error {
 		Type:     quotaExceeded,
 		Title:    "Request cannot be satisfied as assigned quota has been exceeded",
 		Status:   http.StatusTooManyRequests,
-		Violated: []string{p.exceeded.name},
+		Violated: []string{p.refusal.policy.name},
 	})
 	if err != nil {
 		return err

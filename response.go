@@ -57,40 +57,35 @@ func (s standing) fuller(t standing) bool {
 type response struct {
 	caddyhttp.ResponseWriterWrapper
 	style     headerStyle
-	fresh     bool // the client has become blocked by this request
 	wrote     bool
+	refusal   *refusal   // nil if the request may pass
 	standings []standing // the limit closest to exhaustion first
-	exceeded  *policy    // the limit that refuses, or nil
-	retry     time.Duration
+	room      [2]standing
 
 	// The values of header fields, once they are made. They are the response's
 	// own: Caddy's header directive writes into such slices.
-	policies []string
-	limits   [1]string
-	wait     [1]string
-	legacy   *legacyFields
+	policies, limits [1]string
+	legacy           *legacyFields
+}
 
-	room struct { // for slices, so that they take no memory of their own
-		standings [2]standing
-		policies  [1]string
-	}
+// refusal says why a request may not pass.
+type refusal struct {
+	policy *policy
+	retry  time.Duration // how long to wait, or [limiter.Never]
+	fresh  bool          // the client has become blocked by this request
+	field  [1]string     // the value of Retry-After
 }
 
 // newResponse notes how the request stands with the limits of its draws.
 func newResponse(rq *request, style headerStyle) *response {
 	p := &response{style: style}
-	p.standings = p.room.standings[:0]
+	p.standings = p.room[:0]
 	for i := range rq.draws {
 		if rq.draws[i].Known {
 			p.add(standing{rq.of[i], rq.draws[i].Quota})
 		}
 	}
 	return p
-}
-
-// exceed notes that a limit refuses the request.
-func (p *response) exceed(policy *policy, retry time.Duration, fresh bool) {
-	p.exceeded, p.retry, p.fresh = policy, retry, fresh
 }
 
 // responseVar is the request variable that holds the response while it is made.
@@ -105,14 +100,14 @@ func (p *response) join(rq *request) *response {
 		rq.repl.Map(p.placeholder)
 		return p
 	}
-	if p.exceeded != nil {
+	if p.refusal != nil {
 		before.standings = before.standings[:0] // as in any refusal: only what refuses
-		before.exceeded, before.retry, before.fresh = p.exceeded, p.retry, p.fresh
+		before.refusal = p.refusal
 	}
 	for _, s := range p.standings {
 		before.add(s)
 	}
-	before.policies, before.legacy = nil, nil
+	before.limits[0], before.legacy = "", nil
 	return before
 }
 
@@ -140,11 +135,10 @@ func (p *response) setFields(h http.Header) {
 		return
 	}
 	if p.style.draft {
-		if p.policies == nil {
-			p.policies = p.appendPolicies(p.room.policies[:0])
-			p.limits[0] = p.limitField()
+		if p.limits[0] == "" {
+			p.policies[0], p.limits[0] = p.policyField(), p.limitField()
 		}
-		h[fieldPolicy], h[fieldLimit] = p.policies, p.limits[:]
+		h[fieldPolicy], h[fieldLimit] = p.policies[:], p.limits[:]
 	}
 	if p.style.legacy {
 		if p.legacy == nil {
@@ -154,15 +148,22 @@ func (p *response) setFields(h http.Header) {
 	}
 }
 
-// appendPolicies appends the values of RateLimit-Policy, one for each zone.
-func (p *response) appendPolicies(values []string) []string {
-	for _, s := range p.standings {
-		if field := s.policy.set.field; !slices.Contains(values, field) {
-			values = append(values, field)
+// policyField returns the value of RateLimit-Policy: that of each zone, once.
+func (p *response) policyField() (value string) {
+	for i, s := range p.standings {
+		if slices.ContainsFunc(p.standings[:i], s.isOfSet) {
+			continue
 		}
+		if i > 0 {
+			value += ", "
+		}
+		value += s.policy.set.field
 	}
-	return values
+	return value
 }
+
+// isOfSet tells whether two limits are of one set, or of two that say the same.
+func (s standing) isOfSet(t standing) bool { return s.policy.set.field == t.policy.set.field }
 
 // limitField returns the value of RateLimit.
 func (p *response) limitField() string {
@@ -230,17 +231,17 @@ func (p *response) placeholder(key string) (any, bool) {
 	if !ours {
 		return nil, false
 	}
-	if p.exceeded != nil {
+	if refusal := p.refusal; refusal != nil {
 		switch name {
 		case "exceeded.name":
-			return p.exceeded.zone.Name, true
+			return refusal.policy.zone.Name, true
 		case "exceeded.limit":
-			return p.exceeded.name, true
+			return refusal.policy.name, true
 		case "exceeded.retry_after":
-			if p.retry == limiter.Never {
+			if refusal.retry == limiter.Never {
 				return "", true
 			}
-			return ceilSeconds(p.retry), true
+			return ceilSeconds(refusal.retry), true
 		}
 	}
 	zone, ok := strings.CutSuffix(name, ".remaining")
@@ -265,9 +266,9 @@ var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
 // refuse answers a request that is over a limit.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) error {
 	p.setFields(w.Header())
-	if p.retry != limiter.Never {
-		p.wait[0] = strconv.FormatInt(ceilSeconds(p.retry), 10)
-		w.Header()[fieldRetry] = p.wait[:]
+	if refusal := p.refusal; refusal.retry != limiter.Never {
+		refusal.field[0] = strconv.FormatInt(ceilSeconds(refusal.retry), 10)
+		w.Header()[fieldRetry] = refusal.field[:]
 	}
 	leaveBody(w, r)
 	if prefersProblem(r.Header) {

@@ -323,7 +323,7 @@ func (c *cell) payLocked(en *entry, now int64) {
 	granted := &en.grant.Lease
 	for i := range c.local.owed {
 		owed := &c.local.owed[i]
-		paid := min(owed.Units, en.limit.Worth(*granted, now))
+		paid := min(owed.Units, en.limit.Worth(granted, now))
 		if en.limit.Slots() > 0 && owed.At != granted.At {
 			continue
 		}
