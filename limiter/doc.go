@@ -17,7 +17,7 @@
 //
 // Times are nanoseconds since the Unix epoch, as given by [time.Time.UnixNano].
 // Nothing here requires that they increase. Slots that lie in the future by more
-// than one window and a half do not count until they are nearer, and a token
+// than one window and three quarters do not count until they are nearer, and a token
 // bucket that lies in the future by more than one window, the time it takes to
 // refill and [MaxSkew] is empty.
 //

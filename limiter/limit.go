@@ -223,11 +223,12 @@ func (l Limit) Oldest(now int64) int64 {
 // that was admitted in any one window, however far clocks are apart. Slots
 // beyond it are taken as damaged and ignored until time comes nearer.
 func (l Limit) Newest(now int64) int64 {
-	return l.Slot(now) + int64(l.slots) + l.mostAhead()
+	return l.Slot(now) + int64(l.slots) + l.MostAhead()
 }
 
-// mostAhead returns how many slots later than now a grant may be charged.
-func (l Limit) mostAhead() int64 { return int64(l.slots) / 2 }
+// MostAhead returns how many slots later than its own a grant may be charged to:
+// three quarters of a window.
+func (l Limit) MostAhead() int64 { return int64(l.slots) * 3 / 4 }
 
 // Expiry returns the time from which on a slot no longer counts.
 func (l Limit) Expiry(slot int64) int64 {

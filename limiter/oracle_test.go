@@ -127,14 +127,14 @@ func (o *slidingOracle) charge(p limiter.Params, at, units int64) {
 }
 
 // ahead tells whether units were charged so far ahead of now that they are
-// taken for damage: more than a window's number of slots, and half of it that a
+// taken for damage: more than a window's number of slots, and three quarters of it that a
 // lease may be charged ahead.
 func (o *slidingOracle) ahead(p limiter.Params, now int64) bool {
 	return slices.ContainsFunc(o.log, func(c logged) bool { return c.isAhead(p, now) })
 }
 
 func (c logged) isAhead(p limiter.Params, now int64) bool {
-	return c.part > partOf(now, slotWidth(p))+slotCount(p)+slotCount(p)/2
+	return c.part > partOf(now, slotWidth(p))+slotCount(p)+3*slotCount(p)/4
 }
 
 func (o *slidingOracle) used(p limiter.Params, now int64) *big.Rat {

@@ -37,8 +37,8 @@ type Claim struct {
 	// Extra is how many units may be granted on top of Want for later, never
 	// more than an eighth of what is left then.
 	Extra int64
-	// Ahead is how many slots later the grant may be charged to, at most half a
-	// window, so that its lease lasts as long. It is granted with Extra units
+	// Ahead is how many slots later the grant may be charged to, at most
+	// [Limit.MostAhead], so that its lease lasts as long. It is granted with Extra units
 	// while the key has used at most a quarter of the amount; a token bucket
 	// ignores it.
 	Ahead int64
@@ -114,7 +114,7 @@ func (l Limit) claimSlots(s *State, c Claim) Grant {
 	g := l.share(c, l.amount-used)
 	g.At = l.Slot(c.Now)
 	if g.Units > c.Want && used+g.Units <= l.amount/aheadShare {
-		g.At += max(min(c.Ahead, l.mostAhead()), 0)
+		g.At += max(min(c.Ahead, l.MostAhead()), 0)
 	}
 	if g.Units > 0 {
 		s.add(g.At, g.Units)

@@ -121,22 +121,22 @@ const (
 	slotsOfBucket = 60 // a token bucket's "slot", for headroom only
 )
 
-// adaptLocked sets how much is claimed for later, and for how much later: half a
-// window for a key that comes now and then, and only the slot for one that uses
-// its lease up in it, but more and more units.
+// adaptLocked sets how much is claimed for later, and for how much later: as much
+// later as there is for a key that comes now and then, and only the slot for one
+// that uses its lease up in it, but more and more units.
 func (c *cell) adaptLocked(limit *Limit, now int64) {
 	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
-	half := uint16(limit.Slots() / 2)
+	most := uint16(limit.MostAhead())
 	switch {
 	case c.lease.At == 0:
-		c.headroom, c.ahead = first, half
+		c.headroom, c.ahead = first, most
 	case limit.inSlot(c.lease.At, now): // it was used up
 		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
 		if limit.inSlot(c.lease.At-int64(c.ahead), now) {
 			c.ahead = 0 // at once
 		}
 	default:
-		c.headroom, c.ahead = max(c.headroom/2, first), half
+		c.headroom, c.ahead = max(c.headroom/2, first), most
 	}
 }
 

@@ -453,7 +453,7 @@ func (w *world) checkDisk(l *simLimit, key string, all []admission, now int64) {
 	for _, a := range all {
 		// It was charged in one of these: as late as it was decided, and half a
 		// window ahead.
-		first, last := l.now.Slot(a.at), l.now.Slot(a.decided)+l.now.Slots()/2
+		first, last := l.now.Slot(a.at), l.now.Slot(a.decided)+l.now.MostAhead()
 		if first >= oldest && last <= newest {
 			least += a.cost
 		}
