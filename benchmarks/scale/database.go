@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
@@ -45,6 +46,20 @@ func newDatabase(s settings) (*database, error) {
 }
 
 func (d *database) remove() error { return os.RemoveAll(filepath.Dir(d.Database())) }
+
+// copy returns a copy of a database, as it is on the disk, on the disk.
+func (d *database) copy(s settings) (*database, error) {
+	dir, err := os.MkdirTemp(s.scratch, "copy-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.CopyFS(dir, os.DirFS(filepath.Dir(d.Database()))); err != nil {
+		return nil, err
+	}
+	syscall.Sync() // or the first checkpoint of the copy would write all of it
+	place, err := lab.NewPlace(dir)
+	return &database{Place: place, rows: d.rows}, err
+}
 
 func key(i int) string { return "client-" + strconv.Itoa(i) }
 

@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,19 +94,6 @@ func (d *database) sweepCopy(ctx context.Context, s settings, p limiter.Params) 
 		return 0, err
 	}
 	return ratio(quantile(during, 0.99), quantile(before, 0.99)), c.remove()
-}
-
-// copy returns a copy of a database that nobody has open.
-func (d *database) copy(s settings) (*database, error) {
-	dir, err := os.MkdirTemp(s.scratch, "copy-")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.CopyFS(dir, os.DirFS(filepath.Dir(d.Database()))); err != nil {
-		return nil, err
-	}
-	place, err := lab.NewPlace(dir)
-	return &database{Place: place, rows: d.rows}, err
 }
 
 // sweepWatch knows when the janitor is at work in the store.
