@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,9 @@ type batch struct {
 	now     int64
 	err     error // the store's; nobody has been granted anything
 }
+
+// size is how much a batch has to do.
+func (b *batch) size() int { return max(len(b.entries), len(b.clients)) }
 
 // entry is one claim of a batch. It is guarded by the queue's lock while its
 // batch is open, then it belongs to the committer, and after the batch is done
@@ -50,7 +54,9 @@ type queue struct {
 	mu     sync.Mutex
 	batch  *batch        // guarded by mu; nil if nothing waits
 	closed bool          // guarded by mu: nothing is taken in
+	enough int           // guarded by mu: the size that the committer waits for
 	wake   chan struct{} // holds one token when there is something to take
+	full   chan struct{} // holds one token when there is enough
 }
 
 // join adds to the open batch, and returns that batch, or nil if the queue is
@@ -66,13 +72,19 @@ func (q *queue) join(fill func(*batch)) *batch {
 		q.poke()
 	}
 	fill(q.batch)
+	if q.batch.size() >= q.enough {
+		put(q.full)
+	}
 	return q.batch
 }
 
 // poke wakes the committer.
-func (q *queue) poke() {
+func (q *queue) poke() { put(q.wake) }
+
+// put puts a token into a channel that has room for one.
+func put(c chan struct{}) {
 	select {
-	case q.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -82,8 +94,27 @@ func (q *queue) take() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.batch
-	q.batch = nil
+	q.batch, q.enough = nil, math.MaxInt
+	select {
+	case <-q.full:
+	default:
+	}
 	return b
+}
+
+// await sets what size is enough after a batch of size n, and tells whether the
+// open batch is smaller. If others have come during the commit, there are more
+// clients than batches have held yet.
+func (q *queue) await(n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting := 0
+	if q.batch != nil {
+		waiting = q.batch.size()
+		n *= 2
+	}
+	q.enough = n
+	return n > 1 && waiting < n
 }
 
 // setClosed says whether the queue takes anything in.
@@ -142,7 +173,9 @@ func (e *Engine) commitLoop() {
 	for {
 		select {
 		case <-e.queue.wake:
-			e.drain()
+			if e.turn() {
+				e.queue.poke() // there may be more
+			}
 		case <-e.probe.C:
 			e.recover()
 		case <-e.stop:
@@ -152,25 +185,44 @@ func (e *Engine) commitLoop() {
 	}
 }
 
-// In a crowd, the committer lets a batch fill up for a while: a commit costs
-// several times as much as one more claim in it does.
-const (
-	crowd     = 4 // claims in a batch that show one
-	gatherFor = 200 * time.Microsecond
-)
-
-// drain commits batches and offenses until nothing waits.
+// drain takes turns until nothing waits.
 func (e *Engine) drain() {
+	for e.turn() {
+	}
+}
+
+// turn commits offenses and the open batch, and tells whether there was one.
+func (e *Engine) turn() bool {
 	if !e.degraded.Load() {
 		if err := e.punish(); err != nil {
 			e.degrade(err)
 		}
 	}
-	for b := e.queue.take(); b != nil; b = e.queue.take() {
-		e.commit(b)
-		if len(b.entries) >= crowd {
-			time.Sleep(gatherFor)
-		}
+	b := e.queue.take()
+	if b == nil {
+		return false
+	}
+	e.commit(b)
+	e.gather(b.size())
+	return true
+}
+
+// gatherFor is how long a batch may fill up.
+const gatherFor = time.Millisecond
+
+// gather lets the open batch fill up after one of size n: a commit costs several
+// times as much as one more claim in it does. It waits until as many have come as
+// before, in the end all clients that come at a time; for one that comes alone,
+// not at all.
+func (e *Engine) gather(n int) {
+	if !e.queue.await(n) {
+		return
+	}
+	e.gathering.Reset(gatherFor)
+	select {
+	case <-e.queue.full:
+		e.gathering.Stop()
+	case <-e.gathering.C:
 	}
 }
 

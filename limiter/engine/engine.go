@@ -30,8 +30,10 @@ type Engine struct {
 	claims []storage.Claim // buffers of the committer
 	grants []limiter.Grant
 
-	degraded atomic.Bool // the store can't be used, and the queue is closed
-	outage   outage
+	degraded  atomic.Bool // the store can't be used, and the queue is closed
+	outage    outage
+	gathering *time.Timer // fires when a batch has filled up for long enough
+
 	probe    *time.Timer // fires when the store is worth another try
 	reminder *time.Timer // tells that an outage goes on
 	starting *time.Timer // closes started
@@ -70,7 +72,8 @@ func New(opts Options) (*Engine, error) {
 		opts:      opts,
 		clock:     newSteadyClock(opts.Clock),
 		table:     newTable(opts.MaxKeys),
-		queue:     queue{wake: make(chan struct{}, 1)},
+		queue:     queue{wake: make(chan struct{}, 1), full: make(chan struct{}, 1)},
+		gathering: time.NewTimer(time.Hour),
 		probe:     time.NewTimer(time.Hour),
 		stop:      make(chan struct{}),
 		swept:     make(chan struct{}),
@@ -78,6 +81,7 @@ func New(opts Options) (*Engine, error) {
 		ready:     make(chan struct{}),
 		started:   make(chan struct{}),
 	}
+	e.gathering.Stop()
 	e.probe.Stop()
 	e.reminder = time.AfterFunc(time.Hour, e.remind)
 	e.reminder.Stop()
