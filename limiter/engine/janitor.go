@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // janitorLoop removes expired rows and idle keys at every interval. It ends when
@@ -34,6 +36,9 @@ func (e *Engine) clean() {
 	e.countClients()
 	rows, err := e.sweepStore()
 	e.opts.Observer.Swept(rows, keys, err)
+	if errors.Is(err, storage.ErrCorrupt) {
+		e.degrade(err) // until it is opened again, which sets the damage aside
+	}
 }
 
 // countClients counts the clients of each level.

@@ -13,8 +13,9 @@ const (
 	// main file. Under random keys each row is a page of its own.
 	checkpointRows = 4000
 	// maxWAL is the size from which on the log is cut off instead of being left
-	// to grow, in bytes.
-	maxWAL = 64 << 20
+	// to grow, in bytes. Until somebody looks, checkpointRows may add a quarter of
+	// it: two pages for each.
+	maxWAL = 48 << 20
 )
 
 // wroteLocked asks for a checkpoint when enough rows have been written since

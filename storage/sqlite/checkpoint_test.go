@@ -74,6 +74,38 @@ func TestSweepShrinksTheFile(t *testing.T) {
 	checkIntegrity(t, path)
 }
 
+// Giving pages back to the disk moves others, which the log has to take.
+func TestCheckpointWhileShrinking(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path})
+	mustFill(t, s, 0, 30_000)
+	late := start + int64(48*time.Hour)
+	s.mu.Lock()
+	for s.sweeping.phase < 3 { // all rows go
+		s.mu.Unlock()
+		if _, err := s.Sweep(context.Background(), late); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+	}
+	s.unsynced = 0
+	s.mu.Unlock()
+	var asked int64
+	for more := true; more; {
+		swept, err := s.Sweep(context.Background(), late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		asked = max(asked, s.unsynced)
+		s.mu.Unlock()
+		more = swept.More
+	}
+	if asked < vacuumPages {
+		t.Errorf("%d pages count for the log, of %d at a time", asked, vacuumPages)
+	}
+}
+
 // Random work on several handles leaves a sound file, with nothing in it that is
 // not accounted for.
 func TestIntegrityAfterRandomWork(t *testing.T) {

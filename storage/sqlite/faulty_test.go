@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	sqlite3 "modernc.org/sqlite"
 )
@@ -27,11 +28,12 @@ func (f *faults) set(before func(query string) error) {
 
 func (f *faults) check(query string) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.before == nil {
+	before := f.before
+	f.mu.Unlock()
+	if before == nil {
 		return nil
 	}
-	return f.before(query)
+	return before(query)
 }
 
 func (f *faults) setAfter(after func(query string) error) {
@@ -42,11 +44,12 @@ func (f *faults) setAfter(after func(query string) error) {
 
 func (f *faults) checkAfter(query string) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.after == nil {
+	after := f.after
+	f.mu.Unlock()
+	if after == nil {
 		return nil
 	}
-	return f.after(query)
+	return after(query)
 }
 
 // connect is an Options.connect.
@@ -126,12 +129,11 @@ func (c coded) Code() int     { return int(c) }
 // failOnce returns a faults.before that fails the first statement that starts
 // like that.
 func failOnce(prefix string, err error) func(query string) error {
-	done := false
+	var done atomic.Bool
 	return func(query string) error {
-		if done || !strings.HasPrefix(query, prefix) {
+		if !strings.HasPrefix(query, prefix) || done.Swap(true) {
 			return nil
 		}
-		done = true
 		return err
 	}
 }

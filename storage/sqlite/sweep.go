@@ -60,7 +60,7 @@ func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 	if s.sweeping.dropped {
 		s.claims.limits.forget()
 	}
-	s.wroteLocked(s.sweeping.deleted)
+	s.wroteLocked(s.sweeping.deleted + s.sweeping.vacuumed)
 	swept := storage.Swept{Rows: s.sweeping.deleted, More: s.sweeping.more}
 	return swept, s.failedLocked(wrap("sweep", err))
 }
@@ -74,10 +74,11 @@ type sweeper struct {
 	limit  int64        // the last limit that is done, in this phase
 	bucket driver.Value // the last bucket's key that is done, nil before the first
 
-	now     int64
-	deleted int64 // rows of this step
-	dropped bool  // this step has dropped a limit
-	more    bool  // this step has stopped at its bound
+	now      int64
+	deleted  int64 // rows of this step
+	vacuumed int64 // pages that this step has given back
+	dropped  bool  // this step has dropped a limit
+	more     bool  // this step has stopped at its bound
 }
 
 // sweeps are the statements of a sweep that runs once for every few rows.
@@ -121,7 +122,7 @@ func newSweeper(db *conn) (*sweeper, error) {
 }
 
 func (sw *sweeper) begin(now int64) {
-	sw.now, sw.deleted, sw.dropped, sw.more = now, 0, false, false
+	sw.now, sw.deleted, sw.vacuumed, sw.dropped, sw.more = now, 0, 0, false, false
 }
 
 // enter goes to the start of a phase.
@@ -305,6 +306,7 @@ func (sw *sweeper) vacuum() (done bool, err error) {
 		return false, err
 	}
 	now, err := sw.db.int(`PRAGMA freelist_count`)
+	sw.vacuumed = max(free-now, 0) // about as many were moved
 	return now >= free, err
 }
 
