@@ -2,11 +2,9 @@ package tally
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -107,17 +105,5 @@ func benchHandler(b testing.TB, limit Limit) *Handler {
 // folder that is removed in the end.
 func newContext(b testing.TB) caddy.Context {
 	b.Helper()
-	store, err := json.Marshal(map[string]string{"engine": "sqlite", "path": filepath.Join(b.TempDir(), "tally.db")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	app, err := json.Marshal(App{StoreRaw: store, MaxKeys: 2_000_000, StoreTimeout: caddy.Duration(60e9)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{"rate_limit": app}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return ctx
+	return contextOf(b, &App{MaxKeys: 2_000_000})
 }

@@ -74,24 +74,33 @@ func (k *APIKeys) otherwise(option string, denied error) (tier string, err error
 
 // limits returns what the request is held to in a zone, or nil if to nothing.
 func (rq *request) limits(z *Zone) (*limitSet, error) {
-	switch {
-	case z.byTier == nil:
+	if z.byTier == nil {
 		return z.own, nil
-	case z.Tiers:
-		c := rq.whoCalls(z.app)
-		return z.byTier[c.tier], c.err
 	}
-	name, isService := rq.serviceTier(z.app)
-	if !isService {
-		name = rq.repl.ReplaceAll(z.Tier, "")
+	name, err := rq.tier(z)
+	if err != nil {
+		return nil, err
 	}
-	if set, ok := z.byTier[name]; ok {
-		return set, nil
+	set, ok := z.byTier[name]
+	if !ok {
+		set, ok = z.byTier[z.DefaultTier]
 	}
-	if z.DefaultTier == "" {
+	if !ok {
 		return nil, errNoTier
 	}
-	return z.byTier[z.DefaultTier], nil
+	return set, nil
+}
+
+// tier returns the name of the tier that the request has in a zone.
+func (rq *request) tier(z *Zone) (string, error) {
+	if z.Tiers {
+		c := rq.whoCalls(z.app)
+		return c.tier, c.err
+	}
+	if tier, ok := rq.serviceTier(z.app); ok {
+		return tier, nil
+	}
+	return rq.repl.ReplaceAll(z.Tier, ""), nil
 }
 
 // appendCaller appends the client that the request's API key names, or the

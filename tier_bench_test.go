@@ -1,0 +1,93 @@
+package tally
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+)
+
+// BenchmarkTiers measures one warm client: what a second limit costs, what an API
+// key does, and what tiers do. The limits are so large that none is ever near.
+func BenchmarkTiers(b *testing.B) {
+	const most = 1 << 40
+	burst := Limit{Amount: 1000, Window: caddy.Duration(time.Second), Burst: most}
+	daily := Limit{Amount: most, Window: caddy.Duration(24 * time.Hour), Name: "daily"}
+	berlin := Limit{Amount: most, Window: caddy.Duration(24 * time.Hour), Algorithm: "fixed", Timezone: "Europe/Berlin"}
+	for _, bb := range []struct {
+		name string
+		zone *Zone
+	}{
+		{"key/burst", &Zone{Per: perKey, Limits: []Limit{burst}}},
+		{"key/daily", &Zone{Per: perKey, Limits: []Limit{daily}}},
+		{"key/fixed_timezone", &Zone{Per: perKey, Limits: []Limit{berlin}}},
+		{"key/both", &Zone{Per: perKey, Limits: []Limit{burst, daily}}},
+		{"api_key/both", &Zone{Per: perAPIKey, Limits: []Limit{burst, daily}}},
+		{"tiers/both", &Zone{Per: perAPIKey, Tiers: true}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			zone := &Zone{Name: "bench", Per: bb.zone.Per, Limits: bb.zone.Limits, Tiers: bb.zone.Tiers}
+			if zone.Per == perKey {
+				zone.Key = "{http.request.header.X-Api-Key}"
+			}
+			benchTier(b, zone, Tier{Name: "free", Limits: []Limit{burst, daily}})
+		})
+	}
+}
+
+func benchTier(b *testing.B, zone *Zone, tier Tier) {
+	file := filepath.Join(b.TempDir(), "api_keys")
+	key, err := apikeys.New(file, apikeys.Client{Name: "acme", Tier: tier.Name})
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := &Handler{Zones: []*Zone{zone}}
+	if err := h.Provision(contextOf(b, &App{Tiers: []*Tier{&tier}, APIKeys: &APIKeys{File: file}})); err != nil {
+		b.Fatal(err)
+	}
+	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
+	b.Cleanup(func() { h.app.Cleanup() })
+	r, vars, w := benchRequest()
+	r.Header.Set("X-Api-Key", key)
+	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	empty := *repl
+	b.ReportAllocs()
+	for b.Loop() {
+		*repl = empty
+		delete(vars, responseVar)
+		clear(w.header)
+		if err := h.ServeHTTP(w, r, nothing{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if w.Header().Get("Retry-After") != "" || w.Header()[http.CanonicalHeaderKey("RateLimit")] == nil {
+		b.Fatal("the requests were refused, or not counted")
+	}
+}
+
+// contextOf returns the context of a configuration with an app that keeps its
+// counts in a folder that is removed in the end.
+func contextOf(b testing.TB, app *App) caddy.Context {
+	b.Helper()
+	var err error
+	app.StoreRaw, err = json.Marshal(map[string]string{"engine": "sqlite", "path": filepath.Join(b.TempDir(), "tally.db")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	app.StoreTimeout = caddy.Duration(time.Minute)
+	raw, err := json.Marshal(app)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{"rate_limit": raw}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return ctx
+}
