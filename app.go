@@ -122,6 +122,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		store:    a.store.Identity(),
 		path:     a.store.Place(),
 		secret:   cmp.Or(a.SecretFile, filepath.Join(a.store.Folder(), "tally.key")),
+		epochs:   filepath.Join(a.store.Folder(), "tally.epochs"),
 		maxKeys:  a.MaxKeys,
 		timeout:  time.Duration(a.StoreTimeout),
 		cleanup:  time.Duration(a.CleanupInterval),

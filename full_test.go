@@ -33,9 +33,9 @@ func TestFullDatabaseRecovers(t *testing.T) {
 		Open: func(ctx context.Context) (storage.Store, error) {
 			return sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "tally.db"), MaxSize: sqlite.MinMaxSize})
 		},
-		Hash: func(_ storage.LimitID, key string) (name storage.Key) {
+		Name: func(_ storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
 			copy(name[:], key)
-			return name
+			return name, former, nil
 		},
 		StoreTimeout: time.Minute,
 		Clock:        clock,

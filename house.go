@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -30,6 +32,7 @@ type house struct {
 	engine   *engine.Engine
 	closing  atomic.Bool // soon the engine has no store any more
 	secret   atomic.Pointer[identity.Secret]
+	epochs   *epoch.Folder
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone
@@ -40,6 +43,7 @@ type settings struct {
 	store    string // what the store is identified by
 	path     string // where it is
 	secret   string
+	epochs   string
 	maxKeys  int
 	timeout  time.Duration
 	cleanup  time.Duration
@@ -49,7 +53,7 @@ type settings struct {
 // newHouse starts an engine. It touches no file itself: the engine opens the
 // store in the background.
 func newHouse(s settings, open storage.Opener) (*house, error) {
-	h := &house{settings: s, logs: make(map[string]*refusalLog)}
+	h := &house{settings: s, epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog)}
 	var err error
 	h.engine, err = engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
@@ -59,9 +63,7 @@ func newHouse(s settings, open storage.Opener) (*house, error) {
 			store, err := open(ctx)
 			return store, withRemedy(err)
 		},
-		Hash: func(id storage.LimitID, key string) storage.Key {
-			return h.secret.Load().Name(uint64(id), key)
-		},
+		Name:            h.name,
 		MaxKeys:         s.maxKeys,
 		StoreTimeout:    s.timeout,
 		CleanupInterval: s.cleanup,
@@ -94,6 +96,26 @@ func (h *house) openSecret(path string) error {
 	}
 	h.secret.Store(secret)
 	return nil
+}
+
+// name implements engine.Options.Name. What tells of an address has a name that
+// nobody can tell whose it was once it doesn't count any more.
+func (h *house) name(id storage.LimitID, key string, remembered time.Duration, now int64) (name, former storage.Key, err error) {
+	if !tellsAddress(key[0]) {
+		return h.secret.Load().Name(uint64(id), key), former, nil
+	}
+	remembered += limiter.MaxSkew
+	at, days := time.Unix(0, now), epoch.Days(remembered)
+	names, err := h.epochs.At(at, days)
+	if err != nil {
+		return name, former, withRemedy(err)
+	}
+	name = names.Current.Name(uint64(id), key)
+	begun := names.Ends.AddDate(0, 0, -days)
+	if names.Previous != nil && at.Sub(begun) < remembered {
+		former = names.Previous.Name(uint64(id), key)
+	}
+	return name, former, nil
 }
 
 // flushTimeout is how long a clean stop may take to give back what is unspent.
@@ -168,6 +190,7 @@ func (h *house) Committed(claims int, took time.Duration) {
 
 // Swept implements engine.Observer.
 func (h *house) Swept(rows int64, keys int, err error) {
+	err = errors.Join(err, h.epochs.Sweep(time.Now()))
 	metrics.swept.Add(float64(rows))
 	metrics.idle.Add(float64(keys))
 	if err != nil {

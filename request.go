@@ -109,6 +109,9 @@ const (
 	kindService  = 's' // the services of a tier
 )
 
+// tellsAddress tells whether keys of a kind tell of the client's address.
+func tellsAddress(kind byte) bool { return kind == kindIP }
+
 // appendKey appends what the request is counted by in a zone.
 func (rq *request) appendKey(z *Zone) (verdict, error) {
 	switch z.per {

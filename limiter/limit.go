@@ -177,6 +177,15 @@ func (l Limit) Scale(percent int) Limit {
 	return l
 }
 
+// Remembered returns how long after a claim its state may still matter: what it
+// was granted may be charged ahead, and spent late.
+func (l Limit) Remembered() time.Duration {
+	if l.algorithm == TokenBucket {
+		return time.Duration(l.refillTime(l.capacity, 0))
+	}
+	return time.Duration(2*l.window + l.width)
+}
+
 // Algorithm returns how the limit forgets units.
 func (l Limit) Algorithm() Algorithm { return l.algorithm }
 

@@ -90,6 +90,22 @@ func (l Limit) Claim(s *State, c Claim) Grant {
 	return l.claimSlots(s, c)
 }
 
+// Merge adds to a state what another one of the same key says, as of now: what
+// was kept apart by mistake, or under another name.
+func (l Limit) Merge(s *State, other State, now int64) {
+	for _, slot := range other.Slots {
+		s.add(slot.Index, Clamp(slot.Used))
+	}
+	if other.Bucket == (Bucket{}) {
+		return
+	}
+	is, more := l.drainTo(s.Bucket, now), l.drainTo(other.Bucket, now)
+	is.At = max(is.At, more.At)
+	is.Units, is.Part = l.plus(is.Units, is.Part, more.Units, more.Part)
+	is.Units = min(is.Units, 2*MaxAmount)
+	s.Bucket = is
+}
+
 // share decides how many of the units that are left go to a claim.
 func (l Limit) share(c Claim, left int64) Grant {
 	left = max(left, 0)

@@ -23,6 +23,10 @@ type Key [16]byte
 type Claim struct {
 	ID  LimitID
 	Key Key
+	// Former is a name that the key had before, or zero. What is kept under it
+	// counts for the key, and is kept under Key from then on. Claims of one batch
+	// and key have one former name.
+	Former Key
 	// Limit is the limit with the amount that is in force for this key.
 	Limit limiter.Limit
 	// Claim says what is wanted and what is given back.

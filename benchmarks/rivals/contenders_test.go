@@ -57,7 +57,9 @@ func tally(b *testing.B, p limiter.Params, keys []string) func(i int) bool {
 		Open: func(ctx context.Context) (storage.Store, error) {
 			return sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(dir, "tally.db")})
 		},
-		Hash:         func(id storage.LimitID, key string) storage.Key { return secret.Name(uint64(id), key) },
+		Name: func(id storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
+			return secret.Name(uint64(id), key), former, nil
+		},
 		StoreTimeout: time.Minute,
 	})
 	if err != nil {

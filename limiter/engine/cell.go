@@ -20,7 +20,6 @@ type cell struct {
 	hash uint64
 	id   storage.LimitID
 	key  string
-	name storage.Key // of the key in the store; the committer's own
 
 	standing *standing // of a client; nil where the cell is one of a limit
 
@@ -34,7 +33,6 @@ type cell struct {
 	ahead    uint16        // slots that a lease is to outlast its own by
 	dead     bool
 
-	named   bool        // the committer's own: name is set
 	touched atomic.Bool // since the clock hand last passed
 }
 

@@ -254,7 +254,11 @@ func (e *Engine) claim(b *batch) error {
 	}
 	claims := e.claims[:0]
 	for _, entry := range b.entries {
-		claims = append(claims, e.claimOf(entry, b.now))
+		claim, err := e.claimOf(entry, b.now)
+		if err != nil {
+			return err
+		}
+		claims = append(claims, claim)
 	}
 	e.claims = claims
 	if cap(e.grants) < len(claims) {
@@ -271,20 +275,17 @@ func (e *Engine) claim(b *batch) error {
 	return nil
 }
 
-// claimOf returns an entry as the store takes it. A cell is named when the store
-// first hears of it.
-func (e *Engine) claimOf(en *entry, now int64) storage.Claim {
+// claimOf returns an entry as the store takes it.
+func (e *Engine) claimOf(en *entry, now int64) (storage.Claim, error) {
 	c := en.cell
-	if !c.named {
-		c.name, c.named = e.opts.Hash(c.id, c.key), true
-	}
+	name, former, err := e.opts.Name(c.id, c.key, en.limit.Remembered(), now)
 	return storage.Claim{
-		ID: c.id, Key: c.name, Limit: en.limit.Limit,
+		ID: c.id, Key: name, Former: former, Limit: en.limit.Limit,
 		Claim: limiter.Claim{
 			Now: now, Least: en.cost, Want: en.wanted, Extra: en.extra, Ahead: en.ahead,
 			Return: en.give, Charge: en.charge,
 		},
-	}
+	}, err
 }
 
 // deliver brings a granted claim to its cell.

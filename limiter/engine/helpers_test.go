@@ -144,6 +144,11 @@ func testName(id storage.LimitID, key string) (name storage.Key) {
 	return name
 }
 
+// testNames is what an engine names its keys with.
+func testNames(id storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
+	return testName(id, key), former, nil
+}
+
 // fakeClock is a clock that tests move.
 type fakeClock struct{ wall, elapsed atomic.Int64 }
 
@@ -181,7 +186,7 @@ func startOn(t *testing.T, d *disk, clock *fakeClock, change ...func(*Options)) 
 	f := &fixture{t: t, disk: d, store: &memoryStore{disk: d}, fake: clock}
 	opts := Options{
 		Open:         func(context.Context) (storage.Store, error) { return f.store, nil },
-		Hash:         testName,
+		Name:         testNames,
 		Clock:        clock,
 		StoreTimeout: time.Minute, // no test waits for it unless it means to
 	}

@@ -38,7 +38,7 @@ func TestCloseEndsEveryGoroutine(t *testing.T) {
 		d := newDisk()
 		e, err := New(Options{
 			Open: func(context.Context) (storage.Store, error) { return &memoryStore{disk: d}, nil },
-			Hash: testName,
+			Name: testNames,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -8,17 +8,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Options configure an [Engine]. Open and Hash are required; the zero value of
+// Options configure an [Engine]. Open and Name are required; the zero value of
 // everything else is the documented default.
 type Options struct {
 	// Open opens the store. The engine calls it on a goroutine of its own when
 	// it starts and after faults, and closes what it returned.
 	Open storage.Opener
 
-	// Hash names a key for the store without telling what it is. It is called
-	// on the goroutine that calls Open, after Open has succeeded, and once for
-	// each key and limit that is held in memory.
-	Hash func(id storage.LimitID, key string) storage.Key
+	// Name names a key for the store without telling what it is, at a time in
+	// nanoseconds since the Unix epoch. A key may get another name in time, if the
+	// one that it had is given as the former one for as long as is remembered what
+	// was kept under it. An error is taken as one of the store. It is called on the
+	// goroutine that calls Open, after Open has succeeded.
+	Name func(id storage.LimitID, key string, remembered time.Duration, now int64) (name, former storage.Key, err error)
 
 	// MaxKeys is how many keys are held in memory, counted once per limit. At
 	// least 1; zero means 1,000,000.
@@ -82,8 +84,8 @@ func (nobody) Recovered(time.Duration)          {}
 // withDefaults returns the options with zero values replaced, or an error that
 // names what can't be.
 func (o Options) withDefaults() (Options, error) {
-	if o.Open == nil || o.Hash == nil {
-		return o, fmt.Errorf("engine: Open and Hash are required")
+	if o.Open == nil || o.Name == nil {
+		return o, fmt.Errorf("engine: Open and Name are required")
 	}
 	setDefault(&o.MaxKeys, DefaultMaxKeys)
 	setDefault(&o.StoreTimeout, storage.DefaultTimeout)

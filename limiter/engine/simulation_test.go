@@ -165,7 +165,7 @@ func (w *world) start() {
 	store := &memoryStore{disk: w.disk, before: func([]storage.Claim) error { return p.atCommit() }}
 	e, err := New(Options{
 		Open:            func(context.Context) (storage.Store, error) { return store, nil },
-		Hash:            testName,
+		Name:            testNames,
 		Clock:           &p.wall,
 		MaxKeys:         1 + w.rng.IntN(8),
 		StoreTimeout:    1000 * time.Hour, // outages have tests of their own

@@ -160,7 +160,10 @@ func (e *Engine) readClients(b *batch, store storage.Store) error {
 	}
 	names := make([]storage.Client, len(b.clients))
 	for i, c := range b.clients {
-		names[i] = e.clientOf(c)
+		var err error
+		if names[i], err = e.clientOf(c, b.now); err != nil {
+			return err
+		}
 	}
 	records := make([]reputation.Record, len(names))
 	if err := store.Standings(context.Background(), names, b.now, records); err != nil {
@@ -178,12 +181,15 @@ func (e *Engine) readClients(b *batch, store storage.Store) error {
 }
 
 // clientOf returns a client as the store takes it.
-func (e *Engine) clientOf(c *cell) storage.Client {
-	if !c.named {
-		c.name, c.named = e.opts.Hash(c.id, c.key), true
-	}
-	return storage.Client{Key: c.name}
+func (e *Engine) clientOf(c *cell, now int64) (client storage.Client, err error) {
+	client.Key, client.Former, err = e.opts.Name(c.id, c.key, standingRemembered, now)
+	return client, err
 }
+
+// standingRemembered is how long a client's standing is known by one name. In
+// that time a score of 0 is whole again, and a ban of a day is forgotten. Longer
+// bans outlast it if the client comes back in between.
+const standingRemembered = 48 * time.Hour
 
 // learn notes what the store knows of a client once it has seen a number of the
 // offenses that were pending. While there are more of them, memory knows better,
@@ -353,9 +359,14 @@ func (e *Engine) punish() error {
 		if store == nil {
 			return errNoStore
 		}
+		now := e.clock.now()
 		told := make([]storage.Offense, len(waiting))
 		for i, o := range waiting {
-			told[i] = storage.Offense{Client: e.clientOf(o.cell), Offense: o.Offense}
+			client, err := e.clientOf(o.cell, now)
+			if err != nil {
+				return err
+			}
+			told[i] = storage.Offense{Client: client, Offense: o.Offense}
 		}
 		records := make([]reputation.Record, len(told))
 		err := store.Punish(context.Background(), told, records)

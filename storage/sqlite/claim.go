@@ -131,6 +131,7 @@ type claimer struct {
 	counters counters
 	buckets  buckets
 	limits   limits
+	renames  renames
 
 	order []int  // the claims' indices, sorted by limit and key
 	cells []cell // one for each limit and key in the batch, sorted likewise
@@ -140,7 +141,8 @@ type claimer struct {
 type cell struct {
 	id     storage.LimitID
 	key    storage.Key
-	claims []int // indices, in the batch's order
+	former storage.Key // what is kept under it is the cell's as well; or zero
+	claims []int       // indices, in the batch's order
 	state  limiter.State
 	slots  []limiter.Slot // the state's slots as they were read
 	bucket limiter.Bucket // likewise
@@ -164,7 +166,7 @@ func newClaimer(c *conn) (*claimer, error) {
 			return nil, err
 		}
 	}
-	return cl, errors.Join(cl.counters.prepare(c), cl.buckets.prepare(c), cl.limits.prepare(c))
+	return cl, errors.Join(cl.counters.prepare(c), cl.buckets.prepare(c), cl.limits.prepare(c), cl.renames.prepare(c))
 }
 
 // run decides all claims and writes what they change. It returns the number of
@@ -175,6 +177,10 @@ func (cl *claimer) run(claims []storage.Claim, grants []limiter.Grant) (written 
 		return 0, err
 	}
 	if err := cl.buckets.read(claims, cl.cells); err != nil {
+		return 0, err
+	}
+	moved, err := cl.renames.move(claims, cl.cells)
+	if err != nil {
 		return 0, err
 	}
 	for i := range cl.cells {
@@ -191,7 +197,7 @@ func (cl *claimer) run(claims []storage.Claim, grants []limiter.Grant) (written 
 	if err != nil {
 		return 0, err
 	}
-	written = slots + buckets
+	written = moved + slots + buckets
 	if written > 0 {
 		err = cl.limits.see(claims, cl.cells)
 	}
@@ -226,7 +232,7 @@ func (cl *claimer) gather(claims []storage.Claim) {
 }
 
 func (c *cell) reset(first *storage.Claim, claims []int) {
-	c.id, c.key, c.claims = first.ID, first.Key, claims
+	c.id, c.key, c.former, c.claims = first.ID, first.Key, first.Former, claims
 	if cap(c.slots) > keptSlots {
 		c.slots, c.state.Slots = nil, nil
 	}

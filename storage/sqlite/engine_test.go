@@ -77,7 +77,7 @@ func newSite(t *testing.T, o Options, amount int64, change ...func(*engine.Optio
 	t.Helper()
 	s := &site{t: t, options: o, began: time.Now(), admitted: make(map[string]int64)}
 	s.setLimits(amount, 24*time.Hour)
-	options := engine.Options{Open: s.open, Hash: nameOf, StoreTimeout: siteTimeout, Observer: s}
+	options := engine.Options{Open: s.open, Name: namesOf, StoreTimeout: siteTimeout, Observer: s}
 	for _, c := range change {
 		c(&options)
 	}
@@ -106,6 +106,10 @@ func (s *site) open(ctx context.Context) (storage.Store, error) {
 	}
 	s.stores.Store(store)
 	return store, nil
+}
+
+func namesOf(id storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
+	return nameOf(id, key), former, nil
 }
 
 func nameOf(_ storage.LimitID, key string) (name storage.Key) {

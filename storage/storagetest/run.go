@@ -48,6 +48,8 @@ func Run(t *testing.T, place Place) {
 		{"SweepExpired", testSweepExpired},
 		{"SweepWhileClaiming", testSweepWhileClaiming},
 		{"SweepForeignLimits", testSweepForeignLimits},
+		{"RenamedKeys", testRenamedKeys},
+		{"NamesThatMeet", testNamesThatMeet},
 		{"Standings", testStandings},
 		{"Renamed", testRenamed},
 		{"SweepStandings", testSweepStandings},

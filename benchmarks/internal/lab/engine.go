@@ -5,6 +5,7 @@ package lab
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -48,7 +49,9 @@ func (p *Place) OpenStore(ctx context.Context) (storage.Store, error) {
 // NewEngine starts an engine. Options that it leaves open are filled in; those
 // of the engine have the engine's defaults.
 func (p *Place) NewEngine(o engine.Options) (*engine.Engine, error) {
-	o.Hash = p.Name
+	o.Name = func(id storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
+		return p.Name(id, key), former, nil
+	}
 	if o.Open == nil {
 		o.Open = p.OpenStore
 	}

@@ -1,0 +1,98 @@
+package tally
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite"
+)
+
+func namingHouse(t *testing.T) *house {
+	t.Helper()
+	secret, err := identity.NewSecret(make([]byte, identity.MinSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{epochs: epoch.In(filepath.Join(t.TempDir(), "tally.epochs"))}
+	h.secret.Store(secret)
+	return h
+}
+
+func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
+	h, midnight := namingHouse(t), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	name := func(key string, after time.Duration) (name, former storage.Key) {
+		t.Helper()
+		name, former, err := h.name(1, key, time.Hour, midnight.Add(after).UnixNano())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name, former
+	}
+	before, none := name("i192.0.2.1", -time.Hour)
+	if none != (storage.Key{}) {
+		t.Error("there is a former name on the first day")
+	}
+	after, former := name("i192.0.2.1", time.Minute)
+	if after == before || former != before {
+		t.Errorf("after midnight the name is %x, the former %x, and it was %x", after, former, before)
+	}
+	if _, former := name("i192.0.2.1", 2*time.Hour); former != (storage.Key{}) {
+		t.Error("a former name is looked for when nothing under it counts any more")
+	}
+	same, _ := name("ksomebody", -time.Hour)
+	if again, former := name("ksomebody", time.Minute); again != same || former != (storage.Key{}) {
+		t.Error("what is no address has a new name")
+	}
+}
+
+// Nobody gets a limit afresh because the day changes, also not with a crash.
+func TestCountsGoOnAtMidnight(t *testing.T) {
+	for _, p := range []limiter.Params{
+		{Amount: 10, Window: time.Minute},
+		{Amount: 10, Window: 24 * time.Hour},
+		{Algorithm: limiter.TokenBucket, Amount: 10, Window: 24 * time.Hour},
+	} {
+		arithmetic, err := limiter.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit, path := &engine.Limit{ID: 1, Limit: arithmetic}, filepath.Join(t.TempDir(), "tally.db")
+		h, clock := namingHouse(t), new(jumpingClock)
+		const length = 3 * 24 * 60 * 60 // of the epochs of a limit per day, in seconds; where one begins, so does a day
+		now := time.Now()
+		next := time.Unix((now.Unix()/length+1)*length, 0)
+		clock.ahead.Store(int64(next.Sub(now) - 2*time.Second))
+		passing := func() (passed int) {
+			e, err := engine.New(engine.Options{
+				Open:         func(ctx context.Context) (storage.Store, error) { return sqlite.Open(ctx, sqlite.Options{Path: path}) },
+				Name:         h.name,
+				Clock:        clock,
+				StoreTimeout: time.Minute,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close(context.Background())
+			for range 6 {
+				if e.Decide(context.Background(), []engine.Draw{{Limit: limit, Key: []byte("i192.0.2.1"), Cost: 1}}).Allowed {
+					passed++
+				}
+			}
+			return passed
+		}
+		if got := passing(); got != 6 {
+			t.Errorf("%v per %v: %d of 6 passed before midnight", p.Algorithm, p.Window, got)
+		}
+		clock.ahead.Add(int64(10 * time.Second))
+		if got := passing(); got != 4 {
+			t.Errorf("%v per %v: %d more passed a limit of 10 after midnight, want 4", p.Algorithm, p.Window, got)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package storagetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// testRenamedKeys claims for keys that get a new name now and then, as if they had
+// had it all the time.
+func testRenamedKeys(t *testing.T, open storage.Opener) {
+	for i, p := range params {
+		s, m, l := must(t, open), model{}, newLimit(t, p)
+		now, name := start, 0
+		for n := range 60 {
+			now += int64(p.Window) / 13
+			var claims []storage.Claim
+			for k := range 5 {
+				c := storage.Claim{ID: limitID(i), Key: key(1000*name + k), Limit: l,
+					Claim: limiter.Claim{Now: now, Least: 1, Want: max(l.Capacity()/10, 1), Extra: int64(n % 3)}}
+				if name > 0 {
+					c.Former = key(1000*(name-1) + k)
+				}
+				claims = append(claims, c, c) // both find it moved
+			}
+			m.check(t, s, claims...)
+			if n%7 == 6 {
+				name++
+				for k := range 5 {
+					m[cell{limitID(i), key(1000*name + k)}] = m[cell{limitID(i), key(1000*(name-1) + k)}]
+				}
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// testNamesThatMeet claims under a new name, and under the old one after that, as
+// a process does that learns of the new name later: it can't see what the other
+// is granted meanwhile, and what it gets itself counts afterwards.
+func testNamesThatMeet(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	for i, p := range params {
+		l := newLimit(t, p)
+		ask := func(k, former storage.Key) int64 {
+			return claim(t, s, storage.Claim{ID: limitID(i), Key: k, Former: former, Limit: l,
+				Claim: limiter.Claim{Now: start, Least: 1, Want: max(l.Capacity()/3, 1)}})[0].Units
+		}
+		before, after := key(1), key(2)
+		all := ask(before, storage.Key{}) + ask(after, before)
+		late := ask(before, storage.Key{})
+		for range 10 {
+			all += ask(after, before)
+		}
+		if all > l.Capacity() || all+late < l.Capacity() {
+			t.Errorf("%v: %d and %d late units were granted under two names of one key, want %d", p.Algorithm, all, late, l.Capacity())
+		}
+	}
+	for i, p := range params { // nothing is left under the old name
+		l := newLimit(t, p)
+		got := claim(t, s, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start}})[0].Used
+		if got != 0 {
+			t.Errorf("%v: %d units are left under the old name", p.Algorithm, got)
+		}
+	}
+	if rows := sweepAll(t, s, start+int64(300*time.Hour)); rows != int64(len(params)) {
+		t.Errorf("%d rows were left, want %d", rows, len(params))
+	}
+}
