@@ -267,3 +267,27 @@ func TestEditsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Any number of goroutines may use a file while it changes: each finds the keys
+// of one version of it.
+func TestFileIsUsedFromManyGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, salted+line("acme", "free", "k1")+line("acme", "free", "k2"))
+		var done sync.WaitGroup
+		for range 8 {
+			done.Go(func() {
+				for range 20 {
+					keys := w.Keys()
+					if keys.Find("k1") != nil == (keys.Find("k3") != nil) {
+						t.Error("keys of two versions, or of none")
+					}
+					time.Sleep(lookEvery / 3)
+				}
+			})
+		}
+		time.Sleep(2 * lookEvery)
+		w.write(salted + line("acme", "free", "k3"))
+		done.Wait()
+		w.wantTold(1, "")
+	})
+}
