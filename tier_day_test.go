@@ -57,9 +57,9 @@ func TestTableOfTiers(t *testing.T) {
 		{ip: "192.0.2.2", path: "/v1/time", cost: 1, burst: 5, perDay: 200},
 		{ip: "192.0.2.1", name: "student", tier: "free", path: "/v1/time", cost: 1, burst: 5, perDay: 200},
 		{ip: "192.0.2.1", name: "university", tier: "researcher", path: "/v1/time", cost: 1, burst: 30, perDay: 5000},
+		{ip: "192.0.2.1", name: "university/lab", tier: "researcher", path: "/v1/time", cost: 1, burst: 30, perDay: 5000},
 		{ip: "192.0.2.1", name: "bank", tier: "compliance", path: "/v1/export/all", cost: 10, burst: 200, perDay: 100_000},
 		{ip: "192.0.2.1", name: "vendor", tier: "vendor", path: "/v1/export/all", cost: 10, burst: 1000, perDay: 1_000_000},
-		{ip: "192.0.2.1", name: "vendor/shop", tier: "vendor", path: "/v1/export/all", cost: 10, burst: 1000, perDay: 1_000_000},
 		{ip: "192.0.2.1", token: "a token of the services", path: "/v1/time", cost: 1},
 	}
 	t.Setenv("SERVICE_TOKEN", "a token of the services")
