@@ -207,8 +207,12 @@ func (e *Engine) turn() bool {
 	return true
 }
 
-// gatherFor is how long a batch may fill up.
-const gatherFor = time.Millisecond
+// A batch may fill up for gatherFor, but for no more than a gatherShare of the
+// time that decisions wait for the store.
+const (
+	gatherFor   = time.Millisecond
+	gatherShare = 10
+)
 
 // gather lets the open batch fill up after one of size n: a commit costs several
 // times as much as one more claim in it does. It waits until as many have come as
@@ -218,7 +222,7 @@ func (e *Engine) gather(n int) {
 	if !e.queue.await(n) {
 		return
 	}
-	e.gathering.Reset(gatherFor)
+	e.gathering.Reset(min(gatherFor, e.opts.StoreTimeout/gatherShare))
 	select {
 	case <-e.queue.full:
 		e.gathering.Stop()
