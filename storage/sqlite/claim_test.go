@@ -116,7 +116,7 @@ func TestFailedRollback(t *testing.T) {
 
 func TestErrorsOfTheContract(t *testing.T) {
 	for c, corrupt := range map[int]bool{
-		codeCorrupt: true, codeNotADB: true, codeCorrupt | 1<<8: true,
+		codeCorrupt: true, codeNotADB: true, codeCorrupt | 1<<8: true, codeConstraint | 6<<8: true,
 		codeBusy: false, codeFull: false, codeError: false, 10 | 3<<8: false,
 	} {
 		if got := errors.Is(wrap("test", coded(c)), storage.ErrCorrupt); got != corrupt {

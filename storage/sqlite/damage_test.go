@@ -48,7 +48,12 @@ func TestDamagedIsSetAside(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, path string){
 		"page size in the header": func(t *testing.T, path string) { spoil(t, path, 16, 2) },
 		"schema":                  func(t *testing.T, path string) { spoil(t, path, 100, pageSize-100) },
-		"all but the header":      func(t *testing.T, path string) { spoil(t, path, 100, 100*pageSize) },
+		"name of a column": func(t *testing.T, path string) {
+			c := raw(t, path)
+			defer c.close()
+			mustExec(t, c, `PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'units', 'unitz')`)
+		},
+		"all but the header": func(t *testing.T, path string) { spoil(t, path, 100, 100*pageSize) },
 		"truncated": func(t *testing.T, path string) {
 			if err := os.Truncate(path, 3*pageSize); err != nil {
 				t.Fatal(err)

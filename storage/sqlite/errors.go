@@ -11,13 +11,14 @@ import (
 // (https://www.sqlite.org/rescode.html). The low byte of an extended code is
 // the primary one.
 const (
-	codeError    = 1
-	codeBusy     = 5
-	codeLocked   = 6
-	codeReadonly = 8
-	codeCorrupt  = 11
-	codeFull     = 13
-	codeNotADB   = 26
+	codeError      = 1
+	codeBusy       = 5
+	codeLocked     = 6
+	codeReadonly   = 8
+	codeCorrupt    = 11
+	codeFull       = 13
+	codeConstraint = 19
+	codeNotADB     = 26
 )
 
 // code returns the primary result code of a driver's error, 0 if it has none.
@@ -41,7 +42,9 @@ func wrap(doing string, err error) error {
 		return nil
 	}
 	switch code(err) {
-	case codeCorrupt, codeNotADB:
+	// A row that was not there when it was looked for, and is there when it is
+	// written, is in the wrong place.
+	case codeCorrupt, codeNotADB, codeConstraint:
 		if !errors.Is(err, storage.ErrCorrupt) {
 			return fmt.Errorf("sqlite: %s: %w: %w", doing, storage.ErrCorrupt, err)
 		}

@@ -63,6 +63,7 @@ func TestRefusesWhatIsNoFile(t *testing.T) {
 		"fifo":             func(path, victim string) error { return syscall.Mkfifo(path, 0o600) },
 		"symlinked wal":    func(path, victim string) error { return os.Symlink(victim, path+"-wal") },
 		"symlinked shm":    func(path, victim string) error { return os.Symlink(victim, path+"-shm") },
+		"fifo for a wal":   func(path, victim string) error { return syscall.Mkfifo(path+"-wal", 0o600) },
 		"symlinked journal": func(path, victim string) error {
 			return os.Symlink(victim, path+"-journal")
 		},
@@ -87,7 +88,7 @@ func TestRefusesWhatIsNoFile(t *testing.T) {
 			if _, err := os.Lstat(victim + "-missing"); err == nil {
 				t.Error("the victim was created")
 			}
-			if strings.HasPrefix(name, "symlinked") {
+			if strings.HasPrefix(name, "symlinked") || name == "fifo for a wal" {
 				return
 			}
 			if names := list(t, path); len(names) != 2 {

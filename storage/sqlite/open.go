@@ -145,6 +145,16 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	if err := retryBusy(ctx, func() error { return setUp(s.writer, s.options) }); err != nil {
 		return err
 	}
+	if err := s.prepare(ctx); code(err) == codeError {
+		return errors.Join(errDamaged("its tables are not those of its version"), err)
+	} else if err != nil {
+		return err
+	}
+	return retryBusy(ctx, func() error { s.side, err = s.options.dial(sideCache); return err })
+}
+
+// prepare has a look at the database, and prepares all that works with it.
+func (s *Store) prepare(ctx context.Context) (err error) {
 	if err := retryBusy(ctx, func() error { return inspect(s.writer) }); err != nil {
 		return err
 	}
@@ -161,10 +171,7 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	if s.sweeping, err = newSweeper(s.writer); err != nil {
 		return err
 	}
-	if err := s.measureLocked(); err != nil {
-		return err
-	}
-	return retryBusy(ctx, func() error { s.side, err = s.options.dial(sideCache); return err })
+	return s.measureLocked()
 }
 
 // dial opens a connection with the settings that both connections share.

@@ -1,0 +1,258 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// smallDatabase returns the content of a sound database of a few pages.
+func smallDatabase(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path})
+	mustFill(t, s, 0, 150)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return read(t, path)
+}
+
+// outcome is what became of a file that was opened.
+type outcome string
+
+const (
+	taken    outcome = "taken as it is"
+	setApart outcome = "set aside"
+	refused  outcome = "refused"
+)
+
+// openFixture opens what is at a path and uses it. Whatever it holds, that must
+// work, or be refused with the file left as it is.
+func openFixture(t *testing.T, path string) outcome {
+	t.Helper()
+	was, became := read(t, path), taken
+	o := Options{Path: path, Notice: func(n Notice) {
+		became = setApart
+		if read(t, n.Aside) != was {
+			t.Error("what was set aside was changed")
+		}
+	}}
+	s, err := Open(context.Background(), o)
+	if errors.Is(err, storage.ErrForeign) {
+		if names := list(t, path); read(t, path) != was || len(names) != 1 {
+			t.Errorf("a refused file was changed, or something is beside it: %q", names)
+		}
+		return refused
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = useUp(t, s); err != nil { // damage that shows only now
+		if !errors.Is(err, storage.ErrCorrupt) {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		was = read(t, path)
+		s = opened(t, o)
+		if became != setApart {
+			t.Error("damage that was found was not set aside")
+		}
+		err = useUp(t, s)
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Error(err)
+	}
+	return became
+}
+
+// useUp claims every key of [fill] twice, and sweeps. No key may get more than
+// there is.
+func useUp(t *testing.T, s *Store) error {
+	t.Helper()
+	for id, a := range []limiter.Algorithm{limiter.Sliding, limiter.TokenBucket} {
+		l := newLimit(t, limiter.Params{Algorithm: a, Amount: 10, Window: time.Minute})
+		var claims []storage.Claim
+		for n := range uint64(150) {
+			c := storage.Claim{ID: storage.LimitID(id), Key: key(n + 1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 10}}
+			claims = append(claims, c, c)
+		}
+		grants := make([]limiter.Grant, len(claims))
+		if err := s.Claim(context.Background(), claims, grants); err != nil {
+			return err
+		}
+		for i := 0; i < len(grants); i += 2 {
+			if one, other := grants[i].Units, grants[i+1].Units; one < 0 || other < 0 || one+other > 10 {
+				t.Errorf("granted %d and %d of 10", one, other)
+			}
+		}
+	}
+	for _, now := range []int64{start, start + int64(48*time.Hour)} {
+		for more := true; more; {
+			swept, err := s.Sweep(context.Background(), now)
+			if err != nil {
+				return err
+			}
+			more = swept.More
+		}
+	}
+	return nil
+}
+
+// A database that was cut off is set aside, wherever that was, as long as it
+// still says whose it is.
+func TestTruncated(t *testing.T) {
+	t.Parallel()
+	content := smallDatabase(t)
+	lengths := map[int]outcome{
+		0: taken, 1: refused, 15: refused, 16: refused, 71: refused,
+		72: setApart, 99: setApart, 100: setApart, 511: setApart, len(content): taken,
+	}
+	for end := pageSize; end < len(content); end += pageSize {
+		for _, n := range []int{end - 1, end, end + 1, end + 777} {
+			lengths[min(n, len(content)-1)] = setApart
+		}
+	}
+	for n, want := range lengths {
+		path := filepath.Join(t.TempDir(), "tally.db")
+		write(t, path, content[:n])
+		if got := openFixture(t, path); got != want {
+			t.Errorf("%d of %d bytes: %s, want %s", n, len(content), got, want)
+		}
+	}
+}
+
+// A page of garbage is found when it is read, at the latest.
+func TestGarbagePages(t *testing.T) {
+	t.Parallel()
+	content := smallDatabase(t)
+	for name, garbage := range map[string]func(i int) byte{
+		"zeros": func(int) byte { return 0 },
+		"ones":  func(int) byte { return 0xff },
+		"text":  func(i int) byte { return "garbage "[i%8] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := 0
+			for page := 0; page < len(content); page += pageSize {
+				spoiled := []byte(content)
+				for i := range pageSize {
+					spoiled[page+i] = garbage(i)
+				}
+				path := filepath.Join(t.TempDir(), "tally.db")
+				write(t, path, string(spoiled))
+				got := openFixture(t, path)
+				if (got == refused) != (page == 0) {
+					t.Errorf("page %d: %s", page/pageSize+1, got)
+				}
+				if got == setApart {
+					found++
+				}
+			}
+			if pages := len(content) / pageSize; found < pages/2 {
+				t.Errorf("damage was found in %d of %d pages", found, pages)
+			}
+		})
+	}
+}
+
+// A database with some bits turned is used or set aside.
+func TestFlippedBits(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	})
+	r := rand.New(rand.NewPCG(seed, 0))
+	content := smallDatabase(t)
+	for range 40 {
+		flipped := []byte(content)
+		for range 1 + r.IntN(20) {
+			at := 100 + r.IntN(len(flipped)-100) // whose it is shows in the first 100
+			flipped[at] ^= 1 << r.IntN(8)
+		}
+		path := filepath.Join(t.TempDir(), "tally.db")
+		write(t, path, string(flipped))
+		if got := openFixture(t, path); got == refused {
+			t.Error("refused")
+		}
+	}
+}
+
+// What lies beside a sound database and makes no sense is no damage: nothing in
+// the database is lost.
+func TestGarbageBesideTheDatabase(t *testing.T) {
+	t.Parallel()
+	content := smallDatabase(t)
+	header := "\x37\x7f\x06\x83\x00\x2d\xe2\x18\x00\x00\x08\x00" // of a log with pages of 2048 bytes
+	for name, beside := range map[string]map[string]string{
+		"empty log":         {walSuffix: ""},
+		"short log":         {walSuffix: "x"},
+		"garbage log":       {walSuffix: strings.Repeat("garbage ", 5000)},
+		"log of zeros":      {walSuffix: string(make([]byte, 40_000))},
+		"header and no log": {walSuffix: header + strings.Repeat("garbage ", 5000)},
+		"stale index":       {shmSuffix: strings.Repeat("garbage ", 4096)},
+		"short index":       {shmSuffix: "x"},
+		"garbage both":      {walSuffix: strings.Repeat("garbage ", 5000), shmSuffix: strings.Repeat("garbage ", 4096)},
+		"empty journal":     {journalSuffix: ""},
+		"garbage journal":   {journalSuffix: strings.Repeat("garbage ", 1000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tally.db")
+			write(t, path, content)
+			for suffix, garbage := range beside {
+				write(t, path+suffix, garbage)
+			}
+			s := opened(t, Options{Path: path, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
+			for _, table := range []string{"counters", "buckets"} {
+				if n, err := s.writer.int(`SELECT count(*) FROM ` + table); err != nil || n != 150 {
+					t.Errorf("%d rows in %s (%v), want 150", n, table, err)
+				}
+			}
+			if err := useUp(t, s); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			checkIntegrity(t, path)
+		})
+	}
+}
+
+// A log that a crash has cut off anywhere holds what was committed up to there.
+func TestTruncatedLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path})
+	for n := range uint64(20) {
+		mustFill(t, s, n, 1)
+	}
+	content, log := read(t, path), read(t, path+walSuffix)
+	last := int64(21)
+	for n := len(log); n >= 0; n -= len(log) / 23 {
+		crashed := filepath.Join(t.TempDir(), "tally.db")
+		write(t, crashed, content)
+		write(t, crashed+walSuffix, log[:n])
+		s := opened(t, Options{Path: crashed, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
+		rows, err := s.writer.int(`SELECT count(*) FROM counters`)
+		if err != nil || rows > last || n == len(log) && rows != 20 {
+			t.Errorf("%d of %d bytes: %d rows after %d with more (%v)", n, len(log), rows, last, err)
+		}
+		last = rows
+		mustFill(t, s, 1000, 1)
+		if err := s.Close(); err != nil {
+			t.Error(fmt.Errorf("%d bytes: %w", n, err))
+		}
+		checkIntegrity(t, crashed)
+	}
+}
