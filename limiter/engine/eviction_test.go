@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A table that is full of clients who are blocked lets a new one in, and they
+// stay blocked as far as there is room.
+func TestTableFullOfBlockedKeys(t *testing.T) {
+	const room, attackers = 1000, 3000
+	for _, broken := range []bool{false, true} {
+		t.Run(fmt.Sprint("broken=", broken), func(t *testing.T) {
+			limit := sliding(t, 10, 24*time.Hour)
+			inBubble(t, func(t *testing.T, e *faulty) {
+				e.table.max = room
+				e.broken.Store(broken)
+				for i := range attackers {
+					e.count(11, draw(limit, fmt.Sprint("attacker", i), 1))
+				}
+				fresh := 0
+				for i := range 200 {
+					fresh += e.count(1, draw(limit, fmt.Sprint("fresh", i), 1))
+				}
+				if fresh != 200 {
+					t.Errorf("%d of 200 new clients passed", fresh)
+				}
+				again, most := 0, 0
+				if broken { // memory is all that knows them
+					most = attackers - room*3/4
+				}
+				for i := range attackers {
+					again += e.count(1, draw(limit, fmt.Sprint("attacker", i), 1))
+				}
+				if again > most {
+					t.Errorf("%d of %d clients who were blocked passed, want at most %d", again, attackers, most)
+				}
+				if keys := e.Stats(t.Context()).Keys; keys > room+shardCount {
+					t.Errorf("%d keys in memory, want about %d", keys, room)
+				}
+			})
+		})
+	}
+}
+
+// In an outage, who is near a limit is kept in preference to those who flood the
+// memory with fresh keys.
+func TestKeysNearTheirLimitOutliveAFloodInAnOutage(t *testing.T) {
+	const near = 200
+	limit := sliding(t, 10, 24*time.Hour)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.table.max = 10_000
+		e.broken.Store(true)
+		for i := range near {
+			e.count(11, draw(limit, fmt.Sprint("near", i), 1))
+		}
+		flood := 0
+		for i := range 200_000 {
+			flood += e.count(1, draw(limit, fmt.Sprint("fresh", i), 1))
+		}
+		if flood != 200_000 {
+			t.Errorf("%d of 200000 new clients passed", flood)
+		}
+		again := 0
+		for i := range near {
+			again += e.count(1, draw(limit, fmt.Sprint("near", i), 1))
+		}
+		if again > near/10 {
+			t.Errorf("%d of %d clients who were at their limit passed after a flood of others", again, near)
+		}
+	})
+}
+
+// While the store hangs, memory stays within its bound but for the claims that
+// are under way, and it does not grow afterwards.
+func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
+	const room, waiting = 1000, 500
+	limit := sliding(t, 10, 24*time.Hour)
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		h.table.max = room
+		h.takes.Store(int64(time.Hour))
+		for round := range 20 {
+			var group sync.WaitGroup
+			for i := range waiting {
+				group.Go(func() { h.Decide(context.Background(), []Draw{draw(limit, fmt.Sprint(round, " ", i), 1)}) })
+			}
+			synctest.Wait()
+			if keys := h.Stats(t.Context()).Keys; keys > room+shardCount+2*waiting {
+				t.Errorf("%d keys in memory", keys)
+			}
+			group.Wait()
+		}
+		h.takes.Store(0)
+		time.Sleep(2 * time.Hour)
+		for i := range 2 * waiting {
+			h.ask(draw(limit, fmt.Sprint("late", i), 1))
+		}
+		if keys := h.Stats(t.Context()).Keys; keys > room+shardCount+waiting {
+			t.Errorf("%d keys in memory afterwards, want about %d", keys, room)
+		}
+		h.Close(t.Context())
+	})
+}
