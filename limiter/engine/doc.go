@@ -27,7 +27,9 @@
 //
 // If the store fails or does not answer in time, memory decides: each key may
 // have a share of its limit, less what is known to be used. What is admitted
-// that way is charged when the store is back, before anything else.
+// that way is charged when the store is back, before anything else. If it is
+// another store then, because its database was replaced, so is what memory knows
+// to be used.
 //
 // # Invariants
 //

@@ -14,6 +14,10 @@
 // the database (its name ends in "-damaged"), so that the next Open sets the
 // database aside even if it looks sound from outside.
 //
+// A store whose file is not at its path any more claims nothing. When it is
+// closed, it takes its log and its index away, unless they are another's by
+// then, and leaves those of another alone: it would write over them.
+//
 // # Invariants
 //
 //   - The main file carries our application_id from its first commit on:
