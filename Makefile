@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz kill bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden ci
+.PHONY: help run test race fuzz kill faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -24,6 +24,9 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 kill: ## kill KILLS (220) Caddys and hold what their clients were answered against the limits
 	benchmarks/machine.sh
 	go test ./caddytest -run LimitsHoldOverKills -v -count 1 -timeout 2h -kill.kills $(KILLS)
+
+faults: ## break disks, rights, locks and clocks under real Caddys for longer, and send five million keys
+	go test ./caddytest -run 'Database|Disk|WriteLimit|Stop|Reload|RapidReset|ClientsThat|Flood|Zones|Clock' -v -count 1 -timeout 1h -faults.long
 
 bench: bench-go bench-rivals bench-scale bench-memory ## run all of the following but bench-e2e; takes about an hour
 

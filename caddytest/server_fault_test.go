@@ -11,7 +11,7 @@ import (
 )
 
 // long makes the tests of faults do what takes minutes.
-var long = flag.Bool("long", false, "run the long forms of the tests of faults")
+var long = flag.Bool("faults.long", false, "run the long forms of the tests of faults")
 
 // impatient has a store that may not take its time, where it is to fail.
 func impatient(store string) string {
