@@ -85,7 +85,7 @@ func (s *server) wantHoldings(before holdings) {
 func TestReloadsHoldOnToNothing(t *testing.T) {
 	b := newBackend(t)
 	conf := func(i int) string {
-		return strings.NewReplacer("store_timeout 1m", fmt.Sprintf("store_timeout %dm", 1+i%2),
+		return strings.NewReplacer("store_timeout 1m", fmt.Sprintf("store_timeout %ds", 60+i),
 			"skip_install_trust", "skip_install_trust\nlog {\nexclude admin.api\n}",
 			"{$BACKEND}", "{$BACKEND} {\ntransport http {\nkeepalive off\n}\n}").Replace(limitedProxy("1000000/300d"))
 	}

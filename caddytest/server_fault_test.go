@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -13,33 +14,35 @@ import (
 // long makes the tests of faults do what takes minutes.
 var long = flag.Bool("faults.long", false, "run the long forms of the tests of faults")
 
-// impatient has a store that may not take its time, where it is to fail.
+// impatient has a store that may not take its time, since it is to fail; but more
+// of it than usual, since a machine that runs tests may be slow.
 func impatient(store string) string {
-	return options("rate_limit {\nstore sqlite "+store+"\n}\nlog {\nexclude admin.api\n}\n"+trusting) +
+	return options("rate_limit {\nstore_timeout 2s\nstore sqlite "+store+"\n}\nlog {\nexclude admin.api\n}\n"+trusting) +
 		site("rate_limit {\nzone z {\nlimit 10/30d\n}\n}\nrespond hello")
 }
 
 // checkFault has the store of a Caddy that runs fail, and checks what must hold
 // whatever the fault is: all requests are answered, with reduced limits, and when
 // the fault is gone all that passed is charged, and the store in use again. The
-// fault is mended only after requests have been answered in spite of it. It
-// returns what the admin endpoint said of it.
-func (s *server) checkFault(inject func() (mend func())) (told health) {
+// fault is mended only after requests have been answered in spite of it, and the
+// admin endpoint has told the reason.
+func (s *server) checkFault(reason string, inject func() (mend func())) {
 	s.t.Helper()
-	before, during := from(1), from(2)
+	before, during, gone := from(1), from(2), from(3)
 	s.awaitRecovery() // a machine that is slow may have begun with an outage
 	s.wantPassed(2, 2, "/", before)
 	mend := inject()
 	s.awaitDegraded()
-	told = s.health()
 	passed := 2 + s.passed(20, "/", before)
 	if passed < 4 || passed > 6 {
 		s.t.Errorf("%d passed before the fault and in it, want 4, and what was held", passed)
 	}
 	s.wantPassed(4, 20, "/", during)
+	s.wantPassed(4, 20, "/", gone)
 	for deadline := time.Now().Add(s.faultTime()); time.Now().Before(deadline); {
 		s.passed(1, "/", during)
 	}
+	waitFor(s.t, "the reason "+reason, func() bool { return strings.Contains(s.health().Reason, reason) })
 	mend()
 	s.awaitRecovery()
 	s.wantPassed(10-passed, 20, "/", before)
@@ -49,7 +52,7 @@ func (s *server) checkFault(inject func() (mend func())) (told health) {
 	s.awaitRecovery()
 	s.wantPassed(0, 2, "/", before)
 	s.wantPassed(0, 2, "/", during)
-	return told
+	s.wantPassed(6, 20, "/", gone) // it was charged though it never came again
 }
 
 // faultTime is how long a fault lasts beyond what it takes to see it.
@@ -64,7 +67,7 @@ func (s *server) faultTime() time.Duration {
 // for it would wait forever.
 func TestDatabaseLockedByAnotherProcess(t *testing.T) {
 	s := startCaddy(t, impatient("{$DIR}/tally.db"))
-	s.checkFault(func() func() { return lockDatabase(t, filepath.Join(s.dir, "tally.db")) })
+	s.checkFault("database is locked", func() func() { return lockDatabase(t, filepath.Join(s.dir, "tally.db")) })
 }
 
 // lockDatabase locks a database for everybody else.
