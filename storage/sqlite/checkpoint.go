@@ -12,9 +12,9 @@ const (
 	// checkpointRows is after how many written rows the log is copied into the
 	// main file. Under random keys each row is a page of its own.
 	checkpointRows = 4000
-	// maxWAL is the size from which on the log is cut off instead of being left
-	// to grow, in bytes. Until somebody looks, checkpointRows may add a quarter of
-	// it: two pages for each.
+	// maxWAL is the size, in bytes, from which on the log is used from its start
+	// again instead of being left to grow. Until somebody looks, checkpointRows may
+	// add a quarter of it: two pages for each.
 	maxWAL = 48 << 20
 )
 
@@ -48,18 +48,18 @@ func (s *Store) checkpoints() {
 }
 
 // checkpoint copies the log into the main file while claims go on. Claims that
-// keep coming can keep the log from ever being used from its start again, so a
-// log that has grown too long is cut off while they wait: little is left to
-// copy by then.
+// keep coming can keep the log from ever being used from its start again, so one
+// that has grown too long is copied to its end while they wait. What was written
+// during the first, long copy is copied before that, so that little is left.
 func (s *Store) checkpoint() error {
 	s.sideMu.Lock()
 	defer s.sideMu.Unlock()
-	frames, err := checkpointWith(s.side, `PRAGMA wal_checkpoint(PASSIVE)`)
+	long, err := s.copyLog()
+	if err == nil && !long {
+		return nil
+	}
 	if err == nil {
-		var size int64
-		if size, err = s.side.int(`PRAGMA page_size`); err == nil && frames*(size+frameHeader) <= s.options.maxWAL {
-			return nil
-		}
+		_, err = s.copyLog()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,18 +67,31 @@ func (s *Store) checkpoint() error {
 		return storage.ErrClosed
 	}
 	if err == nil {
-		err = s.cutLogLocked()
+		err = s.reuseLogLocked()
 	}
 	return s.failedLocked(wrap("checkpoint", err))
 }
 
-// cutLogLocked copies the log into the main file and empties it, unless somebody
-// is reading the database: claims must not wait for that.
-func (s *Store) cutLogLocked() error {
+// copyLog copies what is in the log at the moment, and tells whether that has
+// grown too long.
+func (s *Store) copyLog() (long bool, err error) {
+	frames, err := checkpointWith(s.side, `PRAGMA wal_checkpoint(PASSIVE)`)
+	if err != nil {
+		return false, err
+	}
+	size, err := s.side.int(`PRAGMA page_size`)
+	return frames*(size+frameHeader) > s.options.maxWAL, err
+}
+
+// reuseLogLocked copies the log into the main file and has the next commit begin
+// at its start, unless somebody is reading the database: claims must not wait for
+// that. The log keeps its size: cutting off what is to be written again takes the
+// file system longer than all the rest.
+func (s *Store) reuseLogLocked() error {
 	if err := s.writer.exec(`PRAGMA busy_timeout = 0`); err != nil {
 		return err
 	}
-	_, err := checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
+	_, err := checkpointWith(s.writer, `PRAGMA wal_checkpoint(RESTART)`)
 	wait := fmt.Sprintf(`PRAGMA busy_timeout = %d`, s.options.BusyTimeout.Milliseconds())
 	return errors.Join(err, s.writer.exec(wait))
 }

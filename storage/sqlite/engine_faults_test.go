@@ -123,7 +123,7 @@ func (s *Store) chill(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.cutLogLocked(); err != nil {
+	if err := s.reuseLogLocked(); err != nil {
 		t.Fatal(err)
 	}
 	mustExec(t, s.writer, `PRAGMA shrink_memory`)

@@ -23,7 +23,7 @@ func TestCommitIsInTheFiles(t *testing.T) {
 		rows += int64(n)
 		if i == 3 {
 			s.mu.Lock()
-			err := s.cutLogLocked()
+			err := s.reuseLogLocked()
 			s.mu.Unlock()
 			if err != nil {
 				t.Fatal(err)

@@ -65,7 +65,8 @@ type Options struct {
 	// connect makes connections; nil means the SQLite driver's. Tests put
 	// failures in between here.
 	connect func(dsn string) (driver.Connector, error)
-	// maxWAL is the size in bytes from which on the log is cut off.
+	// maxWAL is the size in bytes from which on the log is used from its start
+	// again.
 	maxWAL int64
 	// now tells the date for the names of files that are set aside.
 	now func() time.Time
