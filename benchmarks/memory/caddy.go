@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -82,11 +83,26 @@ func startCaddy(ctx context.Context, s settings) (*caddy, error) {
 	}
 	command := exec.CommandContext(ctx, binary, "run", "--config", file)
 	command.Env = append(os.Environ(), "XDG_DATA_HOME="+s.scratch, "XDG_CONFIG_HOME="+s.scratch)
+	c := &caddy{command: command, folder: s.scratch}
+	log, err := os.Create(c.log())
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the process has its own
+	command.Stderr = log
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	c := &caddy{command: command, folder: s.scratch}
 	return c, c.await(address4(s.port))
+}
+
+func (c *caddy) log() string { return filepath.Join(c.folder, "log") }
+
+// outages returns how often the log says that the store couldn't be used. With
+// any, the machine was too busy for what is measured to say much.
+func (c *caddy) outages() (int, error) {
+	log, err := os.ReadFile(c.log())
+	return bytes.Count(log, []byte("the store can't be used")), err
 }
 
 // await waits until Caddy listens.
@@ -131,9 +147,10 @@ func (c *caddy) load(ctx context.Context, what, address string, s settings, key 
 	if info, err := os.Stat(filepath.Join(c.folder, "tally.db")); err == nil {
 		size = info.Size()
 	}
-	fmt.Printf("caddy %s: answers=%v seconds=%.0f resident=%dMiB peak=%dMiB database=%dMiB\n",
-		what, answers, took.Seconds(), resident>>10, peak>>10, size>>20)
-	return nil
+	outages, err := c.outages()
+	fmt.Printf("caddy %s: answers=%v seconds=%.0f resident=%dMiB peak=%dMiB database=%dMiB outages=%d\n",
+		what, answers, took.Seconds(), resident>>10, peak>>10, size>>20, outages)
+	return err
 }
 
 // memory returns the resident memory of the process in KiB, and the most it was.
