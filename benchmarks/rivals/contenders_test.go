@@ -21,9 +21,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
-// window is what every contender counts over. It is so long that nothing of what
-// is used comes back while a benchmark runs.
-const window = 24 * time.Hour
+// window is what every contender counts over. It is so long that next to nothing
+// of what is used comes back while a benchmark runs; in a token bucket that
+// refills faster than a client comes back, each of its requests would be a claim.
+const window = limiter.MaxWindow
 
 // contender is a rate limiter with one limit. start returns the function that
 // decides about a request of keys[i]. What start leaves open is closed with b.
