@@ -240,7 +240,7 @@ func (a *App) punish(client *engine.Client, o reputation.Offense) {
 // configuration that never ran is not.
 func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
 	if a.house.Load() == nil && !a.isShared() {
-		return d, false
+		return a.decideElsewhere(ctx, client, draws)
 	}
 	value, _, err := houses.LoadOrNew(a.settings, a.newHouse)
 	if err != nil {
@@ -251,6 +251,21 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []eng
 		a.log.Error("the rate limiter could not be closed", zap.Error(err))
 	}
 	return d, true
+}
+
+// decideElsewhere decides about a request of a configuration that was rejected
+// after it had begun to listen: whatever runs instead counts it.
+func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
+	var other *house
+	eachHouse(func(h *house) {
+		if other == nil || h.settings.store == a.settings.store {
+			other = h
+		}
+	})
+	if other == nil {
+		return d, false
+	}
+	return other.engine.DecideFor(ctx, client, draws), true
 }
 
 // use returns the house. If a request comes before the configuration has

@@ -14,12 +14,13 @@ const (
 	checkpointRows = 4000
 	// maxWAL is the size, in bytes, from which on the log is used from its start
 	// again instead of being left to grow. Until somebody looks, checkpointRows may
-	// add a quarter of it: two pages for each.
-	maxWAL = 48 << 20
+	// add half of it, two pages for each, and as much again until a claim does it.
+	maxWAL = 32 << 20
 )
 
 // wroteLocked asks for a checkpoint when enough rows have been written since
-// the last one was asked for.
+// the last one was asked for. If that one hasn't begun yet, the machine is too busy
+// to leave it to another goroutine.
 func (s *Store) wroteLocked(rows int64) {
 	s.unsynced += rows
 	if s.unsynced < checkpointRows {
@@ -28,7 +29,8 @@ func (s *Store) wroteLocked(rows int64) {
 	s.unsynced = 0
 	select {
 	case s.due <- struct{}{}:
-	default: // one is due already
+	default:
+		_ = s.reuseLogLocked() // if it fails, the one that is due tries again
 	}
 }
 

@@ -232,7 +232,7 @@ func TestFullUnderAnEngine(t *testing.T) {
 			if size := sizeOf(o.Path); size > MinMaxSize {
 				t.Fatalf("the file has %d bytes", size)
 			}
-			if size := sizeOf(o.Path + walSuffix); size > o.maxWAL+maxWAL/4 {
+			if size := sizeOf(o.Path + walSuffix); size > o.maxWAL+maxWAL {
 				t.Fatalf("its log has %d bytes", size)
 			}
 		}

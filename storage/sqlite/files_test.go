@@ -154,7 +154,7 @@ func TestOpenTogether(t *testing.T) {
 		const openers = 6
 		for i := range uint64(openers) {
 			go func() {
-				s, err := Open(context.Background(), Options{Path: path, BusyTimeout: time.Second})
+				s, err := Open(context.Background(), Options{Path: path, BusyTimeout: time.Minute})
 				if err == nil {
 					err = fill(s, i, 1)
 				}
