@@ -17,6 +17,8 @@ const (
 	Forged
 	// Trapped is a visit to a path that no honest client visits.
 	Trapped
+	// Crowded is too many clients of one network, which is the client here.
+	Crowded
 )
 
 // String returns the reason's name.
@@ -28,6 +30,8 @@ func (r Reason) String() string {
 		return "forged"
 	case Trapped:
 		return "trap"
+	case Crowded:
+		return "crowded"
 	}
 	return "unknown"
 }
