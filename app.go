@@ -62,6 +62,21 @@ type App struct {
 	// `tiers`.
 	APIKeys *APIKeys `json:"api_keys,omitempty"`
 
+	// How many leading bits of an IPv4 address tell clients apart, from 1 to 32, in
+	// zones that don't say it themselves. Default: 32.
+	IPv4Prefix int `json:"ipv4_prefix,omitempty"`
+
+	// How many leading bits of an IPv6 address tell clients apart, from 1 to 128, in
+	// zones that don't say it themselves. Default: 64, because a household commonly
+	// has a /64 to itself.
+	IPv6Prefix int `json:"ipv6_prefix,omitempty"`
+
+	// When too many different clients come from one network, and what becomes of
+	// it.
+	Pressure *Pressure `json:"pressure,omitempty"`
+
+	knowsClients bool // whether anything depends on who a request is from
+
 	services []service // that are told by a header field
 
 	store    Store
@@ -159,6 +174,12 @@ func (a *App) check() error {
 	case a.DegradedLimit != 0 && (a.DegradedLimit < 1 || a.DegradedLimit > 100):
 		return fmt.Errorf("degraded_limit: must be between 1%% and 100%%, got %d%%", a.DegradedLimit)
 	}
+	if err := checkPrefixes(a.IPv4Prefix, a.IPv6Prefix); err != nil {
+		return err
+	}
+	if err := a.Pressure.check(); err != nil {
+		return err
+	}
 	if err := a.Reputation.check(); err != nil {
 		return err
 	}
@@ -246,6 +267,10 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []eng
 	if err != nil {
 		return d, false
 	}
+	anew(client) // what they know is of another engine
+	for i := range draws {
+		anew(draws[i].Client)
+	}
 	d = value.(*house).engine.DecideFor(ctx, client, draws)
 	if _, err := houses.Delete(a.settings); err != nil {
 		a.log.Error("the rate limiter could not be closed", zap.Error(err))
@@ -266,6 +291,13 @@ func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, draws 
 		return d, false
 	}
 	return other.engine.DecideFor(ctx, client, draws), true
+}
+
+// anew has a client looked up again.
+func anew(c *engine.Client) {
+	if c != nil {
+		*c = engine.Client{Key: c.Key}
+	}
 }
 
 // use returns the house. If a request comes before the configuration has

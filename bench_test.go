@@ -23,6 +23,9 @@ func BenchmarkServeHTTP(b *testing.B) {
 			benchServe(b, Limit{Amount: 1, Window: 366 * 24 * 3600e9}, keys, 2)
 		})
 	}
+	for _, per := range []string{perIP, perClient} {
+		b.Run("warm/per="+per, func(b *testing.B) { benchPer(b, per) })
+	}
 	b.Run("cold", func(b *testing.B) {
 		benchServe(b, Limit{Amount: 100, Window: 3600e9}, b.N, 0)
 	})
@@ -39,13 +42,30 @@ func (n *nothing) Header() http.Header       { return n.header }
 func (*nothing) Write(p []byte) (int, error) { return len(p), nil }
 func (*nothing) WriteHeader(int)             {}
 
+// benchPer measures what it takes to know clients by their fingerprints, and to
+// count their networks as well, beside what it takes to count by address.
+func benchPer(b *testing.B, per string) {
+	limit := Limit{Amount: 1 << 30, Window: 366 * 24 * 3600e9}
+	h := zoneHandler(b, &Zone{Name: "bench", Per: per, Limits: []Limit{limit}})
+	benchHandlerServe(b, h, 1000, 2, "User-Agent", browser)
+}
+
+const browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
+
 func benchServe(b *testing.B, limit Limit, keys, before int) {
-	h := benchHandler(b, limit)
+	benchHandlerServe(b, benchHandler(b, limit), keys, before)
+}
+
+func benchHandlerServe(b *testing.B, h *Handler, keys, before int, field ...string) {
 	clients := benchClients(keys)
 	r, vars, w := benchRequest()
 	serve := func(client any, r *http.Request, vars map[string]any, w *nothing) {
 		vars[caddyhttp.ClientIPVarKey] = client
 		delete(vars, responseVar)
+		delete(vars, clientVar)
+		if len(field) > 0 {
+			r.Header[field[0]] = field[1:]
+		}
 		clear(w.header)
 		h.ServeHTTP(w, r, nothing{})
 	}
@@ -92,7 +112,13 @@ func benchRequest() (*http.Request, map[string]any, *nothing) {
 
 func benchHandler(b testing.TB, limit Limit) *Handler {
 	b.Helper()
-	h := &Handler{Zones: []*Zone{{Name: "bench", Limits: []Limit{limit}}}}
+	return zoneHandler(b, &Zone{Name: "bench", Limits: []Limit{limit}})
+}
+
+// zoneHandler returns a handler with a zone, ready for requests.
+func zoneHandler(b testing.TB, z *Zone) *Handler {
+	b.Helper()
+	h := &Handler{Zones: []*Zone{z}}
 	if err := h.Provision(newContext(b)); err != nil {
 		b.Fatal(err)
 	}

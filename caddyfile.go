@@ -37,13 +37,14 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			match {
 //				<matchers...>
 //			}
-//			per          ip|everyone|api_key|key <value>
+//			per          ip|everyone|client|api_key|key <value>
 //			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]
 //			tiers
 //			tier         <value> [<default>]
 //			cost         <n>|<placeholder> [<matcher>|@<name>|<path>]
 //			max_cost     <n>
 //			on_empty_key ip|share|skip|deny
+//			prefix_ceiling <factor>
 //			ipv4_prefix  <bits>
 //			ipv6_prefix  <bits>
 //			reputation   off

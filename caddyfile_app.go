@@ -36,6 +36,15 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		store_timeout    <duration>
 //		degraded_limit   <percent>
 //		secret_file      <path>
+//		ipv4_prefix      <bits>
+//		ipv6_prefix      <bits>
+//		pressure         off
+//		pressure {
+//			fingerprints <n>
+//			within       <duration>
+//			squeeze      <duration>
+//			up_to        <duration>
+//		}
 //		tier <name> {
 //			limit          <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]
 //			unlimited
@@ -77,6 +86,12 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return a.unmarshalDegradedLimit(d)
 	case "secret_file":
 		return unmarshalString(d, &a.SecretFile)
+	case "ipv4_prefix":
+		return unmarshalCount(d, &a.IPv4Prefix)
+	case "ipv6_prefix":
+		return unmarshalCount(d, &a.IPv6Prefix)
+	case "pressure":
+		return a.unmarshalPressure(d)
 	case "reputation":
 		return a.unmarshalReputation(d)
 	case "ban":
@@ -86,7 +101,7 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "api_keys":
 		return a.unmarshalAPIKeys(d)
 	}
-	return d.Errf("unrecognized option %q: store, cleanup_interval, max_keys, store_timeout, degraded_limit, secret_file, tier, api_keys, reputation or ban would do", d.Val())
+	return d.Errf("unrecognized option %q: store, cleanup_interval, max_keys, store_timeout, degraded_limit, secret_file, ipv4_prefix, ipv6_prefix, session, pressure, tier, api_keys, reputation or ban would do", d.Val())
 }
 
 func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {

@@ -40,6 +40,8 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 		return z.unmarshalReputation(d)
 	case "ban":
 		return z.unmarshalBan(d)
+	case "prefix_ceiling":
+		return z.unmarshalCeiling(d)
 	case "on_empty_key":
 		return z.unmarshalOnEmptyKey(d)
 	case "key":
@@ -83,7 +85,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
 		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
-		z.DisableReputation || z.Ban != nil
+		z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0
 }
 
 // errf returns an error that names the zone and the place.
@@ -143,13 +145,11 @@ func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	switch {
 	case len(args) == 0:
-		return z.errf(d, "per what? ip, everyone, api_key or key <value> would do")
+		return z.errf(d, "per what? ip, everyone, client, api_key or key <value> would do")
 	case args[0] == "key":
 		return z.setPerKey(d, args[1:])
-	case args[0] == "client":
-		return z.errf(d, "per %s is not available in this version: ip, everyone, api_key or key <value> would do", args[0])
-	case args[0] != perIP && args[0] != perEveryone && args[0] != perAPIKey:
-		return z.errf(d, "unknown per %q: ip, everyone, api_key or key <value> would do", args[0])
+	case !slices.Contains([]string{perIP, perEveryone, perClient, perAPIKey}, args[0]):
+		return z.errf(d, "unknown per %q: ip, everyone, client, api_key or key <value> would do", args[0])
 	case len(args) > 1:
 		return z.errf(d, "per %s takes no value, got %q", args[0], args[1])
 	}

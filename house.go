@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -33,6 +34,7 @@ type house struct {
 	closing  atomic.Bool // soon the engine has no store any more
 	secret   atomic.Pointer[identity.Secret]
 	epochs   *epoch.Folder
+	crowds   *pressure.Tracker
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone
@@ -53,7 +55,7 @@ type settings struct {
 // newHouse starts an engine. It touches no file itself: the engine opens the
 // store in the background.
 func newHouse(s settings, open storage.Opener) (*house, error) {
-	h := &house{settings: s, epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog)}
+	h := &house{settings: s, epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), crowds: pressure.New(0)}
 	var err error
 	h.engine, err = engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
@@ -198,11 +200,18 @@ func (h *house) Swept(rows int64, keys int, err error) {
 	} else if rows > 0 || keys > 0 {
 		logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys))
 	}
+	h.crowds.Sweep(time.Now())
 	h.summarize()
 }
 
 // Punished implements engine.Observer.
 func (h *house) Punished(reason reputation.Reason, banned bool) {
+	if reason == reputation.Crowded {
+		if banned {
+			metrics.squeezes.Inc()
+		}
+		return
+	}
 	metrics.violations.WithLabelValues(reason.String()).Inc()
 	if banned {
 		metrics.bans.Inc()

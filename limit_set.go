@@ -15,19 +15,24 @@ import (
 type limitSet struct {
 	policies []*policy
 	field    string // the value of RateLimit-Policy
+
+	// In zones that count per client, what clients share of each limit.
+	networks  *limitSet // all those of a network that are not verified
+	elsewhere *limitSet // all that use a session away from where it was issued
 }
 
 // policy is a limit of a zone, ready for use.
 type policy struct {
 	engine.Limit
 	zone   *Zone
-	set    *limitSet // that it is one of
-	name   string    // in header fields, metrics and logs
-	field  string    // the item of RateLimit-Policy
-	item   string    // the item of RateLimit up to the value of r
-	legacy string    // the value of X-RateLimit-Limit
-	fair   *engine.Fairness
-	quota  bool // X-Quota-… tell of it: it has the longest window of several
+	set    *limitSet        // that it is one of
+	name   string           // in header fields, metrics and logs
+	field  string           // the item of RateLimit-Policy
+	item   string           // the item of RateLimit up to the value of r
+	legacy string           // the value of X-RateLimit-Limit
+	of     *policy          // the client's own limit, where this is what clients share of it; else nil
+	fair   *engine.Fairness // how it changes with the standing of its client; nil if it doesn't
+	quota  bool             // X-Quota-… tell of it: it has the longest window of several
 	meter  limitMeter
 }
 
@@ -61,6 +66,9 @@ func newLimitSet(z *Zone, limits []Limit) (*limitSet, error) {
 	}
 	set.markQuota()
 	set.field = joinFields(set.policies)
+	if z.per == perClient {
+		return set, set.addShared(z)
+	}
 	return set, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -32,6 +33,8 @@ var metrics = struct {
 	violations *prometheus.CounterVec
 	bans       prometheus.Counter
 	keys       *prometheus.GaugeVec
+	clients    *prometheus.CounterVec
+	squeezes   prometheus.Counter
 }{
 	requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_requests_total",
@@ -88,6 +91,14 @@ var metrics = struct {
 		Name: "caddy_rate_limit_api_keys",
 		Help: "API keys in force, by tier.",
 	}, []string{"tier"}),
+	clients: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_client_decisions_total",
+		Help: "Decisions about clients, by what they are known by (session, fingerprint, prefix, api_key or unknown) and outcome.",
+	}, []string{"kind", "outcome"}),
+	squeezes: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_squeezes_total",
+		Help: "Times that a network was squeezed because too many different clients came from it.",
+	}),
 }
 
 // countKeys sets how many API keys are in force.
@@ -103,7 +114,7 @@ func registerMetrics(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		metrics.requests, metrics.declined, metrics.decisions, metrics.process,
 		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
-		metrics.violations, metrics.bans, metrics.keys,
+		metrics.violations, metrics.bans, metrics.keys, metrics.clients, metrics.squeezes,
 		houseCollector{}, configCollector{},
 	} {
 		err := registry.Register(c)
@@ -161,6 +172,27 @@ func (m limitMeter) allow() {
 func (m limitMeter) refuse(reason engine.Reason) {
 	if c := m.refused[reason]; c != nil {
 		c.Inc()
+	}
+}
+
+// clientMeter counts the decisions about clients of a kind.
+type clientMeter struct{ allowed, refused prometheus.Counter }
+
+// clientMeters are those of all kinds, by identity.Kind.
+var clientMeters = func() (meters [identity.APIKey + 1]clientMeter) {
+	for kind := range meters {
+		name := identity.Kind(kind).String()
+		meters[kind] = clientMeter{metrics.clients.WithLabelValues(name, "allowed"), metrics.clients.WithLabelValues(name, "refused")}
+	}
+	return meters
+}()
+
+func (m clientMeter) count(d engine.Decision) {
+	switch {
+	case d.Allowed:
+		m.allowed.Inc()
+	case d.Reason != engine.Abandoned:
+		m.refused.Inc()
 	}
 }
 

@@ -86,18 +86,19 @@ type Handler struct {
 	// its `distributed` mode used. The module must exist; it is not used.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
 
-	zones   []*Zone
-	banned  *policy // what refuses a banned client, in the place of a limit
-	clients bool    // whether it treats clients by how they stand
-	exempt  caddyhttp.MatcherSets
-	style   headerStyle
-	app     *App
-	events  *caddyevents.App
-	ctx     caddy.Context
-	log     *zap.Logger
-	random  func() float64 // from [0, 1)
-	routed  bool           // a subroute around this handler handles errors
-	none    zoneMeter      // of requests that belong to no zone
+	zones     []*Zone
+	banned    *policy // what refuses a banned client, in the place of a limit
+	clients   bool    // whether it treats clients by how they stand
+	strangers bool    // and also those without an API key
+	exempt    caddyhttp.MatcherSets
+	style     headerStyle
+	app       *App
+	events    *caddyevents.App
+	ctx       caddy.Context
+	log       *zap.Logger
+	random    func() float64 // from [0, 1)
+	routed    bool           // a subroute around this handler handles errors
+	none      zoneMeter      // of requests that belong to no zone
 
 	configs []configLabels // that are reported to metrics
 }
@@ -196,7 +197,8 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 			return err
 		}
 	}
-	h.clients = h.knowsClients()
+	h.clients, h.strangers = h.knowsClients(), h.knowsStrangers()
+	h.app.knowsClients = h.app.knowsClients || h.clients
 	h.banned = &policy{zone: &Zone{Name: "ban"}, name: "ban"}
 	if len(zones) > 0 || len(h.Traps) > 0 {
 		h.app.zones = true
@@ -216,6 +218,7 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 		z.meter = newZoneMeter(z.Name)
 		for _, set := range z.sets() {
 			h.provisionMeters(z, set)
+			set.provisionShared()
 		}
 	}
 	h.none = newZoneMeter("false")
@@ -247,6 +250,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		h.app.takeService(r)
 	}
 	rq := newRequest(r)
+	if h.app.knowsClients {
+		rq.meet(h.app)
+	}
 	p, err := h.decide(rq)
 	switch {
 	case err != nil:
@@ -281,15 +287,16 @@ func (h *Handler) decide(rq *request) (*response, error) {
 	}
 	if len(rq.draws) == 0 {
 		h.none.request()
-		if rq.client == nil {
+		if rq.stands == nil {
 			return nil, nil
 		}
 	}
-	d, ok := h.app.decide(rq.http.Context(), rq.client, rq.draws)
+	d, ok := h.app.decide(rq.http.Context(), rq.stands, rq.draws)
 	if !ok {
 		return nil, nil // its configuration never ran; the next one limits the client
 	}
 	rq.count(d)
+	h.countClient(rq, d)
 	if d.Reason == engine.Abandoned {
 		return nil, errAbandoned
 	}

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -20,8 +21,8 @@ type request struct {
 	repl   *caddy.Replacer
 	vars   map[string]any // Caddy's variables of the request
 	caller caller
-	who    engine.Client  // what client points to, if it isn't nil
-	client *engine.Client // whom it is from, where that matters; nil if that is nobody in particular
+	client *client        // whom it is from; nil where that doesn't matter
+	stands *engine.Client // the same by what it has done; nil where that doesn't matter, or if it is nobody in particular
 	draws  []engine.Draw
 	of     []*policy // what each draw is of
 	keys   []byte    // the text of all keys
@@ -49,7 +50,7 @@ func (rq *request) release() {
 		rq.keys = nil
 	}
 	rq.http, rq.repl, rq.vars, rq.caller = nil, nil, nil, caller{}
-	rq.who, rq.client = engine.Client{}, nil
+	rq.client, rq.stands = nil, nil
 	rq.draws, rq.of, rq.keys = rq.draws[:0], rq.of[:0], rq.keys[:0]
 	requests.Put(rq)
 }
@@ -82,31 +83,43 @@ func (rq *request) draw(z *Zone) (shut *policy, err error) {
 	}
 	rq.shorten(from)
 	key := rq.keys[from:] // which stays as it is when further keys need more room
+	if z.per == perClient {
+		key = rq.whoIs().key
+	}
 	cost, err := rq.cost(z)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range set.policies {
 		d := engine.Draw{Limit: &p.Limit, Key: key, Cost: cost}
-		if p.fair != nil && rq.client != nil {
-			d.Client, d.Fair = rq.client, p.fair
+		if p.fair != nil && rq.stands != nil && (z.per == perClient || rq.client.kind == identity.APIKey) {
+			d.Client, d.Fair = rq.stands, p.fair
 		}
-		rq.draws = append(rq.draws, d)
-		rq.of = append(rq.of, p)
+		rq.take(p, d)
+	}
+	if z.per == perClient {
+		rq.drawShared(set, cost)
 	}
 	return nil, nil
+}
+
+func (rq *request) take(p *policy, draw engine.Draw) {
+	rq.draws = append(rq.draws, draw)
+	rq.of = append(rq.of, p)
 }
 
 // The first byte of a key says what kind of value it is, so that no key of one
 // kind equals one of another.
 const (
-	kindIP       = 'i' // a network
-	kindUnknown  = 'u' // the clients without an IP address
-	kindText     = 'k' // the value of a key
-	kindDigest   = 'd' // the SHA-256 of the value of a long key
-	kindEveryone = 'e' // the one of a zone without a key
-	kindAPIKey   = 'a' // the client of an API key
-	kindService  = 's' // the services of a tier
+	kindIP          = 'i' // a network
+	kindUnknown     = 'u' // the clients without an IP address
+	kindText        = 'k' // the value of a key
+	kindDigest      = 'd' // the SHA-256 of the value of a long key
+	kindEveryone    = 'e' // the one of a zone without a key
+	kindAPIKey      = 'a' // the client of an API key
+	kindService     = 's' // the services of a tier
+	kindSession     = 't' // the id of a session
+	kindFingerprint = 'f' // a network and what a client in it says of itself
 )
 
 // tellsAddress tells whether keys of a kind tell of the client's address.
@@ -129,19 +142,19 @@ func (rq *request) appendKey(z *Zone) (verdict, error) {
 
 // appendIP appends the client's network.
 func (rq *request) appendIP(z *Zone) {
-	ipv4, ipv6 := z.IPv4Prefix, z.IPv6Prefix
-	if ipv4 == 0 {
-		ipv4 = identity.DefaultIPv4Prefix
-	}
-	if ipv6 == 0 {
-		ipv6 = identity.DefaultIPv6Prefix
-	}
+	ipv4, ipv6 := z.app.prefixes(z.IPv4Prefix, z.IPv6Prefix)
 	network, ok := identity.Prefix(rq.clientIP(), ipv4, ipv6)
 	if !ok {
 		rq.keys = append(rq.keys, kindUnknown)
 		return
 	}
 	rq.keys = identity.AppendPrefix(append(rq.keys, kindIP), network)
+}
+
+// prefixes returns how many bits of an address tell clients apart, given what a
+// zone says of it.
+func (a *App) prefixes(ipv4, ipv6 int) (int, int) {
+	return cmp.Or(ipv4, a.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, a.IPv6Prefix, identity.DefaultIPv6Prefix)
 }
 
 // clientIP returns the client's address as Caddy determined it, or "".
@@ -234,6 +247,12 @@ func (rq *request) keyText(p *policy) string {
 		switch key[0] {
 		case kindIP:
 			return identity.PrefixOf(key[1:]).String()
+		case kindFingerprint:
+			network, hash := key[1:len(key)-identity.FingerprintSize], key[len(key)-identity.FingerprintSize:]
+			return identity.PrefixOf(network).String() + " " + hex.EncodeToString(hash)
+		case kindSession: // shortened, so that it is good for nothing else
+			sum := sha256.Sum256(key)
+			return "session " + hex.EncodeToString(sum[:4])
 		case kindText, kindEveryone, kindAPIKey, kindService:
 			return string(key[1:])
 		case kindDigest:

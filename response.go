@@ -81,7 +81,7 @@ func newResponse(rq *request, style headerStyle) *response {
 	p := &response{style: style}
 	p.standings = p.room[:0]
 	for i := range rq.draws {
-		if rq.draws[i].Known {
+		if rq.draws[i].Known && !rq.hides(i) {
 			p.add(standing{rq.of[i], rq.draws[i].Quota})
 		}
 	}

@@ -1,5 +1,7 @@
 package tally
 
+import "slices"
+
 // knowsClients tells whether the handler treats clients by how they stand.
 func (h *Handler) knowsClients() bool {
 	if len(h.Traps) > 0 {
@@ -13,13 +15,22 @@ func (h *Handler) knowsClients() bool {
 	return false
 }
 
+// knowsStrangers tells whether the handler also treats those clients by how they
+// stand that have no API key.
+func (h *Handler) knowsStrangers() bool {
+	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, func(z *Zone) bool { return z.per == perClient })
+}
+
 // meet finds out whom a request is from, if that matters, and punishes the client
 // if it went into a trap.
 func (h *Handler) meet(rq *request) error {
 	if !h.clients {
 		return nil
 	}
-	if rq.meet(h.app); rq.client == nil {
+	if !h.strangers && rq.whoCalls(h.app).name == "" {
+		return nil
+	}
+	if rq.stands = rq.whoIs().standing(); rq.stands == nil {
 		return nil
 	}
 	for _, t := range h.Traps {
@@ -28,22 +39,8 @@ func (h *Handler) meet(rq *request) error {
 			return err
 		}
 		if trapped {
-			h.app.punish(rq.client, t.offense)
+			h.app.punish(rq.stands, t.offense)
 		}
 	}
 	return nil
-}
-
-// meet sets the client that the request is from: the one that its API key names.
-// Services and strangers are no clients.
-func (rq *request) meet(app *App) {
-	c := rq.whoCalls(app)
-	if c.name == "" {
-		return
-	}
-	from := len(rq.keys)
-	rq.keys = append(append(rq.keys, kindAPIKey), c.name...)
-	rq.shorten(from)
-	rq.who.Key = rq.keys[from:]
-	rq.client = &rq.who
 }

@@ -25,6 +25,11 @@ type Zone struct {
 	// - `ip`: the client's address as Caddy determines it (`trusted_proxies`
 	//   applies), an IPv6 address shortened to its /64
 	// - `everyone`: one count for all
+	// - `client`: who it is from: the client that its API key names, else its
+	//   session (see `session` of the `rate_limit` app), else what its browser
+	//   says of itself within its network, else the network. Clients that are not
+	//   verified by a key or session also have a limit together: see
+	//   `prefix_ceiling`.
 	// - `api_key`: the client that its API key names, and the address of one
 	//   without a key that is let in: see `api_keys` of the `rate_limit` app
 	// - `key`: the value of `key`
@@ -45,6 +50,12 @@ type Zone struct {
 	// - `skip`: let it pass without counting it in this zone
 	// - `deny`: refuse it
 	OnEmptyKey string `json:"on_empty_key,omitempty"`
+
+	// How many clients' worth all those of one network have together that are not
+	// verified, from 1 to 1000: the amount of each limit times this. It is what a
+	// script has that invents a new browser for every request. For zones that count
+	// per `client`. Default: 4.
+	PrefixCeiling int `json:"prefix_ceiling,omitempty"`
 
 	// How many leading bits of an IPv4 address tell clients apart, from 1 to
 	// 32. Default: 32 when counting per `ip`. When counting per `key`, a key
@@ -103,7 +114,7 @@ type Zone struct {
 	MaxEvents int `json:"max_events,omitempty"`
 
 	matchers  caddyhttp.MatcherSets
-	per       string  // perIP, perEveryone, perAPIKey or perKey
+	per       string  // perIP, perEveryone, perClient, perAPIKey or perKey
 	static    string  // the key that everyone shares
 	emptyForm string  // what the key is if all its placeholders are empty
 	price     price   // what most requests cost

@@ -88,6 +88,7 @@ func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
 		func() error { return z.provisionKey(log) },
 		func() error { return z.provisionCost(ctx) },
 		z.checkBan,
+		z.checkCeiling,
 		z.provisionLimits,
 		func() error { return z.loadMatchers(ctx) },
 	} {
@@ -154,12 +155,12 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 		if z.Key == "" {
 			return errors.New("per: key needs a value to count by, such as {http.request.header.X-Tenant}")
 		}
-	case perIP, perEveryone, perAPIKey:
+	case perIP, perEveryone, perClient, perAPIKey:
 		if z.Key != "" {
 			return fmt.Errorf("per: %q and a key exclude one another; per \"key\" counts by the key", z.Per)
 		}
 	default:
-		return fmt.Errorf("per: must be ip, everyone, api_key or key, got %q", z.Per)
+		return fmt.Errorf("per: must be ip, everyone, client, api_key or key, got %q", z.Per)
 	}
 	if z.per == perAPIKey && z.app.APIKeys == nil {
 		return errors.New("per: there are no API keys: `api_keys` in the global option rate_limit would do")
@@ -182,11 +183,13 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 	return z.checkPrefixes()
 }
 
-func (z *Zone) checkPrefixes() error {
-	if z.IPv4Prefix < 0 || z.IPv4Prefix > 32 {
+func (z *Zone) checkPrefixes() error { return checkPrefixes(z.IPv4Prefix, z.IPv6Prefix) }
+
+func checkPrefixes(ipv4, ipv6 int) error {
+	if ipv4 < 0 || ipv4 > 32 {
 		return errors.New("ipv4_prefix must be between 0 and 32")
 	}
-	if z.IPv6Prefix < 0 || z.IPv6Prefix > 128 {
+	if ipv6 < 0 || ipv6 > 128 {
 		return errors.New("ipv6_prefix must be between 0 and 128")
 	}
 	return nil

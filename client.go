@@ -1,0 +1,202 @@
+package tally
+
+import (
+	"encoding/hex"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// client is whom a request is from, as far as it can be told from others: the
+// same for all handlers that the request comes through. Who it is is looked into
+// when somebody asks.
+type client struct {
+	app     *App
+	http    *http.Request
+	cookies []string // the request's Cookie fields, if they hold what may be a session
+
+	// What is known of it, once it was asked for.
+	known   bool
+	kind    identity.Kind
+	key     []byte // what it is counted by
+	service bool   // it is one of the operator's own
+	session session.Session
+	forged  bool // it has a cookie that somebody has tampered with
+
+	// The network that it comes from, once that was asked for.
+	located bool
+	network netip.Prefix // not valid if the address can't be read
+	place   []byte       // the network as a key
+	crowd   engine.Client
+	self    engine.Client
+
+	room [96]byte // for the keys, so that they take no memory of their own
+}
+
+// clientVar is the request variable that holds the client.
+const clientVar = "rate_limit.client"
+
+// meet readies the request's client, and the placeholders that tell of it.
+func (rq *request) meet(app *App) {
+	if c, ok := rq.vars[clientVar].(*client); ok {
+		rq.client = c
+		return
+	}
+	c := &client{app: app, http: rq.http}
+	rq.vars[clientVar] = c
+	rq.repl.Map(c.placeholder)
+	rq.client = c
+}
+
+// whoIs returns the request's client, about which is known what can be.
+func (rq *request) whoIs() *client {
+	c := rq.client
+	if !c.known {
+		c.known = true
+		c.know(rq)
+	}
+	return c
+}
+
+// know settles who the client is: by its API key, by its session, by what it says
+// of itself within its network, or by that alone.
+func (c *client) know(rq *request) {
+	switch by := rq.whoCalls(c.app); {
+	case by.service:
+		c.service = true
+		c.be(identity.APIKey, append(append(c.room[:0:keyRoom], kindService), by.tier...))
+		return
+	case by.name != "":
+		c.be(identity.APIKey, append(append(c.room[:0:keyRoom], kindAPIKey), by.name...))
+		return
+	}
+	c.locate(rq)
+	hints := hintsOf(c.http.Header)
+	switch {
+	case c.hasSession():
+		c.be(identity.Session, append(append(c.room[:0:keyRoom], kindSession), c.session.ID[:]...))
+	case !c.network.IsValid():
+		c.be(identity.Unknown, c.place)
+	case hints == (identity.Hints{}):
+		c.be(identity.ByPrefix, c.place)
+	default:
+		c.be(identity.Fingerprint, identity.AppendFingerprint(append(c.room[:0:keyRoom], kindFingerprint), c.network, hints))
+	}
+}
+
+func (c *client) be(kind identity.Kind, key []byte) {
+	c.kind, c.key = kind, key
+	c.self.Key = key
+}
+
+// keyRoom is how much of a client's room its own key has: that of a fingerprint
+// is the longest but for names of API keys, for which memory is found.
+const keyRoom = 1 + 17 + identity.FingerprintSize
+
+// locate settles which network the client comes from.
+func (c *client) locate(rq *request) {
+	if c.located {
+		return
+	}
+	c.located = true
+	place, ok := c.room[keyRoom:keyRoom], false
+	if c.network, ok = c.app.network(rq.clientIP()); ok {
+		place = identity.AppendPrefix(append(place, kindIP), c.network)
+	} else {
+		place = append(place, kindUnknown)
+	}
+	c.place, c.crowd.Key = place, place
+}
+
+// network returns the network that tells clients apart, or false for what is no
+// address.
+func (a *App) network(ip string) (netip.Prefix, bool) {
+	ipv4, ipv6 := a.prefixes(0, 0)
+	return identity.Prefix(ip, ipv4, ipv6)
+}
+
+// standing returns the client as the engine knows it by what it has done, or nil
+// if it is nobody in particular: strangers share a network, and services are trusted.
+func (c *client) standing() *engine.Client {
+	if c.kind == identity.ByPrefix || c.kind == identity.Unknown || c.service {
+		return nil
+	}
+	return &c.self
+}
+
+// isVerified tells whether the client can't choose who it is, and is where it was
+// verified.
+func (c *client) isVerified() bool { return c.kind.Verified() && !c.session.Elsewhere }
+
+// hintsOf returns what a request says of the browser that it is from.
+func hintsOf(h http.Header) identity.Hints {
+	return identity.Hints{
+		UserAgent:      first(h["User-Agent"]),
+		AcceptLanguage: first(h["Accept-Language"]),
+		Platform:       first(h["Sec-Ch-Ua-Platform"]),
+		Mobile:         first(h["Sec-Ch-Ua-Mobile"]),
+	}
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// placeholder resolves `http.rate_limit.client` and what is below it.
+func (c *client) placeholder(key string) (any, bool) {
+	name, ours := strings.CutPrefix(key, "http.rate_limit.client")
+	if !ours || name != "" && name != ".kind" && name != ".verified" {
+		return nil, false
+	}
+	rq := newRequest(c.http)
+	defer rq.release()
+	rq.client = c
+	rq.whoIs()
+	switch name {
+	case ".kind":
+		return c.kind.String(), true
+	case ".verified":
+		return c.kind.Verified(), true
+	}
+	return c.name(), true
+}
+
+// name returns an opaque name for the client: always the same for one that is
+// verified, and for others as long as a day lasts. It is empty while there is no
+// secret to make it from.
+func (c *client) name() string {
+	house := c.app.use()
+	if house == nil {
+		return ""
+	}
+	name, ok := house.publicName(c.key, c.kind.Verified())
+	if !ok {
+		return ""
+	}
+	return hex.EncodeToString(name[:])
+}
+
+// publicName returns the opaque name of a client. That of one that is not verified
+// is another every day, so that it can't be followed for longer.
+func (h *house) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
+	secret := h.secret.Load()
+	if secret == nil {
+		return name, false
+	}
+	scope := uint64(0)
+	if !verified {
+		scope = uint64(time.Now().Unix() / int64(24*time.Hour/time.Second))
+	}
+	return secret.Name(scope, "client "+string(key)), true
+}
+
+// hasSession tells whether the client has shown a valid session.
+func (c *client) hasSession() bool { return false }

@@ -1,0 +1,100 @@
+package tally
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/pressure"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// Pressure says when too many different clients come from one network: a script
+// that invents a new browser for every request, most likely. Such a network is
+// squeezed: all its clients that are not verified have half of one client's
+// limits together, in every zone that counts per client. Verified clients in it
+// notice nothing.
+type Pressure struct {
+	// Squeeze no network.
+	Disabled bool `json:"disabled,omitempty"`
+
+	// More than so many clients that say different things of themselves are too
+	// many, from 1 to 31. Default: 20.
+	Fingerprints int `json:"fingerprints,omitempty"`
+
+	// The time in which they must come, from 1s to 24h. Default: 10m.
+	Within caddy.Duration `json:"within,omitempty"`
+
+	// How long a network is squeezed, from 1s to 366 days. A squeeze that follows
+	// within a day of the end of the last lasts twice as long as that. Default: 1h.
+	Squeeze caddy.Duration `json:"squeeze,omitempty"`
+
+	// How long a squeeze lasts at most. Default: 24h, or what `squeeze` says if that
+	// is longer.
+	UpTo caddy.Duration `json:"up_to,omitempty"`
+}
+
+const defaultSqueeze = time.Hour
+
+func (p *Pressure) isOn() bool { return p == nil || !p.Disabled }
+
+// rule returns when a network is crowded.
+func (p *Pressure) rule() pressure.Rule {
+	if p == nil {
+		p = new(Pressure)
+	}
+	return pressure.Rule{
+		Fingerprints: cmp.Or(p.Fingerprints, pressure.DefaultFingerprints),
+		Within:       cmp.Or(time.Duration(p.Within), pressure.DefaultWithin),
+	}
+}
+
+// squeeze returns how long a crowded network is squeezed, which is the ban of it.
+func (p *Pressure) squeeze() *Ban {
+	if p == nil {
+		p = new(Pressure)
+	}
+	return &Ban{After: 1, Within: caddy.Duration(leastBan), For: cmp.Or(p.Squeeze, caddy.Duration(defaultSqueeze)), UpTo: p.UpTo}
+}
+
+func (p *Pressure) check() error {
+	if err := p.rule().Check(); err != nil {
+		return err
+	}
+	if p == nil {
+		return nil
+	}
+	for _, d := range []struct {
+		name string
+		time.Duration
+	}{{"squeeze", time.Duration(p.Squeeze)}, {"up_to", time.Duration(p.UpTo)}} {
+		if d.Duration != 0 && (d.Duration < leastBan || d.Duration > reputation.MaxBan) {
+			return fmt.Errorf("pressure: %s must be between %v and %v, got %v", d.name, leastBan, shortDuration(reputation.MaxBan), d.Duration)
+		}
+	}
+	if squeeze := p.squeeze(); p.UpTo != 0 && p.UpTo < squeeze.For {
+		return fmt.Errorf("pressure: up_to must be at least as long as squeeze, got %v and %v", time.Duration(p.UpTo), time.Duration(squeeze.For))
+	}
+	return nil
+}
+
+// noteCrowd notes that an unverified client came, and squeezes its network if it
+// is one too many. Requests that memory refuses are not noted: they cost nothing
+// and gain nothing.
+func (a *App) noteCrowd(c *client, d engine.Decision) {
+	if c.kind != identity.Fingerprint || !a.Pressure.isOn() || !d.Allowed && d.Reason != engine.OverLimit {
+		return
+	}
+	h := a.house.Load()
+	if h == nil || !h.crowds.Seen(time.Now(), c.network, c.key, a.Pressure.rule()) {
+		return
+	}
+	h.engine.Punish(&c.crowd, reputation.Offense{
+		Violation: reputation.Violation{Reason: reputation.Crowded},
+		Ban:       a.Pressure.squeeze().rule(""),
+	})
+}
