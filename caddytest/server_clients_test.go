@@ -3,6 +3,7 @@ package caddytest
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -133,7 +134,8 @@ func TestCrowdedNetworkIsSqueezed(t *testing.T) {
 			t.Errorf("%s: %d of 50 passed", when, passed)
 		}
 		s.wantPassed(3, 3, "/", from(others), agent(1))
-		if a := s.get("/", from(1), agent(8)); a.status == http.StatusTooManyRequests && a.header.Get("Retry-After") != "1" {
+		a := s.get("/", from(1), agent(8))
+		if seconds, _ := strconv.Atoi(a.header.Get("Retry-After")); a.status == http.StatusTooManyRequests && (seconds < 1 || seconds > 100) {
 			t.Errorf("%s: Retry-After %q, want the bucket's and not the squeeze's", when, a.header.Get("Retry-After"))
 		}
 	}
