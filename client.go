@@ -185,17 +185,21 @@ func (c *client) name() string {
 }
 
 // publicName returns the opaque name of a client. That of one that is not verified
-// is another every day, so that it can't be followed for longer.
+// is another every day, and nobody can tell it two days later.
 func (h *house) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
+	const scope, text = 0, "client "
+	if !verified {
+		names, err := h.epochs.At(time.Now(), 1)
+		if err != nil {
+			return name, false
+		}
+		return names.Current.Name(scope, text+string(key)), true
+	}
 	secret := h.secret.Load()
 	if secret == nil {
 		return name, false
 	}
-	scope := uint64(0)
-	if !verified {
-		scope = uint64(time.Now().Unix() / int64(24*time.Hour/time.Second))
-	}
-	return secret.Name(scope, "client "+string(key)), true
+	return secret.Name(scope, text+string(key)), true
 }
 
 // hasSession tells whether the client has shown a valid session.

@@ -123,7 +123,7 @@ const (
 )
 
 // tellsAddress tells whether keys of a kind tell of the client's address.
-func tellsAddress(kind byte) bool { return kind == kindIP }
+func tellsAddress(kind byte) bool { return kind == kindIP || kind == kindFingerprint }
 
 // appendKey appends what the request is counted by in a zone.
 func (rq *request) appendKey(z *Zone) (verdict, error) {
