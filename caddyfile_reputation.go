@@ -124,7 +124,10 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 	}
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return d.Errf("trap: %w", err)
+		return fmt.Errorf("trap: %w", err)
+	}
+	if len(set) == 0 {
+		return d.Err("trap: a matcher is missing: trap path /wp-login.php would do")
 	}
 	t.MatcherSetsRaw = caddyhttp.RawMatcherSets{set}
 	h.Traps = append(h.Traps, t)

@@ -181,7 +181,7 @@ type Trap struct {
 // provision gets the trap ready for use.
 func (t *Trap) provision(ctx caddy.Context, app *App) error {
 	if len(t.MatcherSetsRaw) == 0 {
-		return fmt.Errorf("trap: what leads into it? `trap path /wp-login.php` would do")
+		return fmt.Errorf("trap: a matcher is missing: `trap path /wp-login.php` would do")
 	}
 	matchers, err := loadMatchers(ctx, t)
 	if err != nil {
