@@ -1,0 +1,119 @@
+package caddytest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// standing is a Caddyfile of a site with a zone per client, on every page but
+// those that are exempt, and a page outside of all zones.
+func standing(global, handler, zone string) string {
+	return options(`
+	rate_limit {
+		store_timeout 1m
+		pressure off
+		`+global+`
+	}
+	`+trusting) + site(`
+	rate_limit {
+		zone z {
+			match not path /elsewhere*
+			per client
+			limit `+zone+`
+		}
+		`+handler+`
+	}
+	handle_errors {
+		respond "{http.rate_limit.exceeded.name} {http.rate_limit.exceeded.limit}"
+	}
+	respond hello`)
+}
+
+// wantBanned sends requests to several pages, all of which must be refused until
+// the ban ends, in some seconds at most.
+func (s *server) wantBanned(seconds int, fields ...string) {
+	s.t.Helper()
+	for _, path := range []string{"/", "/elsewhere"} {
+		a := s.get(path, fields...)
+		if a.status != http.StatusTooManyRequests || a.retryAfter() < 1 || a.retryAfter() > seconds {
+			s.t.Errorf("a banned client gets %d from %s, and is to wait for %d s", a.status, path, a.retryAfter())
+		}
+		if a.body != "ban ban" {
+			s.t.Errorf("the page for errors says %q", a.body)
+		}
+	}
+}
+
+// A ban holds over a crash, for all pages, for the one client.
+func TestBanSurvivesKill(t *testing.T) {
+	s := startCaddy(t, standing("ban after 1 violations in 1h for 1h", "exempt path /health", "3/1h"))
+	s.wantPassed(3, 4, "/", from(1), agent(1)) // the fourth one is the violation
+	s.wantBanned(3600, from(1), agent(1))
+	s.wantPassed(1, 1, "/health", from(1), agent(1))
+	s.wantPassed(3, 3, "/", from(1), agent(2))
+	waitFor(t, "the ban to be on disk", func() bool { return s.metric("caddy_rate_limit_bans_total") == "1" })
+	s.get("/", from(9), agent(9)) // has gone through the store after the ban
+	s.kill()
+	s.start()
+	s.wantBanned(3600, from(1), agent(1))
+	if a := s.get("/elsewhere", from(1), agent(2)); a.status != http.StatusOK {
+		t.Errorf("another client of the same network gets %d", a.status)
+	}
+}
+
+func TestBansEnd(t *testing.T) {
+	s := startCaddy(t, standing("ban after 1 violations in 1h for 2s", "", "3/1h"))
+	s.wantPassed(3, 4, "/", from(1), agent(1))
+	s.wantBanned(2, from(1), agent(1))
+	waitFor(t, "the ban to end", func() bool { return s.get("/elsewhere", from(1), agent(1)).status == http.StatusOK })
+}
+
+// Who goes into traps gets less and less, also after a restart, and what is exempt
+// is no trap.
+func TestTraps(t *testing.T) {
+	s := startCaddy(t, standing("reputation {\ntrap 80\n}", `
+		trap path /wp-login.php
+		trap ban 1h path /.env
+		exempt header X-Monitor *`, "20/1h"))
+	s.get("/elsewhere/no-trap", from(1), agent(1))
+	s.get("/.env", from(1), agent(1), "X-Monitor: yes")
+	s.wantPassed(20, 22, "/", from(1), agent(1))
+
+	s.get("/wp-login.php", from(2), agent(1)) // is counted itself
+	s.wantPassed(1, 5, "/", from(2), agent(1))
+	waitFor(t, "the visit to be on disk", func() bool { return s.metric(`caddy_rate_limit_violations_total{reason="trap"}`) == "1" })
+	s.stop()
+	s.start()
+	s.get("/wp-login.php", from(3), agent(1))
+	s.wantPassed(0, 3, "/", from(2), agent(1))
+
+	if a := s.get("/.env", from(4), agent(1)); a.status != http.StatusTooManyRequests {
+		t.Errorf("a trap that bans answers %d", a.status)
+	}
+	s.wantBanned(3600, from(4), agent(1))
+}
+
+// With reputation off nothing is scaled, and bans still ban.
+func TestReputationOff(t *testing.T) {
+	s := startCaddy(t, standing("reputation off", "trap path /trap", "5/1h"))
+	for range 3 {
+		s.get("/trap", from(1), agent(1))
+	}
+	s.wantPassed(2, 4, "/", from(1), agent(1))
+}
+
+// metric returns the value of a series.
+func (s *server) metric(series string) string {
+	s.t.Helper()
+	metrics, err := s.metrics()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(metrics) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
+			return value
+		}
+	}
+	return ""
+}
