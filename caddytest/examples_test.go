@@ -76,6 +76,9 @@ func TestExamplesStart(t *testing.T) {
 	}{
 		{"Caddyfile", http.MethodPost, "/login", 5, "Too many requests. Try again in 6"},
 		{"Caddyfile", http.MethodGet, "/api/time", 10, "Too many requests. Try again in 1 s."},
+		{"self-hosted.Caddyfile", http.MethodPost, "/login", 5, "Too many requests (login). Try again in 6"},
+		{"self-hosted.Caddyfile", http.MethodGet, "/downloads/file", 30, "Too many requests (downloads)."},
+		{"self-hosted.Caddyfile", http.MethodGet, "/.env", 0, "Too many requests (ban). Try again in 86"},
 		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, ""},
 		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, "Refused by each_client."},
 		{"api-tiers.Caddyfile", http.MethodGet, "/v1/time", 5, `{"error": "Too Many Requests", "limit": "api"}`},
