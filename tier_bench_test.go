@@ -30,9 +30,11 @@ func BenchmarkTiers(b *testing.B) {
 		{"key/both", &Zone{Per: perKey, Limits: []Limit{burst, daily}}},
 		{"api_key/both", &Zone{Per: perAPIKey, Limits: []Limit{burst, daily}}},
 		{"tiers/both", &Zone{Per: perAPIKey, Tiers: true}},
+		{"tiers/both/reputation_off", &Zone{Per: perAPIKey, Tiers: true, DisableReputation: true}},
+		{"tiers/both/ban", &Zone{Per: perAPIKey, Tiers: true, Ban: &Ban{After: 5, Within: caddy.Duration(time.Minute), For: caddy.Duration(time.Hour)}}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			zone := &Zone{Name: "bench", Per: bb.zone.Per, Limits: bb.zone.Limits, Tiers: bb.zone.Tiers}
+			zone := &Zone{Name: "bench", Per: bb.zone.Per, Limits: bb.zone.Limits, Tiers: bb.zone.Tiers, Ban: bb.zone.Ban, DisableReputation: bb.zone.DisableReputation}
 			if zone.Per == perKey {
 				zone.Key = "{http.request.header.X-Api-Key}"
 			}
