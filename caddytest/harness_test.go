@@ -348,12 +348,12 @@ func do(client *http.Client, r *http.Request, fields ...string) (answer, error) 
 }
 
 // send sends a request that must be answered. It sends it again if the connection
-// is reset, as Caddy does with connections that reach a listener which a reload
-// has just closed.
+// ends without an answer, as Caddy does with connections that reach a listener
+// which a reload has just closed.
 func (s *server) send(method, path string, fields ...string) answer {
 	s.t.Helper()
 	a, err := s.try(method, path, fields...)
-	for tries := 1; tries < 3 && errors.Is(err, syscall.ECONNRESET); tries++ {
+	for tries := 1; tries < 3 && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)); tries++ {
 		a, err = s.try(method, path, fields...)
 	}
 	if err != nil {

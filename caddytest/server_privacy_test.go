@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -119,20 +120,26 @@ func TestNoPersonalDataAtRest(t *testing.T) {
 		}
 		var found []string
 		for _, file := range files {
-			data, err := os.ReadFile(file)
+			found = append(found, filepath.Base(file))
+			err := filepath.WalkDir(file, func(file string, entry fs.DirEntry, err error) error {
+				if err != nil || entry.IsDir() {
+					return err
+				}
+				data, err := os.ReadFile(file)
+				wantNoSecrets(t, file, append(data, '\n')) // the log may be empty, having been copied
+				return err
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			found = append(found, filepath.Base(file))
-			wantNoSecrets(t, file, append(data, '\n')) // the log may be empty, having been copied
 		}
 		if !slices.Equal(found, names) {
 			t.Errorf("files are %q, want %q", found, names)
 		}
 	}
-	look("tally.db", "tally.db-shm", "tally.db-wal", "tally.key")
+	look("tally.db", "tally.db-shm", "tally.db-wal", "tally.epochs", "tally.key")
 	s.stop()
-	look("tally.db", "tally.key")
+	look("tally.db", "tally.epochs", "tally.key")
 
 	wantNoSecrets(t, "the log", []byte(s.logs()))
 	if !strings.Contains(s.logs(), "rate limit exceeded") {
