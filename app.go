@@ -75,6 +75,9 @@ type App struct {
 	// it.
 	Pressure *Pressure `json:"pressure,omitempty"`
 
+	// Let clients earn sessions, by which they are known again. Default: none do.
+	Session *Session `json:"session,omitempty"`
+
 	knowsClients bool // whether anything depends on who a request is from
 
 	services []service // that are told by a header field
@@ -190,6 +193,12 @@ func (a *App) check() error {
 func (a *App) provisionClients() error {
 	if err := a.provisionTiers(); err != nil {
 		return err
+	}
+	if a.Session != nil {
+		a.knowsClients = true
+		if err := a.Session.provision(); err != nil {
+			return fmt.Errorf("session: %w", err)
+		}
 	}
 	if a.APIKeys == nil {
 		return nil

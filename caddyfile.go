@@ -45,6 +45,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			max_cost     <n>
 //			on_empty_key ip|share|skip|deny
 //			prefix_ceiling <factor>
+//			on_exceeded  refuse|challenge
 //			ipv4_prefix  <bits>
 //			ipv6_prefix  <bits>
 //			reputation   off

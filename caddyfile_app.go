@@ -38,6 +38,16 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		secret_file      <path>
 //		ipv4_prefix      <bits>
 //		ipv6_prefix      <bits>
+//		session {
+//			lifetime                <duration>
+//			max_sessions_per_prefix <n>
+//			path                    <path>
+//			challenge               proof_of_work [<difficulty>]
+//			challenge turnstile|hcaptcha|recaptcha {
+//				site_key <key>
+//				secret   <secret>
+//			}
+//		}
 //		pressure         off
 //		pressure {
 //			fingerprints <n>
@@ -90,6 +100,8 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return unmarshalCount(d, &a.IPv4Prefix)
 	case "ipv6_prefix":
 		return unmarshalCount(d, &a.IPv6Prefix)
+	case "session":
+		return a.unmarshalSession(d)
 	case "pressure":
 		return a.unmarshalPressure(d)
 	case "reputation":

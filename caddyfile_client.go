@@ -1,7 +1,11 @@
 package tally
 
 import (
+	"fmt"
+
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/identity/challenge"
 )
 
 // unmarshalCeiling reads a factor.
@@ -40,4 +44,77 @@ func (p *Pressure) unmarshalOption(d *caddyfile.Dispenser) error {
 		return unmarshalDuration(d, &p.UpTo)
 	}
 	return d.Errf("pressure: unrecognized option %q: fingerprints, within, squeeze or up_to would do", d.Val())
+}
+
+func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
+	if z.OnExceeded != "" {
+		return z.errf(d, "on_exceeded already specified: %s", z.OnExceeded)
+	}
+	word, err := oneOf(d, onExceededRefuse, onExceededChallenge)
+	if err != nil {
+		return fmt.Errorf("zone %q: %w", z.Name, err)
+	}
+	z.OnExceeded = word
+	return nil
+}
+
+// unmarshalSession reads a block, which may be left out: all of it has defaults.
+func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
+	a.Session = new(Session)
+	if d.NextArg() {
+		return d.Errf("session: a block would do, got %q", d.Val())
+	}
+	if err := eachOption(d, a.Session.unmarshalOption); err != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	return nil
+}
+
+func (s *Session) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "lifetime":
+		return unmarshalDuration(d, &s.Lifetime)
+	case "max_sessions_per_prefix":
+		return unmarshalCount(d, &s.MaxPerPrefix)
+	case "path":
+		return unmarshalString(d, &s.Path)
+	case "challenge":
+		s.Challenge = new(Challenge)
+		return s.Challenge.unmarshal(d)
+	}
+	return d.Errf("unrecognized option %q: lifetime, max_sessions_per_prefix, challenge or path would do", d.Val())
+}
+
+// unmarshal reads `challenge proof_of_work [<difficulty>]`, or the name of a service
+// with a block.
+func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 {
+		return d.Err("challenge: which one? proof_of_work, turnstile, hcaptcha or recaptcha would do")
+	}
+	c.Type, args = args[0], args[1:]
+	switch {
+	case c.Type == proofOfWork && len(args) == 1:
+		difficulty, err := parseCount(args[0])
+		if err != nil || difficulty < 1 || difficulty > challenge.MaxDifficulty {
+			return d.Errf("challenge: the difficulty must be a number of bits from 1 to %d, got %q", challenge.MaxDifficulty, args[0])
+		}
+		c.Difficulty = int(difficulty)
+	case len(args) > 0:
+		return d.Errf("challenge: %s takes no %q here", c.Type, args[0])
+	}
+	if err := eachOption(d, c.unmarshalOption); err != nil {
+		return fmt.Errorf("challenge: %w", err)
+	}
+	return nil
+}
+
+func (c *Challenge) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "site_key":
+		return unmarshalString(d, &c.SiteKey)
+	case "secret":
+		return unmarshalString(d, &c.Secret)
+	}
+	return d.Errf("unrecognized option %q: site_key or secret would do", d.Val())
 }

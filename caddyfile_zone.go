@@ -42,6 +42,8 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 		return z.unmarshalBan(d)
 	case "prefix_ceiling":
 		return z.unmarshalCeiling(d)
+	case "on_exceeded":
+		return z.unmarshalOnExceeded(d)
 	case "on_empty_key":
 		return z.unmarshalOnEmptyKey(d)
 	case "key":
@@ -85,7 +87,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
 		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
-		z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0
+		z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != ""
 }
 
 // errf returns an error that names the zone and the place.

@@ -48,6 +48,9 @@ func (rq *request) meet(app *App) {
 		return
 	}
 	c := &client{app: app, http: rq.http}
+	if app.Session != nil {
+		c.takeCookie()
+	}
 	rq.vars[clientVar] = c
 	rq.repl.Map(c.placeholder)
 	rq.client = c
@@ -201,6 +204,3 @@ func (h *house) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
 	}
 	return secret.Name(scope, text+string(key)), true
 }
-
-// hasSession tells whether the client has shown a valid session.
-func (c *client) hasSession() bool { return false }

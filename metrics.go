@@ -30,11 +30,13 @@ var metrics = struct {
 	idle      prometheus.Counter
 	degraded  prometheus.Counter
 
-	violations *prometheus.CounterVec
-	bans       prometheus.Counter
-	keys       *prometheus.GaugeVec
-	clients    *prometheus.CounterVec
-	squeezes   prometheus.Counter
+	violations      *prometheus.CounterVec
+	bans            prometheus.Counter
+	keys            *prometheus.GaugeVec
+	clients         *prometheus.CounterVec
+	squeezes        prometheus.Counter
+	sessions        *prometheus.CounterVec
+	refusedSessions *prometheus.CounterVec
 }{
 	requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_requests_total",
@@ -95,6 +97,14 @@ var metrics = struct {
 		Name: "caddy_rate_limit_client_decisions_total",
 		Help: "Decisions about clients, by what they are known by (session, fingerprint, prefix, api_key or unknown) and outcome.",
 	}, []string{"kind", "outcome"}),
+	sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_sessions_total",
+		Help: "Sessions that clients were given: issued for a solved challenge, or renewed.",
+	}, []string{"act"}),
+	refusedSessions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_refused_sessions_total",
+		Help: "Times that a client asked for a session and got none, by reason.",
+	}, []string{"reason"}),
 	squeezes: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_squeezes_total",
 		Help: "Times that a network was squeezed because too many different clients came from it.",
@@ -114,7 +124,7 @@ func registerMetrics(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		metrics.requests, metrics.declined, metrics.decisions, metrics.process,
 		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
-		metrics.violations, metrics.bans, metrics.keys, metrics.clients, metrics.squeezes,
+		metrics.violations, metrics.bans, metrics.keys, metrics.clients, metrics.squeezes, metrics.sessions, metrics.refusedSessions,
 		houseCollector{}, configCollector{},
 	} {
 		err := registry.Register(c)

@@ -200,8 +200,9 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 	h.clients, h.strangers = h.knowsClients(), h.knowsStrangers()
 	h.app.knowsClients = h.app.knowsClients || h.clients
 	h.banned = &policy{zone: &Zone{Name: "ban"}, name: "ban"}
-	if len(zones) > 0 || len(h.Traps) > 0 {
+	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
 		h.app.zones = true
+		h.app.warnOfPlainHTTP(ctx)
 		h.app.warnIfServed(ctx)
 	}
 	return nil
@@ -253,6 +254,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if h.app.knowsClients {
 		rq.meet(h.app)
 	}
+	if h.app.Session.isOurs(r.URL.Path) {
+		defer rq.release()
+		return h.app.Session.serve(w, rq)
+	}
 	p, err := h.decide(rq)
 	switch {
 	case err != nil:
@@ -267,9 +272,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	p = p.join(rq)
 	if refused {
 		h.report(rq, p)
+		x := h.offer(w, rq, p)
 		rq.release()
+		if x != nil {
+			return x.challenge(p)
+		}
 		return h.refuse(w, r, p)
 	}
+	p.renewal = rq.client.renewal()
 	rq.release()
 	p.setFields(w.Header())
 	return next.ServeHTTP(p.writer(w), r)

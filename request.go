@@ -119,6 +119,7 @@ const (
 	kindAPIKey      = 'a' // the client of an API key
 	kindService     = 's' // the services of a tier
 	kindSession     = 't' // the id of a session
+	kindSolution    = 'o' // what a solution is known by
 	kindFingerprint = 'f' // a network and what a client in it says of itself
 )
 

@@ -59,6 +59,7 @@ type response struct {
 	style     headerStyle
 	wrote     bool
 	refusal   *refusal   // nil if the request may pass
+	renewal   string     // the value of a Set-Cookie field, or ""
 	standings []standing // the limit closest to exhaustion first
 	room      [2]standing
 
@@ -223,6 +224,9 @@ func (p *response) restore(status int) {
 	}
 	p.wrote = status >= 200 || status == http.StatusSwitchingProtocols
 	p.setFields(p.Header())
+	if p.wrote {
+		p.renew(p.Header())
+	}
 }
 
 // placeholder resolves `http.rate_limit.*`.
@@ -263,13 +267,18 @@ var errRefused error = caddyhttp.HandlerError{StatusCode: http.StatusTooManyRequ
 // errAbandoned is what becomes of a request whose client has gone.
 var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
 
-// refuse answers a request that is over a limit.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) error {
-	p.setFields(w.Header())
+// setRefusal sets the header fields of a refusal.
+func (p *response) setRefusal(h http.Header) {
+	p.setFields(h)
 	if refusal := p.refusal; refusal.retry != limiter.Never {
 		refusal.field[0] = strconv.FormatInt(ceilSeconds(refusal.retry), 10)
-		w.Header()[fieldRetry] = refusal.field[:]
+		h[fieldRetry] = refusal.field[:]
 	}
+}
+
+// refuse answers a request that is over a limit.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) error {
+	p.setRefusal(w.Header())
 	leaveBody(w, r)
 	if prefersProblem(r.Header) {
 		return p.writeProblem(w, r)

@@ -57,6 +57,17 @@ type Zone struct {
 	// per `client`. Default: 4.
 	PrefixCeiling int `json:"prefix_ceiling,omitempty"`
 
+	// What to do with a request that is over a limit:
+	//
+	// - `refuse` (default): status 429
+	// - `challenge`: if a browser has called up a page, and its client is not
+	//   verified, answer with a page that lets it earn a session, and then goes on
+	//   to where it was; the status is 429 all the same. Anything else is refused.
+	//
+	// For zones that count per `client`, with the option `session` of the
+	// `rate_limit` app.
+	OnExceeded string `json:"on_exceeded,omitempty"`
+
 	// How many leading bits of an IPv4 address tell clients apart, from 1 to
 	// 32. Default: 32 when counting per `ip`. When counting per `key`, a key
 	// that is an IP address as a whole is shortened only if this is given.

@@ -89,6 +89,7 @@ func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
 		func() error { return z.provisionCost(ctx) },
 		z.checkBan,
 		z.checkCeiling,
+		z.checkOnExceeded,
 		z.provisionLimits,
 		func() error { return z.loadMatchers(ctx) },
 	} {

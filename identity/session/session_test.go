@@ -163,8 +163,8 @@ func TestForeignTokens(t *testing.T) {
 		"the border moved":      {"example.com_", SecureCookie[1:]},
 		"site and cookie apart": {SecureCookie, "example.com"},
 	} {
-		if _, err := s.Verify(t0, a, home, value); err != ErrForeign {
-			t.Errorf("%s: %v, want %v", what, err, ErrForeign)
+		if _, err := s.Verify(t0, a, home, value); err != ErrForged {
+			t.Errorf("%s: %v, want %v", what, err, ErrForged)
 		}
 	}
 	if _, err := newSigner(t, anotherSecret).Verify(t0, here, home, value); err != ErrForeign {

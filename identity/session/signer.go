@@ -22,11 +22,12 @@ const (
 // good from this long before it was issued.
 const Skew = time.Minute
 
-// Why a token is no session. None of them is a sign of ill will: secrets change,
-// and cookies are kept.
+// Why a token is no session. None of them is a sign of ill will but ErrForged:
+// secrets change, and cookies are kept.
 var (
 	ErrMalformed = errors.New("session: not a token of this version")
-	ErrForeign   = errors.New("session: not signed for this site and cookie by a key in use")
+	ErrForeign   = errors.New("session: not signed by a key in use")
+	ErrForged    = errors.New("session: signed by a key in use, but not this token, or not for this site and cookie")
 	ErrExpired   = errors.New("session: expired")
 	ErrFuture    = errors.New("session: issued in the future")
 )
@@ -121,9 +122,9 @@ func (s *Signer) Verify(now time.Time, a Audience, network []byte, value string)
 	if !ok {
 		return Session{}, ErrMalformed
 	}
-	nth := s.signer(&t, a)
-	if nth < 0 {
-		return Session{}, ErrForeign
+	nth, err := s.signer(&t, a)
+	if err != nil {
+		return Session{}, err
 	}
 	issued := time.Unix(t.issued(), 0)
 	expires := time.Unix(min(t.expires(), issued.Add(s.lifetime).Unix()), 0)
@@ -139,12 +140,17 @@ func (s *Signer) Verify(now time.Time, a Audience, network []byte, value string)
 	return session, nil
 }
 
-// signer returns which key a token was made under, or -1 if it was none.
-func (s *Signer) signer(t *token, a Audience) int {
+// signer returns which key a token was made under, or that it was none.
+func (s *Signer) signer(t *token, a Audience) (nth int, err error) {
+	err = ErrForeign
 	for i, key := range s.ring {
-		if key.ID == t.key() && t.signedBy(key, a) {
-			return i
+		if key.ID != t.key() {
+			continue
 		}
+		if t.signedBy(key, a) {
+			return i, nil
+		}
+		err = ErrForged
 	}
-	return -1
+	return -1, err
 }

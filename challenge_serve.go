@@ -1,0 +1,294 @@
+package tally
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/identity/challenge"
+	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// Why no session is issued, as metrics have it; beside the reasons of siteverify.
+const (
+	noSecret   = "no_secret"
+	tooOften   = "too_often" // the network has asked too often
+	tooMany    = "too_many"  // the network has all the sessions it may have
+	usedBefore = "used"      // a solution that was accepted before
+	malformed  = "malformed" // nothing that a page has sent
+	foreign    = "foreign"   // another site's, another network's, or nobody's
+	expired    = "expired"   // too late
+	unsolved   = "unsolved"  // not a solution
+)
+
+// maxForm is how long what a page sends can be.
+const maxForm = 16 << 10
+
+// exchange is a request for a challenge, or with the solution of one.
+type exchange struct {
+	*Session
+	app    *App
+	w      http.ResponseWriter
+	http   *http.Request
+	client *client
+	keys   *sessionKeys
+}
+
+// isOurs tells whether a path is served by the handler itself.
+func (s *Session) isOurs(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
+
+// serve answers a request for the session's path: GET with a challenge, POST of a
+// solution with a session.
+func (s *Session) serve(w http.ResponseWriter, rq *request) error {
+	x := &exchange{Session: s, app: rq.client.app, w: w, http: rq.http, client: rq.client}
+	x.client.locate(rq)
+	w.Header().Set("Cache-Control", "no-store")
+	if rq.http.URL.Path != s.Path {
+		return x.say(http.StatusNotFound, "There is nothing here.")
+	}
+	if rq.http.Method != http.MethodGet && rq.http.Method != http.MethodHead && rq.http.Method != http.MethodPost {
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		return x.say(http.StatusMethodNotAllowed, "GET or POST would do.")
+	}
+	if d, ok := x.take(x.limits.visits); !ok || !d.Allowed {
+		return x.refuse(tooOften, d, "Too many requests from your network.")
+	}
+	if x.keys = s.ready(rq.http.Context(), x.app); x.keys == nil {
+		return x.refuse(noSecret, engine.Decision{}, "This can't be done at the moment.")
+	}
+	if rq.http.Method == http.MethodPost {
+		return x.accept()
+	}
+	return x.show(http.StatusOK, rq.http.URL.Query().Get("target"), 0, "")
+}
+
+// take takes one unit from a limit of the client's network.
+func (x *exchange) take(limit *engine.Limit) (d engine.Decision, ok bool) {
+	draws := []engine.Draw{{Limit: limit, Key: x.client.place, Cost: 1}}
+	return x.app.decide(x.http.Context(), nil, draws)
+}
+
+// accept issues a session for a solution, and sends the browser on.
+func (x *exchange) accept() error {
+	if kind, _, _ := mime.ParseMediaType(x.http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+		return x.say(http.StatusUnsupportedMediaType, "The form of the page would do.")
+	}
+	x.http.Body = http.MaxBytesReader(x.w, x.http.Body, maxForm)
+	if err := x.http.ParseForm(); err != nil {
+		return x.say(http.StatusBadRequest, "The form can't be read.")
+	}
+	token, reason := x.check()
+	if reason != "" {
+		return x.reject(reason)
+	}
+	d, ok := x.redeem(token)
+	switch {
+	case !ok:
+		return x.refuse(noSecret, d, "This can't be done at the moment.")
+	case d.Reason == engine.Abandoned:
+		return errAbandoned
+	case !d.Allowed && d.Draw == 0:
+		return x.reject(usedBefore)
+	case !d.Allowed:
+		return x.refuse(tooMany, d, "Many visitors of your network have passed this check of late.")
+	}
+	cookie, err := x.client.issue(x.keys)
+	if err != nil {
+		return caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	metrics.sessions.WithLabelValues("issued").Inc()
+	x.w.Header().Add("Set-Cookie", cookie)
+	x.w.Header().Set("Location", x.target(x.http.PostForm.Get("target")))
+	x.w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// tokenSize is the length of what a solution is known by.
+const tokenSize = challenge.NonceSize
+
+// check checks the solution in the form. It returns what the solution is known by,
+// or why it is none.
+func (x *exchange) check() (token [tokenSize]byte, reason string) {
+	if x.verifier != nil {
+		return x.verify(x.http.PostForm.Get(x.verifier.Service().Field))
+	}
+	solved, err := x.keys.setter.Check(time.Now(), session.Site(x.http.Host), x.client.prefix(),
+		x.http.PostForm.Get("puzzle"), x.http.PostForm.Get("solution"))
+	switch {
+	case err == nil:
+		return solved.Nonce, ""
+	case errors.Is(err, challenge.ErrForeign):
+		reason = foreign
+	case errors.Is(err, challenge.ErrExpired):
+		reason = expired
+	case errors.Is(err, challenge.ErrUnsolved):
+		reason = unsolved
+	default:
+		reason = malformed
+	}
+	return token, reason
+}
+
+// verify has the service check what its widget gave.
+func (x *exchange) verify(given string) (token [tokenSize]byte, reason string) {
+	result := x.verifier.Verify(x.http.Context(), given, session.Site(x.http.Host))
+	if result.Unavailable() && x.unavailable.admits(time.Now()) {
+		x.app.log.Warn("nobody can pass the challenge at the moment",
+			zap.String("service", x.verifier.Service().Name), zap.String("reason", string(result.Reason)), zap.Error(result.Err))
+	}
+	if !result.Passed() {
+		return token, string(result.Reason)
+	}
+	sum := sha256.Sum256([]byte(given))
+	copy(token[:], sum[:])
+	return token, ""
+}
+
+// redeem accepts a solution, once, and counts the session that is issued for it.
+func (x *exchange) redeem(token [tokenSize]byte) (d engine.Decision, ok bool) {
+	draws := []engine.Draw{
+		{Limit: x.limits.solutions, Key: append([]byte{kindSolution}, token[:]...), Cost: 1},
+		{Limit: x.limits.sessions, Key: x.client.place, Cost: 1},
+	}
+	return x.app.decide(x.http.Context(), nil, draws)
+}
+
+// notices say why a page comes again.
+var notices = map[string]string{
+	usedBefore: "This had been solved before. Here is another one.",
+	expired:    "That took too long. Here is another one.",
+	foreign:    "Your network has changed meanwhile. Here is another one.",
+	unsolved:   "That was not right. Here is another one.",
+	malformed:  "That was not right. Here is another one.",
+}
+
+// reject answers what is no solution with another challenge.
+func (x *exchange) reject(reason string) error {
+	metrics.refusedSessions.WithLabelValues(reason).Inc()
+	notice, known := notices[reason]
+	if !known {
+		notice = "The check didn’t work. Try it again."
+	}
+	return x.show(http.StatusForbidden, x.http.PostForm.Get("target"), 0, notice)
+}
+
+// refuse answers that there is no session for now.
+func (x *exchange) refuse(reason string, d engine.Decision, text string) error {
+	metrics.refusedSessions.WithLabelValues(reason).Inc()
+	if reason == noSecret {
+		return x.say(http.StatusServiceUnavailable, text)
+	}
+	if d.Retry > 0 && d.Retry != limiter.Never {
+		seconds := ceilSeconds(d.Retry)
+		x.w.Header().Set(fieldRetry, strconv.FormatInt(seconds, 10))
+		text += fmt.Sprintf(" Try again in %d s.", seconds)
+	}
+	leaveBody(x.w, x.http)
+	return x.say(http.StatusTooManyRequests, text)
+}
+
+// say answers with a line of text.
+func (x *exchange) say(status int, text string) error {
+	x.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	x.w.Header().Set("X-Content-Type-Options", "nosniff")
+	x.w.WriteHeader(status)
+	_, err := x.w.Write([]byte(text + "\n"))
+	return err
+}
+
+// show answers with a page that has a challenge.
+func (x *exchange) show(status int, target string, retry time.Duration, notice string) error {
+	page := challenge.Page{Action: x.Path, Target: x.target(target), Retry: retry, Notice: notice}
+	if x.verifier != nil {
+		service := x.verifier.Service()
+		page.Widget = &challenge.Widget{
+			Script: service.Script, Class: service.Class, Sources: service.Sources,
+			SiteKey: x.verifier.SiteKey(), Action: widgetAction,
+		}
+	} else {
+		puzzle, err := x.keys.setter.Set(time.Now(), session.Site(x.http.Host), x.client.prefix())
+		if err != nil {
+			return caddyhttp.Error(http.StatusInternalServerError, err)
+		}
+		page.Puzzle = &puzzle
+	}
+	var body bytes.Buffer
+	if err := page.Render(&body); err != nil {
+		return caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	h := x.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", page.Policy())
+	h.Set("Content-Length", strconv.Itoa(body.Len()))
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Content-Type-Options", "nosniff")
+	x.w.WriteHeader(status)
+	if x.http.Method == http.MethodHead {
+		return nil
+	}
+	_, err := body.WriteTo(x.w)
+	return err
+}
+
+// target returns where a browser goes on to: on this site, and not in a circle.
+func (x *exchange) target(text string) string {
+	if text = challenge.Target(text); strings.HasPrefix(text, x.Path) {
+		return "/"
+	}
+	return text
+}
+
+// offer returns what a refused request can be answered with instead of a bare
+// refusal, or nil: a person who can do something about it has called up a page.
+func (h *Handler) offer(w http.ResponseWriter, rq *request, p *response) *exchange {
+	refusal := p.refusal
+	if refusal.policy.zone.OnExceeded != onExceededChallenge || refusal.retry == limiter.Never ||
+		!isNavigation(rq.http) || rq.client.isVerified() {
+		return nil
+	}
+	x := &exchange{Session: h.app.Session, app: h.app, w: w, http: rq.http, client: rq.client}
+	if d, ok := x.take(x.limits.pages); !ok || !d.Allowed {
+		return nil
+	}
+	if x.keys = x.Session.ready(rq.http.Context(), h.app); x.keys == nil {
+		return nil
+	}
+	return x
+}
+
+// isNavigation tells whether a browser has called up a page.
+func isNavigation(r *http.Request) bool {
+	is := func(field, value string) bool { // or an older browser, which doesn't say
+		said := r.Header[field]
+		return len(said) == 0 || said[0] == value
+	}
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") &&
+		is("Sec-Fetch-Mode", "navigate") && is("Sec-Fetch-Dest", "document")
+}
+
+// challenge answers a refused request with a challenge.
+func (x *exchange) challenge(p *response) error {
+	p.setRefusal(x.w.Header())
+	leaveBody(x.w, x.http)
+	return x.show(http.StatusTooManyRequests, originalURI(x.http), p.refusal.retry, "")
+}
+
+// originalURI returns what a request was for before other handlers changed it.
+func originalURI(r *http.Request) string {
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
+		return original.RequestURI
+	}
+	return r.RequestURI
+}

@@ -1,0 +1,221 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/challenge"
+	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+)
+
+// Session says how clients are known again that have passed a challenge: by a
+// signed cookie, which gives each of them limits of its own in zones that count
+// per `client`, whoever else is in its network. The cookie is called `__Host-rl`,
+// or `rl` over plain HTTP. It is taken out of requests before other handlers and
+// upstreams see them.
+type Session struct {
+	// How long a session lasts that is not used, from 1m to 400 days. One that is
+	// used in the network that it was issued to is renewed after half of this time.
+	// Default: 7 days.
+	Lifetime caddy.Duration `json:"lifetime,omitempty"`
+
+	// How many sessions are issued to one network per hour, from 1 to 100000.
+	// Default: 20.
+	MaxPerPrefix int `json:"max_sessions_per_prefix,omitempty"`
+
+	// What earns a session. Default: a puzzle that the browser solves.
+	Challenge *Challenge `json:"challenge,omitempty"`
+
+	// The path where handlers serve the challenge, before they look at zones. It
+	// begins and ends with a slash. Default: `/.well-known/rate-limit/`.
+	Path string `json:"path,omitempty"`
+
+	limits   sessionLimits
+	verifier *siteverify.Client // nil: a puzzle
+	keys     atomic.Pointer[sessionKeys]
+
+	unavailable refusalLog // bounds what is logged of a service that can't be asked
+}
+
+// sessionKeys is what needs the secret, which is known once the store is open.
+type sessionKeys struct {
+	signer *session.Signer
+	setter *challenge.Setter
+}
+
+const (
+	defaultSessionPath = "/.well-known/rate-limit/"
+	defaultPerPrefix   = 20
+	maxPerPrefix       = 100_000
+)
+
+// provision checks the option.
+func (s *Session) provision() error {
+	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
+	if lifetime < session.MinLifetime || lifetime > session.MaxLifetime {
+		return fmt.Errorf("lifetime: must be between %v and 400d, got %v", shortDuration(session.MinLifetime), lifetime)
+	}
+	if s.MaxPerPrefix < 0 || s.MaxPerPrefix > maxPerPrefix {
+		return fmt.Errorf("max_sessions_per_prefix: must be between 1 and %d, got %d", maxPerPrefix, s.MaxPerPrefix)
+	}
+	s.Path = cmp.Or(s.Path, defaultSessionPath)
+	if s.Path == "/" || !strings.HasSuffix(s.Path, "/") || strings.ContainsAny(s.Path, "?%") || challenge.Target(s.Path) != s.Path {
+		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q", defaultSessionPath, s.Path)
+	}
+	s.limits = newSessionLimits(int64(cmp.Or(s.MaxPerPrefix, defaultPerPrefix)))
+	if s.Challenge == nil {
+		return nil
+	}
+	var err error
+	if s.verifier, err = s.Challenge.provision(); err != nil {
+		return fmt.Errorf("challenge: %w", err)
+	}
+	return nil
+}
+
+// ready returns what sessions and challenges are made and checked with, or nil if
+// the secret can't be had. It waits for the secret as a decision waits for its
+// store.
+func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
+	if keys := s.keys.Load(); keys != nil {
+		return keys
+	}
+	h := a.use()
+	if h == nil {
+		return nil
+	}
+	select {
+	case <-h.engine.Ready():
+	case <-time.After(readyTimeout):
+	case <-ctx.Done():
+	}
+	secret := h.secret.Load()
+	if secret == nil {
+		return nil
+	}
+	keys, err := s.derive(secret)
+	if err != nil {
+		return nil // provision has checked the options: it can't be
+	}
+	s.keys.Store(keys)
+	return keys
+}
+
+func (s *Session) derive(secret *identity.Secret) (*sessionKeys, error) {
+	signer, err := session.New(secret, session.Options{Lifetime: time.Duration(s.Lifetime)})
+	if err != nil {
+		return nil, err
+	}
+	setter, err := challenge.New(secret, challenge.Options{Difficulty: s.Challenge.difficulty()})
+	return &sessionKeys{signer, setter}, err
+}
+
+// takeCookie takes the cookie that may be a session out of the request.
+func (c *client) takeCookie() {
+	fields := c.http.Header["Cookie"]
+	kept := identity.StripCookie(fields, c.audience().Cookie)
+	switch {
+	case len(fields) == 0 || len(kept) > 0 && &kept[0] == &fields[0]: // there is none
+		return
+	case len(kept) == 0:
+		delete(c.http.Header, "Cookie")
+	default:
+		c.http.Header["Cookie"] = kept
+	}
+	c.cookies = fields
+}
+
+// audience returns where a session of the client is good.
+func (c *client) audience() session.Audience {
+	return session.Audience{Site: session.Site(c.http.Host), Cookie: session.CookieName(c.http.TLS != nil)}
+}
+
+// prefix returns the client's network as sessions and challenges are bound to it.
+func (c *client) prefix() []byte { return c.place[1:] }
+
+// hasSession tells whether the client has shown a valid session, and notes it.
+func (c *client) hasSession() bool {
+	if c.cookies == nil {
+		return false
+	}
+	keys := c.app.Session.ready(c.http.Context(), c.app)
+	if keys == nil {
+		return false
+	}
+	now, audience := time.Now(), c.audience()
+	return identity.FindCookie(c.cookies, audience.Cookie, func(value string) bool {
+		found, err := keys.signer.Verify(now, audience, c.prefix(), value)
+		if err != nil {
+			c.forged = c.forged || errors.Is(err, session.ErrForged)
+			return false
+		}
+		c.session = found
+		return true
+	})
+}
+
+// issue returns a Set-Cookie field with a session for the client.
+func (c *client) issue(keys *sessionKeys) (string, error) {
+	now, audience := time.Now(), c.audience()
+	issued, value, err := keys.signer.Issue(now, audience, c.prefix())
+	if err != nil {
+		return "", err
+	}
+	return session.SetCookie(audience.Cookie, value, now, issued), nil
+}
+
+// renewal returns a Set-Cookie field with the client's session issued anew, or ""
+// if it need not be.
+func (c *client) renewal() string {
+	if c == nil || !c.session.Renewable {
+		return ""
+	}
+	keys := c.app.Session.keys.Load()
+	now, audience := time.Now(), c.audience()
+	renewed, value := keys.signer.Renew(now, audience, c.prefix(), c.session.ID)
+	return session.SetCookie(audience.Cookie, value, now, renewed)
+}
+
+// isForged tells whether the request has a session cookie that somebody has
+// tampered with, or taken from another site.
+func (rq *request) isForged() bool { return rq.client != nil && rq.whoIs().forged }
+
+// renew adds a session to an answer, unless caches may keep that for others.
+func (p *response) renew(h http.Header) {
+	if p.renewal == "" || isShareable(h["Cache-Control"]) {
+		return
+	}
+	h.Add("Set-Cookie", p.renewal)
+	metrics.sessions.WithLabelValues("renewed").Inc()
+}
+
+// isShareable tells whether an answer says that caches may hand it to others.
+func isShareable(control []string) bool {
+	says := strings.ToLower(strings.Join(control, ","))
+	if strings.Contains(says, "private") || strings.Contains(says, "no-store") {
+		return false
+	}
+	return strings.Contains(says, "public") || strings.Contains(says, "max-age") || strings.Contains(says, "s-maxage")
+}
+
+// warnOfPlainHTTP warns once if a server hands out sessions over plain HTTP. ctx is
+// that of a handler.
+func (a *App) warnOfPlainHTTP(ctx caddy.Context) {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if a.Session == nil || !ok || len(server.TLSConnPolicies) > 0 || a.warned["plain HTTP"] {
+		return
+	}
+	a.warned["plain HTTP"] = true
+	a.log.Warn("sessions over plain HTTP can be read and taken over on the way; use HTTPS, here or at a proxy in front")
+}
