@@ -30,23 +30,29 @@ func (e *Engine) Decide(ctx context.Context, draws []Draw) Decision {
 // banned, whatever it draws. A client of nil is never banned.
 func (e *Engine) DecideFor(ctx context.Context, client *Client, draws []Draw) (d Decision) {
 	now := e.clock.now()
-	known := e.stands(client, draws, now, &d)
-	if d.Reason != None {
-		return d
-	}
-	if !e.refuseAtOnce(draws, now, &d) {
-		var room [inlineDraws]held
-		hs := e.hold(room[:0], draws)
-		if known && e.spendAll(hs, draws, now) {
-			d.Allowed = true
-			return d
-		}
-		e.decideSlowly(ctx, client, known, hs, draws, now, &d)
-	}
-	if (d.Reason == OverLimit || d.Reason == Blocked) && !d.Degraded {
-		e.blame(draws, now)
+	e.decide(ctx, client, draws, now, &d)
+	if (d.Reason == OverLimit || d.Reason == Blocked) && !d.Degraded && e.blame(client, draws, now) {
+		// The client has to wait for longer now than what it was refused by says.
+		d = Decision{Fresh: d.Fresh, Waited: d.Waited}
+		e.decide(ctx, client, draws, e.clock.now(), &d)
 	}
 	return d
+}
+
+// decide is [Engine.DecideFor] without its consequences. What d says to have been
+// waited for counts.
+func (e *Engine) decide(ctx context.Context, client *Client, draws []Draw, now int64, d *Decision) {
+	known := e.stands(client, draws, now, d)
+	if d.Reason != None || e.refuseAtOnce(draws, now, d) {
+		return
+	}
+	var room [inlineDraws]held
+	hs := e.hold(room[:0], draws)
+	if known && e.spendAll(hs, draws, now) {
+		d.Allowed = true
+		return
+	}
+	e.decideSlowly(ctx, client, known, hs, draws, now, d)
 }
 
 // refuseAtOnce refuses what memory knows to be refused. It takes no lock.
@@ -192,13 +198,14 @@ func coveredLocked(hs []held, draws []Draw, now int64) bool {
 // What was granted by a batch is spent at the batch's time: the request was
 // waiting then, so that is when it is admitted.
 func (e *Engine) decideSlowly(ctx context.Context, client *Client, known bool, hs []held, draws []Draw, now int64, d *Decision) {
-	defer func(start time.Time) { d.Waited = time.Since(start) }(time.Now())
+	before := d.Waited
+	defer func(start time.Time) { d.Waited = before + time.Since(start) }(time.Now())
 	late := !e.waiting.TryRLock() // nobody waits any more for a store that is about to be closed
 	if !late {
 		defer e.waiting.RUnlock()
 		e.awaitOpen(ctx)
 	}
-	timeout := time.NewTimer(e.opts.StoreTimeout)
+	timeout := time.NewTimer(e.opts.StoreTimeout - before)
 	defer timeout.Stop()
 	e.meetAll(client, draws)
 	for round := 0; ; round++ {
@@ -217,7 +224,7 @@ func (e *Engine) decideSlowly(ctx context.Context, client *Client, known bool, h
 				return
 			}
 		case errTimeout:
-			if round == 0 { // the store had all the time there is for this batch
+			if round == 0 && before == 0 { // the store had all the time there is for this batch
 				e.degrade(errTimeout)
 			}
 			late = true

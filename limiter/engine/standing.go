@@ -214,20 +214,43 @@ func (st *standing) forget(offenses int) {
 
 // blame notes that clients were refused by limits, and punishes them where they
 // tried for more than the whole limit of a client that stands well, once for
-// each limit and window.
-func (e *Engine) blame(draws []Draw, now int64) {
+// each limit and window. It tells whether that changes what can be had.
+func (e *Engine) blame(client *Client, draws []Draw, now int64) (changed bool) {
+	punished := false
 	for i := range draws {
 		draw := &draws[i]
 		if draw.Client == nil || !draw.refused || draw.Client.record() == nil ||
 			draw.Fair.Points == 0 && draw.Fair.Ban.After == 0 || !draw.Client.cell.standing.violates(draw, now) {
 			continue
 		}
+		punished = true
 		e.Punish(draw.Client, reputation.Offense{
 			Violation: reputation.Violation{At: now, Zone: draw.Fair.Zone, Reason: reputation.OverLimit},
 			Points:    draw.Fair.Points,
 			Ban:       draw.Fair.Ban,
 		})
 	}
+	return punished && haveChanged(client, draws, now)
+}
+
+// haveChanged tells whether clients stand otherwise than they did when it was
+// decided about their request.
+func haveChanged(client *Client, draws []Draw, now int64) bool {
+	if client != nil {
+		if record := client.record(); record != nil && record.Banned(now) {
+			return true
+		}
+	}
+	for i := range draws {
+		draw := &draws[i]
+		if draw.Client == nil {
+			continue
+		}
+		if record := draw.Client.record(); record != nil && draw.Fair.limit(record, now) != draw.Limit {
+			return true
+		}
+	}
+	return false
 }
 
 // violates counts a refused draw, and tells whether it is the one with which the
@@ -244,8 +267,12 @@ func (st *standing) violates(d *Draw, now int64) bool {
 		a.window, a.units = window, 0
 	}
 	before := a.units
-	a.units = min(a.units+d.Cost, whole.Capacity()+1) // it says no more beyond
-	return before <= spare && a.units > spare
+	a.units = min(a.units+d.Cost, whole.Capacity()) // it says no more beyond
+	if before > spare || a.units <= spare {
+		return false
+	}
+	a.units = whole.Capacity() // more than there is to spare, however the level falls
+	return true
 }
 
 // attemptLocked returns the count for a limit, in the place of the oldest if
