@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,4 +51,56 @@ func TestViolationsAreOncePerWindowWhateverTheLevel(t *testing.T) {
 	}
 	f.from("b", fair) // goes through the committer, and so what was before it has
 	f.score("a", 1)
+}
+
+// punished counts what is noted.
+type punished struct {
+	nobody
+	offenses atomic.Int64
+}
+
+func (p *punished) Punished(reputation.Reason, bool) { p.offenses.Add(1) }
+
+// What a banned client does leads to nothing, and so is not written down.
+func TestBannedClientMakesNoWrites(t *testing.T) {
+	var seen punished
+	f := newFixture(t, func(o *Options) { o.Observer = &seen })
+	trap := reputation.Offense{
+		Violation: reputation.Violation{Reason: reputation.Trapped},
+		Ban:       reputation.Ban{After: 1, Within: time.Hour, For: time.Hour},
+	}
+	fair := fairly(t, 10, time.Hour, 0)
+	f.from("a", fair)
+	for range 100 {
+		f.Punish(&Client{Key: []byte("a")}, trap)
+		f.fake.advance(2 * leastBetween)
+	}
+	if got := seen.offenses.Load(); got != 1 {
+		t.Errorf("%d offenses of a client that the first one banned were noted", got)
+	}
+}
+
+// While the store can't be read nobody is known, and all the same no client can
+// fill up the room that there is for the offenses of all.
+func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.broken.Store(true)
+		e.ask(draw(sliding(t, 10, time.Hour), "x", 1)) // shows the fault
+		for range 3 {
+			for range 1000 {
+				e.Punish(&Client{Key: []byte("a")}, reputation.Offense{Violation: reputation.Violation{Reason: reputation.Trapped}, Points: 1})
+			}
+			time.Sleep(leastBetween)
+		}
+		if got := len(e.offenses.first()); got != 3 {
+			t.Errorf("%d offenses of one client in three seconds wait", got)
+		}
+		e.broken.Store(false)
+		time.Sleep(time.Minute)
+		e.disk.mu.Lock()
+		defer e.disk.mu.Unlock()
+		if r := e.disk.clients[testName(clientsID, "a")]; r == nil || len(r.Past) != 3 {
+			t.Errorf("the store has heard of %+v, want 3 violations", r)
+		}
+	})
 }

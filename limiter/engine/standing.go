@@ -51,8 +51,9 @@ type standing struct {
 	asked  *batch                            // guarded by queue.mu: the last one to read it
 
 	mu       sync.Mutex
-	pending  int       // guarded by mu: offenses that record has and the store may not have
-	attempts []attempt // guarded by mu: for each limit that has refused the client
+	unread   reputation.Record // guarded by mu: what was noted before there is a record
+	pending  int               // guarded by mu: offenses that record has and the store may not have
+	attempts []attempt         // guarded by mu: for each limit that has refused the client
 }
 
 // attempt counts the units that a limit has refused to a client in one window.
@@ -201,6 +202,7 @@ func (st *standing) learn(record reputation.Record, seen int) {
 	known := st.record.Load()
 	if known == nil || st.pending == 0 && !known.Exceeds(record) {
 		st.record.Store(&record)
+		st.unread = reputation.Record{}
 	}
 }
 
@@ -320,13 +322,19 @@ func (e *Engine) commitOffense(o offense) (noted, banned bool) {
 	st := o.cell.standing
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if known := st.record.Load(); known != nil {
-		if o.At-known.Last(o.Reason) < int64(leastBetween) {
-			return false, false
-		}
-		record := *known
-		banned = record.Commit(o.Offense)
+	known := st.record.Load()
+	record := st.unread
+	if known != nil {
+		record = *known
+	}
+	if record.Banned(o.At) || o.At-record.Last(o.Reason) < int64(leastBetween) {
+		return false, false
+	}
+	banned = record.Commit(o.Offense)
+	if known != nil {
 		st.record.Store(&record)
+	} else {
+		st.unread, banned = record, false // what else it has done is not known
 	}
 	if e.offenses.add(o) {
 		st.pending++
