@@ -191,16 +191,19 @@ func (e *Engine) drain() {
 	}
 }
 
-// turn commits offenses and the open batch, and tells whether there was one.
+// turn commits some offenses and the open batch, and tells whether there may be
+// more to do. Claims don't wait for all offenses.
 func (e *Engine) turn() bool {
+	more := false
 	if !e.degraded.Load() {
-		if err := e.punish(); err != nil {
+		var err error
+		if more, err = e.punishSome(); err != nil {
 			e.degrade(err)
 		}
 	}
 	b := e.queue.take()
 	if b == nil {
-		return false
+		return more
 	}
 	e.commit(b)
 	e.gather(b.size())

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // A client that waits as long as it was told passes then, also if it was told so
@@ -103,4 +106,53 @@ func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 			t.Errorf("the store has heard of %+v, want 3 violations", r)
 		}
 	})
+}
+
+// slowJustice counts the offenses that a store was told of before each batch of
+// claims, and takes none before the test is ready.
+type slowJustice struct {
+	*memoryStore
+	ready chan struct{}
+	told  atomic.Int64
+}
+
+func (s *slowJustice) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	<-s.ready
+	s.told.Add(int64(len(offenses)))
+	return s.memoryStore.Punish(ctx, offenses, records)
+}
+
+// However many clients are punished at a time, claims come in between.
+func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
+	const clients = 10 * offenseBatch
+	s := &slowJustice{ready: make(chan struct{})}
+	f := newFixture(t, func(o *Options) {
+		open := o.Open
+		o.Open = func(ctx context.Context) (storage.Store, error) {
+			store, err := open(ctx)
+			s.memoryStore = store.(*memoryStore)
+			return s, err
+		}
+	})
+	<-f.Ready()
+	var before atomic.Int64
+	s.before = func([]storage.Claim) error { before.CompareAndSwap(0, s.told.Load()); return nil }
+	for i := range clients {
+		f.Punish(&Client{Key: fmt.Append(nil, i)}, reputation.Offense{Points: 1})
+	}
+	allowed := make(chan bool)
+	go func() { allowed <- f.ask(draw(sliding(t, 10, time.Hour), "x", 1)).Allowed }()
+	eventually(t, func() bool {
+		f.queue.mu.Lock()
+		defer f.queue.mu.Unlock()
+		return f.queue.batch != nil
+	})
+	close(s.ready)
+	if !<-allowed {
+		t.Error("was refused")
+	}
+	if got := before.Load(); got > 2*offenseBatch {
+		t.Errorf("a claim waited for %d offenses", got)
+	}
+	eventually(t, func() bool { return s.told.Load() == clients })
 }

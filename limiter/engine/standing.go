@@ -387,39 +387,45 @@ func (os *offenses) remove(n int) {
 // punish tells the store of all offenses that wait.
 func (e *Engine) punish() error {
 	for {
-		store, waiting := e.store.Load(), e.offenses.first()
-		if len(waiting) == 0 {
-			return nil
-		}
-		if store == nil {
-			return errNoStore
-		}
-		now := e.clock.now()
-		told := make([]storage.Offense, len(waiting))
-		for i, o := range waiting {
-			client, err := e.clientOf(o.cell, now)
-			if err != nil {
-				return err
-			}
-			told[i] = storage.Offense{Client: client, Offense: o.Offense}
-		}
-		records := make([]reputation.Record, len(told))
-		err := store.Punish(context.Background(), told, records)
-		if err != nil && !errors.Is(err, storage.ErrUnknownOutcome) {
-			return err
-		}
-		e.offenses.remove(len(waiting))
-		for i, o := range waiting {
-			if err == nil {
-				o.cell.standing.learn(records[i], 1)
-			} else {
-				o.cell.standing.forget(1)
-			}
-		}
-		if err != nil {
+		if more, err := e.punishSome(); err != nil || !more {
 			return err
 		}
 	}
+}
+
+// punishSome tells the store of the first offenses that wait, in one transaction,
+// and whether there may be more.
+func (e *Engine) punishSome() (more bool, err error) {
+	store, waiting := e.store.Load(), e.offenses.first()
+	if len(waiting) == 0 {
+		return false, nil
+	}
+	if store == nil {
+		return false, errNoStore
+	}
+	now := e.clock.now()
+	told := make([]storage.Offense, len(waiting))
+	for i, o := range waiting {
+		client, err := e.clientOf(o.cell, now)
+		if err != nil {
+			return false, err
+		}
+		told[i] = storage.Offense{Client: client, Offense: o.Offense}
+	}
+	records := make([]reputation.Record, len(told))
+	err = store.Punish(context.Background(), told, records)
+	if err != nil && !errors.Is(err, storage.ErrUnknownOutcome) {
+		return false, err
+	}
+	e.offenses.remove(len(waiting))
+	for i, o := range waiting {
+		if err == nil {
+			o.cell.standing.learn(records[i], 1)
+		} else {
+			o.cell.standing.forget(1)
+		}
+	}
+	return len(waiting) == offenseBatch, err
 }
 
 // says tells whether anything bad is known of a client. It is false for a cell
