@@ -15,6 +15,7 @@ import (
 
 // batch is the claims that go to the store in one transaction.
 type batch struct {
+	number  uint64        // counted from 1 by the queue; nothing holds on to a batch by it
 	entries []*entry      // those that only give back come first, see giveBack
 	gives   int           // how many do
 	clients []*cell       // whose standing is to be read first
@@ -53,6 +54,7 @@ func (e *entry) refused() bool { return e.cost > 0 && e.grant.Units == 0 && !e.a
 type queue struct {
 	mu     sync.Mutex
 	batch  *batch        // guarded by mu; nil if nothing waits
+	number uint64        // guarded by mu: of the last batch
 	closed bool          // guarded by mu: nothing is taken in
 	enough int           // guarded by mu: the size that the committer waits for
 	wake   chan struct{} // holds one token when there is something to take
@@ -68,7 +70,8 @@ func (q *queue) join(fill func(*batch)) *batch {
 		return nil
 	}
 	if q.batch == nil {
-		q.batch = &batch{done: make(chan struct{})}
+		q.number++
+		q.batch = &batch{number: q.number, done: make(chan struct{})}
 		q.poke()
 	}
 	fill(q.batch)
@@ -127,7 +130,8 @@ func (q *queue) setClosed(closed bool) {
 // claimLocked adds what a draw misses to the open batch. The cell must be
 // locked, which it stays.
 func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
-	if e := c.open; e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit {
+	client := d.client()
+	if e := c.open; e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit && e.client == client {
 		e.wanted += d.Cost
 		return e
 	}
@@ -137,10 +141,8 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost,
 		extra: int64(c.headroom), ahead: int64(c.ahead),
-		give: c.takeLeaseLocked(),
-	}
-	if d.Client != nil {
-		e.client, e.fair = d.Client.cell, d.Fair
+		give:   c.takeLeaseLocked(),
+		client: client, fair: d.Fair,
 	}
 	c.limit = d.Limit
 	c.open = e

@@ -3,9 +3,12 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -155,4 +158,53 @@ func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 		t.Errorf("a claim waited for %d offenses", got)
 	}
 	eventually(t, func() bool { return s.told.Load() == clients })
+}
+
+// What is kept of a client doesn't keep the batch with which it was read, and so
+// everybody who was in that.
+func TestClientsDoNotKeepBatches(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 10, time.Hour, 0)
+	var batches []weak.Pointer[batch]
+	<-f.Ready()
+	for i := range 3 {
+		of := &Client{Key: fmt.Append(nil, i)}
+		f.meet(of)
+		b := f.queue.join(func(b *batch) { b.askLocked(of) })
+		<-b.done
+		batches = append(batches, weak.Make(b))
+	}
+	f.from("b", fair) // the committer has let go of the others by now
+	runtime.GC()
+	if i := slices.IndexFunc(batches, func(w weak.Pointer[batch]) bool { return w.Value() != nil }); i >= 0 {
+		t.Errorf("batch %d is kept", i)
+	}
+	if keys := f.table.count.Load(); keys != 5 {
+		t.Errorf("%d keys are in memory, want 5", keys)
+	}
+}
+
+// Clients that share a key and come in one batch are each held to the limit of
+// their own level.
+func TestClientsOfOneKeyInOneBatch(t *testing.T) {
+	atGate(t, func(t *testing.T, g *gate) {
+		fair := fairly(t, 50, time.Hour, 0)
+		g.disk.clients[testName(clientsID, "bad")] = &reputation.Record{At: g.clock.now(), Lost: 100e6, Level: reputation.Critical}
+		begin := func(name string, cost int64) <-chan Decision {
+			of := &Client{Key: []byte(name)}
+			return g.begin(t.Context(), Draw{Limit: fair.Levels[0], Key: []byte("all"), Cost: cost, Client: of, Fair: fair})
+		}
+		first := g.begin(t.Context(), Draw{Limit: fair.Levels[0], Key: []byte("all"), Cost: 20})
+		bad := begin("bad", 1)
+		good := begin("good", 1)
+		go g.letAll(t.Context())
+		if d := <-first; !d.Allowed {
+			t.Errorf("the first: %+v", d)
+		}
+		if d := <-bad; d.Allowed {
+			t.Errorf("a client with a limit of 5 after 20 units were used: %+v", d)
+		}
+		if d := <-good; !d.Allowed {
+			t.Errorf("a client with a limit of 50: %+v", d)
+		}
+	})
 }

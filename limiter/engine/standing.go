@@ -48,7 +48,7 @@ const clientsID storage.LimitID = 0
 // standing is what memory knows of the way a client stands.
 type standing struct {
 	record atomic.Pointer[reputation.Record] // immutable, written under mu; nil until it was read
-	asked  *batch                            // guarded by queue.mu: the last one to read it
+	asked  uint64                            // guarded by queue.mu: the number of the last batch to read it
 
 	mu       sync.Mutex
 	unread   reputation.Record // guarded by mu: what was noted before there is a record
@@ -77,6 +77,14 @@ func (c *Client) record() *reputation.Record {
 		return nil
 	}
 	return c.cell.standing.record.Load()
+}
+
+// client returns the cell of the draw's client, or nil if it has none.
+func (d *Draw) client() *cell {
+	if d.Client == nil {
+		return nil
+	}
+	return d.Client.cell
 }
 
 // stands scales the draws by the way their clients stand, and refuses all if the
@@ -147,8 +155,8 @@ func (b *batch) askLocked(client *Client) {
 	if client == nil {
 		return
 	}
-	if st := client.cell.standing; st.asked != b {
-		st.asked = b
+	if st := client.cell.standing; st.asked != b.number {
+		st.asked = b.number
 		b.clients = append(b.clients, client.cell)
 	}
 }
