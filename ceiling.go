@@ -103,11 +103,11 @@ func (rq *request) drawShared(set *limitSet, cost int64) {
 	switch {
 	case c.session.Elsewhere:
 		for _, p := range set.elsewhere.policies {
-			rq.take(p, engine.Draw{Limit: &p.Limit, Key: c.key, Cost: cost})
+			rq.take(p, engine.Draw{Limit: &p.Limit, Key: c.self.Key, Cost: cost})
 		}
 	case c.kind == identity.Fingerprint || c.kind == identity.ByPrefix:
 		for _, p := range set.networks.policies {
-			draw := engine.Draw{Limit: &p.Limit, Key: c.place, Cost: cost, Fair: p.fair}
+			draw := engine.Draw{Limit: &p.Limit, Key: c.crowd.Key, Cost: cost, Fair: p.fair}
 			if p.fair != nil {
 				draw.Client = &c.crowd
 			}

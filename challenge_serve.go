@@ -75,7 +75,7 @@ func (s *Session) serve(w http.ResponseWriter, rq *request) error {
 
 // take takes one unit from a limit of the client's network.
 func (x *exchange) take(limit *engine.Limit) (d engine.Decision, ok bool) {
-	draws := []engine.Draw{{Limit: limit, Key: x.client.place, Cost: 1}}
+	draws := []engine.Draw{{Limit: limit, Key: x.client.crowd.Key, Cost: 1}}
 	return x.app.decide(x.http.Context(), nil, draws)
 }
 
@@ -159,7 +159,7 @@ func (x *exchange) verify(given string) (token [tokenSize]byte, reason string) {
 func (x *exchange) redeem(token [tokenSize]byte) (d engine.Decision, ok bool) {
 	draws := []engine.Draw{
 		{Limit: x.limits.solutions, Key: append([]byte{kindSolution}, token[:]...), Cost: 1},
-		{Limit: x.limits.sessions, Key: x.client.place, Cost: 1},
+		{Limit: x.limits.sessions, Key: x.client.crowd.Key, Cost: 1},
 	}
 	return x.app.decide(x.http.Context(), nil, draws)
 }

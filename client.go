@@ -20,40 +20,55 @@ type client struct {
 	http    *http.Request
 	cookies []string // the request's Cookie fields, if they hold what may be a session
 
+	named bool // placeholders tell of it
+
 	// What is known of it, once it was asked for.
 	known   bool
 	kind    identity.Kind
-	key     []byte // what it is counted by
-	service bool   // it is one of the operator's own
+	self    engine.Client // with the key that it is counted by
+	service bool          // it is one of the operator's own
 	session session.Session
 	forged  bool // it has a cookie that somebody has tampered with
 
 	// The network that it comes from, once that was asked for.
 	located bool
-	network netip.Prefix // not valid if the address can't be read
-	place   []byte       // the network as a key
-	crowd   engine.Client
-	self    engine.Client
+	network netip.Prefix  // not valid if the address can't be read
+	crowd   engine.Client // all that come from there, with the network as their key
 
-	room [96]byte // for the keys, so that they take no memory of their own
+	room [keyRoom + placeRoom]byte // for the keys, so that they take no memory of their own
 }
 
 // clientVar is the request variable that holds the client.
 const clientVar = "rate_limit.client"
 
-// meet readies the request's client, and the placeholders that tell of it.
-func (rq *request) meet(app *App) {
-	if c, ok := rq.vars[clientVar].(*client); ok {
-		rq.client = c
-		return
+// meet readies the request's client, and if they are named, the placeholders that
+// tell of it; else those are there once it is known that the request may pass.
+func (rq *request) meet(app *App, named bool) {
+	c, ok := rq.vars[clientVar].(*client)
+	if !ok {
+		c = newClient(rq, app)
+		rq.vars[clientVar] = c
 	}
+	rq.client = c
+	if named {
+		c.offerNames(rq)
+	}
+}
+
+func newClient(rq *request, app *App) *client {
 	c := &client{app: app, http: rq.http}
 	if app.Session != nil {
 		c.takeCookie()
 	}
-	rq.vars[clientVar] = c
-	rq.repl.Map(c.placeholder)
-	rq.client = c
+	return c
+}
+
+// offerNames has placeholders tell of the client.
+func (c *client) offerNames(rq *request) {
+	if c != nil && !c.named {
+		c.named = true
+		rq.repl.Map(c.placeholder)
+	}
 }
 
 // whoIs returns the request's client, about which is known what can be.
@@ -84,22 +99,22 @@ func (c *client) know(rq *request) {
 	case c.hasSession():
 		c.be(identity.Session, append(append(c.room[:0:keyRoom], kindSession), c.session.ID[:]...))
 	case !c.network.IsValid():
-		c.be(identity.Unknown, c.place)
+		c.be(identity.Unknown, c.crowd.Key)
 	case hints == (identity.Hints{}):
-		c.be(identity.ByPrefix, c.place)
+		c.be(identity.ByPrefix, c.crowd.Key)
 	default:
 		c.be(identity.Fingerprint, identity.AppendFingerprint(append(c.room[:0:keyRoom], kindFingerprint), c.network, hints))
 	}
 }
 
-func (c *client) be(kind identity.Kind, key []byte) {
-	c.kind, c.key = kind, key
-	c.self.Key = key
-}
+func (c *client) be(kind identity.Kind, key []byte) { c.kind, c.self.Key = kind, key }
 
-// keyRoom is how much of a client's room its own key has: that of a fingerprint
-// is the longest but for names of API keys, for which memory is found.
-const keyRoom = 1 + 17 + identity.FingerprintSize
+// How much of a client's room the keys of its network and its own have: that of a
+// fingerprint is the longest but for names of API keys, for which memory is found.
+const (
+	placeRoom = 1 + 1 + 16
+	keyRoom   = placeRoom + identity.FingerprintSize
+)
 
 // locate settles which network the client comes from.
 func (c *client) locate(rq *request) {
@@ -113,7 +128,7 @@ func (c *client) locate(rq *request) {
 	} else {
 		place = append(place, kindUnknown)
 	}
-	c.place, c.crowd.Key = place, place
+	c.crowd.Key = place
 }
 
 // network returns the network that tells clients apart, or false for what is no
@@ -180,7 +195,7 @@ func (c *client) name() string {
 	if house == nil {
 		return ""
 	}
-	name, ok := house.publicName(c.key, c.kind.Verified())
+	name, ok := house.publicName(c.self.Key, c.kind.Verified())
 	if !ok {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,19 +87,20 @@ type Handler struct {
 	// its `distributed` mode used. The module must exist; it is not used.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
 
-	zones     []*Zone
-	banned    *policy // what refuses a banned client, in the place of a limit
-	clients   bool    // whether it treats clients by how they stand
-	strangers bool    // and also those without an API key
-	exempt    caddyhttp.MatcherSets
-	style     headerStyle
-	app       *App
-	events    *caddyevents.App
-	ctx       caddy.Context
-	log       *zap.Logger
-	random    func() float64 // from [0, 1)
-	routed    bool           // a subroute around this handler handles errors
-	none      zoneMeter      // of requests that belong to no zone
+	zones        []*Zone
+	banned       *policy // what refuses a banned client, in the place of a limit
+	clients      bool    // whether it treats clients by how they stand
+	strangers    bool    // and also those without an API key
+	namesClients bool    // whether its own options have placeholders that tell of them
+	exempt       caddyhttp.MatcherSets
+	style        headerStyle
+	app          *App
+	events       *caddyevents.App
+	ctx          caddy.Context
+	log          *zap.Logger
+	random       func() float64 // from [0, 1)
+	routed       bool           // a subroute around this handler handles errors
+	none         zoneMeter      // of requests that belong to no zone
 
 	configs []configLabels // that are reported to metrics
 }
@@ -197,6 +199,9 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 			return err
 		}
 	}
+	if config, err := json.Marshal(h); err == nil {
+		h.namesClients = bytes.Contains(config, []byte("{http.rate_limit.client"))
+	}
 	h.clients, h.strangers = h.knowsClients(), h.knowsStrangers()
 	h.app.knowsClients = h.app.knowsClients || h.clients
 	h.banned = &policy{zone: &Zone{Name: "ban"}, name: "ban"}
@@ -252,7 +257,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	rq := newRequest(r)
 	if h.app.knowsClients {
-		rq.meet(h.app)
+		rq.meet(h.app, h.namesClients)
 	}
 	if h.app.Session.isOurs(r.URL.Path) {
 		defer rq.release()
@@ -265,6 +270,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		h.deny(w, r, err)
 		return err
 	case p == nil:
+		rq.client.offerNames(rq)
 		rq.release()
 		return next.ServeHTTP(w, r)
 	}

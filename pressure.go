@@ -83,14 +83,14 @@ func (p *Pressure) check() error {
 }
 
 // noteCrowd notes that an unverified client came, and squeezes its network if it
-// is one too many. Requests that memory refuses are not noted: they cost nothing
-// and gain nothing.
+// is one too many. Who is answered from memory was noted when it came first, so
+// warm and blocked requests pay nothing for it.
 func (a *App) noteCrowd(c *client, d engine.Decision) {
-	if c.kind != identity.Fingerprint || !a.Pressure.isOn() || !d.Allowed && d.Reason != engine.OverLimit {
+	if c.kind != identity.Fingerprint || d.Waited == 0 || !a.Pressure.isOn() {
 		return
 	}
 	h := a.house.Load()
-	if h == nil || !h.crowds.Seen(time.Now(), c.network, c.key, a.Pressure.rule()) {
+	if h == nil || !h.crowds.Seen(time.Now(), c.network, c.self.Key, a.Pressure.rule()) {
 		return
 	}
 	h.engine.Punish(&c.crowd, reputation.Offense{

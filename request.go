@@ -84,7 +84,7 @@ func (rq *request) draw(z *Zone) (shut *policy, err error) {
 	rq.shorten(from)
 	key := rq.keys[from:] // which stays as it is when further keys need more room
 	if z.per == perClient {
-		key = rq.whoIs().key
+		key = rq.whoIs().self.Key
 	}
 	cost, err := rq.cost(z)
 	if err != nil {

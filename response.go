@@ -59,6 +59,7 @@ type response struct {
 	style     headerStyle
 	wrote     bool
 	refusal   *refusal   // nil if the request may pass
+	client    *client    // nil where nobody asks who it is
 	renewal   string     // the value of a Set-Cookie field, or ""
 	standings []standing // the limit closest to exhaustion first
 	room      [2]standing
@@ -79,7 +80,7 @@ type refusal struct {
 
 // newResponse notes how the request stands with the limits of its draws.
 func newResponse(rq *request, style headerStyle) *response {
-	p := &response{style: style}
+	p := &response{style: style, client: rq.client}
 	p.standings = p.room[:0]
 	for i := range rq.draws {
 		if rq.draws[i].Known && !rq.hides(i) {
@@ -247,6 +248,9 @@ func (p *response) placeholder(key string) (any, bool) {
 			}
 			return ceilSeconds(refusal.retry), true
 		}
+	}
+	if strings.HasPrefix(name, "client") && p.client != nil {
+		return p.client.placeholder(key)
 	}
 	zone, ok := strings.CutSuffix(name, ".remaining")
 	if !ok {

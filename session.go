@@ -142,7 +142,7 @@ func (c *client) audience() session.Audience {
 }
 
 // prefix returns the client's network as sessions and challenges are bound to it.
-func (c *client) prefix() []byte { return c.place[1:] }
+func (c *client) prefix() []byte { return c.crowd.Key[1:] }
 
 // hasSession tells whether the client has shown a valid session, and notes it.
 func (c *client) hasSession() bool {

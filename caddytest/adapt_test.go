@@ -28,14 +28,14 @@ var update = flag.Bool("update", false, "write what the golden files are adapted
 // subjects are what the names of golden files begin with, behind err_ in those
 // that are wrong. Each has files of both kinds.
 var subjects = []string{
-	"app", "app_api_keys", "app_cleanup_interval", "app_degraded_limit", "app_max_keys", "app_prefixes", "app_pressure", "app_secret_file", "app_store",
+	"app", "app_api_keys", "app_cleanup_interval", "app_degraded_limit", "app_max_keys", "app_prefixes", "app_pressure", "app_session", "app_secret_file", "app_store",
 	"app_store_max_size", "app_store_synchronous", "app_store_timeout", "app_tier",
 	"compat_disable_metrics", "compat_distributed", "compat_events", "compat_ipv4_prefix",
 	"compat_ipv6_prefix", "compat_jitter", "compat_key", "compat_log_key", "compat_match",
 	"compat_storage", "compat_sweep_interval", "compat_window", "compat_zone",
 	"handler", "handler_exempt", "handler_headers",
 	"zone", "zone_cost", "zone_limit", "zone_limit_burst", "zone_limit_name", "zone_limit_slots",
-	"zone_limit_timezone", "zone_match", "zone_max_cost", "zone_on_empty_key", "zone_per", "zone_prefix_ceiling", "zone_tier", "zone_tiers",
+	"zone_limit_timezone", "zone_match", "zone_max_cost", "zone_on_empty_key", "zone_on_exceeded", "zone_per", "zone_prefix_ceiling", "zone_tier", "zone_tiers",
 }
 
 // A file can be about something that belongs to no option.
