@@ -85,6 +85,7 @@ var dependencies = map[string]string{
 	"github.com/cespare/xxhash/v2":        "stable hashes, for the names of limits and for shards; Caddy brings it",
 	"github.com/dustin/go-humanize":       "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
 	"github.com/prometheus/client_golang": "metrics, in Caddy's registry; Caddy brings it",
+	"github.com/quic-go/quic-go":          "a client of HTTP/3, for tests; Caddy brings it",
 	"github.com/spf13/cobra":              "subcommands of `caddy rate-limit`, which Caddy has plugins make with it; Caddy brings it",
 	"go.uber.org/zap":                     "logs, by Caddy's loggers; Caddy brings it",
 	"modernc.org/libc":                    "what SQLite calls Go functions with; modernc.org/sqlite brings it, and pins its version",

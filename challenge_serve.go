@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/identity/siteverify"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -176,11 +177,14 @@ var notices = map[string]string{
 // reject answers what is no solution with another challenge.
 func (x *exchange) reject(reason string) error {
 	metrics.refusedSessions.WithLabelValues(reason).Inc()
-	notice, known := notices[reason]
-	if !known {
+	status, notice := http.StatusForbidden, notices[reason]
+	switch {
+	case siteverify.Result{Reason: siteverify.Reason(reason)}.Unavailable():
+		status, notice = http.StatusServiceUnavailable, "The check can’t be done at the moment. Try it again in a while."
+	case notice == "":
 		notice = "The check didn’t work. Try it again."
 	}
-	return x.show(http.StatusForbidden, x.http.PostForm.Get("target"), 0, notice)
+	return x.show(status, x.http.PostForm.Get("target"), 0, notice)
 }
 
 // refuse answers that there is no session for now.

@@ -188,6 +188,9 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
+	if config, err := json.Marshal(h); err == nil { // before matchers are loaded, and their texts given up
+		h.namesClients = bytes.Contains(config, []byte("{http.rate_limit.client"))
+	}
 	for _, z := range zones {
 		if err := z.provision(ctx, h.app, h.log); err != nil {
 			return err
@@ -198,9 +201,6 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		if err := t.provision(ctx, h.app); err != nil {
 			return err
 		}
-	}
-	if config, err := json.Marshal(h); err == nil {
-		h.namesClients = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
 	h.clients, h.strangers = h.knowsClients(), h.knowsStrangers()
 	h.app.knowsClients = h.app.knowsClients || h.clients

@@ -1,0 +1,118 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+)
+
+// widgetHandler returns a handler whose sessions are earned with a service's widget,
+// which is verified at another address.
+func widgetHandler(t *testing.T, service http.HandlerFunc) *Handler {
+	t.Helper()
+	local := httptest.NewServer(service)
+	t.Cleanup(local.Close)
+	h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, OnExceeded: onExceededChallenge, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+	app := &App{Session: &Session{MaxPerPrefix: 100, Challenge: &Challenge{Type: "turnstile", SiteKey: "a-site-key", Secret: "a-secret"}}}
+	if err := h.Provision(contextOf(t, app)); err != nil {
+		t.Fatal(err)
+	}
+	turnstile, err := siteverify.ByName("turnstile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	turnstile.Endpoint = local.URL
+	h.app.Session.verifier, err = siteverify.New(siteverify.Options{
+		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: widgetAction, Timeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
+	t.Cleanup(func() { h.app.Cleanup() })
+	return h
+}
+
+// serve has a handler serve a request of a client.
+func serve(t *testing.T, h *Handler, method, path, ip string, form url.Values) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(method, "http://example.com"+path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "text/html")
+	r.Header.Set("User-Agent", browser)
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
+	err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+		_, err := io.WriteString(w, "hello")
+		return err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestWidgetOfAService(t *testing.T) {
+	h := widgetHandler(t, func(w http.ResponseWriter, r *http.Request) {
+		good := r.PostFormValue("response") == "good" && r.PostFormValue("secret") == "a-secret"
+		fmt.Fprintf(w, `{"success":%v,"hostname":"example.com","action":"rate-limit","challenge_ts":%q}`, good, time.Now().UTC().Format(time.RFC3339))
+	})
+	serve(t, h, "GET", "/", "192.0.2.1", nil)
+	page := serve(t, h, "GET", "/", "192.0.2.1", nil)
+	policy := page.Header().Get("Content-Security-Policy")
+	for _, part := range []string{`class="widget cf-turnstile"`, `data-sitekey="a-site-key"`, `data-action="rate-limit"`} {
+		if !strings.Contains(page.Body.String(), part) {
+			t.Errorf("the page lacks %s", part)
+		}
+	}
+	if page.Code != http.StatusTooManyRequests || !strings.Contains(policy, "https://challenges.cloudflare.com") || strings.Contains(page.Body.String(), "a-secret") {
+		t.Errorf("the page has status %d and the policy %q", page.Code, policy)
+	}
+	const path = defaultSessionPath
+	if w := serve(t, h, "POST", path, "192.0.2.1", url.Values{"cf-turnstile-response": {"bad"}, "target": {"/x"}}); w.Code != http.StatusForbidden || w.Header().Get("Set-Cookie") != "" {
+		t.Errorf("a bad token is answered with %d", w.Code)
+	}
+	good := url.Values{"cf-turnstile-response": {"good"}, "target": {"/x"}}
+	if w := serve(t, h, "POST", path, "192.0.2.1", good); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/x" || w.Header().Get("Set-Cookie") == "" {
+		t.Errorf("a good token is answered with %d and %v", w.Code, w.Header())
+	}
+	// A service that would say yes again is not enough.
+	if w := serve(t, h, "POST", path, "192.0.2.1", good); w.Code != http.StatusForbidden || w.Header().Get("Set-Cookie") != "" {
+		t.Errorf("the same token is answered with %d", w.Code)
+	}
+}
+
+// Without its service nobody gets a session, and everything else goes on.
+func TestWidgetOfAServiceThatIsDown(t *testing.T) {
+	h := widgetHandler(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	w := serve(t, h, "POST", defaultSessionPath, "192.0.2.1", url.Values{"cf-turnstile-response": {"good"}})
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Set-Cookie") != "" || !strings.Contains(w.Body.String(), "can’t be done at the moment") {
+		t.Errorf("status %d, %v", w.Code, w.Header())
+	}
+	if w := serve(t, h, "GET", "/", "192.0.2.1", nil); w.Code != http.StatusOK {
+		t.Errorf("a client that asks for nothing is answered with %d", w.Code)
+	}
+}
+
+func TestAnswersThatCachesShare(t *testing.T) {
+	for control, shared := range map[string]bool{
+		"": false, "no-cache": false, "private, max-age=60": false, "no-store": false, "max-age=60, private": false,
+		"public": true, "max-age=60": true, "Public, Max-Age=60": true, "s-maxage=5": true,
+	} {
+		if isShareable([]string{control}) != shared {
+			t.Errorf("%q: %v", control, !shared)
+		}
+	}
+}
