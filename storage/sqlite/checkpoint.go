@@ -51,8 +51,9 @@ func (s *Store) checkpoints() {
 
 // checkpoint copies the log into the main file while claims go on. Claims that
 // keep coming can keep the log from ever being used from its start again, so one
-// that has grown too long is copied to its end while they wait. What was written
-// during the first, long copy is copied before that, so that little is left.
+// that has grown too long is copied to its end while they wait. Before that, what
+// was written during the first, long copy is copied as well, and all of it brought
+// to the disk, so that little is left to do.
 func (s *Store) checkpoint() error {
 	s.sideMu.Lock()
 	defer s.sideMu.Unlock()
@@ -62,6 +63,9 @@ func (s *Store) checkpoint() error {
 	}
 	if err == nil {
 		_, err = s.copyLog()
+	}
+	if err == nil {
+		err = s.side.exec(`PRAGMA ` + syncPragma)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -225,7 +225,7 @@ func setUp(c *conn, o Options) error {
 		PRAGMA max_page_count = %d;
 		PRAGMA journal_size_limit = %d;
 		PRAGMA synchronous = %v`,
-		o.MaxSize/pageSize, o.maxWAL, o.Synchronous))
+		o.MaxSize/pageSize, 2*o.maxWAL, o.Synchronous)) // cutting off what is to be written again takes long
 }
 
 // inspect has a quick look at every part of the database that the first claim

@@ -11,7 +11,8 @@ import (
 )
 
 // vfsName is how SQLite knows the file system of this package: the system's, but
-// for write-ahead logs, which are written through a logFile.
+// for write-ahead logs, which are written through a logFile, and for databases,
+// which are mainFiles.
 const vfsName = "caddy-tally"
 
 // registerVFS makes the file system known to SQLite, whose list of them is the
@@ -43,18 +44,25 @@ var registerVFS = sync.OnceValue(func() error {
 })
 
 // vfsOpen opens a file as the system does. Behind what that keeps of the file
-// there is room for a logFile.
+// there is room for a logFile or a mainFile.
 func vfsOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
 	system := at[lib.Tsqlite3_vfs](vfs).FpAppData
 	s := at[lib.Tsqlite3_vfs](system)
 	open := function[func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32](s.FxOpen)
-	if rc := open(tls, system, name, file, flags, outFlags); rc != lib.SQLITE_OK || flags&lib.SQLITE_OPEN_WAL == 0 {
+	if rc := open(tls, system, name, file, flags, outFlags); rc != lib.SQLITE_OK {
 		return rc
 	}
 	f := at[lib.Tsqlite3_file](file)
 	l := file + uintptr(logFileOffset(s.FszOsFile))
-	f.FpMethods, at[logFile](l).system = l, f.FpMethods
-	return at[logFile](l).init(tls, file)
+	switch {
+	case flags&lib.SQLITE_OPEN_WAL != 0:
+		f.FpMethods, at[logFile](l).system = l, f.FpMethods
+		return at[logFile](l).init(tls, file)
+	case flags&lib.SQLITE_OPEN_MAIN_DB != 0:
+		f.FpMethods, at[mainFile](l).system = l, f.FpMethods
+		at[mainFile](l).init()
+	}
+	return lib.SQLITE_OK
 }
 
 // logFileOffset returns where a logFile lies behind a file of some size.

@@ -1,0 +1,104 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"reflect"
+	"testing"
+	"unsafe"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// synced counts how often the system's file of a test was brought to the disk, and
+// asked what a mainFile doesn't know.
+var synced, asked int
+
+func countSync(*libc.TLS, uintptr, int32) int32 {
+	synced++
+	return lib.SQLITE_IOERR_FSYNC
+}
+
+func countControl(*libc.TLS, uintptr, int32, uintptr) int32 {
+	asked++
+	return lib.SQLITE_NOTFOUND
+}
+
+// The pragma brings the file to the disk and tells whether that failed. Others are
+// the system's to answer.
+func TestMainFileSyncs(t *testing.T) {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	methods := lib.Xsqlite3_malloc(tls, int32(unsafe.Sizeof(lib.Tsqlite3_io_methods{})))
+	defer lib.Xsqlite3_free(tls, methods)
+	*at[lib.Tsqlite3_io_methods](methods) = lib.Tsqlite3_io_methods{
+		FxSync:        pointer[fileSync](countSync),
+		FxFileControl: pointer[fileControl](countControl),
+	}
+	file := lib.Xsqlite3_malloc(tls, 8+int32(unsafe.Sizeof(mainFile{})))
+	defer lib.Xsqlite3_free(tls, file)
+	at[lib.Tsqlite3_file](file).FpMethods = file + 8
+	at[mainFile](file + 8).system = methods
+	at[mainFile](file + 8).init()
+
+	synced, asked = 0, 0
+	for _, c := range []struct {
+		op            int32
+		name          string
+		want          int32
+		synced, asked int
+	}{
+		{lib.SQLITE_FCNTL_PRAGMA, syncPragma, lib.SQLITE_IOERR_FSYNC, 1, 0},
+		{lib.SQLITE_FCNTL_PRAGMA, "page_size", lib.SQLITE_NOTFOUND, 1, 1},
+		{lib.SQLITE_FCNTL_SIZE_HINT, syncPragma, lib.SQLITE_NOTFOUND, 1, 2},
+	} {
+		name, err := libc.CString(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arg := lib.Xsqlite3_malloc(tls, int32(unsafe.Sizeof([3]uintptr{})))
+		*at[[3]uintptr](arg) = [3]uintptr{0, name, 0}
+		if got := mainControl(tls, file, c.op, arg); got != c.want || synced != c.synced || asked != c.asked {
+			t.Errorf("%d %s: got %d, %d times to the disk, %d to the system; want %d, %d, %d",
+				c.op, c.name, got, synced, asked, c.want, c.synced, c.asked)
+		}
+		lib.Xsqlite3_free(tls, arg)
+		libc.Xfree(tls, name)
+	}
+}
+
+// A store's connections know the pragma: SQLite ignores one that nobody knows,
+// and tells of an error where the file can't be brought to the disk.
+func TestStoreSyncs(t *testing.T) {
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
+	control := mainFileOf(t, s.side)
+	synced = 0
+	system := *control.of()
+	system.FxSync = pointer[fileSync](countSync)
+	tls := libc.NewTLS()
+	defer tls.Close()
+	was, fake := control.system, lib.Xsqlite3_malloc(tls, int32(unsafe.Sizeof(system)))
+	defer lib.Xsqlite3_free(tls, fake)
+	*at[lib.Tsqlite3_io_methods](fake) = system
+	control.system = fake
+	err := s.side.exec(`PRAGMA ` + syncPragma)
+	control.system = was
+	if err == nil || synced != 1 {
+		t.Errorf("got error %v and %d times to the disk, want an error and 1", err, synced)
+	}
+}
+
+// mainFileOf returns the database file of a connection. The driver doesn't tell,
+// so this looks into it.
+func mainFileOf(t *testing.T, c *conn) *mainFile {
+	t.Helper()
+	db := uintptr(reflect.ValueOf(c.raw).Elem().FieldByName("db").Uint())
+	tls := libc.NewTLS()
+	defer tls.Close()
+	file := lib.Xsqlite3_malloc(tls, int32(unsafe.Sizeof(db)))
+	defer lib.Xsqlite3_free(tls, file)
+	if rc := lib.Xsqlite3_file_control(tls, db, 0, lib.SQLITE_FCNTL_FILE_POINTER, file); rc != lib.SQLITE_OK {
+		t.Fatalf("error %d", rc)
+	}
+	return at[mainFile](at[lib.Tsqlite3_file](*at[uintptr](file)).FpMethods)
+}
