@@ -82,6 +82,8 @@ type App struct {
 
 	services []service // that are told by a header field
 
+	lasts map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
+
 	store    Store
 	settings settings
 	zones    bool            // whether any handler has any

@@ -54,7 +54,7 @@ func (s *limitSet) addShared(z *Zone) error {
 		}
 		network := p.derive(s.networks, "network", ceiling)
 		if z.app.Pressure.isOn() {
-			network.fair = squeezable(&network.Limit, p.Limit.Scale(squeezedShare))
+			network.fair = z.app.squeezable(&network.Limit, p.Limit.Scale(squeezedShare))
 		}
 		p.derive(s.elsewhere, "elsewhere", p.Limit.Scale(elsewhereShare))
 	}
@@ -81,7 +81,7 @@ func (p *policy) times(n int64) (limiter.Limit, error) {
 // derive adds to a set a limit of the same kind, with counts of its own.
 func (p *policy) derive(to *limitSet, what string, limit limiter.Limit) *policy {
 	id := binary.BigEndian.AppendUint64(nil, uint64(p.ID))
-	derived := newPolicy(p.name+"-"+what, engine.Limit{ID: storage.LimitID(xxhash.Sum64(append(id, what...))), Limit: limit})
+	derived := newPolicy(p.name+"-"+what, p.zone.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
 	derived.zone, derived.set, derived.of = p.zone, to, p
 	to.policies = append(to.policies, derived)
 	return derived
@@ -89,8 +89,9 @@ func (p *policy) derive(to *limitSet, what string, limit limiter.Limit) *policy 
 
 // squeezable returns how a limit becomes another while what it counts by is
 // banned, and takes no notice of anything else.
-func squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Fairness {
-	fair := &engine.Fairness{Banned: &engine.Limit{ID: limit.ID, Limit: squeezed}}
+func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Fairness {
+	banned := a.limit(limit.ID, squeezed)
+	fair := &engine.Fairness{Banned: &banned}
 	for level := range reputation.Levels {
 		fair.Levels[level] = limit
 	}

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // limitSet is the limits that a client has in a zone, which are the zone's own or
@@ -54,7 +56,7 @@ func newLimitSet(z *Zone, limits []Limit) (*limitSet, error) {
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
 		}
 		name := limitName(z.Name, i, l)
-		p := newPolicy(name, engine.Limit{ID: limitID(z.Name, kind, same[kind]), Limit: arithmetic})
+		p := newPolicy(name, z.app.limit(limitID(z.Name, kind, same[kind]), arithmetic))
 		p.zone, p.set = z, set
 		p.fair = z.app.fairness(z, &p.Limit)
 		same[kind]++
@@ -134,6 +136,22 @@ func newPolicy(name string, limit engine.Limit) *policy {
 		p.field += fmt.Sprintf(";burst=%d", limit.Capacity())
 	}
 	return p
+}
+
+// limit returns a limit that counts together with all others of its ID, however
+// much their amounts differ: all of them have the same names for their keys.
+func (a *App) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
+	if a == nil {
+		return engine.Limit{ID: id, Limit: l} // it is only checked
+	}
+	if a.lasts == nil {
+		a.lasts = make(map[storage.LimitID]*time.Duration)
+	}
+	if a.lasts[id] == nil {
+		a.lasts[id] = new(time.Duration)
+	}
+	*a.lasts[id] = max(*a.lasts[id], l.Remembered())
+	return engine.Limit{ID: id, Limit: l, Lasts: a.lasts[id]}
 }
 
 // provisionLimits compiles the limits, the zone's own or those of all tiers.

@@ -3,8 +3,11 @@ package tally
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
@@ -49,6 +52,67 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 	same, _ := name("ksomebody", -time.Hour)
 	if again, former := name("ksomebody", time.Minute); again != same || former != (storage.Key{}) {
 		t.Error("what is no address has a new name")
+	}
+}
+
+// Names last as long as what they count, which is another time for a large bucket
+// than for a small one. Nobody gets a limit afresh in another tier for that, or on
+// another level, or in a network that is squeezed.
+func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
+	const halfDay = caddy.Duration(12 * time.Hour)
+	h, z := namingHouse(t), &Zone{Name: "z", app: new(App), per: perClient}
+	now := time.Now().UnixNano()
+	var limits []*engine.Limit
+	for _, burst := range []int64{3, 40} { // the tiers'
+		set, err := newLimitSet(z, []Limit{{Amount: 1, Window: halfDay, Burst: burst}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range slices.Concat(set.policies, set.networks.policies, set.elsewhere.policies) {
+			limits = append(limits, &p.Limit)
+			if p.fair != nil {
+				limits = append(append(limits, p.fair.Levels[:]...), p.fair.Banned)
+			}
+		}
+	}
+	names, lasting := make(map[storage.LimitID]storage.Key), make(map[int]bool)
+	for _, l := range limits {
+		if l == nil {
+			continue // no limit of its own while banned
+		}
+		name, _, err := h.name(l.ID, "i192.0.2.1", l.Remembered(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := names[l.ID]; ok && name != other {
+			t.Errorf("%d per %v with a burst of %d names otherwise than the others", l.Amount(), l.Window(), l.Capacity())
+		}
+		names[l.ID] = name
+		lasting[epoch.Days(l.Limit.Remembered())] = true
+	}
+	if len(names) != 3 || len(lasting) < 3 {
+		t.Errorf("the test has limits of %d IDs, which last for %v days each", len(names), lasting)
+	}
+}
+
+// A bucket that refills within its window is named alike whatever the amount, so
+// that it keeps its counts when that is changed.
+func TestAmountsDoNotChangeNames(t *testing.T) {
+	h, now := namingHouse(t), time.Now().UnixNano()
+	names := make(map[storage.Key]bool)
+	for _, burst := range []int64{1, 50, 99, 100} {
+		l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 100, Window: 36 * time.Hour, Burst: burst})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _, err := h.name(1, "i192.0.2.1", l.Remembered(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[name] = true
+	}
+	if len(names) != 1 {
+		t.Errorf("bursts of 1 to 100 at 100 per 36h have %d names", len(names))
 	}
 }
 

@@ -232,7 +232,8 @@ func (a *App) fairness(z *Zone, limit *engine.Limit) *engine.Fairness {
 	for level := range fair.Levels {
 		fair.Levels[level] = limit
 		if share := reputation.Level(level).Share(); scaled && share < 100 {
-			fair.Levels[level] = &engine.Limit{ID: limit.ID, Limit: limit.Scale(share)}
+			scaled := a.limit(limit.ID, limit.Scale(share))
+			fair.Levels[level] = &scaled
 		}
 	}
 	if !scaled && fair.Ban.After == 0 {

@@ -178,10 +178,11 @@ func (l Limit) Scale(percent int) Limit {
 }
 
 // Remembered returns how long after a claim its state may still matter: what it
-// was granted may be charged ahead, and spent late.
+// was granted may be charged ahead, and spent late. The amount makes a difference
+// for a token bucket only, and only if that takes longer than a window to refill.
 func (l Limit) Remembered() time.Duration {
 	if l.algorithm == TokenBucket {
-		return time.Duration(l.refillTime(l.capacity, 0))
+		return time.Duration(max(l.refillTime(l.capacity, 0), l.window))
 	}
 	return time.Duration(2*l.window + l.width)
 }

@@ -13,6 +13,18 @@ import (
 type Limit struct {
 	ID storage.LimitID
 	limiter.Limit
+	// Lasts is how long what is counted under ID is remembered by any limit that
+	// has it, if that may be longer than this one says. Nil means it isn't. It
+	// belongs to the name of a key: limits that count together need the same.
+	Lasts *time.Duration
+}
+
+// Remembered returns how long after a claim what it left may still matter.
+func (l *Limit) Remembered() time.Duration {
+	if l.Lasts != nil {
+		return *l.Lasts
+	}
+	return l.Limit.Remembered()
 }
 
 // Draw is what one request takes from one limit.

@@ -17,7 +17,7 @@ func fairly(t *testing.T, amount int64, window time.Duration, points int) *Fairn
 		Ban: reputation.Ban{After: 3, Within: 10 * time.Minute, For: time.Hour},
 	}
 	for level := range fair.Levels {
-		fair.Levels[level] = &Limit{whole.ID, whole.Scale(reputation.Level(level).Share())}
+		fair.Levels[level] = &Limit{ID: whole.ID, Limit: whole.Scale(reputation.Level(level).Share())}
 	}
 	return fair
 }
@@ -226,7 +226,7 @@ func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
 	for level := range shared.Levels {
 		shared.Levels[level] = shared.Levels[0]
 	}
-	shared.Banned = &Limit{shared.Levels[0].ID, shared.Levels[0].Scale(10)}
+	shared.Banned = &Limit{ID: shared.Levels[0].ID, Limit: shared.Levels[0].Scale(10)}
 	n := 0
 	visit := func() bool { // of a new client every time
 		n++
