@@ -25,6 +25,14 @@
 // without the store. What is not spent is given back: with the key's next
 // claim, when the key is evicted, and when the engine is closed.
 //
+// A draw may have a client, whose standing (see package reputation) chooses among
+// the limits of one ID, and a request may be from one, which refuses it while that
+// is banned. How a client stands is read with the first batch that it comes in and
+// again with each later one. What it does is noted in memory at once, and told to
+// the store before the next batch or, if there is too much of it, with the next
+// ones. If that changes what it can have, it is decided about anew, so that the
+// time to wait is true.
+//
 // If the store fails or does not answer in time, memory decides: each key may
 // have a share of its limit, less what is known to be used. What is admitted
 // that way is charged when the store is back, before anything else. If it is
@@ -36,10 +44,15 @@
 //   - What is admitted was charged to the store before, or is owed to it and
 //     known to memory.
 //   - A request that is refused spends nothing of any lease.
-//   - A blocked request takes no lock and does not wait.
+//   - A blocked request takes no lock and does not wait. If violations of its
+//     client are counted, it takes the lock of that client's standing, under which
+//     nothing waits.
+//   - A banned request takes no lock, does not wait and changes nothing.
 //   - A decision waits at most StoreTimeout, and only for the store. In the first
 //     two seconds of an engine it also waits for the store to be opened.
-//   - Cells number at most MaxKeys, and one more for each claim in flight.
+//   - Cells, those of clients included, number at most MaxKeys, and one more for
+//     each claim in flight.
+//   - Offenses that the store is not told of yet number at most maxOffenses.
 //   - The engine's time never runs backwards.
 //
 // # Goroutines
@@ -56,7 +69,9 @@
 //  2. cell.mu: the state of a key. Several are taken in the order of limit and
 //     key.
 //  3. queue.mu: the open batch.
-//  4. outage.mu: the times of an outage.
+//  4. standing.mu: how a client stands.
+//  5. offenses.mu: the offenses that the store is to be told of.
+//  6. outage.mu: the times of an outage.
 //
 // No store, observer or other callback is called under any of them.
 package engine
