@@ -81,6 +81,7 @@ func TestExamplesStart(t *testing.T) {
 		{"self-hosted.Caddyfile", http.MethodGet, "/.env", 0, "Too many requests (ban). Try again in 86"},
 		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, ""},
 		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, "Refused by each_client."},
+		{"sessions.Caddyfile", http.MethodGet, "/", 10, "Too many requests. Try again in 6"},
 		{"api-tiers.Caddyfile", http.MethodGet, "/v1/time", 5, `{"error": "Too Many Requests", "limit": "api"}`},
 	} {
 		t.Run(tt.file+tt.path, func(t *testing.T) {
