@@ -24,7 +24,7 @@ type cell struct {
 	standing *standing // of a client; nil where the cell is one of a limit
 
 	mu       sync.Mutex
-	limit    *Limit        // guarded by mu, like all up to dead: as last brought along
+	limit    *Limit        // guarded by mu, like all up to dead: as last brought along or chosen
 	lease    limiter.Lease // unspent units, and what is known of the rest
 	open     *entry        // the claim that waits in the open batch, or was last to
 	local    *local        // what was decided without the store, or nil

@@ -309,6 +309,9 @@ func (e *Engine) deliver(en *entry, now int64) {
 	if c.open == en {
 		c.open = nil
 	}
+	if en.client != nil {
+		c.limit = en.limit // which may have been another when it was claimed
+	}
 	if c.local != nil && len(c.local.owed) == 0 {
 		c.local = nil // settled with this claim or before
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -286,5 +287,29 @@ func TestOffensesOfAFloodAreOne(t *testing.T) {
 	}
 	if got := f.score("a", 3); got > 26 {
 		t.Errorf("score is %v, want about 25", got)
+	}
+}
+
+// What is left of the first claim for a client that was not known is given back by
+// the limit of its level, which drains a bucket more slowly than the whole one.
+func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
+	whole := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1000, Window: time.Hour})
+	fair := new(Fairness)
+	for level := range fair.Levels {
+		fair.Levels[level] = &Limit{ID: whole.ID, Limit: whole.Scale(reputation.Level(level).Share())}
+	}
+	f := newFixture(t)
+	f.disk.clients[testName(clientsID, "a")] = &reputation.Record{At: f.clock.now(), Lost: 100e6, Level: reputation.Critical}
+	of := &Client{Key: []byte("a")}
+	if d := f.DecideFor(t.Context(), of, []Draw{{Limit: whole, Key: of.Key, Cost: 50, Client: of, Fair: fair}}); !d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	if !f.table.find(whole.ID, of.Key).lease.Holds() {
+		t.Fatal("there is nothing to give back")
+	}
+	f.fake.advance(3 * time.Minute) // 5 of 100 per hour
+	f.Close(t.Context())
+	if used := f.disk.used(fair.Levels[reputation.Critical], "a", f.clock.now()); used < 45 {
+		t.Errorf("%d of 50 units are in use, want 45 at least", used)
 	}
 }
