@@ -25,10 +25,10 @@
 // without the store. What is not spent is given back: with the key's next
 // claim, when the key is evicted, and when the engine is closed.
 //
-// A draw may have a client, whose standing (see package reputation) chooses among
+// A draw may have a client, whose standing (standing.go, and package reputation) chooses among
 // the limits of one ID, and a request may be from one, which refuses it while that
 // is banned. How a client stands is read with the first batch that it comes in and
-// again with each later one. What it does is noted in memory at once, and told to
+// again with each later one. What it does (offenses.go) is noted in memory at once, and told to
 // the store before the next batch or, if there is too much of it, with the next
 // ones. If that changes what it can have, it is decided about anew, so that the
 // time to wait is true.
