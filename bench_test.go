@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity"
 )
 
 // BenchmarkServeHTTP measures what the handler adds to a request that Caddy has
@@ -26,6 +29,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 	for _, per := range []string{perIP, perClient} {
 		b.Run("warm/per="+per, func(b *testing.B) { benchPer(b, per) })
 	}
+	b.Run("warm/per=client/session", benchSession)
 	b.Run("cold", func(b *testing.B) {
 		benchServe(b, Limit{Amount: 100, Window: 3600e9}, b.N, 0)
 	})
@@ -48,6 +52,33 @@ func benchPer(b *testing.B, per string) {
 	limit := Limit{Amount: 1 << 30, Window: 366 * 24 * 3600e9}
 	h := zoneHandler(b, &Zone{Name: "bench", Per: per, Limits: []Limit{limit}})
 	benchHandlerServe(b, h, 1000, 2, "User-Agent", browser)
+}
+
+// benchSession measures what it takes to know a client by its session.
+func benchSession(b *testing.B) {
+	h := &Handler{Zones: []*Zone{{Name: "bench", Per: perClient, Limits: []Limit{{Amount: 1 << 30, Window: 366 * 24 * 3600e9}}}}}
+	if err := h.Provision(contextOf(b, &App{Session: new(Session)})); err != nil {
+		b.Fatal(err)
+	}
+	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
+	b.Cleanup(func() { h.app.Cleanup() })
+	r, vars, _ := benchRequest()
+	vars[caddyhttp.ClientIPVarKey] = benchClients(1)[0]
+	rq := newRequest(r)
+	defer rq.release()
+	rq.meet(h.app, false)
+	rq.client.locate(rq)
+	cookie, err := rq.client.issue(h.app.Session.ready(b.Context(), h.app))
+	if err != nil {
+		b.Fatal(err)
+	}
+	pair, _, _ := strings.Cut(cookie, ";")
+	r.Header["Cookie"] = []string{pair}
+	rq.client = newClient(rq, h.app)
+	if kind := rq.whoIs().kind; kind != identity.Session {
+		b.Fatalf("known by a %v", kind)
+	}
+	benchHandlerServe(b, h, 1, 2, "Cookie", pair)
 }
 
 const browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"

@@ -94,17 +94,23 @@ func (c *client) know(rq *request) {
 		return
 	}
 	c.locate(rq)
-	hints := hintsOf(c.http.Header)
 	switch {
 	case c.hasSession():
 		c.be(identity.Session, append(append(c.room[:0:keyRoom], kindSession), c.session.ID[:]...))
 	case !c.network.IsValid():
 		c.be(identity.Unknown, c.crowd.Key)
-	case hints == (identity.Hints{}):
-		c.be(identity.ByPrefix, c.crowd.Key)
 	default:
-		c.be(identity.Fingerprint, identity.AppendFingerprint(append(c.room[:0:keyRoom], kindFingerprint), c.network, hints))
+		c.beAsSaid(hintsOf(c.http.Header))
 	}
+}
+
+// beAsSaid settles that the client is what it says of itself, if it says something.
+func (c *client) beAsSaid(hints identity.Hints) {
+	if hints == (identity.Hints{}) {
+		c.be(identity.ByPrefix, c.crowd.Key)
+		return
+	}
+	c.be(identity.Fingerprint, identity.AppendFingerprint(append(c.room[:0:keyRoom], kindFingerprint), c.network, hints))
 }
 
 func (c *client) be(kind identity.Kind, key []byte) { c.kind, c.self.Key = kind, key }

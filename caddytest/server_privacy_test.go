@@ -86,6 +86,10 @@ func TestNoPersonalDataAtRest(t *testing.T) {
 			per key {http.request.uri.query.key}
 			limit 3/1h
 		}
+		zone client {
+			per client
+			limit 1000/1h
+		}
 		zone several {
 			per key {client_ip}-{http.request.header.X-Tenant}
 			limit 3/1h
@@ -95,7 +99,7 @@ func TestNoPersonalDataAtRest(t *testing.T) {
 		for range 6 {
 			value := func(n int) string { return knownValues[(i+n)%len(knownValues)] }
 			if s.passed(1, "/?key="+value(2), "X-Forwarded-For: "+address,
-				"X-Tenant: "+value(0), "Cookie: session="+value(1)) == 0 {
+				"X-Tenant: "+value(0), "Cookie: session="+value(1), "User-Agent: "+value(3)) == 0 {
 				refused++
 			}
 		}
