@@ -82,12 +82,8 @@ func (x *exchange) take(limit *engine.Limit) (d engine.Decision, ok bool) {
 
 // accept issues a session for a solution, and sends the browser on.
 func (x *exchange) accept() error {
-	if kind, _, _ := mime.ParseMediaType(x.http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
-		return x.say(http.StatusUnsupportedMediaType, "The form of the page would do.")
-	}
-	x.http.Body = http.MaxBytesReader(x.w, x.http.Body, maxForm)
-	if err := x.http.ParseForm(); err != nil {
-		return x.say(http.StatusBadRequest, "The form can't be read.")
+	if status, text := x.readForm(); status != 0 {
+		return x.say(status, text)
 	}
 	token, reason := x.check()
 	if reason != "" {
@@ -104,6 +100,23 @@ func (x *exchange) accept() error {
 	case !d.Allowed:
 		return x.refuse(tooMany, d, "Many visitors of your network have passed this check of late.")
 	}
+	return x.grant()
+}
+
+// readForm reads what the page sends, or returns what is wrong with it.
+func (x *exchange) readForm() (status int, text string) {
+	if kind, _, _ := mime.ParseMediaType(x.http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+		return http.StatusUnsupportedMediaType, "The form of the page would do."
+	}
+	x.http.Body = http.MaxBytesReader(x.w, x.http.Body, maxForm)
+	if err := x.http.ParseForm(); err != nil {
+		return http.StatusBadRequest, "The form can't be read."
+	}
+	return 0, ""
+}
+
+// grant issues a session, and sends the browser on.
+func (x *exchange) grant() error {
 	cookie, err := x.client.issue(x.keys)
 	if err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
@@ -214,21 +227,8 @@ func (x *exchange) say(status int, text string) error {
 // show answers with a page that has a challenge.
 func (x *exchange) show(status int, target string, retry time.Duration, notice string) error {
 	page := challenge.Page{Action: x.Path, Target: x.target(target), Retry: retry, Notice: notice}
-	if x.verifier != nil {
-		service := x.verifier.Service()
-		page.Widget = &challenge.Widget{
-			Script: service.Script, Class: service.Class, Sources: service.Sources,
-			SiteKey: x.verifier.SiteKey(), Action: widgetAction,
-		}
-	} else {
-		puzzle, err := x.keys.setter.Set(time.Now(), session.Site(x.http.Host), x.client.prefix())
-		if err != nil {
-			return caddyhttp.Error(http.StatusInternalServerError, err)
-		}
-		page.Puzzle = &puzzle
-	}
 	var body bytes.Buffer
-	if err := page.Render(&body); err != nil {
+	if err := errors.Join(x.set(&page), page.Render(&body)); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
 	h := x.w.Header()
@@ -246,53 +246,25 @@ func (x *exchange) show(status int, target string, retry time.Duration, notice s
 	return err
 }
 
+// set sets a page's challenge.
+func (x *exchange) set(page *challenge.Page) error {
+	if x.verifier != nil {
+		service := x.verifier.Service()
+		page.Widget = &challenge.Widget{
+			Script: service.Script, Class: service.Class, Sources: service.Sources,
+			SiteKey: x.verifier.SiteKey(), Action: widgetAction,
+		}
+		return nil
+	}
+	puzzle, err := x.keys.setter.Set(time.Now(), session.Site(x.http.Host), x.client.prefix())
+	page.Puzzle = &puzzle
+	return err
+}
+
 // target returns where a browser goes on to: on this site, and not in a circle.
 func (x *exchange) target(text string) string {
 	if text = challenge.Target(text); strings.HasPrefix(text, x.Path) {
 		return "/"
 	}
 	return text
-}
-
-// offer returns what a refused request can be answered with instead of a bare
-// refusal, or nil: a person who can do something about it has called up a page.
-func (h *Handler) offer(w http.ResponseWriter, rq *request, p *response) *exchange {
-	refusal := p.refusal
-	if refusal.policy.zone.OnExceeded != onExceededChallenge || refusal.retry == limiter.Never ||
-		!isNavigation(rq.http) || rq.client.isVerified() {
-		return nil
-	}
-	x := &exchange{Session: h.app.Session, app: h.app, w: w, http: rq.http, client: rq.client}
-	if d, ok := x.take(x.limits.pages); !ok || !d.Allowed {
-		return nil
-	}
-	if x.keys = x.Session.ready(rq.http.Context(), h.app); x.keys == nil {
-		return nil
-	}
-	return x
-}
-
-// isNavigation tells whether a browser has called up a page.
-func isNavigation(r *http.Request) bool {
-	is := func(field, value string) bool { // or an older browser, which doesn't say
-		said := r.Header[field]
-		return len(said) == 0 || said[0] == value
-	}
-	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") &&
-		is("Sec-Fetch-Mode", "navigate") && is("Sec-Fetch-Dest", "document")
-}
-
-// challenge answers a refused request with a challenge.
-func (x *exchange) challenge(p *response) error {
-	p.setRefusal(x.w.Header())
-	leaveBody(x.w, x.http)
-	return x.show(http.StatusTooManyRequests, originalURI(x.http), p.refusal.retry, "")
-}
-
-// originalURI returns what a request was for before other handlers changed it.
-func originalURI(r *http.Request) string {
-	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
-		return original.RequestURI
-	}
-	return r.RequestURI
 }

@@ -1,0 +1,53 @@
+package tally
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// offer returns what a refused request can be answered with instead of a bare
+// refusal, or nil: a person who can do something about it has called up a page.
+func (h *Handler) offer(w http.ResponseWriter, rq *request, p *response) *exchange {
+	refusal := p.refusal
+	if refusal.policy.zone.OnExceeded != onExceededChallenge || refusal.retry == limiter.Never ||
+		!isNavigation(rq.http) || rq.client.isVerified() {
+		return nil
+	}
+	x := &exchange{Session: h.app.Session, app: h.app, w: w, http: rq.http, client: rq.client}
+	if d, ok := x.take(x.limits.pages); !ok || !d.Allowed {
+		return nil
+	}
+	if x.keys = x.Session.ready(rq.http.Context(), h.app); x.keys == nil {
+		return nil
+	}
+	return x
+}
+
+// isNavigation tells whether a browser has called up a page.
+func isNavigation(r *http.Request) bool {
+	is := func(field, value string) bool { // or an older browser, which doesn't say
+		said := r.Header[field]
+		return len(said) == 0 || said[0] == value
+	}
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") &&
+		is("Sec-Fetch-Mode", "navigate") && is("Sec-Fetch-Dest", "document")
+}
+
+// challenge answers a refused request with a challenge.
+func (x *exchange) challenge(p *response) error {
+	p.setRefusal(x.w.Header())
+	leaveBody(x.w, x.http)
+	return x.show(http.StatusTooManyRequests, originalURI(x.http), p.refusal.retry, "")
+}
+
+// originalURI returns what a request was for before other handlers changed it.
+func originalURI(r *http.Request) string {
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
+		return original.RequestURI
+	}
+	return r.RequestURI
+}
