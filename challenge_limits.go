@@ -43,5 +43,5 @@ func ownLimit(name string, p limiter.Params) *engine.Limit {
 	if err != nil {
 		panic(err) // the parameters are in this file, or checked
 	}
-	return &engine.Limit{ID: storage.LimitID(xxhash.Sum64String("challenge " + name)), Limit: limit}
+	return &engine.Limit{ID: storage.LimitID(xxhash.Sum64String("rate_limit " + name)), Limit: limit}
 }

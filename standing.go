@@ -1,6 +1,12 @@
 package tally
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
 
 // knowsClients tells whether the handler treats clients by how they stand.
 func (h *Handler) knowsClients() bool {
@@ -34,13 +40,29 @@ func (h *Handler) meet(rq *request) error {
 		return nil
 	}
 	for _, t := range h.Traps {
-		trapped, err := t.matchers.AnyMatchWithError(rq.http)
+		caught, err := t.matchers.AnyMatchWithError(rq.http)
 		if err != nil {
 			return err
 		}
-		if trapped {
+		if caught && h.mayPunish(rq) {
 			h.app.punish(rq.stands, t.offense)
 		}
 	}
 	return nil
+}
+
+// trapped is how many clients that nobody has verified traps may punish in one
+// network: each is a row in the database, and a client may call itself anything.
+var trapped = ownLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
+
+// mayPunish tells whether the client of a request that went into a trap may be
+// punished for it.
+func (h *Handler) mayPunish(rq *request) bool {
+	c := rq.client
+	if c.kind.Verified() {
+		return true
+	}
+	c.locate(rq)
+	d, ok := h.app.decide(rq.http.Context(), nil, []engine.Draw{{Limit: trapped, Key: c.crowd.Key, Cost: 1}})
+	return ok && d.Allowed
 }

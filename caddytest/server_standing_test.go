@@ -94,6 +94,18 @@ func TestTraps(t *testing.T) {
 	s.wantBanned(3600, from(4), agent(1))
 }
 
+// Who calls itself something else with each visit makes no row with each visit.
+func TestTrapsPunishSoManyOfANetwork(t *testing.T) {
+	s := startCaddy(t, standing("", "trap path /trap", "5/1h"))
+	for i := range 200 {
+		s.get("/trap", from(1), agent(i))
+	}
+	s.get("/trap", from(2), agent(0))
+	if got := s.metric(`caddy_rate_limit_violations_total{reason="trap"}`); got != "61" {
+		t.Errorf("%s clients were punished, want 60 of one network and 1 of another", got)
+	}
+}
+
 // With reputation off nothing is scaled, and bans still ban.
 func TestReputationOff(t *testing.T) {
 	s := startCaddy(t, standing("reputation off", "trap path /trap", "5/1h"))
