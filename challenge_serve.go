@@ -42,6 +42,7 @@ type exchange struct {
 	app    *App
 	w      http.ResponseWriter
 	http   *http.Request
+	rq     *request
 	client *client
 	keys   *sessionKeys
 }
@@ -52,7 +53,7 @@ func (s *Session) isOurs(path string) bool { return s != nil && strings.HasPrefi
 // serve answers a request for the session's path: GET with a challenge, POST of a
 // solution with a session.
 func (s *Session) serve(w http.ResponseWriter, rq *request) error {
-	x := &exchange{Session: s, app: rq.client.app, w: w, http: rq.http, client: rq.client}
+	x := &exchange{Session: s, app: rq.client.app, w: w, http: rq.http, rq: rq, client: rq.client}
 	x.client.locate(rq)
 	w.Header().Set("Cache-Control", "no-store")
 	if rq.http.URL.Path != s.Path {
@@ -96,11 +97,19 @@ func (x *exchange) accept() error {
 	case d.Reason == engine.Abandoned:
 		return errAbandoned
 	case !d.Allowed && d.Draw == 0:
+		x.punish()
 		return x.reject(usedBefore)
 	case !d.Allowed:
 		return x.refuse(tooMany, d, "Many visitors of your network have passed this check of late.")
 	}
 	return x.grant()
+}
+
+// punish punishes the client for a solution that was sent again.
+func (x *exchange) punish() {
+	if stands := x.rq.whoIs().standing(); stands != nil && x.app.mayPunish(x.rq) {
+		x.app.punish(stands, x.app.forgery())
+	}
 }
 
 // readForm reads what the page sends, or returns what is wrong with it.

@@ -4,12 +4,15 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // client is whom a request is from, as far as it can be told from others: the
@@ -177,7 +180,7 @@ func first(values []string) string {
 // placeholder resolves `http.rate_limit.client` and what is below it.
 func (c *client) placeholder(key string) (any, bool) {
 	name, ours := strings.CutPrefix(key, "http.rate_limit.client")
-	if !ours || name != "" && name != ".kind" && name != ".verified" {
+	if !ours || !slices.Contains([]string{"", ".kind", ".verified", ".score", ".violations"}, name) {
 		return nil, false
 	}
 	rq := newRequest(c.http)
@@ -189,8 +192,47 @@ func (c *client) placeholder(key string) (any, bool) {
 		return c.kind.String(), true
 	case ".verified":
 		return c.kind.Verified(), true
+	case ".score":
+		return c.score(), true
+	case ".violations":
+		return c.violations(), true
 	}
 	return c.name(), true
+}
+
+// record returns what memory knows of what the client has done, or nil.
+func (c *client) record() *reputation.Record {
+	house := c.app.use()
+	if house == nil || c.standing() == nil {
+		return nil
+	}
+	return house.engine.Known(engine.Client{Key: c.self.Key})
+}
+
+// score returns the client's score in whole points, or nothing if it has none.
+func (c *client) score() string {
+	record := c.record()
+	if record == nil {
+		return ""
+	}
+	return strconv.Itoa(int(record.Score(time.Now().UnixNano())))
+}
+
+// toldViolations is how many of its last violations a client can be told.
+const toldViolations = 8
+
+// violations returns the reasons of the client's last violations, the last one
+// first.
+func (c *client) violations() string {
+	record := c.record()
+	if record == nil {
+		return ""
+	}
+	var reasons []string
+	for _, v := range slices.Backward(record.Past[max(len(record.Past)-toldViolations, 0):]) {
+		reasons = append(reasons, v.Reason.String())
+	}
+	return strings.Join(reasons, ", ")
 }
 
 // name returns an opaque name for the client: always the same for one that is

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // knowsClients tells whether the handler treats clients by how they stand.
@@ -28,7 +29,7 @@ func (h *Handler) knowsStrangers() bool {
 }
 
 // meet finds out whom a request is from, if that matters, and punishes the client
-// if it went into a trap.
+// if it went into a trap, or has tampered with a session.
 func (h *Handler) meet(rq *request) error {
 	if !h.clients {
 		return nil
@@ -39,30 +40,43 @@ func (h *Handler) meet(rq *request) error {
 	if rq.stands = rq.whoIs().standing(); rq.stands == nil {
 		return nil
 	}
+	if rq.isForged() && h.app.mayPunish(rq) {
+		h.app.punish(rq.stands, h.app.forgery())
+	}
 	for _, t := range h.Traps {
 		caught, err := t.matchers.AnyMatchWithError(rq.http)
 		if err != nil {
 			return err
 		}
-		if caught && h.mayPunish(rq) {
+		if caught && h.app.mayPunish(rq) {
 			h.app.punish(rq.stands, t.offense)
 		}
 	}
 	return nil
 }
 
-// trapped is how many clients that nobody has verified traps may punish in one
-// network: each is a row in the database, and a client may call itself anything.
+// forgery is the offense of a client that has tampered with a session, or sends a
+// solution again.
+func (a *App) forgery() reputation.Offense {
+	return reputation.Offense{
+		Violation: reputation.Violation{Reason: reputation.Forged},
+		Points:    a.Reputation.points(reputation.Forged),
+		Ban:       a.Ban.rule(""),
+	}
+}
+
+// trapped is how many clients that nobody has verified may be punished for what is
+// no limit in one network: each is a row in the database, and a client may call itself anything.
 var trapped = ownLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
 
-// mayPunish tells whether the client of a request that went into a trap may be
-// punished for it.
-func (h *Handler) mayPunish(rq *request) bool {
+// mayPunish tells whether the client of a request may be punished for what it has
+// done besides going over a limit.
+func (a *App) mayPunish(rq *request) bool {
 	c := rq.client
 	if c.kind.Verified() {
 		return true
 	}
 	c.locate(rq)
-	d, ok := h.app.decide(rq.http.Context(), nil, []engine.Draw{{Limit: trapped, Key: c.crowd.Key, Cost: 1}})
+	d, ok := a.decide(rq.http.Context(), nil, []engine.Draw{{Limit: trapped, Key: c.crowd.Key, Cost: 1}})
 	return ok && d.Allowed
 }

@@ -129,3 +129,48 @@ func (s *server) metric(series string) string {
 	}
 	return ""
 }
+
+// What a client has done is told to those who ask for it.
+func TestClientsCanBeToldWhy(t *testing.T) {
+	s := startCaddy(t, options(patient+trusting)+site(`
+	rate_limit {
+		trap path /trap
+		zone z {
+			per client
+			limit 3/1h
+		}
+	}
+	handle_errors {
+		respond "{http.rate_limit.client.score} for {http.rate_limit.client.violations}"
+	}
+	respond "{http.rate_limit.client.score} for {http.rate_limit.client.violations}"`))
+	if a := s.get("/", from(1), agent(1)); a.body != "100 for " {
+		t.Errorf("at first a client is told %q", a.body)
+	}
+	s.get("/trap", from(1), agent(1))
+	s.get("/", from(1), agent(1))
+	s.get("/", from(1), agent(1)) // is refused, which is the second violation
+	if a := s.get("/", from(1), agent(1)); a.body != "70 for over_limit, trap" {
+		t.Errorf("in the end a client is told %q", a.body)
+	}
+}
+
+// Who tampers with a session, or sends a solution again, loses points, and gives
+// away nothing of a session that holds.
+func TestForgeries(t *testing.T) {
+	s := startCaddy(t, withSessions("", "limit 20/1h"))
+	cookie := s.earn(from(1), agent(1))
+	last := byte('A')
+	if cookie[len(cookie)-3] == last {
+		last = 'B'
+	}
+	forged := cookie[:len(cookie)-3] + string(last) + cookie[len(cookie)-2:]
+	s.get("/", from(2), agent(2))
+	s.get("/", from(2), agent(2), forged)
+	if got := s.metric(`caddy_rate_limit_violations_total{reason="forged"}`); got != "1" {
+		t.Errorf("%q forgeries were noted, want 1", got)
+	}
+	if kind := s.kind(from(1), agent(1), cookie); kind != "session" {
+		t.Errorf("who has the session is known by %s", kind)
+	}
+}

@@ -108,6 +108,10 @@ func (e *Engine) recall(client *Client) *reputation.Record {
 	return client.record()
 }
 
+// Known returns what memory knows of the way a client stands, or nil if it knows
+// nothing. Nobody may change it.
+func (e *Engine) Known(client Client) *reputation.Record { return e.recall(&client) }
+
 // limit returns the limit for a client.
 func (f *Fairness) limit(record *reputation.Record, now int64) *Limit {
 	if f.Banned != nil && record.Banned(now) {
