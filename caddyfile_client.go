@@ -14,7 +14,7 @@ func (z *Zone) unmarshalCeiling(d *caddyfile.Dispenser) error {
 		return z.errf(d, "prefix_ceiling already specified: %d", z.PrefixCeiling)
 	}
 	if err := unmarshalCount(d, &z.PrefixCeiling); err != nil {
-		return z.errf(d, "%w", err)
+		return fmt.Errorf("zone %q: %w", z.Name, err)
 	}
 	return nil
 }

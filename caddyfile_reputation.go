@@ -3,6 +3,7 @@ package tally
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -74,7 +75,7 @@ func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
 	args := d.RemainingArgs()
 	words := map[int]string{0: "after", 2: "violations", 3: "in", 5: "for", 7: "up", 8: "to"}
 	if len(args) != 7 && len(args) != 10 {
-		return d.Errf("ban: %s would do, or the same with `up to 24h` at its end", form)
+		return d.Errf("ban: got %q: %s would do, or the same with `up to 24h` at its end", strings.Join(args, " "), form)
 	}
 	for i, word := range words {
 		if i < len(args) && args[i] != word {

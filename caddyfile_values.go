@@ -121,7 +121,7 @@ func unmarshalCount(d *caddyfile.Dispenser, field *int) error {
 	}
 	n, err := parseCount(arg)
 	if err != nil || n < 1 || n > math.MaxInt32 {
-		return d.Errf("%s: must be a whole number above zero such as 100_000, got %q", option, arg)
+		return d.Errf("%s: must be a whole number above zero, got %q", option, arg)
 	}
 	*field = int(n)
 	return nil
