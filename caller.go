@@ -123,6 +123,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
 	if err == errNoKey { // RFC 9110, section 11.6.1
 		w.Header().Set("WWW-Authenticate", h.app.APIKeys.challenge())
 	}
+	forbidStoring(w.Header())
 	leaveBody(w, r)
 }
 
