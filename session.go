@@ -193,20 +193,34 @@ func (rq *request) isForged() bool { return rq.client != nil && rq.whoIs().forge
 
 // renew adds a session to an answer, unless caches may keep that for others.
 func (p *response) renew(h http.Header) {
-	if p.renewal == "" || isShareable(h["Cache-Control"]) {
+	if p.renewal == "" || isShareable(h, time.Now()) {
 		return
 	}
 	h.Add("Set-Cookie", p.renewal)
 	metrics.sessions.WithLabelValues("renewed").Inc()
 }
 
-// isShareable tells whether an answer says that caches may hand it to others.
-func isShareable(control []string) bool {
-	says := strings.ToLower(strings.Join(control, ","))
-	if strings.Contains(says, "private") || strings.Contains(says, "no-store") {
-		return false
+// isShareable tells whether an answer says that caches may hand it to others: all
+// of them, or those of a CDN (RFC 9213).
+func isShareable(h http.Header, now time.Time) bool {
+	if allowsSharing(h[fieldCDNCache]) {
+		return true
 	}
-	return strings.Contains(says, "public") || strings.Contains(says, "max-age") || strings.Contains(says, "s-maxage")
+	control := h[fieldCache]
+	expires, err := http.ParseTime(h.Get(fieldExpires))
+	return allowsSharing(control) || err == nil && expires.After(now) && !forbidsSharing(control)
+}
+
+// allowsSharing tells whether the values of a Cache-Control field say so.
+func allowsSharing(control []string) bool {
+	says := strings.ToLower(strings.Join(control, ","))
+	return !forbidsSharing(control) &&
+		(strings.Contains(says, "public") || strings.Contains(says, "max-age") || strings.Contains(says, "s-maxage"))
+}
+
+func forbidsSharing(control []string) bool {
+	says := strings.ToLower(strings.Join(control, ","))
+	return strings.Contains(says, "private") || strings.Contains(says, "no-store")
 }
 
 // warnOfPlainHTTP warns once if a server hands out sessions over plain HTTP. ctx is
