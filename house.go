@@ -31,6 +31,7 @@ var houses = caddy.NewUsagePool()
 type house struct {
 	settings settings
 	engine   *engine.Engine
+	begun    time.Time
 	closing  atomic.Bool // soon the engine has no store any more
 	secret   atomic.Pointer[identity.Secret]
 	epochs   *epoch.Folder
@@ -55,7 +56,7 @@ type settings struct {
 // newHouse starts an engine. It touches no file itself: the engine opens the
 // store in the background.
 func newHouse(s settings, open storage.Opener) (*house, error) {
-	h := &house{settings: s, epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), crowds: pressure.New(0)}
+	h := &house{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), crowds: pressure.New(0)}
 	var err error
 	h.engine, err = engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
@@ -98,6 +99,23 @@ func (h *house) openSecret(path string) error {
 	}
 	h.secret.Store(secret)
 	return nil
+}
+
+// awaitSecret returns the secret, or nil if it can't be had. It waits for it up to
+// readyTimeout after the house was made: a disk that hangs holds up no request
+// that comes later.
+func (h *house) awaitSecret(ctx context.Context) *identity.Secret {
+	if secret := h.secret.Load(); secret != nil {
+		return secret
+	}
+	if left := readyTimeout - time.Since(h.begun); left > 0 {
+		select {
+		case <-h.engine.Ready():
+		case <-time.After(left):
+		case <-ctx.Done():
+		}
+	}
+	return h.secret.Load()
 }
 
 // name implements engine.Options.Name. What tells of an address has a name that

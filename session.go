@@ -85,8 +85,7 @@ func (s *Session) provision() error {
 }
 
 // ready returns what sessions and challenges are made and checked with, or nil if
-// the secret can't be had. It waits for the secret as a decision waits for its
-// store.
+// the secret can't be had.
 func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
 	if keys := s.keys.Load(); keys != nil {
 		return keys
@@ -95,12 +94,7 @@ func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
 	if h == nil {
 		return nil
 	}
-	select {
-	case <-h.engine.Ready():
-	case <-time.After(readyTimeout):
-	case <-ctx.Done():
-	}
-	secret := h.secret.Load()
+	secret := h.awaitSecret(ctx)
 	if secret == nil {
 		return nil
 	}

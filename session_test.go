@@ -1,0 +1,50 @@
+package tally
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// A store that hangs while it is opened holds up who has a session no longer than
+// all others: for a while after the start, and then no more.
+func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
+	for what, hasSecret := range map[string]bool{"before the secret": false, "after it": true} {
+		t.Run(what, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tally.key")
+			synctest.Test(t, func(t *testing.T) {
+				hung := make(chan struct{})
+				h, err := newHouse(settings{secret: path}, func(context.Context) (storage.Store, error) {
+					<-hung
+					return nil, os.ErrClosed
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(readyTimeout)
+				if !hasSecret {
+					h.secret.Store(nil)
+				}
+				app := &App{Session: new(Session)}
+				app.house.Store(h)
+				before := time.Now()
+				keys := app.Session.ready(t.Context(), app)
+				if waited := time.Since(before); waited > 0 {
+					t.Errorf("waited %v", waited)
+				}
+				if (keys != nil) != hasSecret {
+					t.Errorf("keys: %v", keys)
+				}
+				close(hung)
+				if err := h.engine.Close(t.Context()); err != nil {
+					t.Log(err)
+				}
+			})
+		})
+	}
+}
