@@ -22,8 +22,8 @@ type Pressure struct {
 	// Squeeze no network.
 	Disabled bool `json:"disabled,omitempty"`
 
-	// More than so many clients that say different things of themselves are too
-	// many, from 1 to 31. Default: 20.
+	// More than so many clients that say different things of themselves, their
+	// language aside, are too many, from 1 to 31. Default: 20.
 	Fingerprints int `json:"fingerprints,omitempty"`
 
 	// The time in which they must come, from 1s to 24h. Default: 10m.
@@ -90,11 +90,21 @@ func (a *App) noteCrowd(c *client, d engine.Decision) {
 		return
 	}
 	h := a.house.Load()
-	if h == nil || !h.crowds.Seen(time.Now(), c.network, c.self.Key, a.Pressure.rule()) {
+	if h == nil || !h.crowds.Seen(time.Now(), c.network, c.browser(), a.Pressure.rule()) {
 		return
 	}
 	h.engine.Punish(&c.crowd, reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Crowded},
 		Ban:       a.Pressure.squeeze().rule(""),
 	})
+}
+
+// browser returns the client's fingerprint without its language, which is the one
+// part of it that a page elsewhere can choose for its visitors' browsers
+// (https://fetch.spec.whatwg.org/#cors-safelisted-request-header): their networks
+// must not be squeezed for that.
+func (c *client) browser() []byte {
+	hints := hintsOf(c.http.Header)
+	hints.AcceptLanguage = ""
+	return identity.AppendFingerprint(nil, c.network, hints)
 }

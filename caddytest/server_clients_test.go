@@ -147,6 +147,20 @@ func TestCrowdedNetworkIsSqueezed(t *testing.T) {
 	wantSqueezed("after a crash")
 }
 
+// A page elsewhere can have its visitors' browsers ask for any language, but not say
+// that they are another browser: it can't have a household squeezed.
+func TestLanguagesAreNoCrowd(t *testing.T) {
+	s := startCaddy(t, squeezing(""))
+	for i := range 30 {
+		s.wantPassed(1, 1, "/", from(1), agent(i%3), fmt.Sprintf("Accept-Language: x%c", 'a'+i/3))
+	}
+	if strings.Contains(s.mustMetrics(), "caddy_rate_limit_squeezes_total 1") {
+		t.Error("squeezed")
+	}
+	s.get("/", from(1), agent(3))
+	waitFor(t, "the squeeze", func() bool { return strings.Contains(s.mustMetrics(), "caddy_rate_limit_squeezes_total 1") })
+}
+
 func TestNetworksAreNotSqueezedWithoutPressure(t *testing.T) {
 	s := startCaddy(t, perClient("pressure off", "limit 4/1h\nprefix_ceiling 100"))
 	for i := range 100 {
