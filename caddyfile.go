@@ -107,8 +107,8 @@ func (h *Handler) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
 }
 
 // unmarshalOption reads one line or block of the handler. Its error texts, and
-// those of the functions named peer…, begin as those of mholt/caddy-ratelimit do.
-// An argument too many surfaces as it does there: as the next, unrecognized, option.
+// those of the functions named peer…, are those of mholt/caddy-ratelimit. So is
+// the way an argument too many surfaces: as the next, unrecognized, option.
 func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error {
 	switch d.Val() {
 	case "zone":
@@ -133,7 +133,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) er
 	case "storage":
 		return h.unmarshalStorage(d)
 	default:
-		return d.Errf("unrecognized subdirective '%s': zone, exempt, trap, headers, jitter, log_key or disable_metrics would do", d.Val())
+		return d.Errf("unrecognized subdirective '%s'", d.Val())
 	}
 	return nil
 }

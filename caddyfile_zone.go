@@ -57,7 +57,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 	case "ipv6_prefix":
 		return peerInt(d, &z.IPv6Prefix, "zone ipv6_prefix", "ipv6_prefix integer")
 	}
-	return d.Errf("unrecognized subdirective '%s': match, per, limit, tiers, tier, cost, max_cost, reputation, ban, prefix_ceiling, on_exceeded, on_empty_key, ipv4_prefix, ipv6_prefix, key, events or window would do", d.Val())
+	return d.Errf("unrecognized subdirective '%s'", d.Val())
 }
 
 // checkWords checks that the zone says how many may pass, in one of the two
@@ -77,7 +77,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 	case z.hasOwnWords() && !peer:
 		return z.errf(d, "a limit is missing: limit 5/1m would do")
 	case z.Window == 0 || z.MaxEvents == 0:
-		return d.Err("a rate limit zone requires both a window and maximum events: limit 5/1m would do")
+		return d.Err("a rate limit zone requires both a window and maximum events")
 	}
 	return nil
 }

@@ -223,15 +223,17 @@ func (h *house) Swept(rows int64, keys int, err error) {
 }
 
 // Punished implements engine.Observer.
-func (h *house) Punished(reason reputation.Reason, banned bool) {
-	if reason == reputation.Crowded {
-		if banned {
-			metrics.squeezes.Inc()
-		}
-		return
+func (h *house) Punished(reason reputation.Reason) {
+	if reason != reputation.Crowded { // which is no violation
+		metrics.violations.WithLabelValues(reason.String()).Inc()
 	}
-	metrics.violations.WithLabelValues(reason.String()).Inc()
-	if banned {
+}
+
+// Banned implements engine.Observer.
+func (h *house) Banned(reason reputation.Reason) {
+	if reason == reputation.Crowded {
+		metrics.squeezes.Inc()
+	} else {
 		metrics.bans.Inc()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 func TestLimitCompile(t *testing.T) {
@@ -54,6 +55,28 @@ func TestLimitCompileRefuses(t *testing.T) {
 	} {
 		if _, err := tt.in.compile(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: error is %v, want %q in it", tt.in, err, tt.want)
+		}
+	}
+}
+
+// After its last unit a token bucket has one again once that is refilled, and not
+// once all are.
+func TestWindowOfAnEmptyBucket(t *testing.T) {
+	arithmetic, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 60, Window: time.Minute, Burst: 600})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &policy{Limit: engine.Limit{Limit: arithmetic}}
+	for _, test := range []struct {
+		standing
+		want int64
+	}{
+		{standing{policy: p, Quota: limiter.Quota{Remaining: 0, Reset: 600 * time.Second}}, 1},
+		{standing{policy: p, Quota: limiter.Quota{Remaining: 0, Reset: 3 * time.Second}, refuses: true}, 3},
+		{standing{policy: p, Quota: limiter.Quota{Remaining: 1, Reset: 599 * time.Second}}, 60},
+	} {
+		if got := test.effective(); got != test.want {
+			t.Errorf("%+v: t is %d, want %d", test.Quota, got, test.want)
 		}
 	}
 }

@@ -46,6 +46,7 @@ var headerStyles = map[string]headerStyle{
 type standing struct {
 	policy *policy
 	limiter.Quota
+	refuses bool // Reset is when it would not refuse the same again
 }
 
 // fuller tells whether less is left of s than of t, in relation to their
@@ -82,12 +83,12 @@ type refusal struct {
 }
 
 // newResponse notes how the request stands with the limits of its draws.
-func newResponse(rq *request, style headerStyle) *response {
+func newResponse(rq *request, style headerStyle, allowed bool) *response {
 	p := &response{style: style, client: rq.client}
 	p.standings = p.room[:0]
 	for i := range rq.draws {
 		if rq.draws[i].Known && !rq.hides(i) {
-			p.add(standing{rq.of[i], rq.draws[i].Quota})
+			p.add(standing{rq.of[i], rq.draws[i].Quota, !allowed})
 		}
 	}
 	return p
@@ -191,8 +192,11 @@ func (p *response) limitField() string {
 // effective returns the effective window in seconds: how long what remains has
 // to last, and where nothing remains, when something does again.
 func (s standing) effective() int64 {
-	if s.Remaining > 0 {
+	switch {
+	case s.Remaining > 0:
 		return max(ceilSeconds(min(s.Reset, s.policy.Window())), 0)
+	case s.policy.Algorithm() == limiter.TokenBucket && !s.refuses:
+		return max(ceilSeconds(s.Reset-s.policy.Refill(s.policy.Capacity()-1)), 1) // of all but one unit
 	}
 	return ceilSeconds(s.Reset)
 }

@@ -151,7 +151,7 @@ func (c *client) hasSession() bool {
 	return identity.FindCookie(c.cookies, audience.Cookie, func(value string) bool {
 		found, err := keys.signer.Verify(now, audience, c.prefix(), value)
 		if err != nil {
-			c.forged = c.forged || errors.Is(err, session.ErrForged)
+			c.forged = c.forged || errors.Is(err, session.ErrForged) && c.http.TLS != nil
 			return false
 		}
 		c.session = found

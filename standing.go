@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"net/http"
 	"slices"
 	"time"
 
@@ -38,6 +39,9 @@ func (h *Handler) meet(rq *request) error {
 		return nil
 	}
 	if rq.stands = rq.whoIs().standing(); rq.stands == nil {
+		return nil
+	}
+	if isLured(rq.http) {
 		return nil
 	}
 	if rq.isForged() && h.app.mayPunish(rq) {
@@ -79,4 +83,13 @@ func (a *App) mayPunish(rq *request) bool {
 	c.locate(rq)
 	d, ok := a.decide(rq.http.Context(), nil, []engine.Draw{{Limit: trapped, Key: c.crowd.Key, Cost: 1}})
 	return ok && d.Allowed
+}
+
+// isLured tells whether a page of another site had a browser send the request
+// (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header), as with a picture
+// whose address is a trap: that is no sign of what its user is up to. Who says so
+// without a browser could as well keep out of traps.
+func isLured(r *http.Request) bool {
+	site := first(r.Header["Sec-Fetch-Site"])
+	return site == "cross-site" || site == "same-site"
 }

@@ -182,10 +182,14 @@ func (l Limit) Scale(percent int) Limit {
 // for a token bucket only, and only if that takes longer than a window to refill.
 func (l Limit) Remembered() time.Duration {
 	if l.algorithm == TokenBucket {
-		return time.Duration(max(l.refillTime(l.capacity, 0), l.window))
+		return max(l.Refill(l.capacity), time.Duration(l.window))
 	}
 	return time.Duration(2*l.window + l.width)
 }
+
+// Refill returns how long a token bucket takes to refill units, rounded up. It is
+// for token buckets only.
+func (l Limit) Refill(units int64) time.Duration { return time.Duration(l.refillTime(units, 0)) }
 
 // Algorithm returns how the limit forgets units.
 func (l Limit) Algorithm() Algorithm { return l.algorithm }

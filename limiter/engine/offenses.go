@@ -121,16 +121,15 @@ func (e *Engine) Punish(client *Client, o reputation.Offense) {
 	if o.At == 0 {
 		o.At = e.clock.now()
 	}
-	noted, banned := e.commitOffense(offense{client.cell, o})
-	if noted {
+	if e.commitOffense(offense{client.cell, o}) {
 		e.queue.poke()
-		e.opts.Observer.Punished(o.Reason, banned)
+		e.opts.Observer.Punished(o.Reason)
 	}
 }
 
 // commitOffense notes an offense in memory and for the store, and tells whether
-// it did and whether that is known to have led to a ban.
-func (e *Engine) commitOffense(o offense) (noted, banned bool) {
+// it did.
+func (e *Engine) commitOffense(o offense) (noted bool) {
 	st := o.cell.standing
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -140,18 +139,18 @@ func (e *Engine) commitOffense(o offense) (noted, banned bool) {
 		record = *known
 	}
 	if record.Banned(o.At) || o.At-record.Last(o.Reason) < int64(leastBetween) {
-		return false, false
+		return false
 	}
-	banned = record.Commit(o.Offense)
+	record.Commit(o.Offense)
 	if known != nil {
 		st.record.Store(&record)
 	} else {
-		st.unread, banned = record, false // what else it has done is not known
+		st.unread = record // what else it has done is not known
 	}
 	if e.offenses.add(o) {
 		st.pending++
 	}
-	return true, banned
+	return true
 }
 
 // offense is one that the store is to be told of.
@@ -233,6 +232,9 @@ func (e *Engine) punishSome() (more bool, err error) {
 	for i, o := range waiting {
 		if err == nil {
 			o.cell.standing.learn(records[i], 1)
+			if records[i].At == o.At && records[i].Banned(o.At) { // offenses of who is banned change nothing
+				e.opts.Observer.Banned(o.Reason)
+			}
 		} else {
 			o.cell.standing.forget(1)
 		}

@@ -65,7 +65,7 @@ type punished struct {
 	offenses atomic.Int64
 }
 
-func (p *punished) Punished(reputation.Reason, bool) { p.offenses.Add(1) }
+func (p *punished) Punished(reputation.Reason) { p.offenses.Add(1) }
 
 // What a banned client does leads to nothing, and so is not written down.
 func TestBannedClientMakesNoWrites(t *testing.T) {

@@ -61,9 +61,11 @@ type Observer interface {
 	// Swept reports a finished round of cleaning: rows deleted from the store,
 	// and idle keys dropped from memory.
 	Swept(rows int64, keys int, err error)
-	// Punished reports an offense, and whether it is known to have led to a ban.
-	// It is called from a request's goroutine.
-	Punished(reason reputation.Reason, banned bool)
+	// Punished reports an offense that is noted. It is called from a request's
+	// goroutine.
+	Punished(reason reputation.Reason)
+	// Banned reports that an offense has led to a ban, once the store knows of it.
+	Banned(reason reputation.Reason)
 	// Degraded reports that the store can't be used, once when that begins and
 	// once a minute while it lasts. It may be called from a request's goroutine
 	// and from a timer's.
@@ -75,11 +77,12 @@ type Observer interface {
 // nobody is the observer of an engine that has none.
 type nobody struct{}
 
-func (nobody) Committed(int, time.Duration)     {}
-func (nobody) Swept(int64, int, error)          {}
-func (nobody) Punished(reputation.Reason, bool) {}
-func (nobody) Degraded(time.Duration, error)    {}
-func (nobody) Recovered(time.Duration)          {}
+func (nobody) Committed(int, time.Duration)  {}
+func (nobody) Swept(int64, int, error)       {}
+func (nobody) Punished(reputation.Reason)    {}
+func (nobody) Banned(reputation.Reason)      {}
+func (nobody) Degraded(time.Duration, error) {}
+func (nobody) Recovered(time.Duration)       {}
 
 // withDefaults returns the options with zero values replaced, or an error that
 // names what can't be.

@@ -36,7 +36,8 @@ type site struct {
 func (s *site) Committed(int, time.Duration) {}
 
 // Punished implements engine.Observer.
-func (s *site) Punished(reputation.Reason, bool) {}
+func (s *site) Punished(reputation.Reason) {}
+func (s *site) Banned(reputation.Reason)   {}
 
 // Swept implements engine.Observer.
 func (s *site) Swept(_ int64, _ int, err error) {
