@@ -14,10 +14,24 @@ import (
 
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
-		Name:      "rate-limit",
-		Short:     "Manages what the rate limiter keeps",
-		CobraFunc: func(cmd *cobra.Command) { cmd.AddCommand(keyCommand()) },
+		Name:  "rate-limit",
+		Short: "Manages what the rate limiter keeps",
+		CobraFunc: func(cmd *cobra.Command) {
+			cmd.RunE = unknownCommand("key")
+			cmd.AddCommand(keyCommand())
+		},
 	})
+}
+
+// unknownCommand returns what a command does that only has others: it shows its
+// help, and fails if a word follows that is none of them.
+func unknownCommand(known string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("unknown command %q: %s would do", args[0], known)
+		}
+		return cmd.Help()
+	}
 }
 
 // defaultKeyFile returns the file of API keys where none is named.
@@ -31,10 +45,22 @@ func keyCommand() *cobra.Command {
 		Long: `Makes, lists and revokes the API keys that the option api_keys tells clients
 by. A running Caddy notices within a second. Run it as the user that Caddy runs
 as, so that Caddy can read the file.`,
+		RunE: unknownCommand("new, list or revoke"),
 	}
 	file := cmd.PersistentFlags().StringP("file", "f", defaultKeyFile(), "The file of keys")
 	cmd.AddCommand(keyNewCommand(file), keyListCommand(file), keyRevokeCommand(file))
 	return cmd
+}
+
+// between returns what checks the number of arguments. Its error says with
+// example what would do.
+func between(least, most int, example string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("got %q: caddy rate-limit key %s would do", args, example)
+		}
+		return nil
+	}
 }
 
 func keyNewCommand(file *string) *cobra.Command {
@@ -47,7 +73,7 @@ there is none.
 NAME is a client such as acme, or vendor/product for a part of one with a quota
 of its own. Keys of one name share a quota: make another to replace one that is
 still in use.`,
-		Args: cobra.ExactArgs(2),
+		Args: between(2, 2, "new acme free"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := apikeys.New(*file, apikeys.Client{Name: args[0], Tier: args[1]})
 			if err != nil {
@@ -64,7 +90,7 @@ func keyListCommand(file *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "Lists the keys of the file: name, tier, and what tells the keys of a name apart",
-		Args:  cobra.NoArgs,
+		Args:  between(0, 0, "list"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			entries, err := apikeys.List(*file)
 			if err != nil {
@@ -85,7 +111,7 @@ func keyRevokeCommand(file *string) *cobra.Command {
 		Short: "Removes the keys of a name from the file, or the one that ID names",
 		Long: `Removes the keys of a name from the file, or the one of them that ID names, as
 listed. The keys of its parts (NAME/…) stay.`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: between(1, 2, "revoke acme"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			revoked, err := apikeys.Revoke(*file, args[0], append(args, "")[1])
 			if err != nil {

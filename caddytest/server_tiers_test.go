@@ -427,6 +427,7 @@ func TestKeyCommand(t *testing.T) {
 	for _, args := range [][]string{
 		{"new", "a b", "gold"}, {"new", "acme"}, {"new", "acme", "free"}, {"new", "acme", "gold", "more"},
 		{"list", "more"}, {"revoke"}, {"revoke", "nobody"}, {"revoke", "acme", "00000000"},
+		{"revok", "acme"},
 	} {
 		if err := s.command(append([]string{"rate-limit", "key", "--file", file}, args...)...).Run(); err == nil {
 			t.Errorf("%q succeeds", args)
