@@ -68,15 +68,18 @@ func TestWindowOfAnEmptyBucket(t *testing.T) {
 	}
 	p := &policy{Limit: engine.Limit{Limit: arithmetic}}
 	for _, test := range []struct {
-		standing
-		want int64
+		remaining int64
+		reset     time.Duration
+		refused   bool
+		want      int64
 	}{
-		{standing{policy: p, Quota: limiter.Quota{Remaining: 0, Reset: 600 * time.Second}}, 1},
-		{standing{policy: p, Quota: limiter.Quota{Remaining: 0, Reset: 3 * time.Second}, refuses: true}, 3},
-		{standing{policy: p, Quota: limiter.Quota{Remaining: 1, Reset: 599 * time.Second}}, 60},
+		{0, 600 * time.Second, false, 1},
+		{0, 3 * time.Second, true, 3},
+		{1, 599 * time.Second, false, 60},
 	} {
-		if got := test.effective(); got != test.want {
-			t.Errorf("%+v: t is %d, want %d", test.Quota, got, test.want)
+		s := standing{policy: p, Quota: limiter.Quota{Remaining: test.remaining, Reset: test.reset}}
+		if got := s.effective(test.refused); got != test.want {
+			t.Errorf("%+v: t is %d, want %d", test, got, test.want)
 		}
 	}
 }

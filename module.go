@@ -325,7 +325,7 @@ func (h *Handler) answer(rq *request, d engine.Decision) *response {
 	if d.Allowed && len(rq.draws) == 0 {
 		return nil
 	}
-	p := newResponse(rq, h.style, d.Allowed)
+	p := newResponse(rq, h.style)
 	switch {
 	case d.Reason == engine.Banned:
 		p.refusal = &refusal{policy: h.banned, retry: h.jittered(d)}

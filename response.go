@@ -46,7 +46,6 @@ var headerStyles = map[string]headerStyle{
 type standing struct {
 	policy *policy
 	limiter.Quota
-	refuses bool // Reset is when it would not refuse the same again
 }
 
 // fuller tells whether less is left of s than of t, in relation to their
@@ -83,12 +82,12 @@ type refusal struct {
 }
 
 // newResponse notes how the request stands with the limits of its draws.
-func newResponse(rq *request, style headerStyle, allowed bool) *response {
+func newResponse(rq *request, style headerStyle) *response {
 	p := &response{style: style, client: rq.client}
 	p.standings = p.room[:0]
 	for i := range rq.draws {
 		if rq.draws[i].Known && !rq.hides(i) {
-			p.add(standing{rq.of[i], rq.draws[i].Quota, !allowed})
+			p.add(standing{rq.of[i], rq.draws[i].Quota})
 		}
 	}
 	return p
@@ -183,7 +182,7 @@ func (p *response) limitField() string {
 		b = strconv.AppendInt(b, s.Remaining, 10)
 		if s.Reset != limiter.Never {
 			b = append(b, ";t="...)
-			b = strconv.AppendInt(b, s.effective(), 10)
+			b = strconv.AppendInt(b, s.effective(p.refusal != nil), 10)
 		}
 	}
 	return string(b)
@@ -191,11 +190,11 @@ func (p *response) limitField() string {
 
 // effective returns the effective window in seconds: how long what remains has
 // to last, and where nothing remains, when something does again.
-func (s standing) effective() int64 {
+func (s standing) effective(refused bool) int64 {
 	switch {
 	case s.Remaining > 0:
 		return max(ceilSeconds(min(s.Reset, s.policy.Window())), 0)
-	case s.policy.Algorithm() == limiter.TokenBucket && !s.refuses:
+	case s.policy.Algorithm() == limiter.TokenBucket && !refused:
 		return max(ceilSeconds(s.Reset-s.policy.Refill(s.policy.Capacity()-1)), 1) // of all but one unit
 	}
 	return ceilSeconds(s.Reset)

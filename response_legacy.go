@@ -20,7 +20,7 @@ func (p *response) legacyFields() *legacyFields {
 	f := &legacyFields{
 		limit:     [1]string{s.policy.legacy},
 		remaining: [1]string{strconv.FormatInt(s.Remaining, 10)},
-		reset:     [1]string{strconv.FormatInt(s.effective(), 10)},
+		reset:     [1]string{strconv.FormatInt(s.effective(p.refusal != nil), 10)},
 	}
 	i := slices.IndexFunc(p.standings, func(s standing) bool { return s.policy.quota })
 	if i < 0 {
@@ -30,7 +30,7 @@ func (p *response) legacyFields() *legacyFields {
 	f.hasQuota = true
 	f.quotaUsed[0] = strconv.FormatInt(max(s.policy.Capacity()-s.Remaining, 0), 10)
 	f.quotaLimit[0] = s.policy.legacy
-	f.quotaReset[0] = strconv.FormatInt(s.effective(), 10)
+	f.quotaReset[0] = strconv.FormatInt(s.effective(p.refusal != nil), 10)
 	return f
 }
 
