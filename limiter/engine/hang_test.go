@@ -57,8 +57,9 @@ func TestCommitsOfTwoSecondsDelayByTheTimeoutOnly(t *testing.T) {
 		if took := h.longest(10_000, 10*time.Millisecond, limit); took > 120*time.Millisecond {
 			t.Errorf("a request took %v while commits took 2s", took)
 		}
-		if n := h.events.degraded.Load(); n != 1 {
-			t.Errorf("told %d times that limits are degraded, want once", n)
+		// The outage ends and begins anew with each probe that a slow store answers.
+		if began, told := h.events.degraded.Load(), h.events.degraded.Load()+h.events.reminded.Load(); began == 0 || told > 2 {
+			t.Errorf("told %d times in a minute and a half that limits are degraded, want once a minute", told)
 		}
 		h.takes.Store(int64(time.Millisecond))
 		time.Sleep(time.Minute)
