@@ -94,7 +94,9 @@ func (s *shifted) pass(d time.Duration) {
 	s.setClock()
 }
 
-// setClock writes both at once: nobody reads half of it.
+// setClock writes both at once: nobody reads half of it. It returns when the engine
+// will look at the clock the next time that it is asked, which it does once a
+// millisecond.
 func (s *shifted) setClock() {
 	s.t.Helper()
 	text := fmt.Appendln(nil, s.wrong.Nanoseconds(), s.gone.Nanoseconds())
@@ -104,4 +106,5 @@ func (s *shifted) setClock() {
 	if err := os.Rename(s.clock()+".new", s.clock()); err != nil {
 		s.t.Fatal(err)
 	}
+	time.Sleep(2 * time.Millisecond)
 }
