@@ -209,7 +209,7 @@ func (k *killer) made(path string) string {
 	case err == nil && len(head(k.t, path+"-journal", 1)) > 0:
 		return "  in the middle of its migration"
 	case err != nil || file.Size() == 0:
-		return "  before there was anything in it"
+		return tooEarly
 	}
 	return "  when it was there"
 }

@@ -68,17 +68,21 @@ func (k *killer) prove() {
 	k.t.Logf("%d requests answered, %d admitted, %d cut off", total, admitted, k.log.cutOff)
 	for _, kind := range killKinds {
 		k.t.Logf("%4d kills %s", k.kills[kind], kind)
-		if k.kills[kind] == 0 && k.killed() >= 100 {
+		if k.kills[kind] == 0 && k.killed() >= 100 && kind != tooEarly {
 			k.t.Errorf("of %d kills none fell %s", k.killed(), kind)
 		}
 	}
 }
 
+// tooEarly is the one kind that there need not be any of: how long a file is empty
+// depends on the machine, and nothing can be lost of it.
+const tooEarly = "  before there was anything in it"
+
 // killKinds are the kinds of kills in the order of the report.
 var killKinds = []string{
 	"under load", "starting, or soon after", "beside another process", "after another process",
 	"when a checkpoint began", "  in the middle of it", "when a sweep began", "  in the middle of that",
-	"making a database", "  before there was anything in it", "  in the middle of its migration", "  when it was there",
+	"making a database", tooEarly, "  in the middle of its migration", "  when it was there",
 	"with a database just made",
 }
 
