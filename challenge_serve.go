@@ -107,8 +107,8 @@ func (x *exchange) accept() error {
 
 // punish punishes the client for a solution that was sent again.
 func (x *exchange) punish() {
-	if stands := x.rq.whoIs().standing(); stands != nil && x.app.mayPunish(x.rq) {
-		x.app.punish(stands, x.app.forgery())
+	if stands := x.rq.whoIs().standing(); stands != nil {
+		x.app.accuse(x.rq, stands, x.app.forgery())
 	}
 }
 

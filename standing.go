@@ -12,15 +12,7 @@ import (
 
 // knowsClients tells whether the handler treats clients by how they stand.
 func (h *Handler) knowsClients() bool {
-	if len(h.Traps) > 0 {
-		return true
-	}
-	for _, z := range h.zones {
-		if z.countsClients() {
-			return true
-		}
-	}
-	return false
+	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, (*Zone).countsClients)
 }
 
 // knowsStrangers tells whether the handler also treats those clients by how they
@@ -44,16 +36,16 @@ func (h *Handler) meet(rq *request) error {
 	if isLured(rq.http) {
 		return nil
 	}
-	if rq.isForged() && h.app.mayPunish(rq) {
-		h.app.punish(rq.stands, h.app.forgery())
+	if rq.isForged() {
+		h.app.accuse(rq, rq.stands, h.app.forgery())
 	}
 	for _, t := range h.Traps {
 		caught, err := t.matchers.AnyMatchWithError(rq.http)
 		if err != nil {
 			return err
 		}
-		if caught && h.app.mayPunish(rq) {
-			h.app.punish(rq.stands, t.offense)
+		if caught {
+			h.app.accuse(rq, rq.stands, t.offense)
 		}
 	}
 	return nil
@@ -72,6 +64,13 @@ func (a *App) forgery() reputation.Offense {
 // trapped is how many clients that nobody has verified may be punished for what is
 // no limit in one network: each is a row in the database, and a client may call itself anything.
 var trapped = ownLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
+
+// accuse punishes the client of a request, known as of, if it may be.
+func (a *App) accuse(rq *request, of *engine.Client, o reputation.Offense) {
+	if a.mayPunish(rq) {
+		a.punish(of, o)
+	}
+}
 
 // mayPunish tells whether the client of a request may be punished for what it has
 // done besides going over a limit.
