@@ -1,6 +1,7 @@
 package challenge
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -57,12 +58,8 @@ type Setter struct {
 
 // New returns a setter under keys that are derived from a secret.
 func New(secret *identity.Secret, o Options) (*Setter, error) {
-	if o.Difficulty == 0 {
-		o.Difficulty = DefaultDifficulty
-	}
-	if o.Lifetime == 0 {
-		o.Lifetime = DefaultLifetime
-	}
+	o.Difficulty = cmp.Or(o.Difficulty, DefaultDifficulty)
+	o.Lifetime = cmp.Or(o.Lifetime, DefaultLifetime)
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}

@@ -1,6 +1,7 @@
 package siteverify
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -71,15 +72,9 @@ func New(o Options) (*Client, error) {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxAge == 0 {
-		o.MaxAge = DefaultMaxAge
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.MaxConcurrent == 0 {
-		o.MaxConcurrent = DefaultMaxConcurrent
-	}
+	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.MaxConcurrent = cmp.Or(o.MaxConcurrent, DefaultMaxConcurrent)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

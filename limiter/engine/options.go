@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -90,10 +91,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Open == nil || o.Name == nil {
 		return o, fmt.Errorf("engine: Open and Name are required")
 	}
-	setDefault(&o.MaxKeys, DefaultMaxKeys)
-	setDefault(&o.StoreTimeout, storage.DefaultTimeout)
-	setDefault(&o.CleanupInterval, DefaultCleanupInterval)
-	setDefault(&o.DegradedPercent, DefaultDegradedPercent)
+	o.MaxKeys = cmp.Or(o.MaxKeys, DefaultMaxKeys)
+	o.StoreTimeout = cmp.Or(o.StoreTimeout, storage.DefaultTimeout)
+	o.CleanupInterval = cmp.Or(o.CleanupInterval, DefaultCleanupInterval)
+	o.DegradedPercent = cmp.Or(o.DegradedPercent, DefaultDegradedPercent)
 	if o.Observer == nil {
 		o.Observer = nobody{}
 	}
@@ -107,11 +108,4 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("engine: DegradedPercent must be between 1 and 100, got %d", o.DegradedPercent)
 	}
 	return o, nil
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
