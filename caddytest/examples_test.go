@@ -116,7 +116,7 @@ func startExample(t *testing.T, caddyBinary, file, upstream string) string {
 	port, admin := portOfExample(t), "localhost:"+portOfExample(t)
 	name := filepath.Join(folder, "examples", file)
 	config := replaceInExample(t, readSample(t, name), ":8080 {", ":"+port+" {")
-	config = strings.NewReplacer("localhost:2020", admin, "127.0.0.1:3000\n", upstream+"\n").Replace(config)
+	config = strings.NewReplacer("examples/data/", filepath.ToSlash(t.TempDir())+"/", "localhost:2020", admin, "127.0.0.1:3000\n", upstream+"\n").Replace(config)
 	if err := os.WriteFile(name, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
