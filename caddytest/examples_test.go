@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -113,7 +112,7 @@ func startExample(t *testing.T, caddyBinary, file, upstream string) string {
 	if err := os.CopyFS(filepath.Join(folder, "examples"), os.DirFS("../examples")); err != nil {
 		t.Fatal(err)
 	}
-	port, admin := portOfExample(t), "localhost:"+portOfExample(t)
+	port, admin := freePort(t), "localhost:"+freePort(t)
 	name := filepath.Join(folder, "examples", file)
 	config := replaceInExample(t, readSample(t, name), ":8080 {", ":"+port+" {")
 	config = strings.NewReplacer("examples/data/", filepath.ToSlash(t.TempDir())+"/", "localhost:2020", admin, "127.0.0.1:3000\n", upstream+"\n").Replace(config)
@@ -172,21 +171,6 @@ func askExample(t *testing.T, method, url string) (*http.Response, string) {
 		t.Fatal(err)
 	}
 	return answer, string(body)
-}
-
-// portOfExample returns a port that nobody listened at a moment ago.
-func portOfExample(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 func exampleFiles(t *testing.T) map[string]string {

@@ -347,15 +347,20 @@ func do(client *http.Client, r *http.Request, fields ...string) (answer, error) 
 	return answer{response.StatusCode, response.Header, string(body)}, err
 }
 
-// send sends a request that must be answered. It sends it again if the connection
-// ends without an answer, as Caddy does with connections that reach a listener
-// which a reload has just closed.
-func (s *server) send(method, path string, fields ...string) answer {
-	s.t.Helper()
+// insist sends a request, and again if the connection ends without an answer, as
+// connections do that reach a listener which a reload has just closed.
+func (s *server) insist(method, path string, fields ...string) (answer, error) {
 	a, err := s.try(method, path, fields...)
-	for tries := 1; tries < 3 && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)); tries++ {
+	for tries := 1; tries < 5 && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)); tries++ {
 		a, err = s.try(method, path, fields...)
 	}
+	return a, err
+}
+
+// send sends a request that must be answered.
+func (s *server) send(method, path string, fields ...string) answer {
+	s.t.Helper()
+	a, err := s.insist(method, path, fields...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -398,7 +403,7 @@ func (s *server) passedOfBurst(n int, path string, fields ...string) (passed int
 	for i := range n {
 		done.Go(func() {
 			<-begin
-			answers[i], errs[i] = s.try(http.MethodGet, path, fields...)
+			answers[i], errs[i] = s.insist(http.MethodGet, path, fields...)
 		})
 	}
 	close(begin)
@@ -446,8 +451,11 @@ func freePort(t *testing.T) string {
 	defer portsMu.Unlock()
 	for range 1000 {
 		port := fmt.Sprint(12000 + rand.N(20000))
+		if ports[port] {
+			continue
+		}
 		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
-		if err != nil || ports[port] {
+		if err != nil {
 			continue
 		}
 		listener.Close()
