@@ -7,6 +7,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
+// request is what is decided about, and how far that has come.
+type request struct {
+	Decision
+
+	client *Client // who is refused if it is banned; nil is never banned
+	draws  []Draw
+	held   []held // one for each cell that is drawn from, in lock order
+	now    int64  // as of when it is decided
+	known  bool   // whether it is known how all clients stand
+	late   bool   // whether it is too late to wait for the store
+}
+
 // held is a cell that a request locks, and what the request takes from it.
 type held struct {
 	cell  *cell
@@ -28,41 +40,34 @@ func (e *Engine) Decide(ctx context.Context, draws []Draw) Decision {
 
 // DecideFor decides about a request of a client, which is refused if it is
 // banned, whatever it draws. A client of nil is never banned.
-func (e *Engine) DecideFor(ctx context.Context, client *Client, draws []Draw) (d Decision) {
-	now := e.clock.now()
-	e.decide(ctx, client, draws, now, &d)
-	if (d.Reason == OverLimit || d.Reason == Blocked) && !d.Degraded && e.blame(client, draws, now) {
-		// The client has to wait for longer now than what it was refused by says.
-		d = Decision{Fresh: d.Fresh, Waited: d.Waited}
-		e.decide(ctx, client, draws, e.clock.now(), &d)
-	}
-	return d
-}
-
-// decide is [Engine.DecideFor] without its consequences. What d says to have been
-// waited for counts.
-func (e *Engine) decide(ctx context.Context, client *Client, draws []Draw, now int64, d *Decision) {
-	known := e.stands(client, draws, now, d)
-	if d.Reason != None || e.refuseAtOnce(draws, now, d) {
-		return
-	}
+func (e *Engine) DecideFor(ctx context.Context, client *Client, draws []Draw) Decision {
 	var room [inlineDraws]held
-	hs := e.hold(room[:0], draws)
-	if known && e.spendAll(hs, draws, now) {
-		d.Allowed = true
-		return
+	r := request{client: client, draws: draws, now: e.clock.now()}
+	for {
+		e.recallAll(&r)
+		if r.Reason == None && !e.refuseAtOnce(&r) {
+			r.held = e.hold(&r, room[:0])
+			if !r.known || !e.spend(&r) {
+				e.decideSlowly(ctx, &r)
+			}
+		}
+		if r.Reason != OverLimit && r.Reason != Blocked || r.Degraded || !e.blame(&r) {
+			return r.Decision
+		}
+		// The client has to wait for longer now than what it was refused by says.
+		r.Decision = Decision{Fresh: r.Fresh, Waited: r.Waited}
+		r.now = e.clock.now()
 	}
-	e.decideSlowly(ctx, client, known, hs, draws, now, d)
 }
 
 // refuseAtOnce refuses what memory knows to be refused. It takes no lock.
-func (e *Engine) refuseAtOnce(draws []Draw, now int64, d *Decision) bool {
+func (e *Engine) refuseAtOnce(r *request) bool {
 	degraded := e.degraded.Load()
-	for i := range draws {
-		draw := &draws[i]
+	for i := range r.draws {
+		draw := &r.draws[i]
 		draw.Known, draw.refused = false, false
 		if draw.Cost > draw.Limit.Capacity() {
-			d.refuse(TooCostly, draws, i, 0, limiter.Never)
+			r.refuse(TooCostly, i, 0, limiter.Never)
 			draw.Known = false // what is left was not looked at
 			continue
 		}
@@ -70,22 +75,33 @@ func (e *Engine) refuseAtOnce(draws []Draw, now int64, d *Decision) bool {
 		if draw.cell == nil || draw.Cost <= 0 {
 			continue
 		}
-		if b := draw.cell.blocked(draw.Limit, draw.Cost, now, degraded); b != nil {
+		if b := draw.cell.blocked(draw.Limit, draw.Cost, r.now, degraded); b != nil {
 			reason := Blocked
-			if d.Reason == TooCostly {
+			if r.Reason == TooCostly {
 				reason = TooCostly
 			}
-			d.refuse(reason, draws, i, b.left, time.Duration(b.until-now))
+			r.refuse(reason, i, b.left, time.Duration(b.until-r.now))
 		}
 	}
-	return d.Reason != None
+	return r.Reason != None
 }
 
-// hold returns the cells of all draws that cost something, in the order in
-// which they are locked, making those that are missing.
-func (e *Engine) hold(hs []held, draws []Draw) []held {
-	for i := range draws {
-		draw := &draws[i]
+// refuse notes that draw i refuses for retry.
+func (r *request) refuse(reason Reason, i int, left int64, retry time.Duration) {
+	r.draws[i].Known, r.draws[i].refused = true, true
+	r.draws[i].Quota = limiter.Quota{Remaining: left, Reset: retry}
+	first := r.Reason == None
+	r.Reason = reason
+	if first || r.Retry != limiter.Never && (retry == limiter.Never || retry > r.Retry) {
+		r.Draw, r.Retry = i, retry
+	}
+}
+
+// hold returns the cells of all draws that cost something, in lock order, making
+// those that are missing.
+func (e *Engine) hold(r *request, hs []held) []held {
+	for i := range r.draws {
+		draw := &r.draws[i]
 		if draw.Cost <= 0 {
 			e.peek(draw)
 			continue
@@ -94,7 +110,7 @@ func (e *Engine) hold(hs []held, draws []Draw) []held {
 			draw.cell = e.cell(draw)
 		}
 		draw.cell.touch()
-		hs = insert(hs, held{cell: draw.cell, draw: i}, draws)
+		hs = insert(hs, held{cell: draw.cell, draw: i}, r.draws)
 	}
 	return hs
 }
@@ -144,15 +160,16 @@ func (c *cell) before(other *cell) bool {
 
 // lock locks all cells, replacing those that were evicted since they were
 // found.
-func (e *Engine) lock(hs []held, draws []Draw) {
-	for i := 0; i < len(hs); i++ {
-		hs[i].cell.mu.Lock()
-		if !hs[i].cell.dead {
+func (e *Engine) lock(r *request) {
+	for i := 0; i < len(r.held); i++ {
+		h := &r.held[i]
+		h.cell.mu.Lock()
+		if !h.cell.dead {
 			continue
 		}
-		hs[i].cell.mu.Unlock()
-		unlock(hs[:i])
-		hs[i].cell = e.cell(&draws[hs[i].draw])
+		h.cell.mu.Unlock()
+		unlock(r.held[:i])
+		h.cell = e.cell(&r.draws[h.draw])
 		i = -1
 	}
 }
@@ -163,30 +180,32 @@ func unlock(hs []held) {
 	}
 }
 
-// spendAll takes every draw from its lease, if all of them are covered.
-func (e *Engine) spendAll(hs []held, draws []Draw, now int64) bool {
-	e.lock(hs, draws)
-	defer unlock(hs)
-	return spendAllLocked(hs, draws, now)
+// spend allows the request if every draw is covered by its lease.
+func (e *Engine) spend(r *request) bool {
+	e.lock(r)
+	defer unlock(r.held)
+	return r.spendLocked()
 }
 
-func spendAllLocked(hs []held, draws []Draw, now int64) bool {
-	if !coveredLocked(hs, draws, now) {
+func (r *request) spendLocked() bool {
+	if !r.coveredLocked() {
 		return false
 	}
-	for i := range hs {
-		hs[i].cell.spendLocked(&draws[hs[i].draw], now)
+	for i := range r.held {
+		h := &r.held[i]
+		h.cell.spendLocked(&r.draws[h.draw], r.now)
 	}
+	r.Allowed = true
 	return true
 }
 
 // coveredLocked notes which draws their leases don't cover, and tells whether
 // there are none.
-func coveredLocked(hs []held, draws []Draw, now int64) bool {
+func (r *request) coveredLocked() bool {
 	covered := true
-	for i := range hs {
-		h := &hs[i]
-		h.short = !h.cell.spendableLocked(&draws[h.draw], now)
+	for i := range r.held {
+		h := &r.held[i]
+		h.short = !h.cell.spendableLocked(&r.draws[h.draw], r.now)
 		covered = covered && !h.short
 	}
 	return covered
@@ -197,19 +216,19 @@ func coveredLocked(hs []held, draws []Draw, now int64) bool {
 //
 // What was granted by a batch is spent at the batch's time: the request was
 // waiting then, so that is when it is admitted.
-func (e *Engine) decideSlowly(ctx context.Context, client *Client, known bool, hs []held, draws []Draw, now int64, d *Decision) {
-	before := d.Waited
-	defer func(start time.Time) { d.Waited = before + time.Since(start) }(time.Now())
-	late := !e.waiting.TryRLock() // nobody waits any more for a store that is about to be closed
-	if !late {
+func (e *Engine) decideSlowly(ctx context.Context, r *request) {
+	before := r.Waited
+	defer func(start time.Time) { r.Waited = before + time.Since(start) }(time.Now())
+	r.late = !e.waiting.TryRLock() // nobody waits any more for a store that is about to be closed
+	if !r.late {
 		defer e.waiting.RUnlock()
 		e.awaitOpen(ctx)
 	}
 	timeout := time.NewTimer(e.opts.StoreTimeout - before)
 	defer timeout.Stop()
-	e.meetAll(client, draws)
+	e.meetAll(r)
 	for round := 0; ; round++ {
-		b, decided := e.spendOrClaim(client, known, hs, draws, now, late, d)
+		b, decided := e.spendOrClaim(r)
 		if decided {
 			return
 		}
@@ -218,22 +237,22 @@ func (e *Engine) decideSlowly(ctx context.Context, client *Client, known bool, h
 		}
 		switch e.await(ctx, b, timeout) {
 		case nil:
-			now = b.now
-			known = e.stands(client, draws, now, d)
-			if e.refused(hs, draws, now, d) {
+			r.now = b.now
+			e.recallAll(r)
+			if e.refused(r) {
 				return
 			}
 		case errTimeout:
 			if round == 0 && before == 0 { // the store had all the time there is for this batch
 				e.degrade(errTimeout)
 			}
-			late = true
-			now = e.clock.now()
+			r.late = true
+			r.now = e.clock.now()
 		case context.Canceled:
-			d.Reason = Abandoned
+			r.Reason = Abandoned
 			return
 		default: // the store failed
-			now = e.clock.now()
+			r.now = e.clock.now()
 		}
 	}
 }
@@ -256,30 +275,29 @@ func (e *Engine) awaitOpen(ctx context.Context) {
 // spendOrClaim spends if it can, decides without the store if that can't be
 // used or it is too late to wait for it, and otherwise claims what is missing,
 // to be had when the batch is done.
-func (e *Engine) spendOrClaim(client *Client, known bool, hs []held, draws []Draw, now int64, late bool, d *Decision) (b *batch, decided bool) {
-	e.lock(hs, draws)
-	defer unlock(hs)
-	alone := late || e.degraded.Load() // without the store
+func (e *Engine) spendOrClaim(r *request) (b *batch, decided bool) {
+	e.lock(r)
+	defer unlock(r.held)
+	alone := r.late || e.degraded.Load() // without the store
 	switch {
-	case !known && !alone:
-		coveredLocked(hs, draws, now)
-	case spendAllLocked(hs, draws, now):
-		d.Allowed = true
+	case !r.known && !alone:
+		r.coveredLocked()
+	case r.spendLocked():
 		return nil, true
 	case alone:
-		e.decideLocallyLocked(hs, draws, now, d)
+		r.decideLocallyLocked(e.opts.DegradedPercent)
 		return nil, true
 	}
 	b = e.queue.join(func(b *batch) {
-		b.askLocked(client)
-		for i := range draws {
-			b.askLocked(draws[i].Client)
+		b.askLocked(r.client)
+		for i := range r.draws {
+			b.askLocked(r.draws[i].Client)
 		}
-		for i := range hs {
-			h := &hs[i]
+		for i := range r.held {
+			h := &r.held[i]
 			h.entry = nil
 			if h.short {
-				h.entry = b.claimLocked(h.cell, &draws[h.draw], now)
+				h.entry = b.claimLocked(h.cell, &r.draws[h.draw], r.now)
 			}
 		}
 	})
@@ -308,19 +326,19 @@ func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error
 // refused notes which claims were refused, and if any was, gives back what is
 // held for the other keys: the request was in vain, and the next ones are
 // refused from memory.
-func (e *Engine) refused(hs []held, draws []Draw, now int64, d *Decision) bool {
-	for i := range hs {
-		if en := hs[i].entry; en != nil && en.refused() && d.Reason != Banned {
-			d.refuse(OverLimit, draws, hs[i].draw, en.limit.Left(en.grant.Lease), en.grant.Retry)
-			d.Fresh = en.fresh.CompareAndSwap(true, false) || d.Fresh
+func (e *Engine) refused(r *request) bool {
+	for i := range r.held {
+		if en := r.held[i].entry; en != nil && en.refused() && r.Reason != Banned {
+			r.refuse(OverLimit, r.held[i].draw, en.limit.Left(en.grant.Lease), en.grant.Retry)
+			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
 		}
 	}
-	if d.Reason == None {
+	if r.Reason == None {
 		return false
 	}
-	for i := range hs {
-		if en := hs[i].entry; en == nil || !en.refused() {
-			e.giveBack(hs[i].cell.release())
+	for i := range r.held {
+		if en := r.held[i].entry; en == nil || !en.refused() {
+			e.giveBack(r.held[i].cell.release())
 		}
 	}
 	return true

@@ -96,14 +96,3 @@ type Decision struct {
 	// from them, or [limiter.Never]. It is 0 if the request is allowed.
 	Retry time.Duration
 }
-
-// refuse notes that draw i of draws refuses for retry.
-func (d *Decision) refuse(reason Reason, draws []Draw, i int, left int64, retry time.Duration) {
-	draws[i].Known, draws[i].refused = true, true
-	draws[i].Quota = limiter.Quota{Remaining: left, Reset: retry}
-	first := d.Reason == None
-	d.Reason = reason
-	if first || d.Retry != limiter.Never && (retry == limiter.Never || retry > d.Retry) {
-		d.Draw, d.Retry = i, retry
-	}
-}

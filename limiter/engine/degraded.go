@@ -211,40 +211,40 @@ func newLocal(limit *Limit, known limiter.Lease) *local {
 }
 
 // decideLocallyLocked decides from memory alone: it takes what leases cover from
-// them, and the rest from the reduced limits.
-func (e *Engine) decideLocallyLocked(hs []held, draws []Draw, now int64, d *Decision) {
-	d.Degraded = true
+// them, and the rest from a percentage of the limits.
+func (r *request) decideLocallyLocked(percent int) {
+	r.Degraded = true
 	var room [inlineDraws]limiter.Grant
 	grants := room[:0]
-	for i := range hs {
-		h, draw := &hs[i], &draws[hs[i].draw]
+	for i := range r.held {
+		h, draw := &r.held[i], &r.draws[r.held[i].draw]
 		var g limiter.Grant
 		if h.short {
-			g = h.cell.takeLocked(draw, now, e.opts.DegradedPercent)
+			g = h.cell.takeLocked(draw, r.now, percent)
 			if g.Units == 0 {
-				h.cell.blockLocallyLocked(draw, g, now)
-				d.refuse(OverLimit, draws, h.draw, 0, g.Retry)
-				d.Fresh = true
+				h.cell.blockLocallyLocked(draw, g, r.now)
+				r.refuse(OverLimit, h.draw, 0, g.Retry)
+				r.Fresh = true
 			}
 		}
 		grants = append(grants, g)
 	}
-	for i := range hs {
-		c, draw := hs[i].cell, &draws[hs[i].draw]
+	for i := range r.held {
+		c, draw := r.held[i].cell, &r.draws[r.held[i].draw]
 		switch {
-		case d.Reason != None:
-			c.untakeLocked(draw, grants[i].Lease, now)
-		case hs[i].short:
-			c.oweLocked(draw.Limit, limiter.Charge{At: grants[i].At, Units: draw.Cost}, now)
-			draw.Known, draw.at = true, now
+		case r.Reason != None:
+			c.untakeLocked(draw, grants[i].Lease, r.now)
+		case r.held[i].short:
+			c.oweLocked(draw.Limit, limiter.Charge{At: grants[i].At, Units: draw.Cost}, r.now)
+			draw.Known, draw.at = true, r.now
 			spent := grants[i].Lease
 			spent.Units = 0
-			draw.Quota = draw.Limit.Scale(e.opts.DegradedPercent).Quota(spent, now)
+			draw.Quota = draw.Limit.Scale(percent).Quota(spent, r.now)
 		default:
-			c.spendLocked(draw, now)
+			c.spendLocked(draw, r.now)
 		}
 	}
-	d.Allowed = d.Reason == None
+	r.Allowed = r.Reason == None
 }
 
 // takeLocked takes a draw from a share of its limit.

@@ -29,38 +29,38 @@ const leastWindow = time.Minute
 // blame notes that clients were refused by limits, and punishes them where they
 // tried for more than the whole limit of a client that stands well, once for
 // each limit and window. It tells whether that changes what can be had.
-func (e *Engine) blame(client *Client, draws []Draw, now int64) (changed bool) {
+func (e *Engine) blame(r *request) (changed bool) {
 	punished := false
-	for i := range draws {
-		draw := &draws[i]
+	for i := range r.draws {
+		draw := &r.draws[i]
 		if draw.Client == nil || !draw.refused || draw.Client.record() == nil ||
-			draw.Fair.Points == 0 && draw.Fair.Ban.After == 0 || !draw.Client.cell.standing.violates(draw, now) {
+			draw.Fair.Points == 0 && draw.Fair.Ban.After == 0 || !draw.Client.cell.standing.violates(draw, r.now) {
 			continue
 		}
 		punished = true
 		e.Punish(draw.Client, reputation.Offense{
-			Violation: reputation.Violation{At: now, Zone: draw.Fair.Zone, Reason: reputation.OverLimit},
+			Violation: reputation.Violation{At: r.now, Zone: draw.Fair.Zone, Reason: reputation.OverLimit},
 			Points:    draw.Fair.Points,
 			Ban:       draw.Fair.Ban,
 		})
 	}
-	return punished && haveChanged(client, draws, now)
+	return punished && r.haveChanged()
 }
 
 // haveChanged tells whether clients stand otherwise than they did when it was
 // decided about their request.
-func haveChanged(client *Client, draws []Draw, now int64) bool {
-	if client != nil {
-		if record := client.record(); record != nil && record.Banned(now) {
+func (r *request) haveChanged() bool {
+	if r.client != nil {
+		if record := r.client.record(); record != nil && record.Banned(r.now) {
 			return true
 		}
 	}
-	for i := range draws {
-		draw := &draws[i]
+	for i := range r.draws {
+		draw := &r.draws[i]
 		if draw.Client == nil {
 			continue
 		}
-		if record := draw.Client.record(); record != nil && draw.Fair.limit(record, now) != draw.Limit {
+		if record := draw.Client.record(); record != nil && draw.Fair.limit(record, r.now) != draw.Limit {
 			return true
 		}
 	}

@@ -70,31 +70,29 @@ func (d *Draw) client() *cell {
 	return d.Client.cell
 }
 
-// stands scales the draws by the way their clients stand, and refuses all if the
-// one that the request is from is banned. It is false if something of that must
-// be read first.
-func (e *Engine) stands(client *Client, draws []Draw, now int64, d *Decision) (known bool) {
-	known = true
-	if client != nil {
-		record := e.recall(client)
-		if record != nil && record.Banned(now) {
-			d.Reason, d.Retry = Banned, time.Duration(record.Until-now)
-			return true
+// recallAll scales the draws by the way their clients stand, and refuses all if the
+// one that the request is from is banned. It notes whether all of that is known.
+func (e *Engine) recallAll(r *request) {
+	r.known = true
+	if r.client != nil {
+		record := e.recall(r.client)
+		if record != nil && record.Banned(r.now) {
+			r.Reason, r.Retry = Banned, time.Duration(record.Until-r.now)
+			return
 		}
-		known = record != nil
+		r.known = record != nil
 	}
-	for i := range draws {
-		draw := &draws[i]
+	for i := range r.draws {
+		draw := &r.draws[i]
 		if draw.Client == nil {
 			continue
 		}
 		if record := e.recall(draw.Client); record != nil {
-			draw.Limit = draw.Fair.limit(record, now)
+			draw.Limit = draw.Fair.limit(record, r.now)
 		} else {
-			known = false
+			r.known = false
 		}
 	}
-	return known
 }
 
 // recall returns what memory knows of a client, or nil.
@@ -121,10 +119,10 @@ func (f *Fairness) limit(record *reputation.Record, now int64) *Limit {
 }
 
 // meetAll makes cells for all clients of a request that have none.
-func (e *Engine) meetAll(client *Client, draws []Draw) {
-	e.meet(client)
-	for i := range draws {
-		e.meet(draws[i].Client)
+func (e *Engine) meetAll(r *request) {
+	e.meet(r.client)
+	for i := range r.draws {
+		e.meet(r.draws[i].Client)
 	}
 }
 
