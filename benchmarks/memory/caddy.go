@@ -42,9 +42,9 @@ const config = `{
 }
 `
 
-// measureCaddy tells how much memory a Caddy takes: without the limiter in use,
+// caddy tells how much memory a Caddy takes: without the limiter in use,
 // with keys in rotation, and with random keys.
-func measureCaddy(ctx context.Context, s settings) error {
+func (s settings) caddy(ctx context.Context) error {
 	c, err := startCaddy(ctx, s)
 	if err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// measureHeap tells how much heap a key takes, one limit each: of clients that
+// heap tells how much heap a key takes, one limit each: of clients that
 // may go on, and of clients that are blocked.
-func measureHeap(ctx context.Context, s settings) error {
+func (s settings) heap(ctx context.Context) error {
 	for _, k := range []struct {
 		name     string
 		params   limiter.Params

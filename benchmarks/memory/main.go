@@ -6,15 +6,12 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"slices"
-	"strings"
-	"syscall"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 )
 
 // settings are what the flags say.
@@ -27,12 +24,13 @@ type settings struct {
 	scratch  string
 }
 
-var parts = []struct {
-	name string
-	run  func(context.Context, settings) error
-}{
-	{"heap", measureHeap},
-	{"caddy", measureCaddy},
+// parts returns what can be measured.
+func (s settings) parts(scratch string) []lab.Part {
+	s.scratch = scratch
+	return []lab.Part{
+		{Name: "heap", Measure: s.heap},
+		{Name: "caddy", Measure: s.caddy},
+	}
 }
 
 func main() {
@@ -44,27 +42,8 @@ func main() {
 	flag.IntVar(&s.port, "port", 18084, "port for Caddy, and the one after it")
 	only := flag.String("only", "", "parts to run, separated by commas: heap, caddy")
 	flag.Parse()
-	if err := run(s, *only); err != nil {
+	if err := lab.Measure("", *only, s.parts); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-func run(s settings, only string) (err error) {
-	if s.scratch, err = os.MkdirTemp("", "tally-memory-"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(s.scratch)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	for _, p := range parts {
-		if only != "" && !slices.Contains(strings.Split(only, ","), p.name) {
-			continue
-		}
-		fmt.Printf("\n== %s\n", p.name)
-		if err := p.run(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
-	}
-	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// measureCheckpoint compares cold decisions while the log is copied into the
+// checkpoint compares cold decisions while the log is copied into the
 // database file with those between, of one engine.
-func measureCheckpoint(ctx context.Context, s settings) error {
+func (s settings) checkpoint(ctx context.Context) error {
 	d, err := filled(ctx, s, s.some)
 	if err != nil {
 		return err

@@ -26,8 +26,8 @@ type coldDatabase struct {
 	ratios []float64 // of p99 to that of the smallest database, of each round
 }
 
-// measureCold compares cold decisions with 10^4, 10^5 … rows, in turn.
-func measureCold(ctx context.Context, s settings) error {
+// cold compares cold decisions with 10^4, 10^5 … rows, in turn.
+func (s settings) cold(ctx context.Context) error {
 	var databases []*coldDatabase
 	for rows := smallest; rows <= s.rows; rows *= 10 {
 		d, err := openCold(ctx, s, rows)

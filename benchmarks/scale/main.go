@@ -12,15 +12,12 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"slices"
-	"strings"
-	"syscall"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 )
 
 // settings are what the flags say.
@@ -34,15 +31,16 @@ type settings struct {
 	scratch string        // folder for databases
 }
 
-var parts = []struct {
-	name string
-	run  func(context.Context, settings) error
-}{
-	{"size", measureSize},
-	{"cold", measureCold},
-	{"sweep", measureSweep},
-	{"checkpoint", measureCheckpoint},
-	{"start", measureStart},
+// parts returns what can be measured.
+func (s settings) parts(scratch string) []lab.Part {
+	s.scratch = scratch
+	return []lab.Part{
+		{Name: "size", Measure: s.size},
+		{Name: "cold", Measure: s.cold},
+		{Name: "sweep", Measure: s.sweep},
+		{Name: "checkpoint", Measure: s.checkpoint},
+		{Name: "start", Measure: s.start},
+	}
 }
 
 func main() {
@@ -56,28 +54,8 @@ func main() {
 	only := flag.String("only", "", "parts to run, separated by commas: size, cold, sweep, checkpoint, start")
 	dir := flag.String("dir", "", "folder for databases; ten million rows take about 1 GB")
 	flag.Parse()
-	if err := run(s, *dir, *only); err != nil {
+	if err := lab.Measure(*dir, *only, s.parts); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-func run(s settings, dir, only string) (err error) {
-	if s.scratch, err = os.MkdirTemp(dir, "tally-scale-"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(s.scratch)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	for _, p := range parts {
-		if only != "" && !slices.Contains(strings.Split(only, ","), p.name) {
-			continue
-		}
-		load, _ := os.ReadFile("/proc/loadavg") // where there is one
-		fmt.Printf("\n== %s; load of the machine before: %s\n", p.name, strings.TrimSpace(string(load)))
-		if err := p.run(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
-	}
-	return nil
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// measureSize tells how many bytes of the file a live row takes, everything
+// size tells how many bytes of the file a live row takes, everything
 // included: trees, free space in pages and the file's own. Few keys arrive in one
 // transaction, because many that are sorted fill pages better than few.
-func measureSize(ctx context.Context, s settings) error {
+func (s settings) size(ctx context.Context) error {
 	for _, k := range []struct {
 		name   string
 		params limiter.Params

@@ -21,9 +21,9 @@ const (
 	logged = 25_000
 )
 
-// measureStart compares the time from the start of an engine to its first answer
+// start compares the time from the start of an engine to its first answer
 // with an empty database, with a full one, and with a full one after a crash.
-func measureStart(ctx context.Context, s settings) error {
+func (s settings) start(ctx context.Context) error {
 	empty, err := filled(ctx, s, 0)
 	if err != nil {
 		return err

@@ -25,21 +25,21 @@ const (
 	endless = time.Hour
 )
 
-// measureSweep compares cold decisions while the janitor deletes rows with those
+// sweep compares cold decisions while the janitor deletes rows with those
 // before it comes, of one engine, with as many live rows as expired ones.
-func measureSweep(ctx context.Context, s settings) error {
+func (s settings) sweep(ctx context.Context) error {
 	for _, p := range []limiter.Params{
 		live,
 		{Algorithm: limiter.TokenBucket, Amount: amount, Window: month},
 	} {
-		if err := measureSweepOf(ctx, s, p); err != nil {
+		if err := s.sweepOf(ctx, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func measureSweepOf(ctx context.Context, s settings, p limiter.Params) error {
+func (s settings) sweepOf(ctx context.Context, p limiter.Params) error {
 	d, err := newDatabase(s)
 	if err != nil {
 		return err
