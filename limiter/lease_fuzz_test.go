@@ -32,6 +32,7 @@ type leases struct {
 	plain   bool           // and keeps nothing beside what a grant brings
 	mishaps bool           // rare things happen
 	changes bool           // the amount changes
+	ahead   bool           // grants are charged ahead where they can be
 	most    limiter.Params // the largest amount and burst so far
 }
 
@@ -57,6 +58,7 @@ func checkLeases(t testing.TB, data []byte) {
 	r.plain = r.tidy && s.pick(2) != 0
 	r.mishaps = !r.tidy && s.pick(2) != 0
 	r.changes = s.pick(4) == 0
+	r.ahead = s.pick(2) == 0
 	r.most = limiter.Params{Algorithm: p.Algorithm, Amount: p.Amount, Burst: capacityOf(p)}
 	for steps := 0; s.more() && steps < 100; steps++ {
 		r.now = onClock(r.now, s.step(p))
@@ -121,6 +123,9 @@ func (r *leases) mishap(s *source, h *holder) {
 	default: // part of the lease is not needed
 		part := h.lease
 		part.Units, part.HeldPart = s.upTo(max(part.Units, 0)), 0
+		if r.p.Algorithm != limiter.TokenBucket {
+			part.Spent = 0 // it stays with the rest
+		}
 		h.lease.Units -= part.Units
 		h.lease.Used -= part.Units
 		h.back = append(h.back, part)
@@ -151,6 +156,9 @@ func (r *leases) claim(s *source, h *holder) {
 		c.Least = s.upTo(least)
 	}
 	c.Extra = s.upTo(r.limit.Capacity())
+	if r.ahead {
+		c.Ahead = s.upTo(r.limit.Slots())
+	}
 	if r.tidy || s.pick(2) == 0 {
 		c.Return = r.take(h)
 	}
@@ -298,14 +306,21 @@ func (r *leases) parts(units, part int64) *big.Rat {
 }
 
 // lostNothing gives back what a single holder has, and finds that nothing is
-// charged but what it spent, to the last part of a unit.
+// charged but what it spent, to the last part of a unit, and nothing ahead if it
+// gave back with every claim.
 func (r *leases) lostNothing(h *holder) {
 	r.Helper()
 	r.back(h)
 	if r.p.Algorithm == limiter.TokenBucket && (r.changes || h.split) {
 		return // the oracle drains at another rate, or what was split drained twice
 	}
-	if got, want := r.inUse(), r.oracle.used(r.p, r.now); got.Cmp(want) != 0 {
+	for _, slot := range r.state.Slots {
+		if r.tidy && slot.Used > 0 && slot.Index > r.limit.Slot(r.now) {
+			r.Fatalf("%+v at %d: everything is given back, and %d are charged ahead: %+v", r.p, r.now, slot.Used, r.state)
+		}
+	}
+	// What was charged ahead counts from when it was given back, or came to be.
+	if got, want := r.inUse(), r.oracle.used(r.p, r.now); got.Cmp(want) < 0 || got.Cmp(want) > 0 && !r.ahead {
 		r.Fatalf("%+v at %d: everything is given back, and %v are in use, not %v: %+v", r.p, r.now, got, want, r.state)
 	}
 }

@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -27,9 +28,37 @@ func TestLeaseEndsWithItsSlot(t *testing.T) {
 		if l.Spend(&lease, tt.end, 1) {
 			t.Errorf("%v: spent after its slot", tt.p.Algorithm)
 		}
+		expiry := l.Expiry(lease.At)
+		if got := l.Returnable(lease, expiry-1); got != 4 {
+			t.Errorf("%v: giving it back while its charge counts would free %d, want 4", tt.p.Algorithm, got)
+		}
+		if got := l.Returnable(lease, expiry); got != 0 {
+			t.Errorf("%v: giving it back afterwards would free %d, want 0", tt.p.Algorithm, got)
+		}
 		if g := l.Claim(&s, limiter.Claim{Now: tt.end, Want: 10, Return: lease}); g.Units != 10 {
 			t.Errorf("%v: %d units are free when it is given back, want 10", tt.p.Algorithm, g.Units)
 		}
+	}
+}
+
+// When leases that were charged ahead are given back, what was spent of them is
+// moved to the slot of now: all of it, once, and nothing that others hold there.
+func TestSpentOfLeasesAhead(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 1000, Window: 10 * time.Second})
+	var s limiter.State
+	c := limiter.Claim{Least: 1, Want: 1, Extra: 9, Ahead: 7}
+	other := l.Claim(&s, c).Lease
+	var lease limiter.Lease
+	for range 4 {
+		l.Join(&lease, l.Claim(&s, c).Lease)
+		l.Spend(&lease, 0, 1)
+		l.Join(&lease, l.Claim(&s, c).Lease)
+		l.Spend(&lease, 0, 2)
+		l.Claim(&s, limiter.Claim{Return: l.Take(&lease)})
+	}
+	want := []limiter.Slot{{Index: 0, Used: 12}, {Index: other.At, Used: other.Units}}
+	if other.At != 7 || !reflect.DeepEqual(s.Slots, want) {
+		t.Errorf("got %+v, want %+v", s.Slots, want)
 	}
 }
 
