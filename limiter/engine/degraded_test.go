@@ -368,6 +368,28 @@ func TestRefusalsByMemoryEndWithTheOutage(t *testing.T) {
 	})
 }
 
+// What the store refused before an outage is refused from memory after it as
+// well, whatever memory refused meanwhile.
+func TestRefusalsByTheStoreOutliveTheOutage(t *testing.T) {
+	limit := sliding(t, 10, 24*time.Hour)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.count(1, draw(limit, "a", 6))
+		if d := e.ask(draw(limit, "a", 5)); d.Reason != OverLimit || d.Degraded {
+			t.Fatalf("before the outage: %+v, want a refusal by the store", d)
+		}
+		e.broken.Store(true)
+		e.count(1, draw(limit, "b", 1))
+		if d := e.ask(draw(limit, "a", 1)); d.Reason != OverLimit || !d.Degraded {
+			t.Fatalf("in the outage: %+v, want a refusal by memory", d)
+		}
+		e.broken.Store(false)
+		time.Sleep(time.Minute)
+		if d := e.ask(draw(limit, "a", 5)); d.Reason != Blocked {
+			t.Errorf("after the outage: %+v, want blocked", d)
+		}
+	})
+}
+
 // Those who flood the memory in an outage don't make it forget who is near a
 // limit.
 func TestFloodInAnOutage(t *testing.T) {

@@ -9,6 +9,19 @@ import (
 	"time"
 )
 
+// Keys whose hashes are the same have cells of their own.
+func TestKeysOfOneHashAreApart(t *testing.T) {
+	table := newTable(10)
+	cell, _ := table.add(1, []byte("a"))
+	shard, hash := table.place(1, []byte("a"))
+	if shard.find(1, []byte("a"), hash) != cell {
+		t.Error("the key is not found")
+	}
+	if shard.find(1, []byte("b"), hash) != nil || shard.find(2, []byte("a"), hash) != nil {
+		t.Error("found in the place of another key, or of another limit's")
+	}
+}
+
 // A table that is full of clients who are blocked lets a new one in, and they
 // stay blocked as far as there is room.
 func TestTableFullOfBlockedKeys(t *testing.T) {

@@ -75,6 +75,32 @@ func TestRestartGoesOnCounting(t *testing.T) {
 	}
 }
 
+// A name that a key had before goes to the store with each of its claims, what is
+// given back included.
+func TestFormerNamesAreClaimedFor(t *testing.T) {
+	f := newFixture(t, func(o *Options) {
+		o.Name = func(id storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
+			return testName(id, key), testName(id, "former "+key), nil
+		}
+	})
+	gives := 0
+	f.store.before = func(claims []storage.Claim) error {
+		for _, c := range claims {
+			if c.Former != testName(c.ID, "former a") {
+				t.Errorf("claimed for %q, which was %q before", c.Key, c.Former)
+			}
+			if c.Least == 0 {
+				gives++
+			}
+		}
+		return nil
+	}
+	f.count(1, draw(sliding(t, 1000, time.Hour), "a", 1))
+	if f.Close(t.Context()); gives != 1 {
+		t.Errorf("given back %d times, want once", gives)
+	}
+}
+
 func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MaxKeys = 1000 })
 	limit := sliding(t, 100_000, 24*time.Hour)

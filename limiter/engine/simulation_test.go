@@ -390,8 +390,9 @@ func (w *world) quiet() {
 	w.collect()
 }
 
-// beTold asks a process until it refuses, waits for as long as it says, and asks
-// again, with no other traffic: promise P4. A refusal from memory does not count:
+// beTold asks a process until it refuses, which memory does from then on: promise
+// P3. Then it waits for as long as it was told, and asks again, with no other
+// traffic: promise P4. A refusal from memory does not count:
 // there may have been traffic in other processes since memory was told.
 func (w *world) beTold(p *process) {
 	w.quiet()
@@ -416,6 +417,11 @@ func (w *world) beTold(p *process) {
 			}
 			if w.disk.hasAhead(l.now, "key0", p.clock.now()) || !time.Now().After(l.uncounted["key0"]) {
 				return
+			}
+			if d.Retry > 10*gatherFor {
+				if held := once(); held.Reason != Blocked {
+					w.t.Errorf("refused for %v, and then it was %+v, want blocked", d.Retry, held)
+				}
 			}
 			w.pass(d.Retry)
 			if again := once(); !again.Allowed {
