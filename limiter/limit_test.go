@@ -147,6 +147,29 @@ func TestSlotArithmetic(t *testing.T) {
 
 // A slot counts up to its expiry, and no instant longer, and is remembered for
 // a window at least and less than a window and a slot.
+// What is granted, charged as far ahead as can be and spent as late as can be,
+// counts no longer than the limit says.
+func TestRememberedIsEnough(t *testing.T) {
+	for _, p := range []limiter.Params{
+		{Amount: 100, Window: time.Minute},
+		{Amount: 100, Window: time.Second, Slots: 4},
+		{Amount: 100, Window: time.Hour, Slots: 1},
+		{Algorithm: limiter.Fixed, Amount: 100, Window: time.Minute},
+		{Algorithm: limiter.TokenBucket, Amount: 100, Window: time.Minute},
+		{Algorithm: limiter.TokenBucket, Amount: 100, Window: time.Minute, Burst: 1000},
+	} {
+		l := mustNew(t, p)
+		var s limiter.State
+		c := limiter.Claim{Now: noon, Least: 1, Want: 1, Extra: l.Capacity(), Ahead: l.Slots()}
+		l.Claim(&s, c)
+		c.Want = l.Capacity()
+		l.Claim(&s, c)
+		if g := l.Claim(&s, limiter.Claim{Now: noon + int64(l.Remembered())}); g.Used != 0 || g.Part != 0 {
+			t.Errorf("%+v: after %v there is still something of it: %+v", p, l.Remembered(), s)
+		}
+	}
+}
+
 func TestExpiryAgreesWithOldest(t *testing.T) {
 	for _, p := range []limiter.Params{
 		{Amount: 1, Window: limiter.MinWindow, Slots: limiter.MaxSlots},
