@@ -86,6 +86,9 @@ func TestFailedCommitHasUnknownOutcome(t *testing.T) {
 		t.Fatalf("got %v, want %v", err, storage.ErrUnknownOutcome)
 	}
 	mustFill(t, s, 0, 20)
+	if n, err := s.writer.int(`SELECT count(*) FROM limits`); err != nil || n != 2 {
+		t.Errorf("got %d limits (%v), want 2: no sweep knows the others", n, err)
+	}
 }
 
 // A transaction that can't even be rolled back does not stay open for good.
