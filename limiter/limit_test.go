@@ -145,8 +145,6 @@ func TestSlotArithmetic(t *testing.T) {
 	}
 }
 
-// A slot counts up to its expiry, and no instant longer, and is remembered for
-// a window at least and less than a window and a slot.
 // What is granted, charged as far ahead as can be and spent as late as can be,
 // counts no longer than the limit says.
 func TestRememberedIsEnough(t *testing.T) {
@@ -170,6 +168,8 @@ func TestRememberedIsEnough(t *testing.T) {
 	}
 }
 
+// A slot counts up to its expiry, and no instant longer, and is remembered for
+// a window at least and less than a window and a slot.
 func TestExpiryAgreesWithOldest(t *testing.T) {
 	for _, p := range []limiter.Params{
 		{Amount: 1, Window: limiter.MinWindow, Slots: limiter.MaxSlots},
