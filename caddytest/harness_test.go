@@ -1,8 +1,6 @@
 package caddytest
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -208,16 +206,21 @@ func (s *server) launch() {
 
 // isReady tells whether the config runs: while it is loaded, this request waits.
 func (s *server) isReady() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.admin+"/config/apps/http/", nil)
-	response, err := s.client.Do(r)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	return err == nil && response.StatusCode == http.StatusOK && !bytes.HasPrefix(body, []byte("null"))
+	a, err := s.askAdmin(http.MethodGet, "/config/apps/http/")
+	return err == nil && a.status == http.StatusOK && !strings.HasPrefix(a.body, "null")
+}
+
+// askAdmin sends a request to the admin endpoint, on a connection of its own: every
+// reload replaces the endpoint.
+func (s *server) askAdmin(method, path string) (answer, error) {
+	return insist(func() (answer, error) {
+		r, err := http.NewRequest(method, "http://"+s.admin+path, nil)
+		if err != nil {
+			return answer{}, err
+		}
+		r.Close = true
+		return do(s.client, r)
+	})
 }
 
 // kill ends Caddy as a crash does.
@@ -232,11 +235,10 @@ func (s *server) kill() {
 // stop has Caddy end in good order.
 func (s *server) stop() {
 	s.t.Helper()
-	response, err := s.client.Post("http://"+s.admin+"/stop", "", nil)
-	if err != nil {
+	_, err := s.askAdmin(http.MethodPost, "/stop")
+	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) { // it may have stopped before it could answer
 		s.t.Fatal(err)
 	}
-	response.Body.Close()
 	s.awaitEnd()
 }
 
@@ -347,12 +349,14 @@ func do(client *http.Client, r *http.Request, fields ...string) (answer, error) 
 	return answer{response.StatusCode, response.Header, string(body)}, err
 }
 
-// insist sends a request, and again if the connection ends without an answer, as
+// insist has a request sent, and again if the connection ends without an answer, as
 // connections do that reach a listener which a reload has just closed.
-func (s *server) insist(method, path string, fields ...string) (answer, error) {
-	a, err := s.try(method, path, fields...)
-	for tries := 1; tries < 5 && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)); tries++ {
-		a, err = s.try(method, path, fields...)
+func insist(send func() (answer, error)) (a answer, err error) {
+	for range 5 {
+		a, err = send()
+		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.EOF) {
+			break
+		}
 	}
 	return a, err
 }
@@ -360,7 +364,7 @@ func (s *server) insist(method, path string, fields ...string) (answer, error) {
 // send sends a request that must be answered.
 func (s *server) send(method, path string, fields ...string) answer {
 	s.t.Helper()
-	a, err := s.insist(method, path, fields...)
+	a, err := insist(func() (answer, error) { return s.try(method, path, fields...) })
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -403,7 +407,7 @@ func (s *server) passedOfBurst(n int, path string, fields ...string) (passed int
 	for i := range n {
 		done.Go(func() {
 			<-begin
-			answers[i], errs[i] = s.insist(http.MethodGet, path, fields...)
+			answers[i], errs[i] = insist(func() (answer, error) { return s.try(http.MethodGet, path, fields...) })
 		})
 	}
 	close(begin)

@@ -28,9 +28,7 @@ var (
 func (s *server) holdings() (h holdings) {
 	s.t.Helper()
 	s.client.CloseIdleConnections()
-	r, _ := http.NewRequest(http.MethodGet, "http://"+s.admin+"/debug/pprof/goroutine?debug=1", nil)
-	r.Close = true
-	a, err := do(s.client, r)
+	a, err := s.askAdmin(http.MethodGet, "/debug/pprof/goroutine?debug=1")
 	if err != nil || a.status != http.StatusOK {
 		s.t.Fatalf("status %d: %v", a.status, err)
 	}

@@ -25,8 +25,7 @@ type health struct {
 // healths asks the admin endpoint how the stores are.
 func (s *server) healths() (all []health) {
 	s.t.Helper()
-	r, _ := http.NewRequest(http.MethodGet, "http://"+s.admin+"/rate_limit/", nil)
-	a, err := do(s.client, r)
+	a, err := s.askAdmin(http.MethodGet, "/rate_limit/")
 	if err != nil || a.status != http.StatusOK {
 		s.t.Fatalf("status %d: %s: %v", a.status, a.body, err)
 	}
@@ -110,8 +109,7 @@ func TestHealthTellsHowTheStoreIs(t *testing.T) {
 func TestHealthIsOnlyTold(t *testing.T) {
 	s := startCaddy(t, config("zone z {\nlimit 2/1h\n}"))
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
-		r, _ := http.NewRequest(method, "http://"+s.admin+"/rate_limit/", nil)
-		if a, err := do(s.client, r); err != nil || a.status != http.StatusMethodNotAllowed {
+		if a, err := s.askAdmin(method, "/rate_limit/"); err != nil || a.status != http.StatusMethodNotAllowed {
 			t.Errorf("%s: status %d, want 405: %v", method, a.status, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -153,14 +154,8 @@ func TestNoPersonalDataAtRest(t *testing.T) {
 
 // metrics returns what the admin endpoint tells Prometheus.
 func (s *server) metrics() (string, error) {
-	response, err := s.client.Get("http://" + s.admin + "/metrics")
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	var b bytes.Buffer
-	_, err = b.ReadFrom(response.Body)
-	return b.String(), err
+	a, err := s.askAdmin(http.MethodGet, "/metrics")
+	return a.body, err
 }
 
 // The other way round, so that the test above can fail.
