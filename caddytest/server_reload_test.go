@@ -163,12 +163,15 @@ func TestRejectedReloadUnderLoadCreatesNothing(t *testing.T) {
 	s.wantPassed(0, 5, "/")
 }
 
+// senders is how many requests are under way at a time while they are kept coming.
+const senders = 4
+
 // keepSending sends requests, each on a connection of its own, until it is
 // stopped.
 func (s *server) keepSending() (stop func()) {
 	var load sync.WaitGroup
 	stopped := make(chan struct{})
-	for range 4 {
+	for range senders {
 		load.Go(func() {
 			for {
 				select {
@@ -200,7 +203,7 @@ func TestReloadToOtherStore(t *testing.T) {
 func ourFiles(t *testing.T, folder string) (ours []string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
-		if strings.Contains(path, "tally") || strings.Contains(path, "rate_limit") {
+		if below := strings.TrimPrefix(path, folder); strings.Contains(below, "tally") || strings.Contains(below, "rate_limit") {
 			ours = append(ours, path)
 		}
 		return err
