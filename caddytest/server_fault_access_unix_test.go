@@ -22,15 +22,29 @@ func (s *server) asNobody() {
 		return
 	}
 	s.attributes = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	if err := os.Chmod(scratch, 0o755); err != nil { // for the binary
+	binary, err := caddyBinary()
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	for folder := s.dir; folder != os.TempDir() && folder != "/"; folder = filepath.Dir(folder) {
-		if err := os.Chmod(folder, 0o755); err != nil {
-			s.t.Fatal(err)
-		}
-	}
+	s.open(filepath.Dir(binary))
+	s.open(s.dir)
 	s.give(s.dir)
+}
+
+// open has everybody come into a folder, and into those it lies in, until the test
+// ends. A folder for temporary files may be its owner's alone.
+func (s *server) open(folder string) {
+	s.t.Helper()
+	if parent := filepath.Dir(folder); parent != folder {
+		s.open(parent)
+	}
+	info, err := os.Stat(folder)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if info.Mode().Perm()&0o001 == 0 {
+		s.chmod(folder, info.Mode()|0o001)
+	}
 }
 
 // give makes all that is in a folder, and the folder, Caddy's.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // standing is a Caddyfile of a site with a zone per client, on every page but
@@ -63,10 +64,16 @@ func TestBanSurvivesKill(t *testing.T) {
 }
 
 func TestBansEnd(t *testing.T) {
-	s := startCaddy(t, standing("ban after 1 violations in 1h for 2s", "", "3/1h"))
+	s := newShifted(t, standing("ban after 1 violations in 1h for 1h", "", "3/1h"))
+	s.start()
 	s.wantPassed(3, 4, "/", from(1), agent(1))
-	s.wantBanned(2, from(1), agent(1))
-	waitFor(t, "the ban to end", func() bool { return s.get("/elsewhere", from(1), agent(1)).status == http.StatusOK })
+	s.wantBanned(3600, from(1), agent(1))
+	s.pass(50 * time.Minute)
+	s.wantBanned(600, from(1), agent(1))
+	s.pass(10 * time.Minute)
+	if a := s.get("/elsewhere", from(1), agent(1)); a.status != http.StatusOK {
+		t.Errorf("after its ban a client gets %d", a.status)
+	}
 }
 
 // Who goes into traps gets less and less, also after a restart, and what is exempt

@@ -253,7 +253,10 @@ func TestKeysChangeWithoutAReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.keyFile(), append(keys, "third platinum 00\n"...), 0o600); err != nil {
+	if err := os.WriteFile(s.keyFile()+".new", append(keys, "third platinum 00\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(s.keyFile()+".new", s.keyFile()); err != nil { // at once: nobody reads half of it
 		t.Fatal(err)
 	}
 	const refused = "the file of API keys has changed and can't be used; the keys that were in force are"
