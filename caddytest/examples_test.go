@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,48 +58,55 @@ func checkSample(t *testing.T, name, sample string) {
 }
 
 // TestExamplesStart starts a real Caddy with each of the examples, as it stands
-// but for the ports, and goes over a limit of it.
+// but for the ports and a store with time, and goes over a limit of it.
 func TestExamplesStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a Caddy")
 	}
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the site") }))
 	defer site.Close()
-	caddyBinary := filepath.Join(t.TempDir(), "caddy.exe")
-	if out, err := exec.Command("go", "build", "-o", caddyBinary, "../cmd/caddy").CombinedOutput(); err != nil {
-		t.Fatalf("building Caddy: %v\n%s", err, out)
+	caddyBinary, err := caddyBinary()
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, tt := range []struct {
 		file, method, path string
 		allowed            int
-		body               string // of a refusal
+		wait               time.Duration // that a refusal tells of, but for a slot and what has passed; 0 if jitter makes it any
+		body               string        // of a refusal, with N for the seconds to wait
 	}{
-		{"Caddyfile", http.MethodPost, "/login", 5, "Too many requests. Try again in 6"},
-		{"Caddyfile", http.MethodGet, "/api/time", 10, "Too many requests. Try again in 1 s."},
-		{"self-hosted.Caddyfile", http.MethodPost, "/login", 5, "Too many requests (login). Try again in 6"},
-		{"self-hosted.Caddyfile", http.MethodGet, "/downloads/file", 30, "Too many requests (downloads)."},
-		{"self-hosted.Caddyfile", http.MethodGet, "/.env", 0, "Too many requests (ban). Try again in 86"},
-		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, ""},
-		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, "Refused by each_client."},
-		{"sessions.Caddyfile", http.MethodGet, "/", 10, "Too many requests. Try again in 6"},
-		{"api-tiers.Caddyfile", http.MethodGet, "/v1/time", 5, `{"error": "Too Many Requests", "limit": "api"}`},
+		{"Caddyfile", http.MethodPost, "/login", 5, time.Minute, "Too many requests. Try again in N s."},
+		{"Caddyfile", http.MethodGet, "/api/time", 10, time.Second, "Too many requests. Try again in N s."},
+		{"self-hosted.Caddyfile", http.MethodPost, "/login", 5, time.Minute, "Too many requests (login). Try again in N"},
+		{"self-hosted.Caddyfile", http.MethodGet, "/downloads/file", 30, time.Hour, "Too many requests (downloads). Try again in N s."},
+		{"self-hosted.Caddyfile", http.MethodGet, "/.env", 0, 24 * time.Hour, "Too many requests (ban). Try again in N"},
+		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, time.Minute, ""},
+		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, 0, "Refused by each_client."},
+		{"sessions.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests. Try again in N"},
+		{"api-tiers.Caddyfile", http.MethodGet, "/v1/time", 5, time.Second, `{"error": "Too Many Requests", "limit": "api"}`},
 	} {
 		t.Run(tt.file+tt.path, func(t *testing.T) {
 			url := startExample(t, caddyBinary, tt.file, site.Listener.Addr().String())
-			allowed := 0
+			allowed, begin := 0, time.Now()
 			answer, body := askExample(t, tt.method, url+tt.path)
-			for answer.StatusCode == http.StatusOK && allowed < 2*tt.allowed {
+			for answer.StatusCode == http.StatusOK && allowed < tt.allowed*(2+int(time.Since(begin)/time.Second)) { // a slow machine may see a bucket refilled
 				allowed++
 				answer, body = askExample(t, tt.method, url+tt.path)
 			}
-			if allowed < tt.allowed { // a slow machine may see a bucket refilled
+			if allowed < tt.allowed {
 				t.Errorf("%d requests are let in, want %d", allowed, tt.allowed)
 			}
-			if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+			if answer.StatusCode != http.StatusTooManyRequests {
 				t.Errorf("refused with %s, %v", answer.Status, answer.Header)
 			}
-			if !strings.HasPrefix(body, tt.body) {
-				t.Errorf("refused with %q, want %q", body, tt.body)
+			retry := answer.Header.Get("Retry-After")
+			seconds, _ := strconv.Atoi(retry)
+			told := time.Duration(seconds) * time.Second
+			if told < max(tt.wait-time.Since(begin), time.Second) || tt.wait > 0 && told > tt.wait+tt.wait/10+time.Second {
+				t.Errorf("told to wait for %q seconds, want %v", retry, tt.wait)
+			}
+			if want := strings.Replace(tt.body, "N", retry, 1); !strings.HasPrefix(body, want) {
+				t.Errorf("refused with %q, want %q", body, want)
 			}
 		})
 	}
@@ -115,6 +123,7 @@ func startExample(t *testing.T, caddyBinary, file, upstream string) string {
 	port, admin := freePort(t), "localhost:"+freePort(t)
 	name := filepath.Join(folder, "examples", file)
 	config := replaceInExample(t, readSample(t, name), ":8080 {", ":"+port+" {")
+	config = withPatience(config)
 	config = strings.NewReplacer("examples/data/", filepath.ToSlash(t.TempDir())+"/", "localhost:2020", admin, "127.0.0.1:3000\n", upstream+"\n").Replace(config)
 	if err := os.WriteFile(name, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -153,6 +162,16 @@ func startExample(t *testing.T, caddyBinary, file, upstream string) string {
 		t.Fatalf("Caddy does not start:\n%s", seen)
 	}
 	return "http://127.0.0.1:" + port
+}
+
+// withPatience gives the store of an example time, as [patient] does.
+func withPatience(config string) string {
+	const block, end = "\trate_limit {\n", "\n}\n"
+	options, sites, _ := strings.Cut(config, end)
+	if !strings.Contains(options+"\n", block) {
+		options += "\n" + block + "\t}"
+	}
+	return strings.Replace(options, block, block+"\t\tstore_timeout 1m\n", 1) + end + sites
 }
 
 func askExample(t *testing.T, method, url string) (*http.Response, string) {
