@@ -160,20 +160,19 @@ func (k *killer) checkpoint() {
 // sweep is a life without load, that ends while the rows of the last one are
 // deleted. Nothing else writes.
 func (k *killer) sweep() {
-	p, path, was := k.begin(k.first, 0, false), k.first.database(), k.rows
+	path, was := k.first.database(), k.rows
+	files := []string{path, path + "-wal"}
+	since := stamp(files...) // a start changes neither
+	p := k.begin(k.first, 0, false)
 	p.awaitReady()
-	k.awaitSweep(path)
+	if !k.awaitChange(since, patience, files...) {
+		k.t.Error("nothing was swept")
+	}
 	k.moment(30 * time.Millisecond)
 	k.end(p, "when a sweep began")
 	k.rows = checkLeft(k.t, path)
 	if 0 < k.rows && k.rows < was {
 		k.kills["  in the middle of that"]++
-	}
-}
-
-func (k *killer) awaitSweep(path string) {
-	if since := stamp(path, path+"-wal"); !k.awaitChange(since, patience, path, path+"-wal") {
-		k.t.Error("nothing was swept")
 	}
 }
 

@@ -144,6 +144,7 @@ func TestEventReachesSubscriber(t *testing.T) {
 		"storage": {"module": "file_system", "root": %q},
 		"apps": {
 			"rate_limit": {"store": {"engine": "sqlite", "path": %q}, "store_timeout": "1m"},
+			"tls": {"disable_storage_clean": true},
 			"events": {"subscriptions": [{"events": ["rate_limit_exceeded"], "handlers": [{"handler": "caddytest"}]}]},
 			"http": {"servers": {"srv": {
 				"listen": [%q],

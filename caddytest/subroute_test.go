@@ -14,7 +14,8 @@ func TestSubrouteHandlesRefusals(t *testing.T) {
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	port := freePort(t)
-	config := fmt.Sprintf(`{"admin": {"disabled": true, "config": {"persist": false}}, "apps": {"http": {"servers": {"s": {
+	config := fmt.Sprintf(`{"admin": {"disabled": true, "config": {"persist": false}}, "apps": {
+		"rate_limit": {"store_timeout": "1m"}, "tls": {"disable_storage_clean": true}, "http": {"servers": {"s": {
 		"listen": ["127.0.0.1:%s"], "automatic_https": {"disable": true},
 		"routes": [{"handle": [{"handler": "subroute",
 			"routes": [{"handle": [
