@@ -1,8 +1,12 @@
 package caddytest
 
 import (
+	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -145,6 +149,33 @@ func TestTwoProcessesShareOneDatabase(t *testing.T) {
 	first.passedOfBurst(200, "/")
 	if hits := b.hits.Load(); hits != 300 {
 		t.Errorf("%d requests passed in all, want the limit of 300", hits)
+	}
+}
+
+// A process that comes after the index of the log was removed makes another. It
+// shares the database all the same with the one that is still there.
+func TestSecondProcessAfterTheIndexIsRemoved(t *testing.T) {
+	b := newBackend(t)
+	first := startCaddy(t, limitedProxy("300/30d"), b.env())
+	first.wantPassed(50, 50, "/")
+	if err := os.Remove(first.database() + "-shm"); errors.Is(err, fs.ErrPermission) || runtime.GOOS == "windows" {
+		t.Skip("a file in use can't be removed here:", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	second := newServer(t, limitedProxy("300/30d"), b.env(), "XDG_DATA_HOME="+first.data())
+	second.start()
+	for first.passedOfBurst(50, "/")+second.passedOfBurst(50, "/") > 0 {
+		first.awaitRecovery()
+	}
+	if hits := b.hits.Load(); hits > 300 || hits < 250 {
+		t.Errorf("%d requests passed in all, the limit is 300", hits)
+	}
+	for _, s := range []*server{first, second} {
+		s.stop()
+	}
+	if _, err := integrity(first.database()); err != nil {
+		t.Error(err)
 	}
 }
 

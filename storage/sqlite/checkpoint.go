@@ -57,6 +57,9 @@ func (s *Store) checkpoints() {
 func (s *Store) checkpoint() error {
 	s.sideMu.Lock()
 	defer s.sideMu.Unlock()
+	if err := s.inPlace(); err != nil {
+		return err
+	}
 	long, err := s.copyLog()
 	if err == nil && !long {
 		return nil
@@ -102,6 +105,19 @@ func (s *Store) reuseLogLocked() error {
 	return errors.Join(err, s.writer.exec(wait))
 }
 
+// finishLogLocked copies all of the log into the main file, unless others have
+// begun to use the database with another log or index. What can't be copied now
+// stays in the log, which belongs to the database if it is in its place.
+func (s *Store) finishLogLocked() {
+	if s.isAlone() {
+		left, err := checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
+		if err == nil && left == 0 {
+			return
+		}
+	}
+	s.astray.Store(s.inPlace() != nil)
+}
+
 // checkpointWith returns how many frames the log has.
 func checkpointWith(c *conn, pragma string) (frames int64, err error) {
 	err = c.each(pragma, func(row []driver.Value) error {
@@ -129,11 +145,12 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.rollbackLocked() // closing ends it as well
-	if s.inPlace() == nil {
-		// What can't be copied now stays in the log, which belongs to the database.
-		_, _ = checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
-	} else {
+	switch at, err := isAt(s.options.Path, s.file); {
+	case err != nil: // so that nothing is known
+	case !at:
 		s.removeBeside()
+	default:
+		s.finishLogLocked()
 	}
 	return wrap("close", errors.Join(s.side.close(), s.writer.close()))
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -78,15 +77,24 @@ func (s *Store) transactLocked(f func() (written int64, err error)) error {
 	return nil
 }
 
-// inPlace returns an error if the file that is open is not the one at the path
-// any more. SQLite would go on with a file that nobody else sees, and that is
-// gone when it is closed.
+// inPlace returns an error if a file that is open is not the one at its path any
+// more. SQLite would go on with a file that nobody else sees: with another log or
+// index than those who open the database now, it would write over what they do.
 func (s *Store) inPlace() error {
-	info, err := os.Lstat(s.options.Path)
-	if err == nil && os.SameFile(info, s.file) {
-		return nil
+	if at, err := isAt(s.options.Path, s.file); err != nil {
+		return err
+	} else if !at {
+		return fmt.Errorf("the database %q was removed or replaced while in use; opening it again starts with what is there now", s.options.Path)
 	}
-	return fmt.Errorf("the database %q was removed or replaced while in use; opening it again starts with what is there now", s.options.Path)
+	for suffix, file := range s.beside {
+		path := s.options.Path + suffix
+		if at, err := isAt(path, file); err != nil {
+			return err
+		} else if !at {
+			return fmt.Errorf("%q, which belongs to the database, was removed or replaced while in use; opening the database again makes another", path)
+		}
+	}
+	return nil
 }
 
 // beginLocked begins a transaction, after it has ended one that was left open.

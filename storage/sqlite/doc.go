@@ -16,7 +16,9 @@
 //
 // A store whose file is not at its path any more claims nothing. When it is
 // closed, it takes its log and its index away, unless they are another's by
-// then, and leaves those of another alone: it would write over them.
+// then, and leaves those of another alone: it would write over them. Neither does
+// one claim anything whose log or index is not at its path: who opens the database
+// then makes others, and two logs or indexes of one database spoil it.
 //
 // # Invariants
 //

@@ -47,6 +47,8 @@ func TestReplacedUnderAnEngine(t *testing.T) {
 		"removed with its log": func(path string) error {
 			return errors.Join(os.Remove(path), os.Remove(path+walSuffix), os.Remove(path+shmSuffix))
 		},
+		"log removed":             func(path string) error { return os.Remove(path + walSuffix) },
+		"index removed":           func(path string) error { return os.Remove(path + shmSuffix) },
 		"removed with its folder": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
 		"replaced by an empty file": func(path string) error {
 			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))

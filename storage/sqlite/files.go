@@ -187,10 +187,7 @@ func checkHeader(path string) error {
 }
 
 // isMarked tells whether the database is known to be damaged.
-func isMarked(path string) bool {
-	_, err := os.Lstat(path + damagedSuffix)
-	return err == nil
-}
+func isMarked(path string) bool { return exists(path + damagedSuffix) }
 
 // markDamaged notes beside the database that it is damaged, so that the next
 // Open sets it aside. A database that has taken the place of the damaged one
@@ -233,21 +230,50 @@ func setAside(o Options, damaged fs.FileInfo) (aside string, err error) {
 // place any more. Whatever is there now must not be opened with them.
 func (s *Store) removeBeside() {
 	for suffix, ours := range s.beside {
-		if now, err := os.Lstat(s.options.Path + suffix); err == nil && os.SameFile(now, ours) {
+		if at, _ := isAt(s.options.Path+suffix, ours); at {
 			_ = os.Remove(s.options.Path + suffix) // nobody is left who could mend it
 		}
 	}
 }
 
-// filesBeside returns what identifies the log and the index of a database.
-func filesBeside(path string) map[string]fs.FileInfo {
-	beside := make(map[string]fs.FileInfo)
-	for _, suffix := range []string{walSuffix, shmSuffix} {
-		if info, err := os.Lstat(path + suffix); err == nil {
-			beside[suffix] = info
+// isAlone tells whether nobody can have begun to use the database with a log or
+// an index of their own.
+func (s *Store) isAlone() bool {
+	for suffix, ours := range s.beside {
+		path := s.options.Path + suffix
+		if at, err := isAt(path, ours); !at && (err != nil || exists(path)) {
+			return false
 		}
 	}
-	return beside
+	return true
+}
+
+// isAt tells whether a file is the one at a path.
+func isAt(path string, file fs.FileInfo) (bool, error) {
+	now, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(now, file), err
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// filesBeside returns what identifies the log and the index of a database that is
+// open.
+func filesBeside(path string) (map[string]fs.FileInfo, error) {
+	beside := make(map[string]fs.FileInfo)
+	for _, suffix := range []string{walSuffix, shmSuffix} {
+		info, err := os.Lstat(path + suffix)
+		if err != nil {
+			return nil, err
+		}
+		beside[suffix] = info
+	}
+	return beside, nil
 }
 
 func unusedName(name string) string {

@@ -47,7 +47,8 @@ type Store struct {
 	sideMu sync.Mutex
 	side   *conn
 
-	free atomic.Int64 // bytes of the file that hold nothing, as of the last sweep
+	free   atomic.Int64 // bytes of the file that hold nothing, as of the last sweep
+	astray atomic.Bool  // what the log held may be lost
 
 	due     chan struct{} // a checkpoint is due; holds one
 	stop    chan struct{} // closed to end the goroutine
@@ -127,10 +128,11 @@ func open(ctx context.Context, o Options) (*Store, error) {
 }
 
 // Continues implements [storage.Store]. A copy of a database in another file does
-// not continue it: it may be an old one.
+// not continue it: it may be an old one. Neither does one that has lost its log,
+// with what was charged last.
 func (s *Store) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*Store)
-	return ok && s.origin == e.origin && os.SameFile(s.file, e.file)
+	return ok && s.origin == e.origin && os.SameFile(s.file, e.file) && !e.astray.Load()
 }
 
 // connect opens both connections and brings the database up to date.
@@ -167,7 +169,9 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 	if err := s.clients.prepare(s.writer); err != nil {
 		return err
 	}
-	s.beside = filesBeside(s.options.Path)
+	if s.beside, err = filesBeside(s.options.Path); err != nil {
+		return err
+	}
 	if s.sweeping, err = newSweeper(s.writer); err != nil {
 		return err
 	}

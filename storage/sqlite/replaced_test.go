@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -57,14 +58,80 @@ func TestReplacedUnderTwoStores(t *testing.T) {
 				}
 			}
 			checkIntegrity(t, path)
-			if isThere(path+walSuffix) || isThere(path+shmSuffix) {
+			if exists(path+walSuffix) || exists(path+shmSuffix) {
 				t.Errorf("got files %q", list(t, path))
 			}
 		})
 	}
 }
 
-func isThere(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
+// A log or an index that is not in its place any more is noticed before two
+// stores write to one database with a log or an index of each. Nothing that was
+// charged is lost.
+func TestLogReplacedUnderTwoStores(t *testing.T) {
+	for name, replace := range map[string]func(path string) error{
+		"log removed":   func(path string) error { return os.Remove(path + walSuffix) },
+		"index removed": func(path string) error { return os.Remove(path + shmSuffix) },
+		"index replaced": func(path string) error {
+			return errors.Join(os.Remove(path+shmSuffix), os.WriteFile(path+shmSuffix, nil, 0o600))
+		},
+		"both removed": func(path string) error { return errors.Join(os.Remove(path+walSuffix), os.Remove(path+shmSuffix)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tally.db")
+			calm := func(n Notice) { t.Errorf("got notice %+v", n) }
+			first, second := opened(t, Options{Path: path, Notice: calm}), opened(t, Options{Path: path, Notice: calm})
+			mustFill(t, first, 0, 500)
+			mustFill(t, second, 500, 500)
+			if err := replace(path); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []*Store{first, second} {
+				if _, err := s.Sweep(context.Background(), start); err != nil {
+					t.Error(err)
+				}
+				if _, err := one(t, s, 1); err == nil {
+					t.Fatal("claim: got no error")
+				}
+			}
+			if err := errors.Join(first.Close(), second.Close()); err != nil {
+				t.Error(err)
+			}
+			earlier := first
+			first, second = opened(t, Options{Path: path, Notice: calm}), opened(t, Options{Path: path, Notice: calm})
+			if got, want := first.Continues(earlier), name != "index replaced"; got != want { // by somebody who may have written
+				t.Errorf("continues the earlier store: %v, want %v", got, want)
+			}
+			mustFill(t, first, 2000, 500)
+			mustFill(t, second, 3000, 500)
+			for i, s := range []*Store{first, second} {
+				if n, err := s.writer.int(`SELECT count(*) FROM counters`); err != nil || n != 2000 {
+					t.Errorf("store %d sees %d rows (%v), want 2000", i, n, err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			checkIntegrity(t, path)
+		})
+	}
+}
+
+// SQLite has all connections of a process use the index that the first of them
+// has opened, wherever that is now. What opens the database with one that nobody
+// else sees doesn't use it.
+func TestOpenWithAnIndexThatIsGone(t *testing.T) {
+	o := Options{Path: filepath.Join(t.TempDir(), "tally.db")}
+	first := opened(t, o)
+	if err := os.Remove(o.Path + shmSuffix); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(context.Background(), o); err == nil {
+		_ = s.Close()
+		t.Error("got no error")
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	mustFill(t, opened(t, o), 0, 10)
 }

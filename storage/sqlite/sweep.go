@@ -52,6 +52,9 @@ func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, wrap("sweep", err)
 	}
+	if s.inPlace() != nil {
+		return storage.Swept{}, nil // the next claim says so
+	}
 	if err := s.rollbackLocked(); err != nil {
 		return storage.Swept{}, wrap("sweep", err)
 	}
