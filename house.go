@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -89,9 +90,16 @@ func withRemedy(err error) error {
 	return err
 }
 
+// openSecret reads the secret, once: names must not change under a running
+// engine. If the files with the keys that names are made under were removed since,
+// as they are with their folder, they are made again: nobody else would find what
+// is counted. The file that an option names is the operator's.
 func (h *house) openSecret(path string) error {
-	if h.secret.Load() != nil {
-		return nil // names must not change under a running engine
+	if secret := h.secret.Load(); secret != nil {
+		if filepath.Dir(path) == filepath.Dir(h.settings.epochs) {
+			return errors.Join(secret.Keep(path), h.epochs.Keep(time.Now()))
+		}
+		return h.epochs.Keep(time.Now())
 	}
 	secret, err := identity.OpenSecret(path)
 	if err != nil {

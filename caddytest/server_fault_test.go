@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"flag"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,6 +69,38 @@ func (s *server) faultTime() time.Duration {
 func TestDatabaseLockedByAnotherProcess(t *testing.T) {
 	s := startCaddy(t, impatient("{$DIR}/tally.db"))
 	s.checkFault("database is locked", func() func() { return lockDatabase(t, filepath.Join(s.dir, "tally.db")) })
+}
+
+// Who comes after the folder was removed from under a Caddy finds what that knew:
+// the keys that names are made under are in the new folder as well.
+func TestFolderRemoved(t *testing.T) {
+	s := startCaddy(t, options("rate_limit {\nstore sqlite {$DIR}/folder/tally.db\n}\n"+trusting)+site(`rate_limit {
+		zone address {
+			match /address
+			limit 10/30d
+		}
+		zone key {
+			match /key
+			per key {http.request.header.X-Key}
+			limit 10/30d
+		}
+	}
+	respond hello`))
+	folder, key := filepath.Join(s.dir, "folder"), "X-Key: secret"
+	s.wantPassed(6, 6, "/address")
+	s.wantPassed(6, 6, "/key", key)
+	if err := os.RemoveAll(folder); err != nil {
+		t.Skip("a file in use can't be removed here:", err)
+	}
+	waitFor(t, "another database", func() bool {
+		s.passed(1, "/address", from(1))
+		_, err := os.Stat(filepath.Join(folder, "tally.db"))
+		return err == nil && !s.health().Degraded
+	})
+	s.kill()
+	s.start()
+	s.wantPassed(4, 6, "/address")
+	s.wantPassed(4, 6, "/key", key)
 }
 
 // lockDatabase locks a database for everybody else.

@@ -97,6 +97,14 @@ func OpenSecret(path string) (*Secret, error) {
 	return secret, nil
 }
 
+// Keep makes a secret's file again if it is not there any more.
+func (s *Secret) Keep(path string) error {
+	if err := keyfile.Keep(path, append(bytes.Join(s.texts, []byte{'\n'}), '\n')); err != nil {
+		return fmt.Errorf("identity: secret file: %w", err)
+	}
+	return nil
+}
+
 // secretLines returns the first line and those after it that are not empty.
 func secretLines(text []byte) [][]byte {
 	first, rest, _ := bytes.Cut(text, []byte{'\n'})

@@ -155,3 +155,29 @@ func TestSecretFileOfTheOperator(t *testing.T) {
 		t.Error("a folder was taken for a secret")
 	}
 }
+
+func TestKeepMakesTheFileAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "folder", "tally.key")
+	secret, err := NewSecret(bytes.TrimSpace([]byte(otherText)), bytes.TrimSpace([]byte(oneText)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := secret.Keep(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := OpenSecret(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.EqualFunc(again.texts, secret.texts, bytes.Equal) {
+		t.Errorf("got %q, want %q", again.texts, secret.texts)
+	}
+	if err := newSecret(t, oneText).Keep(path); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := OpenSecret(path); err != nil || now.Name(1, "key") != secret.Name(1, "key") {
+		t.Errorf("a file that was there was changed (%v)", err)
+	}
+}

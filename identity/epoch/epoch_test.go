@@ -186,6 +186,40 @@ func TestSweepDestroysOldKeys(t *testing.T) {
 	})
 }
 
+// Keys that are removed while they are in use are made again, but none that would
+// be destroyed.
+func TestKeepMakesRemovedKeysAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.epochs")
+	f := In(path)
+	at(t, f, t0, 1)
+	week := at(t, f, t0, 7)
+	today := at(t, f, t0.Add(day), 1)
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := f.Keep(t0.Add(day)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := at(t, In(path), t0.Add(day), 1)
+	if name(again.Current) != name(today.Current) || again.Previous == nil || name(*again.Previous) != name(*today.Previous) {
+		t.Error("others have other names for today or yesterday")
+	}
+	if again := at(t, In(path), t0.Add(day), 7); name(again.Current) != name(week.Current) {
+		t.Error("others have other names for this week")
+	}
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Keep(t0.Add(2 * day)); err != nil {
+		t.Fatal(err)
+	}
+	if left, want := files(t, path), []string{fileName(today.Epoch, 1), fileName(week.Epoch, 7)}; !slices.Equal(left, want) {
+		t.Errorf("made again: %q, want %q", left, want)
+	}
+}
+
 // What is removed is overwritten first, so that another name of the file, which a
 // crash may have left, doesn't keep it.
 func TestDestroyedKeysAreOverwritten(t *testing.T) {

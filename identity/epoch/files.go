@@ -58,6 +58,25 @@ func readOrMakeKey(path string) ([]byte, error) {
 	return readKey(path) // it may be another's
 }
 
+// Keep makes the files again that are not there any more, of the keys that are
+// known and that Sweep would leave.
+func (f *Folder) Keep(now time.Time) (err error) {
+	f.pairs.Range(func(days, value any) bool {
+		pair := value.(Pair)
+		for before, key := range pair.keys {
+			path := f.file(pair.Epoch-int64(before), days.(int))
+			if err == nil && key != "" && !over(filepath.Base(path), now) {
+				err = keyfile.Keep(path, []byte(key))
+			}
+		}
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("epoch: keep keys: %w", err)
+	}
+	return nil
+}
+
 // Sweep destroys the keys that nothing is looked up by any more: all but those of
 // the current epochs and the ones before. It is to be called now and then, also
 // when nothing is named.

@@ -34,6 +34,8 @@ type Pair struct {
 
 	// Ends is when the current epoch is over, and Current becomes Previous.
 	Ends time.Time
+
+	keys [2]string // of Current and of Previous, "" if there is none
 }
 
 // Folder is a folder with the keys of epochs. It may be used from any number of
@@ -97,7 +99,7 @@ func (f *Folder) open(now time.Time, days int) (Pair, error) {
 	switch {
 	case err == nil:
 		namer := identity.NewNamer(previous)
-		pair.Previous = &namer
+		pair.Previous, pair.keys[1] = &namer, string(previous)
 	case !errors.Is(err, fs.ErrNotExist):
 		return Pair{}, err
 	}
@@ -105,7 +107,7 @@ func (f *Folder) open(now time.Time, days int) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
-	pair.Current = identity.NewNamer(current)
+	pair.Current, pair.keys[0] = identity.NewNamer(current), string(current)
 	return pair, nil
 }
 

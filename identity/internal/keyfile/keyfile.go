@@ -35,6 +35,14 @@ func Make(path string, content []byte) error {
 	return makeInPlace(path, content) // where files can't have two names
 }
 
+// Keep makes a file as Make does, and does nothing at all if it is there.
+func Keep(path string, content []byte) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return Make(path, content)
+}
+
 const tempPrefix = ".tally-key-"
 
 // makeInPlace writes a file where it is to be. Whoever reads half of it meanwhile
