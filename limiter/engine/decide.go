@@ -51,7 +51,7 @@ func (e *Engine) DecideFor(ctx context.Context, client *Client, draws []Draw) De
 				e.decideSlowly(ctx, &r)
 			}
 		}
-		if r.Reason != OverLimit && r.Reason != Blocked || r.Degraded || !e.blame(&r) {
+		if r.Reason != OverLimit && r.Reason != Blocked || !e.blame(&r) {
 			return r.Decision
 		}
 		// The client has to wait for longer now than what it was refused by says.

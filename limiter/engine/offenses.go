@@ -28,8 +28,12 @@ const leastWindow = time.Minute
 
 // blame notes that clients were refused by limits, and punishes them where they
 // tried for more than the whole limit of a client that stands well, once for
-// each limit and window. It tells whether that changes what can be had.
+// each limit and window. It tells whether that changes what can be had. Nobody is
+// to blame while the store can't be used, and limits are smaller because of that.
 func (e *Engine) blame(r *request) (changed bool) {
+	if r.Degraded || e.degraded.Load() {
+		return false
+	}
 	punished := false
 	for i := range r.draws {
 		draw := &r.draws[i]

@@ -111,6 +111,31 @@ func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 	})
 }
 
+// Who is refused by the part of a limit that there is in an outage has done
+// nothing wrong, however often that happens.
+func TestNobodyIsToBlameForAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *faulty) {
+		fair := fairly(t, 10, time.Hour, 25)
+		e.from("a", fair)
+		e.broken.Store(true)
+		e.ask(draw(sliding(t, 10, time.Hour), "x", 1)) // shows the fault
+		if got := e.passing(9, "a", fair); got != 3 {
+			t.Errorf("%d passed, want 3 of the 4 that are 40 %%", got)
+		}
+		if r := e.Known(Client{Key: []byte("a")}); r == nil || len(r.Past) > 0 {
+			t.Errorf("a client that has sent no more than it may is known for %+v", r)
+		}
+		e.broken.Store(false)
+		time.Sleep(time.Minute)
+		if got := e.passing(9, "a", fair); got != 6 {
+			t.Errorf("%d passed after the outage, want the 6 that are left", got)
+		}
+		if r := e.Known(Client{Key: []byte("a")}); r == nil || len(r.Past) != 1 {
+			t.Errorf("a client that has sent more than it may is known for %+v", r)
+		}
+	})
+}
+
 // slowJustice counts the offenses that a store was told of before each batch of
 // claims, and takes none before the test is ready.
 type slowJustice struct {
