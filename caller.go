@@ -26,6 +26,20 @@ var (
 	errDuplicateKey       = errors.New("the request has two API keys in one place")
 )
 
+// isDenial tells whether an error is one of those that a request is denied with.
+func isDenial(err error) bool {
+	return err == errNoKey || err == errUnknownKey || err == errTwoKeys || err == errNoTier
+}
+
+// deny notes that a zone denies the request.
+func (rq *request) deny(z *Zone, err error) {
+	z.meter.request()
+	if rq.denied == nil {
+		rq.denied = err
+		z.meter.decline()
+	}
+}
+
 // whoCalls returns who the request is from. It looks once.
 func (rq *request) whoCalls(app *App) *caller {
 	c := &rq.caller

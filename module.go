@@ -302,19 +302,24 @@ func (h *Handler) decide(rq *request) (*response, error) {
 		return h.shutOut(shut), nil
 	}
 	if len(rq.draws) == 0 {
-		h.none.request()
+		if rq.denied == nil {
+			h.none.request()
+		}
 		if rq.stands == nil {
-			return nil, nil
+			return nil, rq.denied
 		}
 	}
 	d, ok := h.app.decide(rq.http.Context(), rq.stands, rq.draws)
 	if !ok {
-		return nil, nil // its configuration never ran; the next one limits the client
+		return nil, rq.denied // its configuration never ran; the next one limits the client
 	}
 	rq.count(d)
 	h.countClient(rq, d)
 	if d.Reason == engine.Abandoned {
 		return nil, errAbandoned
+	}
+	if d.Allowed && rq.denied != nil {
+		return nil, rq.denied
 	}
 	return h.answer(rq, d), nil
 }
@@ -335,8 +340,10 @@ func (h *Handler) answer(rq *request, d engine.Decision) *response {
 	return p
 }
 
-// draw notes what the request takes from the zones it belongs to. It returns
-// the limit, if any, that refuses the request whatever was counted.
+// draw notes what the request takes from the zones it belongs to: also if one of
+// them denies it for its API key, so that floods of bad keys can be limited by
+// another. It returns the limit, if any, that refuses the request whatever was
+// counted.
 func (h *Handler) draw(rq *request) (shut *policy, err error) {
 	if exempt, err := h.exempts(rq); exempt || err != nil {
 		return nil, err
@@ -352,12 +359,15 @@ func (h *Handler) draw(rq *request) (shut *policy, err error) {
 		if !matches {
 			continue
 		}
-		if shut, err = rq.draw(z); err != nil {
-			z.meter.request()
-			z.meter.decline()
+		shut, err := rq.draw(z)
+		if err != nil {
+			rq.deny(z, err)
 		}
-		if shut != nil || err != nil {
-			return shut, err
+		switch {
+		case err != nil && !isDenial(err):
+			return nil, err
+		case shut != nil:
+			return shut, rq.denied
 		}
 	}
 	return nil, nil

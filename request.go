@@ -21,6 +21,7 @@ type request struct {
 	repl   *caddy.Replacer
 	vars   map[string]any // Caddy's variables of the request
 	caller caller
+	denied error          // why a zone turns it away, whatever others count; or nil
 	client *client        // whom it is from; nil where that doesn't matter
 	stands *engine.Client // the same by what it has done; nil where that doesn't matter, or if it is nobody in particular
 	draws  []engine.Draw
@@ -49,7 +50,7 @@ func (rq *request) release() {
 	if cap(rq.keys) > maxPooledKeys {
 		rq.keys = nil
 	}
-	rq.http, rq.repl, rq.vars, rq.caller = nil, nil, nil, caller{}
+	rq.http, rq.repl, rq.vars, rq.caller, rq.denied = nil, nil, nil, caller{}, nil
 	rq.client, rq.stands = nil, nil
 	rq.draws, rq.of, rq.keys = rq.draws[:0], rq.of[:0], rq.keys[:0]
 	requests.Put(rq)

@@ -191,6 +191,37 @@ func TestKeysThatAreNotAsTheyShouldBe(t *testing.T) {
 	s.wantPassed(6, 7, "/", key) // none of that was counted
 }
 
+// Requests with bad keys are counted by the zones that take no notice of keys,
+// wherever these are written, and who is banned stays so with any key.
+func TestFloodsOfBadKeysAreCounted(t *testing.T) {
+	const keys = "zone api {\nmatch not path /trap\nper api_key\ntiers\n}\n"
+	const flood = "zone flood {\nper ip\nlimit 10/1h\n}\n"
+	for name, zones := range map[string]string{"before": flood + keys, "after": keys + flood} {
+		t.Run(name, func(t *testing.T) {
+			config := strings.Replace(tiered("", ""), "zone api {\n\t\t\t\n\t\t}", zones+"trap ban 1h path /trap", 1)
+			s := newServer(t, config, serviceToken)
+			key := s.newKey("acme", "gold")
+			s.start()
+			for range 3 {
+				s.want(http.StatusUnauthorized, "401", "/", from(1))
+				s.want(http.StatusForbidden, "403", "/", from(1), key+"x")
+				s.want(http.StatusBadRequest, "400", "/", from(1), key, key)
+			}
+			s.want(http.StatusOK, "hello", "/", from(1), key)
+			for _, bad := range []string{"X-Api-Key: ", key + "x"} {
+				if a := s.want(http.StatusTooManyRequests, "429", "/", from(1), bad); a.retryAfter() < 3000 {
+					t.Errorf("a flood of bad keys is to stop for %d s", a.retryAfter())
+				}
+			}
+			s.want(http.StatusForbidden, "403", "/", from(2), key+"x")
+			s.wantPassed(5, 6, "/", from(2), key) // nothing was taken from who has a key
+
+			s.want(http.StatusTooManyRequests, "429", "/trap", from(3), agent(1))
+			s.want(http.StatusTooManyRequests, "429", "/", from(3), agent(1), key+"x")
+		})
+	}
+}
+
 // Whoever invents keys is counted by address, however many they are.
 func TestInventedKeysAreNoWayAround(t *testing.T) {
 	s := startTiered(t, "missing default free\nunknown default", byKey)
