@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"slices"
@@ -46,6 +47,13 @@ var headerStyles = map[string]headerStyle{
 type standing struct {
 	policy *policy
 	limiter.Quota
+	used int64
+}
+
+// newStanding returns what a draw has left for its client. What is used is told by
+// the limit that decided, which may be a part of the policy's.
+func newStanding(p *policy, d *engine.Draw) standing {
+	return standing{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
 }
 
 // fuller tells whether less is left of s than of t, in relation to their
@@ -87,7 +95,7 @@ func newResponse(rq *request, style headerStyle) *response {
 	p.standings = p.room[:0]
 	for i := range rq.draws {
 		if rq.draws[i].Known && !rq.hides(i) {
-			p.add(standing{rq.of[i], rq.draws[i].Quota})
+			p.add(newStanding(rq.of[i], &rq.draws[i]))
 		}
 	}
 	return p

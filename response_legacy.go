@@ -28,7 +28,7 @@ func (p *response) legacyFields() *legacyFields {
 	}
 	s = p.standings[i]
 	f.hasQuota = true
-	f.quotaUsed[0] = strconv.FormatInt(max(s.policy.Capacity()-s.Remaining, 0), 10)
+	f.quotaUsed[0] = strconv.FormatInt(s.used, 10)
 	f.quotaLimit[0] = s.policy.legacy
 	f.quotaReset[0] = strconv.FormatInt(s.effective(p.refusal != nil), 10)
 	return f

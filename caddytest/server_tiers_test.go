@@ -171,6 +171,28 @@ func TestQuotaFields(t *testing.T) {
 	}
 }
 
+// What is used of a quota is what was used, also where less than all of it can be
+// had: by a client that has broken limits, or while the database can't be used.
+func TestQuotaFieldsTellWhatWasUsed(t *testing.T) {
+	const limits = "50/1h burst 50\nlimit 100/24h"
+	for name, config := range map[string]string{
+		"level":  standing("reputation {\ntrap 80\n}", "headers both\ntrap path /trap", limits),
+		"outage": options("rate_limit {\nstore sqlite .\n}") + site("rate_limit {\nheaders both\nzone z {\nper client\nlimit "+limits+"\n}\n}"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startCaddy(t, config)
+			s.get("/trap", agent(1))
+			a := s.get("/", agent(1))
+			if left := a.header.Get("RateLimit"); !strings.Contains(left, `"z-24h";r=8;`) && !strings.Contains(left, `"z-24h";r=38;`) {
+				t.Fatalf("the whole limit is there: %s", left)
+			}
+			if used, limit := a.header.Get("X-Quota-Used"), a.header.Get("X-Quota-Limit"); used != "2" || limit != "100" {
+				t.Errorf("%s of %s are used, want 2 of 100", used, limit)
+			}
+		})
+	}
+}
+
 func TestKeysThatAreNotAsTheyShouldBe(t *testing.T) {
 	s := newServer(t, tiered("", byKey), serviceToken)
 	key := s.newKey("acme", "gold")

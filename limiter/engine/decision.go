@@ -49,6 +49,9 @@ type Draw struct {
 	// refuses the request, its Reset is the time after which the cost is free
 	// again, or [limiter.Never].
 	Quota limiter.Quota
+	// Reduced is the capacity that Quota is of where memory allowed the request
+	// without the store; 0 where that is the one of Limit.
+	Reduced int64
 
 	cell    *cell
 	refused bool  // the draw is one of those that refuse the request

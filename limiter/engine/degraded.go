@@ -239,7 +239,8 @@ func (r *request) decideLocallyLocked(percent int) {
 			draw.Known, draw.at = true, r.now
 			spent := grants[i].Lease
 			spent.Units = 0
-			draw.Quota = draw.Limit.Scale(percent).Quota(spent, r.now)
+			reduced := draw.Limit.Scale(percent)
+			draw.Quota, draw.Reduced = reduced.Quota(spent, r.now), reduced.Capacity()
 		default:
 			c.spendLocked(draw, r.now)
 		}
