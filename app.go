@@ -82,6 +82,8 @@ type App struct {
 
 	services []service // that are told by a header field
 
+	zoneNames map[uint32]string // by what a violation holds of them
+
 	lasts map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
 
 	store    Store
@@ -129,6 +131,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // looked at, or that turns out to be wrong elsewhere, leaves no trace.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.log, a.running, a.warned = ctx.Logger(), make(chan struct{}), make(map[string]bool)
+	a.zoneNames = make(map[uint32]string)
 	if err := a.loadStore(ctx); err != nil {
 		return fmt.Errorf("rate_limit: %w", err)
 	}

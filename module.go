@@ -195,6 +195,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		if err := z.provision(ctx, h.app, h.log); err != nil {
 			return err
 		}
+		h.app.zoneNames[zoneHash(z.Name)] = z.Name
 	}
 	h.zones = zones
 	for _, t := range h.Traps {
@@ -333,7 +334,7 @@ func (h *Handler) answer(rq *request, d engine.Decision) *response {
 	p := newResponse(rq, h.style)
 	switch {
 	case d.Reason == engine.Banned:
-		p.refusal = &refusal{policy: h.banned, retry: h.jittered(d)}
+		p.refusal = &refusal{policy: h.banned, retry: h.jittered(d), fresh: d.Fresh}
 	case !d.Allowed:
 		p.refusal = &refusal{policy: rq.of[d.Draw], retry: h.jittered(d), fresh: d.Fresh}
 	}
@@ -397,7 +398,11 @@ func (h *Handler) report(rq *request, p *response) {
 		zone.log.Store(log)
 	}
 	log.refused.Add(1)
-	if p.refusal.fresh && log.admits(time.Now()) {
+	switch {
+	case !p.refusal.fresh || !log.admits(time.Now()):
+	case p.refusal.policy == h.banned:
+		h.log.Info("client banned", h.banDetails(rq, p)...)
+	default:
 		h.log.Info("rate limit exceeded", h.details(rq, p)...)
 	}
 	if h.events.ShouldEmit(exceededEvent) {
@@ -419,13 +424,33 @@ func (h *Handler) details(rq *request, p *response) []zap.Field {
 		zap.String("limit", p.refusal.policy.name),
 		zap.Duration("wait", p.refusal.retry),
 	}
-	if !h.LogKey {
-		return fields
+	return append(fields, h.identity(rq, rq.keyOf(p.refusal.policy))...)
+}
+
+// banDetails returns what is logged of a ban: the violation that led to it, where
+// it was, and how long it lasts.
+func (h *Handler) banDetails(rq *request, p *response) (fields []zap.Field) {
+	if record := rq.client.record(); record != nil && len(record.Past) > 0 {
+		last := record.Past[len(record.Past)-1]
+		fields = append(fields, zap.Stringer("reason", last.Reason))
+		if zone := h.app.zoneNames[last.Zone]; zone != "" {
+			fields = append(fields, zap.String("zone", zone))
+		}
 	}
-	return append(fields,
+	fields = append(fields, zap.Duration("wait", p.refusal.retry))
+	return append(fields, h.identity(rq, rq.stands.Key)...)
+}
+
+// identity returns who a request was from, by a key, if the operator wants to know.
+func (h *Handler) identity(rq *request, key []byte) []zap.Field {
+	if !h.LogKey {
+		return nil
+	}
+	return []zap.Field{
 		zap.String("remote_ip", remoteIP(rq.http)),
 		zap.String("client_ip", rq.clientIP()),
-		zap.String("key", rq.keyText(p.refusal.policy)))
+		zap.String("key", keyText(key)),
+	}
 }
 
 // remoteIP returns the address of the peer, which may be a proxy.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -238,28 +239,32 @@ func (rq *request) count(d engine.Decision) {
 	}
 }
 
-// keyText returns in words what the request was counted by for a policy, for
-// operators who want to know.
-func (rq *request) keyText(p *policy) string {
-	for i, of := range rq.of {
-		if of != p {
-			continue
-		}
-		key := rq.draws[i].Key
-		switch key[0] {
-		case kindIP:
-			return identity.PrefixOf(key[1:]).String()
-		case kindFingerprint:
-			network, hash := key[1:len(key)-identity.FingerprintSize], key[len(key)-identity.FingerprintSize:]
-			return identity.PrefixOf(network).String() + " " + hex.EncodeToString(hash)
-		case kindSession: // shortened, so that it is good for nothing else
-			sum := sha256.Sum256(key)
-			return "session " + hex.EncodeToString(sum[:4])
-		case kindText, kindEveryone, kindAPIKey, kindService:
-			return string(key[1:])
-		case kindDigest:
-			return "sha256:" + hex.EncodeToString(key[1:])
-		}
+// keyOf returns what the request was counted by for a policy, or nil.
+func (rq *request) keyOf(p *policy) []byte {
+	if i := slices.Index(rq.of, p); i >= 0 {
+		return rq.draws[i].Key
+	}
+	return nil
+}
+
+// keyText returns in words what a key is, for operators who want to know.
+func keyText(key []byte) string {
+	if len(key) == 0 {
+		return ""
+	}
+	switch key[0] {
+	case kindIP:
+		return identity.PrefixOf(key[1:]).String()
+	case kindFingerprint:
+		network, hash := key[1:len(key)-identity.FingerprintSize], key[len(key)-identity.FingerprintSize:]
+		return identity.PrefixOf(network).String() + " " + hex.EncodeToString(hash)
+	case kindSession: // shortened, so that it is good for nothing else
+		sum := sha256.Sum256(key)
+		return "session " + hex.EncodeToString(sum[:4])
+	case kindText, kindEveryone, kindAPIKey, kindService:
+		return string(key[1:])
+	case kindDigest:
+		return "sha256:" + hex.EncodeToString(key[1:])
 	}
 	return ""
 }

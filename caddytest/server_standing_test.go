@@ -1,6 +1,7 @@
 package caddytest
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -60,6 +61,44 @@ func TestBanSurvivesKill(t *testing.T) {
 	s.wantBanned(3600, from(1), agent(1))
 	if a := s.get("/elsewhere", from(1), agent(2)); a.status != http.StatusOK {
 		t.Errorf("another client of the same network gets %d", a.status)
+	}
+}
+
+// Operators are told of each ban once: why it is and for how long, and who it is
+// only if they ask for it.
+func TestBansAreLogged(t *testing.T) {
+	const global = "ban after 2 violations in 1h for 1h"
+	const traps = "\ntrap path /trap\ntrap ban 24h path /.env"
+	for name, handler := range map[string]string{"unnamed": traps, "named": "log_key" + traps} {
+		t.Run(name, func(t *testing.T) {
+			s := startCaddy(t, standing(global, handler, "3/1h"))
+			s.get("/trap", from(1), agent(1))
+			s.wantPassed(2, 9, "/", from(1), agent(1)) // the third is the second violation
+			s.get("/.env", from(2), agent(1))
+			s.get("/elsewhere", from(2), agent(1))
+			lines := s.logLines("client banned")
+			if len(lines) != 2 {
+				t.Fatalf("%d lines for two bans: %v", len(lines), lines)
+			}
+			for i, want := range []struct {
+				reason string
+				zone   any
+				hours  float64
+			}{{"over_limit", "z", 1}, {"trap", nil, 24}} {
+				line := lines[i]
+				wait, _ := line["wait"].(float64)
+				if line["reason"] != want.reason || line["zone"] != want.zone || wait > want.hours*3600 || wait < want.hours*3600-60 {
+					t.Errorf("line is %v, want %+v", line, want)
+				}
+				key, _ := line["key"].(string)
+				if address := fmt.Sprint("192.0.2.", i+1); name == "named" && (line["client_ip"] != address || !strings.HasPrefix(key, address+"/32 ")) {
+					t.Errorf("the line doesn't say that it was %s: %v", address, line)
+				}
+			}
+			if name == "unnamed" && strings.Contains(s.logs(), "192.0.2.") {
+				t.Error("the log shows an address")
+			}
+		})
 	}
 }
 

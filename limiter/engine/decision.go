@@ -88,7 +88,8 @@ type Decision struct {
 	// Reason says why the request may not pass.
 	Reason Reason
 	// Fresh tells that a key has become blocked by this request, which is so for
-	// one of the requests that are refused at once.
+	// one of the requests that are refused at once; or of a ban, that this is the
+	// first request that it refuses.
 	Fresh bool
 	// Draw is the index of the draw that refuses; of several, the one that
 	// refuses longest. It says nothing if the client is banned.

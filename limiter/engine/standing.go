@@ -47,6 +47,7 @@ const clientsID storage.LimitID = 0
 type standing struct {
 	record atomic.Pointer[reputation.Record] // immutable, written under mu; nil until it was read
 	asked  uint64                            // guarded by queue.mu: the number of the last batch to read it
+	told   atomic.Int64                      // the end of the last ban that has refused a request
 
 	mu       sync.Mutex
 	unread   reputation.Record // guarded by mu: what was noted before there is a record
@@ -78,6 +79,7 @@ func (e *Engine) recallAll(r *request) {
 		record := e.recall(r.client)
 		if record != nil && record.Banned(r.now) {
 			r.Reason, r.Retry = Banned, time.Duration(record.Until-r.now)
+			r.Fresh = r.client.cell.standing.isNews(record.Until)
 			return
 		}
 		r.known = record != nil
@@ -205,6 +207,11 @@ func (st *standing) forget(offenses int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.pending -= offenses
+}
+
+// isNews tells whether a ban that ends at until refuses for the first time.
+func (st *standing) isNews(until int64) bool {
+	return st.told.Load() != until && st.told.Swap(until) != until
 }
 
 // says tells whether anything bad is known of a client. It is false for a cell
