@@ -10,11 +10,13 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Admin tells on Caddy's admin endpoint how the stores are: GET /rate_limit/
-// returns an array with an object for each of them. It says nothing of clients.
+// returns an array with an object for each of them, and what is wrong with the
+// file of API keys. It says nothing else of clients.
 type Admin struct{}
 
 func init() {
@@ -46,6 +48,16 @@ type health struct {
 	MaxKeys  int        `json:"max_keys"`
 	Evicted  int64      `json:"evicted_keys"`
 	Bytes    int64      `json:"store_bytes"` // 0 if that can't be told
+
+	APIKeys *keysHealth `json:"api_keys,omitempty"` // nil unless something is wrong with them
+}
+
+// keysHealth is what is wrong with a file of API keys, of which earlier keys are
+// in force.
+type keysHealth struct {
+	File   string    `json:"file"`
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
 }
 
 func tellHealth(w http.ResponseWriter, r *http.Request) error {
@@ -73,7 +85,20 @@ func (h *house) health() health {
 		since := stats.Since.UTC().Truncate(time.Second)
 		told.Since, told.Reason = &since, stats.Cause.Error()
 	}
+	told.APIKeys = tellKeys(h.keys.Load())
 	return told
+}
+
+func tellKeys(file *apikeys.File) *keysHealth {
+	if file == nil {
+		return nil
+	}
+	file.Keys() // looks at the file, if no request has
+	trouble := file.Trouble()
+	if trouble == nil {
+		return nil
+	}
+	return &keysHealth{File: file.Path(), Since: trouble.Since.UTC().Truncate(time.Second), Reason: trouble.Err.Error()}
 }
 
 // Interface guards

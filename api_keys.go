@@ -150,7 +150,7 @@ func (k *APIKeys) start(log *zap.Logger) {
 // keysChanged tells that the file of keys was read again.
 func (a *App) keysChanged(set *apikeys.Set, err error) {
 	if err != nil {
-		a.log.Error("the file of API keys has changed and can't be used; the keys that were in force are", zap.Error(err))
+		a.log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))
 		return
 	}
 	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers()))

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -241,6 +242,11 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error {
 	if h == nil {
 		return nil
 	}
+	var keys *apikeys.File
+	if s.app.APIKeys != nil {
+		keys = s.app.APIKeys.keys
+	}
+	h.keys.Store(keys)
 	select {
 	case <-h.engine.Ready():
 	case <-time.After(readyTimeout):

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -37,6 +38,7 @@ type house struct {
 	secret   atomic.Pointer[identity.Secret]
 	epochs   *epoch.Folder
 	crowds   *pressure.Tracker
+	keys     atomic.Pointer[apikeys.File] // of the configuration that runs; nil if it has none
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone

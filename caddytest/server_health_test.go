@@ -20,6 +20,12 @@ type health struct {
 	MaxKeys  int64     `json:"max_keys"`
 	Evicted  int64     `json:"evicted_keys"`
 	Bytes    int64     `json:"store_bytes"`
+
+	APIKeys *struct {
+		File   string    `json:"file"`
+		Since  time.Time `json:"since"`
+		Reason string    `json:"reason"`
+	} `json:"api_keys"`
 }
 
 // healths asks the admin endpoint how the stores are.

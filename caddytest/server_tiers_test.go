@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // tiered is a Caddyfile with tiers, of which keys tells where keys are and what
@@ -312,7 +313,10 @@ func TestKeysChangeWithoutAReload(t *testing.T) {
 	if err := os.Rename(s.keyFile()+".new", s.keyFile()); err != nil { // at once: nobody reads half of it
 		t.Fatal(err)
 	}
-	const refused = "the file of API keys has changed and can't be used; the keys that were in force are"
+	if trouble := s.health().APIKeys; trouble != nil {
+		t.Errorf("something is wrong with a good file of keys: %+v", trouble)
+	}
+	const refused = "the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right"
 	waitFor(t, "the bad line to be noticed", func() bool {
 		s.want(http.StatusTooManyRequests, "429", "/", acme)
 		return len(s.logLines(refused)) > 0
@@ -321,6 +325,11 @@ func TestKeysChangeWithoutAReload(t *testing.T) {
 	if n := bytesLines(keys); len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0]["error"]), fmt.Sprintf("line %d: third has the tier", n+1)) {
 		t.Errorf("logged: %v", lines)
 	}
+	const remedy = "free, gold, internal; name one of them, or add the tier to the config"
+	if trouble := s.health().APIKeys; trouble == nil || trouble.File != s.keyFile() || time.Since(trouble.Since) > time.Hour ||
+		!strings.Contains(trouble.Reason, fmt.Sprintf("line %d: third has the tier", bytesLines(keys)+1)) || !strings.Contains(trouble.Reason, remedy) {
+		t.Errorf("the admin endpoint tells of %+v", trouble)
+	}
 	if s.get("/", other).status == http.StatusForbidden {
 		t.Error("a bad line takes the keys away that were there")
 	}
@@ -328,6 +337,11 @@ func TestKeysChangeWithoutAReload(t *testing.T) {
 	if err := s.reload(tiered("", byKey)); err == nil || !strings.Contains(err.Error(), "third has the tier") {
 		t.Errorf("a config is loaded with a bad file of keys: %v", err)
 	}
+	// Once it is put right, it counts, and the admin endpoint looks at it.
+	if err := os.WriteFile(s.keyFile(), keys, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the file to be good", func() bool { return s.health().APIKeys == nil })
 }
 
 func bytesLines(text []byte) int { return strings.Count(string(text), "\n") }

@@ -27,11 +27,19 @@ type File struct {
 	changed func(*Set, error)
 	start   time.Time
 
-	set    atomic.Pointer[Set]
-	looked atomic.Int64 // when the file was last looked at, since start
+	set     atomic.Pointer[Set]
+	trouble atomic.Pointer[Trouble] // written under mu; nil while the file is good
+	looked  atomic.Int64            // when the file was last looked at, since start
 
-	mu   sync.Mutex
-	seen fs.FileInfo // guarded by mu: of the file as it was last read; nil if there was none
+	mu     sync.Mutex
+	seen   fs.FileInfo // guarded by mu: of the file as it was last read; nil if there was none
+	unread bool        // guarded by mu: it could not be read, which may change without a change of the file
+}
+
+// Trouble says why a file can't be used as it is, and since when it can't.
+type Trouble struct {
+	Since time.Time
+	Err   error
 }
 
 // Open reads a file. A file that does not exist has no keys, until it does. When
@@ -52,6 +60,9 @@ func Open(path string, tiers []string, changed func(*Set, error)) (*File, error)
 // Path returns where the file is.
 func (f *File) Path() string { return f.path }
 
+// Trouble returns why the keys in force are not those of the file, or nil.
+func (f *File) Trouble() *Trouble { return f.trouble.Load() }
+
 // Keys returns the keys in force, or nil if there has never been a file.
 func (f *File) Keys() *Set {
 	if now := int64(time.Since(f.start)); now-f.looked.Load() >= int64(lookEvery) {
@@ -69,13 +80,24 @@ func (f *File) look(now int64) {
 	defer f.mu.Unlock()
 	defer func() { f.looked.Store(now) }()
 	info, err := os.Stat(f.path)
-	if err == nil && same(info, f.seen) || err != nil && f.seen == nil {
+	changed := err == nil && !same(info, f.seen) || err != nil && f.seen != nil
+	if !changed && !f.unread {
 		return
 	}
 	set, info, err := f.read()
-	f.seen = info
-	if err == nil {
+	var noAccess *fs.PathError
+	f.seen, f.unread = info, errors.As(err, &noAccess)
+	was := f.trouble.Load()
+	switch {
+	case err == nil:
 		f.set.Store(set)
+		f.trouble.Store(nil)
+	case was == nil:
+		f.trouble.Store(&Trouble{time.Now(), err})
+	case changed || was.Err.Error() != err.Error():
+		f.trouble.Store(&Trouble{was.Since, err})
+	default:
+		return // as was told
 	}
 	f.changed(f.set.Load(), err)
 }

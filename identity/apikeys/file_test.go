@@ -107,6 +107,34 @@ func TestFileIsReadAgain(t *testing.T) {
 	})
 }
 
+// A file that may not be read is read once it may be, though it hasn't changed.
+func TestFileThatMayNotBeRead(t *testing.T) {
+	if os.Getuid() == 0 || runtime.GOOS == "windows" {
+		t.Skip("everything may be read")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, salted+line("acme", "free", "k1"))
+		w.write(salted + line("acme", "free", "k2"))
+		if err := os.Chmod(w.path, 0); err != nil {
+			t.Fatal(err)
+		}
+		w.wantClient("k1", "acme")
+		w.wantClient("k1", "acme")
+		w.wantTold(1, "permission denied")
+		if trouble := w.Trouble(); trouble == nil || time.Since(trouble.Since) != lookEvery {
+			t.Errorf("the trouble is %+v", trouble)
+		}
+		if err := os.Chmod(w.path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.wantClient("k2", "acme")
+		w.wantTold(2, "")
+		if trouble := w.Trouble(); trouble != nil {
+			t.Errorf("the trouble goes on: %+v", trouble)
+		}
+	})
+}
+
 func TestFileThatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, "")

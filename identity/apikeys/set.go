@@ -169,7 +169,7 @@ func (c *Client) check(tiers []string) error {
 		return err
 	}
 	if tiers != nil && !slices.Contains(tiers, c.Tier) {
-		return fmt.Errorf("%s has the tier %q, which is none of those configured: %s", c.Name, c.Tier, strings.Join(tiers, ", "))
+		return fmt.Errorf("%s has the tier %q, which is none of those configured: %s; name one of them, or add the tier to the config", c.Name, c.Tier, strings.Join(tiers, ", "))
 	}
 	return nil
 }

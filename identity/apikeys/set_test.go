@@ -64,7 +64,7 @@ func TestParseErrors(t *testing.T) {
 		{salt + "acme free " + strings.Repeat("x", 64), "line 2: the hash must be hexadecimal digits"},
 		{salt + a + "# \n" + a, "line 4: the hash is that of line 2"},
 		{salt + a + line("acme", "gold", "k2"), "line 3: acme has the tier gold here and free in line 2; a name has one"},
-		{salt + line("acme", "silver", "k2"), `line 2: acme has the tier "silver", which is none of those configured: free, gold`},
+		{salt + line("acme", "silver", "k2"), `line 2: acme has the tier "silver", which is none of those configured: free, gold; name one of them, or add the tier to the config`},
 		{salt + line("a/b/c", "free", "k2"), `line 2: the name must be letters, digits and . _ - such as acme or vendor/product, at most 64, got "a/b/c"`},
 		{salt + line("salt", "free", "k2"), `line 2: the name can't be "salt": it has a meaning of its own in a file of keys`},
 		{salt + line("acme", "fr/ee", "k2"), `line 2: a tier must be letters, digits and . _ - such as free, at most 64, got "fr/ee"`},
