@@ -150,5 +150,5 @@ func (h *Handler) countClient(rq *request, d engine.Decision) {
 	if !h.DisableMetrics {
 		clientMeters[c.kind].count(d)
 	}
-	h.app.noteCrowd(c, d)
+	h.app.noteCrowd(c, d, d.Reason == engine.Blocked && rq.of[d.Draw].of != nil)
 }

@@ -84,19 +84,33 @@ func (p *Pressure) check() error {
 
 // noteCrowd notes that an unverified client came, and squeezes its network if it
 // is one too many. Who is answered from memory was noted when it came first, so
-// warm and blocked requests pay nothing for it.
-func (a *App) noteCrowd(c *client, d engine.Decision) {
-	if c.kind != identity.Fingerprint || d.Waited == 0 || !a.Pressure.isOn() {
+// warm and blocked requests pay nothing for it: but for those that the network's
+// ceiling leaves nothing, who may never have been heard of.
+func (a *App) noteCrowd(c *client, d engine.Decision, byNetwork bool) {
+	if c.kind != identity.Fingerprint || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
 		return
 	}
 	h := a.house.Load()
-	if h == nil || !h.crowds.Seen(time.Now(), c.network, c.browser(), a.Pressure.rule()) {
+	if h == nil || d.Waited == 0 && !h.isNew(c, a.Pressure.rule()) {
+		return
+	}
+	if !h.crowds.Seen(time.Now(), c.network, c.browser(), a.Pressure.rule()) {
 		return
 	}
 	h.engine.Punish(&c.crowd, reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Crowded},
 		Ban:       a.Pressure.squeeze().rule(""),
 	})
+}
+
+// isNew tells whether a client that is refused from memory may be one too many in
+// its network. It takes no lock.
+func (h *house) isNew(c *client, rule pressure.Rule) bool {
+	now := time.Now()
+	if record := h.engine.Known(c.crowd); record != nil && record.Banned(now.UnixNano()) {
+		return false // it is squeezed already
+	}
+	return h.crowds.IsNew(now, c.self.Key, rule)
 }
 
 // browser returns the client's fingerprint without its language, which is the one

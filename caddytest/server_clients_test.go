@@ -162,6 +162,27 @@ func TestLanguagesAreNoCrowd(t *testing.T) {
 	waitFor(t, "the squeeze", func() bool { return strings.Contains(s.mustMetrics(), "caddy_rate_limit_squeezes_total 1") })
 }
 
+// A limit may be so small that the network's ceiling refuses most of a crowd from
+// memory. It is a crowd all the same, and one client that insists is none.
+func TestCrowdBeyondTheCeilingIsSqueezed(t *testing.T) {
+	s := startCaddy(t, perClient("", "limit 1/1h"))
+	squeezed := func() bool { return strings.Contains(s.mustMetrics(), "caddy_rate_limit_squeezes_total 1") }
+	for i := range 100 {
+		s.get("/", from(1), agent(i%20))
+	}
+	if squeezed() {
+		t.Error("20 browsers are squeezed")
+	}
+	s.get("/", from(1), agent(20))
+	waitFor(t, "the squeeze", squeezed)
+	for i := range 200 {
+		s.get("/", from(1), agent(i))
+	}
+	if !squeezed() {
+		t.Error("squeezed again while it lasts")
+	}
+}
+
 func TestNetworksAreNotSqueezedWithoutPressure(t *testing.T) {
 	s := startCaddy(t, perClient("pressure off", "limit 4/1h\nprefix_ceiling 100"))
 	for i := range 100 {

@@ -44,6 +44,24 @@ func TestTooManyFingerprints(t *testing.T) {
 	}
 }
 
+// Who comes all the time is asked about now and then, and who is new at once.
+func TestWhoIsNewOfLate(t *testing.T) {
+	tracker := New(0)
+	for _, c := range []struct {
+		after time.Duration
+		isNew bool
+	}{{0, true}, {0, false}, {time.Minute, false}, {DefaultWithin / 2, true}, {DefaultWithin / 2, false}} {
+		if got := tracker.IsNew(t0.Add(c.after), []byte("one"), rule); got != c.isNew {
+			t.Errorf("after %v: %v, want %v", c.after, got, c.isNew)
+		}
+	}
+	for i := range 1000 {
+		if !tracker.IsNew(t0, fmt.Append(nil, i), rule) {
+			t.Errorf("%d is not new", i)
+		}
+	}
+}
+
 func TestFingerprintsAreForgotten(t *testing.T) {
 	tracker := New(0)
 	for i := range 200 { // 20 in any 10 minutes

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type Tracker struct {
 	seed   maphash.Seed
 	most   int // networks in a shard
 	shards [shards]shard
+	recent [4096]atomic.Uint64 // hashes of who was new of late; one may displace another
 }
 
 type shard struct {
@@ -75,6 +77,20 @@ func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, r
 		return false
 	}
 	n.set = n.set[:0]
+	return true
+}
+
+// IsNew tells whether a client, however it is called, has not been asked about of
+// late, which is a quarter of the rule's time, as far as the tracker remembers. It
+// takes no lock: who comes very often need not be noted each time.
+func (t *Tracker) IsNew(now time.Time, client []byte, rule Rule) bool {
+	hash := maphash.Bytes(t.seed, client)
+	slot := &t.recent[hash%uint64(len(t.recent))]
+	hash ^= uint64(since1970(now)/(rule.Within/4)) << 12 // the slot says what is below
+	if slot.Load() == hash {
+		return false
+	}
+	slot.Store(hash)
 	return true
 }
 
