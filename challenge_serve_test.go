@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,6 +104,62 @@ func TestWidgetOfAServiceThatIsDown(t *testing.T) {
 	}
 	if w := serve(t, h, "GET", "/", "192.0.2.1", nil); w.Code != http.StatusOK {
 		t.Errorf("a client that asks for nothing is answered with %d", w.Code)
+	}
+}
+
+// What the path takes of a network is far less than this, so it is not asked here.
+func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
+	h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+	app := &App{Session: &Session{MaxPerPrefix: 1000, Challenge: &Challenge{Difficulty: 1}}}
+	if err := h.Provision(contextOf(t, app)); err != nil {
+		t.Fatal(err)
+	}
+	startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
+	t.Cleanup(func() { h.app.Cleanup() })
+
+	post := func(form url.Values) *exchange {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, defaultSessionPath, strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+		rq := newRequest(r)
+		rq.meet(h.app, false)
+		rq.client.locate(rq)
+		s := h.app.Session
+		return &exchange{Session: s, app: h.app, w: w, http: r, rq: rq, client: rq.client, keys: s.ready(t.Context(), h.app)}
+	}
+	var form url.Values
+	for n := 0; form == nil; n++ {
+		x := post(nil)
+		puzzle, err := x.keys.setter.Set(time.Now(), "example.com", x.client.prefix())
+		if err != nil {
+			t.Fatal(err)
+		}
+		try := url.Values{"puzzle": {puzzle.Text}, "solution": {fmt.Sprintf("%016x", n)}}
+		if _, err := x.keys.setter.Check(time.Now(), "example.com", x.client.prefix(), puzzle.Text, try.Get("solution")); err == nil {
+			form = try
+		}
+	}
+	var mu sync.Mutex
+	answers := make(map[string]int)
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			x := post(form)
+			if err := x.accept(); err != nil {
+				t.Error(err)
+			}
+			w := x.w.(*httptest.ResponseRecorder)
+			what := fmt.Sprint(w.Code, ", cookies: ", len(w.Result().Cookies()), ", used: ", strings.Contains(w.Body.String(), notices[usedBefore]))
+			mu.Lock()
+			defer mu.Unlock()
+			answers[what]++
+		})
+	}
+	all.Wait()
+	if answers["303, cookies: 1, used: false"] != 1 || answers["403, cookies: 0, used: true"] != 99 {
+		t.Errorf("the answers are %v", answers)
 	}
 }
 

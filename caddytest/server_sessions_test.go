@@ -135,20 +135,27 @@ func TestScriptAndPeopleBehindOneAddress(t *testing.T) {
 func TestSolutionIsAcceptedOnce(t *testing.T) {
 	s := startCaddy(t, withSessions("max_sessions_per_prefix 1000", "limit 3/1h"))
 	form := solve(t, s.get(endpoint, from(1)).body, "/")
-	var accepted atomic.Int64
+	var accepted, used, tooOften atomic.Int64
 	var all sync.WaitGroup
-	for range 50 { // at once; the endpoint takes 60 in a minute
+	for range 100 { // at once; the endpoint takes 60 in a minute
 		all.Go(func() {
-			if a, err := s.tryPost(form, from(1)); err != nil {
+			switch a, err := s.tryPost(form, from(1)); {
+			case err != nil:
 				t.Error(err)
-			} else if a.status == http.StatusSeeOther {
+			case a.status == http.StatusSeeOther:
 				accepted.Add(1)
+			case a.status == http.StatusForbidden && strings.Contains(a.body, "This had been solved before."):
+				used.Add(1)
+			case a.status == http.StatusTooManyRequests && strings.Contains(a.body, "Too many requests from your network."):
+				tooOften.Add(1)
+			default:
+				t.Errorf("status %d: %.200q", a.status, a.body)
 			}
 		})
 	}
 	all.Wait()
-	if n := accepted.Load(); n != 1 {
-		t.Errorf("one solution earned %d sessions", n)
+	if accepted.Load() != 1 || used.Load()+tooOften.Load() != 99 || used.Load() < 58 {
+		t.Errorf("one solution earned %d sessions, and was refused as used %d times, and as one request too many %d times", accepted.Load(), used.Load(), tooOften.Load())
 	}
 	s.kill()
 	s.start()
