@@ -132,13 +132,19 @@ func (rq *request) appendCaller(z *Zone) error {
 	return c.err
 }
 
-// deny readies the answer to a request that is turned away without counting.
-func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
+// deny answers a request that is turned away without counting, or hands it to the
+// error routes.
+func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) error {
 	if err == errNoKey { // RFC 9110, section 11.6.1
 		w.Header().Set("WWW-Authenticate", h.app.APIKeys.challenge())
 	}
 	forbidStoring(w.Header())
 	leaveBody(w, r)
+	if status, ok := errors.AsType[caddyhttp.HandlerError](err); ok && inErrorRoute(r) {
+		w.WriteHeader(status.StatusCode)
+		return nil
+	}
+	return err
 }
 
 // challenge returns how a request is to show its key.

@@ -268,8 +268,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	switch {
 	case err != nil:
 		rq.release()
-		h.deny(w, r, err)
-		return err
+		return h.deny(w, r, err)
 	case p == nil:
 		rq.client.offerNames(rq)
 		rq.release()

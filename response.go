@@ -321,10 +321,18 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 	return nil
 }
 
-// errorRoutes tells whether the server of a request has routes for errors.
+// errorRoutes tells whether the server of a request has routes for errors that
+// the request is not in already.
 func errorRoutes(r *http.Request) bool {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	return !ok || server.Errors != nil && len(server.Errors.Routes) > 0
+	return !ok || server.Errors != nil && len(server.Errors.Routes) > 0 && !inErrorRoute(r)
+}
+
+// inErrorRoute tells whether a request is being answered with an error. Of an
+// error on top Caddy writes a line to the log, with the client's address, and
+// sends the status of the first one.
+func inErrorRoute(r *http.Request) bool {
+	return r.Context().Value(caddyhttp.ErrorCtxKey) != nil
 }
 
 // errorRouted tells whether a handler that is being provisioned lies in a

@@ -271,7 +271,35 @@ func TestLimitInsideHandleErrors(t *testing.T) {
 			t.Errorf("within the limit of the page: %d %q", a.status, a.body)
 		}
 	}
-	if a := s.get("/"); a.body != "" {
+	if a := s.get("/"); a.status != http.StatusTooManyRequests || a.body != "" {
 		t.Errorf("beyond the limit of the page: %d %q", a.status, a.body)
+	}
+}
+
+// Who looks for pages that are not there is limited inside handle_errors. Such
+// refusals are no errors, of which Caddy would log each, with the address.
+func TestRefusalsInsideHandleErrorsAreAnswered(t *testing.T) {
+	s := startCaddy(t, options(patient)+site(`
+		error 404
+		handle_errors 404 {
+			rate_limit {
+				zone missing {
+					limit 2/1h
+				}
+			}
+			respond "nothing here" 404
+		}`))
+	for range 2 {
+		if a := s.get("/"); a.status != http.StatusNotFound || a.body != "nothing here" {
+			t.Errorf("within the limit: %d %q", a.status, a.body)
+		}
+	}
+	for range 2 {
+		if a := s.get("/"); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
+			t.Errorf("beyond the limit: %d, Retry-After %q", a.status, a.header.Get("Retry-After"))
+		}
+	}
+	if logs := s.logs(); strings.Contains(logs, "error handling handler error") {
+		t.Errorf("refusals are logged as errors:\n%s", logs)
 	}
 }

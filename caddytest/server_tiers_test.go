@@ -245,6 +245,24 @@ func TestFloodsOfBadKeysAreCounted(t *testing.T) {
 	}
 }
 
+// Inside handle_errors nobody is left to handle another error.
+func TestKeysInsideHandleErrors(t *testing.T) {
+	config := strings.Replace(tiered("", byKey), "handle_errors {", `error 404
+	handle_errors {
+		rate_limit {
+			zone missing {
+				per api_key
+				limit 1/1h
+			}
+		}`, 1)
+	s := startCaddy(t, strings.Replace(config, "per api_key\n", "per api_key\nmatch path /elsewhere\n", 1), serviceToken)
+	s.want(http.StatusUnauthorized, "", "/")
+	s.want(http.StatusForbidden, "", "/", "X-Api-Key: acme")
+	if logs := s.logs(); strings.Contains(logs, "error handling handler error") {
+		t.Errorf("they are logged as errors:\n%s", logs)
+	}
+}
+
 // Whoever invents keys is counted by address, however many they are.
 func TestInventedKeysAreNoWayAround(t *testing.T) {
 	s := startTiered(t, "missing default free\nunknown default", byKey)
