@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -107,8 +108,8 @@ func (h *Handler) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
 }
 
 // unmarshalOption reads one line or block of the handler. Its error texts, and
-// those of the functions named peer…, are those of mholt/caddy-ratelimit. So is
-// the way an argument too many surfaces: as the next, unrecognized, option.
+// those of the functions named peer…, begin with those of mholt/caddy-ratelimit. So
+// is the way an argument too many surfaces: as the next, unrecognized, option.
 func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error {
 	switch d.Val() {
 	case "zone":
@@ -133,7 +134,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) er
 	case "storage":
 		return h.unmarshalStorage(d)
 	default:
-		return d.Errf("unrecognized subdirective '%s'", d.Val())
+		return d.Errf("unrecognized subdirective '%s': zone, exempt, trap, headers, jitter, log_key, disable_metrics, sweep_interval, distributed or storage would do", d.Val())
 	}
 	return nil
 }
@@ -143,10 +144,14 @@ func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token matcherToken) erro
 		return d.ArgErr()
 	}
 	z := &Zone{Name: d.Val()}
-	if err := z.unmarshal(d, token); err != nil {
-		return err
+	err := z.unmarshal(d, token)
+	if err == nil {
+		err = h.addZone(d, z)
 	}
-	return h.addZone(d, z)
+	if err != nil {
+		return fmt.Errorf("zone %q: %w", z.Name, err)
+	}
+	return nil
 }
 
 // addZone appends a zone, or puts it in the place of one that has its name. The
@@ -158,7 +163,7 @@ func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
 		return nil
 	}
 	if h.Zones[i].hasOwnWords() || z.hasOwnWords() {
-		return z.errf(d, "the name is taken by an earlier zone of this handler: another name would do")
+		return d.Err("the name is taken by an earlier zone of this handler: another name would do")
 	}
 	h.Zones[i] = z
 	return nil
@@ -237,7 +242,7 @@ func (dist *Distributed) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "purge_age":
 		return peerDuration(d, &dist.PurgeAge, "purge age", "purge age")
 	}
-	return d.Errf("unrecognized subdirective '%s'", d.Val())
+	return d.Errf("unrecognized subdirective '%s': read_interval, write_interval or purge_age would do", d.Val())
 }
 
 // Interface guards

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -121,12 +122,22 @@ func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	engine := d.Val()
+	if _, err := caddy.GetModule("rate_limit.stores." + engine); err != nil {
+		return d.Errf("store: there is no %q: %s would do", engine, orList(storeNames()))
+	}
 	store, err := caddyfile.UnmarshalModule(d, "rate_limit.stores."+engine)
 	if err != nil {
 		return err
 	}
 	a.StoreRaw, err = moduleJSON(d, store, "engine", engine)
 	return err
+}
+
+func storeNames() (names []string) {
+	for _, store := range caddy.GetModules("rate_limit.stores") {
+		names = append(names, store.ID.Name())
+	}
+	return names
 }
 
 func (a *App) unmarshalDegradedLimit(d *caddyfile.Dispenser) error {

@@ -11,12 +11,9 @@ import (
 // unmarshalCeiling reads a factor.
 func (z *Zone) unmarshalCeiling(d *caddyfile.Dispenser) error {
 	if z.PrefixCeiling != 0 {
-		return z.errf(d, "prefix_ceiling already specified: %d", z.PrefixCeiling)
+		return d.Errf("prefix_ceiling already specified: %d", z.PrefixCeiling)
 	}
-	if err := unmarshalCount(d, &z.PrefixCeiling); err != nil {
-		return fmt.Errorf("zone %q: %w", z.Name, err)
-	}
-	return nil
+	return unmarshalCount(d, &z.PrefixCeiling)
 }
 
 // unmarshalPressure reads `pressure off` or a block.
@@ -48,14 +45,11 @@ func (p *Pressure) unmarshalOption(d *caddyfile.Dispenser) error {
 
 func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
 	if z.OnExceeded != "" {
-		return z.errf(d, "on_exceeded already specified: %s", z.OnExceeded)
+		return d.Errf("on_exceeded already specified: %s", z.OnExceeded)
 	}
 	word, err := oneOf(d, onExceededRefuse, onExceededChallenge)
-	if err != nil {
-		return fmt.Errorf("zone %q: %w", z.Name, err)
-	}
 	z.OnExceeded = word
-	return nil
+	return err
 }
 
 // unmarshalSession reads a block, which may be left out: all of it has defaults.

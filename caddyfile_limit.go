@@ -13,7 +13,7 @@ import (
 func (z *Zone) unmarshalLimit(d *caddyfile.Dispenser) error {
 	limit, err := parseLimit(d.RemainingArgs())
 	if err != nil {
-		return z.errf(d, "limit: %w", err)
+		return d.Errf("limit: %w", err)
 	}
 	z.Limits = append(z.Limits, limit)
 	return nil

@@ -39,17 +39,11 @@ func (r *Reputation) unmarshalOption(d *caddyfile.Dispenser) error {
 func (z *Zone) unmarshalReputation(d *caddyfile.Dispenser) error {
 	_, err := oneOf(d, "off")
 	z.DisableReputation = err == nil
-	if err != nil {
-		return fmt.Errorf("zone %q: %w", z.Name, err)
-	}
-	return nil
+	return err
 }
 
 func (z *Zone) unmarshalBan(d *caddyfile.Dispenser) error {
-	if err := unmarshalBan(d, &z.Ban); err != nil {
-		return fmt.Errorf("zone %q: %w", z.Name, err)
-	}
-	return nil
+	return unmarshalBan(d, &z.Ban)
 }
 
 func unmarshalPoints(d *caddyfile.Dispenser, field **int) error {

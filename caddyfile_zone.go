@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,7 +56,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 	case "ipv6_prefix":
 		return peerInt(d, &z.IPv6Prefix, "zone ipv6_prefix", "ipv6_prefix integer")
 	}
-	return d.Errf("unrecognized subdirective '%s'", d.Val())
+	return d.Errf("unrecognized subdirective '%s': match, per, limit, tiers, tier, cost, max_cost, on_empty_key, prefix_ceiling, on_exceeded, ipv4_prefix, ipv6_prefix, reputation, ban, key, window or events would do", d.Val())
 }
 
 // checkWords checks that the zone says how many may pass, in one of the two
@@ -67,17 +66,17 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 	tiers := z.Tiers || z.Tier != ""
 	switch {
 	case tiers && (len(z.Limits) > 0 || peer):
-		return z.errf(d, "limits come from tiers or from the zone: leave one out, or make it two zones")
+		return d.Err("limits come from tiers or from the zone: leave one out, or make it two zones")
 	case tiers:
 		return nil
 	case len(z.Limits) > 0 && peer:
-		return z.errf(d, "limit excludes window and events: limit 5/1m is the same as window 1m and events 5")
+		return d.Err("limit excludes window and events: limit 5/1m is the same as window 1m and events 5")
 	case len(z.Limits) > 0:
 		return nil
 	case z.hasOwnWords() && !peer:
-		return z.errf(d, "a limit is missing: limit 5/1m would do")
+		return d.Err("a limit is missing: limit 5/1m would do")
 	case z.Window == 0 || z.MaxEvents == 0:
-		return d.Err("a rate limit zone requires both a window and maximum events")
+		return d.Err("a rate limit zone requires both a window and maximum events: window 1m and events 5, or limit 5/1m, would do")
 	}
 	return nil
 }
@@ -88,11 +87,6 @@ func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
 		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
 		z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != ""
-}
-
-// errf returns an error that names the zone and the place.
-func (z *Zone) errf(d *caddyfile.Dispenser, format string, args ...any) error {
-	return d.Errf("zone %q: %w", z.Name, fmt.Errorf(format, args...))
 }
 
 // unmarshalMatch adds a matcher set.
@@ -142,18 +136,18 @@ func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.Module
 
 func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 	if z.Per != "" {
-		return z.errf(d, "per already specified: %s", z.Per)
+		return d.Errf("per already specified: %s", z.Per)
 	}
 	args := d.RemainingArgs()
 	switch {
 	case len(args) == 0:
-		return z.errf(d, "per what? ip, everyone, client, api_key or key <value> would do")
+		return d.Err("per what? ip, everyone, client, api_key or key <value> would do")
 	case args[0] == "key":
 		return z.setPerKey(d, args[1:])
 	case !slices.Contains([]string{perIP, perEveryone, perClient, perAPIKey}, args[0]):
-		return z.errf(d, "unknown per %q: ip, everyone, client, api_key or key <value> would do", args[0])
+		return d.Errf("unknown per %q: ip, everyone, client, api_key or key <value> would do", args[0])
 	case len(args) > 1:
-		return z.errf(d, "per %s takes no value, got %q", args[0], args[1])
+		return d.Errf("per %s takes no value, got %q", args[0], args[1])
 	}
 	z.Per = args[0]
 	return nil
@@ -161,7 +155,7 @@ func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 
 func (z *Zone) setPerKey(d *caddyfile.Dispenser, values []string) error {
 	if len(values) != 1 {
-		return z.errf(d, "per key takes one value, got %d: per key {http.request.header.X-Tenant} would do", len(values))
+		return d.Errf("per key takes one value, got %d: per key {http.request.header.X-Tenant} would do", len(values))
 	}
 	if z.Key != "" {
 		return d.Errf("zone key already specified: %s", z.Key)
@@ -183,10 +177,10 @@ func (z *Zone) unmarshalKey(d *caddyfile.Dispenser) error {
 
 func (z *Zone) unmarshalTiers(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
-		return z.errf(d, "tiers takes no value, got %q: tier <value> takes the name of one from elsewhere", d.Val())
+		return d.Errf("tiers takes no value, got %q: tier <value> takes the name of one from elsewhere", d.Val())
 	}
 	if z.Tier != "" {
-		return z.errf(d, "tiers and tier exclude one another: leave one out")
+		return d.Err("tiers and tier exclude one another: leave one out")
 	}
 	z.Tiers = true
 	return nil
@@ -196,9 +190,9 @@ func (z *Zone) unmarshalTier(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	switch {
 	case z.Tiers || z.Tier != "":
-		return z.errf(d, "the tier is given already: once would do")
+		return d.Err("the tier is given already: once would do")
 	case len(args) < 1 || len(args) > 2 || slices.Contains(args, ""):
-		return z.errf(d, "tier takes the name of one, and perhaps a default, got %d values: tier {http.auth.user.plan} free would do", len(args))
+		return d.Errf("tier takes the name of one, and perhaps a default, got %d values: tier {http.auth.user.plan} free would do", len(args))
 	}
 	z.Tier, z.DefaultTier = args[0], append(args, "")[1]
 	return nil
@@ -211,17 +205,17 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
 	}
 	cost := d.Val()
 	if n, err := strconv.ParseInt(cost, 10, 64); (err != nil || n < 0) && len(placeholders(cost)) == 0 {
-		return z.errf(d, "cost: must be a whole number from 0, or a placeholder that holds one, got %q", cost)
+		return d.Errf("cost: must be a whole number from 0, or a placeholder that holds one, got %q", cost)
 	}
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return z.errf(d, "cost: %w", err)
+		return d.Errf("cost: %w", err)
 	}
 	switch {
 	case len(set) > 0:
 		z.Costs = append(z.Costs, Cost{MatcherSetsRaw: caddyhttp.RawMatcherSets{set}, Cost: cost})
 	case z.Cost != "":
-		return z.errf(d, "cost already specified: %s", z.Cost)
+		return d.Errf("cost already specified: %s", z.Cost)
 	default:
 		z.Cost = cost
 	}
@@ -230,7 +224,7 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
 
 func (z *Zone) unmarshalMaxCost(d *caddyfile.Dispenser) error {
 	if z.MaxCost != 0 {
-		return z.errf(d, "max_cost already specified: %d", z.MaxCost)
+		return d.Errf("max_cost already specified: %d", z.MaxCost)
 	}
 	var arg string
 	if !d.AllArgs(&arg) {
@@ -238,7 +232,7 @@ func (z *Zone) unmarshalMaxCost(d *caddyfile.Dispenser) error {
 	}
 	n, err := parseCount(arg)
 	if err != nil || n < 1 {
-		return z.errf(d, "max_cost: must be a whole number above zero such as 100, got %q", arg)
+		return d.Errf("max_cost: must be a whole number above zero such as 100, got %q", arg)
 	}
 	z.MaxCost = n
 	return nil
@@ -246,12 +240,9 @@ func (z *Zone) unmarshalMaxCost(d *caddyfile.Dispenser) error {
 
 func (z *Zone) unmarshalOnEmptyKey(d *caddyfile.Dispenser) error {
 	if z.OnEmptyKey != "" {
-		return z.errf(d, "on_empty_key already specified: %s", z.OnEmptyKey)
+		return d.Errf("on_empty_key already specified: %s", z.OnEmptyKey)
 	}
 	word, err := oneOf(d, "ip", "share", "skip", "deny")
-	if err != nil {
-		return fmt.Errorf("zone %q: %w", z.Name, err)
-	}
 	z.OnEmptyKey = word
-	return nil
+	return err
 }

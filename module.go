@@ -3,7 +3,6 @@ package tally
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -166,7 +165,7 @@ func (h *Handler) loadApps(ctx caddy.Context) error {
 // provisionPeerOptions checks the options that are there for compatibility.
 func (h *Handler) provisionPeerOptions(ctx caddy.Context) error {
 	if h.Jitter < 0 || math.IsNaN(h.Jitter) {
-		return errors.New("jitter must be at least zero")
+		return fmt.Errorf("jitter must be at least zero, got %v", h.Jitter)
 	}
 	if h.StorageRaw != nil {
 		module, err := ctx.LoadModule(h, "StorageRaw")

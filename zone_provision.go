@@ -115,10 +115,10 @@ func (z *Zone) isPeerForm() bool {
 func (z *Zone) provisionPeerForm(log *zap.Logger) error {
 	window := time.Duration(z.Window)
 	if window <= 0 {
-		return errors.New("window must be greater than zero")
+		return fmt.Errorf("window must be greater than zero, got %v: 1m would do, or limits instead of it", window)
 	}
 	if z.MaxEvents < 0 {
-		return errors.New("max_events must be at least zero")
+		return fmt.Errorf("max_events must be at least zero, got %d", z.MaxEvents)
 	}
 	if err := z.checkPrefixes(); err != nil {
 		return err
@@ -188,10 +188,10 @@ func (z *Zone) checkPrefixes() error { return checkPrefixes(z.IPv4Prefix, z.IPv6
 
 func checkPrefixes(ipv4, ipv6 int) error {
 	if ipv4 < 0 || ipv4 > 32 {
-		return errors.New("ipv4_prefix must be between 0 and 32")
+		return fmt.Errorf("ipv4_prefix must be between 0 and 32, got %d", ipv4)
 	}
 	if ipv6 < 0 || ipv6 > 128 {
-		return errors.New("ipv6_prefix must be between 0 and 128")
+		return fmt.Errorf("ipv6_prefix must be between 0 and 128, got %d", ipv6)
 	}
 	return nil
 }
