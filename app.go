@@ -43,10 +43,11 @@ type App struct {
 	// in percent from 1 to 100. Default: 40.
 	DegradedLimit int `json:"degraded_limit,omitempty"`
 
-	// The file with the secret under which client addresses and other keys are
-	// hashed before they reach the database: at least 32 bytes. Several machines
-	// that share a database share it. It is made on first use if it does not
-	// exist. Default: `tally.key` beside the database.
+	// The file with the secret under which keys are hashed before they reach the
+	// database, and sessions are signed: its first line, of at least 32
+	// characters. Lines after it only verify what was signed under them. Several
+	// machines can have the same, and then know one another's sessions. It is made
+	// on first use if it does not exist. Default: `tally.key` beside the database.
 	SecretFile string `json:"secret_file,omitempty"`
 
 	// What violations cost, and that they do.

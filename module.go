@@ -50,7 +50,8 @@ type Handler struct {
 	// - `draft` (default): `RateLimit-Policy` and `RateLimit`, as in
 	//   draft-ietf-httpapi-ratelimit-headers-11
 	// - `legacy`: `X-RateLimit-Limit`, `X-RateLimit-Remaining` and
-	//   `X-RateLimit-Reset` (seconds)
+	//   `X-RateLimit-Reset` (seconds), and where one of several limits has the
+	//   longest window, `X-Quota-Limit`, `X-Quota-Used` and `X-Quota-Reset` of it
 	// - `both`
 	// - `off`
 	//

@@ -69,14 +69,16 @@ type Zone struct {
 	OnExceeded string `json:"on_exceeded,omitempty"`
 
 	// How many leading bits of an IPv4 address tell clients apart, from 1 to
-	// 32. Default: 32 when counting per `ip`. When counting per `key`, a key
-	// that is an IP address as a whole is shortened only if this is given.
+	// 32. Default when counting per `ip`: what the `rate_limit` app says, or 32.
+	// When counting per `key`, a key that is an IP address as a whole is shortened
+	// only if this is given. A zone that counts per `client` leaves it to the app.
 	IPv4Prefix int `json:"ipv4_prefix,omitempty"`
 
 	// How many leading bits of an IPv6 address tell clients apart, from 1 to
-	// 128. Default: 64 when counting per `ip`, because a household commonly has
-	// a /64 to itself. When counting per `key`, a key that is an IP address as
-	// a whole is shortened only if this is given.
+	// 128. Default when counting per `ip`: what the `rate_limit` app says, or 64,
+	// because a household commonly has a /64 to itself. When counting per `key`, a
+	// key that is an IP address as a whole is shortened only if this is given. A
+	// zone that counts per `client` leaves it to the app.
 	IPv6Prefix int `json:"ipv6_prefix,omitempty"`
 
 	// How many requests may pass. A request must be within all of the limits.
@@ -117,7 +119,8 @@ type Zone struct {
 	// of the `rate_limit` app.
 	Ban *Ban `json:"ban,omitempty"`
 
-	// With `max_events`, another way to write a single sliding limit.
+	// With `max_events`, another way to write a single sliding limit: the time that
+	// the requests are for, at most 366 days. One below 100ms is raised to that.
 	Window caddy.Duration `json:"window,omitempty"`
 
 	// With `window`, another way to write a single sliding limit: how many
