@@ -153,6 +153,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		cleanup:  time.Duration(a.CleanupInterval),
 		degraded: a.DegradedLimit,
 	}
+	if secret, err := filepath.Abs(a.settings.secret); err == nil && secret == a.settings.path {
+		return fmt.Errorf("rate_limit: secret_file: is the database as well, got %q: another file would do", a.SecretFile)
+	}
 	return a.openOnceStarted(ctx)
 }
 
