@@ -20,7 +20,7 @@ import (
 )
 
 // TestExamplesAreValid adapts and validates everything that is shown to people
-// as a Caddyfile: the files in examples, and the blocks in the documentation.
+// as a config: the files in examples, and the blocks in the documentation.
 func TestExamplesAreValid(t *testing.T) {
 	samples := exampleFiles(t)
 	for _, pattern := range []string{"../README.md", "../docs/*.md", "../docs/*/*.md"} {
@@ -32,6 +32,7 @@ func TestExamplesAreValid(t *testing.T) {
 	}
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
 	t.Setenv("SERVICE_TOKEN", strings.TrimPrefix(exampleToken, "SERVICE_TOKEN="))
+	t.Setenv("TURNSTILE_SECRET", "a-secret-of-the-service")
 	for name, sample := range samples {
 		t.Run(name, func(t *testing.T) { checkSample(t, name, sample) })
 	}
@@ -45,6 +46,12 @@ const exampleToken = "SERVICE_TOKEN=a token of the services"
 
 func checkSample(t *testing.T, name, sample string) {
 	t.Helper()
+	if config, ok := jsonSample(sample); ok {
+		if err := validate(config); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	config, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(sample), map[string]any{"filename": name})
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +62,18 @@ func checkSample(t *testing.T, name, sample string) {
 	if err := validate(config); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// jsonSample returns the config that a sample in JSON is, or one around the handler
+// that it is.
+func jsonSample(sample string) (config []byte, ok bool) {
+	switch {
+	case strings.HasPrefix(sample, "{\n  \"apps\""):
+		return []byte(sample), true
+	case strings.HasPrefix(sample, "{\n  \"handler\""):
+		return []byte(`{"apps": {"http": {"servers": {"s": {"routes": [{"handle": [` + sample + `]}]}}}}}`), true
+	}
+	return nil, false
 }
 
 // TestExamplesStart starts a real Caddy with each of the examples, as it stands
@@ -201,14 +220,16 @@ func exampleFiles(t *testing.T) map[string]string {
 	return files
 }
 
-var sampleFence = regexp.MustCompile("(?ms)^```caddyfile\n(.*?)^```$")
+var sampleFence = regexp.MustCompile("(?ms)^```(?:caddyfile|json)\n(.*?)^```$")
 
-// samplesIn returns the blocks of a Markdown text that are marked as
-// Caddyfiles, by the line they begin in.
+// samplesIn returns the blocks of a Markdown text that are configs, by the line
+// they begin in. JSON in one line is what Caddy says.
 func samplesIn(text string) map[int]string {
 	blocks := make(map[int]string)
 	for _, m := range sampleFence.FindAllStringSubmatchIndex(text, -1) {
-		blocks[strings.Count(text[:m[2]], "\n")+1] = text[m[2]:m[3]]
+		if block := text[m[2]:m[3]]; strings.Count(block, "\n") > 1 {
+			blocks[strings.Count(text[:m[2]], "\n")+1] = block
+		}
 	}
 	return blocks
 }
