@@ -53,6 +53,9 @@ func (s *Session) isOurs(path string) bool { return s != nil && strings.HasPrefi
 // serve answers a request for the session's path: GET with a challenge, POST of a
 // solution with a session.
 func (s *Session) serve(w http.ResponseWriter, rq *request) error {
+	if isEarly(rq.http) {
+		return askAgain(w)
+	}
 	x := &exchange{Session: s, app: rq.client.app, w: w, http: rq.http, rq: rq, client: rq.client}
 	x.client.locate(rq)
 	w.Header().Set("Cache-Control", "no-store")

@@ -266,6 +266,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	p, err := h.decide(rq)
 	switch {
+	case err == errTooEarly:
+		rq.release()
+		return askAgain(w)
 	case err != nil:
 		rq.release()
 		return h.deny(w, r, err)
@@ -348,6 +351,10 @@ func (h *Handler) draw(rq *request) (shut *policy, err error) {
 	if exempt, err := h.exempts(rq); exempt || err != nil {
 		return nil, err
 	}
+	early := isEarly(rq.http)
+	if early && h.clients {
+		return nil, errTooEarly
+	}
 	if err := h.meet(rq); err != nil {
 		return nil, err
 	}
@@ -358,6 +365,9 @@ func (h *Handler) draw(rq *request) (shut *policy, err error) {
 		}
 		if !matches {
 			continue
+		}
+		if early {
+			return nil, errTooEarly
 		}
 		shut, err := rq.draw(z)
 		if err != nil {

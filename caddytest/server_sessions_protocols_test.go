@@ -3,13 +3,16 @@ package caddytest
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )
 
@@ -91,6 +94,139 @@ func TestClientsOverAllProtocols(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Before the handshake is complete, nobody knows that the address which a request
+// comes from is its sender's: it counts for nobody and is asked for again, but
+// where nothing would be counted.
+func TestEarlyDataCountsForNobody(t *testing.T) {
+	for zone, other := range map[string]int{"per ip": http.StatusOK, "per key {http.request.host}": http.StatusOK, "per client": http.StatusTooEarly} {
+		t.Run(zone, func(t *testing.T) {
+			s := startCaddy(t, options(`
+			rate_limit {
+				store_timeout 1m
+				session
+			}
+			http_port {$OTHER}
+			https_port {$TLS}
+			`)+`https://localhost:{$TLS} {
+				tls internal
+				log
+				rate_limit {
+					exempt path /exempt
+					zone z {
+						match not path /other
+						`+zone+`
+						limit 3/1h
+					}
+				}
+				respond hello
+				handle_errors {
+					respond "an error"
+				}
+			}
+			`)
+			base := "https://localhost:" + s.tls
+			secure := clientOf(t, (*http.Protocols).SetHTTP2)
+			get := func(client *http.Client, path string) (answer, error) {
+				r, err := http.NewRequest(http.MethodGet, base+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return do(client, r)
+			}
+			waitFor(t, "the certificate", func() bool {
+				a, err := get(secure, "/exempt")
+				return err == nil && a.status == http.StatusOK
+			})
+			tickets := &ticketCache{ClientSessionCache: tls.NewLRUClientSessionCache(1), come: make(chan struct{}, 10)}
+			config := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tickets}
+			first := &http3.Transport{TLSClientConfig: config}
+			t.Cleanup(func() { first.Close() })
+			if _, err := get(&http.Client{Timeout: patience, Transport: first}, "/exempt"); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-tickets.come:
+			case <-time.After(patience):
+				t.Fatal("there is no ticket to come back with")
+			}
+
+			early := map[string]int{"/": http.StatusTooEarly, endpoint: http.StatusTooEarly, "/exempt": http.StatusOK, "/other": other}
+			sender := deafTransport(t, config)
+			for path := range early {
+				r, err := http.NewRequestWithContext(t.Context(), http3.MethodGet0RTT, base+path+"?early", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				go sender.RoundTrip(r) // ends with the test, in vain
+			}
+			got := make(map[string]int)
+			waitFor(t, "the early requests", func() bool {
+				for _, line := range s.logLines("handled request") {
+					if path, early := strings.CutSuffix(line["request"].(map[string]any)["uri"].(string), "?early"); early {
+						got[path] = int(line["status"].(float64))
+					}
+				}
+				return len(got) == len(early)
+			})
+			if !maps.Equal(got, early) {
+				t.Errorf("early requests are answered with %v, want %v", got, early)
+			}
+			for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+				if a, err := get(secure, "/"); err != nil || a.status != want {
+					t.Errorf("request %d has status %d, want %d: %v", i, a.status, want, err)
+				}
+			}
+		})
+	}
+}
+
+// ticketCache tells when there is a ticket to begin another connection with.
+type ticketCache struct {
+	tls.ClientSessionCache
+	come chan struct{}
+}
+
+func (c *ticketCache) Put(key string, state *tls.ClientSessionState) {
+	c.ClientSessionCache.Put(key, state)
+	c.come <- struct{}{}
+}
+
+// deafTransport returns a transport that sends and hears nothing, as if the
+// address that it sends from weren't its own: no handshake is ever complete.
+func deafTransport(t *testing.T, config *tls.Config) *http3.Transport {
+	t.Helper()
+	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deaf := &deafConn{PacketConn: conn, closed: make(chan struct{})}
+	sender := &quic.Transport{Conn: deaf}
+	transport := &http3.Transport{TLSClientConfig: config, Dial: func(ctx context.Context, address string, c *tls.Config, q *quic.Config) (*quic.Conn, error) {
+		to, err := net.ResolveUDPAddr("udp4", address)
+		if err != nil {
+			return nil, err
+		}
+		return sender.DialEarly(ctx, to, c, q)
+	}}
+	t.Cleanup(func() {
+		transport.Close()
+		close(deaf.closed)
+		sender.Close()
+		conn.Close()
+	})
+	return transport
+}
+
+type deafConn struct {
+	net.PacketConn
+	closed chan struct{}
+}
+
+func (c *deafConn) ReadFrom([]byte) (int, net.Addr, error) {
+	<-c.closed
+	return 0, nil, net.ErrClosed
 }
 
 // Clients without an address are one, until they earn a session.
