@@ -99,7 +99,7 @@ type Handler struct {
 	ctx          caddy.Context
 	log          *zap.Logger
 	random       func() float64 // from [0, 1)
-	routed       bool           // a subroute around this handler handles errors
+	routed       bool           // what is around this handler wants errors
 	none         zoneMeter      // of requests that belong to no zone
 
 	configs []configLabels // that are reported to metrics

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/intercept"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -335,12 +336,18 @@ func inErrorRoute(r *http.Request) bool {
 	return r.Context().Value(caddyhttp.ErrorCtxKey) != nil
 }
 
-// errorRouted tells whether a handler that is being provisioned lies in a
-// subroute that handles errors.
+// errorRouted tells whether a handler that is being provisioned lies where a
+// refusal must be an error: in a subroute that handles errors, or in the intercept
+// handler, which fills an answer without a body with what it has intercepted.
 func errorRouted(ctx caddy.Context) bool {
 	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
-		subroute, ok := m.(*caddyhttp.Subroute)
-		return ok && subroute.Errors != nil
+		switch m := m.(type) {
+		case *caddyhttp.Subroute:
+			return m.Errors != nil
+		case *intercept.Intercept:
+			return true
+		}
+		return false
 	})
 }
 

@@ -276,6 +276,32 @@ func TestLimitInsideHandleErrors(t *testing.T) {
 	}
 }
 
+// Who fails to sign in too often is refused, and not shown the answer that was
+// intercepted.
+func TestRefusalInsideInterceptHasNoBody(t *testing.T) {
+	s := startCaddy(t, options(patient)+site(`
+		intercept {
+			@failed status 401
+			handle_response @failed {
+				rate_limit {
+					zone failed {
+						limit 2/1h
+					}
+				}
+				respond "wrong password" 401
+			}
+		}
+		respond "for the upstream's friends" 401`))
+	for range 2 {
+		if a := s.get("/"); a.status != http.StatusUnauthorized || a.body != "wrong password" {
+			t.Errorf("within the limit: %d %q", a.status, a.body)
+		}
+	}
+	if a := s.get("/"); a.status != http.StatusTooManyRequests || a.body != "" || a.header.Get("Retry-After") == "" {
+		t.Errorf("beyond the limit: %d %q, %v", a.status, a.body, a.header)
+	}
+}
+
 // Who looks for pages that are not there is limited inside handle_errors. Such
 // refusals are no errors, of which Caddy would log each, with the address.
 func TestRefusalsInsideHandleErrorsAreAnswered(t *testing.T) {
