@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 const (
@@ -38,6 +40,10 @@ type Record struct {
 	Until int64
 	// Bans is how many bans have followed one another.
 	Bans int
+	// Counts is how long the record is needed at least, in nanoseconds since the Unix
+	// epoch: until then its violations may count for a ban, however few points they
+	// cost.
+	Counts int64
 	// Past is the last violations, oldest first, at most [MaxPast].
 	Past []Violation
 }
@@ -90,11 +96,11 @@ func (r *Record) Exceeds(other Record) bool {
 // nanoseconds since the Unix epoch; 0 if it never said anything.
 func (r *Record) Expires() int64 {
 	if r.Lost == 0 && r.Until == 0 {
-		return 0
+		return r.Counts
 	}
-	whole := r.At
+	whole := max(r.At, r.Counts)
 	if ratio := float64(r.Lost) / (Forgotten * point); ratio > 1 {
-		whole += int64(math.Ceil(math.Log2(ratio) * float64(HalfLife)))
+		whole = max(whole, r.At+int64(math.Ceil(math.Log2(ratio)*float64(HalfLife))))
 	}
 	if r.Until > 0 {
 		whole = max(whole, r.Until+int64(Probation))
@@ -104,13 +110,15 @@ func (r *Record) Expires() int64 {
 
 // Clamp brings what was read from outside into range: no score beyond its
 // bounds, no level but one there is, no time further in the future than a
-// violation at now would lead to.
+// violation at now would lead to, and no violation that is still to come.
 func (r *Record) Clamp(now int64) {
 	r.At = min(max(r.At, 0), now)
 	r.Lost = min(max(r.Lost, 0), Best*point)
 	r.Level = min(r.Level, Critical)
 	r.Until = min(max(r.Until, 0), now+int64(MaxBan))
 	r.Bans = min(max(r.Bans, 0), maxBans)
+	r.Counts = min(max(r.Counts, 0), now+int64(MaxBan+Probation))
+	r.Past = slices.DeleteFunc(r.Past, func(v Violation) bool { return v.At > now+int64(limiter.MaxSkew) })
 	if len(r.Past) > MaxPast {
 		r.Past = r.Past[len(r.Past)-MaxPast:]
 	}

@@ -173,6 +173,16 @@ func TestClamp(t *testing.T) {
 	}
 }
 
+// Violations from a time when the clock was wrong count for nothing, and hide none
+// that are to come.
+func TestClampDropsViolationsToCome(t *testing.T) {
+	r := Record{Past: []Violation{{At: start - 1, Reason: Forged}, {At: start + hours(24), Reason: Trapped}, {At: start + int64(time.Second), Reason: OverLimit}}}
+	r.Clamp(start)
+	if len(r.Past) != 2 || r.Last(Trapped) != 0 || r.Last(Forged) != start-1 || r.Last(OverLimit) != start+int64(time.Second) {
+		t.Errorf("got %+v, want all but what lies a day ahead", r.Past)
+	}
+}
+
 func TestPastAsBytes(t *testing.T) {
 	r := Record{Past: []Violation{{At: start, Zone: 1, Reason: Forged}, {At: -1, Zone: math.MaxUint32, Reason: 200}}}
 	if got := ParsePast(r.AppendPast(nil)); !reflect.DeepEqual(got, r.Past) {

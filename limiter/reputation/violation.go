@@ -94,11 +94,15 @@ func (r *Record) Commit(o Offense) (banned bool) {
 	level := max(r.LevelAt(now), levelOf(Best-float64(lost)/point))
 	r.At, r.Lost, r.Level = now, lost, level
 	r.Past = append(slices.Clone(r.Past[max(len(r.Past)-MaxPast+1, 0):]), Violation{At: now, Zone: o.Zone, Reason: o.Reason})
-	if o.Ban.After <= 0 || r.counted(o.Ban, now) < o.Ban.After {
-		return false
+	banned = o.Ban.After > 0 && r.counted(o.Ban, now) >= o.Ban.After
+	if banned {
+		r.ban(o.Ban, now)
 	}
-	r.ban(o.Ban, now)
-	return true
+	r.Counts = r.Expires()
+	if o.Ban.After > 0 {
+		r.Counts = max(r.Counts, now+int64(o.Ban.Within))
+	}
+	return banned
 }
 
 // counted returns how many violations count for a ban.

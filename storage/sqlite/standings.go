@@ -23,7 +23,7 @@ func (st *standings) prepare(db *conn) (err error) {
 		query         string
 		args, columns int
 	}{
-		{&st.read, `SELECT at, lost, level, until, bans, past FROM standings WHERE key = ?`, 1, 6},
+		{&st.read, `SELECT at, lost, level, until, bans, expires, past FROM standings WHERE key = ?`, 1, 7},
 		{&st.write, `INSERT INTO standings (key, at, lost, level, until, bans, past, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (key) DO UPDATE SET at = excluded.at, lost = excluded.lost, level = excluded.level,
 			    until = excluded.until, bans = excluded.bans, past = excluded.past, expires = excluded.expires`, 8, 0},
@@ -106,7 +106,7 @@ func (st *standings) of(client storage.Client, now int64) (known reputation.Reco
 	if former.At < known.At { // two processes, of which one knew the new name already
 		former, known = known, former
 	}
-	former.Until = max(former.Until, known.Until)
+	former.Until, former.Counts = max(former.Until, known.Until), max(former.Counts, known.Counts)
 	return former, true, nil
 }
 
@@ -114,12 +114,12 @@ func (st *standings) load(key storage.Key, now int64) (r reputation.Record, foun
 	st.read.bind(0, key[:])
 	err = st.read.each(func(row []driver.Value) error {
 		var level, bans int64
-		if err := integers(row[:5], &r.At, &r.Lost, &level, &r.Until, &bans); err != nil {
+		if err := integers(row[:6], &r.At, &r.Lost, &level, &r.Until, &bans, &r.Counts); err != nil {
 			return err
 		}
-		past, ok := row[5].([]byte)
+		past, ok := row[6].([]byte)
 		if !ok {
-			return errDamaged(fmt.Sprintf("a value is %T where bytes belong", row[5]))
+			return errDamaged(fmt.Sprintf("a value is %T where bytes belong", row[6]))
 		}
 		r.Level, r.Bans = reputation.Level(min(max(level, 0), int64(reputation.Critical))), int(bans)
 		r.Past = reputation.ParsePast(past)

@@ -53,6 +53,7 @@ func Run(t *testing.T, place Place) {
 		{"Standings", testStandings},
 		{"Renamed", testRenamed},
 		{"SweepStandings", testSweepStandings},
+		{"SweepCounted", testSweepCounted},
 		{"BadStandings", testBadStandings},
 		{"Stats", testStats},
 		{"Close", testClose},

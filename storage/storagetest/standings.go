@@ -103,6 +103,28 @@ func testSweepStandings(t *testing.T, open storage.Opener) {
 	}
 }
 
+// testSweepCounted sweeps violations that cost nothing and may still lead to a ban.
+func testSweepCounted(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	violation := offense(storage.Client{Key: key(1)}, start, 0)
+	violation.Ban = reputation.Ban{After: 2, Within: 30 * 24 * time.Hour, For: time.Hour}
+	punish(t, s, violation)
+	later := start + int64(violation.Ban.Within)
+	if rows := sweepAll(t, s, later-1); rows != 0 {
+		t.Errorf("a sweep deleted %d violations that count", rows)
+	}
+	violation.At = later - 1
+	if got := punish(t, s, violation)[0]; !got.Banned(later) {
+		t.Errorf("two violations in time lead to %+v", got)
+	}
+	third := offense(storage.Client{Key: key(2)}, start, 0)
+	third.Ban = violation.Ban
+	punish(t, s, third)
+	if rows := sweepAll(t, s, later); rows != 1 {
+		t.Errorf("a sweep deleted %d violations that count no more, want 1", rows)
+	}
+}
+
 // testBadStandings calls a store as nobody should.
 func testBadStandings(t *testing.T, open storage.Opener) {
 	s := must(t, open)
