@@ -256,9 +256,21 @@ func (s *server) awaitEnd() {
 }
 
 // reload gives Caddy another config, or the same once more, and returns why it
-// rejects that. Every reload replaces the admin endpoint as well, which may cut
-// off a request that comes too early after the last one.
+// rejects that. It returns when no request can meet the config that is out of force
+// then: for a moment, Caddy has the servers of both.
 func (s *server) reload(config string) error {
+	s.t.Helper()
+	err := s.load(config)
+	waitFor(s.t, "the other config's servers to end", func() bool {
+		a, err := s.askAdmin(http.MethodGet, "/debug/pprof/goroutine?debug=1")
+		return err == nil && a.status == http.StatusOK && !strings.Contains(a.body, "caddyhttp.(*App).stop")
+	})
+	return err
+}
+
+// load is reload without the wait. Every reload replaces the admin endpoint as
+// well, which may cut off a request that comes too early after the last one.
+func (s *server) load(config string) error {
 	kind := "text/caddyfile"
 	if strings.HasPrefix(config, `{"`) {
 		kind = "application/json"

@@ -60,7 +60,9 @@ func (s *server) sendWhileReloading(reloads, requests int, conf func(int) string
 				}
 			})
 		}
-		s.mustReload(conf(i + 1))
+		if err := s.load(conf(i + 1)); err != nil {
+			s.t.Fatalf("reload: %v", err)
+		}
 		load.Wait()
 	}
 }
@@ -152,7 +154,7 @@ func TestRejectedReloadUnderLoadCreatesNothing(t *testing.T) {
 		elsewhere := filepath.Join(s.dir, fmt.Sprint("elsewhere", i))
 		rejected := onBusyPort(t, withStore(conf, filepath.Join(elsewhere, "other.db")))
 		stop := s.keepSending()
-		err := s.reload(rejected)
+		err := s.load(rejected)
 		stop()
 		if err == nil {
 			t.Fatal("a config that can't start is accepted")
