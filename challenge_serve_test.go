@@ -35,7 +35,7 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *Handler {
 	}
 	turnstile.Endpoint = local.URL
 	h.app.Session.verifier, err = siteverify.New(siteverify.Options{
-		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: widgetAction, Timeout: time.Second,
+		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: widgetAction, Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

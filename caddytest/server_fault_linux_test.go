@@ -54,7 +54,7 @@ func fill(t *testing.T, disk string) (ballast string) {
 }
 
 func TestDiskFull(t *testing.T) {
-	s := newServer(t, impatient("{$DIR}/disk/tally.db"))
+	s := newServer(t, failing("{$DIR}/disk/tally.db"))
 	disk := s.mount("size=1m")
 	s.start()
 	s.checkFault("the disk is full", func() func() {
@@ -72,7 +72,7 @@ func remove(t *testing.T, path string) {
 
 // There is no room for a database to begin with.
 func TestDiskFullFromTheStart(t *testing.T) {
-	s := newServer(t, impatient("{$DIR}/disk/tally.db"))
+	s := newServer(t, failing("{$DIR}/disk/tally.db"))
 	ballast := fill(t, s.mount("size=256k"))
 	s.start()
 	s.wantPassed(4, 20, "/")
@@ -85,7 +85,7 @@ func TestDiskFullFromTheStart(t *testing.T) {
 }
 
 func TestReadOnlyDisk(t *testing.T) {
-	s := newServer(t, impatient("{$DIR}/disk/tally.db"))
+	s := newServer(t, failing("{$DIR}/disk/tally.db"))
 	disk := s.mount("size=1m")
 	remount := func(flags uintptr) {
 		if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|flags, ""); err != nil {
@@ -117,7 +117,7 @@ func TestDiskThatFails(t *testing.T) {
 		{"syncs", " {\nsynchronous full\n}", "fsync,fdatasync:error=EIO", "disk I/O error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := startCaddy(t, impatient("{$DIR}/tally.db"+c.store))
+			s := startCaddy(t, failing("{$DIR}/tally.db"+c.store))
 			s.checkFault(c.reason, func() func() { return s.failCalls(c.calls) })
 		})
 	}
@@ -172,7 +172,7 @@ func (s *server) isTraced() bool {
 }
 
 func TestWriteLimit(t *testing.T) {
-	s := startCaddy(t, impatient("{$DIR}/tally.db"))
+	s := startCaddy(t, failing("{$DIR}/tally.db"))
 	s.checkFault("disk I/O error", func() func() {
 		before := s.limitFiles(1, 0) // nothing can be written but one byte
 		return func() { s.limitFiles(before, before) }

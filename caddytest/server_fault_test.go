@@ -15,10 +15,10 @@ import (
 // long makes the tests of faults do what takes minutes.
 var long = flag.Bool("faults.long", false, "run the long forms of the tests of faults")
 
-// impatient has a store that may not take its time, since it is to fail; but more
-// of it than usual, since a machine that runs tests may be slow.
-func impatient(store string) string {
-	return options("rate_limit {\nstore_timeout 2s\nstore sqlite "+store+"\n}\nlog {\nexclude admin.api\n}\n"+trusting) +
+// failing has a store that is to fail. It may take its time with that: only a lock
+// makes anybody wait, and for a second at most.
+func failing(store string) string {
+	return options("rate_limit {\nstore_timeout 1m\nstore sqlite "+store+"\n}\nlog {\nexclude admin.api\n}\n"+trusting) +
 		site("rate_limit {\nzone z {\nlimit 10/30d\n}\n}\nrespond hello")
 }
 
@@ -67,7 +67,7 @@ func (s *server) faultTime() time.Duration {
 // The lock is given up only after requests have been answered: one that waited
 // for it would wait forever.
 func TestDatabaseLockedByAnotherProcess(t *testing.T) {
-	s := startCaddy(t, impatient("{$DIR}/tally.db"))
+	s := startCaddy(t, failing("{$DIR}/tally.db"))
 	s.checkFault("database is locked", func() func() { return lockDatabase(t, filepath.Join(s.dir, "tally.db")) })
 }
 
