@@ -91,9 +91,12 @@ func newServer(t *testing.T, config string, env ...string) *server {
 	t.Helper()
 	s := &server{
 		t: t, dir: t.TempDir(),
-		admin: "127.0.0.1:" + freePort(t), port: freePort(t), tls: freePort(t), other: freePort(t),
+		admin: "127.0.0.1:" + freePort(t), port: freePort(t), other: freePort(t),
 		client: newClient(),
 	}
+	var guard net.PacketConn
+	s.tls, guard = takePort(t)
+	guard.Close() // HTTP/3 needs what it guards the port with
 	s.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "SystemRoot=" + os.Getenv("SystemRoot"),
 		"HOME=" + s.dir, "AppData=" + s.dir,
@@ -453,33 +456,34 @@ func newClient() *http.Client {
 	}
 }
 
-var (
-	portsMu sync.Mutex
-	ports   = make(map[string]bool) // guarded by portsMu: those that are taken
-)
-
-// freePort returns a port of 127.0.0.1 that nobody uses. It is none of those
-// that outgoing connections are given, so it stays free until it is used; Caddy
-// would not notice that it shares one.
+// freePort returns a port of 127.0.0.1 that nobody uses, for TCP.
 func freePort(t *testing.T) string {
 	t.Helper()
-	portsMu.Lock()
-	defer portsMu.Unlock()
+	port, _ := takePort(t)
+	return port
+}
+
+// takePort returns a port of 127.0.0.1 that nobody uses. It is none of those
+// that outgoing connections are given, so it stays free until it is used; Caddy
+// would not notice that it shares one. Until it is closed, and the test ends, the
+// guard keeps others that take ports from it, those of other processes as well.
+func takePort(t *testing.T) (port string, guard net.PacketConn) {
+	t.Helper()
 	for range 1000 {
-		port := fmt.Sprint(12000 + rand.N(20000))
-		if ports[port] {
-			continue
-		}
-		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+		port = fmt.Sprint(12000 + rand.N(20000))
+		guard, err := net.ListenPacket("udp", "127.0.0.1:"+port)
 		if err != nil {
 			continue
 		}
-		listener.Close()
-		ports[port] = true
-		return port
+		t.Cleanup(func() { guard.Close() })
+		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			listener.Close()
+			return port, guard
+		}
 	}
 	t.Fatal("no port is free")
-	return ""
+	return "", nil
 }
 
 // options are the global options of a test's Caddyfile, with more of them. The

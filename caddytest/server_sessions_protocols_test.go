@@ -37,12 +37,15 @@ func TestClientsOverAllProtocols(t *testing.T) {
 	https_port {$TLS}
 	`)+"https://localhost:{$TLS} {\ntls internal\n"+handlers+"\n}\n")
 	base := "https://localhost:" + s.tls
-	quic := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	t.Cleanup(func() { quic.Close() })
+	h3 := &http3.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		QUICConfig:      &quic.Config{HandshakeIdleTimeout: patience, MaxIdleTimeout: patience},
+	}
+	t.Cleanup(func() { h3.Close() })
 	clients := map[string]*http.Client{
 		"HTTP/1.1": clientOf(t, (*http.Protocols).SetHTTP1),
 		"HTTP/2.0": clientOf(t, (*http.Protocols).SetHTTP2),
-		"HTTP/3.0": {Timeout: patience, Transport: quic},
+		"HTTP/3.0": {Timeout: patience, Transport: h3},
 	}
 	ask := func(proto, method, path string, body string, fields ...string) answer {
 		t.Helper()
