@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,30 @@ func TestSetAsideNamesAreUnique(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A disk that spoils one database after the other is not filled with them.
+func TestFewAreKeptAside(t *testing.T) {
+	path := closedDatabase(t)
+	mine := path + ".corrupt-20200101T000000Z.copy"
+	write(t, mine, "")
+	now := atDate()
+	for range 10 {
+		now = now.Add(time.Second)
+		write(t, path+walSuffix, "log")
+		write(t, path+damagedSuffix, "")
+		if err := opened(t, Options{Path: path, now: func() time.Time { return now }}).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{filepath.Base(path), filepath.Base(mine)}
+	for i := keptAsides - 1; i >= 0; i-- {
+		aside := "tally.db.corrupt-" + now.Add(-time.Duration(i)*time.Second).UTC().Format("20060102T150405Z")
+		want = append(want, aside, aside+walSuffix)
+	}
+	if names := list(t, path); !slices.Equal(names, want) {
+		t.Errorf("got files %q, want %q", names, want)
 	}
 }
 

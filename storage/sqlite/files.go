@@ -7,8 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +25,7 @@ const (
 	shmSuffix     = "-shm"
 	journalSuffix = "-journal"
 	damagedSuffix = "-damaged"
+	asideInfix    = ".corrupt-" // and then a date, and what belongs to that database
 )
 
 // creating keeps the descriptor of a file that is being created away from
@@ -213,7 +218,7 @@ func setAside(o Options, damaged fs.FileInfo) (aside string, err error) {
 	if now, err := os.Lstat(o.Path); err != nil || !os.SameFile(now, damaged) {
 		return "", err
 	}
-	aside = unusedName(o.Path + ".corrupt-" + o.now().UTC().Format("20060102T150405Z"))
+	aside = unusedName(o.Path + asideInfix + o.now().UTC().Format("20060102T150405Z"))
 	for _, suffix := range []string{walSuffix, shmSuffix, journalSuffix, ""} {
 		err := os.Rename(o.Path+suffix, aside+suffix)
 		if err != nil && !(suffix != "" && errors.Is(err, fs.ErrNotExist)) {
@@ -223,7 +228,34 @@ func setAside(o Options, damaged fs.FileInfo) (aside string, err error) {
 	if err := os.Remove(o.Path + damagedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
+	forgetAsides(o.Path)
 	return aside, nil
+}
+
+// keptAsides is how many damaged databases are kept. A disk that goes on to spoil
+// them must not be filled with them.
+const keptAsides = 4
+
+var asideNames = regexp.MustCompile(`^([0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?)(?:-wal|-shm|-journal)?$`)
+
+// forgetAsides removes the oldest of the damaged databases that were set aside,
+// and all that belongs to them, so that keptAsides are left. What can't be removed
+// is tried again with the next one.
+func forgetAsides(path string) {
+	entries, _ := os.ReadDir(filepath.Dir(path))
+	files := make(map[string][]string) // by date
+	for _, entry := range entries {
+		name, ours := strings.CutPrefix(entry.Name(), filepath.Base(path)+asideInfix)
+		if found := asideNames.FindStringSubmatch(name); ours && found != nil {
+			files[found[1]] = append(files[found[1]], filepath.Join(filepath.Dir(path), entry.Name()))
+		}
+	}
+	dates := slices.Sorted(maps.Keys(files))
+	for _, date := range dates[:max(len(dates)-keptAsides, 0)] {
+		for _, file := range files[date] {
+			_ = os.Remove(file)
+		}
+	}
 }
 
 // removeBeside removes the log and the index of a database that is not in its
