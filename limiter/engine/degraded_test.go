@@ -270,6 +270,18 @@ func TestProbesBackOff(t *testing.T) {
 	})
 }
 
+// Processes that lost one store together don't try it again together.
+func TestProbesSpread(t *testing.T) {
+	first, last := jittered(time.Minute), jittered(time.Minute)
+	for range 1000 {
+		d := jittered(time.Minute)
+		first, last = min(first, d), max(last, d)
+	}
+	if first < 45*time.Second || last > 75*time.Second || last-first < 20*time.Second {
+		t.Errorf("probes are %v to %v apart, want about a minute", first, last)
+	}
+}
+
 // Whatever step of the work with the store fails, requests are answered, limits
 // hold, and the engine recovers by itself.
 func TestEveryStepMayFail(t *testing.T) {
