@@ -93,28 +93,38 @@ func TestFailedCommitHasUnknownOutcome(t *testing.T) {
 
 // A transaction that can't even be rolled back does not stay open for good.
 func TestFailedRollback(t *testing.T) {
-	f := new(faults)
-	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
-	f.set(func(query string) error {
-		if strings.HasPrefix(query, "INSERT") || strings.HasPrefix(query, "ROLLBACK") {
-			return coded(10)
-		}
-		return nil
-	})
-	for range 2 {
-		if err := fill(s, 0, 20); err == nil {
-			t.Fatal("got no error")
-		}
+	for name, next := range map[string]func(s *Store) error{
+		"claim": func(s *Store) error { return fill(s, 1000, 1) },
+		"sweep": func(s *Store) error {
+			_, err := s.Sweep(context.Background(), start)
+			return errors.Join(err, fill(s, 1000, 1))
+		},
+	} {
+		t.Run("then a "+name, func(t *testing.T) {
+			f := new(faults)
+			s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
+			f.set(func(query string) error {
+				if strings.HasPrefix(query, "INSERT") || strings.HasPrefix(query, "ROLLBACK") {
+					return coded(10)
+				}
+				return nil
+			})
+			for range 2 {
+				if err := fill(s, 0, 20); err == nil {
+					t.Fatal("got no error")
+				}
+			}
+			f.set(nil)
+			if err := next(s); err != nil {
+				t.Fatal(err)
+			}
+			n, err := s.writer.int(`SELECT count(*) FROM counters`)
+			if err != nil || n != 1 {
+				t.Errorf("got %d rows after failed batches and one of one row (%v)", n, err)
+			}
+			mustFill(t, s, 0, 20)
+		})
 	}
-	f.set(nil)
-	if _, err := s.Sweep(context.Background(), start); err != nil {
-		t.Fatal(err)
-	}
-	n, err := s.writer.int(`SELECT count(*) FROM counters`)
-	if err != nil || n != 0 {
-		t.Errorf("got %d rows after failed batches (%v)", n, err)
-	}
-	mustFill(t, s, 0, 20)
 }
 
 func TestErrorsOfTheContract(t *testing.T) {
