@@ -60,6 +60,29 @@ func TestTableFullOfBlockedKeys(t *testing.T) {
 	}
 }
 
+// A key that is evicted between being found and being locked is found anew:
+// nothing is granted to, or lost with, what is no longer in memory.
+func TestEvictionsAmongRequestsLoseNothing(t *testing.T) {
+	const clients, keys, rounds = 8, 1000, 4
+	f := newFixture(t, func(o *Options) { o.MaxKeys = 1 })
+	limit := sliding(t, 1_000_000, 24*time.Hour)
+	var group sync.WaitGroup
+	for i := range clients {
+		group.Go(func() {
+			for n := range rounds * keys {
+				f.ask(draw(limit, fmt.Sprint((i+n)%keys), 1))
+			}
+		})
+	}
+	group.Wait()
+	f.Close(t.Context())
+	for key := range keys {
+		if used := f.disk.used(limit, fmt.Sprint(key), f.clock.now()); used != clients*rounds {
+			t.Errorf("%d used of key %d, want the %d admitted", used, key, clients*rounds)
+		}
+	}
+}
+
 // In an outage, who is near a limit is kept in preference to those who flood the
 // memory with fresh keys.
 func TestKeysNearTheirLimitOutliveAFloodInAnOutage(t *testing.T) {

@@ -169,6 +169,26 @@ func TestLateGrantOfABucket(t *testing.T) {
 	})
 }
 
+// A request that is decided about anew, since it was a violation, does not wait for
+// the store as long once more.
+func TestWaitsOfWhoIsPunishedAddUpToTheTimeout(t *testing.T) {
+	fair := fairly(t, 10, time.Hour, 30)
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		if got := h.passing(10, "a", fair); got != 10 {
+			t.Fatalf("%d of 10 passed", got)
+		}
+		h.takes.Store(int64(80 * time.Millisecond))
+		start := time.Now()
+		if d := h.from("a", fair); d.Allowed || d.Waited <= 80*time.Millisecond {
+			t.Errorf("one more: %+v, want a refusal that was decided about twice", d)
+		}
+		if took := time.Since(start); took > 120*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		h.Close(t.Context())
+	})
+}
+
 // A wait whose time was up when its batch was done is not followed by another.
 func TestWaitsAddUpToTheTimeout(t *testing.T) {
 	whileHanging(t, func(t *testing.T, h *hanging) {

@@ -148,6 +148,27 @@ func TestGrantAfterTheContextEnded(t *testing.T) {
 	})
 }
 
+// What a key holds of an earlier slot when it is granted more in a later one is
+// given back.
+func TestGrantsOfTwoSlots(t *testing.T) {
+	limit := sliding(t, 1000, time.Minute)
+	atGate(t, func(t *testing.T, g *gate) {
+		first := g.begin(context.Background(), draw(limit, "a", 1))  // in the batch at the gate
+		second := g.begin(context.Background(), draw(limit, "a", 1)) // in the next one
+		time.Sleep(2 * time.Second)
+		go g.letAll(t.Context())
+		for _, d := range []Decision{<-first, <-second} {
+			if !granted(d) {
+				t.Errorf("far from the limit: %+v", d)
+			}
+		}
+		g.Close(context.Background())
+		if used := g.disk.used(limit, "a", g.clock.now()); used != 2 {
+			t.Errorf("%d charged in the end, want the 2 admitted", used)
+		}
+	})
+}
+
 // A key with a claim under way is not evicted; its grant is not lost.
 func TestEvictionDuringAClaim(t *testing.T) {
 	limit := sliding(t, 1, time.Hour)
