@@ -210,7 +210,7 @@ func TestDamagedValues(t *testing.T) {
 				if err := s.Claim(context.Background(), claims, grants); err != nil {
 					t.Fatal(err)
 				}
-				if grants[0].Units < 0 || grants[0].Units > 10 {
+				if grants[0].Units < 0 || grants[0].Units > 8 { // two are gone, or are refused
 					t.Errorf("limit %d: granted %d", id, grants[0].Units)
 				}
 			}
