@@ -139,12 +139,12 @@ func (s *KeySource) provision() error {
 }
 
 // start reports the keys there are.
-func (k *APIKeys) start(log *zap.Logger) {
+func (k *APIKeys) start(a *App) {
 	set := k.keys.Keys()
 	if set == nil {
-		log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.keys.Path()))
+		a.log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.keys.Path()))
 	}
-	countKeys(set)
+	countKeys(set, a.tierNames())
 }
 
 // keysChanged tells that the file of keys was read again.
@@ -154,7 +154,7 @@ func (a *App) keysChanged(set *apikeys.Set, err error) {
 		return
 	}
 	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers()))
-	countKeys(set)
+	countKeys(set, a.tierNames())
 }
 
 // find returns the key of a request, or "" if it has none.

@@ -375,7 +375,9 @@ func (a *App) refusals(zone string) *refusalLog {
 // Start implements caddy.App.
 func (a *App) Start() error {
 	if a.APIKeys != nil {
-		a.APIKeys.start(a.log)
+		a.APIKeys.start(a)
+	} else {
+		countKeys(nil, nil)
 	}
 	return nil
 }

@@ -111,11 +111,21 @@ var metrics = struct {
 	}),
 }
 
-// countKeys sets how many API keys are in force.
-func countKeys(set *apikeys.Set) {
+// countKeys sets how many API keys are in force: of tiers without any, 0, so that
+// an alert can be set on it.
+func countKeys(set *apikeys.Set, tiers []string) {
 	metrics.keys.Reset()
+	for _, tier := range tiers {
+		metrics.keys.WithLabelValues(tier)
+	}
 	for tier, n := range set.Tiers() {
 		metrics.keys.WithLabelValues(tier).Set(float64(n))
+	}
+}
+
+func init() {
+	for _, reason := range []reputation.Reason{reputation.OverLimit, reputation.Forged, reputation.Trapped} {
+		metrics.violations.WithLabelValues(reason.String()) // from 0, so that the first ones are an increase
 	}
 }
 

@@ -122,6 +122,29 @@ func TestTiers(t *testing.T) {
 	}
 }
 
+// An alert on keys that are gone sees tiers without keys, and none of a config
+// that has no keys.
+func TestKeysByTierWhereThereAreNone(t *testing.T) {
+	s := newServer(t, tiered("", byKey), serviceToken)
+	key := s.newKey("acme", "gold")
+	s.start()
+	if gold, free := s.metric(`caddy_rate_limit_api_keys{tier="gold"}`), s.metric(`caddy_rate_limit_api_keys{tier="free"}`); gold != "1" || free != "0" {
+		t.Errorf("%q keys of gold and %q of free, want 1 and 0", gold, free)
+	}
+	s.keyCommand("revoke", "acme")
+	s.awaitStatus(http.StatusForbidden, 0, "/", key)
+	if gold := s.metric(`caddy_rate_limit_api_keys{tier="gold"}`); gold != "0" {
+		t.Errorf("%q keys of gold, want 0", gold)
+	}
+	s.mustReload(config("zone z {\nlimit 5/1h\n}"))
+	if gold := s.metric(`caddy_rate_limit_api_keys{tier="gold"}`); gold != "" {
+		t.Errorf("%q keys of gold in a config without keys", gold)
+	}
+	if forged := s.metric(`caddy_rate_limit_violations_total{reason="forged"}`); forged != "0" {
+		t.Errorf("%q forgeries, want 0", forged)
+	}
+}
+
 // A refused burst is to be tried again in a second, a spent day in hours.
 func TestBurstAndQuota(t *testing.T) {
 	s := newServer(t, strings.Replace(tiered("", byKey), "limit 1/1h burst 6", "limit 1/1s burst 6", 1), serviceToken)
