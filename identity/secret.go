@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/caddy-tally/caddy-tally/identity/internal/keyfile"
 )
@@ -80,10 +79,10 @@ func derive(text []byte, purpose string) ([]byte, error) {
 // digits, mode 0600. Of several processes that do so at once, all get the same
 // secret. Empty lines after the first are skipped.
 func OpenSecret(path string) (*Secret, error) {
-	text, err := readSecret(path)
+	text, _, err := keyfile.Read(path, maxSecretFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = keyfile.Make(path, randomSecret()); err == nil {
-			text, err = readSecret(path)
+			text, _, err = keyfile.Read(path, maxSecretFile)
 		}
 	}
 	if err != nil {
@@ -115,17 +114,6 @@ func secretLines(text []byte) [][]byte {
 		}
 	}
 	return lines
-}
-
-func readSecret(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxSecretFile {
-		return nil, fmt.Errorf("%q is not a file of at most %d bytes", path, maxSecretFile)
-	}
-	return os.ReadFile(path)
 }
 
 func randomSecret() []byte {

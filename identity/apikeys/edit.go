@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/caddy-tally/caddy-tally/identity/internal/keyfile"
 )
 
 // Entry is a key in a file, without the key.
@@ -89,7 +91,7 @@ func Revoke(path, name, id string) (revoked int, err error) {
 
 // List returns the keys of a file, in its order.
 func List(path string) (entries []Entry, err error) {
-	text, _, err := readAll(path)
+	text, _, err := keyfile.Read(path, maxFile)
 	if err == nil {
 		_, err = Parse(text, nil)
 	}
@@ -143,7 +145,7 @@ func edit(path string, change func([]byte) ([]byte, error)) error {
 // rewrite writes what is to be at path to a file, which it closes.
 func rewrite(fresh *os.File, path string, change func([]byte) ([]byte, error)) error {
 	defer fresh.Close() // a second time, where nothing fails
-	text, info, err := readAll(path)
+	text, info, err := keyfile.Read(path, maxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -3,12 +3,13 @@ package apikeys
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity/internal/keyfile"
 )
 
 const (
@@ -109,7 +110,7 @@ func same(a, b fs.FileInfo) bool {
 
 // read reads the file, and tells which version of it that was, as far as it got.
 func (f *File) read() (*Set, fs.FileInfo, error) {
-	text, info, err := readAll(f.path)
+	text, info, err := keyfile.Read(f.path, maxFile)
 	if err != nil {
 		return nil, info, fmt.Errorf("apikeys: %w", err)
 	}
@@ -118,22 +119,4 @@ func (f *File) read() (*Set, fs.FileInfo, error) {
 		return nil, info, fmt.Errorf("apikeys: %s: %w", f.path, err)
 	}
 	return set, info, nil
-}
-
-func readAll(path string) ([]byte, fs.FileInfo, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		info, _ := os.Stat(path) // it may be there, and be somebody else's
-		return nil, info, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, info, fmt.Errorf("%s is not a file of at most %d bytes", path, maxFile)
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxFile))
-	return text, info, err
 }

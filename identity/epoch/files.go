@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,6 +18,9 @@ import (
 // keySize is the length of a key in bytes.
 const keySize = 32
 
+// maxFile is how much is read to see that it is no key.
+const maxFile = 1 << 10
+
 // destroyed is what a key is overwritten with.
 var destroyed = make([]byte, keySize)
 
@@ -29,12 +31,7 @@ var fileNames = regexp.MustCompile(`^([1-9][0-9]{0,4})d-(-?[0-9]{1,10})\.key$`)
 
 // readKey reads the key in a file.
 func readKey(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	key, err := io.ReadAll(io.LimitReader(f, keySize+1))
+	key, _, err := keyfile.Read(path, maxFile)
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +115,23 @@ func over(name string, now time.Time) bool {
 // destroy overwrites a key and removes its file. Where the disk writes elsewhere
 // instead, as flash does, removing is all there is.
 func destroy(path string) error {
-	if f, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
-		f.Write(destroyed)
-		f.Sync()
-		f.Close()
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().IsRegular() {
+		overwrite(path)
 	}
-	err := os.Remove(path)
+	err = os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // another process was faster
 	}
 	return err
+}
+
+func overwrite(path string) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	f.Write(destroyed)
+	f.Sync()
+	f.Close()
 }
