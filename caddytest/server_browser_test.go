@@ -79,6 +79,7 @@ func browse(t *testing.T, browser, address string) {
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
 		"--host-resolver-rules=MAP site.test 127.0.0.1", "--remote-debugging-port=0", "--user-data-dir="+profile, address)
+	cmd.Env = append(os.Environ(), "TMPDIR="+profile) // where it leaves things as well
 	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -99,6 +99,7 @@ func browse(t *testing.T, address string) {
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
 		"--host-resolver-rules=MAP site.test 127.0.0.1", "--remote-debugging-port=0", "--user-data-dir="+profile, address)
+	browser.Env = append(os.Environ(), "TMPDIR="+profile) // where it leaves things as well
 	browser.WaitDelay = 10 * time.Second
 	var said strings.Builder
 	browser.Stderr = &said
