@@ -16,10 +16,11 @@ import (
 var long = flag.Bool("faults.long", false, "run the long forms of the tests of faults")
 
 // failing has a store that is to fail. It may take its time with that: only a lock
-// makes anybody wait, and for a second at most.
+// makes anybody wait, and for a second at most. The slots of its limit are days: with
+// the end of one that the store doesn't hear of, what was held in it is lost.
 func failing(store string) string {
 	return options("rate_limit {\nstore_timeout 1m\nstore sqlite "+store+"\n}\nlog {\nexclude admin.api\n}\n"+trusting) +
-		site("rate_limit {\nzone z {\nlimit 10/30d\n}\n}\nrespond hello")
+		site("rate_limit {\nzone z {\nlimit 10/366d\n}\n}\nrespond hello")
 }
 
 // checkFault has the store of a Caddy that runs fail, and checks what must hold

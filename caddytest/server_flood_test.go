@@ -177,7 +177,7 @@ func TestFloodOfOneKey(t *testing.T) {
 	if *long {
 		megabytes = 1000
 	}
-	s := startCaddy(t, options(tiny)+site("rate_limit {\nzone z {\nper key {http.request.header.X-Key}\nlimit 100/30d\n}\n}\nrespond hello"))
+	s := startCaddy(t, options(tiny)+site("rate_limit {\nzone z {\nper key {http.request.header.X-Key}\nlimit 100/366d\n}\n}\nrespond hello"))
 	request := getWith("X-Key: " + strings.Repeat("k", 10<<10))
 	begin := time.Now()
 	allowed, refused := s.flood(megabytes*100, func(int) string { return request })
@@ -200,7 +200,7 @@ func TestFloodOfOneKey(t *testing.T) {
 func TestThousandZones(t *testing.T) {
 	var zones strings.Builder
 	for i := range 1000 {
-		fmt.Fprintf(&zones, "zone z%d {\nlimit %d/30d\n}\n", i, 5+i)
+		fmt.Fprintf(&zones, "zone z%d {\nlimit %d/366d\n}\n", i, 5+i)
 	}
 	conf := config(zones.String())
 	s := startCaddy(t, conf)

@@ -70,7 +70,7 @@ func (s *server) sendWhileReloading(reloads, requests int, conf func(int) string
 func TestReloadToHigherLimitPassesTheDifferenceAtOnce(t *testing.T) {
 	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
 		t.Run(algorithm, func(t *testing.T) {
-			conf := func(n int) string { return config(fmt.Sprintf("zone z {\nlimit %d/30d %s\n}", n, algorithm)) }
+			conf := func(n int) string { return config(fmt.Sprintf("zone z {\nlimit %d/366d %s\n}", n, algorithm)) }
 			s := startCaddy(t, conf(10))
 			s.wantPassed(10, 12, "/")
 			s.mustReload(conf(12))

@@ -42,7 +42,7 @@ func limitedProxy(limit string) string {
 func TestCountsSurviveCrash(t *testing.T) {
 	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
 		t.Run(algorithm, func(t *testing.T) {
-			s := startCaddy(t, config("zone z {\nlimit 100/30d "+algorithm+"\n}"))
+			s := startCaddy(t, config("zone z {\nlimit 100/366d "+algorithm+"\n}"))
 			if passed := s.passedOfBurst(37, "/"); passed != 37 {
 				t.Fatalf("%d passed, want 37", passed)
 			}
@@ -112,7 +112,7 @@ func TestManyCrashesUnderLoadNeverPassMoreThanTheLimit(t *testing.T) {
 func TestStopGivesBackWhatIsUnspent(t *testing.T) {
 	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
 		t.Run(algorithm, func(t *testing.T) {
-			s := startCaddy(t, config("zone z {\nlimit 100/30d "+algorithm+"\n}"))
+			s := startCaddy(t, config("zone z {\nlimit 100/366d "+algorithm+"\n}"))
 			s.wantPassed(10, 10, "/")
 			s.stop()
 			s.start()
@@ -126,8 +126,8 @@ func TestStopGivesBackWhatIsUnspent(t *testing.T) {
 
 func TestTwoProcessesShareOneDatabase(t *testing.T) {
 	b := newBackend(t)
-	first := startCaddy(t, limitedProxy("300/30d"), b.env())
-	second := newServer(t, limitedProxy("300/30d"), b.env(), "XDG_DATA_HOME="+first.data())
+	first := startCaddy(t, limitedProxy("300/366d"), b.env())
+	second := newServer(t, limitedProxy("300/366d"), b.env(), "XDG_DATA_HOME="+first.data())
 	second.start()
 
 	var load sync.WaitGroup

@@ -9,7 +9,7 @@ import (
 )
 
 func TestSIGTERMGivesBackWhatIsUnspent(t *testing.T) {
-	s := startCaddy(t, config("zone z {\nlimit 100/30d\n}"))
+	s := startCaddy(t, config("zone z {\nlimit 100/366d\n}"))
 	s.wantPassed(10, 10, "/")
 	s.terminate()
 	s.start()
