@@ -43,6 +43,9 @@ func TestBrowserEarnsASession(t *testing.T) {
 	}
 	reverse_proxy {$BACKEND} {
 		header_up X-Kind {http.rate_limit.client.kind}
+		transport http {
+			dial_timeout 1m
+		}
 	}`), "BACKEND="+strings.TrimPrefix(backend.URL, "http://"))
 	s.wantPassed(3, 4, "/where")
 	for range 3 {

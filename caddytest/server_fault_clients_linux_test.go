@@ -18,7 +18,7 @@ import (
 func startForVanishing(t *testing.T) (*server, holdings) {
 	t.Helper()
 	b := newBackend(t)
-	conf := strings.NewReplacer("reverse_proxy {$BACKEND}", "reverse_proxy /* {$BACKEND} {\ntransport http {\nkeepalive off\n}\n}", "servers {", "servers {\n\t\tprotocols h1 h2c",
+	conf := strings.NewReplacer("reverse_proxy", "reverse_proxy /*", "dial_timeout 1m", "dial_timeout 1m\nkeepalive off", "servers {", "servers {\n\t\tprotocols h1 h2c",
 		"skip_install_trust", "skip_install_trust\n\tmetrics\n\tlog {\n\t\texclude admin.api\n\t}").Replace(limitedProxy("1000000/300d"))
 	s := startCaddy(t, conf, b.env())
 	s.wantPassed(1, 1, "/")

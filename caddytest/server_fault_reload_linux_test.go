@@ -97,7 +97,7 @@ func TestReloadsHoldOnToNothing(t *testing.T) {
 	conf := func(i int) string {
 		return strings.NewReplacer("store_timeout 1m", fmt.Sprintf("store_timeout %ds", 60+i),
 			"skip_install_trust", "skip_install_trust\nlog {\nexclude admin.api\n}",
-			"{$BACKEND}", "{$BACKEND} {\ntransport http {\nkeepalive off\n}\n}").Replace(limitedProxy("1000000/300d"))
+			"dial_timeout 1m", "dial_timeout 1m\nkeepalive off").Replace(limitedProxy("1000000/300d"))
 	}
 	for _, c := range []struct {
 		name    string

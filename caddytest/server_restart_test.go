@@ -34,9 +34,9 @@ func newBackend(t *testing.T) *backend {
 func (b *backend) env() string { return "BACKEND=" + strings.TrimPrefix(b.URL, "http://") }
 
 // limitedProxy is a Caddyfile of one site that passes requests to {$BACKEND}
-// within a limit.
+// within a limit. The backend may take its time as the store may.
 func limitedProxy(limit string) string {
-	return options(patient+trusting) + site("rate_limit {\nzone z {\nlimit "+limit+"\n}\n}\nreverse_proxy {$BACKEND}")
+	return options(patient+trusting) + site("rate_limit {\nzone z {\nlimit "+limit+"\n}\n}\nreverse_proxy {$BACKEND} {\ntransport http {\ndial_timeout 1m\n}\n}")
 }
 
 func TestCountsSurviveCrash(t *testing.T) {
