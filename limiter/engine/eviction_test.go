@@ -14,8 +14,8 @@ func TestKeysOfOneHashAreApart(t *testing.T) {
 	table := newTable(10)
 	cell, _ := table.add(1, []byte("a"))
 	shard, hash := table.place(1, []byte("a"))
-	if shard.find(1, []byte("a"), hash) != cell {
-		t.Error("the key is not found")
+	if again, _ := table.add(1, []byte("a")); again != cell || shard.find(1, []byte("a"), hash) != cell {
+		t.Error("the key is not found, or has another cell when it is added again")
 	}
 	if shard.find(1, []byte("b"), hash) != nil || shard.find(2, []byte("a"), hash) != nil {
 		t.Error("found in the place of another key, or of another limit's")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -154,6 +155,56 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 	}
 	if f.table.find(limit.ID, []byte("busy")) == nil {
 		t.Error("the busy key was forgotten")
+	}
+}
+
+// Who is blocked or banned is refused from memory until the end of it, however
+// seldom they come.
+func TestBlockedAndBannedAreNotForgotten(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 10, time.Hour, 0)
+	fair.Ban = reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}
+	limit := sliding(t, 10, time.Hour)
+	f.count(11, draw(limit, "blocked", 1))
+	f.passing(11, "banned", fair)
+	f.score("banned", 1)
+	calls := f.store.calls.Load()
+	for range 5 {
+		f.fake.advance(10 * time.Minute)
+		f.clean()
+	}
+	if d := f.ask(draw(limit, "blocked", 1)); d.Reason != Blocked {
+		t.Errorf("after 50 minutes: %+v, want blocked", d)
+	}
+	if d := f.from("banned", fair); d.Reason != Banned || d.Waited != 0 {
+		t.Errorf("after 50 minutes: %+v, want banned, without the store", d)
+	}
+	f.fake.advance(11 * time.Minute)
+	f.clean()
+	f.clean()
+	if keys := f.Stats(t.Context()).Keys; keys != 0 {
+		t.Errorf("%d keys in memory after the end", keys)
+	}
+	if now := f.store.calls.Load(); now != calls {
+		t.Errorf("the store was called %d times", now-calls)
+	}
+}
+
+// What is owed to the store is charged in the end, though nobody comes for it.
+func TestDebtsAreNotForgotten(t *testing.T) {
+	f := newFixture(t)
+	limit := sliding(t, 10, 24*time.Hour)
+	f.count(1, draw(limit, "a", 1))
+	c, now := f.table.find(limit.ID, []byte("a")), f.clock.now()
+	c.mu.Lock() // a request that waited for too long
+	c.oweLocked(limit, limiter.Charge{At: limit.Slot(now), Units: 3}, now)
+	c.mu.Unlock()
+	for range 5 {
+		f.fake.advance(time.Minute)
+		f.clean()
+	}
+	f.Close(t.Context())
+	if used := f.disk.used(limit, "a", f.clock.now()); used != 4 {
+		t.Errorf("%d charged, want the 4 admitted", used)
 	}
 }
 
