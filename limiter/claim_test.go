@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"math/bits"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -362,5 +363,30 @@ func TestTrim(t *testing.T) {
 	s = limiter.State{Bucket: limiter.Bucket{At: 1, Units: 1}}
 	if bucket.Trim(&s, 100*second); s.Bucket != (limiter.Bucket{At: 1, Units: 1}) {
 		t.Errorf("a bucket was trimmed to %+v", s.Bucket)
+	}
+}
+
+// Slots that are joined count for no less than they held, and no longer than about
+// a 64th of the window more. Few of them are left; a limit with few keeps them.
+func TestCoarsen(t *testing.T) {
+	for _, slots := range []int{1, 10, 60, 64, 65, 1440, limiter.MaxSlots} {
+		l := mustNew(t, limiter.Params{Amount: limiter.MaxAmount, Window: 24 * time.Hour, Slots: slots})
+		window := int64(l.Window())
+		used := func(s limiter.State, now int64) int64 { return l.Claim(&s, limiter.Claim{Now: now}).Used }
+		var fine limiter.State
+		for i := range int64(slots) {
+			fine.Slots = append(fine.Slots, limiter.Slot{Index: l.Slot(noon) + i, Used: i + 1})
+		}
+		coarse := limiter.State{Slots: slices.Clone(fine.Slots)}
+		l.Coarsen(&coarse)
+		if len(coarse.Slots) > 65 || slots <= 64 && !slices.Equal(coarse.Slots, fine.Slots) {
+			t.Errorf("%d slots: %d are left: %v", slots, len(coarse.Slots), coarse.Slots)
+		}
+		late := window/64 + window/int64(slots)
+		for now := noon + window; now < noon+2*window; now += window / 500 {
+			if used(coarse, now) < used(fine, now) || used(coarse, now+late) > used(fine, now) {
+				t.Fatalf("%d slots: at %d %d are in use, and %d soon after, of %d", slots, now, used(coarse, now), used(coarse, now+late), used(fine, now))
+			}
+		}
 	}
 }

@@ -226,6 +226,35 @@ func (l Limit) Trim(s *State, now int64) {
 	s.Slots = slices.DeleteFunc(s.Slots, func(slot Slot) bool { return slot.Index < oldest })
 }
 
+// fewSlots is into how many parts a window is divided by Together.
+const fewSlots = 64
+
+// Together tells whether two slots may be taken for one where few have to do, as
+// in memory: slots are joined so that there are 64 or fewer in a window, and of a
+// limit that has no more than that, none.
+func (l Limit) Together(slot, other int64) bool {
+	group := max((l.Slots()+fewSlots-1)/fewSlots, 1)
+	return slot/group == other/group
+}
+
+// Coarsen joins the slots of a state that are together. What they hold is
+// remembered for as long as the last of them, up to a 64th of the window longer.
+func (l Limit) Coarsen(s *State) {
+	if l.slots <= fewSlots {
+		return
+	}
+	joined := s.Slots[:0]
+	for _, slot := range s.Slots {
+		if last := len(joined) - 1; last >= 0 && l.Together(joined[last].Index, slot.Index) {
+			slot.Used = Clamp(Clamp(slot.Used) + Clamp(joined[last].Used))
+			joined[last] = slot
+			continue
+		}
+		joined = append(joined, slot)
+	}
+	s.Slots = joined
+}
+
 // maxUsed is the most units that are believed to be in one slot: far more than
 // any limit lets in, and so few that all slots that count at a time have a sum.
 const maxUsed = math.MaxInt64 / (4 * MaxSlots)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -256,6 +255,7 @@ func (c *cell) takeLocked(draw *Draw, now int64, percent int) limiter.Grant {
 	c.limit = draw.Limit
 	reduced := draw.Limit.Scale(percent)
 	reduced.Trim(&c.local.state, now)
+	reduced.Coarsen(&c.local.state)
 	g := reduced.Claim(&c.local.state, limiter.Claim{Now: now, Least: draw.Cost, Want: draw.Cost})
 	if g.Retry == limiter.Never {
 		g.Retry = draw.Limit.Window() // more than the share, but not more than the limit
@@ -291,14 +291,12 @@ func (c *cell) oweLocked(limit *Limit, charge limiter.Charge, now int64) {
 		return
 	}
 	owed := c.local.owed
-	if last := len(owed) - 1; last >= 0 && owed[last].At == charge.At {
+	if last := len(owed) - 1; last >= 0 && limit.Together(owed[last].At, charge.At) {
+		owed[last].At = max(owed[last].At, charge.At)
 		owed[last].Units += charge.Units
 		return
 	}
-	if len(owed) > int(limit.Slots()) { // the oldest has expired
-		oldest := slices.MinFunc(owed, func(a, b limiter.Charge) int { return cmp.Compare(a.At, b.At) })
-		owed = slices.DeleteFunc(owed, func(c limiter.Charge) bool { return c == oldest })
-	}
+	owed = slices.DeleteFunc(owed, func(c limiter.Charge) bool { return c.At < limit.Oldest(now) })
 	c.local.owed = append(owed, charge)
 }
 

@@ -472,3 +472,43 @@ func TestOutageThatEndedMayGoOn(t *testing.T) {
 		t.Errorf("the next probe comes after %v", next)
 	}
 }
+
+// In a long outage memory holds no more of a key than a bound, however many slots
+// its limit has, and what was admitted counts all the same, then and afterwards.
+func TestMemoryOfALongOutage(t *testing.T) {
+	const amount = 1000
+	limit := newLimit(t, limiter.Params{Amount: amount, Window: 24 * time.Hour, Slots: limiter.MaxSlots})
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.broken.Store(true)
+		var admitted []time.Time
+		for range 2 * limiter.MaxSlots / 10 {
+			if e.count(1, draw(limit, "a", 1)) == 1 {
+				admitted = append(admitted, time.Now())
+			}
+			time.Sleep(10 * limit.Window() / limiter.MaxSlots)
+		}
+		within := func() (n int64) {
+			for _, at := range admitted {
+				if time.Since(at) < limit.Window() {
+					n++
+				}
+			}
+			return n
+		}
+		if got := within(); got > amount*40/100 || got < amount*38/100 {
+			t.Errorf("%d passed in a window, want the 400 that are 40 %%, or those of a 64th of a window less", got)
+		}
+		c := e.table.find(limit.ID, []byte("a"))
+		c.mu.Lock()
+		slots, owed := len(c.local.state.Slots), len(c.local.owed)
+		c.mu.Unlock()
+		if slots > 70 || owed > 70 {
+			t.Errorf("memory holds %d slots and %d debts of a key", slots, owed)
+		}
+		e.broken.Store(false)
+		time.Sleep(time.Minute)
+		if used, want := e.disk.used(limit, "a", e.clock.now()), within(); used < want || used > want+amount/20 {
+			t.Errorf("%d are charged after the outage, want the %d that were admitted, or those of a 64th of a window more", used, want)
+		}
+	})
+}

@@ -52,6 +52,8 @@
 //     two seconds of an engine it also waits for the store to be opened.
 //   - Cells, those of clients included, number at most MaxKeys, and one more for
 //     each claim in flight.
+//   - While the store can't be used, a key has some 65 slots and debts at most,
+//     however many slots its limit has.
 //   - Offenses that the store is not told of yet number at most maxOffenses.
 //   - The engine's time never runs backwards.
 //
