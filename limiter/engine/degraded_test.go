@@ -140,6 +140,62 @@ func TestDebtsDrain(t *testing.T) {
 	}
 }
 
+// What is admitted in an outage is charged to the slots it was admitted in,
+// however many these are.
+func TestDebtsOfManySlots(t *testing.T) {
+	limit := sliding(t, 100, time.Hour)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.broken.Store(true)
+		for range 30 {
+			if e.count(1, draw(limit, "a", 1)) != 1 {
+				t.Fatal("refused in the outage")
+			}
+			time.Sleep(time.Minute)
+		}
+		e.broken.Store(false)
+		eventuallyInBubble(t, func() bool { return !e.degraded.Load() })
+		if used := e.disk.used(limit, "a", e.clock.now()); used != 30 {
+			t.Errorf("%d charged after the outage, want the 30 admitted", used)
+		}
+		time.Sleep(45 * time.Minute)
+		if used := e.disk.used(limit, "a", e.clock.now()); used < 14 || used > 16 {
+			t.Errorf("%d charged 45 minutes later, want about half of them", used)
+		}
+	})
+}
+
+// A long outage leaves no more debts of a key than a window has slots.
+func TestDebtsAreBounded(t *testing.T) {
+	limit := sliding(t, 1000, time.Minute)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.broken.Store(true)
+		for range 600 {
+			e.count(1, draw(limit, "a", 1))
+			time.Sleep(time.Second)
+		}
+		c := e.table.find(limit.ID, []byte("a"))
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if owed := len(c.local.owed); owed < 60 || owed > 61 {
+			t.Errorf("%d debts, want one for each slot that counts", owed)
+		}
+	})
+}
+
+// In an outage, memory is all that knows the keys, and forgets none that is idle.
+func TestIdleKeysAreKnownInAnOutage(t *testing.T) {
+	limit := sliding(t, 10, 24*time.Hour)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		e.count(8, draw(limit, "a", 1))
+		e.broken.Store(true)
+		e.count(1, draw(limit, "b", 1))
+		time.Sleep(time.Hour)
+		if got := e.count(5, draw(limit, "a", 1)); got > 1 { // what it held
+			t.Errorf("%d passed in the outage with 8 of 10 used", got)
+		}
+	})
+}
+
 // eventuallyInBubble waits for what time brings about.
 func eventuallyInBubble(t *testing.T, true func() bool) {
 	t.Helper()

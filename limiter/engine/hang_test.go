@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -184,6 +185,39 @@ func TestWaitsOfWhoIsPunishedAddUpToTheTimeout(t *testing.T) {
 		}
 		if took := time.Since(start); took > 120*time.Millisecond {
 			t.Errorf("it took %v", took)
+		}
+		h.Close(t.Context())
+	})
+}
+
+// Keys that waited in vain, for a batch that hung and for the one after it, are
+// given back and forgotten like all others.
+func TestKeysThatWaitedInVainAreForgotten(t *testing.T) {
+	limit := sliding(t, 1000, 24*time.Hour)
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		keys := []string{"a", "b", "c"}
+		for _, key := range keys {
+			h.count(1, draw(limit, key, 1))
+		}
+		h.takes.Store(int64(time.Hour))
+		var group sync.WaitGroup
+		for _, key := range keys {
+			group.Go(func() { h.ask(draw(limit, key, 300)) })
+			synctest.Wait()
+		}
+		group.Wait()
+		if !h.degraded.Load() {
+			t.Fatal("the store hangs, and is in use")
+		}
+		h.takes.Store(0)
+		time.Sleep(3 * time.Hour)
+		if n := h.Stats(t.Context()).Keys; n != 0 {
+			t.Errorf("%d keys in memory after hours without a request", n)
+		}
+		for _, key := range keys {
+			if used := h.disk.used(limit, key, h.clock.now()); used != 301 {
+				t.Errorf("%d of key %s charged, want the 301 admitted", used, key)
+			}
 		}
 		h.Close(t.Context())
 	})
