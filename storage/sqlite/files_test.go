@@ -176,6 +176,27 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
+// A database that another process makes just before this one would is used as it
+// is.
+func TestMadeByAnotherMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	f, made := new(faults), false
+	f.set(func(query string) error {
+		if !made && strings.Contains(query, "BEGIN") {
+			made = true
+			mustFill(t, opened(t, Options{Path: path}), 0, 1)
+		}
+		return nil
+	})
+	s := opened(t, Options{Path: path, connect: f.connect})
+	if !made {
+		t.Fatal("the other had no chance")
+	}
+	if n, err := s.writer.int(`SELECT count(*) FROM counters`); err != nil || n != 1 {
+		t.Errorf("got %d rows (%v), want that of the other", n, err)
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
 	for name, o := range map[string]Options{

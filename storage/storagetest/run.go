@@ -46,6 +46,8 @@ func Run(t *testing.T, place Place) {
 		{"TwoHandles", testTwoHandles},
 		{"Together", testTogether},
 		{"SweepExpired", testSweepExpired},
+		{"SweepLongWindows", testSweepLongWindows},
+		{"SweepFuture", testSweepFuture},
 		{"SweepWhileClaiming", testSweepWhileClaiming},
 		{"SweepForeignLimits", testSweepForeignLimits},
 		{"RenamedKeys", testRenamedKeys},

@@ -63,6 +63,45 @@ func lastMoment(l limiter.Limit, s *limiter.State, now int64) int64 {
 	return l.Expiry(l.Slot(now)) - 1
 }
 
+// testSweepLongWindows sweeps rows that count for weeks, of limits that nobody uses
+// meanwhile.
+func testSweepLongWindows(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	const week = 7 * 24 * time.Hour
+	for i, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket} {
+		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: week})
+		m, c := model{}, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 10, Want: 10}}
+		m.check(t, s, c)
+		for day := range int64(5) {
+			if rows := sweepAll(t, s, start+day*int64(24*time.Hour)); rows != 0 {
+				t.Errorf("%v: a sweep deleted %d rows that count for a week", algorithm, rows)
+			}
+		}
+		c.Now += int64(4 * 24 * time.Hour)
+		m.check(t, s, c)
+		if rows := sweepAll(t, s, start+int64(5*week)); rows != 1 {
+			t.Errorf("%v: a sweep deleted %d rows after weeks, want 1", algorithm, rows)
+		}
+	}
+}
+
+// testSweepFuture sweeps as of a time that lies an hour behind that of another
+// process.
+func testSweepFuture(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	for i, p := range params {
+		l := newLimit(t, p)
+		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: l}
+		c.Now, c.Least, c.Want = start+int64(time.Hour), l.Capacity(), l.Capacity()
+		m := model{}
+		m.check(t, s, c)
+		if rows := sweepAll(t, s, start); rows != 0 {
+			t.Errorf("%v: a sweep deleted %d rows of a process with a faster clock", p.Algorithm, rows)
+		}
+		m.check(t, s, c)
+	}
+}
+
 // testSweepWhileClaiming sweeps between random batches, which must make no
 // difference as long as time does not step back.
 func testSweepWhileClaiming(t *testing.T, open storage.Opener) {
