@@ -196,6 +196,25 @@ func TestEvictionDuringAClaim(t *testing.T) {
 	})
 }
 
+// Neither is one forgotten for being idle, however long its claim takes.
+func TestCleaningDuringAClaim(t *testing.T) {
+	limit := sliding(t, 1000, time.Hour)
+	atGate(t, func(t *testing.T, g *gate) {
+		kept := g.begin(context.Background(), draw(limit, "a", 1))
+		cell := g.table.find(limit.ID, []byte("a"))
+		for range 3 {
+			g.table.sweep(g.clock.now(), func(r returned) { t.Errorf("gave back %+v", r.lease) })
+		}
+		if g.table.find(limit.ID, []byte("a")) != cell {
+			t.Error("a key with a claim under way was forgotten")
+		}
+		g.let()
+		if d := <-kept; !granted(d) {
+			t.Errorf("its request: %+v", d)
+		}
+	})
+}
+
 // A close answers what is under way and what waits, and gives back the rest.
 func TestCloseDuringAClaim(t *testing.T) {
 	limit := sliding(t, 1000, time.Hour) // grants come with something for later
