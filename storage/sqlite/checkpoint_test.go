@@ -28,6 +28,40 @@ func TestCheckpointWhenDue(t *testing.T) {
 
 // The log stays bounded while somebody reads and writes during every copy, so
 // that none reaches its end, and nothing in it is lost.
+// A log that is used from its start again takes no patience from the claims that
+// come after.
+func TestClaimsWaitForLocksAfterACheckpoint(t *testing.T) {
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), BusyTimeout: time.Minute})
+	mustFill(t, s, 0, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.reuseLogLocked(); err != nil {
+		t.Fatal(err)
+	}
+	if ms, err := s.writer.int(`PRAGMA busy_timeout`); err != nil || ms != 60_000 {
+		t.Errorf("a claim waits for %d ms (%v), want a minute", ms, err)
+	}
+}
+
+// What is swept is not left in the file.
+func TestSweptKeysAreGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path})
+	mustFill(t, s, 0, 10)
+	name := key(5)
+	for _, there := range []bool{true, false} {
+		if err := s.checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(read(t, path), string(name[:])); got != there {
+			t.Errorf("the name of a key is in the file: %v, want %v", got, there)
+		}
+		if _, err := s.Sweep(context.Background(), start+int64(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestLogIsBounded(t *testing.T) {
 	const maxWAL, rows, rounds = 1 << 17, 150, 8
 	f, path := new(faults), filepath.Join(t.TempDir(), "tally.db")

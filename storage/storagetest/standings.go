@@ -85,6 +85,20 @@ func testRenamed(t *testing.T, open storage.Opener) {
 	}
 }
 
+// testBanUnderTwoNames has one process ban a client while another notes something
+// less under its new name.
+func testBanUnderTwoNames(t *testing.T, open storage.Opener) {
+	s := must(t, open)
+	ban := offense(storage.Client{Key: key(1)}, start, 25)
+	ban.Ban = reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}
+	until := punish(t, s, ban)[0].Until
+	punish(t, s, offense(storage.Client{Key: key(2)}, start+int64(time.Minute), 25))
+	both := storage.Client{Key: key(2), Former: key(1)}
+	if got := standing(t, s, both, start+int64(2*time.Minute)); until == 0 || got.Until != until {
+		t.Errorf("banned until %d, want %d", got.Until, until)
+	}
+}
+
 // testSweepStandings sweeps records that still say something, and some that
 // don't any more.
 func testSweepStandings(t *testing.T, open storage.Opener) {

@@ -85,6 +85,24 @@ func testSweepLongWindows(t *testing.T, open storage.Opener) {
 	}
 }
 
+// testSweepBesideAnother has one process sweep what another uses now and then: as
+// seldom that the limit may be dropped in between, and often enough that it need
+// not be written each time.
+func testSweepBesideAnother(t *testing.T, open storage.Opener) {
+	s, other, l := must(t, open), must(t, open), newLimit(t, params[0])
+	for _, step := range []struct{ used, swept time.Duration }{
+		{0, 25 * time.Hour},
+		{26 * time.Hour, 27 * time.Hour},
+		{50 * time.Hour, 50*time.Hour + 10*time.Minute},
+		{50*time.Hour + 20*time.Minute, 52 * time.Hour},
+	} {
+		claim(t, s, storage.Claim{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start + int64(step.used), Least: 1, Want: 1}})
+		if rows := sweepAll(t, other, start+int64(step.swept)); rows != 1 {
+			t.Errorf("used after %v and swept after %v: %d rows were deleted, want 1", step.used, step.swept, rows)
+		}
+	}
+}
+
 // testSweepFuture sweeps as of a time that lies an hour behind that of another
 // process.
 func testSweepFuture(t *testing.T, open storage.Opener) {
