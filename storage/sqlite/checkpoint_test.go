@@ -26,8 +26,6 @@ func TestCheckpointWhenDue(t *testing.T) {
 	<-ran
 }
 
-// The log stays bounded while somebody reads and writes during every copy, so
-// that none reaches its end, and nothing in it is lost.
 // A log that is used from its start again takes no patience from the claims that
 // come after.
 func TestClaimsWaitForLocksAfterACheckpoint(t *testing.T) {
@@ -62,6 +60,8 @@ func TestSweptKeysAreGone(t *testing.T) {
 	}
 }
 
+// The log stays bounded while somebody reads and writes during every copy, so
+// that none reaches its end, and nothing in it is lost.
 func TestLogIsBounded(t *testing.T) {
 	const maxWAL, rows, rounds = 1 << 17, 150, 8
 	f, path := new(faults), filepath.Join(t.TempDir(), "tally.db")
