@@ -219,9 +219,9 @@ func (r *request) coveredLocked() bool {
 func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 	before := r.Waited
 	defer func(start time.Time) { r.Waited = before + time.Since(start) }(time.Now())
-	r.late = !e.waiting.TryRLock() // nobody waits any more for a store that is about to be closed
+	r.late = !e.waiting.begin() // nobody waits any more for a store that is about to be closed
 	if !r.late {
-		defer e.waiting.RUnlock()
+		defer e.waiting.leave()
 		e.awaitOpen(ctx)
 	}
 	timeout := time.NewTimer(e.opts.StoreTimeout - before)

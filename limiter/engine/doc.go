@@ -66,7 +66,6 @@
 //
 // A goroutine that holds a lock takes only locks further down in this list:
 //
-//  0. Engine.waiting: that decisions are waiting for a batch.
 //  1. shard.mu: which cells there are in a shard.
 //  2. cell.mu: the state of a key. Several are taken in the order of limit and
 //     key.
@@ -74,6 +73,7 @@
 //  4. standing.mu: how a client stands.
 //  5. offenses.mu: the offenses that the store is to be told of.
 //  6. outage.mu: the times of an outage.
+//  7. waiting.mu: how many decisions wait.
 //
 // No store, observer or other callback is called under any of them.
 package engine

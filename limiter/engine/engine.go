@@ -38,10 +38,7 @@ type Engine struct {
 	reminder *time.Timer // tells that an outage goes on
 	starting *time.Timer // closes started
 
-	// waiting is held for reading by decisions that may wait for a batch, and
-	// taken for writing once nothing is claimed any more, to wait for them. It
-	// comes before all other locks.
-	waiting sync.RWMutex
+	waiting waiting
 
 	closeOnce sync.Once
 	stop      chan struct{} // closed to stop the goroutines
@@ -167,21 +164,49 @@ func (e *Engine) giveBackOnce() error {
 // answerAll commits until nobody waits any more and everyone has spent what was
 // granted last.
 func (e *Engine) answerAll() {
-	idle := make(chan struct{})
-	go func() {
-		e.waiting.Lock()
-		close(idle)
-	}()
-	for waiting := true; waiting; e.drain() {
+	over := e.waiting.end()
+	for more := true; more; e.drain() {
 		select {
 		case <-e.queue.wake:
-		case <-idle:
-			waiting = false
+		case <-over:
+			more = false
 		}
 	}
 	e.queue.setClosed(true)
 	e.drain()
-	e.waiting.Unlock()
+}
+
+// waiting counts the decisions that may wait for a batch.
+type waiting struct {
+	mu    sync.Mutex
+	ended bool // guarded by mu: none begins to wait any more
+	count sync.WaitGroup
+}
+
+// begin counts one more, which must be followed by leave, if any may still begin.
+func (w *waiting) begin() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		w.count.Add(1)
+	}
+	return !w.ended
+}
+
+func (w *waiting) leave() { w.count.Done() }
+
+// end lets none begin any more, and returns a channel that is closed when all have
+// left.
+func (w *waiting) end() (over <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	left := make(chan struct{})
+	go func() {
+		w.count.Wait()
+		close(left)
+	}()
+	return left
 }
 
 // settle puts to the store what add makes of every key, which add finds locked.

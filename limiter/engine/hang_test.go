@@ -131,17 +131,43 @@ func TestCloseWhileTheStoreHangs(t *testing.T) {
 	})
 }
 
+// An engine may be closed while a batch fills up, to be committed before the
+// committer knows of it or after: it comes to an end either way.
+func TestCloseWhileABatchFillsUp(t *testing.T) {
+	limit := sliding(t, 10, time.Hour)
+	for range 20 {
+		whileHanging(t, func(t *testing.T, h *hanging) {
+			h.takes.Store(int64(time.Millisecond))
+			for _, key := range []string{"a", "b", "c"} { // the last two in one batch
+				go h.ask(draw(limit, key, 1))
+				synctest.Wait()
+			}
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+			h.takes.Store(int64(time.Minute))
+			begin := time.Now()
+			go h.ask(draw(limit, "d", 1))
+			synctest.Wait()
+			if err := h.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(begin); took > 10*time.Minute {
+				t.Errorf("closed after %v", took)
+			}
+		})
+	}
+}
+
 // While the last leases are given back to a store that hangs, new requests are
 // decided from memory at once.
 func TestRequestsWhileTheLastBatchHangs(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
 		h.ask(draw(limit, "a", 1))
-		h.waiting.Lock() // as the committer does
+		h.waiting.end() // as the committer does
 		if took := h.longest(10, 0, limit); took != 0 {
 			t.Errorf("a request took %v behind the committer", took)
 		}
-		h.waiting.Unlock()
 		h.Close(t.Context())
 	})
 }
