@@ -7,8 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 )
 
 // watched is a file of keys, and what was told of its changes.
@@ -69,7 +70,7 @@ func watch(t *testing.T, text string) *watched {
 }
 
 func TestFileIsReadAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := watch(t, salted+line("acme", "free", "k1"))
 		w.wantClient("k1", "acme")
 		w.wantClient("k2", "")
@@ -112,7 +113,7 @@ func TestFileThatMayNotBeRead(t *testing.T) {
 	if os.Getuid() == 0 || runtime.GOOS == "windows" {
 		t.Skip("everything may be read")
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := watch(t, salted+line("acme", "free", "k1"))
 		w.write(salted + line("acme", "free", "k2"))
 		if err := os.Chmod(w.path, 0); err != nil {
@@ -136,7 +137,7 @@ func TestFileThatMayNotBeRead(t *testing.T) {
 }
 
 func TestFileThatComesLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := watch(t, "")
 		w.wantClient("k1", "")
 		if len(w.told) > 0 {
@@ -299,7 +300,7 @@ func TestEditsAtOnce(t *testing.T) {
 // Any number of goroutines may use a file while it changes: each finds the keys
 // of one version of it.
 func TestFileIsUsedFromManyGoroutines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := watch(t, salted+line("acme", "free", "k1")+line("acme", "free", "k2"))
 		var done sync.WaitGroup
 		for range 8 {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -40,7 +41,7 @@ func (l *eventLog) Recovered(time.Duration) { l.recovered.Add(1) }
 // inBubble runs f with an engine on a store that can be broken, in virtual
 // time.
 func inBubble(t *testing.T, f func(t *testing.T, e *faulty)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		e := &faulty{}
 		d := newDisk()
 		e.fixture = newFixture(t, func(o *Options) {
@@ -222,7 +223,7 @@ func TestRefusedRequestsCostNothingInAnOutage(t *testing.T) {
 
 func TestSlowStoreDelaysByTheTimeoutOnly(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d := newDisk()
 		hang := make(chan struct{})
 		f := newFixture(t, func(o *Options) {
@@ -258,7 +259,7 @@ func TestSlowStoreDelaysByTheTimeoutOnly(t *testing.T) {
 // A store that opens and can't be written to is not in use again.
 func TestRecoveryTakesAWrite(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var readOnly atomic.Bool
 		var events eventLog
 		d := newDisk()
@@ -344,7 +345,7 @@ func TestEveryStepMayFail(t *testing.T) {
 	for _, fault := range []error{errDisk, errors.Join(errDisk, storage.ErrUnknownOutcome)} {
 		for fails := int64(1); fails <= 12; fails++ {
 			limit := sliding(t, 20, 24*time.Hour)
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				testStepFails(t, limit, fails, fault)
 			})
 		}
@@ -390,7 +391,7 @@ func testStepFails(t *testing.T, limit *Limit, fails int64, fault error) {
 // memory has admitted in their place; the rest is counted as used.
 func TestLateGrantPaysForWhatMemoryAdmitted(t *testing.T) {
 	limit := sliding(t, 100, 24*time.Hour)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		d := newDisk()
 		f := newFixture(t, func(o *Options) {
@@ -490,7 +491,7 @@ func TestFloodInAnOutage(t *testing.T) {
 // less and less.
 func TestFlapping(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var events eventLog
 		var opens int
 		f := newFixture(t, func(o *Options) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -21,7 +22,7 @@ const (
 // a number of requests each, and returns the claims in a batch on average and how
 // long all of it took.
 func crowded(t *testing.T, clients, requests int) (claims float64, took time.Duration) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(o *Options) {
 			open := o.Open
 			o.Clock = nil

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -22,7 +23,7 @@ type hanging struct {
 }
 
 func whileHanging(t *testing.T, f func(t *testing.T, h *hanging)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h, d := new(hanging), newDisk()
 		h.fixture = newFixture(t, func(o *Options) {
 			o.Clock, o.StoreTimeout, o.Observer = nil, 100*time.Millisecond, &h.events

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -35,7 +35,7 @@ func TestCloseGivesBackEveryUnspentUnit(t *testing.T) {
 }
 
 func TestCloseEndsEveryGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // fails if one is left
+	bubble.Test(t, func(t *testing.T) { // fails if one is left
 		d := newDisk()
 		e, err := New(Options{
 			Open: func(context.Context) (storage.Store, error) { return &memoryStore{disk: d}, nil },

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -21,7 +22,7 @@ type gate struct {
 // atGate runs f in a bubble of virtual time, where every goroutine but the
 // test's stands still when synctest.Wait returns.
 func atGate(t *testing.T, f func(t *testing.T, g *gate)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := &gate{arrived: make(chan int), pass: make(chan struct{})}
 		store := &memoryStore{disk: newDisk(), before: func(claims []storage.Claim) error {
 			g.arrived <- len(claims)

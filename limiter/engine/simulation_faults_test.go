@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -24,7 +25,7 @@ func TestSimulationOfFaults(t *testing.T) {
 		first, n = *simSeed, 1
 	}
 	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w := newTroubled(t, seed)
 			for i := 0; i < *simSteps && !t.Failed(); i++ {
 				w.step()

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -32,7 +33,7 @@ func TestSimulation(t *testing.T) {
 		first, n = *simSeed, 1
 	}
 	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w := newWorld(t, seed)
 			for i := 0; i < *simSteps && !t.Failed(); i++ {
 				w.step()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -53,7 +54,7 @@ func atPlace(t *testing.T, amount int64, f func(t *testing.T, p *place, limit *L
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: 24 * time.Hour})
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				p := new(place)
 				p.replace()
 				f(t, p, limit)

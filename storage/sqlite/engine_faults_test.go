@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -21,7 +21,7 @@ func inTrouble(t *testing.T, o Options, amount int64, f func(t *testing.T, s *si
 	if o.Path == "" {
 		o.Path = filepath.Join(t.TempDir(), "tally.db")
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t, o, amount, change...)
 		f(t, s)
 		s.end()

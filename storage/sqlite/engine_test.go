@@ -8,9 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -226,7 +226,7 @@ func TestAnyCallMayFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for n, failed := int64(1), "?"; failed != ""; n++ {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					f := new(faults)
 					s := newSite(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect}, 12)
 					fail, query := failNth(n, codes[n%int64(len(codes))])
