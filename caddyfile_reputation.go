@@ -42,10 +42,6 @@ func (z *Zone) unmarshalReputation(d *caddyfile.Dispenser) error {
 	return err
 }
 
-func (z *Zone) unmarshalBan(d *caddyfile.Dispenser) error {
-	return unmarshalBan(d, &z.Ban)
-}
-
 func unmarshalPoints(d *caddyfile.Dispenser, field **int) error {
 	option, arg := d.Val(), ""
 	if !d.AllArgs(&arg) {

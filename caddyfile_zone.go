@@ -38,7 +38,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 	case "reputation":
 		return z.unmarshalReputation(d)
 	case "ban":
-		return z.unmarshalBan(d)
+		return unmarshalBan(d, &z.Ban)
 	case "prefix_ceiling":
 		return z.unmarshalCeiling(d)
 	case "on_exceeded":

@@ -1,23 +1,19 @@
 package caddytest
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/browser"
 )
 
 // A person whose network has used up its limit calls up a page, and comes there
 // without doing anything.
 func TestBrowserEarnsASession(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser takes seconds")
-	}
-	browser := chromium(t)
+	chromium := browser.Find(t)
 	requests := make(chan string, 100)
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests <- r.URL.RequestURI() + " " + r.Header.Get("X-Kind") + " " + r.Header.Get("Cookie")
@@ -51,7 +47,7 @@ func TestBrowserEarnsASession(t *testing.T) {
 	for range 3 {
 		<-requests
 	}
-	browse(t, browser, "http://site.test:"+s.port+"/where?x=1#part")
+	browser.Visit(t, chromium, "http://site.test:"+s.port+"/where?x=1#part")
 	timeout := time.After(2 * time.Minute)
 	for _, want := range []string{"/where?x=1 session ", "/arrived?part session "} {
 		for got := ""; got != want; {
@@ -68,39 +64,4 @@ func TestBrowserEarnsASession(t *testing.T) {
 			}
 		}
 	}
-}
-
-// browse has a browser go to an address of site.test, until the test ends.
-func browse(t *testing.T, browser, address string) {
-	t.Helper()
-	profile, err := os.MkdirTemp("", "tally-browser-") // TempDir would mind what its children still write
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, browser,
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
-		"--host-resolver-rules=MAP site.test 127.0.0.1", "--remote-debugging-port=0", "--user-data-dir="+profile, address)
-	cmd.Env = append(os.Environ(), "TMPDIR="+profile) // where it leaves things as well
-	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		cmd.Wait() // an error: it was killed
-		os.RemoveAll(profile)
-	})
-}
-
-func chromium(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("there is no Chromium to drive: the challenge is not tried in a browser")
-	return ""
 }

@@ -1,15 +1,13 @@
 package challenge
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/browser"
 )
 
 // A browser that is refused solves the puzzle, and is back where it was. It goes
@@ -19,7 +17,7 @@ func TestBrowserSolvesThePage(t *testing.T) {
 	server := httptest.NewServer(s)
 	defer server.Close()
 	at, _ := url.Parse(server.URL)
-	browse(t, "http://site.test:"+at.Port()+"/where?x=1#part")
+	browser.Visit(t, browser.Find(t), "http://site.test:"+at.Port()+"/where?x=1#part")
 
 	timeout := time.After(2 * time.Minute)
 	for _, want := range []string{"page /where?x=1", "solved", "back /where?x=1", "arrived part"} {
@@ -81,48 +79,4 @@ func (s *siteWithPuzzle) verify(w http.ResponseWriter, r *http.Request) {
 	s.events <- "solved"
 	http.SetCookie(w, &http.Cookie{Name: "passed", Value: "1", Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	http.Redirect(w, r, Target(r.PostFormValue("target")), http.StatusSeeOther)
-}
-
-// browse has Chromium go to an address, until the test ends. It skips the test
-// where there is none.
-func browse(t *testing.T, address string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("a browser takes seconds")
-	}
-	profile, err := os.MkdirTemp("", "tally-browser-") // TempDir would mind what its children still write
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	browser := exec.CommandContext(ctx, chromium(t),
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
-		"--host-resolver-rules=MAP site.test 127.0.0.1", "--remote-debugging-port=0", "--user-data-dir="+profile, address)
-	browser.Env = append(os.Environ(), "TMPDIR="+profile) // where it leaves things as well
-	browser.WaitDelay = 10 * time.Second
-	var said strings.Builder
-	browser.Stderr = &said
-	if err := browser.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		browser.Wait() // an error: it was killed
-		os.RemoveAll(profile)
-		if t.Failed() {
-			t.Log(said.String())
-		}
-	})
-}
-
-func chromium(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("there is no Chromium to drive: the page is not tried in a browser")
-	return ""
 }

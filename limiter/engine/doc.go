@@ -47,7 +47,8 @@
 //   - A blocked request takes no lock and does not wait. If violations of its
 //     client are counted, it takes the lock of that client's standing, under which
 //     nothing waits.
-//   - A banned request takes no lock, does not wait and changes nothing.
+//   - A banned request takes no lock, does not wait and changes nothing, but that
+//     the ban has been told of.
 //   - A decision waits at most StoreTimeout, and only for the store. In the first
 //     two seconds of an engine it also waits for the store to be opened.
 //   - Cells, those of clients included, number at most MaxKeys, and one more for

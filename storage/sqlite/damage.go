@@ -81,10 +81,8 @@ func forgetAsides(path string) {
 
 func unusedName(name string) string {
 	unused := name
-	for i := 2; ; i++ {
-		if _, err := os.Lstat(unused); err != nil {
-			return unused
-		}
+	for i := 2; exists(unused); i++ {
 		unused = fmt.Sprintf("%s-%d", name, i)
 	}
+	return unused
 }
