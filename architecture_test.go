@@ -72,9 +72,21 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./storage/sqlite"},
-		forbidden: []string{"./storage/..."}, allowed: []string{"./storage", "./storage/sqlite"},
+		forbidden: []string{"./storage/..."}, allowed: []string{"./storage", "./storage/sqlite/..."},
 		why: "stores are alternatives; one that needs another can't be left out of a build",
 	},
+	{
+		packages:  []string{"./storage/sqlite/internal/vfs"},
+		forbidden: []string{"./...", "modernc.org/sqlite"}, allowed: []string{"./storage/sqlite/internal/vfs"},
+		why: "what is unsafe is read alone: it serves SQLite's file calls, and knows neither driver nor rows",
+	},
+}
+
+// usesUnsafe are the packages that may import unsafe, in tests included.
+var usesUnsafe = map[string]string{
+	"./storage/sqlite/internal/vfs": "SQLite's structures lie in memory that Go does not manage",
+	"./benchmarks/scale":            "a benchmark reads the index of SQLite's log, which another process writes",
+	"./caddytest":                   "a test sets the limits of a child process, a system call that package syscall lacks",
 }
 
 // dependencies are the modules that this one uses itself, with the reason for
@@ -142,6 +154,23 @@ func TestArithmeticIsPure(t *testing.T) {
 		return
 	}
 	t.Fatal("there is no package limiter")
+}
+
+// What the compiler does not check stays in one place.
+func TestUnsafe(t *testing.T) {
+	used := make(map[string]bool)
+	for _, p := range listPackages(t) {
+		if !slices.Contains(slices.Concat(p.Imports, p.TestImports, p.XTestImports), "unsafe") {
+			continue
+		}
+		used[p.name()] = true
+		if usesUnsafe[p.name()] == "" {
+			t.Errorf("%s imports unsafe, and must not: see storage/sqlite/internal/vfs", p.name())
+		}
+	}
+	if !used["./storage/sqlite/internal/vfs"] {
+		t.Error("storage/sqlite/internal/vfs does not import unsafe: does this test see imports at all?")
+	}
 }
 
 func TestDirectDependencies(t *testing.T) {

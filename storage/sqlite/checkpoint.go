@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
 )
 
 const (
@@ -68,7 +69,7 @@ func (s *Store) checkpoint() error {
 		_, err = s.copyLog()
 	}
 	if err == nil {
-		err = s.side.exec(`PRAGMA ` + syncPragma)
+		err = s.side.exec(`PRAGMA ` + vfs.SyncPragma)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *Store) copyLog() (long bool, err error) {
 		return false, err
 	}
 	size, err := s.side.int(`PRAGMA page_size`)
-	return frames*(size+frameHeader) > s.options.maxWAL, err
+	return frames*(size+vfs.FrameHeader) > s.options.maxWAL, err
 }
 
 // reuseLogLocked copies the log into the main file and has the next commit begin

@@ -35,7 +35,7 @@
 //   - The driver never sees a context that can be cancelled. It would start a
 //     goroutine per statement, and could interrupt a commit half-way.
 //   - What a commit writes to the log is in the file when it returns, in one
-//     write for as much as a buffer holds (see logfile.go).
+//     write for as much as a buffer holds (see internal/vfs).
 //
 // # Goroutines and locks
 //

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
 )
 
 const (
@@ -180,10 +181,10 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 
 // dial opens a connection with the settings that both connections share.
 func (o Options) dial(cacheKiB int) (*conn, error) {
-	if err := registerVFS(); err != nil {
+	if err := vfs.Register(); err != nil {
 		return nil, err
 	}
-	connector, err := o.connect(dsn(o.Path, "mode=rw&vfs="+vfsName))
+	connector, err := o.connect(dsn(o.Path, "mode=rw&vfs="+vfs.Name))
 	if err != nil {
 		return nil, err
 	}

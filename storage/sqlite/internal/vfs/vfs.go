@@ -1,4 +1,4 @@
-package sqlite
+package vfs
 
 import (
 	"errors"
@@ -10,21 +10,22 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// vfsName is how SQLite knows the file system of this package: the system's, but
-// for write-ahead logs, which are written through a logFile, and for databases,
-// which are mainFiles.
-const vfsName = "caddy-tally"
+// Name is the name that SQLite knows the file system by after [Register]: the
+// value of "vfs" in the URI of a database.
+const Name = "caddy-tally"
 
-// registerVFS makes the file system known to SQLite, whose list of them is the
-// process's.
-var registerVFS = sync.OnceValue(func() error {
+// Register adds the file system to SQLite's list, which is the process's. It may
+// be called several times; later calls return what the first one did.
+func Register() error { return register() }
+
+var register = sync.OnceValue(func() error {
 	tls := libc.NewTLS()
 	defer tls.Close()
 	system := lib.Xsqlite3_vfs_find(tls, 0)
 	if system == 0 {
 		return errors.New("SQLite has no file system")
 	}
-	name, err := libc.CString(vfsName)
+	name, err := libc.CString(Name)
 	if err != nil {
 		return err
 	}
@@ -36,20 +37,20 @@ var registerVFS = sync.OnceValue(func() error {
 	*v = *at[lib.Tsqlite3_vfs](system)
 	v.FpNext, v.FzName, v.FpAppData = 0, name, system
 	v.FszOsFile = logFileOffset(v.FszOsFile) + int32(unsafe.Sizeof(logFile{}))
-	v.FxOpen = pointer(vfsOpen)
+	v.FxOpen = pointer(open)
 	if rc := lib.Xsqlite3_vfs_register(tls, vfs, 0); rc != lib.SQLITE_OK {
 		return fmt.Errorf("SQLite does not take another file system: error %d", rc)
 	}
 	return nil
 })
 
-// vfsOpen opens a file as the system does. Behind what that keeps of the file
+// open opens a file as the system does. Behind what that keeps of the file
 // there is room for a logFile or a mainFile.
-func vfsOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
+func open(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
 	system := at[lib.Tsqlite3_vfs](vfs).FpAppData
 	s := at[lib.Tsqlite3_vfs](system)
-	open := function[func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32](s.FxOpen)
-	if rc := open(tls, system, name, file, flags, outFlags); rc != lib.SQLITE_OK {
+	openSystem := function[func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32](s.FxOpen)
+	if rc := openSystem(tls, system, name, file, flags, outFlags); rc != lib.SQLITE_OK {
 		return rc
 	}
 	f := at[lib.Tsqlite3_file](file)

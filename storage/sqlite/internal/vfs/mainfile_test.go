@@ -1,17 +1,20 @@
-package sqlite
+package vfs
 
 import (
+	"context"
+	"database/sql/driver"
 	"path/filepath"
 	"reflect"
 	"testing"
 	"unsafe"
 
 	"modernc.org/libc"
+	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 )
 
-// synced counts how often the system's file of a test was brought to the disk, and
-// asked what a mainFile doesn't know.
+// synced counts how often the system's file of a test was synced, which fails,
+// and asked counts what a mainFile doesn't know.
 var synced, asked int
 
 func countSync(*libc.TLS, uintptr, int32) int32 {
@@ -24,8 +27,8 @@ func countControl(*libc.TLS, uintptr, int32, uintptr) int32 {
 	return lib.SQLITE_NOTFOUND
 }
 
-// The pragma brings the file to the disk and tells whether that failed. Others are
-// the system's to answer.
+// The pragma syncs the file and reports whether that failed. Others are the
+// system's to answer.
 func TestMainFileSyncs(t *testing.T) {
 	tls := libc.NewTLS()
 	defer tls.Close()
@@ -48,9 +51,9 @@ func TestMainFileSyncs(t *testing.T) {
 		want          int32
 		synced, asked int
 	}{
-		{lib.SQLITE_FCNTL_PRAGMA, syncPragma, lib.SQLITE_IOERR_FSYNC, 1, 0},
+		{lib.SQLITE_FCNTL_PRAGMA, SyncPragma, lib.SQLITE_IOERR_FSYNC, 1, 0},
 		{lib.SQLITE_FCNTL_PRAGMA, "page_size", lib.SQLITE_NOTFOUND, 1, 1},
-		{lib.SQLITE_FCNTL_SIZE_HINT, syncPragma, lib.SQLITE_NOTFOUND, 1, 2},
+		{lib.SQLITE_FCNTL_SIZE_HINT, SyncPragma, lib.SQLITE_NOTFOUND, 1, 2},
 	} {
 		name, err := libc.CString(c.name)
 		if err != nil {
@@ -67,32 +70,49 @@ func TestMainFileSyncs(t *testing.T) {
 	}
 }
 
-// A store's connections know the pragma: SQLite ignores one that nobody knows,
-// and tells of an error where the file can't be brought to the disk.
-func TestStoreSyncs(t *testing.T) {
-	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
-	control := mainFileOf(t, s.side)
+// SQLite returns the error of a sync as that of the PRAGMA.
+func TestSyncFailsInSQLite(t *testing.T) {
+	c := connect(t, filepath.Join(t.TempDir(), "tally.db"))
+	f := mainFileOf(t, c)
 	synced = 0
-	system := *control.of()
+	system := *f.of()
 	system.FxSync = pointer[fileSync](countSync)
 	tls := libc.NewTLS()
 	defer tls.Close()
-	was, fake := control.system, lib.Xsqlite3_malloc(tls, int32(unsafe.Sizeof(system)))
+	was, fake := f.system, lib.Xsqlite3_malloc(tls, int32(unsafe.Sizeof(system)))
 	defer lib.Xsqlite3_free(tls, fake)
 	*at[lib.Tsqlite3_io_methods](fake) = system
-	control.system = fake
-	err := s.side.exec(`PRAGMA ` + syncPragma)
-	control.system = was
+	f.system = fake
+	_, err := c.(driver.ExecerContext).ExecContext(context.Background(), `PRAGMA `+SyncPragma, nil)
+	f.system = was
 	if err == nil || synced != 1 {
 		t.Errorf("got error %v and %d times to the disk, want an error and 1", err, synced)
 	}
 }
 
+// connect opens a database through the file system.
+func connect(t *testing.T, path string) driver.Conn {
+	t.Helper()
+	if err := Register(); err != nil {
+		t.Fatal(err)
+	}
+	connector, err := sqlite.NewConnector("file:" + filepath.ToSlash(path) + "?vfs=" + Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := connector.Connect(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 // mainFileOf returns the database file of a connection. The driver doesn't tell,
 // so this looks into it.
-func mainFileOf(t *testing.T, c *conn) *mainFile {
+func mainFileOf(t *testing.T, c driver.Conn) *mainFile {
 	t.Helper()
-	db := uintptr(reflect.ValueOf(c.raw).Elem().FieldByName("db").Uint())
+	db := uintptr(reflect.ValueOf(c).Elem().FieldByName("db").Uint())
 	tls := libc.NewTLS()
 	defer tls.Close()
 	file := lib.Xsqlite3_malloc(tls, int32(unsafe.Sizeof(db)))

@@ -1,4 +1,4 @@
-package sqlite
+package vfs
 
 import (
 	"unsafe"
@@ -31,8 +31,8 @@ const (
 	// logBuffer is the size of a logFile's buffer, in bytes. SQLite's files write
 	// less than 128 KiB at a time.
 	logBuffer = 127 << 10
-	// frameHeader is what the log puts before a page, in bytes.
-	frameHeader = 24
+	// FrameHeader is what the log puts before a page, in bytes.
+	FrameHeader = 24
 )
 
 type (
@@ -69,7 +69,7 @@ func logFileOf(file uintptr) *logFile { return at[logFile](at[lib.Tsqlite3_file]
 func logWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	l := logFileOf(file)
 	last := l.commit
-	l.commit = n == frameHeader && *at[[4]byte](data + 4) != [4]byte{}
+	l.commit = n == FrameHeader && *at[[4]byte](data + 4) != [4]byte{}
 	if offset != l.end || l.length+int64(n) > logBuffer {
 		if rc := l.flush(tls, file); rc != lib.SQLITE_OK {
 			return rc

@@ -1,9 +1,7 @@
-package sqlite
+package vfs
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"unsafe"
@@ -11,39 +9,6 @@ import (
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 )
-
-// What is committed is in the files, as a process that is killed leaves them,
-// whether or not the transaction fits the log's buffer.
-func TestCommitIsInTheFiles(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "tally.db")
-	s := opened(t, Options{Path: path})
-	rows := int64(0)
-	for i, n := range []uint64{1, 1, 3, 90, 1, 90} {
-		mustFill(t, s, uint64(rows), n)
-		rows += int64(n)
-		if i == 3 {
-			s.mu.Lock()
-			err := s.reuseLogLocked()
-			s.mu.Unlock()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		left := filepath.Join(t.TempDir(), "tally.db")
-		for _, suffix := range []string{"", walSuffix} {
-			if err := os.WriteFile(left+suffix, []byte(read(t, path+suffix)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c := raw(t, left)
-		if got, err := c.int(`SELECT count(*) FROM counters`); err != nil || got != rows {
-			t.Errorf("commit %d: got %d rows (%v), want %d", i, got, err, rows)
-		}
-		if err := c.close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
 
 // written is what reaches the system's file in the tests of logFile, which is not
 // a file; failing is the error that it returns.
@@ -116,7 +81,7 @@ func (l *testLog) write(offset int64, data []byte, want int32, starts ...int64) 
 
 // header returns the header of a frame, which is a last one if commit is not 0.
 func header(commit byte) []byte {
-	h := make([]byte, frameHeader)
+	h := make([]byte, FrameHeader)
 	h[3], h[7] = 9, commit
 	return h
 }
