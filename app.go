@@ -80,6 +80,10 @@ type App struct {
 	// Let clients earn sessions, by which they are known again. Default: none do.
 	Session *Session `json:"session,omitempty"`
 
+	// Where the option stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Caddyfile adapter notes it.
+	Source string `json:"source,omitempty"`
+
 	knowsClients bool // whether anything depends on who a request is from
 
 	services []service // that are told by a header field
@@ -134,15 +138,21 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 func (a *App) Provision(ctx caddy.Context) error {
 	a.log, a.running, a.warned = ctx.Logger(), make(chan struct{}), make(map[string]bool)
 	a.zoneNames = make(map[uint32]string)
-	if err := a.loadStore(ctx); err != nil {
-		return fmt.Errorf("rate_limit: %w", err)
+	for _, step := range []func() error{
+		func() error { return a.loadStore(ctx) },
+		a.check,
+		a.provisionClients,
+		a.provisionFiles,
+	} {
+		if err := step(); err != nil {
+			return atSource(fmt.Errorf("rate_limit: %w", err), a.Source)
+		}
 	}
-	if err := a.check(); err != nil {
-		return fmt.Errorf("rate_limit: %w", err)
-	}
-	if err := a.provisionClients(); err != nil {
-		return fmt.Errorf("rate_limit: %w", err)
-	}
+	return a.openOnceStarted(ctx)
+}
+
+// provisionFiles settles what is kept where.
+func (a *App) provisionFiles() error {
 	a.settings = settings{
 		store:    a.store.Identity(),
 		path:     a.store.Place(),
@@ -154,9 +164,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		degraded: a.DegradedLimit,
 	}
 	if secret, err := filepath.Abs(a.settings.secret); err == nil && secret == a.settings.path {
-		return fmt.Errorf("rate_limit: secret_file: is the database as well, got %q: another file would do", a.SecretFile)
+		return fmt.Errorf("secret_file: is the database as well, got %q: another file would do", a.SecretFile)
 	}
-	return a.openOnceStarted(ctx)
+	return nil
 }
 
 func (a *App) loadStore(ctx caddy.Context) error {

@@ -95,6 +95,7 @@ func unnamedMatchers(d *caddyfile.Dispenser) matcherToken {
 
 func (h *Handler) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
 	for d.Next() {
+		h.Source = sourceOf(d)
 		if d.NextArg() {
 			return d.ArgErr()
 		}
@@ -143,7 +144,7 @@ func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token matcherToken) erro
 	if !d.NextArg() {
 		return d.ArgErr()
 	}
-	z := &Zone{Name: d.Val()}
+	z := &Zone{Name: d.Val(), Source: sourceOf(d)}
 	err := z.unmarshal(d, token)
 	if err == nil {
 		err = h.addZone(d, z)

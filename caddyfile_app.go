@@ -77,6 +77,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the option
+	a.Source = sourceOf(d)
 	if d.NextArg() {
 		return d.ArgErr()
 	}

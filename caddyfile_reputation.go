@@ -98,7 +98,7 @@ func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
 // unmarshalTrap reads `trap [ban <duration>] <matcher>`, or the same with a
 // block of matchers.
 func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) error {
-	t := new(Trap)
+	t := &Trap{Source: sourceOf(d)}
 	if d.NextArg() {
 		if d.Val() == "ban" {
 			if !d.NextArg() {

@@ -14,7 +14,7 @@ import (
 //		service_header <name> <secret>
 //	}
 func (a *App) unmarshalTier(d *caddyfile.Dispenser) error {
-	t := new(Tier)
+	t := &Tier{Source: sourceOf(d)}
 	if !d.AllArgs(&t.Name) {
 		return d.ArgErr()
 	}

@@ -3,6 +3,7 @@ package tally
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -87,6 +88,10 @@ type Handler struct {
 	// its `distributed` mode used. The module must exist; it is not used.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
 
+	// Where the handler stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Caddyfile adapter notes it.
+	Source string `json:"source,omitempty"`
+
 	zones        []*Zone
 	banned       *policy // what refuses a banned client, in the place of a limit
 	clients      bool    // whether it treats clients by how they stand
@@ -125,29 +130,34 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.loadApps(ctx); err != nil {
 		return err
 	}
-	if err := h.provisionPeerOptions(ctx); err != nil {
-		return err
+	for _, step := range []func(caddy.Context) error{
+		h.provisionPeerOptions, h.provisionHeaders, h.loadExempt, h.provisionZones, h.provisionMetrics,
+	} {
+		if err := step(ctx); err != nil {
+			return atSource(err, h.Source)
+		}
 	}
+	return nil
+}
+
+func (h *Handler) provisionHeaders(caddy.Context) error {
 	style, ok := headerStyles[h.Headers]
 	if !ok {
 		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
 	}
 	h.style = style
-	if err := h.loadExempt(ctx); err != nil {
-		return fmt.Errorf("exempt: %w", err)
-	}
-	if err := h.provisionZones(ctx); err != nil {
-		return err
-	}
-	return h.provisionMetrics(ctx)
+	return nil
 }
 
 func (h *Handler) loadExempt(ctx caddy.Context) error {
 	loaded, err := ctx.LoadModule(h, "ExemptRaw")
-	if err != nil {
-		return err
+	if err == nil {
+		err = h.exempt.FromInterface(loaded)
 	}
-	return h.exempt.FromInterface(loaded)
+	if err != nil {
+		return fmt.Errorf("exempt: %w", err)
+	}
+	return nil
 }
 
 func (h *Handler) loadApps(ctx caddy.Context) error {
@@ -178,7 +188,8 @@ func (h *Handler) provisionPeerOptions(ctx caddy.Context) error {
 		}
 	}
 	if h.Distributed != nil || h.StorageRaw != nil {
-		h.log.Warn("distributed and storage have no effect: counts are kept in the database of the rate_limit app, which all Caddy processes that use the file share")
+		h.warn("distributed and storage have no effect: counts are kept in the database of the rate_limit app, which all Caddy processes that use the file share",
+			"neither of them")
 	}
 	return nil
 }
@@ -199,8 +210,11 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 	}
 	h.zones = zones
 	for _, t := range h.Traps {
+		if t == nil {
+			return errors.New("a trap is null; give it a matcher, or remove it")
+		}
 		if err := t.provision(ctx, h.app); err != nil {
-			return err
+			return atSource(err, t.Source)
 		}
 	}
 	h.clients, h.strangers = h.knowsClients(), h.knowsStrangers()

@@ -174,6 +174,10 @@ type Trap struct {
 	// as a violation.
 	Ban caddy.Duration `json:"ban,omitempty"`
 
+	// Where the trap stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Caddyfile adapter notes it.
+	Source string `json:"source,omitempty"`
+
 	matchers caddyhttp.MatcherSets
 	offense  reputation.Offense
 }
@@ -181,7 +185,7 @@ type Trap struct {
 // provision gets the trap ready for use.
 func (t *Trap) provision(ctx caddy.Context, app *App) error {
 	if len(t.MatcherSetsRaw) == 0 {
-		return fmt.Errorf("trap: a matcher is missing: `trap path /wp-login.php` would do")
+		return errors.New("trap: a matcher is missing: `trap path /wp-login.php` would do")
 	}
 	matchers, err := loadMatchers(ctx, t)
 	if err != nil {

@@ -32,6 +32,10 @@ type Tier struct {
 	// A secret that makes a request one of this tier, for calls from one of your
 	// services to another.
 	ServiceHeader *ServiceHeader `json:"service_header,omitempty"`
+
+	// Where the tier stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Caddyfile adapter notes it.
+	Source string `json:"source,omitempty"`
 }
 
 // ServiceHeader is a header field by whose value a service shows who it is. The
@@ -63,14 +67,14 @@ func (a *App) provisionTiers() error {
 			return errors.New("a tier is null; give it a name and limits, or remove it")
 		}
 		if err := apikeys.CheckTier(t.Name); err != nil {
-			return err
+			return atSource(err, t.Source)
 		}
 		if seen[t.Name] {
-			return fmt.Errorf("tier %q: there are two of this name; make them one, or name one otherwise", t.Name)
+			return atSource(fmt.Errorf("tier %q: there are two of this name; make them one, or name one otherwise", t.Name), t.Source)
 		}
 		seen[t.Name] = true
 		if err := a.provisionTier(t); err != nil {
-			return fmt.Errorf("tier %q: %w", t.Name, err)
+			return atSource(fmt.Errorf("tier %q: %w", t.Name, err), t.Source)
 		}
 	}
 	return nil

@@ -127,6 +127,10 @@ type Zone struct {
 	// requests may pass per window. 0 refuses every request of the zone.
 	MaxEvents int `json:"max_events,omitempty"`
 
+	// Where the zone stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Caddyfile adapter notes it.
+	Source string `json:"source,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	per       string  // perIP, perEveryone, perClient, perAPIKey or perKey
 	static    string  // the key that everyone shares

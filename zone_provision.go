@@ -59,7 +59,7 @@ func (h *Handler) ordered() ([]*Zone, error) {
 			return nil, errors.New("a zone is null; give it at least a limit, or remove it")
 		}
 		if seen[z.Name] {
-			return nil, fmt.Errorf("zone %q: there are two of this name; make them one, or name one otherwise", z.Name)
+			return nil, atSource(fmt.Errorf("zone %q: there are two of this name; make them one, or name one otherwise", z.Name), z.Source)
 		}
 		seen[z.Name] = true
 	}
@@ -80,7 +80,7 @@ func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
 	z.app = app
 	if z.isPeerForm() {
 		if err := z.provisionPeerForm(log); err != nil {
-			return fmt.Errorf("setting up rate limit %s: %w", z.Name, err)
+			return atSource(fmt.Errorf("setting up rate limit %s: %w", z.Name, err), z.Source)
 		}
 	}
 	for _, step := range []func() error{
@@ -94,7 +94,7 @@ func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
 		func() error { return z.loadMatchers(ctx) },
 	} {
 		if err := step(); err != nil {
-			return fmt.Errorf("zone %q: %w", z.Name, err)
+			return atSource(fmt.Errorf("zone %q: %w", z.Name, err), z.Source)
 		}
 	}
 	return nil
@@ -124,8 +124,7 @@ func (z *Zone) provisionPeerForm(log *zap.Logger) error {
 		return err
 	}
 	if window < limiter.MinWindow {
-		log.Warn("window is raised to the shortest there is",
-			zap.String("zone", z.Name), zap.Duration("from", window), zap.Duration("to", limiter.MinWindow))
+		z.warn(log, fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow), "a longer window, such as 1s")
 		window = limiter.MinWindow
 	}
 	z.shut = z.MaxEvents == 0
@@ -167,8 +166,7 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 		return errors.New("per: there are no API keys: `api_keys` in the global option rate_limit would do")
 	}
 	if err := checkPlaceholders(z.Key); mayBeMapped(err) && z.isPeerForm() {
-		log.Warn("key: if no directive sets this placeholder, clients are counted by their address",
-			zap.String("zone", z.Name), zap.Error(err))
+		z.warn(log, fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "a placeholder that is known")
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}

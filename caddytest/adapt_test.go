@@ -272,6 +272,7 @@ func TestJSONErrors(t *testing.T) {
 		{"unknown field of a peer zone", `"rate_limits":{"a":{"window":"1m","max_event":5}}`, `unknown field "max_event"`},
 		{"null zone", `"zones":[null]`, `a zone is null`},
 		{"null peer zone", `"rate_limits":{"a":null}`, `a zone is null`},
+		{"null trap", `"traps":[null]`, `a trap is null`},
 		{"zone without name", `"zones":[{"limits":[{"amount":5,"window":"1m"}]}]`, `a zone needs a name`},
 		{"unknown per", `"zones":[{"name":"a","per":"browser","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": per: must be ip, everyone, client, api_key or key, got "browser"`},
 		{"unknown algorithm", `"zones":[{"name":"a","limits":[{"amount":5,"window":"1m","algorithm":"slidng"}]}]`, `zone "a": limit: unknown algorithm "slidng": sliding, fixed or token_bucket would do`},
