@@ -30,8 +30,10 @@ type App struct {
 	// back, at least 1s. Default: 1m.
 	CleanupInterval caddy.Duration `json:"cleanup_interval,omitempty"`
 
-	// How many counts (one per client and limit) are held in memory, at least
-	// 1000. Clients beyond that are still limited, with a look at the database
+	// How many counts are held in memory, at least 1000: one per key and limit. In
+	// zones that count per `client` each client also has one for how it stands, and
+	// each network one per limit and one for its pressure: up to four per client with
+	// one limit. Clients beyond that are still limited, with a look at the database
 	// for each of their requests. Default: 1000000.
 	MaxKeys int `json:"max_keys,omitempty"`
 

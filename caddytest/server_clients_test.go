@@ -49,6 +49,18 @@ func TestFingerprintsInOneNetworkAreToldApart(t *testing.T) {
 	s.wantPassed(0, 2, "/", from(1), agent(1), "Accept: text/html", "Accept-Encoding: gzip", "Cookie: a=b")
 }
 
+// However an IPv4 address is carried in IPv6, who has it is one client, and one
+// network with its ceiling.
+func TestCarriedAddressesAreOneClient(t *testing.T) {
+	s := startCaddy(t, perClient("", "limit 2/1h"))
+	s.wantPassed(2, 3, "/", from(1), agent(1))
+	for i, address := range []string{"::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201:1::1", "2001:0:1:2:3:4:3fff:fdfe", "::192.0.2.1"} {
+		s.wantPassed(0, 1, "/", "X-Forwarded-For: "+address, agent(1))
+		s.wantPassed(1, 1, "/", "X-Forwarded-For: "+address, agent(2+i))
+	}
+	s.wantPassed(1, 3, "/", "X-Forwarded-For: 2002:c000:201:2::1", agent(9)) // and 7 before are the 8 of the ceiling
+}
+
 // Without a word about itself, a client is its network.
 func TestClientsThatSayNothing(t *testing.T) {
 	s := startCaddy(t, perClient("", "limit 3/1h"))

@@ -10,13 +10,9 @@ const (
 	DefaultIPv6Prefix = 64
 )
 
-// translated is where translators between IPv6 and IPv4 have the addresses of IPv4
-// (RFC 6052, section 2.1): behind one, all of IPv4 would be one subnet.
-var translated = netip.MustParsePrefix("64:ff9b::/96")
-
 // Prefix returns the network that an address belongs to: its first ipv4 or ipv6
-// bits, by its family. An IPv4 address that is mapped into IPv6, or translated, is
-// an IPv4 address, and a zone id is dropped. It returns false if text is not an IP
+// bits, by its family. An IPv6 address that carries an IPv4 address counts as that
+// ([Carried]), and a zone id is dropped. It returns false if text is not an IP
 // address.
 //
 // A number of bits below 0 or beyond the family's leaves the address whole.
@@ -25,11 +21,7 @@ func Prefix(text string, ipv4, ipv6 int) (netip.Prefix, bool) {
 	if err != nil {
 		return netip.Prefix{}, false
 	}
-	addr = addr.WithZone("").Unmap()
-	if translated.Contains(addr) {
-		b := addr.As16()
-		addr = netip.AddrFrom4([4]byte(b[12:]))
-	}
+	addr = Carried(addr)
 	bits := ipv6
 	if addr.Is4() {
 		bits = ipv4

@@ -24,7 +24,7 @@ func TestNewErrors(t *testing.T) {
 		{"amount large", limiter.Params{Amount: limiter.MaxAmount + 1, Window: hour}, "amount must be between 1 and 1099511627776 (2^40), got 1099511627777"},
 		{"slots negative", limiter.Params{Amount: 1, Window: hour, Slots: -1}, "slots must be between 1 and 10000, got -1"},
 		{"slots many", limiter.Params{Amount: 1, Window: hour, Slots: 10_001}, "slots must be between 1 and 10000, got 10001"},
-		{"slots far too many", limiter.Params{Amount: 1, Window: hour, Slots: math.MaxInt}, "slots must be between 1 and 10000, got 9223372036854775807"},
+		{"slots far too many", limiter.Params{Amount: 1, Window: hour, Slots: math.MaxInt32}, "slots must be between 1 and 10000, got 2147483647"},
 		{"slots of a fixed limit", limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: hour, Slots: 1}, "slots belong to a sliding limit, not to fixed"},
 		{"slots of a token bucket", limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: hour, Slots: 1}, "slots belong to a sliding limit, not to token_bucket"},
 		{"burst of a sliding limit", limiter.Params{Amount: 1, Window: hour, Burst: 2}, "a burst belongs to a token bucket, not to sliding"},

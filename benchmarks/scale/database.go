@@ -179,7 +179,7 @@ type keys struct {
 }
 
 func (d *database) keys(seed uint64) *keys {
-	return &keys{random: rand.New(rand.NewPCG(seed, 0)), known: d.rows, fresh: 1 << 40}
+	return &keys{random: rand.New(rand.NewPCG(seed, 0)), known: d.rows, fresh: 1 << 30}
 }
 
 func (k *keys) next() string {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -347,7 +348,7 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 // are those of the largest amount there was.
 func (w *world) checkBound(l *simLimit, key string) {
 	all := l.admitted[key]
-	slices.SortFunc(all, func(a, b admission) int { return int(a.at - b.at) })
+	slices.SortFunc(all, func(a, b admission) int { return cmp.Compare(a.at, b.at) })
 	window := int64(l.now.Window())
 	for i, last := range all {
 		sum := int64(0)

@@ -1,0 +1,61 @@
+package identity
+
+import "net/netip"
+
+// carriers are the networks of IPv6 whose addresses carry the IPv4 address of their
+// host. Without them one IPv4 address would have as many networks of IPv6 as it
+// likes (6to4, Teredo), or all of IPv4 would be one network (translators).
+//
+// An IPv4 address in the interface identifier (ISATAP, RFC 5214) is not among them:
+// whoever has a network chooses the identifiers in it, and could be anybody.
+var carriers = []struct {
+	network netip.Prefix
+	carried func(b [16]byte) [4]byte
+}{
+	{netip.MustParsePrefix("2002::/16"), func(b [16]byte) [4]byte { return [4]byte(b[2:]) }}, // 6to4: RFC 3056
+	{netip.MustParsePrefix("2001::/32"), teredo},
+	{netip.MustParsePrefix("64:ff9b::/96"), last32},       // NAT64: RFC 6052, section 2.1
+	{netip.MustParsePrefix("64:ff9b:1::/48"), localNAT64}, // NAT64 within one network: RFC 8215
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), last32},    // SIIT: RFC 2765, section 2.1
+	{netip.MustParsePrefix("::/96"), last32},              // IPv4-compatible: RFC 4291, section 2.5.5.1
+}
+
+// Carried returns the IPv4 address that an IPv6 address carries: one that is mapped
+// into IPv6, translated (NAT64), tunneled (6to4, Teredo) or IPv4-compatible. Any
+// other address is returned as it is, but without a zone id.
+//
+// Answers to a carried address go to the IPv4 host that it names, so nobody
+// completes a handshake under another host's, unless the relay on the way is theirs.
+func Carried(addr netip.Addr) netip.Addr {
+	addr = addr.WithZone("").Unmap()
+	if addr.Is4() || addr.IsUnspecified() || addr.IsLoopback() {
+		return addr
+	}
+	for _, c := range carriers {
+		if c.network.Contains(addr) {
+			return netip.AddrFrom4(c.carried(addr.As16()))
+		}
+	}
+	return addr
+}
+
+func last32(b [16]byte) [4]byte { return [4]byte(b[12:]) }
+
+// teredo returns the address that the client's NAT has, whose bits are inverted
+// (RFC 4380, section 4).
+func teredo(b [16]byte) [4]byte { return [4]byte{^b[12], ^b[13], ^b[14], ^b[15]} }
+
+// localNAT64 returns the address behind a prefix of 48, 56, 64 or 96 bits (RFC 6052,
+// section 2.2), whichever a network has chosen: all but the longest leave zeros
+// behind the address, which no host's address in the last 32 bits has.
+func localNAT64(b [16]byte) [4]byte {
+	switch {
+	case b[8] != 0 || b[13] != 0 || b[14] != 0 || b[15] != 0:
+		return last32(b)
+	case b[12] != 0:
+		return [4]byte{b[9], b[10], b[11], b[12]}
+	case b[11] != 0:
+		return [4]byte{b[7], b[9], b[10], b[11]}
+	}
+	return [4]byte{b[6], b[7], b[9], b[10]}
+}
