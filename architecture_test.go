@@ -76,6 +76,16 @@ var rules = []rule{
 		why: "stores are alternatives; one that needs another can't be left out of a build",
 	},
 	{
+		packages:  []string{"./storage/memory"},
+		forbidden: []string{"./..."}, allowed: []string{"./storage/memory", "./storage", "./limiter", "./limiter/reputation"},
+		why: "stores are alternatives; one that needs another can't be left out of a build",
+	},
+	{
+		packages:  []string{"./storage/memory"},
+		forbidden: []string{"database/sql/...", "modernc.org/..."},
+		why:       "who chooses the store without a disk has none touched",
+	},
+	{
 		packages:  []string{"./storage/sqlite/internal/vfs"},
 		forbidden: []string{"./...", "modernc.org/sqlite"}, allowed: []string{"./storage/sqlite/internal/vfs"},
 		why: "what is unsafe is read alone: it serves SQLite's file calls, and knows neither driver nor rows",

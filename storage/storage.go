@@ -58,7 +58,8 @@ type Swept struct {
 
 // Stats describes a store at one moment.
 type Stats struct {
-	// Bytes is the space the store takes on disk, everything it writes included.
+	// Bytes is the space the store takes on disk, everything it writes included. Of
+	// a store that has no disk it is the memory, an estimate.
 	Bytes int64
 	// FreeBytes is the part of Bytes that holds nothing at the moment.
 	FreeBytes int64

@@ -92,6 +92,16 @@ func (r *Record) Exceeds(other Record) bool {
 	return r.At > other.At || r.At == other.At && r.Lost > other.Lost
 }
 
+// Merge returns what two records of one client say together, of which one was kept
+// under another name: the later one, with the longer ban and need of the two.
+func (r Record) Merge(other Record) Record {
+	if other.At >= r.At {
+		r, other = other, r
+	}
+	r.Until, r.Counts = max(r.Until, other.Until), max(r.Counts, other.Counts)
+	return r
+}
+
 // Expires returns the time from which on the record says nothing, in
 // nanoseconds since the Unix epoch; 0 if it never said anything.
 func (r *Record) Expires() int64 {

@@ -103,11 +103,7 @@ func (st *standings) of(client storage.Client, now int64) (known reputation.Reco
 	if err != nil || !found {
 		return known, false, err
 	}
-	if former.At < known.At { // two processes, of which one knew the new name already
-		former, known = known, former
-	}
-	former.Until, former.Counts = max(former.Until, known.Until), max(former.Counts, known.Counts)
-	return former, true, nil
+	return known.Merge(former), true, nil // known is not empty if another process knew the new name already
 }
 
 func (st *standings) load(key storage.Key, now int64) (r reputation.Record, found bool, err error) {

@@ -1,0 +1,139 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// stateKey is what a state belongs to.
+type stateKey struct {
+	id  storage.LimitID
+	key storage.Key
+}
+
+// state is what one key has used of one limit.
+type state struct {
+	limiter.State
+	expires int64 // the time from which on it says nothing
+}
+
+// What a state takes in bytes: its key and value, twice because a map that has
+// grown is half empty, and each slot.
+const (
+	stateBytes = 2 * (24 + 56)
+	slotBytes  = 16
+)
+
+func (st *state) bytes() int64 { return stateBytes + slotBytes*int64(cap(st.Slots)) }
+
+// Claim implements [storage.Store].
+func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	if err := checkClaims(claims, grants); err != nil {
+		return fmt.Errorf("memory: claim: %w", err)
+	}
+	return s.with(ctx, "claim", func(db *Database) error {
+		if len(claims) == 0 {
+			return nil
+		}
+		if err := s.checkRoomLocked(claims[0].Now); err != nil {
+			return err
+		}
+		for i := range claims {
+			grants[i] = db.claimLocked(&claims[i])
+		}
+		return nil
+	})
+}
+
+func checkClaims(claims []storage.Claim, grants []limiter.Grant) error {
+	if len(claims) != len(grants) {
+		return fmt.Errorf("%d claims need as many grants, got %d", len(claims), len(grants))
+	}
+	for i := range claims {
+		if claims[i].Limit.Amount() == 0 {
+			return fmt.Errorf("claim %d has no limit", i)
+		}
+	}
+	return nil
+}
+
+// claimLocked decides about one claim, and stores what it changes.
+func (db *Database) claimLocked(c *storage.Claim) limiter.Grant {
+	at := stateKey{c.ID, c.Key}
+	st := db.takeLocked(at)
+	if c.Former != (storage.Key{}) && c.Former != c.Key {
+		former := db.takeLocked(stateKey{c.ID, c.Former})
+		delete(db.shardOf(c.Former).states, stateKey{c.ID, c.Former})
+		c.Limit.Merge(&st.State, former.State, c.Now)
+	}
+	grant := c.Limit.Claim(&st.State, c.Claim)
+	st.settle(c.Limit, c.Now)
+	db.putLocked(at, st)
+	return grant
+}
+
+// takeLocked returns the state of a key and takes it out of the count of bytes.
+// [Database.putLocked] puts it back.
+func (db *Database) takeLocked(at stateKey) state {
+	st, found := db.shardOf(at.key).states[at]
+	if found {
+		db.bytes -= st.bytes()
+	}
+	return st
+}
+
+// putLocked stores the state of a key, or removes it if it says nothing.
+func (db *Database) putLocked(at stateKey, st state) {
+	sh := db.shardOf(at.key)
+	if len(st.Slots) == 0 && st.Bucket == (limiter.Bucket{}) {
+		delete(sh.states, at)
+		return
+	}
+	if sh.states == nil {
+		sh.states = make(map[stateKey]state)
+	}
+	sh.states[at] = st
+	db.bytes += st.bytes()
+}
+
+// settle drops slots that are long over, and notes when the state expires.
+func (st *state) settle(l limiter.Limit, now int64) {
+	if l.Algorithm() == limiter.TokenBucket {
+		st.expires = drained(l, st.Bucket)
+		return
+	}
+	if behind := before(now, l); len(st.Slots) > 1 && st.Slots[0].Index < l.Oldest(behind) {
+		l.Trim(&st.State, behind)
+	}
+	newest := l.Newest(now)
+	for i := len(st.Slots) - 1; i >= 0; i-- {
+		if slot := st.Slots[i].Index; slot <= newest {
+			st.expires = max(st.expires, l.Expiry(slot))
+			return
+		}
+	}
+}
+
+// before returns how far behind now the time of a later claim may be, so that it
+// finds what it would have found.
+func before(now int64, l limiter.Limit) int64 {
+	behind := int64(max(l.Window(), limiter.MaxSkew))
+	if now < math.MinInt64+behind {
+		return math.MinInt64
+	}
+	return now - behind
+}
+
+// drained returns the time from which on a bucket is empty if the limit stays as
+// it is.
+func drained(l limiter.Limit, b limiter.Bucket) int64 {
+	takes := int64(l.Quota(limiter.Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At).Reset)
+	if b.At > math.MaxInt64-takes {
+		return math.MaxInt64
+	}
+	return b.At + takes
+}

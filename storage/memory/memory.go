@@ -1,0 +1,133 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Defaults and bounds of [Options].
+const (
+	DefaultMaxSize = 256 << 20
+	MinMaxSize     = 1 << 20
+)
+
+// Options say how a store uses its database. The zero value is the default.
+type Options struct {
+	// MaxSize is the most bytes that the database may take, an estimate; see
+	// [storage.Stats]. When it is reached, claims and offenses fail until a sweep
+	// has made room. Less than [MinMaxSize] is taken as that. Zero means
+	// [DefaultMaxSize].
+	MaxSize int64
+}
+
+// Database holds what stores keep. It is safe for use by several stores at once.
+// Only one made by [New] is usable.
+type Database struct {
+	mu     sync.Mutex
+	shards [shards]shard // guarded by mu, like all below
+	bytes  int64         // what the entries take, estimated
+	next   int           // the shard that the next step of a sweep begins with
+}
+
+// shards is how many maps the keys are spread over: so many that one of them has a
+// few hundred entries when there are millions.
+const shards = 1 << 12
+
+// shard holds the entries of the keys that begin with the same bits.
+type shard struct {
+	states  map[stateKey]state
+	clients map[storage.Key]reputation.Record
+}
+
+// New returns an empty database.
+func New() *Database { return new(Database) }
+
+// shardOf returns the shard of a key. Keys are hashes, so their first bits are as
+// good as any.
+func (db *Database) shardOf(key storage.Key) *shard {
+	return &db.shards[(int(key[0])<<8|int(key[1]))%shards]
+}
+
+// Opener returns what opens stores on the database.
+func (db *Database) Opener(o Options) storage.Opener {
+	if o.MaxSize == 0 {
+		o.MaxSize = DefaultMaxSize
+	}
+	o.MaxSize = max(o.MaxSize, MinMaxSize)
+	return func(ctx context.Context) (storage.Store, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("memory: open: %w", err)
+		}
+		return &Store{db: db, maxSize: o.MaxSize}, nil
+	}
+}
+
+// Store is a [storage.Store] on a [Database]. Its methods are safe for concurrent
+// use; of all stores on one database, one method runs at a time.
+type Store struct {
+	db      *Database
+	maxSize int64
+	closed  bool // guarded by db.mu
+}
+
+var _ storage.Store = (*Store)(nil)
+
+// with runs f with the database locked, unless the store is closed or the context
+// is done.
+func (s *Store) with(ctx context.Context, doing string, f func(db *Database) error) error {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	err := ctx.Err()
+	if s.closed {
+		err = storage.ErrClosed
+	}
+	if err == nil {
+		err = f(s.db)
+	}
+	if err != nil {
+		return fmt.Errorf("memory: %s: %w", doing, err)
+	}
+	return nil
+}
+
+// checkRoomLocked returns an error if the database is full and a step of a sweep
+// at now changes nothing about that.
+func (s *Store) checkRoomLocked(now int64) error {
+	if s.db.bytes < s.maxSize {
+		return nil
+	}
+	s.db.sweepLocked(now)
+	if s.db.bytes < s.maxSize {
+		return nil
+	}
+	return fmt.Errorf("the counts take %d bytes of memory, and may take %d: there is room again when some have expired", s.db.bytes, s.maxSize)
+}
+
+// Stats implements [storage.Store]. Bytes is an estimate of the memory that the
+// entries take; what Go's maps keep for later entries is not known.
+func (s *Store) Stats(ctx context.Context) (stats storage.Stats, err error) {
+	err = s.with(ctx, "stats", func(db *Database) error {
+		stats.Bytes = db.bytes
+		return nil
+	})
+	return stats, err
+}
+
+// Continues implements [storage.Store].
+func (s *Store) Continues(earlier storage.Store) bool {
+	e, ok := earlier.(*Store)
+	return ok && e.db == s.db
+}
+
+// Close implements [storage.Store]. What the store has kept stays in the database.
+// A second call returns [storage.ErrClosed].
+func (s *Store) Close() error {
+	return s.with(context.Background(), "close", func(*Database) error {
+		s.closed = true
+		return nil
+	})
+}

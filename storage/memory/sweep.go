@@ -1,0 +1,68 @@
+package memory
+
+import (
+	"context"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// stepLooks is how many entries a step of a sweep looks at, give or take those of
+// one shard; it deletes no more than maxDeleted.
+const (
+	stepLooks  = 500
+	maxDeleted = 1000
+)
+
+// Sweep implements [storage.Store]. Where one step stops, the next goes on,
+// whichever store it is called on. A token bucket is kept until it has drained at
+// the amount it was last claimed with.
+func (s *Store) Sweep(ctx context.Context, now int64) (swept storage.Swept, err error) {
+	err = s.with(ctx, "sweep", func(db *Database) error {
+		swept = db.sweepLocked(now)
+		return nil
+	})
+	return swept, err
+}
+
+// sweepLocked takes one step.
+func (db *Database) sweepLocked(now int64) (swept storage.Swept) {
+	for looked := 0; looked < stepLooks; db.next++ {
+		if db.next == shards {
+			db.next = 0
+			return swept
+		}
+		sh := &db.shards[db.next]
+		looked += len(sh.states) + len(sh.clients)
+		swept.Rows += db.sweepShardLocked(sh, now, maxDeleted-swept.Rows)
+		if swept.Rows >= maxDeleted {
+			break // and look at the shard again
+		}
+	}
+	swept.More = true
+	return swept
+}
+
+// sweepShardLocked deletes at most most expired entries of a shard.
+func (db *Database) sweepShardLocked(sh *shard, now, most int64) (deleted int64) {
+	for at, st := range sh.states {
+		if st.expires <= now && deleted < most {
+			db.bytes -= st.bytes()
+			delete(sh.states, at)
+			deleted++
+		}
+	}
+	for key, r := range sh.clients {
+		if r.Expires() <= now && deleted < most {
+			db.bytes -= bytesOf(r)
+			delete(sh.clients, key)
+			deleted++
+		}
+	}
+	if len(sh.states) == 0 {
+		sh.states = nil
+	}
+	if len(sh.clients) == 0 {
+		sh.clients = nil
+	}
+	return deleted
+}
