@@ -55,7 +55,7 @@ func (e *Engine) blame(r *request) (changed bool) {
 // decided about their request.
 func (r *request) haveChanged() bool {
 	if r.client != nil {
-		if record := r.client.record(); record != nil && record.Banned(r.now) {
+		if r.now < r.client.bannedUntil() {
 			return true
 		}
 	}
@@ -137,10 +137,13 @@ func (e *Engine) commitOffense(o offense) (noted bool) {
 	st := o.cell.standing
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	known := st.record.Load()
-	record := st.unread
-	if known != nil {
+	var record reputation.Record
+	known, unread := st.record.Load(), st.noted.Load()
+	switch {
+	case known != nil:
 		record = *known
+	case unread != nil:
+		record = *unread
 	}
 	if record.Banned(o.At) || o.At-record.Last(o.Reason) < int64(leastBetween) {
 		return false
@@ -149,7 +152,7 @@ func (e *Engine) commitOffense(o offense) (noted bool) {
 	if known != nil {
 		st.record.Store(&record)
 	} else {
-		st.unread = record // what else it has done is not known
+		st.noted.Store(&record) // what else it has done is not known
 	}
 	if e.offenses.add(o) {
 		st.pending++

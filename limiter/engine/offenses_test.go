@@ -142,6 +142,15 @@ type slowJustice struct {
 	*memoryStore
 	ready chan struct{}
 	told  atomic.Int64
+	read  func() // runs after clients were read, if there is one
+}
+
+func (s *slowJustice) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	err := s.memoryStore.Standings(ctx, clients, now, records)
+	if s.read != nil {
+		s.read()
+	}
+	return err
 }
 
 func (s *slowJustice) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
@@ -153,16 +162,7 @@ func (s *slowJustice) Punish(ctx context.Context, offenses []storage.Offense, re
 // However many clients are punished at a time, claims come in between.
 func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 	const clients = 10 * offenseBatch
-	s := &slowJustice{ready: make(chan struct{})}
-	f := newFixture(t, func(o *Options) {
-		open := o.Open
-		o.Open = func(ctx context.Context) (storage.Store, error) {
-			store, err := open(ctx)
-			s.memoryStore = store.(*memoryStore)
-			return s, err
-		}
-	})
-	<-f.Ready()
+	f, s := startJustice(t)
 	var before atomic.Int64
 	s.before = func([]storage.Claim) error { before.CompareAndSwap(0, s.told.Load()); return nil }
 	for i := range clients {
@@ -233,4 +233,62 @@ func TestClientsOfOneKeyInOneBatch(t *testing.T) {
 			t.Errorf("a client with a limit of 50: %+v", d)
 		}
 	})
+}
+
+// banning is the offense of a visit to a trap that bans.
+var banning = reputation.Offense{
+	Violation: reputation.Violation{Reason: reputation.Trapped},
+	Ban:       reputation.Ban{After: 1, Within: time.Second, For: time.Hour},
+}
+
+// startJustice starts an engine on such a store.
+func startJustice(t *testing.T) (*fixture, *slowJustice) {
+	s := &slowJustice{ready: make(chan struct{})}
+	f := newFixture(t, func(o *Options) {
+		open := o.Open
+		o.Open = func(ctx context.Context) (storage.Store, error) {
+			store, err := open(ctx)
+			s.memoryStore = store.(*memoryStore)
+			return s, err
+		}
+	})
+	<-f.Ready()
+	return f, s
+}
+
+// A ban holds from the moment of its offense on, before the store was told of it or
+// was asked what else the client has done.
+func TestBanHoldsAtOnce(t *testing.T) {
+	f, s := startJustice(t)
+	defer close(s.ready)
+	fair := fairly(t, 10, time.Hour, 0)
+	f.Punish(&Client{Key: []byte("a")}, banning)
+	if d := f.from("a", fair); d.Reason != Banned || d.Retry != time.Hour || !d.Fresh || d.Waited != 0 {
+		t.Fatalf("the first request after it: %+v", d)
+	}
+	if d := f.from("a", fair); d.Reason != Banned || d.Fresh {
+		t.Errorf("another one: %+v", d)
+	}
+	if r := f.Known(Client{Key: []byte("a")}); r == nil || len(r.Past) != 1 {
+		t.Errorf("known of the client: %+v, want the visit", r)
+	}
+}
+
+// What is read of a client while it commits an offense for the first time doesn't
+// make that undone, neither for the request that has it read nor for later ones.
+func TestBanHoldsWhileTheClientIsRead(t *testing.T) {
+	f, s := startJustice(t)
+	fair := fairly(t, 10, time.Hour, 0)
+	s.read = func() { f.Punish(&Client{Key: []byte("a")}, banning) }
+	if d := f.from("a", fair); d.Reason != Banned {
+		t.Errorf("a request that waited: %+v", d)
+	}
+	if d := f.from("a", fair); d.Reason != Banned {
+		t.Errorf("the next one: %+v", d)
+	}
+	close(s.ready)
+	f.score("a", 1)
+	if d := f.from("a", fair); d.Reason != Banned {
+		t.Errorf("once the store knows of it: %+v", d)
+	}
 }

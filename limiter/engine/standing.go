@@ -46,13 +46,13 @@ const clientsID storage.LimitID = 0
 // standing is what memory knows of the way a client stands.
 type standing struct {
 	record atomic.Pointer[reputation.Record] // immutable, written under mu; nil until it was read
+	noted  atomic.Pointer[reputation.Record] // likewise: the offenses from before it was read; nil if there were none
 	asked  uint64                            // guarded by queue.mu: the number of the last batch to read it
 	told   atomic.Int64                      // the end of the last ban that has refused a request
 
 	mu       sync.Mutex
-	unread   reputation.Record // guarded by mu: what was noted before there is a record
-	pending  int               // guarded by mu: offenses that record has and the store may not have
-	attempts []attempt         // guarded by mu: for each limit that has refused the client
+	pending  int       // guarded by mu: offenses that record has and the store may not have
+	attempts []attempt // guarded by mu: for each limit that has refused the client
 }
 
 // record returns what is known of the client, or nil if it must be read first.
@@ -61,6 +61,14 @@ func (c *Client) record() *reputation.Record {
 		return nil
 	}
 	return c.cell.standing.record.Load()
+}
+
+// bannedUntil returns when the last ban ends that memory knows of, or 0.
+func (c *Client) bannedUntil() int64 {
+	if c.cell == nil {
+		return 0
+	}
+	return c.cell.standing.bannedUntil()
 }
 
 // client returns the cell of the draw's client, or nil if it has none.
@@ -76,13 +84,12 @@ func (d *Draw) client() *cell {
 func (e *Engine) recallAll(r *request) {
 	r.known = true
 	if r.client != nil {
-		record := e.recall(r.client)
-		if record != nil && record.Banned(r.now) {
-			r.Reason, r.Retry = Banned, time.Duration(record.Until-r.now)
-			r.Fresh = r.client.cell.standing.isNews(record.Until)
+		r.known = e.recall(r.client) != nil
+		if until := r.client.bannedUntil(); r.now < until {
+			r.Reason, r.Retry = Banned, time.Duration(until-r.now)
+			r.Fresh = r.client.cell.standing.isNews(until)
 			return
 		}
-		r.known = record != nil
 	}
 	for i := range r.draws {
 		draw := &r.draws[i]
@@ -110,7 +117,12 @@ func (e *Engine) recall(client *Client) *reputation.Record {
 
 // Known returns what memory knows of the way a client stands, or nil if it knows
 // nothing. Nobody may change it.
-func (e *Engine) Known(client Client) *reputation.Record { return e.recall(&client) }
+func (e *Engine) Known(client Client) *reputation.Record {
+	if record := e.recall(&client); record != nil || client.cell == nil {
+		return record
+	}
+	return client.cell.standing.noted.Load()
+}
 
 // limit returns the limit for a client.
 func (f *Fairness) limit(record *reputation.Record, now int64) *Limit {
@@ -195,10 +207,16 @@ func (st *standing) learn(record reputation.Record, seen int) {
 	defer st.mu.Unlock()
 	st.pending -= seen
 	known := st.record.Load()
-	if known == nil || st.pending == 0 && !known.Exceeds(record) {
-		st.record.Store(&record)
-		st.unread = reputation.Record{}
+	switch {
+	case known == nil:
+		if noted := st.noted.Load(); noted != nil { // the store may be about to be told of it
+			record.Until = max(record.Until, noted.Until)
+		}
+	case st.pending > 0 || known.Exceeds(record):
+		return
 	}
+	st.record.Store(&record)
+	st.noted.Store(nil)
 }
 
 // forget gives up on offenses of which it is unknown whether the store has seen
@@ -220,15 +238,27 @@ func (st *standing) says() bool {
 	if st == nil {
 		return false
 	}
+	if record := st.record.Load(); record != nil {
+		return record.Expires() > 0
+	}
+	return st.noted.Load() != nil
+}
+
+// bannedUntil returns when the last ban ends that is known of, or 0. A ban holds
+// from its offense on, also while it is not known what else the client has done.
+func (st *standing) bannedUntil() int64 {
+	noted := st.noted.Load() // first: learn replaces it by a record that has its ban
 	record := st.record.Load()
-	return record != nil && record.Expires() > 0
+	switch {
+	case record != nil:
+		return record.Until
+	case noted != nil:
+		return noted.Until
+	}
+	return 0
 }
 
 // bannedAt tells whether a client is known to be banned at now.
 func (st *standing) bannedAt(now int64) bool {
-	if st == nil {
-		return false
-	}
-	record := st.record.Load()
-	return record != nil && record.Banned(now)
+	return st != nil && now < st.bannedUntil()
 }
