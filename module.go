@@ -315,6 +315,9 @@ func (h *Handler) decide(rq *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if rq.trapped > 0 {
+		return h.refuseVisit(rq), nil
+	}
 	if shut != nil {
 		return h.shutOut(shut), nil
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -18,16 +19,17 @@ import (
 // request is what one request takes from which limits: the translation between
 // HTTP and the engine. It is reused.
 type request struct {
-	http   *http.Request
-	repl   *caddy.Replacer
-	vars   map[string]any // Caddy's variables of the request
-	caller caller
-	denied error          // why a zone turns it away, whatever others count; or nil
-	client *client        // whom it is from; nil where that doesn't matter
-	stands *engine.Client // the same by what it has done; nil where that doesn't matter, or if it is nobody in particular
-	draws  []engine.Draw
-	of     []*policy // what each draw is of
-	keys   []byte    // the text of all keys
+	http    *http.Request
+	repl    *caddy.Replacer
+	vars    map[string]any // Caddy's variables of the request
+	caller  caller
+	denied  error          // why a zone turns it away, whatever others count; or nil
+	client  *client        // whom it is from; nil where that doesn't matter
+	stands  *engine.Client // the same by what it has done; nil where that doesn't matter, or if it is nobody in particular
+	trapped time.Duration  // how long a trap bans for that the request went into; 0 if it went into none that does
+	draws   []engine.Draw
+	of      []*policy // what each draw is of
+	keys    []byte    // the text of all keys
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
@@ -52,7 +54,7 @@ func (rq *request) release() {
 		rq.keys = nil
 	}
 	rq.http, rq.repl, rq.vars, rq.caller, rq.denied = nil, nil, nil, caller{}, nil
-	rq.client, rq.stands = nil, nil
+	rq.client, rq.stands, rq.trapped = nil, nil, 0
 	rq.draws, rq.of, rq.keys = rq.draws[:0], rq.of[:0], rq.keys[:0]
 	requests.Put(rq)
 }

@@ -46,6 +46,7 @@ func (h *Handler) meet(rq *request) error {
 		}
 		if caught {
 			h.app.accuse(rq, rq.stands, t.offense)
+			rq.trapped = max(rq.trapped, time.Duration(t.Ban))
 		}
 	}
 	return nil
@@ -65,9 +66,11 @@ func (a *App) forgery() reputation.Offense {
 // no limit in one network: each is a row in the database, and a client may call itself anything.
 var trapped = ownLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
 
-// accuse punishes the client of a request, known as of, if it may be.
+// accuse punishes the client of a request, known as of, if it may be. What a client
+// does while it is banned changes nothing, and takes nothing from its network.
 func (a *App) accuse(rq *request, of *engine.Client, o reputation.Offense) {
-	if a.mayPunish(rq) {
+	record := rq.client.record()
+	if banned := record != nil && record.Banned(time.Now().UnixNano()); !banned && a.mayPunish(rq) {
 		a.punish(of, o)
 	}
 }
@@ -82,6 +85,17 @@ func (a *App) mayPunish(rq *request) bool {
 	c.locate(rq)
 	d, ok := a.decide(rq.http.Context(), nil, []engine.Draw{{Limit: trapped, Key: c.crowd.Key, Cost: 1}})
 	return ok && d.Allowed
+}
+
+// refuseVisit refuses a visit to a trap that bans: as any request of the client that
+// it has banned, and if that may not be banned, all the same.
+func (h *Handler) refuseVisit(rq *request) *response {
+	d, ok := h.app.decide(rq.http.Context(), rq.stands, nil)
+	if !ok || d.Reason != engine.Banned {
+		d = engine.Decision{Reason: engine.Banned, Retry: rq.trapped}
+	}
+	h.countClient(rq, d)
+	return h.answer(rq, d)
 }
 
 // isLured tells whether a page of another site had a browser send the request

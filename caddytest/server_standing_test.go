@@ -152,6 +152,39 @@ func TestTrapsPunishSoManyOfANetwork(t *testing.T) {
 	}
 }
 
+// Of many first visits at once to a trap that bans, none is let through: neither while
+// the client is being read, nor those of clients that are too many to be punished.
+func TestTrapThatBansLetsNobodyThrough(t *testing.T) {
+	s := startCaddy(t, standing("", "trap ban 1h path /.env\nlog_key", "20/1h"))
+	for n := range 5 {
+		if passed := s.passedOfBurst(400, "/.env", from(n), agent(1)); passed > 0 {
+			t.Errorf("of 400 first visits at once, %d were let through", passed)
+		}
+		s.wantBanned(3600, from(n), agent(1))
+	}
+	for n := range 70 {
+		if a := s.get("/.env", from(9), agent(n)); a.status != http.StatusTooManyRequests || a.retryAfter() < 1 {
+			t.Fatalf("visit %d of a network gets %d, and is to wait for %d s", n, a.status, a.retryAfter())
+		}
+	}
+	s.wantPassed(1, 1, "/", from(9), agent(70)) // too many to be punished
+	for _, line := range s.logLines("client banned") {
+		if line["reason"] != "trap" && line["key"] == nil {
+			t.Errorf("a ban is logged as %v", line)
+		}
+	}
+}
+
+// The visits of a client that is banned don't use up what its network may be punished for.
+func TestVisitsOfABannedClientTakeNothingOfItsNetwork(t *testing.T) {
+	s := startCaddy(t, standing("", "trap ban 1h path /.env", "20/1h"))
+	for range 100 {
+		s.get("/.env", from(1), agent(1))
+	}
+	s.get("/.env", from(1), agent(2))
+	s.wantBanned(3600, from(1), agent(2))
+}
+
 // A picture on another site that leads into a trap has nobody banned who sees it.
 func TestTrapsThatOthersLeadInto(t *testing.T) {
 	s := startCaddy(t, standing("", "trap ban 1h path /trap", "20/1h"))
