@@ -277,6 +277,7 @@ func (e *Engine) claim(b *batch) error {
 	if err := store.Claim(context.Background(), claims, grants); err != nil {
 		return err
 	}
+	e.answers.Add(1)
 	e.claimed.Add(int64(len(claims)))
 	for i, entry := range b.entries {
 		entry.grant = grants[i]

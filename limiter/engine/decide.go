@@ -224,7 +224,7 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 		defer e.waiting.leave()
 		e.awaitOpen(ctx)
 	}
-	timeout := time.NewTimer(e.opts.StoreTimeout - before)
+	timeout, answers := time.NewTimer(e.opts.StoreTimeout-before), e.answers.Load()
 	defer timeout.Stop()
 	e.meetAll(r)
 	for round := 0; ; round++ {
@@ -243,7 +243,8 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 				return
 			}
 		case errTimeout:
-			if round == 0 && before == 0 { // the store had all the time there is for this batch
+			// A store that has answered others in all this time is slow, or busy, but in use.
+			if before == 0 && e.answers.Load() == answers {
 				e.degrade(errTimeout)
 			}
 			r.late = true

@@ -330,6 +330,7 @@ func (c *cell) payLocked(en *entry, now int64) {
 			owed.Units -= paid
 		}
 	}
+	c.local.owed = slices.DeleteFunc(c.local.owed, func(owed limiter.Charge) bool { return owed.Units == 0 })
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
 	en.limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: rest})
 }

@@ -33,7 +33,8 @@
 // ones. If that changes what it can have, it is decided about anew, so that the
 // time to wait is true.
 //
-// If the store fails or does not answer in time, memory decides: each key may
+// If the store fails or does not answer in time, memory decides, about the one request if
+// the store has answered others meanwhile, and else about all: each key may
 // have a share of its limit, less what is known to be used. What is admitted
 // that way is charged when the store is back, before anything else. If it is
 // another store then, because its database was replaced, so is what memory knows

@@ -26,6 +26,7 @@ type Engine struct {
 	store   atomic.Pointer[opened] // nil while there is none; written by the committer
 	charged storage.Store          // what memory knows is charged there; the committer's own
 	claimed atomic.Int64           // claims that the store answered
+	answers atomic.Int64           // transactions of the committer that the store answered
 
 	claims []storage.Claim // buffers of the committer
 	grants []limiter.Grant

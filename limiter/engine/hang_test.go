@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -268,6 +269,68 @@ func TestWaitsAddUpToTheTimeout(t *testing.T) {
 				t.Fatalf("waited again for %v: %v", time.Since(start), err)
 			}
 			done = &batch{done: make(chan struct{})}
+		}
+		h.Close(t.Context())
+	})
+}
+
+// A store that answers all the time, only not each request in time, is in use: those
+// that can't wait are decided by memory, and charged. None is an outage.
+func TestSlowStoreThatAnswersIsInUse(t *testing.T) {
+	limit := sliding(t, 100, time.Hour)
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		h.takes.Store(int64(80 * time.Millisecond))
+		const clients = 50
+		var group sync.WaitGroup
+		var waited, late [clients]time.Duration
+		for i := range clients {
+			time.Sleep(time.Millisecond)
+			group.Go(func() {
+				for range 20 {
+					d := h.ask(draw(limit, fmt.Sprint(i), 1))
+					waited[i] = max(waited[i], d.Waited)
+					if d.Degraded {
+						late[i] = max(late[i], d.Waited)
+					}
+				}
+			})
+		}
+		group.Wait()
+		if began := h.events.degraded.Load(); began > 0 {
+			t.Errorf("the store couldn't be used %d times", began)
+		}
+		if longest := slices.Max(waited[:]); slices.Max(late[:]) == 0 || longest > 120*time.Millisecond {
+			t.Errorf("one request waited for %v; decided by memory: %v", longest, late)
+		}
+		h.takes.Store(0)
+		time.Sleep(3 * time.Hour)
+		if n := h.Stats(t.Context()).Keys; n != 0 {
+			t.Errorf("%d keys in memory after hours without a request", n)
+		}
+		h.Close(t.Context())
+	})
+}
+
+// What memory admitted for a request that the store didn't answer in time is charged
+// also if nothing comes for the key any more, and if what was claimed is refused.
+func TestDebtsOfIdleKeysAreCharged(t *testing.T) {
+	limit := sliding(t, 1, 24*time.Hour)
+	whileHanging(t, func(t *testing.T, h *hanging) {
+		h.disk.states[diskKey{limit.ID, testName(limit.ID, "b")}] = &limiter.State{Slots: []limiter.Slot{{Index: limit.Slot(h.clock.now()), Used: 1}}}
+		h.takes.Store(int64(80 * time.Millisecond))
+		go h.ask(draw(limit, "a", 1))
+		time.Sleep(time.Millisecond)
+		if d := h.ask(draw(limit, "b", 1)); !d.Allowed || !d.Degraded || h.degraded.Load() {
+			t.Fatalf("a request that the store doesn't answer in time: %+v; an outage: %v", d, h.degraded.Load())
+		}
+		h.takes.Store(0)
+		time.Sleep(time.Hour)
+		if used := h.disk.used(limit, "b", h.clock.now()); used != 2 {
+			t.Errorf("%d units are charged, want the 2 admitted", used)
+		}
+		time.Sleep(26 * time.Hour)
+		if n := h.Stats(t.Context()).Keys; n != 0 {
+			t.Errorf("%d keys in memory after a day without a request", n)
 		}
 		h.Close(t.Context())
 	})

@@ -33,6 +33,7 @@ func (e *Engine) clean() {
 		return
 	}
 	keys := e.table.sweep(e.clock.now(), e.giveBackInTurn())
+	e.chargeDebts()
 	e.countClients()
 	rows, err := e.sweepStore()
 	e.opts.Observer.Swept(rows, keys, err)
@@ -56,22 +57,44 @@ func (e *Engine) countClients() {
 	e.clients.Store(&counted)
 }
 
-// giveBackInTurn returns a function that gives leases back in batches of their
-// own size, one after the other, so that no claim waits behind all of them.
+// giveBackInTurn returns a function that gives leases back, in turn.
 func (e *Engine) giveBackInTurn() func(returned) {
-	given := 0
-	return func(r returned) {
-		b := e.giveBack(r)
+	inTurn := e.inTurn()
+	return func(r returned) { inTurn(e.giveBack(r)) }
+}
+
+// inTurn returns a function to be called with the batch that something was added to, or
+// nil. After each flushBatch of them it waits for the batch, so that no claim waits
+// behind all of them.
+func (e *Engine) inTurn() func(*batch) {
+	added := 0
+	return func(b *batch) {
 		if b == nil {
 			return
 		}
-		if given++; given%flushBatch == 0 {
+		if added++; added%flushBatch == 0 {
 			select {
 			case <-b.done:
 			case <-e.stop:
 			}
 		}
 	}
+}
+
+// chargeDebts charges to the store what memory has admitted for requests that couldn't
+// wait for it, of keys that no request has come for since. Otherwise they would never be
+// dropped from memory.
+func (e *Engine) chargeDebts() {
+	inTurn := e.inTurn()
+	e.table.each(func(c *cell) {
+		var b *batch
+		c.mu.Lock()
+		if !c.dead && c.local != nil && len(c.local.owed) > 0 {
+			b = e.queue.join(func(b *batch) { b.chargeLocked(c) })
+		}
+		c.mu.Unlock()
+		inTurn(b)
+	})
 }
 
 // sweepStore removes expired rows step by step. Between two steps it stays away

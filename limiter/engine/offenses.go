@@ -235,6 +235,7 @@ func (e *Engine) punishSome() (more bool, err error) {
 	if err != nil && !errors.Is(err, storage.ErrUnknownOutcome) {
 		return false, err
 	}
+	e.answers.Add(1)
 	e.offenses.remove(len(waiting))
 	for i, o := range waiting {
 		if err == nil {
