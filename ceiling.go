@@ -102,7 +102,7 @@ func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Fa
 func (rq *request) drawShared(set *limitSet, cost int64) {
 	c := rq.client
 	switch {
-	case c.session.Elsewhere:
+	case c.session.Elsewhere || c.ledHere:
 		for _, p := range set.elsewhere.policies {
 			rq.take(p, engine.Draw{Limit: &p.Limit, Key: c.self.Key, Cost: cost})
 		}

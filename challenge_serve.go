@@ -110,7 +110,7 @@ func (x *exchange) accept() error {
 
 // punish punishes the client for a solution that was sent again.
 func (x *exchange) punish() {
-	if stands := x.rq.whoIs().standing(); stands != nil {
+	if stands := x.rq.whoIs().stands; stands != nil {
 		x.app.accuse(x.rq, stands, x.app.forgery())
 	}
 }

@@ -53,6 +53,7 @@ func serve(t *testing.T, h *Handler, method, path, ip string, form url.Values) *
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "text/html")
 	r.Header.Set("User-Agent", browser)
+	r.Header.Set("Upgrade-Insecure-Requests", "1") // as from a person who calls up a page
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
 	err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {

@@ -28,9 +28,13 @@ type client struct {
 	// What is known of it, once it was asked for.
 	known   bool
 	kind    identity.Kind
-	self    engine.Client // with the key that it is counted by
-	service bool          // it is one of the operator's own
+	self    engine.Client  // with the key that it is counted by
+	stands  *engine.Client // the same by what it has done; nil if it is nobody in particular
+	part    engine.Client  // of its session, for what other sites have it send
+	own     engine.Client  // the same browser when its user visits the site, where self is not that
+	service bool           // it is one of the operator's own
 	session session.Session
+	ledHere bool // another site had its browser send the request
 	forged  bool // it has a cookie that somebody has tampered with
 
 	// The network that it comes from, once that was asked for.
@@ -38,7 +42,7 @@ type client struct {
 	network netip.Prefix  // not valid if the address can't be read
 	crowd   engine.Client // all that come from there, with the network as their key
 
-	room [keyRoom + placeRoom]byte // for the keys, so that they take no memory of their own
+	room [2*keyRoom + placeRoom]byte // for the keys, so that they take no memory of their own
 }
 
 // clientVar is the request variable that holds the client.
@@ -94,26 +98,44 @@ func (c *client) know(rq *request) {
 		return
 	case by.name != "":
 		c.be(identity.APIKey, append(append(c.room[:0:keyRoom], kindAPIKey), by.name...))
+		c.stands = &c.self
 		return
 	}
 	c.locate(rq)
-	switch {
+	switch hints := hintsOf(c.http); {
 	case c.hasSession():
-		c.be(identity.Session, append(append(c.room[:0:keyRoom], kindSession), c.session.ID[:]...))
+		c.beSession(hints.Initiator)
 	case !c.network.IsValid():
 		c.be(identity.Unknown, c.crowd.Key)
+	case hints.SayNothing():
+		c.beAsSaid(identity.ByPrefix, hints)
 	default:
-		c.beAsSaid(hintsOf(c.http.Header))
+		c.beAsSaid(identity.Fingerprint, hints)
 	}
 }
 
-// beAsSaid settles that the client is what it says of itself, if it says something.
-func (c *client) beAsSaid(hints identity.Hints) {
-	if hints == (identity.Hints{}) {
-		c.be(identity.ByPrefix, c.crowd.Key)
-		return
+// beSession settles that the client is its session. What other sites have its
+// browser send is counted by the session, and held against a part of it only.
+func (c *client) beSession(by identity.Initiator) {
+	c.be(identity.Session, append(append(c.room[:0:keyRoom], kindSession), c.session.ID[:]...))
+	c.stands = &c.self
+	if by.IsOther() {
+		c.ledHere = true
+		c.part = engine.Client{Key: append(append(c.room[keyRoom:keyRoom:2*keyRoom], c.self.Key...), byte(by)), Parent: &c.self}
+		c.stands = &c.part
 	}
-	c.be(identity.Fingerprint, identity.AppendFingerprint(append(c.room[:0:keyRoom], kindFingerprint), c.network, hints))
+}
+
+// beAsSaid settles that the client is what it says of itself within its network.
+// Who says nothing is also one that says so: all of them in a network are one
+// client.
+func (c *client) beAsSaid(kind identity.Kind, hints identity.Hints) {
+	c.be(kind, identity.AppendFingerprint(append(c.room[:0:keyRoom], kindFingerprint), c.network, hints))
+	c.stands = &c.self
+	if hints.Initiator != identity.OwnSite {
+		c.own.Key = identity.AppendFingerprint(append(c.room[keyRoom:keyRoom:2*keyRoom], kindFingerprint), c.network, hints.Own())
+		c.self.Parent = &c.own
+	}
 }
 
 func (c *client) be(kind identity.Kind, key []byte) { c.kind, c.self.Key = kind, key }
@@ -131,7 +153,7 @@ func (c *client) locate(rq *request) {
 		return
 	}
 	c.located = true
-	place, ok := c.room[keyRoom:keyRoom], false
+	place, ok := c.room[2*keyRoom:2*keyRoom], false
 	if c.network, ok = c.app.network(rq.clientIP()); ok {
 		place = identity.AppendPrefix(append(place, kindIP), c.network)
 	} else {
@@ -147,26 +169,30 @@ func (a *App) network(ip string) (netip.Prefix, bool) {
 	return identity.Prefix(ip, ipv4, ipv6)
 }
 
-// standing returns the client as the engine knows it by what it has done, or nil
-// if it is nobody in particular: strangers share a network, and services are trusted.
-func (c *client) standing() *engine.Client {
-	if c.kind == identity.ByPrefix || c.kind == identity.Unknown || c.service {
-		return nil
-	}
-	return &c.self
-}
-
 // isVerified tells whether the client can't choose who it is, and is where it was
 // verified.
 func (c *client) isVerified() bool { return c.kind.Verified() && !c.session.Elsewhere }
 
-// hintsOf returns what a request says of the browser that it is from.
-func hintsOf(h http.Header) identity.Hints {
+// hintsOf returns what a request says of the browser that it is from, and of who
+// had that send it.
+func hintsOf(r *http.Request) identity.Hints {
+	h := r.Header
 	return identity.Hints{
 		UserAgent:      first(h["User-Agent"]),
 		AcceptLanguage: first(h["Accept-Language"]),
 		Platform:       first(h["Sec-Ch-Ua-Platform"]),
 		Mobile:         first(h["Sec-Ch-Ua-Mobile"]),
+		Initiator: identity.Fetch{
+			Method:  r.Method,
+			Host:    r.Host,
+			TLS:     r.TLS != nil,
+			Site:    first(h["Sec-Fetch-Site"]),
+			Mode:    first(h["Sec-Fetch-Mode"]),
+			Dest:    first(h["Sec-Fetch-Dest"]),
+			Origin:  first(h["Origin"]),
+			Referer: first(h["Referer"]),
+			Upgrade: first(h["Upgrade-Insecure-Requests"]),
+		}.Initiator(),
 	}
 }
 
@@ -200,13 +226,20 @@ func (c *client) placeholder(key string) (any, bool) {
 	return c.name(), true
 }
 
-// record returns what memory knows of what the client has done, or nil.
+// record returns what memory knows of what the client has done, or nil. While it is
+// banned for what it is a part of, that is what counts.
 func (c *client) record() *reputation.Record {
 	house := c.app.use()
-	if house == nil || c.standing() == nil {
+	if house == nil || c.stands == nil {
 		return nil
 	}
-	return house.engine.Known(engine.Client{Key: c.self.Key})
+	if c.stands.Parent != nil {
+		record := house.engine.Known(engine.Client{Key: c.stands.Parent.Key})
+		if record != nil && record.Banned(time.Now().UnixNano()) {
+			return record
+		}
+	}
+	return house.engine.Known(engine.Client{Key: c.stands.Key})
 }
 
 // score returns the client's score in whole points, or nothing if it has none.

@@ -113,12 +113,11 @@ func (h *house) isNew(c *client, rule pressure.Rule) bool {
 	return h.crowds.IsNew(now, c.self.Key, rule)
 }
 
-// browser returns the client's fingerprint without its language, which is the one
-// part of it that a page elsewhere can choose for its visitors' browsers
-// (https://fetch.spec.whatwg.org/#cors-safelisted-request-header): their networks
-// must not be squeezed for that.
+// browser returns the client's fingerprint without what a page elsewhere can choose
+// for its visitors' browsers, their language and that it has them send requests:
+// their networks must not be squeezed for that.
 func (c *client) browser() []byte {
-	hints := hintsOf(c.http.Header)
+	hints := hintsOf(c.http).Own()
 	hints.AcceptLanguage = ""
 	return identity.AppendFingerprint(nil, c.network, hints)
 }

@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"net/http"
 	"slices"
 	"time"
 
@@ -30,10 +29,7 @@ func (h *Handler) meet(rq *request) error {
 	if !h.strangers && rq.whoCalls(h.app).name == "" {
 		return nil
 	}
-	if rq.stands = rq.whoIs().standing(); rq.stands == nil {
-		return nil
-	}
-	if isLured(rq.http) {
+	if rq.stands = rq.whoIs().stands; rq.stands == nil {
 		return nil
 	}
 	if rq.isForged() {
@@ -76,11 +72,16 @@ func (a *App) accuse(rq *request, of *engine.Client, o reputation.Offense) {
 }
 
 // mayPunish tells whether the client of a request may be punished for what it has
-// done besides going over a limit.
+// done besides going over a limit. Who has a row already makes no other.
 func (a *App) mayPunish(rq *request) bool {
 	c := rq.client
 	if c.kind.Verified() {
 		return true
+	}
+	if house := a.use(); house != nil {
+		if record := house.engine.Known(engine.Client{Key: c.stands.Key}); record != nil && record.Expires() > 0 {
+			return true
+		}
 	}
 	c.locate(rq)
 	d, ok := a.decide(rq.http.Context(), nil, []engine.Draw{{Limit: trapped, Key: c.crowd.Key, Cost: 1}})
@@ -96,13 +97,4 @@ func (h *Handler) refuseVisit(rq *request) *response {
 	}
 	h.countClient(rq, d)
 	return h.answer(rq, d)
-}
-
-// isLured tells whether a page of another site had a browser send the request
-// (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header), as with a picture
-// whose address is a trap: that is no sign of what its user is up to. Who says so
-// without a browser could as well keep out of traps.
-func isLured(r *http.Request) bool {
-	site := first(r.Header["Sec-Fetch-Site"])
-	return site == "cross-site" || site == "same-site"
 }

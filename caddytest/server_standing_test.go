@@ -185,19 +185,6 @@ func TestVisitsOfABannedClientTakeNothingOfItsNetwork(t *testing.T) {
 	s.wantBanned(3600, from(1), agent(2))
 }
 
-// A picture on another site that leads into a trap has nobody banned who sees it.
-func TestTrapsThatOthersLeadInto(t *testing.T) {
-	s := startCaddy(t, standing("", "trap ban 1h path /trap", "20/1h"))
-	for _, site := range []string{"cross-site", "same-site"} {
-		s.get("/trap", from(1), agent(1), "Sec-Fetch-Site: "+site)
-	}
-	s.wantPassed(3, 3, "/", from(1), agent(1))
-	for i, site := range []string{"none", "same-origin"} {
-		s.get("/trap", from(2+i), agent(1), "Sec-Fetch-Site: "+site)
-		s.wantBanned(3600, from(2+i), agent(1))
-	}
-}
-
 // With reputation off nothing is scaled, and bans still ban.
 func TestReputationOff(t *testing.T) {
 	s := startCaddy(t, standing("reputation off", "trap path /trap", "5/1h"))

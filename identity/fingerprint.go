@@ -15,6 +15,21 @@ type Hints struct {
 	AcceptLanguage string // Accept-Language
 	Platform       string // Sec-CH-UA-Platform
 	Mobile         string // Sec-CH-UA-Mobile
+
+	// Initiator is who had the browser send the request. What other sites have it
+	// send is from another client than what its user does.
+	Initiator Initiator
+}
+
+// Own returns the hints of the same browser when its user visits the site.
+func (h Hints) Own() Hints {
+	h.Initiator = OwnSite
+	return h
+}
+
+// SayNothing reports whether no field says anything of the browser.
+func (h Hints) SayNothing() bool {
+	return h.UserAgent == "" && h.AcceptLanguage == "" && h.Platform == "" && h.Mobile == ""
 }
 
 // FingerprintSize is how many bytes a fingerprint takes behind its prefix.
@@ -35,11 +50,16 @@ const (
 // Whoever makes requests chooses this key, so it separates people who mean well
 // and stops nobody who doesn't.
 func AppendFingerprint(key []byte, prefix netip.Prefix, h Hints) []byte {
-	var room [4 + maxUserAgent + maxLanguage + 2*maxHint]byte
+	var room [6 + maxUserAgent + maxLanguage + 2*maxHint]byte
 	said := appendHint(room[:0], h.UserAgent, maxUserAgent)
 	said = appendHint(said, strings.Trim(h.Platform, `"`), maxHint)
 	said = appendHint(said, h.Mobile, maxHint)
-	said = appendLanguage(said, h.AcceptLanguage)
+	if !h.Initiator.IsOther() { // whose page can choose a language (https://fetch.spec.whatwg.org/#cors-safelisted-request-header)
+		said = appendLanguage(said, h.AcceptLanguage)
+	}
+	if h.Initiator != OwnSite {
+		said = append(said, byte(h.Initiator)) // which is no letter
+	}
 	sum := sha256.Sum256(said)
 	return append(AppendPrefix(key, prefix), sum[:FingerprintSize]...)
 }
@@ -51,8 +71,8 @@ func appendHint(said []byte, value string, most int) []byte {
 }
 
 // appendLanguage appends the primary subtag of the language that comes first in
-// a field, in lower case: "en" of "en-GB,de;q=0.5". It is last in what is hashed,
-// so it needs no length.
+// a field, in lower case: "en" of "en-GB,de;q=0.5". No letter comes behind it, so it
+// needs no length.
 func appendLanguage(said []byte, field string) []byte {
 	field = strings.TrimLeft(field, " \t")
 	for i := range min(len(field), maxLanguage) {

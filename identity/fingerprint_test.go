@@ -40,6 +40,10 @@ func TestFingerprintsTellBrowsersApart(t *testing.T) {
 		"not mobile":          fingerprint(here, Hints{UserAgent: chromium.UserAgent, AcceptLanguage: "en", Platform: `"Android"`, Mobile: "?0"}),
 		"a hint in its place": fingerprint(here, Hints{UserAgent: chromium.UserAgent + `"Android"`, AcceptLanguage: "en", Mobile: "?1"}),
 		"hints changed round": fingerprint(here, Hints{UserAgent: chromium.UserAgent, AcceptLanguage: "en", Platform: "?1", Mobile: "Android"}),
+		"led by a link":       fingerprint(here, by(Link, chromium)),
+		"led by a sibling":    fingerprint(here, by(SameSite, chromium)),
+		"led by another site": fingerprint(here, by(CrossSite, chromium)),
+		"led by who knows":    fingerprint(here, by(Unsaid, chromium)),
 	} {
 		if twin, ok := seen[key]; ok {
 			t.Errorf("%s has the key of %s", what, twin)
@@ -47,6 +51,29 @@ func TestFingerprintsTellBrowsersApart(t *testing.T) {
 		seen[key] = what
 		if !strings.HasPrefix(key, string(AppendPrefix(nil, here))) && what != "firefox elsewhere" {
 			t.Errorf("the key of %s does not begin with its network", what)
+		}
+	}
+}
+
+func by(initiator Initiator, h Hints) Hints {
+	h.Initiator = initiator
+	return h
+}
+
+// A page can choose the language that its visitors' browsers say to other sites: it
+// has no more clients of each for that.
+func TestOtherSitesChooseNoFingerprint(t *testing.T) {
+	for _, initiator := range []Initiator{Link, SameSite, CrossSite} {
+		h := by(initiator, chromium)
+		want := fingerprint(here, h)
+		for _, language := range []string{"", "fr", "*", "x"} {
+			h.AcceptLanguage = language
+			if fingerprint(here, h) != want {
+				t.Errorf("%v: another key for the language %q", initiator, language)
+			}
+		}
+		if fingerprint(here, h.Own()) == want {
+			t.Errorf("%v: the key of the same browser's own visit", initiator)
 		}
 	}
 }
@@ -98,13 +125,13 @@ func FuzzFingerprint(f *testing.F) {
 	f.Add(chromium.UserAgent, chromium.AcceptLanguage, chromium.Platform, chromium.Mobile, []byte(nil))
 	f.Add("", "*", `"`, `"""`, []byte{0})
 	f.Fuzz(func(t *testing.T, agent, language, platform, mobile string, before []byte) {
-		h := Hints{agent, language, platform, mobile}
+		h := Hints{UserAgent: agent, AcceptLanguage: language, Platform: platform, Mobile: mobile}
 		key := AppendFingerprint(bytes.Clone(before), here, h)
 		rest, ok := bytes.CutPrefix(key, before)
 		if !ok || string(rest) != fingerprint(here, h) || len(rest) != 5+FingerprintSize {
 			t.Errorf("%x after %x", key, before)
 		}
-		if len(agent) < maxUserAgent && fingerprint(here, Hints{agent + "x", language, platform, mobile}) == string(rest) {
+		if len(agent) < maxUserAgent && fingerprint(here, Hints{UserAgent: agent + "x", AcceptLanguage: language, Platform: platform, Mobile: mobile}) == string(rest) {
 			t.Error("a longer User-Agent has the same key")
 		}
 	})

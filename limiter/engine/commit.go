@@ -34,6 +34,7 @@ type entry struct {
 	cell   *cell
 	limit  *Limit
 	client *cell     // whose standing scales the limit; nil if none does
+	parent *cell     // whose standing does so as well, or nil
 	fair   *Fairness // by what
 	batch  *batch
 	cost   int64 // of every request that waits for this claim
@@ -142,7 +143,7 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 		cost: d.Cost, wanted: d.Cost,
 		extra: int64(c.headroom), ahead: int64(c.ahead),
 		give:   c.takeLeaseLocked(),
-		client: client, fair: d.Fair,
+		client: client, parent: d.parent(), fair: d.Fair,
 	}
 	c.limit = d.Limit
 	c.open = e

@@ -54,17 +54,12 @@ func (e *Engine) blame(r *request) (changed bool) {
 // haveChanged tells whether clients stand otherwise than they did when it was
 // decided about their request.
 func (r *request) haveChanged() bool {
-	if r.client != nil {
-		if r.now < r.client.bannedUntil() {
-			return true
-		}
+	if r.client.banned(r.now) != nil {
+		return true
 	}
 	for i := range r.draws {
 		draw := &r.draws[i]
-		if draw.Client == nil {
-			continue
-		}
-		if record := draw.Client.record(); record != nil && draw.Fair.limit(record, r.now) != draw.Limit {
+		if draw.Client != nil && draw.Client.known() && draw.Fair.limit(draw.client(), draw.parent(), r.now) != draw.Limit {
 			return true
 		}
 	}
@@ -119,7 +114,8 @@ const leastBetween = time.Second
 
 // Punish commits an offense of a client, at once in memory if it is known how
 // the client stands, and soon in the store. It does not wait. A second offense
-// for the same reason within a second is one with the first.
+// for the same reason within a second is one with the first, unless it bans at
+// once.
 func (e *Engine) Punish(client *Client, o reputation.Offense) {
 	e.meet(client)
 	if o.At == 0 {
@@ -145,7 +141,7 @@ func (e *Engine) commitOffense(o offense) (noted bool) {
 	case unread != nil:
 		record = *unread
 	}
-	if record.Banned(o.At) || o.At-record.Last(o.Reason) < int64(leastBetween) {
+	if record.Banned(o.At) || o.Ban.After != 1 && o.At-record.Last(o.Reason) < int64(leastBetween) {
 		return false
 	}
 	record.Commit(o.Offense)

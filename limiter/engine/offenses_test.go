@@ -292,3 +292,15 @@ func TestBanHoldsWhileTheClientIsRead(t *testing.T) {
 		t.Errorf("once the store knows of it: %+v", d)
 	}
 }
+
+// Who goes where it costs points first is no safer where it bans.
+func TestOffenseThatBansCountsRightAfterAnother(t *testing.T) {
+	f, fair := newFixture(t), fairly(t, 10, time.Hour, 0)
+	f.from("a", fair)
+	trapped := reputation.Violation{Reason: reputation.Trapped}
+	f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Violation: trapped, Points: 25})
+	f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Violation: trapped, Points: 25, Ban: banning.Ban})
+	if d := f.from("a", fair); d.Reason != Banned {
+		t.Errorf("after a trap that bans: %+v", d)
+	}
+}

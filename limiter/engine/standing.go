@@ -17,6 +17,12 @@ type Client struct {
 	// if it keeps it.
 	Key []byte
 
+	// Parent is a client that this one is a part of, or nil: a ban of the parent
+	// holds for this one as well, and what the parent has done scales its limits. What
+	// this one does is no concern of the parent's. A parent has no parent itself, and
+	// one key always has the same.
+	Parent *Client
+
 	cell *cell
 }
 
@@ -63,12 +69,20 @@ func (c *Client) record() *reputation.Record {
 	return c.cell.standing.record.Load()
 }
 
-// bannedUntil returns when the last ban ends that memory knows of, or 0.
-func (c *Client) bannedUntil() int64 {
-	if c.cell == nil {
-		return 0
+// known reports whether it is known how the client and its parent stand.
+func (c *Client) known() bool {
+	return c.record() != nil && (c.Parent == nil || c.Parent.record() != nil)
+}
+
+// banned returns the standing of the client, or else of its parent, if memory knows
+// that to be banned, and nil if it doesn't.
+func (c *Client) banned(now int64) *standing {
+	for ; c != nil; c = c.Parent {
+		if c.cell != nil && c.cell.standing.bannedAt(now) {
+			return c.cell.standing
+		}
 	}
-	return c.cell.standing.bannedUntil()
+	return nil
 }
 
 // client returns the cell of the draw's client, or nil if it has none.
@@ -79,15 +93,26 @@ func (d *Draw) client() *cell {
 	return d.Client.cell
 }
 
+// parent returns the cell of the parent of the draw's client, or nil if it has
+// none.
+func (d *Draw) parent() *cell {
+	if d.Client == nil || d.Client.Parent == nil {
+		return nil
+	}
+	return d.Client.Parent.cell
+}
+
 // recallAll scales the draws by the way their clients stand, and refuses all if the
 // one that the request is from is banned. It notes whether all of that is known.
 func (e *Engine) recallAll(r *request) {
 	r.known = true
 	if r.client != nil {
-		r.known = e.recall(r.client) != nil
-		if until := r.client.bannedUntil(); r.now < until {
+		e.recallFamily(r.client)
+		r.known = r.client.known()
+		if banned := r.client.banned(r.now); banned != nil {
+			until := banned.bannedUntil()
 			r.Reason, r.Retry = Banned, time.Duration(until-r.now)
-			r.Fresh = r.client.cell.standing.isNews(until)
+			r.Fresh = banned.isNews(until)
 			return
 		}
 	}
@@ -96,11 +121,19 @@ func (e *Engine) recallAll(r *request) {
 		if draw.Client == nil {
 			continue
 		}
-		if record := e.recall(draw.Client); record != nil {
-			draw.Limit = draw.Fair.limit(record, r.now)
+		e.recallFamily(draw.Client)
+		if draw.Client.known() {
+			draw.Limit = draw.Fair.limit(draw.client(), draw.parent(), r.now)
 		} else {
 			r.known = false
 		}
+	}
+}
+
+// recallFamily finds the cells of a client and its parent.
+func (e *Engine) recallFamily(client *Client) {
+	for ; client != nil; client = client.Parent {
+		e.recall(client)
 	}
 }
 
@@ -124,12 +157,18 @@ func (e *Engine) Known(client Client) *reputation.Record {
 	return client.cell.standing.noted.Load()
 }
 
-// limit returns the limit for a client.
-func (f *Fairness) limit(record *reputation.Record, now int64) *Limit {
+// limit returns the limit for a client and its parent, if it has one. It must be
+// known how they stand.
+func (f *Fairness) limit(client, parent *cell, now int64) *Limit {
+	record := client.standing.record.Load()
 	if f.Banned != nil && record.Banned(now) {
 		return f.Banned
 	}
-	return f.Levels[record.LevelAt(now)]
+	level := record.LevelAt(now)
+	if parent != nil {
+		level = max(level, parent.standing.record.Load().LevelAt(now))
+	}
+	return f.Levels[level]
 }
 
 // meetAll makes cells for all clients of a request that have none.
@@ -140,23 +179,26 @@ func (e *Engine) meetAll(r *request) {
 	}
 }
 
+// meet makes cells for a client and its parent, if they have none.
 func (e *Engine) meet(client *Client) {
-	if client != nil && e.recall(client) == nil && client.cell == nil {
-		c, back := e.table.add(clientsID, client.Key)
-		e.giveBack(back)
-		client.cell = c
+	for ; client != nil; client = client.Parent {
+		if e.recall(client) == nil && client.cell == nil {
+			c, back := e.table.add(clientsID, client.Key)
+			e.giveBack(back)
+			client.cell = c
+		}
 	}
 }
 
-// askLocked has it read with the batch, which must be open, how a client stands:
-// for the first time, or again, since other processes may have punished it.
+// askLocked has it read with the batch, which must be open, how a client and its
+// parent stand: for the first time, or again, since other processes may have
+// punished them.
 func (b *batch) askLocked(client *Client) {
-	if client == nil {
-		return
-	}
-	if st := client.cell.standing; st.asked != b.number {
-		st.asked = b.number
-		b.clients = append(b.clients, client.cell)
+	for ; client != nil; client = client.Parent {
+		if st := client.cell.standing; st.asked != b.number {
+			st.asked = b.number
+			b.clients = append(b.clients, client.cell)
+		}
 	}
 }
 
@@ -182,7 +224,7 @@ func (e *Engine) readClients(b *batch, store storage.Store) error {
 	}
 	for _, en := range b.entries {
 		if en.client != nil {
-			en.limit = en.fair.limit(en.client.standing.record.Load(), b.now)
+			en.limit = en.fair.limit(en.client, en.parent, b.now)
 		}
 	}
 	return nil

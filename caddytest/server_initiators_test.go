@@ -1,0 +1,169 @@
+package caddytest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// elsewhere is what requests say that a page of another site has a browser send.
+var elsewhere = map[string][]string{
+	"picture":              {"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"},
+	"script":               {"Sec-Fetch-Site: cross-site", "Origin: http://evil.test"},
+	"frame":                {"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"},
+	"sibling":              {"Sec-Fetch-Site: same-site"},
+	"link":                 {"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"},
+	"picture, plain HTTP":  {"Referer: http://evil.test/"},
+	"script, plain HTTP":   {"Origin: http://evil.test"},
+	"sandbox, plain HTTP":  {"Origin: null"},
+	"link, plain HTTP":     {"Upgrade-Insecure-Requests: 1", "Referer: http://evil.test/"},
+	"no referrer, picture": {"Accept: image/*"},
+}
+
+// typed is what a browser says when its user comes by an address.
+const typed = "Sec-Fetch-Site: none"
+
+// with returns fields and more of them.
+func with(fields []string, more ...string) []string {
+	return append(append([]string(nil), fields...), more...)
+}
+
+// What another site has a browser send bans nobody's own visits, whatever that is,
+// and is banned itself.
+func TestTrapsThatOthersLeadInto(t *testing.T) {
+	s := startCaddy(t, standing("", "trap ban 1h path /trap", "20/1h"))
+	n := 0
+	for name, says := range elsewhere {
+		n++
+		one := []string{from(n), agent(1)}
+		if a := s.get("/trap", with(says, one...)...); a.status != http.StatusTooManyRequests {
+			t.Errorf("%s: the trap answers %d", name, a.status)
+		}
+		s.wantPassed(0, 2, "/", with(says, one...)...)
+		for _, own := range []string{typed, "Sec-Fetch-Site: same-origin", "Upgrade-Insecure-Requests: 1"} {
+			if a := s.get("/", with(one, own)...); a.status != http.StatusOK {
+				t.Errorf("%s: afterwards a visit with %q gets %d", name, own, a.status)
+			}
+		}
+	}
+	for i, own := range []string{typed, "Sec-Fetch-Site: same-origin", "Referer: http://127.0.0.1:" + s.port + "/"} {
+		one := []string{from(100 + i), agent(1)}
+		s.get("/trap", with(one, own)...)
+		s.wantBanned(3600, with(one, own)...)
+		for name, says := range elsewhere { // a ban can't be talked away
+			if a := s.get("/", with(says, one...)...); a.status != http.StatusTooManyRequests {
+				t.Errorf("%s: a banned client that says so gets %d", name, a.status)
+			}
+		}
+	}
+}
+
+// A scanner is trapped whatever it says on all of its requests, and if it says
+// nothing at all.
+func TestNothingIsSaidToBeSafeFromTraps(t *testing.T) {
+	s := startCaddy(t, standing("", "trap path /points\ntrap ban 1h path /trap", "40/1h"))
+	scanners := map[string][]string{
+		"silent":         {"User-Agent: "},
+		"silent, led":    {"User-Agent: ", "Sec-Fetch-Site: cross-site"},
+		"nonsense":       {agent(1), "Sec-Fetch-Site: nonsense"},
+		"language alone": {"User-Agent: ", "Accept-Language: de"},
+	}
+	for name, says := range elsewhere {
+		scanners[name] = with(says, agent(1))
+	}
+	n := 0
+	for name, says := range scanners {
+		n++
+		says = with(says, from(n))
+		s.get("/points", says...)
+		s.get("/trap", says...)
+		for _, path := range []string{"/", "/elsewhere"} {
+			if a := s.get(path, says...); a.status != http.StatusTooManyRequests || a.retryAfter() < 3500 {
+				t.Errorf("%s: after a visit to a trap %s answers %d, and is to be waited for %d s", name, path, a.status, a.retryAfter())
+			}
+		}
+	}
+}
+
+// What another site has a browser send takes nothing from the user's own limit, and
+// its violations are not the user's.
+func TestOtherSitesUseUpNobodysLimit(t *testing.T) {
+	s := startCaddy(t, standing("ban after 1 violations in 1h for 1h", "", "5/1h"))
+	n := 0
+	for name, says := range elsewhere {
+		n++
+		one := []string{from(n), agent(1)}
+		if passed := s.passed(30, "/", with(says, one...)...); passed != 5 {
+			t.Errorf("%s: %d requests passed a limit of 5", name, passed)
+		}
+		if passed := s.passed(7, "/", with(one, typed)...); passed != 5 {
+			t.Errorf("%s: afterwards %d of 7 visits passed a limit of 5", name, passed)
+		}
+	}
+	// However a script varies what it may choose, it has one limit.
+	passed := 0
+	for _, language := range []string{"de", "en", "fr", "it", "es", "pt"} {
+		passed += s.passed(6, "/", from(200), agent(1), "Sec-Fetch-Site: cross-site", "Accept-Language: "+language)
+	}
+	if passed != 5 {
+		t.Errorf("a script with many languages passed a limit of 5 %d times", passed)
+	}
+	// All that a client can say of it together is held by its network's ceiling.
+	passed = 0
+	for _, says := range elsewhere {
+		passed += s.passed(6, "/", with(says, from(201), agent(1))...)
+	}
+	if passed > 20 {
+		t.Errorf("a client with many initiators had %d, and its network's ceiling is 20", passed)
+	}
+}
+
+// A session that another site uses, as a link does, is out of its owner's quota, and
+// a quarter of it at most; what it does there is not held against its owner.
+func TestSessionsThatOthersUse(t *testing.T) {
+	s := startCaddy(t, options(`
+	rate_limit {
+		store_timeout 1m
+		ban after 1 violations in 1h for 1h
+		session {
+			challenge proof_of_work 8
+		}
+	}
+	`+trusting)+site(`
+	rate_limit {
+		trap ban 2h path /trap
+		zone z {
+			per client
+			limit 8/1h
+		}
+	}
+	respond hello`))
+	n := 0
+	for name, says := range elsewhere {
+		if strings.HasPrefix(name, "no referrer") {
+			continue // carries no session: the cookie is SameSite
+		}
+		n++
+		one := []string{from(n), agent(1), s.earn(from(n), agent(1))}
+		led := with(says, one...)
+		if passed := s.passed(20, "/", led...); passed != 2 {
+			t.Errorf("%s: a session had %d of 8, want 2", name, passed)
+		}
+		if a := s.get("/trap", led...); a.status != http.StatusTooManyRequests || a.retryAfter() < 7000 {
+			t.Errorf("%s: a session that is led into a trap gets %d, and is to wait for %d s", name, a.status, a.retryAfter())
+		}
+		if passed := s.passed(6, "/", with(one, typed)...); passed != 6 {
+			t.Errorf("%s: %d of 6 requests passed that were left for its owner", name, passed)
+		}
+		s.get("/trap", with(one, typed)...)
+		if a := s.get("/", led...); a.status != http.StatusTooManyRequests {
+			t.Errorf("%s: a banned session gets %d", name, a.status)
+		}
+	}
+}
+
+// A program with a session says nothing of sites, and has all of it.
+func TestSessionsOfPrograms(t *testing.T) {
+	s := startCaddy(t, withSessions("", "limit 8/1h"))
+	s.wantPassed(8, 10, "/", from(1), agent(1), s.earn(from(1), agent(1)))
+}
