@@ -51,23 +51,23 @@ type exchange struct {
 func (s *Session) isOurs(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
 
 // serve answers a request for the session's path: GET with a challenge, POST of a
-// solution with a session.
+// solution with a session. Whatever is asked for below the path counts as a visit.
 func (s *Session) serve(w http.ResponseWriter, rq *request) error {
 	if isEarly(rq.http) {
 		return askAgain(w)
 	}
 	x := &exchange{Session: s, app: rq.client.app, w: w, http: rq.http, rq: rq, client: rq.client}
 	x.client.locate(rq)
-	w.Header().Set("Cache-Control", "no-store")
+	forbidAnyStoring(w.Header())
+	if d, ok := x.take(x.limits.visits); !ok || !d.Allowed {
+		return x.refuse(tooOften, d, "Too many requests from your network.")
+	}
 	if rq.http.URL.Path != s.Path {
 		return x.say(http.StatusNotFound, "There is nothing here.")
 	}
 	if rq.http.Method != http.MethodGet && rq.http.Method != http.MethodHead && rq.http.Method != http.MethodPost {
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		return x.say(http.StatusMethodNotAllowed, "GET or POST would do.")
-	}
-	if d, ok := x.take(x.limits.visits); !ok || !d.Allowed {
-		return x.refuse(tooOften, d, "Too many requests from your network.")
 	}
 	if x.keys = s.ready(rq.http.Context(), x.app); x.keys == nil {
 		return x.refuse(noSecret, engine.Decision{}, "This can't be done at the moment.")
@@ -244,7 +244,7 @@ func (x *exchange) show(status int, target string, retry time.Duration, notice s
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
 	h := x.w.Header()
-	h.Set("Cache-Control", "no-store")
+	forbidAnyStoring(h)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", page.Policy())
 	h.Set("Content-Length", strconv.Itoa(body.Len()))

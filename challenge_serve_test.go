@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // widgetHandler returns a handler whose sessions are earned with a service's widget,
@@ -187,9 +188,50 @@ func TestAnswersThatCachesShare(t *testing.T) {
 		{http.Header{"Cdn-Cache-Control": {"max-age=60"}, "Cache-Control": {"no-store"}}, true},
 		{http.Header{"Cdn-Cache-Control": {"no-store"}, "Cache-Control": {"max-age=60"}}, true}, // other caches don't know the former
 		{http.Header{"Cdn-Cache-Control": {"no-store"}}, false},
+		{http.Header{"Cloudflare-Cdn-Cache-Control": {"max-age=60"}, "Cache-Control": {"private"}}, true},
+		{http.Header{"Surrogate-Control": {"max-age=60"}, "Cache-Control": {"no-store"}}, true},
+		{http.Header{"Surrogate-Control": {`content="ESI/1.0"`}}, false},
+		{http.Header{"Surrogate-Control": {"no-store"}}, false},
+		{http.Header{"Edge-Control": {"!no-store, cache-maxage=60m"}, "Cache-Control": {"no-store"}}, true},
+		{http.Header{"X-Accel-Expires": {"60"}, "Cache-Control": {"no-store"}}, true},
+		{http.Header{"X-Accel-Expires": {"0"}}, false},
 	} {
 		if isShareable(c.h, now) != c.shared {
 			t.Errorf("%v: %v", c.h, !c.shared)
 		}
+	}
+}
+
+// Whatever a network asks for at the challenge's path or below it, it asks for so often only.
+func TestVisitsOfTheChallengesPathAreLimited(t *testing.T) {
+	for name, ask := range map[string]struct {
+		method, path string
+		status       int
+	}{
+		"path":         {"GET", defaultSessionPath, http.StatusOK},
+		"below it":     {"GET", defaultSessionPath + "x", http.StatusNotFound},
+		"other method": {"DELETE", defaultSessionPath, http.StatusMethodNotAllowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+			if err := h.Provision(contextOf(t, &App{Session: &Session{Challenge: &Challenge{Difficulty: 1}}})); err != nil {
+				t.Fatal(err)
+			}
+			startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
+			t.Cleanup(func() { h.app.Cleanup() })
+			h.app.Session.limits.visits = ownLimit("visits", limiter.Params{Amount: 3, Window: 3600e9})
+			for range 3 {
+				if w := serve(t, h, ask.method, ask.path, "192.0.2.1", nil); w.Code != ask.status {
+					t.Errorf("status %d, want %d", w.Code, ask.status)
+				}
+			}
+			w := serve(t, h, ask.method, ask.path, "192.0.2.1", nil)
+			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+				t.Errorf("one more is answered with %d, %v", w.Code, w.Header())
+			}
+			if w := serve(t, h, ask.method, ask.path, "192.0.2.2", nil); w.Code != ask.status {
+				t.Errorf("another network is answered with %d", w.Code)
+			}
+		})
 	}
 }

@@ -17,7 +17,7 @@ func isEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComp
 // askAgain has a browser send a request again once the handshake is complete
 // (RFC 8470, section 5.2). No error routes see it: what they would say is for people.
 func askAgain(w http.ResponseWriter) error {
-	w.Header().Set("Cache-Control", "no-store")
+	forbidAnyStoring(w.Header())
 	w.WriteHeader(http.StatusTooEarly)
 	return nil
 }

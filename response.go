@@ -28,9 +28,6 @@ const (
 	fieldQuotaLimit = "X-Quota-Limit"
 	fieldQuotaReset = "X-Quota-Reset"
 	fieldRetry      = "Retry-After"
-	fieldCache      = "Cache-Control"
-	fieldCDNCache   = "Cdn-Cache-Control" // RFC 9213
-	fieldExpires    = "Expires"
 )
 
 // headerStyle is which header fields are sent.
@@ -294,18 +291,6 @@ func (p *response) setRefusal(h http.Header) {
 		refusal.field[0] = strconv.FormatInt(ceilSeconds(refusal.retry), 10)
 		h[fieldRetry] = refusal.field[:]
 	}
-}
-
-// forbidStoring takes back what handlers before this one have said of how long
-// caches may keep the answer: that was meant for pages. A 429 must not be stored
-// (RFC 6585, section 4), but there are caches that do so if they are told to.
-func forbidStoring(h http.Header) {
-	for _, field := range []string{fieldCache, fieldCDNCache} {
-		if h[field] != nil {
-			h[field] = []string{"no-store"}
-		}
-	}
-	delete(h, fieldExpires)
 }
 
 // refuse answers a request that is over a limit.

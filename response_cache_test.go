@@ -9,8 +9,46 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Caddy's header directive runs before the handler. What it says of pages must not
-// have a cache keep one client's refusal for all others (RFC 6585, section 4).
+// cachedPage is what Caddy's header directive, which runs before the handler, may say of
+// pages, and what must be left of it where an answer is for one client alone.
+var cachedPage = map[string]struct{ page, refusal string }{
+	"Cache-Control":                {"public, max-age=3600", "no-store"},
+	"Cdn-Cache-Control":            {"max-age=3600", "no-store"},
+	"Cloudflare-Cdn-Cache-Control": {"max-age=3600", "no-store"},
+	"Surrogate-Control":            {"max-age=3600", "no-store"},
+	"Edge-Control":                 {"!no-store, cache-maxage=60m", "no-store"},
+	"X-Accel-Expires":              {"3600", "0"},
+	"Expires":                      {"Tue, 01 Jan 2030 00:00:01 GMT", ""},
+}
+
+// answerCached has a handler answer a request in an answer that says so.
+func answerCached(t *testing.T, h *Handler, path, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	for field, says := range cachedPage {
+		w.Header().Set(field, says.page)
+	}
+	r := httptest.NewRequest("GET", "http://example.com"+path, nil)
+	r.Header.Set("Accept", accept)
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+	if err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func wantNotStored(t *testing.T, what string, h http.Header) {
+	t.Helper()
+	for field, says := range cachedPage {
+		if got := h.Get(field); got != says.refusal {
+			t.Errorf("%s: %s is %q, want %q", what, field, got, says.refusal)
+		}
+	}
+}
+
+// What is said of pages must not have a cache keep one client's refusal for all others
+// (RFC 6585, section 4).
 func TestCachesKeepNoRefusal(t *testing.T) {
 	h := &Handler{Zones: []*Zone{{Name: "z", Per: perIP, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
 	if err := h.Provision(contextOf(t, new(App))); err != nil {
@@ -18,24 +56,44 @@ func TestCachesKeepNoRefusal(t *testing.T) {
 	}
 	t.Cleanup(func() { h.app.Cleanup() })
 	startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
-	answer := func(accept string) *httptest.ResponseRecorder {
-		w := httptest.NewRecorder()
-		w.Header().Set("Cache-Control", "public, max-age=3600")
-		r := httptest.NewRequest("GET", "http://example.com/", nil)
-		r.Header.Set("Accept", accept)
-		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
-		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
-		if err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil })); err != nil {
-			t.Fatal(err)
+	allowed := answerCached(t, h, "/", "*/*").Header()
+	for field, says := range cachedPage {
+		if got := allowed.Get(field); got != says.page {
+			t.Errorf("an allowed request is answered with %s %q", field, got)
 		}
-		return w
-	}
-	if control := answer("*/*").Header().Get("Cache-Control"); control != "public, max-age=3600" {
-		t.Errorf("an allowed request is answered with Cache-Control %q", control)
 	}
 	for _, accept := range []string{"*/*", problemType} {
-		if w := answer(accept); w.Code != http.StatusTooManyRequests || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: status %d, Cache-Control %q", accept, w.Code, w.Header().Get("Cache-Control"))
+		w := answerCached(t, h, "/", accept)
+		if w.Code != http.StatusTooManyRequests {
+			t.Errorf("%s: status %d", accept, w.Code)
 		}
+		wantNotStored(t, accept, w.Header())
 	}
+}
+
+// Nor one client's challenge, or what is below its path.
+func TestCachesKeepNoChallenge(t *testing.T) {
+	h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+	if err := h.Provision(contextOf(t, &App{Session: new(Session)})); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.app.Cleanup() })
+	startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
+	for path, status := range map[string]int{defaultSessionPath: http.StatusOK, defaultSessionPath + "x": http.StatusNotFound} {
+		w := answerCached(t, h, path, "text/html")
+		if w.Code != status {
+			t.Errorf("%s: status %d, want %d", path, w.Code, status)
+		}
+		wantNotStored(t, path, w.Header())
+	}
+}
+
+// Nor that a request came too early.
+func TestCachesKeepNoRequestToAskAgain(t *testing.T) {
+	w := httptest.NewRecorder()
+	for field, says := range cachedPage {
+		w.Header().Set(field, says.page)
+	}
+	askAgain(w)
+	wantNotStored(t, "425", w.Header())
 }

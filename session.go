@@ -194,29 +194,6 @@ func (p *response) renew(h http.Header) {
 	metrics.sessions.WithLabelValues("renewed").Inc()
 }
 
-// isShareable tells whether an answer says that caches may hand it to others: all
-// of them, or those of a CDN (RFC 9213).
-func isShareable(h http.Header, now time.Time) bool {
-	if allowsSharing(h[fieldCDNCache]) {
-		return true
-	}
-	control := h[fieldCache]
-	expires, err := http.ParseTime(h.Get(fieldExpires))
-	return allowsSharing(control) || err == nil && expires.After(now) && !forbidsSharing(control)
-}
-
-// allowsSharing tells whether the values of a Cache-Control field say so.
-func allowsSharing(control []string) bool {
-	says := strings.ToLower(strings.Join(control, ","))
-	return !forbidsSharing(control) &&
-		(strings.Contains(says, "public") || strings.Contains(says, "max-age") || strings.Contains(says, "s-maxage"))
-}
-
-func forbidsSharing(control []string) bool {
-	says := strings.ToLower(strings.Join(control, ","))
-	return strings.Contains(says, "private") || strings.Contains(says, "no-store")
-}
-
 // warnOfPlainHTTP warns once if a server hands out sessions over plain HTTP. ctx is
 // that of a handler.
 func (a *App) warnOfPlainHTTP(ctx caddy.Context) {
