@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -97,7 +98,7 @@ func (h *Handler) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
 	for d.Next() {
 		h.Source = sourceOf(d)
 		if d.NextArg() {
-			return d.ArgErr()
+			return h.unexpectedArgument(d)
 		}
 		for nesting := d.Nesting(); d.NextBlock(nesting); {
 			if err := h.unmarshalOption(d, token); err != nil {
@@ -106,6 +107,22 @@ func (h *Handler) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
 		}
 	}
 	return nil
+}
+
+// unexpectedArgument returns the error about what stands behind the directive and
+// its matcher.
+func (h *Handler) unexpectedArgument(d *caddyfile.Dispenser) error {
+	words := append([]string{d.Val()}, d.RemainingArgs()...)
+	write := "write a matcher such as /login, or none, and {"
+	switch limit, err := parseLimit(words); {
+	case err == nil && limit.Amount > 0:
+		write = "write rate_limit {, zone login {, limit " + strings.Join(words, " ") + ", } and }, each on a line of its own"
+	case words[0] == "zone":
+		write = "write rate_limit {, and the zone on a line of its own"
+	case isMatcher(words[0]) || isMethod(words[0]):
+		write = "write rate_limit {, and into its zone match " + strings.Join(words, " ")
+	}
+	return d.Errf("wrong argument count or unexpected line ending after '%s': rate_limit takes a matcher and a block: %s", words[0], write)
 }
 
 // unmarshalOption reads one line or block of the handler. Its error texts, and
@@ -135,16 +152,19 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) er
 	case "storage":
 		return h.unmarshalStorage(d)
 	default:
-		return d.Errf("unrecognized subdirective '%s': zone, exempt, trap, headers, jitter, log_key, disable_metrics, sweep_interval, distributed or storage would do", d.Val())
+		return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", handlerWords)
 	}
 	return nil
 }
 
 func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token matcherToken) error {
 	if !d.NextArg() {
-		return d.ArgErr()
+		return d.Errf("wrong argument count or unexpected line ending after 'zone': the name is missing: write zone login {")
 	}
 	z := &Zone{Name: d.Val(), Source: sourceOf(d)}
+	if d.NextArg() {
+		return d.Errf("zone %q: unexpected %q behind the name: write zone %s {, and what belongs to it on lines of their own", z.Name, d.Val(), z.Name)
+	}
 	err := z.unmarshal(d, token)
 	if err == nil {
 		err = h.addZone(d, z)
@@ -173,10 +193,10 @@ func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
 func (h *Handler) unmarshalExempt(d *caddyfile.Dispenser, token matcherToken) error {
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return d.Errf("exempt: %w", err)
+		return inLine(d, "exempt", err)
 	}
 	if len(set) == 0 {
-		return d.Err("exempt: a matcher is missing: exempt remote_ip 192.0.2.0/24 would do")
+		return d.Err("exempt: a matcher is missing: write exempt client_ip 192.0.2.0/24")
 	}
 	h.ExemptRaw = append(h.ExemptRaw, set)
 	return nil
@@ -200,7 +220,7 @@ func (h *Handler) unmarshalJitter(d *caddyfile.Dispenser) error {
 	}
 	jitter, err := strconv.ParseFloat(d.Val(), 64)
 	if err != nil {
-		return d.Errf("invalid jitter percentage '%s': %v", d.Val(), err)
+		return d.Errf("invalid jitter percentage '%s': %v: write a fraction such as 0.2", d.Val(), err)
 	}
 	if math.IsNaN(jitter) || math.IsInf(jitter, 0) { // JSON has no word for them
 		return d.Errf("invalid jitter percentage '%s': 0.2 would do", d.Val())

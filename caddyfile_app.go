@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -115,7 +116,7 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "api_keys":
 		return a.unmarshalAPIKeys(d)
 	}
-	return d.Errf("unrecognized option %q: store, cleanup_interval, max_keys, store_timeout, degraded_limit, secret_file, ipv4_prefix, ipv6_prefix, session, pressure, tier, api_keys, reputation or ban would do", d.Val())
+	return unrecognized(d, fmt.Sprintf("unrecognized option %q", d.Val()), appWords)
 }
 
 func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
@@ -124,7 +125,10 @@ func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
 	}
 	engine := d.Val()
 	if _, err := caddy.GetModule("rate_limit.stores." + engine); err != nil {
-		return d.Errf("store: there is no %q: %s would do", engine, orList(storeNames()))
+		if strings.Contains(engine, "/") {
+			return d.Errf("store: the name of a store comes first, got %q: write store sqlite %[1]s", engine)
+		}
+		return d.Errf("store: there is no %q: write %s", engine, orList(storeNames()))
 	}
 	store, err := caddyfile.UnmarshalModule(d, "rate_limit.stores."+engine)
 	if err != nil {

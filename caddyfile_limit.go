@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
@@ -22,10 +21,10 @@ func (z *Zone) unmarshalLimit(d *caddyfile.Dispenser) error {
 // parseLimit parses what stands behind the word `limit`.
 func parseLimit(args []string) (Limit, error) {
 	if len(args) == 0 {
-		return Limit{}, errors.New("amount and window are missing: 5/1m would do")
+		return Limit{}, errors.New("amount and window are missing: write limit 5/1m")
 	}
-	limit, err := parseRate(args[0])
-	for rest := args[1:]; err == nil && len(rest) > 0; {
+	limit, rest, err := parseRate(args)
+	for err == nil && len(rest) > 0 {
 		rest, err = limit.parseWord(rest)
 	}
 	if err == nil {
@@ -34,40 +33,51 @@ func parseLimit(args []string) (Limit, error) {
 	return limit, err
 }
 
-// parseRate parses `<n>/<duration>`.
-func parseRate(s string) (Limit, error) {
-	amount, window, ok := strings.Cut(s, "/")
-	if !ok {
-		return Limit{}, fmt.Errorf("a window is missing in %q: %s/1m would do", s, s)
-	}
-	n, err := parseCount(amount)
-	if err != nil {
-		return Limit{}, fmt.Errorf("amount must be a whole number, got %q: 5/1m would do", amount)
-	}
-	duration, err := caddy.ParseDuration(window)
-	if err != nil {
-		return Limit{}, fmt.Errorf("window must be a duration such as 10s, 1m, 24h or 1d, got %q", window)
-	}
-	return Limit{Amount: n, Window: caddy.Duration(duration)}, nil
-}
-
 // parseWord parses the first of the words behind a rate, with its value if it
 // takes one, and returns the words left.
 func (l *Limit) parseWord(words []string) ([]string, error) {
 	word := words[0]
 	switch {
-	case slices.Contains([]string{"sliding", "fixed", "token_bucket"}, word):
+	case slices.Contains(limitAlgorithms, word):
 		if l.Algorithm != "" {
 			return nil, fmt.Errorf("%s after %s: a limit has one algorithm", word, l.Algorithm)
 		}
 		l.Algorithm = word
 		return words[1:], nil
-	case !slices.Contains([]string{"burst", "slots", "timezone", "name"}, word):
-		return nil, fmt.Errorf("unknown word %q: burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name> or name <name> would do", word)
+	case !slices.Contains(limitValues, word):
+		return nil, fmt.Errorf("unknown word %q: %s", word, insteadOfWord(word))
 	case len(words) < 2:
 		return nil, fmt.Errorf("%s lacks its value", word)
 	}
 	return words[2:], l.setValue(word, words[1])
+}
+
+// The words behind a rate: those that stand alone, and those with a value.
+var (
+	limitAlgorithms = []string{"sliding", "fixed", "token_bucket"}
+	limitValues     = []string{"burst", "slots", "timezone", "name"}
+)
+
+// insteadOfWord says what to write instead of a word behind a rate that is unknown.
+func insteadOfWord(word string) string {
+	plain := strings.ReplaceAll(strings.ToLower(word), "-", "_")
+	name, value, given := strings.Cut(plain, "=")
+	switch {
+	case given && slices.Contains(limitValues, name):
+		return "write " + name + " " + value
+	case plain == "nodelay" || plain == "delay":
+		return "leave it out, nothing is delayed: write burst 20 for what may pass at once"
+	case plain == "per" || plain == "key":
+		return "write it into a line of its own, such as per ip"
+	case strings.Contains(plain, "/"):
+		return "a line has one limit: write another line, limit " + word
+	}
+	for _, known := range append(limitAlgorithms, limitValues...) {
+		if plain == known || plain == known+"_window" || known == "token_bucket" && strings.HasSuffix(plain, "bucket") {
+			return "write " + known
+		}
+	}
+	return "write burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name> or name <name>"
 }
 
 // setValue sets what word stands for. Zero values are refused because in the

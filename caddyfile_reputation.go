@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -115,7 +114,7 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 	}
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return fmt.Errorf("trap: %w", err)
+		return inLine(d, "trap", err)
 	}
 	if len(set) == 0 {
 		return d.Err("trap: a matcher is missing: trap path /wp-login.php would do")

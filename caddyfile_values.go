@@ -22,7 +22,7 @@ func peerDuration(d *caddyfile.Dispenser, field *caddy.Duration, name, kind stri
 	}
 	duration, err := caddy.ParseDuration(d.Val())
 	if err != nil {
-		return d.Errf("invalid %s '%s': %v", kind, d.Val(), err)
+		return d.Errf("invalid %s '%s': %v: write %s", kind, d.Val(), err, guessWindow(strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " ")))
 	}
 	*field = caddy.Duration(duration)
 	return nil
@@ -39,7 +39,7 @@ func peerInt(d *caddyfile.Dispenser, field *int, name, kind string) error {
 	}
 	n, err := strconv.Atoi(d.Val())
 	if err != nil {
-		return d.Errf("invalid %s '%s': %v", kind, d.Val(), err)
+		return d.Errf("invalid %s '%s': %v: write a whole number such as 5", kind, d.Val(), err)
 	}
 	*field = n
 	return nil

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
@@ -56,7 +55,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 	case "ipv6_prefix":
 		return peerInt(d, &z.IPv6Prefix, "zone ipv6_prefix", "ipv6_prefix integer")
 	}
-	return d.Errf("unrecognized subdirective '%s': match, per, limit, tiers, tier, cost, max_cost, on_empty_key, prefix_ceiling, on_exceeded, ipv4_prefix, ipv6_prefix, reputation, ban, key, window or events would do", d.Val())
+	return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", zoneWords)
 }
 
 // checkWords checks that the zone says how many may pass, in one of the two
@@ -76,7 +75,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 	case z.hasOwnWords() && !peer:
 		return d.Err("a limit is missing: limit 5/1m would do")
 	case z.Window == 0 || z.MaxEvents == 0:
-		return d.Err("a rate limit zone requires both a window and maximum events: window 1m and events 5, or limit 5/1m, would do")
+		return d.Errf("a rate limit zone requires both a window and maximum events, or a limit: write zone %s {, limit 5/1m and }, each on a line of its own", z.Name)
 	}
 	return nil
 }
@@ -93,45 +92,10 @@ func (z *Zone) hasOwnWords() bool {
 func (z *Zone) unmarshalMatch(d *caddyfile.Dispenser, token matcherToken) error {
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return d.Errf("failed to parse match: %w", err)
+		return inLine(d, "failed to parse match", err)
 	}
 	z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
 	return nil
-}
-
-// unmarshalMatchers reads a matcher set: what begins like a matcher token, one
-// matcher in the line, or a block of them.
-func unmarshalMatchers(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
-	if nextIsMatcherToken(d) {
-		return parseMatcherToken(d, token)
-	}
-	return caddyhttp.ParseCaddyfileNestedMatcherSet(d)
-}
-
-// nextIsMatcherToken tells whether the next argument is a matcher token. What
-// begins like one can't be anything else: no matcher has such a name, and no
-// expression starts like it.
-func nextIsMatcherToken(d *caddyfile.Dispenser) bool {
-	if !d.NextArg() {
-		return false
-	}
-	next := d.Val()
-	d.Prev()
-	return next == "*" || strings.HasPrefix(next, "/") || strings.HasPrefix(next, "@")
-}
-
-func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
-	set, _, err := token()
-	if err != nil {
-		return nil, err
-	}
-	if d.NextArg() {
-		return nil, d.ArgErr()
-	}
-	if set == nil { // `*`
-		set = caddy.ModuleMap{}
-	}
-	return set, nil
 }
 
 func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
@@ -145,7 +109,9 @@ func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 	case args[0] == "key":
 		return z.setPerKey(d, args[1:])
 	case !slices.Contains([]string{perIP, perEveryone, perClient, perAPIKey}, args[0]):
-		return d.Errf("unknown per %q: ip, everyone, client, api_key or key <value> would do", args[0])
+		return d.Errf("unknown per %q: write %s", args[0], insteadOfPer(args))
+	case args[0] == perIP && len(args) > 1:
+		return d.Errf("per ip takes no value, got %q: write ipv4_prefix 24 into a line of its own for how much of an address counts", args[1])
 	case len(args) > 1:
 		return d.Errf("per %s takes no value, got %q", args[0], args[1])
 	}
@@ -153,9 +119,42 @@ func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 	return nil
 }
 
+// insteadOfPer returns what was probably meant by words behind `per`.
+func insteadOfPer(words []string) string {
+	word := strings.ToLower(strings.Trim(words[0], "{}$"))
+	switch {
+	case strings.HasSuffix(word, "client_ip"), strings.HasSuffix(word, "remote.host"), strings.HasSuffix(word, "remote_ip"),
+		slices.Contains([]string{"ip", "address", "addr", "remote", "remote_host", "remote_addr", "binary_remote_addr"}, word):
+		return "per ip"
+	case slices.Contains([]string{"all", "global", "everybody", "total", "server"}, word):
+		return "per everyone"
+	case slices.Contains([]string{"apikey", "api_keys", "api-key"}, word):
+		return "per api_key"
+	case slices.Contains([]string{"session", "browser", "fingerprint", "visitor"}, word):
+		return "per client"
+	case word == "user":
+		return "per key {http.auth.user.id}"
+	case word == "header" && len(words) > 1:
+		return "per key {http.request.header." + words[1] + "}"
+	case word == "network" || word == "subnet":
+		return "per ip, and ipv4_prefix 24 into a line of its own"
+	case len(placeholders(words[0])) > 0:
+		return "per key " + words[0]
+	case caddyShorthand(word) != word:
+		return "per key {" + word + "}"
+	}
+	return "per ip, everyone, client, api_key or key <value>"
+}
+
 func (z *Zone) setPerKey(d *caddyfile.Dispenser, values []string) error {
 	if len(values) != 1 {
-		return d.Errf("per key takes one value, got %d: per key {http.request.header.X-Tenant} would do", len(values))
+		write := "{http.request.header.X-Tenant}"
+		if len(values) == 2 && values[0] == "header" {
+			write = "{http.request.header." + values[1] + "}"
+		} else if len(values) > 1 {
+			write = `"` + strings.Join(values, " ") + `"`
+		}
+		return d.Errf("per key takes one value, got %d: write per key %s", len(values), write)
 	}
 	if z.Key != "" {
 		return d.Errf("zone key already specified: %s", z.Key)
@@ -209,7 +208,7 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
 	}
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return d.Errf("cost: %w", err)
+		return inLine(d, "cost", err)
 	}
 	switch {
 	case len(set) > 0:

@@ -3,6 +3,7 @@ package tally
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
@@ -10,6 +11,15 @@ import (
 
 // sourceOf returns where the current token stands, such as `Caddyfile:12`.
 func sourceOf(d *caddyfile.Dispenser) string { return fmt.Sprintf("%s:%d", d.File(), d.Line()) }
+
+// inLine adds to an error of the Caddyfile adapter what it is about, and where that
+// is unless the error says so already.
+func inLine(d *caddyfile.Dispenser, about string, err error) error {
+	if strings.Contains(err.Error(), ", at ") {
+		return fmt.Errorf("%s: %w", about, err)
+	}
+	return d.Errf("%s: %w", about, err)
+}
 
 // sourceError is an error with the place in a config file that it is about. It is
 // written as Caddy writes those of the Caddyfile adapter.

@@ -1,0 +1,37 @@
+package tally
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whatever stands behind `limit`, it is parsed or refused with what to write, and
+// what is to be written is a limit.
+func FuzzRate(f *testing.F) {
+	for _, s := range []string{"5/1m", "10r/s burst 5", "100 per 1 minute", "1k/1m", "5-M", "5/", "/1m", "5 / 1", "9999999999999999999/9999999999999w"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		words := strings.Fields(s)
+		if len(words) == 0 {
+			return
+		}
+		limit, rest, err := parseRate(words)
+		if err == nil && (len(rest) >= len(words) || time.Duration(limit.Window) < 0) {
+			t.Errorf("%q is %+v, with %q left", words, limit, rest)
+		}
+		if err == nil {
+			return
+		}
+		guess := guessRate(words)
+		if !strings.HasSuffix(err.Error(), ": write "+guess) {
+			t.Errorf("%q: error is %v, want %q at its end", words, err, guess)
+		}
+		if len(guess) < 12 {
+			if _, err := parseLimit([]string{guess}); err != nil {
+				t.Errorf("%q: told to write %q, which is refused: %v", words, guess, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package tally
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// The words that lines can begin with: in the directive, in a zone, and in the
+// global option.
+var (
+	handlerWords = []string{"zone", "exempt", "trap", "headers", "jitter", "log_key", "disable_metrics", "sweep_interval", "distributed", "storage"}
+	zoneWords    = []string{
+		"match", "per", "limit", "tiers", "tier", "cost", "max_cost", "on_empty_key", "prefix_ceiling", "on_exceeded",
+		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",
+	}
+	appWords = []string{
+		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "ipv4_prefix", "ipv6_prefix",
+		"session", "pressure", "tier", "api_keys", "reputation", "ban",
+	}
+)
+
+// otherWords are words that other programs have for ours.
+var otherWords = map[string]string{
+	"rate": "limit", "limits": "limit", "rps": "limit",
+	"requests": "events", "max_events": "events", "max_requests": "events", "period": "window", "interval": "window",
+	"zones": "zone", "matcher": "match", "matches": "match", "by": "per", "except": "exempt", "ignore": "exempt", "skip": "exempt", "allow": "exempt",
+	"whitelist": "exempt", "allowlist": "exempt", "bypass": "exempt", "database": "store sqlite", "db": "store sqlite",
+	"tokens": "api_keys", "sessions": "session", "bans": "ban", "block": "ban", "honeypot": "trap", "traps": "trap",
+}
+
+// unrecognized returns the error about the current word, which a block doesn't have
+// that has known. what begins it: it calls the word by its name.
+func unrecognized(d *caddyfile.Dispenser, what string, known []string) error {
+	word := d.Val()
+	line := strings.Join(append([]string{word}, d.RemainingArgs()...), " ")
+	hint := insteadOf(word, line, known)
+	if hint == "" {
+		hint = "expected " + orList(known)
+	}
+	return d.Errf("%s: %s", what, hint)
+}
+
+// insteadOf says what to write instead of a line that a block doesn't have, or "" if
+// that can't be guessed.
+func insteadOf(word, line string, known []string) string {
+	if other, ok := otherWords[word]; ok {
+		line = other + strings.TrimPrefix(line, word)
+		word, _, _ = strings.Cut(other, " ")
+		if slices.Contains(known, word) {
+			return "write " + line
+		}
+	}
+	isZone, isHandler := slices.Contains(known, "limit"), slices.Contains(known, "zone")
+	switch {
+	case isZone && word == "zone":
+		return "a zone can't stand in another one; is the } missing that ends the one before it?"
+	case isZone && word == "burst":
+		return "write it behind the limit: limit 5/1m " + line
+	case isZone && (isMatcher(word) || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "@")):
+		return "write match " + line
+	case slices.Contains(handlerWords, word) && isZone:
+		return "write it beside the zones and not into one: " + line
+	case slices.Contains(handlerWords, word):
+		return "write it into the directive rate_limit of a site, and not into the global option"
+	case isHandler && slices.Contains([]string{"true", "yes", "on", "1"}, word):
+		return "the option before it takes no value: leave it out"
+	case isHandler && (word == "tier" && len(placeholders(line)) == 0 || slices.Contains(appWords, word) && !slices.Contains(zoneWords, word)),
+		isZone && slices.Contains(appWords, word):
+		return fmt.Sprintf("write it into the global option at the top of the file: {, rate_limit {, %s, } and }, each on a line of its own", line)
+	case slices.Contains(zoneWords, word) && isHandler:
+		return fmt.Sprintf("write it into a zone: zone login {, %s and }, each on a line of its own", line)
+	case slices.Contains(zoneWords, word):
+		return "write it into a zone of the directive rate_limit of a site, and not into the global option"
+	case isDirective(word):
+		return fmt.Sprintf("%s is a directive of the site; is a } missing above?", word)
+	}
+	for _, candidate := range known {
+		if n := editDistance(word, candidate); n <= 2 && 2*n <= len(word) {
+			return "did you mean " + candidate + "?"
+		}
+	}
+	return ""
+}
+
+func isMatcher(word string) bool { return isModule("http.matchers." + word) }
+
+// isDirective reports whether a word is one that sites have, as far as that can be
+// known: Caddy doesn't say which directives there are.
+func isDirective(word string) bool {
+	return isModule("http.handlers."+word) || slices.Contains([]string{
+		"basic_auth", "bind", "handle", "handle_errors", "handle_path", "header", "import", "log", "php_fastcgi", "redir",
+		"request_header", "respond", "root", "route", "tls", "try_files", "uri",
+	}, word)
+}
+
+func isModule(id string) bool {
+	_, err := caddy.GetModule(id)
+	return err == nil
+}
