@@ -15,8 +15,9 @@ import (
 
 // APIKeys says where clients put their API keys, and which there are.
 type APIKeys struct {
-	// Where a request may have its key. The first that is there counts. Default:
-	// the header field `X-Api-Key`.
+	// Where a request may have its key. One that has different keys there is refused
+	// with status 400, and so is one whose key is not a single token: letters, digits
+	// and `-._~+/`, with `=` only at the end. Default: the header field `X-Api-Key`.
 	From []KeySource `json:"from,omitempty"`
 
 	// The file of keys, as `caddy rate-limit key` makes it: name, tier and hash of
@@ -54,6 +55,9 @@ type KeySource struct {
 	// The name of the header field or query parameter, or a text with
 	// placeholders.
 	Name string `json:"name,omitempty"`
+
+	kind string // Type, or fromCookie, or what a placeholder is another way to write
+	in   string // the name that belongs to it
 }
 
 // The kinds of places where a key may be.
@@ -62,6 +66,7 @@ const (
 	fromBearer      = "bearer"
 	fromQuery       = "query"
 	fromPlaceholder = "placeholder"
+	fromCookie      = "cookie" // which is configured as a placeholder
 )
 
 // What can be done about a key that is missing or unknown.
@@ -114,6 +119,7 @@ func (k *APIKeys) checkDefault(a *App) error {
 }
 
 func (s *KeySource) provision() error {
+	s.kind, s.in = s.Type, s.Name
 	switch s.Type {
 	case fromHeader:
 		err := checkFieldName(s.Name)
@@ -133,9 +139,22 @@ func (s *KeySource) provision() error {
 		if len(placeholders(s.Name)) == 0 {
 			return fmt.Errorf("placeholder needs one, such as {http.request.cookie.key}, got %q", s.Name)
 		}
+		s.resolve()
 		return checkPlaceholders(s.Name)
 	}
 	return fmt.Errorf("must be header, bearer, query or placeholder, got %q", s.Type)
+}
+
+// resolve finds the place that a placeholder stands for: there a key can be told
+// from two, which Caddy would join, or of which it would take the first.
+func (s *KeySource) resolve() {
+	for _, place := range []struct{ kind, family string }{
+		{fromHeader, "{http.request.header."}, {fromQuery, "{http.request.uri.query."}, {fromCookie, "{http.request.cookie."},
+	} {
+		if name, ok := strings.CutPrefix(s.Name, place.family); ok && strings.IndexByte(name, '}') == len(name)-1 {
+			s.kind, s.in = place.kind, name[:len(name)-1]
+		}
+	}
 }
 
 // start reports the keys there are.
@@ -155,44 +174,4 @@ func (a *App) keysChanged(set *apikeys.Set, err error) {
 	}
 	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers()))
 	countKeys(set, a.tierNames())
-}
-
-// find returns the key of a request, or "" if it has none.
-func (k *APIKeys) find(rq *request) (string, error) {
-	for i := range k.From {
-		key, err := k.From[i].find(rq)
-		if key != "" || err != nil {
-			return key, err
-		}
-	}
-	return "", nil
-}
-
-func (s *KeySource) find(rq *request) (string, error) {
-	switch s.Type {
-	case fromHeader:
-		return single(rq.http.Header[s.Name])
-	case fromBearer:
-		credentials, err := single(rq.http.Header["Authorization"])
-		scheme, token, _ := strings.Cut(credentials, " ")
-		if !strings.EqualFold(scheme, "Bearer") {
-			return "", err
-		}
-		return strings.TrimSpace(token), err
-	case fromQuery:
-		return single(rq.http.URL.Query()[s.Name])
-	}
-	return rq.repl.ReplaceAll(s.Name, ""), nil
-}
-
-// single returns the only value there is, or "" if there is none. Two are not one
-// joined, nor is the first of them the one that an upstream would take.
-func single(values []string) (string, error) {
-	switch len(values) {
-	case 0:
-		return "", nil
-	case 1:
-		return values[0], nil
-	}
-	return "", errDuplicateKey
 }

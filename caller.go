@@ -16,19 +16,23 @@ type caller struct {
 	err     error // why the request is denied, or nil
 }
 
-// What a request is denied with whose key is not as it should be. They are made
+// Errors that a request is denied with for its API key or its tier. They are made
 // once: caddyhttp.Error would look at the stack for every one.
 var (
-	errNoKey        error = caddyhttp.HandlerError{StatusCode: http.StatusUnauthorized, Err: errors.New("an API key is required")}
-	errUnknownKey   error = caddyhttp.HandlerError{StatusCode: http.StatusForbidden, Err: errors.New("the API key is not known")}
-	errTwoKeys      error = caddyhttp.HandlerError{StatusCode: http.StatusBadRequest, Err: errDuplicateKey}
-	errNoTier       error = caddyhttp.HandlerError{StatusCode: http.StatusForbidden, Err: errors.New("the client has no tier")}
-	errDuplicateKey       = errors.New("the request has two API keys in one place")
+	errNoKey      = denial(http.StatusUnauthorized, "an API key is required")
+	errUnknownKey = denial(http.StatusForbidden, "the API key is not known")
+	errTwoKeys    = denial(http.StatusBadRequest, "the request has two API keys")
+	errOddKey     = denial(http.StatusBadRequest, "the API key is not a single token")
+	errNoTier     = denial(http.StatusForbidden, "the client has no tier")
 )
 
-// isDenial tells whether an error is one of those that a request is denied with.
+func denial(status int, text string) error {
+	return caddyhttp.HandlerError{StatusCode: status, Err: errors.New(text)}
+}
+
+// isDenial reports whether an error is one of those that a request is denied with.
 func isDenial(err error) bool {
-	return err == errNoKey || err == errUnknownKey || err == errTwoKeys || err == errNoTier
+	return err == errNoKey || err == errUnknownKey || err == errTwoKeys || err == errOddKey || err == errNoTier
 }
 
 // deny notes that a zone denies the request.
@@ -66,7 +70,7 @@ func (c *caller) askKey(rq *request, k *APIKeys) {
 	key, err := k.find(rq)
 	switch {
 	case err != nil:
-		c.err = errTwoKeys
+		c.err = err
 	case key == "":
 		c.tier, c.err = k.otherwise(k.Missing, errNoKey)
 	default:

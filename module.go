@@ -99,6 +99,7 @@ type Handler struct {
 	namesClients bool    // whether its own options have placeholders that tell of them
 	exempt       caddyhttp.MatcherSets
 	style        headerStyle
+	addressedBy  []string // header fields of which the last line is the client's address
 	app          *App
 	events       *caddyevents.App
 	ctx          caddy.Context
@@ -126,7 +127,7 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 // nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.ctx, h.log, h.random = ctx, ctx.Logger(), rand.Float64
-	h.routed = errorRouted(ctx)
+	h.routed, h.addressedBy = errorRouted(ctx), clientIPFields(ctx)
 	if err := h.loadApps(ctx); err != nil {
 		return err
 	}
@@ -271,6 +272,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		h.app.takeService(r)
 	}
 	rq := newRequest(r)
+	if h.addressedBy != nil {
+		rq.settleClientIP(h.addressedBy)
+	}
 	if h.app.knowsClients {
 		rq.meet(h.app, h.namesClients)
 	}

@@ -170,7 +170,7 @@ func (rq *request) clientIP() string {
 
 // appendText appends the value of the zone's key.
 func (rq *request) appendText(z *Zone) verdict {
-	text := rq.repl.ReplaceAll(z.Key, "")
+	text := rq.keyText(z)
 	if text == z.emptyForm {
 		switch z.OnEmptyKey {
 		case "", emptyIP:

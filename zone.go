@@ -40,7 +40,9 @@ type Zone struct {
 
 	// The value to count by, usually with placeholders, such as
 	// `{http.request.header.X-Tenant}`. A key without placeholders, or none at
-	// all, is one count for all. A misspelt placeholder is a config error.
+	// all, is one count for all. A misspelt placeholder is a config error. The name of a
+	// host in `{http.request.host}` counts in lower case and without a dot at its end,
+	// and a header field without white space around it.
 	Key string `json:"key,omitempty"`
 
 	// What to do with a request for which every placeholder of `key` is empty:
@@ -131,19 +133,20 @@ type Zone struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	matchers  caddyhttp.MatcherSets
-	per       string  // perIP, perEveryone, perClient, perAPIKey or perKey
-	static    string  // the key that everyone shares
-	emptyForm string  // what the key is if all its placeholders are empty
-	price     price   // what most requests cost
-	prices    []price // of those that match; the first one counts
-	shut      bool    // nothing passes
-	effective []Limit // what window and max_events stand for
-	own       *limitSet
-	byTier    map[string]*limitSet // instead of own; nil for an unlimited tier
-	app       *App
-	log       atomic.Pointer[refusalLog]
-	meter     zoneMeter
+	matchers    caddyhttp.MatcherSets
+	per         string  // perIP, perEveryone, perClient, perAPIKey or perKey
+	static      string  // the key that everyone shares
+	emptyForm   string  // what the key is if all its placeholders are empty
+	oneSpelling bool    // the key has placeholders of which different values mean the same
+	price       price   // what most requests cost
+	prices      []price // of those that match; the first one counts
+	shut        bool    // nothing passes
+	effective   []Limit // what window and max_events stand for
+	own         *limitSet
+	byTier      map[string]*limitSet // instead of own; nil for an unlimited tier
+	app         *App
+	log         atomic.Pointer[refusalLog]
+	meter       zoneMeter
 }
 
 // Cost is what some requests cost.

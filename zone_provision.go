@@ -174,6 +174,7 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 		z.per, z.static = perEveryone, z.Key
 	}
 	z.emptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.Key, "")
+	z.oneSpelling = needsOneSpelling(z.Key)
 	switch z.OnEmptyKey {
 	case "", emptyIP, emptyShare, emptySkip, emptyDeny:
 	default:

@@ -319,12 +319,44 @@ func TestKeysAreTakenFromWhereTheConfigSays(t *testing.T) {
 	s.want(http.StatusOK, "hello", "/", "Authorization: bearer  "+key)
 	s.want(http.StatusOK, "hello", "/?key="+key)
 	s.want(http.StatusOK, "hello", "/", "Cookie: key="+key)
-	s.want(http.StatusOK, "hello", "/?key=x", "Authorization: Bearer "+key) // the first place counts
-	s.want(http.StatusForbidden, "403", "/?key="+key, "Authorization: Bearer x")
+	s.want(http.StatusOK, "hello", "/?key="+key, "Authorization: Bearer "+key)
+	s.want(http.StatusBadRequest, "400 the request has two API keys", "/?key=x", "Authorization: Bearer "+key)
+	s.want(http.StatusBadRequest, "400 the request has two API keys", "/?key="+key, "Authorization: Bearer x")
 	s.want(http.StatusOK, "hello", "/?key="+key, "Authorization: Basic "+key) // no place of a key
 	s.want(http.StatusUnauthorized, "401", "/", "Authorization: Bearer ")
 	s.want(http.StatusBadRequest, "400", "/?key="+key+"&key="+key)
 	s.want(http.StatusBadRequest, "400", "/", "Authorization: Bearer "+key, "Authorization: Bearer "+key)
+}
+
+// However a key is written that upstreams take for one, it counts as that, or the
+// request is refused: over HTTP/2 nobody removes the space around a value.
+func TestKeysAreNotHidden(t *testing.T) {
+	config := strings.Replace(tiered("from header X-Api-Key\nfrom bearer\nmissing default free\nunknown default", byKey), "servers {", "servers {\nprotocols h1 h2c", 1)
+	s := newServer(t, config, serviceToken)
+	field := s.newKey("acme", "gold")
+	key := strings.TrimPrefix(field, "X-Api-Key: ")
+	s.start()
+	h2c := clientOf(t, (*http.Protocols).SetUnencryptedHTTP2)
+	s.wantPassed(6, 7, "/", from(1), field)
+	s.wantPassed(3, 4, "/", from(1)) // an anonymous client's own
+	for _, c := range []struct {
+		name, value string
+		status      int
+	}{
+		{"X-Api-Key", key + " ", 429}, {"X-Api-Key", "\t" + key, 429},
+		{"Authorization", "Bearer\t" + key, 429}, {"Authorization", "bearer   " + key + " ", 429},
+		{"X-Api-Key", `"` + key + `"`, 400}, {"Authorization", `Bearer "` + key + `"`, 400}, {"Authorization", "Basic a, Bearer " + key, 400},
+	} {
+		r, err := http.NewRequest(http.MethodGet, "http://127.0.0.1:"+s.port+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header[c.name] = []string{c.value}
+		a, err := do(h2c, r, from(2)) // who would have an anonymous client's quota
+		if err != nil || a.status != c.status {
+			t.Errorf("%s: %q is answered with %d, want %d: %v", c.name, c.value, a.status, c.status, err)
+		}
+	}
 }
 
 // The file of keys is read again when it changes.

@@ -1,0 +1,191 @@
+package tally
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// find returns the key of a request, or "" if it has none. An error is one that the
+// request is denied with: an upstream might find another key in it, or a key where
+// none is found here.
+func (k *APIKeys) find(rq *request) (string, error) {
+	var s keySearch
+	for i := range k.From {
+		s.look(rq, &k.From[i])
+	}
+	return s.key, s.err
+}
+
+// keySearch is what was found in the places of keys. It finds what upstreams could
+// take for a key, which are more lenient in many ways.
+type keySearch struct {
+	key  string
+	here int // how many values the place has that is looked at
+	err  error
+}
+
+func (s *keySearch) look(rq *request, place *KeySource) {
+	s.here = 0
+	switch place.kind {
+	case fromHeader:
+		s.header(rq.http.Header[http.CanonicalHeaderKey(place.in)])
+	case fromBearer:
+		s.bearer(rq.http.Header["Authorization"])
+	case fromQuery:
+		s.query(rq.http.URL.RawQuery, place.in)
+	case fromCookie:
+		s.cookies(rq.http.Header["Cookie"], place.in)
+	default:
+		s.found(rq.repl.ReplaceAll(place.Name, ""))
+	}
+}
+
+// found notes a value in the place that is looked at. White space around it doesn't
+// belong to it (RFC 9110, section 5.5), but over HTTP/2 nobody has removed it yet.
+func (s *keySearch) found(value string) {
+	value = trimSpace(value)
+	s.here++
+	switch {
+	case s.here > 1 || s.key != "" && value != "" && value != s.key:
+		s.err = errTwoKeys
+	case value != "" && !isToken(value) && s.err == nil:
+		s.err = errOddKey
+	case value != "":
+		s.key = value
+	}
+}
+
+// header looks into the fields of a name. Caddy drops those that differ from it in
+// underscores or dots, which CGI and its successors would take for the same.
+func (s *keySearch) header(values []string) {
+	for _, value := range values {
+		s.found(value)
+	}
+}
+
+// bearer looks for a token after the scheme (RFC 9110, section 11.4). What only
+// resembles it is refused: some upstreams look for the word anywhere.
+func (s *keySearch) bearer(values []string) {
+	for _, value := range values {
+		value = trimSpace(value)
+		scheme, token := value, ""
+		if i := strings.IndexAny(value, " \t"); i >= 0 {
+			scheme, token = value[:i], value[i:]
+		}
+		switch {
+		case len(values) > 1:
+			s.err = errTwoKeys
+		case strings.EqualFold(scheme, "Bearer"):
+			s.found(token)
+		case mentionsBearer(value) && s.err == nil:
+			s.err = errOddKey
+		}
+	}
+}
+
+// mentionsBearer reports whether a value has a word in it that begins with bearer.
+func mentionsBearer(value string) bool {
+	const word = "bearer"
+	value = strings.ToLower(value)
+	for {
+		i := strings.Index(value, word)
+		if i < 0 {
+			return false
+		}
+		if i == 0 || !isTokenByte(value[i-1]) {
+			return true
+		}
+		value = value[i+len(word):]
+	}
+}
+
+// query looks into a query as it was sent: Go leaves out what it can't decode.
+func (s *keySearch) query(raw, name string) { s.pairs(raw, "&;", name, unescapeQuery) }
+
+func unescapeQuery(text string) string {
+	if unescaped, err := url.QueryUnescape(text); err == nil {
+		return unescaped
+	}
+	return text
+}
+
+// cookies looks into cookies, of which Caddy's placeholder has the first.
+func (s *keySearch) cookies(fields []string, name string) {
+	for _, field := range fields {
+		s.pairs(field, ";,", name, func(text string) string {
+			text = trimSpace(text)
+			if len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' { // RFC 6265, section 4.1.1
+				return text[1 : len(text)-1]
+			}
+			return text
+		})
+	}
+}
+
+// pairs looks for values in pairs of a name and a value, with any of some
+// separators between them.
+func (s *keySearch) pairs(text, separators, name string, decode func(string) string) {
+	for text != "" {
+		pair, rest := text, ""
+		if i := strings.IndexAny(text, separators); i >= 0 {
+			pair, rest = text[:i], text[i+1:]
+		}
+		text = rest
+		if before, value, ok := strings.Cut(pair, "="); ok && sameName(bareName(decode(before)), name) {
+			s.found(decode(value))
+		}
+	}
+}
+
+// bareName returns the name that upstreams give to a parameter: PHP and others make
+// a list of a name with brackets, and end it at a zero byte.
+func bareName(name string) string {
+	if i := strings.IndexAny(name, "[\x00"); i > 0 {
+		name = name[:i]
+	}
+	return strings.Trim(name, " \t")
+}
+
+// sameName reports whether some upstream takes two names for the same: letters in
+// either case are, and all bytes but letters and digits, which PHP and others turn
+// into underscores.
+func sameName(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if plain(a[i]) != plain(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func plain(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c + 'a' - 'A'
+	case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		return c
+	}
+	return '_'
+}
+
+// trimSpace removes what HTTP allows around a value: OWS of RFC 9110, section 5.6.3.
+func trimSpace(value string) string { return strings.Trim(value, " \t") }
+
+// isToken reports whether a value is a token68 (RFC 9110, section 11.2).
+func isToken(value string) bool {
+	value = strings.TrimRight(value, "=")
+	for i := range len(value) {
+		if !isTokenByte(value[i]) {
+			return false
+		}
+	}
+	return value != ""
+}
+
+func isTokenByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~+/", c) >= 0
+}

@@ -1,0 +1,137 @@
+package tally
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// findKey looks for a key in a request with a query and header fields.
+func findKey(t *testing.T, from []KeySource, query string, fields ...string) (string, error) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.URL.RawQuery = query
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, ": ")
+		r.Header.Add(name, value)
+	}
+	k := &APIKeys{From: from}
+	for i := range k.From {
+		if err := k.From[i].provision(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
+	rq := newRequest(r)
+	defer rq.release()
+	return k.find(rq)
+}
+
+// What an upstream could take for a key is the key that is found, or the request is
+// refused.
+func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
+	header := []KeySource{{Type: fromHeader, Name: "x-api-key"}}
+	bearer := []KeySource{{Type: fromBearer}}
+	query := []KeySource{{Type: fromQuery, Name: "api_key"}}
+	cookie := []KeySource{{Type: fromPlaceholder, Name: "{http.request.cookie.key}"}}
+	mixed := []KeySource{{Type: fromPlaceholder, Name: "{http.request.header.X-A}{http.request.header.X-B}"}}
+	all := []KeySource{{Type: fromHeader, Name: "X-Api-Key"}, {Type: fromBearer}, {Type: fromQuery, Name: "key"}}
+	for _, c := range []struct {
+		from   []KeySource
+		query  string
+		fields []string
+		key    string
+		err    error
+	}{
+		{header, "", nil, "", nil},
+		{header, "", []string{"X-Api-Key: K"}, "K", nil},
+		{header, "", []string{"X-Api-Key: K "}, "K", nil},
+		{header, "", []string{"X-Api-Key: \t K \t"}, "K", nil},
+		{header, "", []string{"X-Api-Key: "}, "", nil},
+		{header, "", []string{"X-Api-Key: az09-._~+/=="}, "az09-._~+/==", nil},
+		{header, "", []string{`X-Api-Key: "K"`}, "", errOddKey},
+		{header, "", []string{"X-Api-Key: K\u00a0"}, "", errOddKey},
+		{header, "", []string{"X-Api-Key: K K"}, "", errOddKey},
+		{header, "", []string{"X-Api-Key: K,K"}, "", errOddKey},
+		{header, "", []string{"X-Api-Key: K;a=b"}, "", errOddKey},
+		{header, "", []string{"X-Api-Key: %4B"}, "", errOddKey},
+		{header, "", []string{"X-Api-Key: K=K"}, "", errOddKey},
+		{header, "", []string{"X-Api-Key: ="}, "", errOddKey},
+		{header, "", []string{"X-Api-Key: K", "X-Api-Key: K"}, "", errTwoKeys},
+		{header, "", []string{"X-Api-Key: K", "X-Api-Key: "}, "", errTwoKeys},
+		{header, "", []string{"X-Api-Keys: K", "Api-Key: K"}, "", nil},
+
+		{bearer, "", []string{"Authorization: Bearer K"}, "K", nil},
+		{bearer, "", []string{"Authorization: bEARER K"}, "K", nil},
+		{bearer, "", []string{"Authorization:  Bearer   K "}, "K", nil},
+		{bearer, "", []string{"Authorization: Bearer\tK"}, "K", nil},
+		{bearer, "", []string{"Authorization: Bearer"}, "", nil},
+		{bearer, "", []string{`Authorization: Bearer "K"`}, "", errOddKey},
+		{bearer, "", []string{`Authorization: "Bearer K"`}, "", errOddKey},
+		{bearer, "", []string{"Authorization: Bearer K, Bearer L"}, "", errOddKey},
+		{bearer, "", []string{"Authorization: Basic YTpi, Bearer K"}, "", errOddKey},
+		{bearer, "", []string{"Authorization: BearerK"}, "", errOddKey},
+		{bearer, "", []string{"Authorization: Bearer:K"}, "", errOddKey},
+		{bearer, "", []string{"Authorization: Bearer\u00a0K"}, "", errOddKey},
+		{bearer, "", []string{"Authorization: Basic K"}, "", nil},
+		{bearer, "", []string{"Authorization: Basic xBearerx"}, "", nil},
+		{bearer, "", []string{"Authorization: Basic K", "Authorization: Bearer K"}, "", errTwoKeys},
+
+		{query, "api_key=K", nil, "K", nil},
+		{query, "a=b&api_key=K&x=%zz", nil, "K", nil},
+		{query, "a=b;api_key=K", nil, "K", nil}, // which Go leaves out, and others don't
+		{query, "api_key=K;a=b", nil, "K", nil},
+		{query, "api%5Fkey=%4B", nil, "K", nil},
+		{query, "API_KEY=K", nil, "K", nil},
+		{query, "api.key=K", nil, "K", nil}, // PHP's api_key, as are
+		{query, "api+key=K", nil, "K", nil},
+		{query, "api_key[]=K", nil, "K", nil},
+		{query, "api_key%00x=K", nil, "K", nil},
+		{query, "+api_key=K+", nil, "K", nil},
+		{query, "api_key=K%zz", nil, "", errOddKey},
+		{query, "api_key=%22K%22", nil, "", errOddKey},
+		{query, "api_key=K&api_key=K", nil, "", errTwoKeys},
+		{query, "api_key=K&api_key[]=L", nil, "", errTwoKeys},
+		{query, "api_keys=K&x=api_key=K&api_key", nil, "", nil},
+
+		{cookie, "", []string{"Cookie: a=b; key=K"}, "K", nil},
+		{cookie, "", []string{`Cookie: key="K"`}, "K", nil},
+		{cookie, "", []string{"Cookie: key=K; key=L"}, "", errTwoKeys},
+		{cookie, "", []string{"Cookie: key=K", "Cookie: key=L"}, "", errTwoKeys},
+		{cookie, "", []string{"Cookie: a=b, key=K"}, "K", nil},
+		{cookie, "", []string{"Cookie: key=K%20"}, "", errOddKey},
+
+		{mixed, "", []string{"X-A: a", "X-B: b"}, "ab", nil},
+		{mixed, "", []string{"X-A: a", "X-B: b "}, "ab", nil},
+
+		{all, "key=K", nil, "K", nil},
+		{all, "key=K", []string{"X-Api-Key: ", "Authorization: Bearer K"}, "K", nil},
+		{all, "key=K", []string{"X-Api-Key: L"}, "", errTwoKeys},
+		{all, "key=", []string{"X-Api-Key: K", "Authorization: Bearer L"}, "", errTwoKeys},
+		{all, "", []string{"X-Api-Key: K", "Authorization: Basic L"}, "K", nil},
+	} {
+		got, err := findKey(t, c.from, c.query, c.fields...)
+		if err != c.err || err == nil && got != c.key {
+			t.Errorf("%+v: ?%s %q: %q, %v; want %q, %v", c.from, c.query, c.fields, got, err, c.key, c.err)
+		}
+	}
+}
+
+// Whatever is sent, a key is found or not, in no more time than it takes to read it.
+func FuzzFindKey(f *testing.F) {
+	f.Add("api_key=K&x=%zz", "Bearer K", "a=b; key=K")
+	f.Add("api_key[=K;;=&%00", "bearer", `key="`)
+	from := func() []KeySource {
+		return []KeySource{{Type: fromBearer}, {Type: fromQuery, Name: "api_key"}, {Type: fromPlaceholder, Name: "{http.request.cookie.key}"}}
+	}
+	f.Fuzz(func(t *testing.T, query, authorization, cookie string) {
+		key, err := findKey(t, from(), query, "Authorization: "+authorization, "Cookie: "+cookie)
+		if err == nil && key != "" && !isToken(key) {
+			t.Errorf("%q is no token", key)
+		}
+	})
+}

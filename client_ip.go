@@ -1,0 +1,64 @@
+package tally
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// clientIPFields returns the header fields that a server of ctx, a handler's, reads
+// a client's address from, in their order: nil where all it may read is a list such
+// as X-Forwarded-For, or reads fields from their end (`trusted_proxies_strict`).
+func clientIPFields(ctx caddy.Context) []string {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok || server.TrustedProxiesStrict > 0 || !slices.ContainsFunc(server.ClientIPHeaders, isSingle) {
+		return nil
+	}
+	return server.ClientIPHeaders
+}
+
+// isSingle reports whether a header field has one address. One proxy sets it, where
+// to X-Forwarded-For each adds another.
+func isSingle(field string) bool { return !strings.EqualFold(field, "X-Forwarded-For") }
+
+// settleClientIP sees to it that a client can't choose its address with a second
+// line of a header field that has one address: proxies that don't replace the
+// field add theirs at the end, and Caddy takes the first. It changes Caddy's own
+// variable, so that matchers, placeholders and logs are about the same client.
+func (rq *request) settleClientIP(fields []string) {
+	if trusted, _ := rq.vars[caddyhttp.TrustedProxyVarKey].(bool); !trusted {
+		return
+	}
+	for _, field := range fields {
+		addresses := addressesIn(rq.http.Header[http.CanonicalHeaderKey(field)])
+		if len(addresses) == 0 {
+			continue // Caddy takes the next field
+		}
+		if len(addresses) > 1 && isSingle(field) {
+			rq.vars[caddyhttp.ClientIPVarKey] = addresses[len(addresses)-1].String()
+		}
+		return
+	}
+}
+
+// addressesIn returns the addresses in a header field, as Caddy reads them.
+func addressesIn(values []string) (addresses []netip.Addr) {
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			host, _, err := net.SplitHostPort(part)
+			if err != nil {
+				host = part
+			}
+			host, _, _ = strings.Cut(strings.TrimSpace(host), "%")
+			if address, err := netip.ParseAddr(host); err == nil {
+				addresses = append(addresses, address)
+			}
+		}
+	}
+	return addresses
+}
