@@ -1,0 +1,72 @@
+package endpoint
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// IsCanonical reports whether all programs take the path for the same: it has no
+// empty, dotted or padded segment, no `\` or `;`, and nothing encoded that could
+// stand for itself or that is decoded into something of a meaning.
+func (r *Request) IsCanonical() bool {
+	if r.isPlain() {
+		return true
+	}
+	if r.Odd || !strings.HasPrefix(r.Path, "/") || !utf8.ValidString(r.Path) {
+		return false
+	}
+	before := '/'
+	for i, c := range r.Path {
+		switch {
+		case c < utf8.RuneSelf && kinds[c] == odd && c != ' ', isBlank(c) && before == '/':
+			return false
+		case (c == '/' || c == '.') && (isBlank(before) || before == '.'):
+			return false
+		case c == '/' && before == '/' && i > 0:
+			return false
+		case 0xff01 <= c && c <= 0xff5e:
+			return false
+		}
+		before = c
+	}
+	return !isBlank(before) && before != '.' && r.isEncodedAsNeeded()
+}
+
+// isEncodedAsNeeded reports whether only those characters are percent-encoded that
+// can't stand for themselves.
+func (r *Request) isEncodedAsNeeded() bool {
+	for rest := r.RawPath; rest != ""; {
+		_, after, found := strings.Cut(rest, "%")
+		if !found {
+			return true
+		}
+		if len(after) < 2 || !isHex(after[0]) || !isHex(after[1]) {
+			return false
+		}
+		c := unhex(after[0])<<4 | unhex(after[1])
+		if c < utf8.RuneSelf && !strings.ContainsRune(" \"<>^`{|}[]", rune(c)) {
+			return false
+		}
+		rest = after[2:]
+	}
+	return true
+}
+
+// HasCanonicalQuery reports whether all programs find the same parameters in the
+// query: none twice, and nothing that is split or decoded in several ways.
+func (r *Request) HasCanonicalQuery() bool {
+	seen := make(map[string]bool)
+	for query := r.Query; query != ""; {
+		var pair string
+		if pair, query = nextPair(query); pair == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(pair, "=")
+		name := readKey(key)
+		if seen[name] || strings.Contains(decodeParameter(key)+decodeParameter(value), "%") {
+			return false
+		}
+		seen[name] = true
+	}
+	return !strings.Contains(r.Query, ";")
+}

@@ -1,0 +1,40 @@
+// Package endpoint matches requests to an endpoint of a backend: a method, a path
+// and parameters of the query. It knows nothing of HTTP servers: a [Request] holds
+// the text that one has received.
+//
+// One action of a backend has many spellings, because backends are lenient: /login,
+// /login/, /LOGIN, /login.json, /login;x, /%6cogin, /x/../login, /index.php/login.
+// Which of them reach it depends on the backend. There are three questions:
+//
+//   - [Endpoint.Covers]: may some backend route the request to the endpoint? For
+//     limits: a spelling that isn't counted is a way around the limit, and one that is
+//     counted needlessly costs one unit.
+//   - [Endpoint.Names]: does the request name the endpoint, in any encoding, without
+//     guesses about extensions and scripts? For traps, where a wrong guess harms a
+//     client.
+//   - [Endpoint.Is]: is the request the endpoint, exactly as it is written? For
+//     exemptions: what is exempt by mistake isn't limited.
+//
+// # How a path is read
+//
+// A canonical path (see [Request.IsCanonical]) is compared as it is, without
+// memory allocation. Any other is read in each way that a program may read it
+// (readings.go), and covered if one of these readings is. What is read is:
+//
+//   - percent-encoding, until nothing is left to decode; overlong UTF-8 and
+//     fullwidth characters as ASCII; upper and lower case alike
+//   - `\` as `/`; several slashes as one; a trailing slash as none
+//   - `;parameters` of segments, removed before and after decoding
+//   - blanks and control characters around a segment, and dots after it, removed
+//   - what follows a NUL, an encoded `?` or `#`, or `::$`, kept and removed
+//   - `//host/path` as a URL with a host
+//   - `..` resolved and left alone. Beside anything else on this list, programs
+//     disagree on what it removes, so that then every endpoint is covered.
+//
+// A reading then covers an endpoint with guesses (pattern.go): after a script
+// (/index.php/login), with an extension (/login.json), and with more behind a script
+// or before a file (/login.php/x, /login/x.css).
+//
+// Work is linear in the length of the request. Paths that aren't canonical and are
+// longer than 4096 bytes cover every endpoint, unread.
+package endpoint

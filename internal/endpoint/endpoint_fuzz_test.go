@@ -1,0 +1,98 @@
+package endpoint
+
+import (
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+)
+
+// FuzzCovers holds endpoints to what must be true of any request: what is the endpoint
+// is named by it, what is named is covered, and what is covered stays so when it is
+// spelled once more in a way that programs undo.
+func FuzzCovers(f *testing.F) {
+	for _, target := range []string{"/login", "/login;x", "/%2e%2e/login", "//x/login", "/a.php/login.json/b", "/caf%C3%A9", "/login?mode=heavy&a;b"} {
+		f.Add("/login", target)
+		f.Add("/*.php", target)
+		f.Add("/api/*", target)
+	}
+	f.Fuzz(func(t *testing.T, pattern, target string) {
+		e, err := New(nil, []string{pattern}, nil)
+		u, bad := url.ParseRequestURI(target)
+		if err != nil || bad != nil || u.Host != "" || u.Opaque != "" {
+			return
+		}
+		r := &Request{Path: u.Path, RawPath: u.RawPath, Query: u.RawQuery}
+		is, names, covers := e.Is(r), e.Names(r), e.Covers(r)
+		if is && !names || names && !covers {
+			t.Fatalf("%q, %q: is %v, names %v, covers %v", pattern, target, is, names, covers)
+		}
+		if is && (!r.IsCanonical() || path.Clean(r.Path) != strings.TrimSuffix(r.Path, "/") && r.Path != "/") {
+			t.Fatalf("%q is %q, which is not canonical", pattern, target)
+		}
+		if !names || len(target) > 500 {
+			return
+		}
+		for _, spelled := range []string{
+			u.Path + "/", strings.ToUpper(u.Path), "/" + u.Path, "/x/.." + u.Path, "/." + u.Path, encodeAll(u.Path), encodeAll(encodeAll(u.Path)), u.Path + ";x",
+		} {
+			other := &Request{Path: spelled, RawPath: u.RawPath}
+			if u.RawPath != "" || strings.ContainsAny(u.Path, "\x00?#;%\\") || strings.Contains(u.Path, "::$") || strings.HasPrefix(u.Path, "//") {
+				break // what is added may lie behind what is cut, in a parameter, or before a host
+			}
+			if !e.Covers(other) {
+				t.Errorf("%q covers %q, and not %q", pattern, u.Path, spelled)
+			}
+		}
+	})
+}
+
+func encodeAll(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteString("%" + string("0123456789ABCDEF"[s[i]>>4]) + string("0123456789ABCDEF"[s[i]&15]))
+	}
+	return "/" + b.String()
+}
+
+// FuzzFold holds decoding and folding to be stable, whatever is decoded into what.
+func FuzzFold(f *testing.F) {
+	for _, text := range []string{"%2541", "%c0%af", "％２５41", "\xff%", "%u0041", "%25u0041", "İıſK"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		once := fold(text)
+		if again := fold(once); again != once {
+			t.Errorf("%q is read as %q, which is read as %q", text, once, again)
+		}
+		c, err := newCondition("k", "v")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key := keyOf(once); keyOf(key) != key && !strings.ContainsAny(once, "[") {
+			t.Errorf("the key %q is %q, which is %q", text, key, keyOf(key))
+		}
+		c.mayHold(text)
+		if c.is(text) && !c.mayHold(text) {
+			t.Errorf("%q holds exactly, and may not hold", text)
+		}
+	})
+}
+
+// FuzzQuery holds that a condition is met by every query that has its parameter.
+func FuzzQuery(f *testing.F) {
+	f.Add("mode", "heavy", "a;b&x=%zz")
+	f.Add("a b", "%", "[")
+	f.Fuzz(func(t *testing.T, key, value, more string) {
+		c, err := newCondition(key, value)
+		if err != nil || value == "*" || c.value == "" {
+			return
+		}
+		pair := url.QueryEscape(key) + "=" + url.QueryEscape(value)
+		for _, query := range []string{pair, more + "&" + pair, pair + "&" + more, pair + ";" + more} {
+			if !c.mayHold(query) {
+				t.Errorf("%q=%q is not found in %q", key, value, query)
+			}
+		}
+	})
+}

@@ -1,0 +1,306 @@
+package endpoint
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// received returns a request as Go's server makes one of a request target.
+func received(t testing.TB, method, target string) *Request {
+	t.Helper()
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Request{Method: method, Path: u.Path, RawPath: u.RawPath, Query: u.RawQuery, Odd: u.Host != "" || u.Opaque != ""}
+}
+
+func mustNew(t testing.TB, methods []string, path string, query map[string]string) *Endpoint {
+	t.Helper()
+	e, err := New(methods, []string{path}, query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestSpellingsOfPath(t *testing.T) {
+	for pattern, targets := range map[string]struct{ covered, other []string }{
+		"/login": {
+			covered: []string{
+				"/login", "/login/", "/LOGIN", "/Login", "//login", "/login//", "/./login", "/login/.", "/x/../login", "/login/x/..",
+				"/login.json", "/login%2ejson", "/login.json.gz", "/login.", "/login%20", "/login%09", "/login%0a", "/%20login", "/login%2e%20",
+				"/login;x", "/login;x=y/", "/login;x%2fy", "/login%3bx", "/;x/login", "/;x=/y/../login",
+				"/%6cogin", "/%6Cogin", "/%256cogin", "/%25256cogin", "/%2525252525256cogin", "/%u006cogin"[:1] + "login",
+				"/login%2f", "/login%2F%2F", "/login%252f", "/%2flogin", "/login%5c", `/\login`, `/login\`, "/%5clogin", "/x%2f..%2flogin",
+				"/login%00", "/login%00.css", "/login%2500", "/login%3f", "/login%3fa=b", "/login%23x", "/login#x",
+				"/login/x.php", "/login/x.css", "/login/a/b.js", "/login.php/x", "/login.php/x/y", "/login.php", "/login.json/x.css", "/login/index.php",
+				"/login/index.html", "/login/index", "/login/index/5", "/login.do", "/login/default.aspx",
+				"/index.php/login", "/app/index.php/login/", "/index.php/login.json", "/cgi-bin/app.fcgi/login", "/index.php%2flogin",
+				"//host/login", `/\host/login`, "//host:80/login", "///host/login", "http://host/login", "http://host//login",
+				"/lo%c0%a7in"[:3] + "gin", "/%c0%aflogin", "/l%c1%afgin", "/login%c0%80", "/%e0%81%acogin", "/%ef%bc%8flogin", "/%ef%bd%8cogin",
+				"/lo%c4%b1gin"[:3] + "gin", "/log%c4%b1n", "/log%c4%b0n", "/login::$DATA",
+				"/a/..%2flogin", "/a/%2e%2e/login", "/a/..;/login", `/a/..\login`, "/a/b%2fc/../../login", `/a\b/../login`, "/a//../login",
+				"/" + strings.Repeat("%41", 3000),
+			},
+			other: []string{
+				"/", "/logins", "/log", "/xlogin", "/login-2", "/login2.json", "/login/x", "/login/5", "/login/jane@example.com", "/login/left-pad-1.3.0",
+				"/api/login", "/v1.2/login", "/example.com/login", "/login/x/y", "/login/indexes", "/log/in", "/log%2fin", "/x/../y", "/../y/login", "/" + strings.Repeat("a", 5000),
+				"/a%20b/c", "/caf%c3%a9", "/a;b=c/d", "/a/b.css", "http://host/x", "//host", "/..a/b", "/login/../x",
+			},
+		},
+		"/login.php": {
+			covered: []string{"/login.php", "/login.php/x", "/login.php/", "/LOGIN.PHP", "/login.php.json", "/login", "/login/x", "/login.php%00.css", "/login%2ephp", "/login.php;x", "/index.php/login.php", "/login.php/x.css"},
+			other:   []string{"/login.html", "/login.phpx", "/logins", "/", "/index.php", "/x.php"},
+		},
+		"/api/*": {
+			covered: []string{"/api", "/api/", "/api/x", "/api/x/y.z", "/API/x", "/api.php/x", "/api;v=1/x", "/api%2fx", "/%61pi/x", `/api\x`, "/index.php/api/x", "//h/api/x", "/api/../x", "/api.json"},
+			other:   []string{"/", "/apis", "/apis/x", "/x/api/y", "/v1/api", "/api-2/x", "/api.2/x"},
+		},
+		"/v1/users/*": {
+			covered: []string{"/v1/users", "/v1/users/5", "/v1.php/users/5", "/v1//users/5"},
+			other:   []string{"/v1", "/v1.2/users/5", "/v2/users/5", "/users/5"},
+		},
+		"/users/*/login": {
+			covered: []string{"/users/5/login", "/users/5/6/login", "/users/5/login/", "/users/5/login.json", "/users/5/LOGIN", "/index.php/users/5/login", "/users/5;x/login;y", "/users/5/login/x.css", "/users/a%00b/login", "/users/5/login.php/x"},
+			other:   []string{"/users/5", "/users/login", "/users/5/logins", "/user/5/login", "/users/5/login/x"},
+		},
+		"/*.php": {
+			covered: []string{"/x.php", "/a/b/x.php", "/x.PHP", "/x.php/y", "/x.php/y.css", "/x%2ephp", "/x;.php", "/x.php;y", "/x%00.php", "/x.php%00", "/x.php.en", "/.php", "/login.php/../x.php"},
+			other:   []string{"/", "/x", "/x.phpx", "/x.php5", "/php", "/x.html"},
+		},
+		"/search*": {
+			covered: []string{"/search", "/searches", "/search/x", "/SEARCH.json", "/index.php/search"},
+			other:   []string{"/", "/sear", "/x/search"},
+		},
+		"/": {
+			covered: []string{"/", "//", "/.", "/index.php", "/index.html", "/%2f", "/;x", "/?", "/index.php/", "//host"},
+			other:   []string{"/x", "/app.css", "/x/index.php", "/x.php"},
+		},
+		"/*": {covered: []string{"/", "/x", "/x/y;z"}},
+		"/caf%C3%89": {
+			covered: []string{"/caf%c3%a9", "/CAF%C3%89", "/caf%c3%a9.json", "/caf%25c3%25a9"},
+			other:   []string{"/cafe", "/caf", "/caf%e9"},
+		},
+		"/.env": {covered: []string{"/.env", "/.ENV", "/.env.js", "/%2eenv"}, other: []string{"/", "/env", "/x/.env"}},
+	} {
+		e := mustNew(t, nil, pattern, nil)
+		for _, target := range targets.covered {
+			if !e.Covers(received(t, "GET", target)) {
+				t.Errorf("%s does not cover %s", pattern, target)
+			}
+		}
+		for _, target := range targets.other {
+			if e.Covers(received(t, "GET", target)) {
+				t.Errorf("%s covers %s", pattern, target)
+			}
+		}
+	}
+}
+
+// A trap harms whom it takes for a visitor, so it makes no guesses.
+func TestNamesDoesNotGuess(t *testing.T) {
+	e := mustNew(t, nil, "/admin.php", nil)
+	for _, target := range []string{"/admin.php", "/ADMIN.PHP", "/%61dmin.php", "//admin.php", "/admin.php;x", "/admin.php/", "/x/../admin.php", "/admin%2ephp"} {
+		if !e.Names(received(t, "GET", target)) {
+			t.Errorf("it does not name %s", target)
+		}
+	}
+	for _, target := range []string{"/admin", "/admin.php/x", "/index.php/admin.php", "/admin.php.json", "/style.css/..%2fx", "/" + strings.Repeat("%41", 3000)} {
+		if e.Names(received(t, "GET", target)) {
+			t.Errorf("it names %s", target)
+		}
+	}
+}
+
+func TestIsTakesOnlyWhatIsWritten(t *testing.T) {
+	for pattern, targets := range map[string]struct{ is, not []string }{
+		"/health":       {is: []string{"/health", "/health?x"}, not: []string{"/health/", "/Health", "/health.json", "//health", "/%68ealth", "/health;x", "/x/../health", "/health/x.css", "http://h/health", "/index.php/health"}},
+		"/static/*":     {is: []string{"/static/x", "/static/x/y.css", "/static", "/static/", "/static/a%20b"}, not: []string{"/static/../x", "/static/x;y", "/static//x", "/static/%2e%2e/x", `/static/\x`, "/static/x%2fy", "/Static/x", "/static/..;/x", "/static/a%00"}},
+		"/*.css":        {is: []string{"/x.css"}, not: []string{"/a/x.css", "/login;.css", "/login%2f.css", "/login%00.css"}},
+		"/a/*/b":        {is: []string{"/a/x/b"}, not: []string{"/a/x/y/b", "/a/b"}},
+		"/caf%C3%A9":    {is: []string{"/caf%C3%A9", "/caf%c3%a9"}, not: []string{"/cafe", "/CAF%C3%A9"}},
+		"/with-(marks)": {is: []string{"/with-(marks)"}},
+	} {
+		e := mustNew(t, nil, pattern, nil)
+		for _, target := range targets.is {
+			if !e.Is(received(t, "GET", target)) {
+				t.Errorf("%s is not %s", pattern, target)
+			}
+		}
+		for _, target := range targets.not {
+			if e.Is(received(t, "GET", target)) {
+				t.Errorf("%s is %s", pattern, target)
+			}
+		}
+	}
+}
+
+func TestQuery(t *testing.T) {
+	for _, c := range []struct {
+		key, value  string
+		holds, fail []string
+	}{
+		{
+			"mode", "heavy",
+			[]string{
+				"mode=heavy", "a=b&mode=heavy", "mode=heavy&a;b", "a;mode=heavy", "mode=heavy&x=%zz", "mode[]=heavy", "mode[0]=heavy", "mode%5b%5d=heavy", "mode[x][y]=heavy",
+				"[mode]=heavy", "mode=light&mode=heavy", "mode=heavy&mode=light", "MODE=heavy", "mode=HEAVY", "mo%64e=heavy", "mode=%68eavy", "mode=%2568eavy", "mode=heavy%00x", "mode%00x=heavy",
+				"+mode=heavy", "%20mode=heavy", "mode=+heavy+", "mode=hea%vy", "mo%zzde=heavy", "mode=%u0068eavy", "mode=%ef%bd%88eavy", "&&mode=heavy&&", "mode[=heavy", "mode+=heavy",
+			},
+			[]string{"", "mode", "mode=", "mode=light", "modes=heavy", "xmode=heavy", "a=mode=heavy", "heavy=mode", "mode=heavyweight", "x[mode]=heavy", "mode-x=heavy", "model=heavy&mode=x"},
+		},
+		{"q", "*", []string{"q", "q=", "q=x", "a&q", "Q=1", "q[]=", "%71"}, []string{"", "a=q", "qq=1", "x[q]=1"}},
+		{"sort.by", "a b", []string{"sort.by=a+b", "sort_by=a%20b", "sort%2eby=a b", "sort+by=a+b"}, []string{"sortby=a+b", "sort.by=ab"}},
+		{"a[]", "1", []string{"a=1", "a[]=1", "a[9]=1"}, []string{"b[]=1", "a=2"}},
+	} {
+		e := mustNew(t, nil, "/search", map[string]string{c.key: c.value})
+		for _, query := range c.holds {
+			if !e.Covers(&Request{Path: "/search", Query: query}) {
+				t.Errorf("%s=%s does not cover %q", c.key, c.value, query)
+			}
+		}
+		for _, query := range c.fail {
+			if e.Covers(&Request{Path: "/search", Query: query}) {
+				t.Errorf("%s=%s covers %q", c.key, c.value, query)
+			}
+		}
+	}
+	both := mustNew(t, nil, "/search", map[string]string{"mode": "heavy", "q": "*"})
+	if both.Covers(received(t, "GET", "/search?mode=heavy")) || !both.Covers(received(t, "GET", "/search?q&mode=heavy")) {
+		t.Error("not all conditions must hold")
+	}
+	if !mustNew(t, nil, "/search", map[string]string{"mode": "heavy"}).Covers(received(t, "GET", "/search%3fmode=heavy")) {
+		t.Error("a query behind an encoded question mark is not covered")
+	}
+}
+
+func TestIsWithQuery(t *testing.T) {
+	e := mustNew(t, nil, "/search", map[string]string{"mode": "light"})
+	for query, want := range map[string]bool{
+		"mode=light": true, "mode=light&x=1": true, "": false, "mode=light&mode=heavy": false, "mode=light&mode[]=heavy": false, "mode=light;mode=heavy": false,
+		"mode=Light": false, "mode=%6cight": false, "mode=light&Mode=heavy": false, "mode=light&%zz=heavy": false,
+	} {
+		if got := e.Is(&Request{Path: "/search", Query: query}); got != want {
+			t.Errorf("%q: %v, want %v", query, got, want)
+		}
+	}
+}
+
+func TestMethods(t *testing.T) {
+	for _, c := range []struct {
+		methods   string
+		method    string
+		field     string
+		query     string
+		covers    bool
+		isExactly bool
+	}{
+		{"POST", "POST", "", "", true, true},
+		{"POST", "post", "", "", true, false},
+		{"POST", "GET", "", "", false, false},
+		{"GET", "HEAD", "", "", true, true},
+		{"POST PUT", "PUT", "", "", true, true},
+		{"PUT", "POST", "X-Http-Method-Override", "", true, false},
+		{"PUT", "POST", "X-Http-Method", "", true, false},
+		{"PUT", "POST", "X-Method-Override", "", true, false},
+		{"PUT", "POST", "X_http_method_override", "", true, false},
+		{"PUT", "POST", "X-Other", "", false, false},
+		{"PUT", "POST", "", "_method=put", true, false},
+		{"PUT", "POST", "", "_HttpMethod=PUT", true, false},
+		{"PUT", "POST", "", "_method=delete", false, false},
+		{"PUT", "PUT", "X-Http-Method-Override", "", true, false},
+		{"", "ANY", "", "", true, true},
+	} {
+		e := mustNew(t, strings.Fields(c.methods), "/x", nil)
+		r := &Request{Method: c.method, Path: "/x", Query: c.query, Header: map[string][]string{"Accept": {"PUT"}}}
+		if c.field != "" {
+			r.Header[c.field] = []string{" put "}
+		}
+		if got := e.Covers(r); got != c.covers {
+			t.Errorf("%+v: covers is %v", c, got)
+		}
+		if got := e.Is(r); got != c.isExactly {
+			t.Errorf("%+v: is %v", c, got)
+		}
+	}
+}
+
+func TestBadEndpoints(t *testing.T) {
+	for _, c := range []struct {
+		methods []string
+		path    string
+		query   map[string]string
+		want    string
+	}{
+		{path: "login", want: "begin with a slash"},
+		{path: "*.php", want: "/*.php"},
+		{path: "/a//b", want: `expected "/a/b"`},
+		{path: "/a/../b", want: `expected "/b"`},
+		{path: "/a/.", want: `expected "/a"`},
+		{path: "/a./b", want: `expected "/a/b"`},
+		{path: "/a;b", want: `has ";" in it`},
+		{path: "/a%3bb", want: `has ";" in it`},
+		{path: "/a?b=c", want: "as in /search mode=heavy"},
+		{path: "/{x}", want: "placeholders"},
+		{path: "/[ab]", want: "Caddy's patterns"},
+		{path: "/a b", want: "blank"},
+		{path: "/50%", want: `has "%" in it`},
+		{methods: []string{"post"}, path: "/", want: "in capitals"},
+		{path: "/", query: map[string]string{"mode": ""}, want: "mode=* for any value"},
+		{path: "/", query: map[string]string{"": "x"}, want: "has no name"},
+		{path: "/", query: map[string]string{"a": "b&c"}, want: "set parameters apart"},
+	} {
+		_, err := New(c.methods, []string{c.path}, c.query)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v %q %v: got %v, want %q", c.methods, c.path, c.query, err, c.want)
+		}
+	}
+	if _, err := New(nil, nil, nil); err == nil {
+		t.Error("an endpoint without a path is accepted")
+	}
+}
+
+// All that differ in case only are folded alike, as are those that Caddy's path
+// matcher takes for each other.
+func TestFoldRune(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		f := foldRune(r)
+		if foldRune(f) != f || foldRune(unicode.SimpleFold(r)) != f || foldRune(unicode.ToLower(r)) != f || foldRune(unicode.ToUpper(r)) != f {
+			t.Errorf("%U is folded to %U, which is not what its other cases are", r, f)
+		}
+	}
+}
+
+// Reading a hostile request takes time that is linear in its length: these end at
+// once, or not within the time of a test.
+func TestHostileLengths(t *testing.T) {
+	const size = 64 << 10
+	endpoints := []*Endpoint{
+		mustNew(t, []string{"PUT"}, "/login", map[string]string{"mode": "heavy"}), mustNew(t, nil, "/api/*", nil),
+		mustNew(t, nil, "/*.php", nil), mustNew(t, nil, "/*a", nil), mustNew(t, nil, "/*a*a/*b", nil), mustNew(t, nil, "/a.php", nil),
+	}
+	for _, unit := range []string{"/", "a", "/a", ".a", "/a.php", "a.", "/login.php", "%25", "%2525", ";", "/..", "%2e", "\\", "\xff", "%c0%af", "mode&", "%zz=&", "mode=[", "/a;b", "aa/b", "php/a."} {
+		text := strings.Repeat(unit, size/len(unit))
+		for _, r := range []*Request{
+			{Method: "POST", Path: "/" + text}, {Method: "POST", Path: "/x", Query: text}, {Method: "POST", Path: "/login", Query: text + "="},
+			{Method: "POST", Path: "/" + text[:maxLenient-1], RawPath: "/%41" + text[:maxLenient-4]},
+		} {
+			for _, e := range endpoints {
+				e.Covers(r)
+				e.Names(r)
+				e.Is(r)
+			}
+		}
+	}
+}
+
+func TestReadingsAreFew(t *testing.T) {
+	read := readingsOf(received(t, "GET", "//a;b%2fc/%00x?/..;/../d%3fe/f.php;g"))
+	if len(read.paths) > 12 || slices.Contains(read.paths, "") {
+		t.Errorf("%q", read.paths)
+	}
+}

@@ -1,0 +1,292 @@
+package endpoint
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// pattern is a path of an endpoint. One whose only `*` is behind the last slash is
+// of a folder and all below it; one with a `*` elsewhere has pieces between them.
+type pattern struct {
+	written  string // decoded, for exact comparison
+	segments []segment
+	below    bool     // also everything below the segments
+	pieces   []string // instead of segments
+}
+
+// segment is a part of a path between slashes, folded.
+type segment struct {
+	text string
+	stem string // text without its extension, if it has one
+}
+
+func newPattern(written string) (pattern, error) {
+	if err := checkPath(written); err != nil {
+		return pattern{}, err
+	}
+	p := pattern{written: string(decodeAll(written))}
+	folded := strings.TrimRight(fold(p.written), "/")
+	if folder, ok := strings.CutSuffix(folded, "/*"); ok && !strings.Contains(folder, "*") {
+		folded, p.below = folder, true
+	}
+	if strings.Contains(folded, "*") {
+		p.pieces = strings.Split(folded, "*")
+		return p, nil
+	}
+	for text := range strings.SplitSeq(folded, "/") {
+		if text != "" {
+			p.segments = append(p.segments, segment{text, stem(text)})
+		}
+	}
+	return p, nil
+}
+
+// stem returns a name without its extension, or "" if it has none. A number is no
+// extension, but a part of a version.
+func stem(name string) string {
+	dot := strings.LastIndexByte(name, '.')
+	if dot <= 0 || dot+1 == len(name) || name[dot+1] < 'a' || name[dot+1] > 'z' {
+		return ""
+	}
+	return name[:dot]
+}
+
+// checkPath returns an error if a path of an endpoint isn't canonical.
+func checkPath(written string) error {
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("the path %q "+format, append([]any{written}, args...)...)
+	}
+	if !strings.HasPrefix(written, "/") {
+		return wrong("doesn't begin with a slash: expected one such as /login, /api/* or /*.php")
+	}
+	decoded := string(decodeAll(written))
+	if decoded == "/" {
+		return nil
+	}
+	if i := strings.IndexAny(decoded, "?#{}[];\\%\uFFFD"); i >= 0 {
+		hint := ": the matcher path takes Caddy's patterns and placeholders"
+		if decoded[i] == '?' {
+			hint = ": conditions on the query follow the path, as in /search mode=heavy"
+		}
+		return wrong("has %q in it, expected a path with no special characters but *%s", decoded[i:i+1], hint)
+	}
+	for _, c := range decoded {
+		if isBlank(c) {
+			return wrong("has a blank or control character in it, expected a path without")
+		}
+	}
+	plain := strings.TrimSuffix(decoded, "/")
+	for name := range strings.SplitSeq(plain[1:], "/") {
+		if name == "" || strings.HasSuffix(name, ".") {
+			return wrong("isn't in its shortest form: expected %q", cleaned(decoded))
+		}
+	}
+	return nil
+}
+
+func cleaned(decoded string) string {
+	var names []string
+	for name := range strings.SplitSeq(path.Clean(decoded), "/") {
+		if name = strings.TrimRight(name, "."); name != "" {
+			names = append(names, name)
+		}
+	}
+	return "/" + strings.Join(names, "/")
+}
+
+// is reports whether a canonical path is the pattern, exactly. A `*` within the
+// pattern stands for text without slashes.
+func (p *pattern) is(s string) bool {
+	if p.pieces == nil && p.below {
+		folder := strings.TrimSuffix(p.written, "*")
+		return strings.HasPrefix(s, folder) || s == strings.TrimSuffix(folder, "/")
+	}
+	matches, err := path.Match(p.written, s)
+	return matches && err == nil
+}
+
+// names reports whether a reading of a path is the pattern.
+func (p *pattern) names(s string) bool {
+	if p.pieces != nil {
+		return p.globs(s, 0, false)
+	}
+	rest, _, ok := p.follow(s, false)
+	return ok && (p.below || isEmpty(rest))
+}
+
+// covers reports whether some program may take a reading of a path for the
+// pattern: behind a script, with an extension, or with more behind it.
+func (p *pattern) covers(s string) bool {
+	for at := 0; at >= 0; at = afterScript(s, at) {
+		switch {
+		case p.pieces == nil:
+			if p.coversFrom(s[at:]) {
+				return true
+			}
+		case hasFoldedPrefix(s[at:], p.pieces[0]): // a later one can't match if this one doesn't
+			return p.globs(s, at, true)
+		}
+	}
+	return false
+}
+
+func (p *pattern) coversFrom(s string) bool {
+	rest, extended, ok := p.follow(s, true)
+	switch {
+	case !ok:
+		return false
+	case p.below, isEmpty(rest):
+		return true
+	case len(p.segments) == 0: // the front page, which not everything is below of
+		return isIndex(rest) && strings.IndexByte(rest[1:], '/') < 0
+	}
+	return extended || isIndex(rest) || lastFile(rest) >= 0
+}
+
+// follow takes the segments off the begin of a path. It returns what follows them,
+// and whether the last one has, or may have, the extension of a script, to which
+// what follows is handed.
+func (p *pattern) follow(s string, guess bool) (rest string, extended, ok bool) {
+	rest = s
+	for i := range p.segments {
+		if isEmpty(rest) {
+			return "", false, false
+		}
+		name := rest[1:]
+		if end := strings.IndexByte(name, '/'); end >= 0 {
+			name = name[:end]
+		}
+		rest = rest[1+len(name):]
+		extended = false
+		if equalFolded(p.segments[i].text, name) {
+			extended = p.segments[i].stem != ""
+			continue
+		}
+		if !guess {
+			return "", false, false
+		}
+		if extended = p.segments[i].extends(name, isEmpty(rest)); !extended {
+			return "", false, false
+		}
+	}
+	return rest, extended, true
+}
+
+// extends reports whether a name is the segment with an extension, or without the
+// one that the segment has. The last name of a path may have any extension.
+func (g *segment) extends(name string, last bool) bool {
+	if g.stem != "" && equalFolded(g.stem, name) {
+		return true
+	}
+	return len(name) > len(g.text) && name[len(g.text)] == '.' && hasFoldedPrefix(name, g.text) && (last || isFile(name))
+}
+
+// globs reports whether a path from a position is the pieces with any text between
+// them.
+func (p *pattern) globs(s string, from int, guess bool) bool {
+	if !hasFoldedPrefix(s[from:], p.pieces[0]) {
+		return false
+	}
+	last := len(p.pieces) - 1
+	at := from + len(p.pieces[0])
+	for _, piece := range p.pieces[1:last] {
+		i := indexFolded(s[at:], piece)
+		if i < 0 {
+			return false
+		}
+		at += i + len(piece)
+	}
+	tail := p.pieces[last]
+	if tail == "" {
+		return true
+	}
+	file, name := -1, strings.LastIndexByte(strings.TrimSuffix(s, "/"), '/')
+	if guess {
+		file = lastFile(s)
+	}
+	for {
+		i := indexFolded(s[at:], tail)
+		if i < 0 {
+			return false
+		}
+		end := at + i + len(tail)
+		if rest := s[end:]; isEmpty(rest) || guess && endsName(s[:end], rest, file > end, end > name) {
+			return true
+		}
+		at += i + 1
+	}
+}
+
+// endsName reports whether a match of the end of a pattern may stand although rest
+// follows it: an extension, what is handed to a script, or a file.
+func endsName(matched, rest string, beforeFile, last bool) bool {
+	switch rest[0] {
+	case '.':
+		name := rest[:min(len(rest), longestName)]
+		slash := strings.IndexByte(name, '/')
+		return last || slash < 0 || isFile(name[:slash])
+	case '/':
+		return beforeFile || isIndex(rest) || isFile(matched[strings.LastIndexByte(matched, '/')+1:])
+	}
+	return false
+}
+
+// longestName bounds how far the end of a name is looked for.
+const longestName = 256
+
+// isEmpty reports whether nothing follows in a path.
+func isEmpty(rest string) bool { return rest == "" || rest == "/" }
+
+// isIndex reports whether the first name of a path is an index page, which stands
+// for its folder.
+func isIndex(rest string) bool {
+	name := rest[1:]
+	if end := strings.IndexByte(name, '/'); end >= 0 {
+		name = name[:end]
+	}
+	for _, index := range []string{"index", "default"} {
+		if hasFoldedPrefix(name, index) {
+			return index == "index" && len(name) == len(index) || len(name) > len(index) && name[len(index)] == '.' && isFile(name)
+		}
+	}
+	return false
+}
+
+// afterScript returns where the path behind the first script begins that starts
+// after a position, or -1.
+func afterScript(s string, from int) int {
+	for dot := from; ; {
+		i := strings.IndexByte(s[dot:], '.')
+		if i < 0 {
+			return -1
+		}
+		dot += i
+		slash := strings.IndexByte(s[dot:], '/')
+		if slash < 0 {
+			return -1
+		}
+		if end := dot + slash; isScript(s[dot:end]) {
+			return end
+		}
+		dot += slash
+	}
+}
+
+// lastFile returns where the extension of the last file in a path begins, or -1.
+func lastFile(s string) int {
+	for end := len(s); ; {
+		dot := strings.LastIndexByte(s[:end], '.')
+		if dot < 0 {
+			return -1
+		}
+		stop := strings.IndexByte(s[dot:end], '/')
+		if stop < 0 {
+			stop = end - dot
+		}
+		if isFile(s[dot : dot+stop]) {
+			return dot
+		}
+		end = dot
+	}
+}

@@ -1,0 +1,144 @@
+package endpoint
+
+import (
+	"fmt"
+	"strings"
+)
+
+// condition is what must hold of the parameters of a query.
+type condition struct {
+	key, value string // as readKey and readValue give them
+	any        bool   // of whatever value
+	written    [2]string
+}
+
+func newCondition(key, value string) (condition, error) {
+	c := condition{key: readKey(key), value: readValue(value), any: value == "*", written: [2]string{key, value}}
+	switch {
+	case c.key == "":
+		return c, fmt.Errorf("a condition on the query has no name, got %q: expected one such as mode=heavy", key+"="+value)
+	case value == "":
+		return c, fmt.Errorf("the parameter %q has no value: expected %s=heavy, or %s=* for any value", key, key, key)
+	case strings.ContainsAny(key+value, "&;"):
+		return c, fmt.Errorf("the parameter %q has & or ; in it, which set parameters apart", key)
+	}
+	return c, nil
+}
+
+func holdAll(conditions []condition, query string) bool {
+	for i := range conditions {
+		if !conditions[i].mayHold(query) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayHold reports whether some program may find the condition to hold: for any of
+// several parameters of a name, and for what can't be decoded.
+func (c *condition) mayHold(query string) bool {
+	for query != "" {
+		var pair string
+		pair, query = nextPair(query)
+		key, value, _ := strings.Cut(pair, "=")
+		if c.mayBeKey(key) && (c.any || c.mayBeValue(value)) {
+			return true
+		}
+	}
+	return false
+}
+
+// nextPair splits a query at `&` and `;`.
+func nextPair(query string) (pair, rest string) {
+	if end := strings.IndexAny(query, "&;"); end >= 0 {
+		return query[:end], query[end+1:]
+	}
+	return query, ""
+}
+
+func (c *condition) mayBeKey(key string) bool {
+	switch {
+	case equalFolded(c.key, key):
+		return true
+	case isWord(key):
+		return false
+	}
+	text := decodeParameter(key)
+	return strings.Contains(text, "%") || keyOf(text) == c.key || mangled(text) == c.key
+}
+
+func (c *condition) mayBeValue(value string) bool {
+	switch {
+	case equalFolded(c.value, value):
+		return true
+	case isWord(value):
+		return false
+	}
+	text := decodeParameter(value)
+	return strings.Contains(text, "%") || trimBlanks(text) == c.value || readValue(value) == c.value
+}
+
+// is reports whether the condition holds for all programs: there is one parameter
+// of the name, exactly as written.
+func (c *condition) is(query string) bool {
+	held := false
+	if strings.ContainsRune(query, ';') {
+		return false
+	}
+	for query != "" {
+		var pair string
+		pair, query = nextPair(query)
+		key, value, _ := strings.Cut(pair, "=")
+		if !c.mayBeKey(key) {
+			continue
+		}
+		if held || key != c.written[0] || !c.any && value != c.written[1] {
+			return false
+		}
+		held = true
+	}
+	return held
+}
+
+// isWord reports whether a text means itself to all programs, but for its case.
+func isWord(text string) bool {
+	for i := range len(text) {
+		c := lower[text[i]]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func decodeParameter(text string) string {
+	return fold(strings.ReplaceAll(text, "+", " "))
+}
+
+// readKey returns the name of a parameter, without what makes it a list.
+func readKey(key string) string { return keyOf(decodeParameter(key)) }
+
+// keyOf returns the name that a decoded key stands for: mode of mode[], mode[0]
+// and [mode].
+func keyOf(text string) string {
+	text = strings.TrimLeft(beforeNUL(text), " ")
+	if inside, ok := strings.CutPrefix(text, "["); ok {
+		text = strings.Replace(inside, "]", "[", 1)
+	}
+	if end := strings.IndexByte(text, '['); end > 0 {
+		text = text[:end]
+	}
+	return mangled(text)
+}
+
+// mangled returns a decoded key as PHP makes a name of it.
+func mangled(text string) string {
+	return strings.NewReplacer(".", "_", " ", "_", "[", "_").Replace(trimBlanks(beforeNUL(text)))
+}
+
+func readValue(value string) string { return trimBlanks(beforeNUL(decodeParameter(value))) }
+
+func beforeNUL(text string) string {
+	text, _, _ = strings.Cut(text, "\x00")
+	return text
+}
