@@ -35,7 +35,8 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //
 //	rate_limit [<matcher>] {
 //		zone <name> {
-//			match        <matcher>|@<name>|<path>
+//			match        [<methods...>] <paths...> [<key>[=<value>]...]
+//			match        <matcher>|@<name>
 //			match {
 //				<matchers...>
 //			}
@@ -43,7 +44,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]
 //			tiers
 //			tier         <value> [<default>]
-//			cost         <n>|<placeholder> [<matcher>|@<name>|<path>]
+//			cost         <n>|<placeholder> [<matcher>, as for match]
 //			max_cost     <n>
 //			on_empty_key ip|share|skip|deny
 //			prefix_ceiling <factor>
@@ -57,8 +58,8 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			window       <duration>
 //			events       <n>
 //		}
-//		exempt         <matcher>|@<name>|<path>
-//		trap           [ban <duration>] <matcher>|@<name>|<path>
+//		exempt         <matcher>, as for match
+//		trap           [ban <duration>] <matcher>, as for match
 //		trap [ban <duration>] {
 //			<matchers...>
 //		}

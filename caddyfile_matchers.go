@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,9 +15,12 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// unmarshalMatchers reads a matcher set: what begins like a matcher token, client
-// addresses, one matcher in the line, or a block of them.
+// unmarshalMatchers reads a matcher set: an endpoint, what begins like a matcher
+// token, client addresses, one matcher in the line, or a block of them.
 func unmarshalMatchers(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
+	if nextIsEndpoint(d) {
+		return unmarshalEndpoint(d)
+	}
 	if nextIsMatcherToken(d) {
 		return parseMatcherToken(d, token)
 	}
@@ -81,14 +85,16 @@ func insteadOfMatcher(word string, args []string) string {
 	line := strings.Join(append([]string{word}, args...), " ")
 	rest := strings.TrimPrefix(line, word)
 	switch other := otherMatchers[word]; {
+	case other == "path" && strings.HasPrefix(rest, " /"):
+		return "write" + rest
 	case other != "":
 		return "write " + other + rest
 	case isMethod(word):
-		return "write {, method " + word + " and path /login, and }, each on a line of its own"
+		return "write " + strings.ToUpper(word) + cmp.Or(rest, " /login")
 	case word == "user_agent":
 		return "write header User-Agent" + rest
 	case strings.Contains(word, "://"):
-		return "write {, host example.com, path /login and }, each on a line of its own"
+		return "write {, host example.com, endpoint /login and }, each on a line of its own"
 	case strings.Trim(word, "0123456789abcdefABCDEF.:/*") == "" && strings.ContainsAny(word, ".:"):
 		return "it is no address or network: write client_ip 192.168.0.0/16"
 	case word == "localhost":
@@ -104,7 +110,7 @@ func insteadOfMatcher(word string, args []string) string {
 			return "did you mean " + candidate + "?"
 		}
 	}
-	return fmt.Sprintf("write a matcher, such as path /%s", word)
+	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
 }
 
 func matcherNames() map[string]bool {
@@ -134,7 +140,7 @@ func nextIsMatcherToken(d *caddyfile.Dispenser) bool {
 	}
 	next := d.Val()
 	d.Prev()
-	return next == "*" || strings.HasPrefix(next, "/") || strings.HasPrefix(next, "@")
+	return next == "*" || strings.HasPrefix(next, "@")
 }
 
 func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
@@ -143,7 +149,7 @@ func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.Module
 		return nil, err
 	}
 	if first := d.Val(); d.NextArg() {
-		return nil, d.Errf("wrong argument count or unexpected line ending after '%s': one path or matcher name is expected: write path %s %[1]s for several paths, or a block of matchers", d.Val(), first)
+		return nil, d.Errf("wrong argument count or unexpected line ending after '%s': expected nothing behind %s: write a block of matchers, or another line for an alternative", d.Val(), first)
 	}
 	if set == nil { // `*`
 		set = caddy.ModuleMap{}

@@ -101,7 +101,7 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 	if d.NextArg() {
 		if d.Val() == "ban" {
 			if !d.NextArg() {
-				return d.Err("trap: ban for how long? `trap ban 24h path /wp-login.php` would do")
+				return d.Err("trap: ban for how long? `trap ban 24h /wp-login.php` would do")
 			}
 			duration, err := caddy.ParseDuration(d.Val())
 			if err != nil {
@@ -117,7 +117,7 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 		return inLine(d, "trap", err)
 	}
 	if len(set) == 0 {
-		return d.Err("trap: a matcher is missing: trap path /wp-login.php would do")
+		return d.Err("trap: a matcher is missing: trap /wp-login.php would do")
 	}
 	t.MatcherSetsRaw = caddyhttp.RawMatcherSets{set}
 	h.Traps = append(h.Traps, t)

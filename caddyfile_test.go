@@ -18,7 +18,7 @@ import (
 
 func TestUnmarshalCaddyfileWithoutHelper(t *testing.T) {
 	for _, tt := range []struct{ match, want, wantErr string }{
-		{match: "/login", want: `[{"path":["/login"]}]`},
+		{match: "/login", want: `[{"endpoint":{"paths":["/login"]}}]`},
 		{match: "*", want: `[{}]`},
 		{match: "path /login", want: `[{"path":["/login"]}]`},
 		{match: "@api", wantErr: `failed to parse match: matchers have no names here, got "@api": a block of matchers would do, at Caddyfile:3`},

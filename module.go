@@ -158,6 +158,8 @@ func (h *Handler) loadExempt(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("exempt: %w", err)
 	}
+	h.warnOfExemptions()
+	forExemption(h.exempt)
 	return nil
 }
 

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 )
 
 // price is a cost ready for use.
@@ -34,7 +36,7 @@ func newPrice(cost string) (price, error) {
 }
 
 // provisionCost settles what a request costs.
-func (z *Zone) provisionCost(ctx caddy.Context) (err error) {
+func (z *Zone) provisionCost(ctx caddy.Context, log *zap.Logger) (err error) {
 	if z.MaxCost < 0 {
 		return fmt.Errorf("max_cost: must be at least 1, got %d", z.MaxCost)
 	}
@@ -47,12 +49,35 @@ func (z *Zone) provisionCost(ctx caddy.Context) (err error) {
 			return fmt.Errorf("costs: %w", err)
 		}
 	}
+	z.settleSpellings(log)
 	for _, p := range append(z.prices, z.price) {
 		if z.MaxCost != 0 && p.fixed > z.MaxCost {
 			return fmt.Errorf("cost: %d is above max_cost, which is %d", p.fixed, z.MaxCost)
 		}
 	}
 	return nil
+}
+
+// settleSpellings makes matchers of costs match what costs more in every spelling,
+// and what costs less only as it is written.
+func (z *Zone) settleSpellings(log *zap.Logger) {
+	for i := range z.prices {
+		if z.isBargain(i) {
+			forExemption(z.prices[i].matchers)
+			continue
+		}
+		z.warnOfSpellings(log, "cost "+z.Costs[i].Cost, z.prices[i].matchers)
+		forLimit(z.prices[i].matchers)
+	}
+}
+
+// isBargain reports whether a request would cost more if the nth price weren't for it.
+func (z *Zone) isBargain(n int) bool {
+	p := &z.prices[n]
+	if p.from != "" {
+		return false
+	}
+	return p.fixed < z.price.fixed || slices.ContainsFunc(z.prices[n+1:], func(later price) bool { return p.fixed < later.fixed })
 }
 
 func (c *Cost) provision(ctx caddy.Context) (price, error) {

@@ -185,13 +185,14 @@ type Trap struct {
 // provision gets the trap ready for use.
 func (t *Trap) provision(ctx caddy.Context, app *App) error {
 	if len(t.MatcherSetsRaw) == 0 {
-		return errors.New("trap: a matcher is missing: `trap path /wp-login.php` would do")
+		return errors.New("trap: a matcher is missing: `trap /wp-login.php` would do")
 	}
 	matchers, err := loadMatchers(ctx, t)
 	if err != nil {
 		return fmt.Errorf("trap: %w", err)
 	}
 	t.matchers = matchers
+	forTrap(matchers)
 	rule := app.Ban
 	if t.Ban != 0 {
 		rule = &Ban{After: 1, Within: caddy.Duration(leastBan), For: t.Ban, UpTo: t.Ban}

@@ -86,12 +86,12 @@ func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
 	for _, step := range []func() error{
 		z.checkName,
 		func() error { return z.provisionKey(log) },
-		func() error { return z.provisionCost(ctx) },
+		func() error { return z.provisionCost(ctx, log) },
 		z.checkBan,
 		z.checkCeiling,
 		z.checkOnExceeded,
 		z.provisionLimits,
-		func() error { return z.loadMatchers(ctx) },
+		func() error { return z.loadMatchers(ctx, log) },
 	} {
 		if err := step(); err != nil {
 			return atSource(fmt.Errorf("zone %q: %w", z.Name, err), z.Source)
@@ -100,9 +100,13 @@ func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
 	return nil
 }
 
-func (z *Zone) loadMatchers(ctx caddy.Context) (err error) {
-	z.matchers, err = loadMatchers(ctx, z)
-	return err
+func (z *Zone) loadMatchers(ctx caddy.Context, log *zap.Logger) (err error) {
+	if z.matchers, err = loadMatchers(ctx, z); err != nil {
+		return err
+	}
+	z.warnOfSpellings(log, "match", z.matchers)
+	forLimit(z.matchers)
+	return nil
 }
 
 // isPeerForm tells whether the zone is written with `window` and `max_events`.

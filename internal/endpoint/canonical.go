@@ -12,7 +12,7 @@ func (r *Request) IsCanonical() bool {
 	if r.isPlain() {
 		return true
 	}
-	if r.Odd || !strings.HasPrefix(r.Path, "/") || !utf8.ValidString(r.Path) {
+	if r.Odd || r.isLong() || !strings.HasPrefix(r.Path, "/") || !utf8.ValidString(r.Path) {
 		return false
 	}
 	before := '/'

@@ -69,7 +69,7 @@ func (e *Endpoint) coversPath(r *Request) (more string, ok bool) {
 	if r.isPlain() {
 		return "", e.anyPath(r.Path, (*pattern).covers)
 	}
-	if r.Odd && !strings.HasPrefix(r.Path, "/") || len(r.Path) > maxLenient || len(r.RawPath) > maxLenient {
+	if r.Odd && !strings.HasPrefix(r.Path, "/") || r.isLong() {
 		return "", true
 	}
 	read := readingsOf(r)
@@ -93,7 +93,7 @@ func (e *Endpoint) namesPath(r *Request) bool {
 	if r.isPlain() {
 		return e.anyPath(r.Path, (*pattern).names)
 	}
-	if len(r.Path) > maxLenient || len(r.RawPath) > maxLenient {
+	if r.isLong() {
 		return false
 	}
 	for _, path := range readingsOf(r).paths {

@@ -44,11 +44,11 @@ func TestSpellingsOfPath(t *testing.T) {
 				"/lo%c0%a7in"[:3] + "gin", "/%c0%aflogin", "/l%c1%afgin", "/login%c0%80", "/%e0%81%acogin", "/%ef%bc%8flogin", "/%ef%bd%8cogin",
 				"/lo%c4%b1gin"[:3] + "gin", "/log%c4%b1n", "/log%c4%b0n", "/login::$DATA",
 				"/a/..%2flogin", "/a/%2e%2e/login", "/a/..;/login", `/a/..\login`, "/a/b%2fc/../../login", `/a\b/../login`, "/a//../login",
-				"/" + strings.Repeat("%41", 3000),
+				"/" + strings.Repeat("%41", 3000), "/" + strings.Repeat("a", 5000),
 			},
 			other: []string{
 				"/", "/logins", "/log", "/xlogin", "/login-2", "/login2.json", "/login/x", "/login/5", "/login/jane@example.com", "/login/left-pad-1.3.0",
-				"/api/login", "/v1.2/login", "/example.com/login", "/login/x/y", "/login/indexes", "/log/in", "/log%2fin", "/x/../y", "/../y/login", "/" + strings.Repeat("a", 5000),
+				"/api/login", "/v1.2/login", "/example.com/login", "/login/x/y", "/login/indexes", "/log/in", "/log%2fin", "/x/../y", "/../y/login", "/" + strings.Repeat("a", 4000),
 				"/a%20b/c", "/caf%c3%a9", "/a;b=c/d", "/a/b.css", "http://host/x", "//host", "/..a/b", "/login/../x",
 			},
 		},
@@ -283,11 +283,12 @@ func TestHostileLengths(t *testing.T) {
 		mustNew(t, []string{"PUT"}, "/login", map[string]string{"mode": "heavy"}), mustNew(t, nil, "/api/*", nil),
 		mustNew(t, nil, "/*.php", nil), mustNew(t, nil, "/*a", nil), mustNew(t, nil, "/*a*a/*b", nil), mustNew(t, nil, "/a.php", nil),
 	}
+	endpoints = append(endpoints, mustNew(t, nil, "/"+strings.Repeat("*a", 1000), nil))
 	for _, unit := range []string{"/", "a", "/a", ".a", "/a.php", "a.", "/login.php", "%25", "%2525", ";", "/..", "%2e", "\\", "\xff", "%c0%af", "mode&", "%zz=&", "mode=[", "/a;b", "aa/b", "php/a."} {
 		text := strings.Repeat(unit, size/len(unit))
 		for _, r := range []*Request{
 			{Method: "POST", Path: "/" + text}, {Method: "POST", Path: "/x", Query: text}, {Method: "POST", Path: "/login", Query: text + "="},
-			{Method: "POST", Path: "/" + text[:maxLenient-1], RawPath: "/%41" + text[:maxLenient-4]},
+			{Method: "POST", Path: "/" + text[:maxPath-1], RawPath: "/%41" + text[:maxPath-4]},
 		} {
 			for _, e := range endpoints {
 				e.Covers(r)

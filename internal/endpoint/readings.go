@@ -5,9 +5,11 @@ import (
 	"strings"
 )
 
-// maxLenient is the length of the longest path that is read in more than one way.
-// No browser sends a longer one that isn't canonical.
-const maxLenient = 4 << 10
+// maxPath is the length of the longest path that is read. Honest clients send no
+// longer ones.
+const maxPath = 4 << 10
+
+func (r *Request) isLong() bool { return len(r.Path) > maxPath || len(r.RawPath) > maxPath }
 
 // Bytes that may stand in a plain path.
 const (
@@ -32,7 +34,7 @@ var kinds = func() (table [256]byte) {
 // isPlain reports whether the path can be compared as it is: all programs read it
 // alike, but for its case. It is fast.
 func (r *Request) isPlain() bool {
-	if r.Odd || r.Path == "" || r.Path[0] != '/' || r.RawPath != "" && r.RawPath != r.Path {
+	if r.Odd || r.Path == "" || r.Path[0] != '/' || r.isLong() || r.RawPath != "" && r.RawPath != r.Path {
 		return false
 	}
 	before := byte(plain)
@@ -61,7 +63,7 @@ func readingsOf(r *Request) readings {
 		raw = r.Path
 	}
 	var read readings
-	read.add(string(appendFolded(nil, []byte(path.Clean("/"+r.Path))))) // as Caddy's path matcher does
+	read.add(cleanedOnce(r.Path))
 	decoded := fold(r.Path)
 	read.addNames(decoded)
 	read.addNames(withoutParameters(decoded, isSlash))
@@ -78,6 +80,15 @@ func readingsOf(r *Request) readings {
 	}
 	read.disputed = read.disputed && !isOnlyDotted(raw)
 	return read
+}
+
+// cleanedOnce reads a path as Caddy's path matcher does.
+func cleanedOnce(s string) string {
+	cleaned := path.Clean("/" + s)
+	if cleaned != "/" && strings.HasSuffix(s, "/") {
+		cleaned += "/"
+	}
+	return string(appendFolded(nil, []byte(cleaned)))
 }
 
 func (read *readings) add(s string) {

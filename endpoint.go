@@ -1,0 +1,193 @@
+package tally
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/endpoint"
+)
+
+func init() {
+	caddy.RegisterModule(MatchEndpoint{})
+}
+
+// MatchEndpoint matches requests that a backend may take for those of an endpoint,
+// in every spelling: `/login` also as `/login/`, `/LOGIN`, `/login.json`, `/login;x`,
+// `/%6cogin`, `//login` or `/index.php/login`. Caddy's matchers `path` and `query`
+// don't match all of these, although backends accept them, so that a limit is
+// dodged. It matches too much rather than too little: don't allow anything by it.
+//
+// In `exempt` and `not` of a `rate_limit` handler, and where it lowers a `cost`, it
+// matches only what is spelled exactly as it is written; in a `trap`, only what
+// names the path in some encoding.
+//
+// What a request has in its body is not looked at.
+type MatchEndpoint struct {
+	// The methods, in capitals; `GET` includes `HEAD`. A request also has the method
+	// that `X-HTTP-Method-Override` or `_method` in the query says. Default: all.
+	Methods []string `json:"methods,omitempty"`
+
+	// The paths, of which one must match. `/login` is that path, and what a backend
+	// may take for it: with an extension, behind a script, or with a file behind it.
+	// `/api/*` is `/api` and everything below it. A `*` elsewhere is any text, slashes
+	// included. Required.
+	Paths []string `json:"paths,omitempty"`
+
+	// Parameters of the query, and the values they must have; `*` is any. A parameter
+	// is matched in any of the ways in which backends read it, such as `mode[]` for
+	// `mode`. If there are several of a name, one must match.
+	Query map[string]string `json:"query,omitempty"`
+
+	endpoint *endpoint.Endpoint
+	reading  reading
+}
+
+// reading is how exactly an endpoint must be named.
+type reading int
+
+const (
+	anySpelling  reading = iota // that some backend accepts
+	anyEncoding                 // of the path itself
+	exactlyAsWas                // written
+)
+
+// CaddyModule returns the Caddy module information.
+func (MatchEndpoint) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.matchers.endpoint",
+		New: func() caddy.Module { return new(MatchEndpoint) },
+	}
+}
+
+// Provision checks the endpoint.
+func (m *MatchEndpoint) Provision(caddy.Context) (err error) {
+	m.endpoint, err = endpoint.New(m.Methods, m.Paths, m.Query)
+	return err
+}
+
+// MatchWithError reports whether a request is one of the endpoint's. There is never
+// an error.
+func (m *MatchEndpoint) MatchWithError(r *http.Request) (bool, error) {
+	received := received(r)
+	switch m.reading {
+	case exactlyAsWas:
+		return m.endpoint.Is(&received), nil
+	case anyEncoding:
+		return m.endpoint.Names(&received), nil
+	}
+	return m.endpoint.Covers(&received), nil
+}
+
+// received returns what endpoints are matched with.
+func received(r *http.Request) endpoint.Request {
+	return endpoint.Request{
+		Method: r.Method, Header: r.Header, Path: r.URL.Path, RawPath: r.URL.RawPath, Query: r.URL.RawQuery,
+		Odd: r.URL.Host != "" || r.URL.Opaque != "",
+	}
+}
+
+// UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
+//
+//	endpoint [<methods...>] <paths...> [<key>[=<value>]...]
+func (m *MatchEndpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	for d.Next() {
+		if m.Paths != nil {
+			return d.Err("endpoint: there is one in this set of matchers already, got another: expected a set of matchers for each")
+		}
+		if err := m.parse(d.RemainingArgs()); err != nil {
+			return d.Errf("endpoint: %w", err)
+		}
+		if d.NextBlock(0) {
+			return d.Err("endpoint: expected one line, got a block: endpoint POST /login")
+		}
+	}
+	return nil
+}
+
+// parse reads methods, paths and conditions, in this order.
+func (m *MatchEndpoint) parse(args []string) error {
+	rest := args
+	for len(rest) > 0 && endpoint.IsMethod(rest[0]) {
+		m.Methods, rest = append(m.Methods, rest[0]), rest[1:]
+	}
+	for len(rest) > 0 && strings.HasPrefix(rest[0], "/") {
+		m.Paths, rest = append(m.Paths, rest[0]), rest[1:]
+	}
+	if len(m.Paths) == 0 {
+		return fmt.Errorf("a path is missing, got %q: expected methods, paths and conditions on the query, as in POST /login mode=heavy", strings.Join(args, " "))
+	}
+	for _, arg := range rest {
+		if err := m.parseCondition(arg); err != nil {
+			return err
+		}
+	}
+	_, err := endpoint.New(m.Methods, m.Paths, m.Query)
+	return err
+}
+
+func (m *MatchEndpoint) parseCondition(arg string) error {
+	key, value, found := strings.Cut(arg, "=")
+	if _, err := caddy.GetModule("http.matchers." + key); !found && err == nil {
+		return fmt.Errorf("%q is a matcher, expected conditions on the query after the path: put matchers into a block, each in a line of its own; %s=* is a parameter of this name", key, key)
+	}
+	switch {
+	case endpoint.IsMethod(arg) || strings.HasPrefix(arg, "/"):
+		return fmt.Errorf("got %q behind the path, expected methods, paths and conditions in this order, as in POST /login /signin mode=heavy; %s=* is a parameter of this name", arg, arg)
+	case !found:
+		value = "*"
+	}
+	if other, taken := m.Query[key]; taken {
+		return fmt.Errorf("there are two conditions on %q, %q and %q: expected one; more lines are alternatives", key, other, value)
+	}
+	if m.Query == nil {
+		m.Query = make(map[string]string)
+	}
+	m.Query[key] = value
+	return nil
+}
+
+// nextIsEndpoint reports whether the next argument begins an endpoint: a path, or a
+// method, which no matcher has as its name.
+func nextIsEndpoint(d *caddyfile.Dispenser) bool {
+	if !d.NextArg() {
+		return false
+	}
+	next := d.Val()
+	d.Prev()
+	return strings.HasPrefix(next, "/") || endpoint.IsMethod(next)
+}
+
+// unmarshalEndpoint reads an endpoint that is written without the name of its
+// matcher.
+func unmarshalEndpoint(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
+	m := new(MatchEndpoint)
+	if err := m.parse(d.RemainingArgs()); err != nil {
+		return nil, d.WrapErr(err)
+	}
+	raw, err := json.Marshal(m)
+	return caddy.ModuleMap{"endpoint": raw}, err
+}
+
+// line returns the endpoint as it is written in a Caddyfile.
+func (m *MatchEndpoint) line() string {
+	words := slices.Concat(m.Methods, m.Paths)
+	for key, value := range m.Query {
+		words = append(words, key+"="+value)
+	}
+	slices.Sort(words[len(words)-len(m.Query):])
+	return strings.Join(words, " ")
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner                 = (*MatchEndpoint)(nil)
+	_ caddyfile.Unmarshaler             = (*MatchEndpoint)(nil)
+	_ caddyhttp.RequestMatcherWithError = (*MatchEndpoint)(nil)
+)
