@@ -40,7 +40,8 @@ func (Admin) Routes() []caddy.AdminRoute {
 
 // health is how one store is, and the memory in front of it.
 type health struct {
-	Path     string     `json:"path"`
+	Store    string     `json:"store"`
+	Path     string     `json:"path,omitempty"` // "" if it has no files
 	Degraded bool       `json:"degraded"`
 	Since    *time.Time `json:"since,omitempty"`  // when that began
 	Reason   string     `json:"reason,omitempty"` // what went wrong last
@@ -74,6 +75,7 @@ func tellHealth(w http.ResponseWriter, r *http.Request) error {
 func (h *house) health() health {
 	stats := h.stats()
 	told := health{
+		Store:    h.settings.kind,
 		Path:     h.settings.path,
 		Degraded: stats.Degraded,
 		Keys:     stats.Keys,

@@ -14,7 +14,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -110,21 +112,35 @@ type App struct {
 
 // Store is a module that keeps the counts, in the namespace `rate_limit.stores`.
 type Store interface {
-	// Identity says which counts the store keeps: stores that are equal in it
-	// keep the same.
+	caddy.Module
+	// Identity says which counts the store keeps, and how: stores that are equal in
+	// it keep the same, alike.
 	Identity() string
+	// Open opens the store. Nothing is opened, made or changed before.
+	Open(ctx context.Context) (storage.Store, error)
+}
+
+// FileStore is a [Store] that keeps the counts in files on this machine.
+type FileStore interface {
+	Store
 	// Place says where the counts are, for those who run the server. It shows
 	// nothing that must stay secret.
 	Place() string
 	// Folder is where files that belong to the counts are kept.
 	Folder() string
-	// Open opens the store. Nothing is opened, made or changed before.
-	Open(ctx context.Context) (storage.Store, error)
+}
+
+// keyedStore is a [Store] that has the secret and the keys that names at rest are
+// made under, and no file for them.
+type keyedStore interface {
+	Store
+	keys() (*identity.Secret, *epoch.Keys)
 }
 
 func init() {
 	caddy.RegisterModule(new(App))
 	caddy.RegisterModule(SQLiteStore{})
+	caddy.RegisterModule(MemoryStore{})
 }
 
 // CaddyModule returns the Caddy module information.
@@ -157,14 +173,22 @@ func (a *App) Provision(ctx caddy.Context) error {
 func (a *App) provisionFiles() error {
 	a.settings = settings{
 		store:    a.store.Identity(),
-		path:     a.store.Place(),
-		secret:   cmp.Or(a.SecretFile, filepath.Join(a.store.Folder(), "tally.key")),
-		epochs:   filepath.Join(a.store.Folder(), "tally.epochs"),
+		kind:     a.store.CaddyModule().ID.Name(),
+		secret:   a.SecretFile,
 		maxKeys:  a.MaxKeys,
 		timeout:  time.Duration(a.StoreTimeout),
 		cleanup:  time.Duration(a.CleanupInterval),
 		degraded: a.DegradedLimit,
 	}
+	if _, ok := a.store.(keyedStore); ok {
+		return nil
+	}
+	folder := filepath.Join(caddy.AppDataDir(), defaultFolder)
+	if store, ok := a.store.(FileStore); ok {
+		a.settings.path, folder = store.Place(), store.Folder()
+	}
+	a.settings.secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
+	a.settings.epochs = filepath.Join(folder, "tally.epochs")
 	if secret, err := filepath.Abs(a.settings.secret); err == nil && secret == a.settings.path {
 		return fmt.Errorf("secret_file: is the database as well, got %q: another file would do", a.SecretFile)
 	}
@@ -359,7 +383,7 @@ func (a *App) isShared() bool {
 	return shared
 }
 
-func (a *App) newHouse() (caddy.Destructor, error) { return newHouse(a.settings, a.store.Open) }
+func (a *App) newHouse() (caddy.Destructor, error) { return newHouse(a.settings, a.store) }
 
 func (a *App) open() *house {
 	a.mu.Lock()

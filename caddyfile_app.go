@@ -181,12 +181,13 @@ func (s *SQLiteStore) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		s.Synchronous, err = oneOf(d, "normal", "full")
 		return err
 	case "max_size":
-		return s.unmarshalMaxSize(d)
+		return unmarshalSize(d, &s.MaxSize)
 	}
 	return d.Errf("unrecognized option %q: synchronous or max_size would do", d.Val())
 }
 
-func (s *SQLiteStore) unmarshalMaxSize(d *caddyfile.Dispenser) error {
+// unmarshalSize sets a number of bytes.
+func unmarshalSize(d *caddyfile.Dispenser, to *int64) error {
 	var arg string
 	if !d.AllArgs(&arg) {
 		return d.ArgErr()
@@ -195,6 +196,6 @@ func (s *SQLiteStore) unmarshalMaxSize(d *caddyfile.Dispenser) error {
 	if err != nil || size == 0 || size > maxStoreSize {
 		return d.Errf("max_size: must be a size such as 512MiB or 1GiB, at most 256TiB, got %q", arg)
 	}
-	s.MaxSize = int64(size)
+	*to = int64(size)
 	return nil
 }

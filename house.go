@@ -36,7 +36,7 @@ type house struct {
 	begun    time.Time
 	closing  atomic.Bool // soon the engine has no store any more
 	secret   atomic.Pointer[identity.Secret]
-	epochs   *epoch.Folder
+	epochs   *epoch.Keys
 	crowds   *pressure.Tracker
 	keys     atomic.Pointer[apikeys.File] // of the configuration that runs; nil if it has none
 
@@ -47,26 +47,38 @@ type house struct {
 // settings is what a house is made from. Settings that are equal are one house.
 type settings struct {
 	store    string // what the store is identified by
-	path     string // where it is
-	secret   string
-	epochs   string
+	kind     string // the name of its module
+	path     string // where it is; "" if it has no files
+	secret   string // the file; "" if the store has it
+	epochs   string // the folder; "" if the store has them
 	maxKeys  int
 	timeout  time.Duration
 	cleanup  time.Duration
 	degraded int
 }
 
+// where returns the field of a log line that says which store it is about.
+func (s settings) where() zap.Field {
+	if s.path == "" {
+		return zap.String("store", s.kind)
+	}
+	return zap.String("path", s.path)
+}
+
 // newHouse starts an engine. It touches no file itself: the engine opens the
 // store in the background.
-func newHouse(s settings, open storage.Opener) (*house, error) {
+func newHouse(s settings, in Store) (*house, error) {
 	h := &house{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), crowds: pressure.New(0)}
+	if keyed, ok := in.(keyedStore); ok {
+		h.takeKeys(keyed)
+	}
 	var err error
 	h.engine, err = engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
 			if err := h.openSecret(s.secret); err != nil {
 				return nil, withRemedy(err)
 			}
-			store, err := open(ctx)
+			store, err := in.Open(ctx)
 			return store, withRemedy(err)
 		},
 		Name:            h.name,
@@ -77,6 +89,16 @@ func newHouse(s settings, open storage.Opener) (*house, error) {
 		Observer:        h,
 	})
 	return h, err
+}
+
+// takeKeys uses the keys that a store has. A secret that an option names comes
+// first.
+func (h *house) takeKeys(store keyedStore) {
+	secret, epochs := store.keys()
+	h.epochs = epochs
+	if h.settings.secret == "" {
+		h.secret.Store(secret)
+	}
 }
 
 // withRemedy adds to an error of the file system what would do.
@@ -98,7 +120,7 @@ func withRemedy(err error) error {
 // is counted. The file that an option names is the operator's.
 func (h *house) openSecret(path string) error {
 	if secret := h.secret.Load(); secret != nil {
-		if filepath.Dir(path) == filepath.Dir(h.settings.epochs) {
+		if h.settings.epochs != "" && filepath.Dir(path) == filepath.Dir(h.settings.epochs) {
 			return errors.Join(secret.Keep(path), h.epochs.Keep(time.Now()))
 		}
 		return h.epochs.Keep(time.Now())
@@ -254,12 +276,12 @@ func (h *house) Degraded(since time.Duration, err error) {
 		metrics.degraded.Inc()
 	}
 	logger().Error("the store can't be used; reduced limits are kept in memory until it can",
-		zap.String("path", h.settings.path), zap.Duration("since", since), zap.Error(err))
+		h.settings.where(), zap.Duration("since", since), zap.Error(err))
 }
 
 // Recovered implements engine.Observer.
 func (h *house) Recovered(after time.Duration) {
-	logger().Info("the store is in use again", zap.String("path", h.settings.path), zap.Duration("after", after))
+	logger().Info("the store is in use again", h.settings.where(), zap.Duration("after", after))
 }
 
 var _ engine.Observer = (*house)(nil)

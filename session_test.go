@@ -11,6 +11,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// hungStore is a store that is opened when hung is closed, and then fails.
+type hungStore struct {
+	Store
+	hung chan struct{}
+}
+
+func (s hungStore) Open(context.Context) (storage.Store, error) {
+	<-s.hung
+	return nil, os.ErrClosed
+}
+
 // A store that hangs while it is opened holds up who has a session no longer than
 // all others: for a while after the start, and then no more.
 func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
@@ -19,10 +30,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tally.key")
 			synctest.Test(t, func(t *testing.T) {
 				hung := make(chan struct{})
-				h, err := newHouse(settings{secret: path}, func(context.Context) (storage.Store, error) {
-					<-hung
-					return nil, os.ErrClosed
-				})
+				h, err := newHouse(settings{secret: path}, hungStore{hung: hung})
 				if err != nil {
 					t.Fatal(err)
 				}

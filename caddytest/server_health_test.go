@@ -12,6 +12,7 @@ import (
 
 // health is what the admin endpoint tells of a store.
 type health struct {
+	Store    string    `json:"store"`
 	Path     string    `json:"path"`
 	Degraded bool      `json:"degraded"`
 	Since    time.Time `json:"since"`
@@ -80,7 +81,7 @@ func TestHealthTellsHowTheStoreIs(t *testing.T) {
 	s := startCaddy(t, conf)
 	s.wantPassed(2, 3, "/")
 	h := s.health()
-	if h.Path != s.database() || h.Degraded || !h.Since.IsZero() || h.Reason != "" || h.Keys != 1 || h.MaxKeys != 1_000_000 || h.Bytes == 0 {
+	if h.Store != "sqlite" || h.Path != s.database() || h.Degraded || !h.Since.IsZero() || h.Reason != "" || h.Keys != 1 || h.MaxKeys != 1_000_000 || h.Bytes == 0 {
 		t.Errorf("health is %+v", h)
 	}
 	before := time.Now().Add(-2 * time.Second) // it is told in whole seconds

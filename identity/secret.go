@@ -74,6 +74,15 @@ func derive(text []byte, purpose string) ([]byte, error) {
 	return key, nil
 }
 
+// RandomSecret returns a secret that nobody else has, and that no file keeps.
+func RandomSecret() *Secret {
+	s, err := NewSecret(randomText())
+	if err != nil {
+		panic(err) // not reached: its text is long enough
+	}
+	return s
+}
+
 // OpenSecret reads the secrets in the lines of a file, the one in use first, and
 // makes the file and its folder if they do not exist: 64 random hexadecimal
 // digits, mode 0600. Of several processes that do so at once, all get the same
@@ -81,7 +90,7 @@ func derive(text []byte, purpose string) ([]byte, error) {
 func OpenSecret(path string) (*Secret, error) {
 	text, _, err := keyfile.Read(path, maxSecretFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = keyfile.Make(path, randomSecret()); err == nil {
+		if err = keyfile.Make(path, randomText()); err == nil {
 			text, _, err = keyfile.Read(path, maxSecretFile)
 		}
 	}
@@ -116,7 +125,8 @@ func secretLines(text []byte) [][]byte {
 	return lines
 }
 
-func randomSecret() []byte {
+// randomText returns what a new secret file holds.
+func randomText() []byte {
 	var random [sha256.Size]byte
 	rand.Read(random[:]) // never fails: see crypto/rand
 	return append(hex.AppendEncode(nil, random[:]), '\n')

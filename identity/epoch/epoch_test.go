@@ -14,9 +14,9 @@ import (
 
 var t0 = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-func at(t testing.TB, f *Folder, now time.Time, days int) Pair {
+func at(t testing.TB, k *Keys, now time.Time, days int) Pair {
 	t.Helper()
-	pair, err := f.At(now, days)
+	pair, err := k.At(now, days)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,6 +280,33 @@ func TestDamagedKeys(t *testing.T) {
 			if _, err := In(path).At(t0, 1); err == nil {
 				t.Errorf("%q was taken for a key", content)
 			}
+		}
+	}
+}
+
+// Keys in memory are found, and destroyed, as those in a folder are.
+func TestKeysInMemory(t *testing.T) {
+	k := InMemory()
+	today, week := at(t, k, t0, 1), at(t, k, t0, 7)
+	if name(today.Current) == name(week.Current) || name(today.Current) == name(at(t, InMemory(), t0, 1).Current) {
+		t.Error("two keys are the same")
+	}
+	if err := k.Keep(t0); err != nil {
+		t.Error(err)
+	}
+	next := at(t, k, t0.Add(day), 1)
+	if next.Previous == nil || name(*next.Previous) != name(today.Current) || name(next.Current) == name(today.Current) {
+		t.Error("yesterday's names are not known")
+	}
+	for _, c := range []struct {
+		after time.Duration
+		keys  int
+	}{{day, 3}, {2 * day, 2}, {14 * day, 0}} {
+		if err := k.Sweep(t0.Add(c.after)); err != nil {
+			t.Error(err)
+		}
+		if len(k.inMemory) != c.keys {
+			t.Errorf("after %v there are %d keys, want %d", c.after, len(k.inMemory), c.keys)
 		}
 	}
 }

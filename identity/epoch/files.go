@@ -29,6 +29,37 @@ func fileName(epoch int64, days int) string { return fmt.Sprintf("%dd-%d.key", d
 
 var fileNames = regexp.MustCompile(`^([1-9][0-9]{0,4})d-(-?[0-9]{1,10})\.key$`)
 
+// read returns the key with a file name, or an error that wraps [fs.ErrNotExist].
+// The keys must be locked.
+func (k *Keys) read(name string) ([]byte, error) {
+	if k.inMemory == nil {
+		return readKey(filepath.Join(k.path, name))
+	}
+	if key := k.inMemory[name]; key != nil {
+		return key, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+// readOrMake returns the key with a file name, and makes it if there is none. The
+// keys must be locked.
+func (k *Keys) readOrMake(name string) ([]byte, error) {
+	key, err := k.read(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	key = make([]byte, keySize)
+	rand.Read(key) // never fails: see crypto/rand
+	if k.inMemory != nil {
+		k.inMemory[name] = key
+		return key, nil
+	}
+	if err := keyfile.Make(filepath.Join(k.path, name), key); err != nil {
+		return nil, err
+	}
+	return k.read(name) // it may be another's
+}
+
 // readKey reads the key in a file.
 func readKey(path string) ([]byte, error) {
 	key, _, err := keyfile.Read(path, maxFile)
@@ -41,29 +72,18 @@ func readKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// readOrMakeKey reads the key in a file, and makes it if there is none.
-func readOrMakeKey(path string) ([]byte, error) {
-	key, err := readKey(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return key, err
-	}
-	key = make([]byte, keySize)
-	rand.Read(key) // never fails: see crypto/rand
-	if err := keyfile.Make(path, key); err != nil {
-		return nil, err
-	}
-	return readKey(path) // it may be another's
-}
-
 // Keep makes the files again that are not there any more, of the keys that are
-// known and that Sweep would leave.
-func (f *Folder) Keep(now time.Time) (err error) {
-	f.pairs.Range(func(days, value any) bool {
+// known and that Sweep would leave. It does nothing about keys in memory.
+func (k *Keys) Keep(now time.Time) (err error) {
+	if k.inMemory != nil {
+		return nil
+	}
+	k.pairs.Range(func(days, value any) bool {
 		pair := value.(Pair)
 		for before, key := range pair.keys {
-			path := f.file(pair.Epoch-int64(before), days.(int))
-			if err == nil && key != "" && !over(filepath.Base(path), now) {
-				err = keyfile.Keep(path, []byte(key))
+			name := fileName(pair.Epoch-int64(before), days.(int))
+			if err == nil && key != "" && !over(name, now) {
+				err = keyfile.Keep(filepath.Join(k.path, name), []byte(key))
 			}
 		}
 		return err == nil
@@ -77,28 +97,43 @@ func (f *Folder) Keep(now time.Time) (err error) {
 // Sweep destroys the keys that nothing is looked up by any more: all but those of
 // the current epochs and the ones before. It is to be called now and then, also
 // when nothing is named.
-func (f *Folder) Sweep(now time.Time) error {
-	f.pairs.Range(func(days, pair any) bool {
+func (k *Keys) Sweep(now time.Time) error {
+	k.pairs.Range(func(days, pair any) bool {
 		if pair.(Pair).Epoch < number(now, days.(int)) {
-			f.pairs.CompareAndDelete(days, pair)
+			k.pairs.CompareAndDelete(days, pair)
 		}
 		return true
 	})
-	entries, err := os.ReadDir(f.path)
+	if k.inMemory != nil {
+		k.sweepMemory(now)
+		return nil
+	}
+	entries, err := os.ReadDir(k.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	var errs []error
 	for _, entry := range entries {
 		if over(entry.Name(), now) {
-			errs = append(errs, destroy(filepath.Join(f.path, entry.Name())))
+			errs = append(errs, destroy(filepath.Join(k.path, entry.Name())))
 		}
 	}
-	errs = append(errs, keyfile.Sweep(f.path, now))
+	errs = append(errs, keyfile.Sweep(k.path, now))
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("epoch: destroy keys: %w", err)
 	}
 	return nil
+}
+
+func (k *Keys) sweepMemory(now time.Time) {
+	k.opening.Lock()
+	defer k.opening.Unlock()
+	for name, key := range k.inMemory {
+		if over(name, now) {
+			clear(key)
+			delete(k.inMemory, name)
+		}
+	}
 }
 
 // over tells whether a file is the key of an epoch before the last one.

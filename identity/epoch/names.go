@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -38,39 +37,43 @@ type Pair struct {
 	keys [2]string // of Current and of Previous, "" if there is none
 }
 
-// Folder is a folder with the keys of epochs. It may be used from any number of
-// goroutines.
-type Folder struct {
-	path  string
+// Keys are the keys of epochs, in a folder or in memory. They may be used from any
+// number of goroutines.
+type Keys struct {
+	path  string   // of the folder
 	pairs sync.Map // of Pair, by the days of its epochs
 
 	// opening is held while keys are read and made, so that one goroutine does it at
 	// midnight and not all of them. Nothing else waits for it.
-	opening sync.Mutex
+	opening  sync.Mutex
+	inMemory map[string][]byte // guarded by opening: by file name; nil if keys are in a folder
 }
 
 // In returns the keys in a folder, which need not exist. It touches nothing.
-func In(path string) *Folder { return &Folder{path: path} }
+func In(path string) *Keys { return &Keys{path: path} }
+
+// InMemory returns keys that no file has: they end with the process.
+func InMemory() *Keys { return &Keys{inMemory: make(map[string][]byte)} }
 
 // At returns the names that are right at a time, in epochs of so many days. It
 // makes the key of the current epoch if there is none yet.
-func (f *Folder) At(now time.Time, days int) (Pair, error) {
+func (k *Keys) At(now time.Time, days int) (Pair, error) {
 	if days < 1 {
 		return Pair{}, fmt.Errorf("epoch: an epoch has at least 1 day, got %d", days)
 	}
-	if pair, ok := f.known(now, days); ok {
+	if pair, ok := k.known(now, days); ok {
 		return pair, nil
 	}
-	f.opening.Lock()
-	defer f.opening.Unlock()
-	if pair, ok := f.known(now, days); ok { // somebody was faster
+	k.opening.Lock()
+	defer k.opening.Unlock()
+	if pair, ok := k.known(now, days); ok { // somebody was faster
 		return pair, nil
 	}
-	pair, err := f.open(now, days)
+	pair, err := k.open(now, days)
 	if err != nil {
 		return Pair{}, fmt.Errorf("epoch: %w", err)
 	}
-	f.pairs.Store(days, pair)
+	k.pairs.Store(days, pair)
 	return pair, nil
 }
 
@@ -79,8 +82,8 @@ func (f *Folder) At(now time.Time, days int) (Pair, error) {
 const late = time.Minute
 
 // known returns the pair of a time if it is open and nothing can be added to it.
-func (f *Folder) known(now time.Time, days int) (Pair, bool) {
-	value, ok := f.pairs.Load(days)
+func (k *Keys) known(now time.Time, days int) (Pair, bool) {
+	value, ok := k.pairs.Load(days)
 	if !ok {
 		return Pair{}, false
 	}
@@ -92,10 +95,10 @@ func (f *Folder) known(now time.Time, days int) (Pair, bool) {
 	return pair, pair.Previous != nil || begun > late
 }
 
-func (f *Folder) open(now time.Time, days int) (Pair, error) {
+func (k *Keys) open(now time.Time, days int) (Pair, error) {
 	epoch := number(now, days)
 	pair := Pair{Epoch: epoch, Ends: begin(epoch+1, days)}
-	previous, err := readKey(f.file(epoch-1, days))
+	previous, err := k.read(fileName(epoch-1, days))
 	switch {
 	case err == nil:
 		namer := identity.NewNamer(previous)
@@ -103,7 +106,7 @@ func (f *Folder) open(now time.Time, days int) (Pair, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return Pair{}, err
 	}
-	current, err := readOrMakeKey(f.file(epoch, days))
+	current, err := k.readOrMake(fileName(epoch, days))
 	if err != nil {
 		return Pair{}, err
 	}
@@ -124,9 +127,4 @@ func number(t time.Time, days int) int64 {
 // begin returns when an epoch begins.
 func begin(epoch int64, days int) time.Time {
 	return time.Unix(epoch*int64(days)*int64(day/time.Second), 0).UTC()
-}
-
-// file returns where the key of an epoch is.
-func (f *Folder) file(epoch int64, days int) string {
-	return filepath.Join(f.path, fileName(epoch, days))
 }
