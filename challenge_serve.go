@@ -110,9 +110,7 @@ func (x *exchange) accept() error {
 
 // punish punishes the client for a solution that was sent again.
 func (x *exchange) punish() {
-	if stands := x.rq.whoIs().stands; stands != nil {
-		x.app.accuse(x.rq, stands, x.app.forgery())
-	}
+	x.app.accuse(x.rq, x.rq.whoIs().stands, x.app.forgery())
 }
 
 // readForm reads what the page sends, or returns what is wrong with it.

@@ -40,6 +40,7 @@ type client struct {
 	// The network that it comes from, once that was asked for.
 	located bool
 	network netip.Prefix  // not valid if the address can't be read
+	claimed bool          // the client may have chosen its address: nothing is held against that
 	crowd   engine.Client // all that come from there, with the network as their key
 
 	room [2*keyRoom + placeRoom]byte // for the keys, so that they take no memory of their own
@@ -131,6 +132,9 @@ func (c *client) beSession(by identity.Initiator) {
 // client.
 func (c *client) beAsSaid(kind identity.Kind, hints identity.Hints) {
 	c.be(kind, identity.AppendFingerprint(append(c.room[:0:keyRoom], kindFingerprint), c.network, hints))
+	if c.claimed {
+		return
+	}
 	c.stands = &c.self
 	if hints.Initiator != identity.OwnSite {
 		c.own.Key = identity.AppendFingerprint(append(c.room[keyRoom:keyRoom:2*keyRoom], kindFingerprint), c.network, hints.Own())
@@ -153,6 +157,9 @@ func (c *client) locate(rq *request) {
 		return
 	}
 	c.located = true
+	if c.claimed = rq.isClaimed(); c.claimed {
+		c.app.noteClaim()
+	}
 	place, ok := c.room[2*keyRoom:2*keyRoom], false
 	if c.network, ok = c.app.network(rq.clientIP()); ok {
 		place = identity.AppendPrefix(append(place, kindIP), c.network)

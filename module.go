@@ -226,6 +226,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
 		h.app.zones = true
 		h.app.warnOfPlainHTTP(ctx)
+		h.app.warnOfLooseProxies(ctx)
 		h.app.warnIfServed(ctx)
 	}
 	return nil

@@ -87,7 +87,7 @@ func (p *Pressure) check() error {
 // warm and blocked requests pay nothing for it: but for those that the network's
 // ceiling leaves nothing, who may never have been heard of.
 func (a *App) noteCrowd(c *client, d engine.Decision, byNetwork bool) {
-	if c.kind != identity.Fingerprint || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
+	if c.kind != identity.Fingerprint || c.claimed || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
 		return
 	}
 	h := a.house.Load()

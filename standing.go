@@ -29,7 +29,7 @@ func (h *Handler) meet(rq *request) error {
 	if !h.strangers && rq.whoCalls(h.app).name == "" {
 		return nil
 	}
-	if rq.stands = rq.whoIs().stands; rq.stands == nil {
+	if rq.stands = rq.whoIs().stands; rq.stands == nil && !rq.client.claimed {
 		return nil
 	}
 	if rq.isForged() {
@@ -63,8 +63,12 @@ func (a *App) forgery() reputation.Offense {
 var trapped = ownLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
 
 // accuse punishes the client of a request, known as of, if it may be. What a client
-// does while it is banned changes nothing, and takes nothing from its network.
+// does while it is banned changes nothing, and takes nothing from its network. Nobody is
+// accused if of is nil.
 func (a *App) accuse(rq *request, of *engine.Client, o reputation.Offense) {
+	if of == nil {
+		return
+	}
 	record := rq.client.record()
 	if banned := record != nil && record.Banned(time.Now().UnixNano()); !banned && a.mayPunish(rq) {
 		a.punish(of, o)

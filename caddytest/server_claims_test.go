@@ -1,0 +1,113 @@
+package caddytest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// forged is what a proxy that appends makes of a request whose client, at 198.51.100.1,
+// says that it is 192.0.2.1, which is somebody else.
+const forged = "X-Forwarded-For: 192.0.2.1, 198.51.100.1"
+
+// withProxies is a config with other options of the server in the place of trusting.
+func withProxies(config, options string) string {
+	return strings.Replace(config, trusting, "\n\tservers {\n"+options+"\n}\n\t", 1)
+}
+
+// Nobody is banned by what somebody else has written into a field, neither by a trap nor
+// for violations. The visit itself is refused.
+func TestNobodyIsBannedByAClaimedAddress(t *testing.T) {
+	for name, fields := range map[string][]string{
+		"one line":     {forged},
+		"two lines":    {"X-Forwarded-For: 192.0.2.1", "X-Forwarded-For: 198.51.100.1"},
+		"with a port":  {"X-Forwarded-For: 192.0.2.1:1234, 198.51.100.1:80"},
+		"a long chain": {"X-Forwarded-For: 192.0.2.1" + strings.Repeat(", 127.0.0.2", 20)},
+		"before ours":  {"X-Forwarded-For: 192.0.2.1, 198.51.100.1, 127.0.0.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startCaddy(t, standing("ban after 1 violations in 1h for 1h", "trap ban 1h path /.env", "3/1h"))
+			fields := append(fields, agent(1))
+			if a := s.get("/.env", fields...); a.status != http.StatusTooManyRequests {
+				t.Errorf("a visit to the trap gets %d", a.status)
+			}
+			s.wantPassed(3, 3, "/", from(1), agent(1)) // which is 192.0.2.1
+			s.passed(5, "/", fields...)                // over the limit
+			if a := s.get("/elsewhere", from(1), agent(1)); a.status != http.StatusOK {
+				t.Errorf("a stranger is banned: %d, %s", a.status, a.body)
+			}
+			if lines := s.logLines(claimWarning); len(lines) != 1 || !strings.Contains(lines[0]["write"].(string), "trusted_proxies_strict") {
+				t.Errorf("it warns %d times: %v", len(lines), lines)
+			}
+		})
+	}
+}
+
+const claimWarning = "a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address"
+
+// What only trusted proxies have added to is as good as the peer's address.
+func TestAddressesThatProxiesAgreeOn(t *testing.T) {
+	s := startCaddy(t, standing("", "trap ban 1h path /.env", "3/1h"))
+	chain := "X-Forwarded-For: 192.0.2.1, 127.0.0.2, 192.0.2.1, what"
+	s.get("/.env", chain, agent(1))
+	s.wantBanned(3600, chain, agent(1))
+	s.wantBanned(3600, from(1), agent(1))
+	if len(s.logLines(claimWarning)) > 0 {
+		t.Error("it warns")
+	}
+}
+
+// A strict server takes the address that the proxy has seen, and that is banned.
+func TestStrictProxies(t *testing.T) {
+	s := startCaddy(t, withProxies(standing("", "trap ban 1h path /.env", "3/1h"),
+		"trusted_proxies static 127.0.0.1/8\ntrusted_proxies_strict"))
+	s.get("/.env", forged, agent(1))
+	s.wantBanned(3600, forged, agent(1))
+	s.wantBanned(3600, "X-Forwarded-For: 198.51.100.1", agent(1))
+	s.wantPassed(3, 3, "/", from(1), agent(1))
+}
+
+// Nor is anybody's network squeezed by what others write.
+func TestNobodyIsSqueezedByAClaimedAddress(t *testing.T) {
+	s := startCaddy(t, strings.Replace(standing("", "", "100/1h"), "pressure off", "", 1))
+	for i := range 40 {
+		s.get("/", forged, agent(i))
+	}
+	if n := s.metric("caddy_rate_limit_squeezes_total"); n != "0" {
+		t.Errorf("%s networks are squeezed", n)
+	}
+	for i := range 40 {
+		s.get("/", from(2), agent(i))
+	}
+	if n := s.metric("caddy_rate_limit_squeezes_total"); n != "1" {
+		t.Errorf("%s networks are squeezed, want the one whose browsers came", n)
+	}
+}
+
+func TestValidateWarnsOfLooseProxies(t *testing.T) {
+	const warning = "this server trusts proxies, and takes the first address of X-Forwarded-For"
+	const static = "trusted_proxies static private_ranges\n"
+	for name, c := range map[string]struct {
+		options string
+		want    int
+	}{
+		"none":              {"", 0},
+		"loose":             {static, 1},
+		"strict":            {static + "trusted_proxies_strict", 0},
+		"a field of theirs": {static + "client_ip_headers CF-Connecting-IP", 0},
+		"that and the list": {static + "client_ip_headers CF-Connecting-IP X-Forwarded-For", 1},
+		"unix":              {"trusted_proxies_unix", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conf := withProxies(standing("", "", "3/1h"), c.options) + "http://:{$PORT}/a {\nrate_limit {\nzone a {\nlimit 5/1m\n}\n}\n}\n"
+			s := newServer(t, conf)
+			out, err := s.run("validate", "--config", s.config)
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if got := strings.Count(out, warning); got != c.want || c.want > 0 && !strings.Contains(out, ":"+s.port+`"]`) {
+				t.Errorf("it warns %d times, want %d:\n%s", got, c.want, out)
+			}
+		})
+	}
+}

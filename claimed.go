@@ -1,0 +1,113 @@
+package tally
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+)
+
+// A server that trusts proxies without `trusted_proxies_strict` takes the first address
+// of X-Forwarded-For for the client's. Where the proxy appends to what it was sent, that is
+// whatever the client has written. Such an address is claimed: requests are counted by it,
+// as always, but nothing is held against it.
+
+// maxChain bounds how many addresses of a request are looked at.
+const maxChain = 16
+
+// isClaimed reports whether the client may have chosen the address that the request is
+// said to be from: the fields that tell of it name another one as well, which is no
+// trusted proxy's.
+func (rq *request) isClaimed() bool {
+	ctx := rq.http.Context()
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if trusted, _ := rq.vars[caddyhttp.TrustedProxyVarKey].(bool); !ok || !trusted || server.TrustedProxiesStrict > 0 {
+		return false
+	}
+	taken, err := netip.ParseAddr(rq.clientIP())
+	if err != nil {
+		return false
+	}
+	seen := 0
+	for _, field := range server.ClientIPHeaders {
+		for _, value := range rq.http.Header.Values(field) {
+			for part := range strings.SplitSeq(value, ",") {
+				if seen++; seen > maxChain {
+					return true
+				}
+				if addr, ok := parseHop(part); ok && addr != taken && !isTrusted(ctx, server, addr) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// parseHop reads an address as Caddy does: with or without a port, and without a zone.
+func parseHop(part string) (addr netip.Addr, ok bool) {
+	host, _, err := net.SplitHostPort(part)
+	if err != nil {
+		host = part
+	}
+	host, _, _ = strings.Cut(strings.TrimSpace(host), "%")
+	addr, err = netip.ParseAddr(host)
+	return addr, err == nil
+}
+
+// isTrusted reports whether a server trusts a proxy of an address. Only Caddy knows, and
+// it says so of the peer of a request.
+func isTrusted(ctx context.Context, server *caddyhttp.Server, addr netip.Addr) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	if err != nil {
+		return false
+	}
+	r.RemoteAddr = netip.AddrPortFrom(addr, 0).String()
+	r = caddyhttp.PrepareRequest(r, caddy.NewEmptyReplacer(), nil, server)
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	return trusted
+}
+
+const strictProxies = "`trusted_proxies_strict` beside `trusted_proxies`, in `servers` of the global options"
+
+// noteClaim tells operators, once, that clients choose their addresses.
+func (a *App) noteClaim() {
+	a.claims.Do(func() {
+		a.warn("a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address",
+			strictProxies)
+	})
+}
+
+// warnOfLooseProxies warns once of a server that takes the word of clients for their
+// addresses, if its proxies append to what they are sent. ctx is that of a handler.
+func (a *App) warnOfLooseProxies(ctx caddy.Context) {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok || server.TrustedProxiesStrict > 0 || !trustsProxies(server) || !slices.ContainsFunc(server.ClientIPHeaders, isAppended) {
+		return
+	}
+	name := "loose proxies of " + strings.Join(server.Listen, " ")
+	if a.warned[name] {
+		return
+	}
+	a.warned[name] = true
+	warnOfConfig(a.log, "", "this server trusts proxies, and takes the first address of X-Forwarded-For: behind a proxy that appends to it, as most do, clients can write that themselves, and be whoever they like",
+		strictProxies, zap.Strings("server", server.Listen))
+}
+
+// isAppended reports whether proxies append to a field, as to X-Forwarded-For. Those that
+// hold a single address, such as Cloudflare's, they replace.
+func isAppended(field string) bool { return strings.EqualFold(field, "X-Forwarded-For") }
+
+// trustsProxies reports whether a server has trusted proxies, which it doesn't show.
+func trustsProxies(server *caddyhttp.Server) bool {
+	source := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
+	return server.TrustedProxiesUnix || server.TrustedProxiesRaw != nil ||
+		source.IsValid() && source.Kind() == reflect.Interface && !source.IsNil()
+}
