@@ -2,7 +2,6 @@ package tally
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -19,7 +18,7 @@ import (
 // whatever the client has written. Such an address is claimed: requests are counted by it,
 // as always, but nothing is held against it.
 
-// maxChain bounds how many addresses of a request are looked at.
+// maxChain bounds how many addresses of a field are looked at.
 const maxChain = 16
 
 // isClaimed reports whether the client may have chosen the address that the request is
@@ -35,31 +34,14 @@ func (rq *request) isClaimed() bool {
 	if err != nil {
 		return false
 	}
-	seen := 0
 	for _, field := range server.ClientIPHeaders {
-		for _, value := range rq.http.Header.Values(field) {
-			for part := range strings.SplitSeq(value, ",") {
-				if seen++; seen > maxChain {
-					return true
-				}
-				if addr, ok := parseHop(part); ok && addr != taken && !isTrusted(ctx, server, addr) {
-					return true
-				}
-			}
+		addresses := addressesIn(rq.http.Header.Values(field))
+		differs := func(addr netip.Addr) bool { return addr != taken && !isTrusted(ctx, server, addr) }
+		if len(addresses) > maxChain || slices.ContainsFunc(addresses, differs) {
+			return true
 		}
 	}
 	return false
-}
-
-// parseHop reads an address as Caddy does: with or without a port, and without a zone.
-func parseHop(part string) (addr netip.Addr, ok bool) {
-	host, _, err := net.SplitHostPort(part)
-	if err != nil {
-		host = part
-	}
-	host, _, _ = strings.Cut(strings.TrimSpace(host), "%")
-	addr, err = netip.ParseAddr(host)
-	return addr, err == nil
 }
 
 // isTrusted reports whether a server trusts a proxy of an address. Only Caddy knows, and
@@ -89,8 +71,11 @@ func (a *App) noteClaim() {
 // addresses, if its proxies append to what they are sent. ctx is that of a handler.
 func (a *App) warnOfLooseProxies(ctx caddy.Context) {
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok || server.TrustedProxiesStrict > 0 || !trustsProxies(server) || !slices.ContainsFunc(server.ClientIPHeaders, isAppended) {
+	if !ok || server.TrustedProxiesStrict > 0 || !trustsProxies(server) {
 		return
+	}
+	if !slices.ContainsFunc(server.ClientIPHeaders, func(field string) bool { return !isSingle(field) }) {
+		return // such as Cloudflare's own, which it replaces
 	}
 	name := "loose proxies of " + strings.Join(server.Listen, " ")
 	if a.warned[name] {
@@ -100,10 +85,6 @@ func (a *App) warnOfLooseProxies(ctx caddy.Context) {
 	warnOfConfig(a.log, "", "this server trusts proxies, and takes the first address of X-Forwarded-For: behind a proxy that appends to it, as most do, clients can write that themselves, and be whoever they like",
 		strictProxies, zap.Strings("server", server.Listen))
 }
-
-// isAppended reports whether proxies append to a field, as to X-Forwarded-For. Those that
-// hold a single address, such as Cloudflare's, they replace.
-func isAppended(field string) bool { return strings.EqualFold(field, "X-Forwarded-For") }
 
 // trustsProxies reports whether a server has trusted proxies, which it doesn't show.
 func trustsProxies(server *caddyhttp.Server) bool {
