@@ -151,6 +151,9 @@ func (h *Handler) provisionHeaders(caddy.Context) error {
 }
 
 func (h *Handler) loadExempt(ctx caddy.Context) error {
+	if err := checkMatcherSets(h.ExemptRaw); err != nil {
+		return fmt.Errorf("exempt: %w", err)
+	}
 	loaded, err := ctx.LoadModule(h, "ExemptRaw")
 	if err == nil {
 		err = h.exempt.FromInterface(loaded)

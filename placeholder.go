@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -52,11 +53,13 @@ func checkPlaceholder(name string) error {
 	if name == "" {
 		return errors.New(`placeholder {} has no name: \{\} would do for the braces themselves`)
 	}
-	if inDynamicFamily(name) || caddyProvides(name) || moduleProvides(name) {
+	if isKnownPlaceholder(name) || moduleProvides(name) {
 		return nil
 	}
 	return unknownPlaceholder{name, nearestPlaceholder(name)}
 }
+
+func isKnownPlaceholder(name string) bool { return inDynamicFamily(name) || caddyProvides(name) }
 
 // unknownPlaceholder is the error about a placeholder that nothing provides.
 type unknownPlaceholder struct{ name, near string }
@@ -73,7 +76,7 @@ func (u unknownPlaceholder) Error() string {
 // may set: one without a dot that looks like nothing else.
 func mayBeMapped(err error) bool {
 	u, ok := errors.AsType[unknownPlaceholder](err)
-	return ok && u.near == "" && !strings.Contains(u.name, ".")
+	return ok && (u.near == "" || slices.Contains(addressNames, u.name)) && !strings.Contains(u.name, ".")
 }
 
 // otherwise says what to do about a name that is right after all. A name without

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -124,11 +125,29 @@ var shorthandFamilies = []string{
 	"cookie.", "err.", "file_match.", "header.", "labels.", "path.", "query.", "re.", "resp.", "rp.", "vars.",
 }
 
+// addressNames are what other programs call the address of a client.
+var addressNames = []string{
+	"ip", "remote_ip", "remote.ip", "remote_addr", "binary_remote_addr", "real_ip", "client.ip", "client_addr", "client_address",
+	"http.client_ip", "http.remote_ip", "http.remote_addr",
+	"http.request.ip", "http.request.remote.ip", "http.request.remote_ip", "http.request.remote_addr", "http.request.client_ip", "http.request.real_ip",
+}
+
 // nearestPlaceholder returns the name that was probably meant by one that is not
 // known, or "".
 func nearestPlaceholder(name string) string {
 	if full := expandShorthand(name); full != name {
 		return full
+	}
+	if slices.Contains(addressNames, name) {
+		return "http.vars.client_ip"
+	}
+	for _, family := range []string{"http.", "http.request.", "http.auth."} {
+		if full := family + name; isKnownPlaceholder(full) {
+			return full
+		}
+	}
+	if rest, ok := strings.CutPrefix(name, "http."); ok && isKnownPlaceholder("http.request."+rest) {
+		return "http.request." + rest
 	}
 	best, least := "", 3
 	for _, candidate := range candidatesFor(name) {

@@ -104,7 +104,7 @@ func TestCheckPlaceholdersRefuses(t *testing.T) {
 		{"{http.request.host:x}", `did you mean {http.request.host}?`},
 		{"{http.request.header.}", `unknown placeholder {http.request.header.}`},
 		{"{http.vars.}", `unknown placeholder {http.vars.}`},
-		{"{http.header.X-Tenant}", `unknown placeholder {http.header.X-Tenant}: neither Caddy nor a module in it provides this name`},
+		{"{http.header.X-Tenant}", `unknown placeholder {http.header.X-Tenant}: did you mean {http.request.header.X-Tenant}?`},
 		{"{http.request.frobnicate}", `unknown placeholder {http.request.frobnicate}: neither`},
 		{"{rate_limit.exceeded.name}", `unknown placeholder {rate_limit.exceeded.name}`},
 		{"{geoip2.country}", "if a directive sets it, {http.vars.NAME} with `vars NAME {geoip2.country}` would do"},

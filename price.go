@@ -88,6 +88,9 @@ func (c *Cost) provision(ctx caddy.Context) (price, error) {
 	if err != nil {
 		return price{}, err
 	}
+	if err := checkMatcherSets(c.MatcherSetsRaw); err != nil {
+		return price{}, err
+	}
 	p.matchers, err = loadMatchers(ctx, c)
 	return p, err
 }

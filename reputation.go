@@ -187,6 +187,9 @@ func (t *Trap) provision(ctx caddy.Context, app *App) error {
 	if len(t.MatcherSetsRaw) == 0 {
 		return errors.New("trap: a matcher is missing: `trap /wp-login.php` would do")
 	}
+	if err := checkMatcherSets(t.MatcherSetsRaw); err != nil {
+		return fmt.Errorf("trap: %w", err)
+	}
 	matchers, err := loadMatchers(ctx, t)
 	if err != nil {
 		return fmt.Errorf("trap: %w", err)

@@ -91,6 +91,8 @@ func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
 		z.checkCeiling,
 		z.checkOnExceeded,
 		z.provisionLimits,
+		func() error { return z.checkKeyMeant(log) },
+		func() error { return z.mistake(log, checkMatcherSets(z.MatcherSetsRaw)) },
 		func() error { return z.loadMatchers(ctx, log) },
 	} {
 		if err := step(); err != nil {
@@ -170,7 +172,7 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 		return errors.New("per: there are no API keys: `api_keys` in the global option rate_limit would do")
 	}
 	if err := checkPlaceholders(z.Key); mayBeMapped(err) && z.isPeerForm() {
-		z.warn(log, fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "a placeholder that is known")
+		z.warn(log, fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}

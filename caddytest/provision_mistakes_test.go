@@ -1,0 +1,178 @@
+package caddytest
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+)
+
+// warning is a line of the log about a config.
+type warning struct {
+	Level, Logger, Msg, Write, Zone, At string
+}
+
+// load adapts and validates a Caddyfile, and returns what is logged of it as a warning
+// by the module.
+func load(t *testing.T, input string) (warnings []warning, err error) {
+	t.Helper()
+	raw, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(input), nil)
+	if err != nil {
+		return nil, err
+	}
+	return loadJSON(t, raw)
+}
+
+func loadJSON(t *testing.T, raw []byte) (warnings []warning, err error) {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "log") // and not t.TempDir: the test's name may have placeholders in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	path := filepath.Join(folder, "log")
+	var config map[string]any
+	if err := json.Unmarshal(raw, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["logging"] = map[string]any{"logs": map[string]any{"default": map[string]any{
+		"writer": map[string]any{"output": "file", "filename": path}, "encoder": map[string]any{"format": "json"},
+	}}}
+	if raw, err = json.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
+	err = validate(raw)
+	lines, readErr := os.ReadFile(path)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	for line := range strings.Lines(string(lines)) {
+		var w warning
+		if json.Unmarshal([]byte(line), &w) == nil && w.Level == "warn" && strings.Contains(w.Logger, "rate_limit") {
+			warnings = append(warnings, w)
+		}
+	}
+	return warnings, err
+}
+
+// What Caddy accepts and nobody can mean is an error in our own words, with what to
+// write and the line.
+func TestMistakesThatCaddyAcceptsAreErrors(t *testing.T) {
+	noData(t)
+	for _, block := range []struct {
+		in func(string) string
+		of [][2]string
+	}{
+		{func(s string) string { return inZone(s + "\n\t\t\tlimit 5/1m") }, [][2]string{
+			{"match path login", "write path /login"},
+			{"match {\n\t\t\t\tpath login\n\t\t\t}", "write path /login"},
+			{"match not path login", "write path /login"},
+			{"match not", "write not path /health"},
+			{"match path /login method POST", "write match POST /login"},
+			{"match path /login POST", "write match POST /login"},
+			{"match method POST path /login", "write match POST /login"},
+			{"match host example.com path /login", "write match /login, or a block"},
+			{"match path = /login", "leave it out"},
+			{"match path ^/login$", "write path_regexp ^/login$"},
+			{"match path https://example.com/login", "write a block with host and path"},
+			{"match path /login?x=1", "write a block with path /login and query x=1"},
+			{"match host https://example.com", "write host example.com"},
+			{"match host example.com/login", "write host example.com"},
+			{"match method POST,PUT", "write method GET POST"},
+			{"cost 10 path export", "write path /export"},
+			{"per key {remote}", "write per ip"},
+			{"per key {remote_host}{remote_port}", "write per ip"},
+			{"per key {uuid}", "write per ip"},
+			{"per key {time.now.unix}", "write per ip"},
+			{"per key {remote_ip}", "did you mean {http.vars.client_ip}?"},
+			{"per key {http.request.remote.ip}", "did you mean {http.vars.client_ip}?"},
+			{"per key {user.id}", "did you mean {http.auth.user.id}?"},
+			{"per key {request.header.X-Tenant}", "did you mean {http.request.header.X-Tenant}?"},
+			{"per key $binary_remote_addr", "is a brace missing?"},
+			{"per key {http.request.header.X-Tenant", "is a brace missing?"},
+			{"per key ip", "write per ip"},
+			{"per key client_ip", "write per ip"},
+			{"per key user", "write per key {http.auth.user.id}"},
+			{"per key 192.0.2.1", "write per ip"},
+		}},
+		{inDirective, [][2]string{
+			{"trap ban 1h path wp-login.php", "write path /wp-login.php"},
+			{"zone a {\n\t\t\tmatch path login\n\t\t\tlimit 5/1m\n\t\t}", "write path /login"},
+		}},
+		{func(s string) string { return ":9080 {\n\n\trate_limit {\n\t\t" + s + "\n\t}\n}\n" }, [][2]string{
+			{"exempt path health", "write path /health"},
+			{"exempt not", "write not path /health"},
+		}},
+		{func(s string) string {
+			return ":9080 {\n\t@a path login\n\trate_limit {\n\t\tzone a {\n\t\t\tmatch @a\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n}\n"
+		}, [][2]string{{"a named matcher", "write path /login"}}},
+	} {
+		for _, tt := range block.of {
+			t.Run(tt[0], func(t *testing.T) {
+				_, err := load(t, block.in(tt[0]))
+				if err == nil {
+					t.Fatal("accepted")
+				}
+				at := ", at Caddyfile:3"
+				if tt[0] == "a named matcher" {
+					at = ", at Caddyfile:4"
+				}
+				if !strings.Contains(err.Error(), tt[1]) || !strings.HasSuffix(err.Error(), at) {
+					t.Errorf("error is\n%v\nwant in it %q and %q at its end", err, tt[1], at)
+				}
+			})
+		}
+	}
+}
+
+// What may be meant, and hardly is, loads with a warning: in mholt's words also what
+// is an error in ours, because such configs must load.
+func TestDoubtfulConfigsAreWarnedOf(t *testing.T) {
+	noData(t)
+	peer := func(s string) string { return inZone(s + "\n\t\t\tevents 5\n\t\t\twindow 1m") }
+	own := func(s string) string { return inZone(s + "\n\t\t\tlimit 5/1m") }
+	for _, tt := range []struct{ name, input, msg, write string }{
+		{"peer host", peer("match host https://example.com"), "never matches", "host example.com"},
+		{"peer port", peer("key {remote}"), "has the port in it", "per ip, or key {http.request.remote.host}"},
+		{"peer word", peer("key remote_ip"), "everybody shares one count", "per ip"},
+		{"peer unknown", peer("key {remote_ip}"), "counted by their address", "per ip, or a known placeholder"},
+		{"peer short window", inZone("events 5\n\t\t\twindow 1ms"), "raised to 100ms", "a longer window, such as 1s"},
+		{"static key", own("per key everything"), "everybody shares one count", "per everyone"},
+		{"forwarded", own("per key {header.X-Forwarded-For}"), "another limit with every other value", "per ip, and trusted_proxies in the global option servers"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			warnings, err := load(t, tt.input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(warnings, func(w warning) bool {
+				return strings.Contains(w.Msg, tt.msg) && w.Write == tt.write && w.At == "Caddyfile:3" && w.Zone == "login"
+			})
+			if i < 0 || len(warnings) != 1 {
+				t.Errorf("warned of %+v, want only %q with %q to write", warnings, tt.msg, tt.write)
+			}
+		})
+	}
+}
+
+// A config that is right is not warned of.
+func TestGoodConfigsAreNotWarnedOf(t *testing.T) {
+	noData(t)
+	for _, input := range []string{
+		inDirective("exempt path /login *.css {http.vars.prefix}/x %2F\n\t\tzone a {\n\t\t\tlimit 5/1m\n\t\t}"),
+		inZone("match method post\n\t\t\tmatch host *.example.com\n\t\t\tlimit 5/1m"),
+		inZone("per everyone\n\t\t\tlimit 5/1m"),
+		inZone("key static\n\t\t\tevents 5\n\t\t\twindow 1m"),
+		inZone("per key {client_ip}\n\t\t\tlimit 5/1m"),
+		inZone("per key {time.now.year}{host}\n\t\t\tlimit 5/1m"),
+	} {
+		warnings, err := load(t, input)
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s\nerror %v, warnings %+v", input, err, warnings)
+		}
+	}
+}

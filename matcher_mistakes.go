@@ -1,0 +1,130 @@
+package tally
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// checkMatcherSets returns an error about the first matcher that no request can
+// match, which Caddy itself accepts: then what the matchers are for never happens, and
+// nobody notices. It must be called before the matchers are loaded.
+func checkMatcherSets(sets caddyhttp.RawMatcherSets) error {
+	for _, set := range sets {
+		if err := checkMatcherSet(set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkMatcherSet(set caddy.ModuleMap) error {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if name == "not" {
+			if err := checkNot(set[name]); err != nil {
+				return err
+			}
+			continue
+		}
+		check, values := matcherChecks[name], []string(nil)
+		if check == nil || json.Unmarshal(set[name], &values) != nil {
+			continue
+		}
+		for _, value := range values {
+			if err := check(value, values); err != nil {
+				return fmt.Errorf("match: %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkNot checks what a matcher negates, which is everything if it is nothing.
+func checkNot(raw json.RawMessage) error {
+	var sets caddyhttp.RawMatcherSets
+	if json.Unmarshal(raw, &sets) != nil {
+		return nil
+	}
+	if len(sets) == 0 || slices.ContainsFunc(sets, func(set caddy.ModuleMap) bool { return len(set) == 0 }) {
+		return errors.New("match: not: lacks what it is about: write not path /health")
+	}
+	return checkMatcherSets(sets)
+}
+
+// matcherChecks returns an error about one of the values of a matcher that never
+// matches, by the name of the matcher.
+var matcherChecks = map[string]func(value string, all []string) error{
+	"path":   checkPath,
+	"method": checkMethod,
+	"host":   checkHost,
+}
+
+func checkPath(path string, all []string) error {
+	switch {
+	case isMatcher(path) && !strings.HasPrefix(path, "/"), isMethod(path):
+		return severalMatchers(all)
+	case strings.HasPrefix(path, "^"):
+		return fmt.Errorf("never matches %q, which is no path: write path_regexp %s", path, path)
+	case strings.Contains(path, "://"):
+		return fmt.Errorf("never matches %q, because a path has no host: write a block with host and path", path)
+	case strings.HasPrefix(path, "/") && strings.Contains(path, "?"):
+		before, query, _ := strings.Cut(path, "?")
+		return fmt.Errorf("never matches %q, because a path has no query: write a block with path %s and query %s", path, before, query)
+	case strings.Trim(path, "=~") == "" && path != "":
+		return fmt.Errorf("never matches %q, which is no path: leave it out: write path /login", path)
+	case path == "":
+		return errors.New("never matches an empty path: write path / or path /*")
+	case !strings.ContainsAny(path[:1], "/*{%"):
+		return fmt.Errorf("never matches %q, because a path begins with a slash: write path /%s", path, strings.TrimLeft(path, "=~"))
+	}
+	return nil
+}
+
+func checkMethod(method string, all []string) error {
+	if isMatcher(method) || strings.HasPrefix(method, "/") {
+		return severalMatchers(all)
+	}
+	if strings.ContainsAny(method, ", |") {
+		return fmt.Errorf("never matches %q: write method GET POST", method)
+	}
+	return nil
+}
+
+func checkHost(host string, all []string) error {
+	if isMatcher(host) || strings.HasPrefix(host, "/") {
+		return severalMatchers(all)
+	}
+	if strings.Contains(host, "/") {
+		_, name, found := strings.Cut(host, "://")
+		if !found {
+			name = host
+		}
+		name, _, _ = strings.Cut(name, "/")
+		return fmt.Errorf("never matches %q, because a host has no scheme and no path: write host %s", host, name)
+	}
+	return nil
+}
+
+// severalMatchers returns the error about values of one matcher among which another
+// begins.
+func severalMatchers(values []string) error {
+	method, path := "", ""
+	for _, value := range values {
+		switch {
+		case isMethod(value):
+			method = " " + strings.ToUpper(value)
+		case strings.HasPrefix(value, "/") && path == "":
+			path = " " + value
+		}
+	}
+	if path == "" {
+		return fmt.Errorf("got %q, but a line has one matcher: write a block with each in a line of its own", values)
+	}
+	return fmt.Errorf("got %q, but a line has one matcher: write match%s%s, or a block with each in a line of its own", values, method, path)
+}
