@@ -12,9 +12,7 @@ import (
 // offer returns what a refused request can be answered with instead of a bare
 // refusal, or nil: a person who can do something about it has called up a page.
 func (h *Handler) offer(w http.ResponseWriter, rq *request, p *response) *exchange {
-	refusal := p.refusal
-	if refusal.policy.zone.OnExceeded != onExceededChallenge || refusal.retry == limiter.Never ||
-		!isNavigation(rq.http) || rq.client.isVerified() {
+	if p.refusal.retry == limiter.Never || !isNavigation(rq.http) || !h.sessionHelps(rq, p.refusal) {
 		return nil
 	}
 	x := &exchange{Session: h.app.Session, app: h.app, w: w, http: rq.http, client: rq.client}
@@ -25,6 +23,20 @@ func (h *Handler) offer(w http.ResponseWriter, rq *request, p *response) *exchan
 		return nil
 	}
 	return x
+}
+
+// sessionHelps reports whether a client that has earned a session may pass. A ban of
+// a client that is not verified may be meant for somebody else in its network: who
+// earns a session is told apart. It doesn't help in a trap, which a browser would
+// come back to with the session.
+func (h *Handler) sessionHelps(rq *request, r *refusal) bool {
+	switch {
+	case rq.caught:
+		return false
+	case r.policy == h.banned:
+		return h.app.Session != nil && !rq.client.kind.Verified()
+	}
+	return r.policy.zone.OnExceeded == onExceededChallenge && !rq.client.isVerified()
 }
 
 // isNavigation tells whether a browser has called up a page.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,9 +79,18 @@ func (s *Session) serve(w http.ResponseWriter, rq *request) error {
 	return x.show(http.StatusOK, rq.http.URL.Query().Get("target"), 0, "")
 }
 
-// take takes one unit from a limit of the client's network.
+// elsewhereMark ends the key of what other sites have the browsers of a network
+// ask for.
+const elsewhereMark = 'x'
+
+// take takes one unit from a limit of the client's network. What other sites have
+// its browsers ask for is counted apart, so that it is not in the way of their users.
 func (x *exchange) take(limit *engine.Limit) (d engine.Decision, ok bool) {
-	draws := []engine.Draw{{Limit: limit, Key: x.client.crowd.Key, Cost: 1}}
+	key := x.client.crowd.Key
+	if hintsOf(x.http).Initiator.IsOther() {
+		key = append(slices.Clone(key), elsewhereMark)
+	}
+	draws := []engine.Draw{{Limit: limit, Key: key, Cost: 1}}
 	return x.app.decide(x.http.Context(), nil, draws)
 }
 

@@ -228,7 +228,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 	h.banned = &policy{zone: &Zone{Name: "ban"}, name: "ban"}
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
 		h.app.zones = true
-		h.app.warnOfPlainHTTP(ctx)
+		h.warnOfPlainHTTP(ctx)
 		h.app.warnOfLooseProxies(ctx)
 		h.app.warnIfServed(ctx)
 	}

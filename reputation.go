@@ -169,9 +169,10 @@ type Trap struct {
 	// Required.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
-	// Ban a client at once, for this long, from 1s to 366 days. Default: the visit
-	// costs points, as the `reputation` of the `rate_limit` app says, and counts
-	// as a violation.
+	// Ban a client at once, for this long, from 1s to 366 days; one that is not
+	// verified by a session or an API key for an hour at most, because strangers may
+	// look the same. Default: the visit costs points, as the `reputation` of the
+	// `rate_limit` app says, and counts as a violation.
 	Ban caddy.Duration `json:"ban,omitempty"`
 
 	// Where the trap stands in a config file, such as `Caddyfile:12`, for messages. The
@@ -179,7 +180,21 @@ type Trap struct {
 	Source string `json:"source,omitempty"`
 
 	matchers caddyhttp.MatcherSets
-	offense  reputation.Offense
+	offense  reputation.Offense // of verified clients
+	excused  reputation.Offense // of others
+}
+
+// maxUnverifiedBan is how long a visit to a trap bans a client at most that is not
+// verified: anybody in its network who sends the same header fields is banned with
+// it.
+const maxUnverifiedBan = time.Hour
+
+// offenseOf returns what a visit of a client is.
+func (t *Trap) offenseOf(c *client) reputation.Offense {
+	if c.kind.Verified() {
+		return t.offense
+	}
+	return t.excused
 }
 
 // provision gets the trap ready for use.
@@ -208,6 +223,9 @@ func (t *Trap) provision(ctx caddy.Context, app *App) error {
 		Points:    app.Reputation.points(reputation.Trapped),
 		Ban:       rule.rule(""),
 	}
+	t.excused = t.offense
+	t.excused.Ban.For = min(t.excused.Ban.For, maxUnverifiedBan)
+	t.excused.Ban.Most = min(t.excused.Ban.Most, maxUnverifiedBan)
 	return nil
 }
 

@@ -27,6 +27,7 @@ type request struct {
 	client  *client        // whom it is from; nil where that doesn't matter
 	stands  *engine.Client // the same by what it has done; nil where that doesn't matter, or if it is nobody in particular
 	trapped time.Duration  // how long a trap bans for that the request went into; 0 if it went into none that does
+	caught  bool           // whether it went into any trap
 	draws   []engine.Draw
 	of      []*policy // what each draw is of
 	keys    []byte    // the text of all keys
@@ -54,7 +55,7 @@ func (rq *request) release() {
 		rq.keys = nil
 	}
 	rq.http, rq.repl, rq.vars, rq.caller, rq.denied = nil, nil, nil, caller{}, nil
-	rq.client, rq.stands, rq.trapped = nil, nil, 0
+	rq.client, rq.stands, rq.trapped, rq.caught = nil, nil, 0, false
 	rq.draws, rq.of, rq.keys = rq.draws[:0], rq.of[:0], rq.keys[:0]
 	requests.Put(rq)
 }

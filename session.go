@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
@@ -192,15 +191,4 @@ func (p *response) renew(h http.Header) {
 	}
 	h.Add("Set-Cookie", p.renewal)
 	metrics.sessions.WithLabelValues("renewed").Inc()
-}
-
-// warnOfPlainHTTP warns once if a server hands out sessions over plain HTTP. ctx is
-// that of a handler.
-func (a *App) warnOfPlainHTTP(ctx caddy.Context) {
-	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if a.Session == nil || !ok || len(server.TLSConnPolicies) > 0 || a.warned["plain HTTP"] {
-		return
-	}
-	a.warned["plain HTTP"] = true
-	a.log.Warn("sessions over plain HTTP can be read and taken over on the way; use HTTPS, here or at a proxy in front")
 }

@@ -41,8 +41,12 @@ func (h *Handler) meet(rq *request) error {
 			return err
 		}
 		if caught {
-			h.app.accuse(rq, rq.stands, t.offense)
-			rq.trapped = max(rq.trapped, time.Duration(t.Ban))
+			o := t.offenseOf(rq.client)
+			rq.caught = true
+			h.app.accuse(rq, rq.stands, o)
+			if t.Ban > 0 {
+				rq.trapped = max(rq.trapped, o.Ban.For)
+			}
 		}
 	}
 	return nil

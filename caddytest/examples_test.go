@@ -98,7 +98,7 @@ func TestExamplesStart(t *testing.T) {
 		{"Caddyfile", http.MethodGet, "/api/time", 10, time.Second, "Too many requests. Try again in N s."},
 		{"self-hosted.Caddyfile", http.MethodPost, "/login", 5, time.Minute, "Too many requests (login). Try again in N"},
 		{"self-hosted.Caddyfile", http.MethodGet, "/downloads/file", 30, time.Hour, "Too many requests (downloads). Try again in N s."},
-		{"self-hosted.Caddyfile", http.MethodGet, "/.env", 0, 24 * time.Hour, "Too many requests (ban). Try again in N"},
+		{"self-hosted.Caddyfile", http.MethodGet, "/.env", 0, time.Hour, "Too many requests (ban). Try again in N"},
 		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, time.Minute, ""},
 		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, 0, "Refused by each_client."},
 		{"sessions.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests. Try again in N"},

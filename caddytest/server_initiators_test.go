@@ -167,3 +167,100 @@ func TestSessionsOfPrograms(t *testing.T) {
 	s := startCaddy(t, withSessions("", "limit 8/1h"))
 	s.wantPassed(8, 10, "/", from(1), agent(1), s.earn(from(1), agent(1)))
 }
+
+// What a trap says of a ban is for clients that can't be mistaken for others. Those
+// that are not verified are banned for an hour, and may earn a session meanwhile.
+func TestTrapsBanWhoIsNotVerifiedForAnHour(t *testing.T) {
+	s := startCaddy(t, options(`
+	rate_limit {
+		store_timeout 1m
+		session {
+			challenge proof_of_work 8
+		}
+	}
+	`+trusting)+site(`
+	rate_limit {
+		trap ban 24h path /trap
+		zone z {
+			per client
+			limit 20/1h
+		}
+	}
+	respond hello`))
+	one := []string{from(1), agent(1)}
+	page := with(navigation, one...)
+	if a := s.get("/trap", page...); a.status != http.StatusTooManyRequests || a.retryAfter() > 3600 || a.retryAfter() < 3500 {
+		t.Errorf("a trap is answered with %d, and is to be waited for %d s", a.status, a.retryAfter())
+	} else if strings.Contains(a.body, "data-puzzle") {
+		t.Error("in a trap there is a challenge, which would lead into it again")
+	}
+	if a := s.get("/", one...); a.status != http.StatusTooManyRequests || a.retryAfter() > 3600 || a.body != "" {
+		t.Errorf("after it a program gets %d %q, and is to wait for %d s", a.status, a.body, a.retryAfter())
+	}
+	a := s.get("/", page...)
+	if a.status != http.StatusTooManyRequests || a.retryAfter() > 3600 || !strings.Contains(a.body, "data-puzzle") {
+		t.Fatalf("after it a person gets %d %.100q, and is to wait for %d s", a.status, a.body, a.retryAfter())
+	}
+	a = s.post(solve(t, a.body, "/"), one...)
+	if a.status != http.StatusSeeOther {
+		t.Fatalf("a solution is answered with %d", a.status)
+	}
+	session := with(one, cookieOf(t, a))
+	if a := s.get("/", session...); a.status != http.StatusOK {
+		t.Errorf("with a session the person gets %d", a.status)
+	}
+	s.get("/trap", session...)
+	if a := s.get("/", with(navigation, session...)...); a.status != http.StatusTooManyRequests || a.retryAfter() < 86000 || a.body != "" {
+		t.Errorf("a session that went into a trap gets %d %.100q, and is to wait for %d s", a.status, a.body, a.retryAfter())
+	}
+	if a := s.get("/", with(navigation, from(2), agent(1), session[2])...); a.status != http.StatusTooManyRequests || a.body != "" {
+		t.Errorf("elsewhere it gets %d %.100q", a.status, a.body)
+	}
+}
+
+// Over plain HTTP a page elsewhere can pose as a typed address: whoever bans for
+// visits to traps is told so when the config is loaded, and only then.
+func TestTrapsOverPlainHTTPAreWarnedOf(t *testing.T) {
+	const message = "trap: over plain HTTP browsers don't say that a page of another site leads them into a trap, so it can have its visitors banned"
+	const handler = "\nrespond hello"
+	for name, c := range map[string]struct {
+		site string
+		want int
+	}{
+		"ban":             {site("rate_limit {\ntrap path /a\ntrap ban 1h path /b\ntrap ban 1h path /c\n}" + handler), 1},
+		"points":          {site("rate_limit {\ntrap path /a\n}" + handler), 0},
+		"HTTPS":           {"https://127.0.0.1:{$TLS} {\ntls internal\nrate_limit {\ntrap ban 1h path /b\n}" + handler + "\n}\n", 0},
+		"points and bans": {site("rate_limit {\ntrap path /a\n}" + handler), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			global := ""
+			if name == "points and bans" {
+				global = "ban after 3 violations in 1h for 1h"
+			}
+			s := startCaddy(t, options("rate_limit {\n"+global+"\n}")+c.site)
+			lines := s.logLines(message)
+			if len(lines) != c.want {
+				t.Fatalf("%d warnings, want %d", len(lines), c.want)
+			}
+			for _, line := range lines {
+				if at, _ := line["at"].(string); !strings.Contains(at, "Caddyfile:") || line["write"] == nil {
+					t.Errorf("the warning is %v", line)
+				}
+			}
+		})
+	}
+}
+
+// However often a page elsewhere has its visitors ask for challenges, there are some
+// left for who needs one.
+func TestOtherSitesUseUpNobodysChallenges(t *testing.T) {
+	s := startCaddy(t, withSessions("", "limit 3/1h"))
+	for range 100 {
+		s.get(endpoint, from(1), agent(1), "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors")
+		s.post(nil, from(1), agent(1), "Sec-Fetch-Site: cross-site", "Origin: http://evil.test")
+	}
+	if a := s.get(endpoint, from(1), agent(1), "Sec-Fetch-Site: cross-site"); a.status != http.StatusTooManyRequests {
+		t.Errorf("a page elsewhere is answered with %d", a.status)
+	}
+	s.earn(from(1), agent(1), typed)
+}

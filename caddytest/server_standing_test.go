@@ -68,7 +68,7 @@ func TestBanSurvivesKill(t *testing.T) {
 // only if they ask for it.
 func TestBansAreLogged(t *testing.T) {
 	const global = "ban after 2 violations in 1h for 1h"
-	const traps = "\ntrap path /trap\ntrap ban 24h path /.env"
+	const traps = "\ntrap path /trap\ntrap ban 30m path /.env"
 	for name, handler := range map[string]string{"unnamed": traps, "named": "log_key" + traps} {
 		t.Run(name, func(t *testing.T) {
 			s := startCaddy(t, standing(global, handler, "3/1h"))
@@ -84,7 +84,7 @@ func TestBansAreLogged(t *testing.T) {
 				reason string
 				zone   any
 				hours  float64
-			}{{"over_limit", "z", 1}, {"trap", nil, 24}} {
+			}{{"over_limit", "z", 1}, {"trap", nil, 0.5}} {
 				line := lines[i]
 				wait, _ := line["wait"].(float64)
 				if line["reason"] != want.reason || line["zone"] != want.zone || wait > want.hours*3600 || wait < want.hours*3600-60 {

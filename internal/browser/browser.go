@@ -26,7 +26,7 @@ func Find(t *testing.T) (path string) {
 	return ""
 }
 
-// Visit has the browser at path go to an address of site.test, which is this
+// Visit has the browser at path go to an address. Every host below test is this
 // machine, until the test ends. What it says is shown if the test fails.
 func Visit(t *testing.T, path, address string) {
 	t.Helper()
@@ -38,7 +38,7 @@ func Visit(t *testing.T, path, address string) {
 	cmd := exec.CommandContext(ctx, path,
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
-		"--host-resolver-rules=MAP site.test 127.0.0.1", "--remote-debugging-port=0", "--user-data-dir="+profile, address)
+		"--host-resolver-rules=MAP *.test 127.0.0.1", "--remote-debugging-port=0", "--user-data-dir="+profile, address)
 	cmd.Env = append(os.Environ(), "TMPDIR="+profile) // where it leaves things as well
 	cmd.WaitDelay = 10 * time.Second
 	var said strings.Builder

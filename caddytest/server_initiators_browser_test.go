@@ -1,0 +1,109 @@
+package caddytest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/browser"
+)
+
+// hostile is a page that has its visitors' browsers send whatever they let it send
+// to another site: over the limit, and into a trap.
+const hostile = `<!doctype html><body><script>
+const there = %q
+const settled = (element, where) => new Promise(done => {
+	element.onload = element.onerror = done
+	where.append(element)
+})
+const make = (name, more) => Object.assign(document.createElement(name), more)
+async function attack() {
+	for (let i = 0; i < 15; i++) {
+		await fetch(there + '/', {method: 'POST', mode: 'no-cors', body: 'x', headers: {'Accept-Language': 'x' + i}}).catch(() => {})
+		await fetch(there + '/', {mode: 'no-cors', credentials: 'include'}).catch(() => {})
+	}
+	for (const policy of ['', 'no-referrer', 'unsafe-url']) {
+		await settled(make('img', {referrerPolicy: policy, src: there + '/trap?' + policy}), document.body)
+	}
+	await settled(make('script', {src: there + '/trap?script'}), document.head)
+	await settled(make('link', {rel: 'stylesheet', href: there + '/trap?style'}), document.head)
+	await settled(make('iframe', {src: there + '/trap?frame'}), document.body)
+	const frame = make('iframe', {name: 'sink'})
+	document.body.append(frame)
+	for (const method of ['get', 'post']) {
+		const form = make('form', {method, target: 'sink', action: there + '/trap'})
+		document.body.append(form)
+		const sent = new Promise(done => frame.onload = done)
+		form.submit()
+		await sent
+	}
+	location = there + '/trap?link'
+}
+attack()
+</script></body>`
+
+// Whatever a page of another site has its visitors' browsers send, over plain HTTP
+// or where browsers say Sec-Fetch-Site as over HTTPS: they are let in when they visit
+// the site themselves.
+func TestPageElsewhereBansNoVisitors(t *testing.T) {
+	chromium := browser.Find(t)
+	for name, c := range map[string]struct {
+		host string
+		bans string // of what pages embed, what links lead to, and what says nothing
+	}{
+		"plain HTTP":     {"site.test", "3"},
+		"fetch metadata": {"127.0.0.1", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := make(chan string, 1000)
+			backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests <- r.URL.RequestURI()
+				w.Header().Set("Content-Type", "text/html")
+				fmt.Fprint(w, "<script>fetch('/arrived')</script>")
+			}))
+			t.Cleanup(backend.Close)
+			s := startCaddy(t, options(`
+			rate_limit {
+				store_timeout 1m
+				ban after 1 violations in 1h for 1h
+			}`)+site(`
+			rate_limit {
+				trap ban 1h path /trap
+				zone z {
+					per client
+					limit 20/1h
+				}
+			}
+			reverse_proxy {$BACKEND}`), "BACKEND="+strings.TrimPrefix(backend.URL, "http://"))
+			there := "http://" + s.host(c.host)
+			evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/html")
+				fmt.Fprintf(w, hostile, there)
+			}))
+			t.Cleanup(evil.Close)
+			at, _ := url.Parse(evil.URL)
+
+			browser.Visit(t, chromium, "http://evil.test:"+at.Port()+"/")
+			waitFor(t, "all of it to be banned", func() bool { return s.metric("caddy_rate_limit_bans_total") == c.bans })
+			browser.Visit(t, chromium, there+"/visit")
+			timeout := time.After(patience)
+			for got := ""; got != "/arrived"; {
+				select {
+				case got = <-requests:
+				case <-timeout:
+					t.Fatal("a visitor of the site was not let in")
+				}
+			}
+			if got := s.metric("caddy_rate_limit_bans_total"); got != c.bans {
+				t.Errorf("%s bans after the visit, want %s", got, c.bans)
+			}
+		})
+	}
+}
+
+// host returns the address of the server under a name.
+func (s *server) host(name string) string { return name + ":" + s.port }
