@@ -27,8 +27,9 @@ func BenchmarkServeHTTP(b *testing.B) {
 		})
 	}
 	for _, per := range []string{perIP, perClient} {
-		b.Run("warm/per="+per, func(b *testing.B) { benchPer(b, per) })
+		b.Run("warm/per="+per, func(b *testing.B) { benchPer(b, per, "same-origin") })
 	}
+	b.Run("warm/per=client/elsewhere", func(b *testing.B) { benchPer(b, perClient, "cross-site") })
 	b.Run("warm/per=client/session", benchSession)
 	b.Run("cold", func(b *testing.B) {
 		benchServe(b, Limit{Amount: 100, Window: 3600e9}, b.N, 0)
@@ -47,11 +48,12 @@ func (*nothing) Write(p []byte) (int, error) { return len(p), nil }
 func (*nothing) WriteHeader(int)             {}
 
 // benchPer measures what it takes to know clients by their fingerprints, and to
-// count their networks as well, beside what it takes to count by address.
-func benchPer(b *testing.B, per string) {
+// count their networks as well, beside what it takes to count by address. site says
+// who has a browser send the requests.
+func benchPer(b *testing.B, per, site string) {
 	limit := Limit{Amount: 1 << 30, Window: 366 * 24 * 3600e9}
 	h := zoneHandler(b, &Zone{Name: "bench", Per: per, Limits: []Limit{limit}})
-	benchHandlerServe(b, h, 1000, 2, "User-Agent", browser)
+	benchHandlerServe(b, h, 1000, 2, "User-Agent", browser, "Sec-Fetch-Site", site)
 }
 
 // benchSession measures what it takes to know a client by its session.
@@ -87,15 +89,15 @@ func benchServe(b *testing.B, limit Limit, keys, before int) {
 	benchHandlerServe(b, benchHandler(b, limit), keys, before)
 }
 
-func benchHandlerServe(b *testing.B, h *Handler, keys, before int, field ...string) {
+func benchHandlerServe(b *testing.B, h *Handler, keys, before int, fields ...string) {
 	clients := benchClients(keys)
 	r, vars, w := benchRequest()
 	serve := func(client any, r *http.Request, vars map[string]any, w *nothing) {
 		vars[caddyhttp.ClientIPVarKey] = client
 		delete(vars, responseVar)
 		delete(vars, clientVar)
-		if len(field) > 0 {
-			r.Header[field[0]] = field[1:]
+		for i := 0; i < len(fields); i += 2 {
+			r.Header[fields[i]] = fields[i+1 : i+2]
 		}
 		clear(w.header)
 		h.ServeHTTP(w, r, nothing{})
