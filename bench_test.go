@@ -70,7 +70,7 @@ func benchSession(b *testing.B) {
 	defer rq.release()
 	rq.meet(h.app, false)
 	rq.client.locate(rq)
-	cookie, err := rq.client.issue(h.app.Session.ready(b.Context(), h.app))
+	_, cookie, err := rq.client.issue(h.app.Session.ready(b.Context(), h.app))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -43,6 +43,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		session {
 //			lifetime                <duration>
 //			max_sessions_per_prefix <n>
+//			max_live_sessions_per_prefix <n>
 //			path                    <path>
 //			challenge               proof_of_work [<difficulty>]
 //			challenge turnstile|hcaptcha|recaptcha {

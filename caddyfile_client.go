@@ -70,13 +70,15 @@ func (s *Session) unmarshalOption(d *caddyfile.Dispenser) error {
 		return unmarshalDuration(d, &s.Lifetime)
 	case "max_sessions_per_prefix":
 		return unmarshalCount(d, &s.MaxPerPrefix)
+	case "max_live_sessions_per_prefix":
+		return unmarshalCount(d, &s.MaxLivePerPrefix)
 	case "path":
 		return unmarshalString(d, &s.Path)
 	case "challenge":
 		s.Challenge = new(Challenge)
 		return s.Challenge.unmarshal(d)
 	}
-	return d.Errf("unrecognized option %q: lifetime, max_sessions_per_prefix, challenge or path would do", d.Val())
+	return d.Errf("unrecognized option %q: expected lifetime, max_sessions_per_prefix, max_live_sessions_per_prefix, challenge or path", d.Val())
 }
 
 // unmarshal reads `challenge proof_of_work [<difficulty>]`, or the name of a service

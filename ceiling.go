@@ -98,15 +98,17 @@ func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Fa
 	return fair
 }
 
-// drawShared notes what the request of a client takes from limits that it shares.
+// drawShared notes what the request of a client takes from limits that it shares. A
+// session that is used elsewhere also takes from the ceiling of the network that it is
+// used in, or a hundred sessions would be worth a hundred quarters of a limit there.
 func (rq *request) drawShared(set *limitSet, cost int64) {
 	c := rq.client
-	switch {
-	case c.session.Elsewhere || c.ledHere:
+	if c.session.Elsewhere || c.ledHere {
 		for _, p := range set.elsewhere.policies {
 			rq.take(p, engine.Draw{Limit: &p.Limit, Key: c.self.Key, Cost: cost})
 		}
-	case c.kind == identity.Fingerprint || c.kind == identity.ByPrefix:
+	}
+	if c.session.Elsewhere || c.kind == identity.Fingerprint || c.kind == identity.ByPrefix {
 		for _, p := range set.networks.policies {
 			draw := engine.Draw{Limit: &p.Limit, Key: c.crowd.Key, Cost: cost, Fair: p.fair}
 			if p.fair != nil {

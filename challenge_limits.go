@@ -16,7 +16,9 @@ import (
 type sessionLimits struct {
 	visits    *engine.Limit // of a network: requests for the path
 	pages     *engine.Limit // of a network: refused requests that are answered with a page
-	sessions  *engine.Limit // of a network: sessions issued
+	sessions  *engine.Limit // of a network: sessions issued in an hour
+	live      *engine.Limit // of a network: sessions issued, or issued anew, in a lifetime
+	renewals  *engine.Limit // of a session: one in a quarter of its lifetime
 	solutions *engine.Limit // of a solution: one, as long as it could be sent again
 }
 
@@ -28,8 +30,14 @@ const (
 	pagesPerMinute  = 30
 )
 
-func newSessionLimits(sessions int64) sessionLimits {
+// newSessionLimits returns the limits for so many sessions of a network in an hour,
+// and so many that are valid at a time.
+func newSessionLimits(sessions, live int64, lifetime time.Duration) sessionLimits {
+	lifetime = min(lifetime, limiter.MaxWindow)
+	of := lifetime.String() // counts of one lifetime say nothing of another
 	return sessionLimits{
+		live:      ownLimit("live "+of, limiter.Params{Amount: live, Window: lifetime}),
+		renewals:  ownLimit("renewals "+of, limiter.Params{Amount: 1, Window: lifetime / 4}),
 		visits:    ownLimit("visits", limiter.Params{Algorithm: limiter.TokenBucket, Amount: visitsPerMinute, Window: time.Minute}),
 		pages:     ownLimit("pages", limiter.Params{Algorithm: limiter.TokenBucket, Amount: pagesPerMinute, Window: time.Minute}),
 		sessions:  ownLimit("sessions", limiter.Params{Amount: sessions, Window: time.Hour}),

@@ -27,6 +27,7 @@ const (
 	noSecret   = "no_secret"
 	tooOften   = "too_often" // the network has asked too often
 	tooMany    = "too_many"  // the network has all the sessions it may have
+	banned     = "banned"    // the client is
 	usedBefore = "used"      // a solution that was accepted before
 	malformed  = "malformed" // nothing that a page has sent
 	foreign    = "foreign"   // another site's, another network's, or nobody's
@@ -60,7 +61,9 @@ func (s *Session) serve(w http.ResponseWriter, rq *request) error {
 	x := &exchange{Session: s, app: rq.client.app, w: w, http: rq.http, rq: rq, client: rq.client}
 	x.client.locate(rq)
 	forbidAnyStoring(w.Header())
-	if d, ok := x.take(x.limits.visits); !ok || !d.Allowed {
+	if d, ok := x.visit(); d.Reason == engine.Banned {
+		return x.refuse(banned, d, "This client is banned.")
+	} else if !ok || !d.Allowed {
 		return x.refuse(tooOften, d, "Too many requests from your network.")
 	}
 	if rq.http.URL.Path != s.Path {
@@ -83,15 +86,29 @@ func (s *Session) serve(w http.ResponseWriter, rq *request) error {
 // ask for.
 const elsewhereMark = 'x'
 
-// take takes one unit from a limit of the client's network. What other sites have
-// its browsers ask for is counted apart, so that it is not in the way of their users.
-func (x *exchange) take(limit *engine.Limit) (d engine.Decision, ok bool) {
+// visit counts a visit to the path. It is refused if the client is banned: but for one
+// that is not verified, which may be a stranger who looks the same, and is told apart
+// by a session. Of those nothing is looked up: they are as many as they like.
+func (x *exchange) visit() (engine.Decision, bool) {
+	if x.rq.whoIs().kind.Verified() {
+		return x.takeFor(x.client.stands, x.limits.visits)
+	}
+	return x.take(x.limits.visits)
+}
+
+// take takes one unit from a limit of the client's network.
+func (x *exchange) take(limit *engine.Limit) (engine.Decision, bool) { return x.takeFor(nil, limit) }
+
+// takeFor takes one unit from a limit of the client's network, unless the client is
+// banned that it is for. What other sites have the network's browsers ask for is
+// counted apart, so that it is not in the way of their users.
+func (x *exchange) takeFor(stands *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
 	key := x.client.crowd.Key
 	if hintsOf(x.http).Initiator.IsOther() {
 		key = append(slices.Clone(key), elsewhereMark)
 	}
 	draws := []engine.Draw{{Limit: limit, Key: key, Cost: 1}}
-	return x.app.decide(x.http.Context(), nil, draws)
+	return x.app.decide(x.http.Context(), stands, draws)
 }
 
 // accept issues a session for a solution, and sends the browser on.
@@ -137,10 +154,11 @@ func (x *exchange) readForm() (status int, text string) {
 
 // grant issues a session, and sends the browser on.
 func (x *exchange) grant() error {
-	cookie, err := x.client.issue(x.keys)
+	issued, cookie, err := x.client.issue(x.keys)
 	if err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
+	x.client.bequeath(issued)
 	metrics.sessions.WithLabelValues("issued").Inc()
 	x.w.Header().Add("Set-Cookie", cookie)
 	x.w.Header().Set("Location", x.target(x.http.PostForm.Get("target")))
@@ -194,6 +212,7 @@ func (x *exchange) redeem(token [tokenSize]byte) (d engine.Decision, ok bool) {
 	draws := []engine.Draw{
 		{Limit: x.limits.solutions, Key: append([]byte{kindSolution}, token[:]...), Cost: 1},
 		{Limit: x.limits.sessions, Key: x.client.crowd.Key, Cost: 1},
+		{Limit: x.limits.live, Key: x.client.crowd.Key, Cost: 1},
 	}
 	return x.app.decide(x.http.Context(), nil, draws)
 }

@@ -256,7 +256,7 @@ func (h *house) Swept(rows int64, keys int, err error) {
 
 // Punished implements engine.Observer.
 func (h *house) Punished(reason reputation.Reason) {
-	if reason != reputation.Crowded { // which is no violation
+	if reason != reputation.Crowded && reason != reputation.Inherited { // which are no violations
 		metrics.violations.WithLabelValues(reason.String()).Inc()
 	}
 }

@@ -312,7 +312,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		}
 		return h.refuse(w, r, p)
 	}
-	p.renewal = rq.client.renewal()
+	p.renews = rq.client.isRenewable()
 	rq.release()
 	p.setFields(w.Header())
 	return next.ServeHTTP(p.writer(w), r)

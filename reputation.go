@@ -68,6 +68,9 @@ func (r *Reputation) points(reason reputation.Reason) int {
 	return def
 }
 
+// isOff reports whether limits stay as they are, whatever clients do.
+func (r *Reputation) isOff() bool { return r != nil && r.Disabled }
+
 func (r *Reputation) check() error {
 	if r == nil {
 		return nil
@@ -251,7 +254,7 @@ func (a *App) fairness(z *Zone, limit *engine.Limit) *engine.Fairness {
 	if z.Ban != nil {
 		fair.Ban = z.Ban.rule(z.Name)
 	}
-	scaled := !z.DisableReputation && (a.Reputation == nil || !a.Reputation.Disabled)
+	scaled := !z.DisableReputation && !a.Reputation.isOff()
 	if scaled {
 		fair.Points = a.Reputation.points(reputation.OverLimit)
 	}

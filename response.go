@@ -69,7 +69,7 @@ type response struct {
 	wrote     bool
 	refusal   *refusal   // nil if the request may pass
 	client    *client    // nil where nobody asks who it is
-	renewal   string     // the value of a Set-Cookie field, or ""
+	renews    bool       // the client's session is to be issued anew
 	standings []standing // the limit closest to exhaustion first
 	room      [2]standing
 

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Session says how clients are known again that have passed a challenge: by a
@@ -32,6 +33,12 @@ type Session struct {
 	// How many sessions are issued to one network per hour, from 1 to 100000.
 	// Default: 20.
 	MaxPerPrefix int `json:"max_sessions_per_prefix,omitempty"`
+
+	// How many sessions of one network are valid at a time, from 1 to 1000000. One that
+	// is in use all the time counts twice: when it is issued, or issued anew, it counts
+	// for a lifetime. Beyond that none is issued, and those that end aren't issued anew.
+	// Default: ten times `max_sessions_per_prefix`.
+	MaxLivePerPrefix int `json:"max_live_sessions_per_prefix,omitempty"`
 
 	// What earns a session. Default: a puzzle that the browser solves.
 	Challenge *Challenge `json:"challenge,omitempty"`
@@ -57,6 +64,8 @@ const (
 	defaultSessionPath = "/.well-known/rate-limit/"
 	defaultPerPrefix   = 20
 	maxPerPrefix       = 100_000
+	liveFactor         = 10 // hours' worth of sessions that a network has by default
+	maxLivePerPrefix   = liveFactor * maxPerPrefix
 )
 
 // provision checks the option.
@@ -68,11 +77,15 @@ func (s *Session) provision() error {
 	if s.MaxPerPrefix < 0 || s.MaxPerPrefix > maxPerPrefix {
 		return fmt.Errorf("max_sessions_per_prefix: must be between 1 and %d, got %d", maxPerPrefix, s.MaxPerPrefix)
 	}
+	if s.MaxLivePerPrefix < 0 || s.MaxLivePerPrefix > maxLivePerPrefix {
+		return fmt.Errorf("max_live_sessions_per_prefix: must be between 1 and %d, got %d", maxLivePerPrefix, s.MaxLivePerPrefix)
+	}
 	s.Path = cmp.Or(s.Path, defaultSessionPath)
 	if s.Path == "/" || !strings.HasSuffix(s.Path, "/") || strings.ContainsAny(s.Path, "?%") || challenge.Target(s.Path) != s.Path {
 		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q", defaultSessionPath, s.Path)
 	}
-	s.limits = newSessionLimits(int64(cmp.Or(s.MaxPerPrefix, defaultPerPrefix)))
+	hourly := cmp.Or(s.MaxPerPrefix, defaultPerPrefix)
+	s.limits = newSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
 	if s.Challenge == nil {
 		return nil
 	}
@@ -158,20 +171,28 @@ func (c *client) hasSession() bool {
 	})
 }
 
-// issue returns a Set-Cookie field with a session for the client.
-func (c *client) issue(keys *sessionKeys) (string, error) {
+// issue issues a session for the client, and returns it and a Set-Cookie field.
+func (c *client) issue(keys *sessionKeys) (session.Session, string, error) {
 	now, audience := time.Now(), c.audience()
 	issued, value, err := keys.signer.Issue(now, audience, c.prefix())
 	if err != nil {
-		return "", err
+		return issued, "", err
 	}
-	return session.SetCookie(audience.Cookie, value, now, issued), nil
+	return issued, session.SetCookie(audience.Cookie, value, now, issued), nil
 }
 
-// renewal returns a Set-Cookie field with the client's session issued anew, or ""
-// if it need not be.
+// isRenewable reports whether the client has a session that is to be issued anew.
+func (c *client) isRenewable() bool { return c != nil && c.session.Renewable }
+
+// renewal returns a Set-Cookie field with the client's session issued anew, or "" if
+// its network has all the sessions that it may have, or it was done of late.
 func (c *client) renewal() string {
-	if c == nil || !c.session.Renewable {
+	limits := c.app.Session.limits
+	d, ok := c.app.decide(c.http.Context(), nil, []engine.Draw{
+		{Limit: limits.renewals, Key: append([]byte{kindSession}, c.session.ID[:]...), Cost: 1},
+		{Limit: limits.live, Key: c.crowd.Key, Cost: 1},
+	})
+	if !ok || !d.Allowed {
 		return ""
 	}
 	keys := c.app.Session.keys.Load()
@@ -184,11 +205,14 @@ func (c *client) renewal() string {
 // tampered with, or taken from another site.
 func (rq *request) isForged() bool { return rq.client != nil && rq.whoIs().forged }
 
-// renew adds a session to an answer, unless caches may keep that for others.
+// renew issues the client's session anew with an answer, unless caches may keep that
+// for others.
 func (p *response) renew(h http.Header) {
-	if p.renewal == "" || isShareable(h, time.Now()) {
+	if !p.renews || isShareable(h, time.Now()) {
 		return
 	}
-	h.Add("Set-Cookie", p.renewal)
-	metrics.sessions.WithLabelValues("renewed").Inc()
+	if cookie := p.client.renewal(); cookie != "" {
+		h.Add("Set-Cookie", cookie)
+		metrics.sessions.WithLabelValues("renewed").Inc()
+	}
 }

@@ -19,6 +19,8 @@ const (
 	Trapped
 	// Crowded is too many clients of one network, which is the client here.
 	Crowded
+	// Inherited is what a client did under another name, before it had this one.
+	Inherited
 )
 
 // String returns the reason's name.
@@ -32,6 +34,8 @@ func (r Reason) String() string {
 		return "trap"
 	case Crowded:
 		return "crowded"
+	case Inherited:
+		return "inherited"
 	}
 	return "unknown"
 }

@@ -1,0 +1,49 @@
+package tally
+
+import (
+	"math"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// maxStrangersPoints is how many points a session lacks at most for what was done by a
+// client that is not verified: others in its network who look the same have the same
+// record, and a session is their way out of it. It leaves 60 % of the limits.
+const maxStrangersPoints = 50
+
+// bequeath gives a session that the client has earned the client's record: all that
+// its score lacks, or if it is not verified, up to maxStrangersPoints, and as many if
+// it is banned.
+func (c *client) bequeath(to session.Session) {
+	points := c.inheritance()
+	if points == 0 || c.app.Reputation.isOff() {
+		return
+	}
+	c.app.punish(&engine.Client{Key: append([]byte{kindSession}, to.ID[:]...)}, reputation.Offense{
+		Violation: reputation.Violation{Reason: reputation.Inherited},
+		Points:    points,
+	})
+}
+
+// inheritance returns how many points a session lacks that the client earns.
+func (c *client) inheritance() int {
+	c.app.decide(c.http.Context(), c.stands, nil) // so that memory knows its record
+	record, now := c.record(), time.Now().UnixNano()
+	switch {
+	case record == nil:
+		return 0
+	case c.kind.Verified():
+		return lackOf(record, now)
+	case record.Banned(now):
+		return maxStrangersPoints
+	}
+	return min(lackOf(record, now), maxStrangersPoints)
+}
+
+// lackOf returns how many whole points a score lacks.
+func lackOf(record *reputation.Record, now int64) int {
+	return int(math.Round(reputation.Best - record.Score(now)))
+}
