@@ -49,8 +49,8 @@ bench-memory: ## measure heap per key, and the memory of a Caddy
 bench-e2e: ## measure requests per second with wrk, with and without the limiter
 	benchmarks/e2e/run.sh
 
-lint: ## run golangci-lint
-	golangci-lint run
+lint: ## run golangci-lint, in the version that CI runs
+	.ci/run lint
 
 fmt: ## format Go files and Caddyfiles
 	gofmt -w .

@@ -160,7 +160,8 @@ func (c *client) locate(rq *request) {
 	if c.claimed = rq.isClaimed(); c.claimed {
 		c.app.noteClaim()
 	}
-	place, ok := c.room[2*keyRoom:2*keyRoom], false
+	var ok bool
+	place := c.room[2*keyRoom : 2*keyRoom]
 	if c.network, ok = c.app.network(rq.clientIP()); ok {
 		place = identity.AppendPrefix(append(place, kindIP), c.network)
 	} else {

@@ -56,16 +56,16 @@ func checkPlaceholder(name string) error {
 	if isKnownPlaceholder(name) || moduleProvides(name) {
 		return nil
 	}
-	return unknownPlaceholder{name, nearestPlaceholder(name)}
+	return unknownPlaceholderError{name, nearestPlaceholder(name)}
 }
 
 func isKnownPlaceholder(name string) bool { return inDynamicFamily(name) || caddyProvides(name) }
 
-// unknownPlaceholder is the error about a placeholder that nothing provides.
-type unknownPlaceholder struct{ name, near string }
+// unknownPlaceholderError is the error about a placeholder that nothing provides.
+type unknownPlaceholderError struct{ name, near string }
 
 // Error implements error.
-func (u unknownPlaceholder) Error() string {
+func (u unknownPlaceholderError) Error() string {
 	if u.near != "" {
 		return fmt.Sprintf("unknown placeholder {%s}: did you mean {%s}? %s", u.name, u.near, otherwise(u.name))
 	}
@@ -75,7 +75,7 @@ func (u unknownPlaceholder) Error() string {
 // mayBeMapped tells whether err is about a placeholder that the map directive
 // may set: one without a dot that looks like nothing else.
 func mayBeMapped(err error) bool {
-	u, ok := errors.AsType[unknownPlaceholder](err)
+	u, ok := errors.AsType[unknownPlaceholderError](err)
 	return ok && (u.near == "" || slices.Contains(addressNames, u.name)) && !strings.Contains(u.name, ".")
 }
 

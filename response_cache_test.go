@@ -28,7 +28,7 @@ func answerCached(t *testing.T, h *Handler, path, accept string) *httptest.Respo
 	for field, says := range cachedPage {
 		w.Header().Set(field, says.page)
 	}
-	r := httptest.NewRequest("GET", "http://example.com"+path, nil)
+	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, nil)
 	r.Header.Set("Accept", accept)
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")

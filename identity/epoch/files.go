@@ -166,7 +166,7 @@ func overwrite(path string) {
 	if err != nil {
 		return
 	}
-	f.Write(destroyed)
-	f.Sync()
-	f.Close()
+	_, _ = f.Write(destroyed) // if it fails, removing the file is all there is
+	_ = f.Sync()
+	_ = f.Close()
 }

@@ -48,8 +48,8 @@ func Visit(t *testing.T, path, address string) {
 	}
 	t.Cleanup(func() {
 		cancel()
-		cmd.Wait() // an error: it was killed
-		os.RemoveAll(profile)
+		_ = cmd.Wait() // an error: it was killed
+		_ = os.RemoveAll(profile)
 		if t.Failed() {
 			t.Log(said.String())
 		}

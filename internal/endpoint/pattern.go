@@ -158,7 +158,6 @@ func (p *pattern) follow(s string, guess bool) (rest string, extended, ok bool) 
 			name = name[:end]
 		}
 		rest = rest[1+len(name):]
-		extended = false
 		if equalFolded(p.segments[i].text, name) {
 			extended = p.segments[i].stem != ""
 			continue

@@ -141,7 +141,7 @@ func (w *troubled) step() {
 			w.place.replace()
 		}
 	case 2:
-		w.sleep(time.Duration(w.limits[w.rng.IntN(len(w.limits))].now.Window()))
+		w.sleep(w.limits[w.rng.IntN(len(w.limits))].now.Window())
 	case 3, 4, 5:
 		w.sleep(time.Second)
 	default:

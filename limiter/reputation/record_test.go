@@ -121,10 +121,10 @@ func TestBan(t *testing.T) {
 			}
 		}
 	}
-	for _, length := range []time.Duration{1, 2, 4, 8, 16, 24, 24} {
+	for _, hours := range []int64{1, 2, 4, 8, 16, 24, 24} {
 		violate(5)
-		if end := now + int64(length*time.Hour); r.Until != end || !r.Banned(end-1) || r.Banned(end) {
-			t.Fatalf("banned for %v, want %v h", time.Duration(r.Until-now), int64(length))
+		if end := now + hours*int64(time.Hour); r.Until != end || !r.Banned(end-1) || r.Banned(end) {
+			t.Fatalf("banned for %v, want %v h", time.Duration(r.Until-now), hours)
 		}
 		r.Commit(Offense{Violation: Violation{At: now + 1}, Ban: rule, Points: 50}) // while banned
 		now = r.Until

@@ -118,7 +118,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		stopped: make(chan struct{}),
 	}
 	if err := s.connect(ctx); err != nil {
-		s.closeConnections()
+		_ = s.closeConnections()
 		if c := code(err); c == codeCorrupt || c == codeNotADB || errors.Is(err, storage.ErrCorrupt) {
 			return nil, &damage{err, file}
 		}
