@@ -16,6 +16,8 @@ import (
 func init() {
 	httpcaddyfile.RegisterHandlerDirective("rate_limit", parseHandler)
 	httpcaddyfile.RegisterDirectiveOrder("rate_limit", httpcaddyfile.Before, "basic_auth")
+	httpcaddyfile.RegisterHandlerDirective("rate_limit_user", parseHandler)
+	httpcaddyfile.RegisterDirectiveOrder("rate_limit_user", httpcaddyfile.After, "forward_auth")
 	httpcaddyfile.RegisterGlobalOption("rate_limit", parseApp)
 }
 
@@ -80,6 +82,9 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 // `mholt/caddy-ratelimit` writes a sliding limit; `key` is its `per key`. As
 // there, a zone in that module's words replaces an earlier one of the same name,
 // in the place of the earlier one.
+//
+// The directive `rate_limit_user` is the same behind basic_auth and forward_auth, for what
+// depends on who a user is.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return h.unmarshal(d, unnamedMatchers(d))
 }

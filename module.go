@@ -105,8 +105,9 @@ type Handler struct {
 	ctx          caddy.Context
 	log          *zap.Logger
 	random       func() float64 // from [0, 1)
-	routed       bool           // what is around this handler wants errors
-	none         zoneMeter      // of requests that belong to no zone
+	late         []*lateName
+	routed       bool      // what is around this handler wants errors
+	none         zoneMeter // of requests that belong to no zone
 
 	configs []configLabels // that are reported to metrics
 }
@@ -132,7 +133,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	for _, step := range []func(caddy.Context) error{
-		h.provisionPeerOptions, h.provisionHeaders, h.loadExempt, h.provisionZones, h.provisionMetrics,
+		h.checkOrder, h.provisionPeerOptions, h.provisionHeaders, h.loadExempt, h.provisionZones, h.provisionMetrics,
 	} {
 		if err := step(ctx); err != nil {
 			return atSource(err, h.Source)
@@ -215,6 +216,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		h.app.zoneNames[zoneHash(z.Name)] = z.Name
 	}
 	h.zones = zones
+	h.provisionLate()
 	for _, t := range h.Traps {
 		if t == nil {
 			return errors.New("a trap is null; give it a matcher, or remove it")
@@ -313,6 +315,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return h.refuse(w, r, p)
 	}
 	p.renews = rq.client.isRenewable()
+	next = h.watchLate(rq, next)
 	rq.release()
 	p.setFields(w.Header())
 	return next.ServeHTTP(p.writer(w), r)

@@ -1,0 +1,65 @@
+package tally
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// lateName is a placeholder that a zone counts by, and that may be set too late for it.
+type lateName struct {
+	need
+	told atomic.Bool
+}
+
+// lateFamilies are placeholders that handlers set while a request is on its way.
+var lateFamilies = []string{"http.auth.", "http.reverse_proxy.", "http.vars.", "map."}
+
+// provisionLate notes which placeholders are to be looked at again when a request comes
+// back. What a config doesn't tell, as of handlers of other modules, shows there.
+func (h *Handler) provisionLate() {
+	for _, z := range h.zones {
+		for _, n := range append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...) {
+			if slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) {
+				h.late = append(h.late, &lateName{need: n})
+			}
+		}
+	}
+}
+
+// watchLate returns next, or if a zone has counted the request by a placeholder that is
+// empty, a handler around it that warns once if it comes to be set.
+func (h *Handler) watchLate(rq *request, next caddyhttp.Handler) caddyhttp.Handler {
+	if len(h.late) == 0 {
+		return next
+	}
+	var empty []*lateName
+	for _, l := range h.late {
+		drawn := func(p *policy) bool { return p.zone == l.zone }
+		if !l.told.Load() && isEmpty(rq.repl, l.name) && slices.ContainsFunc(rq.of, drawn) {
+			empty = append(empty, l)
+		}
+	}
+	if empty == nil {
+		return next
+	}
+	repl := rq.repl
+	return caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		err := next.ServeHTTP(w, r)
+		for _, l := range empty {
+			if !isEmpty(repl, l.name) && !l.told.Swap(true) {
+				l.zone.warn(h.log, l.where+": {"+l.name+"} was empty when the zone counted a request, and was set later on its way", userDirective)
+			}
+		}
+		return err
+	})
+}
+
+func isEmpty(repl *caddy.Replacer, name string) bool {
+	value, _ := repl.GetString(name)
+	return value == ""
+}
