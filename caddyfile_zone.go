@@ -191,7 +191,7 @@ func (z *Zone) unmarshalTier(d *caddyfile.Dispenser) error {
 	case z.Tiers || z.Tier != "":
 		return d.Err("the tier is given already: once would do")
 	case len(args) < 1 || len(args) > 2 || slices.Contains(args, ""):
-		return d.Errf("tier takes the name of one, and perhaps a default, got %d values: tier {http.auth.user.plan} free would do", len(args))
+		return d.Errf("tier takes the name of one, and perhaps a default, got %d values: tier {http.vars.plan} free would do", len(args))
 	}
 	z.Tier, z.DefaultTier = args[0], append(args, "")[1]
 	return nil

@@ -30,6 +30,10 @@ import (
 // that belong together into one handler: what a request has used up in one
 // handler stays used when another one refuses it.
 //
+// In a Caddyfile the directive `rate_limit` is placed before authentication, and
+// `rate_limit_user` behind it, for what depends on who a user is. Both stand for this
+// handler.
+//
 // Where the counts are kept is configured in the `rate_limit` app; it need not
 // be, all of it has defaults. Configs for `mholt/caddy-ratelimit` are accepted
 // unchanged.

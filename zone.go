@@ -39,7 +39,8 @@ type Zone struct {
 	Per string `json:"per,omitempty"`
 
 	// The value to count by, usually with placeholders, such as
-	// `{http.request.header.X-Tenant}`. A key without placeholders, or none at
+	// `{http.request.header.X-Tenant}`, or behind authentication (`rate_limit_user` in a
+	// Caddyfile) `{http.auth.user.id}`. A key without placeholders, or none at
 	// all, is one count for all. A misspelt placeholder is a config error. The name of a
 	// host in `{http.request.host}` counts in lower case and without a dot at its end,
 	// and a header field without white space around it.
@@ -91,8 +92,8 @@ type Zone struct {
 	// app.
 	Tiers bool `json:"tiers,omitempty"`
 
-	// Take the limits from the tier that this names, usually with a placeholder
-	// that an authentication module sets, such as `{http.auth.user.plan}`.
+	// Take the limits from the tier that this names, usually with a placeholder,
+	// such as `{http.auth.user.plan}` behind an authentication module that sets it.
 	Tier string `json:"tier,omitempty"`
 
 	// The tier of requests for which `tier` names none. Default: they are denied

@@ -102,10 +102,14 @@ func TestExamplesStart(t *testing.T) {
 		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, time.Minute, ""},
 		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, 0, "Refused by each_client."},
 		{"sessions.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests. Try again in N"},
+		{"users.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests (user). Try again in N s."},
 		{"api-tiers.Caddyfile", http.MethodGet, "/v1/time", 5, time.Second, `{"error": "Too Many Requests", "limit": "api"}`},
 	} {
 		t.Run(tt.file+tt.path, func(t *testing.T) {
 			url := startExample(t, caddyBinary, tt.file, site.Listener.Addr().String())
+			if tt.file == "users.Caddyfile" {
+				url = strings.Replace(url, "://", "://alice:wonderland@", 1)
+			}
 			allowed, begin := 0, time.Now()
 			answer, body := askExample(t, tt.method, url+tt.path)
 			for answer.StatusCode == http.StatusOK && allowed < tt.allowed*(2+int(time.Since(begin)/time.Second)) { // a slow machine may see a bucket refilled
