@@ -58,7 +58,7 @@ func (r *Request) HasCanonicalQuery() bool {
 	seen := make(map[string]bool)
 	for query := r.Query; query != ""; {
 		var pair string
-		if pair, query = nextPair(query); pair == "" {
+		if pair, query = nextPair(query, "&"); pair == "" {
 			continue
 		}
 		key, value, _ := strings.Cut(pair, "=")
@@ -68,5 +68,5 @@ func (r *Request) HasCanonicalQuery() bool {
 		}
 		seen[name] = true
 	}
-	return !strings.Contains(r.Query, ";")
+	return !strings.ContainsAny(r.Query, ";?#")
 }

@@ -37,9 +37,13 @@ func holdAll(conditions []condition, query string) bool {
 // mayHold reports whether some program may find the condition to hold: for any of
 // several parameters of a name, and for what can't be decoded.
 func (c *condition) mayHold(query string) bool {
+	return c.mayHoldIn(query, "&;") || strings.IndexByte(query, '?') >= 0 && c.mayHoldIn(query, "&;?")
+}
+
+func (c *condition) mayHoldIn(query, separators string) bool {
 	for query != "" {
 		var pair string
-		pair, query = nextPair(query)
+		pair, query = nextPair(query, separators)
 		key, value, _ := strings.Cut(pair, "=")
 		if c.mayBeKey(key) && (c.any || c.mayBeValue(value)) {
 			return true
@@ -48,9 +52,10 @@ func (c *condition) mayHold(query string) bool {
 	return false
 }
 
-// nextPair splits a query at `&` and `;`.
-func nextPair(query string) (pair, rest string) {
-	if end := strings.IndexAny(query, "&;"); end >= 0 {
+// nextPair splits a query at one of the separators. Some programs also begin anew at
+// a question mark.
+func nextPair(query, separators string) (pair, rest string) {
+	if end := strings.IndexAny(query, separators); end >= 0 {
 		return query[:end], query[end+1:]
 	}
 	return query, ""
@@ -75,19 +80,19 @@ func (c *condition) mayBeValue(value string) bool {
 		return false
 	}
 	text := decodeParameter(value)
-	return strings.Contains(text, "%") || trimBlanks(text) == c.value || readValue(value) == c.value
+	return strings.Contains(text, "%") || trimBlanks(text) == c.value || trimBlanks(cutParameter(text)) == c.value
 }
 
 // is reports whether the condition holds for all programs: there is one parameter
 // of the name, exactly as written.
 func (c *condition) is(query string) bool {
 	held := false
-	if strings.ContainsRune(query, ';') {
+	if strings.ContainsAny(query, ";?#") {
 		return false
 	}
 	for query != "" {
 		var pair string
-		pair, query = nextPair(query)
+		pair, query = nextPair(query, "&")
 		key, value, _ := strings.Cut(pair, "=")
 		if !c.mayBeKey(key) {
 			continue
@@ -121,11 +126,8 @@ func readKey(key string) string { return keyOf(decodeParameter(key)) }
 // keyOf returns the name that a decoded key stands for: mode of mode[], mode[0]
 // and [mode].
 func keyOf(text string) string {
-	text = strings.TrimLeft(beforeNUL(text), " ")
-	if inside, ok := strings.CutPrefix(text, "["); ok {
-		text = strings.Replace(inside, "]", "[", 1)
-	}
-	if end := strings.IndexByte(text, '['); end > 0 {
+	text = strings.TrimLeft(cutParameter(text), " []")
+	if end := strings.IndexAny(text, "[]"); end > 0 {
 		text = text[:end]
 	}
 	return mangled(text)
@@ -133,12 +135,16 @@ func keyOf(text string) string {
 
 // mangled returns a decoded key as PHP makes a name of it.
 func mangled(text string) string {
-	return strings.NewReplacer(".", "_", " ", "_", "[", "_").Replace(trimBlanks(beforeNUL(text)))
+	return strings.NewReplacer(".", "_", " ", "_", "[", "_").Replace(trimBlanks(cutParameter(text)))
 }
 
-func readValue(value string) string { return trimBlanks(beforeNUL(decodeParameter(value))) }
+func readValue(value string) string { return trimBlanks(decodeParameter(value)) }
 
-func beforeNUL(text string) string {
-	text, _, _ = strings.Cut(text, "\x00")
+// cutParameter removes what programs don't see that keep text in C strings, or take
+// what follows `#` for a fragment.
+func cutParameter(text string) string {
+	if end := strings.IndexAny(text, "\x00#"); end >= 0 {
+		text = text[:end]
+	}
 	return text
 }

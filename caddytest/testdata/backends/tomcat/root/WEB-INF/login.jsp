@@ -1,0 +1,1 @@
+<% if (request.getMethod().equals("POST")) response.setHeader("X-Action", "login"); %>

@@ -1,0 +1,2 @@
+<% String[] modes = request.getParameterValues("mode");
+   if (modes != null && java.util.Arrays.asList(modes).contains("heavy")) response.setHeader("X-Action", "heavy"); %>
