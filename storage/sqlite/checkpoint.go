@@ -52,9 +52,9 @@ func (s *Store) checkpoints() {
 
 // checkpoint copies the log into the main file while claims go on. Claims that
 // keep coming can keep the log from ever being used from its start again, so one
-// that has grown too long is copied to its end while they wait. Before that, what
-// was written during the first, long copy is copied as well, and all of it brought
-// to the disk, so that little is left to do.
+// that has grown too long, or is to be emptied, is copied to its end while they
+// wait. Before that, what was written during the first, long copy is copied as well,
+// and all of it brought to the disk, so that little is left to do.
 func (s *Store) checkpoint() error {
 	s.sideMu.Lock()
 	defer s.sideMu.Unlock()
@@ -62,7 +62,7 @@ func (s *Store) checkpoint() error {
 		return err
 	}
 	long, err := s.copyLog()
-	if err == nil && !long {
+	if err == nil && !long && !s.wantsEmptyLog() {
 		return nil
 	}
 	if err == nil {
@@ -85,7 +85,7 @@ func (s *Store) checkpoint() error {
 // copyLog copies what is in the log at the moment, and tells whether that has
 // grown too long.
 func (s *Store) copyLog() (long bool, err error) {
-	frames, err := checkpointWith(s.side, `PRAGMA wal_checkpoint(PASSIVE)`)
+	_, frames, err := checkpointWith(s.side, `PRAGMA wal_checkpoint(PASSIVE)`)
 	if err != nil {
 		return false, err
 	}
@@ -95,13 +95,16 @@ func (s *Store) copyLog() (long bool, err error) {
 
 // reuseLogLocked copies the log into the main file and has the next commit begin
 // at its start, unless somebody is reading the database: claims must not wait for
-// that. The log keeps its size: cutting off what is to be written again takes the
-// file system longer than all the rest.
+// that. The log keeps its size, but when it is to be emptied: cutting off what is to
+// be written again takes the file system longer than all the rest.
 func (s *Store) reuseLogLocked() error {
 	if err := s.writer.exec(`PRAGMA busy_timeout = 0`); err != nil {
 		return err
 	}
-	_, err := checkpointWith(s.writer, `PRAGMA wal_checkpoint(RESTART)`)
+	busy, _, err := checkpointWith(s.writer, `PRAGMA wal_checkpoint(`+s.logModeLocked()+`)`)
+	if err == nil && !busy {
+		s.logReusedLocked()
+	}
 	wait := fmt.Sprintf(`PRAGMA busy_timeout = %d`, s.options.BusyTimeout.Milliseconds())
 	return errors.Join(err, s.writer.exec(wait))
 }
@@ -111,7 +114,7 @@ func (s *Store) reuseLogLocked() error {
 // stays in the log, which belongs to the database if it is in its place.
 func (s *Store) finishLogLocked() {
 	if s.isAlone() {
-		left, err := checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
+		_, left, err := checkpointWith(s.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
 		if err == nil && left == 0 {
 			return
 		}
@@ -119,12 +122,16 @@ func (s *Store) finishLogLocked() {
 	s.astray.Store(s.inPlace() != nil)
 }
 
-// checkpointWith returns how many frames the log has.
-func checkpointWith(c *conn, pragma string) (frames int64, err error) {
+// checkpointWith returns whether others kept the checkpoint from being done, and how
+// many frames the log has.
+func checkpointWith(c *conn, pragma string) (busy bool, frames int64, err error) {
 	err = c.each(pragma, func(row []driver.Value) error {
-		return integers(row[1:], &frames)
+		var kept int64
+		err := integers(row, &kept, &frames)
+		busy = kept != 0
+		return err
 	})
-	return frames, err
+	return busy, frames, err
 }
 
 // Close implements [storage.Store]. It waits for the goroutine and for calls

@@ -43,6 +43,8 @@ type Store struct {
 	clients  standings
 	sweeping *sweeper
 	unsynced int64 // rows written since the last checkpoint was asked for
+	emptied  int64 // the time of the sweep that last had the log emptied; 0 if none did
+	emptying int64 // that of the one that wants it emptied; 0 if none does
 
 	// sideMu guards the checkpointing connection.
 	sideMu sync.Mutex

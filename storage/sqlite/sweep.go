@@ -64,6 +64,7 @@ func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 		s.claims.limits.forget()
 	}
 	s.wroteLocked(s.sweeping.deleted + s.sweeping.vacuumed)
+	s.askToEmptyLogLocked(now)
 	swept := storage.Swept{Rows: s.sweeping.deleted, More: s.sweeping.more}
 	return swept, s.failedLocked(wrap("sweep", err))
 }

@@ -1,0 +1,78 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// isIn reports whether the name of a key is anywhere in the files of a database.
+func isIn(t *testing.T, path string, n uint64) bool {
+	t.Helper()
+	name := key(n)
+	return strings.Contains(read(t, path), string(name[:])) || strings.Contains(read(t, path+walSuffix), string(name[:]))
+}
+
+// awaitGone waits until it is nowhere there.
+func awaitGone(t *testing.T, path string, n uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); isIn(t, path, n); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the name of a deleted key is still in the database or its log")
+		}
+	}
+}
+
+func mustSweep(t *testing.T, s *Store, now int64) {
+	t.Helper()
+	if _, err := s.Sweep(context.Background(), now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is deleted is soon in no file, also not in the log, while the store goes on.
+func TestDeletedRowsLeaveTheLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path})
+	mustFill(t, s, 0, 10)
+	if !isIn(t, path, 5) {
+		t.Fatal("a key is not in the files")
+	}
+	now := start + int64(time.Hour)
+	mustSweep(t, s, now) // as the first one does, since nobody knows of how long the log is there
+	awaitGone(t, path, 5)
+
+	mustFill(t, s, 20, 10)
+	mustSweep(t, s, now+int64(time.Minute))
+	if !isIn(t, path, 25) {
+		t.Error("the log is emptied with every sweep")
+	}
+	mustSweep(t, s, now+emptyLogEvery)
+	awaitGone(t, path, 25)
+}
+
+// Who reads the database keeps the log from being emptied; a later sweep has it done.
+func TestLogIsEmptiedOnceNobodyReadsIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s, reader := opened(t, Options{Path: path}), raw(t, path)
+	mustFill(t, s, 0, 10)
+	if err := reader.exec(`BEGIN; SELECT count(*) FROM counters`); err != nil {
+		t.Fatal(err)
+	}
+	now := start + int64(time.Hour)
+	mustSweep(t, s, now)
+	if err := s.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if !isIn(t, path, 5) {
+		t.Fatal("a log is emptied that somebody reads")
+	}
+	mustFill(t, s, 20, 1) // claims go on
+	if err := reader.exec(`ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	mustSweep(t, s, now+int64(time.Minute))
+	awaitGone(t, path, 5)
+}
