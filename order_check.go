@@ -15,7 +15,7 @@ type need struct {
 	zone  *Zone  // nil for what belongs to no zone
 	where string // the option
 	name  string // without braces
-	peer  bool   // of a zone as mholt/caddy-ratelimit has it, of which no config may be refused
+	mild  bool   // a config in which it can't work is not refused
 }
 
 // identityFields are header fields in which proxies and their authentication services
@@ -51,7 +51,7 @@ func (h *Handler) checkOrder(ctx caddy.Context) error {
 		if n.zone != nil && n.zone.Source != "" {
 			source = n.zone.Source
 		}
-		if fatal && !n.peer {
+		if fatal && !n.mild {
 			err := fmt.Errorf("%s; write %s", problem, write)
 			if n.zone != nil {
 				err = fmt.Errorf("zone %q: %w", n.zone.Name, err)
@@ -111,6 +111,14 @@ func (h *Handler) needs() (needs []need) {
 	for _, z := range zones {
 		needs = append(needs, z.needs()...)
 	}
+	if slices.ContainsFunc(zones, (*Zone).looksAtKeys) && h.app.APIKeys != nil {
+		for _, from := range h.app.APIKeys.From {
+			for _, n := range needsOfTexts(nil, "api_keys", from.Name) {
+				n.mild = len(h.app.APIKeys.From) > 1 // there are other places to look
+				needs = append(needs, n)
+			}
+		}
+	}
 	needs = append(needs, needsOfMatchers(nil, "exempt", h.ExemptRaw)...)
 	for _, t := range h.Traps {
 		if t != nil {
@@ -119,6 +127,9 @@ func (h *Handler) needs() (needs []need) {
 	}
 	return needs
 }
+
+// looksAtKeys reports whether the zone counts by API keys or takes limits from them.
+func (z *Zone) looksAtKeys() bool { return z.Tiers || z.Per == perAPIKey || z.Per == perClient }
 
 func (z *Zone) needs() (needs []need) {
 	costs := []string{z.Cost}
@@ -131,7 +142,7 @@ func (z *Zone) needs() (needs []need) {
 	needs = append(needs, needsOfTexts(z, "tier", z.Tier)...)
 	needs = append(needs, needsOfTexts(z, "cost", costs...)...)
 	for i := range needs {
-		needs[i].peer = z.isPeerForm()
+		needs[i].mild = z.isPeerForm() // no config of mholt/caddy-ratelimit may be refused
 	}
 	return needs
 }

@@ -158,6 +158,8 @@ func TestOrderOfHandlers(t *testing.T) {
 		"map set later":             {"route {\n" + limit("per key {map.plan}") + "map {host} {map.plan} {\na b\n}\n" + end + "}\n", false, late},
 		"answer":                    {limit("per key {http.response.header.X-A}") + end, false, noAnswer},
 		"answer of a proxy":         {limit("per key {http.reverse_proxy.header.X-A}") + "reverse_proxy 127.0.0.1:1", false, noAnswer},
+		"API keys":                  {basicAuth + limit("per api_key") + end, true, late},
+		"API keys for users":        {basicAuth + strings.Replace(limit("per api_key"), "rate_limit", "rate_limit_user", 1) + end, false, ok},
 		"named route":               {"route {\ninvoke limits\n" + basicAuth + "}\n", false, ok},
 		"both directives":           {basicAuth + byUser + "rate_limit_user {\n" + perUser + "}\n" + end, true, late},
 		"both without users":        {byField + "rate_limit_user {\n" + perUser + "}\n" + basicAuth + end, false, client},
@@ -166,7 +168,7 @@ func TestOrderOfHandlers(t *testing.T) {
 		"users behind what is late": {basicAuth + "rate_limit_user {\n" + perUser + "}\n" + end, false, ok},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, options("rate_limit {\ntier a {\nlimit 5/1m\n}\n}\n")+"&(limits) {\n"+byUser+"}\n"+site(c.body))
+			s := newServer(t, options("rate_limit {\ntier a {\nlimit 5/1m\n}\napi_keys {\nfrom placeholder {http.auth.user.key}\n}\n}\n")+"&(limits) {\n"+byUser+"}\n"+site(c.body))
 			out, err := s.run("validate", "--config", s.config)
 			if (err != nil) != c.fatal {
 				t.Fatalf("%v: %s", err, out)
