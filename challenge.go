@@ -21,7 +21,8 @@ type Challenge struct {
 	Type string `json:"type,omitempty"`
 
 	// How hard a puzzle is, in bits, from 1 to 28; one more takes twice as long.
-	// Default: 18, which takes a computer less than a second.
+	// Default: 22, which takes a
+	// computer about a second and a phone two or three.
 	Difficulty int `json:"difficulty,omitempty"`
 
 	// What the service's widget knows the site by.

@@ -182,7 +182,7 @@ func TestSolutionsThatEarnNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return url.Values{"puzzle": {puzzle.Text}, "solution": {solution(puzzle.Text, 8)}}
+		return url.Values{"puzzle": {puzzle.Text}, "solution": {solution(puzzle.Text, puzzle.Numbers, puzzle.Zeros)}}
 	}
 	other, err := identity.NewSecret([]byte(strings.Repeat("another secret ", 4)))
 	if err != nil {
@@ -190,7 +190,7 @@ func TestSolutionsThatEarnNothing(t *testing.T) {
 	}
 	now := time.Now()
 	wrong := set(secret, "127.0.0.1", networkOf(1), now)
-	wrong.Set("solution", strings.Repeat("f", 16))
+	wrong.Set("solution", strings.Repeat("f", 16*16))
 	altered := set(secret, "127.0.0.1", networkOf(1), now)
 	altered.Set("puzzle", "B"+altered.Get("puzzle")[1:])
 	for name, form := range map[string]url.Values{

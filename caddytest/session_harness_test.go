@@ -28,7 +28,7 @@ func withSessions(option, zone string) string {
 // navigation is what a browser says when a person calls up a page.
 var navigation = []string{"Accept: text/html,application/xhtml+xml,*/*;q=0.8", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}
 
-var pagePuzzle = regexp.MustCompile(`data-puzzle="([^"]+)" data-difficulty="(\d+)"`)
+var pagePuzzle = regexp.MustCompile(`data-puzzle="([^"]+)" data-numbers="(\d+)" data-zeros="(\d+)"`)
 
 // solve returns the form that a page's script sends.
 func solve(t *testing.T, page, target string) url.Values {
@@ -37,18 +37,20 @@ func solve(t *testing.T, page, target string) url.Values {
 	if found == nil {
 		t.Fatalf("there is no puzzle in %.300q", page)
 	}
-	var difficulty int
-	fmt.Sscan(found[2], &difficulty)
-	return url.Values{"puzzle": {found[1]}, "solution": {solution(found[1], difficulty)}, "target": {target}}
+	var numbers, zeros int
+	fmt.Sscan(found[2]+" "+found[3], &numbers, &zeros)
+	return url.Values{"puzzle": {found[1]}, "solution": {solution(found[1], numbers, zeros)}, "target": {target}}
 }
 
-func solution(puzzle string, difficulty int) string {
-	for n := uint64(0); ; n++ {
+func solution(puzzle string, numbers, zeros int) (solution string) {
+	for n := uint64(0); numbers > 0; n++ {
 		sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(puzzle), n))
-		if bits.LeadingZeros64(binary.BigEndian.Uint64(sum[:])) >= difficulty {
-			return fmt.Sprintf("%016x", n)
+		if bits.LeadingZeros64(binary.BigEndian.Uint64(sum[:])) >= zeros {
+			solution += fmt.Sprintf("%016x", n)
+			numbers--
 		}
 	}
+	return solution
 }
 
 // post sends a form to the endpoint.

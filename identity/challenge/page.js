@@ -82,9 +82,10 @@
 		const word = (text, i) =>
 			text.charCodeAt(i) << 24 | text.charCodeAt(i + 1) << 16 | text.charCodeAt(i + 2) << 8 | text.charCodeAt(i + 3);
 
-		// Tries the numbers from high * 2^32 + low on, and returns the low half of the
-		// first that solves the puzzle, or -1.
-		return (text, difficulty, high, low, tries) => {
+		// Tries the numbers from high * 2^32 + low on, and returns the low halves of
+		// those that earn enough zeros.
+		return (text, zeros, high, low, tries) => {
+			const found = [];
 			for (let i = 0; i < 16; i++) W[i] = word(text, 4 * i);
 			compress(start, first);
 			for (let i = 0; i < 4; i++) W[i] = word(text, 64 + 4 * i);
@@ -95,28 +96,31 @@
 			for (let n = low; n < low + tries; n++) {
 				W[5] = n;
 				compress(first, out);
-				if (out[0] >>> 32 - difficulty === 0) return n;
+				if (out[0] >>> 32 - zeros === 0) found.push(n);
 			}
-			return -1;
+			return found;
 		};
 	};
 
 	const puzzle = form.dataset.puzzle;
-	const difficulty = Number(form.dataset.difficulty);
+	const numbers = Number(form.dataset.numbers);
+	const zeros = Number(form.dataset.zeros);
 	const batch = 1 << 13;
+	const found = [];
 	let tried = 0, solved = false, began;
 
-	const note = () => {
-		tried += batch;
-		show(Math.min(0.98, 1 - Math.exp(-tried / 2 ** difficulty)));
-		if (performance.now() - began > 8e3) say("Still working. Older devices take longer …");
-	};
+	const hex = (n) => (n >>> 0).toString(16).padStart(8, "0");
 
-	const solve = (high, low) => {
+	// Notes what was found in a batch, and leaves once that is enough.
+	const note = (high, lows) => {
 		if (solved) return;
-		solved = true;
-		const hex = (n) => (n >>> 0).toString(16).padStart(8, "0");
-		form.elements.solution.value = hex(high) + hex(low);
+		found.push(...lows.map((low) => hex(high) + hex(low)));
+		tried += batch;
+		show(Math.min(0.98, tried / (numbers * 2 ** zeros)));
+		if (performance.now() - began > 8e3) say("Still working. Older devices take longer …");
+		solved = found.length >= numbers;
+		if (!solved) return;
+		form.elements.solution.value = found.sort().slice(0, numbers).join("");
 		leave();
 	};
 
@@ -124,10 +128,8 @@
 	const solveHere = () => {
 		const attempt = makeSolver();
 		const step = (low) => {
-			const n = attempt(puzzle, difficulty, 0xffff, low, batch);
-			if (n >= 0) return solve(0xffff, n);
-			note();
-			setTimeout(step, 0, low + batch);
+			note(0xffff, attempt(puzzle, zeros, 0xffff, low, batch));
+			if (!solved) setTimeout(step, 0, low + batch);
 		};
 		step(0);
 	};
@@ -135,12 +137,8 @@
 	const solveInWorkers = () => {
 		const source = `"use strict";
 			const attempt = (${makeSolver})();
-			onmessage = ({ data: [puzzle, difficulty, high, batch] }) => {
-				for (let low = 0; low < 2 ** 32; low += batch) {
-					const n = attempt(puzzle, difficulty, high, low, batch);
-					postMessage(n);
-					if (n >= 0) return;
-				}
+			onmessage = ({ data: [puzzle, zeros, high, batch] }) => {
+				for (let low = 0; low < 2 ** 32; low += batch) postMessage(attempt(puzzle, zeros, high, low, batch));
 			};`;
 		const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
 		const count = Math.max(1, Math.min(4, (navigator.hardwareConcurrency || 2) - 1));
@@ -149,17 +147,16 @@
 		for (let high = 0; high < count; high++) {
 			const worker = new Worker(url);
 			workers.push(worker);
-			worker.onmessage = ({ data: n }) => {
-				if (n < 0) return note();
-				workers.forEach((other) => other.terminate());
-				solve(high, n);
+			worker.onmessage = ({ data: lows }) => {
+				note(high, lows);
+				if (solved) workers.forEach((other) => other.terminate());
 			};
 			worker.onerror = () => {
 				workers.forEach((other) => other.terminate());
 				if (!failed) solveHere();
 				failed = true;
 			};
-			worker.postMessage([puzzle, difficulty, high, batch]);
+			worker.postMessage([puzzle, zeros, high, batch]);
 		}
 	};
 

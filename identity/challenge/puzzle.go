@@ -1,6 +1,7 @@
 package challenge
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
@@ -20,7 +21,7 @@ import (
 
 // Bounds of [Options].
 const (
-	DefaultDifficulty = 18 // under a second on a computer, some on an old phone
+	DefaultDifficulty = 22 // a second on a computer, two or three on a phone
 	MinDifficulty     = 1
 	MaxDifficulty     = 28 // minutes
 
@@ -39,7 +40,8 @@ var (
 
 // Options are what a [Setter] can be told. The zero value is usable.
 type Options struct {
-	// Difficulty is how many zero bits a solution has. 0 is DefaultDifficulty.
+	// Difficulty says how many numbers must be tried: 2 to the power of it on average.
+	// 0 is DefaultDifficulty.
 	Difficulty int
 
 	// Lifetime is how long there is to solve a puzzle. 0 is DefaultLifetime.
@@ -86,16 +88,34 @@ const (
 	puzzleSize   = macAt + keyed.Size
 )
 
-const version = 1
+// The versions of puzzles. The first is solved by one number, and not set any more.
+const (
+	versionOne = 1
+	version    = 2
+)
+
+// maxNumbersBits is the binary logarithm of how many numbers solve a puzzle at most.
+const maxNumbersBits = 4
+
+// split returns how many numbers solve a puzzle, and how many zero bits each of them
+// earns. Many numbers that are easily found take as long as one that isn't on
+// average, but much less often several times as long.
+func split(version byte, difficulty int) (numbers, zeros int) {
+	if version == versionOne {
+		return 1, difficulty
+	}
+	bits := min(maxNumbersBits, difficulty-MinDifficulty)
+	return 1 << bits, difficulty - bits
+}
 
 // NonceSize is the length of a puzzle's nonce in bytes.
 const NonceSize = 18
 
-// Sizes of texts, in characters: a puzzle, and the hexadecimal digits of the
-// number that solves it.
+// Sizes of texts, in characters: a puzzle, and the hexadecimal digits of one of the
+// numbers that solve it.
 const (
-	PuzzleSize   = puzzleSize / 3 * 4
-	SolutionSize = 16
+	PuzzleSize = puzzleSize / 3 * 4
+	NumberSize = 16
 )
 
 // encoding writes a puzzle. Its bytes fill its characters, so there is no rest of
@@ -104,9 +124,10 @@ var encoding = base64.RawURLEncoding
 
 // Puzzle is a puzzle to be solved.
 type Puzzle struct {
-	Text       string // PuzzleSize characters
-	Difficulty int    // in leading zero bits
-	Expires    time.Time
+	Text    string // PuzzleSize characters
+	Numbers int    // how many different numbers solve it, in ascending order
+	Zeros   int    // how many leading zero bits each of them earns
+	Expires time.Time
 }
 
 // Set makes a puzzle for a client of a network. The network is as
@@ -124,7 +145,8 @@ func (s *Setter) Set(now time.Time, site string, network []byte) (Puzzle, error)
 	}
 	sum := sign(s.ring[0], &p, site, network)
 	copy(p[macAt:], sum[:])
-	return Puzzle{encoding.EncodeToString(p[:]), s.o.Difficulty, time.Unix(expires, 0)}, nil
+	numbers, zeros := split(version, s.o.Difficulty)
+	return Puzzle{encoding.EncodeToString(p[:]), numbers, zeros, time.Unix(expires, 0)}, nil
 }
 
 func sign(key keyed.Key, p *[puzzleSize]byte, site string, network []byte) [keyed.Size]byte {
@@ -138,12 +160,12 @@ type Solved struct {
 	Expires time.Time
 }
 
-// Check tells whether a number solves a puzzle that was set for a client of a
-// network, or why not: one of the errors of this package.
+// Check returns a puzzle that was set for a client of a network and is solved, or why
+// it isn't: one of the errors of this package. A solution is the hexadecimal digits of
+// all numbers, one after the other.
 func (s *Setter) Check(now time.Time, site string, network []byte, puzzle, solution string) (Solved, error) {
 	var p [puzzleSize]byte
-	var number [SolutionSize / 2]byte
-	if !decode(&p, &number, puzzle, solution) {
+	if !decode(&p, puzzle) {
 		return Solved{}, ErrMalformed
 	}
 	if !s.signed(&p, site, network) {
@@ -153,22 +175,37 @@ func (s *Setter) Check(now time.Time, site string, network []byte, puzzle, solut
 	if !now.Before(expires) {
 		return Solved{}, ErrExpired
 	}
-	if zeros(puzzle, number) < int(p[difficultyAt]) {
-		return Solved{}, ErrUnsolved
+	numbers, zeros := split(p[0], int(p[difficultyAt]))
+	if err := check(puzzle, solution, numbers, zeros); err != nil {
+		return Solved{}, err
 	}
 	return Solved{[NonceSize]byte(p[nonceAt:]), expires}, nil
 }
 
-func decode(p *[puzzleSize]byte, number *[SolutionSize / 2]byte, puzzle, solution string) bool {
-	if len(puzzle) != PuzzleSize || len(solution) != SolutionSize {
+func decode(p *[puzzleSize]byte, puzzle string) bool {
+	if len(puzzle) != PuzzleSize {
 		return false
 	}
 	n, err := encoding.Decode(p[:], []byte(puzzle))
-	if err != nil || n != len(p) || p[0] != version {
-		return false
+	return err == nil && n == len(p) && (p[0] == version || p[0] == versionOne)
+}
+
+// check checks the numbers of a solution. They ascend, so none is there twice.
+func check(puzzle, solution string, numbers, zeros int) error {
+	if len(solution) != numbers*NumberSize {
+		return ErrMalformed
 	}
-	_, err = hex.Decode(number[:], []byte(solution))
-	return err == nil
+	all, err := hex.DecodeString(solution)
+	if err != nil {
+		return ErrMalformed
+	}
+	for i := range numbers {
+		number := [NumberSize / 2]byte(all[i*NumberSize/2:])
+		if earned(puzzle, number) < zeros || i > 0 && bytes.Compare(number[:], all[(i-1)*NumberSize/2:i*NumberSize/2]) <= 0 {
+			return ErrUnsolved
+		}
+	}
+	return nil
 }
 
 // signed tells whether a puzzle was set by this setter's keys.
@@ -184,8 +221,8 @@ func (s *Setter) signed(p *[puzzleSize]byte, site string, network []byte) bool {
 	return false
 }
 
-// zeros returns how many zero bits a number earns, at most 64.
-func zeros(puzzle string, number [SolutionSize / 2]byte) int {
+// earned returns how many zero bits a number earns, at most 64.
+func earned(puzzle string, number [NumberSize / 2]byte) int {
 	sum := sha256.Sum256(append([]byte(puzzle), number[:]...))
 	return bits.LeadingZeros64(binary.BigEndian.Uint64(sum[:]))
 }

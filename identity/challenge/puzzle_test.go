@@ -1,11 +1,13 @@
 package challenge
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,16 +53,22 @@ func set(t testing.TB, s *Setter) Puzzle {
 	return p
 }
 
-// solve finds a number that earns the difficulty of a puzzle, and one before it
-// that doesn't.
+// solve finds numbers that solve a puzzle, and as many of which one doesn't.
 func solve(p Puzzle) (solution, wrong string) {
-	for n := uint64(0); ; n++ {
+	var numbers []string
+	bad := ""
+	for n := uint64(0); len(numbers) < p.Numbers || bad == ""; n++ {
 		text := fmt.Sprintf("%016x", n)
-		if zeros(p.Text, [8]byte(mustHex(text))) >= p.Difficulty {
-			return text, wrong
+		if earned(p.Text, [8]byte(mustHex(text))) < p.Zeros {
+			bad = text
+		} else if len(numbers) < p.Numbers {
+			numbers = append(numbers, text)
 		}
-		wrong = text
 	}
+	solution = strings.Join(numbers, "")
+	numbers[len(numbers)-1] = bad
+	slices.Sort(numbers)
+	return solution, strings.Join(numbers, "")
 }
 
 func mustHex(text string) []byte {
@@ -74,7 +82,7 @@ func mustHex(text string) []byte {
 func TestPuzzle(t *testing.T) {
 	s := newSetter(t, 8, oneSecret)
 	p := set(t, s)
-	if len(p.Text) != PuzzleSize || p.Difficulty != 8 || !p.Expires.Equal(t0.Add(DefaultLifetime)) {
+	if len(p.Text) != PuzzleSize || p.Numbers != 16 || p.Zeros != 4 || !p.Expires.Equal(t0.Add(DefaultLifetime)) {
 		t.Errorf("got %+v", p)
 	}
 	solution, wrong := solve(p)
@@ -84,6 +92,51 @@ func TestPuzzle(t *testing.T) {
 	}
 	if _, err := s.Check(t0, site, home, p.Text, wrong); err != ErrUnsolved {
 		t.Errorf("another number: %v, want %v", err, ErrUnsolved)
+	}
+	first := solution[:NumberSize]
+	for what, twice := range map[string]string{
+		"one number 16 times":  strings.Repeat(first, 16),
+		"one number twice":     first + solution[:len(solution)-NumberSize],
+		"in descending order":  solution[NumberSize:2*NumberSize] + first + solution[2*NumberSize:],
+		"and again at the end": solution[NumberSize:] + first,
+	} {
+		if _, err := s.Check(t0, site, home, p.Text, twice); err != ErrUnsolved {
+			t.Errorf("%s: %v, want %v", what, err, ErrUnsolved)
+		}
+	}
+}
+
+// The work is the difficulty's, in as many parts as there can be.
+func TestSplit(t *testing.T) {
+	for difficulty := MinDifficulty; difficulty <= MaxDifficulty; difficulty++ {
+		numbers, zeros := split(version, difficulty)
+		if numbers<<zeros != 1<<difficulty || zeros < 1 || numbers > 16 || difficulty > 4 && numbers < 16 {
+			t.Errorf("difficulty %d: %d numbers of %d zeros", difficulty, numbers, zeros)
+		}
+	}
+}
+
+// Puzzles of the first version are solved by one number, as before: somebody may solve one
+// while Caddy is upgraded.
+func TestPuzzlesOfTheFirstVersion(t *testing.T) {
+	s := newSetter(t, 8, oneSecret)
+	var p [puzzleSize]byte
+	p[0], p[difficultyAt] = versionOne, 8
+	copy(p[keyAt:], s.ring[0].ID[:])
+	binary.BigEndian.PutUint32(p[expiresAt:], uint32(t0.Add(time.Minute).Unix()))
+	sum := sign(s.ring[0], &p, site, home)
+	copy(p[macAt:], sum[:])
+	old := Puzzle{Text: encoding.EncodeToString(p[:]), Numbers: 1, Zeros: 8}
+	solution, wrong := solve(old)
+	if _, err := s.Check(t0, site, home, old.Text, solution); err != nil {
+		t.Errorf("the solution: %v", err)
+	}
+	if _, err := s.Check(t0, site, home, old.Text, wrong); err != ErrUnsolved {
+		t.Errorf("another number: %v, want %v", err, ErrUnsolved)
+	}
+	p[0] = version // it is signed as what it is
+	if _, err := s.Check(t0, site, home, encoding.EncodeToString(p[:]), solution); err != ErrForeign {
+		t.Errorf("as the second version: %v, want %v", err, ErrForeign)
 	}
 }
 
@@ -198,7 +251,7 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if puzzle != p.Text || where != site || age >= int64(DefaultLifetime) || zeros(puzzle, [8]byte(mustHex(number))) < 8 {
+		if puzzle != p.Text || where != site || age >= int64(DefaultLifetime) || check(puzzle, number, 16, 4) != nil {
 			t.Errorf("%q with %q for %q at %v was accepted", puzzle, number, where, age)
 		}
 	})
