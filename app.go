@@ -100,6 +100,7 @@ type App struct {
 	settings settings
 	zones    bool            // whether any handler has any
 	warned   map[string]bool // what need not be warned of again
+	survey   *survey         // what all handlers say; nil before the first is provisioned
 	claims   sync.Once       // a request's address was one that its client may have chosen
 	log      *zap.Logger
 

@@ -49,6 +49,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			cost         <n>|<placeholder> [<matcher>, as for match]
 //			max_cost     <n>
 //			on_empty_key ip|share|skip|deny
+//			scope        shared|site
 //			prefix_ceiling <factor>
 //			on_exceeded  refuse|challenge
 //			ipv4_prefix  <bits>

@@ -14,7 +14,7 @@ import (
 var (
 	handlerWords = []string{"zone", "exempt", "trap", "headers", "jitter", "log_key", "disable_metrics", "sweep_interval", "distributed", "storage"}
 	zoneWords    = []string{
-		"match", "per", "limit", "tiers", "tier", "cost", "max_cost", "on_empty_key", "prefix_ceiling", "on_exceeded",
+		"match", "per", "limit", "tiers", "tier", "cost", "max_cost", "on_empty_key", "prefix_ceiling", "on_exceeded", "scope",
 		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",
 	}
 	appWords = []string{

@@ -44,6 +44,8 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 		return z.unmarshalOnExceeded(d)
 	case "on_empty_key":
 		return z.unmarshalOnEmptyKey(d)
+	case "scope":
+		return z.unmarshalScope(d)
 	case "key":
 		return z.unmarshalKey(d)
 	case "window":
@@ -85,7 +87,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
 		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
-		z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != ""
+		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != ""
 }
 
 // unmarshalMatch adds a matcher set.
@@ -243,5 +245,14 @@ func (z *Zone) unmarshalOnEmptyKey(d *caddyfile.Dispenser) error {
 	}
 	word, err := oneOf(d, "ip", "share", "skip", "deny")
 	z.OnEmptyKey = word
+	return err
+}
+
+func (z *Zone) unmarshalScope(d *caddyfile.Dispenser) error {
+	if z.Scope != "" {
+		return d.Errf("scope already specified: %s", z.Scope)
+	}
+	word, err := oneOf(d, scopeShared, scopeSite)
+	z.Scope = word
 	return err
 }

@@ -92,16 +92,17 @@ func (k *APIKeys) otherwise(option string, denied error) (tier string, err error
 
 // limits returns what the request is held to in a zone, or nil if to nothing.
 func (rq *request) limits(z *Zone) (*limitSet, error) {
-	if z.byTier == nil {
-		return z.own, nil
+	limits := rq.limitsOf(z)
+	if limits.byTier == nil {
+		return limits.own, nil
 	}
 	name, err := rq.tier(z)
 	if err != nil {
 		return nil, err
 	}
-	set, ok := z.byTier[name]
+	set, ok := limits.byTier[name]
 	if !ok {
-		set, ok = z.byTier[z.DefaultTier]
+		set, ok = limits.byTier[z.DefaultTier]
 	}
 	if !ok {
 		return nil, errNoTier

@@ -211,10 +211,13 @@ func first(values []string) string {
 	return values[0]
 }
 
+// clientPlaceholders are the ends of the names of placeholders that tell of a client.
+var clientPlaceholders = []string{"", ".kind", ".verified", ".score", ".violations"}
+
 // placeholder resolves `http.rate_limit.client` and what is below it.
 func (c *client) placeholder(key string) (any, bool) {
 	name, ours := strings.CutPrefix(key, "http.rate_limit.client")
-	if !ours || !slices.Contains([]string{"", ".kind", ".verified", ".score", ".violations"}, name) {
+	if !ours || !slices.Contains(clientPlaceholders, name) {
 		return nil, false
 	}
 	rq := newRequest(c.http)

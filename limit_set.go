@@ -3,6 +3,8 @@ package tally
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +44,7 @@ type policy struct {
 // name of the zone and what the limits are, and not by whose they are: a client
 // that changes its tier keeps its counts where the tiers' limits differ in their
 // amounts only.
-func newLimitSet(z *Zone, limits []Limit) (*limitSet, error) {
+func newLimitSet(z *Zone, site string, limits []Limit) (*limitSet, error) {
 	set := new(limitSet)
 	names := make(map[string]bool)
 	same := make(map[Limit]uint64)
@@ -56,7 +58,7 @@ func newLimitSet(z *Zone, limits []Limit) (*limitSet, error) {
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
 		}
 		name := limitName(z.Name, i, l)
-		p := newPolicy(name, z.app.limit(limitID(z.Name, kind, same[kind]), arithmetic))
+		p := newPolicy(name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
 		p.zone, p.set = z, set
 		p.fair = z.app.fairness(z, &p.Limit)
 		same[kind]++
@@ -154,64 +156,68 @@ func (a *App) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
 	return engine.Limit{ID: id, Limit: l, Lasts: a.lasts[id]}
 }
 
-// provisionLimits compiles the limits, the zone's own or those of all tiers.
-func (z *Zone) provisionLimits() error {
-	if z.Tiers || z.Tier != "" {
-		return z.provisionTiers()
-	}
-	if z.DefaultTier != "" {
-		return errors.New("default_tier belongs to tier, which is missing")
-	}
-	limits := z.effective
-	if len(z.Limits) > 0 {
-		if z.Window != 0 || z.MaxEvents != 0 {
-			return errors.New("limits and window/max_events exclude one another; write it as one more limit")
-		}
-		limits = z.Limits
-	}
-	if len(limits) == 0 {
-		return errors.New("needs a limit, such as 5/1m")
-	}
-	var err error
-	z.own, err = newLimitSet(z, limits)
-	return err
-}
-
-// provisionTiers compiles the limits of every tier for this zone.
-func (z *Zone) provisionTiers() error {
-	switch {
-	case z.Tiers && z.Tier != "":
-		return errors.New("tiers and tier exclude one another; leave one out")
-	case len(z.Limits) > 0 || z.Window != 0 || z.MaxEvents != 0:
-		return errors.New("tiers and limits of the zone's own exclude one another; a second zone can have them")
-	case len(z.app.Tiers) == 0:
-		return errors.New("tiers: there are none: a `tier` in the global option rate_limit would do")
-	case z.Tiers && z.app.APIKeys == nil:
-		return errors.New("tiers: clients have none without `api_keys` in the global option rate_limit")
-	}
-	if err := z.checkTier(); err != nil {
+// provisionLimits compiles the limits, the zone's own or those of all tiers, for each
+// site that counts on its own.
+func (z *Zone) provisionLimits() (err error) {
+	if err := z.checkLimits(); err != nil {
 		return err
 	}
-	z.byTier = make(map[string]*limitSet)
-	for _, t := range z.app.Tiers {
-		z.byTier[t.Name] = nil
-		if t.Unlimited {
-			continue
+	if z.sites == nil {
+		z.siteLimits, err = z.compile("")
+		return err
+	}
+	for site := range z.sites {
+		if z.sites[site], err = z.compile(site); err != nil {
+			return err
 		}
-		set, err := newLimitSet(z, t.Limits)
-		if err != nil {
-			return fmt.Errorf("tier %q: %w", t.Name, err)
-		}
-		z.byTier[t.Name] = set
 	}
 	return nil
 }
 
+// checkLimits checks that limits are given in one way.
+func (z *Zone) checkLimits() error {
+	tiers, peer := z.Tiers || z.Tier != "", z.Window != 0 || z.MaxEvents != 0
+	switch {
+	case z.Tiers && z.Tier != "":
+		return errors.New("tiers and tier exclude one another; leave one out")
+	case tiers && (len(z.Limits) > 0 || peer):
+		return errors.New("tiers and limits of the zone's own exclude one another; a second zone can have them")
+	case tiers && len(z.app.Tiers) == 0:
+		return errors.New("tiers: there are none: a `tier` in the global option rate_limit would do")
+	case z.Tiers && z.app.APIKeys == nil:
+		return errors.New("tiers: clients have none without `api_keys` in the global option rate_limit")
+	case z.DefaultTier != "" && z.Tier == "":
+		return errors.New("default_tier belongs to tier, which is missing")
+	case tiers:
+		return z.checkTier()
+	case len(z.Limits) > 0 && peer:
+		return errors.New("limits and window/max_events exclude one another; write it as one more limit")
+	case len(z.Limits) == 0 && len(z.effective) == 0:
+		return errors.New("needs a limit, such as 5/1m")
+	}
+	return nil
+}
+
+// compile compiles the limits that the zone has on a site.
+func (z *Zone) compile(site string) (l siteLimits, err error) {
+	if !z.Tiers && z.Tier == "" {
+		l.own, err = newLimitSet(z, site, append(z.Limits, z.effective...))
+		return l, err
+	}
+	l.byTier = make(map[string]*limitSet)
+	for _, t := range z.app.Tiers {
+		if l.byTier[t.Name] = nil; t.Unlimited {
+			continue
+		}
+		if l.byTier[t.Name], err = newLimitSet(z, site, t.Limits); err != nil {
+			return l, fmt.Errorf("tier %q: %w", t.Name, err)
+		}
+	}
+	return l, nil
+}
+
 // checkTier checks the names of tiers that the zone gives.
 func (z *Zone) checkTier() error {
-	if z.DefaultTier != "" && z.Tier == "" {
-		return errors.New("default_tier belongs to tier, which is missing")
-	}
 	for _, name := range []string{z.Tier, z.DefaultTier} {
 		if len(placeholders(name)) > 0 && name == z.Tier {
 			if err := checkPlaceholders(name); err != nil {
@@ -226,12 +232,11 @@ func (z *Zone) checkTier() error {
 
 // sets returns all that clients of the zone can be held to.
 func (z *Zone) sets() (sets []*limitSet) {
-	if z.own != nil {
-		return []*limitSet{z.own}
-	}
-	for _, t := range z.app.Tiers {
-		if set := z.byTier[t.Name]; set != nil {
-			sets = append(sets, set)
+	for _, l := range append(slices.Collect(maps.Values(z.sites)), z.siteLimits) {
+		for _, set := range append(slices.Collect(maps.Values(l.byTier)), l.own) {
+			if set != nil {
+				sets = append(sets, set)
+			}
 		}
 	}
 	return sets

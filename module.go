@@ -137,7 +137,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	for _, step := range []func(caddy.Context) error{
-		h.checkOrder, h.provisionPeerOptions, h.provisionHeaders, h.loadExempt, h.provisionZones, h.provisionMetrics,
+		h.checkOrder, h.provisionPeerOptions, h.provisionHeaders, h.warnOfPeers, h.loadExempt, h.provisionZones, h.provisionMetrics,
 	} {
 		if err := step(ctx); err != nil {
 			return atSource(err, h.Source)
@@ -206,6 +206,7 @@ func (h *Handler) provisionPeerOptions(ctx caddy.Context) error {
 }
 
 func (h *Handler) provisionZones(ctx caddy.Context) error {
+	survey := h.app.surveyed(ctx)
 	zones, err := h.ordered()
 	if err != nil {
 		return err
@@ -214,13 +215,14 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		h.namesClients = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
 	for _, z := range zones {
-		if err := z.provision(ctx, h.app, h.log); err != nil {
+		if err := z.provision(ctx, h.app, survey, h.log); err != nil {
 			return err
 		}
 		h.app.zoneNames[zoneHash(z.Name)] = z.Name
 	}
 	h.zones = zones
 	h.provisionLate()
+	h.warnIfIdle()
 	for _, t := range h.Traps {
 		if t == nil {
 			return errors.New("a trap is null; give it a matcher, or remove it")

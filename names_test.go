@@ -64,7 +64,7 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 	now := time.Now().UnixNano()
 	var limits []*engine.Limit
 	for _, burst := range []int64{3, 40} { // the tiers'
-		set, err := newLimitSet(z, []Limit{{Amount: 1, Window: halfDay, Burst: burst}})
+		set, err := newLimitSet(z, "", []Limit{{Amount: 1, Window: halfDay, Burst: burst}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -130,6 +130,14 @@ type Zone struct {
 	// requests may pass per window. 0 refuses every request of the zone.
 	MaxEvents int `json:"max_events,omitempty"`
 
+	// With which zones of the same name it counts together:
+	//
+	// - `shared` (default): with those of all handlers, on whatever site
+	// - `site`: with those of the same site only. A site is what a host matcher of a
+	//   route names, which may be a wildcard; all that no such matcher names is
+	//   one site per server.
+	Scope string `json:"scope,omitempty"`
+
 	// Where the zone stands in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
@@ -143,11 +151,12 @@ type Zone struct {
 	prices      []price // of those that match; the first one counts
 	shut        bool    // nothing passes
 	effective   []Limit // what window and max_events stand for
-	own         *limitSet
-	byTier      map[string]*limitSet // instead of own; nil for an unlimited tier
-	app         *App
-	log         atomic.Pointer[refusalLog]
-	meter       zoneMeter
+	siteLimits
+	sites     map[string]siteLimits // instead, where each site counts on its own
+	elsewhere string                // what a site is called in the store that no matcher names
+	app       *App
+	log       atomic.Pointer[refusalLog]
+	meter     zoneMeter
 }
 
 // Cost is what some requests cost.

@@ -76,7 +76,7 @@ func (z *Zone) rate() float64 {
 }
 
 // provision checks the zone and makes it ready for use.
-func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
+func (z *Zone) provision(ctx caddy.Context, app *App, s *survey, log *zap.Logger) error {
 	z.app = app
 	if z.isPeerForm() {
 		if err := z.provisionPeerForm(log); err != nil {
@@ -90,8 +90,10 @@ func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
 		z.checkBan,
 		z.checkCeiling,
 		z.checkOnExceeded,
+		func() error { return z.provisionScope(ctx, s) },
 		z.provisionLimits,
 		func() error { return z.checkKeyMeant(log) },
+		func() error { return z.mistake(log, z.checkOurPlaceholders(s)) },
 		func() error { return z.mistake(log, checkMatcherSets(z.MatcherSetsRaw)) },
 		func() error { return z.loadMatchers(ctx, log) },
 	} {
@@ -99,6 +101,7 @@ func (z *Zone) provision(ctx caddy.Context, app *App, log *zap.Logger) error {
 			return atSource(fmt.Errorf("zone %q: %w", z.Name, err), z.Source)
 		}
 	}
+	z.warnOfUser(log, s)
 	return nil
 }
 

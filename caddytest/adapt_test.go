@@ -35,7 +35,7 @@ var subjects = []string{
 	"compat_storage", "compat_sweep_interval", "compat_window", "compat_zone",
 	"handler", "handler_exempt", "handler_headers",
 	"zone", "zone_cost", "zone_limit", "zone_limit_burst", "zone_limit_name", "zone_limit_slots",
-	"zone_limit_timezone", "zone_match", "zone_max_cost", "zone_on_empty_key", "zone_on_exceeded", "zone_per", "zone_prefix_ceiling", "zone_tier", "zone_tiers",
+	"zone_limit_timezone", "zone_match", "zone_max_cost", "zone_on_empty_key", "zone_on_exceeded", "zone_per", "zone_prefix_ceiling", "zone_scope", "zone_tier", "zone_tiers",
 }
 
 // A file can be about something that belongs to no option.

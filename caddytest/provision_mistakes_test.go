@@ -159,6 +159,80 @@ func TestDoubtfulConfigsAreWarnedOf(t *testing.T) {
 	}
 }
 
+// What is wrong between parts of a config loads with a warning.
+func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
+	noData(t)
+	const trusting = "{\n\tservers {\n\t\ttrusted_proxies static private_ranges\n\t\ttrusted_proxies_strict\n\t}\n}\n"
+	two := func(first, second string) string {
+		return "http://a.test {\n\trate_limit {\n\t\tzone login {\n\t\t\t" + first + "\n\t\t}\n\t}\n}\nhttp://b.test {\n\trate_limit {\n\t\tzone login {\n\t\t\t" + second + "\n\t\t}\n\t}\n}\n"
+	}
+	snippet := func(body string) string {
+		return "(limited) {\n\trate_limit {\n\t\tzone login {\n\t\t\t" + body + "\n\t\t}\n\t}\n}\nhttp://a.test {\n\timport limited\n}\nhttp://b.test {\n\timport limited\n}\n"
+	}
+	banning := func(zone string) string {
+		return "{\n\trate_limit {\n\t\tban after 5 violations in 10m for 1h\n\t}\n}\n" + inZone(zone)
+	}
+	user := func(field, more string) string {
+		return ":9080 {\n\trate_limit_user {\n\t\tzone login {\n\t\t\tper key {http.auth.user." + field + "}\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n" + more + "}\n"
+	}
+	const basic = "\tbasic_auth {\n\t\tbob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n\t}\n"
+	showing := func(placeholder string) string {
+		return ":9080 {\n\trate_limit {\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n\theader X-Left " + placeholder + "\n}\n"
+	}
+	for _, tt := range []struct{ name, input, msg, write, at string }{
+		{"other amounts", two("limit 5/1m", "limit 50/1m"), "has other limits, at Caddyfile:3", "another name, or scope site", "Caddyfile:10"},
+		{"other amounts in mholt's words", two("events 5\n\t\t\twindow 1m", "events 6\n\t\t\twindow 1m"), "has other limits, at Caddyfile:3", "another name", "Caddyfile:11"},
+		{"other windows", two("limit 5/1m", "limit 5/1h"), "has other limits", "another name", "Caddyfile:10"},
+		{"same limits", two("limit 5/1m", "limit 5/1m"), "also in another handler, at Caddyfile:3", "scope shared if that is meant", "Caddyfile:10"},
+		{"a snippet", snippet("limit 5/1m"), "also in another handler", "scope site if each site counts on its own", "Caddyfile:3"},
+		{"a ban for nobody", banning("limit 5/1m"), "nobody is banned", "per client", "Caddyfile:2"},
+		{"a proxy's address is exempt", trusting + inDirective("exempt remote_ip 192.0.2.1\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}"), "exempt: remote_ip is the address of the proxy", "client_ip", "Caddyfile:8"},
+		{"a proxy's address is matched", trusting + inZone("match not remote_ip 192.0.2.1\n\t\t\tlimit 5/1m"), "match: remote_ip is the address of the proxy", "client_ip", "Caddyfile:9"},
+		{"a proxy's address is a trap", trusting + inDirective("trap remote_ip 192.0.2.1"), "trap: remote_ip is the address of the proxy", "client_ip", "Caddyfile:9"},
+		{"a proxy's address is a key", trusting + inZone("key {remote_host}\n\t\t\tevents 5\n\t\t\twindow 1m"), "is the address of the proxy", "per ip", "Caddyfile:9"},
+		{"no zone", ":9080 {\n\trate_limit\n}\n", "has no zone, and limits nothing", "zone login {", "Caddyfile:2"},
+		{"only exemptions", inDirective("exempt /health"), "has no zone, and limits nothing", "zone login {", "Caddyfile:2"},
+		{"a zone that there is not", showing("{http.rate_limit.lgin.remaining}"), `there is no zone "lgin"`, "{http.rate_limit.login.remaining}", ""},
+		{"a name of ours that there is not", showing("{http.rate_limit.exceded.name}"), "is never set", "{http.rate_limit.exceeded.name}", ""},
+		{"basic_auth has no names", user("nmae", basic), "basic_auth sets {http.auth.user.id} only", "{http.auth.user.id}", "Caddyfile:3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			warnings, err := load(t, tt.input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := slices.DeleteFunc(slices.Clone(warnings), func(w warning) bool {
+				return !strings.Contains(w.Msg, tt.msg) || !strings.Contains(w.Write, tt.write) || w.At != tt.at
+			})
+			if len(found) != 1 {
+				t.Errorf("warned of %+v, want once %q with %q to write, at %q", warnings, tt.msg, tt.write, tt.at)
+			}
+		})
+	}
+	for name, input := range map[string]string{
+		"shared on purpose":   two("limit 5/1m\n\t\t\tscope shared", "limit 5/1m\n\t\t\tscope shared"),
+		"each on its own":     two("limit 5/1m\n\t\t\tscope site", "limit 50/1m\n\t\t\tscope site"),
+		"mholt's":             two("events 5\n\t\t\twindow 1m", "events 5\n\t\t\twindow 1m"),
+		"one site, two ports": "http://a.test, http://a.test:8081 {\n\trate_limit {\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n}\n",
+		"a ban for clients":   banning("per client\n\t\t\tlimit 5/1m"),
+		"a ban by a trap":     "{\n\trate_limit {\n\t\tban after 5 violations in 10m for 1h\n\t}\n}\n" + strings.Replace(inDirective("trap endpoint /a"), ":9080", "https://a.test", 1),
+		"a user's name":       user("id", basic),
+		"a zone's remaining":  showing("{http.rate_limit.login.remaining}{http.rate_limit.client.kind}{http.rate_limit.exceeded.limit}"),
+		"the peer's address":  inDirective("exempt remote_ip 192.0.2.1\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			warnings, err := load(t, input)
+			if err != nil || len(warnings) > 0 {
+				t.Errorf("error %v, warnings %+v", err, warnings)
+			}
+		})
+	}
+	_, err := load(t, inZone("per key {http.rate_limit.nosuch.remaining}\n\t\t\tlimit 5/1m"))
+	if err == nil || !strings.Contains(err.Error(), `there is no zone "nosuch": write {http.rate_limit.login.remaining}, at Caddyfile:3`) {
+		t.Errorf("a key of a zone that there is not: error is %v", err)
+	}
+}
+
 // A config that is right is not warned of.
 func TestGoodConfigsAreNotWarnedOf(t *testing.T) {
 	noData(t)

@@ -1,0 +1,151 @@
+package tally
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+)
+
+// checkSurvey warns of what is wrong between parts of the config.
+func (a *App) checkSurvey(s *survey) {
+	a.warnOfIdleBan(s)
+	a.warnOfEqualNames(s)
+	for _, name := range slices.Sorted(maps.Keys(s.mentions)) {
+		if err := s.checkOurPlaceholder(name); err != nil {
+			problem, write, _ := strings.Cut(err.Error(), ": write ")
+			warnOfConfig(a.log, "", problem, write, zap.String("handler", s.mentions[name]))
+		}
+	}
+}
+
+// warnOfIdleBan warns of a ban that nobody can get.
+func (a *App) warnOfIdleBan(s *survey) {
+	apply := func(z sitedZone) bool { return z.wantsClients() && z.Ban == nil }
+	if a.Ban == nil || s.traps || a.Session != nil || slices.ContainsFunc(s.zones, apply) {
+		return
+	}
+	a.warn("ban: nobody is banned, because no zone counts per client or per api_key, and there is no trap",
+		"per client in a zone whose limits lead to bans")
+}
+
+// wantsClients reports whether a zone that isn't provisioned yet will count clients.
+func (z *Zone) wantsClients() bool {
+	return z.Per == perClient || z.Per == perAPIKey || z.Per == "" && z.Tiers
+}
+
+// warnOfEqualNames warns of zones that count together because they have one name,
+// where that may not be meant.
+func (a *App) warnOfEqualNames(s *survey) {
+	first := make(map[string]sitedZone)
+	told := make(map[string]bool)
+	for _, z := range s.zones {
+		before, ok := first[z.Name]
+		if !ok {
+			first[z.Name] = z
+			continue
+		}
+		switch {
+		case told[z.Name] || z.handler == before.handler || z.Scope == scopeSite || before.Scope == scopeSite:
+		case !z.limitsLike(before.Zone):
+			z.warn(a.log, "a zone of this name has other limits"+inSource(before.Source)+": both count together where window and algorithm are the same, each up to its own amount",
+				"another name, or scope site in both, which counts each site on its own")
+			told[z.Name] = true
+		case z.Scope == "" && z.hasOwnWords() && !z.isTwinOf(before):
+			z.warn(a.log, "a zone of this name is also in another handler"+inSource(before.Source)+": both count together",
+				"scope shared if that is meant; scope site if each site counts on its own; or another name")
+			told[z.Name] = true
+		}
+	}
+}
+
+func inSource(source string) string {
+	if source == "" {
+		return ""
+	}
+	return ", at " + source
+}
+
+// isTwinOf reports whether two zones are one in the config file, of which Caddy has
+// made two: for HTTP and for HTTPS, say.
+func (z sitedZone) isTwinOf(other sitedZone) bool {
+	return z.Source != "" && z.Source == other.Source && z.site == other.site
+}
+
+// limitsLike reports whether two zones have the same limits.
+func (z *Zone) limitsLike(other *Zone) bool {
+	return z.Window == other.Window && z.MaxEvents == other.MaxEvents && z.Tiers == other.Tiers && z.Tier == other.Tier &&
+		reflect.DeepEqual(z.Limits, other.Limits)
+}
+
+// checkOurPlaceholder returns an error about a placeholder of ours that is never set.
+func (s *survey) checkOurPlaceholder(name string) error {
+	rest := strings.TrimPrefix(name, ourPlaceholders)
+	known := []string{"exceeded.name", "exceeded.limit", "exceeded.retry_after"}
+	for _, part := range clientPlaceholders {
+		known = append(known, "client"+part)
+	}
+	if slices.Contains(known, rest) {
+		return nil
+	}
+	for _, z := range s.zones {
+		known = append(known, z.Name+".remaining")
+	}
+	if slices.Contains(known, rest) {
+		return nil
+	}
+	best, least := known[0], 3
+	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
+		if len(s.zones) == 0 {
+			return nil // there is no survey
+		}
+		best = s.zones[0].Name + ".remaining"
+		for _, z := range s.zones {
+			if n := editDistance(z.Name, zone); n < least {
+				best, least = z.Name+".remaining", n
+			}
+		}
+		return fmt.Errorf("placeholder {%s}: there is no zone %q: write {%s%s}", name, zone, ourPlaceholders, best)
+	}
+	for _, candidate := range known {
+		if n := editDistance(candidate, rest); n < least {
+			best, least = candidate, n
+		}
+	}
+	return fmt.Errorf("placeholder {%s} is never set: write {%s%s}", name, ourPlaceholders, best)
+}
+
+// checkOurPlaceholders checks those in the options of a zone.
+func (z *Zone) checkOurPlaceholders(s *survey) error {
+	texts := []string{z.Key, z.Cost, z.Tier}
+	for _, c := range z.Costs {
+		texts = append(texts, c.Cost)
+	}
+	for _, text := range texts {
+		for _, name := range placeholders(text) {
+			if strings.HasPrefix(name, ourPlaceholders) {
+				if err := s.checkOurPlaceholder(name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// warnOfUser warns of what is never known of a user, because only basic_auth
+// authenticates.
+func (z *Zone) warnOfUser(log *zap.Logger, s *survey) {
+	const user = "http.auth.user."
+	if s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
+		return
+	}
+	for _, name := range append(placeholders(z.Key), placeholders(z.Tier)...) {
+		if field, ok := strings.CutPrefix(name, user); ok && field != "id" {
+			z.warn(log, fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}")
+		}
+	}
+}
