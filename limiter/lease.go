@@ -195,21 +195,30 @@ func (l Limit) Quota(ls Lease, now int64) Quota {
 	}
 }
 
-// Returnable returns how many units giving a lease back at now would free, a
-// part of a unit counted whole.
-func (l Limit) Returnable(ls Lease, now int64) int64 {
+// Settles returns how many units giving a lease back at now sets right, a part of
+// a unit counted whole: those that it holds, which are free then, and those that
+// were spent of one charged ahead, which are forgotten sooner then.
+func (l Limit) Settles(ls Lease, now int64) int64 {
 	if l.algorithm == TokenBucket {
 		ls = l.drainLease(ls, now)
 		return whole(ls.Units, ls.HeldPart)
 	}
-	if ls.Units <= 0 || l.Expiry(ls.At) <= now {
+	if l.Expiry(ls.At) <= now {
 		return 0
 	}
-	return ls.Units
+	settles := max(ls.Units, 0)
+	if ls.Spent > 0 && l.end(ls.At-1) > now {
+		settles += ls.Spent
+	}
+	return settles
 }
+
+// InUse returns the units that a lease knows to be in use by everyone, those that
+// it holds included, and a part of a unit counted whole.
+func (ls Lease) InUse() int64 { return whole(ls.Used, ls.Part) }
 
 // Left returns how many units of l are free beside everything that a lease
 // knows to be in use, held units included.
 func (l Limit) Left(ls Lease) int64 {
-	return max(l.capacity-whole(ls.Used, ls.Part), 0)
+	return max(l.capacity-ls.InUse(), 0)
 }

@@ -29,10 +29,10 @@ func TestLeaseEndsWithItsSlot(t *testing.T) {
 			t.Errorf("%v: spent after its slot", tt.p.Algorithm)
 		}
 		expiry := l.Expiry(lease.At)
-		if got := l.Returnable(lease, expiry-1); got != 4 {
+		if got := l.Settles(lease, expiry-1); got != 4 {
 			t.Errorf("%v: giving it back while its charge counts would free %d, want 4", tt.p.Algorithm, got)
 		}
-		if got := l.Returnable(lease, expiry); got != 0 {
+		if got := l.Settles(lease, expiry); got != 0 {
 			t.Errorf("%v: giving it back afterwards would free %d, want 0", tt.p.Algorithm, got)
 		}
 		if g := l.Claim(&s, limiter.Claim{Now: tt.end, Want: 10, Return: lease}); g.Units != 10 {

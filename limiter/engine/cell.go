@@ -26,7 +26,7 @@ type cell struct {
 	mu       sync.Mutex
 	limit    *Limit        // guarded by mu, like all up to dead: as last brought along or chosen
 	lease    limiter.Lease // unspent units, and what is known of the rest
-	open     *entry        // the claim that waits in the open batch, or was last to
+	open     *entry        // the last entry in the last batch that has one and is not answered
 	local    *local        // what was decided without the store, or nil
 	inFlight int32         // claims that are waiting or under way
 	headroom uint16        // units to ask for beyond what is waiting
@@ -39,6 +39,11 @@ type cell struct {
 // block says that requests of at least a cost are refused until a time, by a
 // limit of some amount. It is immutable, and linked to older ones that say
 // something else.
+//
+// Invariant: a block never outlives the knowledge that its cost is free. It is
+// made only while this process neither holds anything of the key nor gives it
+// back, because that could free the cost before the time that the store tells; and
+// whatever the store tells of the key later lifts the blocks that it disproves.
 type block struct {
 	until    int64
 	cost     int64
@@ -81,6 +86,31 @@ func (c *cell) blockLocked(fresh block, now int64) {
 		fresh.older = &kept[i]
 	}
 	c.block.Store(&fresh)
+}
+
+// liftLocked forgets the blocks that have ended and those whose cost is free, where
+// the store says that so many units are in use.
+func (c *cell) liftLocked(inUse, now int64) {
+	if b := c.block.Load(); b != nil {
+		c.block.Store(b.lifted(inUse, now))
+	}
+}
+
+// lifted returns those of a chain of blocks that go on.
+func (b *block) lifted(inUse, now int64) *block {
+	if b == nil {
+		return nil
+	}
+	older := b.older.lifted(inUse, now)
+	switch {
+	case now >= b.until || !b.local && b.cost <= b.capacity-inUse:
+		return older
+	case older == b.older:
+		return b
+	}
+	goesOn := *b
+	goesOn.older = older
+	return &goesOn
 }
 
 // covers tells whether everything that other refuses is refused by b for as
@@ -144,6 +174,14 @@ func (l *Limit) inSlot(at, now int64) bool {
 		return now-at < int64(l.Window())/slotsOfBucket
 	}
 	return at >= l.Slot(now)
+}
+
+// settlesLocked returns how many units giving the lease back sets right.
+func (c *cell) settlesLocked(now int64) int64 {
+	if c.limit == nil {
+		return 0 // nothing was ever claimed
+	}
+	return c.limit.Settles(c.lease, now)
 }
 
 // takeLeaseLocked takes the lease out of the cell, for giving it back.

@@ -16,7 +16,7 @@ import (
 // batch is the claims that go to the store in one transaction.
 type batch struct {
 	number  uint64        // counted from 1 by the queue; nothing holds on to a batch by it
-	entries []*entry      // those that only give back come first, see giveBack
+	entries []*entry      // those that only give back come first, see giveLocked
 	gives   int           // how many do
 	clients []*cell       // whose standing is to be read first
 	done    chan struct{} // closed when the fields below are final
@@ -42,14 +42,22 @@ type entry struct {
 	extra  int64
 	ahead  int64
 	give   limiter.Lease
+	given  int64 // units of the cell that the batch gives back, noted with its last entry
 	charge limiter.Charge
 	grant  limiter.Grant
-	again  bool        // refused, but there is a lease: it is to be tried again with that
+	held   int64       // units of the key that this process held when the claim was refused
 	fresh  atomic.Bool // the refusal is news, and nobody has told it yet
 }
 
-// refused tells whether the claim was refused.
-func (e *entry) refused() bool { return e.cost > 0 && e.grant.Units == 0 && !e.again }
+// refused reports whether the claim is refused for good. It is not if what this
+// process held of the key may suffice. If that can't, a request tries once more
+// all the same, because only then it is told exactly how long to wait.
+func (e *entry) refused(tried bool) bool {
+	if e.cost == 0 || e.grant.Units > 0 {
+		return false
+	}
+	return e.held == 0 || tried && e.limit.Left(e.grant.Lease)+e.held < e.cost
+}
 
 // queue holds the open batch: the one that the committer takes next.
 type queue struct {
@@ -142,9 +150,9 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost,
 		extra: int64(c.headroom), ahead: int64(c.ahead),
-		give:   c.takeLeaseLocked(),
 		client: client, parent: d.parent(), fair: d.Fair,
 	}
+	b.giveWithLocked(e, now)
 	c.limit = d.Limit
 	c.open = e
 	c.inFlight++
@@ -152,19 +160,52 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 	return e
 }
 
-// giveBack adds a lease that is not needed any more to the open batch, before
-// all claims, so that none of them is refused for the want of it. It returns
-// that batch, or nil if there is nothing to give back. If the queue is closed
-// the units stay charged.
-func (e *Engine) giveBack(r returned) *batch {
-	if !r.lease.Holds() || r.limit.Returnable(r.lease, e.clock.now()) <= 0 {
+// giveWithLocked gives back what the cell of a new claim holds: with the claim if
+// it is the cell's first in the batch, and otherwise before all claims.
+func (b *batch) giveWithLocked(e *entry, now int64) {
+	c := e.cell
+	if settles := c.settlesLocked(now); settles > 0 {
+		if c.openIn(b) == nil {
+			e.give, e.given = c.takeLeaseLocked(), settles
+			return
+		}
+		b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles)
+	}
+	if last := c.openIn(b); last != nil {
+		e.given = last.given
+	}
+}
+
+// giveLocked adds a lease that is given back to the batch, before all claims, so
+// that none of them is refused for the want of it. The cell must be locked.
+func (b *batch) giveLocked(c *cell, limit *Limit, lease limiter.Lease, settles int64) {
+	e := &entry{cell: c, limit: limit, batch: b, give: lease}
+	b.entries = slices.Insert(b.entries, b.gives, e)
+	b.gives++
+	if c.openIn(b) == nil {
+		c.open = e
+	}
+	c.open.given += settles
+}
+
+// openIn returns the last entry that the cell has in a batch, or nil.
+func (c *cell) openIn(b *batch) *entry {
+	if c.open != nil && c.open.batch == b {
+		return c.open
+	}
+	return nil
+}
+
+// giveBackLocked gives back what a cell holds. It returns the batch that does, or
+// nil if there is nothing to give back, or the queue is closed and the cell keeps
+// it. From when the lease leaves the cell it is in the queue: nobody who locks the
+// cell finds the units in neither.
+func (e *Engine) giveBackLocked(c *cell) *batch {
+	settles := c.settlesLocked(e.clock.now())
+	if settles <= 0 {
 		return nil
 	}
-	return e.queue.join(func(b *batch) {
-		give := &entry{cell: r.cell, limit: r.limit, batch: b, give: r.lease}
-		b.entries = slices.Insert(b.entries, b.gives, give)
-		b.gives++
-	})
+	return e.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles) })
 }
 
 // commitLoop is the committer: the one goroutine that talks to the store about
@@ -299,17 +340,15 @@ func (e *Engine) claimOf(en *entry, now int64) (storage.Claim, error) {
 	}, err
 }
 
-// deliver brings a granted claim to its cell.
+// deliver brings what the store has answered to the cell.
 func (e *Engine) deliver(en *entry, now int64) {
-	if en.cost == 0 {
-		return // it only gave back
-	}
 	c := en.cell
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.inFlight--
-	if c.open == en {
-		c.open = nil
+	c.answeredLocked(en)
+	c.liftLocked(en.grant.InUse(), now)
+	if en.cost == 0 {
+		return // it only gave back
 	}
 	if en.client != nil {
 		c.limit = en.limit // which may have been another when it was claimed
@@ -324,16 +363,31 @@ func (e *Engine) deliver(en *entry, now int64) {
 	if c.local != nil {
 		c.payLocked(en, e.clock.now()) // what was granted may have drained since
 	}
-	if c.block.Load() != nil && !c.blockedAt(now) {
-		c.block.Store(nil)
+	back := en.limit.Join(&c.lease, en.grant.Lease)
+	if settles := en.limit.Settles(back, now); settles > 0 {
+		e.queue.join(func(b *batch) { b.giveLocked(c, en.limit, back, settles) })
 	}
-	e.giveBack(returned{c, en.limit, en.limit.Join(&c.lease, en.grant.Lease)})
 }
 
-// refusedLocked remembers a refusal, unless the key holds something that was
-// granted while the claim was under way: with that it may not be one.
+// answeredLocked notes that an entry does not wait any more.
+func (c *cell) answeredLocked(en *entry) {
+	if en.cost > 0 {
+		c.inFlight--
+	}
+	if c.open == en {
+		c.open = nil
+	}
+}
+
+// refusedLocked remembers a refusal, unless this process holds something of the
+// key, or is about to give it back: then there may be enough, or will be sooner
+// than the store says. All that its own batch gives back, the claim was after.
 func (c *cell) refusedLocked(en *entry, now int64) {
-	if en.again = c.lease.Holds(); en.again {
+	en.held = en.limit.Settles(c.lease, now)
+	if c.open != nil && c.open.batch != en.batch {
+		en.held += c.open.given
+	}
+	if en.held > 0 {
 		return
 	}
 	en.limit.Join(&c.lease, en.grant.Lease)
@@ -355,12 +409,7 @@ func (e *Engine) undo(b *batch) {
 	for _, en := range b.entries {
 		c := en.cell
 		c.mu.Lock()
-		if en.cost > 0 {
-			c.inFlight--
-			if c.open == en {
-				c.open = nil
-			}
-		}
+		c.answeredLocked(en)
 		if !unknown && !c.dead && en.give.Holds() {
 			en.limit.Join(&c.lease, en.give)
 		}

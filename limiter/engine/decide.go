@@ -117,9 +117,7 @@ func (e *Engine) hold(r *request, hs []held) []held {
 
 // cell returns the cell of a draw, made if there is none.
 func (e *Engine) cell(draw *Draw) *cell {
-	c, back := e.table.add(draw.Limit.ID, draw.Key)
-	e.giveBack(back)
-	return c
+	return e.table.add(draw.Limit.ID, draw.Key)
 }
 
 // peek tells a draw that costs nothing what is left.
@@ -239,7 +237,7 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 		case nil:
 			r.now = b.now
 			e.recallAll(r)
-			if e.refused(r) {
+			if e.refused(r, round > 0) {
 				return
 			}
 		case errTimeout:
@@ -327,9 +325,9 @@ func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error
 // refused notes which claims were refused, and if any was, gives back what is
 // held for the other keys: the request was in vain, and the next ones are
 // refused from memory.
-func (e *Engine) refused(r *request) bool {
+func (e *Engine) refused(r *request, tried bool) bool {
 	for i := range r.held {
-		if en := r.held[i].entry; en != nil && en.refused() && r.Reason != Banned {
+		if en := r.held[i].entry; en != nil && en.refused(tried) && r.Reason != Banned {
 			r.refuse(OverLimit, r.held[i].draw, en.limit.Left(en.grant.Lease), en.grant.Retry)
 			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
 		}
@@ -338,20 +336,18 @@ func (e *Engine) refused(r *request) bool {
 		return false
 	}
 	for i := range r.held {
-		if en := r.held[i].entry; en == nil || !en.refused() {
-			e.giveBack(r.held[i].cell.release())
+		if en := r.held[i].entry; en == nil || !en.refused(tried) {
+			e.release(r.held[i].cell)
 		}
 	}
 	return true
 }
 
-// release takes the lease of a cell to be given back, unless somebody may be
-// waiting for it.
-func (c *cell) release() returned {
+// release gives back what a cell holds, unless somebody may be waiting for it.
+func (e *Engine) release(c *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.lease.Holds() || c.inFlight > 0 || c.dead {
-		return returned{}
+	if c.inFlight == 0 && !c.dead {
+		e.giveBackLocked(c)
 	}
-	return returned{c, c.limit, c.takeLeaseLocked()}
 }

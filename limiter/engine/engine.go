@@ -69,7 +69,6 @@ func New(opts Options) (*Engine, error) {
 	e := &Engine{
 		opts:      opts,
 		clock:     newSteadyClock(opts.Clock),
-		table:     newTable(opts.MaxKeys),
 		queue:     queue{wake: make(chan struct{}, 1), full: make(chan struct{}, 1)},
 		gathering: time.NewTimer(time.Hour),
 		probe:     time.NewTimer(time.Hour),
@@ -79,6 +78,7 @@ func New(opts Options) (*Engine, error) {
 		ready:     make(chan struct{}),
 		started:   make(chan struct{}),
 	}
+	e.table = newTable(opts.MaxKeys, e.giveBackLocked)
 	e.gathering.Stop()
 	e.probe.Stop()
 	e.reminder = time.AfterFunc(time.Hour, e.remind)
@@ -247,6 +247,9 @@ func (e *Engine) settleBatch(b *batch) error {
 	if b.err = e.claim(b); b.err != nil {
 		e.undo(b)
 		return b.err
+	}
+	for _, en := range b.entries {
+		e.deliver(en, b.now)
 	}
 	b.entries = b.entries[:0]
 	return nil

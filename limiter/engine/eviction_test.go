@@ -11,10 +11,10 @@ import (
 
 // Keys whose hashes are the same have cells of their own.
 func TestKeysOfOneHashAreApart(t *testing.T) {
-	table := newTable(10)
-	cell, _ := table.add(1, []byte("a"))
+	table := newTable(10, func(*cell) *batch { return nil })
+	cell := table.add(1, []byte("a"))
 	shard, hash := table.place(1, []byte("a"))
-	if again, _ := table.add(1, []byte("a")); again != cell || shard.find(1, []byte("a"), hash) != cell {
+	if again := table.add(1, []byte("a")); again != cell || shard.find(1, []byte("a"), hash) != cell {
 		t.Error("the key is not found, or has another cell when it is added again")
 	}
 	if shard.find(1, []byte("b"), hash) != nil || shard.find(2, []byte("a"), hash) != nil {

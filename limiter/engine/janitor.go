@@ -32,7 +32,7 @@ func (e *Engine) clean() {
 		e.opts.Observer.Swept(0, 0, nil)
 		return
 	}
-	keys := e.table.sweep(e.clock.now(), e.giveBackInTurn())
+	keys := e.table.sweep(e.clock.now(), e.awaitDone)
 	e.chargeDebts()
 	e.countClients()
 	rows, err := e.sweepStore()
@@ -57,12 +57,6 @@ func (e *Engine) countClients() {
 	e.clients.Store(&counted)
 }
 
-// giveBackInTurn returns a function that gives leases back, in turn.
-func (e *Engine) giveBackInTurn() func(returned) {
-	inTurn := e.inTurn()
-	return func(r returned) { inTurn(e.giveBack(r)) }
-}
-
 // inTurn returns a function to be called with the batch that something was added to, or
 // nil. After each flushBatch of them it waits for the batch, so that no claim waits
 // behind all of them.
@@ -73,11 +67,16 @@ func (e *Engine) inTurn() func(*batch) {
 			return
 		}
 		if added++; added%flushBatch == 0 {
-			select {
-			case <-b.done:
-			case <-e.stop:
-			}
+			e.awaitDone(b)
 		}
+	}
+}
+
+// awaitDone waits until a batch is done, or the engine is closed.
+func (e *Engine) awaitDone(b *batch) {
+	select {
+	case <-b.done:
+	case <-e.stop:
 	}
 }
 

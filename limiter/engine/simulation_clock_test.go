@@ -35,14 +35,22 @@ import (
 // than a window deletes what those behind it still count.
 
 // simClock is the system's clock as a process reads it.
-type simClock struct{ set atomic.Int64 }
+type simClock struct {
+	set   atomic.Int64
+	pause func() // called before it is read, if there is one
+}
 
 func (c *simClock) Read() (wall, elapsed int64) {
 	elapsed = time.Now().UnixNano()
 	return elapsed + c.set.Load(), elapsed
 }
 
-func (c *simClock) Elapsed() int64 { return time.Now().UnixNano() }
+func (c *simClock) Elapsed() int64 {
+	if c.pause != nil {
+		c.pause()
+	}
+	return time.Now().UnixNano()
+}
 
 // pace is when a process was last seen to tell the time, and which time.
 type pace struct{ elapsed, now int64 }

@@ -183,9 +183,7 @@ func (e *Engine) meetAll(r *request) {
 func (e *Engine) meet(client *Client) {
 	for ; client != nil; client = client.Parent {
 		if e.recall(client) == nil && client.cell == nil {
-			c, back := e.table.add(clientsID, client.Key)
-			e.giveBack(back)
-			client.cell = c
+			client.cell = e.table.add(clientsID, client.Key)
 		}
 	}
 }

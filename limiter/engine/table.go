@@ -2,10 +2,10 @@ package engine
 
 import (
 	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -29,6 +29,7 @@ const (
 type table struct {
 	seed    maphash.Seed
 	max     int64
+	give    func(*cell) *batch // gives back what a locked cell holds that is to be removed
 	count   atomic.Int64
 	evicted atomic.Int64 // to make room, ever
 	shards  [shardCount]shard
@@ -43,8 +44,8 @@ type shard struct {
 	_    [64]byte
 }
 
-func newTable(max int) *table {
-	t := &table{seed: maphash.MakeSeed(), max: int64(max)}
+func newTable(max int, give func(*cell) *batch) *table {
+	t := &table{seed: maphash.MakeSeed(), max: int64(max), give: give}
 	for i := range t.shards {
 		buckets := make([]atomic.Pointer[cell], firstBuckets)
 		t.shards[i].buckets.Store(&buckets)
@@ -76,16 +77,9 @@ func (s *shard) find(id storage.LimitID, key []byte, hash uint64) *cell {
 	return nil
 }
 
-// returned is a lease that is to be given back to the store.
-type returned struct {
-	cell  *cell
-	limit *Limit
-	lease limiter.Lease
-}
-
-// add returns the cell of a key, made if there is none, and the lease of a cell
-// that had to make room for it.
-func (t *table) add(id storage.LimitID, key []byte) (*cell, returned) {
+// add returns the cell of a key, made if there is none. Another may have to make
+// room for it.
+func (t *table) add(id storage.LimitID, key []byte) *cell {
 	s, hash := t.place(id, key)
 	fresh := &cell{hash: hash, id: id, key: string(key)}
 	fresh.touched.Store(true)
@@ -96,14 +90,13 @@ func (t *table) add(id storage.LimitID, key []byte) (*cell, returned) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.find(id, key, hash); c != nil {
-		return c, returned{}
+		return c
 	}
-	var back returned
 	if t.count.Add(1) > t.max {
-		back = t.evictLocked(s)
+		t.evictLocked(s)
 	}
 	s.insertLocked(fresh)
-	return fresh, back
+	return fresh
 }
 
 func (s *shard) insertLocked(c *cell) {
@@ -159,7 +152,7 @@ const (
 // evictLocked removes the cell of the lowest rank among those next to the clock
 // hand, to make room. If all of them are pinned it removes none: the table then
 // is over its bound by one for each claim in flight at most.
-func (t *table) evictLocked(s *shard) returned {
+func (t *table) evictLocked(s *shard) {
 	victim, lowest := 0, pinned
 	for range min(clockSteps, len(s.ring)) {
 		i := s.hand % len(s.ring)
@@ -172,13 +165,11 @@ func (t *table) evictLocked(s *shard) returned {
 		}
 	}
 	if lowest == pinned {
-		return returned{}
+		return
 	}
-	back, ok := t.removeLocked(s, victim)
-	if ok {
+	if _, ok := t.removeLocked(s, victim); ok {
 		t.evicted.Add(1)
 	}
-	return back
 }
 
 // rank ranks a cell, and lets it be idle the next time unless it is touched
@@ -203,20 +194,22 @@ func (c *cell) rank() rank {
 }
 
 // removeLocked removes the cell at index i of the ring, unless it has become
-// pinned.
-func (t *table) removeLocked(s *shard, i int) (returned, bool) {
+// pinned. It returns the batch that gives back what the cell held, which is there
+// before anybody can claim for the key anew, or nil.
+func (t *table) removeLocked(s *shard, i int) (gives *batch, ok bool) {
 	c := s.ring[i]
 	if !c.mu.TryLock() {
-		return returned{}, false
+		return nil, false
 	}
 	defer c.mu.Unlock()
 	if c.inFlight > 0 {
-		return returned{}, false
+		return nil, false
 	}
+	gives = t.give(c)
 	c.dead = true
 	s.unlinkLocked(i)
 	t.count.Add(-1)
-	return returned{c, c.limit, c.takeLeaseLocked()}, true
+	return gives, true
 }
 
 // nearLimitLocked tells whether the key had used half of its limit or more.
@@ -233,32 +226,52 @@ func (c *cell) nearLimitLocked() bool {
 	return used >= (c.limit.Capacity()+1)/2
 }
 
-// sweep removes cells that were not touched since the last sweep, and gives
-// their leases to back. Keys that are blocked stay.
-func (t *table) sweep(now int64, back func(returned)) (removed int) {
+// sweep removes cells that were not touched since the last sweep. Keys that are
+// blocked stay. Whenever flushBatch leases were given back it calls await, without
+// a lock, with the batch of the last.
+func (t *table) sweep(now int64, await func(*batch)) (removed int) {
+	step := sweepStep{now: now}
 	for i := range t.shards {
-		var leases []returned
-		s := &t.shards[i]
-		s.mu.Lock()
-		for j := len(s.ring) - 1; j >= 0; j-- {
-			c := s.ring[j]
-			if c.touched.Swap(false) || c.blockedAt(now) || c.standing.bannedAt(now) || c.owes() {
-				continue
+		for left := math.MaxInt; left > 0; {
+			left = t.sweepSome(&t.shards[i], left, &step)
+			if step.given == flushBatch {
+				await(step.gives)
+				step.given = 0
 			}
-			if r, ok := t.removeLocked(s, j); ok {
-				removed++
-				if r.lease.Holds() {
-					leases = append(leases, r)
-				}
-			}
-		}
-		s.shrinkLocked()
-		s.mu.Unlock()
-		for _, r := range leases {
-			back(r)
 		}
 	}
-	return removed
+	return step.removed
+}
+
+// sweepStep is how far a sweep has come.
+type sweepStep struct {
+	now     int64
+	removed int    // cells
+	given   int    // leases, since it was last waited for
+	gives   *batch // the batch of the last of them
+}
+
+// sweepSome sweeps the first cells of a shard, from the last of them down, and
+// stops when flushBatch leases were given back. It returns how many are left.
+func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for left = min(first, len(s.ring)); left > 0 && step.given < flushBatch; left-- {
+		c := s.ring[left-1]
+		if c.touched.Swap(false) || c.blockedAt(step.now) || c.standing.bannedAt(step.now) || c.owes() {
+			continue
+		}
+		gives, ok := t.removeLocked(s, left-1)
+		if ok {
+			step.removed++
+		}
+		if gives != nil {
+			step.gives = gives
+			step.given++
+		}
+	}
+	s.shrinkLocked()
+	return left
 }
 
 // shrinkLocked gives memory back when most of a shard's cells are gone.

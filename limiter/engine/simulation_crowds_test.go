@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// TestSimulationOfCrowds lets crowds of requests with mixed costs, all of one key
+// and over several limits, come to one engine, in virtual time and as drawn from a
+// seed. Some are refused by one limit and have claimed from the others. Cells are
+// evicted in between, amounts change, and whoever reads the clock and holds no lock
+// may be held up there for some milliseconds. Beside the promises of
+// TestSimulation, this holds in every quiet moment: no key is blocked that the
+// store and its own lease have enough for, now or before the block ends.
+func TestSimulationOfCrowds(t *testing.T) {
+	first, n := uint64(1), *simSeeds
+	if *simSeed != 0 {
+		first, n = *simSeed, 1
+	}
+	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
+		bubble.Test(t, func(t *testing.T) {
+			w := newCrowds(t, seed)
+			for i := 0; i < *simSteps && !t.Failed(); i++ {
+				w.step()
+			}
+			w.quiet()
+			w.checkBlocks()
+			w.end()
+			if t.Failed() {
+				t.Logf("replay: go test ./limiter/engine -run TestSimulationOfCrowds -sim.seed=%d -sim.steps=%d", seed, *simSteps)
+				for _, line := range w.trace[max(0, len(w.trace)-60):] {
+					t.Log(line)
+				}
+			}
+		})
+	}
+}
+
+// crowds is a world of one process and the crowds that come to it.
+type crowds struct {
+	world
+	p       *process
+	pausing atomic.Bool // who reads the clock may be held up
+
+	mu     sync.Mutex
+	chance *rand.Rand // guarded by mu: of pauses
+}
+
+// longestPause is longer than a batch fills up for.
+const longestPause = 3 * gatherFor
+
+func newCrowds(t *testing.T, seed uint64) *crowds {
+	w := &crowds{
+		world:  world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk()},
+		chance: rand.New(rand.NewPCG(seed, 2)),
+	}
+	for i := range 2 + w.rng.IntN(3) {
+		window := []time.Duration{time.Second, 10 * time.Second, 10 * time.Minute, 24 * time.Hour}[w.rng.IntN(4)]
+		amount := []int64{1, 5, 10, 30, 100, 1000}[w.rng.IntN(6)]
+		algorithm := algorithms[(i+w.rng.IntN(2))%len(algorithms)]
+		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
+		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}, uncounted: map[string]time.Time{}})
+	}
+	w.start()
+	w.p = w.procs[0]
+	w.p.wall.pause = w.pause
+	return w
+}
+
+// step lets one thing happen.
+func (w *crowds) step() {
+	switch w.rng.IntN(16) {
+	case 0, 1, 2, 3:
+		w.crowd(2 + w.rng.IntN(30))
+	case 4:
+		w.crowd(1)
+	default:
+		w.let(func() { w.p.goOn() })
+	case 10:
+		w.let(func() { w.pass(time.Duration(w.rng.Int64N(int64(time.Second)))) })
+	case 11:
+		w.let(func() { w.pass(time.Duration(w.rng.Int64N(int64(w.limits[w.rng.IntN(len(w.limits))].now.Window())))) })
+	case 12:
+		w.reload()
+	case 13:
+		w.let(func() { w.p.table.sweep(w.p.clock.now(), func(*batch) {}) })
+	case 14, 15:
+		w.quiet()
+		w.checkBlocks()
+	}
+	w.collect()
+}
+
+// let does something while whoever reads the clock may be held up.
+func (w *crowds) let(f func()) {
+	w.pausing.Store(true)
+	f()
+	synctest.Wait()
+	w.pausing.Store(false)
+}
+
+// crowd sends some requests at a time. Often all ask for the same.
+func (w *crowds) crowd(n int) {
+	key := simKeys[w.rng.IntN(len(simKeys))]
+	alike := w.rng.IntN(2) == 0
+	perm := w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))]
+	w.let(func() {
+		for range n {
+			if !alike {
+				perm = w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))]
+			}
+			a := &asked{decision: make(chan Decision, 1)}
+			for _, i := range perm {
+				cost := int64(1)
+				if !alike {
+					cost = w.cost()
+				}
+				a.add(w.limits[i], key, cost)
+			}
+			w.note("asked for %s", a)
+			w.p.send(a)
+		}
+	})
+}
+
+// pause holds up who reads the clock, unless somebody holds a lock: that may be
+// who reads it, for whose lock the others would wait, and time would stand still.
+func (w *crowds) pause() {
+	if !w.pausing.Load() || w.locked() {
+		return
+	}
+	w.mu.Lock()
+	d := time.Duration(w.chance.Int64N(int64(3 * longestPause)))
+	w.mu.Unlock()
+	if d < longestPause {
+		time.Sleep(d)
+	}
+}
+
+// locked reports whether a lock of the engine is held.
+func (w *crowds) locked() bool {
+	if !w.p.queue.mu.TryLock() {
+		return true
+	}
+	w.p.queue.mu.Unlock()
+	for i := range w.p.table.shards {
+		s := &w.p.table.shards[i]
+		if !s.mu.TryLock() {
+			return true
+		}
+		ring := append([]*cell(nil), s.ring...)
+		s.mu.Unlock()
+		for _, c := range ring {
+			if !c.mu.TryLock() {
+				return true
+			}
+			c.mu.Unlock()
+		}
+	}
+	return false
+}
+
+// quiet lets everything that waits or is held up be decided.
+func (w *crowds) quiet() {
+	time.Sleep(longestPause)
+	w.world.quiet()
+	if n := len(w.p.asked); n > 0 {
+		w.t.Errorf("%d requests are not decided though nothing waits", n)
+	}
+}
+
+// checkBlocks holds what is blocked against what is left.
+func (w *crowds) checkBlocks() {
+	now := w.p.clock.now()
+	w.p.table.each(func(c *cell) {
+		for b := c.block.Load(); b != nil; b = b.older {
+			if now < b.until {
+				w.checkBlock(c, b, now)
+				w.checkBlock(c, b, b.until-1)
+			}
+		}
+	})
+}
+
+// checkBlock claims what is blocked from a copy of what is on disk.
+func (w *crowds) checkBlock(c *cell, b *block, at int64) {
+	limit, err := c.limit.WithAmount(b.amount, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.disk.mu.Lock()
+	defer w.disk.mu.Unlock()
+	state := *w.disk.states[diskKey{c.id, testName(c.id, c.key)}]
+	state.Slots = append([]limiter.Slot(nil), state.Slots...)
+	claim := limiter.Claim{Now: at, Least: b.cost, Want: b.cost, Return: c.lease}
+	if g := limit.Claim(&state, claim); !g.Refused(claim) {
+		w.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",
+			limit.Algorithm(), b.amount, limit.Window(), c.key, b.cost, time.Unix(0, b.until).UTC(), time.Duration(b.until-at), c.lease, w.disk.states[diskKey{c.id, testName(c.id, c.key)}])
+	}
+}
