@@ -1,8 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz kill faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden ci
+.PHONY: help run test race fuzz crowds kill faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
+CROWDS    ?= 100000
 KILLS     ?= 220
 ROWS      ?= 10000000
 
@@ -20,6 +21,10 @@ race: ## run the tests of the engine, the stores and what they stand on with the
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	FUZZTIME=$(FUZZTIME) FUZZ=./... .ci/run fuzz
+
+crowds: ## send CROWDS (100,000) crowds of 200 requests to an engine on SQLite, and a hundredth of that under the race detector
+	go test ./storage/sqlite -run TestCrowdsLeaveNoLimitShut -v -count 1 -timeout 6h -crowds $(CROWDS)
+	CGO_ENABLED=1 go test -race ./storage/sqlite -run TestCrowdsLeaveNoLimitShut -v -count 1 -timeout 6h -crowds $$(($(CROWDS) / 100))
 
 kill: ## kill KILLS (220) Caddys and hold what their clients were answered against the limits
 	benchmarks/machine.sh

@@ -71,7 +71,7 @@ func TestRetryTimes(t *testing.T) {
 		p     limiter.Params
 		steps []step
 	}{
-		{"sliding", limiter.Params{Amount: 3, Window: 10 * time.Second}, []step{ // slots of 1 s
+		{"sliding", limiter.Params{Amount: 3, Window: 10 * time.Second, Slots: 10}, []step{
 			{0, 1, 0}, {3*s + 1, 2, 0},
 			{5 * s, 1, 6*time.Second - 1},  // the first slot expires at 11 s - 1
 			{5 * s, 2, 9*time.Second - 1},  // the second too, at 14 s - 1
@@ -352,7 +352,7 @@ func TestReturnIsOfItsSlotOnly(t *testing.T) {
 }
 
 func TestTrim(t *testing.T) {
-	l := mustNew(t, limiter.Params{Amount: 100, Window: 10 * time.Second})
+	l := mustNew(t, limiter.Params{Amount: 100, Window: 10 * time.Second, Slots: 10})
 	s := limiter.State{Slots: []limiter.Slot{{Index: -5, Used: 1}, {Index: 1, Used: 2}, {Index: 2, Used: 3}, {Index: 99, Used: 4}}}
 	l.Trim(&s, 12*second) // (2 s, 12 s]
 	want := []limiter.Slot{{Index: 2, Used: 3}, {Index: 99, Used: 4}}

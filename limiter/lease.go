@@ -22,7 +22,8 @@ type Lease struct {
 	Used  int64 // units in use by everyone at At, Units among them
 
 	// Spent is the units of Used that this holder has spent: of a token bucket
-	// those that have not drained, of other limits those of this lease.
+	// those that have not drained, of other limits those of this lease, and in a
+	// slot that has begun those of the leases before it in that slot as well.
 	Spent int64
 
 	// These are of a token bucket. A part is 1/window of a unit.
@@ -71,16 +72,35 @@ func (l Limit) Spend(ls *Lease, now, cost int64) bool {
 	return true
 }
 
-// Take takes out what a lease holds, for giving it back. What is known of the
-// key stays.
-func (l Limit) Take(ls *Lease) (taken Lease) {
+// Take takes out what a lease holds at now, for giving it back. What is known of
+// the key stays.
+func (l Limit) Take(ls *Lease, now int64) (taken Lease) {
 	taken = *ls
 	ls.Used, ls.Part = l.outside(taken)
 	ls.Units, ls.HeldPart = 0, 0
-	if l.algorithm != TokenBucket {
+	switch {
+	case l.algorithm == TokenBucket:
+	case l.isAhead(taken, now):
 		ls.Spent = 0 // it goes with what is taken, see Claim.Return
+	default:
+		taken.Spent = 0
 	}
 	return taken
+}
+
+// isAhead reports whether a lease on a sliding or fixed limit is charged to a slot
+// that begins only after now.
+func (l Limit) isAhead(ls Lease, now int64) bool { return l.end(ls.At-1) > now }
+
+// Slow reports whether a lease on a sliding limit that was charged in a slot was
+// spent from since at no more than a quarter of the limit's pace, by the slots that
+// have passed as a whole. It says nothing of a limit that can't be charged ahead.
+func (l Limit) Slow(ls Lease, charged, now int64) bool {
+	if l.MostAhead() == 0 {
+		return false
+	}
+	passed := min(l.Slot(now)-charged-1, int64(l.slots))
+	return passed > 0 && ls.Spent*aheadShare*int64(l.slots) <= l.amount*passed
 }
 
 // Join adds what a grant brought to the lease that its holder already has, and
@@ -186,7 +206,7 @@ func (l Limit) Quota(ls Lease, now int64) Quota {
 		return Quota{Remaining: l.amount}
 	}
 	last := ls.At
-	if l.end(last-1) > now { // what is spent is moved to the slot of now, see Claim.Return
+	if l.isAhead(ls, now) { // what is spent is moved to the slot of now, see Claim.Return
 		last = l.Slot(now)
 	}
 	return Quota{
@@ -207,7 +227,7 @@ func (l Limit) Settles(ls Lease, now int64) int64 {
 		return 0
 	}
 	settles := max(ls.Units, 0)
-	if ls.Spent > 0 && l.end(ls.At-1) > now {
+	if ls.Spent > 0 && l.isAhead(ls, now) {
 		settles += ls.Spent
 	}
 	return settles

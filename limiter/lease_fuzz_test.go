@@ -135,7 +135,7 @@ func (r *leases) mishap(s *source, h *holder) {
 
 // take takes the lease out of a holder, for giving it back.
 func (r *leases) take(h *holder) limiter.Lease {
-	lease := r.limit.Take(&h.lease)
+	lease := r.limit.Take(&h.lease, r.now)
 	if h.lease.Holds() || h.lease.Used > lease.Used {
 		r.Fatalf("%+v: %+v is taken, and leaves %+v", r.p, lease, h.lease)
 	}

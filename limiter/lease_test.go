@@ -13,7 +13,7 @@ func TestLeaseEndsWithItsSlot(t *testing.T) {
 		p   limiter.Params
 		end int64
 	}{
-		{limiter.Params{Amount: 10, Window: 10 * time.Second}, second},
+		{limiter.Params{Amount: 10, Window: 10 * time.Second, Slots: 10}, second},
 		{limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: 10 * time.Second}, 10 * second},
 	} {
 		l := mustNew(t, tt.p)
@@ -44,7 +44,7 @@ func TestLeaseEndsWithItsSlot(t *testing.T) {
 // When leases that were charged ahead are given back, what was spent of them is
 // moved to the slot of now: all of it, once, and nothing that others hold there.
 func TestSpentOfLeasesAhead(t *testing.T) {
-	l := mustNew(t, limiter.Params{Amount: 1000, Window: 10 * time.Second})
+	l := mustNew(t, limiter.Params{Amount: 1000, Window: 10 * time.Second, Slots: 10})
 	var s limiter.State
 	c := limiter.Claim{Least: 1, Want: 1, Extra: 9, Ahead: 7}
 	other := l.Claim(&s, c).Lease
@@ -54,11 +54,59 @@ func TestSpentOfLeasesAhead(t *testing.T) {
 		l.Spend(&lease, 0, 1)
 		l.Join(&lease, l.Claim(&s, c).Lease)
 		l.Spend(&lease, 0, 2)
-		l.Claim(&s, limiter.Claim{Return: l.Take(&lease)})
+		l.Claim(&s, limiter.Claim{Return: l.Take(&lease, 0)})
 	}
 	want := []limiter.Slot{{Index: 0, Used: 12}, {Index: other.At, Used: other.Units}}
 	if other.At != 7 || !reflect.DeepEqual(s.Slots, want) {
 		t.Errorf("got %+v, want %+v", s.Slots, want)
+	}
+}
+
+// What was spent of a lease charged ahead goes with what is given back, so that it
+// is moved once. Otherwise it stays, and says how fast the key is.
+func TestTakeOfSpent(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 1000, Window: 10 * time.Second, Slots: 10})
+	for _, tt := range []struct{ ahead, now, goes, stays, settles int64 }{
+		{0, 0, 0, 2, 3}, {0, 5 * second, 0, 2, 3}, {4, 0, 2, 0, 5}, {4, 4*second - 1, 2, 0, 5}, {4, 4 * second, 0, 2, 3}, {4, 15 * second, 0, 2, 0},
+	} {
+		var s limiter.State
+		lease := l.Claim(&s, limiter.Claim{Least: 1, Want: 1, Extra: 4, Ahead: tt.ahead}).Lease
+		l.Spend(&lease, 0, 2)
+		if got := l.Settles(lease, tt.now); got != tt.settles {
+			t.Errorf("%+v: giving it back settles %d", tt, got)
+		}
+		taken := l.Take(&lease, tt.now)
+		if taken.Units != 3 || taken.Spent != tt.goes || lease.Units != 0 || lease.Spent != tt.stays {
+			t.Errorf("%+v: %+v is taken, and leaves %+v", tt, taken, lease)
+		}
+	}
+}
+
+func TestSlow(t *testing.T) {
+	sliding := mustNew(t, limiter.Params{Amount: 120, Window: time.Minute}) // 2 a slot, a quarter of which is 1 in 2
+	for _, tt := range []struct {
+		l              limiter.Limit
+		charged, spent int64
+		now            int64
+		want           bool
+	}{
+		{sliding, 5, 0, 6*second - 1, false}, // the slot is not over
+		{sliding, 5, 0, 7*second - 1, false}, // nothing was spent of it, but maybe it has lasted an instant
+		{sliding, 5, 0, 7 * second, true},
+		{sliding, 5, 1, 8*second - 1, false},
+		{sliding, 5, 1, 8 * second, true},
+		{sliding, 5, 20, 45 * second, false},
+		{sliding, 5, 20, 46 * second, true},
+		{sliding, 5, 30, 66 * second, true},
+		{sliding, 5, 31, 1000 * second, false}, // no window has more than its own slots
+		{mustNew(t, limiter.Params{Amount: 120, Window: time.Second, Slots: 1}), 5, 0, 100 * second, false},
+		{mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 120, Window: time.Second}), 5, 0, 100 * second, false},
+		{mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 120, Window: time.Second}), 5, 0, 100 * second, false},
+		{mustNew(t, limiter.Params{Amount: limiter.MaxAmount, Window: time.Second, Slots: limiter.MaxSlots}), 0, limiter.MaxAmount, noon, false},
+	} {
+		if got := tt.l.Slow(limiter.Lease{Spent: tt.spent}, tt.charged, tt.now); got != tt.want {
+			t.Errorf("%d spent since slot %d of a limit of %d slots, at %v: slow is %v", tt.spent, tt.charged, tt.l.Slots(), time.Duration(tt.now), got)
+		}
 	}
 }
 
@@ -158,7 +206,7 @@ func TestQuota(t *testing.T) {
 		}
 		return l, lease
 	}
-	sliding := limiter.Params{Amount: 10, Window: 10 * time.Second}
+	sliding := limiter.Params{Amount: 10, Window: 10 * time.Second, Slots: 10}
 	fixed := limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: 10 * time.Second}
 	bucket := limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second}
 	for _, tt := range []struct {

@@ -28,10 +28,8 @@ const (
 
 const (
 	defaultSlots    = 60
-	fewestSlots     = 10 // the default never goes below
-	shortestSlot    = time.Second
 	leaseExtraShare = 8 // headroom is at most 1/8 of what is left
-	aheadShare      = 4 // leases last longer while at most 1/4 is used
+	aheadShare      = 4 // leases last longer while at most 1/4 is used, at most at 1/4 of the pace
 )
 
 // Algorithm says how units are forgotten.
@@ -78,8 +76,7 @@ type Params struct {
 	// zero means Amount. The other algorithms take none.
 	Burst int64
 	// Slots is the number of parts a sliding window is counted in, from
-	// [MinSlots] to [MaxSlots]; zero means 60, fewer (but at least 10) where a
-	// slot would be shorter than a second. The other algorithms take none.
+	// [MinSlots] to [MaxSlots]; zero means 60. The other algorithms take none.
 	Slots int
 	// Location has a fixed window begin at midnight on the clocks of a place, as
 	// time zone and daylight saving have it; its length must be whole days, counted
@@ -112,7 +109,7 @@ func New(p Params) (Limit, error) {
 	}
 	switch p.Algorithm {
 	case Sliding:
-		l.slots = int32(defaultSlotCount(p.Window))
+		l.slots = defaultSlots
 		if p.Slots != 0 {
 			if p.Slots < MinSlots || p.Slots > MaxSlots {
 				return Limit{}, fmt.Errorf("slots must be between %d and %d, got %d", MinSlots, MaxSlots, p.Slots)
@@ -135,10 +132,6 @@ func New(p Params) (Limit, error) {
 		l.width = (l.window + int64(l.slots) - 1) / int64(l.slots)
 	}
 	return l.WithAmount(p.Amount, p.Burst)
-}
-
-func defaultSlotCount(window time.Duration) int64 {
-	return min(max(int64(window/shortestSlot), fewestSlots), defaultSlots)
 }
 
 // WithAmount returns the limit with another amount and burst, which is how a

@@ -98,14 +98,7 @@ func slotCount(p limiter.Params) int64 {
 	if p.Slots != 0 {
 		return int64(p.Slots)
 	}
-	seconds := int64(p.Window / time.Second)
-	switch {
-	case seconds > 60:
-		return 60
-	case seconds < 10:
-		return 10
-	}
-	return seconds
+	return 60
 }
 
 // slotWidth is the window's share of time for a slot, in whole nanoseconds that

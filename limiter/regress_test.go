@@ -91,7 +91,7 @@ func TestLeaseThatDrainsLosesNothing(t *testing.T) {
 		}},
 		{"taken and put back", func(_ *testing.T, _ *limiter.State, lease *limiter.Lease) int64 {
 			l.Spend(lease, noon+1, 1)
-			taken := l.Take(lease)
+			taken := l.Take(lease, noon+1)
 			l.Join(lease, taken)
 			return 1
 		}},
@@ -104,7 +104,7 @@ func TestLeaseThatDrainsLosesNothing(t *testing.T) {
 				t.Errorf("%d units remain, want %d", got, want)
 			}
 			for range 100 - spent {
-				c := limiter.Claim{Now: noon + 1, Least: 1, Want: 1, Return: l.Take(&lease)}
+				c := limiter.Claim{Now: noon + 1, Least: 1, Want: 1, Return: l.Take(&lease, noon+1)}
 				l.Join(&lease, l.Claim(&s, c).Lease)
 				if l.Spend(&lease, noon+1, 1) {
 					spent++

@@ -30,7 +30,7 @@ type cell struct {
 	local    *local        // what was decided without the store, or nil
 	inFlight int32         // claims that are waiting or under way
 	headroom uint16        // units to ask for beyond what is waiting
-	ahead    uint16        // slots that a lease is to outlast its own by
+	ahead    uint16        // slots that the lease outlasts by, or is to, the one it was charged in
 	dead     bool
 
 	touched atomic.Bool // since the clock hand last passed
@@ -149,22 +149,25 @@ const (
 	slotsOfBucket = 60 // a token bucket's "slot", for headroom only
 )
 
-// adaptLocked sets how much is claimed for later, and for how much later: as much
-// later as there is for a key that comes now and then, and only the slot for one
-// that uses its lease up in it, but more and more units.
+// adaptLocked sets how much is claimed for later, and for how much later: more and
+// more units for a key that uses its lease up before that ends, and many slots only
+// for one that has shown to be slow. What is spent of a lease charged ahead is
+// booked when it is given back, not when it was spent, and a client that keeps
+// close to its limit has nothing to spare for that.
 func (c *cell) adaptLocked(limit *Limit, now int64) {
 	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
-	most := uint16(limit.MostAhead())
+	slow := c.lease.At != 0 && limit.Slow(c.lease, c.lease.At-int64(c.ahead), now)
 	switch {
 	case c.lease.At == 0:
-		c.headroom, c.ahead = first, most
+		c.headroom = first
 	case limit.inSlot(c.lease.At, now): // it was used up
 		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
-		if limit.inSlot(c.lease.At-int64(c.ahead), now) {
-			c.ahead = 0 // at once
-		}
 	default:
-		c.headroom, c.ahead = max(c.headroom/2, first), most
+		c.headroom = max(c.headroom/2, first)
+	}
+	c.ahead = 0
+	if slow {
+		c.ahead = uint16(limit.MostAhead())
 	}
 }
 
@@ -185,9 +188,9 @@ func (c *cell) settlesLocked(now int64) int64 {
 }
 
 // takeLeaseLocked takes the lease out of the cell, for giving it back.
-func (c *cell) takeLeaseLocked() limiter.Lease {
+func (c *cell) takeLeaseLocked(now int64) limiter.Lease {
 	if c.limit == nil {
 		return limiter.Lease{} // nothing was ever claimed
 	}
-	return c.limit.Take(&c.lease)
+	return c.limit.Take(&c.lease, now)
 }

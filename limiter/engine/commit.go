@@ -49,14 +49,11 @@ type entry struct {
 	fresh  atomic.Bool // the refusal is news, and nobody has told it yet
 }
 
-// refused reports whether the claim is refused for good. It is not if what this
-// process held of the key may suffice. If that can't, a request tries once more
-// all the same, because only then it is told exactly how long to wait.
-func (e *entry) refused(tried bool) bool {
-	if e.cost == 0 || e.grant.Units > 0 {
-		return false
-	}
-	return e.held == 0 || tried && e.limit.Left(e.grant.Lease)+e.held < e.cost
+// refused reports whether the claim is refused for good. It is not if it may fit
+// in once this process has given back or spent what it held of the key: then it is
+// made again, which leads somewhere, because units that are held were granted.
+func (e *entry) refused() bool {
+	return e.cost > 0 && e.grant.Units == 0 && e.limit.Left(e.grant.Lease)+e.held < e.cost
 }
 
 // queue holds the open batch: the one that the committer takes next.
@@ -166,10 +163,10 @@ func (b *batch) giveWithLocked(e *entry, now int64) {
 	c := e.cell
 	if settles := c.settlesLocked(now); settles > 0 {
 		if c.openIn(b) == nil {
-			e.give, e.given = c.takeLeaseLocked(), settles
+			e.give, e.given = c.takeLeaseLocked(now), settles
 			return
 		}
-		b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles)
+		b.giveLocked(c, c.limit, c.takeLeaseLocked(now), settles)
 	}
 	if last := c.openIn(b); last != nil {
 		e.given = last.given
@@ -201,11 +198,12 @@ func (c *cell) openIn(b *batch) *entry {
 // it. From when the lease leaves the cell it is in the queue: nobody who locks the
 // cell finds the units in neither.
 func (e *Engine) giveBackLocked(c *cell) *batch {
-	settles := c.settlesLocked(e.clock.now())
+	now := e.clock.now()
+	settles := c.settlesLocked(now)
 	if settles <= 0 {
 		return nil
 	}
-	return e.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles) })
+	return e.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(now), settles) })
 }
 
 // commitLoop is the committer: the one goroutine that talks to the store about
@@ -362,6 +360,9 @@ func (e *Engine) deliver(en *entry, now int64) {
 	}
 	if c.local != nil {
 		c.payLocked(en, e.clock.now()) // what was granted may have drained since
+	}
+	if en.limit.Slots() > 0 {
+		c.ahead = uint16(max(en.grant.At-en.limit.Slot(now), 0)) // which may be less than was asked for
 	}
 	back := en.limit.Join(&c.lease, en.grant.Lease)
 	if settles := en.limit.Settles(back, now); settles > 0 {

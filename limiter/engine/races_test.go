@@ -336,3 +336,29 @@ func TestRefusalWhileUnitsAreHeld(t *testing.T) {
 		}
 	})
 }
+
+// A refusal that the store gives while units are charged ahead that were spent
+// meanwhile is told for as long as they are remembered once they are settled.
+func TestRefusalWhileSpentUnitsAreAhead(t *testing.T) {
+	limit := sliding(t, 64, time.Minute)
+	atGate(t, func(t *testing.T, g *gate) {
+		ctx := context.Background()
+		g.begin(ctx, draw(limit, "a", 1))
+		g.let()
+		time.Sleep(10 * time.Second) // so the key is slow
+		second := g.begin(ctx, draw(limit, "a", 1))
+		dear := g.begin(ctx, draw(limit, "a", 64)) // in the batch after that
+		g.let()
+		third := g.begin(ctx, draw(limit, "a", 1))
+		if d := <-second; !granted(d) {
+			t.Fatalf("the second request: %+v", d)
+		}
+		if d := <-third; !granted(d) || d.Waited > 0 {
+			t.Fatalf("the third request: %+v, want it to spend the lease of the second", d)
+		}
+		go g.letAll(t.Context())
+		if d, most := <-dear, limit.Window()+limit.Window()/60; d.Allowed || d.Retry > most {
+			t.Errorf("3 of 64 are spent, and 64 are refused: %+v, want at most %v to wait", d, most)
+		}
+	})
+}

@@ -113,6 +113,7 @@ func (w *crowds) crowd(n int) {
 	perm := w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))]
 	w.let(func() {
 		for range n {
+			dear := !alike && w.rng.IntN(4) == 0
 			if !alike {
 				perm = w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))]
 			}
@@ -122,12 +123,23 @@ func (w *crowds) crowd(n int) {
 				if !alike {
 					cost = w.cost()
 				}
+				if dear {
+					cost = w.dear(w.limits[i].now.Capacity())
+				}
 				a.add(w.limits[i], key, cost)
 			}
 			w.note("asked for %s", a)
 			w.p.send(a)
 		}
 	})
+}
+
+// dear returns a cost that is often close to all that a limit has.
+func (w *crowds) dear(capacity int64) int64 {
+	if w.rng.IntN(2) == 0 {
+		return w.cost()
+	}
+	return capacity - w.rng.Int64N(w.rng.Int64N(capacity)+1)
 }
 
 // pause holds up who reads the clock, unless somebody holds a lock: that may be

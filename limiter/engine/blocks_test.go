@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// What another process gives back is known with the next answer of the store, and
+// lifts the blocks that it disproves.
+func TestWhatTheStoreTellsLiftsBlocks(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			f := newFixture(t)
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: 24 * time.Hour})
+			other := func(c limiter.Claim) limiter.Lease {
+				c.Now = f.clock.now()
+				grants := make([]limiter.Grant, 1)
+				f.store.apply([]storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: c}}, grants)
+				return grants[0].Lease
+			}
+			lease := other(limiter.Claim{Least: 7, Want: 7})
+			for _, cost := range []int64{10, 6} {
+				if f.ask(draw(limit, "a", cost)).Allowed {
+					t.Fatalf("%d of 10 are admitted though 7 are charged", cost)
+				}
+			}
+			other(limiter.Claim{Return: lease})
+			if d := f.ask(draw(limit, "a", 6)); d.Reason != Blocked {
+				t.Fatalf("a cost of 6, before the store was asked again: %+v", d)
+			}
+			if d := f.ask(draw(limit, "a", 1)); !d.Allowed {
+				t.Fatalf("a cost of 1: %+v", d)
+			}
+			if d := f.ask(draw(limit, "a", 6)); !d.Allowed {
+				t.Errorf("a cost of 6, of which the store has told that 9 are left: %+v", d)
+			}
+		})
+	}
+}
+
+func TestLiftedBlocks(t *testing.T) {
+	const now, later = 100, 200
+	chain := func(blocks ...block) (first *block) {
+		for i := range blocks {
+			blocks[i].older = first
+			first = &blocks[i]
+		}
+		return first
+	}
+	cheap, dear := block{until: later, cost: 1, capacity: 10}, block{until: later, cost: 9, capacity: 10}
+	ended, small := block{until: now, cost: 1, capacity: 10}, block{until: later, cost: 1, capacity: 3}
+	local := block{until: later, cost: 1, capacity: 10, local: true}
+	for inUse, left := range map[int64]int{10: 4, 9: 3, 3: 3, 2: 2, 1: 1, 0: 1} {
+		got := chain(dear, ended, cheap, small, local).lifted(inUse, now)
+		n := 0
+		for b := got; b != nil; b = b.older {
+			n++
+		}
+		if n != left {
+			t.Errorf("%d blocks are left where %d units are in use, want %d", n, inUse, left)
+		}
+	}
+	if b := chain(cheap, dear); b.lifted(10, now) != b {
+		t.Error("a chain of which nothing is lifted is copied")
+	}
+}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+const (
+	steadyPercent = 97 // of what a limit admits, at which nobody is refused
+	steadyWindows = 6
+)
+
+// A fresh client that keeps to 97 % of a sliding limit, evenly, is never refused,
+// wherever in a slot it begins.
+func TestSteadyClientIsNotRefused(t *testing.T) {
+	for _, tt := range []struct {
+		amount, cost int64
+		window       time.Duration
+	}{
+		{1000, 1, time.Minute},
+		{1000, 5, time.Minute},
+		{100, 1, time.Minute},
+		{100, 4, time.Minute},
+		{64, 1, time.Minute},
+		{20, 1, time.Minute},
+		{5, 1, time.Minute},
+		{1, 1, time.Minute},
+		{10, 1, 10 * time.Second},
+		{10, 5, 10 * time.Second},
+		{1000, 1, 10 * time.Second},
+		{100, 1, time.Second},
+		{1000, 10, time.Second},
+		{5, 1, time.Second},
+		{20, 1, 200 * time.Millisecond},
+		{10_000, 1, time.Hour},
+		{100_000, 1, time.Hour},
+		{50, 1, 24 * time.Hour},
+		{10_000, 100, 24 * time.Hour},
+	} {
+		for phase := range int64(4) {
+			for _, processes := range []int{1, 2} {
+				t.Run(fmt.Sprintf("%d/%v cost %d/phase %d/%d processes", tt.amount, tt.window, tt.cost, phase, processes), func(t *testing.T) {
+					s := newSteady(t, sliding(t, tt.amount, tt.window), tt.cost, processes)
+					s.fakeClock.advance(tt.window * time.Duration(phase) / 250)
+					s.run(steadyWindows*tt.amount/tt.cost, steadyPercent)
+				})
+			}
+		}
+	}
+}
+
+// One that keeps to exactly the pace of a token bucket is never refused if the
+// burst is 2 of its requests or more.
+func TestSteadyClientOfATokenBucketIsNotRefused(t *testing.T) {
+	for _, tt := range []struct {
+		amount, burst, cost int64
+		window              time.Duration
+	}{
+		{1000, 2, 1, time.Minute},
+		{1000, 1000, 1, time.Minute},
+		{1000, 100, 7, time.Minute},
+		{7, 2, 1, time.Second},
+		{100, 20, 1, time.Second},
+		{100_000, 1000, 1, time.Hour},
+		{50, 2, 1, 24 * time.Hour},
+	} {
+		for _, processes := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%d/%v burst %d cost %d/%d processes", tt.amount, tt.window, tt.burst, tt.cost, processes), func(t *testing.T) {
+				limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: tt.amount, Window: tt.window, Burst: tt.burst})
+				newSteady(t, limit, tt.cost, processes).run(steadyWindows*tt.amount/tt.cost, 100)
+			})
+		}
+	}
+}
+
+// steady is a client that comes evenly, to one process after the other.
+type steady struct {
+	*fakeClock
+	t         *testing.T
+	processes []*fixture
+	limit     *Limit
+	cost      int64
+}
+
+func newSteady(t *testing.T, limit *Limit, cost int64, processes int) *steady {
+	s := &steady{fakeClock: newFakeClock(), t: t, limit: limit, cost: cost}
+	for disk := newDisk(); len(s.processes) < processes; {
+		s.processes = append(s.processes, startOn(t, disk, s.fakeClock))
+	}
+	return s
+}
+
+// run asks n times, at a percentage of the limit's pace.
+func (s *steady) run(n, percent int64) {
+	s.t.Helper()
+	window := float64(s.limit.Window())
+	interval := window * float64(s.cost) * 100 / float64(s.limit.Amount()*percent)
+	refused, first := 0, int64(0)
+	for i, passed := int64(0), int64(0); i < n; i++ {
+		at := int64(float64(i) * interval)
+		s.advance(time.Duration(at - passed))
+		passed = at
+		if d := s.processes[i%int64(len(s.processes))].ask(draw(s.limit, "a", s.cost)); !d.Allowed {
+			if refused++; refused == 1 {
+				first = at
+			}
+		}
+	}
+	if refused > 0 {
+		s.t.Errorf("%d of %d requests at %d %% of the limit are refused, the first after %v", refused, n, percent, time.Duration(first))
+	}
+}

@@ -1,0 +1,134 @@
+package sqlite
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+var crowdCount = flag.Int("crowds", 300, "how many crowds come to an engine")
+
+const (
+	crowdSize     = 200 // requests of one key at a time
+	crowdsAtATime = 4   // crowds at a time, each with a key of its own
+)
+
+// Of a crowd with mixed costs over several limits most requests are refused by one
+// and claim from the others in vain. Afterwards each limit admits exactly what it
+// has left. Real time and real threads decide who comes between whom.
+func TestCrowdsLeaveNoLimitShut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts tens of thousands of goroutines")
+	}
+	c := newCrowd(t)
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range crowdsAtATime {
+		workers.Go(func() {
+			for n := next.Add(1); n <= int64(*crowdCount) && !t.Failed(); n = next.Add(1) {
+				c.come(uint64(n))
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// crowd is an engine on a database, and the limits that crowds come to.
+type crowd struct {
+	*engine.Engine
+	t      *testing.T
+	limits []*engine.Limit
+}
+
+func newCrowd(t *testing.T) *crowd {
+	c := &crowd{t: t}
+	for i, p := range []limiter.Params{
+		{Amount: 10, Window: 10 * time.Minute},
+		{Amount: 100, Window: 24 * time.Hour},
+		{Algorithm: limiter.Fixed, Amount: 40, Window: 24 * time.Hour},
+		{Algorithm: limiter.TokenBucket, Amount: 30, Window: 24 * time.Hour},
+	} {
+		c.limits = append(c.limits, &engine.Limit{ID: storage.LimitID(i) + 1, Limit: newLimit(t, p)})
+	}
+	path := filepath.Join(t.TempDir(), "tally.db")
+	var err error
+	c.Engine, err = engine.New(engine.Options{
+		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, Options{Path: path}) },
+		Name:         namesOf,
+		MaxKeys:      64, // so that keys are evicted all the time
+		StoreTimeout: 10 * time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// come sends a crowd, drawn from a seed, and looks at what it leaves.
+func (c *crowd) come(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	key := fmt.Sprint("key", seed)
+	admitted := make([]atomic.Int64, len(c.limits))
+	start := make(chan struct{})
+	var requests sync.WaitGroup
+	for range crowdSize {
+		draws := c.draws(rng, key)
+		requests.Go(func() {
+			<-start
+			if c.decide(draws...).Allowed {
+				for _, d := range draws {
+					admitted[d.Limit.ID-1].Add(d.Cost)
+				}
+			}
+		})
+	}
+	close(start)
+	requests.Wait()
+	for i, l := range c.limits {
+		left := l.Capacity() - admitted[i].Load()
+		if l.Algorithm() == limiter.TokenBucket {
+			left-- // a cell that is evicted forgets what it spent, so its key's next lease drains as well
+		}
+		c.checkLeft(seed, l, key, left)
+	}
+}
+
+// draws returns what a request draws from some of the limits.
+func (c *crowd) draws(rng *rand.Rand, key string) (draws []engine.Draw) {
+	for _, i := range rng.Perm(len(c.limits))[:1+rng.IntN(len(c.limits))] {
+		cost := []int64{1, 1, 1, 2, 3, 8}[rng.IntN(6)]
+		draws = append(draws, engine.Draw{Limit: c.limits[i], Key: []byte(key), Cost: cost})
+	}
+	return draws
+}
+
+func (c *crowd) decide(draws ...engine.Draw) engine.Decision {
+	d := c.Decide(context.Background(), draws)
+	if d.Degraded {
+		c.t.Errorf("decided without the store: %+v", d)
+	}
+	return d
+}
+
+// checkLeft asks for a single unit if any is left, and then for the others.
+func (c *crowd) checkLeft(seed uint64, l *engine.Limit, key string, left int64) {
+	for _, cost := range []int64{min(left, 1), left - 1} {
+		if cost <= 0 {
+			continue
+		}
+		if d := c.decide(engine.Draw{Limit: l, Key: []byte(key), Cost: cost}); !d.Allowed {
+			c.t.Errorf("crowd %d: %v of %d has %d left, and refuses %d: %+v", seed, l.Algorithm(), l.Capacity(), left, cost, d)
+		}
+	}
+}
