@@ -92,15 +92,20 @@ func (l Limit) Take(ls *Lease, now int64) (taken Lease) {
 // that begins only after now.
 func (l Limit) isAhead(ls Lease, now int64) bool { return l.end(ls.At-1) > now }
 
-// Slow reports whether a lease on a sliding limit that was charged in a slot was
-// spent from since at no more than a quarter of the limit's pace, by the slots that
-// have passed as a whole. It says nothing of a limit that can't be charged ahead.
-func (l Limit) Slow(ls Lease, charged, now int64) bool {
-	if l.MostAhead() == 0 {
-		return false
-	}
-	passed := min(l.Slot(now)-charged-1, int64(l.slots))
-	return passed > 0 && ls.Spent*aheadShare*int64(l.slots) <= l.amount*passed
+// Slow reports whether a key of a sliding limit keeps to a quarter of the limit's
+// pace, as far as the holder of a lease knows: with all that is in use outside the
+// lease, by the slots that have passed as a whole since the one that the holder met
+// the key in, and with what was spent of the lease, by the slots since the one that
+// it was charged in.
+func (l Limit) Slow(ls Lease, met, charged, now int64) bool {
+	slot, most := l.Slot(now), int64(l.slots)
+	return l.slowly(ls.Used-ls.Units, min(slot-met-1, most)) && l.slowly(ls.Spent, min(slot-charged+1, most))
+}
+
+// slowly reports whether some slots are four times as many as it takes to have used
+// units at the limit's pace, or more.
+func (l Limit) slowly(used, slots int64) bool {
+	return used*aheadShare*int64(l.slots) <= l.amount*slots
 }
 
 // Join adds what a grant brought to the lease that its holder already has, and

@@ -83,29 +83,31 @@ func TestTakeOfSpent(t *testing.T) {
 }
 
 func TestSlow(t *testing.T) {
-	sliding := mustNew(t, limiter.Params{Amount: 120, Window: time.Minute}) // 2 a slot, a quarter of which is 1 in 2
+	l := mustNew(t, limiter.Params{Amount: 120, Window: time.Minute}) // 2 a slot, a quarter of which is 1 in 2
+	largest := mustNew(t, limiter.Params{Amount: limiter.MaxAmount, Window: time.Minute, Slots: limiter.MaxSlots})
 	for _, tt := range []struct {
-		l              limiter.Limit
-		charged, spent int64
-		now            int64
-		want           bool
+		name         string
+		l            limiter.Limit
+		met, charged int64
+		used, spent  int64
+		now          int64 // in slots
+		want         bool
 	}{
-		{sliding, 5, 0, 6*second - 1, false}, // the slot is not over
-		{sliding, 5, 0, 7*second - 1, false}, // nothing was spent of it, but maybe it has lasted an instant
-		{sliding, 5, 0, 7 * second, true},
-		{sliding, 5, 1, 8*second - 1, false},
-		{sliding, 5, 1, 8 * second, true},
-		{sliding, 5, 20, 45 * second, false},
-		{sliding, 5, 20, 46 * second, true},
-		{sliding, 5, 30, 66 * second, true},
-		{sliding, 5, 31, 1000 * second, false}, // no window has more than its own slots
-		{mustNew(t, limiter.Params{Amount: 120, Window: time.Second, Slots: 1}), 5, 0, 100 * second, false},
-		{mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 120, Window: time.Second}), 5, 0, 100 * second, false},
-		{mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 120, Window: time.Second}), 5, 0, 100 * second, false},
-		{mustNew(t, limiter.Params{Amount: limiter.MaxAmount, Window: time.Second, Slots: limiter.MaxSlots}), 0, limiter.MaxAmount, noon, false},
+		{"its first slot is not over", l, 5, 5, 0, 0, 5, false},
+		{"used, and perhaps at once", l, 5, 5, 1, 1, 6, false},
+		{"a slot has passed as a whole", l, 5, 5, 1, 1, 7, false},
+		{"two have", l, 5, 5, 1, 1, 8, true},
+		{"half of a quarter", l, 5, 5, 15, 1, 64, true},
+		{"a quarter, too soon", l, 5, 60, 30, 1, 65, false},
+		{"a quarter", l, 5, 60, 30, 1, 66, true},
+		{"more than a quarter, and known for long", l, 5, 1000, 31, 1, 1001, false},
+		{"the lease was spent at once", l, 5, 1000, 30, 2, 1001, false},
+		{"it was not", l, 5, 1000, 30, 2, 1003, true},
+		{"the largest", largest, 0, 0, limiter.MaxAmount, limiter.MaxAmount, 1 << 40, false},
 	} {
-		if got := tt.l.Slow(limiter.Lease{Spent: tt.spent}, tt.charged, tt.now); got != tt.want {
-			t.Errorf("%d spent since slot %d of a limit of %d slots, at %v: slow is %v", tt.spent, tt.charged, tt.l.Slots(), time.Duration(tt.now), got)
+		ls := limiter.Lease{Used: tt.used + 7, Units: 7, Spent: tt.spent}
+		if got := tt.l.Slow(ls, tt.met, tt.charged, tt.now*int64(tt.l.Window())/tt.l.Slots()); got != tt.want {
+			t.Errorf("%s: slow is %v", tt.name, got)
 		}
 	}
 }

@@ -31,6 +31,7 @@ type cell struct {
 	inFlight int32         // claims that are waiting or under way
 	headroom uint16        // units to ask for beyond what is waiting
 	ahead    uint16        // slots that the lease outlasts by, or is to, the one it was charged in
+	met      uint16        // the last bits of the slot in which the key came first
 	dead     bool
 
 	touched atomic.Bool // since the clock hand last passed
@@ -156,7 +157,7 @@ const (
 // close to its limit has nothing to spare for that.
 func (c *cell) adaptLocked(limit *Limit, now int64) {
 	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
-	slow := c.lease.At != 0 && limit.Slow(c.lease, c.lease.At-int64(c.ahead), now)
+	slow := limit.MostAhead() > 0 && c.slowLocked(limit, now)
 	switch {
 	case c.lease.At == 0:
 		c.headroom = first
@@ -169,6 +170,17 @@ func (c *cell) adaptLocked(limit *Limit, now int64) {
 	if slow {
 		c.ahead = uint16(limit.MostAhead())
 	}
+}
+
+// slowLocked reports whether the key keeps far from its limit.
+func (c *cell) slowLocked(limit *Limit, now int64) bool {
+	slot := limit.Slot(now)
+	if c.lease.At == 0 {
+		c.met = uint16(slot)
+		return false
+	}
+	met := slot - int64(uint16(slot)-c.met) // or later, which only has it claim more often
+	return limit.Slow(c.lease, met, c.lease.At-int64(c.ahead), now)
 }
 
 // inSlot tells whether now lies in the slot that a lease was charged to.

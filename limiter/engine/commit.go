@@ -49,11 +49,15 @@ type entry struct {
 	fresh  atomic.Bool // the refusal is news, and nobody has told it yet
 }
 
-// refused reports whether the claim is refused for good. It is not if it may fit
-// in once this process has given back or spent what it held of the key: then it is
-// made again, which leads somewhere, because units that are held were granted.
-func (e *entry) refused() bool {
-	return e.cost > 0 && e.grant.Units == 0 && e.limit.Left(e.grant.Lease)+e.held < e.cost
+// refused reports whether the claim is refused for good. It is not if what this
+// process held of the key may suffice. If that can't, who has not tried twice makes
+// the claim again all the same: without what is held, it is told a time to wait that
+// is exact.
+func (e *entry) refused(twice bool) bool {
+	if e.cost == 0 || e.grant.Units > 0 {
+		return false
+	}
+	return e.held == 0 || twice && e.limit.Left(e.grant.Lease)+e.held < e.cost
 }
 
 // queue holds the open batch: the one that the committer takes next.

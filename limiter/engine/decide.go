@@ -237,7 +237,7 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 		case nil:
 			r.now = b.now
 			e.recallAll(r)
-			if e.refused(r) {
+			if e.refused(r, round > 0) {
 				return
 			}
 		case errTimeout:
@@ -325,9 +325,9 @@ func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error
 // refused notes which claims were refused, and if any was, gives back what is
 // held for the other keys: the request was in vain, and the next ones are
 // refused from memory.
-func (e *Engine) refused(r *request) bool {
+func (e *Engine) refused(r *request, twice bool) bool {
 	for i := range r.held {
-		if en := r.held[i].entry; en != nil && en.refused() && r.Reason != Banned {
+		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned {
 			r.refuse(OverLimit, r.held[i].draw, en.limit.Left(en.grant.Lease), en.grant.Retry)
 			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
 		}
@@ -336,7 +336,7 @@ func (e *Engine) refused(r *request) bool {
 		return false
 	}
 	for i := range r.held {
-		if en := r.held[i].entry; en == nil || !en.refused() {
+		if en := r.held[i].entry; en == nil || !en.refused(twice) {
 			e.release(r.held[i].cell)
 		}
 	}
