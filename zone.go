@@ -195,8 +195,7 @@ type Limit struct {
 
 	// In how many slots a sliding window is counted, from 1 to 10000. More
 	// slots forget sooner after the window has passed and take more rows in the
-	// database. Default: 60, fewer (but at least 10) where a slot would be
-	// shorter than a second.
+	// database. Default: 60.
 	Slots int `json:"slots,omitempty"`
 
 	// The time zone in which the days of a fixed limit begin, such as

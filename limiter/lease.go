@@ -22,8 +22,7 @@ type Lease struct {
 	Used  int64 // units in use by everyone at At, Units among them
 
 	// Spent is the units of Used that this holder has spent: of a token bucket
-	// those that have not drained, of other limits those of this lease, and in a
-	// slot that has begun those of the leases before it in that slot as well.
+	// those that have not drained, of other limits those of this lease.
 	Spent int64
 
 	// These are of a token bucket. A part is 1/window of a unit.
@@ -72,18 +71,14 @@ func (l Limit) Spend(ls *Lease, now, cost int64) bool {
 	return true
 }
 
-// Take takes out what a lease holds at now, for giving it back. What is known of
-// the key stays.
-func (l Limit) Take(ls *Lease, now int64) (taken Lease) {
+// Take takes out what a lease holds, for giving it back. What is known of the
+// key stays.
+func (l Limit) Take(ls *Lease) (taken Lease) {
 	taken = *ls
 	ls.Used, ls.Part = l.outside(taken)
 	ls.Units, ls.HeldPart = 0, 0
-	switch {
-	case l.algorithm == TokenBucket:
-	case l.isAhead(taken, now):
+	if l.algorithm != TokenBucket {
 		ls.Spent = 0 // it goes with what is taken, see Claim.Return
-	default:
-		taken.Spent = 0
 	}
 	return taken
 }
@@ -92,20 +87,13 @@ func (l Limit) Take(ls *Lease, now int64) (taken Lease) {
 // that begins only after now.
 func (l Limit) isAhead(ls Lease, now int64) bool { return l.end(ls.At-1) > now }
 
-// Slow reports whether a key of a sliding limit keeps to a quarter of the limit's
-// pace, as far as the holder of a lease knows: with all that is in use outside the
-// lease, by the slots that have passed as a whole since the one that the holder met
-// the key in, and with what was spent of the lease, by the slots since the one that
-// it was charged in.
-func (l Limit) Slow(ls Lease, met, charged, now int64) bool {
-	slot, most := l.Slot(now), int64(l.slots)
-	return l.slowly(ls.Used-ls.Units, min(slot-met-1, most)) && l.slowly(ls.Spent, min(slot-charged+1, most))
-}
-
-// slowly reports whether some slots are four times as many as it takes to have used
-// units at the limit's pace, or more.
-func (l Limit) slowly(used, slots int64) bool {
-	return used*aheadShare*int64(l.slots) <= l.amount*slots
+// Slow reports whether a key of a sliding limit is known to keep to a quarter of
+// the limit's pace: with all that is in use outside a lease, by the slots that have
+// passed as a whole since the one that the lease's holder met the key in.
+func (l Limit) Slow(ls Lease, met, now int64) bool {
+	slots := int64(l.slots)
+	passed := min(l.Slot(now)-met-1, slots)
+	return (ls.Used-ls.Units)*aheadShare*slots <= l.amount*passed
 }
 
 // Join adds what a grant brought to the lease that its holder already has, and

@@ -135,7 +135,7 @@ func (r *leases) mishap(s *source, h *holder) {
 
 // take takes the lease out of a holder, for giving it back.
 func (r *leases) take(h *holder) limiter.Lease {
-	lease := r.limit.Take(&h.lease, r.now)
+	lease := r.limit.Take(&h.lease)
 	if h.lease.Holds() || h.lease.Used > lease.Used {
 		r.Fatalf("%+v: %+v is taken, and leaves %+v", r.p, lease, h.lease)
 	}
@@ -158,6 +158,10 @@ func (r *leases) claim(s *source, h *holder) {
 	c.Extra = s.upTo(r.limit.Capacity())
 	if r.ahead {
 		c.Ahead = s.upTo(r.limit.Slots())
+	}
+	if late := r.limit.MostLate(); r.ahead && late > 0 && s.pick(2) == 0 { // few enough for it
+		c.Want = min(c.Want, late)
+		c.Least, c.Extra = min(c.Least, c.Want), 1+s.upTo(late-1)
 	}
 	if r.tidy || s.pick(2) == 0 {
 		c.Return = r.take(h)

@@ -54,7 +54,7 @@ func TestSpentOfLeasesAhead(t *testing.T) {
 		l.Spend(&lease, 0, 1)
 		l.Join(&lease, l.Claim(&s, c).Lease)
 		l.Spend(&lease, 0, 2)
-		l.Claim(&s, limiter.Claim{Return: l.Take(&lease, 0)})
+		l.Claim(&s, limiter.Claim{Return: l.Take(&lease)})
 	}
 	want := []limiter.Slot{{Index: 0, Used: 12}, {Index: other.At, Used: other.Units}}
 	if other.At != 7 || !reflect.DeepEqual(s.Slots, want) {
@@ -62,12 +62,12 @@ func TestSpentOfLeasesAhead(t *testing.T) {
 	}
 }
 
-// What was spent of a lease charged ahead goes with what is given back, so that it
-// is moved once. Otherwise it stays, and says how fast the key is.
-func TestTakeOfSpent(t *testing.T) {
+// What a lease holds is free when it is given back, and what was spent of one charged
+// ahead is moved.
+func TestSettles(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 1000, Window: 10 * time.Second, Slots: 10})
-	for _, tt := range []struct{ ahead, now, goes, stays, settles int64 }{
-		{0, 0, 0, 2, 3}, {0, 5 * second, 0, 2, 3}, {4, 0, 2, 0, 5}, {4, 4*second - 1, 2, 0, 5}, {4, 4 * second, 0, 2, 3}, {4, 15 * second, 0, 2, 0},
+	for _, tt := range []struct{ ahead, now, settles int64 }{
+		{0, 0, 3}, {0, 5 * second, 3}, {4, 0, 5}, {4, 4*second - 1, 5}, {4, 4 * second, 3}, {4, 15 * second, 0},
 	} {
 		var s limiter.State
 		lease := l.Claim(&s, limiter.Claim{Least: 1, Want: 1, Extra: 4, Ahead: tt.ahead}).Lease
@@ -75,9 +75,22 @@ func TestTakeOfSpent(t *testing.T) {
 		if got := l.Settles(lease, tt.now); got != tt.settles {
 			t.Errorf("%+v: giving it back settles %d", tt, got)
 		}
-		taken := l.Take(&lease, tt.now)
-		if taken.Units != 3 || taken.Spent != tt.goes || lease.Units != 0 || lease.Spent != tt.stays {
-			t.Errorf("%+v: %+v is taken, and leaves %+v", tt, taken, lease)
+	}
+}
+
+// Only small grants are charged ahead, of keys that have used little.
+func TestGrantsAhead(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 640, Window: 10 * time.Second, Slots: 10})
+	for _, tt := range []struct {
+		used, want, extra int64
+		at                int64
+	}{
+		{0, 1, 1, 7}, {0, 1, 0, 0}, {0, 10, 10, 7}, {0, 11, 10, 0}, {0, 10, 11, 0}, {140, 10, 10, 7}, {141, 10, 10, 0}, {600, 1, 1, 0},
+	} {
+		var s limiter.State
+		l.Claim(&s, limiter.Claim{Want: tt.used})
+		if g := l.Claim(&s, limiter.Claim{Least: tt.want, Want: tt.want, Extra: tt.extra, Ahead: 7}); g.At != tt.at || g.Units != tt.want+tt.extra {
+			t.Errorf("%+v: got %+v", tt, g)
 		}
 	}
 }
@@ -86,27 +99,24 @@ func TestSlow(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 120, Window: time.Minute}) // 2 a slot, a quarter of which is 1 in 2
 	largest := mustNew(t, limiter.Params{Amount: limiter.MaxAmount, Window: time.Minute, Slots: limiter.MaxSlots})
 	for _, tt := range []struct {
-		name         string
-		l            limiter.Limit
-		met, charged int64
-		used, spent  int64
-		now          int64 // in slots
-		want         bool
+		name      string
+		l         limiter.Limit
+		met, used int64
+		now       int64 // in slots
+		want      bool
 	}{
-		{"its first slot is not over", l, 5, 5, 0, 0, 5, false},
-		{"used, and perhaps at once", l, 5, 5, 1, 1, 6, false},
-		{"a slot has passed as a whole", l, 5, 5, 1, 1, 7, false},
-		{"two have", l, 5, 5, 1, 1, 8, true},
-		{"half of a quarter", l, 5, 5, 15, 1, 64, true},
-		{"a quarter, too soon", l, 5, 60, 30, 1, 65, false},
-		{"a quarter", l, 5, 60, 30, 1, 66, true},
-		{"more than a quarter, and known for long", l, 5, 1000, 31, 1, 1001, false},
-		{"the lease was spent at once", l, 5, 1000, 30, 2, 1001, false},
-		{"it was not", l, 5, 1000, 30, 2, 1003, true},
-		{"the largest", largest, 0, 0, limiter.MaxAmount, limiter.MaxAmount, 1 << 40, false},
+		{"its first slot is not over", l, 5, 0, 5, false},
+		{"used, and perhaps at once", l, 5, 1, 6, false},
+		{"a slot has passed as a whole", l, 5, 1, 7, false},
+		{"two have", l, 5, 1, 8, true},
+		{"less than a quarter", l, 5, 15, 64, true},
+		{"a quarter, too soon", l, 5, 30, 65, false},
+		{"a quarter", l, 5, 30, 66, true},
+		{"more than a quarter, and known for long", l, 5, 31, 1001, false},
+		{"the largest", largest, 0, limiter.MaxAmount, 1 << 40, false},
 	} {
-		ls := limiter.Lease{Used: tt.used + 7, Units: 7, Spent: tt.spent}
-		if got := tt.l.Slow(ls, tt.met, tt.charged, tt.now*int64(tt.l.Window())/tt.l.Slots()); got != tt.want {
+		ls := limiter.Lease{Used: tt.used + 7, Units: 7}
+		if got := tt.l.Slow(ls, tt.met, tt.now*int64(tt.l.Window())/tt.l.Slots()); got != tt.want {
 			t.Errorf("%s: slow is %v", tt.name, got)
 		}
 	}

@@ -28,8 +28,9 @@ const (
 
 const (
 	defaultSlots    = 60
-	leaseExtraShare = 8 // headroom is at most 1/8 of what is left
-	aheadShare      = 4 // leases last longer while at most 1/4 is used, at most at 1/4 of the pace
+	leaseExtraShare = 8  // headroom is at most 1/8 of what is left
+	lateShare       = 64 // and at most 1/64 of the amount where leases last longer
+	aheadShare      = 4  // leases last longer while at most 1/4 is used, at most at 1/4 of the pace
 )
 
 // Algorithm says how units are forgotten.
@@ -236,6 +237,11 @@ func (l Limit) Newest(now int64) int64 {
 // MostAhead returns how many slots later than its own a grant may be charged to:
 // three quarters of a window.
 func (l Limit) MostAhead() int64 { return int64(l.slots) * 3 / 4 }
+
+// MostLate returns how many units may be granted for later in one that is charged
+// ahead: a 64th of the amount. What is spent of them is booked when they are given
+// back, so it may be forgotten late.
+func (l Limit) MostLate() int64 { return l.amount / lateShare }
 
 // Expiry returns the time from which on a slot no longer counts.
 func (l Limit) Expiry(slot int64) int64 {

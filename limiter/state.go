@@ -38,9 +38,9 @@ type Claim struct {
 	// more than an eighth of what is left then.
 	Extra int64
 	// Ahead is how many slots later the grant may be charged to, at most
-	// [Limit.MostAhead], so that its lease lasts as long. It is granted with Extra units
-	// while the key has used at most a quarter of the amount; a token bucket
-	// ignores it.
+	// [Limit.MostAhead], so that its lease lasts as long. It is granted with Extra
+	// units, at most [Limit.MostLate] of these and of Want, while the key has used at
+	// most a quarter of the amount; a token bucket ignores it.
 	Ahead int64
 	// Return is a lease of the same key whose unspent units are given back
 	// before anything is granted. What was spent of a lease that was charged
@@ -129,7 +129,7 @@ func (l Limit) claimSlots(s *State, c Claim) Grant {
 	used := l.usedSlots(s, c.Now)
 	g := l.share(c, l.amount-used)
 	g.At = l.Slot(c.Now)
-	if g.Units > c.Want && used+g.Units <= l.amount/aheadShare {
+	if extra := g.Units - c.Want; extra > 0 && max(extra, c.Want) <= l.MostLate() && used+g.Units <= l.amount/aheadShare {
 		g.At += max(min(c.Ahead, l.MostAhead()), 0)
 	}
 	if g.Units > 0 {

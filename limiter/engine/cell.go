@@ -30,7 +30,6 @@ type cell struct {
 	local    *local        // what was decided without the store, or nil
 	inFlight int32         // claims that are waiting or under way
 	headroom uint16        // units to ask for beyond what is waiting
-	ahead    uint16        // slots that the lease outlasts by, or is to, the one it was charged in
 	met      uint16        // the last bits of the slot in which the key came first
 	dead     bool
 
@@ -150,37 +149,43 @@ const (
 	slotsOfBucket = 60 // a token bucket's "slot", for headroom only
 )
 
-// adaptLocked sets how much is claimed for later, and for how much later: more and
-// more units for a key that uses its lease up before that ends, and many slots only
-// for one that has shown to be slow. What is spent of a lease charged ahead is
-// booked when it is given back, not when it was spent, and a client that keeps
-// close to its limit has nothing to spare for that.
-func (c *cell) adaptLocked(limit *Limit, now int64) {
+// adaptLocked sets how much is claimed for later, more and more for a key that uses
+// its lease up before that ends, and returns for how many slots: several only for a
+// key that has shown to be slow, and no more units then than may be forgotten late.
+func (c *cell) adaptLocked(limit *Limit, now int64) (ahead int64) {
 	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
-	slow := limit.MostAhead() > 0 && c.slowLocked(limit, now)
 	switch {
 	case c.lease.At == 0:
 		c.headroom = first
+		c.meetLocked(limit, now)
 	case limit.inSlot(c.lease.At, now): // it was used up
 		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
 	default:
 		c.headroom = max(c.headroom/2, first)
 	}
-	c.ahead = 0
-	if slow {
-		c.ahead = uint16(limit.MostAhead())
+	if !c.slowLocked(limit, now) {
+		return 0
+	}
+	c.headroom = uint16(min(int64(c.headroom), limit.MostLate()))
+	return limit.MostAhead()
+}
+
+// meetLocked notes when the key came first.
+func (c *cell) meetLocked(limit *Limit, now int64) {
+	if limit.MostAhead() > 0 {
+		c.met = uint16(limit.Slot(now))
 	}
 }
 
-// slowLocked reports whether the key keeps far from its limit.
+// slowLocked reports whether the key is known to keep far from its limit. Of the
+// slot that it was met in there are some bits; the others are those of the last that
+// fit, which makes no key slow that is not.
 func (c *cell) slowLocked(limit *Limit, now int64) bool {
-	slot := limit.Slot(now)
-	if c.lease.At == 0 {
-		c.met = uint16(slot)
+	if limit.MostAhead() == 0 {
 		return false
 	}
-	met := slot - int64(uint16(slot)-c.met) // or later, which only has it claim more often
-	return limit.Slow(c.lease, met, c.lease.At-int64(c.ahead), now)
+	slot := limit.Slot(now)
+	return limit.Slow(c.lease, slot-int64(uint16(slot)-c.met), now)
 }
 
 // inSlot tells whether now lies in the slot that a lease was charged to.
@@ -200,9 +205,9 @@ func (c *cell) settlesLocked(now int64) int64 {
 }
 
 // takeLeaseLocked takes the lease out of the cell, for giving it back.
-func (c *cell) takeLeaseLocked(now int64) limiter.Lease {
+func (c *cell) takeLeaseLocked() limiter.Lease {
 	if c.limit == nil {
 		return limiter.Lease{} // nothing was ever claimed
 	}
-	return c.limit.Take(&c.lease, now)
+	return c.limit.Take(&c.lease)
 }

@@ -146,11 +146,11 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 		return e
 	}
 	b.chargeLocked(c)
-	c.adaptLocked(d.Limit, now)
+	ahead := c.adaptLocked(d.Limit, now)
 	e := &entry{
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost,
-		extra: int64(c.headroom), ahead: int64(c.ahead),
+		extra: int64(c.headroom), ahead: ahead,
 		client: client, parent: d.parent(), fair: d.Fair,
 	}
 	b.giveWithLocked(e, now)
@@ -167,10 +167,10 @@ func (b *batch) giveWithLocked(e *entry, now int64) {
 	c := e.cell
 	if settles := c.settlesLocked(now); settles > 0 {
 		if c.openIn(b) == nil {
-			e.give, e.given = c.takeLeaseLocked(now), settles
+			e.give, e.given = c.takeLeaseLocked(), settles
 			return
 		}
-		b.giveLocked(c, c.limit, c.takeLeaseLocked(now), settles)
+		b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles)
 	}
 	if last := c.openIn(b); last != nil {
 		e.given = last.given
@@ -202,12 +202,11 @@ func (c *cell) openIn(b *batch) *entry {
 // it. From when the lease leaves the cell it is in the queue: nobody who locks the
 // cell finds the units in neither.
 func (e *Engine) giveBackLocked(c *cell) *batch {
-	now := e.clock.now()
-	settles := c.settlesLocked(now)
+	settles := c.settlesLocked(e.clock.now())
 	if settles <= 0 {
 		return nil
 	}
-	return e.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(now), settles) })
+	return e.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles) })
 }
 
 // commitLoop is the committer: the one goroutine that talks to the store about
@@ -364,9 +363,6 @@ func (e *Engine) deliver(en *entry, now int64) {
 	}
 	if c.local != nil {
 		c.payLocked(en, e.clock.now()) // what was granted may have drained since
-	}
-	if en.limit.Slots() > 0 {
-		c.ahead = uint16(max(en.grant.At-en.limit.Slot(now), 0)) // which may be less than was asked for
 	}
 	back := en.limit.Join(&c.lease, en.grant.Lease)
 	if settles := en.limit.Settles(back, now); settles > 0 {

@@ -159,8 +159,7 @@ func (e *Engine) giveBackOnce() error {
 	if err := e.punish(); err != nil {
 		return err
 	}
-	now := e.clock.now()
-	return e.settle(func(b *batch, c *cell) { b.returnLocked(c, now) })
+	return e.settle((*batch).returnLocked)
 }
 
 // answerAll commits until nobody waits any more and everyone has spent what was
@@ -233,10 +232,10 @@ func (e *Engine) settle(add func(*batch, *cell)) error {
 }
 
 // returnLocked adds what a key owes, and all that it holds, to a batch.
-func (b *batch) returnLocked(c *cell, now int64) {
+func (b *batch) returnLocked(c *cell) {
 	b.chargeLocked(c)
 	if c.lease.Holds() {
-		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, give: c.takeLeaseLocked(now)})
+		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, give: c.takeLeaseLocked()})
 	}
 }
 

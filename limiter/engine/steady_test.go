@@ -45,7 +45,9 @@ func TestSteadyClientIsNotRefused(t *testing.T) {
 				t.Run(fmt.Sprintf("%d/%v cost %d/phase %d/%d processes", tt.amount, tt.window, tt.cost, phase, processes), func(t *testing.T) {
 					s := newSteady(t, sliding(t, tt.amount, tt.window), tt.cost, processes)
 					s.fakeClock.advance(tt.window * time.Duration(phase) / 250)
-					s.run(steadyWindows*tt.amount/tt.cost, steadyPercent)
+					if refused, first := s.run(steadyWindows*tt.amount/tt.cost, steadyPercent); refused > 0 {
+						t.Errorf("%d requests are refused, the first after %v", refused, first)
+					}
 				})
 			}
 		}
@@ -70,7 +72,28 @@ func TestSteadyClientOfATokenBucketIsNotRefused(t *testing.T) {
 		for _, processes := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%d/%v burst %d cost %d/%d processes", tt.amount, tt.window, tt.burst, tt.cost, processes), func(t *testing.T) {
 				limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: tt.amount, Window: tt.window, Burst: tt.burst})
-				newSteady(t, limit, tt.cost, processes).run(steadyWindows*tt.amount/tt.cost, 100)
+				if refused, first := newSteady(t, limit, tt.cost, processes).run(steadyWindows*tt.amount/tt.cost, 100); refused > 0 {
+					t.Errorf("%d requests are refused, the first after %v", refused, first)
+				}
+			})
+		}
+	}
+}
+
+// One that was slow for some windows and then keeps to 97 % of its limit loses no
+// more than what a lease charged ahead may have booked late.
+func TestClientThatSpeedsUpLosesLittle(t *testing.T) {
+	for _, amount := range []int64{64, 100, 1000, 10_000} {
+		for _, percent := range []int64{1, 3, 10, 20} {
+			t.Run(fmt.Sprintf("%d after %d %%", amount, percent), func(t *testing.T) {
+				limit := sliding(t, amount, time.Minute)
+				s := newSteady(t, limit, 1, 1)
+				if refused, _ := s.run(amount*percent*33/1000, percent); refused > 0 {
+					t.Errorf("%d requests at %d %% of the limit are refused", refused, percent)
+				}
+				if refused, first := s.run(steadyWindows*amount, steadyPercent); refused > 2*limit.MostLate() {
+					t.Errorf("%d requests are refused at %d %%, the first after %v, want at most %d", refused, steadyPercent, first, 2*limit.MostLate())
+				}
 			})
 		}
 	}
@@ -93,23 +116,20 @@ func newSteady(t *testing.T, limit *Limit, cost int64, processes int) *steady {
 	return s
 }
 
-// run asks n times, at a percentage of the limit's pace.
-func (s *steady) run(n, percent int64) {
-	s.t.Helper()
-	window := float64(s.limit.Window())
-	interval := window * float64(s.cost) * 100 / float64(s.limit.Amount()*percent)
-	refused, first := 0, int64(0)
-	for i, passed := int64(0), int64(0); i < n; i++ {
-		at := int64(float64(i) * interval)
-		s.advance(time.Duration(at - passed))
-		passed = at
-		if d := s.processes[i%int64(len(s.processes))].ask(draw(s.limit, "a", s.cost)); !d.Allowed {
+// run asks n times, at a percentage of the limit's pace, and returns how many are
+// refused and after how long the first is.
+func (s *steady) run(n, percent int64) (refused int64, first time.Duration) {
+	interval := float64(s.limit.Window()) * float64(s.cost) * 100 / float64(s.limit.Amount()*percent)
+	passed := time.Duration(0)
+	for i := range n {
+		if !s.processes[i%int64(len(s.processes))].ask(draw(s.limit, "a", s.cost)).Allowed {
 			if refused++; refused == 1 {
-				first = at
+				first = passed
 			}
 		}
+		at := time.Duration(float64(i+1) * interval)
+		s.advance(at - passed)
+		passed = at
 	}
-	if refused > 0 {
-		s.t.Errorf("%d of %d requests at %d %% of the limit are refused, the first after %v", refused, n, percent, time.Duration(first))
-	}
+	return refused, first
 }

@@ -32,7 +32,7 @@ func (b *batch) vouchLocked(c *cell, now int64) {
 	if c.limit == nil {
 		return // nothing was ever claimed
 	}
-	c.takeLeaseLocked(now)
+	c.takeLeaseLocked()
 	if known := c.knownLocked(now); known.Units > 0 {
 		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: known})
 	}
