@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -248,7 +249,7 @@ func (x *exchange) refuse(reason string, d engine.Decision, text string) error {
 	if d.Retry > 0 && d.Retry != limiter.Never {
 		seconds := ceilSeconds(d.Retry)
 		x.w.Header().Set(fieldRetry, strconv.FormatInt(seconds, 10))
-		text += fmt.Sprintf(" Try again in %d s.", seconds)
+		text += fmt.Sprintf(" Try again in %s.", wording.Wait(d.Retry))
 	}
 	leaveBody(x.w, x.http)
 	return x.say(http.StatusTooManyRequests, text)

@@ -259,8 +259,10 @@ func (configCollector) Collect(ch chan<- prometheus.Metric) {
 type houseCollector struct{}
 
 var (
-	descKeys = prometheus.NewDesc("caddy_rate_limit_keys_total",
+	descKeys = prometheus.NewDesc("caddy_rate_limit_keys",
 		"Keys held in memory, counted once per limit.", nil, nil)
+	descKeysTotal = prometheus.NewDesc("caddy_rate_limit_keys_total", // the name that mholt/caddy-ratelimit has for it
+		"The same as caddy_rate_limit_keys. A gauge, whatever its name says.", nil, nil)
 	descEvicted = prometheus.NewDesc("caddy_rate_limit_evicted_keys_total",
 		"Keys dropped from memory to make room for others.", nil, nil)
 	descDegraded = prometheus.NewDesc("caddy_rate_limit_degraded",
@@ -274,6 +276,7 @@ var (
 // Describe implements prometheus.Collector.
 func (houseCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descKeys
+	ch <- descKeysTotal
 	ch <- descEvicted
 	ch <- descDegraded
 	ch <- descBytes
@@ -297,6 +300,7 @@ func (houseCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	})
 	ch <- prometheus.MustNewConstMetric(descKeys, prometheus.GaugeValue, keys)
+	ch <- prometheus.MustNewConstMetric(descKeysTotal, prometheus.GaugeValue, keys)
 	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, evicted)
 	ch <- prometheus.MustNewConstMetric(descDegraded, prometheus.GaugeValue, degraded)
 	ch <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, bytes)

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/intercept"
 
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -259,6 +260,8 @@ func (p *response) placeholder(key string) (any, bool) {
 				return "", true
 			}
 			return ceilSeconds(refusal.retry), true
+		case "exceeded.retry_after_text":
+			return wording.Wait(refusal.retry), true
 		}
 	}
 	if strings.HasPrefix(name, "client") && p.client != nil {

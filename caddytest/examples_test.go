@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
@@ -94,15 +95,15 @@ func TestExamplesStart(t *testing.T) {
 		wait               time.Duration // that a refusal tells of, but for a slot and what has passed; 0 if jitter makes it any
 		body               string        // of a refusal, with N for the seconds to wait
 	}{
-		{"Caddyfile", http.MethodPost, "/login", 5, time.Minute, "Too many requests. Try again in N s."},
-		{"Caddyfile", http.MethodGet, "/api/time", 10, time.Second, "Too many requests. Try again in N s."},
+		{"Caddyfile", http.MethodPost, "/login", 5, time.Minute, "Too many requests. Try again in N."},
+		{"Caddyfile", http.MethodGet, "/api/time", 10, time.Second, "Too many requests. Try again in N."},
 		{"self-hosted.Caddyfile", http.MethodPost, "/login", 5, time.Minute, "Too many requests (login). Try again in N"},
-		{"self-hosted.Caddyfile", http.MethodGet, "/downloads/file", 30, time.Hour, "Too many requests (downloads). Try again in N s."},
+		{"self-hosted.Caddyfile", http.MethodGet, "/downloads/file", 30, time.Hour, "Too many requests (downloads). Try again in N."},
 		{"self-hosted.Caddyfile", http.MethodGet, "/.env", 0, time.Hour, "Too many requests (ban). Try again in N"},
 		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, time.Minute, ""},
 		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, 0, "Refused by each_client."},
 		{"sessions.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests. Try again in N"},
-		{"users.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests (user). Try again in N s."},
+		{"users.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests (user). Try again in N."},
 		{"api-tiers.Caddyfile", http.MethodGet, "/v1/time", 5, time.Second, `{"error": "Too Many Requests", "limit": "api"}`},
 	} {
 		t.Run(tt.file+tt.path, func(t *testing.T) {
@@ -128,7 +129,7 @@ func TestExamplesStart(t *testing.T) {
 			if told < max(tt.wait-time.Since(begin), time.Second) || tt.wait > 0 && told > tt.wait+tt.wait/10+time.Second {
 				t.Errorf("told to wait for %q seconds, want %v", retry, tt.wait)
 			}
-			if want := strings.Replace(tt.body, "N", retry, 1); !strings.HasPrefix(body, want) {
+			if want := strings.Replace(tt.body, "N", wording.Wait(told), 1); !strings.HasPrefix(body, want) {
 				t.Errorf("refused with %q, want %q", body, want)
 			}
 		})

@@ -88,7 +88,7 @@ func TestMetricsGoOnAfterReload(t *testing.T) {
 			`caddy_rate_limit_decisions_total{limit="daily",outcome="allowed",zone="api"} 5`,
 			`caddy_rate_limit_process_time_seconds_count{zone="api"} ` + fmt.Sprint(requests),
 			`caddy_rate_limit_config{ipv4_prefix="0",ipv6_prefix="0",max_events="5",window="1h0m0s",zone="api"} 1`,
-			`caddy_rate_limit_keys_total 2`,
+			`caddy_rate_limit_keys 2`, `caddy_rate_limit_keys_total 2`,
 			`caddy_rate_limit_degraded 0`,
 			`caddy_rate_limit_outages_total 0`,
 		} {

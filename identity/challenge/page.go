@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"math"
 	"strings"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 var (
@@ -66,31 +67,11 @@ func (p Page) Render(w io.Writer) error {
 		Style  template.CSS
 		Script template.JS
 		Wait   string
-	}{p, template.CSS(pageCSS), template.JS(pageJS), wait(p.Retry)} // #nosec G203 -- our own files
+	}{p, template.CSS(pageCSS), template.JS(pageJS), wording.Wait(p.Retry)} // #nosec G203 -- our own files
 	if err := pageTemplate.Execute(w, data); err != nil {
 		return fmt.Errorf("challenge: page: %w", err)
 	}
 	return nil
-}
-
-// wait says a time to wait in words, rounded up: "" if there is none.
-func wait(d time.Duration) string {
-	units := func(n float64, unit string) string {
-		if n == 1 {
-			return "1 " + unit
-		}
-		return fmt.Sprintf("%.0f %ss", n, unit)
-	}
-	switch {
-	case d <= 0:
-		return ""
-	case d <= 90*time.Second:
-		return units(math.Ceil(d.Seconds()), "second")
-	case d <= 90*time.Minute:
-		return units(math.Ceil(d.Minutes()), "minute")
-	default:
-		return units(math.Ceil(d.Hours()), "hour")
-	}
 }
 
 // The page's script and style are allowed by their hashes: a nonce would have to
@@ -106,7 +87,7 @@ func hashSource(text string) string {
 }
 
 // Policy returns the Content-Security-Policy of the page: its own script and
-// style, workers that this script makes, a form to this site, no frame around
+// style, its icon, workers that this script makes, a form to this site, no frame around
 // it, and nothing else but what a widget needs.
 func (p Page) Policy() string {
 	widget := ""
@@ -117,6 +98,7 @@ func (p Page) Policy() string {
 		"default-src 'none'",
 		"script-src " + scriptSource + widget,
 		"style-src " + styleSource + widget,
+		"img-src data:" + widget,
 		"form-action 'self'",
 		"base-uri 'none'",
 		"frame-ancestors 'none'",

@@ -56,7 +56,7 @@ func TestPolicyAllowsThePage(t *testing.T) {
 }
 
 func TestPageLoadsNothingElse(t *testing.T) {
-	html := render(t, pages(t)["puzzle"])
+	html := strings.Replace(render(t, pages(t)["puzzle"]), `<link rel="icon" href="data:,">`, "", 1) // so that no icon is asked for
 	if found := regexp.MustCompile(`(?:src|href)=\S*|https?://\S*|url\(\S*`).FindString(html); found != "" {
 		t.Errorf("the page refers to %s", found)
 	}
@@ -88,17 +88,6 @@ func TestPageEscapes(t *testing.T) {
 	html := render(t, p)
 	if strings.Contains(html, "<script>alert") || strings.Contains(html, "<b onclick") {
 		t.Error("the page has a script that is not its own")
-	}
-}
-
-func TestWait(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-1: "", 0: "", 1: "1 second", time.Second: "1 second", 41*time.Second + 1: "42 seconds", 90 * time.Second: "90 seconds",
-		91 * time.Second: "2 minutes", 90 * time.Minute: "90 minutes", 91 * time.Minute: "2 hours", 24 * time.Hour: "24 hours",
-	} {
-		if got := wait(d); got != want {
-			t.Errorf("%v is %q, want %q", d, got, want)
-		}
 	}
 }
 
