@@ -83,6 +83,8 @@ func FuzzFold(f *testing.F) {
 func FuzzQuery(f *testing.F) {
 	f.Add("mode", "heavy", "a;b&x=%zz")
 	f.Add("a b", "%", "[")
+	f.Add("0", "0+", "0")
+	f.Add("0+", "0", "0")
 	f.Fuzz(func(t *testing.T, key, value, more string) {
 		c, err := newCondition(key, value)
 		if err != nil || value == "*" || c.value == "" {

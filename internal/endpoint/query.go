@@ -116,8 +116,10 @@ func isWord(text string) bool {
 	return true
 }
 
+// decodeParameter decodes a name or a value. A plus, encoded or not, is a blank: some
+// programs decode twice, and who writes a plus in a config may mean either.
 func decodeParameter(text string) string {
-	return fold(strings.ReplaceAll(text, "+", " "))
+	return strings.ReplaceAll(fold(text), "+", " ")
 }
 
 // readKey returns the name of a parameter, without what makes it a list.
