@@ -1,0 +1,202 @@
+package tally_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	tally "github.com/caddy-tally/caddy-tally"
+)
+
+var updateReference = flag.Bool("reference.update", false, "write docs/json.md anew from the config structs")
+
+const jsonReference = "docs/json.md"
+
+const jsonReferenceHead = `# JSON reference
+
+Every field of the JSON config, with its type, its default and its range. Caddy shows the same text. The
+[reference](reference.md) explains the Caddyfile, and what the words mean.
+
+A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds.
+
+<!-- Written from the doc comments of the config structs by make reference. Do not edit it here. -->
+`
+
+// configRoots are the modules whose JSON is documented, with where they stand in a config.
+var configRoots = []struct {
+	config any
+	where  string
+}{
+	{tally.Handler{}, "The handler, module `http.handlers.rate_limit`"},
+	{tally.App{}, "The app, module `rate_limit`, in `apps`"},
+	{tally.SQLiteStore{}, "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},
+}
+
+// TestJSONReference holds docs/json.md against the config structs.
+func TestJSONReference(t *testing.T) {
+	want := writeJSONReference(t)
+	if *updateReference {
+		if err := os.WriteFile(jsonReference, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(jsonReference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the config structs say: run make reference and look at the difference", jsonReference)
+	}
+}
+
+func writeJSONReference(t *testing.T) []byte {
+	t.Helper()
+	w := &referenceWriter{t: t, comments: typeComments(t), done: make(map[reflect.Type]bool)}
+	w.out.WriteString(jsonReferenceHead)
+	for _, root := range configRoots {
+		w.writeStruct(reflect.TypeOf(root.config), root.where)
+	}
+	return w.out.Bytes()
+}
+
+// typeComments returns the types of the root package with their doc comments, by name.
+func typeComments(t *testing.T) map[string]*doc.Type {
+	t.Helper()
+	files := token.NewFileSet()
+	var parsed []*ast.File
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			file, err := parser.ParseFile(files, name, nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parsed = append(parsed, file)
+		}
+	}
+	pkg, err := doc.NewFromFiles(files, parsed, "github.com/caddy-tally/caddy-tally")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := make(map[string]*doc.Type)
+	for _, typ := range pkg.Types {
+		types[typ.Name] = typ
+	}
+	return types
+}
+
+// referenceWriter writes a section for each struct, the ones it refers to after it.
+type referenceWriter struct {
+	t        *testing.T
+	out      bytes.Buffer
+	comments map[string]*doc.Type
+	done     map[reflect.Type]bool
+}
+
+func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
+	if w.done[typ] {
+		return
+	}
+	w.done[typ] = true
+	documented := w.comments[typ.Name()]
+	if documented == nil || documented.Doc == "" {
+		w.t.Errorf("type %s has no doc comment", typ)
+		return
+	}
+	fmt.Fprintf(&w.out, "\n## %s\n\n%s.\n\n%s", typ.Name(), where, documented.Doc)
+	comments := fieldComments(documented)
+	type reference struct {
+		typ   reflect.Type
+		where string
+	}
+	var refers []reference
+	for i := range typ.NumField() {
+		field := typ.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if !field.IsExported() || name == "" || name == "-" {
+			continue
+		}
+		comment := comments[field.Name]
+		if strings.TrimSpace(comment) == "" {
+			w.t.Errorf("%s.%s has no doc comment: it is what users read of the field %q", typ.Name(), field.Name, name)
+		}
+		kind, inner := jsonType(field)
+		fmt.Fprintf(&w.out, "\n### `%s` (%s)\n\n%s", name, kind, comment)
+		if inner != nil {
+			refers = append(refers, reference{inner, fmt.Sprintf("In `%s` of %s", name, typ.Name())})
+		}
+	}
+	for _, r := range refers {
+		w.writeStruct(r.typ, r.where)
+	}
+}
+
+// fieldComments returns the doc comments of a struct's fields, by name.
+func fieldComments(typ *doc.Type) map[string]string {
+	comments := make(map[string]string)
+	for _, spec := range typ.Decl.Specs {
+		spec, ok := spec.(*ast.TypeSpec)
+		if !ok {
+			continue
+		}
+		fields, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			continue
+		}
+		for _, field := range fields.Fields.List {
+			for _, name := range field.Names {
+				comments[name.Name] = field.Doc.Text()
+			}
+		}
+	}
+	return comments
+}
+
+// jsonType returns how JSON holds a field, and the struct of ours in it, if any.
+func jsonType(field reflect.StructField) (kind string, inner reflect.Type) {
+	if namespace, _, _ := strings.Cut(field.Tag.Get("caddy"), " "); namespace != "" {
+		namespace = strings.TrimPrefix(namespace, "namespace=")
+		if field.Type.Kind() == reflect.Slice && field.Type.Elem().Kind() != reflect.Uint8 {
+			return "array of sets of modules in `" + namespace + "`", nil
+		}
+		return "module in `" + namespace + "`", nil
+	}
+	return typeInWords(field.Type)
+}
+
+func typeInWords(typ reflect.Type) (kind string, inner reflect.Type) {
+	switch typ.Kind() {
+	case reflect.Pointer:
+		return typeInWords(typ.Elem())
+	case reflect.Slice:
+		kind, inner = typeInWords(typ.Elem())
+		return "array of " + kind, inner
+	case reflect.Map:
+		kind, inner = typeInWords(typ.Elem())
+		return "object of " + kind, inner
+	case reflect.Struct:
+		return "[" + typ.Name() + "](#" + strings.ToLower(typ.Name()) + ")", typ
+	case reflect.Bool:
+		return "true or false", nil
+	case reflect.Float64:
+		return "number", nil
+	case reflect.Int, reflect.Int64:
+		if typ.Name() == "Duration" {
+			return "duration", nil
+		}
+		return "whole number", nil
+	}
+	return typ.Kind().String(), nil
+}
