@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden ci
+.PHONY: help run test race fuzz crowds kill faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden reference ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -60,6 +60,9 @@ lint: ## run golangci-lint, in the version that CI runs
 fmt: ## format Go files and Caddyfiles
 	gofmt -w .
 	@for f in examples/*Caddyfile; do go run ./cmd/caddy fmt --overwrite "$$f" || exit 1; done
+
+reference: ## write docs/json.md anew from the config structs; look at the difference before you commit
+	go test . -run JSONReference -reference.update
 
 golden: ## write the golden files of caddytest anew; look at the difference before you commit
 	go test ./caddytest -run Adapt -update
