@@ -3,7 +3,6 @@ package tally
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/caddy-tally/caddy-tally/internal/golden"
 )
 
 // What a whole Caddyfile is adapted to, and which errors it meets, is tested by
@@ -122,21 +123,31 @@ func checkUnmarshaler(t *testing.T, tokens []caddyfile.Token, parsed, decoded ca
 	return true
 }
 
-// caddyfileSeeds returns every rate_limit block of the golden files.
+// caddyfileSeeds returns every rate_limit block of the golden files and the files of
+// errors.
 func caddyfileSeeds(f *testing.F) []string {
 	f.Helper()
-	paths, err := filepath.Glob("caddytest/*.caddyfiletest")
-	if err != nil || len(paths) == 0 {
-		f.Fatalf("there are no golden files: %v", err)
+	adapted, _ := filepath.Glob("caddytest/testdata/adapt/*.caddyfiletest")
+	errors, _ := filepath.Glob("caddytest/testdata/errors/*.txt")
+	if len(adapted) == 0 || len(errors) == 0 {
+		f.Fatal("there are no golden files")
 	}
 	var seeds []string
-	for _, path := range paths {
-		content, err := os.ReadFile(path)
+	for _, path := range adapted {
+		input, _, err := golden.Read(path)
 		if err != nil {
 			f.Fatal(err)
 		}
-		input, _, _ := strings.Cut(string(content), "\n----------\n")
 		seeds = append(seeds, rateLimitBlocks(input)...)
+	}
+	for _, path := range errors {
+		cases, err := golden.ReadErrors(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, c := range cases {
+			seeds = append(seeds, rateLimitBlocks(c.Caddyfile)...)
+		}
 	}
 	return seeds
 }

@@ -1,8 +1,3 @@
-// Package caddytest tests the module inside a real Caddy.
-//
-// A golden file is a Caddyfile, a line of dashes, and what it is adapted to:
-// JSON, or in files called err_… a part of the error. Run the tests with -update
-// to write the JSON anew, and read the difference.
 package caddytest
 
 import (
@@ -21,12 +16,12 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	tally "github.com/caddy-tally/caddy-tally"
+	"github.com/caddy-tally/caddy-tally/internal/golden"
 )
 
 var update = flag.Bool("update", false, "write what the golden files are adapted to into them")
 
-// subjects are what the names of golden files begin with, behind err_ in those
-// that are wrong. Each has files of both kinds.
+// subjects are what golden files and files of errors are named for. Each has both.
 var subjects = []string{
 	"app", "app_api_keys", "app_cleanup_interval", "app_degraded_limit", "app_max_keys", "app_prefixes", "app_pressure", "app_session", "app_secret_file", "app_store",
 	"app_store_max_size", "app_store_synchronous", "app_store_timeout", "app_tier",
@@ -38,22 +33,28 @@ var subjects = []string{
 	"zone_limit_timezone", "zone_match", "zone_max_cost", "zone_on_empty_key", "zone_on_exceeded", "zone_per", "zone_prefix_ceiling", "zone_scope", "zone_tier", "zone_tiers",
 }
 
-// A file can be about something that belongs to no option.
-var subjectsWithoutOption = []string{"compat_order", "err_compat_unrecognized"}
+// subjectsWithoutOption are what files are about that belong to no option.
+var subjectsWithoutOption = []string{"compat_order", "compat_unrecognized"}
+
+const (
+	goldenFiles = "testdata/adapt/*.caddyfiletest"
+	errorFiles  = "testdata/errors/*.txt"
+)
 
 func TestEveryOptionHasGoldenFiles(t *testing.T) {
-	names := goldenNames(t)
+	golden, errors := baseNames(t, goldenFiles), baseNames(t, errorFiles)
 	for _, subject := range subjects {
-		for _, prefix := range []string{subject, "err_" + subject} {
-			if !slices.ContainsFunc(names, func(name string) bool { return isAbout(name, prefix) }) {
-				t.Errorf("there is no golden file %s*.caddyfiletest", prefix)
-			}
+		if !slices.ContainsFunc(golden, func(name string) bool { return isAbout(name, subject) }) {
+			t.Errorf("there is no golden file %s*.caddyfiletest", subject)
+		}
+		if !slices.ContainsFunc(errors, func(name string) bool { return isAbout(name, subject) }) {
+			t.Errorf("there is no file of errors %s*.txt", subject)
 		}
 	}
-	for _, name := range names {
-		about := func(subject string) bool { return isAbout(name, subject) || isAbout(name, "err_"+subject) }
+	for _, name := range append(golden, errors...) {
+		about := func(subject string) bool { return isAbout(name, subject) }
 		if !slices.ContainsFunc(append(subjectsWithoutOption, subjects...), about) {
-			t.Errorf("%s.caddyfiletest: the name does not say which option it is about", name)
+			t.Errorf("%s: the name does not say which option it is about", name)
 		}
 	}
 }
@@ -62,13 +63,18 @@ func isAbout(name, subject string) bool {
 	return name == subject || strings.HasPrefix(name, subject+"_")
 }
 
-func goldenNames(t *testing.T) []string {
+// baseNames returns the names of files without folder and ending.
+func baseNames(t *testing.T, pattern string) []string {
 	t.Helper()
 	var names []string
-	for _, path := range glob(t, "*.caddyfiletest") {
-		names = append(names, strings.TrimSuffix(path, ".caddyfiletest"))
+	for _, path := range glob(t, pattern) {
+		names = append(names, baseName(path))
 	}
 	return names
+}
+
+func baseName(path string) string {
+	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 }
 
 // glob returns the files that match, of which there must be some.
@@ -86,17 +92,17 @@ func glob(t *testing.T, pattern string) []string {
 
 func TestAdapt(t *testing.T) {
 	data := noData(t)
-	for _, name := range goldenNames(t) {
-		t.Run(name, func(t *testing.T) {
-			path := name + ".caddyfiletest"
-			input, expected := readGolden(t, path)
-			if strings.HasPrefix(name, "err_") {
-				checkRefused(t, input, expected)
-				return
+	for _, path := range glob(t, goldenFiles) {
+		t.Run(baseName(path), func(t *testing.T) {
+			input, expected, err := golden.Read(path)
+			if err != nil {
+				t.Fatal(err)
 			}
 			adapted := adapt(t, input)
 			if *update {
-				writeGolden(t, path, input, adapted)
+				if err := golden.Write(path, input, adapted); err != nil {
+					t.Fatal(err)
+				}
 			} else if adapted != expected {
 				t.Errorf("adapted to\n%s\nwant\n%s", adapted, expected)
 			}
@@ -106,26 +112,18 @@ func TestAdapt(t *testing.T) {
 	checkNoFiles(t, data)
 }
 
-// readGolden returns the parts of a golden file.
-func readGolden(t *testing.T, path string) (input, expected string) {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+func TestErrors(t *testing.T) {
+	data := noData(t)
+	for _, path := range glob(t, errorFiles) {
+		cases, err := golden.ReadErrors(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cases {
+			t.Run(baseName(path)+"/"+c.Name, func(t *testing.T) { checkRefused(t, c.Caddyfile, c.Error) })
+		}
 	}
-	text := strings.ReplaceAll(string(content), "\r\n", "\n")
-	input, expected, ok := strings.Cut(text, "\n----------\n")
-	if !ok || strings.TrimSpace(expected) == "" {
-		t.Fatalf("%s has no line of ten dashes with something below it", path)
-	}
-	return input + "\n", strings.TrimSuffix(expected, "\n")
-}
-
-func writeGolden(t *testing.T, path, input, adapted string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(input+"----------\n"+adapted+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	checkNoFiles(t, data)
 }
 
 // adapt returns what the Caddyfile is adapted to. There must be no warnings, not
