@@ -51,6 +51,9 @@ func TestEveryOptionHasGoldenFiles(t *testing.T) {
 			t.Errorf("there is no file of errors %s*.txt", subject)
 		}
 	}
+	if astray, _ := filepath.Glob("*.caddyfiletest"); len(astray) > 0 {
+		t.Errorf("no test reads %q: golden files are in testdata/adapt", astray)
+	}
 	for _, name := range append(golden, errors...) {
 		about := func(subject string) bool { return isAbout(name, subject) }
 		if !slices.ContainsFunc(append(subjectsWithoutOption, subjects...), about) {
