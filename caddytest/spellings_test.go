@@ -322,3 +322,33 @@ func mark(is bool) byte {
 	}
 	return '.'
 }
+
+// Matchers of a zone that miss spellings, and exemptions that free too much, are
+// told when a config is loaded, with what to write instead.
+func TestMatchersThatMissSpellingsWarn(t *testing.T) {
+	for options, want := range map[string]string{
+		"zone login {\nmatch path /login\nlimit 5/1m\n}":                                    "match /login",
+		"zone login {\nmatch {\npath /login\nmethod POST\n}\nlimit 5/1m\n}":                 "match POST /login",
+		"zone login {\nmatch @named\nlimit 5/1m\n}":                                         "match /search mode=heavy",
+		"zone login {\nkey {remote_host}\nmatch path /login\nevents 5\nwindow 1m\n}":        "match /login",
+		"zone login {\ncost 9 path /login\nlimit 5/1m\n}":                                   "cost 9 /login",
+		"zone login {\nmatch /login\nlimit 5/1m\n}":                                         "",
+		"zone login {\nmatch not path /login\ncost 0 path /health\nlimit 5/1m\n}":           "",
+		"zone login {\nlimit 5/1m\n}\nexempt path /health\n":                                "",
+		"zone login {\nlimit 5/1m\n}\nexempt path *.css\n":                                  "exempt /static/*",
+		"zone login {\nmatch method POST\nlimit 5/1m\n}\ntrap path /wp-login.php /.git/*\n": "",
+	} {
+		s := newServer(t, ":{$PORT} {\n@named {\npath /search\nquery mode=heavy\n}\nrate_limit {\n"+options+"\n}\n}\n")
+		out, err := s.run("validate", "--config", s.config)
+		if err != nil {
+			t.Fatalf("%s: %v: %s", options, err, out)
+		}
+		missed := strings.Contains(out, "miss spellings") || strings.Contains(out, "also exempts")
+		if missed != (want != "") {
+			t.Errorf("%s: it warns: %v:\n%s", options, missed, out)
+		}
+		if !strings.Contains(out, want) {
+			t.Errorf("%s: the warning doesn't say %q:\n%s", options, want, out)
+		}
+	}
+}
