@@ -28,13 +28,23 @@ func (c *client) bequeath(to session.Session) {
 	})
 }
 
-// inheritance returns how many points a session lacks that the client earns.
-func (c *client) inheritance() int {
-	c.app.decide(c.http.Context(), c.stands, nil) // so that memory knows its record
-	record, now := c.record(), time.Now().UnixNano()
+// inheritance returns how many points a session lacks that the client earns: for the
+// worst that is known of it and of what it is a part of, so that nobody leaves a
+// record behind by saying that another site has sent the solution.
+func (c *client) inheritance() (points int) {
+	c.app.decide(c.http.Context(), c.stands, nil) // so that memory knows its records
+	house, now := c.app.use(), time.Now().UnixNano()
+	for of := c.stands; of != nil && house != nil; of = of.Parent {
+		if record := house.engine.Known(engine.Client{Key: of.Key}); record != nil {
+			points = max(points, c.bequest(record, now))
+		}
+	}
+	return points
+}
+
+// bequest returns how many points a session lacks for one record of who earns it.
+func (c *client) bequest(record *reputation.Record, now int64) int {
 	switch {
-	case record == nil:
-		return 0
 	case c.kind.Verified():
 		return lackOf(record, now)
 	case record.Banned(now):

@@ -264,3 +264,37 @@ func TestOtherSitesUseUpNobodysChallenges(t *testing.T) {
 	}
 	s.earn(from(1), agent(1), typed)
 }
+
+// A session inherits what its client has done also if another site is said to have
+// sent the solution.
+func TestSolutionsLeaveNoRecordBehind(t *testing.T) {
+	s := startCaddy(t, options(`
+	rate_limit {
+		store_timeout 1m
+		session {
+			challenge proof_of_work 8
+		}
+		reputation {
+			trap 40
+		}
+	}
+	`+trusting)+site(`
+	rate_limit {
+		trap path /trap
+		zone z {
+			per client
+			limit 20/1h
+		}
+	}
+	respond {http.rate_limit.client.score}`))
+	n := 0
+	for name, says := range elsewhere {
+		n++
+		one := []string{from(n), agent(1)}
+		s.get("/trap", with(one, typed)...)
+		session := s.earn(with(says, one...)...)
+		if a := s.get("/", with(one, session, typed)...); a.body != "60" {
+			t.Errorf("%s: the score of a session is %q, want 60", name, a.body)
+		}
+	}
+}
