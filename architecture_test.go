@@ -38,6 +38,11 @@ var rules = []rule{
 		why:       "limits count whatever key they are given; what it means is for those to know who make it",
 	},
 	{
+		packages:  []string{"./internal/endpoint"},
+		forbidden: []string{"./...", "github.com/...", "go.uber.org/...", "net/http"}, allowed: []string{"./internal/endpoint"},
+		why: "how backends read a request has nothing to do with who serves it: it must be possible to read and to test it alone",
+	},
+	{
 		packages:  []string{"./limiter/engine"},
 		forbidden: []string{"./storage/..."}, allowed: []string{"./storage"},
 		why: "the engine must work with every store that meets the contract, one on a network among them",
