@@ -96,6 +96,7 @@ func (k *APIKeys) provision(a *App) error {
 	if err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
+	a.warnOfAccess("api_keys: file", path)
 	return nil
 }
 

@@ -194,6 +194,8 @@ func (a *App) provisionFiles() error {
 	if secret, err := filepath.Abs(a.settings.secret); err == nil && secret == a.settings.path {
 		return fmt.Errorf("secret_file: is the database as well, got %q: another file would do", a.SecretFile)
 	}
+	a.warnOfAccess("secret_file", a.settings.secret)
+	a.warnOfAccess("the keys that names at rest are hashed under", a.settings.epochs)
 	return nil
 }
 

@@ -69,6 +69,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //		headers        draft|legacy|both|off
 //		jitter         <fraction>
 //		log_key
+//		log_ip
 //		disable_metrics
 //		sweep_interval <duration>
 //		distributed {
@@ -149,6 +150,8 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) er
 		return h.unmarshalJitter(d)
 	case "log_key":
 		h.LogKey = true
+	case "log_ip":
+		h.LogIP = true
 	case "disable_metrics":
 		h.DisableMetrics = true
 	case "sweep_interval":

@@ -12,7 +12,7 @@ import (
 // The words that lines can begin with: in the directive, in a zone, and in the
 // global option.
 var (
-	handlerWords = []string{"zone", "exempt", "trap", "headers", "jitter", "log_key", "disable_metrics", "sweep_interval", "distributed", "storage"}
+	handlerWords = []string{"zone", "exempt", "trap", "headers", "jitter", "log_key", "log_ip", "disable_metrics", "sweep_interval", "distributed", "storage"}
 	zoneWords    = []string{
 		"match", "per", "limit", "tiers", "tier", "cost", "max_cost", "on_empty_key", "prefix_ceiling", "on_exceeded", "scope",
 		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",

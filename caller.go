@@ -3,6 +3,8 @@ package tally
 import (
 	"errors"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
@@ -14,6 +16,8 @@ type caller struct {
 	name    string // of the API key; "" for one who is counted by address
 	tier    string
 	err     error // why the request is denied, or nil
+
+	preflight bool // it asks for leave in the name of a page, which a browser does without a key
 }
 
 // Errors that a request is denied with for its API key or its tier. They are made
@@ -71,6 +75,8 @@ func (c *caller) askKey(rq *request, k *APIKeys) {
 	switch {
 	case err != nil:
 		c.err = err
+	case key == "" && isPreflight(rq.http):
+		c.tier, c.preflight = k.DefaultTier, true
 	case key == "":
 		c.tier, c.err = k.otherwise(k.Missing, errNoKey)
 	default:
@@ -104,10 +110,27 @@ func (rq *request) limits(z *Zone) (*limitSet, error) {
 	if !ok {
 		set, ok = limits.byTier[z.DefaultTier]
 	}
-	if !ok {
+	if !ok && !rq.caller.preflight {
 		return nil, errNoTier
 	}
 	return set, nil
+}
+
+// isPreflight reports whether a browser asks whether a page of another origin may send a
+// request (CORS). It never shows a key by that. What may be taken for a request with
+// another method is none.
+func isPreflight(r *http.Request) bool {
+	const asked = "Access-Control-Request-Method"
+	if r.Method != http.MethodOptions || r.ContentLength != 0 || len(r.Header["Origin"]) != 1 || len(r.Header[asked]) != 1 {
+		return false
+	}
+	for name := range r.Header {
+		if name != asked && strings.Contains(name, "Method") {
+			return false
+		}
+	}
+	query, err := url.QueryUnescape(r.URL.RawQuery)
+	return err == nil && !strings.Contains(strings.ToLower(query), "method")
 }
 
 // tier returns the name of the tier that the request has in a zone.
@@ -145,7 +168,11 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) error 
 	}
 	forbidStoring(w.Header())
 	leaveBody(w, r)
-	if status, ok := errors.AsType[caddyhttp.HandlerError](err); ok && inErrorRoute(r) {
+	status, ok := errors.AsType[caddyhttp.HandlerError](err)
+	switch {
+	case ok && isDenial(err) && prefersProblem(r.Header):
+		return problemOf(status).write(w, r)
+	case ok && inErrorRoute(r):
 		w.WriteHeader(status.StatusCode)
 		return nil
 	}

@@ -64,7 +64,9 @@ func between(least, most int, example string) cobra.PositionalArgs {
 }
 
 func keyNewCommand(file *string) *cobra.Command {
-	return &cobra.Command{
+	var ask tierQuestion
+	var force bool
+	cmd := &cobra.Command{
 		Use:   "new NAME TIER",
 		Short: "Makes a key, prints it once, and adds its hash to the file",
 		Long: `Makes a key, prints it once, and adds its hash to the file, which is made if
@@ -72,9 +74,16 @@ there is none.
 
 NAME is a client such as acme, or vendor/product for a part of one with a quota
 of its own. Keys of one name share a quota: make another to replace one that is
-still in use.`,
+still in use.
+
+TIER is one of the running Caddy, which is asked for it at its admin endpoint, as
+by other commands: see --address and --config. Without a running Caddy the key is
+made all the same.`,
 		Args: between(2, 2, "new acme free"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := ask.check(cmd.ErrOrStderr(), args[1]); err != nil && !force {
+				return err
+			}
 			key, err := apikeys.New(*file, apikeys.Client{Name: args[0], Tier: args[1]})
 			if err != nil {
 				return err
@@ -84,6 +93,11 @@ still in use.`,
 			return nil
 		},
 	}
+	cmd.Flags().StringVarP(&ask.address, "address", "a", "", "The address of the running Caddy's admin endpoint")
+	cmd.Flags().StringVarP(&ask.config, "config", "c", "", "A config file that says that address")
+	cmd.Flags().StringVar(&ask.adapter, "adapter", "", "Name of the config adapter for --config")
+	cmd.Flags().BoolVar(&force, "force", false, "Make the key also for a tier that the running Caddy doesn't have")
+	return cmd
 }
 
 func keyListCommand(file *string) *cobra.Command {

@@ -76,6 +76,10 @@ type Handler struct {
 	// log. Default: false, because they are personal data.
 	LogKey bool `json:"log_key,omitempty"`
 
+	// Write the address of a client that becomes blocked to the log, without its key: what
+	// `log_key` says but for the key. Default: false, because it is personal data.
+	LogIP bool `json:"log_ip,omitempty"`
+
 	// Keep no metrics for this handler.
 	DisableMetrics bool `json:"disable_metrics,omitempty"`
 
@@ -455,6 +459,7 @@ func (h *Handler) report(rq *request, p *response) {
 			"zone":      zone.Name,
 			"wait":      p.refusal.retry,
 			"remote_ip": remoteIP(rq.http),
+			"client_ip": rq.clientIP(),
 		})
 	}
 }
@@ -488,14 +493,14 @@ func (h *Handler) banDetails(rq *request, p *response) (fields []zap.Field) {
 
 // identity returns who a request was from, by a key, if the operator wants to know.
 func (h *Handler) identity(rq *request, key []byte) []zap.Field {
-	if !h.LogKey {
-		return nil
+	var fields []zap.Field
+	if h.LogKey || h.LogIP {
+		fields = append(fields, zap.String("remote_ip", remoteIP(rq.http)), zap.String("client_ip", rq.clientIP()))
 	}
-	return []zap.Field{
-		zap.String("remote_ip", remoteIP(rq.http)),
-		zap.String("client_ip", rq.clientIP()),
-		zap.String("key", keyText(key)),
+	if h.LogKey {
+		fields = append(fields, zap.String("key", keyText(key)))
 	}
+	return fields
 }
 
 // remoteIP returns the address of the peer, which may be a proxy.

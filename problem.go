@@ -6,35 +6,48 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 const problemType = "application/problem+json"
 
-// problem is a problem detail as in RFC 9457, of the type that
-// draft-ietf-httpapi-ratelimit-headers-11 defines.
+// problem is a problem detail as in RFC 9457.
 type problem struct {
-	Type     string   `json:"type"`
+	Type     string   `json:"type,omitempty"` // "" says that the status tells all
 	Title    string   `json:"title"`
 	Status   int      `json:"status"`
-	Violated []string `json:"violated-policies"`
+	Detail   string   `json:"detail,omitempty"`
+	Violated []string `json:"violated-policies,omitempty"`
 }
 
+// quotaExceeded is the type that draft-ietf-httpapi-ratelimit-headers-11 defines.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// writeProblem answers with a problem detail.
-func (p *response) writeProblem(w http.ResponseWriter, r *http.Request) error {
-	body, err := json.Marshal(problem{
+// problem returns what a client is told of a refusal.
+func (p *response) problem() problem {
+	return problem{
 		Type:     quotaExceeded,
 		Title:    "Request cannot be satisfied as assigned quota has been exceeded",
 		Status:   http.StatusTooManyRequests,
 		Violated: []string{p.refusal.policy.name},
-	})
+	}
+}
+
+// problemOf returns what a client is told of a denial.
+func problemOf(denied caddyhttp.HandlerError) problem {
+	return problem{Title: http.StatusText(denied.StatusCode), Status: denied.StatusCode, Detail: denied.Err.Error()}
+}
+
+// write answers with the problem detail.
+func (p problem) write(w http.ResponseWriter, r *http.Request) error {
+	body, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", problemType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(http.StatusTooManyRequests)
+	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
 		_, err = w.Write(body)
 	}

@@ -301,7 +301,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 	p.setRefusal(w.Header())
 	leaveBody(w, r)
 	if prefersProblem(r.Header) {
-		return p.writeProblem(w, r)
+		return p.problem().write(w, r)
 	}
 	if h.routed || errorRoutes(r) {
 		return errRefused

@@ -3,6 +3,7 @@ package tally
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -74,6 +75,22 @@ func resolved(mounts []byte, path string) string {
 
 func isOpenToAll(mode fs.FileMode) bool {
 	return mode.Perm()&0o002 != 0 && runtime.GOOS != "windows" // which has no such mode
+}
+
+// warnOfAccess warns of a file that others on this machine may read or write to, which
+// they shouldn't. It looks, but not on network file systems.
+func (a *App) warnOfAccess(what, path string) {
+	path, err := filepath.Abs(path)
+	mounts := readMounts()
+	if err != nil || runtime.GOOS == "windows" || isNetwork(fileSystem(mounts, resolved(mounts, path))) { // Windows has no such mode
+		return
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&0o027 == 0 {
+		return
+	}
+	a.warn(fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, info.Mode().Perm()),
+		"chmod g-w,o-rwx "+path)
 }
 
 // networks are the file systems, by the names of Linux, that have no memory that

@@ -158,6 +158,16 @@ func (s *server) metrics() (string, error) {
 	return a.body, err
 }
 
+// Addresses without keys are what mholt's users have in their logs.
+func TestAddressesAreLoggedIfAskedFor(t *testing.T) {
+	s := startCaddy(t, config("zone tenant {\nper key {http.request.header.X-Tenant}\nlimit 1/1h\n}\nlog_ip"))
+	s.wantPassed(1, 2, "/", "X-Forwarded-For: 203.0.113.77", "X-Tenant: "+knownValues[0])
+	lines := s.logLines("rate limit exceeded")
+	if len(lines) != 1 || lines[0]["client_ip"] != "203.0.113.77" || lines[0]["remote_ip"] != "127.0.0.1" || lines[0]["key"] != nil {
+		t.Errorf("lines are %v", lines)
+	}
+}
+
 // The other way round, so that the test above can fail.
 func TestPersonalDataIsLoggedIfAskedFor(t *testing.T) {
 	s := startCaddy(t, config("zone ip {\nlimit 1/1h\n}\nzone tenant {\nper key {http.request.header.X-Tenant}\nlimit 2/1h\n}\nlog_key"))

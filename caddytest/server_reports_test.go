@@ -175,7 +175,7 @@ func TestEventReachesSubscriber(t *testing.T) {
 		select {
 		case e := <-events:
 			wait, _ := e.Data["wait"].(time.Duration)
-			if e.Data["zone"] != "login" || net.ParseIP(fmt.Sprint(e.Data["remote_ip"])) == nil || wait <= 0 || wait > 2*time.Hour {
+			if e.Data["zone"] != "login" || net.ParseIP(fmt.Sprint(e.Data["remote_ip"])) == nil || e.Data["client_ip"] != e.Data["remote_ip"] || wait <= 0 || wait > 2*time.Hour {
 				t.Errorf("data is %v", e.Data)
 			}
 			if got := e.Origin().CaddyModule().ID; got != "http.handlers.rate_limit" {

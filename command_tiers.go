@@ -1,0 +1,61 @@
+package tally
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+)
+
+// tierQuestion is whom to ask which tiers there are: as in Caddy's own commands.
+type tierQuestion struct{ address, config, adapter string }
+
+// check returns an error if the running Caddy doesn't have a tier: a file with a key of
+// such a tier would not be used. If no Caddy can tell, it says so to w.
+func (q tierQuestion) check(w io.Writer, tier string) error {
+	address, err := caddycmd.DetermineAdminAPIAddress(q.address, nil, q.config, q.adapter)
+	if err != nil {
+		return err
+	}
+	names, err := askTiers(address)
+	switch {
+	case err != nil:
+		fmt.Fprintf(w, "No running Caddy could be asked whether there is a tier %q: %v.\n", tier, err)
+	case len(names) == 0:
+		fmt.Fprintf(w, "The Caddy at %s has no tiers yet: add a tier %q to the global option rate_limit.\n", address, tier)
+	case !slices.Contains(names, tier):
+		return fmt.Errorf("there is no tier %q in the Caddy at %s: write %s; or add it to the global option rate_limit and reload first; --force makes the key all the same", tier, address, orList(names))
+	}
+	return nil
+}
+
+// maxAnswer bounds what is read of a running Caddy's answer.
+const maxAnswer = 16 << 20
+
+// askTiers returns the names of the tiers of the Caddy with an admin address.
+func askTiers(address string) (names []string, err error) {
+	response, err := caddycmd.AdminAPIRequest(address, http.MethodGet, "/config/", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var config struct {
+		Apps struct {
+			RateLimit struct {
+				Tiers []*Tier `json:"tiers"`
+			} `json:"rate_limit"`
+		} `json:"apps"`
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&config); err != nil {
+		return nil, fmt.Errorf("reading the config of the Caddy at %s: %w", address, err)
+	}
+	for _, t := range config.Apps.RateLimit.Tiers {
+		if t != nil {
+			names = append(names, t.Name)
+		}
+	}
+	return names, nil
+}
