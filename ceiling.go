@@ -3,11 +3,9 @@ package tally
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -98,38 +96,6 @@ func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Fa
 	return fair
 }
 
-// drawShared notes what the request of a client takes from limits that it shares. A
-// session that is used elsewhere also takes from the ceiling of the network that it is
-// used in, or a hundred sessions would be worth a hundred quarters of a limit there.
-func (rq *request) drawShared(set *limitSet, cost int64) {
-	c := rq.client
-	if c.session.Elsewhere || c.ledHere {
-		for _, p := range set.elsewhere.policies {
-			rq.take(p, engine.Draw{Limit: &p.Limit, Key: c.self.Key, Cost: cost})
-		}
-	}
-	if c.session.Elsewhere || c.kind == identity.Fingerprint || c.kind == identity.ByPrefix {
-		for _, p := range set.networks.policies {
-			draw := engine.Draw{Limit: &p.Limit, Key: c.crowd.Key, Cost: cost, Fair: p.fair}
-			if p.fair != nil {
-				draw.Client = &c.crowd
-			}
-			rq.take(p, draw)
-		}
-	}
-}
-
-// hides tells whether a client is not told of a draw, because it is of what others
-// use as well and the client's own limit leaves it no more.
-func (rq *request) hides(nth int) bool {
-	own := rq.of[nth].of
-	if own == nil {
-		return false
-	}
-	i := slices.Index(rq.of, own)
-	return rq.draws[i].Known && rq.draws[i].Quota.Remaining <= rq.draws[nth].Quota.Remaining
-}
-
 // provisionShared readies the metrics of what clients share.
 func (s *limitSet) provisionShared() {
 	for _, shared := range []*limitSet{s.networks, s.elsewhere} {
@@ -140,17 +106,4 @@ func (s *limitSet) provisionShared() {
 			p.meter = newLimitMeter(p.zone.Name, p.name)
 		}
 	}
-}
-
-// countClient counts a decision by what its client is known by, and notes who
-// comes from where.
-func (h *Handler) countClient(rq *request, d engine.Decision) {
-	c := rq.client
-	if c == nil || !c.known {
-		return
-	}
-	if !h.DisableMetrics {
-		clientMeters[c.kind].count(d)
-	}
-	h.app.noteCrowd(c, d, d.Reason == engine.Blocked && rq.of[d.Draw].of != nil)
 }

@@ -1,18 +1,14 @@
 package tally
 
 import (
-	"encoding/hex"
 	"net/http"
 	"net/netip"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
-	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // client is whom a request is from, as far as it can be told from others: the
@@ -69,14 +65,6 @@ func newClient(rq *request, app *App) *client {
 		c.takeCookie()
 	}
 	return c
-}
-
-// offerNames has placeholders tell of the client.
-func (c *client) offerNames(rq *request) {
-	if c != nil && !c.named {
-		c.named = true
-		rq.repl.Map(c.placeholder)
-	}
 }
 
 // whoIs returns the request's client, about which is known what can be.
@@ -211,89 +199,6 @@ func first(values []string) string {
 	return values[0]
 }
 
-// clientPlaceholders are the ends of the names of placeholders that tell of a client.
-var clientPlaceholders = []string{"", ".kind", ".verified", ".score", ".violations"}
-
-// placeholder resolves `http.rate_limit.client` and what is below it.
-func (c *client) placeholder(key string) (any, bool) {
-	name, ours := strings.CutPrefix(key, "http.rate_limit.client")
-	if !ours || !slices.Contains(clientPlaceholders, name) {
-		return nil, false
-	}
-	rq := newRequest(c.http)
-	defer rq.release()
-	rq.client = c
-	rq.whoIs()
-	switch name {
-	case ".kind":
-		return c.kind.String(), true
-	case ".verified":
-		return c.kind.Verified(), true
-	case ".score":
-		return c.score(), true
-	case ".violations":
-		return c.violations(), true
-	}
-	return c.name(), true
-}
-
-// record returns what memory knows of what the client has done, or nil. While it is
-// banned for what it is a part of, that is what counts.
-func (c *client) record() *reputation.Record {
-	house := c.app.use()
-	if house == nil || c.stands == nil {
-		return nil
-	}
-	if c.stands.Parent != nil {
-		record := house.engine.Known(engine.Client{Key: c.stands.Parent.Key})
-		if record != nil && record.Banned(time.Now().UnixNano()) {
-			return record
-		}
-	}
-	return house.engine.Known(engine.Client{Key: c.stands.Key})
-}
-
-// score returns the client's score in whole points, or nothing if it has none.
-func (c *client) score() string {
-	record := c.record()
-	if record == nil {
-		return ""
-	}
-	return strconv.Itoa(int(record.Score(time.Now().UnixNano())))
-}
-
-// toldViolations is how many of its last violations a client can be told.
-const toldViolations = 8
-
-// violations returns the reasons of the client's last violations, the last one
-// first.
-func (c *client) violations() string {
-	record := c.record()
-	if record == nil {
-		return ""
-	}
-	var reasons []string
-	for _, v := range slices.Backward(record.Past[max(len(record.Past)-toldViolations, 0):]) {
-		reasons = append(reasons, v.Reason.String())
-	}
-	return strings.Join(reasons, ", ")
-}
-
-// name returns an opaque name for the client: always the same for one that is
-// verified, and for others as long as a day lasts. It is empty while there is no
-// secret to make it from.
-func (c *client) name() string {
-	house := c.app.use()
-	if house == nil {
-		return ""
-	}
-	name, ok := house.publicName(c.self.Key, c.kind.Verified())
-	if !ok {
-		return ""
-	}
-	return hex.EncodeToString(name[:])
-}
-
 // publicName returns the opaque name of a client. That of one that is not verified
 // is another every day, and nobody can tell it two days later.
 func (h *house) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
@@ -310,4 +215,10 @@ func (h *house) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
 		return name, false
 	}
 	return secret.Name(scope, text+string(key)), true
+}
+
+// clientIP returns the client's address as Caddy determined it, or "".
+func (rq *request) clientIP() string {
+	ip, _ := rq.vars[caddyhttp.ClientIPVarKey].(string)
+	return ip
 }

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/cespare/xxhash/v2"
 )
 
 // limitSet is the limits that a client has in a zone, which are the zone's own or
@@ -240,4 +242,17 @@ func (z *Zone) sets() (sets []*limitSet) {
 		}
 	}
 	return sets
+}
+
+// limitID names a limit by all that its counts depend on. nth tells limits apart
+// that are alike in all of it.
+func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
+	id := binary.BigEndian.AppendUint64(nil, uint64(len(zone)))
+	id = append(id, zone...)
+	id = append(id, kind.Algorithm...)
+	for _, n := range []uint64{uint64(kind.Window), uint64(kind.Slots), nth} {
+		id = binary.BigEndian.AppendUint64(id, n)
+	}
+	id = append(id, kind.Timezone...)
+	return storage.LimitID(xxhash.Sum64(id))
 }

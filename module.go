@@ -7,17 +7,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
-
-	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Handler limits how many requests a client may send. It counts requests in
@@ -156,22 +151,6 @@ func (h *Handler) provisionHeaders(caddy.Context) error {
 		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
 	}
 	h.style = style
-	return nil
-}
-
-func (h *Handler) loadExempt(ctx caddy.Context) error {
-	if err := checkMatcherSets(h.ExemptRaw); err != nil {
-		return fmt.Errorf("exempt: %w", err)
-	}
-	loaded, err := ctx.LoadModule(h, "ExemptRaw")
-	if err == nil {
-		err = h.exempt.FromInterface(loaded)
-	}
-	if err != nil {
-		return fmt.Errorf("exempt: %w", err)
-	}
-	h.warnOfExemptions()
-	forExemption(h.exempt)
 	return nil
 }
 
@@ -329,187 +308,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	rq.release()
 	p.setFields(w.Header())
 	return next.ServeHTTP(p.writer(w), r)
-}
-
-// decide returns how the request stands with its limits, or nil if it belongs
-// to no zone.
-func (h *Handler) decide(rq *request) (*response, error) {
-	shut, err := h.draw(rq)
-	if err != nil {
-		return nil, err
-	}
-	if rq.trapped > 0 {
-		return h.refuseVisit(rq), nil
-	}
-	if shut != nil {
-		return h.shutOut(shut), nil
-	}
-	if len(rq.draws) == 0 {
-		if rq.denied == nil {
-			h.none.request()
-		}
-		if rq.stands == nil {
-			return nil, rq.denied
-		}
-	}
-	d, ok := h.app.decide(rq.http.Context(), rq.stands, rq.draws)
-	if !ok {
-		return nil, rq.denied // its configuration never ran; the next one limits the client
-	}
-	rq.count(d)
-	h.countClient(rq, d)
-	if d.Reason == engine.Abandoned {
-		return nil, errAbandoned
-	}
-	if d.Allowed && rq.denied != nil {
-		return nil, rq.denied
-	}
-	return h.answer(rq, d), nil
-}
-
-// answer returns how a request stands after a decision, or nil if there is
-// nothing to say of it.
-func (h *Handler) answer(rq *request, d engine.Decision) *response {
-	if d.Allowed && len(rq.draws) == 0 {
-		return nil
-	}
-	p := newResponse(rq, h.style)
-	switch {
-	case d.Reason == engine.Banned:
-		p.refusal = &refusal{policy: h.banned, retry: h.jittered(d), fresh: d.Fresh}
-	case !d.Allowed:
-		p.refusal = &refusal{policy: rq.of[d.Draw], retry: h.jittered(d), fresh: d.Fresh}
-	}
-	return p
-}
-
-// draw notes what the request takes from the zones it belongs to: also if one of
-// them denies it for its API key, so that floods of bad keys can be limited by
-// another. It returns the limit, if any, that refuses the request whatever was
-// counted.
-func (h *Handler) draw(rq *request) (shut *policy, err error) {
-	if exempt, err := h.exempts(rq); exempt || err != nil {
-		return nil, err
-	}
-	early := isEarly(rq.http)
-	if early && h.clients {
-		return nil, errTooEarly
-	}
-	if err := h.meet(rq); err != nil {
-		return nil, err
-	}
-	for _, z := range h.zones {
-		matches, err := z.matches(rq)
-		if err != nil {
-			return nil, err
-		}
-		if !matches {
-			continue
-		}
-		if early {
-			return nil, errTooEarly
-		}
-		shut, err := rq.draw(z)
-		if err != nil {
-			rq.deny(z, err)
-		}
-		switch {
-		case err != nil && !isDenial(err):
-			return nil, err
-		case shut != nil:
-			return shut, rq.denied
-		}
-	}
-	return nil, nil
-}
-
-// exempts tells whether no zone is to look at the request.
-func (h *Handler) exempts(rq *request) (bool, error) {
-	if len(h.exempt) == 0 {
-		return false, nil
-	}
-	return h.exempt.AnyMatchWithError(rq.http)
-}
-
-// shutOut returns how a request stands that a zone refuses without counting.
-func (h *Handler) shutOut(by *policy) *response {
-	by.zone.meter.request()
-	by.zone.meter.decline()
-	return &response{style: h.style, refusal: &refusal{policy: by, retry: limiter.Never}}
-}
-
-// report tells logs, events and metrics of a refusal.
-func (h *Handler) report(rq *request, p *response) {
-	zone := p.refusal.policy.zone
-	log := zone.log.Load()
-	if log == nil {
-		log = h.app.refusals(zone.Name)
-		zone.log.Store(log)
-	}
-	log.refused.Add(1)
-	switch {
-	case !p.refusal.fresh || !log.admits(time.Now()):
-	case p.refusal.policy == h.banned:
-		h.log.Info("client banned", h.banDetails(rq, p)...)
-	default:
-		h.log.Info("rate limit exceeded", h.details(rq, p)...)
-	}
-	if h.events.ShouldEmit(exceededEvent) {
-		h.events.Emit(h.ctx, exceededEvent, map[string]any{
-			"zone":      zone.Name,
-			"wait":      p.refusal.retry,
-			"remote_ip": remoteIP(rq.http),
-			"client_ip": rq.clientIP(),
-		})
-	}
-}
-
-const exceededEvent = "rate_limit_exceeded"
-
-// details returns what is logged of a refusal: who it was only if the operator
-// asks for it.
-func (h *Handler) details(rq *request, p *response) []zap.Field {
-	fields := []zap.Field{
-		zap.String("zone", p.refusal.policy.zone.Name),
-		zap.String("limit", p.refusal.policy.name),
-		zap.Duration("wait", p.refusal.retry),
-	}
-	return append(fields, h.identity(rq, rq.keyOf(p.refusal.policy))...)
-}
-
-// banDetails returns what is logged of a ban: the violation that led to it, where
-// it was, and how long it lasts.
-func (h *Handler) banDetails(rq *request, p *response) (fields []zap.Field) {
-	if record := rq.client.record(); record != nil && len(record.Past) > 0 {
-		last := record.Past[len(record.Past)-1]
-		fields = append(fields, zap.Stringer("reason", last.Reason))
-		if zone := h.app.zoneNames[last.Zone]; zone != "" {
-			fields = append(fields, zap.String("zone", zone))
-		}
-	}
-	fields = append(fields, zap.Duration("wait", p.refusal.retry))
-	return append(fields, h.identity(rq, rq.stands.Key)...)
-}
-
-// identity returns who a request was from, by a key, if the operator wants to know.
-func (h *Handler) identity(rq *request, key []byte) []zap.Field {
-	var fields []zap.Field
-	if h.LogKey || h.LogIP {
-		fields = append(fields, zap.String("remote_ip", remoteIP(rq.http)), zap.String("client_ip", rq.clientIP()))
-	}
-	if h.LogKey {
-		fields = append(fields, zap.String("key", keyText(key)))
-	}
-	return fields
-}
-
-// remoteIP returns the address of the peer, which may be a proxy.
-func remoteIP(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 // Distributed is accepted for compatibility with `mholt/caddy-ratelimit`.

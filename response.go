@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/intercept"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -279,95 +278,16 @@ func (p *response) placeholder(key string) (any, bool) {
 	return nil, false
 }
 
-// errRefused is what a refused request is handed to the error routes with. It
-// is made once: caddyhttp.Error would look at the stack for every one.
-var errRefused error = caddyhttp.HandlerError{StatusCode: http.StatusTooManyRequests}
-
-// errAbandoned is what becomes of a request whose client has gone.
-var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
-
-// setRefusal sets the header fields of a refusal.
-func (p *response) setRefusal(h http.Header) {
-	p.setFields(h)
-	forbidStoring(h)
-	if refusal := p.refusal; refusal.retry != limiter.Never {
-		refusal.field[0] = strconv.FormatInt(ceilSeconds(refusal.retry), 10)
-		h[fieldRetry] = refusal.field[:]
-	}
-}
-
-// refuse answers a request that is over a limit.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) error {
-	p.setRefusal(w.Header())
-	leaveBody(w, r)
-	if prefersProblem(r.Header) {
-		return p.problem().write(w, r)
-	}
-	if h.routed || errorRoutes(r) {
-		return errRefused
-	}
-	w.WriteHeader(http.StatusTooManyRequests) // what comes of an error that nobody handles, for less
-	return nil
-}
-
-// errorRoutes tells whether the server of a request has routes for errors that
-// the request is not in already.
-func errorRoutes(r *http.Request) bool {
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	return !ok || server.Errors != nil && len(server.Errors.Routes) > 0 && !inErrorRoute(r)
-}
-
-// inErrorRoute tells whether a request is being answered with an error. Of an
-// error on top Caddy writes a line to the log, with the client's address, and
-// sends the status of the first one.
-func inErrorRoute(r *http.Request) bool {
-	return r.Context().Value(caddyhttp.ErrorCtxKey) != nil
-}
-
-// errorRouted tells whether a handler that is being provisioned lies where a
-// refusal must be an error: in a subroute that handles errors, or in the intercept
-// handler, which fills an answer without a body with what it has intercepted.
-func errorRouted(ctx caddy.Context) bool {
-	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
-		switch m := m.(type) {
-		case *caddyhttp.Subroute:
-			return m.Errors != nil
-		case *intercept.Intercept:
-			return true
-		}
-		return false
-	})
-}
-
-// keptBody is the length up to which the body of a refused request is taken in,
-// so that its connection can go on: what net/http takes at most.
-const keptBody = 256 << 10
-
-// leaveBody has a request answered at once whose body may be long. Caddy wraps
-// the body, and net/http then waits for the beginning of it before it sends an
-// answer, unless the connection ends with that.
-func leaveBody(w http.ResponseWriter, r *http.Request) {
-	long := r.ContentLength < 0 || r.ContentLength > keptBody
-	expected := r.ContentLength > 0 && len(r.Header["Expect"]) > 0
-	if r.ProtoMajor == 1 && (long || expected) {
-		w.Header().Set("Connection", "close")
-	}
-}
-
-// jittered returns a retry time made longer by a random part of up to the
-// handler's jitter.
-func (h *Handler) jittered(d engine.Decision) time.Duration {
-	if d.Retry == limiter.Never {
-		return limiter.Never
-	}
-	retry := max(d.Retry, 1)
-	if h.Jitter > 0 {
-		retry += time.Duration(min(h.random()*h.Jitter*float64(retry), float64(maxJitter)))
-	}
-	return retry
-}
-
-// maxJitter bounds what jitter adds, so that it stays a duration.
-const maxJitter = limiter.MaxWindow
-
 var _ caddy.ReplacerFunc = (*response)(nil).placeholder
+
+// renew issues the client's session anew with an answer, unless caches may keep that
+// for others.
+func (p *response) renew(h http.Header) {
+	if !p.renews || isShareable(h, time.Now()) {
+		return
+	}
+	if cookie := p.client.renewal(); cookie != "" {
+		h.Add("Set-Cookie", cookie)
+		metrics.sessions.WithLabelValues("renewed").Inc()
+	}
+}

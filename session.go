@@ -3,9 +3,7 @@ package tally
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Session says how clients are known again that have passed a challenge: by a
@@ -125,94 +122,4 @@ func (s *Session) derive(secret *identity.Secret) (*sessionKeys, error) {
 	}
 	setter, err := challenge.New(secret, challenge.Options{Difficulty: s.Challenge.difficulty()})
 	return &sessionKeys{signer, setter}, err
-}
-
-// takeCookie takes the cookie that may be a session out of the request.
-func (c *client) takeCookie() {
-	fields := c.http.Header["Cookie"]
-	kept := identity.StripCookie(fields, c.audience().Cookie)
-	switch {
-	case len(fields) == 0 || len(kept) > 0 && &kept[0] == &fields[0]: // there is none
-		return
-	case len(kept) == 0:
-		delete(c.http.Header, "Cookie")
-	default:
-		c.http.Header["Cookie"] = kept
-	}
-	c.cookies = fields
-}
-
-// audience returns where a session of the client is good.
-func (c *client) audience() session.Audience {
-	return session.Audience{Site: session.Site(c.http.Host), Cookie: session.CookieName(c.http.TLS != nil)}
-}
-
-// prefix returns the client's network as sessions and challenges are bound to it.
-func (c *client) prefix() []byte { return c.crowd.Key[1:] }
-
-// hasSession tells whether the client has shown a valid session, and notes it.
-func (c *client) hasSession() bool {
-	if c.cookies == nil {
-		return false
-	}
-	keys := c.app.Session.ready(c.http.Context(), c.app)
-	if keys == nil {
-		return false
-	}
-	now, audience := time.Now(), c.audience()
-	return identity.FindCookie(c.cookies, audience.Cookie, func(value string) bool {
-		found, err := keys.signer.Verify(now, audience, c.prefix(), value)
-		if err != nil {
-			c.forged = c.forged || errors.Is(err, session.ErrForged) && c.http.TLS != nil
-			return false
-		}
-		c.session = found
-		return true
-	})
-}
-
-// issue issues a session for the client, and returns it and a Set-Cookie field.
-func (c *client) issue(keys *sessionKeys) (session.Session, string, error) {
-	now, audience := time.Now(), c.audience()
-	issued, value, err := keys.signer.Issue(now, audience, c.prefix())
-	if err != nil {
-		return issued, "", err
-	}
-	return issued, session.SetCookie(audience.Cookie, value, now, issued), nil
-}
-
-// isRenewable reports whether the client has a session that is to be issued anew.
-func (c *client) isRenewable() bool { return c != nil && c.session.Renewable }
-
-// renewal returns a Set-Cookie field with the client's session issued anew, or "" if
-// its network has all the sessions that it may have, or it was done of late.
-func (c *client) renewal() string {
-	limits := c.app.Session.limits
-	d, ok := c.app.decide(c.http.Context(), nil, []engine.Draw{
-		{Limit: limits.renewals, Key: append([]byte{kindSession}, c.session.ID[:]...), Cost: 1},
-		{Limit: limits.live, Key: c.crowd.Key, Cost: 1},
-	})
-	if !ok || !d.Allowed {
-		return ""
-	}
-	keys := c.app.Session.keys.Load()
-	now, audience := time.Now(), c.audience()
-	renewed, value := keys.signer.Renew(now, audience, c.prefix(), c.session.ID)
-	return session.SetCookie(audience.Cookie, value, now, renewed)
-}
-
-// isForged tells whether the request has a session cookie that somebody has
-// tampered with, or taken from another site.
-func (rq *request) isForged() bool { return rq.client != nil && rq.whoIs().forged }
-
-// renew issues the client's session anew with an answer, unless caches may keep that
-// for others.
-func (p *response) renew(h http.Header) {
-	if !p.renews || isShareable(h, time.Now()) {
-		return
-	}
-	if cookie := p.client.renewal(); cookie != "" {
-		h.Add("Set-Cookie", cookie)
-		metrics.sessions.WithLabelValues("renewed").Inc()
-	}
 }

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,11 +10,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/cespare/xxhash/v2"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // What a zone can be counted per.
@@ -102,15 +99,6 @@ func (z *Zone) provision(ctx caddy.Context, app *App, s *survey, log *zap.Logger
 		}
 	}
 	z.warnOfUser(log, s)
-	return nil
-}
-
-func (z *Zone) loadMatchers(ctx caddy.Context, log *zap.Logger) (err error) {
-	if z.matchers, err = loadMatchers(ctx, z); err != nil {
-		return err
-	}
-	z.warnOfSpellings(log, "match", z.matchers)
-	forLimit(z.matchers)
 	return nil
 }
 
@@ -204,19 +192,6 @@ func checkPrefixes(ipv4, ipv6 int) error {
 	return nil
 }
 
-// limitID names a limit by all that its counts depend on. nth tells limits apart
-// that are alike in all of it.
-func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
-	id := binary.BigEndian.AppendUint64(nil, uint64(len(zone)))
-	id = append(id, zone...)
-	id = append(id, kind.Algorithm...)
-	for _, n := range []uint64{uint64(kind.Window), uint64(kind.Slots), nth} {
-		id = binary.BigEndian.AppendUint64(id, n)
-	}
-	id = append(id, kind.Timezone...)
-	return storage.LimitID(xxhash.Sum64(id))
-}
-
 // fieldString writes a string as a structured field does (RFC 9651, section
 // 3.3.3). What such a string can't hold is percent-encoded.
 func fieldString(s string) string {
@@ -235,9 +210,4 @@ func fieldString(s string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
-}
-
-// matches tells whether a request belongs to the zone.
-func (z *Zone) matches(r *request) (bool, error) {
-	return z.matchers.AnyMatchWithError(r.http)
 }

@@ -96,13 +96,10 @@ func (a *App) mayPunish(rq *request) bool {
 	return ok && d.Allowed
 }
 
-// refuseVisit refuses a visit to a trap that bans: as any request of the client that
-// it has banned, and if that may not be banned, all the same.
-func (h *Handler) refuseVisit(rq *request) *response {
-	d, ok := h.app.decide(rq.http.Context(), rq.stands, nil)
-	if !ok || d.Reason != engine.Banned {
-		d = engine.Decision{Reason: engine.Banned, Retry: rq.trapped}
+// offenseOf returns what a visit of a client is.
+func (t *Trap) offenseOf(c *client) reputation.Offense {
+	if c.kind.Verified() {
+		return t.offense
 	}
-	h.countClient(rq, d)
-	return h.answer(rq, d)
+	return t.excused
 }

@@ -111,17 +111,6 @@ func (rq *request) cost(z *Zone) (int64, error) {
 	return cost, nil
 }
 
-// price returns the first price that is for the request.
-func (rq *request) price(z *Zone) (*price, error) {
-	for i := range z.prices {
-		p := &z.prices[i]
-		if matches, err := p.matchers.AnyMatchWithError(rq.http); matches || err != nil {
-			return p, err
-		}
-	}
-	return &z.price, nil
-}
-
 // parseCost returns the cost that a placeholder holds: 1 where that is no number
 // from 0.
 func parseCost(text string) int64 {

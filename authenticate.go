@@ -39,15 +39,6 @@ func isDenial(err error) bool {
 	return err == errNoKey || err == errUnknownKey || err == errTwoKeys || err == errOddKey || err == errNoTier
 }
 
-// deny notes that a zone denies the request.
-func (rq *request) deny(z *Zone, err error) {
-	z.meter.request()
-	if rq.denied == nil {
-		rq.denied = err
-		z.meter.decline()
-	}
-}
-
 // whoCalls returns who the request is from. It looks once.
 func (rq *request) whoCalls(app *App) *caller {
 	c := &rq.caller
@@ -96,26 +87,6 @@ func (k *APIKeys) otherwise(option string, denied error) (tier string, err error
 	return "", denied
 }
 
-// limits returns what the request is held to in a zone, or nil if to nothing.
-func (rq *request) limits(z *Zone) (*limitSet, error) {
-	limits := rq.limitsOf(z)
-	if limits.byTier == nil {
-		return limits.own, nil
-	}
-	name, err := rq.tier(z)
-	if err != nil {
-		return nil, err
-	}
-	set, ok := limits.byTier[name]
-	if !ok {
-		set, ok = limits.byTier[z.DefaultTier]
-	}
-	if !ok && !rq.caller.preflight {
-		return nil, errNoTier
-	}
-	return set, nil
-}
-
 // isPreflight reports whether a browser asks whether a page of another origin may send a
 // request (CORS). It never shows a key by that. What may be taken for a request with
 // another method is none.
@@ -131,60 +102,4 @@ func isPreflight(r *http.Request) bool {
 	}
 	query, err := url.QueryUnescape(r.URL.RawQuery)
 	return err == nil && !strings.Contains(strings.ToLower(query), "method")
-}
-
-// tier returns the name of the tier that the request has in a zone.
-func (rq *request) tier(z *Zone) (string, error) {
-	if z.Tiers {
-		c := rq.whoCalls(z.app)
-		return c.tier, c.err
-	}
-	if tier, ok := rq.serviceTier(z.app); ok {
-		return tier, nil
-	}
-	return rq.repl.ReplaceAll(z.Tier, ""), nil
-}
-
-// appendCaller appends the client that the request's API key names, or the
-// network of one that is let in without.
-func (rq *request) appendCaller(z *Zone) error {
-	c := rq.whoCalls(z.app)
-	switch {
-	case c.service:
-		rq.keys = append(append(rq.keys, kindService), c.tier...)
-	case c.name != "":
-		rq.keys = append(append(rq.keys, kindAPIKey), c.name...)
-	case c.err == nil:
-		rq.appendIP(z)
-	}
-	return c.err
-}
-
-// deny answers a request that is turned away without counting, or hands it to the
-// error routes.
-func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) error {
-	if err == errNoKey { // RFC 9110, section 11.6.1
-		w.Header().Set("WWW-Authenticate", h.app.APIKeys.challenge())
-	}
-	forbidStoring(w.Header())
-	leaveBody(w, r)
-	status, ok := errors.AsType[caddyhttp.HandlerError](err)
-	switch {
-	case ok && isDenial(err) && prefersProblem(r.Header):
-		return problemOf(status).write(w, r)
-	case ok && inErrorRoute(r):
-		w.WriteHeader(status.StatusCode)
-		return nil
-	}
-	return err
-}
-
-// challenge returns how a request is to show its key.
-func (k *APIKeys) challenge() string {
-	for _, s := range k.From {
-		if s.Type == fromBearer {
-			return "Bearer"
-		}
-	}
-	return "ApiKey"
 }

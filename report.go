@@ -1,0 +1,107 @@
+package tally
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"go.uber.org/zap"
+)
+
+// report tells logs, events and metrics of a refusal.
+func (h *Handler) report(rq *request, p *response) {
+	zone := p.refusal.policy.zone
+	log := zone.log.Load()
+	if log == nil {
+		log = h.app.refusals(zone.Name)
+		zone.log.Store(log)
+	}
+	log.refused.Add(1)
+	switch {
+	case !p.refusal.fresh || !log.admits(time.Now()):
+	case p.refusal.policy == h.banned:
+		h.log.Info("client banned", h.banDetails(rq, p)...)
+	default:
+		h.log.Info("rate limit exceeded", h.details(rq, p)...)
+	}
+	if h.events.ShouldEmit(exceededEvent) {
+		h.events.Emit(h.ctx, exceededEvent, map[string]any{
+			"zone":      zone.Name,
+			"wait":      p.refusal.retry,
+			"remote_ip": remoteIP(rq.http),
+			"client_ip": rq.clientIP(),
+		})
+	}
+}
+
+const exceededEvent = "rate_limit_exceeded"
+
+// details returns what is logged of a refusal: who it was only if the operator
+// asks for it.
+func (h *Handler) details(rq *request, p *response) []zap.Field {
+	fields := []zap.Field{
+		zap.String("zone", p.refusal.policy.zone.Name),
+		zap.String("limit", p.refusal.policy.name),
+		zap.Duration("wait", p.refusal.retry),
+	}
+	return append(fields, h.identity(rq, rq.keyOf(p.refusal.policy))...)
+}
+
+// banDetails returns what is logged of a ban: the violation that led to it, where
+// it was, and how long it lasts.
+func (h *Handler) banDetails(rq *request, p *response) (fields []zap.Field) {
+	if record := rq.client.record(); record != nil && len(record.Past) > 0 {
+		last := record.Past[len(record.Past)-1]
+		fields = append(fields, zap.Stringer("reason", last.Reason))
+		if zone := h.app.zoneNames[last.Zone]; zone != "" {
+			fields = append(fields, zap.String("zone", zone))
+		}
+	}
+	fields = append(fields, zap.Duration("wait", p.refusal.retry))
+	return append(fields, h.identity(rq, rq.stands.Key)...)
+}
+
+// identity returns who a request was from, by a key, if the operator wants to know.
+func (h *Handler) identity(rq *request, key []byte) []zap.Field {
+	var fields []zap.Field
+	if h.LogKey || h.LogIP {
+		fields = append(fields, zap.String("remote_ip", remoteIP(rq.http)), zap.String("client_ip", rq.clientIP()))
+	}
+	if h.LogKey {
+		fields = append(fields, zap.String("key", keyText(key)))
+	}
+	return fields
+}
+
+// remoteIP returns the address of the peer, which may be a proxy.
+func remoteIP(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// count counts a decision.
+func (rq *request) count(d engine.Decision) {
+	var last *Zone
+	for i, p := range rq.of {
+		if p.zone != last {
+			last = p.zone
+			last.meter.request()
+			last.meter.waited(d.Waited)
+		}
+		switch {
+		case d.Allowed:
+			p.meter.allow()
+		case d.Reason == engine.Banned:
+			p.meter.refuse(d.Reason)
+		case i == d.Draw:
+			p.meter.refuse(d.Reason)
+			if d.Reason != engine.Abandoned {
+				p.zone.meter.decline()
+			}
+		}
+	}
+}

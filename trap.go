@@ -1,0 +1,70 @@
+package tally
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// Trap is a place that no honest client visits, such as the login page of a
+// program that is not installed. Whoever does loses points, or is banned.
+type Trap struct {
+	// What leads into the trap: a list of matcher sets, of which one must match.
+	// Required.
+	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
+
+	// Ban a client at once, for this long, from 1s to 366 days; one that is not
+	// verified by a session or an API key for an hour at most, because strangers may
+	// look the same. Default: the visit costs points, as the `reputation` of the
+	// `rate_limit` app says, and counts as a violation.
+	Ban caddy.Duration `json:"ban,omitempty"`
+
+	// Where the trap stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Caddyfile adapter notes it.
+	Source string `json:"source,omitempty"`
+
+	matchers caddyhttp.MatcherSets
+	offense  reputation.Offense // of verified clients
+	excused  reputation.Offense // of others
+}
+
+// maxUnverifiedBan is how long a visit to a trap bans a client at most that is not
+// verified: anybody in its network who sends the same header fields is banned with
+// it.
+const maxUnverifiedBan = time.Hour
+
+// provision gets the trap ready for use.
+func (t *Trap) provision(ctx caddy.Context, app *App) error {
+	if len(t.MatcherSetsRaw) == 0 {
+		return errors.New("trap: a matcher is missing: `trap /wp-login.php` would do")
+	}
+	if err := checkMatcherSets(t.MatcherSetsRaw); err != nil {
+		return fmt.Errorf("trap: %w", err)
+	}
+	matchers, err := loadMatchers(ctx, t)
+	if err != nil {
+		return fmt.Errorf("trap: %w", err)
+	}
+	t.matchers = matchers
+	forTrap(matchers)
+	rule := app.Ban
+	if t.Ban != 0 {
+		rule = &Ban{After: 1, Within: caddy.Duration(leastBan), For: t.Ban, UpTo: t.Ban}
+		if err := rule.check(); err != nil {
+			return fmt.Errorf("trap: %w", err)
+		}
+	}
+	t.offense = reputation.Offense{
+		Violation: reputation.Violation{Reason: reputation.Trapped},
+		Points:    app.Reputation.points(reputation.Trapped),
+		Ban:       rule.rule(""),
+	}
+	t.excused = t.offense
+	t.excused.Ban.For = min(t.excused.Ban.For, maxUnverifiedBan)
+	t.excused.Ban.Most = min(t.excused.Ban.Most, maxUnverifiedBan)
+	return nil
+}
