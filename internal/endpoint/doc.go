@@ -35,6 +35,6 @@
 // (/index.php/login), with an extension (/login.json), and with more behind a script
 // or before a file (/login.php/x, /login/x.css).
 //
-// Work is linear in the length of the request. Paths longer than 4096 bytes cover every
+// Work is linear in the length of the request. Paths longer than 2048 bytes cover every
 // endpoint, unread.
 package endpoint

@@ -48,7 +48,7 @@ func TestSpellingsOfPath(t *testing.T) {
 			},
 			other: []string{
 				"/", "/logins", "/log", "/xlogin", "/login-2", "/login2.json", "/login/x", "/login/5", "/login/jane@example.com", "/login/left-pad-1.3.0",
-				"/api/login", "/v1.2/login", "/example.com/login", "/login/x/y", "/login/indexes", "/log/in", "/log%2fin", "/x/../y", "/../y/login", "/" + strings.Repeat("a", 4000),
+				"/api/login", "/v1.2/login", "/example.com/login", "/login/x/y", "/login/indexes", "/log/in", "/log%2fin", "/x/../y", "/../y/login", "/" + strings.Repeat("a", 2000),
 				"/a%20b/c", "/caf%c3%a9", "/a;b=c/d", "/a/b.css", "http://host/x", "//host", "/..a/b", "/login/../x",
 			},
 		},

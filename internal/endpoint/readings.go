@@ -7,7 +7,7 @@ import (
 
 // maxPath is the length of the longest path that is read. Honest clients send no
 // longer ones.
-const maxPath = 4 << 10
+const maxPath = 2 << 10
 
 func (r *Request) isLong() bool { return len(r.Path) > maxPath || len(r.RawPath) > maxPath }
 
@@ -66,11 +66,15 @@ func readingsOf(r *Request) readings {
 	read.add(cleanedOnce(r.Path))
 	decoded := fold(r.Path)
 	read.addNames(decoded)
-	read.addNames(withoutParameters(decoded, isSlash))
+	if plain := withoutParameters(decoded, isSlash); plain != decoded {
+		read.addNames(plain)
+	}
 	if i := strings.IndexByte(decoded, '?'); i >= 0 {
 		read.query = decoded[i+1:]
 	}
-	read.addNames(withoutParameters(cut(decoded), isSlash))
+	if short := cut(decoded); short != decoded {
+		read.addNames(withoutParameters(short, isSlash))
+	}
 	if strings.ContainsRune(raw, ';') { // some remove parameters before they decode
 		early := fold(withoutParameters(raw, func(c rune) bool { return c == '/' }))
 		read.addNames(withoutParameters(cut(early), isSlash))
@@ -103,7 +107,8 @@ func (read *readings) add(s string) {
 // addNames adds the names between slashes or backslashes, trimmed, with dots
 // resolved and left alone.
 func (read *readings) addNames(s string) {
-	var names, resolved []string
+	names := make([]string, 0, strings.Count(s, "/")+1)
+	resolved := make([]string, 0, cap(names))
 	for name := range strings.FieldsFuncSeq(s, isSlash) {
 		name = trimBlanks(name)
 		trimmed := strings.TrimRightFunc(name, func(c rune) bool { return c == '.' || isBlank(c) })
@@ -116,17 +121,20 @@ func (read *readings) addNames(s string) {
 			resolved = resolved[:max(len(resolved)-1, 0)]
 		}
 	}
-	read.add("/" + strings.Join(names, "/"))
 	read.add("/" + strings.Join(resolved, "/"))
+	if len(resolved) != len(names) {
+		read.add("/" + strings.Join(names, "/"))
+	}
 }
 
-// addBehindHost adds what the last reading is without its first name.
+// addBehindHost adds what the readings are without their first name.
 func (read *readings) addBehindHost() {
-	last := read.paths[len(read.paths)-1]
-	if end := strings.IndexByte(last[1:], '/'); end >= 0 {
-		read.add(last[1+end:])
-	} else {
-		read.add("/")
+	for _, path := range read.paths[:len(read.paths):len(read.paths)] {
+		behind := "/"
+		if end := strings.IndexByte(path[1:], '/'); end >= 0 {
+			behind = path[1+end:]
+		}
+		read.add(behind)
 	}
 }
 
@@ -180,7 +188,7 @@ func withoutParameters(s string, endsSegment func(rune) bool) string {
 // fold decodes and folds a text until that changes nothing any more.
 func fold(s string) string {
 	for {
-		folded := appendFolded(nil, decodeAll(s))
+		folded := appendFolded(make([]byte, 0, len(s)), decodeAll(s))
 		if string(folded) == s {
 			return s
 		}
