@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // find returns the key of a request, or "" if it has none. An error is one that the
@@ -44,12 +46,12 @@ func (s *keySearch) look(rq *request, place *KeySource) {
 // found notes a value in the place that is looked at. White space around it doesn't
 // belong to it (RFC 9110, section 5.5), but over HTTP/2 nobody has removed it yet.
 func (s *keySearch) found(value string) {
-	value = trimSpace(value)
+	value = httpfield.TrimSpace(value)
 	s.here++
 	switch {
 	case s.here > 1 || s.key != "" && value != "" && value != s.key:
 		s.err = errTwoKeys
-	case value != "" && !isToken(value) && s.err == nil:
+	case value != "" && !httpfield.IsToken(value) && s.err == nil:
 		s.err = errOddKey
 	case value != "":
 		s.key = value
@@ -68,7 +70,7 @@ func (s *keySearch) header(values []string) {
 // resembles it is refused: some upstreams look for the word anywhere.
 func (s *keySearch) bearer(values []string) {
 	for _, value := range values {
-		value = trimSpace(value)
+		value = httpfield.TrimSpace(value)
 		scheme, token := value, ""
 		if i := strings.IndexAny(value, " \t"); i >= 0 {
 			scheme, token = value[:i], value[i:]
@@ -93,7 +95,7 @@ func mentionsBearer(value string) bool {
 		if i < 0 {
 			return false
 		}
-		if i == 0 || !isTokenByte(value[i-1]) {
+		if i == 0 || !httpfield.IsTokenByte(value[i-1]) {
 			return true
 		}
 		value = value[i+len(word):]
@@ -114,7 +116,7 @@ func unescapeQuery(text string) string {
 func (s *keySearch) cookies(fields []string, name string) {
 	for _, field := range fields {
 		s.pairs(field, ";,", name, func(text string) string {
-			text = trimSpace(text)
+			text = httpfield.TrimSpace(text)
 			if len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' { // RFC 6265, section 4.1.1
 				return text[1 : len(text)-1]
 			}
@@ -170,22 +172,4 @@ func plain(c byte) byte {
 		return c
 	}
 	return '_'
-}
-
-// trimSpace removes what HTTP allows around a value: OWS of RFC 9110, section 5.6.3.
-func trimSpace(value string) string { return strings.Trim(value, " \t") }
-
-// isToken reports whether a value is a token68 (RFC 9110, section 11.2).
-func isToken(value string) bool {
-	value = strings.TrimRight(value, "=")
-	for i := range len(value) {
-		if !isTokenByte(value[i]) {
-			return false
-		}
-	}
-	return value != ""
-}
-
-func isTokenByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~+/", c) >= 0
 }

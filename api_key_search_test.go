@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // findKey looks for a key in a request with a query and header fields.
@@ -130,7 +132,7 @@ func FuzzFindKey(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, query, authorization, cookie string) {
 		key, err := findKey(t, from(), query, "Authorization: "+authorization, "Cookie: "+cookie)
-		if err == nil && key != "" && !isToken(key) {
+		if err == nil && key != "" && !httpfield.IsToken(key) {
 			t.Errorf("%q is no token", key)
 		}
 	})

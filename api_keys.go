@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // APIKeys says where clients put their API keys, and which there are.
@@ -123,7 +124,7 @@ func (s *KeySource) provision() error {
 	s.kind, s.in = s.Type, s.Name
 	switch s.Type {
 	case fromHeader:
-		err := checkFieldName(s.Name)
+		err := httpfield.CheckName(s.Name)
 		s.Name = http.CanonicalHeaderKey(s.Name)
 		return err
 	case fromBearer:

@@ -38,6 +38,11 @@ var rules = []rule{
 		why:       "limits count whatever key they are given; what it means is for those to know who make it",
 	},
 	{
+		packages:  []string{"./internal/httpfield"},
+		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/httpfield"},
+		why: "header fields are HTTP's: what is in them is read and written alike whatever they are for",
+	},
+	{
 		packages:  []string{"./internal/endpoint"},
 		forbidden: []string{"./...", "github.com/...", "go.uber.org/...", "net/http"}, allowed: []string{"./internal/endpoint"},
 		why: "how backends read a request has nothing to do with who serves it: it must be possible to read and to test it alone",

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -61,7 +62,7 @@ func (s *Session) serve(w http.ResponseWriter, rq *request) error {
 	}
 	x := &exchange{Session: s, app: rq.client.app, w: w, http: rq.http, rq: rq, client: rq.client}
 	x.client.locate(rq)
-	forbidAnyStoring(w.Header())
+	httpfield.NeverStore(w.Header())
 	if d, ok := x.visit(); d.Reason == engine.Banned {
 		return x.refuse(banned, d, "This client is banned.")
 	} else if !ok || !d.Allowed {
@@ -247,8 +248,8 @@ func (x *exchange) refuse(reason string, d engine.Decision, text string) error {
 		return x.say(http.StatusServiceUnavailable, text)
 	}
 	if d.Retry > 0 && d.Retry != limiter.Never {
-		seconds := ceilSeconds(d.Retry)
-		x.w.Header().Set(fieldRetry, strconv.FormatInt(seconds, 10))
+		seconds := httpfield.Seconds(d.Retry)
+		x.w.Header().Set(httpfield.RetryAfter, strconv.FormatInt(seconds, 10))
 		text += fmt.Sprintf(" Try again in %s.", wording.Wait(d.Retry))
 	}
 	leaveBody(x.w, x.http)
@@ -272,7 +273,7 @@ func (x *exchange) show(status int, target string, retry time.Duration, notice s
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
 	h := x.w.Header()
-	forbidAnyStoring(h)
+	httpfield.NeverStore(h)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", page.Policy())
 	h.Set("Content-Length", strconv.Itoa(body.Len()))

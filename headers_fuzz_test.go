@@ -3,40 +3,11 @@ package tally
 import (
 	"math"
 	"math/big"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
 )
-
-// Whatever a client sends as Accept, it gets a problem detail only if it names
-// one, and however it splits the field.
-func FuzzAccept(f *testing.F) {
-	for _, seed := range []string{
-		"", "*/*", problemType, problemType + ";q=0", "text/html, " + problemType + ";q=0.5", problemType + ";q=1e400",
-		problemType + ";Q=0.3;q=0.9, application/json;q=0.3", ",;=,;q=," + problemType + ";;;q=NaN", problemType + "x", "q=" + problemType,
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, accept string) {
-		prefers := prefersProblem(http.Header{"Accept": {accept}})
-		if prefers && !strings.Contains(accept, problemType) {
-			t.Errorf("%q is taken for a wish for %s", accept, problemType)
-		}
-		if split := prefersProblem(http.Header{"Accept": strings.Split(accept, ",")}); split != prefers {
-			t.Errorf("%q in one field: %v, in several: %v", accept, prefers, split)
-		}
-		if !prefers && prefersProblem(http.Header{"Accept": {accept, "text/html"}}) {
-			t.Errorf("%q together with another type is more of a wish", accept)
-		}
-		for params := range strings.SplitSeq(accept, ",") {
-			if q := qualityOf(params); !(q >= 0 && q <= 1) {
-				t.Errorf("the weight of %q is %v", params, q)
-			}
-		}
-	})
-}
 
 // Whatever a client sends as the cost of its request, it is a whole number from
 // 0, and 1 where that is no number. Where the digits alone are more than any

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // What placeholders begin with whose values a client can write in several ways that
@@ -41,7 +43,7 @@ func (rq *request) keyText(z *Zone) string {
 		case slices.Contains(hostPlaceholders, name):
 			return hostKey(text), nil
 		case strings.HasPrefix(name, headerField):
-			return trimSpace(text), nil
+			return httpfield.TrimSpace(text), nil
 		}
 		return value, nil
 	})

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/cespare/xxhash/v2"
 )
 
 // limitSet is the limits that a client has in a zone, which are the zone's own or
@@ -128,14 +130,14 @@ func shortDuration(d time.Duration) string {
 
 // newPolicy prepares what is written about a limit into header fields.
 func newPolicy(name string, limit engine.Limit) *policy {
-	quoted := fieldString(name)
+	quoted := httpfield.String(name)
 	p := &policy{
 		Limit:  limit,
 		name:   name,
 		item:   quoted + ";r=",
 		legacy: strconv.FormatInt(limit.Amount(), 10),
 	}
-	p.field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), ceilSeconds(limit.Window()))
+	p.field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), httpfield.Seconds(limit.Window()))
 	if limit.Capacity() != limit.Amount() {
 		p.field += fmt.Sprintf(";burst=%d", limit.Capacity())
 	}

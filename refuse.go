@@ -7,11 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/intercept"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // errRefused is what a refused request is handed to the error routes with. It
@@ -25,8 +27,8 @@ var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) error {
 	p.setRefusal(w.Header())
 	leaveBody(w, r)
-	if prefersProblem(r.Header) {
-		return p.problem().write(w, r)
+	if httpfield.PrefersProblem(r.Header) {
+		return httpfield.QuotaExceeded(p.refusal.policy.name).Write(w, r)
 	}
 	if h.routed || errorRoutes(r) {
 		return errRefused
@@ -38,10 +40,10 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 // setRefusal sets the header fields of a refusal.
 func (p *response) setRefusal(h http.Header) {
 	p.setFields(h)
-	forbidStoring(h)
+	httpfield.ForbidStoring(h)
 	if refusal := p.refusal; refusal.retry != limiter.Never {
-		refusal.field[0] = strconv.FormatInt(ceilSeconds(refusal.retry), 10)
-		h[fieldRetry] = refusal.field[:]
+		refusal.field[0] = strconv.FormatInt(httpfield.Seconds(refusal.retry), 10)
+		h[httpfield.RetryAfter] = refusal.field[:]
 	}
 }
 
@@ -51,12 +53,12 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) error 
 	if err == errNoKey { // RFC 9110, section 11.6.1
 		w.Header().Set("WWW-Authenticate", h.app.APIKeys.challenge())
 	}
-	forbidStoring(w.Header())
+	httpfield.ForbidStoring(w.Header())
 	leaveBody(w, r)
 	status, ok := errors.AsType[caddyhttp.HandlerError](err)
 	switch {
-	case ok && isDenial(err) && prefersProblem(r.Header):
-		return problemOf(status).write(w, r)
+	case ok && isDenial(err) && httpfield.PrefersProblem(r.Header):
+		return httpfield.Problem{Title: http.StatusText(status.StatusCode), Status: status.StatusCode, Detail: status.Err.Error()}.Write(w, r)
 	case ok && inErrorRoute(r):
 		w.WriteHeader(status.StatusCode)
 		return nil
@@ -77,7 +79,7 @@ func (k *APIKeys) challenge() string {
 // askAgain has a browser send a request again once the handshake is complete
 // (RFC 8470, section 5.2). No error routes see it: what they would say is for people.
 func askAgain(w http.ResponseWriter) error {
-	forbidAnyStoring(w.Header())
+	httpfield.NeverStore(w.Header())
 	w.WriteHeader(http.StatusTooEarly)
 	return nil
 }

@@ -12,22 +12,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
-)
-
-// The names of header fields, as Go writes them.
-const (
-	fieldPolicy     = "Ratelimit-Policy"
-	fieldLimit      = "Ratelimit"
-	fieldLegacy     = "X-Ratelimit-Limit"
-	fieldRemaining  = "X-Ratelimit-Remaining"
-	fieldReset      = "X-Ratelimit-Reset"
-	fieldQuotaUsed  = "X-Quota-Used"
-	fieldQuotaLimit = "X-Quota-Limit"
-	fieldQuotaReset = "X-Quota-Reset"
-	fieldRetry      = "Retry-After"
 )
 
 // headerStyle is which header fields are sent.
@@ -149,7 +137,7 @@ func (p *response) setFields(h http.Header) {
 		if p.limits[0] == "" {
 			p.policies[0], p.limits[0] = p.policyField(), p.limitField()
 		}
-		h[fieldPolicy], h[fieldLimit] = p.policies[:], p.limits[:]
+		h[httpfield.Policy], h[httpfield.Limit] = p.policies[:], p.limits[:]
 	}
 	if p.style.legacy {
 		if p.legacy == nil {
@@ -199,16 +187,11 @@ func (p *response) limitField() string {
 func (s standing) effective(refused bool) int64 {
 	switch {
 	case s.Remaining > 0:
-		return max(ceilSeconds(min(s.Reset, s.policy.Window())), 0)
+		return max(httpfield.Seconds(min(s.Reset, s.policy.Window())), 0)
 	case s.policy.Algorithm() == limiter.TokenBucket && !refused:
-		return max(ceilSeconds(s.Reset-s.policy.Refill(s.policy.Capacity()-1)), 1) // of all but one unit
+		return max(httpfield.Seconds(s.Reset-s.policy.Refill(s.policy.Capacity()-1)), 1) // of all but one unit
 	}
-	return ceilSeconds(s.Reset)
-}
-
-// ceilSeconds returns a duration in whole seconds, rounded up.
-func ceilSeconds(d time.Duration) int64 {
-	return int64((d + time.Second - 1) / time.Second)
+	return httpfield.Seconds(s.Reset)
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -258,7 +241,7 @@ func (p *response) placeholder(key string) (any, bool) {
 			if refusal.retry == limiter.Never {
 				return "", true
 			}
-			return ceilSeconds(refusal.retry), true
+			return httpfield.Seconds(refusal.retry), true
 		case "exceeded.retry_after_text":
 			return wording.Wait(refusal.retry), true
 		}
@@ -283,7 +266,7 @@ var _ caddy.ReplacerFunc = (*response)(nil).placeholder
 // renew issues the client's session anew with an answer, unless caches may keep that
 // for others.
 func (p *response) renew(h http.Header) {
-	if !p.renews || isShareable(h, time.Now()) {
+	if !p.renews || httpfield.IsShareable(h, time.Now()) {
 		return
 	}
 	if cookie := p.client.renewal(); cookie != "" {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // cachedPage is what Caddy's header directive, which runs before the handler, may say of
@@ -62,7 +64,7 @@ func TestCachesKeepNoRefusal(t *testing.T) {
 			t.Errorf("an allowed request is answered with %s %q", field, got)
 		}
 	}
-	for _, accept := range []string{"*/*", problemType} {
+	for _, accept := range []string{"*/*", httpfield.ProblemType} {
 		w := answerCached(t, h, "/", accept)
 		if w.Code != http.StatusTooManyRequests {
 			t.Errorf("%s: status %d", accept, w.Code)

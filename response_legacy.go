@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // legacyFields are the values of the X-RateLimit fields, which tell of the limit
@@ -35,8 +37,8 @@ func (p *response) legacyFields() *legacyFields {
 }
 
 func (f *legacyFields) set(h http.Header) {
-	h[fieldLegacy], h[fieldRemaining], h[fieldReset] = f.limit[:], f.remaining[:], f.reset[:]
+	h[httpfield.LegacyLimit], h[httpfield.LegacyRemaining], h[httpfield.LegacyReset] = f.limit[:], f.remaining[:], f.reset[:]
 	if f.hasQuota {
-		h[fieldQuotaUsed], h[fieldQuotaLimit], h[fieldQuotaReset] = f.quotaUsed[:], f.quotaLimit[:], f.quotaReset[:]
+		h[httpfield.QuotaUsed], h[httpfield.QuotaLimit], h[httpfield.QuotaReset] = f.quotaUsed[:], f.quotaLimit[:], f.quotaReset[:]
 	}
 }

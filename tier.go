@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // Tier is a class of clients that have the same limits: in each zone that has
@@ -136,7 +137,7 @@ func (a *App) unknownTier(name string) error {
 const minServiceSecret = 16
 
 func (s *ServiceHeader) provision(tier string) (service, error) {
-	if err := checkFieldName(s.Name); err != nil {
+	if err := httpfield.CheckName(s.Name); err != nil {
 		return service{}, err
 	}
 	secret, err := caddy.NewReplacer().ReplaceOrErr(s.Secret, true, true)
@@ -147,17 +148,6 @@ func (s *ServiceHeader) provision(tier string) (service, error) {
 		return service{}, fmt.Errorf("the secret must have at least %d characters, got %d", minServiceSecret, len(secret))
 	}
 	return service{field: http.CanonicalHeaderKey(s.Name), hash: sha256.Sum256([]byte(secret)), tier: tier}, nil
-}
-
-// checkFieldName returns an error if name can't be that of a header field.
-func checkFieldName(name string) error {
-	odd := func(c rune) bool {
-		return c > '~' || c <= ' ' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
-	}
-	if name == "" || strings.ContainsFunc(name, odd) {
-		return fmt.Errorf("must name a header field such as X-Api-Key, got %q", name)
-	}
-	return nil
 }
 
 // serviceVar is the request variable that holds the tier of a service's request.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -190,24 +189,4 @@ func checkPrefixes(ipv4, ipv6 int) error {
 		return fmt.Errorf("ipv6_prefix must be between 0 and 128, got %d", ipv6)
 	}
 	return nil
-}
-
-// fieldString writes a string as a structured field does (RFC 9651, section
-// 3.3.3). What such a string can't hold is percent-encoded.
-func fieldString(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, c := range []byte(s) {
-		switch {
-		case c == '"', c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < 0x20, c > 0x7e:
-			fmt.Fprintf(&b, "%%%02X", c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }

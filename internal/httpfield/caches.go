@@ -1,4 +1,4 @@
-package tally
+package httpfield
 
 import (
 	"net/http"
@@ -9,15 +9,15 @@ import (
 
 // The header fields that say how long caches may keep an answer.
 const (
-	fieldCache   = "Cache-Control"
-	fieldExpires = "Expires"
-	fieldAccel   = "X-Accel-Expires" // nginx's: seconds, 0 for not at all
+	cacheControl = "Cache-Control"
+	expires      = "Expires"
+	accelExpires = "X-Accel-Expires" // nginx's: seconds, 0 for not at all
 
 	targetedSuffix = "-Cache-Control" // RFC 9213: CDN-Cache-Control, Cloudflare-CDN-Cache-Control and the like
 )
 
-// sharedCacheFields are obeyed by caches that many clients share, beside those that end
-// with targetedSuffix.
+// sharedCacheFields are obeyed by caches that many clients share, beside the fields that
+// end with targetedSuffix.
 var sharedCacheFields = []string{"Surrogate-Control", "Edge-Control"}
 
 // isTargeted reports whether a field says to shared caches what Cache-Control says to
@@ -26,41 +26,43 @@ func isTargeted(field string) bool {
 	return strings.HasSuffix(field, targetedSuffix) || slices.Contains(sharedCacheFields, field)
 }
 
-// forbidStoring takes back what handlers before this one have said of how long
-// caches may keep the answer: that was meant for pages. A 429 must not be stored
-// (RFC 6585, section 4), but there are caches that do so if they are told to.
-func forbidStoring(h http.Header) {
+// ForbidStoring changes the fields of h that allow caches to keep the answer, so that
+// they forbid it. It adds none where there is none. Use it on refusals: earlier handlers
+// meant such fields for pages. A 429 must not be stored (RFC 6585, section 4), but some
+// caches store it if they are told to.
+func ForbidStoring(h http.Header) {
 	for field := range h {
 		switch {
-		case field == fieldCache || isTargeted(field):
+		case field == cacheControl || isTargeted(field):
 			h[field] = []string{"no-store"}
-		case field == fieldAccel:
+		case field == accelExpires:
 			h[field] = []string{"0"}
 		}
 	}
-	delete(h, fieldExpires)
+	delete(h, expires)
 }
 
-// forbidAnyStoring does so, and forbids it if nothing was said, too.
-func forbidAnyStoring(h http.Header) {
-	forbidStoring(h)
-	h.Set(fieldCache, "no-store")
+// NeverStore does what [ForbidStoring] does, and adds `Cache-Control: no-store` in any
+// case.
+func NeverStore(h http.Header) {
+	ForbidStoring(h)
+	h.Set(cacheControl, "no-store")
 }
 
-// isShareable reports whether an answer says that caches may hand it to others: all
-// of them, or shared ones.
-func isShareable(h http.Header, now time.Time) bool {
+// IsShareable reports whether an answer with the header h allows some cache to hand it
+// to other clients.
+func IsShareable(h http.Header, now time.Time) bool {
 	for field, values := range h {
 		switch {
 		case isTargeted(field) && allowsSharing(values):
 			return true
-		case field == fieldAccel && !slices.Equal(values, []string{"0"}):
+		case field == accelExpires && !slices.Equal(values, []string{"0"}):
 			return true
 		}
 	}
-	control := h[fieldCache]
-	expires, err := http.ParseTime(h.Get(fieldExpires))
-	return allowsSharing(control) || err == nil && expires.After(now) && !forbidsSharing(control)
+	control := h[cacheControl]
+	end, err := http.ParseTime(h.Get(expires))
+	return allowsSharing(control) || err == nil && end.After(now) && !forbidsSharing(control)
 }
 
 // allowsSharing reports whether the values of a field such as Cache-Control say so.

@@ -1,4 +1,4 @@
-package tally
+package httpfield
 
 import (
 	"encoding/json"
@@ -6,46 +6,40 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-const problemType = "application/problem+json"
+// ProblemType is the media type of problem details (RFC 9457).
+const ProblemType = "application/problem+json"
 
-// problem is a problem detail as in RFC 9457.
-type problem struct {
-	Type     string   `json:"type,omitempty"` // "" says that the status tells all
+// Problem is a problem detail (RFC 9457).
+type Problem struct {
+	Type     string   `json:"type,omitempty"` // a URI; "" if the status says everything
 	Title    string   `json:"title"`
 	Status   int      `json:"status"`
 	Detail   string   `json:"detail,omitempty"`
-	Violated []string `json:"violated-policies,omitempty"`
+	Violated []string `json:"violated-policies,omitempty"` // names as in the field RateLimit-Policy
 }
 
 // quotaExceeded is the type that draft-ietf-httpapi-ratelimit-headers-11 defines.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// problem returns what a client is told of a refusal.
-func (p *response) problem() problem {
-	return problem{
+// QuotaExceeded returns the problem of a request that violates a policy.
+func QuotaExceeded(policy string) Problem {
+	return Problem{
 		Type:     quotaExceeded,
 		Title:    "Request cannot be satisfied as assigned quota has been exceeded",
 		Status:   http.StatusTooManyRequests,
-		Violated: []string{p.refusal.policy.name},
+		Violated: []string{policy},
 	}
 }
 
-// problemOf returns what a client is told of a denial.
-func problemOf(denied caddyhttp.HandlerError) problem {
-	return problem{Title: http.StatusText(denied.StatusCode), Status: denied.StatusCode, Detail: denied.Err.Error()}
-}
-
-// write answers with the problem detail.
-func (p problem) write(w http.ResponseWriter, r *http.Request) error {
+// Write answers a request with the problem.
+func (p Problem) Write(w http.ResponseWriter, r *http.Request) error {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", problemType)
+	w.Header().Set("Content-Type", ProblemType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
@@ -54,17 +48,17 @@ func (p problem) write(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// prefersProblem tells whether a client asks for problem details by name, and
-// for nothing else more.
-func prefersProblem(h http.Header) bool {
+// PrefersProblem reports whether a client asks for problem details by name, and
+// weighs no other media type higher. h is the header of its request.
+func PrefersProblem(h http.Header) bool {
 	accept := h["Accept"]
-	if !slices.ContainsFunc(accept, func(s string) bool { return strings.Contains(s, problemType) }) {
+	if !slices.ContainsFunc(accept, func(s string) bool { return strings.Contains(s, ProblemType) }) {
 		return false
 	}
 	asked, others := 0.0, 0.0
 	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		media, params, _ := strings.Cut(item, ";")
-		if quality := qualityOf(params); strings.TrimSpace(media) == problemType {
+		if quality := qualityOf(params); strings.TrimSpace(media) == ProblemType {
 			asked = max(asked, quality)
 		} else {
 			others = max(others, quality)
