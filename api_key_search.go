@@ -11,10 +11,10 @@ import (
 // find returns the key of a request, or "" if it has none. An error is one that the
 // request is denied with: an upstream might find another key in it, or a key where
 // none is found here.
-func (k *APIKeys) find(rq *request) (string, error) {
+func (k *APIKeys) find(e *evaluation) (string, error) {
 	var s keySearch
 	for i := range k.From {
-		s.look(rq, &k.From[i])
+		s.look(e, &k.From[i])
 	}
 	return s.key, s.err
 }
@@ -27,19 +27,19 @@ type keySearch struct {
 	err  error
 }
 
-func (s *keySearch) look(rq *request, place *KeySource) {
+func (s *keySearch) look(e *evaluation, place *KeySource) {
 	s.here = 0
 	switch place.kind {
 	case fromHeader:
-		s.header(rq.http.Header[http.CanonicalHeaderKey(place.in)])
+		s.header(e.http.Header[http.CanonicalHeaderKey(place.in)])
 	case fromBearer:
-		s.bearer(rq.http.Header["Authorization"])
+		s.bearer(e.http.Header["Authorization"])
 	case fromQuery:
-		s.query(rq.http.URL.RawQuery, place.in)
+		s.query(e.http.URL.RawQuery, place.in)
 	case fromCookie:
-		s.cookies(rq.http.Header["Cookie"], place.in)
+		s.cookies(e.http.Header["Cookie"], place.in)
 	default:
-		s.found(rq.repl.ReplaceAll(place.Name, ""))
+		s.found(e.repl.ReplaceAll(place.Name, ""))
 	}
 }
 

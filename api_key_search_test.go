@@ -28,9 +28,9 @@ func findKey(t *testing.T, from []KeySource, query string, fields ...string) (st
 		}
 	}
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
-	rq := newRequest(r)
-	defer rq.release()
-	return k.find(rq)
+	e := newEvaluation(r)
+	defer e.release()
+	return k.find(e)
 }
 
 // What an upstream could take for a key is the key that is found, or the request is

@@ -9,9 +9,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// caller is who a request is from by its service header or its API key.
-type caller struct {
-	looked  bool
+// credentials is who a request is from by its service header or its API key.
+type credentials struct {
+	known   bool
 	service bool   // one of the operator's own: tier is all that is known
 	name    string // of the API key; "" for one who is counted by address
 	tier    string
@@ -39,34 +39,34 @@ func isDenial(err error) bool {
 	return err == errNoKey || err == errUnknownKey || err == errTwoKeys || err == errOddKey || err == errNoTier
 }
 
-// whoCalls returns who the request is from. It looks once.
-func (rq *request) whoCalls(app *App) *caller {
-	c := &rq.caller
-	if c.looked {
+// authenticate returns who the request is from. It looks once.
+func (e *evaluation) authenticate(app *App) *credentials {
+	c := &e.credentials
+	if c.known {
 		return c
 	}
-	c.looked = true
-	if c.tier, c.service = rq.serviceTier(app); !c.service && app.APIKeys != nil {
-		c.askKey(rq, app.APIKeys)
+	c.known = true
+	if c.tier, c.service = e.serviceTier(app); !c.service && app.APIKeys != nil {
+		c.askKey(e, app.APIKeys)
 	}
 	return c
 }
 
 // serviceTier returns the tier that the request has by a service header.
-func (rq *request) serviceTier(app *App) (tier string, ok bool) {
+func (e *evaluation) serviceTier(app *App) (tier string, ok bool) {
 	if len(app.services) > 0 {
-		tier, ok = rq.vars[serviceVar].(string)
+		tier, ok = e.vars[serviceVar].(string)
 	}
 	return tier, ok
 }
 
 // askKey settles whom the API key of a request belongs to.
-func (c *caller) askKey(rq *request, k *APIKeys) {
-	key, err := k.find(rq)
+func (c *credentials) askKey(e *evaluation, k *APIKeys) {
+	key, err := k.find(e)
 	switch {
 	case err != nil:
 		c.err = err
-	case key == "" && isPreflight(rq.http):
+	case key == "" && isPreflight(e.http):
 		c.tier, c.preflight = k.DefaultTier, true
 	case key == "":
 		c.tier, c.err = k.otherwise(k.Missing, errNoKey)

@@ -66,18 +66,18 @@ func benchSession(b *testing.B) {
 	b.Cleanup(func() { h.app.Cleanup() })
 	r, vars, _ := benchRequest()
 	vars[caddyhttp.ClientIPVarKey] = benchClients(1)[0]
-	rq := newRequest(r)
-	defer rq.release()
-	rq.meet(h.app, false)
-	rq.client.locate(rq)
-	_, cookie, err := rq.client.issue(h.app.Session.ready(b.Context(), h.app))
+	e := newEvaluation(r)
+	defer e.release()
+	e.attachClient(h.app, false)
+	e.client.locate(e)
+	_, cookie, err := e.client.issue(h.app.Session.ready(b.Context(), h.app))
 	if err != nil {
 		b.Fatal(err)
 	}
 	pair, _, _ := strings.Cut(cookie, ";")
 	r.Header["Cookie"] = []string{pair}
-	rq.client = newClient(rq, h.app)
-	if kind := rq.whoIs().kind; kind != identity.Session {
+	e.client = newClient(e, h.app)
+	if kind := e.identify().kind; kind != identity.Session {
 		b.Fatalf("known by a %v", kind)
 	}
 	benchHandlerServe(b, h, 1, 2, "Cookie", pair)

@@ -9,17 +9,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// offer returns what a refused request can be answered with instead of a bare
+// offerChallenge returns what a refused request can be answered with instead of a bare
 // refusal, or nil: a person who can do something about it has called up a page.
-func (h *Handler) offer(w http.ResponseWriter, rq *request, p *response) *exchange {
-	if p.refusal.retry == limiter.Never || !isNavigation(rq.http) || !h.sessionHelps(rq, p.refusal) {
+func (h *Handler) offerChallenge(w http.ResponseWriter, e *evaluation, p *response) *exchange {
+	if p.refusal.retry == limiter.Never || !isNavigation(e.http) || !h.sessionHelps(e, p.refusal) {
 		return nil
 	}
-	x := &exchange{Session: h.app.Session, app: h.app, w: w, http: rq.http, client: rq.client}
+	x := &exchange{Session: h.app.Session, app: h.app, w: w, http: e.http, client: e.client}
 	if d, ok := x.take(x.limits.pages); !ok || !d.Allowed {
 		return nil
 	}
-	if x.keys = x.Session.ready(rq.http.Context(), h.app); x.keys == nil {
+	if x.keys = x.Session.ready(e.http.Context(), h.app); x.keys == nil {
 		return nil
 	}
 	return x
@@ -29,14 +29,14 @@ func (h *Handler) offer(w http.ResponseWriter, rq *request, p *response) *exchan
 // a client that is not verified may be meant for somebody else in its network: who
 // earns a session is told apart. It doesn't help in a trap, which a browser would
 // come back to with the session.
-func (h *Handler) sessionHelps(rq *request, r *refusal) bool {
+func (h *Handler) sessionHelps(e *evaluation, r *refusal) bool {
 	switch {
-	case rq.caught:
+	case e.trapped:
 		return false
 	case r.policy == h.banned:
-		return h.app.Session != nil && !rq.client.kind.Verified()
+		return h.app.Session != nil && !e.client.kind.Verified()
 	}
-	return r.policy.zone.OnExceeded == onExceededChallenge && !rq.client.isVerified()
+	return r.policy.zone.OnExceeded == onExceededChallenge && !e.client.isVerified()
 }
 
 // isNavigation tells whether a browser has called up a page.

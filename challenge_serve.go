@@ -46,42 +46,42 @@ type exchange struct {
 	app    *App
 	w      http.ResponseWriter
 	http   *http.Request
-	rq     *request
+	e      *evaluation
 	client *client
 	keys   *sessionKeys
 }
 
-// isOurs tells whether a path is served by the handler itself.
-func (s *Session) isOurs(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
+// serves tells whether a path is served by the handler itself.
+func (s *Session) serves(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
 
 // serve answers a request for the session's path: GET with a challenge, POST of a
 // solution with a session. Whatever is asked for below the path counts as a visit.
-func (s *Session) serve(w http.ResponseWriter, rq *request) error {
-	if isEarly(rq.http) {
+func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
+	if isEarly(e.http) {
 		return askAgain(w)
 	}
-	x := &exchange{Session: s, app: rq.client.app, w: w, http: rq.http, rq: rq, client: rq.client}
-	x.client.locate(rq)
+	x := &exchange{Session: s, app: e.client.app, w: w, http: e.http, e: e, client: e.client}
+	x.client.locate(e)
 	httpfield.NeverStore(w.Header())
 	if d, ok := x.visit(); d.Reason == engine.Banned {
 		return x.refuse(banned, d, "This client is banned.")
 	} else if !ok || !d.Allowed {
 		return x.refuse(tooOften, d, "Too many requests from your network.")
 	}
-	if rq.http.URL.Path != s.Path {
+	if e.http.URL.Path != s.Path {
 		return x.say(http.StatusNotFound, "There is nothing here.")
 	}
-	if rq.http.Method != http.MethodGet && rq.http.Method != http.MethodHead && rq.http.Method != http.MethodPost {
+	if e.http.Method != http.MethodGet && e.http.Method != http.MethodHead && e.http.Method != http.MethodPost {
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		return x.say(http.StatusMethodNotAllowed, "GET or POST would do.")
 	}
-	if x.keys = s.ready(rq.http.Context(), x.app); x.keys == nil {
+	if x.keys = s.ready(e.http.Context(), x.app); x.keys == nil {
 		return x.refuse(noSecret, engine.Decision{}, "This can't be done at the moment.")
 	}
-	if rq.http.Method == http.MethodPost {
+	if e.http.Method == http.MethodPost {
 		return x.accept()
 	}
-	return x.show(http.StatusOK, rq.http.URL.Query().Get("target"), 0, "")
+	return x.show(http.StatusOK, e.http.URL.Query().Get("target"), 0, "")
 }
 
 // elsewhereMark ends the key of what other sites have the browsers of a network
@@ -92,8 +92,8 @@ const elsewhereMark = 'x'
 // that is not verified, which may be a stranger who looks the same, and is told apart
 // by a session. Of those nothing is looked up: they are as many as they like.
 func (x *exchange) visit() (engine.Decision, bool) {
-	if x.rq.whoIs().kind.Verified() {
-		return x.takeFor(x.client.stands, x.limits.visits)
+	if x.e.identify().kind.Verified() {
+		return x.takeFor(x.client.subject, x.limits.visits)
 	}
 	return x.take(x.limits.visits)
 }
@@ -105,7 +105,7 @@ func (x *exchange) take(limit *engine.Limit) (engine.Decision, bool) { return x.
 // banned that it is for. What other sites have the network's browsers ask for is
 // counted apart, so that it is not in the way of their users.
 func (x *exchange) takeFor(stands *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
-	key := x.client.crowd.Key
+	key := x.client.networkSubject.Key
 	if hintsOf(x.http).Initiator.IsOther() {
 		key = append(slices.Clone(key), elsewhereMark)
 	}
@@ -139,7 +139,7 @@ func (x *exchange) accept() error {
 
 // punish punishes the client for a solution that was sent again.
 func (x *exchange) punish() {
-	x.app.accuse(x.rq, x.rq.whoIs().stands, x.app.forgery())
+	x.app.reportOffense(x.e, x.e.identify().subject, x.app.forgery())
 }
 
 // readForm reads what the page sends, or returns what is wrong with it.
@@ -160,7 +160,7 @@ func (x *exchange) grant() error {
 	if err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	x.client.bequeath(issued)
+	x.client.passRecordTo(issued)
 	metrics.sessions.WithLabelValues("issued").Inc()
 	x.w.Header().Add("Set-Cookie", cookie)
 	x.w.Header().Set("Location", x.target(x.http.PostForm.Get("target")))
@@ -213,8 +213,8 @@ func (x *exchange) verify(given string) (token [tokenSize]byte, reason string) {
 func (x *exchange) redeem(token [tokenSize]byte) (d engine.Decision, ok bool) {
 	draws := []engine.Draw{
 		{Limit: x.limits.solutions, Key: append([]byte{kindSolution}, token[:]...), Cost: 1},
-		{Limit: x.limits.sessions, Key: x.client.crowd.Key, Cost: 1},
-		{Limit: x.limits.live, Key: x.client.crowd.Key, Cost: 1},
+		{Limit: x.limits.sessions, Key: x.client.networkSubject.Key, Cost: 1},
+		{Limit: x.limits.live, Key: x.client.networkSubject.Key, Cost: 1},
 	}
 	return x.app.decide(x.http.Context(), nil, draws)
 }

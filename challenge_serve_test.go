@@ -125,11 +125,11 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
-		rq := newRequest(r)
-		rq.meet(h.app, false)
-		rq.client.locate(rq)
+		e := newEvaluation(r)
+		e.attachClient(h.app, false)
+		e.client.locate(e)
 		s := h.app.Session
-		return &exchange{Session: s, app: h.app, w: w, http: r, rq: rq, client: rq.client, keys: s.ready(t.Context(), h.app)}
+		return &exchange{Session: s, app: h.app, w: w, http: r, e: e, client: e.client, keys: s.ready(t.Context(), h.app)}
 	}
 	var form url.Values
 	for n := 0; form == nil; n++ {

@@ -24,18 +24,18 @@ const maxChain = 16
 // isClaimed reports whether the client may have chosen the address that the request is
 // said to be from: the fields that tell of it name another one as well, which is no
 // trusted proxy's.
-func (rq *request) isClaimed() bool {
-	ctx := rq.http.Context()
+func (e *evaluation) isClaimed() bool {
+	ctx := e.http.Context()
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if trusted, _ := rq.vars[caddyhttp.TrustedProxyVarKey].(bool); !ok || !trusted || server.TrustedProxiesStrict > 0 {
+	if trusted, _ := e.vars[caddyhttp.TrustedProxyVarKey].(bool); !ok || !trusted || server.TrustedProxiesStrict > 0 {
 		return false
 	}
-	taken, err := netip.ParseAddr(rq.clientIP())
+	taken, err := netip.ParseAddr(e.clientIP())
 	if err != nil {
 		return false
 	}
 	for _, field := range server.ClientIPHeaders {
-		addresses := addressesIn(rq.http.Header.Values(field))
+		addresses := addressesIn(e.http.Header.Values(field))
 		differs := func(addr netip.Addr) bool { return addr != taken && !isTrusted(ctx, server, addr) }
 		if len(addresses) > maxChain || slices.ContainsFunc(addresses, differs) {
 			return true

@@ -19,25 +19,25 @@ type client struct {
 	http    *http.Request
 	cookies []string // the request's Cookie fields, if they hold what may be a session
 
-	named bool // placeholders tell of it
+	mapped bool // placeholders tell of it
 
 	// What is known of it, once it was asked for.
-	known   bool
-	kind    identity.Kind
-	self    engine.Client  // with the key that it is counted by
-	stands  *engine.Client // the same by what it has done; nil if it is nobody in particular
-	part    engine.Client  // of its session, for what other sites have it send
-	own     engine.Client  // the same browser when its user visits the site, where self is not that
-	service bool           // it is one of the operator's own
-	session session.Session
-	ledHere bool // another site had its browser send the request
-	forged  bool // it has a cookie that somebody has tampered with
+	known     bool
+	kind      identity.Kind
+	self      engine.Client  // with the key that it is counted by
+	subject   *engine.Client // the same by what it has done; nil if it is nobody in particular
+	part      engine.Client  // of its session, for what other sites have it send
+	own       engine.Client  // the same browser when its user visits the site, where self is not that
+	service   bool           // it is one of the operator's own
+	session   session.Session
+	crossSite bool // another site had its browser send the request
+	forged    bool // it has a cookie that somebody has tampered with
 
 	// The network that it comes from, once that was asked for.
-	located bool
-	network netip.Prefix  // not valid if the address can't be read
-	claimed bool          // the client may have chosen its address: nothing is held against that
-	crowd   engine.Client // all that come from there, with the network as their key
+	located        bool
+	network        netip.Prefix  // not valid if the address can't be read
+	claimed        bool          // the client may have chosen its address: nothing is held against that
+	networkSubject engine.Client // all that come from there, with the network as their key
 
 	room [2*keyRoom + placeRoom]byte // for the keys, so that they take no memory of their own
 }
@@ -45,57 +45,57 @@ type client struct {
 // clientVar is the request variable that holds the client.
 const clientVar = "rate_limit.client"
 
-// meet readies the request's client, and if they are named, the placeholders that
+// attachClient readies the request's client, and if they are named, the placeholders that
 // tell of it; else those are there once it is known that the request may pass.
-func (rq *request) meet(app *App, named bool) {
-	c, ok := rq.vars[clientVar].(*client)
+func (e *evaluation) attachClient(app *App, named bool) {
+	c, ok := e.vars[clientVar].(*client)
 	if !ok {
-		c = newClient(rq, app)
-		rq.vars[clientVar] = c
+		c = newClient(e, app)
+		e.vars[clientVar] = c
 	}
-	rq.client = c
+	e.client = c
 	if named {
-		c.offerNames(rq)
+		c.mapPlaceholders(e)
 	}
 }
 
-func newClient(rq *request, app *App) *client {
-	c := &client{app: app, http: rq.http}
+func newClient(e *evaluation, app *App) *client {
+	c := &client{app: app, http: e.http}
 	if app.Session != nil {
-		c.takeCookie()
+		c.stripSessionCookie()
 	}
 	return c
 }
 
-// whoIs returns the request's client, about which is known what can be.
-func (rq *request) whoIs() *client {
-	c := rq.client
+// identify returns the request's client, about which is known what can be.
+func (e *evaluation) identify() *client {
+	c := e.client
 	if !c.known {
 		c.known = true
-		c.know(rq)
+		c.know(e)
 	}
 	return c
 }
 
 // know settles who the client is: by its API key, by its session, by what it says
 // of itself within its network, or by that alone.
-func (c *client) know(rq *request) {
-	switch by := rq.whoCalls(c.app); {
+func (c *client) know(e *evaluation) {
+	switch by := e.authenticate(c.app); {
 	case by.service:
 		c.service = true
 		c.be(identity.APIKey, append(append(c.room[:0:keyRoom], kindService), by.tier...))
 		return
 	case by.name != "":
 		c.be(identity.APIKey, append(append(c.room[:0:keyRoom], kindAPIKey), by.name...))
-		c.stands = &c.self
+		c.subject = &c.self
 		return
 	}
-	c.locate(rq)
+	c.locate(e)
 	switch hints := hintsOf(c.http); {
 	case c.hasSession():
 		c.beSession(hints.Initiator)
 	case !c.network.IsValid():
-		c.be(identity.Unknown, c.crowd.Key)
+		c.be(identity.Unknown, c.networkSubject.Key)
 	case hints.SayNothing():
 		c.beAsSaid(identity.ByPrefix, hints)
 	default:
@@ -107,11 +107,11 @@ func (c *client) know(rq *request) {
 // browser send is counted by the session, and held against a part of it only.
 func (c *client) beSession(by identity.Initiator) {
 	c.be(identity.Session, append(append(c.room[:0:keyRoom], kindSession), c.session.ID[:]...))
-	c.stands = &c.self
+	c.subject = &c.self
 	if by.IsOther() {
-		c.ledHere = true
+		c.crossSite = true
 		c.part = engine.Client{Key: append(append(c.room[keyRoom:keyRoom:2*keyRoom], c.self.Key...), byte(by)), Parent: &c.self}
-		c.stands = &c.part
+		c.subject = &c.part
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *client) beAsSaid(kind identity.Kind, hints identity.Hints) {
 	if c.claimed {
 		return
 	}
-	c.stands = &c.self
+	c.subject = &c.self
 	if hints.Initiator != identity.OwnSite {
 		c.own.Key = identity.AppendFingerprint(append(c.room[keyRoom:keyRoom:2*keyRoom], kindFingerprint), c.network, hints.Own())
 		c.self.Parent = &c.own
@@ -140,22 +140,22 @@ const (
 )
 
 // locate settles which network the client comes from.
-func (c *client) locate(rq *request) {
+func (c *client) locate(e *evaluation) {
 	if c.located {
 		return
 	}
 	c.located = true
-	if c.claimed = rq.isClaimed(); c.claimed {
+	if c.claimed = e.isClaimed(); c.claimed {
 		c.app.noteClaim()
 	}
 	var ok bool
 	place := c.room[2*keyRoom : 2*keyRoom]
-	if c.network, ok = c.app.network(rq.clientIP()); ok {
+	if c.network, ok = c.app.network(e.clientIP()); ok {
 		place = identity.AppendPrefix(append(place, kindIP), c.network)
 	} else {
 		place = append(place, kindUnknown)
 	}
-	c.crowd.Key = place
+	c.networkSubject.Key = place
 }
 
 // network returns the network that tells clients apart, or false for what is no
@@ -218,7 +218,7 @@ func (h *house) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
 }
 
 // clientIP returns the client's address as Caddy determined it, or "".
-func (rq *request) clientIP() string {
-	ip, _ := rq.vars[caddyhttp.ClientIPVarKey].(string)
+func (e *evaluation) clientIP() string {
+	ip, _ := e.vars[caddyhttp.ClientIPVarKey].(string)
 	return ip
 }

@@ -26,21 +26,21 @@ func clientIPFields(ctx caddy.Context) []string {
 // to X-Forwarded-For each adds another.
 func isSingle(field string) bool { return !strings.EqualFold(field, "X-Forwarded-For") }
 
-// settleClientIP sees to it that a client can't choose its address with a second
+// fixClientIP sees to it that a client can't choose its address with a second
 // line of a header field that has one address: proxies that don't replace the
 // field add theirs at the end, and Caddy takes the first. It changes Caddy's own
 // variable, so that matchers, placeholders and logs are about the same client.
-func (rq *request) settleClientIP(fields []string) {
-	if trusted, _ := rq.vars[caddyhttp.TrustedProxyVarKey].(bool); !trusted {
+func (e *evaluation) fixClientIP(fields []string) {
+	if trusted, _ := e.vars[caddyhttp.TrustedProxyVarKey].(bool); !trusted {
 		return
 	}
 	for _, field := range fields {
-		addresses := addressesIn(rq.http.Header[http.CanonicalHeaderKey(field)])
+		addresses := addressesIn(e.http.Header[http.CanonicalHeaderKey(field)])
 		if len(addresses) == 0 {
 			continue // Caddy takes the next field
 		}
 		if len(addresses) > 1 && isSingle(field) {
-			rq.vars[caddyhttp.ClientIPVarKey] = addresses[len(addresses)-1].String()
+			e.vars[caddyhttp.ClientIPVarKey] = addresses[len(addresses)-1].String()
 		}
 		return
 	}

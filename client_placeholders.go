@@ -14,11 +14,11 @@ import (
 // clientPlaceholders are the ends of the names of placeholders that tell of a client.
 var clientPlaceholders = []string{"", ".kind", ".verified", ".score", ".violations"}
 
-// offerNames has placeholders tell of the client.
-func (c *client) offerNames(rq *request) {
-	if c != nil && !c.named {
-		c.named = true
-		rq.repl.Map(c.placeholder)
+// mapPlaceholders has placeholders tell of the client.
+func (c *client) mapPlaceholders(e *evaluation) {
+	if c != nil && !c.mapped {
+		c.mapped = true
+		e.repl.Map(c.placeholder)
 	}
 }
 
@@ -28,10 +28,10 @@ func (c *client) placeholder(key string) (any, bool) {
 	if !ours || !slices.Contains(clientPlaceholders, name) {
 		return nil, false
 	}
-	rq := newRequest(c.http)
-	defer rq.release()
-	rq.client = c
-	rq.whoIs()
+	e := newEvaluation(c.http)
+	defer e.release()
+	e.client = c
+	e.identify()
 	switch name {
 	case ".kind":
 		return c.kind.String(), true
@@ -49,16 +49,16 @@ func (c *client) placeholder(key string) (any, bool) {
 // banned for what it is a part of, that is what counts.
 func (c *client) record() *reputation.Record {
 	house := c.app.use()
-	if house == nil || c.stands == nil {
+	if house == nil || c.subject == nil {
 		return nil
 	}
-	if c.stands.Parent != nil {
-		record := house.engine.Known(engine.Client{Key: c.stands.Parent.Key})
+	if c.subject.Parent != nil {
+		record := house.engine.Known(engine.Client{Key: c.subject.Parent.Key})
 		if record != nil && record.Banned(time.Now().UnixNano()) {
 			return record
 		}
 	}
-	return house.engine.Known(engine.Client{Key: c.stands.Key})
+	return house.engine.Known(engine.Client{Key: c.subject.Key})
 }
 
 // score returns the client's score in whole points, or nothing if it has none.

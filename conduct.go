@@ -14,38 +14,38 @@ func (h *Handler) knowsClients() bool {
 	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, (*Zone).countsClients)
 }
 
-// knowsStrangers tells whether the handler also treats those clients by how they
+// knowsAnonymous tells whether the handler also treats those clients by how they
 // stand that have no API key.
-func (h *Handler) knowsStrangers() bool {
+func (h *Handler) knowsAnonymous() bool {
 	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, func(z *Zone) bool { return z.per == perClient })
 }
 
-// meet finds out whom a request is from, if that matters, and punishes the client
+// checkConduct finds out whom a request is from, if that matters, and punishes the client
 // if it went into a trap, or has tampered with a session.
-func (h *Handler) meet(rq *request) error {
+func (h *Handler) checkConduct(e *evaluation) error {
 	if !h.clients {
 		return nil
 	}
-	if !h.strangers && rq.whoCalls(h.app).name == "" {
+	if !h.anonymous && e.authenticate(h.app).name == "" {
 		return nil
 	}
-	if rq.stands = rq.whoIs().stands; rq.stands == nil && !rq.client.claimed {
+	if e.subject = e.identify().subject; e.subject == nil && !e.client.claimed {
 		return nil
 	}
-	if rq.isForged() {
-		h.app.accuse(rq, rq.stands, h.app.forgery())
+	if e.isForged() {
+		h.app.reportOffense(e, e.subject, h.app.forgery())
 	}
 	for _, t := range h.Traps {
-		caught, err := t.matchers.AnyMatchWithError(rq.http)
+		caught, err := t.matchers.AnyMatchWithError(e.http)
 		if err != nil {
 			return err
 		}
 		if caught {
-			o := t.offenseOf(rq.client)
-			rq.caught = true
-			h.app.accuse(rq, rq.stands, o)
+			o := t.offenseOf(e.client)
+			e.trapped = true
+			h.app.reportOffense(e, e.subject, o)
 			if t.Ban > 0 {
-				rq.trapped = max(rq.trapped, o.Ban.For)
+				e.trapBan = max(e.trapBan, o.Ban.For)
 			}
 		}
 	}
@@ -62,37 +62,37 @@ func (a *App) forgery() reputation.Offense {
 	}
 }
 
-// trapped is how many clients that nobody has verified may be punished for what is
+// unverifiedOffenses is how many clients that nobody has verified may be punished for what is
 // no limit in one network: each is a row in the database, and a client may call itself anything.
-var trapped = ownLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
+var unverifiedOffenses = ownLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
 
-// accuse punishes the client of a request, known as of, if it may be. What a client
+// reportOffense punishes the client of a request, known as of, if it may be. What a client
 // does while it is banned changes nothing, and takes nothing from its network. Nobody is
 // accused if of is nil.
-func (a *App) accuse(rq *request, of *engine.Client, o reputation.Offense) {
+func (a *App) reportOffense(e *evaluation, of *engine.Client, o reputation.Offense) {
 	if of == nil {
 		return
 	}
-	record := rq.client.record()
-	if banned := record != nil && record.Banned(time.Now().UnixNano()); !banned && a.mayPunish(rq) {
+	record := e.client.record()
+	if banned := record != nil && record.Banned(time.Now().UnixNano()); !banned && a.mayReport(e) {
 		a.punish(of, o)
 	}
 }
 
-// mayPunish tells whether the client of a request may be punished for what it has
+// mayReport tells whether the client of a request may be punished for what it has
 // done besides going over a limit. Who has a row already makes no other.
-func (a *App) mayPunish(rq *request) bool {
-	c := rq.client
+func (a *App) mayReport(e *evaluation) bool {
+	c := e.client
 	if c.kind.Verified() {
 		return true
 	}
 	if house := a.use(); house != nil {
-		if record := house.engine.Known(engine.Client{Key: c.stands.Key}); record != nil && record.Expires() > 0 {
+		if record := house.engine.Known(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
 			return true
 		}
 	}
-	c.locate(rq)
-	d, ok := a.decide(rq.http.Context(), nil, []engine.Draw{{Limit: trapped, Key: c.crowd.Key, Cost: 1}})
+	c.locate(e)
+	d, ok := a.decide(e.http.Context(), nil, []engine.Draw{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
 	return ok && d.Allowed
 }
 

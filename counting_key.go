@@ -7,54 +7,54 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 )
 
-// verdict says what became of a request in one zone, before anything is counted.
-type verdict int
+// keyVerdict says what became of a request in one zone, before anything is counted.
+type keyVerdict int
 
 const (
-	counted verdict = iota
-	skipped
-	denied
+	keyFound keyVerdict = iota
+	keySkipped
+	keyDenied
 )
 
 // appendKey appends what the request is counted by in a zone.
-func (rq *request) appendKey(z *Zone) (verdict, error) {
+func (e *evaluation) appendKey(z *Zone) (keyVerdict, error) {
 	switch z.per {
 	case perIP:
-		rq.appendIP(z)
+		e.appendIP(z)
 	case perEveryone:
-		rq.keys = append(append(rq.keys, kindEveryone), z.static...)
+		e.keys = append(append(e.keys, kindEveryone), z.static...)
 	case perAPIKey:
-		return counted, rq.appendCaller(z)
+		return keyFound, e.appendAPIKey(z)
 	case perKey:
-		return rq.appendText(z), nil
+		return e.appendText(z), nil
 	}
-	return counted, nil
+	return keyFound, nil
 }
 
-// appendCaller appends the client that the request's API key names, or the
+// appendAPIKey appends the client that the request's API key names, or the
 // network of one that is let in without.
-func (rq *request) appendCaller(z *Zone) error {
-	c := rq.whoCalls(z.app)
+func (e *evaluation) appendAPIKey(z *Zone) error {
+	c := e.authenticate(z.app)
 	switch {
 	case c.service:
-		rq.keys = append(append(rq.keys, kindService), c.tier...)
+		e.keys = append(append(e.keys, kindService), c.tier...)
 	case c.name != "":
-		rq.keys = append(append(rq.keys, kindAPIKey), c.name...)
+		e.keys = append(append(e.keys, kindAPIKey), c.name...)
 	case c.err == nil:
-		rq.appendIP(z)
+		e.appendIP(z)
 	}
 	return c.err
 }
 
 // appendIP appends the client's network.
-func (rq *request) appendIP(z *Zone) {
+func (e *evaluation) appendIP(z *Zone) {
 	ipv4, ipv6 := z.app.prefixes(z.IPv4Prefix, z.IPv6Prefix)
-	network, ok := identity.Prefix(rq.clientIP(), ipv4, ipv6)
+	network, ok := identity.Prefix(e.clientIP(), ipv4, ipv6)
 	if !ok {
-		rq.keys = append(rq.keys, kindUnknown)
+		e.keys = append(e.keys, kindUnknown)
 		return
 	}
-	rq.keys = identity.AppendPrefix(append(rq.keys, kindIP), network)
+	e.keys = identity.AppendPrefix(append(e.keys, kindIP), network)
 }
 
 // prefixes returns how many bits of an address tell clients apart, given what a
@@ -64,21 +64,21 @@ func (a *App) prefixes(ipv4, ipv6 int) (int, int) {
 }
 
 // appendText appends the value of the zone's key.
-func (rq *request) appendText(z *Zone) verdict {
-	text := rq.keyText(z)
+func (e *evaluation) appendText(z *Zone) keyVerdict {
+	text := e.keyText(z)
 	if text == z.emptyForm {
 		switch z.OnEmptyKey {
 		case "", emptyIP:
-			rq.appendIP(z)
-			return counted
+			e.appendIP(z)
+			return keyFound
 		case emptySkip:
-			return skipped
+			return keySkipped
 		case emptyDeny:
-			return denied
+			return keyDenied
 		}
 	}
-	rq.keys = append(append(rq.keys, kindText), z.shortenIP(text)...)
-	return counted
+	e.keys = append(append(e.keys, kindText), z.shortenIP(text)...)
+	return keyFound
 }
 
 // shortenIP replaces a key that is an IP address by its network, if the zone
@@ -106,9 +106,9 @@ const longKey = 128
 
 // shorten replaces the last key, which begins at from, by its digest if it is
 // long.
-func (rq *request) shorten(from int) {
-	if key := rq.keys[from:]; len(key) > longKey {
+func (e *evaluation) shorten(from int) {
+	if key := e.keys[from:]; len(key) > longKey {
 		sum := sha256.Sum256(key)
-		rq.keys = append(append(rq.keys[:from], kindDigest), sum[:]...)
+		e.keys = append(append(e.keys[:from], kindDigest), sum[:]...)
 	}
 }

@@ -16,92 +16,92 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// request is what one request takes from which limits: the translation between
+// evaluation is what one request takes from which limits: the translation between
 // HTTP and the engine. It is reused.
-type request struct {
-	http    *http.Request
-	repl    *caddy.Replacer
-	vars    map[string]any // Caddy's variables of the request
-	caller  caller
-	denied  error          // why a zone turns it away, whatever others count; or nil
-	client  *client        // whom it is from; nil where that doesn't matter
-	stands  *engine.Client // the same by what it has done; nil where that doesn't matter, or if it is nobody in particular
-	trapped time.Duration  // how long a trap bans for that the request went into; 0 if it went into none that does
-	caught  bool           // whether it went into any trap
-	draws   []engine.Draw
-	of      []*policy // what each draw is of
-	keys    []byte    // the text of all keys
+type evaluation struct {
+	http        *http.Request
+	repl        *caddy.Replacer
+	vars        map[string]any // Caddy's variables of the request
+	credentials credentials
+	denied      error          // why a zone turns it away, whatever others count; or nil
+	client      *client        // whom it is from; nil where that doesn't matter
+	subject     *engine.Client // the same by what it has done; nil where that doesn't matter, or if it is nobody in particular
+	trapBan     time.Duration  // how long a trap bans for that the request went into; 0 if it went into none that does
+	trapped     bool           // whether it went into any trap
+	debits      []engine.Draw
+	policies    []*policy // what each draw is of
+	keys        []byte    // the text of all keys
 }
 
-var requests = sync.Pool{New: func() any { return new(request) }}
+var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
 
 // maxPooledKeys bounds the memory that a reused request holds on to.
 const maxPooledKeys = 4 << 10
 
-func newRequest(r *http.Request) *request {
-	rq := requests.Get().(*request)
+func newEvaluation(r *http.Request) *evaluation {
+	e := evaluations.Get().(*evaluation)
 	ctx := r.Context()
-	rq.http = r
-	rq.repl = ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	rq.vars = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
-	return rq
+	e.http = r
+	e.repl = ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	e.vars = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
+	return e
 }
 
 // release gives the request back for reuse. Nothing of it may be used after. What
 // its slices point to stays in memory until the pool is emptied, which the next
 // garbage collections do; clearing them would cost every request more than that.
-func (rq *request) release() {
-	if cap(rq.keys) > maxPooledKeys {
-		rq.keys = nil
+func (e *evaluation) release() {
+	if cap(e.keys) > maxPooledKeys {
+		e.keys = nil
 	}
-	rq.http, rq.repl, rq.vars, rq.caller, rq.denied = nil, nil, nil, caller{}, nil
-	rq.client, rq.stands, rq.trapped, rq.caught = nil, nil, 0, false
-	rq.draws, rq.of, rq.keys = rq.draws[:0], rq.of[:0], rq.keys[:0]
-	requests.Put(rq)
+	e.http, e.repl, e.vars, e.credentials, e.denied = nil, nil, nil, credentials{}, nil
+	e.client, e.subject, e.trapBan, e.trapped = nil, nil, 0, false
+	e.debits, e.policies, e.keys = e.debits[:0], e.policies[:0], e.keys[:0]
+	evaluations.Put(e)
 }
 
-// draw notes what the request takes from the limits of a zone. It returns the
+// charge notes what the request takes from the limits of a zone. It returns the
 // limit, if any, that refuses the request whatever was counted.
-func (rq *request) draw(z *Zone) (shut *policy, err error) {
-	set, err := rq.limits(z)
+func (e *evaluation) charge(z *Zone) (shut *policy, err error) {
+	set, err := e.limits(z)
 	if err != nil || set == nil {
 		return nil, err
 	}
-	if z.shut {
+	if z.deniesAll {
 		return set.policies[0], nil
 	}
-	from := len(rq.keys)
-	switch v, err := rq.appendKey(z); {
-	case err != nil || v == skipped:
+	from := len(e.keys)
+	switch v, err := e.appendKey(z); {
+	case err != nil || v == keySkipped:
 		return nil, err
-	case v == denied:
+	case v == keyDenied:
 		return set.policies[0], nil
 	}
-	rq.shorten(from)
-	key := rq.keys[from:] // which stays as it is when further keys need more room
+	e.shorten(from)
+	key := e.keys[from:] // which stays as it is when further keys need more room
 	if z.per == perClient {
-		key = rq.whoIs().self.Key
+		key = e.identify().self.Key
 	}
-	cost, err := rq.cost(z)
+	cost, err := e.cost(z)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range set.policies {
 		d := engine.Draw{Limit: &p.Limit, Key: key, Cost: cost}
-		if p.fair != nil && rq.stands != nil && (z.per == perClient || rq.client.kind == identity.APIKey) {
-			d.Client, d.Fair = rq.stands, p.fair
+		if p.fair != nil && e.subject != nil && (z.per == perClient || e.client.kind == identity.APIKey) {
+			d.Client, d.Fair = e.subject, p.fair
 		}
-		rq.take(p, d)
+		e.debit(p, d)
 	}
 	if z.per == perClient {
-		rq.drawShared(set, cost)
+		e.chargeShared(set, cost)
 	}
 	return nil, nil
 }
 
-func (rq *request) take(p *policy, draw engine.Draw) {
-	rq.draws = append(rq.draws, draw)
-	rq.of = append(rq.of, p)
+func (e *evaluation) debit(p *policy, draw engine.Draw) {
+	e.debits = append(e.debits, draw)
+	e.policies = append(e.policies, p)
 }
 
 // The first byte of a key says what kind of value it is, so that no key of one
@@ -146,73 +146,73 @@ func keyText(key []byte) string {
 
 // decide returns how the request stands with its limits, or nil if it belongs
 // to no zone.
-func (h *Handler) decide(rq *request) (*response, error) {
-	shut, err := h.draw(rq)
+func (h *Handler) decide(e *evaluation) (*response, error) {
+	shut, err := h.collect(e)
 	if err != nil {
 		return nil, err
 	}
-	if rq.trapped > 0 {
-		return h.refuseVisit(rq), nil
+	if e.trapBan > 0 {
+		return h.refuseTrapped(e), nil
 	}
 	if shut != nil {
-		return h.shutOut(shut), nil
+		return h.refuseAll(shut), nil
 	}
-	if len(rq.draws) == 0 {
-		if rq.denied == nil {
+	if len(e.debits) == 0 {
+		if e.denied == nil {
 			h.none.request()
 		}
-		if rq.stands == nil {
-			return nil, rq.denied
+		if e.subject == nil {
+			return nil, e.denied
 		}
 	}
-	d, ok := h.app.decide(rq.http.Context(), rq.stands, rq.draws)
+	d, ok := h.app.decide(e.http.Context(), e.subject, e.debits)
 	if !ok {
-		return nil, rq.denied // its configuration never ran; the next one limits the client
+		return nil, e.denied // its configuration never ran; the next one limits the client
 	}
-	rq.count(d)
-	h.countClient(rq, d)
+	e.count(d)
+	h.countByKind(e, d)
 	if d.Reason == engine.Abandoned {
 		return nil, errAbandoned
 	}
-	if d.Allowed && rq.denied != nil {
-		return nil, rq.denied
+	if d.Allowed && e.denied != nil {
+		return nil, e.denied
 	}
-	return h.answer(rq, d), nil
+	return h.answer(e, d), nil
 }
 
 // answer returns how a request stands after a decision, or nil if there is
 // nothing to say of it.
-func (h *Handler) answer(rq *request, d engine.Decision) *response {
-	if d.Allowed && len(rq.draws) == 0 {
+func (h *Handler) answer(e *evaluation, d engine.Decision) *response {
+	if d.Allowed && len(e.debits) == 0 {
 		return nil
 	}
-	p := newResponse(rq, h.style)
+	p := newResponse(e, h.style)
 	switch {
 	case d.Reason == engine.Banned:
 		p.refusal = &refusal{policy: h.banned, retry: h.jittered(d), fresh: d.Fresh}
 	case !d.Allowed:
-		p.refusal = &refusal{policy: rq.of[d.Draw], retry: h.jittered(d), fresh: d.Fresh}
+		p.refusal = &refusal{policy: e.policies[d.Draw], retry: h.jittered(d), fresh: d.Fresh}
 	}
 	return p
 }
 
-// draw notes what the request takes from the zones it belongs to: also if one of
+// collect notes what the request takes from the zones it belongs to: also if one of
 // them denies it for its API key, so that floods of bad keys can be limited by
 // another. It returns the limit, if any, that refuses the request whatever was
 // counted.
-func (h *Handler) draw(rq *request) (shut *policy, err error) {
-	if exempt, err := h.exempts(rq); exempt || err != nil {
+func (h *Handler) collect(e *evaluation) (shut *policy, err error) {
+	if exempt, err := h.exempts(e); exempt || err != nil {
 		return nil, err
 	}
-	early := isEarly(rq.http)
+	early := isEarly(e.http)
 	if early && h.clients {
 		return nil, errTooEarly
 	}
-	if err := h.meet(rq); err != nil {
+	if err := h.checkConduct(e); err != nil {
 		return nil, err
 	}
 	for _, z := range h.zones {
-		matches, err := z.matches(rq)
+		matches, err := z.matches(e)
 		if err != nil {
 			return nil, err
 		}
@@ -222,26 +222,26 @@ func (h *Handler) draw(rq *request) (shut *policy, err error) {
 		if early {
 			return nil, errTooEarly
 		}
-		shut, err := rq.draw(z)
+		shut, err := e.charge(z)
 		if err != nil {
-			rq.deny(z, err)
+			e.deny(z, err)
 		}
 		switch {
 		case err != nil && !isDenial(err):
 			return nil, err
 		case shut != nil:
-			return shut, rq.denied
+			return shut, e.denied
 		}
 	}
 	return nil, nil
 }
 
 // exempts tells whether no zone is to look at the request.
-func (h *Handler) exempts(rq *request) (bool, error) {
+func (h *Handler) exempts(e *evaluation) (bool, error) {
 	if len(h.exempt) == 0 {
 		return false, nil
 	}
-	return h.exempt.AnyMatchWithError(rq.http)
+	return h.exempt.AnyMatchWithError(e.http)
 }
 
 // isEarly tells whether a request has come before the handshake of its connection
@@ -254,57 +254,57 @@ func isEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComp
 var errTooEarly = errors.New("the address that the request is from is not confirmed yet")
 
 // matches tells whether a request belongs to the zone.
-func (z *Zone) matches(r *request) (bool, error) {
+func (z *Zone) matches(r *evaluation) (bool, error) {
 	return z.matchers.AnyMatchWithError(r.http)
 }
 
 // deny notes that a zone denies the request.
-func (rq *request) deny(z *Zone, err error) {
+func (e *evaluation) deny(z *Zone, err error) {
 	z.meter.request()
-	if rq.denied == nil {
-		rq.denied = err
+	if e.denied == nil {
+		e.denied = err
 		z.meter.decline()
 	}
 }
 
-// shutOut returns how a request stands that a zone refuses without counting.
-func (h *Handler) shutOut(by *policy) *response {
+// refuseAll returns how a request stands that a zone refuses without counting.
+func (h *Handler) refuseAll(by *policy) *response {
 	by.zone.meter.request()
 	by.zone.meter.decline()
 	return &response{style: h.style, refusal: &refusal{policy: by, retry: limiter.Never}}
 }
 
-// refuseVisit refuses a visit to a trap that bans: as any request of the client that
+// refuseTrapped refuses a visit to a trap that bans: as any request of the client that
 // it has banned, and if that may not be banned, all the same.
-func (h *Handler) refuseVisit(rq *request) *response {
-	d, ok := h.app.decide(rq.http.Context(), rq.stands, nil)
+func (h *Handler) refuseTrapped(e *evaluation) *response {
+	d, ok := h.app.decide(e.http.Context(), e.subject, nil)
 	if !ok || d.Reason != engine.Banned {
-		d = engine.Decision{Reason: engine.Banned, Retry: rq.trapped}
+		d = engine.Decision{Reason: engine.Banned, Retry: e.trapBan}
 	}
-	h.countClient(rq, d)
-	return h.answer(rq, d)
+	h.countByKind(e, d)
+	return h.answer(e, d)
 }
 
-// countClient counts a decision by what its client is known by, and notes who
+// countByKind counts a decision by what its client is known by, and notes who
 // comes from where.
-func (h *Handler) countClient(rq *request, d engine.Decision) {
-	c := rq.client
+func (h *Handler) countByKind(e *evaluation, d engine.Decision) {
+	c := e.client
 	if c == nil || !c.known {
 		return
 	}
 	if !h.DisableMetrics {
 		clientMeters[c.kind].count(d)
 	}
-	h.app.noteCrowd(c, d, d.Reason == engine.Blocked && rq.of[d.Draw].of != nil)
+	h.app.notePressure(c, d, d.Reason == engine.Blocked && e.policies[d.Draw].of != nil)
 }
 
-// price returns the first price that is for the request.
-func (rq *request) price(z *Zone) (*price, error) {
-	for i := range z.prices {
-		p := &z.prices[i]
-		if matches, err := p.matchers.AnyMatchWithError(rq.http); matches || err != nil {
+// costRule returns the first price that is for the request.
+func (e *evaluation) costRule(z *Zone) (*costRule, error) {
+	for i := range z.costs {
+		p := &z.costs[i]
+		if matches, err := p.matchers.AnyMatchWithError(e.http); matches || err != nil {
 			return p, err
 		}
 	}
-	return &z.price, nil
+	return &z.cost, nil
 }

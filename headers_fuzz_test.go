@@ -17,11 +17,11 @@ func FuzzCost(f *testing.F) {
 		"-9223372036854775809", "99999999999999999999999999", "18700000000000000000A", "0x10", "½", "{http.request.header.X-Cost}"} {
 		f.Add(seed)
 	}
-	zone := &Zone{price: price{from: "{http.request.header.X-Cost}"}}
+	zone := &Zone{cost: costRule{from: "{http.request.header.X-Cost}"}}
 	f.Fuzz(func(t *testing.T, header string) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("http.request.header.X-Cost", header)
-		cost, err := (&request{repl: repl}).cost(zone)
+		cost, err := (&evaluation{repl: repl}).cost(zone)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,11 +79,11 @@ func FuzzKey(f *testing.F) {
 
 // keyOf returns what a request is counted by whose key is a text.
 func keyOf(zone *Zone, text string) string {
-	rq := &request{repl: caddy.NewEmptyReplacer()}
-	rq.repl.Set("http.request.header.X-Key", text)
-	if _, err := rq.appendKey(zone); err != nil {
+	e := &evaluation{repl: caddy.NewEmptyReplacer()}
+	e.repl.Set("http.request.header.X-Key", text)
+	if _, err := e.appendKey(zone); err != nil {
 		panic(err)
 	}
-	rq.shorten(0)
-	return string(rq.keys)
+	e.shorten(0)
+	return string(e.keys)
 }

@@ -31,15 +31,15 @@ func needsOneSpelling(key string) bool {
 
 // keyText returns the value of the zone's key: the same, however the client writes
 // the name of a host or the white space around a header field's value.
-func (rq *request) keyText(z *Zone) string {
+func (e *evaluation) keyText(z *Zone) string {
 	if !z.oneSpelling {
-		return rq.repl.ReplaceAll(z.Key, "")
+		return e.repl.ReplaceAll(z.Key, "")
 	}
-	text, _ := rq.repl.ReplaceFunc(z.Key, func(name string, value any) (any, error) { // returns no error
+	text, _ := e.repl.ReplaceFunc(z.Key, func(name string, value any) (any, error) { // returns no error
 		text := caddy.ToString(value)
 		switch labels, ok := strings.CutPrefix(name, hostLabels); {
 		case ok:
-			return hostLabel(rq.http.Host, labels), nil
+			return hostLabel(e.http.Host, labels), nil
 		case slices.Contains(hostPlaceholders, name):
 			return hostKey(text), nil
 		case strings.HasPrefix(name, headerField):

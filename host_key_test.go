@@ -56,9 +56,9 @@ func TestKeysHaveOneSpelling(t *testing.T) {
 		var texts []string
 		for _, r := range requests {
 			r.URL = new(url.URL)
-			rq := newRequest(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server)))
-			texts = append(texts, rq.keyText(z))
-			rq.release()
+			e := newEvaluation(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server)))
+			texts = append(texts, e.keyText(z))
+			e.release()
 		}
 		if texts[0] != texts[1] || texts[0] != texts[2] || texts[0] == texts[3] {
 			t.Errorf("%s is %q, want the same three times, and another", key, texts)

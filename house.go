@@ -37,7 +37,7 @@ type house struct {
 	closing  atomic.Bool // soon the engine has no store any more
 	secret   atomic.Pointer[identity.Secret]
 	epochs   *epoch.Keys
-	crowds   *pressure.Tracker
+	pressure *pressure.Tracker
 	keys     atomic.Pointer[apikeys.File] // of the configuration that runs; nil if it has none
 
 	mu   sync.Mutex
@@ -68,7 +68,7 @@ func (s settings) where() zap.Field {
 // newHouse starts an engine. It touches no file itself: the engine opens the
 // store in the background.
 func newHouse(s settings, in Store) (*house, error) {
-	h := &house{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), crowds: pressure.New(0)}
+	h := &house{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), pressure: pressure.New(0)}
 	if keyed, ok := in.(keyedStore); ok {
 		h.takeKeys(keyed)
 	}
@@ -250,7 +250,7 @@ func (h *house) Swept(rows int64, keys int, err error) {
 	} else if rows > 0 || keys > 0 {
 		logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys))
 	}
-	h.crowds.Sweep(time.Now())
+	h.pressure.Sweep(time.Now())
 	h.summarize()
 }
 

@@ -33,21 +33,21 @@ func (h *Handler) provisionLate() {
 
 // watchLate returns next, or if a zone has counted the request by a placeholder that is
 // empty, a handler around it that warns once if it comes to be set.
-func (h *Handler) watchLate(rq *request, next caddyhttp.Handler) caddyhttp.Handler {
+func (h *Handler) watchLate(e *evaluation, next caddyhttp.Handler) caddyhttp.Handler {
 	if len(h.late) == 0 {
 		return next
 	}
 	var empty []*lateName
 	for _, l := range h.late {
 		drawn := func(p *policy) bool { return p.zone == l.zone }
-		if !l.told.Load() && isEmpty(rq.repl, l.name) && slices.ContainsFunc(rq.of, drawn) {
+		if !l.told.Load() && isEmpty(e.repl, l.name) && slices.ContainsFunc(e.policies, drawn) {
 			empty = append(empty, l)
 		}
 	}
 	if empty == nil {
 		return next
 	}
-	repl := rq.repl
+	repl := e.repl
 	return caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		err := next.ServeHTTP(w, r)
 		for _, l := range empty {

@@ -77,7 +77,7 @@ func TestWindowOfAnEmptyBucket(t *testing.T) {
 		{0, 3 * time.Second, true, 3},
 		{1, 599 * time.Second, false, 60},
 	} {
-		s := standing{policy: p, Quota: limiter.Quota{Remaining: test.remaining, Reset: test.reset}}
+		s := limitStatus{policy: p, Quota: limiter.Quota{Remaining: test.remaining, Reset: test.reset}}
 		if got := s.effective(test.refused); got != test.want {
 			t.Errorf("%+v: t is %d, want %d", test, got, test.want)
 		}

@@ -17,12 +17,12 @@ type siteLimits struct {
 }
 
 // limits returns what the request is held to in a zone, or nil if to nothing.
-func (rq *request) limits(z *Zone) (*limitSet, error) {
-	limits := rq.limitsOf(z)
+func (e *evaluation) limits(z *Zone) (*limitSet, error) {
+	limits := e.limitsOf(z)
 	if limits.byTier == nil {
 		return limits.own, nil
 	}
-	name, err := rq.tier(z)
+	name, err := e.tier(z)
 	if err != nil {
 		return nil, err
 	}
@@ -30,30 +30,30 @@ func (rq *request) limits(z *Zone) (*limitSet, error) {
 	if !ok {
 		set, ok = limits.byTier[z.DefaultTier]
 	}
-	if !ok && !rq.caller.preflight {
+	if !ok && !e.credentials.preflight {
 		return nil, errNoTier
 	}
 	return set, nil
 }
 
 // tier returns the name of the tier that the request has in a zone.
-func (rq *request) tier(z *Zone) (string, error) {
+func (e *evaluation) tier(z *Zone) (string, error) {
 	if z.Tiers {
-		c := rq.whoCalls(z.app)
+		c := e.authenticate(z.app)
 		return c.tier, c.err
 	}
-	if tier, ok := rq.serviceTier(z.app); ok {
+	if tier, ok := e.serviceTier(z.app); ok {
 		return tier, nil
 	}
-	return rq.repl.ReplaceAll(z.Tier, ""), nil
+	return e.repl.ReplaceAll(z.Tier, ""), nil
 }
 
 // limitsOf returns what a request can be held to in a zone.
-func (rq *request) limitsOf(z *Zone) siteLimits {
+func (e *evaluation) limitsOf(z *Zone) siteLimits {
 	if z.sites == nil {
 		return z.siteLimits
 	}
-	return z.sites[z.site(rq.http.Host)]
+	return z.sites[z.site(e.http.Host)]
 }
 
 // site returns the site of a host among those of the zone, or "" for what isn't named.
@@ -82,42 +82,42 @@ func (z *Zone) site(host string) string {
 // maxLabels bounds how many labels of a host are looked at.
 const maxLabels = 16
 
-// drawShared notes what the request of a client takes from limits that it shares. A
+// chargeShared notes what the request of a client takes from limits that it shares. A
 // session that is used elsewhere also takes from the ceiling of the network that it is
 // used in, or a hundred sessions would be worth a hundred quarters of a limit there.
-func (rq *request) drawShared(set *limitSet, cost int64) {
-	c := rq.client
-	if c.session.Elsewhere || c.ledHere {
+func (e *evaluation) chargeShared(set *limitSet, cost int64) {
+	c := e.client
+	if c.session.Elsewhere || c.crossSite {
 		for _, p := range set.elsewhere.policies {
-			rq.take(p, engine.Draw{Limit: &p.Limit, Key: c.self.Key, Cost: cost})
+			e.debit(p, engine.Draw{Limit: &p.Limit, Key: c.self.Key, Cost: cost})
 		}
 	}
 	if c.session.Elsewhere || c.kind == identity.Fingerprint || c.kind == identity.ByPrefix {
 		for _, p := range set.networks.policies {
-			draw := engine.Draw{Limit: &p.Limit, Key: c.crowd.Key, Cost: cost, Fair: p.fair}
+			draw := engine.Draw{Limit: &p.Limit, Key: c.networkSubject.Key, Cost: cost, Fair: p.fair}
 			if p.fair != nil {
-				draw.Client = &c.crowd
+				draw.Client = &c.networkSubject
 			}
-			rq.take(p, draw)
+			e.debit(p, draw)
 		}
 	}
 }
 
-// hides tells whether a client is not told of a draw, because it is of what others
+// isRedundant tells whether a client is not told of a draw, because it is of what others
 // use as well and the client's own limit leaves it no more.
-func (rq *request) hides(nth int) bool {
-	own := rq.of[nth].of
+func (e *evaluation) isRedundant(nth int) bool {
+	own := e.policies[nth].of
 	if own == nil {
 		return false
 	}
-	i := slices.Index(rq.of, own)
-	return rq.draws[i].Known && rq.draws[i].Quota.Remaining <= rq.draws[nth].Quota.Remaining
+	i := slices.Index(e.policies, own)
+	return e.debits[i].Known && e.debits[i].Quota.Remaining <= e.debits[nth].Quota.Remaining
 }
 
 // keyOf returns what the request was counted by for a policy, or nil.
-func (rq *request) keyOf(p *policy) []byte {
-	if i := slices.Index(rq.of, p); i >= 0 {
-		return rq.draws[i].Key
+func (e *evaluation) keyOf(p *policy) []byte {
+	if i := slices.Index(e.policies, p); i >= 0 {
+		return e.debits[i].Key
 	}
 	return nil
 }

@@ -95,22 +95,22 @@ type Handler struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	zones        []*Zone
-	banned       *policy // what refuses a banned client, in the place of a limit
-	clients      bool    // whether it treats clients by how they stand
-	strangers    bool    // and also those without an API key
-	namesClients bool    // whether its own options have placeholders that tell of them
-	exempt       caddyhttp.MatcherSets
-	style        headerStyle
-	addressedBy  []string // header fields of which the last line is the client's address
-	app          *App
-	events       *caddyevents.App
-	ctx          caddy.Context
-	log          *zap.Logger
-	random       func() float64 // from [0, 1)
-	late         []*lateName
-	routed       bool      // what is around this handler wants errors
-	none         zoneMeter // of requests that belong to no zone
+	zones                  []*Zone
+	banned                 *policy // what refuses a banned client, in the place of a limit
+	clients                bool    // whether it treats clients by how they stand
+	anonymous              bool    // and also those without an API key
+	usesClientPlaceholders bool    // whether its own options have placeholders that tell of them
+	exempt                 caddyhttp.MatcherSets
+	style                  headerStyle
+	addressedBy            []string // header fields of which the last line is the client's address
+	app                    *App
+	events                 *caddyevents.App
+	ctx                    caddy.Context
+	log                    *zap.Logger
+	random                 func() float64 // from [0, 1)
+	late                   []*lateName
+	routed                 bool      // what is around this handler wants errors
+	none                   zoneMeter // of requests that belong to no zone
 
 	configs []configLabels // that are reported to metrics
 }
@@ -195,7 +195,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		return err
 	}
 	if config, err := json.Marshal(h); err == nil { // before matchers are loaded, and their texts given up
-		h.namesClients = bytes.Contains(config, []byte("{http.rate_limit.client"))
+		h.usesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
 	for _, z := range zones {
 		if err := z.provision(ctx, h.app, survey, h.log); err != nil {
@@ -214,7 +214,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 			return atSource(err, t.Source)
 		}
 	}
-	h.clients, h.strangers = h.knowsClients(), h.knowsStrangers()
+	h.clients, h.anonymous = h.knowsClients(), h.knowsAnonymous()
 	h.app.knowsClients = h.app.knowsClients || h.clients
 	h.banned = &policy{zone: &Zone{Name: "ban"}, name: "ban"}
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
@@ -266,46 +266,46 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP lets a request pass that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if len(h.app.services) > 0 {
-		h.app.takeService(r)
+		h.app.applyServiceHeader(r)
 	}
-	rq := newRequest(r)
+	e := newEvaluation(r)
 	if h.addressedBy != nil {
-		rq.settleClientIP(h.addressedBy)
+		e.fixClientIP(h.addressedBy)
 	}
 	if h.app.knowsClients {
-		rq.meet(h.app, h.namesClients)
+		e.attachClient(h.app, h.usesClientPlaceholders)
 	}
-	if h.app.Session.isOurs(r.URL.Path) {
-		defer rq.release()
-		return h.app.Session.serve(w, rq)
+	if h.app.Session.serves(r.URL.Path) {
+		defer e.release()
+		return h.app.Session.serve(w, e)
 	}
-	p, err := h.decide(rq)
+	p, err := h.decide(e)
 	switch {
 	case err == errTooEarly:
-		rq.release()
+		e.release()
 		return askAgain(w)
 	case err != nil:
-		rq.release()
+		e.release()
 		return h.deny(w, r, err)
 	case p == nil:
-		rq.client.offerNames(rq)
-		rq.release()
+		e.client.mapPlaceholders(e)
+		e.release()
 		return next.ServeHTTP(w, r)
 	}
 	refused := p.refusal != nil // by this handler: one before it may have refused as well
-	p = p.join(rq)
+	p = p.join(e)
 	if refused {
-		h.report(rq, p)
-		x := h.offer(w, rq, p)
-		rq.release()
+		h.report(e, p)
+		x := h.offerChallenge(w, e, p)
+		e.release()
 		if x != nil {
 			return x.challenge(p)
 		}
 		return h.refuse(w, r, p)
 	}
-	p.renews = rq.client.isRenewable()
-	next = h.watchLate(rq, next)
-	rq.release()
+	p.renews = e.client.isRenewable()
+	next = h.watchLate(e, next)
+	e.release()
 	p.setFields(w.Header())
 	return next.ServeHTTP(p.writer(w), r)
 }

@@ -82,11 +82,11 @@ func (p *Pressure) check() error {
 	return nil
 }
 
-// noteCrowd notes that an unverified client came, and squeezes its network if it
+// notePressure notes that an unverified client came, and squeezes its network if it
 // is one too many. Who is answered from memory was noted when it came first, so
 // warm and blocked requests pay nothing for it: but for those that the network's
 // ceiling leaves nothing, who may never have been heard of.
-func (a *App) noteCrowd(c *client, d engine.Decision, byNetwork bool) {
+func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
 	if c.kind != identity.Fingerprint || c.claimed || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
 		return
 	}
@@ -94,10 +94,10 @@ func (a *App) noteCrowd(c *client, d engine.Decision, byNetwork bool) {
 	if h == nil || d.Waited == 0 && !h.isNew(c, a.Pressure.rule()) {
 		return
 	}
-	if !h.crowds.Seen(time.Now(), c.network, c.browser(), a.Pressure.rule()) {
+	if !h.pressure.Seen(time.Now(), c.network, c.browser(), a.Pressure.rule()) {
 		return
 	}
-	h.engine.Punish(&c.crowd, reputation.Offense{
+	h.engine.Punish(&c.networkSubject, reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Crowded},
 		Ban:       a.Pressure.squeeze().rule(""),
 	})
@@ -107,10 +107,10 @@ func (a *App) noteCrowd(c *client, d engine.Decision, byNetwork bool) {
 // its network. It takes no lock.
 func (h *house) isNew(c *client, rule pressure.Rule) bool {
 	now := time.Now()
-	if record := h.engine.Known(c.crowd); record != nil && record.Banned(now.UnixNano()) {
+	if record := h.engine.Known(c.networkSubject); record != nil && record.Banned(now.UnixNano()) {
 		return false // it is squeezed already
 	}
-	return h.crowds.IsNew(now, c.self.Key, rule)
+	return h.pressure.IsNew(now, c.self.Key, rule)
 }
 
 // browser returns the client's fingerprint without what a page elsewhere can choose

@@ -10,7 +10,7 @@ import (
 )
 
 // report tells logs, events and metrics of a refusal.
-func (h *Handler) report(rq *request, p *response) {
+func (h *Handler) report(e *evaluation, p *response) {
 	zone := p.refusal.policy.zone
 	log := zone.log.Load()
 	if log == nil {
@@ -21,16 +21,16 @@ func (h *Handler) report(rq *request, p *response) {
 	switch {
 	case !p.refusal.fresh || !log.admits(time.Now()):
 	case p.refusal.policy == h.banned:
-		h.log.Info("client banned", h.banDetails(rq, p)...)
+		h.log.Info("client banned", h.banDetails(e, p)...)
 	default:
-		h.log.Info("rate limit exceeded", h.details(rq, p)...)
+		h.log.Info("rate limit exceeded", h.details(e, p)...)
 	}
 	if h.events.ShouldEmit(exceededEvent) {
 		h.events.Emit(h.ctx, exceededEvent, map[string]any{
 			"zone":      zone.Name,
 			"wait":      p.refusal.retry,
-			"remote_ip": remoteIP(rq.http),
-			"client_ip": rq.clientIP(),
+			"remote_ip": remoteIP(e.http),
+			"client_ip": e.clientIP(),
 		})
 	}
 }
@@ -39,19 +39,19 @@ const exceededEvent = "rate_limit_exceeded"
 
 // details returns what is logged of a refusal: who it was only if the operator
 // asks for it.
-func (h *Handler) details(rq *request, p *response) []zap.Field {
+func (h *Handler) details(e *evaluation, p *response) []zap.Field {
 	fields := []zap.Field{
 		zap.String("zone", p.refusal.policy.zone.Name),
 		zap.String("limit", p.refusal.policy.name),
 		zap.Duration("wait", p.refusal.retry),
 	}
-	return append(fields, h.identity(rq, rq.keyOf(p.refusal.policy))...)
+	return append(fields, h.identity(e, e.keyOf(p.refusal.policy))...)
 }
 
 // banDetails returns what is logged of a ban: the violation that led to it, where
 // it was, and how long it lasts.
-func (h *Handler) banDetails(rq *request, p *response) (fields []zap.Field) {
-	if record := rq.client.record(); record != nil && len(record.Past) > 0 {
+func (h *Handler) banDetails(e *evaluation, p *response) (fields []zap.Field) {
+	if record := e.client.record(); record != nil && len(record.Past) > 0 {
 		last := record.Past[len(record.Past)-1]
 		fields = append(fields, zap.Stringer("reason", last.Reason))
 		if zone := h.app.zoneNames[last.Zone]; zone != "" {
@@ -59,14 +59,14 @@ func (h *Handler) banDetails(rq *request, p *response) (fields []zap.Field) {
 		}
 	}
 	fields = append(fields, zap.Duration("wait", p.refusal.retry))
-	return append(fields, h.identity(rq, rq.stands.Key)...)
+	return append(fields, h.identity(e, e.subject.Key)...)
 }
 
 // identity returns who a request was from, by a key, if the operator wants to know.
-func (h *Handler) identity(rq *request, key []byte) []zap.Field {
+func (h *Handler) identity(e *evaluation, key []byte) []zap.Field {
 	var fields []zap.Field
 	if h.LogKey || h.LogIP {
-		fields = append(fields, zap.String("remote_ip", remoteIP(rq.http)), zap.String("client_ip", rq.clientIP()))
+		fields = append(fields, zap.String("remote_ip", remoteIP(e.http)), zap.String("client_ip", e.clientIP()))
 	}
 	if h.LogKey {
 		fields = append(fields, zap.String("key", keyText(key)))
@@ -84,9 +84,9 @@ func remoteIP(r *http.Request) string {
 }
 
 // count counts a decision.
-func (rq *request) count(d engine.Decision) {
+func (e *evaluation) count(d engine.Decision) {
 	var last *Zone
-	for i, p := range rq.of {
+	for i, p := range e.policies {
 		if p.zone != last {
 			last = p.zone
 			last.meter.request()

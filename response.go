@@ -29,22 +29,22 @@ var headerStyles = map[string]headerStyle{
 	"off":    {},
 }
 
-// standing is how a client stands with one limit after a decision.
-type standing struct {
+// limitStatus is how a client stands with one limit after a decision.
+type limitStatus struct {
 	policy *policy
 	limiter.Quota
 	used int64
 }
 
-// newStanding returns what a draw has left for its client. What is used is told by
+// newLimitStatus returns what a draw has left for its client. What is used is told by
 // the limit that decided, which may be a part of the policy's.
-func newStanding(p *policy, d *engine.Draw) standing {
-	return standing{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
+func newLimitStatus(p *policy, d *engine.Draw) limitStatus {
+	return limitStatus{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
 }
 
-// fuller tells whether less is left of s than of t, in relation to their
+// isTighter tells whether less is left of s than of t, in relation to their
 // limits.
-func (s standing) fuller(t standing) bool {
+func (s limitStatus) isTighter(t limitStatus) bool {
 	return float64(s.Remaining)*float64(t.policy.Capacity()) < float64(t.Remaining)*float64(s.policy.Capacity())
 }
 
@@ -53,13 +53,13 @@ func (s standing) fuller(t standing) bool {
 // by what is true here, and it resolves placeholders.
 type response struct {
 	caddyhttp.ResponseWriterWrapper
-	style     headerStyle
-	wrote     bool
-	refusal   *refusal   // nil if the request may pass
-	client    *client    // nil where nobody asks who it is
-	renews    bool       // the client's session is to be issued anew
-	standings []standing // the limit closest to exhaustion first
-	room      [2]standing
+	style    headerStyle
+	wrote    bool
+	refusal  *refusal      // nil if the request may pass
+	client   *client       // nil where nobody asks who it is
+	renews   bool          // the client's session is to be issued anew
+	statuses []limitStatus // the limit closest to exhaustion first
+	room     [2]limitStatus
 
 	// The values of header fields, once they are made. They are the response's
 	// own: Caddy's header directive writes into such slices.
@@ -76,12 +76,12 @@ type refusal struct {
 }
 
 // newResponse notes how the request stands with the limits of its draws.
-func newResponse(rq *request, style headerStyle) *response {
-	p := &response{style: style, client: rq.client}
-	p.standings = p.room[:0]
-	for i := range rq.draws {
-		if rq.draws[i].Known && !rq.hides(i) {
-			p.add(newStanding(rq.of[i], &rq.draws[i]))
+func newResponse(e *evaluation, style headerStyle) *response {
+	p := &response{style: style, client: e.client}
+	p.statuses = p.room[:0]
+	for i := range e.debits {
+		if e.debits[i].Known && !e.isRedundant(i) {
+			p.add(newLimitStatus(e.policies[i], &e.debits[i]))
 		}
 	}
 	return p
@@ -92,18 +92,18 @@ const responseVar = "rate_limit.response"
 
 // join makes p the response of the request, or adds what it says to the one
 // that a handler before this one has made, and returns that.
-func (p *response) join(rq *request) *response {
-	before, _ := rq.vars[responseVar].(*response)
+func (p *response) join(e *evaluation) *response {
+	before, _ := e.vars[responseVar].(*response)
 	if before == nil {
-		rq.vars[responseVar] = p
-		rq.repl.Map(p.placeholder)
+		e.vars[responseVar] = p
+		e.repl.Map(p.placeholder)
 		return p
 	}
 	if p.refusal != nil {
-		before.standings = before.standings[:0] // as in any refusal: only what refuses
+		before.statuses = before.statuses[:0] // as in any refusal: only what refuses
 		before.refusal = p.refusal
 	}
-	for _, s := range p.standings {
+	for _, s := range p.statuses {
 		before.add(s)
 	}
 	before.limits[0], before.legacy = "", nil
@@ -120,17 +120,17 @@ func (p *response) writer(w http.ResponseWriter) http.ResponseWriter {
 	return p
 }
 
-func (p *response) add(s standing) {
-	p.standings = append(p.standings, s)
-	for i := len(p.standings) - 1; i > 0 && s.fuller(p.standings[i-1]); i-- {
-		p.standings[i-1], p.standings[i] = s, p.standings[i-1]
+func (p *response) add(s limitStatus) {
+	p.statuses = append(p.statuses, s)
+	for i := len(p.statuses) - 1; i > 0 && s.isTighter(p.statuses[i-1]); i-- {
+		p.statuses[i-1], p.statuses[i] = s, p.statuses[i-1]
 	}
 }
 
 // setFields sets the header fields. It may be called again to undo what was
 // added to them since.
 func (p *response) setFields(h http.Header) {
-	if len(p.standings) == 0 {
+	if len(p.statuses) == 0 {
 		return
 	}
 	if p.style.draft {
@@ -149,8 +149,8 @@ func (p *response) setFields(h http.Header) {
 
 // policyField returns the value of RateLimit-Policy: that of each zone, once.
 func (p *response) policyField() (value string) {
-	for i, s := range p.standings {
-		if slices.ContainsFunc(p.standings[:i], s.isOfSet) {
+	for i, s := range p.statuses {
+		if slices.ContainsFunc(p.statuses[:i], s.isOfSet) {
 			continue
 		}
 		if i > 0 {
@@ -162,13 +162,13 @@ func (p *response) policyField() (value string) {
 }
 
 // isOfSet tells whether two limits are of one set, or of two that say the same.
-func (s standing) isOfSet(t standing) bool { return s.policy.set.field == t.policy.set.field }
+func (s limitStatus) isOfSet(t limitStatus) bool { return s.policy.set.field == t.policy.set.field }
 
 // limitField returns the value of RateLimit.
 func (p *response) limitField() string {
 	var room [128]byte
 	b := room[:0]
-	for i, s := range p.standings {
+	for i, s := range p.statuses {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
@@ -184,7 +184,7 @@ func (p *response) limitField() string {
 
 // effective returns the effective window in seconds: how long what remains has
 // to last, and where nothing remains, when something does again.
-func (s standing) effective(refused bool) int64 {
+func (s limitStatus) effective(refused bool) int64 {
 	switch {
 	case s.Remaining > 0:
 		return max(httpfield.Seconds(min(s.Reset, s.policy.Window())), 0)
@@ -253,7 +253,7 @@ func (p *response) placeholder(key string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	for _, s := range p.standings { // the one closest to exhaustion comes first
+	for _, s := range p.statuses { // the one closest to exhaustion comes first
 		if s.policy.zone.Name == zone {
 			return s.Remaining, true
 		}

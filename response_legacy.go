@@ -18,17 +18,17 @@ type legacyFields struct {
 }
 
 func (p *response) legacyFields() *legacyFields {
-	s := p.standings[0]
+	s := p.statuses[0]
 	f := &legacyFields{
 		limit:     [1]string{s.policy.legacy},
 		remaining: [1]string{strconv.FormatInt(s.Remaining, 10)},
 		reset:     [1]string{strconv.FormatInt(s.effective(p.refusal != nil), 10)},
 	}
-	i := slices.IndexFunc(p.standings, func(s standing) bool { return s.policy.quota })
+	i := slices.IndexFunc(p.statuses, func(s limitStatus) bool { return s.policy.quota })
 	if i < 0 {
 		return f
 	}
-	s = p.standings[i]
+	s = p.statuses[i]
 	f.hasQuota = true
 	f.quotaUsed[0] = strconv.FormatInt(s.used, 10)
 	f.quotaLimit[0] = s.policy.legacy

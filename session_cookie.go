@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// takeCookie takes the cookie that may be a session out of the request.
-func (c *client) takeCookie() {
+// stripSessionCookie takes the cookie that may be a session out of the request.
+func (c *client) stripSessionCookie() {
 	fields := c.http.Header["Cookie"]
 	kept := identity.StripCookie(fields, c.audience().Cookie)
 	switch {
@@ -30,7 +30,7 @@ func (c *client) audience() session.Audience {
 }
 
 // prefix returns the client's network as sessions and challenges are bound to it.
-func (c *client) prefix() []byte { return c.crowd.Key[1:] }
+func (c *client) prefix() []byte { return c.networkSubject.Key[1:] }
 
 // hasSession tells whether the client has shown a valid session, and notes it.
 func (c *client) hasSession() bool {
@@ -72,7 +72,7 @@ func (c *client) renewal() string {
 	limits := c.app.Session.limits
 	d, ok := c.app.decide(c.http.Context(), nil, []engine.Draw{
 		{Limit: limits.renewals, Key: append([]byte{kindSession}, c.session.ID[:]...), Cost: 1},
-		{Limit: limits.live, Key: c.crowd.Key, Cost: 1},
+		{Limit: limits.live, Key: c.networkSubject.Key, Cost: 1},
 	})
 	if !ok || !d.Allowed {
 		return ""
@@ -85,4 +85,4 @@ func (c *client) renewal() string {
 
 // isForged tells whether the request has a session cookie that somebody has
 // tampered with, or taken from another site.
-func (rq *request) isForged() bool { return rq.client != nil && rq.whoIs().forged }
+func (e *evaluation) isForged() bool { return e.client != nil && e.identify().forged }

@@ -9,16 +9,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// maxStrangersPoints is how many points a session lacks at most for what was done by a
+// maxUnverifiedPoints is how many points a session lacks at most for what was done by a
 // client that is not verified: others in its network who look the same have the same
 // record, and a session is their way out of it. It leaves 60 % of the limits.
-const maxStrangersPoints = 50
+const maxUnverifiedPoints = 50
 
-// bequeath gives a session that the client has earned the client's record: all that
+// passRecordTo gives a session that the client has earned the client's record: all that
 // its score lacks, or if it is not verified, up to maxStrangersPoints, and as many if
 // it is banned.
-func (c *client) bequeath(to session.Session) {
-	points := c.inheritance()
+func (c *client) passRecordTo(to session.Session) {
+	points := c.inheritedPoints()
 	if points == 0 || c.app.Reputation.isOff() {
 		return
 	}
@@ -28,13 +28,13 @@ func (c *client) bequeath(to session.Session) {
 	})
 }
 
-// inheritance returns how many points a session lacks that the client earns: for the
+// inheritedPoints returns how many points a session lacks that the client earns: for the
 // worst that is known of it and of what it is a part of, so that nobody leaves a
 // record behind by saying that another site has sent the solution.
-func (c *client) inheritance() (points int) {
-	c.app.decide(c.http.Context(), c.stands, nil) // so that memory knows its records
+func (c *client) inheritedPoints() (points int) {
+	c.app.decide(c.http.Context(), c.subject, nil) // so that memory knows its records
 	house, now := c.app.use(), time.Now().UnixNano()
-	for of := c.stands; of != nil && house != nil; of = of.Parent {
+	for of := c.subject; of != nil && house != nil; of = of.Parent {
 		if record := house.engine.Known(engine.Client{Key: of.Key}); record != nil {
 			points = max(points, c.bequest(record, now))
 		}
@@ -46,14 +46,14 @@ func (c *client) inheritance() (points int) {
 func (c *client) bequest(record *reputation.Record, now int64) int {
 	switch {
 	case c.kind.Verified():
-		return lackOf(record, now)
+		return missingPoints(record, now)
 	case record.Banned(now):
-		return maxStrangersPoints
+		return maxUnverifiedPoints
 	}
-	return min(lackOf(record, now), maxStrangersPoints)
+	return min(missingPoints(record, now), maxUnverifiedPoints)
 }
 
-// lackOf returns how many whole points a score lacks.
-func lackOf(record *reputation.Record, now int64) int {
+// missingPoints returns how many whole points a score lacks.
+func missingPoints(record *reputation.Record, now int64) int {
 	return int(math.Round(reputation.Best - record.Score(now)))
 }

@@ -76,7 +76,7 @@ func TestExemptionsAreForCanonicalTargets(t *testing.T) {
 
 func wantExempt(t *testing.T, h *Handler, options, target string, want bool) {
 	t.Helper()
-	if got, err := h.exempts(&request{http: requestFor(t, "GET", target)}); got != want || err != nil {
+	if got, err := h.exempts(&evaluation{http: requestFor(t, "GET", target)}); got != want || err != nil {
 		t.Errorf("%s: %s is exempt: %v, want %v (%v)", options, target, got, want, err)
 	}
 }
@@ -91,7 +91,7 @@ func TestNotIsForCanonicalTargets(t *testing.T) {
 	} {
 		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").zones[0]
 		for target, want := range wanted(targets.in, targets.out) {
-			if got, err := z.matches(&request{http: requestFor(t, "GET", target)}); got != want || err != nil {
+			if got, err := z.matches(&evaluation{http: requestFor(t, "GET", target)}); got != want || err != nil {
 				t.Errorf("%s: %s is in the zone: %v, want %v (%v)", match, target, got, want, err)
 			}
 		}
@@ -124,8 +124,8 @@ func TestCostsOfSpellings(t *testing.T) {
 		"/x": 5, "/x.css": 2, "/export": 50, "/export/": 50, "/EXPORT.json": 50, "/export;x": 50, "/export;.css": 50, "/export%2f.css": 50, "/e%2578port": 50, "/index.php/export": 50,
 		"/health": 0, "/health/": 5, "/health;/export": 5, "/health.json": 5, "/heavy?q": 20, "/heavy/?q[]=1&%zz": 20, "/heavy": 5,
 	} {
-		rq := &request{http: requestFor(t, "POST", target)}
-		if got, err := rq.cost(z); got != want || err != nil {
+		e := &evaluation{http: requestFor(t, "POST", target)}
+		if got, err := e.cost(z); got != want || err != nil {
 			t.Errorf("%s costs %d, want %d (%v)", target, got, want, err)
 		}
 	}

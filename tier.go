@@ -153,9 +153,9 @@ func (s *ServiceHeader) provision(tier string) (service, error) {
 // serviceVar is the request variable that holds the tier of a service's request.
 const serviceVar = "rate_limit.service"
 
-// takeService notes the tier that a request has by a service header, and removes
+// applyServiceHeader notes the tier that a request has by a service header, and removes
 // all such headers from it. One that is sent twice says nothing.
-func (a *App) takeService(r *http.Request) {
+func (a *App) applyServiceHeader(r *http.Request) {
 	for i := range a.services {
 		s := &a.services[i]
 		if values := r.Header[s.field]; len(values) == 1 && s.is(values[0]) {

@@ -143,14 +143,14 @@ type Zone struct {
 	Source string `json:"source,omitempty"`
 
 	matchers    caddyhttp.MatcherSets
-	per         string  // perIP, perEveryone, perClient, perAPIKey or perKey
-	static      string  // the key that everyone shares
-	emptyForm   string  // what the key is if all its placeholders are empty
-	oneSpelling bool    // the key has placeholders of which different values mean the same
-	price       price   // what most requests cost
-	prices      []price // of those that match; the first one counts
-	shut        bool    // nothing passes
-	effective   []Limit // what window and max_events stand for
+	per         string     // perIP, perEveryone, perClient, perAPIKey or perKey
+	static      string     // the key that everyone shares
+	emptyForm   string     // what the key is if all its placeholders are empty
+	oneSpelling bool       // the key has placeholders of which different values mean the same
+	cost        costRule   // what most requests cost
+	costs       []costRule // of those that match; the first one counts
+	deniesAll   bool       // nothing passes
+	effective   []Limit    // what window and max_events stand for
 	siteLimits
 	sites     map[string]siteLimits // instead, where each site counts on its own
 	elsewhere string                // what a site is called in the store that no matcher names

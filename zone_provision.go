@@ -123,7 +123,7 @@ func (z *Zone) provisionPeerForm(log *zap.Logger) error {
 		z.warn(log, fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow), "a longer window, such as 1s")
 		window = limiter.MinWindow
 	}
-	z.shut = z.MaxEvents == 0
+	z.deniesAll = z.MaxEvents == 0
 	z.effective = []Limit{{Amount: min(max(int64(z.MaxEvents), 1), limiter.MaxAmount), Window: caddy.Duration(window)}}
 	return nil
 }
