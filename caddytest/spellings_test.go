@@ -59,14 +59,11 @@ func spellingsOf(name, method string) (all []spelling) {
 	for _, spelled := range nameSpellings(name) {
 		all = append(all, spelling{method: method, target: "/" + spelled})
 	}
-	for _, other := range []spelling{
+	return append(all, []spelling{
 		{"post", "/" + name, ""}, {"Post", "/" + name, ""}, {"GET", "/" + name, "X-HTTP-Method-Override: POST"}, {"PUT", "/" + name, "X-HTTP-Method-Override: POST"}, {"GET", "/" + name, "X_HTTP_Method_Override: post"},
 		{"GET", "/" + name + "?_method=POST", ""}, {"PUT", "/" + name + "?_method=post", ""}, {"GET", "/" + name, "X-Method-Override: POST"},
 		{"GET", "/x", "X-Original-URL: /" + name}, {"GET", "/x", "X-Rewrite-URL: /" + name},
-	} {
-		all = append(all, other)
-	}
-	return all
+	}...)
 }
 
 // spellings are all that are tried on a backend.

@@ -73,7 +73,7 @@ func measure(script string) error {
 	}
 	fmt.Println(<-done)
 	cancel()
-	browser.Wait() // an error: it was killed
+	_ = browser.Wait() // an error: it was killed
 	fmt.Printf("Go: %.2f million tries a second\n", float64(tries)/native().Seconds()/1e6)
 	return nil
 }

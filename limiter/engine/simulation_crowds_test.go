@@ -81,8 +81,6 @@ func (w *crowds) step() {
 		w.crowd(2 + w.rng.IntN(30))
 	case 4:
 		w.crowd(1)
-	default:
-		w.let(func() { w.p.goOn() })
 	case 10:
 		w.let(func() { w.pass(time.Duration(w.rng.Int64N(int64(time.Second)))) })
 	case 11:
@@ -93,6 +91,8 @@ func (w *crowds) step() {
 		w.let(func() { w.p.table.sweep(w.p.clock.now(), func(*batch) {}) })
 	case 14, 15:
 		w.quiet()
+	default:
+		w.let(func() { w.p.goOn() })
 		w.checkBlocks()
 	}
 	w.collect()
