@@ -361,10 +361,11 @@ func (e *Engine) deliver(en *entry, now int64) {
 		c.refusedLocked(en, now)
 		return
 	}
+	granted := en.grant.Lease // the entry's stays what it is: whoever waits for it was not refused
 	if c.local != nil {
-		c.payLocked(en, e.clock.now()) // what was granted may have drained since
+		c.payLocked(en.limit, &granted, e.clock.now()) // what was granted may have drained since
 	}
-	back := en.limit.Join(&c.lease, en.grant.Lease)
+	back := en.limit.Join(&c.lease, granted)
 	if settles := en.limit.Settles(back, now); settles > 0 {
 		e.queue.join(func(b *batch) { b.giveLocked(c, en.limit, back, settles) })
 	}

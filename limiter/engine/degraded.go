@@ -318,21 +318,20 @@ func (l *local) oweBucket(charge limiter.Charge) {
 // payLocked pays what memory has admitted since a claim was made from what the
 // claim was granted, which came too late for the requests that waited for it.
 // Memory counts the rest as used, since the key's lease holds it.
-func (c *cell) payLocked(en *entry, now int64) {
-	granted := &en.grant.Lease
+func (c *cell) payLocked(limit *Limit, granted *limiter.Lease, now int64) {
 	for i := range c.local.owed {
 		owed := &c.local.owed[i]
-		paid := min(owed.Units, en.limit.Worth(granted, now))
-		if en.limit.Slots() > 0 && owed.At != granted.At {
+		paid := min(owed.Units, limit.Worth(granted, now))
+		if limit.Slots() > 0 && owed.At != granted.At {
 			continue
 		}
-		if paid > 0 && en.limit.Spend(granted, now, paid) {
+		if paid > 0 && limit.Spend(granted, now, paid) {
 			owed.Units -= paid
 		}
 	}
 	c.local.owed = slices.DeleteFunc(c.local.owed, func(owed limiter.Charge) bool { return owed.Units == 0 })
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
-	en.limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: rest})
+	limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: rest})
 }
 
 // chargeLocked adds what a key owes to a batch. Once the store is in use again,

@@ -45,6 +45,11 @@
 //   - What is admitted was charged to the store before, or is owed to it and
 //     known to memory.
 //   - A request that is refused spends nothing of any lease.
+//   - What a cell gives back is in the queue from when it leaves the cell, before
+//     whatever is claimed for the key later: no claim is refused for the want of
+//     units that this process is about to give back.
+//   - No key is blocked that the store and this process's own lease have enough for.
+//     What another process holds may block it, for no longer than a refusal tells.
 //   - A blocked request takes no lock and does not wait. If violations of its
 //     client are counted, it takes the lock of that client's standing, under which
 //     nothing waits.

@@ -362,3 +362,28 @@ func TestRefusalWhileSpentUnitsAreAhead(t *testing.T) {
 		}
 	})
 }
+
+// Of two requests that wait for one claim, memory decides about the first, which can't
+// wait any longer. The grant pays for that, and the second has to ask again.
+func TestGrantPaysForWhoDidNotWait(t *testing.T) {
+	limit, other := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour}), sliding(t, 10, time.Hour)
+	atGate(t, func(t *testing.T, g *gate) {
+		ctx := context.Background()
+		used := limiter.Claim{Now: g.clock.now(), Want: 9}
+		g.store.apply([]storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: used}}, make([]limiter.Grant, 1))
+		time.Sleep(g.opts.CleanupInterval / 2)
+		g.begin(ctx, draw(other, "z", 1)) // in the batch at the gate
+		first := g.begin(ctx, draw(limit, "a", 1))
+		time.Sleep(time.Second)
+		second := g.begin(ctx, draw(limit, "a", 1)) // both in the next one
+		g.let()
+		time.Sleep(g.opts.StoreTimeout - time.Second/2)
+		if d := <-first; !d.Allowed || !d.Degraded {
+			t.Fatalf("the first: %+v, want it allowed from memory", d)
+		}
+		go g.letAll(t.Context())
+		if d := <-second; d.Allowed || d.Retry <= 0 {
+			t.Errorf("the second: %+v, want a refusal with a time to retry: the one unit was the first's", d)
+		}
+	})
+}
