@@ -414,6 +414,9 @@ func (a *App) refusals(zone string) *refusalLog {
 
 // Start implements caddy.App.
 func (a *App) Start() error {
+	if a.survey == nil && a.Source != "" {
+		a.warn("no site has the directive rate_limit, so that nothing is limited", "rate_limit {, zone login {, limit 5/1m, } and } in a site, each on a line of its own")
+	}
 	if a.APIKeys != nil {
 		a.APIKeys.start(a)
 	} else {

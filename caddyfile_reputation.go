@@ -105,7 +105,11 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 			}
 			duration, err := caddy.ParseDuration(d.Val())
 			if err != nil {
-				return d.Errf("trap: ban must be a duration such as 1h or 24h, got %q", d.Val())
+				word, rest := d.Val(), d.RemainingArgs()
+				if isMatcher(word) || strings.HasPrefix(word, "/") {
+					rest = append([]string{word}, rest...)
+				}
+				return d.Errf("trap: ban must be a duration such as 1h or 24h, got %q: write trap ban 24h %s", word, strings.Join(rest, " "))
 			}
 			t.Ban = caddy.Duration(duration)
 		} else {

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -206,7 +207,13 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
 	}
 	cost := d.Val()
 	if n, err := strconv.ParseInt(cost, 10, 64); (err != nil || n < 0) && len(placeholders(cost)) == 0 {
-		return d.Errf("cost: must be a whole number from 0, or a placeholder that holds one, got %q", cost)
+		write := "cost 10"
+		if rest := d.RemainingArgs(); len(rest) > 0 {
+			if n, err := strconv.ParseUint(rest[len(rest)-1], 10, 63); err == nil { // the cost stands last
+				write = fmt.Sprintf("cost %d %s", n, strings.Join(append([]string{cost}, rest[:len(rest)-1]...), " "))
+			}
+		}
+		return d.Errf("cost: must be a whole number from 0, or a placeholder that holds one, got %q: write %s", cost, write)
 	}
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {

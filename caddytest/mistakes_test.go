@@ -95,6 +95,9 @@ func TestMistakesAreToldWhatToWrite(t *testing.T) {
 			{"zone other {\n\t\t\tlimit 5/1m\n\t\t}", "is the } missing that ends the one before it?"},
 			{"respond ok", "is a } missing above?"},
 			{"limt 5/1m", "did you mean limit?"},
+			{"cost /export 10", "write cost 10 /export"},
+			{"cost ten", "write cost 10"},
+			{"scope own", "must be shared or site"},
 		}},
 		{inDirective, 3, [][2]string{
 			{"zone {\n\t\t\tlimit 5/1m\n\t\t}", "the name is missing: write zone login {"},
@@ -117,6 +120,7 @@ func TestMistakesAreToldWhatToWrite(t *testing.T) {
 			{"exempt 192.168.*", "write client_ip 192.168.0.0/16"},
 			{"exempt localhost", "write client_ip 127.0.0.1 ::1"},
 			{"exempt example.com", "write host example.com"},
+			{"trap ban path /wp-login.php", "write trap ban 24h path /wp-login.php"},
 			{"trap 24h path /wp-login.php", "write ban 24h"},
 		}},
 		{inSite, 2, [][2]string{

@@ -86,3 +86,14 @@ func TestValidateWarnsOfOpenFolder(t *testing.T) {
 		})
 	}
 }
+
+// The global option alone limits nothing.
+func TestOptionWithoutDirectiveIsWarnedOf(t *testing.T) {
+	const without = "no site has the directive rate_limit"
+	for directive, want := range map[string]int{"": 1, "rate_limit {\nzone z {\nlimit 10/1h\n}\n}\n": 0} {
+		s := startCaddy(t, options(patient)+site(directive+"respond hello"))
+		if got := strings.Count(s.logs(), without); got != want {
+			t.Errorf("with %q it is told of %d times, want %d", directive, got, want)
+		}
+	}
+}
