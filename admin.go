@@ -66,13 +66,13 @@ func tellHealth(w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed: GET would do")}
 	}
 	stores := []health{} // not nil: JSON has another word for that
-	eachHouse(func(h *house) { stores = append(stores, h.health()) })
+	eachInstance(func(h *instance) { stores = append(stores, h.health()) })
 	slices.SortFunc(stores, func(a, b health) int { return cmp.Compare(a.Path, b.Path) })
 	w.Header().Set("Content-Type", "application/json")
 	return json.NewEncoder(w).Encode(stores)
 }
 
-func (h *house) health() health {
+func (h *instance) health() health {
 	stats := h.stats()
 	told := health{
 		Store:    h.settings.kind,

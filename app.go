@@ -107,9 +107,9 @@ type App struct {
 	running  chan struct{} // closed when it is known whether the configuration runs
 	runsOnce sync.Once     // closes running
 
-	mu     sync.Mutex
-	house  atomic.Pointer[house] // written under mu; nil until it is needed
-	closed bool                  // guarded by mu
+	mu       sync.Mutex
+	instance atomic.Pointer[instance] // written under mu; nil until it is needed
+	closed   bool                     // guarded by mu
 }
 
 // Store is a module that keeps the counts, in the namespace `rate_limit.stores`.
@@ -321,13 +321,13 @@ func (a *App) punish(client *engine.Client, o reputation.Offense) {
 
 // decideLate decides about a request that has outlived its configuration: Caddy
 // lets those finish that are under way when it loads another. It borrows the
-// house, which is opened again if nobody else uses it any more; that of a
+// instance, which is opened again if nobody else uses it any more; that of a
 // configuration that never ran is not.
 func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
-	if a.house.Load() == nil && !a.isShared() {
+	if a.instance.Load() == nil && !a.isShared() {
 		return a.decideElsewhere(ctx, client, draws)
 	}
-	value, _, err := houses.LoadOrNew(a.settings, a.newHouse)
+	value, _, err := instances.LoadOrNew(a.settings, a.newInstance)
 	if err != nil {
 		return d, false
 	}
@@ -335,8 +335,8 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []eng
 	for i := range draws {
 		anew(draws[i].Client)
 	}
-	d = value.(*house).engine.DecideFor(ctx, client, draws)
-	if _, err := houses.Delete(a.settings); err != nil {
+	d = value.(*instance).engine.DecideFor(ctx, client, draws)
+	if _, err := instances.Delete(a.settings); err != nil {
 		a.log.Error("the rate limiter could not be closed", zap.Error(err))
 	}
 	return d, true
@@ -345,8 +345,8 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []eng
 // decideElsewhere decides about a request of a configuration that was rejected
 // after it had begun to listen: whatever runs instead counts it.
 func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
-	var other *house
-	eachHouse(func(h *house) {
+	var other *instance
+	eachInstance(func(h *instance) {
 		if other == nil || h.settings.store == a.settings.store {
 			other = h
 		}
@@ -364,12 +364,12 @@ func anew(c *engine.Client) {
 	}
 }
 
-// use returns the house. If a request comes before the configuration has
+// use returns the instance. If a request comes before the configuration has
 // completely started, it waits for that, because the store must not be opened
 // for a configuration that is rejected yet; one that is open already will do.
-// The house is nil after Cleanup if it was not used before.
-func (a *App) use() *house {
-	if h := a.house.Load(); h != nil {
+// The instance is nil after Cleanup if it was not used before.
+func (a *App) use() *instance {
+	if h := a.instance.Load(); h != nil {
 		return h
 	}
 	if !a.isShared() {
@@ -381,27 +381,27 @@ func (a *App) use() *house {
 	return a.open()
 }
 
-// isShared tells whether another configuration uses the house.
+// isShared tells whether another configuration uses the instance.
 func (a *App) isShared() bool {
-	_, shared := houses.References(a.settings)
+	_, shared := instances.References(a.settings)
 	return shared
 }
 
-func (a *App) newHouse() (caddy.Destructor, error) { return newHouse(a.settings, a.store) }
+func (a *App) newInstance() (caddy.Destructor, error) { return newInstance(a.settings, a.store) }
 
-func (a *App) open() *house {
+func (a *App) open() *instance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if h := a.house.Load(); h != nil || a.closed {
+	if h := a.instance.Load(); h != nil || a.closed {
 		return h
 	}
-	value, _, err := houses.LoadOrNew(a.settings, a.newHouse)
+	value, _, err := instances.LoadOrNew(a.settings, a.newInstance)
 	if err != nil {
 		a.log.Error("the rate limiter could not be started", zap.Error(err))
 		return nil
 	}
-	a.house.Store(value.(*house))
-	return a.house.Load()
+	a.instance.Store(value.(*instance))
+	return a.instance.Load()
 }
 
 // refusals returns the log of a zone's refusals.
@@ -428,7 +428,7 @@ func (a *App) Start() error {
 // Stop implements caddy.App.
 func (a *App) Stop() error { return nil }
 
-// Cleanup gives up the house; the last one to do so closes it, which gives back
+// Cleanup gives up the instance; the last one to do so closes it, which gives back
 // what is unspent.
 func (a *App) Cleanup() error {
 	if a.running != nil {
@@ -436,12 +436,12 @@ func (a *App) Cleanup() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	opened := a.house.Load() != nil && !a.closed
+	opened := a.instance.Load() != nil && !a.closed
 	a.closed = true
 	if !opened {
 		return nil
 	}
-	_, err := houses.Delete(a.settings)
+	_, err := instances.Delete(a.settings)
 	return err
 }
 

@@ -201,7 +201,7 @@ func first(values []string) string {
 
 // publicName returns the opaque name of a client. That of one that is not verified
 // is another every day, and nobody can tell it two days later.
-func (h *house) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
+func (h *instance) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
 	const scope, text = 0, "client "
 	if !verified {
 		names, err := h.epochs.At(time.Now(), 1)

@@ -48,17 +48,17 @@ func (c *client) placeholder(key string) (any, bool) {
 // record returns what memory knows of what the client has done, or nil. While it is
 // banned for what it is a part of, that is what counts.
 func (c *client) record() *reputation.Record {
-	house := c.app.use()
-	if house == nil || c.subject == nil {
+	instance := c.app.use()
+	if instance == nil || c.subject == nil {
 		return nil
 	}
 	if c.subject.Parent != nil {
-		record := house.engine.Known(engine.Client{Key: c.subject.Parent.Key})
+		record := instance.engine.Known(engine.Client{Key: c.subject.Parent.Key})
 		if record != nil && record.Banned(time.Now().UnixNano()) {
 			return record
 		}
 	}
-	return house.engine.Known(engine.Client{Key: c.subject.Key})
+	return instance.engine.Known(engine.Client{Key: c.subject.Key})
 }
 
 // score returns the client's score in whole points, or nothing if it has none.
@@ -91,11 +91,11 @@ func (c *client) violations() string {
 // verified, and for others as long as a day lasts. It is empty while there is no
 // secret to make it from.
 func (c *client) name() string {
-	house := c.app.use()
-	if house == nil {
+	instance := c.app.use()
+	if instance == nil {
 		return ""
 	}
-	name, ok := house.publicName(c.self.Key, c.kind.Verified())
+	name, ok := instance.publicName(c.self.Key, c.kind.Verified())
 	if !ok {
 		return ""
 	}

@@ -86,8 +86,8 @@ func (a *App) mayReport(e *evaluation) bool {
 	if c.kind.Verified() {
 		return true
 	}
-	if house := a.use(); house != nil {
-		if record := house.engine.Known(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
+	if instance := a.use(); instance != nil {
+		if record := instance.engine.Known(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
 			return true
 		}
 	}

@@ -135,7 +135,7 @@ func registerMetrics(registry prometheus.Registerer) error {
 		metrics.requests, metrics.declined, metrics.decisions, metrics.process,
 		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
 		metrics.violations, metrics.bans, metrics.keys, metrics.clients, metrics.squeezes, metrics.sessions, metrics.refusedSessions,
-		houseCollector{}, configCollector{},
+		instanceCollector{}, configCollector{},
 	} {
 		err := registry.Register(c)
 		if already := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &already) {
@@ -255,8 +255,8 @@ func (configCollector) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
-// houseCollector reports what is true at the moment of every engine in use.
-type houseCollector struct{}
+// instanceCollector reports what is true at the moment of every engine in use.
+type instanceCollector struct{}
 
 var (
 	descKeys = prometheus.NewDesc("caddy_rate_limit_keys",
@@ -274,7 +274,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (houseCollector) Describe(ch chan<- *prometheus.Desc) {
+func (instanceCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descKeys
 	ch <- descKeysTotal
 	ch <- descEvicted
@@ -284,10 +284,10 @@ func (houseCollector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (houseCollector) Collect(ch chan<- prometheus.Metric) {
+func (instanceCollector) Collect(ch chan<- prometheus.Metric) {
 	var keys, evicted, degraded, bytes float64
 	var clients [reputation.Levels]float64
-	eachHouse(func(h *house) {
+	eachInstance(func(h *instance) {
 		stats := h.stats()
 		keys += float64(stats.Keys)
 		evicted += float64(stats.Evicted)

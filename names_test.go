@@ -17,19 +17,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
-func namingHouse(t *testing.T) *house {
+func namingInstance(t *testing.T) *instance {
 	t.Helper()
 	secret, err := identity.NewSecret(make([]byte, identity.MinSecret))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{epochs: epoch.In(filepath.Join(t.TempDir(), "tally.epochs"))}
+	h := &instance{epochs: epoch.In(filepath.Join(t.TempDir(), "tally.epochs"))}
 	h.secret.Store(secret)
 	return h
 }
 
 func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
-	h, midnight := namingHouse(t), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	h, midnight := namingInstance(t), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	name := func(key string, after time.Duration) (name, former storage.Key) {
 		t.Helper()
 		name, former, err := h.name(1, key, time.Hour, midnight.Add(after).UnixNano())
@@ -60,7 +60,7 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 // another level, or in a network that is squeezed.
 func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 	const halfDay = caddy.Duration(12 * time.Hour)
-	h, z := namingHouse(t), &Zone{Name: "z", app: new(App), per: perClient}
+	h, z := namingInstance(t), &Zone{Name: "z", app: new(App), per: perClient}
 	now := time.Now().UnixNano()
 	var limits []*engine.Limit
 	for _, burst := range []int64{3, 40} { // the tiers'
@@ -98,7 +98,7 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 // A bucket that refills within its window is named alike whatever the amount, so
 // that it keeps its counts when that is changed.
 func TestAmountsDoNotChangeNames(t *testing.T) {
-	h, now := namingHouse(t), time.Now().UnixNano()
+	h, now := namingInstance(t), time.Now().UnixNano()
 	names := make(map[storage.Key]bool)
 	for _, burst := range []int64{1, 50, 99, 100} {
 		l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 100, Window: 36 * time.Hour, Burst: burst})
@@ -128,7 +128,7 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit, path := &engine.Limit{ID: 1, Limit: arithmetic}, filepath.Join(t.TempDir(), "tally.db")
-		h, clock := namingHouse(t), new(jumpingClock)
+		h, clock := namingInstance(t), new(jumpingClock)
 		const length = 3 * 24 * 60 * 60 // of the epochs of a limit per day, in seconds; where one begins, so does a day
 		now := time.Now()
 		next := time.Unix((now.Unix()/length+1)*length, 0)

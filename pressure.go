@@ -90,7 +90,7 @@ func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
 	if c.kind != identity.Fingerprint || c.claimed || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
 		return
 	}
-	h := a.house.Load()
+	h := a.instance.Load()
 	if h == nil || d.Waited == 0 && !h.isNew(c, a.Pressure.rule()) {
 		return
 	}
@@ -105,7 +105,7 @@ func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
 
 // isNew tells whether a client that is refused from memory may be one too many in
 // its network. It takes no lock.
-func (h *house) isNew(c *client, rule pressure.Rule) bool {
+func (h *instance) isNew(c *client, rule pressure.Rule) bool {
 	now := time.Now()
 	if record := h.engine.Known(c.networkSubject); record != nil && record.Banned(now.UnixNano()) {
 		return false // it is squeezed already

@@ -33,9 +33,9 @@ func (c *client) passRecordTo(to session.Session) {
 // record behind by saying that another site has sent the solution.
 func (c *client) inheritedPoints() (points int) {
 	c.app.decide(c.http.Context(), c.subject, nil) // so that memory knows its records
-	house, now := c.app.use(), time.Now().UnixNano()
-	for of := c.subject; of != nil && house != nil; of = of.Parent {
-		if record := house.engine.Known(engine.Client{Key: of.Key}); record != nil {
+	instance, now := c.app.use(), time.Now().UnixNano()
+	for of := c.subject; of != nil && instance != nil; of = of.Parent {
+		if record := instance.engine.Known(engine.Client{Key: of.Key}); record != nil {
 			points = max(points, c.bequest(record, now))
 		}
 	}

@@ -30,7 +30,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tally.key")
 			synctest.Test(t, func(t *testing.T) {
 				hung := make(chan struct{})
-				h, err := newHouse(settings{secret: path}, hungStore{hung: hung})
+				h, err := newInstance(settings{secret: path}, hungStore{hung: hung})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -39,7 +39,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 					h.secret.Store(nil)
 				}
 				app := &App{Session: new(Session)}
-				app.house.Store(h)
+				app.instance.Store(h)
 				before := time.Now()
 				keys := app.Session.ready(t.Context(), app)
 				if waited := time.Since(before); waited > 0 {

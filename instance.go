@@ -24,13 +24,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// houses holds what outlives a configuration: the engines with their stores,
+// instances holds what outlives a configuration: the engines with their stores,
 // under the settings they were started with. A reload that doesn't change these
 // goes on with the same engine.
-var houses = caddy.NewUsagePool()
+var instances = caddy.NewUsagePool()
 
-// house is an engine in use, with what it needs of the root package.
-type house struct {
+// instance is an engine in use, with what it needs of the root package.
+type instance struct {
 	settings settings
 	engine   *engine.Engine
 	begun    time.Time
@@ -44,7 +44,7 @@ type house struct {
 	logs map[string]*refusalLog // guarded by mu: by name of the zone
 }
 
-// settings is what a house is made from. Settings that are equal are one house.
+// settings is what an instance is made from. Settings that are equal are one instance.
 type settings struct {
 	store    string // what the store is identified by
 	kind     string // the name of its module
@@ -65,10 +65,10 @@ func (s settings) where() zap.Field {
 	return zap.String("path", s.path)
 }
 
-// newHouse starts an engine. It touches no file itself: the engine opens the
+// newInstance starts an engine. It touches no file itself: the engine opens the
 // store in the background.
-func newHouse(s settings, in Store) (*house, error) {
-	h := &house{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), pressure: pressure.New(0)}
+func newInstance(s settings, in Store) (*instance, error) {
+	h := &instance{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), pressure: pressure.New(0)}
 	if keyed, ok := in.(keyedStore); ok {
 		h.takeKeys(keyed)
 	}
@@ -93,7 +93,7 @@ func newHouse(s settings, in Store) (*house, error) {
 
 // takeKeys uses the keys that a store has. A secret that an option names comes
 // first.
-func (h *house) takeKeys(store keyedStore) {
+func (h *instance) takeKeys(store keyedStore) {
 	secret, epochs := store.keys()
 	h.epochs = epochs
 	if h.settings.secret == "" {
@@ -118,7 +118,7 @@ func withRemedy(err error) error {
 // engine. If the files with the keys that names are made under were removed since,
 // as they are with their folder, they are made again: nobody else would find what
 // is counted. The file that an option names is the operator's.
-func (h *house) openSecret(path string) error {
+func (h *instance) openSecret(path string) error {
 	if secret := h.secret.Load(); secret != nil {
 		if h.settings.epochs != "" && filepath.Dir(path) == filepath.Dir(h.settings.epochs) {
 			return errors.Join(secret.Keep(path), h.epochs.Keep(time.Now()))
@@ -134,9 +134,9 @@ func (h *house) openSecret(path string) error {
 }
 
 // awaitSecret returns the secret, or nil if it can't be had. It waits for it up to
-// readyTimeout after the house was made: a disk that hangs holds up no request
+// readyTimeout after the instance was made: a disk that hangs holds up no request
 // that comes later.
-func (h *house) awaitSecret(ctx context.Context) *identity.Secret {
+func (h *instance) awaitSecret(ctx context.Context) *identity.Secret {
 	if secret := h.secret.Load(); secret != nil {
 		return secret
 	}
@@ -152,7 +152,7 @@ func (h *house) awaitSecret(ctx context.Context) *identity.Secret {
 
 // name implements engine.Options.Name. What tells of an address has a name that
 // nobody can tell whose it was once it doesn't count any more.
-func (h *house) name(id storage.LimitID, key string, remembered time.Duration, now int64) (name, former storage.Key, err error) {
+func (h *instance) name(id storage.LimitID, key string, remembered time.Duration, now int64) (name, former storage.Key, err error) {
 	if !tellsAddress(key[0]) {
 		return h.secret.Load().Name(uint64(id), key), former, nil
 	}
@@ -174,7 +174,7 @@ func (h *house) name(id storage.LimitID, key string, remembered time.Duration, n
 const flushTimeout = 10 * time.Second
 
 // Destruct implements caddy.Destructor.
-func (h *house) Destruct() error {
+func (h *instance) Destruct() error {
 	h.closing.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
@@ -187,7 +187,7 @@ func (h *house) Destruct() error {
 }
 
 // log returns the log of a zone's refusals.
-func (h *house) log(zone string) *refusalLog {
+func (h *instance) log(zone string) *refusalLog {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.logs[zone]
@@ -198,7 +198,7 @@ func (h *house) log(zone string) *refusalLog {
 	return l
 }
 
-func (h *house) summarize() {
+func (h *instance) summarize() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.logs {
@@ -209,18 +209,18 @@ func (h *house) summarize() {
 // statsTimeout bounds how long somebody who asks how a store is waits for it.
 const statsTimeout = time.Second
 
-func (h *house) stats() engine.Stats {
+func (h *instance) stats() engine.Stats {
 	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
 	defer cancel()
 	return h.engine.Stats(ctx)
 }
 
-// eachHouse calls f for every house. f may take its time: the pool, which a
+// eachInstance calls f for every instance. f may take its time: the pool, which a
 // reload waits for, is not locked meanwhile.
-func eachHouse(f func(*house)) {
-	var all []*house
-	houses.Range(func(_, value any) bool {
-		if h, ok := value.(*house); ok {
+func eachInstance(f func(*instance)) {
+	var all []*instance
+	instances.Range(func(_, value any) bool {
+		if h, ok := value.(*instance); ok {
 			all = append(all, h)
 		}
 		return true
@@ -234,14 +234,14 @@ func eachHouse(f func(*house)) {
 func logger() *zap.Logger { return caddy.Log().Named("rate_limit") }
 
 // Committed implements engine.Observer.
-func (h *house) Committed(claims int, took time.Duration) {
+func (h *instance) Committed(claims int, took time.Duration) {
 	metrics.batch.Observe(float64(claims))
 	metrics.latency.Observe(took.Seconds())
 	metrics.claims.Add(float64(claims))
 }
 
 // Swept implements engine.Observer.
-func (h *house) Swept(rows int64, keys int, err error) {
+func (h *instance) Swept(rows int64, keys int, err error) {
 	err = errors.Join(err, h.epochs.Sweep(time.Now()))
 	metrics.swept.Add(float64(rows))
 	metrics.idle.Add(float64(keys))
@@ -255,14 +255,14 @@ func (h *house) Swept(rows int64, keys int, err error) {
 }
 
 // Punished implements engine.Observer.
-func (h *house) Punished(reason reputation.Reason) {
+func (h *instance) Punished(reason reputation.Reason) {
 	if reason != reputation.Crowded && reason != reputation.Inherited { // which are no violations
 		metrics.violations.WithLabelValues(reason.String()).Inc()
 	}
 }
 
 // Banned implements engine.Observer.
-func (h *house) Banned(reason reputation.Reason) {
+func (h *instance) Banned(reason reputation.Reason) {
 	if reason == reputation.Crowded {
 		metrics.squeezes.Inc()
 	} else {
@@ -271,7 +271,7 @@ func (h *house) Banned(reason reputation.Reason) {
 }
 
 // Degraded implements engine.Observer.
-func (h *house) Degraded(since time.Duration, err error) {
+func (h *instance) Degraded(since time.Duration, err error) {
 	if since == 0 {
 		metrics.degraded.Inc()
 	}
@@ -280,8 +280,8 @@ func (h *house) Degraded(since time.Duration, err error) {
 }
 
 // Recovered implements engine.Observer.
-func (h *house) Recovered(after time.Duration) {
+func (h *instance) Recovered(after time.Duration) {
 	logger().Info("the store is in use again", h.settings.where(), zap.Duration("after", after))
 }
 
-var _ engine.Observer = (*house)(nil)
+var _ engine.Observer = (*instance)(nil)
