@@ -11,11 +11,11 @@ import (
 
 // offerChallenge returns what a refused request can be answered with instead of a bare
 // refusal, or nil: a person who can do something about it has called up a page.
-func (h *Handler) offerChallenge(w http.ResponseWriter, e *evaluation, p *response) *exchange {
+func (h *Handler) offerChallenge(e *evaluation, p *response) *exchange {
 	if p.refusal.retry == limiter.Never || !isNavigation(e.http) || !h.sessionHelps(e, p.refusal) {
 		return nil
 	}
-	x := &exchange{Session: h.app.Session, app: h.app, w: w, http: e.http, client: e.client}
+	x := &exchange{Session: h.app.Session, app: h.app, http: e.http, client: e.client}
 	if d, ok := x.take(x.limits.pages); !ok || !d.Allowed {
 		return nil
 	}
@@ -50,7 +50,8 @@ func isNavigation(r *http.Request) bool {
 }
 
 // challenge answers a refused request with a challenge.
-func (x *exchange) challenge(p *response) error {
+func (x *exchange) challenge(w http.ResponseWriter, p *response) error {
+	x.w = w
 	p.setRefusal(x.w.Header())
 	leaveBody(x.w, x.http)
 	return x.show(http.StatusTooManyRequests, originalURI(x.http), p.refusal.retry, "")

@@ -43,16 +43,23 @@ const maxForm = 16 << 10
 // exchange is a request for a challenge, or with the solution of one.
 type exchange struct {
 	*Session
-	app    *App
-	w      http.ResponseWriter
-	http   *http.Request
-	e      *evaluation
-	client *client
-	keys   *sessionKeys
+	app        *App
+	w          http.ResponseWriter
+	http       *http.Request
+	evaluation *evaluation
+	client     *client
+	keys       *sessionKeys
 }
 
 // serves tells whether a path is served by the handler itself.
 func (s *Session) serves(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
+
+// serveSession answers a request for the session's path.
+func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
+	e := h.begin(r)
+	defer e.release()
+	return h.app.Session.serve(w, e)
+}
 
 // serve answers a request for the session's path: GET with a challenge, POST of a
 // solution with a session. Whatever is asked for below the path counts as a visit.
@@ -60,7 +67,7 @@ func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
 	if isEarly(e.http) {
 		return askAgain(w)
 	}
-	x := &exchange{Session: s, app: e.client.app, w: w, http: e.http, e: e, client: e.client}
+	x := &exchange{Session: s, app: e.client.app, w: w, http: e.http, evaluation: e, client: e.client}
 	x.client.locate(e)
 	httpfield.NeverStore(w.Header())
 	if d, ok := x.visit(); d.Reason == engine.Banned {
@@ -92,7 +99,7 @@ const elsewhereMark = 'x'
 // that is not verified, which may be a stranger who looks the same, and is told apart
 // by a session. Of those nothing is looked up: they are as many as they like.
 func (x *exchange) visit() (engine.Decision, bool) {
-	if x.e.identify().kind.Verified() {
+	if x.evaluation.identify().kind.Verified() {
 		return x.takeFor(x.client.subject, x.limits.visits)
 	}
 	return x.take(x.limits.visits)
@@ -139,7 +146,7 @@ func (x *exchange) accept() error {
 
 // punish punishes the client for a solution that was sent again.
 func (x *exchange) punish() {
-	x.app.reportOffense(x.e, x.e.identify().subject, x.app.forgery())
+	x.app.reportOffense(x.evaluation, x.evaluation.identify().subject, x.app.forgery())
 }
 
 // readForm reads what the page sends, or returns what is wrong with it.

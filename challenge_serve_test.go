@@ -129,7 +129,7 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 		e.attachClient(h.app, false)
 		e.client.locate(e)
 		s := h.app.Session
-		return &exchange{Session: s, app: h.app, w: w, http: r, e: e, client: e.client, keys: s.ready(t.Context(), h.app)}
+		return &exchange{Session: s, app: h.app, w: w, http: r, evaluation: e, client: e.client, keys: s.ready(t.Context(), h.app)}
 	}
 	var form url.Values
 	for n := 0; form == nil; n++ {

@@ -22,7 +22,8 @@ func (h *Handler) knowsAnonymous() bool {
 
 // checkConduct finds out whom a request is from, if that matters, and punishes the client
 // if it went into a trap, or has tampered with a session.
-func (h *Handler) checkConduct(e *evaluation) error {
+func (e *evaluation) checkConduct() error {
+	h := e.handler
 	if !h.clients {
 		return nil
 	}

@@ -121,3 +121,14 @@ func parseCost(text string) int64 {
 	}
 	return cost
 }
+
+// costRule returns the first price that is for the request.
+func (e *evaluation) costRule(z *Zone) (*costRule, error) {
+	for i := range z.costs {
+		p := &z.costs[i]
+		if matches, err := p.matchers.AnyMatchWithError(e.http); matches || err != nil {
+			return p, err
+		}
+	}
+	return &z.cost, nil
+}

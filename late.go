@@ -31,24 +31,26 @@ func (h *Handler) provisionLate() {
 	}
 }
 
-// watchLate returns next, or if a zone has counted the request by a placeholder that is
-// empty, a handler around it that warns once if it comes to be set.
-func (h *Handler) watchLate(e *evaluation, next caddyhttp.Handler) caddyhttp.Handler {
-	if len(h.late) == 0 {
-		return next
-	}
-	var empty []*lateName
+// emptyPlaceholders returns the placeholders that are empty though a zone has counted
+// the request by them, and that nobody was warned of.
+func (h *Handler) emptyPlaceholders(e *evaluation) (empty []*lateName) {
 	for _, l := range h.late {
-		drawn := func(p *policy) bool { return p.zone == l.zone }
-		if !l.told.Load() && isEmpty(e.repl, l.name) && slices.ContainsFunc(e.policies, drawn) {
+		counts := func(p *policy) bool { return p.zone == l.zone }
+		if !l.told.Load() && isEmpty(e.repl, l.name) && slices.ContainsFunc(e.policies, counts) {
 			empty = append(empty, l)
 		}
 	}
+	return empty
+}
+
+// watchPlaceholders returns next, or if placeholders were empty, a handler around it that
+// warns once if they come to be set.
+func (h *Handler) watchPlaceholders(empty []*lateName, next caddyhttp.Handler) caddyhttp.Handler {
 	if empty == nil {
 		return next
 	}
-	repl := e.repl
 	return caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 		err := next.ServeHTTP(w, r)
 		for _, l := range empty {
 			if !isEmpty(repl, l.name) && !l.told.Swap(true) {

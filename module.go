@@ -265,49 +265,27 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP lets a request pass that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if len(h.app.services) > 0 {
-		h.app.applyServiceHeader(r)
-	}
-	e := newEvaluation(r)
-	if h.addressedBy != nil {
-		e.fixClientIP(h.addressedBy)
-	}
-	if h.app.knowsClients {
-		e.attachClient(h.app, h.usesClientPlaceholders)
-	}
+	h.app.applyServiceHeader(r)
 	if h.app.Session.serves(r.URL.Path) {
-		defer e.release()
-		return h.app.Session.serve(w, e)
+		return h.serveSession(w, r)
 	}
-	p, err := h.decide(e)
-	switch {
-	case err == errTooEarly:
-		e.release()
-		return askAgain(w)
-	case err != nil:
-		e.release()
-		return h.deny(w, r, err)
-	case p == nil:
-		e.client.mapPlaceholders(e)
-		e.release()
+	result := h.evaluate(r)
+	switch result.outcome {
+	case passed:
 		return next.ServeHTTP(w, r)
+	case counted:
+		result.response.setFields(w.Header())
+		next = h.watchPlaceholders(result.empty, next)
+		return next.ServeHTTP(result.response.writer(w), r)
+	case refused:
+		return h.refuse(w, r, result.response)
+	case challenged:
+		return result.exchange.challenge(w, result.response)
+	case tooEarly:
+		return askAgain(w)
+	default: // denied, abandoned or failed
+		return h.deny(w, r, result.err)
 	}
-	refused := p.refusal != nil // by this handler: one before it may have refused as well
-	p = p.join(e)
-	if refused {
-		h.report(e, p)
-		x := h.offerChallenge(w, e, p)
-		e.release()
-		if x != nil {
-			return x.challenge(p)
-		}
-		return h.refuse(w, r, p)
-	}
-	p.renews = e.client.isRenewable()
-	next = h.watchLate(e, next)
-	e.release()
-	p.setFields(w.Header())
-	return next.ServeHTTP(p.writer(w), r)
 }
 
 // Distributed is accepted for compatibility with `mholt/caddy-ratelimit`.

@@ -105,3 +105,16 @@ func (e *evaluation) count(d engine.Decision) {
 		}
 	}
 }
+
+// countByKind counts a decision by what its client is known by, and notes who
+// comes from where.
+func (h *Handler) countByKind(e *evaluation, d engine.Decision) {
+	c := e.client
+	if c == nil || !c.known {
+		return
+	}
+	if !h.DisableMetrics {
+		clientMeters[c.kind].count(d)
+	}
+	h.app.notePressure(c, d, d.Reason == engine.Blocked && e.policies[d.Draw].of != nil)
+}

@@ -76,7 +76,7 @@ func TestExemptionsAreForCanonicalTargets(t *testing.T) {
 
 func wantExempt(t *testing.T, h *Handler, options, target string, want bool) {
 	t.Helper()
-	if got, err := h.exempts(&evaluation{http: requestFor(t, "GET", target)}); got != want || err != nil {
+	if got, err := (&evaluation{handler: h, http: requestFor(t, "GET", target)}).isExempt(); got != want || err != nil {
 		t.Errorf("%s: %s is exempt: %v, want %v (%v)", options, target, got, want, err)
 	}
 }
@@ -91,7 +91,7 @@ func TestNotIsForCanonicalTargets(t *testing.T) {
 	} {
 		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").zones[0]
 		for target, want := range wanted(targets.in, targets.out) {
-			if got, err := z.matches(&evaluation{http: requestFor(t, "GET", target)}); got != want || err != nil {
+			if got, err := (&evaluation{http: requestFor(t, "GET", target)}).matches(z); got != want || err != nil {
 				t.Errorf("%s: %s is in the zone: %v, want %v (%v)", match, target, got, want, err)
 			}
 		}

@@ -1,0 +1,24 @@
+package tally
+
+// outcome is what becomes of a request.
+type outcome int
+
+const (
+	passed     outcome = iota // nothing limits it
+	counted                   // it is within its limits: header fields say what is left
+	refused                   // it is over a limit, or its client is banned: 429
+	challenged                // it is refused with a page that lets a browser earn a session
+	denied                    // its API key or its tier is missing or wrong: 400, 401 or 403
+	tooEarly                  // its connection is not established yet: 425
+	abandoned                 // its client has gone
+	failed                    // a matcher has failed
+)
+
+// result is the outcome of an evaluation, and what the answer needs.
+type result struct {
+	outcome  outcome
+	response *response   // of what is counted, refused or challenged
+	exchange *exchange   // of what is challenged
+	empty    []*lateName // placeholders to look at again when a counted request comes back
+	err      error       // of what is denied, abandoned or failed
+}
