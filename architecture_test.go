@@ -120,6 +120,7 @@ var dependencies = map[string]string{
 	"github.com/quic-go/quic-go":          "a client of HTTP/3, for tests; Caddy brings it",
 	"github.com/spf13/cobra":              "subcommands of `caddy rate-limit`, which Caddy has plugins make with it; Caddy brings it",
 	"go.uber.org/zap":                     "logs, by Caddy's loggers; Caddy brings it",
+	"golang.org/x/sys":                    "the clock of Linux that all processes share and nobody sets; Caddy brings it",
 	"modernc.org/libc":                    "what SQLite calls Go functions with; modernc.org/sqlite brings it, and pins its version",
 	"modernc.org/sqlite":                  "the embedded database, without cgo",
 }

@@ -3,7 +3,6 @@ package tally
 import (
 	"net/http"
 	"net/netip"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/session"
@@ -204,7 +203,7 @@ func first(values []string) string {
 func (h *instance) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
 	const scope, text = 0, "client "
 	if !verified {
-		names, err := h.epochs.At(time.Now(), 1)
+		names, err := h.epochs.At(h.lasting(), 1)
 		if err != nil {
 			return name, false
 		}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -54,7 +53,7 @@ func (c *client) record() *reputation.Record {
 	}
 	if c.subject.Parent != nil {
 		record := instance.engine.Known(engine.Client{Key: c.subject.Parent.Key})
-		if record != nil && record.Banned(time.Now().UnixNano()) {
+		if record != nil && record.Banned(instance.engine.Now()) {
 			return record
 		}
 	}
@@ -67,7 +66,7 @@ func (c *client) score() string {
 	if record == nil {
 		return ""
 	}
-	return strconv.Itoa(int(record.Score(time.Now().UnixNano())))
+	return strconv.Itoa(int(record.Score(c.app.use().engine.Now())))
 }
 
 // toldViolations is how many of its last violations a client can be told.

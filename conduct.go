@@ -75,7 +75,7 @@ func (a *App) reportOffense(e *evaluation, of *engine.Client, o reputation.Offen
 		return
 	}
 	record := e.client.record()
-	if banned := record != nil && record.Banned(time.Now().UnixNano()); !banned && a.mayReport(e) {
+	if banned := record != nil && record.Banned(a.use().engine.Now()); !banned && a.mayReport(e) {
 		a.punish(of, o)
 	}
 }

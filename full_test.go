@@ -18,9 +18,9 @@ import (
 // jumpingClock is a clock that a test sets forward.
 type jumpingClock struct{ ahead atomic.Int64 }
 
-func (c *jumpingClock) Read() (wall, elapsed int64) {
+func (c *jumpingClock) Read() (r storage.Reading, elapsed int64) {
 	now := c.Elapsed()
-	return now, now
+	return storage.Reading{Wall: now, Steady: now, Source: storage.Source{1}, Shared: true}, now
 }
 
 func (c *jumpingClock) Elapsed() int64 { return time.Now().UnixNano() + c.ahead.Load() }
@@ -33,9 +33,9 @@ func TestFullDatabaseRecovers(t *testing.T) {
 		Open: func(ctx context.Context) (storage.Store, error) {
 			return sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "tally.db"), MaxSize: sqlite.MinMaxSize})
 		},
-		Name: func(_ storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
-			copy(name[:], key)
-			return name, former, nil
+		Name: func(_ storage.LimitID, key string, _ time.Duration, _ int64) (name engine.Name, err error) {
+			copy(name.Key[:], key)
+			return name, nil
 		},
 		StoreTimeout: time.Minute,
 		Clock:        clock,

@@ -34,7 +34,8 @@ type instance struct {
 	settings settings
 	engine   *engine.Engine
 	begun    time.Time
-	closing  atomic.Bool // soon the engine has no store any more
+	made     chan struct{} // closed when there is an engine
+	closing  atomic.Bool   // soon the engine has no store any more
 	secret   atomic.Pointer[identity.Secret]
 	epochs   *epoch.Keys
 	pressure *pressure.Tracker
@@ -68,7 +69,7 @@ func (s settings) where() zap.Field {
 // newInstance starts an engine. It touches no file itself: the engine opens the
 // store in the background.
 func newInstance(s settings, in Store) (*instance, error) {
-	h := &instance{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), pressure: pressure.New(0)}
+	h := &instance{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), pressure: pressure.New(0), made: make(chan struct{})}
 	if keyed, ok := in.(keyedStore); ok {
 		h.takeKeys(keyed)
 	}
@@ -88,7 +89,27 @@ func newInstance(s settings, in Store) (*instance, error) {
 		DegradedPercent: s.degraded,
 		Observer:        h,
 	})
+	close(h.made)
 	return h, err
+}
+
+// lasting returns the time that keys of epochs go by, and what else must not be
+// lost when the clock on the wall is set: that of the store, as if it had never been
+// set.
+func (h *instance) lasting() time.Time {
+	<-h.made // the engine has begun to work before it is known here
+	now, _ := h.engine.Lasting()
+	return time.Unix(0, now)
+}
+
+// sweepEpochs destroys keys of the past, unless it isn't known yet which these are.
+func (h *instance) sweepEpochs() error {
+	<-h.made
+	now, told := h.engine.Lasting()
+	if !told {
+		return nil
+	}
+	return h.epochs.Sweep(time.Unix(0, now))
 }
 
 // takeKeys uses the keys that a store has. A secret that an option names comes
@@ -121,9 +142,9 @@ func withRemedy(err error) error {
 func (h *instance) openSecret(path string) error {
 	if secret := h.secret.Load(); secret != nil {
 		if h.settings.epochs != "" && filepath.Dir(path) == filepath.Dir(h.settings.epochs) {
-			return errors.Join(secret.Keep(path), h.epochs.Keep(time.Now()))
+			return errors.Join(secret.Keep(path), h.epochs.Keep(h.lasting()))
 		}
-		return h.epochs.Keep(time.Now())
+		return h.epochs.Keep(h.lasting())
 	}
 	secret, err := identity.OpenSecret(path)
 	if err != nil {
@@ -152,22 +173,23 @@ func (h *instance) awaitSecret(ctx context.Context) *identity.Secret {
 
 // name implements engine.Options.Name. What tells of an address has a name that
 // nobody can tell whose it was once it doesn't count any more.
-func (h *instance) name(id storage.LimitID, key string, remembered time.Duration, now int64) (name, former storage.Key, err error) {
+func (h *instance) name(id storage.LimitID, key string, remembered time.Duration, now int64) (name engine.Name, err error) {
 	if !tellsAddress(key[0]) {
-		return h.secret.Load().Name(uint64(id), key), former, nil
+		name.Key = h.secret.Load().Name(uint64(id), key)
+		return name, nil
 	}
 	remembered += limiter.MaxSkew
 	at, days := time.Unix(0, now), epoch.Days(remembered)
 	names, err := h.epochs.At(at, days)
 	if err != nil {
-		return name, former, withRemedy(err)
+		return name, withRemedy(err)
 	}
-	name = names.Current.Name(uint64(id), key)
 	begun := names.Ends.AddDate(0, 0, -days)
+	name = engine.Name{Key: names.Current.Name(uint64(id), key), From: begun.UnixNano(), Until: names.Ends.UnixNano()}
 	if names.Previous != nil && at.Sub(begun) < remembered {
-		former = names.Previous.Name(uint64(id), key)
+		name.Former = names.Previous.Name(uint64(id), key)
 	}
-	return name, former, nil
+	return name, nil
 }
 
 // flushTimeout is how long a clean stop may take to give back what is unspent.
@@ -242,7 +264,7 @@ func (h *instance) Committed(claims int, took time.Duration) {
 
 // Swept implements engine.Observer.
 func (h *instance) Swept(rows int64, keys int, err error) {
-	err = errors.Join(err, h.epochs.Sweep(time.Now()))
+	err = errors.Join(err, h.sweepEpochs())
 	metrics.swept.Add(float64(rows))
 	metrics.idle.Add(float64(keys))
 	if err != nil {
@@ -250,7 +272,7 @@ func (h *instance) Swept(rows int64, keys int, err error) {
 	} else if rows > 0 || keys > 0 {
 		logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys))
 	}
-	h.pressure.Sweep(time.Now())
+	h.pressure.Sweep(h.lasting())
 	h.summarize()
 }
 

@@ -32,11 +32,11 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 	h, midnight := namingInstance(t), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	name := func(key string, after time.Duration) (name, former storage.Key) {
 		t.Helper()
-		name, former, err := h.name(1, key, time.Hour, midnight.Add(after).UnixNano())
+		called, err := h.name(1, key, time.Hour, midnight.Add(after).UnixNano())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return name, former
+		return called.Key, called.Former
 	}
 	before, none := name("i192.0.2.1", -time.Hour)
 	if none != (storage.Key{}) {
@@ -80,10 +80,11 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 		if l == nil {
 			continue // no limit of its own while banned
 		}
-		name, _, err := h.name(l.ID, "i192.0.2.1", l.Remembered(), now)
+		called, err := h.name(l.ID, "i192.0.2.1", l.Remembered(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
+		name := called.Key
 		if other, ok := names[l.ID]; ok && name != other {
 			t.Errorf("%d per %v with a burst of %d names otherwise than the others", l.Amount(), l.Window(), l.Capacity())
 		}
@@ -105,11 +106,11 @@ func TestAmountsDoNotChangeNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, _, err := h.name(1, "i192.0.2.1", l.Remembered(), now)
+		name, err := h.name(1, "i192.0.2.1", l.Remembered(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		names[name] = true
+		names[name.Key] = true
 	}
 	if len(names) != 1 {
 		t.Errorf("bursts of 1 to 100 at 100 per 36h have %d names", len(names))

@@ -94,7 +94,7 @@ func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
 	if h == nil || d.Waited == 0 && !h.isNew(c, a.Pressure.rule()) {
 		return
 	}
-	if !h.pressure.Seen(time.Now(), c.network, c.browser(), a.Pressure.rule()) {
+	if !h.pressure.Seen(h.lasting(), c.network, c.browser(), a.Pressure.rule()) {
 		return
 	}
 	h.engine.Punish(&c.networkSubject, reputation.Offense{
@@ -106,11 +106,10 @@ func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
 // isNew tells whether a client that is refused from memory may be one too many in
 // its network. It takes no lock.
 func (h *instance) isNew(c *client, rule pressure.Rule) bool {
-	now := time.Now()
-	if record := h.engine.Known(c.networkSubject); record != nil && record.Banned(now.UnixNano()) {
+	if record := h.engine.Known(c.networkSubject); record != nil && record.Banned(h.engine.Now()) {
 		return false // it is squeezed already
 	}
-	return h.pressure.IsNew(now, c.self.Key, rule)
+	return h.pressure.IsNew(h.lasting(), c.self.Key, rule)
 }
 
 // browser returns the client's fingerprint without what a page elsewhere can choose

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"math"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -33,10 +32,10 @@ func (c *client) passRecordTo(to session.Session) {
 // record behind by saying that another site has sent the solution.
 func (c *client) inheritedPoints() (points int) {
 	c.app.decide(c.http.Context(), c.subject, nil) // so that memory knows its records
-	instance, now := c.app.use(), time.Now().UnixNano()
+	instance := c.app.use()
 	for of := c.subject; of != nil && instance != nil; of = of.Parent {
 		if record := instance.engine.Known(engine.Client{Key: of.Key}); record != nil {
-			points = max(points, c.bequest(record, now))
+			points = max(points, c.bequest(record, instance.engine.Now()))
 		}
 	}
 	return points

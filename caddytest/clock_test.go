@@ -12,28 +12,36 @@ import (
 	"time"
 )
 
-// shiftedBinary builds a Caddy, once, whose clock is shifted by what the file
+// shiftedBinary builds a Caddy, once, whose clocks are shifted by what the file
 // says that $CLOCK names: by how much the wall clock is wrong, and how much time
 // has passed that really has not. Nothing else of it differs: the build replaces
 // a few lines of the engine's clock.
 var shiftedBinary = sync.OnceValues(func() (string, error) {
-	const file = "../limiter/engine/clock.go"
+	const file = "../limiter/engine/clock_system.go"
 	original, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
-	const read = "\tnow := time.Now()\n\treturn now.UnixNano(), int64(now.Sub(c.start))\n"
+	const read = "return now.UnixNano(), int64(now.Sub(c.start))"
 	const elapsed = "return int64(time.Since(c.start))"
-	if strings.Count(string(original), read) != 1 || strings.Count(string(original), elapsed) != 1 || strings.Count(string(original), "import (\n") != 1 {
-		return "", fmt.Errorf("%s has changed: there is no\n%s\nor no %s", file, read, elapsed)
+	const steady = "r.Steady = bootTime()"
+	for _, line := range []string{read, elapsed, steady, "import (\n"} {
+		if strings.Count(string(original), line) != 1 {
+			return "", fmt.Errorf("%s has changed: there is no %q", file, line)
+		}
 	}
-	changed := strings.NewReplacer(read, `	now := time.Now()
-	var wrong, gone int64
+	changed := strings.NewReplacer(
+		read, "wrong, gone := shifted(); return now.UnixNano() + wrong + gone, int64(now.Sub(c.start)) + gone",
+		elapsed, "_, elapsed := c.at(); return elapsed",
+		steady, "_, gone := shifted(); r.Steady = bootTime() + gone",
+		"import (\n", "import (\n\t\"fmt\"\n\t\"os\"\n").Replace(string(original))
+	return buildWith(file, changed+`
+func shifted() (wrong, gone int64) {
 	text, _ := os.ReadFile(os.Getenv("CLOCK"))
 	fmt.Sscan(string(text), &wrong, &gone)
-	return now.UnixNano() + wrong + gone, int64(now.Sub(c.start)) + gone
-`, elapsed, "_, elapsed := c.Read(); return elapsed", "import (\n", "import (\n\t\"fmt\"\n\t\"os\"\n").Replace(string(original))
-	return buildWith(file, changed)
+	return wrong, gone
+}
+`)
 })
 
 // buildWith builds Caddy with other content in one of its files.
@@ -64,6 +72,7 @@ func buildWith(file, content string) (string, error) {
 type shifted struct {
 	*server
 	wrong, gone time.Duration
+	poked       int
 }
 
 // newShifted prepares a server with the right time.
@@ -78,6 +87,18 @@ func newShifted(t *testing.T, config string) *shifted {
 	s.env = append(s.env, "CLOCK="+s.clock())
 	s.setClock()
 	return s
+}
+
+// beside prepares another server with the same clock and the same database.
+func (s *shifted) beside() *server {
+	s.t.Helper()
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	other := newServer(s.t, string(text), "XDG_DATA_HOME="+s.data(), "CLOCK="+s.clock())
+	other.binary = s.binary
+	return other
 }
 
 func (s *shifted) clock() string { return filepath.Join(s.dir, "clock") }

@@ -118,6 +118,14 @@ func (l Limit) Join(ls *Lease, granted Lease) (back Lease) {
 	return back
 }
 
+// Rewind takes a lease that its holder has drained to a later time as what it is at
+// now, where the holder's time was ahead. It held no less then.
+func (l Limit) Rewind(ls *Lease, now int64) {
+	if l.algorithm == TokenBucket {
+		ls.At = min(ls.At, now)
+	}
+}
+
 // joinBucket is [Limit.Join] for a token bucket. There is nothing to give back:
 // what the older lease lacks when it is brought to the younger's time has
 // drained. What was spent is not added up, because a grant and a lease that was

@@ -13,15 +13,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // clock is a clock that passes by the gap between two requests. It makes what is
 // counted the same on every machine.
 type clock struct{ now atomic.Int64 }
 
-func (c *clock) Read() (wall, elapsed int64) {
+func (c *clock) Read() (r storage.Reading, elapsed int64) {
 	now := c.now.Load()
-	return now, now
+	return storage.Reading{Wall: now, Steady: now, Source: storage.Source{1}, Shared: true}, now
 }
 
 func (c *clock) Elapsed() int64 { return c.now.Load() }

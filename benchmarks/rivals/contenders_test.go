@@ -58,8 +58,8 @@ func tally(b *testing.B, p limiter.Params, keys []string) func(i int) bool {
 		Open: func(ctx context.Context) (storage.Store, error) {
 			return sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(dir, "tally.db")})
 		},
-		Name: func(id storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
-			return secret.Name(uint64(id), key), former, nil
+		Name: func(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
+			return engine.Name{Key: secret.Name(uint64(id), key)}, nil
 		},
 		StoreTimeout: time.Minute,
 	})

@@ -18,7 +18,7 @@ func TestWhatTheStoreTellsLiftsBlocks(t *testing.T) {
 			other := func(c limiter.Claim) limiter.Lease {
 				c.Now = f.clock.now()
 				grants := make([]limiter.Grant, 1)
-				f.store.apply([]storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: c}}, grants)
+				f.store.apply(nil, []storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: c}}, grants)
 				return grants[0].Lease
 			}
 			lease := other(limiter.Claim{Least: 7, Want: 7})

@@ -2,68 +2,117 @@ package engine
 
 import (
 	"sync/atomic"
-	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Clock tells the time.
+// Clock reads the clocks of the process.
 type Clock interface {
-	// Read returns the wall clock in nanoseconds since the Unix epoch, which may
-	// jump, and the nanoseconds elapsed since some moment, which never run
-	// backwards.
-	Read() (wall, elapsed int64)
-	// Elapsed returns the second of these.
+	// Read returns what the clocks show, and the nanoseconds elapsed since some
+	// moment, which never run backwards.
+	Read() (r storage.Reading, elapsed int64)
+	// Elapsed returns the second of these. It is called for every decision, so it
+	// should cost little. Unlike the steady clock it may stand still while the
+	// machine sleeps.
 	Elapsed() int64
 }
 
-type systemClock struct{ start time.Time }
+// slack is how far elapsed time may lag behind the steady clock before the engine's
+// time follows that, and how often the steady clock is looked at: reading it takes
+// longer than asking for the elapsed time does. A machine that goes to sleep has
+// stopped its processes for longer than that before its clocks stop.
+const slack = int64(1e6)
 
-func (c systemClock) Read() (wall, elapsed int64) {
-	now := time.Now()
-	return now.UnixNano(), int64(now.Sub(c.start))
-}
-
-func (c systemClock) Elapsed() int64 { return int64(time.Since(c.start)) }
-
-// slack is how far the wall clock may run ahead before the engine's time
-// follows it, and how often it is looked at, which takes as long as asking for
-// the elapsed time does. It keeps a clock that is being adjusted from causing a
-// write to shared memory with every request.
-const slack = int64(time.Millisecond)
-
-// steadyClock is the wall clock, made to never run backwards: it follows a wall
-// clock that is ahead of it, and goes on at its own pace when the wall clock is
-// set back.
-type steadyClock struct {
+// clock tells the time of the store between calls of it: what it was told last, and
+// what has elapsed since. It never runs backwards but where the store's time is set.
+type clock struct {
 	source Clock
-	offset atomic.Int64 // what is added to elapsed time
-	looked atomic.Int64 // the elapsed time at which the wall clock was looked at
+	line   atomic.Pointer[line]
+	looked atomic.Int64 // the elapsed time at which the steady clock was looked at
 }
 
-func newSteadyClock(source Clock) *steadyClock {
-	c := &steadyClock{source: source}
-	wall, elapsed := source.Read()
-	c.offset.Store(wall - elapsed)
+// line is how time goes on from a moment at which it was known. It is immutable.
+type line struct {
+	storage.Time
+	steady, elapsed int64 // at that moment
+	told            bool  // by a store; before that it is the wall clock's
+	floor           int64 // the time that was told before
+}
+
+// now returns the time when so much has elapsed.
+func (l *line) now(elapsed int64) int64 { return max(l.After(elapsed-l.elapsed).Now, l.floor) }
+
+func newClock(source Clock) *clock {
+	c := &clock{source: source}
+	r, elapsed := source.Read()
+	c.line.Store(&line{Time: storage.Time{Now: r.Wall}, steady: r.Steady, elapsed: elapsed})
 	c.looked.Store(elapsed)
 	return c
 }
 
 // now returns nanoseconds since the Unix epoch.
-func (c *steadyClock) now() int64 {
+func (c *clock) now() int64 {
 	elapsed := c.source.Elapsed()
 	if elapsed-c.looked.Load() >= slack {
-		c.follow()
+		c.look()
 	}
-	return elapsed + c.offset.Load()
+	return c.line.Load().now(elapsed)
 }
 
-// follow catches up with the wall clock.
-func (c *steadyClock) follow() {
-	wall, elapsed := c.source.Read()
+// look compares with the steady clock, which has gone on if the machine slept.
+func (c *clock) look() {
+	r, elapsed := c.source.Read()
 	c.looked.Store(elapsed)
+	was := c.line.Load()
+	if is := was.After(r.Steady - was.steady); is.Now > was.now(elapsed)+slack {
+		c.line.CompareAndSwap(was, &line{Time: is, steady: r.Steady, elapsed: elapsed, told: was.told})
+	}
+}
+
+// backBy is how far the store's time may lie behind the engine's, beside what slewing
+// makes of it, without having been set back. The engine's time stands still for as
+// long.
+const backBy = int64(2e9)
+
+// follow goes on from the time that a store told at a stamp. It returns by how
+// much the time was set, and whether that was backwards.
+func (c *clock) follow(t storage.Time, at *stamp) (by int64, back bool) {
 	for {
-		offset := c.offset.Load()
-		if wall <= elapsed+offset+slack || c.offset.CompareAndSwap(offset, wall-elapsed) {
-			return
+		was := c.line.Load()
+		is := &line{Time: t, steady: at.reading.Steady, elapsed: at.elapsed, told: true}
+		told := was.After(at.elapsed - was.elapsed).Now
+		most := backBy + 2*max(at.elapsed-was.elapsed, 0)/storage.Slew // it may have been slewed the other way
+		back = t.Era != was.Era || t.Now < told-most || !was.told && t.Now < told
+		switch by = t.Shift - was.Shift; {
+		case !was.told || by == 0 && back: // it is the time of another store
+			by = t.Now - told
+		}
+		if !back {
+			is.floor = was.now(c.source.Elapsed())
+		}
+		if c.line.CompareAndSwap(was, is) {
+			return by, back
 		}
 	}
+}
+
+// lasting returns the time as if it had never been set, and whether a store has told
+// the time yet.
+func (c *clock) lasting() (now int64, told bool) {
+	c.now() // has a look at the steady clock
+	l := c.line.Load()
+	return l.now(c.source.Elapsed()) - l.Shift, l.told
+}
+
+// stamp is a clock for a store, which remembers what it has shown last.
+type stamp struct {
+	source  Clock
+	reading storage.Reading
+	elapsed int64
+}
+
+// Read implements [storage.Clock].
+func (s *stamp) Read() storage.Reading {
+	s.reading, s.elapsed = s.source.Read()
+	return s.reading
 }

@@ -20,8 +20,10 @@ type batch struct {
 	gives   int           // how many do
 	clients []*cell       // whose standing is to be read first
 	done    chan struct{} // closed when the fields below are final
-	now     int64
-	err     error // the store's; nobody has been granted anything
+	now     int64         // the time of the store as of which it was decided
+	era     int64         // of that time
+	taken   int64         // what had elapsed then
+	err     error         // the store's; nobody has been granted anything
 }
 
 // size is how much a batch has to do.
@@ -246,6 +248,7 @@ func (e *Engine) turn() bool {
 			e.degrade(err)
 		}
 	}
+	e.askTimeAgain()
 	b := e.queue.take()
 	if b == nil {
 		return more
@@ -280,7 +283,6 @@ func (e *Engine) gather(n int) {
 
 // commit puts a batch to the store, and hands out what is granted.
 func (e *Engine) commit(b *batch) {
-	b.now = e.clock.now()
 	start := time.Now()
 	b.err = e.claim(b)
 	if b.err == nil {
@@ -295,18 +297,36 @@ func (e *Engine) commit(b *batch) {
 	close(b.done)
 }
 
-// claim asks the store for what the entries of a batch want.
+// claim asks the store for what the entries of a batch want, and sets the time of
+// the batch.
 func (e *Engine) claim(b *batch) error {
 	store := e.store.Load()
 	if store == nil {
 		return errNoStore
 	}
-	if err := e.readClients(b, store); err != nil {
+	b.era = e.clock.line.Load().Era
+	t, err := e.inTerms(store, func(in storage.Store, term *storage.Term) error {
+		if b.now = term.Time.Now; b.era != term.Era {
+			b.era = term.Era
+			b.beginEra(b.now)
+		}
+		return e.claimIn(b, in, term)
+	})
+	b.now, b.taken = t.Now, e.stamp.elapsed
+	if err != nil {
+		b.now, b.taken = e.clock.now(), e.opts.Clock.Elapsed()
+	}
+	return err
+}
+
+// claimIn is a claim within a term, of which nothing is known if it fails.
+func (e *Engine) claimIn(b *batch, store storage.Store, term *storage.Term) error {
+	if err := e.readClients(b, store, term); err != nil {
 		return err
 	}
 	claims := e.claims[:0]
 	for _, entry := range b.entries {
-		claim, err := e.claimOf(entry, b.now)
+		claim, err := e.claimOf(entry, term, b.now)
 		if err != nil {
 			return err
 		}
@@ -329,11 +349,11 @@ func (e *Engine) claim(b *batch) error {
 }
 
 // claimOf returns an entry as the store takes it.
-func (e *Engine) claimOf(en *entry, now int64) (storage.Claim, error) {
+func (e *Engine) claimOf(en *entry, term *storage.Term, now int64) (storage.Claim, error) {
 	c := en.cell
-	name, former, err := e.opts.Name(c.id, c.key, en.limit.Remembered(), now)
+	name, err := e.nameOf(c, en.limit.Remembered(), term, now)
 	return storage.Claim{
-		ID: c.id, Key: name, Former: former, Limit: en.limit.Limit,
+		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Limit,
 		Claim: limiter.Claim{
 			Now: now, Least: en.cost, Want: en.wanted, Extra: en.extra, Ahead: en.ahead,
 			Return: en.give, Charge: en.charge,
@@ -351,6 +371,7 @@ func (e *Engine) deliver(en *entry, now int64) {
 	if en.cost == 0 {
 		return // it only gave back
 	}
+	en.limit.Rewind(&c.lease, now)
 	if en.client != nil {
 		c.limit = en.limit // which may have been another when it was claimed
 	}

@@ -52,11 +52,27 @@ func (e *Engine) DecideFor(ctx context.Context, client *Client, draws []Draw) De
 			}
 		}
 		if r.Reason != OverLimit && r.Reason != Blocked || !e.blame(&r) {
+			e.prolong(&r)
 			return r.Decision
 		}
 		// The client has to wait for longer now than what it was refused by says.
 		r.Decision = Decision{Fresh: r.Fresh, Waited: r.Waited}
 		r.now = e.clock.now()
+	}
+}
+
+// prolong has a client wait for as long as it takes until the time of the store has
+// come that refuses it no more.
+func (e *Engine) prolong(r *request) {
+	if r.Retry <= 0 {
+		return
+	}
+	known := e.clock.line.Load()
+	r.Retry = known.Takes(r.Retry)
+	for i := range r.draws {
+		if draw := &r.draws[i]; draw.refused {
+			draw.Quota.Reset = known.Takes(draw.Quota.Reset)
+		}
 	}
 }
 
@@ -209,11 +225,15 @@ func (r *request) coveredLocked() bool {
 	return covered
 }
 
+// spendWithin is how old a batch may be for what it granted to be spent as of then.
+const spendWithin = time.Second
+
 // decideSlowly claims what is missing and waits for it until all of it is there
 // or some of it is refused.
 //
 // What was granted by a batch is spent at the batch's time: the request was
-// waiting then, so that is when it is admitted.
+// waiting then, so that is when it is admitted. That is so if it comes in time: a
+// process that was stopped for a while does not admit as of then.
 func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 	before := r.Waited
 	defer func(start time.Time) { r.Waited = before + time.Since(start) }(time.Now())
@@ -226,7 +246,7 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 	defer timeout.Stop()
 	e.meetAll(r)
 	for round := 0; ; round++ {
-		b, decided := e.spendOrClaim(r)
+		b, decided := e.spendOrClaim(r, round > 0)
 		if decided {
 			return
 		}
@@ -236,6 +256,9 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 		switch e.await(ctx, b, timeout) {
 		case nil:
 			r.now = b.now
+			if e.clock.source.Elapsed()-b.taken > int64(min(spendWithin, e.opts.StoreTimeout)) {
+				r.now = e.clock.now()
+			}
 			e.recallAll(r)
 			if e.refused(r, round > 0) {
 				return
@@ -274,7 +297,11 @@ func (e *Engine) awaitOpen(ctx context.Context) {
 // spendOrClaim spends if it can, decides without the store if that can't be
 // used or it is too late to wait for it, and otherwise claims what is missing,
 // to be had when the batch is done.
-func (e *Engine) spendOrClaim(r *request) (b *batch, decided bool) {
+//
+// A request that claims again claims all that it draws, so that it has all of it as
+// of one time: where the store takes longer than a slot, what one batch granted may
+// be worth nothing when another has granted the rest.
+func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
 	e.lock(r)
 	defer unlock(r.held)
 	alone := r.late || e.degraded.Load() // without the store
@@ -295,7 +322,7 @@ func (e *Engine) spendOrClaim(r *request) (b *batch, decided bool) {
 		for i := range r.held {
 			h := &r.held[i]
 			h.entry = nil
-			if h.short {
+			if h.short || again {
 				h.entry = b.claimLocked(h.cell, &r.draws[h.draw], r.now)
 			}
 		}

@@ -147,6 +147,10 @@ func (e *Engine) reopen() error {
 	if err != nil {
 		return err
 	}
+	if err := e.askTime(store); err != nil {
+		store.Close()
+		return err
+	}
 	e.store.Store(&opened{store})
 	return nil
 }
@@ -187,8 +191,11 @@ func (e *Engine) proveWritable() error {
 	if err != nil {
 		return err
 	}
-	claim := storage.Claim{ID: proofID, Limit: limit, Claim: limiter.Claim{Now: e.clock.now(), Charge: limiter.Charge{Units: 1}}}
-	return e.store.Load().Claim(context.Background(), []storage.Claim{claim}, make([]limiter.Grant, 1))
+	_, err = e.inTerms(e.store.Load(), func(in storage.Store, term *storage.Term) error {
+		claim := storage.Claim{ID: proofID, Limit: limit, Claim: limiter.Claim{Now: term.Time.Now, Charge: limiter.Charge{Units: 1}}}
+		return in.Claim(context.Background(), []storage.Claim{claim}, make([]limiter.Grant, 1))
+	})
+	return err
 }
 
 // local is what memory admitted for one key without the store.

@@ -16,7 +16,7 @@ import (
 // Engine decides about requests. It may be used from any number of goroutines.
 type Engine struct {
 	opts  Options
-	clock *steadyClock
+	clock *clock
 	table *table
 	queue queue
 
@@ -27,6 +27,10 @@ type Engine struct {
 	charged storage.Store          // what memory knows is charged there; the committer's own
 	claimed atomic.Int64           // claims that the store answered
 	answers atomic.Int64           // transactions of the committer that the store answered
+
+	stamp   stamp       // the committer's own
+	asking  atomic.Bool // the committer is to ask for the time
+	keeping keeping     // the time of a store that keeps none
 
 	claims []storage.Claim // buffers of the committer
 	grants []limiter.Grant
@@ -68,7 +72,7 @@ func New(opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts:      opts,
-		clock:     newSteadyClock(opts.Clock),
+		clock:     newClock(opts.Clock),
 		queue:     queue{wake: make(chan struct{}, 1), full: make(chan struct{}, 1)},
 		gathering: time.NewTimer(time.Hour),
 		probe:     time.NewTimer(time.Hour),
@@ -243,7 +247,6 @@ func (e *Engine) settleBatch(b *batch) error {
 	if len(b.entries) == 0 {
 		return nil
 	}
-	b.now = e.clock.now()
 	if b.err = e.claim(b); b.err != nil {
 		e.undo(b)
 		return b.err

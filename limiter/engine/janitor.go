@@ -35,6 +35,7 @@ func (e *Engine) clean() {
 	keys := e.table.sweep(e.clock.now(), e.awaitDone)
 	e.chargeDebts()
 	e.countClients()
+	e.beginAsking()
 	rows, err := e.sweepStore()
 	e.opts.Observer.Swept(rows, keys, err)
 	if errors.Is(err, storage.ErrCorrupt) {
@@ -107,7 +108,7 @@ func (e *Engine) sweepStore() (rows int64, err error) {
 			return rows, nil
 		}
 		start := time.Now()
-		swept, err := store.Sweep(ctx, e.clock.now())
+		swept, err := e.sweepStep(ctx, store)
 		rows += swept.Rows
 		if err != nil || !swept.More {
 			return rows, err
@@ -120,6 +121,17 @@ func (e *Engine) sweepStore() (rows int64, err error) {
 	}
 }
 
+// sweepStep takes one step, as of the time of the store. Where that was set
+// meanwhile, the next round goes on.
+func (e *Engine) sweepStep(ctx context.Context, store *opened) (storage.Swept, error) {
+	term := e.term(new(stamp))
+	swept, err := e.within(store, &term).Sweep(ctx, e.clock.now())
+	if errors.Is(err, storage.ErrTerm) {
+		return storage.Swept{}, nil
+	}
+	return swept, err
+}
+
 // roomSteps is how many steps of a sweep are taken before a store is used again
 // after a fault.
 const roomSteps = 512
@@ -128,7 +140,7 @@ const roomSteps = 512
 // somebody does.
 func (e *Engine) makeRoom() {
 	for range roomSteps {
-		swept, err := e.store.Load().Sweep(context.Background(), e.clock.now())
+		swept, err := e.sweepStep(context.Background(), e.store.Load())
 		if err != nil || !swept.More {
 			return // if it matters, what comes next fails as well
 		}

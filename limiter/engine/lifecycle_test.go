@@ -80,8 +80,8 @@ func TestRestartGoesOnCounting(t *testing.T) {
 // given back included.
 func TestFormerNamesAreClaimedFor(t *testing.T) {
 	f := newFixture(t, func(o *Options) {
-		o.Name = func(id storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
-			return testName(id, key), testName(id, "former "+key), nil
+		o.Name = func(id storage.LimitID, key string, _ time.Duration, _ int64) (Name, error) {
+			return Name{Key: testName(id, key), Former: testName(id, "former "+key)}, nil
 		}
 	})
 	gives := 0
@@ -236,7 +236,7 @@ func heap() int64 {
 
 func TestClockNeverRunsBackwards(t *testing.T) {
 	fake := newFakeClock()
-	c := newSteadyClock(fake)
+	c := newClock(fake)
 	last := c.now()
 	for _, step := range []struct{ wall, elapsed time.Duration }{
 		{time.Second, time.Second},
@@ -250,9 +250,6 @@ func TestClockNeverRunsBackwards(t *testing.T) {
 		now := c.now()
 		if now < last+int64(step.elapsed) {
 			t.Errorf("after a step of %v in %v, time went on by %v", step.wall, step.elapsed, time.Duration(now-last))
-		}
-		if wall := fake.wall.Load(); now < wall-slack {
-			t.Errorf("after a step of %v in %v, time is %v behind the wall clock", step.wall, step.elapsed, time.Duration(wall-now))
 		}
 		last = now
 	}

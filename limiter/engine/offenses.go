@@ -217,17 +217,19 @@ func (e *Engine) punishSome() (more bool, err error) {
 	if store == nil {
 		return false, errNoStore
 	}
-	now := e.clock.now()
-	told := make([]storage.Offense, len(waiting))
-	for i, o := range waiting {
-		client, err := e.clientOf(o.cell, now)
-		if err != nil {
-			return false, err
+	records := make([]reputation.Record, len(waiting))
+	_, err = e.inTerms(store, func(in storage.Store, term *storage.Term) error {
+		waiting = e.offenses.first()[:len(records)] // they may have been moved with the time
+		told := make([]storage.Offense, len(waiting))
+		for i, o := range waiting {
+			client, err := e.clientOf(o.cell, term, term.Time.Now)
+			if err != nil {
+				return err
+			}
+			told[i] = storage.Offense{Client: client, Offense: o.Offense}
 		}
-		told[i] = storage.Offense{Client: client, Offense: o.Offense}
-	}
-	records := make([]reputation.Record, len(told))
-	err = store.Punish(context.Background(), told, records)
+		return in.Punish(context.Background(), told, records)
+	})
 	if err != nil && !errors.Is(err, storage.ErrUnknownOutcome) {
 		return false, err
 	}

@@ -139,14 +139,14 @@ func TestNobodyIsToBlameForAnOutage(t *testing.T) {
 // slowJustice counts the offenses that a store was told of before each batch of
 // claims, and takes none before the test is ready.
 type slowJustice struct {
-	*memoryStore
+	storage.Store
 	ready chan struct{}
 	told  atomic.Int64
 	read  func() // runs after clients were read, if there is one
 }
 
 func (s *slowJustice) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	err := s.memoryStore.Standings(ctx, clients, now, records)
+	err := s.Store.Standings(ctx, clients, now, records)
 	if s.read != nil {
 		s.read()
 	}
@@ -156,7 +156,7 @@ func (s *slowJustice) Standings(ctx context.Context, clients []storage.Client, n
 func (s *slowJustice) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
 	<-s.ready
 	s.told.Add(int64(len(offenses)))
-	return s.memoryStore.Punish(ctx, offenses, records)
+	return s.Store.Punish(ctx, offenses, records)
 }
 
 // However many clients are punished at a time, claims come in between.
@@ -164,7 +164,7 @@ func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 	const clients = 10 * offenseBatch
 	f, s := startJustice(t)
 	var before atomic.Int64
-	s.before = func([]storage.Claim) error { before.CompareAndSwap(0, s.told.Load()); return nil }
+	f.store.before = func([]storage.Claim) error { before.CompareAndSwap(0, s.told.Load()); return nil }
 	for i := range clients {
 		f.Punish(&Client{Key: fmt.Append(nil, i)}, reputation.Offense{Points: 1})
 	}
@@ -248,7 +248,7 @@ func startJustice(t *testing.T) (*fixture, *slowJustice) {
 		open := o.Open
 		o.Open = func(ctx context.Context) (storage.Store, error) {
 			store, err := open(ctx)
-			s.memoryStore = store.(*memoryStore)
+			s.Store = store
 			return s, err
 		}
 	})

@@ -17,11 +17,10 @@ type Options struct {
 	Open storage.Opener
 
 	// Name names a key for the store without telling what it is, at a time in
-	// nanoseconds since the Unix epoch. A key may get another name in time, if the
-	// one that it had is given as the former one for as long as is remembered what
-	// was kept under it. An error is taken as one of the store. It is called on the
-	// goroutine that calls Open, after Open has succeeded.
-	Name func(id storage.LimitID, key string, remembered time.Duration, now int64) (name, former storage.Key, err error)
+	// nanoseconds since the Unix epoch that was never set: that of [Engine.Lasting].
+	// An error is taken as one of the store. It is called on the goroutine that calls
+	// Open, after Open has succeeded.
+	Name func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, error)
 
 	// MaxKeys is how many keys are held in memory, counted once per limit. At
 	// least 1; zero means 1,000,000.
@@ -42,8 +41,20 @@ type Options struct {
 	// Observer is told what happens. Nil means nobody is.
 	Observer Observer
 
-	// Clock tells the time. Nil means the system's.
+	// Clock reads the clocks of the process. Nil means the system's.
 	Clock Clock
+}
+
+// Name is what a key is called in the store.
+type Name struct {
+	Key storage.Key
+	// Former is the name that the key had before, or zero. It is given for as long as
+	// is remembered what was kept under it.
+	Former storage.Key
+	// From and Until bound the time in which the key has this name, From ≤ now <
+	// Until, in nanoseconds since the Unix epoch. An Until of 0 means that it always
+	// has.
+	From, Until int64
 }
 
 // Defaults of [Options].
@@ -99,7 +110,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Observer = nobody{}
 	}
 	if o.Clock == nil {
-		o.Clock = systemClock{start: time.Now()}
+		o.Clock = newSystemClock()
 	}
 	if o.MaxKeys < 1 || o.StoreTimeout < 0 || o.CleanupInterval < 0 {
 		return o, fmt.Errorf("engine: MaxKeys (%d), StoreTimeout (%v) and CleanupInterval (%v) can't be negative", o.MaxKeys, o.StoreTimeout, o.CleanupInterval)

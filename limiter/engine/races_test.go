@@ -370,7 +370,7 @@ func TestGrantPaysForWhoDidNotWait(t *testing.T) {
 	atGate(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
 		used := limiter.Claim{Now: g.clock.now(), Want: 9}
-		g.store.apply([]storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: used}}, make([]limiter.Grant, 1))
+		g.store.apply(nil, []storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: used}}, make([]limiter.Grant, 1))
 		time.Sleep(g.opts.CleanupInterval / 2)
 		g.begin(ctx, draw(other, "z", 1)) // in the batch at the gate
 		first := g.begin(ctx, draw(limit, "a", 1))

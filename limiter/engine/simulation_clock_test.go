@@ -1,48 +1,42 @@
 package engine
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Clocks in the simulation are set forward and back by up to hours: that of one
+// Wall clocks in the simulation are set forward and back by up to hours: that of one
 // process, or that of the machine, which those that start later have as well.
-// What is checked then:
+// Processes are stopped, for any time, where they call the store: before they name
+// keys, before the transaction, and after it. The store is swept in between. Names
+// of keys change every few minutes. What is checked:
 //
-//   - A process goes on at its own pace when its clock is set back, and follows
-//     it when it is set forward. So the time of a process is the time that
-//     passed, but for what its clock was set forward by.
-//   - Sliding and fixed limits keep promise P1 in the time of the processes: the
-//     units admitted in any window of it are at most the amount, whatever the
-//     clocks of the others say, and also if a process that starts with a clock
-//     that was set back goes through a time that there was already. Counted by
-//     a clock that was set forward by a window, more can be admitted than that
-//     in the time that passed, as if it had passed.
-//   - Token buckets keep it while no time of those who use a bucket, and of the
-//     bucket on disk, is ahead of another by more than limiter.MaxSkew, the window
-//     or the time it takes to refill, whichever is longest. Beyond that a bucket
-//     is taken as damaged, and those who are ahead and those who are behind take
-//     turns in beginning it afresh: what is admitted then can't be bounded, and
-//     it is not counted until what may be left of it in leases has drained.
-//   - Promise P4, unless something lies so far in the future that it will count
-//     only later, or a bucket is not counted.
-//   - The disk knows at the end of every unit that counts by the time of any of
-//     the last processes.
-//
-// What a store sweeps is not simulated: a process whose clock is ahead by more
-// than a window deletes what those behind it still count.
+//   - There is one time, that of the disk. It goes at the pace of the steady clock,
+//     but for what it is slewed by, and is set only as storage.TimeRecord says.
+//   - The time of a process is that time, but for what it was slewed by since the
+//     process was told last, and never runs backwards but where the disk's was set back.
+//   - Promise P1 holds in that time, to the nanosecond, until it is set. Then counting
+//     begins afresh.
+//   - What is admitted as of a time is admitted within spendWithin of it.
+//   - Promise P4, in the time that passes.
+//   - The disk knows at the end of every unit that counts.
 
 // simClock is the system's clock as a process reads it.
 type simClock struct {
-	set   atomic.Int64
-	pause func() // called before it is read, if there is one
+	set    atomic.Int64
+	source storage.Source
+	pause  func() // called before it is read, if there is one
 }
 
-func (c *simClock) Read() (wall, elapsed int64) {
+func (c *simClock) Read() (r storage.Reading, elapsed int64) {
 	elapsed = time.Now().UnixNano()
-	return elapsed + c.set.Load(), elapsed
+	return storage.Reading{Wall: elapsed + c.set.Load(), Steady: elapsed, Source: c.source, Shared: c.source == storage.Source{1}}, elapsed
 }
 
 func (c *simClock) Elapsed() int64 {
@@ -52,8 +46,11 @@ func (c *simClock) Elapsed() int64 {
 	return time.Now().UnixNano()
 }
 
-// pace is when a process was last seen to tell the time, and which time.
-type pace struct{ elapsed, now int64 }
+// pace is when it was last seen which time it is, on the disk or in a process.
+type pace struct {
+	elapsed int64
+	storage.Time
+}
 
 // setClock sets the clock of a process, or of all.
 func (w *world) setClock(p *process) {
@@ -71,75 +68,85 @@ func (w *world) setClock(p *process) {
 	}
 }
 
-// setClock sets the clock of a process, which notices it at once, and not at some
-// moment within the next millisecond.
-func (p *process) setClock(by int64) {
-	p.wall.set.Add(by)
-	p.clock.looked.Add(-slack)
+// setClock sets the wall clock of a process.
+func (p *process) setClock(by int64) { p.wall.set.Add(by) }
+
+// time returns the time of the disk as a process would be told it.
+func (w *world) time() pace {
+	w.disk.mu.Lock()
+	defer w.disk.mu.Unlock()
+	elapsed := time.Now().UnixNano()
+	return pace{elapsed, w.disk.time.After(elapsed - w.disk.time.Steady)}
 }
 
-// watchClocks checks that the time of every process goes on as it should, and
-// notes which buckets can't be counted.
+// watchClocks checks that the time of the disk and of every process goes on as it
+// should.
 func (w *world) watchClocks() {
-	for _, p := range w.procs {
-		wall, elapsed := p.wall.Read()
-		now, least := p.clock.now(), p.pace.now+elapsed-p.pace.elapsed
-		if now < max(least, wall-slack) || now > max(least, wall) {
-			w.t.Errorf("the time of %p is %d, want %d, or its clock's %d if that is later", p, now, least, wall)
-		}
-		p.pace = pace{elapsed, now}
+	is, was := w.time(), w.pace
+	w.pace = is
+	passed := is.elapsed - was.elapsed
+	gained := is.Now - was.Now - passed - (is.Shift - was.Shift)
+	if gained < -passed/storage.Slew-1 || gained > passed/storage.Slew+1 {
+		w.t.Errorf("in %v the time of the disk gains %v, from %+v to %+v", time.Duration(passed), time.Duration(gained), was, is)
 	}
+	if is.Shift != was.Shift {
+		w.note("the time is set by %v", time.Duration(is.Shift-was.Shift))
+		w.forget()
+	}
+	for _, p := range w.procs {
+		w.watchClock(p, is)
+	}
+}
+
+func (w *world) watchClock(p *process, is pace) {
+	line := p.clock.line.Load()
+	now := pace{time.Now().UnixNano(), storage.Time{Now: p.clock.now(), Shift: line.Shift, Era: line.Era}}
+	if now.Era == p.pace.Era && now.Now < p.pace.Now {
+		w.t.Errorf("the time of %p goes back by %v", p, time.Duration(p.pace.Now-now.Now))
+	}
+	p.pace = now
+	if now.Era != is.Era || now.Shift != is.Shift {
+		return // it doesn't know yet
+	}
+	off, most := now.Now-is.Now, (now.elapsed-line.elapsed)/(storage.Slew/2)+2
+	if off > most+max(line.floor-is.Now, 0) || off < -most {
+		w.t.Errorf("the time of %p is off by %v, %v after it was told it", p, time.Duration(off), time.Duration(now.elapsed-line.elapsed))
+	}
+}
+
+// forget begins to count afresh.
+func (w *world) forget() {
 	for _, l := range w.limits {
-		if l.now.Algorithm() == limiter.TokenBucket {
-			for _, key := range simKeys {
-				w.watchBucket(l, key)
-			}
+		clear(l.admitted)
+	}
+}
+
+// renamedEvery is how often keys get new names.
+const renamedEvery = 5 * time.Minute
+
+// names names keys in the simulation: anew in every epoch.
+func simNames(id storage.LimitID, key string, remembered time.Duration, now int64) (n Name, err error) {
+	epoch := now / int64(renamedEvery)
+	length := renamedEvery
+	for length < remembered {
+		length *= 2
+		epoch /= 2
+	}
+	begun := epoch * int64(length)
+	n = Name{From: begun, Until: begun + int64(length)}
+	n.Key = testName(id, fmt.Sprint(key, " ", epoch))
+	if now-begun < int64(remembered) {
+		n.Former = testName(id, fmt.Sprint(key, " ", epoch-1))
+	}
+	return n, nil
+}
+
+// stateOfLocked returns what the disk has of a key, under all of its names.
+func (d *disk) stateOfLocked(l *Limit, key string, now int64) (all limiter.State) {
+	for k, s := range d.states {
+		if name, _, _ := bytes.Cut(k.key[:], []byte{' '}); k.id == l.ID && string(bytes.TrimRight(name, "\x00")) == key {
+			l.Merge(&all, limiter.State{Slots: slices.Clone(s.Slots), Bucket: s.Bucket}, now)
 		}
 	}
-}
-
-// watchBucket begins the log of a bucket afresh while it can't be counted.
-func (w *world) watchBucket(l *simLimit, key string) {
-	first, last := w.times()
-	if at := w.disk.bucket(l.now, key).At; at > last {
-		last = at
-	}
-	refill := l.now.Limit.Window() * time.Duration(l.now.Capacity()) / time.Duration(l.now.Amount())
-	reach := max(limiter.MaxSkew, l.now.Window(), refill) - time.Second // what passes in a step
-	if last-first > int64(reach) {
-		delete(l.admitted, key)
-		l.uncounted[key] = time.Now().Add(refill)
-	}
-}
-
-// times returns the first and the last of the times of all processes, and of
-// the batches that wait.
-func (w *world) times() (first, last int64) {
-	first, last = w.procs[0].pace.now, w.procs[0].pace.now
-	for _, p := range w.procs {
-		first, last = min(first, p.pace.now), max(last, p.pace.now)
-		if c := p.commit.Load(); c != nil {
-			first = min(first, c.now)
-		}
-	}
-	return first, last
-}
-
-// bucket returns what a disk has of a token bucket.
-func (d *disk) bucket(l *Limit, key string) limiter.Bucket {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s := d.states[diskKey{l.ID, testName(l.ID, key)}]; s != nil {
-		return s.Bucket
-	}
-	return limiter.Bucket{}
-}
-
-// hasAhead tells whether a disk has something of a key that counts only later
-// than now.
-func (d *disk) hasAhead(l *Limit, key string, now int64) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.states[diskKey{l.ID, testName(l.ID, key)}]
-	return s != nil && len(s.Slots) > 0 && s.Slots[len(s.Slots)-1].Index > l.Newest(now)
+	return all
 }

@@ -66,7 +66,7 @@ func newCrowds(t *testing.T, seed uint64) *crowds {
 		amount := []int64{1, 5, 10, 30, 100, 1000}[w.rng.IntN(6)]
 		algorithm := algorithms[(i+w.rng.IntN(2))%len(algorithms)]
 		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
-		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}, uncounted: map[string]time.Time{}})
+		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}})
 	}
 	w.start()
 	w.p = w.procs[0]
@@ -209,11 +209,10 @@ func (w *crowds) checkBlock(c *cell, b *block, at int64) {
 	}
 	w.disk.mu.Lock()
 	defer w.disk.mu.Unlock()
-	state := *w.disk.states[diskKey{c.id, testName(c.id, c.key)}]
-	state.Slots = append([]limiter.Slot(nil), state.Slots...)
+	state := w.disk.stateOfLocked(&Limit{ID: c.id, Limit: limit}, c.key, at)
 	claim := limiter.Claim{Now: at, Least: b.cost, Want: b.cost, Return: c.lease}
 	if g := limit.Claim(&state, claim); !g.Refused(claim) {
 		w.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",
-			limit.Algorithm(), b.amount, limit.Window(), c.key, b.cost, time.Unix(0, b.until).UTC(), time.Duration(b.until-at), c.lease, w.disk.states[diskKey{c.id, testName(c.id, c.key)}])
+			limit.Algorithm(), b.amount, limit.Window(), c.key, b.cost, time.Unix(0, b.until).UTC(), time.Duration(b.until-at), c.lease, state)
 	}
 }

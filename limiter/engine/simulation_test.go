@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -59,6 +60,8 @@ type world struct {
 	limits  []*simLimit
 	set     int64 // by which the machine's clock was set
 	sets    bool  // clocks are set
+	private bool  // processes read steady clocks of their own
+	pace    pace  // of the disk
 	crashes int
 	trace   []string
 }
@@ -68,17 +71,16 @@ var simKeys = []string{"key0", "key1", "key2"}
 
 // simLimit is a limit whose amount changes, and what was admitted by it.
 type simLimit struct {
-	now       *Limit
-	most      int64 // the largest capacity there ever was
-	fastest   int64 // the largest amount there ever was
-	admitted  map[string][]admission
-	uncounted map[string]time.Time // until when buckets are not, see watchBucket
+	now      *Limit
+	most     int64 // the largest capacity there ever was
+	fastest  int64 // the largest amount there ever was
+	admitted map[string][]admission
 }
 
 // admission is a request that was admitted. Its times are those of the process.
 type admission struct {
 	at      int64 // as of which it was decided
-	decided int64 // when that became known
+	decided int64 // when that became known, in the time of the disk
 	cost    int64
 }
 
@@ -86,6 +88,7 @@ type admission struct {
 type process struct {
 	*Engine
 	world   *world
+	rng     *rand.Rand // of its committer
 	wall    simClock
 	pace    pace
 	dead    atomic.Bool
@@ -97,8 +100,6 @@ type process struct {
 }
 
 type commitAttempt struct {
-	since   time.Time
-	now     int64 // of the process
 	verdict chan error
 }
 
@@ -107,15 +108,16 @@ type asked struct {
 	draws    []Draw
 	limits   []*simLimit
 	decision chan Decision
+	decided  int64 // when, in the time of the disk
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(), sets: seed%2 == 0}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(), sets: seed%2 == 0, private: seed%4 == 1}
 	for _, algorithm := range algorithms {
 		window := []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second, time.Minute}[w.rng.IntN(4)]
 		amount := []int64{1, 3, 10, 200}[w.rng.IntN(4)]
 		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
-		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}, uncounted: map[string]time.Time{}})
+		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}})
 	}
 	w.start()
 	return w
@@ -127,9 +129,11 @@ func (w *world) note(format string, args ...any) {
 
 // step lets one thing happen.
 func (w *world) step() {
-	switch p := w.procs[w.rng.IntN(len(w.procs))]; w.rng.IntN(21) {
+	switch p := w.procs[w.rng.IntN(len(w.procs))]; w.rng.IntN(22) {
 	default:
 		p.ask()
+	case 6:
+		p.sweep()
 	case 7, 8, 9, 10, 11:
 		p.goOn()
 	case 12, 13:
@@ -154,6 +158,10 @@ func (w *world) step() {
 		if w.sets {
 			w.setClock(p)
 		}
+	case 21:
+		if w.sets && w.rng.IntN(8) == 0 {
+			w.pass(time.Duration(w.rng.Int64N(int64(2 * time.Hour))))
+		}
 	}
 	synctest.Wait()
 	w.collect()
@@ -161,13 +169,21 @@ func (w *world) step() {
 }
 
 func (w *world) start() {
-	p := &process{world: w}
+	p := &process{world: w, rng: rand.New(rand.NewPCG(w.rng.Uint64(), 3))}
 	p.wall.set.Store(w.set)
+	p.wall.source = storage.Source{1}
+	if w.private {
+		p.wall.source = storage.Source{2, byte(len(w.trace)), byte(len(w.trace) >> 8)}
+	}
 	p.ctx, p.kill = context.WithCancel(context.Background())
-	store := &memoryStore{disk: w.disk, before: func([]storage.Claim) error { return p.atCommit() }}
+	store := &memoryStore{
+		disk:   w.disk,
+		before: func([]storage.Claim) error { return p.atCommit() },
+		after:  func() error { return p.perhaps() },
+	}
 	e, err := New(Options{
 		Open:            func(context.Context) (storage.Store, error) { return store, nil },
-		Name:            testNames,
+		Name:            p.name,
 		Clock:           &p.wall,
 		MaxKeys:         1 + w.rng.IntN(8),
 		StoreTimeout:    1000 * time.Hour, // outages have tests of their own
@@ -177,10 +193,33 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	p.Engine = e
-	p.pace = pace{time.Now().UnixNano(), e.clock.now()}
 	w.procs = append(w.procs, p)
 	w.note("process %p starts", p)
 	synctest.Wait()
+	if len(w.procs) == 1 && w.pace == (pace{}) {
+		w.pace = w.time()
+	}
+	w.watchClocks()
+}
+
+// name is where a process may be stopped before it names a key.
+func (p *process) name(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, error) {
+	n, err := simNames(id, key, remembered, now)
+	return n, errors.Join(err, p.perhaps())
+}
+
+// perhaps stops a process now and then, as atCommit does.
+func (p *process) perhaps() error {
+	if p.rng.IntN(16) > 0 {
+		return nil
+	}
+	return p.atCommit()
+}
+
+// sweep sweeps memory's store.
+func (p *process) sweep() {
+	p.sweepStep(context.Background(), p.store.Load())
+	p.world.note("%p sweeps", p)
 }
 
 // atCommit holds a batch until the world lets it go on.
@@ -191,7 +230,7 @@ func (p *process) atCommit() error {
 	case p.letting.Load():
 		return nil
 	}
-	c := &commitAttempt{time.Now(), p.clock.now(), make(chan error)}
+	c := &commitAttempt{make(chan error)}
 	p.commit.Store(c)
 	return <-c.verdict
 }
@@ -241,18 +280,24 @@ func (w *world) cost() int64 {
 
 func (p *process) send(a *asked) {
 	p.asked = append(p.asked, a)
-	go func() { a.decision <- p.Decide(p.ctx, a.draws) }()
+	go func() {
+		d := p.Decide(p.ctx, a.draws)
+		a.decided = p.world.time().Now
+		a.decision <- d
+	}()
 }
 
-// pass lets time pass while batches stand still, none of them for so long that
-// its time is not taken for true any more.
+// pass lets time pass while batches stand still. Every minute, processes whose
+// committer doesn't ask for the time.
 func (w *world) pass(d time.Duration) {
-	for _, p := range w.procs {
-		for c := p.commit.Load(); c != nil && time.Since(c.since)+d > limiter.MaxSkew; c = p.commit.Load() {
-			p.goOn()
-		}
-	}
 	w.note("%v pass", d)
+	for ; d > time.Minute; d -= time.Minute {
+		time.Sleep(time.Minute)
+		for _, p := range w.procs {
+			p.beginAsking()
+		}
+		synctest.Wait()
+	}
 	time.Sleep(d)
 }
 
@@ -331,17 +376,41 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 		if d.Retry == 0 || d.Reason == None {
 			w.t.Errorf("refused without a reason or a time to retry: %+v", d)
 		}
+		w.checkRetry(a, d)
 		return
 	}
 	for i, l := range a.limits {
 		key := string(a.draws[i].Key)
 		if cost := a.draws[i].Cost; cost > 0 {
-			if time.Now().After(l.uncounted[key]) {
-				l.admitted[key] = append(l.admitted[key], admission{a.draws[i].at, p.clock.now(), cost})
-				w.checkBound(l, key)
-			}
+			w.admit(p, l, key, admission{a.draws[i].at, a.decided, cost})
 		}
 	}
+}
+
+// checkRetry checks that nobody is shut out for longer than what was counted is
+// remembered, however clocks were set.
+func (w *world) checkRetry(a *asked, d Decision) {
+	var longest time.Duration
+	for _, l := range a.limits {
+		longest = max(longest, l.now.Remembered(), l.now.Refill(l.most))
+	}
+	if longest += longest / storage.Slew * 2; !d.Degraded && d.Retry > longest+time.Microsecond {
+		w.t.Errorf("refused for %v, want at most %v: %+v", d.Retry, longest, d)
+	}
+}
+
+// admit takes note of what was admitted, and checks that it was so in time. A
+// process that doesn't know yet that the time was set spends what was charged
+// before.
+func (w *world) admit(p *process, l *simLimit, key string, a admission) {
+	if line := p.clock.line.Load(); line.Shift != w.pace.Shift || line.Era != w.pace.Era {
+		return
+	}
+	if late := a.decided - a.at; late > int64(spendWithin+spendWithin/10) && l.now.Algorithm() != limiter.TokenBucket {
+		w.t.Errorf("admitted as of %v ago", time.Duration(late))
+	}
+	l.admitted[key] = append(l.admitted[key], a)
+	w.checkBound(l, key)
 }
 
 // checkBound holds what was admitted for a key against promise P1. The bounds
@@ -417,10 +486,8 @@ func (w *world) beTold(p *process) {
 			if d.Reason == Blocked {
 				return
 			}
-			if w.disk.hasAhead(l.now, "key0", p.clock.now()) || !time.Now().After(l.uncounted["key0"]) {
-				return
-			}
-			if d.Retry > 10*gatherFor {
+			ahead := p.clock.now() - w.time().Now // where it stands still because its committer was stopped
+			if d.Retry > 10*gatherFor+time.Duration(ahead) {
 				if held := once(); held.Reason != Blocked {
 					w.t.Errorf("refused for %v, and then it was %+v, want blocked", d.Retry, held)
 				}

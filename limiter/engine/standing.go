@@ -202,14 +202,14 @@ func (b *batch) askLocked(client *Client) {
 
 // readClients reads how the clients of a batch stand, and scales what is claimed
 // for them.
-func (e *Engine) readClients(b *batch, store storage.Store) error {
+func (e *Engine) readClients(b *batch, store storage.Store, term *storage.Term) error {
 	if len(b.clients) == 0 {
 		return nil
 	}
 	names := make([]storage.Client, len(b.clients))
 	for i, c := range b.clients {
 		var err error
-		if names[i], err = e.clientOf(c, b.now); err != nil {
+		if names[i], err = e.clientOf(c, term, b.now); err != nil {
 			return err
 		}
 	}
@@ -217,6 +217,7 @@ func (e *Engine) readClients(b *batch, store storage.Store) error {
 	if err := store.Standings(context.Background(), names, b.now, records); err != nil {
 		return err
 	}
+	b.now = term.Time.Now
 	for i, c := range b.clients {
 		c.standing.learn(records[i], 0)
 	}
@@ -229,9 +230,9 @@ func (e *Engine) readClients(b *batch, store storage.Store) error {
 }
 
 // clientOf returns a client as the store takes it.
-func (e *Engine) clientOf(c *cell, now int64) (client storage.Client, err error) {
-	client.Key, client.Former, err = e.opts.Name(c.id, c.key, standingRemembered, now)
-	return client, err
+func (e *Engine) clientOf(c *cell, term *storage.Term, now int64) (client storage.Client, err error) {
+	name, err := e.nameOf(c, standingRemembered, term, now)
+	return storage.Client{Key: name.Key, Former: name.Former}, err
 }
 
 // standingRemembered is how long a client's standing is known by one name. In

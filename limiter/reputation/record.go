@@ -118,6 +118,22 @@ func (r *Record) Expires() int64 {
 	return whole
 }
 
+// Move moves all times of the record, where the time that they are of was set.
+func (r *Record) Move(by int64) {
+	if by == 0 {
+		return
+	}
+	for _, at := range []*int64{&r.At, &r.Until, &r.Counts} {
+		if *at != 0 {
+			*at += by
+		}
+	}
+	r.Past = slices.Clone(r.Past)
+	for i := range r.Past {
+		r.Past[i].At += by
+	}
+}
+
 // Clamp brings what was read from outside into range: no score beyond its
 // bounds, no level but one there is, no time further in the future than a
 // violation at now would lead to, and no violation that is still to come.

@@ -16,6 +16,10 @@ import (
 // transaction begins and not after: a transaction is short, and waits for
 // another process no longer than [Options.BusyTimeout].
 func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.claim(ctx, nil, claims, grants)
+}
+
+func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := checkClaims(claims, grants); err != nil {
 		return wrap("claim", err)
 	}
@@ -33,7 +37,7 @@ func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limi
 	if len(claims) == 0 {
 		return nil
 	}
-	return s.failedLocked(wrap("claim", s.claimLocked(claims, grants)))
+	return s.failedLocked(wrap("claim", s.claimLocked(term, claims, grants)))
 }
 
 func checkClaims(claims []storage.Claim, grants []limiter.Grant) error {
@@ -48,33 +52,67 @@ func checkClaims(claims []storage.Claim, grants []limiter.Grant) error {
 	return nil
 }
 
-func (s *Store) claimLocked(claims []storage.Claim, grants []limiter.Grant) error {
-	err := s.transactLocked(func() (written int64, err error) { return s.claims.run(claims, grants) })
+func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	err := s.transactLocked(term, func() (written int64, err error) {
+		s.claims.era = 0
+		if term != nil {
+			s.claims.era = term.Era
+			for i := range claims {
+				claims[i].Now = term.Time.Now
+			}
+		}
+		return s.claims.run(claims, grants)
+	})
 	if err != nil {
 		s.claims.limits.forget()
 	}
 	return err
 }
 
-// transactLocked runs f in a transaction, which is committed if f has written
-// rows.
-func (s *Store) transactLocked(f func() (written int64, err error)) error {
+// transactLocked runs f in a transaction, within a term if there is one. The
+// transaction is committed if f has written rows, or if the time must be kept.
+func (s *Store) transactLocked(term *storage.Term, f func() (written int64, err error)) error {
 	if err := s.inPlace(); err != nil {
 		return err
 	}
 	if err := s.beginLocked(); err != nil {
 		return err
 	}
-	written, err := f()
-	if err != nil || written == 0 {
+	written, err := s.runLocked(term, f)
+	if err != nil && !errors.Is(err, storage.ErrTerm) || written == 0 {
 		return errors.Join(err, s.rollbackLocked())
 	}
 	if _, err := s.claims.commit.exec(); err != nil {
+		s.clock.forget()
 		return errors.Join(fmt.Errorf("commit: %w: %w", storage.ErrUnknownOutcome, err), s.rollbackLocked())
 	}
 	s.inTx = false
 	s.wroteLocked(written)
-	return nil
+	return err
+}
+
+// runLocked runs f inside of a transaction, and returns how many rows were written,
+// the time's own among them.
+func (s *Store) runLocked(term *storage.Term, f func() (written int64, err error)) (written int64, err error) {
+	if term == nil {
+		return f()
+	}
+	if err := s.clock.tell(term); err != nil {
+		return 0, err
+	}
+	if term.Holds(term.Time) {
+		written, err = f()
+	} else {
+		err = storage.ErrTerm
+	}
+	if err != nil && err != storage.ErrTerm {
+		return 0, err
+	}
+	kept, failed := s.clock.keep(term, written > 0)
+	if failed != nil {
+		return 0, failed
+	}
+	return written + kept, err
 }
 
 // inPlace returns an error if a file that is open is not the one at its path any
@@ -141,13 +179,14 @@ type claimer struct {
 	limits   limits
 	renames  renames
 
+	era   int64  // of the time of the batch
 	order []int  // the claims' indices, sorted by limit and key
 	cells []cell // one for each limit and key in the batch, sorted likewise
 }
 
 // cell is one key of one limit, the claims for it, and its state.
 type cell struct {
-	id     storage.LimitID
+	id     storage.LimitID // as it is in the database, see limitOf
 	key    storage.Key
 	former storage.Key // what is kept under it is the cell's as well; or zero
 	claims []int       // indices, in the batch's order
@@ -207,7 +246,7 @@ func (cl *claimer) run(claims []storage.Claim, grants []limiter.Grant) (written 
 	}
 	written = moved + slots + buckets
 	if written > 0 {
-		err = cl.limits.see(claims, cl.cells)
+		err = cl.limits.see(claims, cl.cells, cl.era)
 	}
 	return written, err
 }
@@ -234,13 +273,14 @@ func (cl *claimer) gather(claims []storage.Claim) {
 		}
 		cl.cells = cl.cells[:n+1]
 		cl.cells[n].reset(first, cl.order[from:to])
+		cl.cells[n].id = limitOf(first.ID, cl.era)
 		from = to
 	}
 	cl.cells = cl.cells[:n]
 }
 
 func (c *cell) reset(first *storage.Claim, claims []int) {
-	c.id, c.key, c.former, c.claims = first.ID, first.Key, first.Former, claims
+	c.key, c.former, c.claims = first.Key, first.Former, claims
 	if cap(c.slots) > keptSlots {
 		c.slots, c.state.Slots = nil, nil
 	}

@@ -109,8 +109,8 @@ func (s *site) open(ctx context.Context) (storage.Store, error) {
 	return store, nil
 }
 
-func namesOf(id storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
-	return nameOf(id, key), former, nil
+func namesOf(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
+	return engine.Name{Key: nameOf(id, key)}, nil
 }
 
 func nameOf(_ storage.LimitID, key string) (name storage.Key) {

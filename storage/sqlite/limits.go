@@ -25,26 +25,26 @@ type limits struct {
 
 func (ls *limits) prepare(db *conn) (err error) {
 	ls.seen = make(map[storage.LimitID]int64)
-	ls.upsert, err = db.prepare(`INSERT INTO limits (id, algorithm, window, slots, seen) VALUES (?, ?, ?, ?, ?)
+	ls.upsert, err = db.prepare(`INSERT INTO limits (id, algorithm, window, slots, seen, era) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET algorithm = excluded.algorithm, window = excluded.window,
-		    slots = excluded.slots, seen = max(seen, excluded.seen)`, 5, 0)
+		    slots = excluded.slots, seen = max(seen, excluded.seen), era = excluded.era`, 6, 0)
 	return err
 }
 
 // see notes the limits of cells that have been written.
-func (ls *limits) see(claims []storage.Claim, cells []cell) error {
+func (ls *limits) see(claims []storage.Claim, cells []cell, era int64) error {
 	for from := range groups(cells) {
-		claim := &claims[cells[from].claims[0]]
-		seen, ok := ls.seen[claim.ID]
+		claim, id := &claims[cells[from].claims[0]], cells[from].id
+		seen, ok := ls.seen[id]
 		if ok && claim.Now < seen+seenEvery {
 			continue
 		}
 		l := claim.Limit
-		ls.upsert.bind(0, int64(claim.ID), int64(l.Algorithm()), int64(l.Window()), l.Slots(), claim.Now)
+		ls.upsert.bind(0, int64(id), int64(l.Algorithm()), int64(l.Window()), l.Slots(), claim.Now, era)
 		if _, err := ls.upsert.exec(); err != nil {
 			return fmt.Errorf("write limits: %w", err)
 		}
-		ls.seen[claim.ID] = claim.Now
+		ls.seen[id] = claim.Now
 	}
 	return nil
 }

@@ -47,6 +47,7 @@ type laxTables struct {
 	*conn
 	claims   *claimer
 	clients  standings
+	clock    clock
 	sweeping *sweeper
 }
 
@@ -61,14 +62,15 @@ func newLaxTables(f *testing.F) *laxTables {
 	}
 	f.Cleanup(func() { _ = lax.close() })
 	mustExec(f, lax.conn, `
-		CREATE TABLE limits (id INTEGER PRIMARY KEY, algorithm, window, slots, seen);
+		CREATE TABLE limits (id INTEGER PRIMARY KEY, algorithm, window, slots, seen, era);
 		CREATE TABLE counters (limit_id, window, key, slot, used, PRIMARY KEY (limit_id, window, key, slot));
 		CREATE TABLE buckets (limit_id, key, at, units, part, full, PRIMARY KEY (limit_id, key));
-		CREATE TABLE standings (key PRIMARY KEY, at, lost, level, until, bans, past, expires)`)
+		CREATE TABLE standings (key PRIMARY KEY, at, lost, level, until, bans, past, expires);
+		CREATE TABLE clock (now, apart, shift, era, steady, source, astray)`)
 	if lax.claims, err = newClaimer(lax.conn); err != nil {
 		f.Fatal(err)
 	}
-	if err := lax.clients.prepare(lax.conn); err != nil {
+	if err := errors.Join(lax.clients.prepare(lax.conn), lax.clock.prepare(lax.conn)); err != nil {
 		f.Fatal(err)
 	}
 	if lax.sweeping, err = newSweeper(lax.conn); err != nil {
@@ -79,7 +81,8 @@ func newLaxTables(f *testing.F) *laxTables {
 
 // fill replaces all rows by those that the data says.
 func (lax *laxTables) fill(t *testing.T, data []byte) {
-	mustExec(t, lax.conn, `DELETE FROM counters; DELETE FROM buckets; DELETE FROM limits; DELETE FROM standings`)
+	mustExec(t, lax.conn, `DELETE FROM counters; DELETE FROM buckets; DELETE FROM limits; DELETE FROM standings;
+		DELETE FROM clock; INSERT INTO clock VALUES (0, 0, 0, 0, 0, zeroblob(16), 0)`)
 	lax.claims.limits.forget()
 	lax.sweeping.enter(0)
 	r := &rowSource{data}
@@ -91,7 +94,7 @@ func (lax *laxTables) fill(t *testing.T, data []byte) {
 // sweep takes as many steps as it takes. Damaged rows may stay.
 func (lax *laxTables) sweep(t *testing.T, now int64) {
 	for range 20 {
-		lax.sweeping.begin(now)
+		lax.sweeping.now = now
 		if err := lax.sweeping.step(); errors.Is(err, storage.ErrCorrupt) {
 			return
 		} else if err != nil {
@@ -126,6 +129,14 @@ func (lax *laxTables) claim(t *testing.T, now int64) error {
 			}
 		}
 	}
+	term := storage.Term{Clock: showing{Wall: now, Shared: true}}
+	if err := lax.clock.tell(&term); err != nil {
+		return err
+	}
+	if term.Time.Now < now-int64(storage.Heals) && lax.clock.row.Now == 0 {
+		t.Fatalf("at %d the time is %d", now, term.Time.Now)
+	}
+	lax.clients.shift = term.Time.Shift
 	for n := range uint64(3) {
 		if _, _, err := lax.clients.load(key(n), now); err != nil {
 			return err
@@ -133,6 +144,11 @@ func (lax *laxTables) claim(t *testing.T, now int64) error {
 	}
 	return nil
 }
+
+// showing is a clock that stands still.
+type showing storage.Reading
+
+func (r showing) Read() storage.Reading { return storage.Reading(r) }
 
 // rowSource makes rows from bytes.
 type rowSource struct{ data []byte }
@@ -151,7 +167,7 @@ func (r *rowSource) insert(c *conn) {
 	l, _ := limiter.New(limiter.Params{Amount: 1, Window: time.Minute})
 	slot := l.Slot(start) + int64(int8(r.byte()))/4
 	id, of := int64(r.byte()%3), key(uint64(r.byte()%3))
-	switch r.byte() % 4 {
+	switch r.byte() % 5 {
 	case 0:
 		_ = c.exec(`INSERT INTO counters VALUES (?, ?, ?, ?, ?)`,
 			r.value(id), r.value(l.WindowOf(slot)), r.value(of[:]), r.value(slot), r.value(int64(r.byte())))
@@ -161,9 +177,12 @@ func (r *rowSource) insert(c *conn) {
 	case 2:
 		_ = c.exec(`INSERT INTO standings VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, r.value(of[:]), r.value(start), r.value(int64(r.byte())),
 			r.value(int64(r.byte())), r.value(start), r.value(int64(r.byte())), r.value([]byte("past")), r.value(start))
+	case 3:
+		_ = c.exec(`INSERT INTO clock VALUES (?, ?, ?, ?, ?, ?, ?)`, r.value(start), r.value(int64(r.byte())), r.value(int64(r.byte())),
+			r.value(int64(r.byte())), r.value(int64(0)), r.value(make([]byte, 16)), r.value(start))
 	default:
-		_ = c.exec(`INSERT INTO limits VALUES (?, ?, ?, ?, ?)`,
-			r.value(id), r.value(id), r.value(int64(time.Minute)), r.value(int64(60)), r.value(start))
+		_ = c.exec(`INSERT INTO limits VALUES (?, ?, ?, ?, ?, ?)`,
+			r.value(id), r.value(id), r.value(int64(time.Minute)), r.value(int64(60)), r.value(start), r.value(int64(r.byte())%2))
 	}
 }
 

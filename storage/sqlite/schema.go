@@ -57,6 +57,19 @@ var migrations = []string{
 		id INTEGER NOT NULL             -- by chance
 	) STRICT;
 	INSERT INTO origin VALUES (random());`,
+
+	// One time for all processes, see storage.TimeRecord.
+	`CREATE TABLE clock (
+		now    INTEGER NOT NULL,
+		apart  INTEGER NOT NULL,
+		shift  INTEGER NOT NULL,        -- of which the times in standings know nothing
+		era    INTEGER NOT NULL,
+		steady INTEGER NOT NULL,
+		source BLOB    NOT NULL,
+		astray INTEGER NOT NULL
+	) STRICT;
+	INSERT INTO clock VALUES (0, 0, 0, 0, 0, zeroblob(16), 0);
+	ALTER TABLE limits ADD COLUMN era INTEGER NOT NULL DEFAULT 0;`,
 }
 
 // migrate brings the database to the present version, in one transaction. Two

@@ -15,6 +15,7 @@ type standings struct {
 	write  *stmt
 	remove *stmt
 	past   []byte // room for the past of one record
+	shift  int64  // by how much the times in records lie after those in the table
 }
 
 func (st *standings) prepare(db *conn) (err error) {
@@ -38,10 +39,17 @@ func (st *standings) prepare(db *conn) (err error) {
 
 // Standings implements [storage.Store].
 func (s *Store) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	return s.readStandings(ctx, nil, clients, now, records)
+}
+
+func (s *Store) readStandings(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
 	if len(clients) != len(records) {
 		return wrap("standings", fmt.Errorf("%d clients need as many records, got %d", len(clients), len(records)))
 	}
-	return s.withClients(ctx, "standings", func(st *standings) (written int64, err error) {
+	return s.withClients(ctx, term, "standings", func(st *standings) (written int64, err error) {
+		if term != nil {
+			now = term.Time.Now
+		}
 		for i, client := range clients {
 			known, moved, err := st.of(client, now)
 			if err != nil {
@@ -61,10 +69,14 @@ func (s *Store) Standings(ctx context.Context, clients []storage.Client, now int
 
 // Punish implements [storage.Store].
 func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	return s.punish(ctx, nil, offenses, records)
+}
+
+func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	if len(offenses) != len(records) {
 		return wrap("punish", fmt.Errorf("%d offenses need as many records, got %d", len(offenses), len(records)))
 	}
-	return s.withClients(ctx, "punish", func(st *standings) (written int64, err error) {
+	return s.withClients(ctx, term, "punish", func(st *standings) (written int64, err error) {
 		for i, o := range offenses {
 			known, _, err := st.of(o.Client, o.At)
 			if err != nil {
@@ -81,7 +93,7 @@ func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records 
 }
 
 // withClients runs f in a transaction, which is committed if f has written rows.
-func (s *Store) withClients(ctx context.Context, doing string, f func(*standings) (written int64, err error)) error {
+func (s *Store) withClients(ctx context.Context, term *storage.Term, doing string, f func(*standings) (written int64, err error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -90,7 +102,13 @@ func (s *Store) withClients(ctx context.Context, doing string, f func(*standings
 	if err := ctx.Err(); err != nil {
 		return wrap(doing, err)
 	}
-	return s.failedLocked(wrap(doing, s.transactLocked(func() (int64, error) { return f(&s.clients) })))
+	return s.failedLocked(wrap(doing, s.transactLocked(term, func() (int64, error) {
+		s.clients.shift = 0
+		if term != nil {
+			s.clients.shift = term.Shift
+		}
+		return f(&s.clients)
+	})))
 }
 
 // of returns what is known of a client at now, and whether it was known under
@@ -122,12 +140,14 @@ func (st *standings) load(key storage.Key, now int64) (r reputation.Record, foun
 		found = true
 		return nil
 	})
+	r.Move(st.shift)
 	r.Clamp(now)
 	return r, found, err
 }
 
 // keep writes a record under the client's name, and under no other.
 func (st *standings) keep(client storage.Client, r reputation.Record) error {
+	r.Move(-st.shift)
 	st.past = r.AppendPast(st.past[:0])
 	st.write.bind(0, client.Key[:], r.At, r.Lost, int64(r.Level), r.Until, int64(r.Bans), st.past, r.Expires())
 	if _, err := st.write.exec(); err != nil {

@@ -41,6 +41,10 @@ const (
 // A token bucket is kept until it has drained at the amount it was last claimed
 // with.
 func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	return s.sweep(ctx, nil, now)
+}
+
+func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (storage.Swept, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, wrap("sweep", err)
 	}
@@ -55,18 +59,23 @@ func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 	if s.inPlace() != nil {
 		return storage.Swept{}, nil // the next claim says so
 	}
-	if err := s.rollbackLocked(); err != nil {
-		return storage.Swept{}, wrap("sweep", err)
+	sw := s.sweeping
+	err := s.transactLocked(term, func() (int64, error) {
+		if sw.now = now; term != nil {
+			sw.now, sw.era, sw.shift = term.Time.Now, term.Era, term.Shift
+		}
+		err := sw.step()
+		return sw.deleted + sw.vacuumed + sw.dropped, err
+	})
+	if err != nil {
+		sw.deleted = 0
 	}
-	s.sweeping.begin(now)
-	err := errors.Join(s.sweeping.step(), s.measureLocked())
-	if s.sweeping.dropped {
+	err = errors.Join(err, s.measureLocked())
+	if sw.dropped > 0 {
 		s.claims.limits.forget()
 	}
-	s.wroteLocked(s.sweeping.deleted + s.sweeping.vacuumed)
-	s.askToEmptyLogLocked(now)
-	swept := storage.Swept{Rows: s.sweeping.deleted, More: s.sweeping.more}
-	return swept, s.failedLocked(wrap("sweep", err))
+	s.askToEmptyLogLocked(sw.now)
+	return storage.Swept{Rows: sw.deleted, More: sw.more}, s.failedLocked(wrap("sweep", err))
 }
 
 // sweeper remembers where the last step stopped.
@@ -78,10 +87,11 @@ type sweeper struct {
 	limit  int64        // the last limit that is done, in this phase
 	bucket driver.Value // the last bucket's key that is done, nil before the first
 
-	now      int64
+	now, era, shift int64 // of the time of this step
+
 	deleted  int64 // rows of this step
 	vacuumed int64 // pages that this step has given back
-	dropped  bool  // this step has dropped a limit
+	dropped  int64 // limits of this step
 	more     bool  // this step has stopped at its bound
 }
 
@@ -90,6 +100,7 @@ type sweeps struct {
 	nextLimit                                    *stmt
 	lastSlot, deleteWindows, deleteSlots         *stmt
 	lastBucket, deleteBuckets, deleteSomeBuckets *stmt
+	deleteOldBuckets                             *stmt
 	deleteStandings, deleteLimits                *stmt
 }
 
@@ -101,11 +112,13 @@ func newSweeper(db *conn) (*sweeper, error) {
 		args, columns int
 		query         string
 	}{
-		{&sw.nextLimit, 1, 4, `SELECT id, algorithm, window, slots FROM limits WHERE id > ? ORDER BY id LIMIT 1`},
+		{&sw.nextLimit, 1, 5, `SELECT id, algorithm, window, slots, era FROM limits WHERE id > ? ORDER BY id LIMIT 1`},
 		{&sw.lastSlot, 4, 3, `SELECT window, key, slot FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?
 			ORDER BY window, key, slot LIMIT 1 OFFSET ?`},
 		{&sw.deleteWindows, 3, 0, `DELETE FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?`},
 		{&sw.deleteSlots, 5, 0, `DELETE FROM counters WHERE limit_id = ? AND window >= ? AND (window, key, slot) <= (?, ?, ?)`},
+		{&sw.deleteOldBuckets, 2, 0, `DELETE FROM buckets WHERE limit_id = ?1 AND key IN
+			(SELECT key FROM buckets WHERE limit_id = ?1 LIMIT ?2)`},
 		{&sw.lastBucket, 3, 2, `SELECT limit_id, key FROM buckets WHERE (limit_id, key) > (?, ?)
 			ORDER BY limit_id, key LIMIT 1 OFFSET ?`},
 		{&sw.deleteBuckets, 4, 0, `DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (full <= ? OR at > ?)`},
@@ -113,7 +126,7 @@ func newSweeper(db *conn) (*sweeper, error) {
 			AND (full <= ? OR at > ?)`},
 		{&sw.deleteStandings, 2, 0, `DELETE FROM standings WHERE key IN
 			(SELECT key FROM standings WHERE expires <= ? ORDER BY expires LIMIT ?)`},
-		{&sw.deleteLimits, 1, 0, `DELETE FROM limits WHERE seen < ?
+		{&sw.deleteLimits, 2, 0, `DELETE FROM limits WHERE (seen < ? OR era <> ?)
 			AND NOT EXISTS (SELECT 1 FROM counters WHERE limit_id = id)
 			AND NOT EXISTS (SELECT 1 FROM buckets WHERE limit_id = id)`},
 	} {
@@ -125,10 +138,6 @@ func newSweeper(db *conn) (*sweeper, error) {
 	return sw, nil
 }
 
-func (sw *sweeper) begin(now int64) {
-	sw.now, sw.deleted, sw.vacuumed, sw.dropped, sw.more = now, 0, 0, false, false
-}
-
 // enter goes to the start of a phase.
 func (sw *sweeper) enter(phase int) {
 	sw.phase, sw.limit, sw.bucket = phase, math.MinInt64, []byte{}
@@ -136,6 +145,7 @@ func (sw *sweeper) enter(phase int) {
 
 // step works until its bound is reached or all is done.
 func (sw *sweeper) step() error {
+	sw.deleted, sw.vacuumed, sw.dropped, sw.more = 0, 0, 0, false
 	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.standings, sw.limits, sw.vacuum}
 	for {
 		done, err := phases[sw.phase]()
@@ -157,28 +167,37 @@ func (sw *sweeper) left() int64 { return sweepRows - sw.deleted }
 func (sw *sweeper) counters() (done bool, err error) {
 	for range sweepLimits {
 		var l *limiter.Limit
-		id, found := int64(0), false
+		id, era, found := int64(0), int64(0), false
 		sw.nextLimit.bind(0, sw.limit)
 		err := sw.nextLimit.each(func(row []driver.Value) error {
 			var algorithm, window, slots int64
-			err := integers(row, &id, &algorithm, &window, &slots)
+			err := integers(row, &id, &algorithm, &window, &slots, &era)
 			l, found = stored(algorithm, window, slots), true
 			return err
 		})
 		if err != nil || !found {
 			return err == nil, err
 		}
-		if l != nil && l.Slots() > 0 {
-			if err := sw.expired(id, *l); err != nil {
-				return false, err
-			}
-			if sw.left() <= 0 {
-				return false, nil
-			}
+		switch {
+		case era != sw.era:
+			err = sw.forgotten(id)
+		case l != nil && l.Slots() > 0:
+			err = sw.expired(id, *l)
+		}
+		if err != nil || sw.left() <= 0 {
+			return false, err
 		}
 		sw.limit = id
 	}
 	return false, nil
+}
+
+// forgotten deletes the rows of a limit in an era before this one.
+func (sw *sweeper) forgotten(id int64) error {
+	if err := sw.windows(id, math.MinInt64, math.MaxInt64); err != nil || sw.left() <= 0 {
+		return err
+	}
+	return sw.delete(sw.deleteOldBuckets, id, sw.left())
 }
 
 // stored returns the limit that a row describes, with an amount of 1, or nil if
@@ -282,15 +301,15 @@ func (sw *sweeper) standings() (done bool, err error) {
 		return false, nil
 	}
 	most := sw.deleted + sw.left()
-	err = sw.delete(sw.deleteStandings, sw.now, sw.left())
+	err = sw.delete(sw.deleteStandings, sw.now-sw.shift, sw.left())
 	return sw.deleted < most, err
 }
 
 // limits drops limits that have no rows and were not used for a day.
 func (sw *sweeper) limits() (done bool, err error) {
 	before := sw.deleted
-	err = sw.delete(sw.deleteLimits, sw.now-unseenFor)
-	sw.dropped = sw.deleted > before
+	err = sw.delete(sw.deleteLimits, sw.now-unseenFor, sw.era)
+	sw.dropped = sw.deleted - before
 	sw.deleted = before
 	return true, err
 }

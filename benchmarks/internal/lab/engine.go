@@ -49,8 +49,8 @@ func (p *Place) OpenStore(ctx context.Context) (storage.Store, error) {
 // NewEngine starts an engine. Options that it leaves open are filled in; those
 // of the engine have the engine's defaults.
 func (p *Place) NewEngine(o engine.Options) (*engine.Engine, error) {
-	o.Name = func(id storage.LimitID, key string, _ time.Duration, _ int64) (name, former storage.Key, err error) {
-		return p.Name(id, key), former, nil
+	o.Name = func(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
+		return engine.Name{Key: p.Name(id, key)}, nil
 	}
 	if o.Open == nil {
 		o.Open = p.OpenStore

@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// systemClock is the clocks of the machine.
+type systemClock struct {
+	start  time.Time
+	source storage.Source
+	shared bool
+}
+
+func newSystemClock() Clock {
+	c := systemClock{start: time.Now()}
+	c.source, c.shared = bootSource()
+	return c
+}
+
+// at returns the wall clock and what has elapsed.
+func (c systemClock) at() (wall, elapsed int64) {
+	now := time.Now()
+	return now.UnixNano(), int64(now.Sub(c.start))
+}
+
+// Elapsed implements [Clock].
+func (c systemClock) Elapsed() int64 { return int64(time.Since(c.start)) }
+
+// Read implements [Clock]. The readings are of one moment: it takes them anew if the
+// process was interrupted in between.
+func (c systemClock) Read() (r storage.Reading, elapsed int64) {
+	const soon, tries = int64(20 * time.Microsecond), 5
+	for range tries {
+		r.Wall, elapsed = c.at()
+		r.Steady, r.Source, r.Shared = elapsed, c.source, c.shared
+		if c.shared {
+			r.Steady = bootTime()
+		}
+		if c.Elapsed()-elapsed < soon {
+			break
+		}
+	}
+	return r, elapsed
+}
+
+// privateSource names a clock that no other process reads.
+func privateSource() (source storage.Source) {
+	rand.Read(source[:]) // never fails: see crypto/rand
+	return source
+}

@@ -1,0 +1,138 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// clock reads and writes the time that all processes go by, a row of the database.
+// Every transaction reads it; one that writes anyway writes it when it has become
+// old, and others where the time could not be told from the row and a steady clock
+// any more.
+type clock struct {
+	read, write *stmt
+
+	own     storage.TimeRecord // what this process was told last
+	row     storage.TimeRecord // as it was read in this transaction
+	told    storage.TimeRecord // the time of this transaction
+	reading storage.Reading
+	must    bool // the time must be kept
+}
+
+func (c *clock) prepare(db *conn) (err error) {
+	c.read, err = db.prepare(`SELECT now, apart, shift, era, steady, astray, source FROM clock`, 0, 7)
+	if err != nil {
+		return err
+	}
+	c.write, err = db.prepare(`UPDATE clock SET now = ?, apart = ?, shift = ?, era = ?, steady = ?, astray = ?, source = ?`, 7, 0)
+	return err
+}
+
+// tell sets the time of a term. The transaction must hold the database's lock.
+func (c *clock) tell(term *storage.Term) error {
+	if err := c.load(); err != nil {
+		return err
+	}
+	c.reading = term.Clock.Read()
+	c.told, c.must = c.row.Tell(c.reading, c.own)
+	term.Time = c.told.Time
+	return nil
+}
+
+func (c *clock) load() error {
+	found := false
+	err := c.read.each(func(row []driver.Value) error {
+		r := &c.row
+		if err := integers(row[:6], &r.Now, &r.Apart, &r.Shift, &r.Era, &r.Steady, &r.Astray); err != nil {
+			return err
+		}
+		source, ok := row[6].([]byte)
+		found = ok
+		clear(r.Source[:])
+		copy(r.Source[:], source)
+		return nil
+	})
+	if err == nil && !found {
+		err = errDamaged("it has no time")
+	}
+	return err
+}
+
+// keep writes the time that was told if it must be written, or if something else
+// was and the row is old. It returns how many rows it wrote.
+func (c *clock) keep(term *storage.Term, wrote bool) (written int64, err error) {
+	if !c.must && !(wrote && c.row.Due(c.told, c.reading)) {
+		c.own = c.told
+		return 0, nil
+	}
+	c.told = c.told.Measured(c.reading)
+	t := &c.told
+	c.write.bind(0, t.Now, t.Apart, t.Shift, t.Era, t.Steady, t.Astray, t.Source[:])
+	if _, err := c.write.exec(); err != nil {
+		return 0, fmt.Errorf("write the time: %w", err)
+	}
+	c.own, term.Time = c.told, c.told.Time
+	return 1, nil
+}
+
+// forget drops what may not have lasted.
+func (c *clock) forget() { c.own = storage.TimeRecord{} }
+
+// limitOf returns the name of a limit in the database. Every era has its own, so
+// that what was counted in another is not found; sweeps delete it.
+func limitOf(id storage.LimitID, era int64) storage.LimitID {
+	const spread = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio
+	return id ^ storage.LimitID(era)*spread
+}
+
+// Time implements [storage.Timekeeper].
+func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return storage.Time{}, wrap("time", storage.ErrClosed)
+	}
+	term := storage.Term{Clock: from}
+	err := s.transactLocked(nil, func() (int64, error) {
+		if err := s.clock.tell(&term); err != nil {
+			return 0, err
+		}
+		if s.clock.row.Lost(s.clock.reading) {
+			s.clock.told = s.clock.told.Least(least, s.clock.reading)
+		}
+		return s.clock.keep(&term, false)
+	})
+	return term.Time, s.failedLocked(wrap("time", err))
+}
+
+// Within implements [storage.Timekeeper].
+func (s *Store) Within(term *storage.Term) storage.Store { return within{s, term} }
+
+// within is a store whose calls are within a term.
+type within struct {
+	*Store
+	term *storage.Term
+}
+
+func (w within) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	return w.claim(ctx, w.term, claims, grants)
+}
+
+func (w within) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	return w.readStandings(ctx, w.term, clients, now, records)
+}
+
+func (w within) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	return w.punish(ctx, w.term, offenses, records)
+}
+
+func (w within) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	return w.sweep(ctx, w.term, now)
+}
+
+var _ storage.Timekeeper = (*Store)(nil)
