@@ -69,10 +69,21 @@ func keyInsteadOf(word string) string {
 // say whatever they like.
 var addressFields = []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Forwarded"}
 
+// asSent are placeholders of which a client can make up as many values as it likes that
+// mean the same to a backend.
+var asSent = []string{
+	"http.request.uri", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri",
+	"http.request.orig_uri.query", "http.request.body", "http.request.body_base64",
+}
+
 // doubtfulKey returns what is doubtful about a key that may be meant all the same, and
 // what to write instead; or "".
 func (z *Zone) doubtfulKey() (problem, write string) {
 	for _, name := range placeholders(z.Key) {
+		if slices.Contains(asSent, name) {
+			return fmt.Sprintf("key: {%s} is what the client sends: it gets another limit with every ?x=1 that it adds", name),
+				"key {http.request.uri.path} with a second zone per ip, or per ip alone"
+		}
 		field, ok := strings.CutPrefix(name, "http.request.header.")
 		if ok && slices.ContainsFunc(addressFields, func(f string) bool { return strings.EqualFold(f, field) }) {
 			return fmt.Sprintf("key: {%s} is what the client sends: it gets another limit with every other value that it makes up", name),

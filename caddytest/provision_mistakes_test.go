@@ -142,6 +142,7 @@ func TestDoubtfulConfigsAreWarnedOf(t *testing.T) {
 		{"peer unknown", peer("key {remote_ip}"), "counted by their address", "per ip, or a known placeholder"},
 		{"peer short window", inZone("events 5\n\t\t\twindow 1ms"), "raised to 100ms", "a longer window, such as 1s"},
 		{"static key", own("per key everything"), "everybody shares one count", "per everyone"},
+		{"query", own("per key {uri}"), "every ?x=1 that it adds", "key {http.request.uri.path} with a second zone per ip, or per ip alone"},
 		{"forwarded", own("per key {header.X-Forwarded-For}"), "another limit with every other value", "per ip, and trusted_proxies in the global option servers"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
