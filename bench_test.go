@@ -77,7 +77,7 @@ func benchSession(b *testing.B) {
 	pair, _, _ := strings.Cut(cookie, ";")
 	r.Header["Cookie"] = []string{pair}
 	e.client = newClient(e, h.app)
-	if kind := e.identify().kind; kind != identity.Session {
+	if kind := e.identify().Kind; kind != identity.Session {
 		b.Fatalf("known by a %v", kind)
 	}
 	benchHandlerServe(b, h, 1, 2, "Cookie", pair)

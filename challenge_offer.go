@@ -34,9 +34,9 @@ func (h *Handler) sessionHelps(e *evaluation, r *refusal) bool {
 	case e.trapped:
 		return false
 	case r.policy == h.banned:
-		return h.app.Session != nil && !e.client.kind.Verified()
+		return h.app.Session != nil && !e.client.Kind.Verified()
 	}
-	return r.policy.zone.OnExceeded == onExceededChallenge && !e.client.isVerified()
+	return r.policy.zone.OnExceeded == onExceededChallenge && !e.client.IsVerified()
 }
 
 // isNavigation tells whether a browser has called up a page.

@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
@@ -99,7 +100,7 @@ const elsewhereMark = 'x'
 // that is not verified, which may be a stranger who looks the same, and is told apart
 // by a session. Of those nothing is looked up: they are as many as they like.
 func (x *exchange) visit() (engine.Decision, bool) {
-	if x.evaluation.identify().kind.Verified() {
+	if x.evaluation.identify().Kind.Verified() {
 		return x.takeFor(x.client.subject, x.limits.visits)
 	}
 	return x.take(x.limits.visits)
@@ -184,7 +185,7 @@ func (x *exchange) check() (token [tokenSize]byte, reason string) {
 	if x.verifier != nil {
 		return x.verify(x.http.PostForm.Get(x.verifier.Service().Field))
 	}
-	solved, err := x.keys.setter.Check(time.Now(), session.Site(x.http.Host), x.client.prefix(),
+	solved, err := x.keys.setter.Check(time.Now(), session.Site(x.http.Host), x.client.NetworkID(),
 		x.http.PostForm.Get("puzzle"), x.http.PostForm.Get("solution"))
 	switch {
 	case err == nil:
@@ -219,7 +220,7 @@ func (x *exchange) verify(given string) (token [tokenSize]byte, reason string) {
 // redeem accepts a solution, once, and counts the session that is issued for it.
 func (x *exchange) redeem(token [tokenSize]byte) (d engine.Decision, ok bool) {
 	draws := []engine.Draw{
-		{Limit: x.limits.solutions, Key: append([]byte{kindSolution}, token[:]...), Cost: 1},
+		{Limit: x.limits.solutions, Key: append([]byte{identity.TagSolution}, token[:]...), Cost: 1},
 		{Limit: x.limits.sessions, Key: x.client.networkSubject.Key, Cost: 1},
 		{Limit: x.limits.live, Key: x.client.networkSubject.Key, Cost: 1},
 	}
@@ -304,7 +305,7 @@ func (x *exchange) set(page *challenge.Page) error {
 		}
 		return nil
 	}
-	puzzle, err := x.keys.setter.Set(time.Now(), session.Site(x.http.Host), x.client.prefix())
+	puzzle, err := x.keys.setter.Set(time.Now(), session.Site(x.http.Host), x.client.NetworkID())
 	page.Puzzle = &puzzle
 	return err
 }

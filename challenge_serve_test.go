@@ -134,12 +134,12 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 	var form url.Values
 	for n := 0; form == nil; n++ {
 		x := post(nil)
-		puzzle, err := x.keys.setter.Set(time.Now(), "example.com", x.client.prefix())
+		puzzle, err := x.keys.setter.Set(time.Now(), "example.com", x.client.NetworkID())
 		if err != nil {
 			t.Fatal(err)
 		}
 		try := url.Values{"puzzle": {puzzle.Text}, "solution": {fmt.Sprintf("%016x", n)}}
-		if _, err := x.keys.setter.Check(time.Now(), "example.com", x.client.prefix(), puzzle.Text, try.Get("solution")); err == nil {
+		if _, err := x.keys.setter.Check(time.Now(), "example.com", x.client.NetworkID(), puzzle.Text, try.Get("solution")); err == nil {
 			form = try
 		}
 	}

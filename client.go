@@ -5,40 +5,26 @@ import (
 	"net/netip"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	rules "github.com/caddy-tally/caddy-tally/identity/client"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// client is whom a request is from, as far as it can be told from others: the
-// same for all handlers that the request comes through. Who it is is looked into
-// when somebody asks.
+// client is the identified sender of a request, resolved lazily, and shared by all handlers
+// that the request comes through.
 type client struct {
+	rules.Client
+	identified bool // Client says who it is
+
 	app     *App
 	http    *http.Request
 	cookies []string // the request's Cookie fields, if they hold what may be a session
+	mapped  bool     // there are placeholders for it
 
-	mapped bool // placeholders tell of it
-
-	// What is known of it, once it was asked for.
-	known     bool
-	kind      identity.Kind
-	self      engine.Client  // with the key that it is counted by
-	subject   *engine.Client // the same by what it has done; nil if it is nobody in particular
-	part      engine.Client  // of its session, for what other sites have it send
-	own       engine.Client  // the same browser when its user visits the site, where self is not that
-	service   bool           // it is one of the operator's own
-	session   session.Session
-	crossSite bool // another site had its browser send the request
-	forged    bool // it has a cookie that somebody has tampered with
-
-	// The network that it comes from, once that was asked for.
-	located        bool
-	network        netip.Prefix  // not valid if the address can't be read
-	claimed        bool          // the client may have chosen its address: nothing is held against that
-	networkSubject engine.Client // all that come from there, with the network as their key
-
-	room [2*keyRoom + placeRoom]byte // for the keys, so that they take no memory of their own
+	subject        *engine.Client // whose record counts; nil if nothing is held against it
+	self, parent   engine.Client  // the subject, and what it is a part of
+	networkSubject engine.Client  // all clients in its network, once it is located
 }
 
 // clientVar is the request variable that holds the client.
@@ -66,96 +52,61 @@ func newClient(e *evaluation, app *App) *client {
 	return c
 }
 
-// identify returns the request's client, about which is known what can be.
+// identify returns the request's client, identified.
 func (e *evaluation) identify() *client {
 	c := e.client
-	if !c.known {
-		c.known = true
-		c.know(e)
+	if c.identified {
+		return c
+	}
+	c.identified = true
+	c.Identify(evidence{e})
+	c.networkSubject.Key = c.NetworkKey
+	if c.Subject != nil {
+		c.self.Key, c.subject = c.Subject, &c.self
+	}
+	if c.Parent != nil {
+		c.parent.Key, c.self.Parent = c.Parent, &c.parent
 	}
 	return c
 }
 
-// know settles who the client is: by its API key, by its session, by what it says
-// of itself within its network, or by that alone.
-func (c *client) know(e *evaluation) {
-	switch by := e.authenticate(c.app); {
-	case by.service:
-		c.service = true
-		c.be(identity.APIKey, append(append(c.room[:0:keyRoom], kindService), by.tier...))
-		return
-	case by.name != "":
-		c.be(identity.APIKey, append(append(c.room[:0:keyRoom], kindAPIKey), by.name...))
-		c.subject = &c.self
-		return
-	}
-	c.locate(e)
-	switch hints := hintsOf(c.http); {
-	case c.hasSession():
-		c.beSession(hints.Initiator)
-	case !c.network.IsValid():
-		c.be(identity.Unknown, c.networkSubject.Key)
-	case hints.SayNothing():
-		c.beAsSaid(identity.ByPrefix, hints)
-	default:
-		c.beAsSaid(identity.Fingerprint, hints)
-	}
-}
-
-// beSession settles that the client is its session. What other sites have its
-// browser send is counted by the session, and held against a part of it only.
-func (c *client) beSession(by identity.Initiator) {
-	c.be(identity.Session, append(append(c.room[:0:keyRoom], kindSession), c.session.ID[:]...))
-	c.subject = &c.self
-	if by.IsOther() {
-		c.crossSite = true
-		c.part = engine.Client{Key: append(append(c.room[keyRoom:keyRoom:2*keyRoom], c.self.Key...), byte(by)), Parent: &c.self}
-		c.subject = &c.part
-	}
-}
-
-// beAsSaid settles that the client is what it says of itself within its network.
-// Who says nothing is also one that says so: all of them in a network are one
-// client.
-func (c *client) beAsSaid(kind identity.Kind, hints identity.Hints) {
-	c.be(kind, identity.AppendFingerprint(append(c.room[:0:keyRoom], kindFingerprint), c.network, hints))
-	if c.claimed {
-		return
-	}
-	c.subject = &c.self
-	if hints.Initiator != identity.OwnSite {
-		c.own.Key = identity.AppendFingerprint(append(c.room[keyRoom:keyRoom:2*keyRoom], kindFingerprint), c.network, hints.Own())
-		c.self.Parent = &c.own
-	}
-}
-
-func (c *client) be(kind identity.Kind, key []byte) { c.kind, c.self.Key = kind, key }
-
-// How much of a client's room the keys of its network and its own have: that of a
-// fingerprint is the longest but for names of API keys, for which memory is found.
-const (
-	placeRoom = 1 + 1 + 16
-	keyRoom   = placeRoom + identity.FingerprintSize
-)
-
-// locate settles which network the client comes from.
+// locate settles which network the client is in.
 func (c *client) locate(e *evaluation) {
-	if c.located {
-		return
-	}
-	c.located = true
-	if c.claimed = e.isClaimed(); c.claimed {
-		c.app.noteClaim()
-	}
-	var ok bool
-	place := c.room[2*keyRoom : 2*keyRoom]
-	if c.network, ok = c.app.network(e.clientIP()); ok {
-		place = identity.AppendPrefix(append(place, kindIP), c.network)
-	} else {
-		place = append(place, kindUnknown)
-	}
-	c.networkSubject.Key = place
+	c.Locate(evidence{e})
+	c.networkSubject.Key = c.NetworkKey
 }
+
+// evidence is what the HTTP of a request shows of its sender.
+type evidence struct{ *evaluation }
+
+var _ rules.Evidence = evidence{}
+
+// Service implements rules.Evidence.
+func (e evidence) Service() (tier string, ok bool) {
+	by := e.authenticate(e.client.app)
+	return by.tier, by.service
+}
+
+// APIKey implements rules.Evidence.
+func (e evidence) APIKey() string { return e.authenticate(e.client.app).name }
+
+// Network implements rules.Evidence.
+func (e evidence) Network() (network netip.Prefix, claimed bool) {
+	a := e.client.app
+	if claimed = e.isClaimed(); claimed {
+		a.noteClaim()
+	}
+	network, _ = a.network(e.clientIP())
+	return network, claimed
+}
+
+// Session implements rules.Evidence.
+func (e evidence) Session(network []byte) (s session.Session, ok, forged bool) {
+	return e.client.shownSession(network)
+}
+
+// Hints implements rules.Evidence.
+func (e evidence) Hints() identity.Hints { return hintsOf(e.client.http) }
 
 // network returns the network that tells clients apart, or false for what is no
 // address.
@@ -163,10 +114,6 @@ func (a *App) network(ip string) (netip.Prefix, bool) {
 	ipv4, ipv6 := a.prefixes(0, 0)
 	return identity.Prefix(ip, ipv4, ipv6)
 }
-
-// isVerified tells whether the client can't choose who it is, and is where it was
-// verified.
-func (c *client) isVerified() bool { return c.kind.Verified() && !c.session.Elsewhere }
 
 // hintsOf returns what a request says of the browser that it is from, and of who
 // had that send it.

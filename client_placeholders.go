@@ -33,9 +33,9 @@ func (c *client) placeholder(key string) (any, bool) {
 	e.identify()
 	switch name {
 	case ".kind":
-		return c.kind.String(), true
+		return c.Kind.String(), true
 	case ".verified":
-		return c.kind.Verified(), true
+		return c.Kind.Verified(), true
 	case ".score":
 		return c.score(), true
 	case ".violations":
@@ -94,7 +94,7 @@ func (c *client) name() string {
 	if instance == nil {
 		return ""
 	}
-	name, ok := instance.publicName(c.self.Key, c.kind.Verified())
+	name, ok := instance.publicName(c.Key, c.Kind.Verified())
 	if !ok {
 		return ""
 	}

@@ -30,7 +30,7 @@ func (e *evaluation) checkConduct() error {
 	if !h.anonymous && e.authenticate(h.app).name == "" {
 		return nil
 	}
-	if e.subject = e.identify().subject; e.subject == nil && !e.client.claimed {
+	if e.subject = e.identify().subject; e.subject == nil && !e.client.Claimed {
 		return nil
 	}
 	if e.isForged() {
@@ -84,7 +84,7 @@ func (a *App) reportOffense(e *evaluation, of *engine.Client, o reputation.Offen
 // done besides going over a limit. Who has a row already makes no other.
 func (a *App) mayReport(e *evaluation) bool {
 	c := e.client
-	if c.kind.Verified() {
+	if c.Kind.Verified() {
 		return true
 	}
 	if instance := a.use(); instance != nil {
@@ -99,7 +99,7 @@ func (a *App) mayReport(e *evaluation) bool {
 
 // offenseOf returns what a visit of a client is.
 func (t *Trap) offenseOf(c *client) reputation.Offense {
-	if c.kind.Verified() {
+	if c.Kind.Verified() {
 		return t.offense
 	}
 	return t.excused

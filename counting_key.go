@@ -22,7 +22,7 @@ func (e *evaluation) appendKey(z *Zone) (keyVerdict, error) {
 	case perIP:
 		e.appendIP(z)
 	case perEveryone:
-		e.keys = append(append(e.keys, kindEveryone), z.static...)
+		e.keys = append(append(e.keys, identity.TagEveryone), z.static...)
 	case perAPIKey:
 		return keyFound, e.appendAPIKey(z)
 	case perKey:
@@ -37,9 +37,9 @@ func (e *evaluation) appendAPIKey(z *Zone) error {
 	c := e.authenticate(z.app)
 	switch {
 	case c.service:
-		e.keys = append(append(e.keys, kindService), c.tier...)
+		e.keys = append(append(e.keys, identity.TagService), c.tier...)
 	case c.name != "":
-		e.keys = append(append(e.keys, kindAPIKey), c.name...)
+		e.keys = append(append(e.keys, identity.TagAPIKey), c.name...)
 	case c.err == nil:
 		e.appendIP(z)
 	}
@@ -51,10 +51,10 @@ func (e *evaluation) appendIP(z *Zone) {
 	ipv4, ipv6 := z.app.prefixes(z.IPv4Prefix, z.IPv6Prefix)
 	network, ok := identity.Prefix(e.clientIP(), ipv4, ipv6)
 	if !ok {
-		e.keys = append(e.keys, kindUnknown)
+		e.keys = append(e.keys, identity.TagUnknown)
 		return
 	}
-	e.keys = identity.AppendPrefix(append(e.keys, kindIP), network)
+	e.keys = identity.AppendPrefix(append(e.keys, identity.TagNetwork), network)
 }
 
 // prefixes returns how many bits of an address tell clients apart, given what a
@@ -77,7 +77,7 @@ func (e *evaluation) appendText(z *Zone) keyVerdict {
 			return keyDenied
 		}
 	}
-	e.keys = append(append(e.keys, kindText), z.shortenIP(text)...)
+	e.keys = append(append(e.keys, identity.TagText), z.shortenIP(text)...)
 	return keyFound
 }
 
@@ -109,6 +109,6 @@ const longKey = 128
 func (e *evaluation) shorten(from int) {
 	if key := e.keys[from:]; len(key) > longKey {
 		sum := sha256.Sum256(key)
-		e.keys = append(append(e.keys[:from], kindDigest), sum[:]...)
+		e.keys = append(append(e.keys[:from], identity.TagDigest), sum[:]...)
 	}
 }

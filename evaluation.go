@@ -220,7 +220,7 @@ func (e *evaluation) charge(z *Zone) error {
 	e.shorten(from)
 	key := e.keys[from:] // which stays as it is when further keys need more room
 	if z.per == perClient {
-		key = e.identify().self.Key
+		key = e.identify().Key
 	}
 	cost, err := e.cost(z)
 	if err != nil {
@@ -228,7 +228,7 @@ func (e *evaluation) charge(z *Zone) error {
 	}
 	for _, p := range set.policies {
 		d := engine.Draw{Limit: &p.Limit, Key: key, Cost: cost}
-		if p.fair != nil && e.subject != nil && (z.per == perClient || e.client.kind == identity.APIKey) {
+		if p.fair != nil && e.subject != nil && (z.per == perClient || e.client.Kind == identity.APIKey) {
 			d.Client, d.Fair = e.subject, p.fair
 		}
 		e.debit(p, d)

@@ -174,7 +174,7 @@ func (h *instance) awaitSecret(ctx context.Context) *identity.Secret {
 // name implements engine.Options.Name. What tells of an address has a name that
 // nobody can tell whose it was once it doesn't count any more.
 func (h *instance) name(id storage.LimitID, key string, remembered time.Duration, now int64) (name engine.Name, err error) {
-	if !tellsAddress(key[0]) {
+	if !identity.IsAddress(key) {
 		name.Key = h.secret.Load().Name(uint64(id), key)
 		return name, nil
 	}

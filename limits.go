@@ -87,12 +87,12 @@ const maxLabels = 16
 // used in, or a hundred sessions would be worth a hundred quarters of a limit there.
 func (e *evaluation) chargeShared(set *limitSet, cost int64) {
 	c := e.client
-	if c.session.Elsewhere || c.crossSite {
+	if c.Session.Elsewhere || c.CrossSite {
 		for _, p := range set.elsewhere.policies {
-			e.debit(p, engine.Draw{Limit: &p.Limit, Key: c.self.Key, Cost: cost})
+			e.debit(p, engine.Draw{Limit: &p.Limit, Key: c.Key, Cost: cost})
 		}
 	}
-	if c.session.Elsewhere || c.kind == identity.Fingerprint || c.kind == identity.ByPrefix {
+	if c.Session.Elsewhere || c.Kind == identity.Fingerprint || c.Kind == identity.ByPrefix {
 		for _, p := range set.networks.policies {
 			draw := engine.Draw{Limit: &p.Limit, Key: c.networkSubject.Key, Cost: cost, Fair: p.fair}
 			if p.fair != nil {

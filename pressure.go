@@ -87,14 +87,14 @@ func (p *Pressure) check() error {
 // warm and blocked requests pay nothing for it: but for those that the network's
 // ceiling leaves nothing, who may never have been heard of.
 func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
-	if c.kind != identity.Fingerprint || c.claimed || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
+	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
 		return
 	}
 	h := a.instance.Load()
 	if h == nil || d.Waited == 0 && !h.isNew(c, a.Pressure.rule()) {
 		return
 	}
-	if !h.pressure.Seen(h.lasting(), c.network, c.browser(), a.Pressure.rule()) {
+	if !h.pressure.Seen(h.lasting(), c.Network, c.browser(), a.Pressure.rule()) {
 		return
 	}
 	h.engine.Punish(&c.networkSubject, reputation.Offense{
@@ -109,7 +109,7 @@ func (h *instance) isNew(c *client, rule pressure.Rule) bool {
 	if record := h.engine.Known(c.networkSubject); record != nil && record.Banned(h.engine.Now()) {
 		return false // it is squeezed already
 	}
-	return h.pressure.IsNew(h.lasting(), c.self.Key, rule)
+	return h.pressure.IsNew(h.lasting(), c.Key, rule)
 }
 
 // browser returns the client's fingerprint without what a page elsewhere can choose
@@ -118,5 +118,5 @@ func (h *instance) isNew(c *client, rule pressure.Rule) bool {
 func (c *client) browser() []byte {
 	hints := hintsOf(c.http).Own()
 	hints.AcceptLanguage = ""
-	return identity.AppendFingerprint(nil, c.network, hints)
+	return identity.AppendFingerprint(nil, c.Network, hints)
 }

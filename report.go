@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"go.uber.org/zap"
 )
@@ -69,7 +70,7 @@ func (h *Handler) identity(e *evaluation, key []byte) []zap.Field {
 		fields = append(fields, zap.String("remote_ip", remoteIP(e.http)), zap.String("client_ip", e.clientIP()))
 	}
 	if h.LogKey {
-		fields = append(fields, zap.String("key", keyText(key)))
+		fields = append(fields, zap.String("key", identity.KeyText(key)))
 	}
 	return fields
 }
@@ -110,11 +111,11 @@ func (e *evaluation) count(d engine.Decision) {
 // comes from where.
 func (h *Handler) countByKind(e *evaluation, d engine.Decision) {
 	c := e.client
-	if c == nil || !c.known {
+	if c == nil || !c.identified {
 		return
 	}
 	if !h.DisableMetrics {
-		clientMeters[c.kind].count(d)
+		clientMeters[c.Kind].count(d)
 	}
 	h.app.notePressure(c, d, d.Reason == engine.Blocked && e.policies[d.Draw].of != nil)
 }

@@ -29,34 +29,33 @@ func (c *client) audience() session.Audience {
 	return session.Audience{Site: session.Site(c.http.Host), Cookie: session.CookieName(c.http.TLS != nil)}
 }
 
-// prefix returns the client's network as sessions and challenges are bound to it.
-func (c *client) prefix() []byte { return c.networkSubject.Key[1:] }
-
-// hasSession tells whether the client has shown a valid session, and notes it.
-func (c *client) hasSession() bool {
+// shownSession returns the valid session that the client has shown, and whether it has
+// shown one that was tampered with.
+func (c *client) shownSession(network []byte) (shown session.Session, ok, forged bool) {
 	if c.cookies == nil {
-		return false
+		return shown, false, false
 	}
 	keys := c.app.Session.ready(c.http.Context(), c.app)
 	if keys == nil {
-		return false
+		return shown, false, false
 	}
 	now, audience := time.Now(), c.audience()
-	return identity.FindCookie(c.cookies, audience.Cookie, func(value string) bool {
-		found, err := keys.signer.Verify(now, audience, c.prefix(), value)
+	ok = identity.FindCookie(c.cookies, audience.Cookie, func(value string) bool {
+		found, err := keys.signer.Verify(now, audience, network, value)
 		if err != nil {
-			c.forged = c.forged || errors.Is(err, session.ErrForged) && c.http.TLS != nil
+			forged = forged || errors.Is(err, session.ErrForged) && c.http.TLS != nil
 			return false
 		}
-		c.session = found
+		shown = found
 		return true
 	})
+	return shown, ok, forged
 }
 
 // issue issues a session for the client, and returns it and a Set-Cookie field.
 func (c *client) issue(keys *sessionKeys) (session.Session, string, error) {
 	now, audience := time.Now(), c.audience()
-	issued, value, err := keys.signer.Issue(now, audience, c.prefix())
+	issued, value, err := keys.signer.Issue(now, audience, c.NetworkID())
 	if err != nil {
 		return issued, "", err
 	}
@@ -64,14 +63,14 @@ func (c *client) issue(keys *sessionKeys) (session.Session, string, error) {
 }
 
 // isRenewable reports whether the client has a session that is to be issued anew.
-func (c *client) isRenewable() bool { return c != nil && c.session.Renewable }
+func (c *client) isRenewable() bool { return c != nil && c.Session.Renewable }
 
 // renewal returns a Set-Cookie field with the client's session issued anew, or "" if
 // its network has all the sessions that it may have, or it was done of late.
 func (c *client) renewal() string {
 	limits := c.app.Session.limits
 	d, ok := c.app.decide(c.http.Context(), nil, []engine.Draw{
-		{Limit: limits.renewals, Key: append([]byte{kindSession}, c.session.ID[:]...), Cost: 1},
+		{Limit: limits.renewals, Key: append([]byte{identity.TagSession}, c.Session.ID[:]...), Cost: 1},
 		{Limit: limits.live, Key: c.networkSubject.Key, Cost: 1},
 	})
 	if !ok || !d.Allowed {
@@ -79,10 +78,10 @@ func (c *client) renewal() string {
 	}
 	keys := c.app.Session.keys.Load()
 	now, audience := time.Now(), c.audience()
-	renewed, value := keys.signer.Renew(now, audience, c.prefix(), c.session.ID)
+	renewed, value := keys.signer.Renew(now, audience, c.NetworkID(), c.Session.ID)
 	return session.SetCookie(audience.Cookie, value, now, renewed)
 }
 
 // isForged tells whether the request has a session cookie that somebody has
 // tampered with, or taken from another site.
-func (e *evaluation) isForged() bool { return e.client != nil && e.identify().forged }
+func (e *evaluation) isForged() bool { return e.client != nil && e.identify().Forged }

@@ -3,6 +3,7 @@ package tally
 import (
 	"math"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -21,7 +22,7 @@ func (c *client) passRecordTo(to session.Session) {
 	if points == 0 || c.app.Reputation.isOff() {
 		return
 	}
-	c.app.punish(&engine.Client{Key: append([]byte{kindSession}, to.ID[:]...)}, reputation.Offense{
+	c.app.punish(&engine.Client{Key: append([]byte{identity.TagSession}, to.ID[:]...)}, reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Inherited},
 		Points:    points,
 	})
@@ -44,7 +45,7 @@ func (c *client) inheritedPoints() (points int) {
 // bequest returns how many points a session lacks for one record of who earns it.
 func (c *client) bequest(record *reputation.Record, now int64) int {
 	switch {
-	case c.kind.Verified():
+	case c.Kind.Verified():
 		return missingPoints(record, now)
 	case record.Banned(now):
 		return maxUnverifiedPoints

@@ -1,0 +1,155 @@
+package client
+
+import (
+	"net/netip"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/session"
+)
+
+// Evidence is what a request shows of its sender. Nothing is asked for that a better way
+// has made needless.
+type Evidence interface {
+	// Service returns the tier of the operator's own service that has sent the request.
+	Service() (tier string, ok bool)
+	// APIKey returns the name of the client that the request's API key belongs to, or "".
+	APIKey() (name string)
+	// Network returns the network that the request comes from, which is not valid if its
+	// address can't be read, and whether the client may have chosen the address.
+	Network() (network netip.Prefix, claimed bool)
+	// Session returns the session that is valid in a network, and whether the request has
+	// one that was tampered with.
+	Session(network []byte) (s session.Session, ok, forged bool)
+	// Hints returns what the request says of its browser, and of who had it sent.
+	Hints() identity.Hints
+}
+
+// Client is who a request is from. The zero value is nobody yet.
+type Client struct {
+	Kind identity.Kind
+	Key  []byte // what it is counted by
+
+	Subject []byte // the key that its record is kept under; nil: nothing is held against it
+	Parent  []byte // the key that Subject is a part of; nil if of none
+
+	Session   session.Session // if Kind is [identity.Session]
+	Forged    bool            // it has a session that was tampered with
+	CrossSite bool            // another site had its browser send the request
+
+	Network    netip.Prefix // once located; not valid if the address can't be read
+	NetworkKey []byte       // once located: the key of all clients in the network
+	Claimed    bool         // it may have chosen its address: nothing is held against that
+
+	located bool
+	room    [2*keyRoom + networkRoom]byte // of the keys, so that they take no memory of their own
+}
+
+// The room that keys need. That of a fingerprint is the longest but for names of API keys,
+// for which memory is found.
+const (
+	networkRoom = 1 + 1 + 16
+	keyRoom     = networkRoom + identity.FingerprintSize
+)
+
+// ways are how clients are told apart. The first that applies counts.
+var ways = [...]func(*Client, Evidence) bool{byService, byAPIKey, bySession, byUnknown, byFingerprint}
+
+// Identify settles who the client is.
+func (c *Client) Identify(by Evidence) {
+	for _, way := range ways {
+		if way(c, by) {
+			return
+		}
+	}
+}
+
+// Locate settles which network the client is in.
+func (c *Client) Locate(by Evidence) {
+	if c.located {
+		return
+	}
+	c.located = true
+	c.Network, c.Claimed = by.Network()
+	key := c.room[2*keyRoom : 2*keyRoom]
+	if c.Network.IsValid() {
+		c.NetworkKey = identity.AppendPrefix(append(key, identity.TagNetwork), c.Network)
+	} else {
+		c.NetworkKey = append(key, identity.TagUnknown)
+	}
+}
+
+// NetworkID returns the network as sessions and challenges are bound to it.
+func (c *Client) NetworkID() []byte { return c.NetworkKey[1:] }
+
+// IsVerified reports whether the client can't choose who it is, and is where it was
+// verified.
+func (c *Client) IsVerified() bool { return c.Kind.Verified() && !c.Session.Elsewhere }
+
+func byService(c *Client, by Evidence) bool {
+	tier, ok := by.Service()
+	if ok {
+		c.set(identity.APIKey, append(c.key(identity.TagService), tier...))
+	}
+	return ok
+}
+
+func byAPIKey(c *Client, by Evidence) bool {
+	name := by.APIKey()
+	if name == "" {
+		return false
+	}
+	c.set(identity.APIKey, append(c.key(identity.TagAPIKey), name...))
+	c.Subject = c.Key
+	return true
+}
+
+// bySession counts by the session. What other sites have its browser send is held against
+// a part of it only.
+func bySession(c *Client, by Evidence) (ok bool) {
+	c.Locate(by)
+	if c.Session, ok, c.Forged = by.Session(c.NetworkID()); !ok {
+		return false
+	}
+	c.set(identity.Session, append(c.key(identity.TagSession), c.Session.ID[:]...))
+	c.Subject = c.Key
+	if initiator := by.Hints().Initiator; initiator.IsOther() {
+		c.CrossSite = true
+		c.Subject, c.Parent = append(append(c.secondRoom(), c.Key...), byte(initiator)), c.Key
+	}
+	return true
+}
+
+func byUnknown(c *Client, by Evidence) bool {
+	c.Locate(by)
+	if c.Network.IsValid() {
+		return false
+	}
+	c.set(identity.Unknown, c.NetworkKey)
+	return true
+}
+
+// byFingerprint counts by what the browser sends of itself, within its network. All in a
+// network that send nothing are one client.
+func byFingerprint(c *Client, by Evidence) bool {
+	c.Locate(by)
+	hints, kind := by.Hints(), identity.Fingerprint
+	if hints.SayNothing() {
+		kind = identity.ByPrefix
+	}
+	c.set(kind, identity.AppendFingerprint(c.key(identity.TagFingerprint), c.Network, hints))
+	if c.Claimed {
+		return true
+	}
+	c.Subject = c.Key
+	if hints.Initiator != identity.OwnSite {
+		c.Parent = identity.AppendFingerprint(append(c.secondRoom(), identity.TagFingerprint), c.Network, hints.Own())
+	}
+	return true
+}
+
+func (c *Client) set(kind identity.Kind, key []byte) { c.Kind, c.Key = kind, key }
+
+// key returns the beginning of the client's key, with room for the rest.
+func (c *Client) key(tag byte) []byte { return append(c.room[:0:keyRoom], tag) }
+
+func (c *Client) secondRoom() []byte { return c.room[keyRoom : keyRoom : 2*keyRoom] }

@@ -1,0 +1,62 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// The tag of a key is its first byte. It says what kind of value the key is, so that no key
+// of one kind equals one of another.
+const (
+	TagNetwork     = 'i' // a network
+	TagUnknown     = 'u' // all clients without an IP address
+	TagText        = 'k' // the value of a key in a config
+	TagDigest      = 'd' // the SHA-256 of a long value
+	TagEveryone    = 'e' // one key for all
+	TagAPIKey      = 'a' // the client that an API key belongs to
+	TagService     = 's' // the services of a tier
+	TagSession     = 't' // the id of a session
+	TagSolution    = 'o' // a solution of a challenge
+	TagFingerprint = 'f' // a network, and a hash of what a browser in it sends
+)
+
+// tags is what is known of keys by their tags.
+var tags = [256]struct {
+	isAddress bool                    // it can be linked to an address
+	text      func(key []byte) string // describes what follows the tag; nil: nothing does
+}{
+	TagNetwork:     {isAddress: true, text: networkText},
+	TagFingerprint: {isAddress: true, text: fingerprintText},
+	TagText:        {text: plainText},
+	TagEveryone:    {text: plainText},
+	TagAPIKey:      {text: plainText},
+	TagService:     {text: plainText},
+	TagDigest:      {text: func(digest []byte) string { return "sha256:" + hex.EncodeToString(digest) }},
+	TagSession:     {text: sessionText},
+}
+
+// IsAddress reports whether a key can be linked to a client's address.
+func IsAddress(key string) bool { return key != "" && tags[key[0]].isAddress }
+
+// KeyText describes a key to operators. It is empty where there is nothing to say.
+func KeyText(key []byte) string {
+	if len(key) == 0 || tags[key[0]].text == nil {
+		return ""
+	}
+	return tags[key[0]].text(key[1:])
+}
+
+func plainText(value []byte) string { return string(value) }
+
+func networkText(network []byte) string { return PrefixOf(network).String() }
+
+func fingerprintText(value []byte) string {
+	at := len(value) - FingerprintSize
+	return networkText(value[:at]) + " " + hex.EncodeToString(value[at:])
+}
+
+// sessionText returns a short hash, so that a log gives no session away.
+func sessionText(id []byte) string {
+	sum := sha256.Sum256(append([]byte{TagSession}, id...))
+	return "session " + hex.EncodeToString(sum[:4])
+}
