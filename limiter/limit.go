@@ -171,6 +171,26 @@ func (l Limit) Scale(percent int) Limit {
 	return l
 }
 
+// Share returns the part of percent of the limit that falls to one of n processes,
+// which count from 0. The parts of all of them add up to percent of the limit,
+// rounded down, but at least 1. It returns false if nothing falls to this process.
+func (l Limit) Share(percent, process, n int) (part Limit, some bool) {
+	l.amount = shareOf(l.amount, percent, process, n)
+	l.capacity = shareOf(l.capacity, percent, process, n)
+	return l, l.amount > 0 && l.capacity > 0
+}
+
+// shareOf divides percent of some units among n processes. The first ones get what
+// is left over.
+func shareOf(units int64, percent, process, n int) int64 {
+	whole := max(units*int64(min(max(percent, 1), 100))/100, 1)
+	part := whole / int64(n)
+	if int64(process) < whole%int64(n) {
+		part++
+	}
+	return part
+}
+
 // Remembered returns how long after a claim its state may still matter: what it
 // was granted may be charged ahead, and spent late. The amount makes a difference
 // for a token bucket only, and only if that takes longer than a window to refill.

@@ -105,6 +105,26 @@ type Store interface {
 	Close() error
 }
 
+// Presence says which of the processes that use a store one is. The zero value says
+// that it is not known whether there are others.
+type Presence struct {
+	// Processes is how many processes use the store.
+	Processes int
+	// Process is the number of this one among them, from 0.
+	Process int
+}
+
+// Shared is a store that knows how many processes use it.
+type Shared interface {
+	// Join notes that the process with an id uses the store until a time, unless it
+	// joins again before, and returns who does at now. Both are nanoseconds since the
+	// Unix epoch.
+	Join(ctx context.Context, id, now, until int64) (Presence, error)
+
+	// Leave notes that a process doesn't use the store any more.
+	Leave(ctx context.Context, id int64) error
+}
+
 // Opener opens a store. It is called again after a fault, so it must not depend
 // on what an earlier call left behind.
 type Opener func(ctx context.Context) (Store, error)

@@ -311,7 +311,7 @@ func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
 	case r.spendLocked():
 		return nil, true
 	case alone:
-		r.decideLocallyLocked(e.opts.DegradedPercent)
+		r.decideLocallyLocked(e.share())
 		return nil, true
 	}
 	b = e.queue.join(func(b *batch) {

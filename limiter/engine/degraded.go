@@ -134,6 +134,9 @@ func (e *Engine) openStore() {
 		return
 	}
 	e.charged = e.store.Load().Store // memory knows nothing yet
+	if err := e.join(); err != nil {
+		e.degrade(err)
+	}
 }
 
 // reopen replaces the store by a freshly opened one.
@@ -170,6 +173,9 @@ func (e *Engine) recover() {
 	}
 	if err == nil {
 		err = e.punish()
+	}
+	if err == nil {
+		err = e.join()
 	}
 	if err != nil {
 		e.probe.Reset(e.outage.goOn(err))
@@ -218,7 +224,7 @@ func newLocal(limit *Limit, known limiter.Lease) *local {
 
 // decideLocallyLocked decides from memory alone: it takes what leases cover from
 // them, and the rest from a percentage of the limits.
-func (r *request) decideLocallyLocked(percent int) {
+func (r *request) decideLocallyLocked(part share) {
 	r.Degraded = true
 	var room [inlineDraws]limiter.Grant
 	grants := room[:0]
@@ -226,7 +232,7 @@ func (r *request) decideLocallyLocked(percent int) {
 		h, draw := &r.held[i], &r.draws[r.held[i].draw]
 		var g limiter.Grant
 		if h.short {
-			g = h.cell.takeLocked(draw, r.now, percent)
+			g = h.cell.takeLocked(draw, r.now, part)
 			if g.Units == 0 {
 				h.cell.blockLocallyLocked(draw, g, r.now)
 				r.refuse(OverLimit, h.draw, 0, g.Retry)
@@ -245,7 +251,7 @@ func (r *request) decideLocallyLocked(percent int) {
 			draw.Known, draw.at = true, r.now
 			spent := grants[i].Lease
 			spent.Units = 0
-			reduced := draw.Limit.Scale(percent)
+			reduced, _ := part.of(draw.Limit)
 			draw.Quota, draw.Reduced = reduced.Quota(spent, r.now), reduced.Capacity()
 		default:
 			c.spendLocked(draw, r.now)
@@ -255,12 +261,15 @@ func (r *request) decideLocallyLocked(percent int) {
 }
 
 // takeLocked takes a draw from a share of its limit.
-func (c *cell) takeLocked(draw *Draw, now int64, percent int) limiter.Grant {
+func (c *cell) takeLocked(draw *Draw, now int64, part share) limiter.Grant {
 	if c.local == nil {
 		c.local = newLocal(draw.Limit, c.lease)
 	}
 	c.limit = draw.Limit
-	reduced := draw.Limit.Scale(percent)
+	reduced, some := part.of(draw.Limit)
+	if !some {
+		return limiter.Grant{Retry: draw.Limit.Window()} // all of it is other processes'
+	}
 	reduced.Trim(&c.local.state, now)
 	reduced.Coarsen(&c.local.state)
 	g := reduced.Claim(&c.local.state, limiter.Claim{Now: now, Least: draw.Cost, Want: draw.Cost})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,9 @@ type Engine struct {
 
 	claims []storage.Claim // buffers of the committer
 	grants []limiter.Grant
+
+	id       int64 // of this engine among those that use the store, by chance
+	presence atomic.Pointer[storage.Presence]
 
 	degraded  atomic.Bool // the store can't be used, and the queue is closed
 	outage    outage
@@ -72,6 +76,7 @@ func New(opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts:      opts,
+		id:        rand.Int64(),
 		clock:     newClock(opts.Clock),
 		queue:     queue{wake: make(chan struct{}, 1), full: make(chan struct{}, 1)},
 		gathering: time.NewTimer(time.Hour),
@@ -142,7 +147,7 @@ func (e *Engine) finish() {
 	}
 	e.closeErr = e.giveBackAll()
 	if store := e.store.Swap(nil); store != nil {
-		e.closeErr = errors.Join(e.closeErr, store.Close())
+		e.closeErr = errors.Join(e.closeErr, e.leave(store.Store), store.Close())
 	}
 }
 

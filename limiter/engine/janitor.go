@@ -37,6 +37,9 @@ func (e *Engine) clean() {
 	e.countClients()
 	e.beginAsking()
 	rows, err := e.sweepStore()
+	if err == nil {
+		err = e.join()
+	}
 	e.opts.Observer.Swept(rows, keys, err)
 	if errors.Is(err, storage.ErrCorrupt) {
 		e.degrade(err) // until it is opened again, which sets the damage aside

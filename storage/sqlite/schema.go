@@ -70,6 +70,13 @@ var migrations = []string{
 	) STRICT;
 	INSERT INTO clock VALUES (0, 0, 0, 0, 0, zeroblob(16), 0);
 	ALTER TABLE limits ADD COLUMN era INTEGER NOT NULL DEFAULT 0;`,
+
+	// The processes that use the database, which divide limits among them while it
+	// can't be used.
+	`CREATE TABLE processes (
+		id    INTEGER PRIMARY KEY,      -- by chance
+		until INTEGER NOT NULL          -- the time from which on the row says nothing
+	) STRICT;`,
 }
 
 // migrate brings the database to the present version, in one transaction. Two

@@ -1,0 +1,60 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// longestStay is how long a process may say that it stays. Rows of a longer time
+// were written before the time of the store was set back.
+const longestStay = 7 * 24 * time.Hour
+
+// Join implements [storage.Shared].
+func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
+	until = min(until, now+int64(longestStay))
+	err = s.changeProcesses(ctx, "join", func() error {
+		err := s.writer.exec(`DELETE FROM processes WHERE until <= ? OR until > ?`, now, now+int64(longestStay))
+		if err == nil {
+			err = s.writer.exec(`INSERT OR REPLACE INTO processes (id, until) VALUES (?, ?)`, id, until)
+		}
+		if err != nil {
+			return err
+		}
+		return s.writer.each(fmt.Sprintf(`SELECT count(*), total(id < %d) FROM processes`, id), func(row []driver.Value) error {
+			processes, ok := row[0].(int64)
+			before, isNumber := row[1].(float64)
+			if !ok || !isNumber {
+				return errDamaged("its processes can't be counted")
+			}
+			p = storage.Presence{Processes: int(processes), Process: int(before)}
+			return nil
+		})
+	})
+	return p, err
+}
+
+// Leave implements [storage.Shared].
+func (s *Store) Leave(ctx context.Context, id int64) error {
+	return s.changeProcesses(ctx, "leave", func() error {
+		return s.writer.exec(`DELETE FROM processes WHERE id = ?`, id)
+	})
+}
+
+func (s *Store) changeProcesses(ctx context.Context, what string, change func() error) error {
+	if err := ctx.Err(); err != nil {
+		return wrap(what, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return wrap(what, storage.ErrClosed)
+	}
+	err := s.transactLocked(nil, func() (written int64, err error) { return 1, change() })
+	return s.failedLocked(wrap(what, err))
+}
+
+var _ storage.Shared = (*Store)(nil)

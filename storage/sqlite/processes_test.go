@@ -1,0 +1,52 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+func TestProcessesKnowOneAnother(t *testing.T) {
+	ctx, path := context.Background(), filepath.Join(t.TempDir(), "tally.db")
+	a, b := opened(t, Options{Path: path}), opened(t, Options{Path: path})
+	join := func(s *Store, id, now int64, want storage.Presence) {
+		t.Helper()
+		got, err := s.Join(ctx, id, now, now+100)
+		if err != nil || got != want {
+			t.Errorf("process %d at %d: %v, %v, want %v", id, now, got, err, want)
+		}
+	}
+	join(a, 7, 1000, storage.Presence{Processes: 1, Process: 0})
+	join(b, -3, 1050, storage.Presence{Processes: 2, Process: 0})
+	join(a, 7, 1060, storage.Presence{Processes: 2, Process: 1})
+	join(a, 7, 1149, storage.Presence{Processes: 2, Process: 1})
+	join(a, 7, 1150, storage.Presence{Processes: 1, Process: 0}) // the other has not been seen for long enough
+	join(b, -3, 1160, storage.Presence{Processes: 2, Process: 0})
+	if err := a.Leave(ctx, 7); err != nil {
+		t.Fatal(err)
+	}
+	join(b, -3, 1161, storage.Presence{Processes: 1, Process: 0})
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Join(ctx, -3, 1, 2); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("a closed store says %v", err)
+	}
+}
+
+// Who has said that it stays until long after the time that the store was set back
+// to is forgotten.
+func TestProcessesOfAnotherTimeAreForgotten(t *testing.T) {
+	ctx, s := context.Background(), opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
+	later := int64(10 * 365 * 24 * time.Hour)
+	if _, err := s.Join(ctx, 1, later, later+100); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Join(ctx, 2, 1000, 1100); err != nil || got.Processes != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
