@@ -32,6 +32,10 @@ func (st *state) bytes() int64 { return stateBytes + slotBytes*int64(cap(st.Slot
 
 // Claim implements [storage.Store].
 func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.claim(ctx, nil, claims, grants)
+}
+
+func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := checkClaims(claims, grants); err != nil {
 		return fmt.Errorf("memory: claim: %w", err)
 	}
@@ -39,11 +43,20 @@ func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limi
 		if len(claims) == 0 {
 			return nil
 		}
-		if err := s.checkRoomLocked(claims[0].Now); err != nil {
+		at, err := s.enterLocked(term, claims[0].Now)
+		if err != nil {
+			return err
+		}
+		if err := s.checkRoomLocked(at); err != nil {
 			return err
 		}
 		for i := range claims {
-			grants[i] = db.claimLocked(&claims[i])
+			c := &claims[i]
+			earliest := before(c.Now, c.Limit)
+			if term != nil {
+				c.Now, earliest = at.Now, at.Now
+			}
+			grants[i] = db.claimLocked(c, earliest)
 		}
 		return nil
 	})
@@ -61,8 +74,9 @@ func checkClaims(claims []storage.Claim, grants []limiter.Grant) error {
 	return nil
 }
 
-// claimLocked decides about one claim, and stores what it changes.
-func (db *Database) claimLocked(c *storage.Claim) limiter.Grant {
+// claimLocked decides about one claim, and stores what it changes. No later claim
+// is of a time before the earliest.
+func (db *Database) claimLocked(c *storage.Claim, earliest int64) limiter.Grant {
 	at := stateKey{c.ID, c.Key}
 	st := db.takeLocked(at)
 	if c.Former != (storage.Key{}) && c.Former != c.Key {
@@ -71,7 +85,7 @@ func (db *Database) claimLocked(c *storage.Claim) limiter.Grant {
 		c.Limit.Merge(&st.State, former.State, c.Now)
 	}
 	grant := c.Limit.Claim(&st.State, c.Claim)
-	st.settle(c.Limit, c.Now)
+	st.settle(c.Limit, c.Now, earliest)
 	db.putLocked(at, st)
 	return grant
 }
@@ -79,9 +93,10 @@ func (db *Database) claimLocked(c *storage.Claim) limiter.Grant {
 // takeLocked returns the state of a key and takes it out of the count of bytes.
 // [Database.putLocked] puts it back.
 func (db *Database) takeLocked(at stateKey) state {
-	st, found := db.shardOf(at.key).states[at]
+	sh := db.shardOf(at.key)
+	st, found := sh.states[at]
 	if found {
-		db.bytes -= st.bytes()
+		db.addLocked(sh, -st.bytes())
 	}
 	return st
 }
@@ -97,17 +112,17 @@ func (db *Database) putLocked(at stateKey, st state) {
 		sh.states = make(map[stateKey]state)
 	}
 	sh.states[at] = st
-	db.bytes += st.bytes()
+	db.addLocked(sh, st.bytes())
 }
 
-// settle drops slots that are long over, and notes when the state expires.
-func (st *state) settle(l limiter.Limit, now int64) {
+// settle drops slots that no later claim counts, and notes when the state expires.
+func (st *state) settle(l limiter.Limit, now, earliest int64) {
 	if l.Algorithm() == limiter.TokenBucket {
 		st.expires = drained(l, st.Bucket)
 		return
 	}
-	if behind := before(now, l); len(st.Slots) > 1 && st.Slots[0].Index < l.Oldest(behind) {
-		l.Trim(&st.State, behind)
+	if len(st.Slots) > 1 && st.Slots[0].Index < l.Oldest(earliest) {
+		l.Trim(&st.State, earliest)
 	}
 	newest := l.Newest(now)
 	for i := len(st.Slots) - 1; i >= 0; i-- {
@@ -118,8 +133,8 @@ func (st *state) settle(l limiter.Limit, now int64) {
 	}
 }
 
-// before returns how far behind now the time of a later claim may be, so that it
-// finds what it would have found.
+// before returns how early a later claim may be that is of no term: where clocks
+// differ, it finds what it would have found.
 func before(now int64, l limiter.Limit) int64 {
 	behind := int64(max(l.Window(), limiter.MaxSkew))
 	if now < math.MinInt64+behind {

@@ -13,9 +13,9 @@
 //     another.
 //   - A state is stored only if it says something: claims that are refused make
 //     no entry, whatever keys clients invent.
-//   - Slots that no longer count are dropped with a later claim of their key, one
-//     window or minute late, whichever is longer, so that a claim whose time lies
-//     behind finds what it would have found.
+//   - A Database has a time of its own, that of calls within a term: no call is
+//     of an earlier time than one before it, unless the time was set back.
+//   - Slots that no longer count are dropped with a later claim of their key.
 //   - A Database takes at most [Options.MaxSize] bytes, estimated, and what one
 //     batch adds. From then on claims and offenses fail until a sweep has made
 //     room. Nothing that still counts is ever given up for something newer:

@@ -30,7 +30,8 @@ type Database struct {
 	mu     sync.Mutex
 	shards [shards]shard // guarded by mu, like all below
 	bytes  int64         // what the entries take, estimated
-	next   int           // the shard that the next step of a sweep begins with
+	clock  storage.TimeRecord
+	next   int // the shard that the next step of a sweep begins with
 }
 
 // shards is how many maps the keys are spread over: so many that one of them has a
@@ -40,11 +41,18 @@ const shards = 1 << 12
 // shard holds the entries of the keys that begin with the same bits.
 type shard struct {
 	states  map[stateKey]state
-	clients map[storage.Key]reputation.Record
+	bytes   int64                             // what the states take
+	clients map[storage.Key]reputation.Record // of times that were never set, see recordLocked
 }
 
 // New returns an empty database.
 func New() *Database { return new(Database) }
+
+// addLocked counts what the states of a shard take.
+func (db *Database) addLocked(sh *shard, bytes int64) {
+	sh.bytes += bytes
+	db.bytes += bytes
+}
 
 // shardOf returns the shard of a key. Keys are hashes, so their first bits are as
 // good as any.
@@ -71,10 +79,9 @@ func (db *Database) Opener(o Options) storage.Opener {
 type Store struct {
 	db      *Database
 	maxSize int64
-	closed  bool // guarded by db.mu
+	closed  bool               // guarded by db.mu
+	told    storage.TimeRecord // guarded by db.mu: the time of the last call within a term
 }
-
-var _ storage.Store = (*Store)(nil)
 
 // with runs f with the database locked, unless the store is closed or the context
 // is done.
@@ -95,12 +102,12 @@ func (s *Store) with(ctx context.Context, doing string, f func(db *Database) err
 }
 
 // checkRoomLocked returns an error if the database is full and a step of a sweep
-// at now changes nothing about that.
-func (s *Store) checkRoomLocked(now int64) error {
+// changes nothing about that.
+func (s *Store) checkRoomLocked(at storage.Time) error {
 	if s.db.bytes < s.maxSize {
 		return nil
 	}
-	s.db.sweepLocked(now)
+	s.db.sweepLocked(at)
 	if s.db.bytes < s.maxSize {
 		return nil
 	}

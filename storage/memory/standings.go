@@ -20,12 +20,20 @@ func bytesOf(r reputation.Record) int64 { return recordBytes + violationBytes*in
 
 // Standings implements [storage.Store].
 func (s *Store) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	return s.standings(ctx, nil, clients, now, records)
+}
+
+func (s *Store) standings(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
 	if len(clients) != len(records) {
 		return fmt.Errorf("memory: standings: %d clients need as many records, got %d", len(clients), len(records))
 	}
 	return s.with(ctx, "standings", func(db *Database) error {
+		at, err := s.enterLocked(term, now)
+		if err != nil {
+			return err
+		}
 		for i, client := range clients {
-			records[i] = db.recordLocked(client, now)
+			records[i] = db.recordLocked(client, at)
 		}
 		return nil
 	})
@@ -33,6 +41,10 @@ func (s *Store) Standings(ctx context.Context, clients []storage.Client, now int
 
 // Punish implements [storage.Store].
 func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	return s.punish(ctx, nil, offenses, records)
+}
+
+func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	if len(offenses) != len(records) {
 		return fmt.Errorf("memory: punish: %d offenses need as many records, got %d", len(offenses), len(records))
 	}
@@ -40,45 +52,60 @@ func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records 
 		if len(offenses) == 0 {
 			return nil
 		}
-		if err := s.checkRoomLocked(offenses[0].At); err != nil {
+		at, err := s.enterLocked(term, offenses[0].At)
+		if err != nil {
+			return err
+		}
+		if err := s.checkRoomLocked(at); err != nil {
 			return err
 		}
 		for i, o := range offenses {
-			known := db.recordLocked(o.Client, o.At)
+			at.Now = o.At
+			known := db.recordLocked(o.Client, at)
 			known.Commit(o.Offense)
-			db.keepLocked(o.Key, known)
-			records[i] = copied(known)
+			db.keepLocked(o.Key, known, at)
+			records[i] = known
 		}
 		return nil
 	})
 }
 
-// recordLocked returns what is known of a client at now, and moves what is kept
+// recordLocked returns what is known of a client at a time, and moves what is kept
 // under its former name. The record is a copy.
-func (db *Database) recordLocked(client storage.Client, now int64) reputation.Record {
-	known := copied(db.shardOf(client.Key).clients[client.Key])
-	known.Clamp(now)
+//
+// What a record says lasts as long as it would have if the time is set, so records
+// are kept with times that were never set.
+func (db *Database) recordLocked(client storage.Client, at storage.Time) reputation.Record {
+	known, _ := db.loadLocked(client.Key, at)
 	if client.Former == (storage.Key{}) || client.Former == client.Key {
 		return known
 	}
-	former, found := db.shardOf(client.Former).clients[client.Former]
+	former, found := db.loadLocked(client.Former, at)
 	if !found {
 		return known
 	}
-	former = copied(former)
-	former.Clamp(now)
 	known = known.Merge(former)
 	db.dropLocked(client.Former)
-	db.keepLocked(client.Key, known)
-	return copied(known)
+	db.keepLocked(client.Key, known, at)
+	return known
 }
 
-func (db *Database) keepLocked(key storage.Key, r reputation.Record) {
+func (db *Database) loadLocked(key storage.Key, at storage.Time) (r reputation.Record, found bool) {
+	r, found = db.shardOf(key).clients[key]
+	r.Past = slices.Clone(r.Past)
+	r.Move(at.Shift)
+	r.Clamp(at.Now)
+	return r, found
+}
+
+func (db *Database) keepLocked(key storage.Key, r reputation.Record, at storage.Time) {
 	db.dropLocked(key)
 	sh := db.shardOf(key)
 	if sh.clients == nil {
 		sh.clients = make(map[storage.Key]reputation.Record)
 	}
+	r.Past = slices.Clone(r.Past)
+	r.Move(-at.Shift)
 	sh.clients[key] = r
 	db.bytes += bytesOf(r)
 }
@@ -89,10 +116,4 @@ func (db *Database) dropLocked(key storage.Key) {
 		db.bytes -= bytesOf(r)
 		delete(sh.clients, key)
 	}
-}
-
-// copied returns a record that shares nothing with r.
-func copied(r reputation.Record) reputation.Record {
-	r.Past = slices.Clone(r.Past)
-	return r
 }

@@ -16,16 +16,23 @@ const (
 // Sweep implements [storage.Store]. Where one step stops, the next goes on,
 // whichever store it is called on. A token bucket is kept until it has drained at
 // the amount it was last claimed with.
-func (s *Store) Sweep(ctx context.Context, now int64) (swept storage.Swept, err error) {
+func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	return s.sweep(ctx, nil, now)
+}
+
+func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
 	err = s.with(ctx, "sweep", func(db *Database) error {
-		swept = db.sweepLocked(now)
-		return nil
+		at, err := s.enterLocked(term, now)
+		if err == nil {
+			swept = db.sweepLocked(at)
+		}
+		return err
 	})
 	return swept, err
 }
 
 // sweepLocked takes one step.
-func (db *Database) sweepLocked(now int64) (swept storage.Swept) {
+func (db *Database) sweepLocked(at storage.Time) (swept storage.Swept) {
 	for looked := 0; looked < stepLooks; db.next++ {
 		if db.next == shards {
 			db.next = 0
@@ -33,7 +40,7 @@ func (db *Database) sweepLocked(now int64) (swept storage.Swept) {
 		}
 		sh := &db.shards[db.next]
 		looked += len(sh.states) + len(sh.clients)
-		swept.Rows += db.sweepShardLocked(sh, now, maxDeleted-swept.Rows)
+		swept.Rows += db.sweepShardLocked(sh, at, maxDeleted-swept.Rows)
 		if swept.Rows >= maxDeleted {
 			break // and look at the shard again
 		}
@@ -43,16 +50,16 @@ func (db *Database) sweepLocked(now int64) (swept storage.Swept) {
 }
 
 // sweepShardLocked deletes at most most expired entries of a shard.
-func (db *Database) sweepShardLocked(sh *shard, now, most int64) (deleted int64) {
+func (db *Database) sweepShardLocked(sh *shard, now storage.Time, most int64) (deleted int64) {
 	for at, st := range sh.states {
-		if st.expires <= now && deleted < most {
-			db.bytes -= st.bytes()
+		if st.expires <= now.Now && deleted < most {
+			db.addLocked(sh, -st.bytes())
 			delete(sh.states, at)
 			deleted++
 		}
 	}
 	for key, r := range sh.clients {
-		if r.Expires() <= now && deleted < most {
+		if r.Expires() <= now.Now-now.Shift && deleted < most {
 			db.bytes -= bytesOf(r)
 			delete(sh.clients, key)
 			deleted++

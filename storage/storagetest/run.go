@@ -11,6 +11,8 @@
 //     changes nothing.
 //   - A sweep takes away what no longer counts and nothing else, a bounded number
 //     of rows at a time.
+//   - A [storage.Timekeeper] has one time for all who use it; a call whose term
+//     does not hold changes nothing.
 package storagetest
 
 import (
@@ -59,6 +61,9 @@ func Run(t *testing.T, place Place) {
 		{"SweepStandings", testSweepStandings},
 		{"SweepCounted", testSweepCounted},
 		{"BadStandings", testBadStandings},
+		{"OneTime", testOneTime},
+		{"Terms", testTerms},
+		{"TimeSetBack", testTimeSetBack},
 		{"Stats", testStats},
 		{"Close", testClose},
 	} {

@@ -1,0 +1,86 @@
+package memory
+
+import (
+	"context"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// enterLocked begins a call, and returns the time as of which it is decided: that
+// of the database if the call is of a term, or else now, which the caller said. It
+// returns an error if the term doesn't hold.
+func (s *Store) enterLocked(term *storage.Term, now int64) (storage.Time, error) {
+	if term == nil {
+		return storage.Time{Now: now}, nil
+	}
+	reading := term.Clock.Read()
+	told, _ := s.db.clock.Tell(reading, s.told)
+	s.keepTimeLocked(told.Measured(reading))
+	term.Time = s.told.Time
+	if !term.Holds(term.Time) {
+		return term.Time, storage.ErrTerm
+	}
+	return term.Time, nil
+}
+
+// keepTimeLocked notes a time that was told, each time, as it costs nothing here:
+// so no later time is earlier. In another era all counts are forgotten.
+func (s *Store) keepTimeLocked(told storage.TimeRecord) {
+	if told.Era != s.db.clock.Era {
+		s.db.forgetCountsLocked()
+	}
+	s.db.clock, s.told = told, told
+}
+
+// forgetCountsLocked drops all states. What is known of clients stays.
+func (db *Database) forgetCountsLocked() {
+	for i := range db.shards {
+		sh := &db.shards[i]
+		db.addLocked(sh, -sh.bytes)
+		sh.states = nil
+	}
+}
+
+// Time implements [storage.Timekeeper].
+func (s *Store) Time(from storage.Clock, least int64) (t storage.Time, err error) {
+	err = s.with(context.Background(), "time", func(db *Database) error {
+		reading := from.Read()
+		told, _ := db.clock.Tell(reading, s.told)
+		if db.clock.Lost(reading) {
+			told = told.Least(least, reading)
+		}
+		s.keepTimeLocked(told.Measured(reading))
+		t = s.told.Time
+		return nil
+	})
+	return t, err
+}
+
+// Within implements [storage.Timekeeper].
+func (s *Store) Within(term *storage.Term) storage.Store { return within{s, term} }
+
+// within is a store whose calls are within a term.
+type within struct {
+	*Store
+	term *storage.Term
+}
+
+func (w within) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	return w.claim(ctx, w.term, claims, grants)
+}
+
+func (w within) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	return w.standings(ctx, w.term, clients, now, records)
+}
+
+func (w within) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	return w.punish(ctx, w.term, offenses, records)
+}
+
+func (w within) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	return w.sweep(ctx, w.term, now)
+}
+
+var _ storage.Timekeeper = (*Store)(nil)

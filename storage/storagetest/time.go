@@ -1,0 +1,151 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// The tests of stores that keep the time.
+
+// processClock is the clock of a process, which tests move.
+type processClock struct {
+	wall, steady int64
+	source       byte
+}
+
+func (c *processClock) Read() storage.Reading {
+	return storage.Reading{Wall: c.wall, Steady: c.steady, Source: storage.Source{c.source}, Shared: true}
+}
+
+func (c *processClock) advance(d time.Duration) {
+	c.wall += int64(d)
+	c.steady += int64(d)
+}
+
+// keeper opens a store that keeps the time, or skips the test.
+func keeper(t *testing.T, open storage.Opener) storage.Timekeeper {
+	t.Helper()
+	s, ok := must(t, open).(storage.Timekeeper)
+	if !ok {
+		t.Skip("the store does not keep the time")
+	}
+	return s
+}
+
+// termNow returns a term of the time that the store has now.
+func termNow(t *testing.T, s storage.Timekeeper, c storage.Clock) *storage.Term {
+	t.Helper()
+	now, err := s.Time(c, 0)
+	if err != nil {
+		t.Fatalf("time: %v", err)
+	}
+	return &storage.Term{Clock: c, Shift: now.Shift, Era: now.Era}
+}
+
+// testOneTime has processes whose clocks differ use a limit, with claims that say
+// any time: they get together what there is, and the time never runs backwards,
+// but for what one of them did not tell the others yet.
+func testOneTime(t *testing.T, open storage.Opener) {
+	keeper(t, open)
+	clocks := []*processClock{{wall: start, source: 1}, {wall: start - int64(time.Minute), source: 2}, {wall: start + int64(time.Minute), source: 1}}
+	var handles []storage.Timekeeper
+	for range clocks {
+		handles = append(handles, keeper(t, open))
+	}
+	l := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 3, Window: 10 * time.Minute})
+	last, granted := make([]int64, len(clocks)), int64(0)
+	for i := range 30 {
+		n := i % len(clocks)
+		clocks[n].advance(time.Duration(i) * time.Millisecond)
+		term := termNow(t, handles[n], clocks[n])
+		g := claim(t, handles[n].Within(term), storage.Claim{ID: limitID(0), Key: key(1), Limit: l,
+			Claim: limiter.Claim{Now: start + int64(i)*int64(100*time.Hour), Least: 1, Want: 3}})
+		granted += g[0].Units
+		if term.Time.Now < last[n] {
+			t.Fatalf("call %d is of %d, the one before by the same process was of %d", i, term.Time.Now, last[n])
+		}
+		last[n] = term.Time.Now
+	}
+	if granted != 3 {
+		t.Errorf("%d units were granted, want 3", granted)
+	}
+}
+
+// testTerms makes calls whose term doesn't hold, which change nothing and set the
+// term's time.
+func testTerms(t *testing.T, open storage.Opener) {
+	s, c, l := keeper(t, open), &processClock{wall: start, source: 1}, newLimit(t, params[0])
+	claims := []storage.Claim{{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 1}}}
+	clients := []storage.Client{{Key: key(1)}}
+	for what, change := range map[string]func(*storage.Term){
+		"another era":   func(term *storage.Term) { term.Era++ },
+		"another shift": func(term *storage.Term) { term.Shift++ },
+		"too early":     func(term *storage.Term) { term.From = start + int64(time.Second) },
+		"too late":      func(term *storage.Term) { term.Until = start },
+	} {
+		term := termNow(t, s, c)
+		change(term)
+		in := s.Within(term)
+		for call, err := range map[string]error{
+			"claim":     in.Claim(context.Background(), claims, make([]limiter.Grant, 1)),
+			"punish":    in.Punish(context.Background(), []storage.Offense{offense(clients[0], start, 25)}, make([]reputation.Record, 1)),
+			"standings": in.Standings(context.Background(), clients, start, make([]reputation.Record, 1)),
+		} {
+			if !errors.Is(err, storage.ErrTerm) {
+				t.Errorf("%s: %s says %v", what, call, err)
+			}
+		}
+		if _, err := in.Sweep(context.Background(), start); !errors.Is(err, storage.ErrTerm) {
+			t.Errorf("%s: sweep says %v", what, err)
+		}
+		if term.Time.Now != start {
+			t.Errorf("%s: the time is %d, want %d", what, term.Time.Now, start)
+		}
+	}
+	in := s.Within(termNow(t, s, c))
+	model{}.check(t, in, claims...)
+	if got := standing(t, in, clients[0], start); got.At != 0 {
+		t.Errorf("an offense was noted at %d", got.At)
+	}
+}
+
+// testTimeSetBack has the wall clock be set back by hours. Counts are forgotten then,
+// and what is known of clients lasts as long as it would have.
+func testTimeSetBack(t *testing.T, open storage.Opener) {
+	s, c := keeper(t, open), &processClock{wall: start, source: 1}
+	in := s.Within(termNow(t, s, c))
+	var claims []storage.Claim
+	for i, p := range params {
+		l := newLimit(t, p)
+		claims = append(claims, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Least: l.Capacity(), Want: l.Capacity()}})
+	}
+	claim(t, in, claims...)
+	punish(t, in, offense(storage.Client{Key: key(2)}, start, 25))
+
+	const back = 3 * time.Hour
+	c.wall -= int64(back)
+	for range 3 { // it is set when the wall clock has said so for long enough
+		c.advance(time.Hour)
+		termNow(t, s, c)
+	}
+	term := termNow(t, s, c)
+	if term.Era != 1 || term.Shift > -int64(back-time.Minute) {
+		t.Fatalf("the time was set by %v, %d times back", time.Duration(term.Shift), term.Era)
+	}
+	in = s.Within(term)
+	sweepAll(t, in, 0)
+	for i, g := range claim(t, in, claims...) {
+		if g.Units != claims[i].Want {
+			t.Errorf("%v: %d units were granted of what was forgotten, want %d", params[i].Algorithm, g.Units, claims[i].Want)
+		}
+	}
+	if got, want := standing(t, in, storage.Client{Key: key(2)}, 0), start+term.Shift; got.At != want || got.Past[0].At != want {
+		t.Errorf("the offense was at %v, want %v", time.Unix(0, got.At), time.Unix(0, want))
+	}
+}
