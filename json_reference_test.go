@@ -23,7 +23,7 @@ const jsonReference = "docs/json.md"
 const jsonReferenceHead = `# JSON reference
 
 Every field of the JSON config, with its type, its default and its range. Caddy shows the same text. The
-[reference](reference.md) explains the Caddyfile, and what the words mean.
+[reference](reference.md) explains the Caddyfile and the terms.
 
 A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds.
 
@@ -38,6 +38,7 @@ var configRoots = []struct {
 	{tally.Handler{}, "The handler, module `http.handlers.rate_limit`"},
 	{tally.App{}, "The app, module `rate_limit`, in `apps`"},
 	{tally.SQLiteStore{}, "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},
+	{tally.MemoryStore{}, "The store in memory, module `rate_limit.stores.memory`, in `store` of the app"},
 }
 
 // TestJSONReference holds docs/json.md against the config structs.

@@ -1,0 +1,90 @@
+package tally_test
+
+import (
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var (
+	codeFence    = regexp.MustCompile("(?ms)^```.*?^```[^\\S\n]*$")
+	codeSpan     = regexp.MustCompile("`[^`\n]*`")
+	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	notInSlugs   = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// Relative links in Markdown files lead to files that exist, and their anchors to
+// headings.
+func TestLinksInDocumentsResolve(t *testing.T) {
+	checked := 0
+	for _, name := range markdownFiles(t) {
+		text := codeSpan.ReplaceAllString(codeFence.ReplaceAllString(readText(t, name), ""), "")
+		for _, m := range markdownLink.FindAllStringSubmatch(text, -1) {
+			link, err := url.Parse(m[1])
+			if err != nil {
+				t.Errorf("%s: link %q: %v", name, m[1], err)
+				continue
+			}
+			if link.Scheme != "" || link.Host != "" {
+				continue
+			}
+			checked++
+			target := name
+			if link.Path != "" {
+				target = filepath.Join(filepath.Dir(name), filepath.FromSlash(link.Path))
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: link %q: there is no %s", name, m[1], target)
+			} else if link.Fragment != "" && !anchors(readText(t, target))[link.Fragment] {
+				t.Errorf("%s: link %q: no heading of %s has this anchor", name, m[1], target)
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no relative link found")
+	}
+}
+
+func markdownFiles(t *testing.T) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if !entry.IsDir() && filepath.Ext(name) == ".md" {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// anchors returns the anchors that GitHub gives to the headings of a text.
+func anchors(text string) map[string]bool {
+	all := make(map[string]bool)
+	for _, line := range strings.Split(codeFence.ReplaceAllString(text, ""), "\n") {
+		depth := headingDepth(line)
+		if depth == 0 {
+			continue
+		}
+		slug := notInSlugs.ReplaceAllString(strings.ToLower(strings.TrimSpace(line[depth:])), "")
+		slug = strings.ReplaceAll(slug, " ", "-")
+		anchor := slug
+		for n := 1; all[anchor]; n++ {
+			anchor = slug + "-" + strconv.Itoa(n)
+		}
+		all[anchor] = true
+	}
+	return all
+}
