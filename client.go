@@ -145,24 +145,6 @@ func first(values []string) string {
 	return values[0]
 }
 
-// publicName returns the opaque name of a client. That of one that is not verified
-// is another every day, and nobody can tell it two days later.
-func (h *instance) publicName(key []byte, verified bool) (name [16]byte, ok bool) {
-	const scope, text = 0, "client "
-	if !verified {
-		names, err := h.epochs.At(h.lasting(), 1)
-		if err != nil {
-			return name, false
-		}
-		return names.Current.Name(scope, text+string(key)), true
-	}
-	secret := h.secret.Load()
-	if secret == nil {
-		return name, false
-	}
-	return secret.Name(scope, text+string(key)), true
-}
-
 // clientIP returns the client's address as Caddy determined it, or "".
 func (e *evaluation) clientIP() string {
 	ip, _ := e.vars[caddyhttp.ClientIPVarKey].(string)

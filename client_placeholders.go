@@ -94,7 +94,7 @@ func (c *client) name() string {
 	if instance == nil {
 		return ""
 	}
-	name, ok := instance.publicName(c.Key, c.Kind.Verified())
+	name, ok := instance.opaqueName(c.Key, c.Kind.Verified())
 	if !ok {
 		return ""
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/identity/atrest"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -171,25 +172,23 @@ func (h *instance) awaitSecret(ctx context.Context) *identity.Secret {
 	return h.secret.Load()
 }
 
-// name implements engine.Options.Name. What tells of an address has a name that
-// nobody can tell whose it was once it doesn't count any more.
-func (h *instance) name(id storage.LimitID, key string, remembered time.Duration, now int64) (name engine.Name, err error) {
-	if !identity.IsAddress(key) {
-		name.Key = h.secret.Load().Name(uint64(id), key)
-		return name, nil
+// name implements engine.Options.Name.
+func (h *instance) name(id storage.LimitID, key string, retention time.Duration, now int64) (engine.Name, error) {
+	hash, err := atrest.HashKey(h.secret.Load(), h.epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
+	return engine.Name{Key: hash.Current, Former: hash.Former, From: hash.From, Until: hash.Until}, withRemedy(err)
+}
+
+// opaqueName returns an opaque name of a client.
+func (h *instance) opaqueName(key []byte, verified bool) (name [16]byte, ok bool) {
+	if !verified {
+		name, err := atrest.OpaqueToday(h.epochs, key, h.lasting())
+		return name, err == nil
 	}
-	remembered += limiter.MaxSkew
-	at, days := time.Unix(0, now), epoch.Days(remembered)
-	names, err := h.epochs.At(at, days)
-	if err != nil {
-		return name, withRemedy(err)
+	secret := h.secret.Load()
+	if secret == nil {
+		return name, false
 	}
-	begun := names.Ends.AddDate(0, 0, -days)
-	name = engine.Name{Key: names.Current.Name(uint64(id), key), From: begun.UnixNano(), Until: names.Ends.UnixNano()}
-	if names.Previous != nil && at.Sub(begun) < remembered {
-		name.Former = names.Previous.Name(uint64(id), key)
-	}
-	return name, nil
+	return atrest.Opaque(secret, key), true
 }
 
 // flushTimeout is how long a clean stop may take to give back what is unspent.

@@ -1,0 +1,65 @@
+// Package atrest hashes keys before they reach a disk, and makes the opaque names that
+// clients have in logs and for upstreams.
+//
+// A key that can be linked to an address is hashed under a key of an epoch, which is
+// destroyed later, so that old rows can't be linked to anybody. Any other key is hashed
+// under the secret. Both are HMAC-SHA-256: see [identity.Namer].
+package atrest
+
+import (
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
+)
+
+// Hash is what a key is called on a disk.
+type Hash struct {
+	Current [16]byte
+	// Former finds what was counted before the current epoch began. It is zero once
+	// nothing is left of that.
+	Former [16]byte
+	// From and Until bound the time in which Current holds, From ≤ now < Until, in
+	// nanoseconds since the Unix epoch. Until is 0 if it always holds.
+	From, Until int64
+}
+
+// HashKey hashes a key within a scope. retention is how long after now the hash must find
+// what is counted. An error is one of reading or making the key of an epoch.
+func HashKey(secret *identity.Secret, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, error) {
+	if !identity.IsAddress(key) {
+		return Hash{Current: secret.Name(scope, key)}, nil
+	}
+	days := epoch.Days(retention)
+	names, err := epochs.At(now, days)
+	if err != nil {
+		return Hash{}, err
+	}
+	begun := names.Ends.AddDate(0, 0, -days)
+	hash := Hash{Current: names.Current.Name(scope, key), From: begun.UnixNano(), Until: names.Ends.UnixNano()}
+	if names.Previous != nil && now.Sub(begun) < retention {
+		hash.Former = names.Previous.Name(scope, key)
+	}
+	return hash, nil
+}
+
+// The scope and the beginning of what opaque names are hashes of. No limit has the scope 0.
+const (
+	opaqueScope  = 0
+	opaquePrefix = "client "
+)
+
+// Opaque returns an opaque name of a verified client, which is always the same.
+func Opaque(secret *identity.Secret, key []byte) [16]byte {
+	return secret.Name(opaqueScope, opaquePrefix+string(key))
+}
+
+// OpaqueToday returns an opaque name of any other client. It is another every day, and two
+// days later nobody can link it any more.
+func OpaqueToday(epochs *epoch.Keys, key []byte, now time.Time) ([16]byte, error) {
+	names, err := epochs.At(now, 1)
+	if err != nil {
+		return [16]byte{}, err
+	}
+	return names.Current.Name(opaqueScope, opaquePrefix+string(key)), nil
+}

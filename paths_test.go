@@ -1,0 +1,45 @@
+package tally_test
+
+import (
+	"os"
+	"regexp"
+	"testing"
+)
+
+var (
+	docFile     = regexp.MustCompile(`\b[a-z_]+\.go\b`)
+	tablePath   = regexp.MustCompile("`([a-z_]+(?:/[a-z_]+)*(?:\\.go)?)`")
+	questionRow = regexp.MustCompile(`(?m)^\| Where [^|]*\|([^|]*)\|$`)
+)
+
+// The package comment names files, and the table of docs/architecture.md at most three for
+// each question: all of them exist.
+func TestMapsNameFilesThatExist(t *testing.T) {
+	for _, file := range docFile.FindAllString(readText(t, "doc.go"), -1) {
+		wantFile(t, "doc.go", file)
+	}
+	rows := questionRow.FindAllStringSubmatch(readText(t, "docs/architecture.md"), -1)
+	if len(rows) != 6 {
+		t.Errorf("docs/architecture.md answers %d questions, want 6", len(rows))
+	}
+	for _, row := range rows {
+		files := 0
+		for _, path := range tablePath.FindAllStringSubmatch(row[1], -1) {
+			if path[1] == "ways" { // a variable
+				continue
+			}
+			files++
+			wantFile(t, "docs/architecture.md", path[1])
+		}
+		if files < 1 || files > 3 {
+			t.Errorf("docs/architecture.md: %q names %d files, want one to three", row[0], files)
+		}
+	}
+}
+
+func wantFile(t *testing.T, where, path string) {
+	t.Helper()
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("%s names %s: %v", where, path, err)
+	}
+}
