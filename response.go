@@ -225,26 +225,27 @@ func (p *response) restore(status int) {
 	}
 }
 
+// exceededPlaceholders are what placeholders tell of a refusal, by the ends of their names.
+var exceededPlaceholders = map[string]func(*refusal) any{
+	"exceeded.name":  func(r *refusal) any { return r.policy.zone.Name },
+	"exceeded.limit": func(r *refusal) any { return r.policy.name },
+	"exceeded.retry_after": func(r *refusal) any {
+		if r.retry == limiter.Never {
+			return ""
+		}
+		return httpfield.Seconds(r.retry)
+	},
+	"exceeded.retry_after_text": func(r *refusal) any { return wording.Wait(r.retry) },
+}
+
 // placeholder resolves `http.rate_limit.*`.
 func (p *response) placeholder(key string) (any, bool) {
 	name, ours := strings.CutPrefix(key, "http.rate_limit.")
 	if !ours {
 		return nil, false
 	}
-	if refusal := p.refusal; refusal != nil {
-		switch name {
-		case "exceeded.name":
-			return refusal.policy.zone.Name, true
-		case "exceeded.limit":
-			return refusal.policy.name, true
-		case "exceeded.retry_after":
-			if refusal.retry == limiter.Never {
-				return "", true
-			}
-			return httpfield.Seconds(refusal.retry), true
-		case "exceeded.retry_after_text":
-			return wording.Wait(refusal.retry), true
-		}
+	if value := exceededPlaceholders[name]; value != nil && p.refusal != nil {
+		return value(p.refusal), true
 	}
 	if strings.HasPrefix(name, "client") && p.client != nil {
 		return p.client.placeholder(key)

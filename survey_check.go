@@ -84,7 +84,7 @@ func (z *Zone) limitsLike(other *Zone) bool {
 // checkOurPlaceholder returns an error about a placeholder of ours that is never set.
 func (s *survey) checkOurPlaceholder(name string) error {
 	rest := strings.TrimPrefix(name, ourPlaceholders)
-	known := []string{"exceeded.name", "exceeded.limit", "exceeded.retry_after"}
+	known := slices.Sorted(maps.Keys(exceededPlaceholders))
 	for _, part := range clientPlaceholders {
 		known = append(known, "client"+part)
 	}

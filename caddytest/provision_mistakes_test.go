@@ -251,3 +251,24 @@ func TestGoodConfigsAreNotWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// No example is warned of, but where its comments say so.
+func TestExamplesAreNotWarnedOf(t *testing.T) {
+	noData(t)
+	t.Setenv("SERVICE_TOKEN", "the-token-of-the-services")
+	for _, path := range glob(t, "../examples/*Caddyfile") {
+		config, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		warnings, err := load(t, string(config))
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		for _, w := range warnings {
+			if !strings.Contains(w.Msg, "plain HTTP") && !strings.HasPrefix(w.Msg, "distributed and storage have no effect") {
+				t.Errorf("%s: warned of %+v", path, w)
+			}
+		}
+	}
+}
