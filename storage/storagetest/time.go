@@ -148,4 +148,9 @@ func testTimeSetBack(t *testing.T, open storage.Opener) {
 	if got, want := standing(t, in, storage.Client{Key: key(2)}, 0), start+term.Shift; got.At != want || got.Past[0].At != want {
 		t.Errorf("the offense was at %v, want %v", time.Unix(0, got.At), time.Unix(0, want))
 	}
+	later := offense(storage.Client{Key: key(3)}, term.Time.Now, 25)
+	punish(t, in, later)
+	if got := standing(t, in, later.Client, 0); got.At != later.At {
+		t.Errorf("an offense after that was at %v, want %v", time.Unix(0, got.At), time.Unix(0, later.At))
+	}
 }
