@@ -118,8 +118,9 @@ type Store interface {
 	// Identity says which counts the store keeps, and how: stores that are equal in
 	// it keep the same, alike.
 	Identity() string
-	// Open opens the store. Nothing is opened, made or changed before.
-	Open(ctx context.Context) (storage.Store, error)
+	// Open opens the store. Nothing is opened, made or changed before. A call of the
+	// store may wait for other processes for as long as requests wait for it.
+	Open(ctx context.Context, timeout time.Duration) (storage.Store, error)
 }
 
 // FileStore is a [Store] that keeps the counts in files on this machine.

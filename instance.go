@@ -80,7 +80,7 @@ func newInstance(s settings, in Store) (*instance, error) {
 			if err := h.openSecret(s.secret); err != nil {
 				return nil, withRemedy(err)
 			}
-			store, err := in.Open(ctx)
+			store, err := in.Open(ctx, s.timeout)
 			return store, withRemedy(err)
 		},
 		Name:            h.name,
@@ -147,6 +147,7 @@ func (h *instance) openSecret(path string) error {
 		}
 		return h.epochs.Keep(h.lasting())
 	}
+	h.keepKeysOfOthers()
 	secret, err := identity.OpenSecret(path)
 	if err != nil {
 		return err
@@ -263,7 +264,7 @@ func (h *instance) Committed(claims int, took time.Duration) {
 
 // Swept implements engine.Observer.
 func (h *instance) Swept(rows int64, keys int, err error) {
-	err = errors.Join(err, h.sweepEpochs())
+	err = errors.Join(err, h.keepKeys(), h.sweepEpochs())
 	metrics.swept.Add(float64(rows))
 	metrics.idle.Add(float64(keys))
 	if err != nil {

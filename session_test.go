@@ -17,7 +17,7 @@ type hungStore struct {
 	hung chan struct{}
 }
 
-func (s hungStore) Open(context.Context) (storage.Store, error) {
+func (s hungStore) Open(context.Context, time.Duration) (storage.Store, error) {
 	<-s.hung
 	return nil, os.ErrClosed
 }

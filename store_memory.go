@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -76,7 +77,7 @@ func (s *MemoryStore) Cleanup() error {
 func (s *MemoryStore) Identity() string { return fmt.Sprintf("memory max_size=%d", s.MaxSize) }
 
 // Open implements Store.
-func (s *MemoryStore) Open(ctx context.Context) (storage.Store, error) {
+func (s *MemoryStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
 	return s.held.counts.Opener(memory.Options{MaxSize: s.MaxSize})(ctx)
 }
 

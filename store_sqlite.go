@@ -46,9 +46,9 @@ const (
 	defaultFolder = "rate_limit"
 	defaultFile   = "tally.db"
 
-	// busyTimeout is how long a commit waits for another process that writes.
-	// Requests do not: they wait for `store_timeout` at most.
-	busyTimeout = time.Second
+	// leastBusyTimeout is how long a commit waits for another process that writes,
+	// or longer if requests wait longer: those wait for `store_timeout` at most.
+	leastBusyTimeout = time.Second
 )
 
 // Provision checks the settings.
@@ -80,8 +80,8 @@ func (s *SQLiteStore) Place() string { return s.path }
 func (s *SQLiteStore) Folder() string { return filepath.Dir(s.path) }
 
 // Open implements Store.
-func (s *SQLiteStore) Open(ctx context.Context) (storage.Store, error) {
-	options := sqlite.Options{Path: s.path, MaxSize: s.MaxSize, BusyTimeout: busyTimeout, Notice: noticed}
+func (s *SQLiteStore) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
+	options := sqlite.Options{Path: s.path, MaxSize: s.MaxSize, BusyTimeout: max(timeout, leastBusyTimeout), Notice: noticed}
 	if s.Synchronous == "full" {
 		options.Synchronous = sqlite.Full
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,7 +69,7 @@ func (s *server) faultTime() time.Duration {
 // The lock is given up only after requests have been answered: one that waited
 // for it would wait forever.
 func TestDatabaseLockedByAnotherProcess(t *testing.T) {
-	s := startCaddy(t, failing("{$DIR}/tally.db"))
+	s := startCaddy(t, strings.Replace(failing("{$DIR}/tally.db"), "store_timeout 1m", "store_timeout 1s", 1))
 	s.checkFault("database is locked", func() func() { return lockDatabase(t, filepath.Join(s.dir, "tally.db")) })
 }
 
@@ -102,6 +103,66 @@ func TestFolderRemoved(t *testing.T) {
 	s.start()
 	s.wantPassed(4, 6, "/address")
 	s.wantPassed(4, 6, "/key", key)
+}
+
+// A lock that is held for longer than a second holds up requests, and is no
+// outage, if they are to wait for longer than that.
+func TestLockIsWaitedForAsLongAsStoreTimeoutSays(t *testing.T) {
+	s := startCaddy(t, failing("{$DIR}/tally.db"))
+	s.passed(1, "/", from(1)) // so that the database is there
+	unlock := lockDatabase(t, filepath.Join(s.dir, "tally.db"))
+	answered := make(chan int)
+	go func() { answered <- s.passed(1, "/", from(2)) }()
+	select {
+	case <-answered:
+		t.Error("a request was answered while the database was locked")
+		unlock()
+		return
+	case <-time.After(3 * time.Second): // three times as long as an error used to take
+	}
+	unlock()
+	if passed := <-answered; passed != 1 || s.health().Degraded || len(s.logLines("the store can't be used; reduced limits are kept in memory until it can")) > 0 {
+		t.Errorf("%d passed, degraded %v", passed, s.health().Degraded)
+	}
+}
+
+// Keys that somebody removed from under a Caddy are written again before another
+// engine looks for them: under others everything would be counted from 0.
+func TestRemovedKeysAreWrittenAgain(t *testing.T) {
+	conf := func(timeout int) string {
+		return options(fmt.Sprintf("rate_limit {\nstore_timeout %ds\nstore sqlite {$DIR}/folder/tally.db\n}\n", timeout)+trusting) + site(`rate_limit {
+			zone address {
+				match /address
+				limit 10/30d
+			}
+			zone key {
+				match /key
+				per key {http.request.header.X-Key}
+				limit 10/30d
+			}
+		}
+		respond hello`)
+	}
+	s, key := startCaddy(t, conf(60)), "X-Key: secret"
+	for i := range 3 {
+		s.wantPassed(2, 2, "/address")
+		s.wantPassed(2, 2, "/key", key)
+		for _, name := range []string{"tally.key", "tally.epochs"} {
+			if err := os.RemoveAll(filepath.Join(s.dir, "folder", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.mustReload(conf(61 + i))
+	}
+	s.wantPassed(4, 6, "/address")
+	s.wantPassed(4, 6, "/key", key)
+	if lines := s.logLines("keys were removed while they are in use; they are written again, because without them everything would be counted from 0"); len(lines) == 0 {
+		t.Error("the log doesn't say that keys were removed")
+	}
+	s.kill()
+	s.start()
+	s.wantPassed(0, 2, "/address")
+	s.wantPassed(0, 2, "/key", key)
 }
 
 // lockDatabase locks a database for everybody else.
