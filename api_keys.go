@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 // APIKeys says where clients put their API keys, and which there are.
@@ -138,11 +139,11 @@ func (s *KeySource) provision() error {
 		}
 		return nil
 	case fromPlaceholder:
-		if len(placeholders(s.Name)) == 0 {
+		if len(placeholder.Names(s.Name)) == 0 {
 			return fmt.Errorf("placeholder needs one, such as {http.request.cookie.key}, got %q", s.Name)
 		}
 		s.resolve()
-		return checkPlaceholders(s.Name)
+		return placeholder.Check(s.Name)
 	}
 	return fmt.Errorf("must be header, bearer, query or placeholder, got %q", s.Type)
 }

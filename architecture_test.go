@@ -43,6 +43,16 @@ var rules = []rule{
 		why: "header fields are HTTP's: what is in them is read and written alike whatever they are for",
 	},
 	{
+		packages:  []string{"./internal/siting", "./internal/placeholder"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/siting", "./internal/placeholder", "./internal/typo"},
+		why: "they say what is true of a path or a name; what to warn of is for the root package to say",
+	},
+	{
+		packages:  []string{"./internal/typo"},
+		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/typo"},
+		why: "words are compared alike whatever they name",
+	},
+	{
 		packages:  []string{"./internal/endpoint"},
 		forbidden: []string{"./...", "github.com/...", "go.uber.org/...", "net/http"}, allowed: []string{"./internal/endpoint"},
 		why: "how backends read a request has nothing to do with who serves it: it must be possible to read and to test it alone",

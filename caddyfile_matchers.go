@@ -13,6 +13,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
 // unmarshalMatchers reads a matcher set: an endpoint, what begins like a matcher
@@ -106,7 +108,7 @@ func insteadOfMatcher(word string, args []string) string {
 		return "write ban " + word + " before the matcher of a trap"
 	}
 	for _, candidate := range slices.Sorted(maps.Keys(matcherNames())) {
-		if n := editDistance(word, candidate); n <= 2 && 2*n <= len(word) {
+		if n := typo.Distance(word, candidate); n <= 2 && 2*n <= len(word) {
 			return "did you mean " + candidate + "?"
 		}
 	}

@@ -7,6 +7,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
 // The words that lines can begin with: in the directive, in a zone, and in the
@@ -68,7 +71,7 @@ func insteadOf(word, line string, known []string) string {
 		return "write it into the directive rate_limit of a site, and not into the global option"
 	case isHandler && slices.Contains([]string{"true", "yes", "on", "1"}, word):
 		return "the option before it takes no value: leave it out"
-	case isHandler && (word == "tier" && len(placeholders(line)) == 0 || slices.Contains(appWords, word) && !slices.Contains(zoneWords, word)),
+	case isHandler && (word == "tier" && len(placeholder.Names(line)) == 0 || slices.Contains(appWords, word) && !slices.Contains(zoneWords, word)),
 		isZone && slices.Contains(appWords, word):
 		return fmt.Sprintf("write it into the global option at the top of the file: {, rate_limit {, %s, } and }, each on a line of its own", line)
 	case slices.Contains(zoneWords, word) && isHandler:
@@ -79,7 +82,7 @@ func insteadOf(word, line string, known []string) string {
 		return fmt.Sprintf("%s is a directive of the site; is a } missing above?", word)
 	}
 	for _, candidate := range known {
-		if n := editDistance(word, candidate); n <= 2 && 2*n <= len(word) {
+		if n := typo.Distance(word, candidate); n <= 2 && 2*n <= len(word) {
 			return "did you mean " + candidate + "?"
 		}
 	}

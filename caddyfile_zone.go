@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 func (z *Zone) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
@@ -141,9 +143,9 @@ func insteadOfPer(words []string) string {
 		return "per key {http.request.header." + words[1] + "}"
 	case word == "network" || word == "subnet":
 		return "per ip, and ipv4_prefix 24 into a line of its own"
-	case len(placeholders(words[0])) > 0:
+	case len(placeholder.Names(words[0])) > 0:
 		return "per key " + words[0]
-	case caddyShorthand(word) != word:
+	case placeholder.Expand(word) != word:
 		return "per key {" + word + "}"
 	}
 	return "per ip, everyone, client, api_key or key <value>"
@@ -206,7 +208,7 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
 		return d.ArgErr()
 	}
 	cost := d.Val()
-	if n, err := strconv.ParseInt(cost, 10, 64); (err != nil || n < 0) && len(placeholders(cost)) == 0 {
+	if n, err := strconv.ParseInt(cost, 10, 64); (err != nil || n < 0) && len(placeholder.Names(cost)) == 0 {
 		write := "cost 10"
 		if rest := d.RemainingArgs(); len(rest) > 0 {
 			if n, err := strconv.ParseUint(rest[len(rest)-1], 10, 63); err == nil { // the cost stands last

@@ -4,13 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
-	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 )
 
 // A server that trusts proxies without `trusted_proxies_strict` takes the first address
@@ -65,30 +62,4 @@ func (a *App) noteClaim() {
 		a.warn("a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address",
 			strictProxies)
 	})
-}
-
-// warnOfLooseProxies warns once of a server that takes the word of clients for their
-// addresses, if its proxies append to what they are sent. ctx is that of a handler.
-func (a *App) warnOfLooseProxies(ctx caddy.Context) {
-	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok || server.TrustedProxiesStrict > 0 || !trustsProxies(server) {
-		return
-	}
-	if !slices.ContainsFunc(server.ClientIPHeaders, func(field string) bool { return !isSingle(field) }) {
-		return // such as Cloudflare's own, which it replaces
-	}
-	name := "loose proxies of " + strings.Join(server.Listen, " ")
-	if a.warned[name] {
-		return
-	}
-	a.warned[name] = true
-	warnOfConfig(a.log, "", "this server trusts proxies, and takes the first address of X-Forwarded-For: behind a proxy that appends to it, as most do, clients can write that themselves, and be whoever they like",
-		strictProxies, zap.Strings("server", server.Listen))
-}
-
-// trustsProxies reports whether a server has trusted proxies, which it doesn't show.
-func trustsProxies(server *caddyhttp.Server) bool {
-	source := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
-	return server.TrustedProxiesUnix || server.TrustedProxiesRaw != nil ||
-		source.IsValid() && source.Kind() == reflect.Interface && !source.IsNil()
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 // costRule is a cost ready for use.
@@ -25,8 +27,8 @@ func newCostRule(cost string) (costRule, error) {
 	if cost == "" {
 		return costRule{fixed: 1}, nil
 	}
-	if len(placeholders(cost)) > 0 {
-		return costRule{from: cost}, checkPlaceholders(cost)
+	if len(placeholder.Names(cost)) > 0 {
+		return costRule{from: cost}, placeholder.Check(cost)
 	}
 	fixed, err := strconv.ParseInt(cost, 10, 64)
 	if err != nil || fixed < 0 {

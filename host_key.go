@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 // What placeholders begin with whose values a client can write in several ways that
@@ -24,7 +25,7 @@ var hostPlaceholders = []string{"http.request.host", "http.request.tls.server_na
 // needsOneSpelling reports whether a key has placeholders of which different values
 // mean the same.
 func needsOneSpelling(key string) bool {
-	return slices.ContainsFunc(placeholders(key), func(name string) bool {
+	return slices.ContainsFunc(placeholder.Names(key), func(name string) bool {
 		return slices.Contains(hostPlaceholders, name) || strings.HasPrefix(name, hostLabels) || strings.HasPrefix(name, headerField)
 	})
 }

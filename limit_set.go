@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -223,8 +224,8 @@ func (z *Zone) compile(site string) (l siteLimits, err error) {
 // checkTier checks the names of tiers that the zone gives.
 func (z *Zone) checkTier() error {
 	for _, name := range []string{z.Tier, z.DefaultTier} {
-		if len(placeholders(name)) > 0 && name == z.Tier {
-			if err := checkPlaceholders(name); err != nil {
+		if len(placeholder.Names(name)) > 0 && name == z.Tier {
+			if err := placeholder.Check(name); err != nil {
 				return fmt.Errorf("tier: %w", err)
 			}
 		} else if name != "" && z.app.tier(name) == nil {

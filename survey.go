@@ -9,6 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
+
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 // survey is what the whole HTTP config says that a handler can't know by itself. It is
@@ -105,7 +107,7 @@ func (l surveyor) loaded(handler caddyhttp.MiddlewareHandler) {
 			l.providers[name] = true
 		}
 	default:
-		l.foreign = l.foreign || !isCaddyPackage(packageOf(handler))
+		l.foreign = l.foreign || !placeholder.IsCaddy(placeholder.PackageOf(handler))
 	}
 }
 
@@ -141,7 +143,7 @@ func (l surveyor) object(object map[string]any) {
 			l.providers[provider] = true
 		}
 	case name != "":
-		if info, err := caddy.GetModule("http.handlers." + name); err == nil && !isCaddyPackage(packageOf(info.New())) {
+		if info, err := caddy.GetModule("http.handlers." + name); err == nil && !placeholder.IsCaddy(placeholder.PackageOf(info.New())) {
 			l.foreign = true
 		}
 	}
@@ -200,7 +202,7 @@ func (l surveyor) text(text string) {
 	if !strings.Contains(text, "{"+ourPlaceholders) {
 		return
 	}
-	for _, name := range placeholders(text) {
+	for _, name := range placeholder.Names(text) {
 		if strings.HasPrefix(name, ourPlaceholders) {
 			l.mentions[name] = l.handler
 		}

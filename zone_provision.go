@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -161,12 +162,12 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 	if z.per == perAPIKey && z.app.APIKeys == nil {
 		return errors.New("per: there are no API keys: `api_keys` in the global option rate_limit would do")
 	}
-	if err := checkPlaceholders(z.Key); mayBeMapped(err) && z.isPeerForm() {
+	if err := placeholder.Check(z.Key); placeholder.MayBeMapped(err) && z.isPeerForm() {
 		z.warn(log, fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
-	if z.per == perKey && len(placeholders(z.Key)) == 0 {
+	if z.per == perKey && len(placeholder.Names(z.Key)) == 0 {
 		z.per, z.static = perEveryone, z.Key
 	}
 	z.emptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.Key, "")

@@ -1,4 +1,4 @@
-package tally
+package placeholder
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// placeholders returns the names of the placeholders in s, in order, repeated
+// Names returns the names of the placeholders in s, in order, repeated
 // ones repeated. Escaped and unbalanced braces are text.
-func placeholders(s string) []string {
+func Names(s string) []string {
 	names, _ := scanPlaceholders(s)
 	return names
 }
@@ -32,50 +32,50 @@ func scanPlaceholders(s string) (names []string, err error) {
 	return names, err
 }
 
-// checkPlaceholders returns an error about the first placeholder in s that
+// Check returns an error about the first placeholder in s that
 // nothing in this Caddy can provide, with the nearest name that it can. Caddy
 // itself takes such a placeholder as empty, and all clients would be counted as
 // one.
-func checkPlaceholders(s string) error {
+func Check(s string) error {
 	names, err := scanPlaceholders(s)
 	if err != nil {
 		return fmt.Errorf("reading placeholders: %w", err)
 	}
 	for _, name := range names {
-		if err := checkPlaceholder(name); err != nil {
+		if err := checkName(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkPlaceholder(name string) error {
+func checkName(name string) error {
 	if name == "" {
-		return errors.New(`placeholder {} has no name: \{\} would do for the braces themselves`)
+		return errors.New(`placeholder {} has no name: write \{\} for the braces themselves`)
 	}
-	if isKnownPlaceholder(name) || moduleProvides(name) {
+	if isKnown(name) || moduleProvides(name) {
 		return nil
 	}
-	return unknownPlaceholderError{name, nearestPlaceholder(name)}
+	return unknownError{name, nearest(name)}
 }
 
-func isKnownPlaceholder(name string) bool { return inDynamicFamily(name) || caddyProvides(name) }
+func isKnown(name string) bool { return inDynamicFamily(name) || caddyProvides(name) }
 
-// unknownPlaceholderError is the error about a placeholder that nothing provides.
-type unknownPlaceholderError struct{ name, near string }
+// unknownError is the error about a placeholder that nothing provides.
+type unknownError struct{ name, near string }
 
 // Error implements error.
-func (u unknownPlaceholderError) Error() string {
+func (u unknownError) Error() string {
 	if u.near != "" {
 		return fmt.Sprintf("unknown placeholder {%s}: did you mean {%s}? %s", u.name, u.near, otherwise(u.name))
 	}
 	return fmt.Sprintf("unknown placeholder {%s}: neither Caddy nor a module in it provides this name; %s", u.name, otherwise(u.name))
 }
 
-// mayBeMapped tells whether err is about a placeholder that the map directive
+// MayBeMapped reports whether err is about a placeholder that the map directive
 // may set: one without a dot that looks like nothing else.
-func mayBeMapped(err error) bool {
-	u, ok := errors.AsType[unknownPlaceholderError](err)
+func MayBeMapped(err error) bool {
+	u, ok := errors.AsType[unknownError](err)
 	return ok && (u.near == "" || slices.Contains(addressNames, u.name)) && !strings.Contains(u.name, ".")
 }
 
@@ -84,9 +84,9 @@ func mayBeMapped(err error) bool {
 // typo.
 func otherwise(name string) string {
 	if !strings.Contains(name, ".") {
-		return fmt.Sprintf("if the `map` directive sets it, a dotted name such as {map.%s} would do", name)
+		return fmt.Sprintf("if the `map` directive sets it, give it a dotted name such as {map.%s}", name)
 	}
-	return fmt.Sprintf("if a directive sets it, {http.vars.NAME} with `vars NAME {%s}` would do", name)
+	return fmt.Sprintf("if a directive sets it, write `vars NAME {%s}` and use {http.vars.NAME}", name)
 }
 
 // inDynamicFamily reports whether the name has a namespace in which names are
@@ -136,13 +136,14 @@ func registeredModules() []moduleOrigin {
 	var origins []moduleOrigin
 	for _, id := range caddy.Modules() {
 		if info, err := caddy.GetModule(id); err == nil {
-			origins = append(origins, moduleOrigin{id, packageOf(info.New())})
+			origins = append(origins, moduleOrigin{id, PackageOf(info.New())})
 		}
 	}
 	return origins
 }
 
-func packageOf(v any) string {
+// PackageOf returns the path of the package that the type of v is from.
+func PackageOf(v any) string {
 	t := reflect.TypeOf(v)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -155,12 +156,12 @@ func packageOf(v any) string {
 func foreignWords(modules []moduleOrigin) map[string]bool {
 	words := make(map[string]bool)
 	for _, m := range modules {
-		if !isCaddyPackage(m.pkg) && m.pkg != packageOf(Handler{}) {
+		if !IsCaddy(m.pkg) && !IsOurs(m.pkg) {
 			setWords(words, m.id, true)
 		}
 	}
 	for _, m := range modules {
-		if isCaddyPackage(m.pkg) {
+		if IsCaddy(m.pkg) {
 			setWords(words, m.id, false)
 		}
 	}
@@ -170,8 +171,15 @@ func foreignWords(modules []moduleOrigin) map[string]bool {
 	return words
 }
 
-func isCaddyPackage(pkg string) bool {
+// IsCaddy reports whether a package is one of Caddy itself.
+func IsCaddy(pkg string) bool {
 	return strings.HasPrefix(pkg, "github.com/caddyserver/caddy/v2")
+}
+
+// IsOurs reports whether a package is one of this module.
+func IsOurs(pkg string) bool {
+	module := strings.TrimSuffix(PackageOf(moduleOrigin{}), "/internal/placeholder")
+	return pkg == module || strings.HasPrefix(pkg, module+"/")
 }
 
 // setWords sets the segments of a dotted name, and the parts of segments that

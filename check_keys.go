@@ -1,5 +1,7 @@
 package tally
 
+// This file finds keys that hardly count what was meant.
+
 import (
 	"fmt"
 	"net/netip"
@@ -7,6 +9,8 @@ import (
 	"strings"
 
 	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 // fleeting are placeholders that change from one request or connection to the next, so
@@ -30,7 +34,7 @@ func (z *Zone) checkKeyMeant(log *zap.Logger) error {
 
 // checkKey returns an error about a key that hardly counts what was meant.
 func (z *Zone) checkKey() error {
-	names := placeholders(z.Key)
+	names := placeholder.Names(z.Key)
 	for _, name := range names {
 		switch {
 		case name == "http.request.remote":
@@ -79,7 +83,7 @@ var asSent = []string{
 // doubtfulKey returns what is doubtful about a key that may be meant all the same, and
 // what to write instead; or "".
 func (z *Zone) doubtfulKey() (problem, write string) {
-	for _, name := range placeholders(z.Key) {
+	for _, name := range placeholder.Names(z.Key) {
 		if slices.Contains(asSent, name) {
 			return fmt.Sprintf("key: {%s} is what the client sends: it gets another limit with every ?x=1 that it adds", name),
 				"key {http.request.uri.path} with a second zone per ip, or per ip alone"
@@ -90,7 +94,7 @@ func (z *Zone) doubtfulKey() (problem, write string) {
 				"per ip, and trusted_proxies in the global option servers"
 		}
 	}
-	if z.Per == perKey && len(placeholders(z.Key)) == 0 {
+	if z.Per == perKey && len(placeholder.Names(z.Key)) == 0 {
 		return fmt.Sprintf("key: %q has no placeholder in it: everybody shares one count", z.Key), "per everyone"
 	}
 	return "", ""

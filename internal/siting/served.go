@@ -1,4 +1,4 @@
-package tally
+package siting
 
 import (
 	"encoding/json"
@@ -7,44 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 )
-
-// warnIfServed warns once for each folder that a file server serves with the
-// database or the secret in it. ctx is that of a handler of the configuration.
-func (a *App) warnIfServed(ctx caddy.Context) {
-	for _, m := range ctx.Modules() {
-		if app, ok := m.(*caddyhttp.App); ok {
-			for _, server := range app.Servers {
-				a.warnOfRoots(rootsOf(server))
-			}
-		}
-	}
-}
-
-func (a *App) warnOfRoots(roots []string) {
-	for _, root := range roots {
-		for _, path := range []string{a.settings.path, a.settings.secret} {
-			if path == "" || a.warned[root+path] || !lies(root, path) {
-				continue
-			}
-			a.warned[root+path] = true
-			a.log.Warn("a file of the rate limiter lies in a folder that a site serves, where everybody can get it; keep it elsewhere",
-				zap.String("path", path), zap.String("root", root))
-		}
-	}
-}
-
-// lies tells whether a path lies in a folder, by their names or by what these
-// are links to.
-func lies(folder, path string) bool {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return false
-	}
-	mounts := readMounts()
-	return isWithin(folder, path) || isWithin(resolved(mounts, folder), resolved(mounts, path))
-}
 
 // served is what the file servers of one server serve, as far as a
 // configuration tells.
@@ -54,9 +17,9 @@ type served struct {
 	other bool     // that there are such
 }
 
-// rootsOf returns the absolute paths of the folders that a server serves. Some of
+// ServedFolders returns the absolute paths of the folders that a server serves. Some of
 // its handlers are provisioned already, others not yet.
-func rootsOf(server *caddyhttp.Server) (roots []string) {
+func ServedFolders(server *caddyhttp.Server) (roots []string) {
 	var s served
 	s.addRoutes(server.Routes)
 	if server.Errors != nil {

@@ -1,41 +1,14 @@
-package tally
+package siting
 
 import (
 	"bufio"
 	"bytes"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-
-	"go.uber.org/zap"
 )
-
-// warnOfPlace warns of places where a database does not work well, or is not
-// safe. It looks, and touches nothing. On a network file system it doesn't even
-// look: one whose server is gone would hang everybody who does.
-func warnOfPlace(log *zap.Logger, path string) {
-	mounts := readMounts()
-	folder := resolved(mounts, filepath.Dir(path))
-	if kind := fileSystem(mounts, folder); isNetwork(kind) {
-		log.Warn("the database is on a network file system, where it may fail or be damaged; put it on a local disk",
-			zap.String("path", path), zap.String("file_system", kind))
-		return
-	}
-	info, err := os.Stat(folder)
-	for err != nil && filepath.Dir(folder) != folder { // it is made in the nearest one that exists
-		folder = filepath.Dir(folder)
-		info, err = os.Stat(folder)
-	}
-	if err == nil && isOpenToAll(info.Mode()) {
-		log.Warn("everybody on this machine may write to the folder of the database; use a folder of its own, or chmod o-w",
-			zap.String("path", path), zap.String("folder", folder))
-	}
-}
 
 // readMounts returns the text of the mountinfo of this process, or nothing where
 // there is none: then no file system is known to be a network's.
@@ -71,26 +44,6 @@ func resolved(mounts []byte, path string) string {
 		rest = target[len(done):]
 	}
 	return done
-}
-
-func isOpenToAll(mode fs.FileMode) bool {
-	return mode.Perm()&0o002 != 0 && runtime.GOOS != "windows" // which has no such mode
-}
-
-// warnOfAccess warns of a file that others on this machine may read or write to, which
-// they shouldn't. It looks, but not on network file systems.
-func (a *App) warnOfAccess(what, path string) {
-	path, err := filepath.Abs(path)
-	mounts := readMounts()
-	if err != nil || runtime.GOOS == "windows" || isNetwork(fileSystem(mounts, resolved(mounts, path))) { // Windows has no such mode
-		return
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm()&0o027 == 0 {
-		return
-	}
-	a.warn(fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, info.Mode().Perm()),
-		"chmod g-w,o-rwx "+path)
 }
 
 // networks are the file systems, by the names of Linux, that have no memory that
@@ -133,7 +86,7 @@ func unescaped(path string) string {
 	return strings.Join(parts, "")
 }
 
-// isWithin tells whether a path is a folder or lies in it.
+// isWithin reports whether a path is a folder or lies in it.
 func isWithin(folder, path string) bool {
 	relative, err := filepath.Rel(folder, path)
 	return err == nil && relative != ".." && !strings.HasPrefix(relative, ".."+string(filepath.Separator))

@@ -1,4 +1,4 @@
-package tally
+package siting
 
 import (
 	"os"

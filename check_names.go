@@ -1,5 +1,8 @@
 package tally
 
+// This file finds names that mean something else than was meant: of zones that share a count
+// by accident, and of placeholders that nothing sets.
+
 import (
 	"fmt"
 	"maps"
@@ -8,6 +11,9 @@ import (
 	"strings"
 
 	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
 // checkSurvey warns of what is wrong between parts of the config.
@@ -20,21 +26,6 @@ func (a *App) checkSurvey(s *survey) {
 			warnOfConfig(a.log, "", problem, write, zap.String("handler", s.mentions[name]))
 		}
 	}
-}
-
-// warnOfIdleBan warns of a ban that nobody can get.
-func (a *App) warnOfIdleBan(s *survey) {
-	apply := func(z sitedZone) bool { return z.wantsClients() && z.Ban == nil }
-	if a.Ban == nil || s.traps || a.Session != nil || slices.ContainsFunc(s.zones, apply) {
-		return
-	}
-	a.warn("ban: nobody is banned, because no zone counts per client or per api_key, and there is no trap",
-		"per client in a zone whose limits lead to bans")
-}
-
-// wantsClients reports whether a zone that isn't provisioned yet will count clients.
-func (z *Zone) wantsClients() bool {
-	return z.Per == perClient || z.Per == perAPIKey || z.Per == "" && z.Tiers
 }
 
 // warnOfEqualNames warns of zones that count together because they have one name,
@@ -104,14 +95,14 @@ func (s *survey) checkOurPlaceholder(name string) error {
 		}
 		best = s.zones[0].Name + ".remaining"
 		for _, z := range s.zones {
-			if n := editDistance(z.Name, zone); n < least {
+			if n := typo.Distance(z.Name, zone); n < least {
 				best, least = z.Name+".remaining", n
 			}
 		}
 		return fmt.Errorf("placeholder {%s}: there is no zone %q: write {%s%s}", name, zone, ourPlaceholders, best)
 	}
 	for _, candidate := range known {
-		if n := editDistance(candidate, rest); n < least {
+		if n := typo.Distance(candidate, rest); n < least {
 			best, least = candidate, n
 		}
 	}
@@ -125,7 +116,7 @@ func (z *Zone) checkOurPlaceholders(s *survey) error {
 		texts = append(texts, c.Cost)
 	}
 	for _, text := range texts {
-		for _, name := range placeholders(text) {
+		for _, name := range placeholder.Names(text) {
 			if strings.HasPrefix(name, ourPlaceholders) {
 				if err := s.checkOurPlaceholder(name); err != nil {
 					return err
@@ -143,7 +134,7 @@ func (z *Zone) warnOfUser(log *zap.Logger, s *survey) {
 	if s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
 		return
 	}
-	for _, name := range append(placeholders(z.Key), placeholders(z.Tier)...) {
+	for _, name := range append(placeholder.Names(z.Key), placeholder.Names(z.Tier)...) {
 		if field, ok := strings.CutPrefix(name, user); ok && field != "id" {
 			z.warn(log, fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}")
 		}

@@ -1,5 +1,7 @@
 package tally
 
+// This file finds options that depend on what only a later handler sets.
+
 import (
 	"encoding/json"
 	"fmt"
@@ -8,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 // need is a placeholder that a part of a handler's config depends on.
@@ -149,7 +153,7 @@ func (z *Zone) needs() (needs []need) {
 
 func needsOfTexts(z *Zone, where string, texts ...string) (needs []need) {
 	for _, text := range texts {
-		for _, name := range placeholders(text) {
+		for _, name := range placeholder.Names(text) {
 			needs = append(needs, need{zone: z, where: where, name: name})
 		}
 	}
@@ -178,14 +182,14 @@ func needsOfMatchers(z *Zone, where string, matchers any) (needs []need) {
 func namesIn(value any, names []string) []string {
 	switch value := value.(type) {
 	case string:
-		names = append(names, placeholders(value)...)
+		names = append(names, placeholder.Names(value)...)
 	case []any:
 		for _, element := range value {
 			names = namesIn(element, names)
 		}
 	case map[string]any:
 		for key, element := range value {
-			names = append(names, placeholders(key)...)
+			names = append(names, placeholder.Names(key)...)
 			fields, _ := element.(map[string]any)
 			for field := range fields {
 				switch key {

@@ -1,5 +1,7 @@
 package tally
 
+// This file finds matchers that no request can match.
+
 import (
 	"encoding/json"
 	"errors"

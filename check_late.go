@@ -1,5 +1,7 @@
 package tally
 
+// This file finds placeholders that are empty when a zone counts by them, and set later.
+
 import (
 	"net/http"
 	"slices"

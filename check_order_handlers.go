@@ -1,5 +1,7 @@
 package tally
 
+// This file finds out what the handlers before and after one of ours set.
+
 import (
 	"bytes"
 	"encoding/json"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 // What a request is counted by may be set by another handler: the user by the one that
@@ -250,8 +254,8 @@ func isOfCaddy(name string) bool {
 	if err != nil {
 		return false
 	}
-	pkg := packageOf(info.New())
-	return isCaddyPackage(pkg) || pkg == packageOf(Handler{})
+	pkg := placeholder.PackageOf(info.New())
+	return placeholder.IsCaddy(pkg) || placeholder.IsOurs(pkg)
 }
 
 // nestedRoutes returns the routes of a handler's own, those for errors last.

@@ -1,4 +1,4 @@
-package tally
+package placeholder
 
 import (
 	"slices"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
 // dynamicFamilies are the namespaces whose names [caddyProvides] can't know:
@@ -13,7 +15,7 @@ import (
 var dynamicFamilies = []string{
 	"env.",
 	"file.",
-	"map.", // where checkPlaceholder sends the destinations of the map directive
+	"map.", // where checkName sends the destinations of the map directive
 	"http.auth.candidate.",
 	"http.auth.user.",
 	"http.error.",
@@ -132,9 +134,9 @@ var addressNames = []string{
 	"http.request.ip", "http.request.remote.ip", "http.request.remote_ip", "http.request.remote_addr", "http.request.client_ip", "http.request.real_ip",
 }
 
-// nearestPlaceholder returns the name that was probably meant by one that is not
+// nearest returns the name that was probably meant by one that is not
 // known, or "".
-func nearestPlaceholder(name string) string {
+func nearest(name string) string {
 	if full := expandShorthand(name); full != name {
 		return full
 	}
@@ -142,16 +144,16 @@ func nearestPlaceholder(name string) string {
 		return "http.vars.client_ip"
 	}
 	for _, family := range []string{"http.", "http.request.", "http.auth."} {
-		if full := family + name; isKnownPlaceholder(full) {
+		if full := family + name; isKnown(full) {
 			return full
 		}
 	}
-	if rest, ok := strings.CutPrefix(name, "http."); ok && isKnownPlaceholder("http.request."+rest) {
+	if rest, ok := strings.CutPrefix(name, "http."); ok && isKnown("http.request."+rest) {
 		return "http.request." + rest
 	}
 	best, least := "", 3
 	for _, candidate := range candidatesFor(name) {
-		if n := editDistance(name, candidate); n < least && n <= len(name)/3 {
+		if n := typo.Distance(name, candidate); n < least && n <= len(name)/3 {
 			best, least = candidate, n
 		}
 	}
@@ -187,42 +189,19 @@ func behindDots(s string, n int) string {
 func expandShorthand(name string) string {
 	for _, family := range shorthandFamilies {
 		if tail, ok := strings.CutPrefix(name, family); ok && tail != "" {
-			return strings.TrimSuffix(caddyShorthand(family+"x"), "x") + tail
+			return strings.TrimSuffix(Expand(family+"x"), "x") + tail
 		}
 	}
-	return caddyShorthand(name)
+	return Expand(name)
 }
 
-func caddyShorthand(name string) string {
+// Expand returns the name that Caddy expands a shorthand of a Caddyfile to, or the name
+// itself.
+func Expand(name string) string {
 	if strings.ContainsAny(name, "{}") || strings.HasSuffix(name, ".") { // {a{host} is not {host}
 		return name
 	}
 	segment := caddyfile.Segment{{Text: "{" + name + "}"}}
 	httpcaddyfile.NewShorthandReplacer().ApplyToSegment(&segment)
 	return strings.TrimSuffix(strings.TrimPrefix(segment[0].Text, "{"), "}")
-}
-
-// editDistance returns the number of bytes to insert, delete or replace that
-// make b of a (Levenshtein), or a larger number if it is above 2.
-func editDistance(a, b string) int {
-	if len(a) > len(b)+2 || len(b) > len(a)+2 {
-		return 3
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

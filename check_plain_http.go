@@ -1,5 +1,7 @@
 package tally
 
+// This file finds what is unsafe over plain HTTP.
+
 import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"

@@ -1,4 +1,4 @@
-package tally
+package placeholder
 
 import (
 	"slices"
@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers" // a module to look for
 )
 
-func TestPlaceholders(t *testing.T) {
+func TestNames(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
 		want []string
@@ -28,13 +29,13 @@ func TestPlaceholders(t *testing.T) {
 		{"a}b{c", nil},
 		{"{}", []string{""}},
 	} {
-		if got := placeholders(tt.in); !slices.Equal(got, tt.want) {
-			t.Errorf("placeholders(%q) = %q, want %q", tt.in, got, tt.want)
+		if got := Names(tt.in); !slices.Equal(got, tt.want) {
+			t.Errorf("Names(%q) = %q, want %q", tt.in, got, tt.want)
 		}
 	}
 }
 
-func TestCheckPlaceholdersAccepts(t *testing.T) {
+func TestCheckAccepts(t *testing.T) {
 	for _, s := range []string{
 		"",
 		"static",
@@ -78,20 +79,20 @@ func TestCheckPlaceholdersAccepts(t *testing.T) {
 		"{file./run/secrets/x}",
 		"{map.tenant}",
 	} {
-		if err := checkPlaceholders(s); err != nil {
-			t.Errorf("checkPlaceholders(%q) = %v", s, err)
+		if err := Check(s); err != nil {
+			t.Errorf("Check(%q) = %v", s, err)
 		}
 	}
 }
 
-func TestCheckPlaceholdersRefuses(t *testing.T) {
+func TestCheckRefuses(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"{}", `placeholder {} has no name`},
 		{"{remote_host}", `unknown placeholder {remote_host}: did you mean {http.request.remote.host}?`},
 		{"{header.X-Tenant}", `did you mean {http.request.header.X-Tenant}?`},
 		{"{client_ip}", `did you mean {http.vars.client_ip}?`},
 		{"{remote_hots}", `did you mean {http.request.remote.host}?`},
-		{"{clientip}", `did you mean {http.vars.client_ip}? if the ` + "`map`" + ` directive sets it, a dotted name such as {map.clientip} would do`},
+		{"{clientip}", `did you mean {http.vars.client_ip}? if the ` + "`map`" + ` directive sets it, give it a dotted name such as {map.clientip}`},
 		{"{headers.X-Tenant}", `did you mean {http.request.header.X-Tenant}?`},
 		{"{header.X.Y}", `did you mean {http.request.header.X.Y}?`},
 		{"{http.request.remote.hots}", `did you mean {http.request.remote.host}?`},
@@ -107,15 +108,15 @@ func TestCheckPlaceholdersRefuses(t *testing.T) {
 		{"{http.header.X-Tenant}", `unknown placeholder {http.header.X-Tenant}: did you mean {http.request.header.X-Tenant}?`},
 		{"{http.request.frobnicate}", `unknown placeholder {http.request.frobnicate}: neither`},
 		{"{rate_limit.exceeded.name}", `unknown placeholder {rate_limit.exceeded.name}`},
-		{"{geoip2.country}", "if a directive sets it, {http.vars.NAME} with `vars NAME {geoip2.country}` would do"},
-		{"{tenant}", `unknown placeholder {tenant}: neither Caddy nor a module in it provides this name; if the ` + "`map` directive sets it, a dotted name such as {map.tenant} would do"},
+		{"{geoip2.country}", "if a directive sets it, write `vars NAME {geoip2.country}` and use {http.vars.NAME}"},
+		{"{tenant}", `unknown placeholder {tenant}: neither Caddy nor a module in it provides this name; if the ` + "`map` directive sets it, give it a dotted name such as {map.tenant}"},
 		{"{id}", `unknown placeholder {id}: neither`}, // not {dir}
 		{"{{http.request.host}", `unknown placeholder {{http.request.host}`},
 		{strings.Repeat("{", 102), `too many unclosed placeholders`},
 	} {
-		err := checkPlaceholders(tt.in)
+		err := Check(tt.in)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("checkPlaceholders(%q) = %v, want %q in it", tt.in, err, tt.want)
+			t.Errorf("Check(%q) = %v, want %q in it", tt.in, err, tt.want)
 		}
 	}
 }
@@ -134,13 +135,13 @@ func TestSuggestionsAreKnown(t *testing.T) {
 	}
 	for _, name := range shorthands {
 		full := expandShorthand(name)
-		if full == name || checkPlaceholders("{"+full+"}") != nil {
+		if full == name || Check("{"+full+"}") != nil {
 			t.Errorf("the shorthand {%s} stands for {%s}", name, full)
 		}
 	}
 	for _, family := range shorthandFamilies {
 		full := expandShorthand(family + "0")
-		if full == family+"0" || checkPlaceholders("{"+full+"}") != nil {
+		if full == family+"0" || Check("{"+full+"}") != nil {
 			t.Errorf("the shorthand {%s0} stands for {%s}", family, full)
 		}
 	}
@@ -158,7 +159,7 @@ func TestCaddyProvidesSurvivesCaddy(t *testing.T) {
 }
 
 func TestForeignWords(t *testing.T) {
-	own := packageOf(Handler{})
+	own := strings.TrimSuffix(PackageOf(moduleOrigin{}), "/internal/placeholder")
 	words := foreignWords([]moduleOrigin{
 		{"http.handlers.geoip2", "github.com/zhangjiayin/caddy-geoip2"},
 		{"http.handlers.extra_placeholders", "github.com/steffenbusch/caddy-extra-placeholders"},
@@ -194,27 +195,13 @@ func TestRegisteredModulesHaveOrigins(t *testing.T) {
 	}
 }
 
-func TestEditDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"abc", "abc", 0}, {"abc", "abd", 1},
-		{"abc", "ac", 1}, {"ac", "abc", 1}, {"abcd", "acbd", 2}, {"abc", "xyz", 3}, {"a", "abcdef", 3},
-	} {
-		if got := editDistance(tt.a, tt.b); got != tt.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-	}
-}
-
-func FuzzCheckPlaceholders(f *testing.F) {
+func FuzzCheck(f *testing.F) {
 	for _, s := range []string{"", "{", "}", "{}", `\{`, `{a\}`, "{remote_host}", "{http.request.header.X}", "{http.request.tls.client.san.ips.-1}", "{{{}", "{http.request.remote.host/x,y}", "{map.x}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		names := placeholders(s)
-		err := checkPlaceholders(s)
+		names := Names(s)
+		err := Check(s)
 		if err == nil && slices.Contains(names, "") {
 			t.Errorf("%q has a placeholder without a name and is accepted", s)
 		}

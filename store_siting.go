@@ -1,0 +1,60 @@
+package tally
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/siting"
+)
+
+// warnOfPlace warns of places where a database does not work well, or is not safe.
+func warnOfPlace(log *zap.Logger, path string) {
+	if kind := siting.NetworkFileSystem(path); kind != "" {
+		log.Warn("the database is on a network file system, where it may fail or be damaged; put it on a local disk",
+			zap.String("path", path), zap.String("file_system", kind))
+	} else if folder := siting.OpenFolder(path); folder != "" {
+		log.Warn("everybody on this machine may write to the folder of the database; use a folder of its own, or chmod o-w",
+			zap.String("path", path), zap.String("folder", folder))
+	}
+}
+
+// warnOfAccess warns of a file that others on this machine may read or write to, which
+// they shouldn't.
+func (a *App) warnOfAccess(what, path string) {
+	mode, open := siting.OpenFile(path)
+	if !open {
+		return
+	}
+	path, _ = filepath.Abs(path) // which [siting.OpenFile] could do
+	a.warn(fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, mode),
+		"chmod g-w,o-rwx "+path)
+}
+
+// warnIfServed warns once for each folder that a file server serves with the
+// database or the secret in it. ctx is that of a handler of the configuration.
+func (a *App) warnIfServed(ctx caddy.Context) {
+	for _, m := range ctx.Modules() {
+		if app, ok := m.(*caddyhttp.App); ok {
+			for _, server := range app.Servers {
+				a.warnOfFolders(siting.ServedFolders(server))
+			}
+		}
+	}
+}
+
+func (a *App) warnOfFolders(folders []string) {
+	for _, folder := range folders {
+		for _, path := range []string{a.settings.path, a.settings.secret} {
+			if path == "" || a.warned[folder+path] || !siting.Contains(folder, path) {
+				continue
+			}
+			a.warned[folder+path] = true
+			a.log.Warn("a file of the rate limiter lies in a folder that a site serves, where everybody can get it; keep it elsewhere",
+				zap.String("path", path), zap.String("root", folder))
+		}
+	}
+}
