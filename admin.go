@@ -63,7 +63,7 @@ type keysHealth struct {
 
 func tellHealth(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet {
-		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed: GET would do")}
+		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed: expected GET")}
 	}
 	stores := []health{} // not nil: JSON has another word for that
 	eachInstance(func(h *instance) { stores = append(stores, h.health()) })

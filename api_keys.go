@@ -112,7 +112,7 @@ func (k *APIKeys) checkDefault(a *App) error {
 	needed := k.Missing == keyDefault || k.Unknown == keyDefault
 	switch {
 	case needed && k.DefaultTier == "":
-		return errors.New("a default tier is missing: `missing default free` would do, where free is a tier")
+		return errors.New("a default tier is missing: write `missing default free`, where free is a tier")
 	case !needed && k.DefaultTier != "":
 		return errors.New("a default tier has no effect unless missing or unknown is default")
 	case needed && a.tier(k.DefaultTier) == nil:

@@ -193,7 +193,7 @@ func (a *App) provisionFiles() error {
 	a.settings.secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
 	a.settings.epochs = filepath.Join(folder, "tally.epochs")
 	if secret, err := filepath.Abs(a.settings.secret); err == nil && secret == a.settings.path {
-		return fmt.Errorf("secret_file: is the database as well, got %q: another file would do", a.SecretFile)
+		return fmt.Errorf("secret_file: is the database as well, got %q: name another file", a.SecretFile)
 	}
 	a.warnOfAccess("secret_file", a.settings.secret)
 	a.warnOfAccess("the keys that names at rest are hashed under", a.settings.epochs)

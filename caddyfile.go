@@ -96,7 +96,7 @@ func unnamedMatchers(d *caddyfile.Dispenser) matcherToken {
 	return func() (caddy.ModuleMap, bool, error) {
 		set, ok, err := httpcaddyfile.Helper{Dispenser: d}.MatcherToken()
 		if err != nil {
-			return nil, false, d.Errf("matchers have no names here, got %q: a block of matchers would do", d.Val())
+			return nil, false, d.Errf("matchers have no names here, got %q: write a block of matchers", d.Val())
 		}
 		return set, ok, nil
 	}
@@ -194,7 +194,7 @@ func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
 		return nil
 	}
 	if h.Zones[i].hasOwnWords() || z.hasOwnWords() {
-		return d.Err("the name is taken by an earlier zone of this handler: another name would do")
+		return d.Err("the name is taken by an earlier zone of this handler: choose another name")
 	}
 	h.Zones[i] = z
 	return nil
@@ -233,7 +233,7 @@ func (h *Handler) unmarshalJitter(d *caddyfile.Dispenser) error {
 		return d.Errf("invalid jitter percentage '%s': %v: write a fraction such as 0.2", d.Val(), err)
 	}
 	if math.IsNaN(jitter) || math.IsInf(jitter, 0) { // JSON has no word for them
-		return d.Errf("invalid jitter percentage '%s': 0.2 would do", d.Val())
+		return d.Errf("invalid jitter percentage '%s': expected a fraction such as 0.2", d.Val())
 	}
 	h.Jitter = jitter
 	return nil
@@ -273,7 +273,7 @@ func (dist *Distributed) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "purge_age":
 		return peerDuration(d, &dist.PurgeAge, "purge age", "purge age")
 	}
-	return d.Errf("unrecognized subdirective '%s': read_interval, write_interval or purge_age would do", d.Val())
+	return d.Errf("unrecognized subdirective '%s': expected read_interval, write_interval or purge_age", d.Val())
 }
 
 // Interface guards

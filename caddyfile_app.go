@@ -20,7 +20,7 @@ const maxStoreSize = 1 << 48
 func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
 		d.Next()
-		return nil, d.Err("the global option rate_limit is given twice: one block would do")
+		return nil, d.Err("the global option rate_limit is given twice: write one block")
 	}
 	app := new(App)
 	if err := app.UnmarshalCaddyfile(d); err != nil {
@@ -184,7 +184,7 @@ func (s *SQLiteStore) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "max_size":
 		return unmarshalSize(d, &s.MaxSize)
 	}
-	return d.Errf("unrecognized option %q: synchronous or max_size would do", d.Val())
+	return d.Errf("unrecognized option %q: expected synchronous or max_size", d.Val())
 }
 
 // unmarshalSize sets a number of bytes.

@@ -24,7 +24,7 @@ func (a *App) unmarshalPressure(d *caddyfile.Dispenser) error {
 		a.Pressure.Disabled = true
 		return nil
 	case len(args) > 0:
-		return d.Errf("pressure: off or a block would do, got %q", args[0])
+		return d.Errf("pressure: expected off or a block, got %q", args[0])
 	}
 	return eachOption(d, a.Pressure.unmarshalOption)
 }
@@ -40,7 +40,7 @@ func (p *Pressure) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "up_to":
 		return unmarshalDuration(d, &p.UpTo)
 	}
-	return d.Errf("pressure: unrecognized option %q: fingerprints, within, squeeze or up_to would do", d.Val())
+	return d.Errf("pressure: unrecognized option %q: expected fingerprints, within, squeeze or up_to", d.Val())
 }
 
 func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
@@ -56,7 +56,7 @@ func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
 func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
 	a.Session = new(Session)
 	if d.NextArg() {
-		return d.Errf("session: a block would do, got %q", d.Val())
+		return d.Errf("session: expected a block, got %q", d.Val())
 	}
 	if err := eachOption(d, a.Session.unmarshalOption); err != nil {
 		return fmt.Errorf("session: %w", err)
@@ -86,7 +86,7 @@ func (s *Session) unmarshalOption(d *caddyfile.Dispenser) error {
 func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 {
-		return d.Err("challenge: which one? proof_of_work, turnstile, hcaptcha or recaptcha would do")
+		return d.Err("challenge: a value is missing: expected proof_of_work, turnstile, hcaptcha or recaptcha")
 	}
 	c.Type, args = args[0], args[1:]
 	switch {
@@ -112,5 +112,5 @@ func (c *Challenge) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "secret":
 		return unmarshalString(d, &c.Secret)
 	}
-	return d.Errf("unrecognized option %q: site_key or secret would do", d.Val())
+	return d.Errf("unrecognized option %q: expected site_key or secret", d.Val())
 }

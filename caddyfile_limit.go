@@ -84,14 +84,14 @@ func insteadOfWord(word string) string {
 // struct they mean the default.
 func (l *Limit) setValue(word, value string) error {
 	if l.hasValue(word) {
-		return fmt.Errorf("%s is given twice: once would do", word)
+		return fmt.Errorf("%s is given twice: write it once", word)
 	}
 	switch {
 	case word == "name":
 		l.Name = value
 		return l.checkNameGiven()
 	case word == "timezone" && value == "":
-		return errors.New("timezone must not be empty: Europe/Berlin would do")
+		return errors.New("timezone must not be empty: expected a name such as Europe/Berlin")
 	case word == "timezone":
 		l.Timezone = value
 		return nil

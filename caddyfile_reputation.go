@@ -17,7 +17,7 @@ func (a *App) unmarshalReputation(d *caddyfile.Dispenser) error {
 		a.Reputation.Disabled = true
 		return nil
 	case len(args) > 0:
-		return d.Errf("reputation: off or a block would do, got %q", args[0])
+		return d.Errf("reputation: expected off or a block, got %q", args[0])
 	}
 	return eachOption(d, a.Reputation.unmarshalOption)
 }
@@ -31,7 +31,7 @@ func (r *Reputation) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "trap":
 		return unmarshalPoints(d, &r.Trap)
 	}
-	return d.Errf("unrecognized option %q: over_limit, forged or trap would do", d.Val())
+	return d.Errf("unrecognized option %q: expected over_limit, forged or trap", d.Val())
 }
 
 // unmarshalReputation reads `reputation off`.
@@ -58,23 +58,23 @@ func unmarshalPoints(d *caddyfile.Dispenser, field **int) error {
 // to <duration>]`.
 func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
 	if *field != nil {
-		return d.Err("ban is given twice: once would do")
+		return d.Err("ban is given twice: write it once")
 	}
 	const form = "ban after 5 violations in 10m for 1h"
 	args := d.RemainingArgs()
 	words := map[int]string{0: "after", 2: "violations", 3: "in", 5: "for", 7: "up", 8: "to"}
 	if len(args) != 7 && len(args) != 10 {
-		return d.Errf("ban: got %q: %s would do, or the same with `up to 24h` at its end", strings.Join(args, " "), form)
+		return d.Errf("ban: got %q: expected %s, or the same with `up to 24h` at its end", strings.Join(args, " "), form)
 	}
 	for i, word := range words {
 		if i < len(args) && args[i] != word {
-			return d.Errf("ban: expected %q, got %q: %s would do", word, args[i], form)
+			return d.Errf("ban: expected %q, got %q: write %s", word, args[i], form)
 		}
 	}
 	ban := new(Ban)
 	after, err := parseCount(args[1])
 	if err != nil {
-		return d.Errf("ban: after how many violations? got %q: %s would do", args[1], form)
+		return d.Errf("ban: expected a number of violations, got %q: write %s", args[1], form)
 	}
 	ban.After = int(min(max(after, -1), 1<<20))
 	for i, to := range map[int]*caddy.Duration{4: &ban.Within, 6: &ban.For, 9: &ban.UpTo} {
@@ -101,7 +101,7 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 	if d.NextArg() {
 		if d.Val() == "ban" {
 			if !d.NextArg() {
-				return d.Err("trap: ban for how long? `trap ban 24h /wp-login.php` would do")
+				return d.Err("trap: the duration of the ban is missing: write `trap ban 24h /wp-login.php`")
 			}
 			duration, err := caddy.ParseDuration(d.Val())
 			if err != nil {
@@ -121,7 +121,7 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 		return inLine(d, "trap", err)
 	}
 	if len(set) == 0 {
-		return d.Err("trap: a matcher is missing: trap /wp-login.php would do")
+		return d.Err("trap: a matcher is missing: write trap /wp-login.php")
 	}
 	t.MatcherSetsRaw = caddyhttp.RawMatcherSets{set}
 	h.Traps = append(h.Traps, t)

@@ -22,7 +22,7 @@ func TestUnmarshalCaddyfileWithoutHelper(t *testing.T) {
 		{match: "/login", want: `[{"endpoint":{"paths":["/login"]}}]`},
 		{match: "*", want: `[{}]`},
 		{match: "path /login", want: `[{"path":["/login"]}]`},
-		{match: "@api", wantErr: `failed to parse match: matchers have no names here, got "@api": a block of matchers would do, at Caddyfile:3`},
+		{match: "@api", wantErr: `failed to parse match: matchers have no names here, got "@api": write a block of matchers, at Caddyfile:3`},
 	} {
 		var h Handler
 		err := h.UnmarshalCaddyfile(dispense(t, "rate_limit {\n\tzone login {\n\t\tmatch "+tt.match+"\n\t\tlimit 5/1m\n\t}\n}"))

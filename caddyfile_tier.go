@@ -27,7 +27,7 @@ func (a *App) unmarshalTier(d *caddyfile.Dispenser) error {
 	case t.Unlimited && len(t.Limits) > 0:
 		return d.Errf("tier %q: unlimited excludes limits: leave one out", t.Name)
 	case !t.Unlimited && len(t.Limits) == 0:
-		return d.Errf("tier %q: a limit is missing: limit 5/1m or unlimited would do", t.Name)
+		return d.Errf("tier %q: a limit is missing: write limit 5/1m or unlimited", t.Name)
 	}
 	a.Tiers = append(a.Tiers, t)
 	return nil
@@ -49,14 +49,14 @@ func (t *Tier) unmarshalOption(d *caddyfile.Dispenser) error {
 		t.Unlimited = true
 	case "service_header":
 		if len(args) != 2 {
-			return fmt.Errorf("service_header takes a name and a secret, got %d values: service_header X-Service-Token {env.SERVICE_TOKEN} would do", len(args))
+			return fmt.Errorf("service_header takes a name and a secret, got %d values: write service_header X-Service-Token {env.SERVICE_TOKEN}", len(args))
 		}
 		if t.ServiceHeader != nil {
-			return fmt.Errorf("service_header is given twice: once would do")
+			return fmt.Errorf("service_header is given twice: write it once")
 		}
 		t.ServiceHeader = &ServiceHeader{Name: args[0], Secret: args[1]}
 	default:
-		return fmt.Errorf("unrecognized option %q: limit, unlimited or service_header would do", option)
+		return fmt.Errorf("unrecognized option %q: expected limit, unlimited or service_header", option)
 	}
 	return nil
 }
@@ -88,13 +88,13 @@ func (k *APIKeys) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "unknown":
 		return k.unmarshalWithout(d, &k.Unknown)
 	}
-	return d.Errf("api_keys: unrecognized option %q: from, file, missing or unknown would do", d.Val())
+	return d.Errf("api_keys: unrecognized option %q: expected from, file, missing or unknown", d.Val())
 }
 
 func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 {
-		return d.Err("api_keys: from where? header <name>, bearer, query <name> or placeholder <value> would do")
+		return d.Err("api_keys: from: a value is missing: expected header <name>, bearer, query <name> or placeholder <value>")
 	}
 	s := KeySource{Type: args[0]}
 	switch {

@@ -88,7 +88,7 @@ func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) err
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		option := d.Val()
 		if seen[option] {
-			return d.Errf("%s is given twice: once would do", option)
+			return d.Errf("%s is given twice: write it once", option)
 		}
 		seen[option] = !slices.Contains(repeatable, option)
 		if err := unmarshal(d); err != nil {

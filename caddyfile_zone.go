@@ -78,7 +78,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 	case len(z.Limits) > 0:
 		return nil
 	case z.hasOwnWords() && !peer:
-		return d.Err("a limit is missing: limit 5/1m would do")
+		return d.Err("a limit is missing: write limit 5/1m")
 	case z.Window == 0 || z.MaxEvents == 0:
 		return d.Errf("a rate limit zone requires both a window and maximum events, or a limit: write zone %s {, limit 5/1m and }, each on a line of its own", z.Name)
 	}
@@ -110,7 +110,7 @@ func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	switch {
 	case len(args) == 0:
-		return d.Err("per what? ip, everyone, client, api_key or key <value> would do")
+		return d.Err("per: a value is missing: expected ip, everyone, client, api_key or key <value>")
 	case args[0] == "key":
 		return z.setPerKey(d, args[1:])
 	case !slices.Contains([]string{perIP, perEveryone, perClient, perAPIKey}, args[0]):
@@ -194,9 +194,9 @@ func (z *Zone) unmarshalTier(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	switch {
 	case z.Tiers || z.Tier != "":
-		return d.Err("the tier is given already: once would do")
+		return d.Err("the tier is given already: write it once")
 	case len(args) < 1 || len(args) > 2 || slices.Contains(args, ""):
-		return d.Errf("tier takes the name of one, and perhaps a default, got %d values: tier {http.vars.plan} free would do", len(args))
+		return d.Errf("tier takes the name of a tier and optionally a default, got %d values: write tier {http.vars.plan} free", len(args))
 	}
 	z.Tier, z.DefaultTier = args[0], append(args, "")[1]
 	return nil

@@ -94,7 +94,7 @@ func (z *Zone) checkOnExceeded() error {
 	case z.per != perClient:
 		return fmt.Errorf("on_exceeded challenge is for zones that count per client, this one counts per %s: a session would not help", z.per)
 	case z.app.Session == nil:
-		return errors.New("on_exceeded: there are no sessions to earn: `session` in the global option rate_limit would do")
+		return errors.New("on_exceeded: challenge needs sessions: write `session` into the global option rate_limit")
 	}
 	return nil
 }

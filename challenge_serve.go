@@ -81,7 +81,7 @@ func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
 	}
 	if e.http.Method != http.MethodGet && e.http.Method != http.MethodHead && e.http.Method != http.MethodPost {
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		return x.say(http.StatusMethodNotAllowed, "GET or POST would do.")
+		return x.say(http.StatusMethodNotAllowed, "Use GET or POST.")
 	}
 	if x.keys = s.ready(e.http.Context(), x.app); x.keys == nil {
 		return x.refuse(noSecret, engine.Decision{}, "This can't be done at the moment.")
@@ -153,7 +153,7 @@ func (x *exchange) punish() {
 // readForm reads what the page sends, or returns what is wrong with it.
 func (x *exchange) readForm() (status int, text string) {
 	if kind, _, _ := mime.ParseMediaType(x.http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
-		return http.StatusUnsupportedMediaType, "The form of the page would do."
+		return http.StatusUnsupportedMediaType, "Send the form of the page."
 	}
 	x.http.Body = http.MaxBytesReader(x.w, x.http.Body, maxForm)
 	if err := x.http.ParseForm(); err != nil {

@@ -28,7 +28,7 @@ func init() {
 func unknownCommand(known string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return fmt.Errorf("unknown command %q: %s would do", args[0], known)
+			return fmt.Errorf("unknown command %q: expected %s", args[0], known)
 		}
 		return cmd.Help()
 	}
@@ -53,11 +53,11 @@ as, so that Caddy can read the file.`,
 }
 
 // between returns what checks the number of arguments. Its error says with
-// example what would do.
+// example what is expected.
 func between(least, most int, example string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return fmt.Errorf("got %q: caddy rate-limit key %s would do", args, example)
+			return fmt.Errorf("got %q: expected caddy rate-limit key %s", args, example)
 		}
 		return nil
 	}

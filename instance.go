@@ -123,7 +123,7 @@ func (h *instance) takeKeys(store keyedStore) {
 	}
 }
 
-// withRemedy adds to an error of the file system what would do.
+// withRemedy adds to an error of the file system how to mend it.
 func withRemedy(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):

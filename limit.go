@@ -9,7 +9,7 @@ import (
 )
 
 // compile returns the limit ready for arithmetic, or an error that names the
-// value that is wrong and what would do.
+// value that is wrong and what is expected.
 func (l Limit) compile() (limiter.Limit, error) {
 	algorithm, err := l.algorithm()
 	if err != nil {
@@ -37,7 +37,7 @@ func (l Limit) location() (*time.Location, error) {
 	}
 	location, err := time.LoadLocation(l.Timezone)
 	if err != nil || location == time.Local {
-		return nil, fmt.Errorf("unknown timezone %q: a name such as Europe/Berlin or America/New_York would do", l.Timezone)
+		return nil, fmt.Errorf("unknown timezone %q: expected a name such as Europe/Berlin or America/New_York", l.Timezone)
 	}
 	return location, nil
 }
@@ -56,5 +56,5 @@ func (l Limit) algorithm() (limiter.Algorithm, error) {
 			return a, nil
 		}
 	}
-	return 0, fmt.Errorf("unknown algorithm %q: sliding, fixed or token_bucket would do", l.Algorithm)
+	return 0, fmt.Errorf("unknown algorithm %q: expected sliding, fixed or token_bucket", l.Algorithm)
 }

@@ -188,7 +188,7 @@ func (z *Zone) checkLimits() error {
 	case tiers && (len(z.Limits) > 0 || peer):
 		return errors.New("tiers and limits of the zone's own exclude one another; a second zone can have them")
 	case tiers && len(z.app.Tiers) == 0:
-		return errors.New("tiers: there are none: a `tier` in the global option rate_limit would do")
+		return errors.New("tiers: no tier is configured: write a `tier` into the global option rate_limit")
 	case z.Tiers && z.app.APIKeys == nil:
 		return errors.New("tiers: clients have none without `api_keys` in the global option rate_limit")
 	case z.DefaultTier != "" && z.Tier == "":

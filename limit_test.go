@@ -47,7 +47,7 @@ func TestLimitCompileRefuses(t *testing.T) {
 	}{
 		{Limit{}, "window must be at least 100ms, got 0s"},
 		{Limit{Window: minute}, "amount must be between 1 and 1099511627776 (2^40), got 0"},
-		{Limit{Amount: 5, Window: minute, Algorithm: "Sliding"}, `unknown algorithm "Sliding": sliding, fixed or token_bucket would do`},
+		{Limit{Amount: 5, Window: minute, Algorithm: "Sliding"}, `unknown algorithm "Sliding": expected sliding, fixed or token_bucket`},
 		{Limit{Amount: 5, Window: minute, Algorithm: "sliding", Burst: 5}, "a burst belongs to a token bucket, not to sliding"},
 		{Limit{Amount: 5, Window: minute, Algorithm: "fixed", Burst: 5}, "a burst belongs to a token bucket, not to fixed"},
 		{Limit{Amount: 5, Window: minute, Burst: -1}, "burst must be between 1 and 1099511627776 (2^40), got -1"},

@@ -127,9 +127,9 @@ func (a *App) tier(name string) *Tier {
 // unknownTier returns the error about a name that is no tier's.
 func (a *App) unknownTier(name string) error {
 	if len(a.Tiers) == 0 {
-		return fmt.Errorf("there is no tier %q: a `tier` in the global option rate_limit would do", name)
+		return fmt.Errorf("there is no tier %q: write a `tier` into the global option rate_limit", name)
 	}
-	return fmt.Errorf("there is no tier %q: %s would do", name, orList(a.tierNames()))
+	return fmt.Errorf("there is no tier %q: expected %s", name, orList(a.tierNames()))
 }
 
 // minServiceSecret is the length of the shortest value that is taken for a

@@ -40,7 +40,7 @@ const maxUnverifiedBan = time.Hour
 // provision gets the trap ready for use.
 func (t *Trap) provision(ctx caddy.Context, app *App) error {
 	if len(t.MatcherSetsRaw) == 0 {
-		return errors.New("trap: a matcher is missing: `trap /wp-login.php` would do")
+		return errors.New("trap: a matcher is missing: write `trap /wp-login.php`")
 	}
 	if err := checkMatcherSets(t.MatcherSetsRaw); err != nil {
 		return fmt.Errorf("trap: %w", err)

@@ -112,7 +112,7 @@ func (z *Zone) isPeerForm() bool {
 func (z *Zone) provisionPeerForm(log *zap.Logger) error {
 	window := time.Duration(z.Window)
 	if window <= 0 {
-		return fmt.Errorf("window must be greater than zero, got %v: 1m would do, or limits instead of it", window)
+		return fmt.Errorf("window must be greater than zero, got %v: write a window such as 1m, or limits instead of it", window)
 	}
 	if z.MaxEvents < 0 {
 		return fmt.Errorf("max_events must be at least zero, got %d", z.MaxEvents)
@@ -160,7 +160,7 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 		return fmt.Errorf("per: must be ip, everyone, client, api_key or key, got %q", z.Per)
 	}
 	if z.per == perAPIKey && z.app.APIKeys == nil {
-		return errors.New("per: there are no API keys: `api_keys` in the global option rate_limit would do")
+		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")
 	}
 	if err := placeholder.Check(z.Key); placeholder.MayBeMapped(err) && z.isPeerForm() {
 		z.warn(log, fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")

@@ -13,7 +13,7 @@ func TestErrorsOfProvisioningNameTheLine(t *testing.T) {
 	noData(t)
 	for _, tt := range []struct{ name, input, want string }{
 		{"zone", ":9080 {\n\trate_limit {\n\t\tzone a {\n\t\t\tper api_key\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n}\n",
-			`zone "a": per: there are no API keys`},
+			`zone "a": per: no API keys are configured`},
 		{"zone in mholt's words", ":9080 {\n\trate_limit {\n\t\tzone a {\n\t\t\tevents -1\n\t\t\twindow 1m\n\t\t}\n\t}\n}\n",
 			`setting up rate limit a: max_events must be at least zero`},
 		{"trap", ":9080 {\n\trate_limit {\n\t\ttrap ban 1000d path /a\n\t}\n}\n", `trap: ban: for must be between`},

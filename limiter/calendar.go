@@ -22,7 +22,7 @@ func checkCalendar(p Params) error {
 	case p.Algorithm != Fixed:
 		return fmt.Errorf("a time zone belongs to a fixed limit, not to %v", p.Algorithm)
 	case p.Window%day != 0:
-		return fmt.Errorf("a window in a time zone must be whole days, got %v: 24h would do", p.Window)
+		return fmt.Errorf("a window in a time zone must be whole days, got %v: write 24h", p.Window)
 	}
 	return nil
 }

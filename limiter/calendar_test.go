@@ -169,7 +169,7 @@ func TestCalendarErrors(t *testing.T) {
 	}{
 		{limiter.Params{Window: 24 * time.Hour}, "a time zone belongs to a fixed limit, not to sliding"},
 		{limiter.Params{Algorithm: limiter.TokenBucket, Window: 24 * time.Hour}, "a time zone belongs to a fixed limit, not to token_bucket"},
-		{limiter.Params{Algorithm: limiter.Fixed, Window: 36 * time.Hour}, "a window in a time zone must be whole days, got 36h0m0s: 24h would do"},
+		{limiter.Params{Algorithm: limiter.Fixed, Window: 36 * time.Hour}, "a window in a time zone must be whole days, got 36h0m0s: write 24h"},
 	} {
 		tt.p.Amount, tt.p.Location = 1, time.UTC
 		if _, err := limiter.New(tt.p); err == nil || err.Error() != tt.want {

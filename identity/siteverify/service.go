@@ -66,7 +66,7 @@ func ByName(name string) (Service, error) {
 	services := Services()
 	at := slices.IndexFunc(services, func(s Service) bool { return s.Name == name })
 	if at < 0 {
-		return Service{}, fmt.Errorf("siteverify: unknown service %q: turnstile, hcaptcha or recaptcha would do", name)
+		return Service{}, fmt.Errorf("siteverify: unknown service %q: expected turnstile, hcaptcha or recaptcha", name)
 	}
 	return services[at], nil
 }
@@ -83,7 +83,7 @@ func (s Service) checkKey(what, key string) error {
 	case len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }):
 		return fmt.Errorf("siteverify: %s: %s must be at most %d visible ASCII characters", s.Name, what, maxKey)
 	case s.dummies.MatchString(key):
-		return fmt.Errorf("siteverify: %s: %s is one for tests, which everybody passes: one of your own would do", s.Name, what)
+		return fmt.Errorf("siteverify: %s: %s is one for tests, which everybody passes: write one of your own", s.Name, what)
 	}
 	return nil
 }
