@@ -382,7 +382,7 @@ func (a *App) use() *instance {
 	return a.open()
 }
 
-// isShared tells whether another configuration uses the instance.
+// isShared reports whether another configuration uses the instance.
 func (a *App) isShared() bool {
 	_, shared := instances.References(a.settings)
 	return shared

@@ -9,15 +9,15 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// credentials is who a request is from by its service header or its API key.
+// credentials is what a request's service header or API key says of its sender.
 type credentials struct {
 	known   bool
 	service bool   // one of the operator's own: tier is all that is known
-	name    string // of the API key; "" for one who is counted by address
+	name    string // of the client that the API key belongs to; "" without a known key
 	tier    string
 	err     error // why the request is denied, or nil
 
-	preflight bool // it asks for leave in the name of a page, which a browser does without a key
+	preflight bool // it is a CORS preflight, which a browser sends without a key
 }
 
 // Errors that a request is denied with for its API key or its tier. They are made

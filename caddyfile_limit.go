@@ -111,7 +111,7 @@ func (l *Limit) setValue(word, value string) error {
 	return nil
 }
 
-// hasValue tells whether what word stands for is set.
+// hasValue reports whether what word stands for is set.
 func (l *Limit) hasValue(word string) bool {
 	return word == "burst" && l.Burst != 0 || word == "slots" && l.Slots != 0 ||
 		word == "timezone" && l.Timezone != "" || word == "name" && l.Name != ""

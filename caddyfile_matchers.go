@@ -133,7 +133,7 @@ func isMethod(word string) bool {
 	return false
 }
 
-// nextIsMatcherToken tells whether the next argument is a matcher token. What
+// nextIsMatcherToken reports whether the next argument is a matcher token. What
 // begins like one can't be anything else: no matcher has such a name, and no
 // expression starts like it.
 func nextIsMatcherToken(d *caddyfile.Dispenser) bool {

@@ -39,7 +39,7 @@ func (h *Handler) sessionHelps(e *evaluation, r *refusal) bool {
 	return r.policy.zone.OnExceeded == onExceededChallenge && !e.client.IsVerified()
 }
 
-// isNavigation tells whether a browser has called up a page.
+// isNavigation reports whether a browser has called up a page.
 func isNavigation(r *http.Request) bool {
 	is := func(field, value string) bool { // or an older browser, which doesn't say
 		said := r.Header[field]

@@ -52,7 +52,7 @@ type exchange struct {
 	keys       *sessionKeys
 }
 
-// serves tells whether a path is served by the handler itself.
+// serves reports whether a path is served by the handler itself.
 func (s *Session) serves(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
 
 // serveSession answers a request for the session's path.

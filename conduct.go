@@ -9,19 +9,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// knowsClients tells whether the handler treats clients by how they stand.
+// knowsClients reports whether the handler keeps records of its clients.
 func (h *Handler) knowsClients() bool {
 	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, (*Zone).countsClients)
 }
 
-// knowsAnonymous tells whether the handler also treats those clients by how they
-// stand that have no API key.
+// knowsAnonymous reports whether the handler also keeps records of clients without an
+// API key.
 func (h *Handler) knowsAnonymous() bool {
 	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, func(z *Zone) bool { return z.per == perClient })
 }
 
-// checkConduct finds out whom a request is from, if that matters, and punishes the client
-// if it went into a trap, or has tampered with a session.
+// checkConduct identifies the client, if its record matters, and punishes it for visiting
+// a trap or tampering with a session.
 func (e *evaluation) checkConduct() error {
 	h := e.handler
 	if !h.clients {
@@ -63,25 +63,26 @@ func (a *App) forgery() reputation.Offense {
 	}
 }
 
-// unverifiedOffenses is how many clients that nobody has verified may be punished for what is
-// no limit in one network: each is a row in the database, and a client may call itself anything.
+// unverifiedOffenses bounds how many unverified clients of one network are punished for other
+// offenses than going over a limit. Each is a row in the database, and a client can claim to
+// be anybody.
 var unverifiedOffenses = ownLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
 
-// reportOffense punishes the client of a request, known as of, if it may be. What a client
-// does while it is banned changes nothing, and takes nothing from its network. Nobody is
-// accused if of is nil.
-func (a *App) reportOffense(e *evaluation, of *engine.Client, o reputation.Offense) {
-	if of == nil {
+// reportOffense punishes the client of a request, whose record is that of a subject, if
+// mayReport allows it. Offenses of a client that is banned already are ignored. Nothing
+// happens if the subject is nil.
+func (a *App) reportOffense(e *evaluation, subject *engine.Client, o reputation.Offense) {
+	if subject == nil {
 		return
 	}
 	record := e.client.record()
 	if banned := record != nil && record.Banned(a.use().engine.Now()); !banned && a.mayReport(e) {
-		a.punish(of, o)
+		a.punish(subject, o)
 	}
 }
 
-// mayReport tells whether the client of a request may be punished for what it has
-// done besides going over a limit. Who has a row already makes no other.
+// mayReport reports whether the client of a request may be punished for an
+// offense other than going over a limit. A client that has a row already needs no other.
 func (a *App) mayReport(e *evaluation) bool {
 	c := e.client
 	if c.Kind.Verified() {
@@ -97,7 +98,7 @@ func (a *App) mayReport(e *evaluation) bool {
 	return ok && d.Allowed
 }
 
-// offenseOf returns what a visit of a client is.
+// offenseOf returns the offense that a visit of a client is.
 func (t *Trap) offenseOf(c *client) reputation.Offense {
 	if c.Kind.Verified() {
 		return t.offense

@@ -124,7 +124,7 @@ func parseCost(text string) int64 {
 	return cost
 }
 
-// costRule returns the first price that is for the request.
+// costRule returns the first rule that matches the request.
 func (e *evaluation) costRule(z *Zone) (*costRule, error) {
 	for i := range z.costs {
 		p := &z.costs[i]

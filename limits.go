@@ -16,7 +16,7 @@ type siteLimits struct {
 	byTier map[string]*limitSet // instead of own; nil for an unlimited tier
 }
 
-// limits returns what the request is held to in a zone, or nil if to nothing.
+// limits returns the limits that hold for the request in a zone, or nil if none do.
 func (e *evaluation) limits(z *Zone) (*limitSet, error) {
 	limits := e.limitsOf(z)
 	if limits.byTier == nil {
@@ -48,7 +48,7 @@ func (e *evaluation) tier(z *Zone) (string, error) {
 	return e.repl.ReplaceAll(z.Tier, ""), nil
 }
 
-// limitsOf returns what a request can be held to in a zone.
+// limitsOf returns all limits that may hold for a request in a zone.
 func (e *evaluation) limitsOf(z *Zone) siteLimits {
 	if z.sites == nil {
 		return z.siteLimits
@@ -82,7 +82,7 @@ func (z *Zone) site(host string) string {
 // maxLabels bounds how many labels of a host are looked at.
 const maxLabels = 16
 
-// chargeShared notes what the request of a client takes from limits that it shares. A
+// chargeShared adds the debits of limits that the client shares with others. A
 // session that is used elsewhere also takes from the ceiling of the network that it is
 // used in, or a hundred sessions would be worth a hundred quarters of a limit there.
 func (e *evaluation) chargeShared(set *limitSet, cost int64) {
@@ -103,8 +103,8 @@ func (e *evaluation) chargeShared(set *limitSet, cost int64) {
 	}
 }
 
-// isRedundant tells whether a client is not told of a draw, because it is of what others
-// use as well and the client's own limit leaves it no more.
+// isRedundant reports whether a debit is of a shared limit, and the client's own limit is as
+// tight, so that the shared one is left out of the answer.
 func (e *evaluation) isRedundant(nth int) bool {
 	own := e.policies[nth].of
 	if own == nil {

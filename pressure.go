@@ -103,7 +103,7 @@ func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
 	})
 }
 
-// isNew tells whether a client that is refused from memory may be one too many in
+// isNew reports whether a client that is refused from memory may be one too many in
 // its network. It takes no lock.
 func (h *instance) isNew(c *client, rule pressure.Rule) bool {
 	if record := h.engine.Known(c.networkSubject); record != nil && record.Banned(h.engine.Now()) {

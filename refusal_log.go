@@ -23,7 +23,7 @@ type refusalLog struct {
 
 const linesPerSecond = 10
 
-// admits tells whether there may be a line now about a client that became
+// admits reports whether there may be a line now about a client that became
 // blocked.
 func (l *refusalLog) admits(now time.Time) bool {
 	l.mu.Lock()

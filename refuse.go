@@ -84,21 +84,21 @@ func askAgain(w http.ResponseWriter) error {
 	return nil
 }
 
-// errorRoutes tells whether the server of a request has routes for errors that
+// errorRoutes reports whether the server of a request has routes for errors that
 // the request is not in already.
 func errorRoutes(r *http.Request) bool {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	return !ok || server.Errors != nil && len(server.Errors.Routes) > 0 && !inErrorRoute(r)
 }
 
-// inErrorRoute tells whether a request is being answered with an error. Of an
+// inErrorRoute reports whether a request is being answered with an error. Of an
 // error on top Caddy writes a line to the log, with the client's address, and
 // sends the status of the first one.
 func inErrorRoute(r *http.Request) bool {
 	return r.Context().Value(caddyhttp.ErrorCtxKey) != nil
 }
 
-// errorRouted tells whether a handler that is being provisioned lies where a
+// errorRouted reports whether a handler that is being provisioned lies where a
 // refusal must be an error: in a subroute that handles errors, or in the intercept
 // handler, which fills an answer without a body with what it has intercepted.
 func errorRouted(ctx caddy.Context) bool {

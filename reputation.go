@@ -80,7 +80,7 @@ func (r *Reputation) check() error {
 	return nil
 }
 
-// countsClients tells whether the zone counts what is a single client, and not
+// countsClients reports whether the zone counts what is a single client, and not
 // what strangers can share.
 func (z *Zone) countsClients() bool { return z.per == perClient || z.per == perAPIKey }
 

@@ -36,13 +36,13 @@ type limitStatus struct {
 	used int64
 }
 
-// newLimitStatus returns what a draw has left for its client. What is used is told by
+// newLimitStatus returns what a debit has left for its client. What is used is told by
 // the limit that decided, which may be a part of the policy's.
 func newLimitStatus(p *policy, d *engine.Draw) limitStatus {
 	return limitStatus{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
 }
 
-// isTighter tells whether less is left of s than of t, in relation to their
+// isTighter reports whether less is left of s than of t, in relation to their
 // limits.
 func (s limitStatus) isTighter(t limitStatus) bool {
 	return float64(s.Remaining)*float64(t.policy.Capacity()) < float64(t.Remaining)*float64(s.policy.Capacity())
@@ -75,7 +75,7 @@ type refusal struct {
 	field  [1]string     // the value of Retry-After
 }
 
-// newResponse notes how the request stands with the limits of its draws.
+// newResponse notes how the request stands with the limits of its debits.
 func newResponse(e *evaluation, style headerStyle) *response {
 	p := &response{style: style, client: e.client}
 	p.statuses = p.room[:0]
@@ -161,7 +161,7 @@ func (p *response) policyField() (value string) {
 	return value
 }
 
-// isOfSet tells whether two limits are of one set, or of two that say the same.
+// isOfSet reports whether two limits are of one set, or of two that say the same.
 func (s limitStatus) isOfSet(t limitStatus) bool { return s.policy.set.field == t.policy.set.field }
 
 // limitField returns the value of RateLimit.

@@ -82,6 +82,6 @@ func (c *client) renewal() string {
 	return session.SetCookie(audience.Cookie, value, now, renewed)
 }
 
-// isForged tells whether the request has a session cookie that somebody has
+// isForged reports whether the request has a session cookie that somebody has
 // tampered with, or taken from another site.
 func (e *evaluation) isForged() bool { return e.client != nil && e.identify().Forged }

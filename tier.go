@@ -167,7 +167,7 @@ func (a *App) applyServiceHeader(r *http.Request) {
 	}
 }
 
-// is tells whether a value is the secret, in a time that says nothing of either.
+// is reports whether a value is the secret, in a time that says nothing of either.
 func (s *service) is(value string) bool {
 	hash := sha256.Sum256([]byte(value))
 	return subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1

@@ -102,7 +102,7 @@ func (z *Zone) provision(ctx caddy.Context, app *App, s *survey, log *zap.Logger
 	return nil
 }
 
-// isPeerForm tells whether the zone is written with `window` and `max_events`.
+// isPeerForm reports whether the zone is written with `window` and `max_events`.
 func (z *Zone) isPeerForm() bool {
 	return len(z.Limits) == 0 && !z.Tiers && z.Tier == "" && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
 }

@@ -9,7 +9,7 @@ const MaxCookies = 8
 
 // FindCookie hands the values of the cookies with exactly this name to try, in
 // the order of the request's Cookie fields, until try returns true or MaxCookies
-// have been tried. It tells whether try has returned true.
+// have been tried. It reports whether try has returned true.
 func FindCookie(fields []string, name string, try func(value string) bool) bool {
 	tries := 0
 	for _, field := range fields {

@@ -22,5 +22,5 @@ func (k Kind) String() string {
 	return kindNames[Unknown]
 }
 
-// Verified tells whether a client can't choose at will who it is.
+// Verified reports whether a client can't choose at will who it is.
 func (k Kind) Verified() bool { return k == Session || k == APIKey }

@@ -103,7 +103,7 @@ func (f *File) look(now int64) {
 	f.changed(f.set.Load(), err)
 }
 
-// same tells whether nothing has changed between two looks at a file.
+// same reports whether nothing has changed between two looks at a file.
 func same(a, b fs.FileInfo) bool {
 	return b != nil && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
 }

@@ -29,7 +29,7 @@ func CheckTier(tier string) error {
 	return nil
 }
 
-// isWord tells whether s begins with a letter or digit and goes on with those and
+// isWord reports whether s begins with a letter or digit and goes on with those and
 // a few signs.
 func isWord(s string) bool {
 	for i := range len(s) {

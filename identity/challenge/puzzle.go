@@ -208,7 +208,7 @@ func check(puzzle, solution string, numbers, zeros int) error {
 	return nil
 }
 
-// signed tells whether a puzzle was set by this setter's keys.
+// signed reports whether a puzzle was set by this setter's keys.
 func (s *Setter) signed(p *[puzzleSize]byte, site string, network []byte) bool {
 	for _, key := range s.ring {
 		if key.ID != [keyed.IDSize]byte(p[keyAt:]) {

@@ -26,7 +26,7 @@ func Target(text string) string {
 	return text
 }
 
-// unfit tells whether a character does not belong in a request line, or is one
+// unfit reports whether a character does not belong in a request line, or is one
 // that browsers take for another.
 func unfit(c rune) bool { return c <= ' ' || c > '~' || c == '\\' || c == '#' }
 
@@ -34,7 +34,7 @@ func unfit(c rune) bool { return c <= ' ' || c > '~' || c == '\\' || c == '#' }
 // encoded more often than that is nobody's honest address.
 const maxDecodings = 4
 
-// staysHere tells whether a path remains one, however often it is decoded.
+// staysHere reports whether a path remains one, however often it is decoded.
 func staysHere(raw string) bool {
 	for range maxDecodings {
 		if strings.HasPrefix(raw, "//") || strings.HasPrefix(cleaned(raw), "//") || strings.ContainsFunc(raw, unsafe) {

@@ -136,7 +136,7 @@ func (k *Keys) sweepMemory(now time.Time) {
 	}
 }
 
-// over tells whether a file is the key of an epoch before the last one.
+// over reports whether a file is the key of an epoch before the last one.
 func over(name string, now time.Time) bool {
 	m := fileNames.FindStringSubmatch(name)
 	if m == nil {

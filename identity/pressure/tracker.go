@@ -57,7 +57,7 @@ func New(networks int) *Tracker {
 
 func since1970(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 
-// Seen notes that an unverified client came from a network, and tells whether
+// Seen notes that an unverified client came from a network, and reports whether
 // that is one too many. If it is, counting begins anew, so it is told once.
 func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, rule Rule) (crowded bool) {
 	at, hash := since1970(now), maphash.Bytes(t.seed, fingerprint)
@@ -80,7 +80,7 @@ func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, r
 	return true
 }
 
-// IsNew tells whether a client, however it is called, has not been asked about of
+// IsNew reports whether a client, however it is called, has not been asked about of
 // late, which is a quarter of the rule's time, as far as the tracker remembers. It
 // takes no lock: who comes very often need not be noted each time.
 func (t *Tracker) IsNew(now time.Time, client []byte, rule Rule) bool {

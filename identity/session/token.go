@@ -68,7 +68,7 @@ func (t *token) sign(key keyed.Key, a Audience) {
 	copy(t[macAt:], sum[:])
 }
 
-// signedBy tells whether a token was made under a key for an audience.
+// signedBy reports whether a token was made under a key for an audience.
 func (t *token) signedBy(key keyed.Key, a Audience) bool {
 	sum := t.sum(key, a)
 	return hmac.Equal(sum[:], t[macAt:])

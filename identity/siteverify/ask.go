@@ -87,7 +87,7 @@ func (a answer) has(codes ...string) bool {
 	return slices.ContainsFunc(a.Codes, func(code string) bool { return slices.Contains(codes, code) })
 }
 
-// judge tells whether what was earned somewhere at some time counts here and
+// judge reports whether what was earned somewhere at some time counts here and
 // now.
 func (c *Client) judge(a answer, host string) Result {
 	if !strings.EqualFold(a.Hostname, host) || host == "" {

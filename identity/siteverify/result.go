@@ -24,7 +24,7 @@ type Result struct {
 	Err    error // more about it, for logs; nil where the reason says it all
 }
 
-// Passed tells whether the token was earned here.
+// Passed reports whether the token was earned here.
 func (r Result) Passed() bool { return r.Reason == OK }
 
 // Unavailable tells that the service didn't say whether it was.
