@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Admin tells on Caddy's admin endpoint how the stores are: GET /rate_limit/
-// returns an array with an object for each of them, and what is wrong with the
-// file of API keys. It says nothing else of clients.
+// Admin reports the health of the stores on Caddy's admin endpoint: GET /rate_limit/
+// returns an array with an object for each of them, and what is wrong with the file of API
+// keys. It says nothing about clients.
 type Admin struct{}
 
 func init() {
@@ -34,11 +34,11 @@ func (Admin) CaddyModule() caddy.ModuleInfo {
 // Routes implements caddy.AdminRouter.
 func (Admin) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
-		{Pattern: "/rate_limit/{$}", Handler: caddy.AdminHandlerFunc(tellHealth)},
+		{Pattern: "/rate_limit/{$}", Handler: caddy.AdminHandlerFunc(serveHealth)},
 	}
 }
 
-// health is how one store is, and the memory in front of it.
+// health is the state of one store and of the memory in front of it.
 type health struct {
 	Store    string     `json:"store"`
 	Path     string     `json:"path,omitempty"` // "" if it has no files
@@ -48,24 +48,23 @@ type health struct {
 	Keys     int64      `json:"keys"`
 	MaxKeys  int        `json:"max_keys"`
 	Evicted  int64      `json:"evicted_keys"`
-	Bytes    int64      `json:"store_bytes"` // 0 if that can't be told
+	Bytes    int64      `json:"store_bytes"` // 0 if unknown
 
 	APIKeys *keysHealth `json:"api_keys,omitempty"` // nil unless something is wrong with them
 }
 
-// keysHealth is what is wrong with a file of API keys, of which earlier keys are
-// in force.
+// keysHealth is what is wrong with a file of API keys. The keys read before are in force.
 type keysHealth struct {
 	File   string    `json:"file"`
 	Since  time.Time `json:"since"`
 	Reason string    `json:"reason"`
 }
 
-func tellHealth(w http.ResponseWriter, r *http.Request) error {
+func serveHealth(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet {
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed: expected GET")}
 	}
-	stores := []health{} // not nil: JSON has another word for that
+	stores := []health{} // not nil, which would be null in JSON
 	eachInstance(func(h *instance) { stores = append(stores, h.health()) })
 	slices.SortFunc(stores, func(a, b health) int { return cmp.Compare(a.Path, b.Path) })
 	w.Header().Set("Content-Type", "application/json")
@@ -87,11 +86,11 @@ func (h *instance) health() health {
 		since := stats.Since.UTC().Truncate(time.Second)
 		told.Since, told.Reason = &since, stats.Cause.Error()
 	}
-	told.APIKeys = tellKeys(h.keys.Load())
+	told.APIKeys = keysHealthOf(h.keys.Load())
 	return told
 }
 
-func tellKeys(file *apikeys.File) *keysHealth {
+func keysHealthOf(file *apikeys.File) *keysHealth {
 	if file == nil {
 		return nil
 	}

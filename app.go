@@ -2,7 +2,6 @@ package tally
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -11,14 +10,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
-	"github.com/caddy-tally/caddy-tally/identity"
-	"github.com/caddy-tally/caddy-tally/identity/apikeys"
-	"github.com/caddy-tally/caddy-tally/identity/epoch"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
-	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -88,19 +81,17 @@ type App struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	knowsClients bool // whether anything depends on who a request is from
-
-	services []service // that are told by a header field
-
-	zoneNames map[uint32]string // by what a violation holds of them
+	knowsClients bool              // whether anything depends on who a request is from
+	services     []service         // known by a header field
+	zoneNames    map[uint32]string // by the hash of the name that violations hold
 
 	lasts map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
 
 	store    Store
 	settings settings
 	zones    bool            // whether any handler has any
-	warned   map[string]bool // what need not be warned of again
-	survey   *survey         // what all handlers say; nil before the first is provisioned
+	warned   map[string]bool // what was warned of already
+	survey   *survey         // of all handlers' configs; nil before the first is provisioned
 	claims   sync.Once       // a request's address was one that its client may have chosen
 	log      *zap.Logger
 
@@ -110,34 +101,6 @@ type App struct {
 	mu       sync.Mutex
 	instance atomic.Pointer[instance] // written under mu; nil until it is needed
 	closed   bool                     // guarded by mu
-}
-
-// Store is a module that keeps the counts, in the namespace `rate_limit.stores`.
-type Store interface {
-	caddy.Module
-	// Identity says which counts the store keeps, and how: stores that are equal in
-	// it keep the same, alike.
-	Identity() string
-	// Open opens the store. Nothing is opened, made or changed before. A call of the
-	// store may wait for other processes for as long as requests wait for it.
-	Open(ctx context.Context, timeout time.Duration) (storage.Store, error)
-}
-
-// FileStore is a [Store] that keeps the counts in files on this machine.
-type FileStore interface {
-	Store
-	// Place says where the counts are, for those who run the server. It shows
-	// nothing that must stay secret.
-	Place() string
-	// Folder is where files that belong to the counts are kept.
-	Folder() string
-}
-
-// keyedStore is a [Store] that has the secret and the keys that names at rest are
-// made under, and no file for them.
-type keyedStore interface {
-	Store
-	keys() (*identity.Secret, *epoch.Keys)
 }
 
 func init() {
@@ -172,7 +135,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return a.openOnceStarted(ctx)
 }
 
-// provisionFiles settles what is kept where.
+// provisionFiles decides where the database, the secret and the daily keys are kept.
 func (a *App) provisionFiles() error {
 	a.settings = settings{
 		store:    a.store.Identity(),
@@ -200,6 +163,7 @@ func (a *App) provisionFiles() error {
 	return nil
 }
 
+// loadStore loads the module that keeps the counts.
 func (a *App) loadStore(ctx caddy.Context) error {
 	if a.StoreRaw == nil {
 		a.StoreRaw = json.RawMessage(`{"engine":"sqlite"}`)
@@ -216,7 +180,7 @@ func (a *App) loadStore(ctx caddy.Context) error {
 	return nil
 }
 
-// check tells which setting is out of its range.
+// check returns an error about the first setting that is out of its range.
 func (a *App) check() error {
 	switch {
 	case a.CleanupInterval != 0 && time.Duration(a.CleanupInterval) < time.Second:
@@ -260,159 +224,6 @@ func (a *App) provisionClients() error {
 	return nil
 }
 
-// openOnceStarted has the store opened when the whole configuration runs, which
-// is the first moment at which it can't be rejected any more.
-func (a *App) openOnceStarted(ctx caddy.Context) error {
-	app, err := ctx.App("events")
-	if err != nil {
-		return fmt.Errorf("rate_limit: events: %w", err)
-	}
-	return app.(*caddyevents.App).On("started", startedHandler{a})
-}
-
-// startedHandler opens the store of an app.
-type startedHandler struct{ app *App }
-
-// readyTimeout is how long a start waits for the store to be open, so that the
-// first requests need not.
-const readyTimeout = 5 * time.Second
-
-// Handle implements caddyevents.Handler.
-func (s startedHandler) Handle(context.Context, caddy.Event) error {
-	if !s.app.zones {
-		return nil
-	}
-	h := s.app.open()
-	s.app.settle()
-	if h == nil {
-		return nil
-	}
-	var keys *apikeys.File
-	if s.app.APIKeys != nil {
-		keys = s.app.APIKeys.keys
-	}
-	h.keys.Store(keys)
-	select {
-	case <-h.engine.Ready():
-	case <-time.After(readyTimeout):
-	}
-	return nil
-}
-
-// settle says that it is known whether the configuration runs.
-func (a *App) settle() { a.runsOnce.Do(func() { close(a.running) }) }
-
-// decide decides about a request. It is false if nothing can be known of the
-// counts because the configuration was rejected.
-func (a *App) decide(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
-	if h := a.use(); h != nil {
-		if d = h.engine.DecideFor(ctx, client, draws); !d.Degraded || !h.closing.Load() {
-			return d, true
-		}
-	}
-	return a.decideLate(ctx, client, draws)
-}
-
-// punish commits an offense of a client.
-func (a *App) punish(client *engine.Client, o reputation.Offense) {
-	if h := a.use(); h != nil {
-		h.engine.Punish(client, o)
-	}
-}
-
-// decideLate decides about a request that has outlived its configuration: Caddy
-// lets those finish that are under way when it loads another. It borrows the
-// instance, which is opened again if nobody else uses it any more; that of a
-// configuration that never ran is not.
-func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
-	if a.instance.Load() == nil && !a.isShared() {
-		return a.decideElsewhere(ctx, client, draws)
-	}
-	value, _, err := instances.LoadOrNew(a.settings, a.newInstance)
-	if err != nil {
-		return d, false
-	}
-	anew(client) // what they know is of another engine
-	for i := range draws {
-		anew(draws[i].Client)
-	}
-	d = value.(*instance).engine.DecideFor(ctx, client, draws)
-	if _, err := instances.Delete(a.settings); err != nil {
-		a.log.Error("the rate limiter could not be closed", zap.Error(err))
-	}
-	return d, true
-}
-
-// decideElsewhere decides about a request of a configuration that was rejected
-// after it had begun to listen: whatever runs instead counts it.
-func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
-	var other *instance
-	eachInstance(func(h *instance) {
-		if other == nil || h.settings.store == a.settings.store {
-			other = h
-		}
-	})
-	if other == nil {
-		return d, false
-	}
-	return other.engine.DecideFor(ctx, client, draws), true
-}
-
-// anew has a client looked up again.
-func anew(c *engine.Client) {
-	if c != nil {
-		*c = engine.Client{Key: c.Key}
-	}
-}
-
-// use returns the instance. If a request comes before the configuration has
-// completely started, it waits for that, because the store must not be opened
-// for a configuration that is rejected yet; one that is open already will do.
-// The instance is nil after Cleanup if it was not used before.
-func (a *App) use() *instance {
-	if h := a.instance.Load(); h != nil {
-		return h
-	}
-	if !a.isShared() {
-		select {
-		case <-a.running:
-		case <-time.After(readyTimeout):
-		}
-	}
-	return a.open()
-}
-
-// isShared reports whether another configuration uses the instance.
-func (a *App) isShared() bool {
-	_, shared := instances.References(a.settings)
-	return shared
-}
-
-func (a *App) newInstance() (caddy.Destructor, error) { return newInstance(a.settings, a.store) }
-
-func (a *App) open() *instance {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if h := a.instance.Load(); h != nil || a.closed {
-		return h
-	}
-	value, _, err := instances.LoadOrNew(a.settings, a.newInstance)
-	if err != nil {
-		a.log.Error("the rate limiter could not be started", zap.Error(err))
-		return nil
-	}
-	a.instance.Store(value.(*instance))
-	return a.instance.Load()
-}
-
-// refusals returns the log of a zone's refusals.
-func (a *App) refusals(zone string) *refusalLog {
-	if h := a.use(); h != nil {
-		return h.log(zone)
-	}
-	return &refusalLog{zone: zone}
-}
-
 // Start implements caddy.App.
 func (a *App) Start() error {
 	if a.survey == nil && a.Source != "" {
@@ -428,23 +239,6 @@ func (a *App) Start() error {
 
 // Stop implements caddy.App.
 func (a *App) Stop() error { return nil }
-
-// Cleanup gives up the instance; the last one to do so closes it, which gives back
-// what is unspent.
-func (a *App) Cleanup() error {
-	if a.running != nil {
-		defer a.settle()
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	opened := a.instance.Load() != nil && !a.closed
-	a.closed = true
-	if !opened {
-		return nil
-	}
-	_, err := instances.Delete(a.settings)
-	return err
-}
 
 // Interface guards
 var (

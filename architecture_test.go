@@ -283,7 +283,7 @@ func matchesAny(patterns []string, importPath string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, importPath) })
 }
 
-// matches tells whether an import path is what a pattern of a rule names.
+// matches reports whether an import path is what a pattern of a rule names.
 func matches(pattern, importPath string) bool {
 	if pattern == "." || strings.HasPrefix(pattern, "./") {
 		pattern = path.Join(module, pattern)
@@ -294,7 +294,7 @@ func matches(pattern, importPath string) bool {
 	return importPath == pattern
 }
 
-// isStandard tells whether an import path has no domain in front, as those of
+// isStandard reports whether an import path has no domain in front, as those of
 // the standard library.
 func isStandard(importPath string) bool {
 	domain, _, _ := strings.Cut(importPath, "/")

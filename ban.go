@@ -59,7 +59,7 @@ func (b *Ban) check() error {
 // checkBan checks the zone's ban.
 func (z *Zone) checkBan() error {
 	if (z.Ban != nil || z.DisableReputation) && !z.countsClients() {
-		return errors.New("reputation and ban are for zones that count per client or per api_key: strangers can share anything else")
+		return errors.New("reputation and ban are for zones that count per client or per api_key: different clients can share any other key")
 	}
 	return z.Ban.check()
 }

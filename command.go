@@ -23,8 +23,8 @@ func init() {
 	})
 }
 
-// unknownCommand returns what a command does that only has others: it shows its
-// help, and fails if a word follows that is none of them.
+// unknownCommand returns what a command runs that only has subcommands: it shows its help,
+// or fails if a word follows that is none of them.
 func unknownCommand(known string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {

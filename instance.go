@@ -25,9 +25,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// instances holds what outlives a configuration: the engines with their stores,
-// under the settings they were started with. A reload that doesn't change these
-// goes on with the same engine.
+// instances holds the engines in use, by the settings they were started with. They outlive
+// configurations: a reload that doesn't change the settings keeps the engine.
 var instances = caddy.NewUsagePool()
 
 // instance is an engine in use, with what it needs of the root package.
@@ -36,7 +35,7 @@ type instance struct {
 	engine   *engine.Engine
 	begun    time.Time
 	made     chan struct{} // closed when there is an engine
-	closing  atomic.Bool   // soon the engine has no store any more
+	closing  atomic.Bool   // the engine is about to close its store
 	secret   atomic.Pointer[identity.Secret]
 	epochs   *epoch.Keys
 	pressure *pressure.Tracker
@@ -46,7 +45,7 @@ type instance struct {
 	logs map[string]*refusalLog // guarded by mu: by name of the zone
 }
 
-// settings is what an instance is made from. Settings that are equal are one instance.
+// settings are what an instance is made from. Equal settings share an instance.
 type settings struct {
 	store    string // what the store is identified by
 	kind     string // the name of its module

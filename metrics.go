@@ -83,7 +83,7 @@ var metrics = struct {
 	}),
 	violations: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_violations_total",
-		Help: "Violations that clients were punished for, by reason: over_limit, forged or trap.",
+		Help: "Violations of clients, by reason: over_limit, forged or trap.",
 	}, []string{"reason"}),
 	bans: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_bans_total",

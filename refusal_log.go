@@ -8,9 +8,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// refusalLog writes down the refusals of a zone: one line when a client becomes
-// blocked, at most linesPerSecond of them, and now and then a summary of
-// everything else. No client can make it write more.
+// refusalLog logs the refusals of a zone: a line when a client becomes blocked, at most
+// linesPerSecond of them, and a summary of all refusals at each cleanup. So clients can't
+// flood the log.
 type refusalLog struct {
 	zone    string
 	refused atomic.Int64 // since the last summary

@@ -59,8 +59,7 @@ type service struct {
 	tier  string
 }
 
-// provisionTiers checks the tiers and readies what shows that a request is a
-// service's.
+// provisionTiers checks the tiers and prepares their service headers.
 func (a *App) provisionTiers() error {
 	seen := make(map[string]bool)
 	for _, t := range a.Tiers {
@@ -71,7 +70,7 @@ func (a *App) provisionTiers() error {
 			return atSource(err, t.Source)
 		}
 		if seen[t.Name] {
-			return atSource(fmt.Errorf("tier %q: there are two of this name; make them one, or name one otherwise", t.Name), t.Source)
+			return atSource(fmt.Errorf("tier %q: there are two of this name; merge them, or rename one", t.Name), t.Source)
 		}
 		seen[t.Name] = true
 		if err := a.provisionTier(t); err != nil {
@@ -124,7 +123,7 @@ func (a *App) tier(name string) *Tier {
 	return a.Tiers[i]
 }
 
-// unknownTier returns the error about a name that is no tier's.
+// unknownTier returns the error about a name that no tier has.
 func (a *App) unknownTier(name string) error {
 	if len(a.Tiers) == 0 {
 		return fmt.Errorf("there is no tier %q: write a `tier` into the global option rate_limit", name)
@@ -132,8 +131,7 @@ func (a *App) unknownTier(name string) error {
 	return fmt.Errorf("there is no tier %q: expected %s", name, orList(a.tierNames()))
 }
 
-// minServiceSecret is the length of the shortest value that is taken for a
-// secret.
+// minServiceSecret is the least number of characters of a service's secret.
 const minServiceSecret = 16
 
 func (s *ServiceHeader) provision(tier string) (service, error) {

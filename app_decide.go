@@ -1,0 +1,76 @@
+package tally
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// This file has how a configuration decides about requests and reports violations, also
+// about requests that outlive it.
+
+// decide charges a request to limits, or refuses it. The result is false if there are no
+// counts to decide by, because the configuration was rejected.
+func (a *App) decide(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
+	if h := a.use(); h != nil {
+		if d = h.engine.DecideFor(ctx, client, draws); !d.Degraded || !h.closing.Load() {
+			return d, true
+		}
+	}
+	return a.decideLate(ctx, client, draws)
+}
+
+// punish records an offense of a client.
+func (a *App) punish(client *engine.Client, o reputation.Offense) {
+	if h := a.use(); h != nil {
+		h.engine.Punish(client, o)
+	}
+}
+
+// decideLate decides about a request that has outlived its configuration: when Caddy loads
+// another one, it lets the requests under way finish. It borrows the instance, and opens it
+// again if no configuration uses it any more. It does not open the instance of a
+// configuration that never ran.
+func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
+	if a.instance.Load() == nil && !a.isShared() {
+		return a.decideElsewhere(ctx, client, draws)
+	}
+	value, _, err := instances.LoadOrNew(a.settings, a.newInstance)
+	if err != nil {
+		return d, false
+	}
+	forget(client) // what they know is of another engine
+	for i := range draws {
+		forget(draws[i].Client)
+	}
+	d = value.(*instance).engine.DecideFor(ctx, client, draws)
+	if _, err := instances.Delete(a.settings); err != nil {
+		a.log.Error("the rate limiter could not be closed", zap.Error(err))
+	}
+	return d, true
+}
+
+// decideElsewhere decides about a request of a configuration that was rejected after it
+// had begun to listen. The configuration that runs instead counts it.
+func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
+	var other *instance
+	eachInstance(func(h *instance) {
+		if other == nil || h.settings.store == a.settings.store {
+			other = h
+		}
+	})
+	if other == nil {
+		return d, false
+	}
+	return other.engine.DecideFor(ctx, client, draws), true
+}
+
+// forget has the engine look up a client again.
+func forget(c *engine.Client) {
+	if c != nil {
+		*c = engine.Client{Key: c.Key}
+	}
+}

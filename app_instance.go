@@ -1,0 +1,124 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+)
+
+// This file has how a configuration uses the instance: opens it, waits for it, gives it up.
+
+// openOnceStarted has the store opened when the whole configuration runs: from then on
+// it can't be rejected any more.
+func (a *App) openOnceStarted(ctx caddy.Context) error {
+	app, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("rate_limit: events: %w", err)
+	}
+	return app.(*caddyevents.App).On("started", startedHandler{a})
+}
+
+// startedHandler opens the store of an app.
+type startedHandler struct{ app *App }
+
+// readyTimeout is how long a start waits for the store to be open, so that the
+// first requests need not.
+const readyTimeout = 5 * time.Second
+
+// Handle implements caddyevents.Handler.
+func (s startedHandler) Handle(context.Context, caddy.Event) error {
+	if !s.app.zones {
+		return nil
+	}
+	h := s.app.open()
+	s.app.settle()
+	if h == nil {
+		return nil
+	}
+	var keys *apikeys.File
+	if s.app.APIKeys != nil {
+		keys = s.app.APIKeys.keys
+	}
+	h.keys.Store(keys)
+	select {
+	case <-h.engine.Ready():
+	case <-time.After(readyTimeout):
+	}
+	return nil
+}
+
+// settle notes that it is now known whether the configuration runs.
+func (a *App) settle() { a.runsOnce.Do(func() { close(a.running) }) }
+
+// use returns the instance, and opens it if need be. A request that comes before the
+// configuration has completely started waits for that: the store must not be opened for a
+// configuration that may still be rejected. If another configuration has the same instance
+// open, use doesn't wait. The result is nil after Cleanup if the instance was never used.
+func (a *App) use() *instance {
+	if h := a.instance.Load(); h != nil {
+		return h
+	}
+	if !a.isShared() {
+		select {
+		case <-a.running:
+		case <-time.After(readyTimeout):
+		}
+	}
+	return a.open()
+}
+
+// isShared reports whether another configuration uses the instance.
+func (a *App) isShared() bool {
+	_, shared := instances.References(a.settings)
+	return shared
+}
+
+func (a *App) newInstance() (caddy.Destructor, error) { return newInstance(a.settings, a.store) }
+
+// open returns the instance, and starts it if this configuration has none yet. It is nil
+// after Cleanup, or if it can't be started.
+func (a *App) open() *instance {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h := a.instance.Load(); h != nil || a.closed {
+		return h
+	}
+	value, _, err := instances.LoadOrNew(a.settings, a.newInstance)
+	if err != nil {
+		a.log.Error("the rate limiter could not be started", zap.Error(err))
+		return nil
+	}
+	a.instance.Store(value.(*instance))
+	return a.instance.Load()
+}
+
+// refusals returns the log of a zone's refusals.
+func (a *App) refusals(zone string) *refusalLog {
+	if h := a.use(); h != nil {
+		return h.log(zone)
+	}
+	return &refusalLog{zone: zone}
+}
+
+// Cleanup gives up the instance. When no configuration uses it any more it is closed, and
+// unspent units are given back.
+func (a *App) Cleanup() error {
+	if a.running != nil {
+		defer a.settle()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	opened := a.instance.Load() != nil && !a.closed
+	a.closed = true
+	if !opened {
+		return nil
+	}
+	_, err := instances.Delete(a.settings)
+	return err
+}

@@ -1,0 +1,40 @@
+package tally
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Store is a module that keeps the counts, in the namespace `rate_limit.stores`.
+type Store interface {
+	caddy.Module
+	// Identity says which counts the store keeps, and how: stores that are equal in
+	// it keep the same, alike.
+	Identity() string
+	// Open opens the store. Nothing is opened, made or changed before. A call of the
+	// store may wait for other processes for as long as requests wait for it.
+	Open(ctx context.Context, timeout time.Duration) (storage.Store, error)
+}
+
+// FileStore is a [Store] that keeps the counts in files on this machine.
+type FileStore interface {
+	Store
+	// Place says where the counts are, for those who run the server. It shows
+	// nothing that must stay secret.
+	Place() string
+	// Folder is where files that belong to the counts are kept.
+	Folder() string
+}
+
+// keyedStore is a [Store] that has the secret and the keys that names at rest are
+// made under, and no file for them.
+type keyedStore interface {
+	Store
+	keys() (*identity.Secret, *epoch.Keys)
+}
