@@ -369,7 +369,8 @@ func (e *Engine) deliver(en *entry, now int64) {
 	c.answeredLocked(en)
 	c.liftLocked(en.grant.InUse(), now)
 	if en.cost == 0 {
-		return // it only gave back
+		c.learnLocked(en, now) // it only gave back, or charged
+		return
 	}
 	en.limit.Rewind(&c.lease, now)
 	if en.client != nil {
@@ -389,6 +390,14 @@ func (e *Engine) deliver(en *entry, now int64) {
 	back := en.limit.Join(&c.lease, granted)
 	if settles := en.limit.Settles(back, now); settles > 0 {
 		e.queue.join(func(b *batch) { b.giveLocked(c, en.limit, back, settles) })
+	}
+}
+
+// learnLocked notes what the store tells of the key, unless the key holds something:
+// what is known with that is kept.
+func (c *cell) learnLocked(en *entry, now int64) {
+	if en.limit.Settles(c.lease, now) == 0 {
+		en.limit.Join(&c.lease, en.grant.Lease)
 	}
 }
 
