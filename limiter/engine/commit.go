@@ -368,11 +368,11 @@ func (e *Engine) deliver(en *entry, now int64) {
 	defer c.mu.Unlock()
 	c.answeredLocked(en)
 	c.liftLocked(en.grant.InUse(), now)
+	en.limit.Rewind(&c.lease, now)
 	if en.cost == 0 {
 		c.learnLocked(en, now) // it only gave back, or charged
 		return
 	}
-	en.limit.Rewind(&c.lease, now)
 	if en.client != nil {
 		c.limit = en.limit // which may have been another when it was claimed
 	}
@@ -385,11 +385,16 @@ func (e *Engine) deliver(en *entry, now int64) {
 	}
 	granted := en.grant.Lease // the entry's stays what it is: whoever waits for it was not refused
 	if c.local != nil {
-		c.payLocked(en.limit, &granted, e.clock.now()) // what was granted may have drained since
+		back := c.payLocked(en.limit, &granted, e.clock.now()) // what was granted may have drained since
+		e.giveLeaseLocked(c, en.limit, back, now)
 	}
-	back := en.limit.Join(&c.lease, granted)
-	if settles := en.limit.Settles(back, now); settles > 0 {
-		e.queue.join(func(b *batch) { b.giveLocked(c, en.limit, back, settles) })
+	e.giveLeaseLocked(c, en.limit, en.limit.Join(&c.lease, granted), now)
+}
+
+// giveLeaseLocked gives back a lease that a locked cell can't hold.
+func (e *Engine) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now int64) {
+	if settles := limit.Settles(lease, now); settles > 0 {
+		e.queue.join(func(b *batch) { b.giveLocked(c, limit, lease, settles) })
 	}
 }
 

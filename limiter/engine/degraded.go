@@ -333,21 +333,34 @@ func (l *local) oweBucket(charge limiter.Charge) {
 
 // payLocked pays what memory has admitted since a claim was made from what the
 // claim was granted, which came too late for the requests that waited for it.
-// Memory counts the rest as used, since the key's lease holds it.
-func (c *cell) payLocked(limit *Limit, granted *limiter.Lease, now int64) {
+// Memory counts the rest as used, since the key's lease holds it. Units are never
+// booked before the slot they were spent in: against those of later slots, which are
+// charged there with the next claim, as many are given back.
+func (c *cell) payLocked(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
+	back.At = granted.At
 	for i := range c.local.owed {
 		owed := &c.local.owed[i]
-		paid := min(owed.Units, limit.Worth(granted, now))
-		if limit.Slots() > 0 && owed.At != granted.At {
-			continue
-		}
-		if paid > 0 && limit.Spend(granted, now, paid) {
+		paid := min(owed.Units, granted.Units)
+		switch {
+		case limit.Slots() == 0:
+			if paid = min(paid, limit.Worth(granted, now)); limit.Spend(granted, now, paid) {
+				owed.Units -= paid
+			}
+		case owed.At > granted.At:
+			granted.Units -= paid
+			granted.Used -= paid
+			back.Units += paid
+			back.Used += paid
+		default:
+			granted.Units -= paid
+			granted.Spent += paid
 			owed.Units -= paid
 		}
 	}
 	c.local.owed = slices.DeleteFunc(c.local.owed, func(owed limiter.Charge) bool { return owed.Units == 0 })
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
 	limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: rest})
+	return back
 }
 
 // chargeLocked adds what a key owes to a batch. Once the store is in use again,

@@ -569,3 +569,33 @@ func TestMemoryOfALongOutage(t *testing.T) {
 		}
 	})
 }
+
+// What memory has admitted is paid from a grant if it is booked no earlier than it was
+// spent. Otherwise as many units are given back, and it is still owed. A grant and debts
+// are never worth more than was granted.
+func TestGrantPaysDebts(t *testing.T) {
+	limit := sliding(t, 1000, time.Minute)
+	f := newFixture(t)
+	now := f.clock.now()
+	slot := limit.Slot(now)
+	for _, tt := range []struct {
+		at, units, debt          int64 // the grant's slot and units, and what is owed in slot 0
+		left, spent, owed, given int64
+	}{
+		{0, 5, 2, 3, 2, 0, 0}, {0, 5, 9, 0, 5, 4, 0}, // of the same slot
+		{7, 5, 2, 3, 2, 0, 0}, {1, 5, 9, 0, 5, 4, 0}, // later
+		{-1, 5, 2, 3, 0, 2, 2}, {-1, 5, 9, 0, 0, 9, 5}, // earlier
+	} {
+		c := &cell{limit: limit, local: newLocal(limit, limiter.Lease{})}
+		c.local.owed = []limiter.Charge{{At: slot, Units: tt.debt}}
+		granted := limiter.Lease{At: slot + tt.at, Units: tt.units, Used: 100}
+		back := c.payLocked(limit, &granted, now+int64(time.Minute)) // however late
+		var owed int64
+		for _, charge := range c.local.owed {
+			owed += charge.Units
+		}
+		if granted.Units != tt.left || granted.Spent != tt.spent || owed != tt.owed || back.Units != tt.given || back.At != granted.At {
+			t.Errorf("%+v: %+v is left, %d owed and %+v given back", tt, granted, owed, back)
+		}
+	}
+}

@@ -225,3 +225,29 @@ func TestReplacedBeforeTheStop(t *testing.T) {
 		}
 	})
 }
+
+// What memory admitted in an outage is known of a key, to whoever asks what is left
+// and to a database that takes the place of this one, once it is charged.
+func TestDebtsAreKnownOnceTheyAreCharged(t *testing.T) {
+	atPlace(t, 100, func(t *testing.T, p *place, limit *Limit) {
+		var broken atomic.Bool
+		p.fail = func(int64, []storage.Claim) error {
+			if broken.Load() {
+				return errDisk
+			}
+			return nil
+		}
+		f := p.engine(t)
+		f.count(5, draw(limit, "a", 1))
+		broken.Store(true)
+		f.count(1, draw(limit, "b", 1)) // finds out
+		passed := 15 * f.count(1, draw(limit, "a", 15)) // more than the key holds
+		broken.Store(false)
+		f.askUntilInUse(draw(limit, "b", 1))
+		look := []Draw{draw(limit, "a", 0)}
+		if f.ask(look...); look[0].Quota.Remaining != 95-int64(passed) || passed == 0 {
+			t.Errorf("5 and then %d of 100 passed, and %d remain", passed, look[0].Quota.Remaining)
+		}
+		f.Close(t.Context())
+	})
+}
