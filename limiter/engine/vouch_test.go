@@ -240,7 +240,7 @@ func TestDebtsAreKnownOnceTheyAreCharged(t *testing.T) {
 		f := p.engine(t)
 		f.count(5, draw(limit, "a", 1))
 		broken.Store(true)
-		f.count(1, draw(limit, "b", 1)) // finds out
+		f.count(1, draw(limit, "b", 1))                 // finds out
 		passed := 15 * f.count(1, draw(limit, "a", 15)) // more than the key holds
 		broken.Store(false)
 		f.askUntilInUse(draw(limit, "b", 1))
