@@ -24,7 +24,7 @@ import (
 //   - Promise P1 holds in that time, to the nanosecond, until it is set. Then counting
 //     begins afresh.
 //   - What is admitted as of a time is admitted within spendWithin of it.
-//   - Promise P4, in the time that passes.
+//   - "Retry-After is true" (README), in the time that passes.
 //   - The disk knows at the end of every unit that counts.
 
 // simClock is the system's clock as a process reads it.

@@ -413,7 +413,8 @@ func (w *world) admit(p *process, l *simLimit, key string, a admission) {
 	w.checkBound(l, key)
 }
 
-// checkBound holds what was admitted for a key against promise P1. The bounds
+// checkBound holds what was admitted for a key against the promise "never more than
+// the limit" (README). The bounds
 // are those of the largest amount there was.
 func (w *world) checkBound(l *simLimit, key string) {
 	all := l.admitted[key]
@@ -461,9 +462,9 @@ func (w *world) quiet() {
 	w.collect()
 }
 
-// beTold asks a process until it refuses, which memory does from then on: promise
-// P3. Then it waits for as long as it was told, and asks again, with no other
-// traffic: promise P4. A refusal from memory does not count:
+// beTold asks a process until it refuses, which memory does from then on (the
+// promise "a blocked client costs little"). Then it waits for as long as it was told, and asks again, with no other
+// traffic ("Retry-After is true"). A refusal from memory does not count:
 // there may have been traffic in other processes since memory was told.
 func (w *world) beTold(p *process) {
 	w.quiet()
