@@ -99,6 +99,7 @@ func (z *Zone) provision(ctx caddy.Context, app *App, s *survey, log *zap.Logger
 		}
 	}
 	z.warnOfUser(log, s)
+	z.warnOfCosts(log)
 	return nil
 }
 
