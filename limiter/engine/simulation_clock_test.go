@@ -21,7 +21,7 @@ import (
 //     but for what it is slewed by, and is set only as storage.TimeRecord says.
 //   - The time of a process is that time, but for what it was slewed by since the
 //     process was told last, and never runs backwards but where the disk's was set back.
-//   - Promise P1 holds in that time, to the nanosecond, until it is set. Then counting
+//   - "Never more than the limit" (README) holds in that time, to the nanosecond, until it is set. Then counting
 //     begins afresh.
 //   - What is admitted as of a time is admitted within spendWithin of it.
 //   - "Retry-After is true" (README), in the time that passes.
