@@ -50,9 +50,9 @@ const Slew = 2048
 // After returns the time after so many nanoseconds, if nobody sets a clock
 // meanwhile.
 func (t Time) After(passed int64) Time {
-	passed = max(passed, 0)
+	passed = min(max(passed, 0), lastTime/2)
 	slewed := min(max(t.Apart, -passed/Slew), passed/Slew)
-	t.Now = min(t.Now+min(passed, lastTime), lastTime) + slewed
+	t.Now = min(t.Now+passed+slewed, lastTime)
 	t.Apart -= slewed
 	return t
 }

@@ -515,9 +515,7 @@ func (w *world) end() {
 			continue // drains; its bound is checked above
 		}
 		for key, all := range l.admitted {
-			for _, p := range w.procs {
-				w.checkDisk(l, key, all, p.clock.now())
-			}
+			w.checkDisk(l, key, all, w.time().Now)
 		}
 	}
 }
