@@ -364,9 +364,10 @@ func (c *cell) payLocked(limit *Limit, granted *limiter.Lease, now int64) (back 
 }
 
 // chargeLocked adds what a key owes to a batch. Once the store is in use again,
-// that settles it.
+// that settles it. While claims are in flight it is kept, because what they are
+// granted knows nothing of it and has to pay for it.
 func (b *batch) chargeLocked(c *cell) {
-	if c.local == nil {
+	if c.local == nil || c.inFlight > 0 {
 		return
 	}
 	for _, charge := range c.local.owed {

@@ -92,7 +92,7 @@ func (e *Engine) chargeDebts() {
 	e.table.each(func(c *cell) {
 		var b *batch
 		c.mu.Lock()
-		if !c.dead && c.local != nil && len(c.local.owed) > 0 {
+		if !c.dead && c.inFlight == 0 && c.local != nil && len(c.local.owed) > 0 {
 			b = e.queue.join(func(b *batch) { b.chargeLocked(c) })
 		}
 		c.mu.Unlock()

@@ -387,3 +387,36 @@ func TestGrantPaysForWhoDidNotWait(t *testing.T) {
 		}
 	})
 }
+
+// What memory admits while a grant is under way is paid from that grant, also if
+// another claim for the key is made before it arrives.
+func TestDebtsWhileAGrantIsUnderWay(t *testing.T) {
+	limit, other := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 3, Window: time.Hour}), sliding(t, 10, time.Hour)
+	atGate(t, func(t *testing.T, g *gate) {
+		ctx := context.Background()
+		time.Sleep(g.opts.CleanupInterval / 2)
+		g.begin(ctx, draw(other, "z", 1)) // in the batch at the gate
+		late := g.begin(ctx, draw(limit, "a", 1))
+		time.Sleep(time.Second)
+		second, third := g.begin(ctx, draw(limit, "a", 1)), g.begin(ctx, draw(limit, "a", 1)) // all in the next one
+		g.let()
+		time.Sleep(g.opts.StoreTimeout - time.Second/2)
+		if d := <-late; !d.Allowed || !d.Degraded {
+			t.Fatalf("the first: %+v, want it allowed from memory", d)
+		}
+		dear := g.begin(ctx, draw(limit, "a", 2)) // in the one after that
+		g.let()
+		for _, d := range []Decision{<-second, <-third} {
+			if !granted(d) {
+				t.Errorf("one of three units: %+v", d)
+			}
+		}
+		last := g.begin(ctx, draw(limit, "a", 1))
+		go g.letAll(t.Context())
+		for _, d := range []Decision{<-dear, <-last} {
+			if d.Allowed {
+				t.Errorf("beyond the limit: %+v", d)
+			}
+		}
+	})
+}
