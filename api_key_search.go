@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
@@ -35,9 +36,9 @@ func (s *keySearch) look(e *evaluation, place *KeySource) {
 	case fromBearer:
 		s.bearer(e.http.Header["Authorization"])
 	case fromQuery:
-		s.query(e.http.URL.RawQuery, place.in)
+		s.query(e.http.URL.RawQuery, place.parameter)
 	case fromCookie:
-		s.cookies(e.http.Header["Cookie"], place.in)
+		s.cookies(e.http.Header["Cookie"], place.parameter)
 	default:
 		s.found(e.repl.ReplaceAll(place.Name, ""))
 	}
@@ -103,7 +104,7 @@ func mentionsBearer(value string) bool {
 }
 
 // query looks into a query as it was sent: Go leaves out what it can't decode.
-func (s *keySearch) query(raw, name string) { s.pairs(raw, "&;", name, unescapeQuery) }
+func (s *keySearch) query(raw string, name endpoint.Name) { s.pairs(raw, "&;", name, unescapeQuery) }
 
 func unescapeQuery(text string) string {
 	if unescaped, err := url.QueryUnescape(text); err == nil {
@@ -113,7 +114,7 @@ func unescapeQuery(text string) string {
 }
 
 // cookies looks into cookies, of which Caddy's placeholder has the first.
-func (s *keySearch) cookies(fields []string, name string) {
+func (s *keySearch) cookies(fields []string, name endpoint.Name) {
 	for _, field := range fields {
 		s.pairs(field, ";,", name, func(text string) string {
 			text = httpfield.TrimSpace(text)
@@ -127,49 +128,15 @@ func (s *keySearch) cookies(fields []string, name string) {
 
 // pairs looks for values in pairs of a name and a value, with any of some
 // separators between them.
-func (s *keySearch) pairs(text, separators, name string, decode func(string) string) {
+func (s *keySearch) pairs(text, separators string, name endpoint.Name, decode func(string) string) {
 	for text != "" {
 		pair, rest := text, ""
 		if i := strings.IndexAny(text, separators); i >= 0 {
 			pair, rest = text[:i], text[i+1:]
 		}
 		text = rest
-		if before, value, ok := strings.Cut(pair, "="); ok && sameName(bareName(decode(before)), name) {
+		if before, value, ok := strings.Cut(pair, "="); ok && name.MayBe(httpfield.TrimSpace(before)) {
 			s.found(decode(value))
 		}
 	}
-}
-
-// bareName returns the name that upstreams give to a parameter: PHP and others make
-// a list of a name with brackets, and end it at a zero byte.
-func bareName(name string) string {
-	if i := strings.IndexAny(name, "[\x00"); i > 0 {
-		name = name[:i]
-	}
-	return strings.Trim(name, " \t")
-}
-
-// sameName reports whether some upstream takes two names for the same: letters in
-// either case are, and all bytes but letters and digits, which PHP and others turn
-// into underscores.
-func sameName(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) {
-		if plain(a[i]) != plain(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func plain(c byte) byte {
-	switch {
-	case 'A' <= c && c <= 'Z':
-		return c + 'a' - 'A'
-	case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-		return c
-	}
-	return '_'
 }

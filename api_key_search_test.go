@@ -92,6 +92,9 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		{query, "api.key=K", nil, "K", nil}, // PHP's api_key, as are
 		{query, "api+key=K", nil, "K", nil},
 		{query, "api_key[]=K", nil, "K", nil},
+		{query, "api[key=K", nil, "K", nil},
+		{query, "api%5Bkey=K", nil, "K", nil},
+		{query, "api_key=K&api[key=L", nil, "", errTwoKeys},
 		{query, "api_key%00x=K", nil, "K", nil},
 		{query, "+api_key=K+", nil, "K", nil},
 		{query, "api_key=K%zz", nil, "", errOddKey},
@@ -105,6 +108,7 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		{cookie, "", []string{"Cookie: key=K; key=L"}, "", errTwoKeys},
 		{cookie, "", []string{"Cookie: key=K", "Cookie: key=L"}, "", errTwoKeys},
 		{cookie, "", []string{"Cookie: a=b, key=K"}, "K", nil},
+		{cookie, "", []string{"Cookie: KEY[]=K"}, "K", nil},
 		{cookie, "", []string{"Cookie: key=K%20"}, "", errOddKey},
 
 		{mixed, "", []string{"X-A: a", "X-B: b"}, "ab", nil},

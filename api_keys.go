@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
@@ -60,6 +61,8 @@ type KeySource struct {
 
 	kind string // Type, or fromCookie, or what a placeholder is another way to write
 	in   string // the name that belongs to it
+
+	parameter endpoint.Name // in, as upstreams read the name of a parameter or a cookie
 }
 
 // The kinds of places where a key may be.
@@ -137,6 +140,7 @@ func (s *KeySource) provision() error {
 		if s.Name == "" {
 			return errors.New("query needs the name of a parameter")
 		}
+		s.parameter = endpoint.NewName(s.in)
 		return nil
 	case fromPlaceholder:
 		if len(placeholder.Names(s.Name)) == 0 {
@@ -156,6 +160,7 @@ func (s *KeySource) resolve() {
 	} {
 		if name, ok := strings.CutPrefix(s.Name, place.family); ok && strings.IndexByte(name, '}') == len(name)-1 {
 			s.kind, s.in = place.kind, name[:len(name)-1]
+			s.parameter = endpoint.NewName(s.in)
 		}
 	}
 }

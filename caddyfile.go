@@ -37,7 +37,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //
 //	rate_limit [<matcher>] {
 //		zone <name> {
-//			match        [<methods...>] <paths...> [<key>[=<value>]...]
+//			match        [<methods...>] <paths...> [<key>=<value>...]
 //			match        <matcher>|@<name>
 //			match {
 //				<matchers...>

@@ -28,6 +28,9 @@ func init() {
 // matches only what is spelled exactly as it is written; in a `trap`, only what
 // names the path in some encoding.
 //
+// If a handler has rewritten a request before, it matches if what the client sent or
+// what it was rewritten to does; where it must match exactly, if both do.
+//
 // What a request has in its body is not looked at.
 type MatchEndpoint struct {
 	// The methods, in capitals; `GET` includes `HEAD`. A request also has the method
@@ -75,14 +78,26 @@ func (m *MatchEndpoint) Provision(caddy.Context) (err error) {
 // MatchWithError reports whether a request is one of the endpoint's. There is never
 // an error.
 func (m *MatchEndpoint) MatchWithError(r *http.Request) (bool, error) {
+	matches := m.matches(r)
+	if matches != (m.reading == exactlyAsWas) { // settled, whatever the request was
+		return matches, nil
+	}
+	if original := originalOf(r); original != nil {
+		return m.matches(original), nil
+	}
+	return matches, nil
+}
+
+// matches reports whether a request is one of the endpoint's as it is.
+func (m *MatchEndpoint) matches(r *http.Request) bool {
 	received := received(r)
 	switch m.reading {
 	case exactlyAsWas:
-		return m.endpoint.Is(&received), nil
+		return m.endpoint.Is(&received)
 	case anyEncoding:
-		return m.endpoint.Names(&received), nil
+		return m.endpoint.Names(&received)
 	}
-	return m.endpoint.Covers(&received), nil
+	return m.endpoint.Covers(&received)
 }
 
 // received returns what endpoints are matched with.
@@ -95,7 +110,7 @@ func received(r *http.Request) endpoint.Request {
 
 // UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
 //
-//	endpoint [<methods...>] <paths...> [<key>[=<value>]...]
+//	endpoint [<methods...>] <paths...> [<key>=<value>...]
 func (m *MatchEndpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for d.Next() {
 		if m.Paths != nil {
@@ -134,14 +149,8 @@ func (m *MatchEndpoint) parse(args []string) error {
 
 func (m *MatchEndpoint) parseCondition(arg string) error {
 	key, value, found := strings.Cut(arg, "=")
-	if _, err := caddy.GetModule("http.matchers." + key); !found && err == nil {
-		return fmt.Errorf("%q is a matcher, expected conditions on the query after the path: put matchers into a block, each in a line of its own; %s=* is a parameter of this name", key, key)
-	}
-	switch {
-	case endpoint.IsMethod(arg) || strings.HasPrefix(arg, "/"):
-		return fmt.Errorf("got %q behind the path, expected methods, paths and conditions in this order, as in POST /login /signin mode=heavy; %s=* is a parameter of this name", arg, arg)
-	case !found:
-		value = "*"
+	if !found {
+		return fmt.Errorf("got %q behind the path, where conditions on the query have a value, such as mode=heavy: %s", arg, insteadOfCondition(arg))
 	}
 	if other, taken := m.Query[key]; taken {
 		return fmt.Errorf("there are two conditions on %q, %q and %q: expected one; more lines are alternatives", key, other, value)
@@ -151,6 +160,25 @@ func (m *MatchEndpoint) parseCondition(arg string) error {
 	}
 	m.Query[key] = value
 	return nil
+}
+
+// insteadOfCondition says what to write instead of a word behind the path.
+func insteadOfCondition(word string) string {
+	_, errDuration := caddy.ParseDuration(word)
+	_, errModule := caddy.GetModule("http.matchers." + word)
+	switch {
+	case isMethod(word), endpoint.IsMethod(word):
+		return fmt.Sprintf("write the method before the path, as in %s /login; %s=* is a parameter of this name", strings.ToUpper(word), word)
+	case strings.HasPrefix(word, "/"):
+		return "write paths before the conditions, as in /login /signin mode=heavy"
+	case word == "ban", errDuration == nil:
+		return "write ban and its duration before the path of a trap: trap ban 1h /wp-login.php"
+	case slices.Contains([]string{"ip", "client", "api_key", "everyone"}, word):
+		return "write what is counted by in a line of its own: per " + word
+	case errModule == nil:
+		return "it is a matcher: write matchers into a block, each in a line of its own"
+	}
+	return fmt.Sprintf("write %s=* for any value of the parameter %s", word, word)
 }
 
 // nextIsEndpoint reports whether the next argument begins an endpoint: a path, or a

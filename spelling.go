@@ -1,7 +1,7 @@
 package tally
 
 import (
-	"net/http"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,11 +28,11 @@ func forLimit(sets caddyhttp.MatcherSets) {
 }
 
 // forExemption makes matcher sets match what is not to be counted: those that look
-// at the target of requests match canonical ones only.
+// at the method or the target of requests match what all programs read alike.
 func forExemption(sets caddyhttp.MatcherSets) {
 	for i, set := range sets {
-		if readsTarget(set) {
-			sets[i] = append(slices.Clone(set), canonicalTarget{query: readsQuery(set)})
+		if m := newUnambiguous(set); m.method || m.target {
+			sets[i] = append(slices.Clone(set), m)
 		}
 		for _, m := range set {
 			switch m := m.(type) {
@@ -57,51 +57,8 @@ func forTrap(sets caddyhttp.MatcherSets) {
 	}
 }
 
-// canonicalTarget matches requests whose target all programs read alike.
-type canonicalTarget struct {
-	query bool // whether that holds for its query, too
-}
-
-// MatchWithError implements [caddyhttp.RequestMatcherWithError].
-func (c canonicalTarget) MatchWithError(r *http.Request) (bool, error) {
-	received := received(r)
-	return received.IsCanonical() && (!c.query || received.HasCanonicalQuery()), nil
-}
-
-// readsTarget reports whether the outcome of a matcher set may depend on how a path
-// or query is spelled. Matchers that aren't known are taken to.
-func readsTarget(set caddyhttp.MatcherSet) bool {
-	return slices.ContainsFunc(set, func(m any) bool {
-		switch m := m.(type) {
-		case *caddyhttp.MatchHost, *caddyhttp.MatchMethod, *caddyhttp.MatchHeader, *caddyhttp.MatchHeaderRE,
-			*caddyhttp.MatchProtocol, *caddyhttp.MatchTLS, *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP:
-			return false
-		case *caddyhttp.MatchNot:
-			return slices.ContainsFunc(m.MatcherSets, readsTarget)
-		case *caddyhttp.MatchExpression:
-			return mentionsTarget(m.Expr)
-		}
-		return true
-	})
-}
-
-// mentionsTarget reports whether an expression may look at the target of a request.
-func mentionsTarget(expression string) bool {
-	return slices.ContainsFunc([]string{"path", "uri", "query", "endpoint", "file", "vars"}, func(word string) bool {
-		return strings.Contains(expression, word)
-	})
-}
-
-// readsQuery reports whether a matcher set has Caddy's matcher of queries.
-func readsQuery(set caddyhttp.MatcherSet) bool {
-	return slices.ContainsFunc(set, func(m any) bool {
-		_, ok := m.(*caddyhttp.MatchQuery)
-		return ok
-	})
-}
-
 // missedSpellings says what Caddy's matchers don't match that backends accept.
-const missedSpellings = "path and query miss spellings that a backend may accept, such as /login/, /login.json, /login;x or ?a=%zz&mode=heavy, and what they miss isn't counted"
+const missedSpellings = "path, query and method miss spellings that a backend may accept, such as /login/, /login.json, /login;x, ?a=%zz&mode=heavy or X-HTTP-Method-Override: POST, and see a request only as it was rewritten; what they miss isn't counted"
 
 // safeWords returns what to write in the place of a matcher set in an option that
 // limits something, if the set has matchers that miss spellings; or "".
@@ -114,12 +71,16 @@ func safeWords(option string, set caddyhttp.MatcherSet) string {
 			unsafe = unsafe || !slices.Contains(*matcher, "*") && !slices.Contains(*matcher, "/*")
 			m.Paths = append(m.Paths, *matcher...)
 		case *caddyhttp.MatchMethod:
-			m.Methods = *matcher
+			unsafe = true
+			m.Methods = append(m.Methods, *matcher...)
 		case *caddyhttp.MatchQuery:
 			unsafe = true
 			m.addQuery(*matcher)
+		case *MatchEndpoint:
+			m.Methods, m.Paths = append(m.Methods, matcher.Methods...), append(m.Paths, matcher.Paths...)
+			m.mergeQuery(matcher.Query)
 		case *caddyhttp.MatchExpression:
-			unsafe = unsafe || strings.Contains(matcher.Expr, "path") || strings.Contains(matcher.Expr, "query") || strings.Contains(matcher.Expr, "uri")
+			unsafe = unsafe || slices.ContainsFunc([]string{"path", "query", "uri", "method"}, func(word string) bool { return strings.Contains(matcher.Expr, word) })
 			alone = false
 		default:
 			alone = false
@@ -128,7 +89,7 @@ func safeWords(option string, set caddyhttp.MatcherSet) string {
 	if !unsafe {
 		return ""
 	}
-	if len(m.Paths) == 0 && len(m.Query) > 0 {
+	if len(m.Paths) == 0 && (len(m.Query) > 0 || len(m.Methods) > 0) {
 		m.Paths = []string{"/*"}
 	}
 	for i, path := range m.Paths {
@@ -147,10 +108,16 @@ func safeWords(option string, set caddyhttp.MatcherSet) string {
 
 // addQuery adds what Caddy's matcher of queries demands, as far as that can be said.
 func (m *MatchEndpoint) addQuery(query caddyhttp.MatchQuery) {
-	m.Query = make(map[string]string)
 	for key, values := range query {
-		m.Query[key] = strings.Join(values, "&") // of which several are no endpoint
+		m.mergeQuery(map[string]string{key: strings.Join(values, "&")}) // of which several are no endpoint
 	}
+}
+
+func (m *MatchEndpoint) mergeQuery(query map[string]string) {
+	if m.Query == nil {
+		m.Query = make(map[string]string)
+	}
+	maps.Copy(m.Query, query)
 }
 
 // warnOfSpellings warns of matchers of the zone that miss spellings of what is to be

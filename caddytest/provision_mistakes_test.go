@@ -241,7 +241,7 @@ func TestGoodConfigsAreNotWarnedOf(t *testing.T) {
 	noData(t)
 	for _, input := range []string{
 		inDirective("exempt path /login {http.vars.prefix}/x %2F\n\t\tzone a {\n\t\t\tlimit 5/1m\n\t\t}"),
-		inZone("match method post\n\t\t\tmatch host *.example.com\n\t\t\tlimit 5/1m"),
+		inZone("match POST /*\n\t\t\tmatch host *.example.com\n\t\t\tlimit 5/1m"),
 		inZone("per everyone\n\t\t\tlimit 5/1m"),
 		inZone("key static\n\t\t\tevents 5\n\t\t\twindow 1m"),
 		inZone("per key {client_ip}\n\t\t\tlimit 5/1m"),

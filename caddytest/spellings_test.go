@@ -333,7 +333,8 @@ func TestMatchersThatMissSpellingsWarn(t *testing.T) {
 		"zone login {\nmatch not path /login\ncost 0 path /health\nlimit 5/1m\n}":           "",
 		"zone login {\nlimit 5/1m\n}\nexempt path /health\n":                                "",
 		"zone login {\nlimit 5/1m\n}\nexempt path *.css\n":                                  "exempt /static/*",
-		"zone login {\nmatch method POST\nlimit 5/1m\n}\ntrap path /wp-login.php /.git/*\n": "",
+		"zone login {\nmatch method POST\nlimit 5/1m\n}\n":                                  "match POST /*",
+		"zone login {\nmatch POST /login\nlimit 5/1m\n}\ntrap path /wp-login.php /.git/*\n": "",
 	} {
 		s := newServer(t, ":{$PORT} {\n@named {\npath /search\nquery mode=heavy\n}\nrate_limit {\n"+options+"\n}\n}\n")
 		out, err := s.run("validate", "--config", s.config)

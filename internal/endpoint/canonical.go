@@ -55,14 +55,14 @@ func (r *Request) isEncodedAsNeeded() bool {
 // HasCanonicalQuery reports whether all programs find the same parameters in the
 // query: none twice, and nothing that is split or decoded in several ways.
 func (r *Request) HasCanonicalQuery() bool {
-	seen := make(map[string]bool)
+	seen := make(map[Name]bool)
 	for query := r.Query; query != ""; {
 		var pair string
 		if pair, query = nextPair(query, "&"); pair == "" {
 			continue
 		}
 		key, value, _ := strings.Cut(pair, "=")
-		name := readKey(key)
+		name := NewName(key)
 		if seen[name] || strings.Contains(decodeParameter(key)+decodeParameter(value), "%") {
 			return false
 		}

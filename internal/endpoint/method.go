@@ -35,7 +35,7 @@ func (e *Endpoint) addMethod(method string) {
 	}
 	e.methods = append(e.methods, method)
 	for _, key := range overrideKeys {
-		e.overrides = append(e.overrides, condition{key: key, value: strings.ToLower(method)})
+		e.overrides = append(e.overrides, condition{key: Name(key), value: strings.ToLower(method)})
 	}
 	if method == "GET" {
 		e.addMethod("HEAD")
@@ -74,20 +74,23 @@ func (e *Endpoint) hasMethod(method string) bool {
 
 // isMethod reports whether the request has one of the methods, for every backend.
 func (e *Endpoint) isMethod(r *Request) bool {
-	if len(e.methods) == 0 {
-		return true
-	}
+	return len(e.methods) == 0 || slices.Contains(e.methods, r.Method) && !r.OverridesMethod()
+}
+
+// OverridesMethod reports whether some backend may take the request for one with
+// another method, which a header field or the query names.
+func (r *Request) OverridesMethod() bool {
 	for name := range r.Header {
 		if isOverride(name) {
-			return false
+			return true
 		}
 	}
 	for _, key := range overrideKeys {
-		if (&condition{key: key, any: true}).mayHold(r.Query) {
-			return false
+		if (&condition{key: Name(key), any: true}).mayHold(r.Query) {
+			return true
 		}
 	}
-	return slices.Contains(e.methods, r.Method)
+	return false
 }
 
 func isOverride(field string) bool {

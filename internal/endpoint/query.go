@@ -7,13 +7,14 @@ import (
 
 // condition is what must hold of the parameters of a query.
 type condition struct {
-	key, value string // as readKey and readValue give them
-	any        bool   // of whatever value
-	written    [2]string
+	key     Name
+	value   string // as readValue gives it
+	any     bool   // of whatever value
+	written [2]string
 }
 
 func newCondition(key, value string) (condition, error) {
-	c := condition{key: readKey(key), value: readValue(value), any: value == "*", written: [2]string{key, value}}
+	c := condition{key: NewName(key), value: readValue(value), any: value == "*", written: [2]string{key, value}}
 	switch {
 	case c.key == "":
 		return c, fmt.Errorf("a condition on the query has no name, got %q: expected one such as mode=heavy", key+"="+value)
@@ -62,14 +63,26 @@ func nextPair(query, separators string) (pair, rest string) {
 }
 
 func (c *condition) mayBeKey(key string) bool {
+	return c.key.MayBe(key) || !isWord(key) && strings.Contains(decodeParameter(key), "%")
+}
+
+// Name is the name of a parameter of a query or of a cookie, as programs read it.
+type Name string
+
+// NewName returns the name that is written so.
+func NewName(written string) Name { return Name(keyOf(decodeParameter(written))) }
+
+// MayBe reports whether some program may take what a client has sent for the name:
+// decoded, in either case, as a list, or with what PHP makes of `.`, `[` and blanks.
+func (n Name) MayBe(sent string) bool {
 	switch {
-	case equalFolded(c.key, key):
+	case equalFolded(string(n), sent):
 		return true
-	case isWord(key):
+	case isWord(sent):
 		return false
 	}
-	text := decodeParameter(key)
-	return strings.Contains(text, "%") || keyOf(text) == c.key || mangled(text) == c.key
+	text := decodeParameter(sent)
+	return keyOf(text) == string(n) || mangled(text) == string(n)
 }
 
 func (c *condition) mayBeValue(value string) bool {
@@ -121,9 +134,6 @@ func isWord(text string) bool {
 func decodeParameter(text string) string {
 	return strings.ReplaceAll(fold(text), "+", " ")
 }
-
-// readKey returns the name of a parameter, without what makes it a list.
-func readKey(key string) string { return keyOf(decodeParameter(key)) }
 
 // keyOf returns the name that a decoded key stands for: mode of mode[], mode[0]
 // and [mode].

@@ -1,0 +1,117 @@
+package tally
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// unambiguous matches requests that all programs read alike, as far as the matchers
+// of a set look at them. If a request was rewritten, the set must match the original
+// one, too.
+type unambiguous struct {
+	set     caddyhttp.MatcherSet
+	method  bool // whether the set looks at the method
+	target  bool // whether it looks at the path or the query
+	query   bool // whether it has Caddy's matcher of queries
+	current bool // whether it reads placeholders, which hold the rewritten request only
+}
+
+func newUnambiguous(set caddyhttp.MatcherSet) unambiguous {
+	return unambiguous{
+		set: slices.Clone(set), method: readsMethod(set), target: readsTarget(set), query: readsQuery(set), current: readsCurrent(set),
+	}
+}
+
+// MatchWithError implements [caddyhttp.RequestMatcherWithError].
+func (u unambiguous) MatchWithError(r *http.Request) (bool, error) {
+	if !u.isUnambiguous(r) {
+		return false, nil
+	}
+	original := originalOf(r)
+	if original == nil {
+		return true, nil
+	}
+	if u.current || !u.isUnambiguous(original) {
+		return false, nil
+	}
+	return u.set.MatchWithError(original)
+}
+
+func (u unambiguous) isUnambiguous(r *http.Request) bool {
+	received := received(r)
+	return (!u.method || !received.OverridesMethod()) && (!u.target || received.IsCanonical()) && (!u.query || received.HasCanonicalQuery())
+}
+
+// readsMethod reports whether the outcome of a matcher set may depend on the method.
+func readsMethod(set caddyhttp.MatcherSet) bool {
+	return slices.ContainsFunc(set, func(m any) bool {
+		switch m := m.(type) {
+		case *caddyhttp.MatchMethod:
+			return true
+		case *caddyhttp.MatchNot:
+			return slices.ContainsFunc(m.MatcherSets, readsMethod)
+		case *caddyhttp.MatchExpression:
+			return strings.Contains(m.Expr, "method")
+		}
+		return false
+	})
+}
+
+// readsTarget reports whether the outcome of a matcher set may depend on how a path
+// or query is spelled. Matchers that aren't known are taken to.
+func readsTarget(set caddyhttp.MatcherSet) bool {
+	return slices.ContainsFunc(set, func(m any) bool {
+		switch m := m.(type) {
+		case *caddyhttp.MatchHost, *caddyhttp.MatchMethod, *caddyhttp.MatchHeader, *caddyhttp.MatchHeaderRE,
+			*caddyhttp.MatchProtocol, *caddyhttp.MatchTLS, *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP:
+			return false
+		case *caddyhttp.MatchNot:
+			return slices.ContainsFunc(m.MatcherSets, readsTarget)
+		case *caddyhttp.MatchExpression:
+			return mentionsTarget(m.Expr)
+		}
+		return true
+	})
+}
+
+// mentionsTarget reports whether an expression may look at the target of a request.
+func mentionsTarget(expression string) bool {
+	return slices.ContainsFunc([]string{"path", "uri", "query", "endpoint", "file", "vars"}, func(word string) bool {
+		return strings.Contains(expression, word)
+	})
+}
+
+// readsQuery reports whether a matcher set has Caddy's matcher of queries.
+func readsQuery(set caddyhttp.MatcherSet) bool {
+	return slices.ContainsFunc(set, func(m any) bool {
+		_, ok := m.(*caddyhttp.MatchQuery)
+		return ok
+	})
+}
+
+// readsCurrent reports whether a matcher set reads placeholders of the method or the
+// target, so that it can't be asked about the original request.
+func readsCurrent(set caddyhttp.MatcherSet) bool {
+	return slices.ContainsFunc(set, func(m any) bool {
+		switch m := m.(type) {
+		case *caddyhttp.MatchNot:
+			return slices.ContainsFunc(m.MatcherSets, readsCurrent)
+		case *caddyhttp.MatchExpression:
+			return strings.Contains(m.Expr, "{") && (mentionsTarget(m.Expr) || strings.Contains(m.Expr, "method"))
+		case *caddyhttp.VarsMatcher:
+			return slices.ContainsFunc(slices.Collect(maps.Keys(*m)), isPlaceholderKey)
+		case *caddyhttp.MatchVarsRE:
+			return slices.ContainsFunc(slices.Collect(maps.Keys(*m)), isPlaceholderKey)
+		case caddy.Module:
+			return m.CaddyModule().ID == "http.matchers.file"
+		}
+		return false
+	})
+}
+
+func isPlaceholderKey(key string) bool { return strings.HasPrefix(key, "{") }
