@@ -139,3 +139,47 @@ func BenchmarkSweep(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed())/float64(steps), "ns/step")
 	b.ReportMetric(float64(longest), "longest-ns")
 }
+
+// BenchmarkTime measures what it costs that claims take the time inside of their
+// transactions: batches of claims as of a time that they say themselves, and within a
+// term.
+func BenchmarkTime(b *testing.B) {
+	l := newLimit(b, limiter.Params{Amount: 1 << 30, Window: time.Minute})
+	for _, batch := range []int{1, 8, 64} {
+		for _, timed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("batch=%d/timed=%v", batch, timed), func(b *testing.B) {
+				s := opened(b, Options{Path: filepath.Join(b.TempDir(), "tally.db")})
+				clock := &passing{}
+				term := &storage.Term{Clock: clock}
+				var in storage.Store = s
+				if timed {
+					in = s.Within(term)
+				}
+				claims, grants := make([]storage.Claim, batch), make([]limiter.Grant, batch)
+				next := uint64(0)
+				b.ReportAllocs()
+				cpu := cpuTime(b)
+				b.ResetTimer()
+				for range b.N {
+					clock.now += int64(time.Duration(batch) * 10 * time.Microsecond)
+					for i := range claims {
+						next++
+						claims[i] = storage.Claim{ID: 1 << 63, Key: key(next % 10_000), Limit: l,
+							Claim: limiter.Claim{Now: start + clock.now, Least: 1, Want: 1}}
+					}
+					if err := in.Claim(context.Background(), claims, grants); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(cpuTime(b)-cpu)/float64(b.N)/float64(batch), "cpu-ns/claim")
+			})
+		}
+	}
+}
+
+// passing is a clock that a benchmark lets go on.
+type passing struct{ now int64 }
+
+func (c *passing) Read() storage.Reading {
+	return storage.Reading{Wall: start + c.now, Steady: c.now, Source: storage.Source{1}, Shared: true}
+}
