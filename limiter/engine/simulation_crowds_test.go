@@ -192,17 +192,19 @@ func (w *crowds) quiet() {
 func (w *crowds) checkBlocks() {
 	now := w.p.clock.now()
 	w.p.table.each(func(c *cell) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		for b := c.block.Load(); b != nil; b = b.older {
 			if now < b.until {
-				w.checkBlock(c, b, now)
-				w.checkBlock(c, b, b.until-1)
+				w.checkBlockLocked(c, b, now)
+				w.checkBlockLocked(c, b, b.until-1)
 			}
 		}
 	})
 }
 
-// checkBlock claims what is blocked from a copy of what is on disk.
-func (w *crowds) checkBlock(c *cell, b *block, at int64) {
+// checkBlockLocked claims what is blocked from a copy of what is on disk.
+func (w *crowds) checkBlockLocked(c *cell, b *block, at int64) {
 	limit, err := c.limit.WithAmount(b.amount, 0)
 	if err != nil {
 		w.t.Fatal(err)
