@@ -183,8 +183,10 @@ func (s *memoryStore) tellLocked(term *storage.Term) {
 	if told.Era != was.Era {
 		clear(s.states)
 	}
-	for _, record := range s.clients {
-		record.Move(told.Shift - was.Shift)
+	if by := told.Shift - was.Shift; by != 0 {
+		for _, record := range s.clients {
+			record.Move(by)
+		}
 	}
 	if must || was.Due(told, r) {
 		told = told.Measured(r)
