@@ -207,7 +207,7 @@ func (s *server) launch() {
 	}()
 }
 
-// isReady tells whether the config runs: while it is loaded, this request waits.
+// isReady reports whether the config runs: while it is loaded, this request waits.
 func (s *server) isReady() bool {
 	a, err := s.askAdmin(http.MethodGet, "/config/apps/http/")
 	return err == nil && a.status == http.StatusOK && !strings.HasPrefix(a.body, "null")
@@ -402,7 +402,7 @@ func (s *server) passed(n int, path string, fields ...string) (passed int) {
 	return passed
 }
 
-// isAllowed tells whether a request was allowed or refused, one of which it must
+// isAllowed reports whether a request was allowed or refused, one of which it must
 // have been.
 func (a answer) isAllowed(t *testing.T) bool {
 	t.Helper()

@@ -23,7 +23,7 @@ func stamp(paths ...string) (s string) {
 	return s
 }
 
-// isCheckpointed tells whether everything that the last checkpoint of a database
+// isCheckpointed reports whether everything that the last checkpoint of a database
 // was to copy was copied, by what is written in the index of its log
 // (https://www.sqlite.org/walformat.html#the_wal_index_header): nBackfill, and
 // nBackfillAttempted.

@@ -40,7 +40,7 @@ func TestLimitsHoldOverKills(t *testing.T) {
 	t.Logf("%d kills in %v, seed %d: %s", k.killed(), wall.Round(time.Second), seed, map[bool]string{false: "all promises kept", true: "FAILED"}[t.Failed()])
 }
 
-// isProof tells whether in every zone somebody was admitted and somebody refused,
+// isProof reports whether in every zone somebody was admitted and somebody refused,
 // which takes more lives on a slow machine.
 func (k *killer) isProof() bool {
 	k.log.mu.Lock()

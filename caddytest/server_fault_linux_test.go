@@ -156,7 +156,7 @@ func (s *server) failCalls(calls string) (stop func()) {
 	}
 }
 
-// isTraced tells whether all threads of Caddy are traced.
+// isTraced reports whether all threads of Caddy are traced.
 func (s *server) isTraced() bool {
 	threads := fmt.Sprintf("/proc/%d/task", s.cmd.Process.Pid)
 	traced := true

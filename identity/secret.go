@@ -36,11 +36,11 @@ type Secret struct {
 func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 	s := &Secret{texts: append([][]byte{text}, older...)}
 	if len(s.texts) > MaxSecrets {
-		return nil, fmt.Errorf("identity: at most %d secrets are in use at once, got %d", MaxSecrets, len(s.texts))
+		return nil, fmt.Errorf("identity: got %d secrets, expected at most %d", len(s.texts), MaxSecrets)
 	}
 	for i, text := range s.texts {
 		if len(text) < MinSecret {
-			return nil, fmt.Errorf("identity: a secret needs at least %d characters, number %d has %d", MinSecret, i+1, len(text))
+			return nil, fmt.Errorf("identity: secret number %d has %d characters, expected at least %d", i+1, len(text), MinSecret)
 		}
 		s.texts[i] = bytes.Clone(text)
 	}
@@ -100,7 +100,7 @@ func OpenSecret(path string) (*Secret, error) {
 	lines := secretLines(text)
 	secret, err := NewSecret(lines[0], lines[1:]...)
 	if err != nil {
-		return nil, fmt.Errorf("%w in %q, where each line is a secret; a longer line would do, or no file, to have one made", err, path)
+		return nil, fmt.Errorf("%w in %q; each line is a secret, and Caddy makes the file if there is none", err, path)
 	}
 	return secret, nil
 }

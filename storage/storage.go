@@ -95,7 +95,7 @@ type Store interface {
 	// other calls, however long these take.
 	Stats(ctx context.Context) (Stats, error)
 
-	// Continues tells whether this store holds what was charged to an earlier
+	// Continues reports whether this store holds what was charged to an earlier
 	// one, which may be closed by now. It does not if the database was removed,
 	// replaced or set aside between the two.
 	Continues(earlier Store) bool

@@ -17,7 +17,7 @@ var (
 	rule  = Rule{DefaultFingerprints, DefaultWithin}
 )
 
-// come has n different clients come from a network, and tells whether the last
+// come has n different clients come from a network, and reports whether the last
 // was one too many.
 func come(t *Tracker, now time.Time, prefix netip.Prefix, n int) (crowded bool) {
 	for i := range n {

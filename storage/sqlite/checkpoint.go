@@ -82,7 +82,7 @@ func (s *Store) checkpoint() error {
 	return s.failedLocked(wrap("checkpoint", err))
 }
 
-// copyLog copies what is in the log at the moment, and tells whether that has
+// copyLog copies what is in the log at the moment, and reports whether that has
 // grown too long.
 func (s *Store) copyLog() (long bool, err error) {
 	_, frames, err := checkpointWith(s.side, `PRAGMA wal_checkpoint(PASSIVE)`)

@@ -234,7 +234,7 @@ func (c *cell) changes(to []slotWrite, claims []storage.Claim, index int) []slot
 	return to
 }
 
-// looked tells whether the slot was read, if it was there: whether it counts for
+// looked reports whether the slot was read, if it was there: whether it counts for
 // one of the claims.
 func (c *cell) looked(claims []storage.Claim, slot int64) bool {
 	return slices.ContainsFunc(c.claims, func(n int) bool {

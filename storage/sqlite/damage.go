@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// isMarked tells whether the database is known to be damaged.
+// isMarked reports whether the database is known to be damaged.
 func isMarked(path string) bool { return exists(path + damagedSuffix) }
 
 // markDamaged notes beside the database that it is damaged, so that the next

@@ -197,7 +197,7 @@ func (s *Store) removeBeside() {
 	}
 }
 
-// isAlone tells whether nobody can have begun to use the database with a log or
+// isAlone reports whether nobody can have begun to use the database with a log or
 // an index of their own.
 func (s *Store) isAlone() bool {
 	for suffix, ours := range s.beside {
@@ -209,7 +209,7 @@ func (s *Store) isAlone() bool {
 	return true
 }
 
-// isAt tells whether a file is the one at a path.
+// isAt reports whether a file is the one at a path.
 func isAt(path string, file fs.FileInfo) (bool, error) {
 	now, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

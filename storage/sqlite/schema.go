@@ -132,7 +132,7 @@ func migrateLocked(c *conn) error {
 	return c.exec(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, len(migrations)))
 }
 
-// current tells whether the database needs no migration. It refuses one that is
+// current reports whether the database needs no migration. It refuses one that is
 // not ours: [storage.ErrForeign].
 func current(c *conn) (bool, error) {
 	var id, version, tables int64
