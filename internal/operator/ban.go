@@ -1,0 +1,15 @@
+package operator
+
+import "time"
+
+// Ban is a ban or an allowance that is in force.
+type Ban struct {
+	Action string     `json:"action"` // ban or allow
+	Client string     `json:"client"` // as in orders; "" if only its name at rest is known
+	Text   string     `json:"text"`   // for people
+	By     string     `json:"by"`     // rules: an operator, in the file; conduct: its violations
+	Reason string     `json:"reason,omitempty"`
+	Zone   string     `json:"zone,omitempty"`  // where the last violation was
+	Since  *time.Time `json:"since,omitempty"` // nil if unknown
+	Until  *time.Time `json:"until,omitempty"` // nil: until it is lifted
+}

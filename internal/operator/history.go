@@ -1,0 +1,35 @@
+package operator
+
+import "time"
+
+// HistoryQuery says what to tell of the past.
+type HistoryQuery struct {
+	Zone       string    // "" for all, added up
+	Limit      string    // "" for all, added up
+	From, To   time.Time // zero values mean the last hour
+	Resolution Seconds   // 60, 3600 or 86400; 0 chooses one for about 200 points
+}
+
+// History is a series.
+type History struct {
+	Resolution Seconds        `json:"resolution_seconds"`
+	Points     []HistoryPoint `json:"points"` // in the order of time; where nothing happened there is none
+	// Heaviest are the keys that used most in the range, the heaviest first.
+	Heaviest []Heavy `json:"heaviest,omitempty"`
+}
+
+// HistoryPoint is what was decided from At on, for as long as the resolution says.
+type HistoryPoint struct {
+	At time.Time `json:"at"`
+	Counts
+	Units int64 `json:"units"`
+	Keys  int64 `json:"keys"` // different ones, an estimate beyond a minute
+}
+
+// Heavy is a key that used much.
+type Heavy struct {
+	Zone  string `json:"zone"`
+	Limit string `json:"limit"`
+	Text  string `json:"key"` // its name at rest, unless memory still knows what it is
+	Units int64  `json:"units"`
+}

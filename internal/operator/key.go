@@ -1,0 +1,36 @@
+package operator
+
+import "time"
+
+// KeysQuery says which keys to list.
+type KeysQuery struct {
+	Zone    string // "" for all
+	Blocked bool   // only those that are refused at the moment
+	By      By
+	N       int // at most; 0 means 20, and more than MaxItems is MaxItems
+}
+
+// By is what keys are ordered by. The zero value is [ByUsed].
+type By string
+
+// What keys are ordered by.
+const (
+	ByUsed    By = "used"    // units used, as a part of the limit
+	ByRefused By = "refused" // requests refused
+)
+
+// Key is what memory holds of one key of one limit. What other processes hold of it isn't
+// known.
+type Key struct {
+	Zone    string `json:"zone"`
+	Limit   string `json:"limit"`
+	Text    string `json:"key"`            // what it is, for people: an address, a name, …
+	Kind    string `json:"kind"`           // ip, client, key, api_key, session, network, all
+	Client  string `json:"client"`         // what to name it by in orders and questions; "" if it can't be
+	Tier    string `json:"tier,omitempty"` // "" if none
+	Used    int64  `json:"used"`           // units
+	Amount  int64  `json:"amount"`         // units that it may have
+	Refused int64  `json:"refused"`        // requests, since memory holds it
+	// BlockedUntil is when it can have another unit; nil if it can now.
+	BlockedUntil *time.Time `json:"blocked_until,omitempty"`
+}

@@ -1,0 +1,27 @@
+package operator
+
+import "time"
+
+// Order is something to do to a client.
+type Order struct {
+	// Client names who it is about: see [ParseTarget]. Required.
+	Client string `json:"client"`
+	// Zone restricts a reset to one zone; "" means all. Other orders have none.
+	Zone string `json:"zone,omitempty"`
+	// For is how long a ban or an allowance holds; 0 means until it is lifted. An allowance
+	// needs an end.
+	For Seconds `json:"for_seconds,omitempty"`
+	// Reason is for the audit and the file; at most MaxReason characters.
+	Reason string `json:"reason,omitempty"`
+	// By is who gives the order, for the audit, for example the user of the dashboard. The
+	// admin endpoint sets it to "admin" whatever a caller says.
+	By string `json:"-"`
+}
+
+// Done is what an order has changed.
+type Done struct {
+	Client  string     `json:"client"`          // as understood
+	Changed int        `json:"changed"`         // limits reset, bans lifted, statements written
+	Until   *time.Time `json:"until,omitempty"` // when it ends by itself
+	Notes   []string   `json:"notes,omitempty"` // what else a person should know
+}

@@ -1,0 +1,48 @@
+package operator
+
+import "time"
+
+// Status describes the rate limiter at one moment.
+type Status struct {
+	// Version is the version of the module, "" if it isn't known.
+	Version string `json:"version,omitempty"`
+	// Started is when this process began to decide.
+	Started time.Time `json:"started"`
+	Stores  []Store   `json:"stores"`
+	// Rules is the file of bans and allowances.
+	Rules RulesFile `json:"rules"`
+	// History reports whether what is decided is kept for later.
+	History bool `json:"history"`
+}
+
+// Store is one store, and the memory in front of it.
+type Store struct {
+	Kind string `json:"store"`
+	Path string `json:"path,omitempty"` // "" if it has no files
+	// Degraded reports whether the store can't be used: memory decides, with smaller limits.
+	Degraded  bool       `json:"degraded"`
+	Since     *time.Time `json:"since,omitempty"`  // when that began
+	Reason    string     `json:"reason,omitempty"` // what went wrong last
+	Keys      int64      `json:"keys"`             // in memory, counted once per limit
+	MaxKeys   int        `json:"max_keys"`
+	Evicted   int64      `json:"evicted_keys"` // since the start, to make room for others
+	Bytes     int64      `json:"store_bytes"`  // 0 if unknown
+	Processes int        `json:"processes"`    // that use the store; 0 if unknown
+
+	APIKeys *FileTrouble `json:"api_keys,omitempty"` // nil unless something is wrong with them
+}
+
+// FileTrouble is what is wrong with a file. What was read before is in force.
+type FileTrouble struct {
+	File   string    `json:"file"`
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
+}
+
+// RulesFile describes the file of bans and allowances.
+type RulesFile struct {
+	Path       string       `json:"path"`
+	Bans       int          `json:"bans"`
+	Allowances int          `json:"allowances"`
+	Trouble    *FileTrouble `json:"trouble,omitempty"`
+}

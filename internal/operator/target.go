@@ -1,0 +1,76 @@
+package operator
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Target is whom an order or a question is about.
+type Target struct {
+	Kind TargetKind
+	// Network is set for [Address]: a single address is a network of full length.
+	Network netip.Prefix
+	// Value is the rest for all other kinds: a name, a key's text, an id, a reference.
+	Value string
+}
+
+// TargetKind says what a target names.
+type TargetKind string
+
+// The kinds of targets. Each but an address needs its kind in front, followed by a colon.
+const (
+	Address   TargetKind = "address" // an address or a network; the kind may be left out
+	KeyText   TargetKind = "key"     // what the value of a zone's `key` is
+	APIKey    TargetKind = "api-key" // the name of an API key
+	Session   TargetKind = "session" // the id of a session, as lists show it
+	Reference TargetKind = "ref"     // the reference of a refusal
+)
+
+// MaxTarget is how many bytes the text of a target has at most.
+const MaxTarget = 1024
+
+// ParseTarget reads the text that names a client: 203.0.113.9, 2001:db8::/48,
+// api-key:acme, key:alice, session:1f2e3d4c or ref:….
+func ParseTarget(text string) (Target, error) {
+	text = strings.TrimSpace(text)
+	if text == "" || len(text) > MaxTarget {
+		return Target{}, Errorf(http.StatusBadRequest, "client: expected an address, a network, api-key:NAME, key:TEXT, session:ID or ref:REFERENCE of at most %d bytes", MaxTarget)
+	}
+	kind, value, named := strings.Cut(text, ":")
+	switch TargetKind(kind) {
+	case KeyText, APIKey, Session, Reference:
+		if named && value != "" {
+			return Target{Kind: TargetKind(kind), Value: value}, nil
+		}
+	case Address:
+		text = value
+	}
+	if network, ok := parseNetwork(text); ok {
+		return Target{Kind: Address, Network: network}, nil
+	}
+	return Target{}, Errorf(http.StatusBadRequest, "client: got %q: expected an address such as 203.0.113.9, a network such as 203.0.113.0/24, or one of api-key:NAME, key:TEXT, session:ID and ref:REFERENCE", text)
+}
+
+func parseNetwork(text string) (netip.Prefix, bool) {
+	if network, err := netip.ParsePrefix(text); err == nil {
+		return network.Masked(), true
+	}
+	ip, err := netip.ParseAddr(text)
+	if err != nil || ip.Zone() != "" {
+		return netip.Prefix{}, false
+	}
+	ip = ip.Unmap()
+	return netip.PrefixFrom(ip, ip.BitLen()), true
+}
+
+// String returns the text that names the target.
+func (t Target) String() string {
+	switch {
+	case t.Kind != Address:
+		return string(t.Kind) + ":" + t.Value
+	case t.Network.IsSingleIP():
+		return t.Network.Addr().String()
+	}
+	return t.Network.String()
+}

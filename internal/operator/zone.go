@@ -1,0 +1,32 @@
+package operator
+
+// Zone is a zone of the configuration that runs.
+type Zone struct {
+	Name   string  `json:"zone"`
+	Per    string  `json:"per"` // what it counts by, as in the Caddyfile: ip, client, key, …
+	Limits []Limit `json:"limits"`
+	Counts
+}
+
+// Limit is a limit of a zone.
+type Limit struct {
+	Name      string  `json:"limit"`
+	Text      string  `json:"text"`           // as in a Caddyfile: 5/1m
+	Tier      string  `json:"tier,omitempty"` // "" if it is the zone's own
+	Algorithm string  `json:"algorithm"`
+	Amount    int64   `json:"amount"`   // units in a window
+	Capacity  int64   `json:"capacity"` // units that can be had at once
+	Window    Seconds `json:"window_seconds"`
+	Keys      int64   `json:"keys"` // in memory
+	Counts
+}
+
+// Counts is what was decided since the process began.
+type Counts struct {
+	Allowed int64 `json:"allowed"`
+	// Refused counts all refusals of the three kinds: over a limit, blocked, banned.
+	Refused     int64 `json:"refused"`
+	Blocked     int64 `json:"blocked"` // refused from memory, since the key is still over its limit
+	Banned      int64 `json:"banned"`  // refused since the client is banned
+	WouldRefuse int64 `json:"would_refuse"`
+}
