@@ -33,8 +33,8 @@ type Service interface {
 	// Disallow ends what Allow began.
 	Disallow(ctx context.Context, o Order) (Done, error)
 	// Reveal notes in the audit that somebody has looked at the addresses of a list, for
-	// example "bans".
-	Reveal(ctx context.Context, list string) error
+	// example "bans". Who that is comes from by, as in [Order].
+	Reveal(ctx context.Context, by, list string) error
 
 	// Events sends what happens until ctx ends, and closes the channel then. A receiver that
 	// is too slow misses events. There are at most [MaxStreams] at once.
