@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
@@ -183,3 +184,6 @@ func (a *App) keysChanged(set *apikeys.Set, err error) {
 	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers()))
 	countKeys(set, a.tierNames())
 }
+
+// defaultKeyFile returns the file of API keys where none is named.
+func defaultKeyFile() string { return filepath.Join(caddy.AppDataDir(), defaultFolder, "api_keys") }

@@ -1,10 +1,7 @@
 package tally
 
 import (
-	"cmp"
 	"encoding/json"
-	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,8 +102,6 @@ type App struct {
 
 func init() {
 	caddy.RegisterModule(new(App))
-	caddy.RegisterModule(SQLiteStore{})
-	caddy.RegisterModule(MemoryStore{})
 }
 
 // CaddyModule returns the Caddy module information.
@@ -116,129 +111,6 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 		New: func() caddy.Module { return new(App) },
 	}
 }
-
-// Provision checks the settings. It opens nothing: a configuration that is only
-// looked at, or that turns out to be wrong elsewhere, leaves no trace.
-func (a *App) Provision(ctx caddy.Context) error {
-	a.log, a.running, a.warned = ctx.Logger(), make(chan struct{}), make(map[string]bool)
-	a.zoneNames = make(map[uint32]string)
-	for _, step := range []func() error{
-		func() error { return a.loadStore(ctx) },
-		a.check,
-		a.provisionClients,
-		a.provisionFiles,
-	} {
-		if err := step(); err != nil {
-			return atSource(fmt.Errorf("rate_limit: %w", err), a.Source)
-		}
-	}
-	return a.openOnceStarted(ctx)
-}
-
-// provisionFiles decides where the database, the secret and the daily keys are kept.
-func (a *App) provisionFiles() error {
-	a.settings = settings{
-		store:    a.store.Identity(),
-		kind:     a.store.CaddyModule().ID.Name(),
-		secret:   a.SecretFile,
-		maxKeys:  a.MaxKeys,
-		timeout:  time.Duration(a.StoreTimeout),
-		cleanup:  time.Duration(a.CleanupInterval),
-		degraded: a.DegradedLimit,
-	}
-	if _, ok := a.store.(keyedStore); ok {
-		return nil
-	}
-	folder := filepath.Join(caddy.AppDataDir(), defaultFolder)
-	if store, ok := a.store.(FileStore); ok {
-		a.settings.path, folder = store.Place(), store.Folder()
-	}
-	a.settings.secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
-	a.settings.epochs = filepath.Join(folder, "tally.epochs")
-	if secret, err := filepath.Abs(a.settings.secret); err == nil && secret == a.settings.path {
-		return fmt.Errorf("secret_file: is the database as well, got %q: name another file", a.SecretFile)
-	}
-	a.warnOfAccess("secret_file", a.settings.secret)
-	a.warnOfAccess("the keys that names at rest are hashed under", a.settings.epochs)
-	return nil
-}
-
-// loadStore loads the module that keeps the counts.
-func (a *App) loadStore(ctx caddy.Context) error {
-	if a.StoreRaw == nil {
-		a.StoreRaw = json.RawMessage(`{"engine":"sqlite"}`)
-	}
-	module, err := ctx.LoadModule(a, "StoreRaw")
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	store, ok := module.(Store)
-	if !ok {
-		return fmt.Errorf("store: module %T is not a store", module)
-	}
-	a.store = store
-	return nil
-}
-
-// check returns an error about the first setting that is out of its range.
-func (a *App) check() error {
-	switch {
-	case a.CleanupInterval != 0 && time.Duration(a.CleanupInterval) < time.Second:
-		return fmt.Errorf("cleanup_interval: must be at least 1s, got %v", time.Duration(a.CleanupInterval))
-	case a.MaxKeys != 0 && a.MaxKeys < 1000:
-		return fmt.Errorf("max_keys: must be at least 1000, got %d", a.MaxKeys)
-	case a.StoreTimeout != 0 && time.Duration(a.StoreTimeout) < time.Millisecond:
-		return fmt.Errorf("store_timeout: must be at least 1ms, got %v", time.Duration(a.StoreTimeout))
-	case a.DegradedLimit != 0 && (a.DegradedLimit < 1 || a.DegradedLimit > 100):
-		return fmt.Errorf("degraded_limit: must be between 1%% and 100%%, got %d%%", a.DegradedLimit)
-	}
-	if err := checkPrefixes(a.IPv4Prefix, a.IPv6Prefix); err != nil {
-		return err
-	}
-	if err := a.Pressure.check(); err != nil {
-		return err
-	}
-	if err := a.Reputation.check(); err != nil {
-		return err
-	}
-	return a.Ban.check()
-}
-
-// provisionClients checks how clients are told apart.
-func (a *App) provisionClients() error {
-	if err := a.provisionTiers(); err != nil {
-		return err
-	}
-	if a.Session != nil {
-		a.knowsClients = true
-		if err := a.Session.provision(); err != nil {
-			return fmt.Errorf("session: %w", err)
-		}
-	}
-	if a.APIKeys == nil {
-		return nil
-	}
-	if err := a.APIKeys.provision(a); err != nil {
-		return fmt.Errorf("api_keys: %w", err)
-	}
-	return nil
-}
-
-// Start implements caddy.App.
-func (a *App) Start() error {
-	if a.survey == nil && a.Source != "" {
-		a.warn("no site has the directive rate_limit, so that nothing is limited", "rate_limit {, zone login {, limit 5/1m, } and } in a site, each on a line of its own")
-	}
-	if a.APIKeys != nil {
-		a.APIKeys.start(a)
-	} else {
-		countKeys(nil, nil)
-	}
-	return nil
-}
-
-// Stop implements caddy.App.
-func (a *App) Stop() error { return nil }
 
 // Interface guards
 var (

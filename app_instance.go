@@ -27,10 +27,6 @@ func (a *App) openOnceStarted(ctx caddy.Context) error {
 // startedHandler opens the store of an app.
 type startedHandler struct{ app *App }
 
-// readyTimeout is how long a start waits for the store to be open, so that the
-// first requests need not.
-const readyTimeout = 5 * time.Second
-
 // Handle implements caddyevents.Handler.
 func (s startedHandler) Handle(context.Context, caddy.Event) error {
 	if !s.app.zones {

@@ -1,12 +1,9 @@
 package tally
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // credentials is what a request's service header or API key says of its sender.
@@ -18,25 +15,6 @@ type credentials struct {
 	err     error // why the request is denied, or nil
 
 	preflight bool // it is a CORS preflight, which a browser sends without a key
-}
-
-// Errors that a request is denied with for its API key or its tier. They are made
-// once: caddyhttp.Error would look at the stack for every one.
-var (
-	errNoKey      = denial(http.StatusUnauthorized, "an API key is required")
-	errUnknownKey = denial(http.StatusForbidden, "the API key is not known")
-	errTwoKeys    = denial(http.StatusBadRequest, "the request has two API keys")
-	errOddKey     = denial(http.StatusBadRequest, "the API key is not a single token")
-	errNoTier     = denial(http.StatusForbidden, "the client has no tier")
-)
-
-func denial(status int, text string) error {
-	return caddyhttp.HandlerError{StatusCode: status, Err: errors.New(text)}
-}
-
-// isDenial reports whether an error is one of those that a request is denied with.
-func isDenial(err error) bool {
-	return err == errNoKey || err == errUnknownKey || err == errTwoKeys || err == errOddKey || err == errNoTier
 }
 
 // authenticate returns who the request is from. It looks once.

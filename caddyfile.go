@@ -21,11 +21,6 @@ func init() {
 	httpcaddyfile.RegisterGlobalOption("rate_limit", parseApp)
 }
 
-// matcherToken reads the next argument if it is a whole matcher: `*`, a path or
-// the name of a matcher. The result is false, and the argument read all the
-// same, if it is anything else.
-type matcherToken func() (caddy.ModuleMap, bool, error)
-
 // parseHandler sets up a handler from the directive. Named matchers are known
 // only here.
 func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
@@ -255,30 +250,4 @@ func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 	return err
 }
 
-func (dist *Distributed) unmarshal(d *caddyfile.Dispenser) error {
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := dist.unmarshalOption(d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (dist *Distributed) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "read_interval":
-		return peerDuration(d, &dist.ReadInterval, "read interval", "read interval")
-	case "write_interval":
-		return peerDuration(d, &dist.WriteInterval, "write interval", "write interval")
-	case "purge_age":
-		return peerDuration(d, &dist.PurgeAge, "purge age", "purge age")
-	}
-	return d.Errf("unrecognized subdirective '%s': expected read_interval, write_interval or purge_age", d.Val())
-}
-
-// Interface guards
-var (
-	_ caddyfile.Unmarshaler = (*Handler)(nil)
-	_ caddyfile.Unmarshaler = (*App)(nil)
-	_ caddyfile.Unmarshaler = (*SQLiteStore)(nil)
-)
+var _ caddyfile.Unmarshaler = (*Handler)(nil)

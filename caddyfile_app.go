@@ -4,17 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 )
-
-// maxStoreSize is the largest max_size: numbers of a Caddyfile pass through
-// float64, which still counts single bytes there.
-const maxStoreSize = 1 << 48
 
 // parseApp sets up the app from the global option.
 func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
@@ -159,44 +153,4 @@ func (a *App) unmarshalDegradedLimit(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
-//
-//	sqlite [<path>] {
-//		synchronous normal|full
-//		max_size    <size>
-//	}
-func (s *SQLiteStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the name of the store
-	if d.NextArg() {
-		s.Path = d.Val()
-	}
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return eachOption(d, s.unmarshalOption)
-}
-
-func (s *SQLiteStore) unmarshalOption(d *caddyfile.Dispenser) (err error) {
-	switch d.Val() {
-	case "synchronous":
-		s.Synchronous, err = oneOf(d, "normal", "full")
-		return err
-	case "max_size":
-		return unmarshalSize(d, &s.MaxSize)
-	}
-	return d.Errf("unrecognized option %q: expected synchronous or max_size", d.Val())
-}
-
-// unmarshalSize sets a number of bytes.
-func unmarshalSize(d *caddyfile.Dispenser, to *int64) error {
-	var arg string
-	if !d.AllArgs(&arg) {
-		return d.ArgErr()
-	}
-	size, err := humanize.ParseBytes(arg)
-	if err != nil || size == 0 || size > maxStoreSize {
-		return d.Errf("max_size: must be a size such as 512MiB or 1GiB, at most 256TiB, got %q", arg)
-	}
-	*to = int64(size)
-	return nil
-}
+var _ caddyfile.Unmarshaler = (*App)(nil)

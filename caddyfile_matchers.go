@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -123,16 +122,6 @@ func matcherNames() map[string]bool {
 	return names
 }
 
-// isMethod reports whether a word is a method of HTTP, in whatever case.
-func isMethod(word string) bool {
-	switch strings.ToUpper(word) {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodConnect, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
-}
-
 // nextIsMatcherToken reports whether the next argument is a matcher token. What
 // begins like one can't be anything else: no matcher has such a name, and no
 // expression starts like it.
@@ -158,3 +147,8 @@ func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.Module
 	}
 	return set, nil
 }
+
+// matcherToken reads the next argument if it is a whole matcher: `*`, a path or
+// the name of a matcher. The result is false, and the argument read all the
+// same, if it is anything else.
+type matcherToken func() (caddy.ModuleMap, bool, error)

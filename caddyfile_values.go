@@ -9,41 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/dustin/go-humanize"
 )
-
-// peerDuration reads the option's argument into field. The option is called name
-// when it is repeated and kind when it is malformed.
-func peerDuration(d *caddyfile.Dispenser, field *caddy.Duration, name, kind string) error {
-	if !d.NextArg() {
-		return d.ArgErr()
-	}
-	if *field != 0 {
-		return d.Errf("%s already specified: %v", name, *field)
-	}
-	duration, err := caddy.ParseDuration(d.Val())
-	if err != nil {
-		return d.Errf("invalid %s '%s': %v: write %s", kind, d.Val(), err, guessWindow(strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " ")))
-	}
-	*field = caddy.Duration(duration)
-	return nil
-}
-
-// peerInt reads the option's argument into field, with names as for
-// [peerDuration].
-func peerInt(d *caddyfile.Dispenser, field *int, name, kind string) error {
-	if !d.NextArg() {
-		return d.ArgErr()
-	}
-	if *field != 0 {
-		return d.Errf("%s already specified: %v", name, *field)
-	}
-	n, err := strconv.Atoi(d.Val())
-	if err != nil {
-		return d.Errf("invalid %s '%s': %v: write a whole number such as 5", kind, d.Val(), err)
-	}
-	*field = n
-	return nil
-}
 
 // oneOf reads the option's argument, which is one of words.
 func oneOf(d *caddyfile.Dispenser, words ...string) (string, error) {
@@ -135,5 +102,23 @@ func unmarshalString(d *caddyfile.Dispenser, field *string) error {
 	if *field == "" {
 		return d.Errf("%s: must not be empty", option)
 	}
+	return nil
+}
+
+// maxStoreSize is the largest max_size: numbers of a Caddyfile pass through
+// float64, which still counts single bytes there.
+const maxStoreSize = 1 << 48
+
+// unmarshalSize sets a number of bytes.
+func unmarshalSize(d *caddyfile.Dispenser, to *int64) error {
+	var arg string
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	size, err := humanize.ParseBytes(arg)
+	if err != nil || size == 0 || size > maxStoreSize {
+		return d.Errf("max_size: must be a size such as 512MiB or 1GiB, at most 256TiB, got %q", arg)
+	}
+	*to = int64(size)
 	return nil
 }

@@ -2,6 +2,7 @@ package tally
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -103,4 +104,41 @@ func isDirective(word string) bool {
 func isModule(id string) bool {
 	_, err := caddy.GetModule(id)
 	return err == nil
+}
+
+// isMethod reports whether a word is a method of HTTP, in whatever case.
+func isMethod(word string) bool {
+	switch strings.ToUpper(word) {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// insteadOfPer returns what was probably meant by words behind `per`.
+func insteadOfPer(words []string) string {
+	word := strings.ToLower(strings.Trim(words[0], "{}$"))
+	switch {
+	case strings.HasSuffix(word, "client_ip"), strings.HasSuffix(word, "remote.host"), strings.HasSuffix(word, "remote_ip"),
+		slices.Contains([]string{"ip", "address", "addr", "remote", "remote_host", "remote_addr", "binary_remote_addr"}, word):
+		return "per ip"
+	case slices.Contains([]string{"all", "global", "everybody", "total", "server"}, word):
+		return "per everyone"
+	case slices.Contains([]string{"apikey", "api_keys", "api-key"}, word):
+		return "per api_key"
+	case slices.Contains([]string{"session", "browser", "fingerprint", "visitor"}, word):
+		return "per client"
+	case word == "user":
+		return "per key {http.auth.user.id}"
+	case word == "header" && len(words) > 1:
+		return "per key {http.request.header." + words[1] + "}"
+	case word == "network" || word == "subnet":
+		return "per ip, and ipv4_prefix 24 into a line of its own"
+	case len(placeholder.Names(words[0])) > 0:
+		return "per key " + words[0]
+	case placeholder.Expand(word) != word:
+		return "per key {" + word + "}"
+	}
+	return "per ip, everyone, client, api_key or key <value>"
 }

@@ -85,14 +85,6 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// hasOwnWords reports whether the zone uses options that mholt/caddy-ratelimit
-// does not have.
-func (z *Zone) hasOwnWords() bool {
-	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
-		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
-		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != ""
-}
-
 // unmarshalMatch adds a matcher set.
 func (z *Zone) unmarshalMatch(d *caddyfile.Dispenser, token matcherToken) error {
 	set, err := unmarshalMatchers(d, token)
@@ -122,33 +114,6 @@ func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 	}
 	z.Per = args[0]
 	return nil
-}
-
-// insteadOfPer returns what was probably meant by words behind `per`.
-func insteadOfPer(words []string) string {
-	word := strings.ToLower(strings.Trim(words[0], "{}$"))
-	switch {
-	case strings.HasSuffix(word, "client_ip"), strings.HasSuffix(word, "remote.host"), strings.HasSuffix(word, "remote_ip"),
-		slices.Contains([]string{"ip", "address", "addr", "remote", "remote_host", "remote_addr", "binary_remote_addr"}, word):
-		return "per ip"
-	case slices.Contains([]string{"all", "global", "everybody", "total", "server"}, word):
-		return "per everyone"
-	case slices.Contains([]string{"apikey", "api_keys", "api-key"}, word):
-		return "per api_key"
-	case slices.Contains([]string{"session", "browser", "fingerprint", "visitor"}, word):
-		return "per client"
-	case word == "user":
-		return "per key {http.auth.user.id}"
-	case word == "header" && len(words) > 1:
-		return "per key {http.request.header." + words[1] + "}"
-	case word == "network" || word == "subnet":
-		return "per ip, and ipv4_prefix 24 into a line of its own"
-	case len(placeholder.Names(words[0])) > 0:
-		return "per key " + words[0]
-	case placeholder.Expand(word) != word:
-		return "per key {" + word + "}"
-	}
-	return "per ip, everyone, client, api_key or key <value>"
 }
 
 func (z *Zone) setPerKey(d *caddyfile.Dispenser, values []string) error {

@@ -20,8 +20,3 @@ func (a *App) warnOfIdleBan(s *survey) {
 	a.warn("ban: nobody is banned, because no zone counts per client or per api_key, and there is no trap",
 		"per client in a zone whose limits lead to bans")
 }
-
-// wantsClients reports whether a zone that isn't provisioned yet will count clients.
-func (z *Zone) wantsClients() bool {
-	return z.Per == perClient || z.Per == perAPIKey || z.Per == "" && z.Tiers
-}

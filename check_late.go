@@ -6,17 +6,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
-
-// lateName is a placeholder that a zone counts by, and that may be set too late for it.
-type lateName struct {
-	need
-	told atomic.Bool
-}
 
 // lateFamilies are placeholders that handlers set while a request is on its way.
 var lateFamilies = []string{"http.auth.", "http.reverse_proxy.", "http.vars.", "map."}

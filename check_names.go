@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
@@ -139,4 +141,21 @@ func (z *Zone) warnOfUser(log *zap.Logger, s *survey) {
 			z.warn(log, fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}")
 		}
 	}
+}
+
+// surveyed returns the survey of the config that ctx is of, of one of its handlers.
+func (a *App) surveyed(ctx caddy.Context) *survey {
+	if a.survey != nil {
+		return a.survey
+	}
+	a.survey = &survey{mentions: make(map[string]string), hosts: make(map[*caddyhttp.Server][]string), providers: make(map[string]bool)}
+	for _, m := range ctx.Modules() {
+		if app, ok := m.(*caddyhttp.App); ok {
+			for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
+				a.survey.addServer(app.Servers[name])
+			}
+		}
+	}
+	a.checkSurvey(a.survey)
+	return a.survey
 }

@@ -2,13 +2,10 @@ package tally
 
 import (
 	"net/http"
-	"net/netip"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	rules "github.com/caddy-tally/caddy-tally/identity/client"
-	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // client is the identified sender of a request, resolved lazily, and shared by all handlers
@@ -30,20 +27,6 @@ type client struct {
 // clientVar is the request variable that holds the client.
 const clientVar = "rate_limit.client"
 
-// attachClient readies the request's client, and if they are named, the placeholders that
-// tell of it; else those are there once it is known that the request may pass.
-func (e *evaluation) attachClient(app *App, named bool) {
-	c, ok := e.vars[clientVar].(*client)
-	if !ok {
-		c = newClient(e, app)
-		e.vars[clientVar] = c
-	}
-	e.client = c
-	if named {
-		c.mapPlaceholders(e)
-	}
-}
-
 func newClient(e *evaluation, app *App) *client {
 	c := &client{app: app, http: e.http}
 	if app.Session != nil {
@@ -52,68 +35,7 @@ func newClient(e *evaluation, app *App) *client {
 	return c
 }
 
-// identify returns the request's client, identified.
-func (e *evaluation) identify() *client {
-	c := e.client
-	if c.identified {
-		return c
-	}
-	c.identified = true
-	c.Identify(evidence{e})
-	c.networkSubject.Key = c.NetworkKey
-	if c.Subject != nil {
-		c.self.Key, c.subject = c.Subject, &c.self
-	}
-	if c.Parent != nil {
-		c.parent.Key, c.self.Parent = c.Parent, &c.parent
-	}
-	return c
-}
-
-// locate settles which network the client is in.
-func (c *client) locate(e *evaluation) {
-	c.Locate(evidence{e})
-	c.networkSubject.Key = c.NetworkKey
-}
-
-// evidence is what the HTTP of a request shows of its sender.
-type evidence struct{ *evaluation }
-
 var _ rules.Evidence = evidence{}
-
-// Service implements rules.Evidence.
-func (e evidence) Service() (tier string, ok bool) {
-	by := e.authenticate(e.client.app)
-	return by.tier, by.service
-}
-
-// APIKey implements rules.Evidence.
-func (e evidence) APIKey() string { return e.authenticate(e.client.app).name }
-
-// Network implements rules.Evidence.
-func (e evidence) Network() (network netip.Prefix, claimed bool) {
-	a := e.client.app
-	if claimed = e.isClaimed(); claimed {
-		a.noteClaim()
-	}
-	network, _ = a.network(e.clientIP())
-	return network, claimed
-}
-
-// Session implements rules.Evidence.
-func (e evidence) Session(network []byte) (s session.Session, ok, forged bool) {
-	return e.client.shownSession(network)
-}
-
-// Hints implements rules.Evidence.
-func (e evidence) Hints() identity.Hints { return hintsOf(e.client.http) }
-
-// network returns the network that tells clients apart, or false for what is no
-// address.
-func (a *App) network(ip string) (netip.Prefix, bool) {
-	ipv4, ipv6 := a.prefixes(0, 0)
-	return identity.Prefix(ip, ipv4, ipv6)
-}
 
 // hintsOf returns what a request says of the browser that it is from, and of who
 // had that send it.
@@ -143,10 +65,4 @@ func first(values []string) string {
 		return ""
 	}
 	return values[0]
-}
-
-// clientIP returns the client's address as Caddy determined it, or "".
-func (e *evaluation) clientIP() string {
-	ip, _ := e.vars[caddyhttp.ClientIPVarKey].(string)
-	return ip
 }

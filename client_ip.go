@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/netip"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity"
 )
 
 // clientIPFields returns the header fields that a server of ctx, a handler's, reads
@@ -61,4 +64,23 @@ func addressesIn(values []string) (addresses []netip.Addr) {
 		}
 	}
 	return addresses
+}
+
+// clientIP returns the client's address as Caddy determined it, or "".
+func (e *evaluation) clientIP() string {
+	ip, _ := e.vars[caddyhttp.ClientIPVarKey].(string)
+	return ip
+}
+
+// network returns the network that tells clients apart, or false for what is no
+// address.
+func (a *App) network(ip string) (netip.Prefix, bool) {
+	ipv4, ipv6 := a.prefixes(0, 0)
+	return identity.Prefix(ip, ipv4, ipv6)
+}
+
+// prefixes returns how many bits of an address tell clients apart, given what a
+// zone says of it.
+func (a *App) prefixes(ipv4, ipv6 int) (int, int) {
+	return cmp.Or(ipv4, a.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, a.IPv6Prefix, identity.DefaultIPv6Prefix)
 }

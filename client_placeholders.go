@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
-	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // clientPlaceholders are the ends of the names of placeholders that tell of a client.
@@ -42,22 +39,6 @@ func (c *client) placeholder(key string) (any, bool) {
 		return c.violations(), true
 	}
 	return c.name(), true
-}
-
-// record returns what memory knows of what the client has done, or nil. While it is
-// banned for what it is a part of, that is what counts.
-func (c *client) record() *reputation.Record {
-	instance := c.app.use()
-	if instance == nil || c.subject == nil {
-		return nil
-	}
-	if c.subject.Parent != nil {
-		record := instance.engine.Known(engine.Client{Key: c.subject.Parent.Key})
-		if record != nil && record.Banned(instance.engine.Now()) {
-			return record
-		}
-	}
-	return instance.engine.Known(engine.Client{Key: c.subject.Key})
 }
 
 // score returns the client's score in whole points, or nothing if it has none.

@@ -2,10 +2,8 @@ package tally
 
 import (
 	"fmt"
-	"path/filepath"
 	"text/tabwriter"
 
-	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
@@ -33,9 +31,6 @@ func unknownCommand(known string) func(*cobra.Command, []string) error {
 		return cmd.Help()
 	}
 }
-
-// defaultKeyFile returns the file of API keys where none is named.
-func defaultKeyFile() string { return filepath.Join(caddy.AppDataDir(), defaultFolder, "api_keys") }
 
 // keyCommand returns `caddy rate-limit key`.
 func keyCommand() *cobra.Command {

@@ -105,3 +105,7 @@ func (t *Trap) offenseOf(c *client) reputation.Offense {
 	}
 	return t.excused
 }
+
+// isForged reports whether the request has a session cookie that somebody has
+// tampered with, or taken from another site.
+func (e *evaluation) isForged() bool { return e.client != nil && e.identify().Forged }

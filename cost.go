@@ -15,6 +15,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
+// Cost is what some requests cost.
+type Cost struct {
+	// Which requests: a list of matcher sets, of which one must match.
+	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
+
+	// A whole number of units from 0, or a placeholder that holds one.
+	Cost string `json:"cost,omitempty"`
+}
+
 // costRule is a cost ready for use.
 type costRule struct {
 	matchers caddyhttp.MatcherSets

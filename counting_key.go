@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"cmp"
 	"crypto/sha256"
 
 	"github.com/caddy-tally/caddy-tally/identity"
@@ -55,12 +54,6 @@ func (e *evaluation) appendIP(z *Zone) {
 		return
 	}
 	e.keys = identity.AppendPrefix(append(e.keys, identity.TagNetwork), network)
-}
-
-// prefixes returns how many bits of an address tell clients apart, given what a
-// zone says of it.
-func (a *App) prefixes(ipv4, ipv6 int) (int, int) {
-	return cmp.Or(ipv4, a.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, a.IPv6Prefix, identity.DefaultIPv6Prefix)
 }
 
 // appendText appends the value of the zone's key.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 )
@@ -76,3 +77,6 @@ func (h *Handler) warn(problem, write string) { warnOfConfig(h.log, h.Source, pr
 
 // warn warns of something in the global option: see [warnOfConfig].
 func (a *App) warn(problem, write string) { warnOfConfig(a.log, a.Source, problem, write) }
+
+// logger returns the logger for what concerns no single configuration.
+func logger() *zap.Logger { return caddy.Log().Named("rate_limit") }

@@ -8,18 +8,18 @@
 //
 // # The life of a request
 //
-//	Handler.ServeHTTP                                            module.go
+//	Handler.ServeHTTP                                            handler.go
 //	  |
 //	  |- below the session's path: Handler.serveSession          challenge_serve.go
 //	  |
-//	  '- Handler.evaluate -> result                              evaluation.go
-//	       begin      attach the client, strip its cookie        client.go
+//	  '- Handler.evaluate -> result                              evaluate.go
+//	       begin      attach the client, strip its cookie        begin.go, client.go
 //	       decide
 //	         collect  checkConduct: traps, forged sessions       conduct.go
 //	                  for each zone that matches:
 //	                    limits   which limits hold               limits.go
 //	                    key      what it is counted by           counting_key.go
-//	                    identify who has sent it                 client.go, identity/client
+//	                    identify who has sent it                 identify.go, identity/client
 //	                    cost     how many units                  cost.go
 //	         engine   all debits or none                         limiter/engine
 //	       report     log, event, metrics of a refusal           report.go
@@ -35,8 +35,8 @@
 //
 // # Read in this order
 //
-//   - module.go: [Handler], its options, Provision and ServeHTTP
-//   - outcome.go, evaluation.go: how a request is decided
+//   - module.go, handler.go: [Handler], its options, Provision and ServeHTTP
+//   - outcome.go, evaluate.go, evaluation.go: how a request is decided
 //   - conduct.go, limits.go, counting_key.go, cost.go: the steps of that
 //   - client.go, authenticate.go, session_cookie.go: values that identity/client needs
 //   - response.go, refuse.go, report.go, challenge_offer.go, challenge_serve.go: answers

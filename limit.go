@@ -2,11 +2,56 @@ package tally
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	_ "time/tzdata" // for machines and containers without time zones
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
+
+// Limit is how many units may pass in how much time.
+type Limit struct {
+	// How many units may pass per window, from 1 to 2^40.
+	Amount int64 `json:"amount,omitempty"`
+
+	// The time the amount is for, from 100ms to 366 days.
+	Window caddy.Duration `json:"window,omitempty"`
+
+	// How units are forgotten:
+	//
+	// - `sliding` (default): never more than the amount in any interval as long
+	//   as the window
+	// - `fixed`: never more than the amount in windows aligned to the clock
+	//   (UTC, or the time zone that `timezone` names); up to twice the amount
+	//   around the moment they change
+	// - `token_bucket`: bursts may pass at once and are refilled evenly over the
+	//   window
+	//
+	// A limit with a burst is a token bucket.
+	Algorithm string `json:"algorithm,omitempty"`
+
+	// The capacity of a token bucket: how many units may pass at once, from 1
+	// to 2^40. Default for a token bucket: the amount.
+	Burst int64 `json:"burst,omitempty"`
+
+	// In how many slots a sliding window is counted, from 1 to 10000. More
+	// slots forget sooner after the window has passed and take more rows in the
+	// database. Default: 60.
+	Slots int `json:"slots,omitempty"`
+
+	// The time zone in which the days of a fixed limit begin, such as
+	// `Europe/Berlin`: at local midnight, also where the clocks change, so that
+	// such a day has 23 or 25 hours. The window must be whole days. Default: the
+	// window is aligned to UTC.
+	Timezone string `json:"timezone,omitempty"`
+
+	// The name of the limit in the RateLimit header fields and in metrics.
+	// Default: the zone's name for the first limit without a name, and the
+	// zone's name and the limit's window for others.
+	Name string `json:"name,omitempty"`
+}
 
 // compile returns the limit ready for arithmetic, or an error that names the
 // value that is wrong and what is expected.
@@ -57,4 +102,16 @@ func (l Limit) algorithm() (limiter.Algorithm, error) {
 		}
 	}
 	return 0, fmt.Errorf("unknown algorithm %q: expected sliding, fixed or token_bucket", l.Algorithm)
+}
+
+// shortDuration writes a duration without trailing zero parts: 24h, not 24h0m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

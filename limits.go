@@ -2,19 +2,11 @@ package tally
 
 import (
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
-
-// siteLimits are what clients can be held to in a zone, on one site if it counts each on
-// its own.
-type siteLimits struct {
-	own    *limitSet
-	byTier map[string]*limitSet // instead of own; nil for an unlimited tier
-}
 
 // limits returns the limits that hold for the request in a zone, or nil if none do.
 func (e *evaluation) limits(z *Zone) (*limitSet, error) {
@@ -101,23 +93,4 @@ func (e *evaluation) chargeShared(set *limitSet, cost int64) {
 			e.debit(p, draw)
 		}
 	}
-}
-
-// isRedundant reports whether a debit is of a shared limit, and the client's own limit is as
-// tight, so that the shared one is left out of the answer.
-func (e *evaluation) isRedundant(nth int) bool {
-	own := e.policies[nth].of
-	if own == nil {
-		return false
-	}
-	i := slices.Index(e.policies, own)
-	return e.debits[i].Known && e.debits[i].Quota.Remaining <= e.debits[nth].Quota.Remaining
-}
-
-// keyOf returns what the request was counted by for a policy, or nil.
-func (e *evaluation) keyOf(p *policy) []byte {
-	if i := slices.Index(e.policies, p); i >= 0 {
-		return e.debits[i].Key
-	}
-	return nil
 }

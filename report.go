@@ -3,11 +3,13 @@ package tally
 import (
 	"net"
 	"net/http"
+	"slices"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
-	"go.uber.org/zap"
 )
 
 // report tells logs, events and metrics of a refusal.
@@ -118,4 +120,12 @@ func (h *Handler) countByKind(e *evaluation, d engine.Decision) {
 		clientMeters[c.Kind].count(d)
 	}
 	h.app.notePressure(c, d, d.Reason == engine.Blocked && e.policies[d.Draw].of != nil)
+}
+
+// keyOf returns what the request was counted by for a policy, or nil.
+func (e *evaluation) keyOf(p *policy) []byte {
+	if i := slices.Index(e.policies, p); i >= 0 {
+		return e.debits[i].Key
+	}
+	return nil
 }

@@ -80,10 +80,6 @@ func (r *Reputation) check() error {
 	return nil
 }
 
-// countsClients reports whether the zone counts what is a single client, and not
-// what strangers can share.
-func (z *Zone) countsClients() bool { return z.per == perClient || z.per == perAPIKey }
-
 // fairness returns how a limit of a zone and the standing of its clients affect
 // each other, or nil if they don't: then nothing is kept of them.
 func (a *App) fairness(z *Zone, limit *engine.Limit) *engine.Fairness {

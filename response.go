@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"cmp"
 	"io"
 	"net/http"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // headerStyle is which header fields are sent.
@@ -27,25 +25,6 @@ var headerStyles = map[string]headerStyle{
 	"legacy": {legacy: true},
 	"both":   {draft: true, legacy: true},
 	"off":    {},
-}
-
-// limitStatus is how a client stands with one limit after a decision.
-type limitStatus struct {
-	policy *policy
-	limiter.Quota
-	used int64
-}
-
-// newLimitStatus returns what a debit has left for its client. What is used is told by
-// the limit that decided, which may be a part of the policy's.
-func newLimitStatus(p *policy, d *engine.Draw) limitStatus {
-	return limitStatus{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
-}
-
-// isTighter reports whether less is left of s than of t, in relation to their
-// limits.
-func (s limitStatus) isTighter(t limitStatus) bool {
-	return float64(s.Remaining)*float64(t.policy.Capacity()) < float64(t.Remaining)*float64(s.policy.Capacity())
 }
 
 // response is what a request is answered with as far as it concerns limits. It
@@ -161,9 +140,6 @@ func (p *response) policyField() (value string) {
 	return value
 }
 
-// isOfSet reports whether two limits are of one set, or of two that say the same.
-func (s limitStatus) isOfSet(t limitStatus) bool { return s.policy.set.field == t.policy.set.field }
-
 // limitField returns the value of RateLimit.
 func (p *response) limitField() string {
 	var room [128]byte
@@ -180,18 +156,6 @@ func (p *response) limitField() string {
 		}
 	}
 	return string(b)
-}
-
-// effective returns the effective window in seconds: how long what remains has
-// to last, and where nothing remains, when something does again.
-func (s limitStatus) effective(refused bool) int64 {
-	switch {
-	case s.Remaining > 0:
-		return max(httpfield.Seconds(min(s.Reset, s.policy.Window())), 0)
-	case s.policy.Algorithm() == limiter.TokenBucket && !refused:
-		return max(httpfield.Seconds(s.Reset-s.policy.Refill(s.policy.Capacity()-1)), 1) // of all but one unit
-	}
-	return httpfield.Seconds(s.Reset)
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -274,4 +238,15 @@ func (p *response) renew(h http.Header) {
 		h.Add("Set-Cookie", cookie)
 		metrics.sessions.WithLabelValues("renewed").Inc()
 	}
+}
+
+// isRedundant reports whether a debit is of a shared limit, and the client's own limit is as
+// tight, so that the shared one is left out of the answer.
+func (e *evaluation) isRedundant(nth int) bool {
+	own := e.policies[nth].of
+	if own == nil {
+		return false
+	}
+	i := slices.Index(e.policies, own)
+	return e.debits[i].Known && e.debits[i].Quota.Remaining <= e.debits[nth].Quota.Remaining
 }

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
@@ -51,12 +49,6 @@ type Session struct {
 	unavailable refusalLog // bounds what is logged of a service that can't be asked
 }
 
-// sessionKeys is what needs the secret, which is known once the store is open.
-type sessionKeys struct {
-	signer *session.Signer
-	setter *challenge.Setter
-}
-
 const (
 	defaultSessionPath = "/.well-known/rate-limit/"
 	defaultPerPrefix   = 20
@@ -91,35 +83,4 @@ func (s *Session) provision() error {
 		return fmt.Errorf("challenge: %w", err)
 	}
 	return nil
-}
-
-// ready returns what sessions and challenges are made and checked with, or nil if
-// the secret can't be had.
-func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
-	if keys := s.keys.Load(); keys != nil {
-		return keys
-	}
-	h := a.use()
-	if h == nil {
-		return nil
-	}
-	secret := h.awaitSecret(ctx)
-	if secret == nil {
-		return nil
-	}
-	keys, err := s.derive(secret)
-	if err != nil {
-		return nil // provision has checked the options: it can't be
-	}
-	s.keys.Store(keys)
-	return keys
-}
-
-func (s *Session) derive(secret *identity.Secret) (*sessionKeys, error) {
-	signer, err := session.New(secret, session.Options{Lifetime: time.Duration(s.Lifetime)})
-	if err != nil {
-		return nil, err
-	}
-	setter, err := challenge.New(secret, challenge.Options{Difficulty: s.Challenge.difficulty()})
-	return &sessionKeys{signer, setter}, err
 }

@@ -81,7 +81,3 @@ func (c *client) renewal() string {
 	renewed, value := keys.signer.Renew(now, audience, c.NetworkID(), c.Session.ID)
 	return session.SetCookie(audience.Cookie, value, now, renewed)
 }
-
-// isForged reports whether the request has a session cookie that somebody has
-// tampered with, or taken from another site.
-func (e *evaluation) isForged() bool { return e.client != nil && e.identify().Forged }

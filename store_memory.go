@@ -26,6 +26,10 @@ type MemoryStore struct {
 	held *heldMemory
 }
 
+func init() {
+	caddy.RegisterModule(MemoryStore{})
+}
+
 // CaddyModule returns the Caddy module information.
 func (MemoryStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
@@ -103,7 +107,8 @@ func (s *MemoryStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ keyedStore         = (*MemoryStore)(nil)
-	_ caddy.Provisioner  = (*MemoryStore)(nil)
-	_ caddy.CleanerUpper = (*MemoryStore)(nil)
+	_ keyedStore            = (*MemoryStore)(nil)
+	_ caddy.Provisioner     = (*MemoryStore)(nil)
+	_ caddy.CleanerUpper    = (*MemoryStore)(nil)
+	_ caddyfile.Unmarshaler = (*MemoryStore)(nil)
 )

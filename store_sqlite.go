@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -32,6 +33,10 @@ type SQLiteStore struct {
 	MaxSize int64 `json:"max_size,omitempty"`
 
 	path string // absolute
+}
+
+func init() {
+	caddy.RegisterModule(SQLiteStore{})
 }
 
 // CaddyModule returns the Caddy module information.
@@ -100,6 +105,35 @@ func noticed(n sqlite.Notice) {
 
 // Interface guards
 var (
-	_ Store             = (*SQLiteStore)(nil)
-	_ caddy.Provisioner = (*SQLiteStore)(nil)
+	_ FileStore             = (*SQLiteStore)(nil)
+	_ caddy.Provisioner     = (*SQLiteStore)(nil)
+	_ caddyfile.Unmarshaler = (*SQLiteStore)(nil)
 )
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	sqlite [<path>] {
+//		synchronous normal|full
+//		max_size    <size>
+//	}
+func (s *SQLiteStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the name of the store
+	if d.NextArg() {
+		s.Path = d.Val()
+	}
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return eachOption(d, s.unmarshalOption)
+}
+
+func (s *SQLiteStore) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+	switch d.Val() {
+	case "synchronous":
+		s.Synchronous, err = oneOf(d, "normal", "full")
+		return err
+	case "max_size":
+		return unmarshalSize(d, &s.MaxSize)
+	}
+	return d.Errf("unrecognized option %q: expected synchronous or max_size", d.Val())
+}

@@ -32,23 +32,6 @@ type sitedZone struct {
 	site    string // the hosts of its site, or ""
 }
 
-// surveyed returns the survey of the config that ctx is of, of one of its handlers.
-func (a *App) surveyed(ctx caddy.Context) *survey {
-	if a.survey != nil {
-		return a.survey
-	}
-	a.survey = &survey{mentions: make(map[string]string), hosts: make(map[*caddyhttp.Server][]string), providers: make(map[string]bool)}
-	for _, m := range ctx.Modules() {
-		if app, ok := m.(*caddyhttp.App); ok {
-			for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
-				a.survey.addServer(app.Servers[name])
-			}
-		}
-	}
-	a.checkSurvey(a.survey)
-	return a.survey
-}
-
 func (s *survey) addServer(server *caddyhttp.Server) {
 	look := surveyor{survey: s, server: server}
 	look.routes(server.Routes)

@@ -1,10 +1,14 @@
 package tally
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Zone is a named class of requests, what they are counted per, and how many of
@@ -159,53 +163,51 @@ type Zone struct {
 	meter     zoneMeter
 }
 
-// Cost is what some requests cost.
-type Cost struct {
-	// Which requests: a list of matcher sets, of which one must match.
-	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
-
-	// A whole number of units from 0, or a placeholder that holds one.
-	Cost string `json:"cost,omitempty"`
+// siteLimits are what clients can be held to in a zone, on one site if it counts each on
+// its own.
+type siteLimits struct {
+	own    *limitSet
+	byTier map[string]*limitSet // instead of own; nil for an unlimited tier
 }
 
-// Limit is how many units may pass in how much time.
-type Limit struct {
-	// How many units may pass per window, from 1 to 2^40.
-	Amount int64 `json:"amount,omitempty"`
+// limitSet is the limits that a client has in a zone, which are the zone's own or
+// those of the client's tier.
+type limitSet struct {
+	policies []*policy
+	field    string // the value of RateLimit-Policy
 
-	// The time the amount is for, from 100ms to 366 days.
-	Window caddy.Duration `json:"window,omitempty"`
-
-	// How units are forgotten:
-	//
-	// - `sliding` (default): never more than the amount in any interval as long
-	//   as the window
-	// - `fixed`: never more than the amount in windows aligned to the clock
-	//   (UTC, or the time zone that `timezone` names); up to twice the amount
-	//   around the moment they change
-	// - `token_bucket`: bursts may pass at once and are refilled evenly over the
-	//   window
-	//
-	// A limit with a burst is a token bucket.
-	Algorithm string `json:"algorithm,omitempty"`
-
-	// The capacity of a token bucket: how many units may pass at once, from 1
-	// to 2^40. Default for a token bucket: the amount.
-	Burst int64 `json:"burst,omitempty"`
-
-	// In how many slots a sliding window is counted, from 1 to 10000. More
-	// slots forget sooner after the window has passed and take more rows in the
-	// database. Default: 60.
-	Slots int `json:"slots,omitempty"`
-
-	// The time zone in which the days of a fixed limit begin, such as
-	// `Europe/Berlin`: at local midnight, also where the clocks change, so that
-	// such a day has 23 or 25 hours. The window must be whole days. Default: the
-	// window is aligned to UTC.
-	Timezone string `json:"timezone,omitempty"`
-
-	// The name of the limit in the RateLimit header fields and in metrics.
-	// Default: the zone's name for the first limit without a name, and the
-	// zone's name and the limit's window for others.
-	Name string `json:"name,omitempty"`
+	// In zones that count per client, what clients share of each limit.
+	networks  *limitSet // all those of a network that are not verified
+	elsewhere *limitSet // all that use a session away from where it was issued
 }
+
+// policy is a limit of a zone, ready for use.
+type policy struct {
+	engine.Limit
+	zone   *Zone
+	set    *limitSet        // that it is one of
+	name   string           // in header fields, metrics and logs
+	field  string           // the item of RateLimit-Policy
+	item   string           // the item of RateLimit up to the value of r
+	legacy string           // the value of X-RateLimit-Limit
+	of     *policy          // the client's own limit, where this is what clients share of it; else nil
+	fair   *engine.Fairness // how it changes with the standing of its client; nil if it doesn't
+	quota  bool             // X-Quota-… tell of it: it has the longest window of several
+	meter  limitMeter
+}
+
+// sets returns all that clients of the zone can be held to.
+func (z *Zone) sets() (sets []*limitSet) {
+	for _, l := range append(slices.Collect(maps.Values(z.sites)), z.siteLimits) {
+		for _, set := range append(slices.Collect(maps.Values(l.byTier)), l.own) {
+			if set != nil {
+				sets = append(sets, set)
+			}
+		}
+	}
+	return sets
+}
+
+// countsClients reports whether the zone counts what is a single client, and not
+// what strangers can share.
+func (z *Zone) countsClients() bool { return z.per == perClient || z.per == perAPIKey }

@@ -1,11 +1,8 @@
 package tally
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -14,63 +11,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
-
-// What a zone can be counted per.
-const (
-	perIP       = "ip"
-	perEveryone = "everyone"
-	perKey      = "key"
-	perClient   = "client"
-	perAPIKey   = "api_key"
-)
-
-// What can be done about an empty key.
-const (
-	emptyIP    = "ip"
-	emptyShare = "share"
-	emptySkip  = "skip"
-	emptyDeny  = "deny"
-)
-
-// ordered returns all zones of the handler in the order in which they are
-// looked at: the named ones after the others, tightest first.
-func (h *Handler) ordered() ([]*Zone, error) {
-	zones := slices.Clone(h.Zones)
-	named := slices.SortedFunc(maps.Keys(h.RateLimits), func(a, b string) int {
-		x, y := h.RateLimits[a], h.RateLimits[b]
-		return cmp.Or(cmp.Compare(x.rate(), y.rate()), cmp.Compare(a, b))
-	})
-	for _, name := range named {
-		z := h.RateLimits[name]
-		if z != nil {
-			if z.Name != "" && z.Name != name {
-				return nil, fmt.Errorf("zone %q: its name is given as %q as well; leave one out", name, z.Name)
-			}
-			z.Name = name
-		}
-		zones = append(zones, z)
-	}
-	seen := make(map[string]bool)
-	for _, z := range zones {
-		if z == nil {
-			return nil, errors.New("a zone is null; give it at least a limit, or remove it")
-		}
-		if seen[z.Name] {
-			return nil, atSource(fmt.Errorf("zone %q: there are two of this name; make them one, or name one otherwise", z.Name), z.Source)
-		}
-		seen[z.Name] = true
-	}
-	return zones, nil
-}
-
-// rate returns the events per second of a zone in the form of `max_events` and
-// `window`, for putting zones in order.
-func (z *Zone) rate() float64 {
-	if z == nil || z.Window <= 0 {
-		return 0
-	}
-	return float64(z.MaxEvents) / time.Duration(z.Window).Seconds()
-}
 
 // provision checks the zone and makes it ready for use.
 func (z *Zone) provision(ctx caddy.Context, app *App, s *survey, log *zap.Logger) error {
@@ -101,11 +41,6 @@ func (z *Zone) provision(ctx caddy.Context, app *App, s *survey, log *zap.Logger
 	z.warnOfUser(log, s)
 	z.warnOfCosts(log)
 	return nil
-}
-
-// isPeerForm reports whether the zone is written with `window` and `max_events`.
-func (z *Zone) isPeerForm() bool {
-	return len(z.Limits) == 0 && !z.Tiers && z.Tier == "" && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
 }
 
 // provisionPeerForm translates `window` and `max_events` into a limit. It is at

@@ -9,6 +9,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
+// record returns what memory knows of what the client has done, or nil. While it is
+// banned for what it is a part of, that is what counts.
+func (c *client) record() *reputation.Record {
+	instance := c.app.use()
+	if instance == nil || c.subject == nil {
+		return nil
+	}
+	if c.subject.Parent != nil {
+		record := instance.engine.Known(engine.Client{Key: c.subject.Parent.Key})
+		if record != nil && record.Banned(instance.engine.Now()) {
+			return record
+		}
+	}
+	return instance.engine.Known(engine.Client{Key: c.subject.Key})
+}
+
 // maxUnverifiedPoints is how many points a session lacks at most for what was done by a
 // client that is not verified: others in its network who look the same have the same
 // record, and a session is their way out of it. It leaves 60 % of the limits.

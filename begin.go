@@ -1,0 +1,35 @@
+package tally
+
+import "net/http"
+
+// begin returns the evaluation of a request, which must be released.
+func (h *Handler) begin(r *http.Request) *evaluation {
+	e := newEvaluation(r)
+	e.handler = h
+	if h.addressedBy != nil {
+		e.fixClientIP(h.addressedBy)
+	}
+	if h.app.knowsClients {
+		e.attachClient(h.app, h.usesClientPlaceholders)
+	}
+	return e
+}
+
+// isEarly reports whether a request has come before the handshake of its connection
+// was complete, as TLS early data over QUIC. It may be a replay, and its address may be
+// forged: with a single packet nobody has to receive an answer.
+func isEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComplete }
+
+// attachClient readies the request's client, and if they are named, the placeholders that
+// tell of it; else those are there once it is known that the request may pass.
+func (e *evaluation) attachClient(app *App, named bool) {
+	c, ok := e.vars[clientVar].(*client)
+	if !ok {
+		c = newClient(e, app)
+		e.vars[clientVar] = c
+	}
+	e.client = c
+	if named {
+		c.mapPlaceholders(e)
+	}
+}

@@ -1,0 +1,212 @@
+package tally
+
+import (
+	"net/http"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// evaluate decides what becomes of a request.
+func (h *Handler) evaluate(r *http.Request) result {
+	e := h.begin(r)
+	defer e.release()
+	result := e.decide()
+	switch result.outcome {
+	case passed:
+		e.client.mapPlaceholders(e)
+	case counted:
+		result.response = result.response.join(e)
+		result.response.renews = e.client.isRenewable()
+		result.empty = h.emptyPlaceholders(e)
+	case refused:
+		result.response = result.response.join(e)
+		h.report(e, result.response)
+		if result.exchange = h.offerChallenge(e, result.response); result.exchange != nil {
+			result.outcome = challenged
+		}
+	}
+	return result
+}
+
+// decide collects what the request takes from all limits, and has the engine decide.
+func (e *evaluation) decide() result {
+	h := e.handler
+	if settled := e.collect(); settled.outcome != passed {
+		return settled
+	}
+	if e.trapBan > 0 {
+		return e.refuseTrapped()
+	}
+	if e.denies != nil {
+		return e.refuseAll(e.denies)
+	}
+	if len(e.debits) == 0 {
+		if e.denied == nil {
+			h.none.request()
+		}
+		if e.subject == nil {
+			return e.pass()
+		}
+	}
+	d, ok := h.app.decide(e.http.Context(), e.subject, e.debits)
+	if !ok { // its configuration never ran; the next one limits the client
+		return e.pass()
+	}
+	e.count(d)
+	h.countByKind(e, d)
+	switch {
+	case d.Reason == engine.Abandoned:
+		return result{outcome: abandoned, err: errAbandoned}
+	case d.Allowed && (e.denied != nil || len(e.debits) == 0):
+		return e.pass()
+	}
+	return e.answer(d)
+}
+
+// pass lets the request pass that no limit refuses, unless a zone denies it.
+func (e *evaluation) pass() result {
+	if e.denied != nil {
+		return result{outcome: denied, err: e.denied}
+	}
+	return result{outcome: passed}
+}
+
+// collect collects the debits of all zones that the request belongs to. A zone that
+// denies it for its API key does not keep the others from counting, so that they can limit
+// floods of bad keys. The result is final unless it is passed.
+func (e *evaluation) collect() result {
+	h := e.handler
+	if exempt, err := e.isExempt(); err != nil {
+		return result{outcome: failed, err: err}
+	} else if exempt {
+		return result{outcome: passed}
+	}
+	early := isEarly(e.http)
+	if early && h.clients {
+		return result{outcome: tooEarly}
+	}
+	if err := e.checkConduct(); err != nil {
+		return result{outcome: failed, err: err}
+	}
+	for _, z := range h.zones {
+		switch matches, err := e.matches(z); {
+		case err != nil:
+			return result{outcome: failed, err: err}
+		case !matches:
+			continue
+		case early:
+			return result{outcome: tooEarly}
+		}
+		err := e.charge(z)
+		if err != nil {
+			e.deny(z, err)
+		}
+		switch {
+		case err != nil && !isDenial(err):
+			return result{outcome: failed, err: err}
+		case e.denies != nil:
+			return e.pass()
+		}
+	}
+	return result{outcome: passed}
+}
+
+// isExempt reports whether no zone is to look at the request.
+func (e *evaluation) isExempt() (bool, error) {
+	if len(e.handler.exempt) == 0 {
+		return false, nil
+	}
+	return e.handler.exempt.AnyMatchWithError(e.http)
+}
+
+// matches reports whether the request belongs to a zone.
+func (e *evaluation) matches(z *Zone) (bool, error) {
+	return z.matchers.AnyMatchWithError(e.http)
+}
+
+// charge collects the debits of a zone: who, which limits, what cost. It sets denies
+// if the zone refuses the request whatever was counted.
+func (e *evaluation) charge(z *Zone) error {
+	set, err := e.limits(z)
+	if err != nil || set == nil {
+		return err
+	}
+	if z.deniesAll {
+		e.denies = set.policies[0]
+		return nil
+	}
+	from := len(e.keys)
+	switch v, err := e.appendKey(z); {
+	case err != nil || v == keySkipped:
+		return err
+	case v == keyDenied:
+		e.denies = set.policies[0]
+		return nil
+	}
+	e.shorten(from)
+	key := e.keys[from:] // which stays as it is when further keys need more room
+	if z.per == perClient {
+		key = e.identify().Key
+	}
+	cost, err := e.cost(z)
+	if err != nil {
+		return err
+	}
+	for _, p := range set.policies {
+		d := engine.Draw{Limit: &p.Limit, Key: key, Cost: cost}
+		if p.fair != nil && e.subject != nil && (z.per == perClient || e.client.Kind == identity.APIKey) {
+			d.Client, d.Fair = e.subject, p.fair
+		}
+		e.debit(p, d)
+	}
+	if z.per == perClient {
+		e.chargeShared(set, cost)
+	}
+	return nil
+}
+
+// deny notes that a zone denies the request. The first one counts.
+func (e *evaluation) deny(z *Zone, err error) {
+	z.meter.request()
+	if e.denied == nil {
+		e.denied = err
+		z.meter.decline()
+	}
+}
+
+// refuseAll refuses a request for a limit that admits nothing. Nothing is counted.
+func (e *evaluation) refuseAll(by *policy) result {
+	by.zone.meter.request()
+	by.zone.meter.decline()
+	return result{outcome: refused, response: &response{
+		style: e.handler.style, refusal: &refusal{policy: by, retry: limiter.Never},
+	}}
+}
+
+// refuseTrapped refuses a visit to a trap that bans: as any request of the client that
+// it has banned, and if that may not be banned, all the same.
+func (e *evaluation) refuseTrapped() result {
+	h := e.handler
+	d, ok := h.app.decide(e.http.Context(), e.subject, nil)
+	if !ok || d.Reason != engine.Banned {
+		d = engine.Decision{Reason: engine.Banned, Retry: e.trapBan}
+	}
+	h.countByKind(e, d)
+	return e.answer(d)
+}
+
+// answer returns the result of a decision.
+func (e *evaluation) answer(d engine.Decision) result {
+	h := e.handler
+	p := newResponse(e, h.style)
+	if d.Allowed {
+		return result{outcome: counted, response: p}
+	}
+	p.refusal = &refusal{policy: h.banned, retry: h.jittered(d), fresh: d.Fresh}
+	if d.Reason != engine.Banned {
+		p.refusal.policy = e.policies[d.Draw]
+	}
+	return result{outcome: refused, response: p}
+}

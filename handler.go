@@ -1,0 +1,176 @@
+package tally
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// Provision checks the configuration and gets the handler ready. It opens
+// nothing.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.ctx, h.log, h.random = ctx, ctx.Logger(), rand.Float64
+	h.routed, h.addressedBy = errorRouted(ctx), clientIPFields(ctx)
+	if err := h.loadApps(ctx); err != nil {
+		return err
+	}
+	for _, step := range []func(caddy.Context) error{
+		h.checkOrder, h.provisionPeerOptions, h.provisionHeaders, h.warnOfPeers, h.loadExempt, h.provisionZones, h.provisionMetrics,
+	} {
+		if err := step(ctx); err != nil {
+			return atSource(err, h.Source)
+		}
+	}
+	return nil
+}
+
+func (h *Handler) provisionHeaders(caddy.Context) error {
+	style, ok := headerStyles[h.Headers]
+	if !ok {
+		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
+	}
+	h.style = style
+	return nil
+}
+
+func (h *Handler) loadApps(ctx caddy.Context) error {
+	app, err := ctx.App("rate_limit")
+	if err != nil {
+		return fmt.Errorf("getting rate_limit app: %w", err)
+	}
+	h.app = app.(*App)
+	if app, err = ctx.App("events"); err != nil {
+		return fmt.Errorf("getting events app: %w", err)
+	}
+	h.events = app.(*caddyevents.App)
+	return nil
+}
+
+// provisionPeerOptions checks the options that are there for compatibility.
+func (h *Handler) provisionPeerOptions(ctx caddy.Context) error {
+	if h.Jitter < 0 || math.IsNaN(h.Jitter) {
+		return fmt.Errorf("jitter must be at least zero, got %v", h.Jitter)
+	}
+	if h.StorageRaw != nil {
+		module, err := ctx.LoadModule(h, "StorageRaw")
+		if err != nil {
+			return fmt.Errorf("loading storage module: %w", err)
+		}
+		if _, ok := module.(caddy.StorageConverter); !ok {
+			return fmt.Errorf("module %T is not a caddy.StorageConverter", module)
+		}
+	}
+	if h.Distributed != nil || h.StorageRaw != nil {
+		h.warn("distributed and storage have no effect: counts are kept in the database of the rate_limit app, which all Caddy processes that use the file share",
+			"neither of them")
+	}
+	return nil
+}
+
+func (h *Handler) provisionZones(ctx caddy.Context) error {
+	survey := h.app.surveyed(ctx)
+	zones, err := h.ordered()
+	if err != nil {
+		return err
+	}
+	if config, err := json.Marshal(h); err == nil { // before matchers are loaded, and their texts given up
+		h.usesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
+	}
+	for _, z := range zones {
+		if err := z.provision(ctx, h.app, survey, h.log); err != nil {
+			return err
+		}
+		h.app.zoneNames[zoneHash(z.Name)] = z.Name
+	}
+	h.zones = zones
+	h.provisionLate()
+	h.warnIfIdle()
+	for _, t := range h.Traps {
+		if t == nil {
+			return errors.New("a trap is null; give it a matcher, or remove it")
+		}
+		if err := t.provision(ctx, h.app); err != nil {
+			return atSource(err, t.Source)
+		}
+	}
+	h.clients, h.anonymous = h.knowsClients(), h.knowsAnonymous()
+	h.app.knowsClients = h.app.knowsClients || h.clients
+	h.banned = &policy{zone: &Zone{Name: "ban"}, name: "ban"}
+	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
+		h.app.zones = true
+		h.warnOfPlainHTTP(ctx)
+		h.app.warnOfLooseProxies(ctx)
+		h.app.warnIfServed(ctx)
+	}
+	return nil
+}
+
+func (h *Handler) provisionMetrics(ctx caddy.Context) error {
+	if h.DisableMetrics {
+		return nil
+	}
+	if err := registerMetrics(ctx.GetMetricsRegistry()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	for _, z := range h.zones {
+		z.meter = newZoneMeter(z.Name)
+		for _, set := range z.sets() {
+			h.provisionMeters(z, set)
+			set.provisionShared()
+		}
+	}
+	h.none = newZoneMeter("false")
+	return nil
+}
+
+func (h *Handler) provisionMeters(z *Zone, set *limitSet) {
+	for _, p := range set.policies {
+		p.meter = newLimitMeter(z.Name, p.name)
+		config := configured(z, p)
+		liveConfigs.LoadOrStore(config, config)
+		h.configs = append(h.configs, config)
+	}
+}
+
+// ServeHTTP lets a request pass that is within all limits, and refuses others.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	h.app.applyServiceHeader(r)
+	if h.app.Session.serves(r.URL.Path) {
+		return h.serveSession(w, r)
+	}
+	result := h.evaluate(r)
+	switch result.outcome {
+	case passed:
+		return next.ServeHTTP(w, r)
+	case counted:
+		result.response.setFields(w.Header())
+		next = h.watchPlaceholders(result.empty, next)
+		return next.ServeHTTP(result.response.writer(w), r)
+	case refused:
+		return h.refuse(w, r, result.response)
+	case challenged:
+		return result.exchange.challenge(w, result.response)
+	case tooEarly:
+		return askAgain(w)
+	default: // denied, abandoned or failed
+		return h.deny(w, r, result.err)
+	}
+}
+
+// Cleanup ends what Provision began.
+func (h *Handler) Cleanup() error {
+	for _, config := range h.configs {
+		if _, err := liveConfigs.Delete(config); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/identity/pressure"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// newInstance starts an engine. It touches no file itself: the engine opens the
+// store in the background.
+func newInstance(s settings, in Store) (*instance, error) {
+	h := &instance{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), pressure: pressure.New(0), made: make(chan struct{})}
+	if keyed, ok := in.(keyedStore); ok {
+		h.takeKeys(keyed)
+	}
+	var err error
+	h.engine, err = engine.New(engine.Options{
+		Open: func(ctx context.Context) (storage.Store, error) {
+			if err := h.openSecret(s.secret); err != nil {
+				return nil, withRemedy(err)
+			}
+			store, err := in.Open(ctx, s.timeout)
+			return store, withRemedy(err)
+		},
+		Name:            h.name,
+		MaxKeys:         s.maxKeys,
+		StoreTimeout:    s.timeout,
+		CleanupInterval: s.cleanup,
+		DegradedPercent: s.degraded,
+		Observer:        h,
+	})
+	close(h.made)
+	return h, err
+}
+
+// sweepEpochs destroys keys of the past, unless it isn't known yet which these are.
+func (h *instance) sweepEpochs() error {
+	<-h.made
+	now, told := h.engine.Lasting()
+	if !told {
+		return nil
+	}
+	return h.epochs.Sweep(time.Unix(0, now))
+}
+
+// flushTimeout is how long a clean stop may take to give back what is unspent.
+const flushTimeout = 10 * time.Second
+
+// Destruct implements caddy.Destructor.
+func (h *instance) Destruct() error {
+	h.closing.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	err := h.engine.Close(ctx)
+	h.summarize()
+	if err != nil {
+		return fmt.Errorf("rate_limit: %w", err)
+	}
+	return nil
+}
+
+// Committed implements engine.Observer.
+func (h *instance) Committed(claims int, took time.Duration) {
+	metrics.batch.Observe(float64(claims))
+	metrics.latency.Observe(took.Seconds())
+	metrics.claims.Add(float64(claims))
+}
+
+// Swept implements engine.Observer.
+func (h *instance) Swept(rows int64, keys int, err error) {
+	err = errors.Join(err, h.keepKeys(), h.sweepEpochs())
+	metrics.swept.Add(float64(rows))
+	metrics.idle.Add(float64(keys))
+	if err != nil {
+		logger().Error("expired rows could not be removed; it is tried again at the next cleanup", zap.Error(err))
+	} else if rows > 0 || keys > 0 {
+		logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys))
+	}
+	h.pressure.Sweep(h.lasting())
+	h.summarize()
+}
+
+// Punished implements engine.Observer.
+func (h *instance) Punished(reason reputation.Reason) {
+	if reason != reputation.Crowded && reason != reputation.Inherited { // which are no violations
+		metrics.violations.WithLabelValues(reason.String()).Inc()
+	}
+}
+
+// Banned implements engine.Observer.
+func (h *instance) Banned(reason reputation.Reason) {
+	if reason == reputation.Crowded {
+		metrics.squeezes.Inc()
+	} else {
+		metrics.bans.Inc()
+	}
+}
+
+// Degraded implements engine.Observer.
+func (h *instance) Degraded(since time.Duration, err error) {
+	if since == 0 {
+		metrics.degraded.Inc()
+	}
+	logger().Error("the store can't be used; reduced limits are kept in memory until it can",
+		h.settings.where(), zap.Duration("since", since), zap.Error(err))
+}
+
+// Recovered implements engine.Observer.
+func (h *instance) Recovered(after time.Duration) {
+	logger().Info("the store is in use again", h.settings.where(), zap.Duration("after", after))
+}

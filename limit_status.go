@@ -1,0 +1,43 @@
+package tally
+
+import (
+	"cmp"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// limitStatus is how a client stands with one limit after a decision.
+type limitStatus struct {
+	policy *policy
+	limiter.Quota
+	used int64
+}
+
+// newLimitStatus returns what a debit has left for its client. What is used is told by
+// the limit that decided, which may be a part of the policy's.
+func newLimitStatus(p *policy, d *engine.Draw) limitStatus {
+	return limitStatus{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
+}
+
+// isTighter reports whether less is left of s than of t, in relation to their
+// limits.
+func (s limitStatus) isTighter(t limitStatus) bool {
+	return float64(s.Remaining)*float64(t.policy.Capacity()) < float64(t.Remaining)*float64(s.policy.Capacity())
+}
+
+// isOfSet reports whether two limits are of one set, or of two that say the same.
+func (s limitStatus) isOfSet(t limitStatus) bool { return s.policy.set.field == t.policy.set.field }
+
+// effective returns the effective window in seconds: how long what remains has
+// to last, and where nothing remains, when something does again.
+func (s limitStatus) effective(refused bool) int64 {
+	switch {
+	case s.Remaining > 0:
+		return max(httpfield.Seconds(min(s.Reset, s.policy.Window())), 0)
+	case s.policy.Algorithm() == limiter.TokenBucket && !refused:
+		return max(httpfield.Seconds(s.Reset-s.policy.Refill(s.policy.Capacity()-1)), 1) // of all but one unit
+	}
+	return httpfield.Seconds(s.Reset)
+}

@@ -1,0 +1,92 @@
+package tally
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// zoneMeter counts the requests of a zone. Its zero value counts nothing.
+type zoneMeter struct {
+	requests, declined prometheus.Counter
+	process            prometheus.Observer
+}
+
+func (m zoneMeter) request() {
+	if m.requests != nil {
+		m.requests.Inc()
+	}
+}
+
+func (m zoneMeter) decline() {
+	if m.declined != nil {
+		m.declined.Inc()
+	}
+}
+
+func (m zoneMeter) waited(d time.Duration) {
+	if m.process != nil {
+		m.process.Observe(d.Seconds())
+	}
+}
+
+func newZoneMeter(zone string) zoneMeter {
+	return zoneMeter{
+		requests: metrics.requests.WithLabelValues(zone),
+		declined: metrics.declined.WithLabelValues(zone),
+		process:  metrics.process.WithLabelValues(zone),
+	}
+}
+
+// limitMeter counts the decisions of a limit. Its zero value counts nothing.
+type limitMeter struct {
+	allowed prometheus.Counter
+	refused [len(outcomes)]prometheus.Counter // by engine.Reason
+}
+
+func (m limitMeter) allow() {
+	if m.allowed != nil {
+		m.allowed.Inc()
+	}
+}
+
+func (m limitMeter) refuse(reason engine.Reason) {
+	if c := m.refused[reason]; c != nil {
+		c.Inc()
+	}
+}
+
+// outcomes are the label values of the engine's reasons.
+var outcomes = [...]string{"allowed", "over_limit", "blocked", "too_costly", "abandoned", "banned"}
+
+func newLimitMeter(zone, limit string) limitMeter {
+	m := limitMeter{allowed: metrics.decisions.WithLabelValues(zone, limit, outcomes[0])}
+	for i, outcome := range outcomes[1:] {
+		m.refused[i+1] = metrics.decisions.WithLabelValues(zone, limit, outcome)
+	}
+	return m
+}
+
+// clientMeter counts the decisions about clients of a kind.
+type clientMeter struct{ allowed, refused prometheus.Counter }
+
+// clientMeters are those of all kinds, by identity.Kind.
+var clientMeters = func() (meters [identity.APIKey + 1]clientMeter) {
+	for kind := range meters {
+		name := identity.Kind(kind).String()
+		meters[kind] = clientMeter{metrics.clients.WithLabelValues(name, "allowed"), metrics.clients.WithLabelValues(name, "refused")}
+	}
+	return meters
+}()
+
+func (m clientMeter) count(d engine.Decision) {
+	switch {
+	case d.Allowed:
+		m.allowed.Inc()
+	case d.Reason != engine.Abandoned:
+		m.refused.Inc()
+	}
+}

@@ -1,0 +1,81 @@
+package tally
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// newPolicy prepares what is written about a limit into header fields.
+func newPolicy(name string, limit engine.Limit) *policy {
+	quoted := httpfield.String(name)
+	p := &policy{
+		Limit:  limit,
+		name:   name,
+		item:   quoted + ";r=",
+		legacy: strconv.FormatInt(limit.Amount(), 10),
+	}
+	p.field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), httpfield.Seconds(limit.Window()))
+	if limit.Capacity() != limit.Amount() {
+		p.field += fmt.Sprintf(";burst=%d", limit.Capacity())
+	}
+	return p
+}
+
+// joinFields returns the value of RateLimit-Policy for several limits.
+func joinFields(policies []*policy) string {
+	items := make([]string, len(policies))
+	for i, p := range policies {
+		items[i] = p.field
+	}
+	return strings.Join(items, ", ")
+}
+
+// limitName returns the name of the i-th limit of a zone.
+func limitName(zone string, i int, l Limit) string {
+	switch {
+	case l.Name != "":
+		return l.Name
+	case i == 0:
+		return zone
+	}
+	return zone + "-" + shortDuration(time.Duration(l.Window))
+}
+
+// limit returns a limit that counts together with all others of its ID, however
+// much their amounts differ: all of them have the same names for their keys.
+func (a *App) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
+	if a == nil {
+		return engine.Limit{ID: id, Limit: l} // it is only checked
+	}
+	if a.lasts == nil {
+		a.lasts = make(map[storage.LimitID]*time.Duration)
+	}
+	if a.lasts[id] == nil {
+		a.lasts[id] = new(time.Duration)
+	}
+	*a.lasts[id] = max(*a.lasts[id], l.Remembered())
+	return engine.Limit{ID: id, Limit: l, Lasts: a.lasts[id]}
+}
+
+// limitID names a limit by all that its counts depend on. nth tells limits apart
+// that are alike in all of it.
+func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
+	id := binary.BigEndian.AppendUint64(nil, uint64(len(zone)))
+	id = append(id, zone...)
+	id = append(id, kind.Algorithm...)
+	for _, n := range []uint64{uint64(kind.Window), uint64(kind.Slots), nth} {
+		id = binary.BigEndian.AppendUint64(id, n)
+	}
+	id = append(id, kind.Timezone...)
+	return storage.LimitID(xxhash.Sum64(id))
+}
