@@ -48,6 +48,11 @@ var rules = []rule{
 		why: "they say what is true of a path or a name; what to warn of is for the root package to say",
 	},
 	{
+		packages:  []string{"./internal/textfile"},
+		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/textfile"},
+		why: "files are read and replaced alike whatever is in them",
+	},
+	{
 		packages:  []string{"./internal/typo"},
 		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/typo"},
 		why: "words are compared alike whatever they name",
@@ -130,7 +135,7 @@ var dependencies = map[string]string{
 	"github.com/quic-go/quic-go":          "a client of HTTP/3, for tests; Caddy brings it",
 	"github.com/spf13/cobra":              "subcommands of `caddy rate-limit`, which Caddy has plugins make with it; Caddy brings it",
 	"go.uber.org/zap":                     "logs, by Caddy's loggers; Caddy brings it",
-	"golang.org/x/sys":                    "the clock of Linux that all processes share and nobody sets; Caddy brings it",
+	"golang.org/x/sys":                    "the clock of Linux that all processes share and nobody sets, locks of files on Windows; Caddy brings it",
 	"modernc.org/libc":                    "what SQLite calls Go functions with; modernc.org/sqlite brings it, and pins its version",
 	"modernc.org/sqlite":                  "the embedded database, without cgo",
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 
 	"github.com/caddy-tally/caddy-tally/identity/internal/keyfile"
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
 // MinSecret is how many characters a line of a secret file has at least, and
@@ -88,10 +89,10 @@ func RandomSecret() *Secret {
 // digits, mode 0600. Of several processes that do so at once, all get the same
 // secret. Empty lines after the first are skipped.
 func OpenSecret(path string) (*Secret, error) {
-	text, _, err := keyfile.Read(path, maxSecretFile)
+	text, _, err := textfile.Read(path, maxSecretFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = keyfile.Make(path, randomText()); err == nil {
-			text, _, err = keyfile.Read(path, maxSecretFile)
+			text, _, err = textfile.Read(path, maxSecretFile)
 		}
 	}
 	if err != nil {

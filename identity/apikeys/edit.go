@@ -3,14 +3,10 @@ package apikeys
 import (
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/caddy-tally/caddy-tally/identity/internal/keyfile"
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
 // Entry is a key in a file, without the key.
@@ -91,7 +87,7 @@ func Revoke(path, name, id string) (revoked int, err error) {
 
 // List returns the keys of a file, in its order.
 func List(path string) (entries []Entry, err error) {
-	text, _, err := keyfile.Read(path, maxFile)
+	text, _, err := textfile.Read(path, maxFile)
 	if err == nil {
 		_, err = Parse(text, nil)
 	}
@@ -115,51 +111,14 @@ func entryOf(line []byte) (Entry, bool) {
 	return Entry{Client{Name: fields[0], Tier: fields[1]}, strings.ToLower(fields[2][:idLength])}, true
 }
 
-// edit replaces a file by what change makes of its text, as a whole, so that
-// nobody ever reads half of it. The new file is made beside it under a name that
-// only one command can have at a time.
+// edit replaces a file by what change makes of its text, which must be a good one.
 func edit(path string, change func([]byte) ([]byte, error)) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // and leave the link
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	fresh, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s.new exists: another command is changing the keys; if none is, remove it", path)
-	}
-	if err != nil {
-		return err
-	}
-	err = rewrite(fresh, path, change)
-	if err == nil {
-		err = os.Rename(fresh.Name(), path)
-	}
-	if err != nil {
-		os.Remove(fresh.Name())
-	}
-	return err
-}
-
-// rewrite writes what is to be at path to a file, which it closes.
-func rewrite(fresh *os.File, path string, change func([]byte) ([]byte, error)) error {
-	defer fresh.Close() // a second time, where nothing fails
-	text, info, err := keyfile.Read(path, maxFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if text, err = change(text); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if _, err := Parse(text, nil); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if info != nil {
-		if err := keepOwner(fresh, info); err != nil {
-			return err
+	return textfile.Edit(path, maxFile, func(text []byte) ([]byte, error) {
+		text, err := change(text)
+		if err != nil {
+			return nil, err
 		}
-	}
-	_, err = fresh.Write(text)
-	return errors.Join(err, fresh.Chmod(0o600), fresh.Sync(), fresh.Close())
+		_, err = Parse(text, nil)
+		return text, err
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity/internal/keyfile"
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
 // keySize is the length of a key in bytes.
@@ -62,7 +63,7 @@ func (k *Keys) readOrMake(name string) ([]byte, error) {
 
 // readKey reads the key in a file.
 func readKey(path string) ([]byte, error) {
-	key, _, err := keyfile.Read(path, maxFile)
+	key, _, err := textfile.Read(path, maxFile)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ package keyfile
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,20 +41,6 @@ func Keep(path string, content []byte) error {
 		return err
 	}
 	return Make(path, content)
-}
-
-// Read reads a file of at most so many bytes, and tells which one it was. What is
-// no file is not opened: who opens a pipe waits for somebody at its other end.
-func Read(path string, most int64) ([]byte, fs.FileInfo, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > most {
-		return nil, info, fmt.Errorf("%q is not a file of at most %d bytes", path, most)
-	}
-	text, err := os.ReadFile(path)
-	return text, info, err
 }
 
 const tempPrefix = ".tally-key-"

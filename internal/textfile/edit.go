@@ -1,0 +1,98 @@
+package textfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Edit replaces a file by what change makes of its text, which is empty if there is no file.
+// If change returns an error, the file stays as it is. The file and its folder are made if
+// they don't exist; a symbolic link stays, and the file that it leads to is replaced.
+//
+// Edits wait for one another by a lock on a file beside it, `.lock`. The system gives up the
+// lock of a process that dies. What that has left behind is removed by the next edit.
+func Edit(path string, most int64, change func(text []byte) ([]byte, error)) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	if err := makeFolder(filepath.Dir(path)); err != nil {
+		return err
+	}
+	lock, err := acquire(path)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // which gives up the lock
+	return replace(path, most, change)
+}
+
+// lockTimeout is how long an edit waits for others. Each takes milliseconds.
+const lockTimeout = 10 * time.Second
+
+// acquire returns the lock file of a path, locked.
+func acquire(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	giveTo(lock, ownerOf(path))
+	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(5 * time.Millisecond) {
+		switch locked, err := tryLock(lock); {
+		case err != nil:
+			lock.Close()
+			return nil, fmt.Errorf("locking %s: %w", lock.Name(), err)
+		case locked:
+			return lock, nil
+		case time.Now().After(deadline):
+			lock.Close()
+			return nil, fmt.Errorf("%s is locked by another process for more than %v", lock.Name(), lockTimeout)
+		}
+	}
+}
+
+// replace makes the new file beside the old one, under a name that only the holder of the
+// lock uses, and moves it into its place.
+func replace(path string, most int64, change func([]byte) ([]byte, error)) error {
+	temp := path + ".new"
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // a crash has left it
+		return err
+	}
+	fresh, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = rewrite(fresh, path, most, change); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		os.Remove(temp)
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// rewrite writes what is to be at path to a file, which it closes.
+func rewrite(fresh *os.File, path string, most int64, change func([]byte) ([]byte, error)) error {
+	defer fresh.Close() // a second time, where nothing fails
+	text, info, err := Read(path, most)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if text, err = change(text); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if int64(len(text)) > most {
+		return fmt.Errorf("%s would have %d bytes, more than the %d that it may have", path, len(text), most)
+	}
+	if info == nil {
+		giveTo(fresh, ownerOf(path))
+	} else if err := keepOwner(fresh, info); err != nil {
+		return err
+	}
+	_, err = fresh.Write(text)
+	return errors.Join(err, fresh.Chmod(0o600), fresh.Sync(), fresh.Close())
+}
