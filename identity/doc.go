@@ -3,7 +3,8 @@
 //
 // What makes a client known is in packages of its own: a signed cookie in session,
 // what earns one in challenge and siteverify, names that are good for a day in
-// epoch, and in pressure which networks too many different clients come from.
+// epoch, in reference what a refused client can ask about, and in pressure which networks
+// too many different clients come from.
 //
 // # Invariants
 //

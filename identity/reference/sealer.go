@@ -1,0 +1,92 @@
+package reference
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/internal/keyed"
+)
+
+// Why a text is no reference.
+var (
+	ErrMalformed = errors.New("reference: expected 64 letters and digits")
+	ErrForeign   = errors.New("reference: not sealed under a secret in use, or changed since")
+)
+
+// Sealer makes and opens references. It may be used from any number of goroutines.
+type Sealer struct{ keys []key } // the one in use first
+
+// key is what one secret seals under.
+type key struct {
+	mac   *keyed.MAC
+	block cipher.Block
+}
+
+// New returns a sealer under keys that are derived from a secret. Older secrets still open
+// what was sealed under them.
+func New(secret *identity.Secret) (*Sealer, error) {
+	macs, err := secret.Derive("references: authentication")
+	if err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
+	ciphers, err := secret.Derive("references: encryption")
+	if err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
+	s := &Sealer{keys: make([]key, len(macs))}
+	for i := range s.keys {
+		block, err := aes.NewCipher(ciphers[i])
+		if err != nil {
+			return nil, fmt.Errorf("reference: %w", err)
+		}
+		s.keys[i] = key{mac: keyed.New(macs[i]), block: block}
+	}
+	return s, nil
+}
+
+// Seal returns the reference of a refusal, another one each time.
+func (s *Sealer) Seal(r Refusal) string {
+	var nonce [4]byte
+	rand.Read(nonce[:]) // never fails: see crypto/rand
+	var t token
+	t.write(r, binary.BigEndian.Uint32(nonce[:]))
+	iv := s.keys[0].ivOf(&t)
+	copy(t[:], iv[:])
+	s.keys[0].crypt(&t)
+	return t.String()
+}
+
+// Open returns the refusal that a reference is of. The error is ErrMalformed or ErrForeign.
+func (s *Sealer) Open(text string) (Refusal, error) {
+	sealed, ok := parse(text)
+	if !ok {
+		return Refusal{}, ErrMalformed
+	}
+	for _, k := range s.keys {
+		t := sealed
+		k.crypt(&t)
+		if iv := k.ivOf(&t); hmac.Equal(iv[:], t[:ivSize]) {
+			return t.refusal(), nil
+		}
+	}
+	return Refusal{}, ErrForeign
+}
+
+// ivOf returns the synthetic IV of a token whose fields can be read.
+func (k key) ivOf(t *token) [ivSize]byte {
+	sum := k.mac.Start().Fixed(t[ivSize:]).Sum()
+	return [ivSize]byte(sum[:ivSize])
+}
+
+// crypt encrypts the fields of a token under its IV, or decrypts them.
+func (k key) crypt(t *token) {
+	var iv [aes.BlockSize]byte // the rest of it counts blocks
+	copy(iv[:], t[:ivSize])
+	cipher.NewCTR(k.block, iv[:]).XORKeyStream(t[ivSize:], t[ivSize:])
+}
