@@ -82,7 +82,7 @@ type App struct {
 	services     []service         // known by a header field
 	zoneNames    map[uint32]string // by the hash of the name that violations hold
 
-	lasts map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
+	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
 
 	store    Store
 	settings settings

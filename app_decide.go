@@ -14,13 +14,13 @@ import (
 
 // decide charges a request to limits, or refuses it. The result is false if there are no
 // counts to decide by, because the configuration was rejected.
-func (a *App) decide(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
+func (a *App) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	if h := a.use(); h != nil {
-		if d = h.engine.DecideFor(ctx, client, draws); !d.Degraded || !h.closing.Load() {
+		if d = h.engine.Decide(ctx, client, debits); !d.Degraded || !h.closing.Load() {
 			return d, true
 		}
 	}
-	return a.decideLate(ctx, client, draws)
+	return a.decideLate(ctx, client, debits)
 }
 
 // punish records an offense of a client.
@@ -34,19 +34,19 @@ func (a *App) punish(client *engine.Client, o reputation.Offense) {
 // another one, it lets the requests under way finish. It borrows the instance, and opens it
 // again if no configuration uses it any more. It does not open the instance of a
 // configuration that never ran.
-func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
+func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	if a.instance.Load() == nil && !a.isShared() {
-		return a.decideElsewhere(ctx, client, draws)
+		return a.decideElsewhere(ctx, client, debits)
 	}
 	value, _, err := instances.LoadOrNew(a.settings, a.newInstance)
 	if err != nil {
 		return d, false
 	}
 	forget(client) // what they know is of another engine
-	for i := range draws {
-		forget(draws[i].Client)
+	for i := range debits {
+		forget(debits[i].Client)
 	}
-	d = value.(*instance).engine.DecideFor(ctx, client, draws)
+	d = value.(*instance).engine.Decide(ctx, client, debits)
 	if _, err := instances.Delete(a.settings); err != nil {
 		a.log.Error("the rate limiter could not be closed", zap.Error(err))
 	}
@@ -55,7 +55,7 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, draws []eng
 
 // decideElsewhere decides about a request of a configuration that was rejected after it
 // had begun to listen. The configuration that runs instead counts it.
-func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, draws []engine.Draw) (d engine.Decision, ok bool) {
+func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	var other *instance
 	eachInstance(func(h *instance) {
 		if other == nil || h.settings.store == a.settings.store {
@@ -65,7 +65,7 @@ func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, draws 
 	if other == nil {
 		return d, false
 	}
-	return other.engine.DecideFor(ctx, client, draws), true
+	return other.engine.Decide(ctx, client, debits), true
 }
 
 // forget has the engine look up a client again.

@@ -52,7 +52,7 @@ func (s *limitSet) addShared(z *Zone) error {
 		}
 		network := p.derive(s.networks, "network", ceiling)
 		if z.app.Pressure.isOn() {
-			network.fair = z.app.squeezable(&network.Limit, p.Limit.Scale(squeezedShare))
+			network.scaling = z.app.squeezable(&network.Limit, p.Limit.Scale(squeezedShare))
 		}
 		p.derive(s.elsewhere, "elsewhere", p.Limit.Scale(elsewhereShare))
 	}
@@ -87,13 +87,13 @@ func (p *policy) derive(to *limitSet, what string, limit limiter.Limit) *policy 
 
 // squeezable returns how a limit becomes another while what it counts by is
 // banned, and takes no notice of anything else.
-func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Fairness {
+func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Scaling {
 	banned := a.limit(limit.ID, squeezed)
-	fair := &engine.Fairness{Banned: &banned}
+	scaling := &engine.Scaling{Banned: &banned}
 	for level := range reputation.Levels {
-		fair.Levels[level] = limit
+		scaling.Levels[level] = limit
 	}
-	return fair
+	return scaling
 }
 
 // provisionShared readies the metrics of what clients share.

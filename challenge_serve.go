@@ -93,8 +93,8 @@ func (x *exchange) takeFor(stands *engine.Client, limit *engine.Limit) (d engine
 	if hintsOf(x.http).Initiator.IsOther() {
 		key = append(slices.Clone(key), elsewhereMark)
 	}
-	draws := []engine.Draw{{Limit: limit, Key: key, Cost: 1}}
-	return x.app.decide(x.http.Context(), stands, draws)
+	debits := []engine.Debit{{Limit: limit, Key: key, Cost: 1}}
+	return x.app.decide(x.http.Context(), stands, debits)
 }
 
 // accept issues a session for a solution, and sends the browser on.
@@ -112,7 +112,7 @@ func (x *exchange) accept() error {
 		return x.refuse(noSecret, d, "This can't be done at the moment.")
 	case d.Reason == engine.Abandoned:
 		return errAbandoned
-	case !d.Allowed && d.Draw == 0:
+	case !d.Allowed && d.Debit == 0:
 		x.punish()
 		return x.reject(usedBefore)
 	case !d.Allowed:
@@ -195,12 +195,12 @@ func (x *exchange) verify(given string) (token [tokenSize]byte, reason string) {
 
 // redeem accepts a solution, once, and counts the session that is issued for it.
 func (x *exchange) redeem(token [tokenSize]byte) (d engine.Decision, ok bool) {
-	draws := []engine.Draw{
+	debits := []engine.Debit{
 		{Limit: x.limits.solutions, Key: append([]byte{identity.TagSolution}, token[:]...), Cost: 1},
 		{Limit: x.limits.sessions, Key: x.client.networkSubject.Key, Cost: 1},
 		{Limit: x.limits.live, Key: x.client.networkSubject.Key, Cost: 1},
 	}
-	return x.app.decide(x.http.Context(), nil, draws)
+	return x.app.decide(x.http.Context(), nil, debits)
 }
 
 // notices say why a page comes again.

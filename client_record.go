@@ -17,12 +17,12 @@ func (c *client) record() *reputation.Record {
 		return nil
 	}
 	if c.subject.Parent != nil {
-		record := instance.engine.Known(engine.Client{Key: c.subject.Parent.Key})
+		record := instance.engine.CachedRecord(engine.Client{Key: c.subject.Parent.Key})
 		if record != nil && record.Banned(instance.engine.Now()) {
 			return record
 		}
 	}
-	return instance.engine.Known(engine.Client{Key: c.subject.Key})
+	return instance.engine.CachedRecord(engine.Client{Key: c.subject.Key})
 }
 
 // maxUnverifiedPoints is how many points a session lacks at most for what was done by a
@@ -51,7 +51,7 @@ func (c *client) inheritedPoints() (points int) {
 	c.app.decide(c.http.Context(), c.subject, nil) // so that memory knows its records
 	instance := c.app.use()
 	for of := c.subject; of != nil && instance != nil; of = of.Parent {
-		if record := instance.engine.Known(engine.Client{Key: of.Key}); record != nil {
+		if record := instance.engine.CachedRecord(engine.Client{Key: of.Key}); record != nil {
 			points = max(points, c.bequest(record, instance.engine.Now()))
 		}
 	}

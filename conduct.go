@@ -89,12 +89,12 @@ func (a *App) mayReport(e *evaluation) bool {
 		return true
 	}
 	if instance := a.use(); instance != nil {
-		if record := instance.engine.Known(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
+		if record := instance.engine.CachedRecord(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
 			return true
 		}
 	}
 	c.locate(e)
-	d, ok := a.decide(e.http.Context(), nil, []engine.Draw{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
+	d, ok := a.decide(e.http.Context(), nil, []engine.Debit{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
 	return ok && d.Allowed
 }
 

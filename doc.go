@@ -57,7 +57,7 @@
 //   - key: what a zone counts by; its first byte, the tag, tells its kind
 //   - unit: what is counted; a request costs 1 unless a zone says otherwise
 //   - evaluation: one request on its way to a decision
-//   - debit: what a request takes from one limit. Called Draw in package engine.
+//   - debit: what a request takes from one limit.
 //   - decision: all debits are charged, or none
 //   - client: who a request is from; subject: the client, or the part of it, whose record
 //     of violations counts

@@ -155,9 +155,9 @@ func (e *evaluation) charge(z *Zone) error {
 		return err
 	}
 	for _, p := range set.policies {
-		d := engine.Draw{Limit: &p.Limit, Key: key, Cost: cost}
-		if p.fair != nil && e.subject != nil && (z.per == perClient || e.client.Kind == identity.APIKey) {
-			d.Client, d.Fair = e.subject, p.fair
+		d := engine.Debit{Limit: &p.Limit, Key: key, Cost: cost}
+		if p.scaling != nil && e.subject != nil && (z.per == perClient || e.client.Kind == identity.APIKey) {
+			d.Client, d.Scaling = e.subject, p.scaling
 		}
 		e.debit(p, d)
 	}
@@ -206,7 +206,7 @@ func (e *evaluation) answer(d engine.Decision) result {
 	}
 	p.refusal = &refusal{policy: h.banned, retry: h.jittered(d), fresh: d.Fresh}
 	if d.Reason != engine.Banned {
-		p.refusal.policy = e.policies[d.Draw]
+		p.refusal.policy = e.policies[d.Debit]
 	}
 	return result{outcome: refused, response: p}
 }

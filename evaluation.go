@@ -26,7 +26,7 @@ type evaluation struct {
 	trapped     bool           // it went into a trap
 	trapBan     time.Duration  // for how long the trap bans; 0 if it doesn't
 
-	debits   []engine.Draw
+	debits   []engine.Debit
 	policies []*policy // the limit of each debit
 	keys     []byte    // the text of all keys
 	denies   *policy   // the limit that refuses the request whatever was counted; or nil
@@ -60,7 +60,7 @@ func (e *evaluation) release() {
 	evaluations.Put(e)
 }
 
-func (e *evaluation) debit(p *policy, d engine.Draw) {
+func (e *evaluation) debit(p *policy, d engine.Debit) {
 	e.debits = append(e.debits, d)
 	e.policies = append(e.policies, p)
 }

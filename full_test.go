@@ -52,7 +52,7 @@ func TestFullDatabaseRecovers(t *testing.T) {
 
 	ask := func(n uint64) engine.Decision {
 		key := binary.BigEndian.AppendUint64(nil, n*0x9E3779B97F4A7C15)
-		return e.Decide(context.Background(), []engine.Draw{{Limit: limit, Key: key, Cost: 1}})
+		return e.Decide(context.Background(), nil, []engine.Debit{{Limit: limit, Key: key, Cost: 1}})
 	}
 	var n uint64
 	for ; !ask(n).Degraded; n++ {

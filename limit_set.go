@@ -28,7 +28,7 @@ func newLimitSet(z *Zone, site string, limits []Limit) (*limitSet, error) {
 		name := limitName(z.Name, i, l)
 		p := newPolicy(name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
 		p.zone, p.set = z, set
-		p.fair = z.app.fairness(z, &p.Limit)
+		p.scaling = z.app.scalingOf(z, &p.Limit)
 		same[kind]++
 		if names[name] {
 			return nil, fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", name)

@@ -17,7 +17,7 @@ type limitStatus struct {
 
 // newLimitStatus returns what a debit has left for its client. What is used is told by
 // the limit that decided, which may be a part of the policy's.
-func newLimitStatus(p *policy, d *engine.Draw) limitStatus {
+func newLimitStatus(p *policy, d *engine.Debit) limitStatus {
 	return limitStatus{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
 }
 

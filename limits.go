@@ -81,16 +81,16 @@ func (e *evaluation) chargeShared(set *limitSet, cost int64) {
 	c := e.client
 	if c.Session.Elsewhere || c.CrossSite {
 		for _, p := range set.elsewhere.policies {
-			e.debit(p, engine.Draw{Limit: &p.Limit, Key: c.Key, Cost: cost})
+			e.debit(p, engine.Debit{Limit: &p.Limit, Key: c.Key, Cost: cost})
 		}
 	}
 	if c.Session.Elsewhere || c.Kind == identity.Fingerprint || c.Kind == identity.ByPrefix {
 		for _, p := range set.networks.policies {
-			draw := engine.Draw{Limit: &p.Limit, Key: c.networkSubject.Key, Cost: cost, Fair: p.fair}
-			if p.fair != nil {
-				draw.Client = &c.networkSubject
+			debit := engine.Debit{Limit: &p.Limit, Key: c.networkSubject.Key, Cost: cost, Scaling: p.scaling}
+			if p.scaling != nil {
+				debit.Client = &c.networkSubject
 			}
-			e.debit(p, draw)
+			e.debit(p, debit)
 		}
 	}
 }

@@ -70,8 +70,8 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 		}
 		for _, p := range slices.Concat(set.policies, set.networks.policies, set.elsewhere.policies) {
 			limits = append(limits, &p.Limit)
-			if p.fair != nil {
-				limits = append(append(limits, p.fair.Levels[:]...), p.fair.Banned)
+			if p.scaling != nil {
+				limits = append(append(limits, p.scaling.Levels[:]...), p.scaling.Banned)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 		if l == nil {
 			continue // no limit of its own while banned
 		}
-		called, err := h.name(l.ID, "i192.0.2.1", l.Remembered(), now)
+		called, err := h.name(l.ID, "i192.0.2.1", l.Retention(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 			t.Errorf("%d per %v with a burst of %d names otherwise than the others", l.Amount(), l.Window(), l.Capacity())
 		}
 		names[l.ID] = name
-		lasting[epoch.Days(l.Limit.Remembered())] = true
+		lasting[epoch.Days(l.Limit.Retention())] = true
 	}
 	if len(names) != 3 || len(lasting) < 3 {
 		t.Errorf("the test has limits of %d IDs, which last for %v days each", len(names), lasting)
@@ -106,7 +106,7 @@ func TestAmountsDoNotChangeNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, err := h.name(1, "i192.0.2.1", l.Remembered(), now)
+		name, err := h.name(1, "i192.0.2.1", l.Retention(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 			}
 			defer e.Close(context.Background())
 			for range 6 {
-				if e.Decide(context.Background(), []engine.Draw{{Limit: limit, Key: []byte("i192.0.2.1"), Cost: 1}}).Allowed {
+				if e.Decide(context.Background(), nil, []engine.Debit{{Limit: limit, Key: []byte("i192.0.2.1"), Cost: 1}}).Allowed {
 					passed++
 				}
 			}

@@ -57,14 +57,14 @@ func (a *App) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
 	if a == nil {
 		return engine.Limit{ID: id, Limit: l} // it is only checked
 	}
-	if a.lasts == nil {
-		a.lasts = make(map[storage.LimitID]*time.Duration)
+	if a.retentions == nil {
+		a.retentions = make(map[storage.LimitID]*time.Duration)
 	}
-	if a.lasts[id] == nil {
-		a.lasts[id] = new(time.Duration)
+	if a.retentions[id] == nil {
+		a.retentions[id] = new(time.Duration)
 	}
-	*a.lasts[id] = max(*a.lasts[id], l.Remembered())
-	return engine.Limit{ID: id, Limit: l, Lasts: a.lasts[id]}
+	*a.retentions[id] = max(*a.retentions[id], l.Retention())
+	return engine.Limit{ID: id, Limit: l, LongestRetention: a.retentions[id]}
 }
 
 // limitID names a limit by all that its counts depend on. nth tells limits apart

@@ -100,7 +100,7 @@ func (e *evaluation) count(d engine.Decision) {
 			p.meter.allow()
 		case d.Reason == engine.Banned:
 			p.meter.refuse(d.Reason)
-		case i == d.Draw:
+		case i == d.Debit:
 			p.meter.refuse(d.Reason)
 			if d.Reason != engine.Abandoned {
 				p.zone.meter.decline()
@@ -119,7 +119,7 @@ func (h *Handler) countByKind(e *evaluation, d engine.Decision) {
 	if !h.DisableMetrics {
 		clientMeters[c.Kind].count(d)
 	}
-	h.app.notePressure(c, d, d.Reason == engine.Blocked && e.policies[d.Draw].of != nil)
+	h.app.notePressure(c, d, d.Reason == engine.Blocked && e.policies[d.Debit].of != nil)
 }
 
 // keyOf returns what the request was counted by for a policy, or nil.

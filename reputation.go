@@ -80,29 +80,29 @@ func (r *Reputation) check() error {
 	return nil
 }
 
-// fairness returns how a limit of a zone and the standing of its clients affect
+// scalingOf returns how a limit of a zone and the standing of its clients affect
 // each other, or nil if they don't: then nothing is kept of them.
-func (a *App) fairness(z *Zone, limit *engine.Limit) *engine.Fairness {
+func (a *App) scalingOf(z *Zone, limit *engine.Limit) *engine.Scaling {
 	if !z.countsClients() {
 		return nil
 	}
-	fair := &engine.Fairness{Zone: zoneHash(z.Name), Ban: a.Ban.rule("")}
+	scaling := &engine.Scaling{Zone: zoneHash(z.Name), Ban: a.Ban.rule("")}
 	if z.Ban != nil {
-		fair.Ban = z.Ban.rule(z.Name)
+		scaling.Ban = z.Ban.rule(z.Name)
 	}
 	scaled := !z.DisableReputation && !a.Reputation.isOff()
 	if scaled {
-		fair.Points = a.Reputation.points(reputation.OverLimit)
+		scaling.Points = a.Reputation.points(reputation.OverLimit)
 	}
-	for level := range fair.Levels {
-		fair.Levels[level] = limit
+	for level := range scaling.Levels {
+		scaling.Levels[level] = limit
 		if share := reputation.Level(level).Share(); scaled && share < 100 {
 			scaled := a.limit(limit.ID, limit.Scale(share))
-			fair.Levels[level] = &scaled
+			scaling.Levels[level] = &scaled
 		}
 	}
-	if !scaled && fair.Ban.After == 0 {
+	if !scaled && scaling.Ban.After == 0 {
 		return nil
 	}
-	return fair
+	return scaling
 }

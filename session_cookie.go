@@ -69,7 +69,7 @@ func (c *client) isRenewable() bool { return c != nil && c.Session.Renewable }
 // its network has all the sessions that it may have, or it was done of late.
 func (c *client) renewal() string {
 	limits := c.app.Session.limits
-	d, ok := c.app.decide(c.http.Context(), nil, []engine.Draw{
+	d, ok := c.app.decide(c.http.Context(), nil, []engine.Debit{
 		{Limit: limits.renewals, Key: append([]byte{identity.TagSession}, c.Session.ID[:]...), Cost: 1},
 		{Limit: limits.live, Key: c.networkSubject.Key, Cost: 1},
 	})

@@ -31,7 +31,7 @@ func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
 // isNew reports whether a client that is refused from memory may be one too many in
 // its network. It takes no lock.
 func (h *instance) isNew(c *client, rule pressure.Rule) bool {
-	if record := h.engine.Known(c.networkSubject); record != nil && record.Banned(h.engine.Now()) {
+	if record := h.engine.CachedRecord(c.networkSubject); record != nil && record.Banned(h.engine.Now()) {
 		return false // it is squeezed already
 	}
 	return h.pressure.IsNew(h.lasting(), c.Key, rule)

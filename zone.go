@@ -184,16 +184,16 @@ type limitSet struct {
 // policy is a limit of a zone, ready for use.
 type policy struct {
 	engine.Limit
-	zone   *Zone
-	set    *limitSet        // that it is one of
-	name   string           // in header fields, metrics and logs
-	field  string           // the item of RateLimit-Policy
-	item   string           // the item of RateLimit up to the value of r
-	legacy string           // the value of X-RateLimit-Limit
-	of     *policy          // the client's own limit, where this is what clients share of it; else nil
-	fair   *engine.Fairness // how it changes with the standing of its client; nil if it doesn't
-	quota  bool             // X-Quota-… tell of it: it has the longest window of several
-	meter  limitMeter
+	zone    *Zone
+	set     *limitSet       // that it is one of
+	name    string          // in header fields, metrics and logs
+	field   string          // the item of RateLimit-Policy
+	item    string          // the item of RateLimit up to the value of r
+	legacy  string          // the value of X-RateLimit-Limit
+	of      *policy         // the client's own limit, where this is what clients share of it; else nil
+	scaling *engine.Scaling // how it changes with the standing of its client; nil if it doesn't
+	quota   bool            // X-Quota-… tell of it: it has the longest window of several
+	meter   limitMeter
 }
 
 // sets returns all that clients of the zone can be held to.

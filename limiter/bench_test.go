@@ -13,10 +13,10 @@ func warm(t testing.TB, algorithm limiter.Algorithm) (limiter.Limit, limiter.Sta
 	l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: limiter.MaxAmount, Window: time.Minute})
 	var s limiter.State
 	for i := range int64(62) {
-		l.Claim(&s, limiter.Claim{Now: noon - i*second, Least: 1, Want: 1})
+		l.Claim(&s, limiter.Claim{Now: noon - i*second, Min: 1, Want: 1})
 	}
 	l.Trim(&s, noon)
-	l.Claim(&s, limiter.Claim{Now: noon, Least: 1, Want: 1})
+	l.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: 1})
 	return l, s
 }
 
@@ -24,14 +24,14 @@ func TestAllocations(t *testing.T) {
 	for _, algorithm := range algorithms {
 		l, s := warm(t, algorithm)
 		refusing := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 1, Window: time.Minute})
-		lease := l.Claim(&s, limiter.Claim{Now: noon, Least: 1000, Want: 1_000_000}).Lease
+		lease := l.Claim(&s, limiter.Claim{Now: noon, Min: 1000, Want: 1_000_000}).Lease
 		grant := lease
 		now := noon
 		for name, run := range map[string]func(){
-			"Claim":         func() { l.Claim(&s, limiter.Claim{Now: noon, Least: 1, Want: 2, Extra: 8}) },
-			"refused Claim": func() { refusing.Claim(&s, limiter.Claim{Now: noon, Least: 1, Want: 1}) },
+			"Claim":         func() { l.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: 2, Extra: 8}) },
+			"refused Claim": func() { refusing.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: 1}) },
 			"Return": func() {
-				l.Claim(&s, limiter.Claim{Now: noon, Least: 1, Want: 1, Return: limiter.Lease{Units: 1, At: lease.At, Used: 1}})
+				l.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: 1, Return: limiter.Lease{Units: 1, At: lease.At, Used: 1}})
 			},
 			"Spend": func() { now++; l.Spend(&lease, now, 1) },
 			"Worth": func() { l.Worth(&lease, now) },
@@ -52,7 +52,7 @@ func BenchmarkClaim(b *testing.B) {
 			l, s := warm(b, algorithm)
 			b.ReportAllocs()
 			for b.Loop() {
-				l.Claim(&s, limiter.Claim{Now: noon, Least: 1, Want: 1})
+				l.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: 1})
 			}
 		})
 	}
@@ -65,7 +65,7 @@ func BenchmarkClaimRefused(b *testing.B) {
 			l := mustNew(b, limiter.Params{Algorithm: algorithm, Amount: 1, Window: time.Minute})
 			b.ReportAllocs()
 			for b.Loop() {
-				l.Claim(&s, limiter.Claim{Now: noon, Least: 1, Want: 1})
+				l.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: 1})
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func BenchmarkSpend(b *testing.B) {
 	for _, algorithm := range algorithms {
 		b.Run(algorithm.String(), func(b *testing.B) {
 			l, s := warm(b, algorithm)
-			full := l.Claim(&s, limiter.Claim{Now: noon, Least: 1, Want: limiter.MaxAmount}).Lease
+			full := l.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: limiter.MaxAmount}).Lease
 			lease, now := full, noon
 			b.ReportAllocs()
 			for b.Loop() {

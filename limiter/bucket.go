@@ -130,7 +130,7 @@ func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	is.Units = min(addSaturating(is.Units, c.Charge.missing(is.Units)), 2*MaxAmount)
 
 	g := l.share(c, l.capacity-is.inUse())
-	if g.Units == 0 && c.Least > 0 {
+	if g.Units == 0 && c.Min > 0 {
 		g.Retry = l.retryBucket(is, c)
 	}
 	is.Units += g.Units
@@ -142,11 +142,11 @@ func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	return g
 }
 
-// retryBucket returns how long a claim must wait until c.Least units are free.
+// retryBucket returns how long a claim must wait until c.Min units are free.
 func (l Limit) retryBucket(b Bucket, c Claim) time.Duration {
-	if c.Least > l.capacity {
+	if c.Min > l.capacity {
 		return Never
 	}
-	over := b.Units + c.Least - l.capacity // ≥ 0, and with Part/window on top > 0
+	over := b.Units + c.Min - l.capacity // ≥ 0, and with Part/window on top > 0
 	return time.Duration(addSaturating(max(b.At-c.Now, 0), l.refillTime(over, b.Part)))
 }

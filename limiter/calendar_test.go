@@ -111,7 +111,7 @@ func checkCalendar(t testing.TB, data []byte) {
 			return
 		}
 		cost := 1 + s.upTo(p.Amount-1)
-		c := limiter.Claim{Now: now, Least: cost, Want: cost}
+		c := limiter.Claim{Now: now, Min: cost, Want: cost}
 		before := cloneState(state)
 		g := l.Claim(&state, c)
 		if fits := used[window]+cost <= p.Amount; fits == g.Refused(c) {
@@ -155,8 +155,8 @@ func TestDaysOfDaylightSaving(t *testing.T) {
 		{time.Date(2026, 11, 21, 0, 0, 0, 0, berlin), 24 * time.Hour},
 	} {
 		var s limiter.State
-		l.Claim(&s, limiter.Claim{Now: tt.day.UnixNano(), Least: 1, Want: 1})
-		if g := l.Claim(&s, limiter.Claim{Now: tt.day.UnixNano(), Least: 1, Want: 1}); g.Retry != tt.want {
+		l.Claim(&s, limiter.Claim{Now: tt.day.UnixNano(), Min: 1, Want: 1})
+		if g := l.Claim(&s, limiter.Claim{Now: tt.day.UnixNano(), Min: 1, Want: 1}); g.Retry != tt.want {
 			t.Errorf("%s is %v long, want %v", tt.day.Format(time.DateOnly), g.Retry, tt.want)
 		}
 	}

@@ -108,7 +108,7 @@ func (c *claims) claim(cost int64) {
 	c.Helper()
 	before := cloneState(c.state)
 	want := admits(c.oracle, c.p, c.now, cost)
-	request := limiter.Claim{Now: c.now, Least: cost, Want: cost}
+	request := limiter.Claim{Now: c.now, Min: cost, Want: cost}
 	g := c.limit.Claim(&c.state, request)
 
 	if g.Refused(request) == want && cost > 0 {
@@ -156,8 +156,8 @@ func isAhead(o oracle, p limiter.Params, now int64) bool {
 func checkRetry(t testing.TB, l limiter.Limit, s limiter.State, c limiter.Claim, g limiter.Grant) {
 	t.Helper()
 	if g.Retry == limiter.Never {
-		if c.Least <= l.Capacity() {
-			t.Fatalf("claim of %d never fits into %d", c.Least, l.Capacity())
+		if c.Min <= l.Capacity() {
+			t.Fatalf("claim of %d never fits into %d", c.Min, l.Capacity())
 		}
 		return
 	}

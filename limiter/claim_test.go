@@ -38,7 +38,7 @@ func TestRetryIsExact(t *testing.T) {
 
 func testRetry(t *testing.T, l limiter.Limit, pace int64) {
 	var s limiter.State
-	c := limiter.Claim{Now: noon, Least: 1, Want: 1}
+	c := limiter.Claim{Now: noon, Min: 1, Want: 1}
 	var waits int
 	for range 3 * l.Amount() {
 		g := l.Claim(&s, c)
@@ -99,7 +99,7 @@ func TestRetryTimes(t *testing.T) {
 			l := mustNew(t, tt.p)
 			var state limiter.State
 			for i, st := range tt.steps {
-				c := limiter.Claim{Now: st.at, Least: st.cost, Want: st.cost}
+				c := limiter.Claim{Now: st.at, Min: st.cost, Want: st.cost}
 				g := l.Claim(&state, c)
 				if g.Refused(c) != (st.retry != 0) || g.Retry != st.retry {
 					t.Errorf("step %d: claim of %d at %v: %+v, want Retry %v", i, st.cost, time.Duration(st.at), g, st.retry)
@@ -111,7 +111,7 @@ func TestRetryTimes(t *testing.T) {
 
 // granted claims units one at a time until one is refused.
 func granted(l limiter.Limit, s *limiter.State, now int64) (n int) {
-	c := limiter.Claim{Now: now, Least: 1, Want: 1}
+	c := limiter.Claim{Now: now, Min: 1, Want: 1}
 	for !l.Claim(s, c).Refused(c) {
 		n++
 	}
@@ -139,7 +139,7 @@ func TestChangedAmountKeepsWhatIsUsed(t *testing.T) {
 				}
 			}
 			// Of the 13 in use, a lower amount first lets those go that are over.
-			c := limiter.Claim{Now: noon, Least: 1, Want: 1}
+			c := limiter.Claim{Now: noon, Min: 1, Want: 1}
 			checkRetry(t, with(8), s, c, with(8).Claim(&s, c))
 		})
 	}
@@ -155,8 +155,8 @@ func TestLoweredAmountLimitsLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			var s limiter.State
-			l.Claim(&s, limiter.Claim{Now: noon, Least: 4, Want: 4}) // someone else's
-			lease := l.Claim(&s, limiter.Claim{Now: noon, Least: 50, Want: 50}).Lease
+			l.Claim(&s, limiter.Claim{Now: noon, Min: 4, Want: 4}) // someone else's
+			lease := l.Claim(&s, limiter.Claim{Now: noon, Min: 50, Want: 50}).Lease
 			if got := low.Worth(&lease, noon); got != 6 {
 				t.Fatalf("the lease is worth %d, want 6", got)
 			}
@@ -179,7 +179,7 @@ func TestClaimForNothing(t *testing.T) {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 5, Window: time.Minute})
 			var s limiter.State
-			l.Claim(&s, limiter.Claim{Now: noon, Least: 5, Want: 5})
+			l.Claim(&s, limiter.Claim{Now: noon, Min: 5, Want: 5})
 			before := cloneState(s)
 			c := limiter.Claim{Now: noon + 1}
 			if g := l.Claim(&s, c); g.Refused(c) || g.Units != 0 || g.Retry != 0 {
@@ -215,8 +215,8 @@ func TestShares(t *testing.T) {
 			t.Run(tt.name+"/"+algorithm.String(), func(t *testing.T) {
 				l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 100, Window: time.Minute})
 				var s limiter.State
-				l.Claim(&s, limiter.Claim{Now: noon, Least: tt.used, Want: tt.used})
-				c := limiter.Claim{Now: noon, Least: tt.least, Want: tt.want, Extra: tt.extra}
+				l.Claim(&s, limiter.Claim{Now: noon, Min: tt.used, Want: tt.used})
+				c := limiter.Claim{Now: noon, Min: tt.least, Want: tt.want, Extra: tt.extra}
 				g := l.Claim(&s, c)
 				if g.Units != tt.units || g.Used != tt.used+tt.units {
 					t.Errorf("%+v with %d in use: granted %+v, want %d", c, tt.used, g, tt.units)
@@ -239,7 +239,7 @@ func TestChargeGoesOverTheLimit(t *testing.T) {
 				charge.At = l.Slot(noon)
 			}
 			var s limiter.State
-			c := limiter.Claim{Now: noon, Least: 1, Want: 1, Charge: charge}
+			c := limiter.Claim{Now: noon, Min: 1, Want: 1, Charge: charge}
 			g := l.Claim(&s, c)
 			if !g.Refused(c) || g.Used != 8 {
 				t.Errorf("got %+v, want a refusal with 8 in use", g)
@@ -327,7 +327,7 @@ func TestRetryOfLargeBuckets(t *testing.T) {
 		s := limiter.State{Bucket: limiter.Bucket{At: noon, Units: units, Part: part}}
 		o := &bucketOracle{at: noon, level: big.NewRat(part, int64(p.Window))}
 		o.level.Add(o.level, new(big.Rat).SetInt64(units))
-		c := limiter.Claim{Now: noon, Least: 1, Want: 1}
+		c := limiter.Claim{Now: noon, Min: 1, Want: 1}
 		if got, want := l.Claim(&s, c).Retry, waitFor(o, p, noon, 1); got != want {
 			t.Errorf("%d units and %d parts: Retry %v, want %v", units, part, got, want)
 		}
@@ -339,8 +339,8 @@ func TestRetryOfLargeBuckets(t *testing.T) {
 func TestReturnIsOfItsSlotOnly(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 10, Window: 10 * time.Second})
 	var s limiter.State
-	first := l.Claim(&s, limiter.Claim{Now: 0, Least: 4, Want: 4}).Lease
-	l.Claim(&s, limiter.Claim{Now: 2 * second, Least: 6, Want: 6})
+	first := l.Claim(&s, limiter.Claim{Now: 0, Min: 4, Want: 4}).Lease
+	l.Claim(&s, limiter.Claim{Now: 2 * second, Min: 6, Want: 6})
 	g := l.Claim(&s, limiter.Claim{Now: 3 * second, Return: first})
 	if g.Used != 6 {
 		t.Errorf("%d units are in use after 4 of 10 are given back", g.Used)

@@ -31,15 +31,15 @@ func checkDamage(t testing.TB, data []byte) {
 	start := cloneState(state)
 	promise := promise{p: p}
 	for steps := 0; s.more() && steps < 60; steps++ {
-		c := limiter.Claim{Now: now, Least: s.cost(l.Capacity(), l.Capacity()), Extra: s.upTo(l.Capacity())}
-		c.Want = c.Least + s.upTo(l.Capacity())
+		c := limiter.Claim{Now: now, Min: s.cost(l.Capacity(), l.Capacity()), Extra: s.upTo(l.Capacity())}
+		c.Want = c.Min + s.upTo(l.Capacity())
 		if s.pick(4) == 0 {
 			c.Charge = limiter.Charge{At: s.number(slot, now), Units: s.number(nil, now), Floor: s.pick(2) == 0}
 		}
 		before := cloneState(state)
 		g := l.Claim(&state, c)
 		switch {
-		case g.Units < 0 || g.Units > l.Capacity() || g.Units > c.Want+c.Extra || g.Units > 0 && g.Units < c.Least:
+		case g.Units < 0 || g.Units > l.Capacity() || g.Units > c.Want+c.Extra || g.Units > 0 && g.Units < c.Min:
 			t.Fatalf("%+v from %+v: claim %+v on %+v is granted %+v", p, start, c, before, g)
 		case g.Used < g.Units || g.Part < 0 || g.Part >= int64(p.Window):
 			t.Fatalf("%+v from %+v: claim %+v on %+v: what is used does not make sense: %+v", p, start, c, before, g)

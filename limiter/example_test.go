@@ -17,7 +17,7 @@ func ExampleLimit_Claim() {
 	var client limiter.State
 	start := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, at := range []time.Duration{0, 10 * time.Second, 20 * time.Second} {
-		claim := limiter.Claim{Now: start.Add(at).UnixNano(), Least: 1, Want: 1}
+		claim := limiter.Claim{Now: start.Add(at).UnixNano(), Min: 1, Want: 1}
 		grant := limit.Claim(&client, claim)
 		if grant.Refused(claim) {
 			fmt.Println(at, "refused, retry in", grant.Retry.Round(time.Second))
@@ -42,7 +42,7 @@ func ExampleLease() {
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC).UnixNano()
 
 	var lease limiter.Lease // as a process holds it
-	grant := limit.Claim(&stored, limiter.Claim{Now: now, Least: 1, Want: 1, Extra: 16})
+	grant := limit.Claim(&stored, limiter.Claim{Now: now, Min: 1, Want: 1, Extra: 16})
 	limit.Join(&lease, grant.Lease)
 	fmt.Println("granted", grant.Units)
 

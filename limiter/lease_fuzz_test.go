@@ -148,20 +148,20 @@ func (r *leases) take(h *holder) limiter.Lease {
 // claim claims units, mostly giving back what is left of others.
 func (r *leases) claim(s *source, h *holder) {
 	least := s.cost(r.limit.Capacity(), freeAt(r.oracle, r.p, r.now))
-	c := limiter.Claim{Now: r.now, Least: least, Want: least}
+	c := limiter.Claim{Now: r.now, Min: least, Want: least}
 	switch s.pick(4) {
 	case 0:
 		c.Want += s.upTo(4 * least)
 	case 1:
-		c.Least = s.upTo(least)
+		c.Min = s.upTo(least)
 	}
 	c.Extra = s.upTo(r.limit.Capacity())
 	if r.ahead {
 		c.Ahead = s.upTo(r.limit.Slots())
 	}
-	if late := r.limit.MostLate(); r.ahead && late > 0 && s.pick(2) == 0 { // few enough for it
+	if late := r.limit.MaxLate(); r.ahead && late > 0 && s.pick(2) == 0 { // few enough for it
 		c.Want = min(c.Want, late)
-		c.Least, c.Extra = min(c.Least, c.Want), 1+s.upTo(late-1)
+		c.Min, c.Extra = min(c.Min, c.Want), 1+s.upTo(late-1)
 	}
 	if r.tidy || s.pick(2) == 0 {
 		c.Return = r.take(h)
@@ -172,8 +172,8 @@ func (r *leases) claim(s *source, h *holder) {
 	h.granted = append(h.granted, g.Lease)
 	if r.prompt || s.pick(3) != 0 {
 		r.join(h)
-		if c.Least > 0 && g.Units >= c.Least {
-			r.spend(h, c.Least)
+		if c.Min > 0 && g.Units >= c.Min {
+			r.spend(h, c.Min)
 		}
 	}
 }
@@ -181,9 +181,9 @@ func (r *leases) claim(s *source, h *holder) {
 func (r *leases) checkGrant(before limiter.State, c limiter.Claim, g limiter.Grant) {
 	r.Helper()
 	switch {
-	case g.Units < 0 || g.Units > r.limit.Capacity() || g.Units > max(c.Want, c.Least)+c.Extra:
+	case g.Units < 0 || g.Units > r.limit.Capacity() || g.Units > max(c.Want, c.Min)+c.Extra:
 		r.Fatalf("%+v: claim %+v on %+v was granted %+v", r.p, c, before, g)
-	case g.Units > 0 && g.Units < c.Least:
+	case g.Units > 0 && g.Units < c.Min:
 		r.Fatalf("%+v: claim %+v on %+v was granted less than the least: %+v", r.p, c, before, g)
 	case g.Units > g.Used:
 		r.Fatalf("%+v: claim %+v on %+v: more is granted than used: %+v", r.p, c, before, g)

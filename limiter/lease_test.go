@@ -18,7 +18,7 @@ func TestLeaseEndsWithItsSlot(t *testing.T) {
 	} {
 		l := mustNew(t, tt.p)
 		var s limiter.State
-		lease := l.Claim(&s, limiter.Claim{Least: 4, Want: 4}).Lease
+		lease := l.Claim(&s, limiter.Claim{Min: 4, Want: 4}).Lease
 		if got := l.Worth(&lease, tt.end-1); got != 4 {
 			t.Errorf("%v: worth %d in the last instant of its slot, want 4", tt.p.Algorithm, got)
 		}
@@ -46,7 +46,7 @@ func TestLeaseEndsWithItsSlot(t *testing.T) {
 func TestSpentOfLeasesAhead(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 1000, Window: 10 * time.Second, Slots: 10})
 	var s limiter.State
-	c := limiter.Claim{Least: 1, Want: 1, Extra: 9, Ahead: 7}
+	c := limiter.Claim{Min: 1, Want: 1, Extra: 9, Ahead: 7}
 	other := l.Claim(&s, c).Lease
 	var lease limiter.Lease
 	for range 4 {
@@ -70,7 +70,7 @@ func TestSettles(t *testing.T) {
 		{0, 0, 3}, {0, 5 * second, 3}, {4, 0, 5}, {4, 4*second - 1, 5}, {4, 4 * second, 3}, {4, 15 * second, 0},
 	} {
 		var s limiter.State
-		lease := l.Claim(&s, limiter.Claim{Least: 1, Want: 1, Extra: 4, Ahead: tt.ahead}).Lease
+		lease := l.Claim(&s, limiter.Claim{Min: 1, Want: 1, Extra: 4, Ahead: tt.ahead}).Lease
 		l.Spend(&lease, 0, 2)
 		if got := l.Settles(lease, tt.now); got != tt.settles {
 			t.Errorf("%+v: giving it back settles %d", tt, got)
@@ -89,7 +89,7 @@ func TestGrantsAhead(t *testing.T) {
 	} {
 		var s limiter.State
 		l.Claim(&s, limiter.Claim{Want: tt.used})
-		if g := l.Claim(&s, limiter.Claim{Least: tt.want, Want: tt.want, Extra: tt.extra, Ahead: 7}); g.At != tt.at || g.Units != tt.want+tt.extra {
+		if g := l.Claim(&s, limiter.Claim{Min: tt.want, Want: tt.want, Extra: tt.extra, Ahead: 7}); g.At != tt.at || g.Units != tt.want+tt.extra {
 			t.Errorf("%+v: got %+v", tt, g)
 		}
 	}
@@ -154,8 +154,8 @@ func TestJoinOutOfOrder(t *testing.T) {
 	for _, at := range []int64{noon, -noon} {
 		l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
 		var s limiter.State
-		first := l.Claim(&s, limiter.Claim{Now: at, Least: 5, Want: 5}).Lease
-		second := l.Claim(&s, limiter.Claim{Now: at, Least: 3, Want: 3}).Lease
+		first := l.Claim(&s, limiter.Claim{Now: at, Min: 5, Want: 5}).Lease
+		second := l.Claim(&s, limiter.Claim{Now: at, Min: 3, Want: 3}).Lease
 		var lease limiter.Lease
 		l.Join(&lease, second)
 		l.Join(&lease, first)
@@ -173,10 +173,10 @@ func TestJoinOutOfOrder(t *testing.T) {
 func TestJoinAfterTheStoreLostItsData(t *testing.T) {
 	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
 	var lost, fresh limiter.State
-	lease := l.Claim(&lost, limiter.Claim{Now: noon, Least: 10, Want: 10}).Lease
+	lease := l.Claim(&lost, limiter.Claim{Now: noon, Min: 10, Want: 10}).Lease
 	l.Spend(&lease, noon, 6)
 	later := noon + 1
-	granted := l.Claim(&fresh, limiter.Claim{Now: later, Least: 3, Want: 3}).Lease
+	granted := l.Claim(&fresh, limiter.Claim{Now: later, Min: 3, Want: 3}).Lease
 	l.Join(&lease, granted)
 	if got := l.Worth(&lease, later); got != 3 {
 		t.Errorf("a lease of 4 that nobody knows and a grant of 3 are worth %d, want 3", got)
@@ -186,7 +186,7 @@ func TestJoinAfterTheStoreLostItsData(t *testing.T) {
 	}
 
 	kept := limiter.Lease{At: noon, Used: 6, Spent: 6}
-	granted = l.Claim(&fresh, limiter.Claim{Now: later, Least: 1, Want: 1, Return: kept}).Lease
+	granted = l.Claim(&fresh, limiter.Claim{Now: later, Min: 1, Want: 1, Return: kept}).Lease
 	if granted.Spent+granted.Units > granted.Used {
 		t.Errorf("a grant knows of more that was spent than is in use: %+v", granted)
 	}
@@ -201,7 +201,7 @@ func TestJoinAfterTheStoreLostItsData(t *testing.T) {
 func TestQuotaOfLeaseAhead(t *testing.T) {
 	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
 	var s limiter.State
-	lease := l.Claim(&s, limiter.Claim{Now: noon + 2*second, Least: 5, Want: 5}).Lease
+	lease := l.Claim(&s, limiter.Claim{Now: noon + 2*second, Min: 5, Want: 5}).Lease
 	l.Spend(&lease, noon, 3)
 	if got, want := l.Quota(lease, noon), (limiter.Quota{Remaining: 7, Reset: 5 * time.Second}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -212,7 +212,7 @@ func TestQuota(t *testing.T) {
 	fresh := func(t *testing.T, p limiter.Params, units, spent int64) (limiter.Limit, limiter.Lease) {
 		l := mustNew(t, p)
 		var s limiter.State
-		lease := l.Claim(&s, limiter.Claim{Least: units, Want: units}).Lease
+		lease := l.Claim(&s, limiter.Claim{Min: units, Want: units}).Lease
 		if !l.Spend(&lease, 0, spent) {
 			t.Fatalf("%d of %d units can't be spent", spent, units)
 		}
@@ -261,7 +261,7 @@ func TestResetIsEnough(t *testing.T) {
 		var s limiter.State
 		for cost := int64(1); cost <= 3; cost++ {
 			now := noon + cost*second
-			lease := l.Claim(&s, limiter.Claim{Now: now, Least: cost, Want: cost}).Lease
+			lease := l.Claim(&s, limiter.Claim{Now: now, Min: cost, Want: cost}).Lease
 			l.Spend(&lease, now, cost)
 			reset := int64(l.Quota(lease, now).Reset)
 			probe := cloneState(s)

@@ -191,10 +191,10 @@ func shareOf(units int64, percent, process, n int) int64 {
 	return part
 }
 
-// Remembered returns how long after a claim its state may still matter: what it
+// Retention returns how long after a claim its state may still matter: what it
 // was granted may be charged ahead, and spent late. The amount makes a difference
 // for a token bucket only, and only if that takes longer than a window to refill.
-func (l Limit) Remembered() time.Duration {
+func (l Limit) Retention() time.Duration {
 	if l.algorithm == TokenBucket {
 		return max(l.Refill(l.capacity), time.Duration(l.window))
 	}
@@ -251,17 +251,17 @@ func (l Limit) Oldest(now int64) int64 {
 // that was admitted in any one window, however far clocks are apart. Slots
 // beyond it are taken as damaged and ignored until time comes nearer.
 func (l Limit) Newest(now int64) int64 {
-	return l.Slot(now) + int64(l.slots) + l.MostAhead()
+	return l.Slot(now) + int64(l.slots) + l.MaxAhead()
 }
 
-// MostAhead returns how many slots later than its own a grant may be charged to:
+// MaxAhead returns how many slots later than its own a grant may be charged to:
 // three quarters of a window.
-func (l Limit) MostAhead() int64 { return int64(l.slots) * 3 / 4 }
+func (l Limit) MaxAhead() int64 { return int64(l.slots) * 3 / 4 }
 
-// MostLate returns how many units may be granted for later in one that is charged
+// MaxLate returns how many units may be granted for later in one that is charged
 // ahead: a 64th of the amount. What is spent of them is booked when they are given
 // back, so it may be forgotten late.
-func (l Limit) MostLate() int64 { return l.amount / lateShare }
+func (l Limit) MaxLate() int64 { return l.amount / lateShare }
 
 // Expiry returns the time from which on a slot no longer counts.
 func (l Limit) Expiry(slot int64) int64 {

@@ -145,12 +145,12 @@ func TestRememberedIsEnough(t *testing.T) {
 	} {
 		l := mustNew(t, p)
 		var s limiter.State
-		c := limiter.Claim{Now: noon, Least: 1, Want: 1, Extra: l.Capacity(), Ahead: l.Slots()}
+		c := limiter.Claim{Now: noon, Min: 1, Want: 1, Extra: l.Capacity(), Ahead: l.Slots()}
 		l.Claim(&s, c)
 		c.Want = l.Capacity()
 		l.Claim(&s, c)
-		if g := l.Claim(&s, limiter.Claim{Now: noon + int64(l.Remembered())}); g.Used != 0 || g.Part != 0 {
-			t.Errorf("%+v: after %v there is still something of it: %+v", p, l.Remembered(), s)
+		if g := l.Claim(&s, limiter.Claim{Now: noon + int64(l.Retention())}); g.Used != 0 || g.Part != 0 {
+			t.Errorf("%+v: after %v there is still something of it: %+v", p, l.Retention(), s)
 		}
 	}
 }

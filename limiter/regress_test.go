@@ -24,8 +24,8 @@ const second = int64(time.Second)
 func TestLeaseDrainsThoughAnotherIsReturned(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
-	first := l.Claim(&s, limiter.Claim{Least: 5, Want: 5}).Lease
-	other := l.Claim(&s, limiter.Claim{Least: 5, Want: 5}).Lease
+	first := l.Claim(&s, limiter.Claim{Min: 5, Want: 5}).Lease
+	other := l.Claim(&s, limiter.Claim{Min: 5, Want: 5}).Lease
 	l.Claim(&s, limiter.Claim{Return: first})
 
 	later := 5 * second
@@ -39,7 +39,7 @@ func TestLeaseDrainsThoughAnotherIsReturned(t *testing.T) {
 func TestLeaseKeepsBehindWhatItsHolderSpent(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
-	lease := l.Claim(&s, limiter.Claim{Least: 8, Want: 8}).Lease
+	lease := l.Claim(&s, limiter.Claim{Min: 8, Want: 8}).Lease
 	if !l.Spend(&lease, 0, 4) {
 		t.Fatal("4 of 8 units can't be spent")
 	}
@@ -54,16 +54,16 @@ func TestLeaseKeepsBehindWhatItsHolderSpent(t *testing.T) {
 func TestReturnGivesBackPartOfAUnit(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
-	lease := l.Claim(&s, limiter.Claim{Least: 5, Want: 5}).Lease
+	lease := l.Claim(&s, limiter.Claim{Min: 5, Want: 5}).Lease
 	g := l.Claim(&s, limiter.Claim{Now: second / 2, Want: 10, Return: lease})
 	if g.Units != 10 {
 		t.Errorf("%d units are free after everything was given back, want 10", g.Units)
 	}
 
 	s = limiter.State{}
-	lease = l.Claim(&s, limiter.Claim{Least: 5, Want: 5}).Lease
-	l.Claim(&s, limiter.Claim{Now: second / 2, Least: 1, Want: 1}) // someone else's
-	g = l.Claim(&s, limiter.Claim{Now: second / 2, Least: 3, Want: 3, Return: lease})
+	lease = l.Claim(&s, limiter.Claim{Min: 5, Want: 5}).Lease
+	l.Claim(&s, limiter.Claim{Now: second / 2, Min: 1, Want: 1}) // someone else's
+	g = l.Claim(&s, limiter.Claim{Now: second / 2, Min: 3, Want: 3, Return: lease})
 	if want := (limiter.Lease{Units: 3, At: second / 2, Used: 4}); g.Lease != want {
 		t.Errorf("got %+v, want %+v: nothing was spent", g.Lease, want)
 	}
@@ -86,7 +86,7 @@ func TestLeaseThatDrainsLosesNothing(t *testing.T) {
 			return 39
 		}},
 		{"joined", func(_ *testing.T, s *limiter.State, lease *limiter.Lease) int64 {
-			l.Join(lease, l.Claim(s, limiter.Claim{Now: noon + 1, Least: 5, Want: 5}).Lease)
+			l.Join(lease, l.Claim(s, limiter.Claim{Now: noon + 1, Min: 5, Want: 5}).Lease)
 			return 0
 		}},
 		{"taken and put back", func(_ *testing.T, _ *limiter.State, lease *limiter.Lease) int64 {
@@ -98,13 +98,13 @@ func TestLeaseThatDrainsLosesNothing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var s limiter.State
-			lease := l.Claim(&s, limiter.Claim{Now: noon, Least: 40, Want: 40}).Lease
+			lease := l.Claim(&s, limiter.Claim{Now: noon, Min: 40, Want: 40}).Lease
 			spent := tt.after(t, &s, &lease)
 			if got, want := l.Quota(lease, noon+1).Remaining, 100-spent; got != want {
 				t.Errorf("%d units remain, want %d", got, want)
 			}
 			for range 100 - spent {
-				c := limiter.Claim{Now: noon + 1, Least: 1, Want: 1, Return: l.Take(&lease)}
+				c := limiter.Claim{Now: noon + 1, Min: 1, Want: 1, Return: l.Take(&lease)}
 				l.Join(&lease, l.Claim(&s, c).Lease)
 				if l.Spend(&lease, noon+1, 1) {
 					spent++
@@ -122,8 +122,8 @@ func TestLeaseThatDrainsLosesNothing(t *testing.T) {
 func TestJoinAfterSpendingLosesNoGrant(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
-	lease := l.Claim(&s, limiter.Claim{Now: 3 * second, Least: 4, Want: 4}).Lease
-	granted := l.Claim(&s, limiter.Claim{Now: 3 * second, Least: 4, Want: 4}).Lease
+	lease := l.Claim(&s, limiter.Claim{Now: 3 * second, Min: 4, Want: 4}).Lease
+	granted := l.Claim(&s, limiter.Claim{Now: 3 * second, Min: 4, Want: 4}).Lease
 	if !l.Spend(&lease, 4*second, 1) {
 		t.Fatal("1 of 4 units can't be spent")
 	}
@@ -137,7 +137,7 @@ func TestJoinAfterSpendingLosesNoGrant(t *testing.T) {
 func TestRetryWithSlotsThatDoNotAddUp(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 5, Window: 10 * time.Second})
 	s := limiter.State{Slots: []limiter.Slot{{Index: 1, Used: math.MaxInt64}, {Index: 2, Used: math.MaxInt64}}}
-	c := limiter.Claim{Now: 3 * second, Least: 1, Want: 1}
+	c := limiter.Claim{Now: 3 * second, Min: 1, Want: 1}
 	checkRetry(t, l, s, c, l.Claim(&s, c))
 }
 
@@ -146,7 +146,7 @@ func TestNegativeSlotIsEmpty(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 5, Window: 10 * time.Second})
 	for _, used := range []int64{-1, math.MinInt64} {
 		s := limiter.State{Slots: []limiter.Slot{{Index: 3, Used: used}}}
-		if g := l.Claim(&s, limiter.Claim{Now: 3 * second, Least: 5, Want: 5}); g.Units != 5 || g.Used != 5 {
+		if g := l.Claim(&s, limiter.Claim{Now: 3 * second, Min: 5, Want: 5}); g.Units != 5 || g.Used != 5 {
 			t.Errorf("slot with %d units: granted %+v, want 5 units", used, g)
 		}
 	}
@@ -156,7 +156,7 @@ func TestNegativeSlotIsEmpty(t *testing.T) {
 func TestBucketFarAheadIsEmpty(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	s := limiter.State{Bucket: limiter.Bucket{At: math.MaxInt64, Units: 10}}
-	c := limiter.Claim{Now: -second, Least: 1, Want: 1}
+	c := limiter.Claim{Now: -second, Min: 1, Want: 1}
 	if g := l.Claim(&s, c); g.Refused(c) {
 		t.Errorf("a bucket filled in the year 2262 refuses a claim: %+v", g)
 	}
@@ -166,7 +166,7 @@ func TestBucketFarAheadIsEmpty(t *testing.T) {
 func TestEmptyBucketBeforeTheEpoch(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
-	l.Claim(&s, limiter.Claim{Now: -9 * second, Least: 10, Want: 10})
+	l.Claim(&s, limiter.Claim{Now: -9 * second, Min: 10, Want: 10})
 	if g := l.Claim(&s, limiter.Claim{Now: -4 * second, Want: 10}); g.Units != 5 {
 		t.Errorf("%d of 10 units are free after 5 s, want 5", g.Units)
 	}
@@ -180,8 +180,8 @@ func TestClaimHeldUpOnItsWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	var s limiter.State
-	l.Claim(&s, limiter.Claim{Now: 30 * second, Least: 1, Want: 1})
-	c := limiter.Claim{Now: 1 * second, Least: 1, Want: 1}
+	l.Claim(&s, limiter.Claim{Now: 30 * second, Min: 1, Want: 1})
+	c := limiter.Claim{Now: 1 * second, Min: 1, Want: 1}
 	if g := l.Claim(&s, c); !g.Refused(c) {
 		t.Errorf("the second unit within 100ms is granted: %+v", g)
 	}
@@ -194,11 +194,11 @@ func TestClaimCountsWhatOthersChargedAhead(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 64, Window: time.Second, Slots: 10})
 	for _, behind := range []int64{0, second / 2, second * 9 / 10, second - 1} {
 		var s limiter.State
-		first := l.Claim(&s, limiter.Claim{Now: behind, Least: 1, Want: 1, Extra: 1, Ahead: 5})
+		first := l.Claim(&s, limiter.Claim{Now: behind, Min: 1, Want: 1, Extra: 1, Ahead: 5})
 		if first.Units == 0 || first.At != l.Slot(behind)+5 {
 			t.Fatalf("got %+v, want a grant charged ahead", first)
 		}
-		if g := l.Claim(&s, limiter.Claim{Now: 0, Least: 64, Want: 64}); g.Units > 0 {
+		if g := l.Claim(&s, limiter.Claim{Now: 0, Min: 64, Want: 64}); g.Units > 0 {
 			t.Errorf("%d units beside %d admitted within %v", g.Units, first.Units, time.Duration(behind))
 		}
 	}

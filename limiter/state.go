@@ -30,16 +30,16 @@ type Slot struct {
 type Claim struct {
 	// Now is the time of the claim in nanoseconds since the Unix epoch.
 	Now int64
-	// Least is the fewest units that are of use: fewer are not granted.
-	Least int64
-	// Want is the units that are asked for, at least Least.
+	// Min is the fewest units that are of use: fewer are not granted.
+	Min int64
+	// Want is the units that are asked for, at least Min.
 	Want int64
 	// Extra is how many units may be granted on top of Want for later, never
 	// more than an eighth of what is left then.
 	Extra int64
 	// Ahead is how many slots later the grant may be charged to, at most
-	// [Limit.MostAhead], so that its lease lasts as long. It is granted with Extra
-	// units, at most [Limit.MostLate] of these and of Want, while the key has used at
+	// [Limit.MaxAhead], so that its lease lasts as long. It is granted with Extra
+	// units, at most [Limit.MaxLate] of these and of Want, while the key has used at
 	// most a quarter of the amount; a token bucket ignores it.
 	Ahead int64
 	// Return is a lease of the same key whose unspent units are given back
@@ -68,18 +68,18 @@ func (c Charge) missing(used int64) int64 {
 	return max(c.Units, 0)
 }
 
-// Grant answers a claim. A claim is refused if it asked for Least > 0 and
+// Grant answers a claim. A claim is refused if it asked for Min > 0 and
 // Units is 0.
 type Grant struct {
 	// Lease holds the granted units and what is known of the state behind them.
 	Lease
-	// Retry is how long to wait until Least units are free if nothing else is
+	// Retry is how long to wait until Min units are free if nothing else is
 	// charged, or [Never]. It is 0 unless the claim was refused.
 	Retry time.Duration
 }
 
 // Refused tells whether the grant refuses the claim it answers.
-func (g Grant) Refused(c Claim) bool { return c.Least > 0 && g.Units == 0 }
+func (g Grant) Refused(c Claim) bool { return c.Min > 0 && g.Units == 0 }
 
 // Claim gives back c.Return, charges c.Charge, and then grants what c asks for
 // as far as it is left, charging it to s. A refused claim charges nothing.
@@ -109,8 +109,8 @@ func (l Limit) Merge(s *State, other State, now int64) {
 // share decides how many of the units that are left go to a claim.
 func (l Limit) share(c Claim, left int64) Grant {
 	left = max(left, 0)
-	want := max(c.Want, c.Least)
-	if left < c.Least || want <= 0 {
+	want := max(c.Want, c.Min)
+	if left < c.Min || want <= 0 {
 		return Grant{}
 	}
 	units := min(want, left)
@@ -129,12 +129,12 @@ func (l Limit) claimSlots(s *State, c Claim) Grant {
 	used := l.usedSlots(s, c.Now)
 	g := l.share(c, l.amount-used)
 	g.At = l.Slot(c.Now)
-	if extra := g.Units - c.Want; extra > 0 && max(extra, c.Want) <= l.MostLate() && used+g.Units <= l.amount/aheadShare {
-		g.At += max(min(c.Ahead, l.MostAhead()), 0)
+	if extra := g.Units - c.Want; extra > 0 && max(extra, c.Want) <= l.MaxLate() && used+g.Units <= l.amount/aheadShare {
+		g.At += max(min(c.Ahead, l.MaxAhead()), 0)
 	}
 	if g.Units > 0 {
 		s.add(g.At, g.Units)
-	} else if c.Least > 0 {
+	} else if c.Min > 0 {
 		g.Retry = l.retrySlots(s, c)
 	}
 	g.Used = used + g.Units
@@ -176,9 +176,9 @@ func (l Limit) usedSlots(s *State, now int64) (used int64) {
 }
 
 // retrySlots returns how long a refused claim must wait until enough slots have
-// expired that c.Least units are free.
+// expired that c.Min units are free.
 func (l Limit) retrySlots(s *State, c Claim) time.Duration {
-	if c.Least > l.amount {
+	if c.Min > l.amount {
 		return Never
 	}
 	left := l.amount - l.usedSlots(s, c.Now)
@@ -188,11 +188,11 @@ func (l Limit) retrySlots(s *State, c Claim) time.Duration {
 			continue
 		}
 		left += Clamp(slot.Used)
-		if left >= c.Least {
+		if left >= c.Min {
 			return time.Duration(l.Expiry(slot.Index) - c.Now)
 		}
 	}
-	return time.Duration(l.window) // not reached: all slots together leave c.Least free
+	return time.Duration(l.window) // not reached: all slots together leave c.Min free
 }
 
 // add charges units to a slot; a negative number gives them back, as far as

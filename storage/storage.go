@@ -76,10 +76,10 @@ type Store interface {
 	// effect. After any other error nothing has changed.
 	Claim(ctx context.Context, claims []Claim, grants []limiter.Grant) error
 
-	// Standings reads what is known of clients at now, in order; of one that
+	// Records reads what is known of clients at now, in order; of one that
 	// nothing is known of, the zero record. records must be as long as clients; it
 	// is overwritten.
-	Standings(ctx context.Context, clients []Client, now int64, records []reputation.Record) error
+	Records(ctx context.Context, clients []Client, now int64, records []reputation.Record) error
 
 	// Punish commits offenses, in order and all in one transaction, and returns
 	// the records that they lead to in records, which must be as long as

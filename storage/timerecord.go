@@ -78,9 +78,9 @@ func (k TimeRecord) Measured(r Reading) TimeRecord {
 	return k
 }
 
-// Least returns the record with a time that isn't before least, unless that is too
+// NotBefore returns the record with a time that isn't before least, unless that is too
 // far from the wall clock to be true.
-func (k TimeRecord) Least(least int64, r Reading) TimeRecord {
+func (k TimeRecord) NotBefore(least int64, r Reading) TimeRecord {
 	if least >= r.Wall-int64(Heals) && least <= r.Wall+int64(Heals) {
 		k.Now = max(k.Now, least)
 	}

@@ -81,11 +81,11 @@ func steady(b *testing.B, p limiter.Params, percent int64) {
 		c := new(clock)
 		c.now.Store(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 		e := start(b, c)
-		draws := make([]engine.Draw, 1)
+		debits := make([]engine.Debit, 1)
 		for range requests {
 			c.now.Add(gap)
-			draws[0] = engine.Draw{Limit: limit, Key: []byte("hot"), Cost: 1}
-			if d := e.Decide(context.Background(), draws); d.Degraded {
+			debits[0] = engine.Debit{Limit: limit, Key: []byte("hot"), Cost: 1}
+			if d := e.Decide(context.Background(), nil, debits); d.Degraded {
 				b.Fatal("the store didn't answer")
 			} else if d.Allowed {
 				admitted++
@@ -136,10 +136,10 @@ func crowd(b *testing.B, p limiter.Params, callers int) {
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
-			draws := make([]engine.Draw, 1)
+			debits := make([]engine.Debit, 1)
 			for left.Add(-1) >= 0 {
-				draws[0] = engine.Draw{Limit: limit, Key: []byte("hot"), Cost: 1}
-				if d := e.Decide(context.Background(), draws); !d.Allowed || d.Degraded {
+				debits[0] = engine.Debit{Limit: limit, Key: []byte("hot"), Cost: 1}
+				if d := e.Decide(context.Background(), nil, debits); !d.Allowed || d.Degraded {
 					refused.Add(1)
 				}
 			}

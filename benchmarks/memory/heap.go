@@ -77,7 +77,7 @@ func visit(ctx context.Context, e *engine.Engine, limit *engine.Limit, keys, req
 		wg.Go(func() {
 			for i := caller; i < keys && ctx.Err() == nil; i += callers {
 				for range requests {
-					d := e.Decide(ctx, []engine.Draw{{Limit: limit, Key: []byte(address(i)), Cost: 1}})
+					d := e.Decide(ctx, nil, []engine.Debit{{Limit: limit, Key: []byte(address(i)), Cost: 1}})
 					if d.Degraded {
 						degraded.Add(1)
 					}

@@ -81,12 +81,12 @@ func tally(b *testing.B, p limiter.Params, keys []string) func(i int) bool {
 		texts[i] = []byte(key)
 	}
 	ctx := context.Background()
-	draws := sync.Pool{New: func() any { return new([1]engine.Draw) }}
+	debits := sync.Pool{New: func() any { return new([1]engine.Debit) }}
 	return func(i int) bool {
-		draw := draws.Get().(*[1]engine.Draw)
-		draw[0] = engine.Draw{Limit: limit, Key: texts[i], Cost: 1}
-		d := e.Decide(ctx, draw[:])
-		draws.Put(draw)
+		debit := debits.Get().(*[1]engine.Debit)
+		debit[0] = engine.Debit{Limit: limit, Key: texts[i], Cost: 1}
+		d := e.Decide(ctx, nil, debit[:])
+		debits.Put(debit)
 		return d.Allowed && !d.Degraded
 	}
 }

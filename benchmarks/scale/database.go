@@ -80,7 +80,7 @@ func (d *database) fill(ctx context.Context, p limiter.Params, arrivals []int, b
 		for _, i := range some {
 			claims = append(claims, storage.Claim{
 				ID: lab.LimitID, Key: d.name(i), Limit: limit,
-				Claim: limiter.Claim{Now: now.UnixNano(), Least: 1, Want: 1},
+				Claim: limiter.Claim{Now: now.UnixNano(), Min: 1, Want: 1},
 			})
 		}
 		if err := store.Claim(ctx, claims, grants[:len(claims)]); err != nil {

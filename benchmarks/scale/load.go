@@ -81,7 +81,7 @@ func (l *load) decide(ctx context.Context, name string) (s sample, ok bool) {
 		marked = l.marked()
 	}
 	start := time.Now()
-	d := l.engine.Decide(ctx, []engine.Draw{{Limit: l.limit, Key: []byte(name), Cost: 1}})
+	d := l.engine.Decide(ctx, nil, []engine.Debit{{Limit: l.limit, Key: []byte(name), Cost: 1}})
 	s.took = time.Since(start)
 	s.mark = marked()
 	return s, d.Allowed && !d.Degraded

@@ -36,7 +36,7 @@ func BenchmarkDecide(b *testing.B) {
 		var key [8]byte
 		for i := range b.N {
 			binary.BigEndian.PutUint64(key[:], uint64(i))
-			e.Decide(context.Background(), []Draw{{Limit: limit, Key: key[:], Cost: 1}})
+			e.Decide(context.Background(), nil, []Debit{{Limit: limit, Key: key[:], Cost: 1}})
 		}
 	})
 }
@@ -61,16 +61,16 @@ func benchDecide(b *testing.B, limit *Limit, keys int) {
 	for i := range texts {
 		texts[i] = binary.BigEndian.AppendUint64(nil, uint64(i)*0x9E3779B97F4A7C15)
 		for range 2 {
-			e.Decide(context.Background(), []Draw{{Limit: limit, Key: texts[i], Cost: 1}})
+			e.Decide(context.Background(), nil, []Debit{{Limit: limit, Key: texts[i], Cost: 1}})
 		}
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		draws := make([]Draw, 1)
+		debits := make([]Debit, 1)
 		for i := 0; pb.Next(); i++ {
-			draws[0] = Draw{Limit: limit, Key: texts[(i*7919)%keys], Cost: 1}
-			e.Decide(context.Background(), draws)
+			debits[0] = Debit{Limit: limit, Key: texts[(i*7919)%keys], Cost: 1}
+			e.Decide(context.Background(), nil, debits)
 		}
 	})
 }

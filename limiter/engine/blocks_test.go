@@ -21,20 +21,20 @@ func TestWhatTheStoreTellsLiftsBlocks(t *testing.T) {
 				f.store.apply(nil, []storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: c}}, grants)
 				return grants[0].Lease
 			}
-			lease := other(limiter.Claim{Least: 7, Want: 7})
+			lease := other(limiter.Claim{Min: 7, Want: 7})
 			for _, cost := range []int64{10, 6} {
-				if f.ask(draw(limit, "a", cost)).Allowed {
+				if f.ask(debit(limit, "a", cost)).Allowed {
 					t.Fatalf("%d of 10 are admitted though 7 are charged", cost)
 				}
 			}
 			other(limiter.Claim{Return: lease})
-			if d := f.ask(draw(limit, "a", 6)); d.Reason != Blocked {
+			if d := f.ask(debit(limit, "a", 6)); d.Reason != Blocked {
 				t.Fatalf("a cost of 6, before the store was asked again: %+v", d)
 			}
-			if d := f.ask(draw(limit, "a", 1)); !d.Allowed {
+			if d := f.ask(debit(limit, "a", 1)); !d.Allowed {
 				t.Fatalf("a cost of 1: %+v", d)
 			}
-			if d := f.ask(draw(limit, "a", 6)); !d.Allowed {
+			if d := f.ask(debit(limit, "a", 6)); !d.Allowed {
 				t.Errorf("a cost of 6, of which the store has told that 9 are left: %+v", d)
 			}
 		})

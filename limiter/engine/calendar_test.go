@@ -20,19 +20,19 @@ func TestQuotaOfAShortDay(t *testing.T) {
 	for day := 29; day < 31; day++ {
 		passed := 0
 		for range 20 { // hours, which come to the same day
-			passed += f.count(10, draw(limit, "a", 1))
+			passed += f.count(10, debit(limit, "a", 1))
 			f.fake.advance(time.Hour)
 		}
-		if passed += f.count(200, draw(limit, "a", 1)); passed != 300 {
+		if passed += f.count(200, debit(limit, "a", 1)); passed != 300 {
 			t.Errorf("%d requests passed on March %d, want 300", passed, day)
 		}
 		now := time.Unix(0, f.fake.wall.Load())
 		midnight := time.Date(2026, 3, day+1, 0, 0, 0, 0, berlin)
-		if d := f.ask(draw(limit, "a", 1)); d.Retry != midnight.Sub(now) {
+		if d := f.ask(debit(limit, "a", 1)); d.Retry != midnight.Sub(now) {
 			t.Errorf("to be tried again in %v, want %v", d.Retry, midnight.Sub(now))
 		}
 		f.fake.advance(midnight.Sub(now) - 1)
-		if f.ask(draw(limit, "a", 1)).Allowed {
+		if f.ask(debit(limit, "a", 1)).Allowed {
 			t.Errorf("a request passes before midnight")
 		}
 		f.fake.advance(1)

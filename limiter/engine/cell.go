@@ -21,7 +21,7 @@ type cell struct {
 	id   storage.LimitID
 	key  string
 
-	standing *standing // of a client; nil where the cell is one of a limit
+	client *clientState // of a client; nil where the cell is one of a limit
 
 	mu       sync.Mutex
 	limit    *Limit        // guarded by mu, like all up to dead: as last brought along or chosen
@@ -30,7 +30,7 @@ type cell struct {
 	local    *local        // what was decided without the store, or nil
 	inFlight int32         // claims that are waiting or under way
 	headroom uint16        // units to ask for beyond what is waiting
-	met      uint16        // the last bits of the slot in which the key came first
+	first    uint16        // the last bits of the slot in which the key came first
 	dead     bool
 
 	touched atomic.Bool // since the clock hand last passed
@@ -127,13 +127,13 @@ func (c *cell) touch() {
 	}
 }
 
-// spendableLocked tells whether the lease covers a draw.
-func (c *cell) spendableLocked(d *Draw, now int64) bool {
+// spendableLocked tells whether the lease covers a debit.
+func (c *cell) spendableLocked(d *Debit, now int64) bool {
 	return d.Limit.Worth(&c.lease, now) >= d.Cost
 }
 
-// spendLocked takes a draw from the lease, which must cover it.
-func (c *cell) spendLocked(d *Draw, now int64) {
+// spendLocked takes a debit from the lease, which must cover it.
+func (c *cell) spendLocked(d *Debit, now int64) {
 	d.Limit.Spend(&c.lease, now, d.Cost)
 	d.Known, d.at = true, now
 	if d.Limit.Algorithm() == limiter.TokenBucket {
@@ -157,7 +157,7 @@ func (c *cell) adaptLocked(limit *Limit, now int64) (ahead int64) {
 	switch {
 	case c.lease.At == 0:
 		c.headroom = first
-		c.meetLocked(limit, now)
+		c.noteFirstLocked(limit, now)
 	case limit.inSlot(c.lease.At, now): // it was used up
 		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
 	default:
@@ -166,14 +166,14 @@ func (c *cell) adaptLocked(limit *Limit, now int64) (ahead int64) {
 	if !c.slowLocked(limit, now) {
 		return 0
 	}
-	c.headroom = uint16(min(int64(c.headroom), limit.MostLate()))
-	return limit.MostAhead()
+	c.headroom = uint16(min(int64(c.headroom), limit.MaxLate()))
+	return limit.MaxAhead()
 }
 
-// meetLocked notes when the key came first.
-func (c *cell) meetLocked(limit *Limit, now int64) {
-	if limit.MostAhead() > 0 {
-		c.met = uint16(limit.Slot(now))
+// noteFirstLocked notes when the key came first.
+func (c *cell) noteFirstLocked(limit *Limit, now int64) {
+	if limit.MaxAhead() > 0 {
+		c.first = uint16(limit.Slot(now))
 	}
 }
 
@@ -181,11 +181,11 @@ func (c *cell) meetLocked(limit *Limit, now int64) {
 // slot that it was met in there are some bits; the others are those of the last that
 // fit, which makes no key slow that is not.
 func (c *cell) slowLocked(limit *Limit, now int64) bool {
-	if limit.MostAhead() == 0 {
+	if limit.MaxAhead() == 0 {
 		return false
 	}
 	slot := limit.Slot(now)
-	return limit.Slow(c.lease, slot-int64(uint16(slot)-c.met), now)
+	return limit.Slow(c.lease, slot-int64(uint16(slot)-c.first), now)
 }
 
 // inSlot tells whether now lies in the slot that a lease was charged to.

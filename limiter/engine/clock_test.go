@@ -36,11 +36,11 @@ func TestClockSteps(t *testing.T) {
 					f := startOn(t, newDisk(), clock)
 					check := func(want int) {
 						t.Helper()
-						if got := f.count(10, draw(limit, "a", 1)); got != want {
+						if got := f.count(10, debit(limit, "a", 1)); got != want {
 							t.Errorf("%d passed, want %d", got, want)
 						}
 						longest := window + slot + window/storage.Slew + 1
-						if d := f.ask(draw(limit, "a", 1)); d.Retry <= 0 || d.Retry > longest {
+						if d := f.ask(debit(limit, "a", 1)); d.Retry <= 0 || d.Retry > longest {
 							t.Errorf("told to wait for %v, want at most %v", d.Retry, longest)
 						}
 					}
@@ -53,13 +53,13 @@ func TestClockSteps(t *testing.T) {
 						<-f.Ready()
 					}
 					check(0)
-					f.ask(draw(limit, "b", 1)) // whose claim finds out, and begins to be patient
+					f.ask(debit(limit, "b", 1)) // whose claim finds out, and begins to be patient
 					slewed := c.patience / (storage.Slew / 2)
 					clock.advance(c.patience - slewed)
-					f.ask(draw(limit, "c", 1))
+					f.ask(debit(limit, "c", 1))
 					check(0)
 					clock.advance(2 * slewed)
-					f.ask(draw(limit, "d", 1))
+					f.ask(debit(limit, "d", 1))
 					check(c.refill)
 					clock.advance(window + slot + window/storage.Slew + 1)
 					check(6)
@@ -74,14 +74,14 @@ func TestClockSteps(t *testing.T) {
 func TestLeasesEndInSleep(t *testing.T) {
 	limit := sliding(t, 100, time.Minute)
 	f := newFixture(t)
-	if got := f.count(3, draw(limit, "a", 1)); got != 3 {
+	if got := f.count(3, debit(limit, "a", 1)); got != 3 {
 		t.Fatalf("%d of 3 passed", got)
 	}
 	f.fake.slept.Add(int64(time.Hour))
 	f.fake.wall.Add(int64(time.Hour))
 	f.fake.advance(2 * time.Millisecond)
 	before := f.store.claims.Load()
-	if !f.ask(draw(limit, "a", 1)).Allowed {
+	if !f.ask(debit(limit, "a", 1)).Allowed {
 		t.Error("refused after an hour")
 	}
 	if f.store.claims.Load() == before {
@@ -104,7 +104,7 @@ func TestGrantsThatComeLateAreNotSpent(t *testing.T) {
 		}
 		return nil
 	}
-	ds := []Draw{draw(limit, "a", 1)}
+	ds := []Debit{debit(limit, "a", 1)}
 	if d := f.ask(ds...); !d.Allowed || len(at) != 2 {
 		t.Fatalf("decided %+v with %d batches, want 2", d, len(at))
 	}
@@ -123,15 +123,15 @@ func TestBansOutlastSteps(t *testing.T) {
 			limit := sliding(t, 1000, time.Hour)
 			ask := func() Decision {
 				c := *client
-				return f.DecideFor(context.Background(), &c, []Draw{draw(limit, "a", 1)})
+				return f.Decide(context.Background(), &c, []Debit{debit(limit, "a", 1)})
 			}
 			ask()
 			f.Punish(client, banningFor(24*time.Hour))
 			eventually(t, func() bool { return f.disk.banned(testName(clientsID, "a")) })
 			f.fake.wall.Add(int64(by))
-			f.ask(draw(limit, "b", 1))
+			f.ask(debit(limit, "b", 1))
 			f.fake.advance(2 * time.Hour)
-			f.ask(draw(limit, "c", 1)) // sets the time
+			f.ask(debit(limit, "c", 1)) // sets the time
 			if restart {
 				f.Close(context.Background())
 				f = startOn(t, f.disk, f.fake)

@@ -33,22 +33,22 @@ func (b *batch) size() int { return max(len(b.entries), len(b.clients)) }
 // batch is open, then it belongs to the committer, and after the batch is done
 // it doesn't change any more.
 type entry struct {
-	cell   *cell
-	limit  *Limit
-	client *cell     // whose standing scales the limit; nil if none does
-	parent *cell     // whose standing does so as well, or nil
-	fair   *Fairness // by what
-	batch  *batch
-	cost   int64 // of every request that waits for this claim
-	wanted int64 // by all of them together
-	extra  int64
-	ahead  int64
-	give   limiter.Lease
-	given  int64 // units of the cell that the batch gives back, noted with its last entry
-	charge limiter.Charge
-	grant  limiter.Grant
-	held   int64       // units of the key that this process held when the claim was refused
-	fresh  atomic.Bool // the refusal is news, and nobody has told it yet
+	cell    *cell
+	limit   *Limit
+	client  *cell    // whose standing scales the limit; nil if none does
+	parent  *cell    // whose standing does so as well, or nil
+	scaling *Scaling // by what
+	batch   *batch
+	cost    int64 // of every request that waits for this claim
+	wanted  int64 // by all of them together
+	extra   int64
+	ahead   int64
+	give    limiter.Lease
+	given   int64 // units of the cell that the batch gives back, noted with its last entry
+	charge  limiter.Charge
+	grant   limiter.Grant
+	held    int64       // units of the key that this process held when the claim was refused
+	fresh   atomic.Bool // the refusal is news, and nobody has told it yet
 }
 
 // refused reports whether the claim is refused for good. It is not if what this
@@ -84,7 +84,7 @@ func (q *queue) join(fill func(*batch)) *batch {
 	if q.batch == nil {
 		q.number++
 		q.batch = &batch{number: q.number, done: make(chan struct{})}
-		q.poke()
+		q.wakeUp()
 	}
 	fill(q.batch)
 	if q.batch.size() >= q.enough {
@@ -93,8 +93,8 @@ func (q *queue) join(fill func(*batch)) *batch {
 	return q.batch
 }
 
-// poke wakes the committer.
-func (q *queue) poke() { put(q.wake) }
+// wakeUp wakes the committer.
+func (q *queue) wakeUp() { put(q.wake) }
 
 // put puts a token into a channel that has room for one.
 func put(c chan struct{}) {
@@ -139,9 +139,9 @@ func (q *queue) setClosed(closed bool) {
 	q.closed = closed
 }
 
-// claimLocked adds what a draw misses to the open batch. The cell must be
+// claimLocked adds what a debit misses to the open batch. The cell must be
 // locked, which it stays.
-func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
+func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	client := d.client()
 	if e := c.open; e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit && e.client == client {
 		e.wanted += d.Cost
@@ -153,7 +153,7 @@ func (b *batch) claimLocked(c *cell, d *Draw, now int64) *entry {
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost,
 		extra: int64(c.headroom), ahead: ahead,
-		client: client, parent: d.parent(), fair: d.Fair,
+		client: client, parent: d.parent(), scaling: d.Scaling,
 	}
 	b.giveWithLocked(e, now)
 	c.limit = d.Limit
@@ -221,7 +221,7 @@ func (e *Engine) commitLoop() {
 		select {
 		case <-e.queue.wake:
 			if e.turn() {
-				e.queue.poke() // there may be more
+				e.queue.wakeUp() // there may be more
 			}
 		case <-e.probe.C:
 			e.recover()
@@ -351,11 +351,11 @@ func (e *Engine) claimIn(b *batch, store storage.Store, term *storage.Term) erro
 // claimOf returns an entry as the store takes it.
 func (e *Engine) claimOf(en *entry, term *storage.Term, now int64) (storage.Claim, error) {
 	c := en.cell
-	name, err := e.nameOf(c, en.limit.Remembered(), term, now)
+	name, err := e.nameOf(c, en.limit.Retention(), term, now)
 	return storage.Claim{
 		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Limit,
 		Claim: limiter.Claim{
-			Now: now, Least: en.cost, Want: en.wanted, Extra: en.extra, Ahead: en.ahead,
+			Now: now, Min: en.cost, Want: en.wanted, Extra: en.extra, Ahead: en.ahead,
 			Return: en.give, Charge: en.charge,
 		},
 	}, err
@@ -376,7 +376,7 @@ func (e *Engine) deliver(en *entry, now int64) {
 	if en.client != nil {
 		c.limit = en.limit // which may have been another when it was claimed
 	}
-	if c.local != nil && len(c.local.owed) == 0 {
+	if c.local != nil && len(c.local.debts) == 0 {
 		c.local = nil // settled with this claim or before
 	}
 	if en.grant.Units == 0 {
@@ -385,7 +385,7 @@ func (e *Engine) deliver(en *entry, now int64) {
 	}
 	granted := en.grant.Lease // the entry's stays what it is: whoever waits for it was not refused
 	if c.local != nil {
-		back := c.payLocked(en.limit, &granted, e.clock.now()) // what was granted may have drained since
+		back := c.settleDebtsLocked(en.limit, &granted, e.clock.now()) // what was granted may have drained since
 		e.giveLeaseLocked(c, en.limit, back, now)
 	}
 	e.giveLeaseLocked(c, en.limit, en.limit.Join(&c.lease, granted), now)
@@ -451,7 +451,7 @@ func (e *Engine) undo(b *batch) {
 			en.limit.Join(&c.lease, en.give)
 		}
 		if en.charge.Units > 0 && !en.charge.Floor {
-			c.oweLocked(en.limit, en.charge, now)
+			c.addDebtLocked(en.limit, en.charge, now)
 		}
 		c.mu.Unlock()
 	}

@@ -12,7 +12,7 @@ type request struct {
 	Decision
 
 	client *Client // who is refused if it is banned; nil is never banned
-	draws  []Draw
+	debits []Debit
 	held   []held // one for each cell that is drawn from, in lock order
 	now    int64  // as of when it is decided
 	known  bool   // whether it is known how all clients stand
@@ -22,36 +22,31 @@ type request struct {
 // held is a cell that a request locks, and what the request takes from it.
 type held struct {
 	cell  *cell
-	draw  int    // index of the draw
+	debit int    // index of the debit
 	entry *entry // the claim that was made for it last, or nil
-	short bool   // the lease does not cover the draw
+	short bool   // the lease does not cover the debit
 }
 
-// inlineDraws is how many draws a decision makes room for without allocating.
-const inlineDraws = 8
+// inlineDebits is how many debits a decision makes room for without allocating.
+const inlineDebits = 8
 
-// Decide decides about a request that takes all of draws or none. It sets Known
-// and Quota of the draws it learns something about; two draws of one key and
-// limit are made one. Decide waits for the store at most as long as the
+// Decide charges all debits of a request or none. It refuses the request of a banned
+// client, whatever its limits are; a client of nil is never banned. Decide sets Known
+// and Quota of the debits that it learns something about. Of two debits of one key and
+// limit, it adds the second cost to the first. It waits for the store for at most the
 // engine's StoreTimeout, and for nothing else.
-func (e *Engine) Decide(ctx context.Context, draws []Draw) Decision {
-	return e.DecideFor(ctx, nil, draws)
-}
-
-// DecideFor decides about a request of a client, which is refused if it is
-// banned, whatever it draws. A client of nil is never banned.
-func (e *Engine) DecideFor(ctx context.Context, client *Client, draws []Draw) Decision {
-	var room [inlineDraws]held
-	r := request{client: client, draws: draws, now: e.clock.now()}
+func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Decision {
+	var room [inlineDebits]held
+	r := request{client: client, debits: debits, now: e.clock.now()}
 	for {
-		e.recallAll(&r)
+		e.applyClients(&r)
 		if r.Reason == None && !e.refuseAtOnce(&r) {
 			r.held = e.hold(&r, room[:0])
 			if !r.known || !e.spend(&r) {
 				e.decideSlowly(ctx, &r)
 			}
 		}
-		if r.Reason != OverLimit && r.Reason != Blocked || !e.blame(&r) {
+		if r.Reason != OverLimit && r.Reason != Blocked || !e.recordViolations(&r) {
 			e.prolong(&r)
 			return r.Decision
 		}
@@ -69,9 +64,9 @@ func (e *Engine) prolong(r *request) {
 	}
 	known := e.clock.line.Load()
 	r.Retry = known.Takes(r.Retry)
-	for i := range r.draws {
-		if draw := &r.draws[i]; draw.refused {
-			draw.Quota.Reset = known.Takes(draw.Quota.Reset)
+	for i := range r.debits {
+		if debit := &r.debits[i]; debit.refused {
+			debit.Quota.Reset = known.Takes(debit.Quota.Reset)
 		}
 	}
 }
@@ -79,19 +74,19 @@ func (e *Engine) prolong(r *request) {
 // refuseAtOnce refuses what memory knows to be refused. It takes no lock.
 func (e *Engine) refuseAtOnce(r *request) bool {
 	degraded := e.degraded.Load()
-	for i := range r.draws {
-		draw := &r.draws[i]
-		draw.Known, draw.refused = false, false
-		if draw.Cost > draw.Limit.Capacity() {
+	for i := range r.debits {
+		debit := &r.debits[i]
+		debit.Known, debit.refused = false, false
+		if debit.Cost > debit.Limit.Capacity() {
 			r.refuse(TooCostly, i, 0, limiter.Never)
-			draw.Known = false // what is left was not looked at
+			debit.Known = false // what is left was not looked at
 			continue
 		}
-		draw.cell = e.table.find(draw.Limit.ID, draw.Key)
-		if draw.cell == nil || draw.Cost <= 0 {
+		debit.cell = e.table.find(debit.Limit.ID, debit.Key)
+		if debit.cell == nil || debit.Cost <= 0 {
 			continue
 		}
-		if b := draw.cell.blocked(draw.Limit, draw.Cost, r.now, degraded); b != nil {
+		if b := debit.cell.blocked(debit.Limit, debit.Cost, r.now, degraded); b != nil {
 			reason := Blocked
 			if r.Reason == TooCostly {
 				reason = TooCostly
@@ -102,60 +97,60 @@ func (e *Engine) refuseAtOnce(r *request) bool {
 	return r.Reason != None
 }
 
-// refuse notes that draw i refuses for retry.
+// refuse notes that debit i refuses for retry.
 func (r *request) refuse(reason Reason, i int, left int64, retry time.Duration) {
-	r.draws[i].Known, r.draws[i].refused = true, true
-	r.draws[i].Quota = limiter.Quota{Remaining: left, Reset: retry}
+	r.debits[i].Known, r.debits[i].refused = true, true
+	r.debits[i].Quota = limiter.Quota{Remaining: left, Reset: retry}
 	first := r.Reason == None
 	r.Reason = reason
 	if first || r.Retry != limiter.Never && (retry == limiter.Never || retry > r.Retry) {
-		r.Draw, r.Retry = i, retry
+		r.Debit, r.Retry = i, retry
 	}
 }
 
-// hold returns the cells of all draws that cost something, in lock order, making
+// hold returns the cells of all debits that cost something, in lock order, making
 // those that are missing.
 func (e *Engine) hold(r *request, hs []held) []held {
-	for i := range r.draws {
-		draw := &r.draws[i]
-		if draw.Cost <= 0 {
-			e.peek(draw)
+	for i := range r.debits {
+		debit := &r.debits[i]
+		if debit.Cost <= 0 {
+			e.peek(debit)
 			continue
 		}
-		if draw.cell == nil {
-			draw.cell = e.cell(draw)
+		if debit.cell == nil {
+			debit.cell = e.cell(debit)
 		}
-		draw.cell.touch()
-		hs = insert(hs, held{cell: draw.cell, draw: i}, r.draws)
+		debit.cell.touch()
+		hs = insert(hs, held{cell: debit.cell, debit: i}, r.debits)
 	}
 	return hs
 }
 
-// cell returns the cell of a draw, made if there is none.
-func (e *Engine) cell(draw *Draw) *cell {
-	return e.table.add(draw.Limit.ID, draw.Key)
+// cell returns the cell of a debit, made if there is none.
+func (e *Engine) cell(debit *Debit) *cell {
+	return e.table.add(debit.Limit.ID, debit.Key)
 }
 
-// peek tells a draw that costs nothing what is left.
-func (e *Engine) peek(draw *Draw) {
-	if draw.cell == nil {
+// peek tells a debit that costs nothing what is left.
+func (e *Engine) peek(debit *Debit) {
+	if debit.cell == nil {
 		return
 	}
-	draw.cell.mu.Lock()
-	defer draw.cell.mu.Unlock()
-	draw.Known = true
-	draw.Quota = draw.Limit.Quota(draw.cell.lease, e.clock.now())
+	debit.cell.mu.Lock()
+	defer debit.cell.mu.Unlock()
+	debit.Known = true
+	debit.Quota = debit.Limit.Quota(debit.cell.lease, e.clock.now())
 }
 
 // insert adds h to hs, which is in lock order, or merges it with its like.
-func insert(hs []held, h held, draws []Draw) []held {
+func insert(hs []held, h held, debits []Debit) []held {
 	i := len(hs)
 	for i > 0 && h.cell.before(hs[i-1].cell) {
 		i--
 	}
 	if i > 0 && hs[i-1].cell == h.cell {
-		draws[hs[i-1].draw].Cost += draws[h.draw].Cost
-		draws[h.draw].Cost = 0
+		debits[hs[i-1].debit].Cost += debits[h.debit].Cost
+		debits[h.debit].Cost = 0
 		return hs
 	}
 	hs = append(hs, h)
@@ -183,7 +178,7 @@ func (e *Engine) lock(r *request) {
 		}
 		h.cell.mu.Unlock()
 		unlock(r.held[:i])
-		h.cell = e.cell(&r.draws[h.draw])
+		h.cell = e.cell(&r.debits[h.debit])
 		i = -1
 	}
 }
@@ -194,7 +189,7 @@ func unlock(hs []held) {
 	}
 }
 
-// spend allows the request if every draw is covered by its lease.
+// spend allows the request if every debit is covered by its lease.
 func (e *Engine) spend(r *request) bool {
 	e.lock(r)
 	defer unlock(r.held)
@@ -207,19 +202,19 @@ func (r *request) spendLocked() bool {
 	}
 	for i := range r.held {
 		h := &r.held[i]
-		h.cell.spendLocked(&r.draws[h.draw], r.now)
+		h.cell.spendLocked(&r.debits[h.debit], r.now)
 	}
 	r.Allowed = true
 	return true
 }
 
-// coveredLocked notes which draws their leases don't cover, and tells whether
+// coveredLocked notes which debits their leases don't cover, and tells whether
 // there are none.
 func (r *request) coveredLocked() bool {
 	covered := true
 	for i := range r.held {
 		h := &r.held[i]
-		h.short = !h.cell.spendableLocked(&r.draws[h.draw], r.now)
+		h.short = !h.cell.spendableLocked(&r.debits[h.debit], r.now)
 		covered = covered && !h.short
 	}
 	return covered
@@ -244,7 +239,7 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 	}
 	timeout, answers := time.NewTimer(e.opts.StoreTimeout-before), e.answers.Load()
 	defer timeout.Stop()
-	e.meetAll(r)
+	e.ensureClients(r)
 	for round := 0; ; round++ {
 		b, decided := e.spendOrClaim(r, round > 0)
 		if decided {
@@ -259,7 +254,7 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 			if e.clock.source.Elapsed()-b.taken > int64(min(spendWithin, e.opts.StoreTimeout)) {
 				r.now = e.clock.now()
 			}
-			e.recallAll(r)
+			e.applyClients(r)
 			if e.refused(r, round > 0) {
 				return
 			}
@@ -298,7 +293,7 @@ func (e *Engine) awaitOpen(ctx context.Context) {
 // used or it is too late to wait for it, and otherwise claims what is missing,
 // to be had when the batch is done.
 //
-// A request that claims again claims all that it draws, so that it has all of it as
+// A request that claims again claims all that it debits, so that it has all of it as
 // of one time: where the store takes longer than a slot, what one batch granted may
 // be worth nothing when another has granted the rest.
 func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
@@ -315,15 +310,15 @@ func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
 		return nil, true
 	}
 	b = e.queue.join(func(b *batch) {
-		b.askLocked(r.client)
-		for i := range r.draws {
-			b.askLocked(r.draws[i].Client)
+		b.readLocked(r.client)
+		for i := range r.debits {
+			b.readLocked(r.debits[i].Client)
 		}
 		for i := range r.held {
 			h := &r.held[i]
 			h.entry = nil
 			if h.short || again {
-				h.entry = b.claimLocked(h.cell, &r.draws[h.draw], r.now)
+				h.entry = b.claimLocked(h.cell, &r.debits[h.debit], r.now)
 			}
 		}
 	})
@@ -355,7 +350,7 @@ func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error
 func (e *Engine) refused(r *request, twice bool) bool {
 	for i := range r.held {
 		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned {
-			r.refuse(OverLimit, r.held[i].draw, en.limit.Left(en.grant.Lease), en.grant.Retry)
+			r.refuse(OverLimit, r.held[i].debit, en.limit.Left(en.grant.Lease), en.grant.Retry)
 			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
 		}
 	}

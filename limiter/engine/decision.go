@@ -13,22 +13,22 @@ import (
 type Limit struct {
 	ID storage.LimitID
 	limiter.Limit
-	// Lasts is how long what is counted under ID is remembered by any limit that
+	// LongestRetention is how long what is counted under ID is remembered by any limit that
 	// has it, if that may be longer than this one says. Nil means it isn't. It
 	// belongs to the name of a key: limits that count together need the same.
-	Lasts *time.Duration
+	LongestRetention *time.Duration
 }
 
-// Remembered returns how long after a claim what it left may still matter.
-func (l *Limit) Remembered() time.Duration {
-	if l.Lasts != nil {
-		return *l.Lasts
+// Retention returns how long after a claim what it left may still matter.
+func (l *Limit) Retention() time.Duration {
+	if l.LongestRetention != nil {
+		return *l.LongestRetention
 	}
-	return l.Limit.Remembered()
+	return l.Limit.Retention()
 }
 
-// Draw is what one request takes from one limit.
-type Draw struct {
+// Debit is what one request takes from one limit.
+type Debit struct {
 	// Limit is the limit, with the amount in force for this client.
 	Limit *Limit
 	// Key is the full text of what the limit counts by. The engine copies it if
@@ -37,15 +37,15 @@ type Draw struct {
 	// Cost is how many units are taken, 0 or more.
 	Cost int64
 	// Client is whose standing scales the limit, and whose violations are counted.
-	// Nil means nobody's. Several draws may have one client.
+	// Nil means nobody's. Several debits may have one client.
 	Client *Client
-	// Fair says how, if there is a client. Limit must then be the first of its
+	// Scaling says how, if there is a client. Limit must then be the first of its
 	// levels, and is set to the one that holds.
-	Fair *Fairness
+	Scaling *Scaling
 
 	// Known tells whether Quota was set by [Engine.Decide].
 	Known bool
-	// Quota is what is left for the key after the decision. For a draw that
+	// Quota is what is left for the key after the decision. For a debit that
 	// refuses the request, its Reset is the time after which the cost is free
 	// again, or [limiter.Never].
 	Quota limiter.Quota
@@ -54,7 +54,7 @@ type Draw struct {
 	Reduced int64
 
 	cell    *cell
-	refused bool  // the draw is one of those that refuse the request
+	refused bool  // the debit is one of those that refuse the request
 	at      int64 // the time as of which it was taken, for the simulation
 }
 
@@ -91,12 +91,12 @@ type Decision struct {
 	// one of the requests that are refused at once; or of a ban, that this is the
 	// first request that it refuses.
 	Fresh bool
-	// Draw is the index of the draw that refuses; of several, the one that
+	// Debit is the index of the debit that refuses; of several, the one that
 	// refuses longest. It says nothing if the client is banned.
-	Draw int
+	Debit int
 	// Waited is how long the decision waited for the store.
 	Waited time.Duration
-	// Retry is how long to wait until all draws can be had if nobody else takes
+	// Retry is how long to wait until all debits can be had if nobody else takes
 	// from them, or [limiter.Never]. It is 0 if the request is allowed.
 	Retry time.Duration
 }

@@ -207,7 +207,7 @@ func (e *Engine) proveWritable() error {
 // local is what memory admitted for one key without the store.
 type local struct {
 	state limiter.State    // what was known to be used before, and all since
-	owed  []limiter.Charge // what was admitted and not charged yet, by slot
+	debts []limiter.Charge // what was admitted and not charged yet, by slot
 }
 
 // newLocal starts from what is known of a key.
@@ -226,120 +226,120 @@ func newLocal(limit *Limit, known limiter.Lease) *local {
 // them, and the rest from a percentage of the limits.
 func (r *request) decideLocallyLocked(part share) {
 	r.Degraded = true
-	var room [inlineDraws]limiter.Grant
+	var room [inlineDebits]limiter.Grant
 	grants := room[:0]
 	for i := range r.held {
-		h, draw := &r.held[i], &r.draws[r.held[i].draw]
+		h, debit := &r.held[i], &r.debits[r.held[i].debit]
 		var g limiter.Grant
 		if h.short {
-			g = h.cell.takeLocked(draw, r.now, part)
+			g = h.cell.takeLocked(debit, r.now, part)
 			if g.Units == 0 {
-				h.cell.blockLocallyLocked(draw, g, r.now)
-				r.refuse(OverLimit, h.draw, 0, g.Retry)
+				h.cell.blockLocallyLocked(debit, g, r.now)
+				r.refuse(OverLimit, h.debit, 0, g.Retry)
 				r.Fresh = true
 			}
 		}
 		grants = append(grants, g)
 	}
 	for i := range r.held {
-		c, draw := r.held[i].cell, &r.draws[r.held[i].draw]
+		c, debit := r.held[i].cell, &r.debits[r.held[i].debit]
 		switch {
 		case r.Reason != None:
-			c.untakeLocked(draw, grants[i].Lease, r.now)
+			c.undoTakeLocked(debit, grants[i].Lease, r.now)
 		case r.held[i].short:
-			c.oweLocked(draw.Limit, limiter.Charge{At: grants[i].At, Units: draw.Cost}, r.now)
-			draw.Known, draw.at = true, r.now
+			c.addDebtLocked(debit.Limit, limiter.Charge{At: grants[i].At, Units: debit.Cost}, r.now)
+			debit.Known, debit.at = true, r.now
 			spent := grants[i].Lease
 			spent.Units = 0
-			reduced, _ := part.of(draw.Limit)
-			draw.Quota, draw.Reduced = reduced.Quota(spent, r.now), reduced.Capacity()
+			reduced, _ := part.of(debit.Limit)
+			debit.Quota, debit.Reduced = reduced.Quota(spent, r.now), reduced.Capacity()
 		default:
-			c.spendLocked(draw, r.now)
+			c.spendLocked(debit, r.now)
 		}
 	}
 	r.Allowed = r.Reason == None
 }
 
-// takeLocked takes a draw from a share of its limit.
-func (c *cell) takeLocked(draw *Draw, now int64, part share) limiter.Grant {
+// takeLocked takes a debit from a share of its limit.
+func (c *cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
 	if c.local == nil {
-		c.local = newLocal(draw.Limit, c.lease)
+		c.local = newLocal(debit.Limit, c.lease)
 	}
-	c.limit = draw.Limit
-	reduced, some := part.of(draw.Limit)
+	c.limit = debit.Limit
+	reduced, some := part.of(debit.Limit)
 	if !some {
-		return limiter.Grant{Retry: draw.Limit.Window()} // all of it is other processes'
+		return limiter.Grant{Retry: debit.Limit.Window()} // all of it is other processes'
 	}
 	reduced.Trim(&c.local.state, now)
 	reduced.Coarsen(&c.local.state)
-	g := reduced.Claim(&c.local.state, limiter.Claim{Now: now, Least: draw.Cost, Want: draw.Cost})
+	g := reduced.Claim(&c.local.state, limiter.Claim{Now: now, Min: debit.Cost, Want: debit.Cost})
 	if g.Retry == limiter.Never {
-		g.Retry = draw.Limit.Window() // more than the share, but not more than the limit
+		g.Retry = debit.Limit.Window() // more than the share, but not more than the limit
 	}
 	return g
 }
 
-// untakeLocked reverses takeLocked.
-func (c *cell) untakeLocked(draw *Draw, taken limiter.Lease, now int64) {
+// undoTakeLocked reverses takeLocked.
+func (c *cell) undoTakeLocked(debit *Debit, taken limiter.Lease, now int64) {
 	if taken.Units > 0 {
-		draw.Limit.Claim(&c.local.state, limiter.Claim{Now: now, Return: taken})
+		debit.Limit.Claim(&c.local.state, limiter.Claim{Now: now, Return: taken})
 	}
 }
 
 // blockLocallyLocked remembers a refusal by memory.
-func (c *cell) blockLocallyLocked(draw *Draw, g limiter.Grant, now int64) {
+func (c *cell) blockLocallyLocked(debit *Debit, g limiter.Grant, now int64) {
 	c.blockLocked(block{
-		until: now + int64(g.Retry), cost: draw.Cost,
-		amount: draw.Limit.Amount(), capacity: draw.Limit.Capacity(),
+		until: now + int64(g.Retry), cost: debit.Cost,
+		amount: debit.Limit.Amount(), capacity: debit.Limit.Capacity(),
 		local: true,
 	}, now)
 }
 
-// oweLocked notes units that are to be charged to the store.
-func (c *cell) oweLocked(limit *Limit, charge limiter.Charge, now int64) {
+// addDebtLocked notes units that are to be charged to the store.
+func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
 	if c.local == nil { // it was about to be charged, and seemed settled
 		c.local = newLocal(limit, c.lease)
 		limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: charge})
 	}
 	c.limit = limit
 	if limit.Algorithm() == limiter.TokenBucket {
-		c.local.oweBucket(charge)
+		c.local.addBucketDebt(charge)
 		return
 	}
-	owed := c.local.owed
+	owed := c.local.debts
 	if last := len(owed) - 1; last >= 0 && limit.Together(owed[last].At, charge.At) {
 		owed[last].At = max(owed[last].At, charge.At)
 		owed[last].Units += charge.Units
 		return
 	}
 	owed = slices.DeleteFunc(owed, func(c limiter.Charge) bool { return c.At < limit.Oldest(now) })
-	c.local.owed = append(owed, charge)
+	c.local.debts = append(owed, charge)
 }
 
-// oweBucket notes units of a token bucket. What is in use by now, at the reduced
+// addBucketDebt notes units of a token bucket. What is in use by now, at the reduced
 // rate at which memory has it drain, is all that there is to be charged: the
 // rest has drained at the full rate as well.
-func (l *local) oweBucket(charge limiter.Charge) {
+func (l *local) addBucketDebt(charge limiter.Charge) {
 	inUse := l.state.Bucket.Units
 	if l.state.Bucket.Part > 0 {
 		inUse++
 	}
-	for _, owed := range l.owed {
+	for _, owed := range l.debts {
 		charge.Units += owed.Units
 	}
 	charge.Units = min(charge.Units, inUse)
-	l.owed = append(l.owed[:0], charge)
+	l.debts = append(l.debts[:0], charge)
 }
 
-// payLocked pays what memory has admitted since a claim was made from what the
+// settleDebtsLocked pays what memory has admitted since a claim was made from what the
 // claim was granted, which came too late for the requests that waited for it.
 // Memory counts the rest as used, since the key's lease holds it. Units are never
 // booked before the slot they were spent in: against those of later slots, which are
 // charged there with the next claim, as many are given back.
-func (c *cell) payLocked(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
+func (c *cell) settleDebtsLocked(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
 	back.At = granted.At
-	for i := range c.local.owed {
-		owed := &c.local.owed[i]
+	for i := range c.local.debts {
+		owed := &c.local.debts[i]
 		paid := min(owed.Units, granted.Units)
 		switch {
 		case limit.Slots() == 0:
@@ -357,7 +357,7 @@ func (c *cell) payLocked(limit *Limit, granted *limiter.Lease, now int64) (back 
 			owed.Units -= paid
 		}
 	}
-	c.local.owed = slices.DeleteFunc(c.local.owed, func(owed limiter.Charge) bool { return owed.Units == 0 })
+	c.local.debts = slices.DeleteFunc(c.local.debts, func(owed limiter.Charge) bool { return owed.Units == 0 })
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
 	limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: rest})
 	return back
@@ -370,18 +370,18 @@ func (b *batch) chargeLocked(c *cell) {
 	if c.local == nil || c.inFlight > 0 {
 		return
 	}
-	for _, charge := range c.local.owed {
+	for _, charge := range c.local.debts {
 		if charge.Units == 0 {
 			continue
 		}
 		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: charge})
 	}
-	c.local.owed = nil
+	c.local.debts = nil
 }
 
 // owes tells whether something of the key is still to be charged.
-func (c *cell) owes() bool {
+func (c *cell) hasDebt() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.local != nil && len(c.local.owed) > 0
+	return c.local != nil && len(c.local.debts) > 0
 }

@@ -72,7 +72,7 @@ func TestBrokenStoreAdmitsAShareAndChargesItLater(t *testing.T) {
 			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: 24 * time.Hour})
 			inBubble(t, func(t *testing.T, e *faulty) {
 				e.broken.Store(true)
-				if got := e.count(20, draw(limit, "a", 1)); got != 4 {
+				if got := e.count(20, debit(limit, "a", 1)); got != 4 {
 					t.Errorf("%d of 10 passed without the store, want the 4 that are 40 %%", got)
 				}
 				e.broken.Store(false)
@@ -84,7 +84,7 @@ func TestBrokenStoreAdmitsAShareAndChargesItLater(t *testing.T) {
 					t.Errorf("degraded %v, told %d times that it is and %d times that it is over",
 						e.degraded.Load(), e.events.degraded.Load(), e.events.recovered.Load())
 				}
-				if got := e.count(20, draw(limit.with(t, 11), "a", 1)); got != 7 {
+				if got := e.count(20, debit(limit.with(t, 11), "a", 1)); got != 7 {
 					t.Errorf("%d passed afterwards of 11 with 4 used, want 7", got)
 				}
 			})
@@ -96,15 +96,15 @@ func TestBrokenStoreAdmitsAShareAndChargesItLater(t *testing.T) {
 func TestOutageDoesNotDoubleALimit(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
-		before := e.count(3, draw(limit, "a", 1))
+		before := e.count(3, debit(limit, "a", 1))
 		e.broken.Store(true)
-		during := e.count(20, draw(limit, "a", 1))
+		during := e.count(20, debit(limit, "a", 1))
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		again := e.count(20, draw(limit, "a", 1)) // it is still blocked
+		again := e.count(20, debit(limit, "a", 1)) // it is still blocked
 		e.broken.Store(true)
-		e.count(1, draw(limit, "b", 1))
-		third := e.count(20, draw(limit, "a", 1))
+		e.count(1, debit(limit, "b", 1))
+		third := e.count(20, debit(limit, "a", 1))
 		if total := before + during + again + third; total > 10 {
 			t.Errorf("%d + %d + %d + %d passed a limit of 10", before, during, again, third)
 		}
@@ -123,14 +123,14 @@ func TestDebtsDrain(t *testing.T) {
 			inBubble(t, func(t *testing.T, e *faulty) {
 				e.broken.Store(true)
 				for range 10 * 60 {
-					if e.count(3, draw(limit, "a", 1)) == 0 { // 30 % of the amount
+					if e.count(3, debit(limit, "a", 1)) == 0 { // 30 % of the amount
 						t.Fatal("refused in the outage")
 					}
 					time.Sleep(time.Second)
 				}
 				e.broken.Store(false)
 				eventuallyInBubble(t, func() bool { return !e.degraded.Load() })
-				if d := e.ask(draw(limit, "a", 1)); !d.Allowed {
+				if d := e.ask(debit(limit, "a", 1)); !d.Allowed {
 					t.Errorf("after the outage: %+v", d)
 				}
 				if used := e.disk.used(limit, "a", e.clock.now()); used > 300 {
@@ -148,7 +148,7 @@ func TestDebtsOfManySlots(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.broken.Store(true)
 		for range 30 {
-			if e.count(1, draw(limit, "a", 1)) != 1 {
+			if e.count(1, debit(limit, "a", 1)) != 1 {
 				t.Fatal("refused in the outage")
 			}
 			time.Sleep(time.Minute)
@@ -171,13 +171,13 @@ func TestDebtsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.broken.Store(true)
 		for range 600 {
-			e.count(1, draw(limit, "a", 1))
+			e.count(1, debit(limit, "a", 1))
 			time.Sleep(time.Second)
 		}
 		c := e.table.find(limit.ID, []byte("a"))
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if owed := len(c.local.owed); owed < 60 || owed > 61 {
+		if owed := len(c.local.debts); owed < 60 || owed > 61 {
 			t.Errorf("%d debts, want one for each slot that counts", owed)
 		}
 	})
@@ -187,11 +187,11 @@ func TestDebtsAreBounded(t *testing.T) {
 func TestIdleKeysAreKnownInAnOutage(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
-		e.count(8, draw(limit, "a", 1))
+		e.count(8, debit(limit, "a", 1))
 		e.broken.Store(true)
-		e.count(1, draw(limit, "b", 1))
+		e.count(1, debit(limit, "b", 1))
 		time.Sleep(time.Hour)
-		if got := e.count(5, draw(limit, "a", 1)); got > 1 { // what it held
+		if got := e.count(5, debit(limit, "a", 1)); got > 1 { // what it held
 			t.Errorf("%d passed in the outage with 8 of 10 used", got)
 		}
 	})
@@ -212,10 +212,10 @@ func TestRefusedRequestsCostNothingInAnOutage(t *testing.T) {
 	wide, narrow := sliding(t, 100, time.Hour), sliding(t, 10, time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.broken.Store(true)
-		if got := e.count(100, draw(wide, "a", 1), draw(narrow, "a", 1)); got != 4 {
+		if got := e.count(100, debit(wide, "a", 1), debit(narrow, "a", 1)); got != 4 {
 			t.Errorf("%d passed both, want 4", got)
 		}
-		if got := e.count(100, draw(wide, "a", 1)); got != 36 {
+		if got := e.count(100, debit(wide, "a", 1)); got != 36 {
 			t.Errorf("%d passed the first alone afterwards, want the 36 that are left of 40", got)
 		}
 	})
@@ -233,14 +233,14 @@ func TestSlowStoreDelaysByTheTimeoutOnly(t *testing.T) {
 			}
 		})
 		start := time.Now()
-		if !f.ask(draw(limit, "a", 1)).Allowed {
+		if !f.ask(debit(limit, "a", 1)).Allowed {
 			t.Error("the first request was refused while the store hung")
 		}
 		if took := time.Since(start); took != 100*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
 		start = time.Now()
-		got := f.count(20, draw(limit, "a", 1))
+		got := f.count(20, debit(limit, "a", 1))
 		if took := time.Since(start); took != 0 || got != 3 {
 			t.Errorf("then %d more passed in %v, want 3 in no time", got, took)
 		}
@@ -275,7 +275,7 @@ func TestRecoveryTakesAWrite(t *testing.T) {
 			}
 		})
 		readOnly.Store(true)
-		if f.ask(draw(limit, "a", 5)).Allowed { // and so nothing is owed
+		if f.ask(debit(limit, "a", 5)).Allowed { // and so nothing is owed
 			t.Error("5 of 10 passed without the store")
 		}
 		time.Sleep(10 * time.Minute)
@@ -284,7 +284,7 @@ func TestRecoveryTakesAWrite(t *testing.T) {
 		}
 		readOnly.Store(false)
 		time.Sleep(time.Minute)
-		if f.degraded.Load() || !f.ask(draw(limit, "b", 5)).Allowed {
+		if f.degraded.Load() || !f.ask(debit(limit, "b", 5)).Allowed {
 			t.Error("the store can be written to, and is not in use")
 		}
 		f.Close(t.Context())
@@ -297,7 +297,7 @@ func TestStatsTellWhyTheStoreCannotBeUsed(t *testing.T) {
 			t.Errorf("stats of a store in use are %+v", s)
 		}
 		e.broken.Store(true)
-		e.count(1, draw(sliding(t, 10, time.Hour), "a", 1))
+		e.count(1, debit(sliding(t, 10, time.Hour), "a", 1))
 		began := time.Now()
 		time.Sleep(10 * time.Minute)
 		if s := e.Stats(t.Context()); !s.Degraded || !errors.Is(s.Cause, errDisk) || !s.Since.Equal(began) {
@@ -314,7 +314,7 @@ func TestStatsTellWhyTheStoreCannotBeUsed(t *testing.T) {
 func TestProbesBackOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.broken.Store(true)
-		e.count(1, draw(sliding(t, 10, time.Hour), "a", 1))
+		e.count(1, debit(sliding(t, 10, time.Hour), "a", 1))
 		opens := e.opens.Load()
 		time.Sleep(10 * time.Minute)
 		probes := e.opens.Load() - opens
@@ -372,7 +372,7 @@ func testStepFails(t *testing.T, limit *Limit, fails int64, fault error) {
 	})
 	allowed := 0
 	for range 12 {
-		allowed += f.count(4, draw(limit, "a", 1))
+		allowed += f.count(4, debit(limit, "a", 1))
 		time.Sleep(time.Second)
 	}
 	if allowed > 20 {
@@ -400,15 +400,15 @@ func TestLateGrantPaysForWhatMemoryAdmitted(t *testing.T) {
 				return &memoryStore{disk: d, before: func([]storage.Claim) error { <-hang; return nil }}, nil
 			}
 		})
-		if f.ask(draw(limit, "a", 80)).Allowed { // 80 is more than memory admits
+		if f.ask(debit(limit, "a", 80)).Allowed { // 80 is more than memory admits
 			t.Error("80 of 100 passed while the store hung")
 		}
-		passed := int64(f.count(50, draw(limit, "a", 1)))
+		passed := int64(f.count(50, debit(limit, "a", 1)))
 		close(hang)
 		synctest.Wait()
-		passed += int64(f.count(200, draw(limit, "a", 1)))
+		passed += int64(f.count(200, debit(limit, "a", 1)))
 		time.Sleep(time.Minute)
-		passed += int64(f.count(200, draw(limit, "a", 1)))
+		passed += int64(f.count(200, debit(limit, "a", 1)))
 		if passed != 100 {
 			t.Errorf("%d passed in the end, want the 100 there are", passed)
 		}
@@ -423,15 +423,15 @@ func TestLateGrantPaysForWhatMemoryAdmitted(t *testing.T) {
 func TestRefusalsByMemoryEndWithTheOutage(t *testing.T) {
 	limit := sliding(t, 1000, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
-		passed := e.count(450, draw(limit, "a", 1))
+		passed := e.count(450, debit(limit, "a", 1))
 		e.broken.Store(true)
-		passed += e.count(200, draw(limit, "a", 1))
-		if d := e.ask(draw(limit, "a", 1)); d.Reason != Blocked {
+		passed += e.count(200, debit(limit, "a", 1))
+		if d := e.ask(debit(limit, "a", 1)); d.Reason != Blocked {
 			t.Errorf("in the outage: %+v, want blocked", d)
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if passed += e.count(1000, draw(limit, "a", 1)); passed != 1000 {
+		if passed += e.count(1000, debit(limit, "a", 1)); passed != 1000 {
 			t.Errorf("%d passed in all, want the 1000 there are", passed)
 		}
 	})
@@ -442,18 +442,18 @@ func TestRefusalsByMemoryEndWithTheOutage(t *testing.T) {
 func TestRefusalsByTheStoreOutliveTheOutage(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
-		e.count(1, draw(limit, "a", 6))
-		if d := e.ask(draw(limit, "a", 5)); d.Reason != OverLimit || d.Degraded {
+		e.count(1, debit(limit, "a", 6))
+		if d := e.ask(debit(limit, "a", 5)); d.Reason != OverLimit || d.Degraded {
 			t.Fatalf("before the outage: %+v, want a refusal by the store", d)
 		}
 		e.broken.Store(true)
-		e.count(1, draw(limit, "b", 1))
-		if d := e.ask(draw(limit, "a", 1)); d.Reason != OverLimit || !d.Degraded {
+		e.count(1, debit(limit, "b", 1))
+		if d := e.ask(debit(limit, "a", 1)); d.Reason != OverLimit || !d.Degraded {
 			t.Fatalf("in the outage: %+v, want a refusal by memory", d)
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if d := e.ask(draw(limit, "a", 5)); d.Reason != Blocked {
+		if d := e.ask(debit(limit, "a", 5)); d.Reason != Blocked {
 			t.Errorf("after the outage: %+v, want blocked", d)
 		}
 	})
@@ -468,9 +468,9 @@ func TestFloodInAnOutage(t *testing.T) {
 		e.broken.Store(true)
 		passed := 0
 		for round := range 5 {
-			passed += e.count(10, draw(limit, "a", 1))
+			passed += e.count(10, debit(limit, "a", 1))
 			for i := range 3000 {
-				e.ask(draw(limit, fmt.Sprint(round, " ", i), 1))
+				e.ask(debit(limit, fmt.Sprint(round, " ", i), 1))
 			}
 		}
 		if passed != 4 {
@@ -503,7 +503,7 @@ func TestFlapping(t *testing.T) {
 		})
 		synctest.Wait()
 		for i := range 6000 { // ten minutes
-			f.ask(draw(limit, fmt.Sprint(i), 1))
+			f.ask(debit(limit, fmt.Sprint(i), 1))
 			time.Sleep(100 * time.Millisecond)
 		}
 		f.Close(t.Context())
@@ -539,7 +539,7 @@ func TestMemoryOfALongOutage(t *testing.T) {
 		e.broken.Store(true)
 		var admitted []time.Time
 		for range 2 * limiter.MaxSlots / 10 {
-			if e.count(1, draw(limit, "a", 1)) == 1 {
+			if e.count(1, debit(limit, "a", 1)) == 1 {
 				admitted = append(admitted, time.Now())
 			}
 			time.Sleep(10 * limit.Window() / limiter.MaxSlots)
@@ -557,7 +557,7 @@ func TestMemoryOfALongOutage(t *testing.T) {
 		}
 		c := e.table.find(limit.ID, []byte("a"))
 		c.mu.Lock()
-		slots, owed := len(c.local.state.Slots), len(c.local.owed)
+		slots, owed := len(c.local.state.Slots), len(c.local.debts)
 		c.mu.Unlock()
 		if slots > 70 || owed > 70 {
 			t.Errorf("memory holds %d slots and %d debts of a key", slots, owed)
@@ -587,11 +587,11 @@ func TestGrantPaysDebts(t *testing.T) {
 		{-1, 5, 2, 3, 0, 2, 2}, {-1, 5, 9, 0, 0, 9, 5}, // earlier
 	} {
 		c := &cell{limit: limit, local: newLocal(limit, limiter.Lease{})}
-		c.local.owed = []limiter.Charge{{At: slot, Units: tt.debt}}
+		c.local.debts = []limiter.Charge{{At: slot, Units: tt.debt}}
 		granted := limiter.Lease{At: slot + tt.at, Units: tt.units, Used: 100}
-		back := c.payLocked(limit, &granted, now+int64(time.Minute)) // however late
+		back := c.settleDebtsLocked(limit, &granted, now+int64(time.Minute)) // however late
 		var owed int64
-		for _, charge := range c.local.owed {
+		for _, charge := range c.local.debts {
 			owed += charge.Units
 		}
 		if granted.Units != tt.left || granted.Spent != tt.spent || owed != tt.owed || back.Units != tt.given || back.At != granted.At {

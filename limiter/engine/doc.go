@@ -6,12 +6,12 @@
 //
 // # How a request is decided
 //
-// A request is a list of draws: one key, limit and cost each. It takes all of
+// A request is a list of debits: one key, limit and cost each. It takes all of
 // them or none.
 //
 //  1. If memory knows that one of the keys is refused until later, the request
 //     is refused: a lookup and an atomic load per key, no lock.
-//  2. The cells of the keys are locked. If the lease of each covers its draw,
+//  2. The cells of the keys are locked. If the lease of each covers its debit,
 //     all are spent.
 //  3. Otherwise claims for what is missing go into the open batch, and the
 //     request waits for that batch. The committer puts a batch to the store in
@@ -25,7 +25,7 @@
 // without the store. What is not spent is given back: with the key's next
 // claim, when the key is evicted, and when the engine is closed.
 //
-// A draw may have a client, whose standing (standing.go, and package reputation) chooses among
+// A debit may have a client, whose standing (clientstate.go, and package reputation) chooses among
 // the limits of one ID, and a request may be from one, which refuses it while that
 // is banned. How a client stands is read with the first batch that it comes in and
 // again with each later one. What it does (offenses.go) is noted in memory at once, and told to
@@ -77,7 +77,7 @@
 //  2. cell.mu: the state of a key. Several are taken in the order of limit and
 //     key.
 //  3. queue.mu: the open batch.
-//  4. standing.mu: how a client stands.
+//  4. clientState.mu: how a client stands.
 //  5. offenses.mu: the offenses that the store is to be told of.
 //  6. outage.mu: the times of an outage.
 //  7. waiting.mu: how many decisions wait.

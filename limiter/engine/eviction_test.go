@@ -33,11 +33,11 @@ func TestTableFullOfBlockedKeys(t *testing.T) {
 				e.table.max = room
 				e.broken.Store(broken)
 				for i := range attackers {
-					e.count(11, draw(limit, fmt.Sprint("attacker", i), 1))
+					e.count(11, debit(limit, fmt.Sprint("attacker", i), 1))
 				}
 				fresh := 0
 				for i := range 200 {
-					fresh += e.count(1, draw(limit, fmt.Sprint("fresh", i), 1))
+					fresh += e.count(1, debit(limit, fmt.Sprint("fresh", i), 1))
 				}
 				if fresh != 200 {
 					t.Errorf("%d of 200 new clients passed", fresh)
@@ -47,7 +47,7 @@ func TestTableFullOfBlockedKeys(t *testing.T) {
 					most = attackers - room*3/4
 				}
 				for i := range attackers {
-					again += e.count(1, draw(limit, fmt.Sprint("attacker", i), 1))
+					again += e.count(1, debit(limit, fmt.Sprint("attacker", i), 1))
 				}
 				if again > most {
 					t.Errorf("%d of %d clients who were blocked passed, want at most %d", again, attackers, most)
@@ -70,7 +70,7 @@ func TestEvictionsAmongRequestsLoseNothing(t *testing.T) {
 	for i := range clients {
 		group.Go(func() {
 			for n := range rounds * keys {
-				f.ask(draw(limit, fmt.Sprint((i+n)%keys), 1))
+				f.ask(debit(limit, fmt.Sprint((i+n)%keys), 1))
 			}
 		})
 	}
@@ -92,18 +92,18 @@ func TestKeysNearTheirLimitOutliveAFloodInAnOutage(t *testing.T) {
 		e.table.max = 10_000
 		e.broken.Store(true)
 		for i := range near {
-			e.count(11, draw(limit, fmt.Sprint("near", i), 1))
+			e.count(11, debit(limit, fmt.Sprint("near", i), 1))
 		}
 		flood := 0
 		for i := range 200_000 {
-			flood += e.count(1, draw(limit, fmt.Sprint("fresh", i), 1))
+			flood += e.count(1, debit(limit, fmt.Sprint("fresh", i), 1))
 		}
 		if flood != 200_000 {
 			t.Errorf("%d of 200000 new clients passed", flood)
 		}
 		again := 0
 		for i := range near {
-			again += e.count(1, draw(limit, fmt.Sprint("near", i), 1))
+			again += e.count(1, debit(limit, fmt.Sprint("near", i), 1))
 		}
 		if again > near/10 {
 			t.Errorf("%d of %d clients who were at their limit passed after a flood of others", again, near)
@@ -122,7 +122,7 @@ func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 		for round := range 20 {
 			var group sync.WaitGroup
 			for i := range waiting {
-				group.Go(func() { h.Decide(context.Background(), []Draw{draw(limit, fmt.Sprint(round, " ", i), 1)}) })
+				group.Go(func() { h.Decide(context.Background(), nil, []Debit{debit(limit, fmt.Sprint(round, " ", i), 1)}) })
 			}
 			synctest.Wait()
 			if keys := h.Stats(t.Context()).Keys; keys > room+shardCount+2*waiting {
@@ -133,7 +133,7 @@ func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 		h.takes.Store(0)
 		time.Sleep(2 * time.Hour)
 		for i := range 2 * waiting {
-			h.ask(draw(limit, fmt.Sprint("late", i), 1))
+			h.ask(debit(limit, fmt.Sprint("late", i), 1))
 		}
 		if keys := h.Stats(t.Context()).Keys; keys > room+shardCount+waiting {
 			t.Errorf("%d keys in memory afterwards, want about %d", keys, room)

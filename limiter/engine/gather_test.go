@@ -40,7 +40,7 @@ func crowded(t *testing.T, clients, requests int) (claims float64, took time.Dur
 			wg.Go(func() {
 				time.Sleep(time.Duration(c) * requestTakes)
 				for r := range requests {
-					f.ask(draw(limit, fmt.Sprint(c, "/", r), 1))
+					f.ask(debit(limit, fmt.Sprint(c, "/", r), 1))
 					time.Sleep(requestTakes)
 				}
 			})

@@ -46,7 +46,7 @@ func whileHanging(t *testing.T, f func(t *testing.T, h *hanging)) {
 func (h *hanging) longest(n int, pause time.Duration, limit *Limit) (took time.Duration) {
 	for i := range n {
 		start := time.Now()
-		h.ask(draw(limit, fmt.Sprint(i), 1))
+		h.ask(debit(limit, fmt.Sprint(i), 1))
 		took = max(took, time.Since(start))
 		time.Sleep(pause)
 	}
@@ -100,10 +100,10 @@ func TestHangIsToldOfOnceAMinute(t *testing.T) {
 func TestCloseWhileTheStoreHangs(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
-		passed := int64(h.count(1, draw(limit, "a", 1)))
+		passed := int64(h.count(1, debit(limit, "a", 1)))
 		h.takes.Store(int64(10 * time.Minute))
-		go h.ask(draw(limit, "b", 20_000)) // refused at once
-		go h.ask(draw(limit, "b", 1))
+		go h.ask(debit(limit, "b", 20_000)) // refused at once
+		go h.ask(debit(limit, "b", 1))
 		synctest.Wait()
 
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -141,14 +141,14 @@ func TestCloseWhileABatchFillsUp(t *testing.T) {
 		whileHanging(t, func(t *testing.T, h *hanging) {
 			h.takes.Store(int64(time.Millisecond))
 			for _, key := range []string{"a", "b", "c"} { // the last two in one batch
-				go h.ask(draw(limit, key, 1))
+				go h.ask(debit(limit, key, 1))
 				synctest.Wait()
 			}
 			time.Sleep(2 * time.Millisecond)
 			synctest.Wait()
 			h.takes.Store(int64(time.Minute))
 			begin := time.Now()
-			go h.ask(draw(limit, "d", 1))
+			go h.ask(debit(limit, "d", 1))
 			synctest.Wait()
 			if err := h.Close(t.Context()); err != nil {
 				t.Error(err)
@@ -165,7 +165,7 @@ func TestCloseWhileABatchFillsUp(t *testing.T) {
 func TestRequestsWhileTheLastBatchHangs(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
-		h.ask(draw(limit, "a", 1))
+		h.ask(debit(limit, "a", 1))
 		h.waiting.end() // as the committer does
 		if took := h.longest(10, 0, limit); took != 0 {
 			t.Errorf("a request took %v behind the committer", took)
@@ -180,13 +180,13 @@ func TestLateGrantOfABucket(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 1000 * time.Second})
 	whileHanging(t, func(t *testing.T, h *hanging) {
 		h.takes.Store(int64(950 * time.Second))
-		h.count(1, draw(limit, "a", 8)) // more than memory admits; the store grants it in the end
+		h.count(1, debit(limit, "a", 8)) // more than memory admits; the store grants it in the end
 		h.takes.Store(0)
 		time.Sleep(949 * time.Second)
-		passed := h.count(10, draw(limit, "a", 1))
+		passed := h.count(10, debit(limit, "a", 1))
 		for range 200 {
 			time.Sleep(100 * time.Millisecond)
-			passed += h.count(10, draw(limit, "a", 1))
+			passed += h.count(10, debit(limit, "a", 1))
 		}
 		if h.degraded.Load() {
 			t.Fatal("degraded 20 seconds after the store has answered")
@@ -201,14 +201,14 @@ func TestLateGrantOfABucket(t *testing.T) {
 // A request that is decided about anew, since it was a violation, does not wait for
 // the store as long once more.
 func TestWaitsOfWhoIsPunishedAddUpToTheTimeout(t *testing.T) {
-	fair := fairly(t, 10, time.Hour, 30)
+	scaling := newScaling(t, 10, time.Hour, 30)
 	whileHanging(t, func(t *testing.T, h *hanging) {
-		if got := h.passing(10, "a", fair); got != 10 {
+		if got := h.passing(10, "a", scaling); got != 10 {
 			t.Fatalf("%d of 10 passed", got)
 		}
 		h.takes.Store(int64(80 * time.Millisecond))
 		start := time.Now()
-		if d := h.from("a", fair); d.Allowed || d.Waited <= 80*time.Millisecond {
+		if d := h.from("a", scaling); d.Allowed || d.Waited <= 80*time.Millisecond {
 			t.Errorf("one more: %+v, want a refusal that was decided about twice", d)
 		}
 		if took := time.Since(start); took > 120*time.Millisecond {
@@ -225,12 +225,12 @@ func TestKeysThatWaitedInVainAreForgotten(t *testing.T) {
 	whileHanging(t, func(t *testing.T, h *hanging) {
 		keys := []string{"a", "b", "c"}
 		for _, key := range keys {
-			h.count(1, draw(limit, key, 1))
+			h.count(1, debit(limit, key, 1))
 		}
 		h.takes.Store(int64(time.Hour))
 		var group sync.WaitGroup
 		for _, key := range keys {
-			group.Go(func() { h.ask(draw(limit, key, 300)) })
+			group.Go(func() { h.ask(debit(limit, key, 300)) })
 			synctest.Wait()
 		}
 		group.Wait()
@@ -287,7 +287,7 @@ func TestSlowStoreThatAnswersIsInUse(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			group.Go(func() {
 				for range 20 {
-					d := h.ask(draw(limit, fmt.Sprint(i), 1))
+					d := h.ask(debit(limit, fmt.Sprint(i), 1))
 					waited[i] = max(waited[i], d.Waited)
 					if d.Degraded {
 						late[i] = max(late[i], d.Waited)
@@ -318,9 +318,9 @@ func TestDebtsOfIdleKeysAreCharged(t *testing.T) {
 	whileHanging(t, func(t *testing.T, h *hanging) {
 		h.disk.states[diskKey{limit.ID, testName(limit.ID, "b")}] = &limiter.State{Slots: []limiter.Slot{{Index: limit.Slot(h.clock.now()), Used: 1}}}
 		h.takes.Store(int64(80 * time.Millisecond))
-		go h.ask(draw(limit, "a", 1))
+		go h.ask(debit(limit, "a", 1))
 		time.Sleep(time.Millisecond)
-		if d := h.ask(draw(limit, "b", 1)); !d.Allowed || !d.Degraded || h.degraded.Load() {
+		if d := h.ask(debit(limit, "b", 1)); !d.Allowed || !d.Degraded || h.degraded.Load() {
 			t.Fatalf("a request that the store doesn't answer in time: %+v; an outage: %v", d, h.degraded.Load())
 		}
 		h.takes.Store(0)

@@ -109,7 +109,7 @@ func (s *memoryStore) apply(term *storage.Term, claims []storage.Claim, grants [
 	return nil
 }
 
-func (s *memoryStore) Standings(_ context.Context, clients []storage.Client, _ int64, records []reputation.Record) error {
+func (s *memoryStore) Records(_ context.Context, clients []storage.Client, _ int64, records []reputation.Record) error {
 	if s.closed.Load() {
 		return storage.ErrClosed
 	}
@@ -220,11 +220,11 @@ func (s timed) Claim(_ context.Context, claims []storage.Claim, grants []limiter
 	return s.claim(s.term, claims, grants)
 }
 
-func (s timed) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+func (s timed) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
 	s.mu.Lock()
 	err := s.beginLocked(s.term)
 	s.mu.Unlock()
-	return errors.Join(err, s.memoryStore.Standings(ctx, clients, now, records))
+	return errors.Join(err, s.memoryStore.Records(ctx, clients, now, records))
 }
 
 func (s timed) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
@@ -341,18 +341,18 @@ func startOn(t *testing.T, d *disk, clock *fakeClock, change ...func(*Options)) 
 }
 
 // ask decides about one request.
-func (f *fixture) ask(draws ...Draw) Decision {
-	return f.Decide(context.Background(), draws)
+func (f *fixture) ask(debits ...Debit) Decision {
+	return f.Decide(context.Background(), nil, debits)
 }
 
-func draw(l *Limit, key string, cost int64) Draw {
-	return Draw{Limit: l, Key: []byte(key), Cost: cost}
+func debit(l *Limit, key string, cost int64) Debit {
+	return Debit{Limit: l, Key: []byte(key), Cost: cost}
 }
 
 // count asks n times and returns how many were allowed.
-func (f *fixture) count(n int, draws ...Draw) (allowed int) {
+func (f *fixture) count(n int, debits ...Debit) (allowed int) {
 	for range n {
-		if f.ask(draws...).Allowed {
+		if f.ask(debits...).Allowed {
 			allowed++
 		}
 	}

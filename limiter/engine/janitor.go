@@ -51,10 +51,10 @@ func (e *Engine) countClients() {
 	var counted [reputation.Levels]int64
 	now := e.clock.now()
 	e.table.each(func(c *cell) {
-		if c.standing == nil {
+		if c.client == nil {
 			return
 		}
-		if record := c.standing.record.Load(); record != nil {
+		if record := c.client.record.Load(); record != nil {
 			counted[record.LevelAt(now)]++
 		}
 	})
@@ -92,7 +92,7 @@ func (e *Engine) chargeDebts() {
 	e.table.each(func(c *cell) {
 		var b *batch
 		c.mu.Lock()
-		if !c.dead && c.inFlight == 0 && c.local != nil && len(c.local.owed) > 0 {
+		if !c.dead && c.inFlight == 0 && c.local != nil && len(c.local.debts) > 0 {
 			b = e.queue.join(func(b *batch) { b.chargeLocked(c) })
 		}
 		c.mu.Unlock()

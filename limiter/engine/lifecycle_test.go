@@ -18,7 +18,7 @@ func TestCloseGivesBackEveryUnspentUnit(t *testing.T) {
 		f := newFixture(t)
 		limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 100_000, Window: 24 * time.Hour})
 		for i := range 100 {
-			f.count(i, draw(limit, fmt.Sprint(i), 1))
+			f.count(i, debit(limit, fmt.Sprint(i), 1))
 		}
 		if err := f.Close(context.Background()); err != nil {
 			t.Fatal(err)
@@ -44,7 +44,7 @@ func TestCloseEndsEveryGoroutine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Decide(t.Context(), []Draw{draw(sliding(t, 5, time.Hour), "a", 1)})
+		e.Decide(t.Context(), nil, []Debit{debit(sliding(t, 5, time.Hour), "a", 1)})
 		time.Sleep(10 * time.Minute) // of virtual time: the janitor works
 		if err := e.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -58,9 +58,9 @@ func TestCloseEndsEveryGoroutine(t *testing.T) {
 func TestDecisionsAfterCloseNeitherHangNorPanic(t *testing.T) {
 	f := newFixture(t)
 	limit := sliding(t, 10, time.Hour)
-	f.count(3, draw(limit, "a", 1))
+	f.count(3, debit(limit, "a", 1))
 	f.Close(context.Background())
-	if got := f.count(20, draw(limit, "a", 1)); got > 1 {
+	if got := f.count(20, debit(limit, "a", 1)); got > 1 {
 		t.Errorf("%d passed after the close with 3 of 10 used, want at most the 4 of a degraded limit less those", got)
 	}
 }
@@ -68,10 +68,10 @@ func TestDecisionsAfterCloseNeitherHangNorPanic(t *testing.T) {
 func TestRestartGoesOnCounting(t *testing.T) {
 	first := newFixture(t)
 	limit := sliding(t, 10, time.Hour)
-	first.count(4, draw(limit, "a", 1))
+	first.count(4, debit(limit, "a", 1))
 	// No close: the first process is gone with its leases.
 	second := startOn(t, first.disk, first.fake)
-	if got := second.count(20, draw(limit, "a", 1)); got > 6 || got < 5 {
+	if got := second.count(20, debit(limit, "a", 1)); got > 6 || got < 5 {
 		t.Errorf("%d passed after a crash with 4 of 10 used, want 6, or 5 with one unit lost in a lease", got)
 	}
 }
@@ -90,13 +90,13 @@ func TestFormerNamesAreClaimedFor(t *testing.T) {
 			if c.Former != testName(c.ID, "former a") {
 				t.Errorf("claimed for %q, which was %q before", c.Key, c.Former)
 			}
-			if c.Least == 0 {
+			if c.Min == 0 {
 				gives++
 			}
 		}
 		return nil
 	}
-	f.count(1, draw(sliding(t, 1000, time.Hour), "a", 1))
+	f.count(1, debit(sliding(t, 1000, time.Hour), "a", 1))
 	if f.Close(t.Context()); gives != 1 {
 		t.Errorf("given back %d times, want once", gives)
 	}
@@ -106,7 +106,7 @@ func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MaxKeys = 1000 })
 	limit := sliding(t, 100_000, 24*time.Hour)
 	for i := range 20_000 {
-		f.ask(draw(limit, fmt.Sprint(i), 1))
+		f.ask(debit(limit, fmt.Sprint(i), 1))
 	}
 	if keys := f.Stats(t.Context()).Keys; keys > 1000+shardCount {
 		t.Errorf("%d keys in memory, want about 1000", keys)
@@ -124,10 +124,10 @@ func TestKeysNearTheirLimitOutliveFreshOnes(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	const near = 500
 	for i := range near {
-		f.count(11, draw(limit, fmt.Sprint("near", i), 1))
+		f.count(11, debit(limit, fmt.Sprint("near", i), 1))
 	}
 	for i := range 100_000 {
-		f.ask(draw(limit, fmt.Sprint("fresh", i), 1))
+		f.ask(debit(limit, fmt.Sprint("fresh", i), 1))
 	}
 	kept := 0
 	for i := range near {
@@ -144,10 +144,10 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 	f := newFixture(t)
 	limit := sliding(t, 100, time.Minute)
 	for i := range 5000 {
-		f.ask(draw(limit, fmt.Sprint(i), 1))
+		f.ask(debit(limit, fmt.Sprint(i), 1))
 	}
 	f.clean() // they were in use a moment ago
-	f.count(5, draw(limit, "busy", 1))
+	f.count(5, debit(limit, "busy", 1))
 	f.fake.advance(2 * time.Minute)
 	f.clean()
 	if keys := f.Stats(t.Context()).Keys; keys != 1 {
@@ -161,21 +161,21 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 // Who is blocked or banned is refused from memory until the end of it, however
 // seldom they come.
 func TestBlockedAndBannedAreNotForgotten(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 10, time.Hour, 0)
-	fair.Ban = reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}
+	f, scaling := newFixture(t), newScaling(t, 10, time.Hour, 0)
+	scaling.Ban = reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}
 	limit := sliding(t, 10, time.Hour)
-	f.count(11, draw(limit, "blocked", 1))
-	f.passing(11, "banned", fair)
+	f.count(11, debit(limit, "blocked", 1))
+	f.passing(11, "banned", scaling)
 	f.score("banned", 1)
 	calls := f.store.calls.Load()
 	for range 5 {
 		f.fake.advance(10 * time.Minute)
 		f.clean()
 	}
-	if d := f.ask(draw(limit, "blocked", 1)); d.Reason != Blocked {
+	if d := f.ask(debit(limit, "blocked", 1)); d.Reason != Blocked {
 		t.Errorf("after 50 minutes: %+v, want blocked", d)
 	}
-	if d := f.from("banned", fair); d.Reason != Banned || d.Waited != 0 {
+	if d := f.from("banned", scaling); d.Reason != Banned || d.Waited != 0 {
 		t.Errorf("after 50 minutes: %+v, want banned, without the store", d)
 	}
 	f.fake.advance(11 * time.Minute)
@@ -193,10 +193,10 @@ func TestBlockedAndBannedAreNotForgotten(t *testing.T) {
 func TestDebtsAreNotForgotten(t *testing.T) {
 	f := newFixture(t)
 	limit := sliding(t, 10, 24*time.Hour)
-	f.count(1, draw(limit, "a", 1))
+	f.count(1, debit(limit, "a", 1))
 	c, now := f.table.find(limit.ID, []byte("a")), f.clock.now()
 	c.mu.Lock() // a request that waited for too long
-	c.oweLocked(limit, limiter.Charge{At: limit.Slot(now), Units: 3}, now)
+	c.addDebtLocked(limit, limiter.Charge{At: limit.Slot(now), Units: 3}, now)
 	c.mu.Unlock()
 	for range 5 {
 		f.fake.advance(time.Minute)
@@ -214,7 +214,7 @@ func TestHeapPerKey(t *testing.T) {
 	f := newFixture(t)
 	before := heap()
 	for i := range keys {
-		f.ask(Draw{Limit: limit, Key: []byte{'i', 32, 10, byte(i >> 16), byte(i >> 8), byte(i)}, Cost: 1})
+		f.ask(Debit{Limit: limit, Key: []byte{'i', 32, 10, byte(i >> 16), byte(i >> 8), byte(i)}, Cost: 1})
 	}
 	// What the memory store holds is not the engine's.
 	f.disk.states, f.store.disk = nil, newDisk()
@@ -272,7 +272,7 @@ func TestIdleKeysGiveBackInTurn(t *testing.T) {
 		}
 		limit := sliding(t, 1000, window)
 		for i := range 5000 {
-			f.ask(draw(limit, fmt.Sprint(i), 1))
+			f.ask(debit(limit, fmt.Sprint(i), 1))
 		}
 		f.fake.advance(2 * time.Hour)
 		f.clean()

@@ -21,56 +21,56 @@ type attempt struct {
 // maxAttempts bounds the limits that attempts are counted for at a time.
 const maxAttempts = 16
 
-// leastWindow is the least time between two violations of one limit. With less,
+// minViolationWindow is the least time between two violations of one limit. With less,
 // a client that is a little too fast for a limit per second would be a criminal
 // in half a minute.
-const leastWindow = time.Minute
+const minViolationWindow = time.Minute
 
-// blame notes that clients were refused by limits, and punishes them where they
+// recordViolations notes that clients were refused by limits, and punishes them where they
 // tried for more than the whole limit of a client that stands well, once for
 // each limit and window. It tells whether that changes what can be had. Nobody is
 // to blame while the store can't be used, and limits are smaller because of that.
-func (e *Engine) blame(r *request) (changed bool) {
+func (e *Engine) recordViolations(r *request) (changed bool) {
 	if r.Degraded || e.degraded.Load() {
 		return false
 	}
 	punished := false
-	for i := range r.draws {
-		draw := &r.draws[i]
-		if draw.Client == nil || !draw.refused || draw.Client.record() == nil ||
-			draw.Fair.Points == 0 && draw.Fair.Ban.After == 0 || !draw.Client.cell.standing.violates(draw, r.now) {
+	for i := range r.debits {
+		debit := &r.debits[i]
+		if debit.Client == nil || !debit.refused || debit.Client.record() == nil ||
+			debit.Scaling.Points == 0 && debit.Scaling.Ban.After == 0 || !debit.Client.cell.client.violates(debit, r.now) {
 			continue
 		}
 		punished = true
-		e.Punish(draw.Client, reputation.Offense{
-			Violation: reputation.Violation{At: r.now, Zone: draw.Fair.Zone, Reason: reputation.OverLimit},
-			Points:    draw.Fair.Points,
-			Ban:       draw.Fair.Ban,
+		e.Punish(debit.Client, reputation.Offense{
+			Violation: reputation.Violation{At: r.now, Zone: debit.Scaling.Zone, Reason: reputation.OverLimit},
+			Points:    debit.Scaling.Points,
+			Ban:       debit.Scaling.Ban,
 		})
 	}
-	return punished && r.haveChanged()
+	return punished && r.limitsChanged()
 }
 
-// haveChanged tells whether clients stand otherwise than they did when it was
+// limitsChanged tells whether clients stand otherwise than they did when it was
 // decided about their request.
-func (r *request) haveChanged() bool {
+func (r *request) limitsChanged() bool {
 	if r.client.banned(r.now) != nil {
 		return true
 	}
-	for i := range r.draws {
-		draw := &r.draws[i]
-		if draw.Client != nil && draw.Client.known() && draw.Fair.limit(draw.client(), draw.parent(), r.now) != draw.Limit {
+	for i := range r.debits {
+		debit := &r.debits[i]
+		if debit.Client != nil && debit.Client.known() && debit.Scaling.limit(debit.client(), debit.parent(), r.now) != debit.Limit {
 			return true
 		}
 	}
 	return false
 }
 
-// violates counts a refused draw, and tells whether it is the one with which the
+// violates counts a refused debit, and tells whether it is the one with which the
 // client has tried for more than the whole limit in this window.
-func (st *standing) violates(d *Draw, now int64) bool {
-	whole := d.Fair.Levels[reputation.Low]
-	window := now / int64(max(whole.Window(), leastWindow))
+func (st *clientState) violates(d *Debit, now int64) bool {
+	whole := d.Scaling.Levels[reputation.Low]
+	window := now / int64(max(whole.Window(), minViolationWindow))
 	spare := whole.Capacity() - d.Limit.Capacity()
 
 	st.mu.Lock()
@@ -90,7 +90,7 @@ func (st *standing) violates(d *Draw, now int64) bool {
 
 // attemptLocked returns the count for a limit, in the place of the oldest if
 // there are too many.
-func (st *standing) attemptLocked(id storage.LimitID) *attempt {
+func (st *clientState) attemptLocked(id storage.LimitID) *attempt {
 	oldest := 0
 	for i := range st.attempts {
 		if st.attempts[i].id == id {
@@ -108,21 +108,21 @@ func (st *standing) attemptLocked(id storage.LimitID) *attempt {
 	return &st.attempts[oldest]
 }
 
-// leastBetween is the least time between two offenses of one client for one
+// minBetween is the least time between two offenses of one client for one
 // reason that are both noted, so that a flood makes no flood of writes.
-const leastBetween = time.Second
+const minBetween = time.Second
 
 // Punish commits an offense of a client, at once in memory if it is known how
 // the client stands, and soon in the store. It does not wait. A second offense
 // for the same reason within a second is one with the first, unless it bans at
 // once.
 func (e *Engine) Punish(client *Client, o reputation.Offense) {
-	e.meet(client)
+	e.ensureClient(client)
 	if o.At == 0 {
 		o.At = e.clock.now()
 	}
 	if e.commitOffense(offense{client.cell, o}) {
-		e.queue.poke()
+		e.queue.wakeUp()
 		e.opts.Observer.Punished(o.Reason)
 	}
 }
@@ -130,7 +130,7 @@ func (e *Engine) Punish(client *Client, o reputation.Offense) {
 // commitOffense notes an offense in memory and for the store, and tells whether
 // it did.
 func (e *Engine) commitOffense(o offense) (noted bool) {
-	st := o.cell.standing
+	st := o.cell.client
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	var record reputation.Record
@@ -141,7 +141,7 @@ func (e *Engine) commitOffense(o offense) (noted bool) {
 	case unread != nil:
 		record = *unread
 	}
-	if record.Banned(o.At) || o.Ban.After != 1 && o.At-record.Last(o.Reason) < int64(leastBetween) {
+	if record.Banned(o.At) || o.Ban.After != 1 && o.At-record.Last(o.Reason) < int64(minBetween) {
 		return false
 	}
 	record.Commit(o.Offense)
@@ -237,12 +237,12 @@ func (e *Engine) punishSome() (more bool, err error) {
 	e.offenses.remove(len(waiting))
 	for i, o := range waiting {
 		if err == nil {
-			o.cell.standing.learn(records[i], 1)
+			o.cell.client.learn(records[i], 1)
 			if records[i].At == o.At && records[i].Banned(o.At) { // offenses of who is banned change nothing
 				e.opts.Observer.Banned(o.Reason)
 			}
 		} else {
-			o.cell.standing.forget(1)
+			o.cell.client.forget(1)
 		}
 	}
 	return len(waiting) == offenseBatch, err

@@ -26,20 +26,20 @@ func TestRetryIsTrueForWhoIsPunished(t *testing.T) {
 		{"level", 100, reputation.Ban{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f, fair := newFixture(t), fairly(t, 10, time.Hour, test.points)
-			fair.Ban = test.ban
+			f, scaling := newFixture(t), newScaling(t, 10, time.Hour, test.points)
+			scaling.Ban = test.ban
 			for range 2 {
-				if got := f.passing(5, "a", fair); got != 5 {
+				if got := f.passing(5, "a", scaling); got != 5 {
 					t.Fatalf("%d of 5 passed", got)
 				}
 				f.fake.advance(20 * time.Minute)
 			}
-			d := f.from("a", fair)
+			d := f.from("a", scaling)
 			if d.Allowed || d.Retry <= 0 {
 				t.Fatalf("one more: %+v", d)
 			}
 			f.fake.advance(d.Retry)
-			if then := f.from("a", fair); !then.Allowed {
+			if then := f.from("a", scaling); !then.Allowed {
 				t.Errorf("was told to wait %v, and then %+v", d.Retry, then)
 			}
 		})
@@ -49,13 +49,13 @@ func TestRetryIsTrueForWhoIsPunished(t *testing.T) {
 // A fall to a lower level leaves more to spare before the next violation, but
 // there is none in the same window.
 func TestViolationsAreOncePerWindowWhateverTheLevel(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 100, time.Hour, 30)
-	fair.Ban = reputation.Ban{}
+	f, scaling := newFixture(t), newScaling(t, 100, time.Hour, 30)
+	scaling.Ban = reputation.Ban{}
 	for range 200 {
-		f.from("a", fair)
-		f.fake.advance(leastBetween)
+		f.from("a", scaling)
+		f.fake.advance(minBetween)
 	}
-	f.from("b", fair) // goes through the committer, and so what was before it has
+	f.from("b", scaling) // goes through the committer, and so what was before it has
 	f.score("a", 1)
 }
 
@@ -75,11 +75,11 @@ func TestBannedClientMakesNoWrites(t *testing.T) {
 		Violation: reputation.Violation{Reason: reputation.Trapped},
 		Ban:       reputation.Ban{After: 1, Within: time.Hour, For: time.Hour},
 	}
-	fair := fairly(t, 10, time.Hour, 0)
-	f.from("a", fair)
+	scaling := newScaling(t, 10, time.Hour, 0)
+	f.from("a", scaling)
 	for range 100 {
 		f.Punish(&Client{Key: []byte("a")}, trap)
-		f.fake.advance(2 * leastBetween)
+		f.fake.advance(2 * minBetween)
 	}
 	if got := seen.offenses.Load(); got != 1 {
 		t.Errorf("%d offenses of a client that the first one banned were noted", got)
@@ -91,12 +91,12 @@ func TestBannedClientMakesNoWrites(t *testing.T) {
 func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.broken.Store(true)
-		e.ask(draw(sliding(t, 10, time.Hour), "x", 1)) // shows the fault
+		e.ask(debit(sliding(t, 10, time.Hour), "x", 1)) // shows the fault
 		for range 3 {
 			for range 1000 {
 				e.Punish(&Client{Key: []byte("a")}, reputation.Offense{Violation: reputation.Violation{Reason: reputation.Trapped}, Points: 1})
 			}
-			time.Sleep(leastBetween)
+			time.Sleep(minBetween)
 		}
 		if got := len(e.offenses.first()); got != 3 {
 			t.Errorf("%d offenses of one client in three seconds wait", got)
@@ -115,22 +115,22 @@ func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 // nothing wrong, however often that happens.
 func TestNobodyIsToBlameForAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
-		fair := fairly(t, 10, time.Hour, 25)
-		e.from("a", fair)
+		scaling := newScaling(t, 10, time.Hour, 25)
+		e.from("a", scaling)
 		e.broken.Store(true)
-		e.ask(draw(sliding(t, 10, time.Hour), "x", 1)) // shows the fault
-		if got := e.passing(9, "a", fair); got != 3 {
+		e.ask(debit(sliding(t, 10, time.Hour), "x", 1)) // shows the fault
+		if got := e.passing(9, "a", scaling); got != 3 {
 			t.Errorf("%d passed, want 3 of the 4 that are 40 %%", got)
 		}
-		if r := e.Known(Client{Key: []byte("a")}); r == nil || len(r.Past) > 0 {
+		if r := e.CachedRecord(Client{Key: []byte("a")}); r == nil || len(r.Past) > 0 {
 			t.Errorf("a client that has sent no more than it may is known for %+v", r)
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if got := e.passing(9, "a", fair); got != 6 {
+		if got := e.passing(9, "a", scaling); got != 6 {
 			t.Errorf("%d passed after the outage, want the 6 that are left", got)
 		}
-		if r := e.Known(Client{Key: []byte("a")}); r == nil || len(r.Past) != 1 {
+		if r := e.CachedRecord(Client{Key: []byte("a")}); r == nil || len(r.Past) != 1 {
 			t.Errorf("a client that has sent more than it may is known for %+v", r)
 		}
 	})
@@ -145,8 +145,8 @@ type slowJustice struct {
 	read  func() // runs after clients were read, if there is one
 }
 
-func (s *slowJustice) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	err := s.Store.Standings(ctx, clients, now, records)
+func (s *slowJustice) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	err := s.Store.Records(ctx, clients, now, records)
 	if s.read != nil {
 		s.read()
 	}
@@ -169,7 +169,7 @@ func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 		f.Punish(&Client{Key: fmt.Append(nil, i)}, reputation.Offense{Points: 1})
 	}
 	allowed := make(chan bool)
-	go func() { allowed <- f.ask(draw(sliding(t, 10, time.Hour), "x", 1)).Allowed }()
+	go func() { allowed <- f.ask(debit(sliding(t, 10, time.Hour), "x", 1)).Allowed }()
 	eventually(t, func() bool {
 		f.queue.mu.Lock()
 		defer f.queue.mu.Unlock()
@@ -188,17 +188,17 @@ func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 // What is kept of a client doesn't keep the batch with which it was read, and so
 // everybody who was in that.
 func TestClientsDoNotKeepBatches(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 10, time.Hour, 0)
+	f, scaling := newFixture(t), newScaling(t, 10, time.Hour, 0)
 	var batches []weak.Pointer[batch]
 	<-f.Ready()
 	for i := range 3 {
 		of := &Client{Key: fmt.Append(nil, i)}
-		f.meet(of)
-		b := f.queue.join(func(b *batch) { b.askLocked(of) })
+		f.ensureClient(of)
+		b := f.queue.join(func(b *batch) { b.readLocked(of) })
 		<-b.done
 		batches = append(batches, weak.Make(b))
 	}
-	f.from("b", fair) // the committer has let go of the others by now
+	f.from("b", scaling) // the committer has let go of the others by now
 	runtime.GC()
 	if i := slices.IndexFunc(batches, func(w weak.Pointer[batch]) bool { return w.Value() != nil }); i >= 0 {
 		t.Errorf("batch %d is kept", i)
@@ -212,13 +212,13 @@ func TestClientsDoNotKeepBatches(t *testing.T) {
 // their own level.
 func TestClientsOfOneKeyInOneBatch(t *testing.T) {
 	atGate(t, func(t *testing.T, g *gate) {
-		fair := fairly(t, 50, time.Hour, 0)
+		scaling := newScaling(t, 50, time.Hour, 0)
 		g.disk.clients[testName(clientsID, "bad")] = &reputation.Record{At: g.clock.now(), Lost: 100e6, Level: reputation.Critical}
 		begin := func(name string, cost int64) <-chan Decision {
 			of := &Client{Key: []byte(name)}
-			return g.begin(t.Context(), Draw{Limit: fair.Levels[0], Key: []byte("all"), Cost: cost, Client: of, Fair: fair})
+			return g.begin(t.Context(), Debit{Limit: scaling.Levels[0], Key: []byte("all"), Cost: cost, Client: of, Scaling: scaling})
 		}
-		first := g.begin(t.Context(), Draw{Limit: fair.Levels[0], Key: []byte("all"), Cost: 20})
+		first := g.begin(t.Context(), Debit{Limit: scaling.Levels[0], Key: []byte("all"), Cost: 20})
 		bad := begin("bad", 1)
 		good := begin("good", 1)
 		g.let() // and the first has spent what it was granted
@@ -261,15 +261,15 @@ func startJustice(t *testing.T) (*fixture, *slowJustice) {
 func TestBanHoldsAtOnce(t *testing.T) {
 	f, s := startJustice(t)
 	defer close(s.ready)
-	fair := fairly(t, 10, time.Hour, 0)
+	scaling := newScaling(t, 10, time.Hour, 0)
 	f.Punish(&Client{Key: []byte("a")}, banning)
-	if d := f.from("a", fair); d.Reason != Banned || d.Retry != time.Hour || !d.Fresh || d.Waited != 0 {
+	if d := f.from("a", scaling); d.Reason != Banned || d.Retry != time.Hour || !d.Fresh || d.Waited != 0 {
 		t.Fatalf("the first request after it: %+v", d)
 	}
-	if d := f.from("a", fair); d.Reason != Banned || d.Fresh {
+	if d := f.from("a", scaling); d.Reason != Banned || d.Fresh {
 		t.Errorf("another one: %+v", d)
 	}
-	if r := f.Known(Client{Key: []byte("a")}); r == nil || len(r.Past) != 1 {
+	if r := f.CachedRecord(Client{Key: []byte("a")}); r == nil || len(r.Past) != 1 {
 		t.Errorf("known of the client: %+v, want the visit", r)
 	}
 }
@@ -278,29 +278,29 @@ func TestBanHoldsAtOnce(t *testing.T) {
 // make that undone, neither for the request that has it read nor for later ones.
 func TestBanHoldsWhileTheClientIsRead(t *testing.T) {
 	f, s := startJustice(t)
-	fair := fairly(t, 10, time.Hour, 0)
+	scaling := newScaling(t, 10, time.Hour, 0)
 	s.read = func() { f.Punish(&Client{Key: []byte("a")}, banning) }
-	if d := f.from("a", fair); d.Reason != Banned {
+	if d := f.from("a", scaling); d.Reason != Banned {
 		t.Errorf("a request that waited: %+v", d)
 	}
-	if d := f.from("a", fair); d.Reason != Banned {
+	if d := f.from("a", scaling); d.Reason != Banned {
 		t.Errorf("the next one: %+v", d)
 	}
 	close(s.ready)
 	f.score("a", 1)
-	if d := f.from("a", fair); d.Reason != Banned {
+	if d := f.from("a", scaling); d.Reason != Banned {
 		t.Errorf("once the store knows of it: %+v", d)
 	}
 }
 
 // Who goes where it costs points first is no safer where it bans.
 func TestOffenseThatBansCountsRightAfterAnother(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 10, time.Hour, 0)
-	f.from("a", fair)
+	f, scaling := newFixture(t), newScaling(t, 10, time.Hour, 0)
+	f.from("a", scaling)
 	trapped := reputation.Violation{Reason: reputation.Trapped}
 	f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Violation: trapped, Points: 25})
 	f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Violation: trapped, Points: 25, Ban: banning.Ban})
-	if d := f.from("a", fair); d.Reason != Banned {
+	if d := f.from("a", scaling); d.Reason != Banned {
 		t.Errorf("after a trap that bans: %+v", d)
 	}
 }

@@ -42,7 +42,7 @@ func TestProcessesDivideALimitInAnOutage(t *testing.T) {
 							}
 						})
 						synctest.Wait()
-						all += f.count(200, draw(limit, "a", 1))
+						all += f.count(200, debit(limit, "a", 1))
 						f.Close(context.Background())
 					}
 					if all != int(c.want) {

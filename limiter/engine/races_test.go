@@ -64,9 +64,9 @@ func (g *gate) let() int {
 
 // begin asks for a request on a goroutine, and returns when it waits or is
 // decided.
-func (g *gate) begin(ctx context.Context, draws ...Draw) <-chan Decision {
+func (g *gate) begin(ctx context.Context, debits ...Debit) <-chan Decision {
 	decided := make(chan Decision, 1)
-	go func() { decided <- g.Decide(ctx, draws) }()
+	go func() { decided <- g.Decide(ctx, nil, debits) }()
 	synctest.Wait()
 	return decided
 }
@@ -81,9 +81,9 @@ func TestClaimInFlightWhileBlocked(t *testing.T) {
 	limit := sliding(t, 2, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
-		first := g.begin(ctx, draw(limit, "a", 2)) // in the batch at the gate
-		second := g.begin(ctx, draw(limit, "a", 1))
-		third := g.begin(ctx, draw(limit, "a", 2)) // all in the next one
+		first := g.begin(ctx, debit(limit, "a", 2)) // in the batch at the gate
+		second := g.begin(ctx, debit(limit, "a", 1))
+		third := g.begin(ctx, debit(limit, "a", 2)) // all in the next one
 		if n := g.let(); n != 1 {
 			t.Fatalf("%d claims in the first batch, want 1", n)
 		}
@@ -96,7 +96,7 @@ func TestClaimInFlightWhileBlocked(t *testing.T) {
 				t.Errorf("beyond the limit: %+v", d)
 			}
 		}
-		if d := g.Decide(ctx, []Draw{draw(limit, "a", 1)}); d.Reason != Blocked {
+		if d := g.Decide(ctx, nil, []Debit{debit(limit, "a", 1)}); d.Reason != Blocked {
 			t.Errorf("afterwards: %+v, want blocked", d)
 		}
 	})
@@ -108,9 +108,9 @@ func TestGrantWhileBlocked(t *testing.T) {
 	limit := sliding(t, 3, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
-		first := g.begin(ctx, draw(limit, "a", 2)) // in the batch at the gate
-		large := g.begin(ctx, draw(limit, "a", 2))
-		small := g.begin(ctx, draw(limit, "a", 1)) // both in the next one
+		first := g.begin(ctx, debit(limit, "a", 2)) // in the batch at the gate
+		large := g.begin(ctx, debit(limit, "a", 2))
+		small := g.begin(ctx, debit(limit, "a", 1)) // both in the next one
 		g.let()
 		g.let()
 		if d := <-first; !granted(d) {
@@ -122,7 +122,7 @@ func TestGrantWhileBlocked(t *testing.T) {
 		if d := <-small; !granted(d) {
 			t.Errorf("the last unit: %+v", d)
 		}
-		if d := g.Decide(ctx, []Draw{draw(limit, "a", 2)}); d.Reason != Blocked {
+		if d := g.Decide(ctx, nil, []Debit{debit(limit, "a", 2)}); d.Reason != Blocked {
 			t.Errorf("afterwards: %+v, want blocked", d)
 		}
 	})
@@ -133,14 +133,14 @@ func TestGrantAfterTheContextEnded(t *testing.T) {
 	limit := sliding(t, 1, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
 		ctx, cancel := context.WithCancel(context.Background())
-		gone := g.begin(ctx, draw(limit, "a", 1))
+		gone := g.begin(ctx, debit(limit, "a", 1))
 		cancel()
 		synctest.Wait()
 		if d := <-gone; d.Reason != Abandoned || d.Allowed {
 			t.Fatalf("a request whose client has gone: %+v", d)
 		}
 		g.let()
-		if d := g.Decide(context.Background(), []Draw{draw(limit, "a", 1)}); !granted(d) {
+		if d := g.Decide(context.Background(), nil, []Debit{debit(limit, "a", 1)}); !granted(d) {
 			t.Errorf("the next request: %+v, want the unit that was granted and not used", d)
 		}
 		if used := g.disk.used(limit, "a", g.clock.now()); used != 1 {
@@ -154,8 +154,8 @@ func TestGrantAfterTheContextEnded(t *testing.T) {
 func TestGrantsOfTwoSlots(t *testing.T) {
 	limit := sliding(t, 1000, time.Minute)
 	atGate(t, func(t *testing.T, g *gate) {
-		first := g.begin(context.Background(), draw(limit, "a", 1))  // in the batch at the gate
-		second := g.begin(context.Background(), draw(limit, "a", 1)) // in the next one
+		first := g.begin(context.Background(), debit(limit, "a", 1))  // in the batch at the gate
+		second := g.begin(context.Background(), debit(limit, "a", 1)) // in the next one
 		time.Sleep(2 * time.Second)
 		go g.letAll(t.Context())
 		for _, d := range []Decision{<-first, <-second} {
@@ -175,11 +175,11 @@ func TestEvictionDuringAClaim(t *testing.T) {
 	limit := sliding(t, 1, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
 		g.table.max = 1
-		kept := g.begin(context.Background(), draw(limit, "a", 1))
+		kept := g.begin(context.Background(), debit(limit, "a", 1))
 		cell := g.table.find(limit.ID, []byte("a"))
 		var others []<-chan Decision
 		for i := range 1000 {
-			others = append(others, g.begin(context.Background(), draw(limit, fmt.Sprint(i), 1)))
+			others = append(others, g.begin(context.Background(), debit(limit, fmt.Sprint(i), 1)))
 		}
 		if g.table.find(limit.ID, []byte("a")) != cell {
 			t.Fatal("a key with a claim under way was evicted")
@@ -201,7 +201,7 @@ func TestEvictionDuringAClaim(t *testing.T) {
 func TestCleaningDuringAClaim(t *testing.T) {
 	limit := sliding(t, 1000, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
-		kept := g.begin(context.Background(), draw(limit, "a", 1))
+		kept := g.begin(context.Background(), debit(limit, "a", 1))
 		cell := g.table.find(limit.ID, []byte("a"))
 		for range 3 {
 			g.table.sweep(g.clock.now(), func(*batch) { t.Error("gave back its lease") })
@@ -220,8 +220,8 @@ func TestCleaningDuringAClaim(t *testing.T) {
 func TestCloseDuringAClaim(t *testing.T) {
 	limit := sliding(t, 1000, time.Hour) // grants come with something for later
 	atGate(t, func(t *testing.T, g *gate) {
-		first := g.begin(context.Background(), draw(limit, "a", 1))
-		second := g.begin(context.Background(), draw(limit, "a", 1))
+		first := g.begin(context.Background(), debit(limit, "a", 1))
+		second := g.begin(context.Background(), debit(limit, "a", 1))
 		closed := make(chan error, 1)
 		go func() { closed <- g.Close(context.Background()) }()
 		synctest.Wait()
@@ -255,10 +255,10 @@ func TestReloadDuringAClaim(t *testing.T) {
 			old := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10_000, Window: 24 * time.Hour})
 			young := old.with(t, 3)
 			atGate(t, func(t *testing.T, g *gate) {
-				first := g.begin(context.Background(), draw(old, "a", 1))
+				first := g.begin(context.Background(), debit(old, "a", 1))
 				var others []<-chan Decision
 				for range 5 {
-					others = append(others, g.begin(context.Background(), draw(young, "a", 1)))
+					others = append(others, g.begin(context.Background(), debit(young, "a", 1)))
 				}
 				g.let()
 				if d := <-first; !granted(d) {
@@ -288,9 +288,9 @@ func TestReloadWhileClaimsWait(t *testing.T) {
 			young := old.with(t, 3)
 			atGate(t, func(t *testing.T, g *gate) {
 				ctx := context.Background()
-				first := g.begin(ctx, draw(old, "a", 3)) // in the batch at the gate
-				second := g.begin(ctx, draw(young, "a", 1))
-				third := g.begin(ctx, draw(old, "a", 1)) // both in the next one
+				first := g.begin(ctx, debit(old, "a", 3)) // in the batch at the gate
+				second := g.begin(ctx, debit(young, "a", 1))
+				third := g.begin(ctx, debit(old, "a", 1)) // both in the next one
 				g.let()
 				g.let()
 				if d := <-first; !granted(d) {
@@ -314,15 +314,15 @@ func TestRefusalWhileUnitsAreHeld(t *testing.T) {
 	other := sliding(t, 1, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
-		g.begin(ctx, draw(other, "z", 1)) // keeps the gate busy
+		g.begin(ctx, debit(other, "z", 1)) // keeps the gate busy
 		var waiting []<-chan Decision
 		for range 10 {
-			waiting = append(waiting, g.begin(ctx, draw(limit, "a", 1), draw(other, "a", 1)))
+			waiting = append(waiting, g.begin(ctx, debit(limit, "a", 1), debit(other, "a", 1)))
 		}
 		<-g.arrived
 		g.pass <- struct{}{}
 		<-g.arrived // all ten of the limit are about to be granted
-		late := g.begin(ctx, draw(limit, "a", 1))
+		late := g.begin(ctx, debit(limit, "a", 1))
 		g.pass <- struct{}{}
 		go g.letAll(t.Context())
 		passed := 0
@@ -343,13 +343,13 @@ func TestRefusalWhileSpentUnitsAreAhead(t *testing.T) {
 	limit := sliding(t, 64, time.Minute)
 	atGate(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
-		g.begin(ctx, draw(limit, "a", 1))
+		g.begin(ctx, debit(limit, "a", 1))
 		g.let()
 		time.Sleep(10 * time.Second) // so the key is slow
-		second := g.begin(ctx, draw(limit, "a", 1))
-		dear := g.begin(ctx, draw(limit, "a", 64)) // in the batch after that
+		second := g.begin(ctx, debit(limit, "a", 1))
+		dear := g.begin(ctx, debit(limit, "a", 64)) // in the batch after that
 		g.let()
-		third := g.begin(ctx, draw(limit, "a", 1))
+		third := g.begin(ctx, debit(limit, "a", 1))
 		if d := <-second; !granted(d) {
 			t.Fatalf("the second request: %+v", d)
 		}
@@ -372,10 +372,10 @@ func TestGrantPaysForWhoDidNotWait(t *testing.T) {
 		used := limiter.Claim{Now: g.clock.now(), Want: 9}
 		g.store.apply(nil, []storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: used}}, make([]limiter.Grant, 1))
 		time.Sleep(g.opts.CleanupInterval / 2)
-		g.begin(ctx, draw(other, "z", 1)) // in the batch at the gate
-		first := g.begin(ctx, draw(limit, "a", 1))
+		g.begin(ctx, debit(other, "z", 1)) // in the batch at the gate
+		first := g.begin(ctx, debit(limit, "a", 1))
 		time.Sleep(time.Second)
-		second := g.begin(ctx, draw(limit, "a", 1)) // both in the next one
+		second := g.begin(ctx, debit(limit, "a", 1)) // both in the next one
 		g.let()
 		time.Sleep(g.opts.StoreTimeout - time.Second/2)
 		if d := <-first; !d.Allowed || !d.Degraded {
@@ -395,23 +395,23 @@ func TestDebtsWhileAGrantIsUnderWay(t *testing.T) {
 	atGate(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
 		time.Sleep(g.opts.CleanupInterval / 2)
-		g.begin(ctx, draw(other, "z", 1)) // in the batch at the gate
-		late := g.begin(ctx, draw(limit, "a", 1))
+		g.begin(ctx, debit(other, "z", 1)) // in the batch at the gate
+		late := g.begin(ctx, debit(limit, "a", 1))
 		time.Sleep(time.Second)
-		second, third := g.begin(ctx, draw(limit, "a", 1)), g.begin(ctx, draw(limit, "a", 1)) // all in the next one
+		second, third := g.begin(ctx, debit(limit, "a", 1)), g.begin(ctx, debit(limit, "a", 1)) // all in the next one
 		g.let()
 		time.Sleep(g.opts.StoreTimeout - time.Second/2)
 		if d := <-late; !d.Allowed || !d.Degraded {
 			t.Fatalf("the first: %+v, want it allowed from memory", d)
 		}
-		dear := g.begin(ctx, draw(limit, "a", 2)) // in the one after that
+		dear := g.begin(ctx, debit(limit, "a", 2)) // in the one after that
 		g.let()
 		for _, d := range []Decision{<-second, <-third} {
 			if !granted(d) {
 				t.Errorf("one of three units: %+v", d)
 			}
 		}
-		last := g.begin(ctx, draw(limit, "a", 1))
+		last := g.begin(ctx, debit(limit, "a", 1))
 		go g.letAll(t.Context())
 		for _, d := range []Decision{<-dear, <-last} {
 			if d.Allowed {

@@ -212,7 +212,7 @@ func (w *crowds) checkBlockLocked(c *cell, b *block, at int64) {
 	w.disk.mu.Lock()
 	defer w.disk.mu.Unlock()
 	state := w.disk.stateOfLocked(&Limit{ID: c.id, Limit: limit}, c.key, at)
-	claim := limiter.Claim{Now: at, Least: b.cost, Want: b.cost, Return: c.lease}
+	claim := limiter.Claim{Now: at, Min: b.cost, Want: b.cost, Return: c.lease}
 	if g := limit.Claim(&state, claim); !g.Refused(claim) {
 		w.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",
 			limit.Algorithm(), b.amount, limit.Window(), c.key, b.cost, time.Unix(0, b.until).UTC(), time.Duration(b.until-at), c.lease, state)

@@ -72,7 +72,7 @@ func newTroubled(t *testing.T, seed uint64) *troubled {
 }
 
 func (w *troubled) open(context.Context) (storage.Store, error) {
-	if w.draw() == fails {
+	if w.debit() == fails {
 		return nil, errDisk
 	}
 	d, fate := w.place.now.Load(), fine
@@ -82,7 +82,7 @@ func (w *troubled) open(context.Context) (storage.Store, error) {
 			if w.place.now.Load() != d {
 				return errDisk
 			}
-			switch fate = w.draw(); fate {
+			switch fate = w.debit(); fate {
 			case fails:
 				return errDisk
 			case unknownLost:
@@ -113,7 +113,7 @@ const (
 	fates
 )
 
-func (w *troubled) draw() fate {
+func (w *troubled) debit() fate {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.chance.IntN(10) >= w.trouble {
@@ -165,7 +165,7 @@ func (w *troubled) burst(n int) {
 		for _, j := range w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))] {
 			all[i].add(w.limits[j], key, w.cost())
 		}
-		group.Go(func() { all[i].decision <- w.engine.Decide(context.Background(), all[i].draws) })
+		group.Go(func() { all[i].decision <- w.engine.Decide(context.Background(), nil, all[i].debits) })
 	}
 	start := time.Now()
 	group.Wait()
@@ -189,9 +189,9 @@ func (w *troubled) decided(a *asked, d Decision) {
 		return
 	}
 	for i, l := range a.limits {
-		key := string(a.draws[i].Key)
-		if cost := a.draws[i].Cost; cost > 0 {
-			l.admitted[key] = append(l.admitted[key], admission{a.draws[i].at, time.Now().UnixNano(), cost})
+		key := string(a.debits[i].Key)
+		if cost := a.debits[i].Cost; cost > 0 {
+			l.admitted[key] = append(l.admitted[key], admission{a.debits[i].at, time.Now().UnixNano(), cost})
 			w.checkBound(l, key)
 		}
 	}
@@ -205,7 +205,7 @@ func (w *troubled) end() {
 	w.mu.Unlock()
 	w.note("all is well")
 	for i := range 600 { // commits show what is wrong
-		w.engine.Decide(context.Background(), []Draw{draw(w.limits[0].now, fmt.Sprint("other", i), 1)})
+		w.engine.Decide(context.Background(), nil, []Debit{debit(w.limits[0].now, fmt.Sprint("other", i), 1)})
 		time.Sleep(100 * time.Millisecond)
 	}
 	if w.engine.degraded.Load() {

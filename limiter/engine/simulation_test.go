@@ -105,7 +105,7 @@ type commitAttempt struct {
 
 // asked is a request that was sent to a process.
 type asked struct {
-	draws    []Draw
+	debits   []Debit
 	limits   []*simLimit
 	decision chan Decision
 	decided  int64 // when, in the time of the disk
@@ -250,7 +250,7 @@ func (p *process) goOn() bool {
 	return true
 }
 
-// ask sends a request of one or more draws.
+// ask sends a request of one or more debits.
 func (p *process) ask() {
 	w := p.world
 	a := &asked{decision: make(chan Decision, 1)}
@@ -263,12 +263,12 @@ func (p *process) ask() {
 }
 
 func (a *asked) add(l *simLimit, key string, cost int64) {
-	a.draws = append(a.draws, draw(l.now, key, cost))
+	a.debits = append(a.debits, debit(l.now, key, cost))
 	a.limits = append(a.limits, l)
 }
 
 func (a *asked) String() (s string) {
-	for _, d := range a.draws {
+	for _, d := range a.debits {
 		s += fmt.Sprintf(" %d of %v %d/%v %s", d.Cost, d.Limit.Algorithm(), d.Limit.Amount(), d.Limit.Window(), d.Key)
 	}
 	return s
@@ -281,7 +281,7 @@ func (w *world) cost() int64 {
 func (p *process) send(a *asked) {
 	p.asked = append(p.asked, a)
 	go func() {
-		d := p.Decide(p.ctx, a.draws)
+		d := p.Decide(p.ctx, nil, a.debits)
 		a.decided = p.world.time().Now
 		a.decision <- d
 	}()
@@ -380,9 +380,9 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 		return
 	}
 	for i, l := range a.limits {
-		key := string(a.draws[i].Key)
-		if cost := a.draws[i].Cost; cost > 0 {
-			w.admit(p, l, key, admission{a.draws[i].at, a.decided, cost})
+		key := string(a.debits[i].Key)
+		if cost := a.debits[i].Cost; cost > 0 {
+			w.admit(p, l, key, admission{a.debits[i].at, a.decided, cost})
 		}
 	}
 }
@@ -392,7 +392,7 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 func (w *world) checkRetry(a *asked, d Decision) {
 	var longest time.Duration
 	for _, l := range a.limits {
-		longest = max(longest, l.now.Remembered(), l.now.Refill(l.most))
+		longest = max(longest, l.now.Retention(), l.now.Refill(l.most))
 	}
 	if longest += longest / storage.Slew * 2; !d.Degraded && d.Retry > longest+time.Microsecond {
 		w.t.Errorf("refused for %v, want at most %v: %+v", d.Retry, longest, d)
@@ -527,7 +527,7 @@ func (w *world) checkDisk(l *simLimit, key string, all []admission, now int64) {
 	for _, a := range all {
 		// It was charged in one of these: as late as it was decided, and half a
 		// window ahead.
-		first, last := l.now.Slot(a.at), l.now.Slot(a.decided)+l.now.MostAhead()
+		first, last := l.now.Slot(a.at), l.now.Slot(a.decided)+l.now.MaxAhead()
 		if first >= oldest && last <= newest {
 			least += a.cost
 		}

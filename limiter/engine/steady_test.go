@@ -91,8 +91,8 @@ func TestClientThatSpeedsUpLosesLittle(t *testing.T) {
 				if refused, _ := s.run(amount*percent*33/1000, percent); refused > 0 {
 					t.Errorf("%d requests at %d %% of the limit are refused", refused, percent)
 				}
-				if refused, first := s.run(steadyWindows*amount, steadyPercent); refused > 2*limit.MostLate() {
-					t.Errorf("%d requests are refused at %d %%, the first after %v, want at most %d", refused, steadyPercent, first, 2*limit.MostLate())
+				if refused, first := s.run(steadyWindows*amount, steadyPercent); refused > 2*limit.MaxLate() {
+					t.Errorf("%d requests are refused at %d %%, the first after %v, want at most %d", refused, steadyPercent, first, 2*limit.MaxLate())
 				}
 			})
 		}
@@ -122,7 +122,7 @@ func (s *steady) run(n, percent int64) (refused int64, first time.Duration) {
 	interval := float64(s.limit.Window()) * float64(s.cost) * 100 / float64(s.limit.Amount()*percent)
 	passed := time.Duration(0)
 	for i := range n {
-		if !s.processes[i%int64(len(s.processes))].ask(draw(s.limit, "a", s.cost)).Allowed {
+		if !s.processes[i%int64(len(s.processes))].ask(debit(s.limit, "a", s.cost)).Allowed {
 			if refused++; refused == 1 {
 				first = passed
 			}

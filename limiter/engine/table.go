@@ -84,7 +84,7 @@ func (t *table) add(id storage.LimitID, key []byte) *cell {
 	fresh := &cell{hash: hash, id: id, key: string(key)}
 	fresh.touched.Store(true)
 	if id == clientsID {
-		fresh.standing = new(standing)
+		fresh.client = new(clientState)
 	}
 
 	s.mu.Lock()
@@ -142,11 +142,11 @@ func (s *shard) unlinkLocked(i int) {
 type rank int
 
 const (
-	idle    rank = iota // nobody asked for it lately
-	active              // somebody did
-	owing               // something of it is to be charged to the store
-	telling             // it is near its limit, or blocked
-	pinned              // it is locked or has claims in flight
+	idle     rank = iota // nobody asked for it lately
+	active               // somebody did
+	indebted             // something of it is to be charged to the store
+	valuable             // it is near its limit, or blocked
+	pinned               // it is locked or has claims in flight
 )
 
 // evictLocked removes the cell of the lowest rank among those next to the clock
@@ -183,10 +183,10 @@ func (c *cell) rank() rank {
 	switch {
 	case c.inFlight > 0:
 		return pinned
-	case c.block.Load() != nil, c.nearLimitLocked(), c.standing.says():
-		return telling
+	case c.block.Load() != nil, c.nearLimitLocked(), c.client.hasRecord():
+		return valuable
 	case c.local != nil:
-		return owing
+		return indebted
 	case touched:
 		return active
 	}
@@ -219,7 +219,7 @@ func (c *cell) nearLimitLocked() bool {
 	}
 	used := c.lease.Used - c.lease.Units
 	if c.local != nil {
-		for _, charge := range c.local.owed {
+		for _, charge := range c.local.debts {
 			used += charge.Units
 		}
 	}
@@ -258,7 +258,7 @@ func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	defer s.mu.Unlock()
 	for left = min(first, len(s.ring)); left > 0 && step.given < flushBatch; left-- {
 		c := s.ring[left-1]
-		if c.touched.Swap(false) || c.blockedAt(step.now) || c.standing.bannedAt(step.now) || c.owes() {
+		if c.touched.Swap(false) || c.blockedAt(step.now) || c.client.bannedAt(step.now) || c.hasDebt() {
 			continue
 		}
 		gives, ok := t.removeLocked(s, left-1)

@@ -71,7 +71,7 @@ func (e *Engine) askTime(store storage.Store) error {
 // that it was set or slewed, also where nobody claims anything.
 func (e *Engine) beginAsking() {
 	e.asking.Store(true)
-	e.queue.poke()
+	e.queue.wakeUp()
 }
 
 // askTimeAgain asks for the time if it is to be asked for. If that fails, the next
@@ -169,14 +169,14 @@ func (c *cell) beginEraLocked(now int64) {
 	if c.local == nil {
 		return
 	}
-	owed := c.local.owed
+	owed := c.local.debts
 	c.local = newLocal(c.limit, c.lease)
 	for _, charge := range owed {
 		if c.limit.Slots() > 0 {
 			charge.At = min(charge.At, c.limit.Slot(now))
 		}
 		c.limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: charge})
-		c.local.owed = append(c.local.owed, charge)
+		c.local.debts = append(c.local.debts, charge)
 	}
 }
 
@@ -202,14 +202,14 @@ func (b *batch) beginEra(now int64) {
 // lasts as long as it would have.
 func (e *Engine) moveClients(by int64) {
 	e.table.each(func(c *cell) {
-		if c.standing != nil {
-			c.standing.move(by)
+		if c.client != nil {
+			c.client.move(by)
 		}
 	})
 	e.offenses.move(by)
 }
 
-func (st *standing) move(by int64) {
+func (st *clientState) move(by int64) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, record := range []*atomic.Pointer[reputation.Record]{&st.record, &st.noted} {

@@ -40,7 +40,7 @@ func benchmarkClaim(b *testing.B, l limiter.Limit, batch int, fresh bool) {
 	claims, grants := make([]storage.Claim, batch), make([]limiter.Grant, batch)
 	send := func() {
 		for i := range claims {
-			claims[i] = storage.Claim{ID: 1 << 63, Key: key(next), Limit: l, Claim: limiter.Claim{Now: now, Least: 1, Want: 1}}
+			claims[i] = storage.Claim{ID: 1 << 63, Key: key(next), Limit: l, Claim: limiter.Claim{Now: now, Min: 1, Want: 1}}
 			if next++; !fresh {
 				next %= known
 			}

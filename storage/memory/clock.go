@@ -49,7 +49,7 @@ func (s *Store) Time(from storage.Clock, least int64) (t storage.Time, err error
 		reading := from.Read()
 		told, _ := db.clock.Tell(reading, s.told)
 		if db.clock.Lost(reading) {
-			told = told.Least(least, reading)
+			told = told.NotBefore(least, reading)
 		}
 		s.keepTimeLocked(told.Measured(reading))
 		t = s.told.Time
@@ -71,8 +71,8 @@ func (w within) Claim(ctx context.Context, claims []storage.Claim, grants []limi
 	return w.claim(ctx, w.term, claims, grants)
 }
 
-func (w within) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return w.standings(ctx, w.term, clients, now, records)
+func (w within) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	return w.readRecords(ctx, w.term, clients, now, records)
 }
 
 func (w within) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {

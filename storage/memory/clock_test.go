@@ -73,7 +73,7 @@ func TestSlotsWithinTerms(t *testing.T) {
 	for range 1000 {
 		c.advance(5 * time.Millisecond)
 		grants := make([]limiter.Grant, 1)
-		claims := []storage.Claim{{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Least: 1, Want: 1}}}
+		claims := []storage.Claim{{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Min: 1, Want: 1}}}
 		if err := s.Within(terms(t, s, c)).Claim(context.Background(), claims, grants); err != nil {
 			t.Fatal(err)
 		}

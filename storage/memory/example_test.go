@@ -27,7 +27,7 @@ func Example() {
 		defer store.Close()
 		claims := []storage.Claim{{
 			ID: 1, Key: storage.Key{1}, Limit: limit,
-			Claim: limiter.Claim{Now: now, Least: 1, Want: 3},
+			Claim: limiter.Claim{Now: now, Min: 1, Want: 3},
 		}}
 		grants := make([]limiter.Grant, len(claims))
 		if err := store.Claim(context.Background(), claims, grants); err != nil {

@@ -48,7 +48,7 @@ func opened(t testing.TB, db *Database, o Options) storage.Store {
 // claim makes one claim for all of a limit, and returns what is granted.
 func claim(s storage.Store, l limiter.Limit, k storage.Key, now int64) (int64, error) {
 	grants := make([]limiter.Grant, 1)
-	claims := []storage.Claim{{ID: 1, Key: k, Limit: l, Claim: limiter.Claim{Now: now, Least: 1, Want: l.Capacity()}}}
+	claims := []storage.Claim{{ID: 1, Key: k, Limit: l, Claim: limiter.Claim{Now: now, Min: 1, Want: l.Capacity()}}}
 	err := s.Claim(context.Background(), claims, grants)
 	return grants[0].Units, err
 }
@@ -122,7 +122,7 @@ func TestRefusedKeysTakeNothing(t *testing.T) {
 	s := opened(t, db, Options{})
 	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket} {
 		c := storage.Claim{ID: 1, Key: key(1), Former: key(2), Limit: newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 3, Window: time.Minute}),
-			Claim: limiter.Claim{Now: start, Least: 4, Want: 4}}
+			Claim: limiter.Claim{Now: start, Min: 4, Want: 4}}
 		if err := s.Claim(context.Background(), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestSlotsAreBounded(t *testing.T) {
 	s := opened(t, db, Options{})
 	l := newLimit(t, limiter.Params{Amount: 1 << 30, Window: time.Minute})
 	for second := range int64(1000) {
-		c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start + second*int64(time.Second), Least: 1, Want: 1}}
+		c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start + second*int64(time.Second), Min: 1, Want: 1}}
 		if err := s.Claim(context.Background(), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestBytesAddUp(t *testing.T) {
 		now += r.Int64N(int64(time.Second))
 		id := r.IntN(len(limits))
 		c := storage.Claim{ID: storage.LimitID(id), Key: key(r.Uint64N(50)), Limit: limits[id],
-			Claim: limiter.Claim{Now: now, Least: 1, Want: 1 + r.Int64N(5), Ahead: r.Int64N(5), Extra: 3}}
+			Claim: limiter.Claim{Now: now, Min: 1, Want: 1 + r.Int64N(5), Ahead: r.Int64N(5), Extra: 3}}
 		client := storage.Client{Key: c.Key}
 		if r.IntN(4) == 0 {
 			c.Former = key(r.Uint64N(50))
@@ -179,7 +179,7 @@ func TestBytesAddUp(t *testing.T) {
 		if err := punish(s, key(r.Uint64N(50)), now); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Standings(context.Background(), []storage.Client{client}, now, make([]reputation.Record, 1)); err != nil {
+		if err := s.Records(context.Background(), []storage.Client{client}, now, make([]reputation.Record, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if r.IntN(5) == 0 {
@@ -218,7 +218,7 @@ func TestRecordsAreCopies(t *testing.T) {
 	}
 	for range 2 {
 		records := make([]reputation.Record, 1)
-		if err := s.Standings(context.Background(), []storage.Client{{Key: key(1)}}, start, records); err != nil {
+		if err := s.Records(context.Background(), []storage.Client{{Key: key(1)}}, start, records); err != nil {
 			t.Fatal(err)
 		}
 		if got := records[0].Past[0].At; got != start {

@@ -43,7 +43,7 @@ func benchmarkClaim(b *testing.B, l limiter.Limit, batch int, fresh bool) {
 	claims, grants := make([]storage.Claim, batch), make([]limiter.Grant, batch)
 	send := func() {
 		for i := range claims {
-			claims[i] = storage.Claim{ID: 1 << 63, Key: key(next), Limit: l, Claim: limiter.Claim{Now: now, Least: 1, Want: 1}}
+			claims[i] = storage.Claim{ID: 1 << 63, Key: key(next), Limit: l, Claim: limiter.Claim{Now: now, Min: 1, Want: 1}}
 			if next++; !fresh {
 				next %= known
 			}
@@ -89,7 +89,7 @@ func BenchmarkClaimBusy(b *testing.B) {
 	now := start
 	send := func() {
 		for i := range claims {
-			claims[i] = storage.Claim{ID: 1 << 63, Key: key(uint64(i)), Limit: l, Claim: limiter.Claim{Now: now, Least: 1, Want: 1}}
+			claims[i] = storage.Claim{ID: 1 << 63, Key: key(uint64(i)), Limit: l, Claim: limiter.Claim{Now: now, Min: 1, Want: 1}}
 		}
 		if err := s.Claim(context.Background(), claims, grants); err != nil {
 			b.Fatal(err)
@@ -165,7 +165,7 @@ func BenchmarkTime(b *testing.B) {
 					for i := range claims {
 						next++
 						claims[i] = storage.Claim{ID: 1 << 63, Key: key(next % 10_000), Limit: l,
-							Claim: limiter.Claim{Now: start + clock.now, Least: 1, Want: 1}}
+							Claim: limiter.Claim{Now: start + clock.now, Min: 1, Want: 1}}
 					}
 					if err := in.Claim(context.Background(), claims, grants); err != nil {
 						b.Fatal(err)

@@ -193,7 +193,7 @@ func TestIntegrityAfterRandomWork(t *testing.T) {
 				algorithm := limiter.Algorithm(r.IntN(3))
 				claims[j] = storage.Claim{ID: storage.LimitID(algorithm), Key: key(r.Uint64N(1000)),
 					Limit: newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 5, Window: time.Minute}),
-					Claim: limiter.Claim{Now: now, Least: 1, Want: 1 + r.Int64N(3)}}
+					Claim: limiter.Claim{Now: now, Min: 1, Want: 1 + r.Int64N(3)}}
 			}
 			if err := handles[i].Claim(context.Background(), claims, make([]limiter.Grant, len(claims))); err != nil {
 				t.Fatal(err)

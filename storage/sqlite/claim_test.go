@@ -22,7 +22,7 @@ func TestRefusedBatchWritesNothing(t *testing.T) {
 		var claims []storage.Claim
 		for k := range uint64(100) {
 			claims = append(claims, storage.Claim{ID: storage.LimitID(algorithm), Key: key(k), Limit: l,
-				Claim: limiter.Claim{Now: start, Least: 3, Want: 3}})
+				Claim: limiter.Claim{Now: start, Min: 3, Want: 3}})
 		}
 		grants := make([]limiter.Grant, len(claims))
 		for i := range 3 {

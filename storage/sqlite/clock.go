@@ -103,7 +103,7 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 			return 0, err
 		}
 		if s.clock.row.Lost(s.clock.reading) {
-			s.clock.told = s.clock.told.Least(least, s.clock.reading)
+			s.clock.told = s.clock.told.NotBefore(least, s.clock.reading)
 		}
 		return s.clock.keep(&term, false)
 	})
@@ -123,7 +123,7 @@ func (w within) Claim(ctx context.Context, claims []storage.Claim, grants []limi
 	return w.claim(ctx, w.term, claims, grants)
 }
 
-func (w within) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+func (w within) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
 	return w.readStandings(ctx, w.term, clients, now, records)
 }
 

@@ -83,11 +83,11 @@ func (c *crowd) come(seed uint64) {
 	start := make(chan struct{})
 	var requests sync.WaitGroup
 	for range crowdSize {
-		draws := c.draws(rng, key)
+		debits := c.debits(rng, key)
 		requests.Go(func() {
 			<-start
-			if c.decide(draws...).Allowed {
-				for _, d := range draws {
+			if c.decide(debits...).Allowed {
+				for _, d := range debits {
 					admitted[d.Limit.ID-1].Add(d.Cost)
 				}
 			}
@@ -104,17 +104,17 @@ func (c *crowd) come(seed uint64) {
 	}
 }
 
-// draws returns what a request draws from some of the limits.
-func (c *crowd) draws(rng *rand.Rand, key string) (draws []engine.Draw) {
+// debits returns what a request debits from some of the limits.
+func (c *crowd) debits(rng *rand.Rand, key string) (debits []engine.Debit) {
 	for _, i := range rng.Perm(len(c.limits))[:1+rng.IntN(len(c.limits))] {
 		cost := []int64{1, 1, 1, 2, 3, 8}[rng.IntN(6)]
-		draws = append(draws, engine.Draw{Limit: c.limits[i], Key: []byte(key), Cost: cost})
+		debits = append(debits, engine.Debit{Limit: c.limits[i], Key: []byte(key), Cost: cost})
 	}
-	return draws
+	return debits
 }
 
-func (c *crowd) decide(draws ...engine.Draw) engine.Decision {
-	d := c.Decide(context.Background(), draws)
+func (c *crowd) decide(debits ...engine.Debit) engine.Decision {
+	d := c.Decide(context.Background(), nil, debits)
 	if d.Degraded {
 		c.t.Errorf("decided without the store: %+v", d)
 	}
@@ -127,7 +127,7 @@ func (c *crowd) checkLeft(seed uint64, l *engine.Limit, key string, left int64) 
 		if cost <= 0 {
 			continue
 		}
-		if d := c.decide(engine.Draw{Limit: l, Key: []byte(key), Cost: cost}); !d.Allowed {
+		if d := c.decide(engine.Debit{Limit: l, Key: []byte(key), Cost: cost}); !d.Allowed {
 			c.t.Errorf("crowd %d: %v of %d has %d left, and refuses %d: %+v", seed, l.Algorithm(), l.Capacity(), left, cost, d)
 		}
 	}

@@ -205,7 +205,7 @@ func TestDamagedValues(t *testing.T) {
 			mustFill(t, s, 0, 100)
 			for id := range storage.LimitID(2) {
 				l := newLimit(t, limiter.Params{Algorithm: limiter.Algorithm(id * 2), Amount: 10, Window: time.Minute})
-				claims := []storage.Claim{{ID: id, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 100}}}
+				claims := []storage.Claim{{ID: id, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 100}}}
 				grants := make([]limiter.Grant, 1)
 				if err := s.Claim(context.Background(), claims, grants); err != nil {
 					t.Fatal(err)

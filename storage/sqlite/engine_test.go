@@ -120,12 +120,12 @@ func nameOf(_ storage.LimitID, key string) (name storage.Key) {
 
 // ask asks for a request that takes one unit of every limit.
 func (s *site) ask(key string) engine.Decision {
-	draws := make([]engine.Draw, len(s.limits))
+	debits := make([]engine.Debit, len(s.limits))
 	for i, l := range s.limits {
-		draws[i] = engine.Draw{Limit: l, Key: []byte(key), Cost: 1}
+		debits[i] = engine.Debit{Limit: l, Key: []byte(key), Cost: 1}
 	}
 	start := time.Now()
-	d := s.Decide(context.Background(), draws)
+	d := s.Decide(context.Background(), nil, debits)
 	if took := time.Since(start); took > siteTimeout+20*time.Millisecond {
 		s.t.Errorf("a request took %v", took)
 	}

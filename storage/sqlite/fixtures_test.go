@@ -82,7 +82,7 @@ func useUp(t *testing.T, s *Store) error {
 		l := newLimit(t, limiter.Params{Algorithm: a, Amount: 10, Window: time.Minute})
 		var claims []storage.Claim
 		for n := range uint64(150) {
-			c := storage.Claim{ID: storage.LimitID(id), Key: key(n + 1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 10}}
+			c := storage.Claim{ID: storage.LimitID(id), Key: key(n + 1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 10}}
 			claims = append(claims, c, c)
 		}
 		grants := make([]limiter.Grant, len(claims))

@@ -114,7 +114,7 @@ func (lax *laxTables) claim(t *testing.T, now int64) error {
 		l := newLimit(t, limiter.Params{Algorithm: a, Amount: 10, Window: time.Minute})
 		for n := range uint64(3) {
 			claims = append(claims, storage.Claim{ID: storage.LimitID(a), Key: key(n), Limit: l,
-				Claim: limiter.Claim{Now: now, Least: 1, Want: 4, Extra: 100}})
+				Claim: limiter.Claim{Now: now, Min: 1, Want: 4, Extra: 100}})
 		}
 	}
 	grants, granted := make([]limiter.Grant, len(claims)), make([]int64, len(claims))

@@ -69,7 +69,7 @@ func fill(s *Store, from, n uint64) error {
 		for ; n > 0 && len(claims) < cap(claims); n-- {
 			for id, l := range []limiter.Limit{sliding, bucket} {
 				claims = append(claims, storage.Claim{ID: storage.LimitID(id), Key: key(from + n), Limit: l,
-					Claim: limiter.Claim{Now: start, Least: 1, Want: 1}})
+					Claim: limiter.Claim{Now: start, Min: 1, Want: 1}})
 			}
 		}
 		if err := s.Claim(context.Background(), claims, make([]limiter.Grant, len(claims))); err != nil {
@@ -87,7 +87,7 @@ func fill(s *Store, from, n uint64) error {
 func one(t testing.TB, s storage.Store, n uint64) (limiter.Grant, error) {
 	t.Helper()
 	c := storage.Claim{ID: 7, Key: key(n), Limit: newLimit(t, limiter.Params{Amount: 10, Window: time.Minute}),
-		Claim: limiter.Claim{Now: start, Least: 1, Want: 1}}
+		Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 	grants := make([]limiter.Grant, 1)
 	err := s.Claim(context.Background(), []storage.Claim{c}, grants)
 	return grants[0], err

@@ -37,8 +37,8 @@ func (st *standings) prepare(db *conn) (err error) {
 	return nil
 }
 
-// Standings implements [storage.Store].
-func (s *Store) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+// Records implements [storage.Store].
+func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
 	return s.readStandings(ctx, nil, clients, now, records)
 }
 

@@ -52,20 +52,20 @@ func testOneBatch(t *testing.T, open storage.Opener) {
 			claim.Now = start
 			return storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: claim}
 		}
-		first := claim(t, s, c(limiter.Claim{Least: half, Want: half}))
+		first := claim(t, s, c(limiter.Claim{Min: half, Want: half}))
 		if first[0].Units != half {
 			t.Fatalf("%v: got %d units of a fresh key, want %d", p.Algorithm, first[0].Units, half)
 		}
 		m := model{}
-		m.claim(c(limiter.Claim{Least: half, Want: half}))
+		m.claim(c(limiter.Claim{Min: half, Want: half}))
 		grants := m.check(t, s,
-			c(limiter.Claim{Least: 1, Want: l.Capacity()}),
-			c(limiter.Claim{Least: 1, Want: 1}),
-			c(limiter.Claim{Least: 1, Want: 1, Return: first[0].Lease}),
-			c(limiter.Claim{Least: 1, Want: l.Capacity()}),
-			c(limiter.Claim{Least: 1, Want: 1}),
+			c(limiter.Claim{Min: 1, Want: l.Capacity()}),
+			c(limiter.Claim{Min: 1, Want: 1}),
+			c(limiter.Claim{Min: 1, Want: 1, Return: first[0].Lease}),
+			c(limiter.Claim{Min: 1, Want: l.Capacity()}),
+			c(limiter.Claim{Min: 1, Want: 1}),
 		)
-		if !grants[4].Refused(limiter.Claim{Least: 1}) {
+		if !grants[4].Refused(limiter.Claim{Min: 1}) {
 			t.Fatalf("%v: granted %d units of a limit that is used up", p.Algorithm, grants[4].Units)
 		}
 	}
@@ -84,7 +84,7 @@ func testApart(t *testing.T, open storage.Opener) {
 				claims = append(claims, storage.Claim{
 					// An ID belongs to one algorithm, window and slots.
 					ID: id ^ storage.LimitID(n)<<32, Key: k, Limit: l,
-					Claim: limiter.Claim{Now: start + int64(i), Least: l.Capacity(), Want: l.Capacity()},
+					Claim: limiter.Claim{Now: start + int64(i), Min: l.Capacity(), Want: l.Capacity()},
 				})
 			}
 		}
@@ -108,7 +108,7 @@ func testFutureRows(t *testing.T, open storage.Opener) {
 		l := newLimit(t, p)
 		for j, ahead := range []time.Duration{time.Millisecond, p.Window / 2, p.Window, 2 * p.Window, 24 * time.Hour, 1000 * time.Hour} {
 			c := storage.Claim{ID: limitID(i), Key: key(j), Limit: l}
-			c.Least, c.Want = 1, l.Capacity()
+			c.Min, c.Want = 1, l.Capacity()
 			c.Now = start + int64(ahead)
 			m.check(t, s, c)
 			c.Now = start
@@ -131,14 +131,14 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 		}
 		for _, v := range huge {
 			for j, c := range []limiter.Claim{
-				{Now: v, Least: 1, Want: 1},
-				{Now: start, Least: 1, Want: v},
-				{Now: start, Least: v, Want: 1},
-				{Now: start, Least: 1, Want: 1, Extra: v},
-				{Now: start, Least: 1, Want: 1, Charge: limiter.Charge{At: slot, Units: v}},
-				{Now: start, Least: 1, Want: 1, Charge: limiter.Charge{At: v, Units: 1}},
-				{Now: start, Least: 1, Want: 1, Return: limiter.Lease{At: slot, Units: v, Used: v}},
-				{Now: start, Least: 1, Want: 1, Return: limiter.Lease{At: v, Units: 1, Used: 1}},
+				{Now: v, Min: 1, Want: 1},
+				{Now: start, Min: 1, Want: v},
+				{Now: start, Min: v, Want: 1},
+				{Now: start, Min: 1, Want: 1, Extra: v},
+				{Now: start, Min: 1, Want: 1, Charge: limiter.Charge{At: slot, Units: v}},
+				{Now: start, Min: 1, Want: 1, Charge: limiter.Charge{At: v, Units: 1}},
+				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: slot, Units: v, Used: v}},
+				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: v, Units: 1, Used: 1}},
 			} {
 				for range 2 { // the second time with what the first has left
 					c := storage.Claim{ID: limitID(i), Key: key(j), Limit: l, Claim: c}
@@ -152,7 +152,7 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 				}
 			}
 		}
-		ok := storage.Claim{ID: limitID(i), Key: key(99), Limit: l, Claim: limiter.Claim{Now: start, Least: l.Capacity(), Want: 1}}
+		ok := storage.Claim{ID: limitID(i), Key: key(99), Limit: l, Claim: limiter.Claim{Now: start, Min: l.Capacity(), Want: 1}}
 		model{}.check(t, s, ok, ok)
 	}
 	for _, v := range huge {
@@ -165,7 +165,7 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 // testBadCalls makes calls that can't be answered.
 func testBadCalls(t *testing.T, open storage.Opener) {
 	s, l := must(t, open), newLimit(t, params[0])
-	good := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 1}}
+	good := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 	if err := s.Claim(context.Background(), []storage.Claim{good, good}, make([]limiter.Grant, 1)); err == nil {
 		t.Error("two claims with room for one grant: got no error")
 	}
@@ -181,7 +181,7 @@ func testBadCalls(t *testing.T, open storage.Opener) {
 // testCancelled makes calls whose context is done.
 func testCancelled(t *testing.T, open storage.Opener) {
 	s, m, l := must(t, open), model{}, newLimit(t, params[0])
-	c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 5}}
+	c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 5}}
 	m.check(t, s, c)
 
 	ctx, cancel := context.WithCancel(context.Background())

@@ -16,7 +16,7 @@ func testStats(t *testing.T, open storage.Opener) {
 	s, l := must(t, open), newLimit(t, params[0])
 	var claims []storage.Claim
 	for k := range 5000 {
-		claims = append(claims, storage.Claim{ID: 1, Key: key(k), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 1}})
+		claims = append(claims, storage.Claim{ID: 1, Key: key(k), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}})
 	}
 	claim(t, s, claims...)
 	full, err := s.Stats(context.Background())
@@ -34,7 +34,7 @@ func testStats(t *testing.T, open storage.Opener) {
 // testClose closes a store that is in use.
 func testClose(t *testing.T, open storage.Opener) {
 	s, l := must(t, open), newLimit(t, params[0])
-	c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 1}}
+	c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	granted := int64(0)
@@ -82,7 +82,7 @@ func testClose(t *testing.T, open storage.Opener) {
 
 	// What was granted before is remembered, and nothing else.
 	s = must(t, open)
-	c.Now, c.Least, c.Want = start+int64(time.Millisecond), 1, l.Capacity()
+	c.Now, c.Min, c.Want = start+int64(time.Millisecond), 1, l.Capacity()
 	if g := claim(t, s, c); g[0].Units != l.Capacity()-granted {
 		t.Errorf("after %d units were granted, %d are left of %d", granted, g[0].Units, l.Capacity())
 	}

@@ -139,8 +139,8 @@ func (tr *traffic) next() storage.Claim {
 	if !tr.steady && tr.rand.IntN(8) == 0 {
 		c.Now -= tr.rand.Int64N(int64(time.Second))
 	}
-	c.Least = tr.rand.Int64N(3)
-	c.Want = c.Least + tr.rand.Int64N(1+l.Capacity()/4)
+	c.Min = tr.rand.Int64N(3)
+	c.Want = c.Min + tr.rand.Int64N(1+l.Capacity()/4)
 	c.Extra, c.Ahead = tr.rand.Int64N(20), tr.rand.Int64N(40)
 	if lease := tr.leases[cell{c.ID, c.Key}]; lease.Units > 0 && tr.rand.IntN(2) == 0 {
 		lease.Units = tr.rand.Int64N(lease.Units + 1)

@@ -19,7 +19,7 @@ func testRenamedKeys(t *testing.T, open storage.Opener) {
 			var claims []storage.Claim
 			for k := range 5 {
 				c := storage.Claim{ID: limitID(i), Key: key(1000*name + k), Limit: l,
-					Claim: limiter.Claim{Now: now, Least: 1, Want: max(l.Capacity()/10, 1), Extra: int64(n % 3)}}
+					Claim: limiter.Claim{Now: now, Min: 1, Want: max(l.Capacity()/10, 1), Extra: int64(n % 3)}}
 				if name > 0 {
 					c.Former = key(1000*(name-1) + k)
 				}
@@ -52,7 +52,7 @@ func testNamesThatMeet(t *testing.T, open storage.Opener) {
 		l := newLimit(t, p)
 		ask := func(k, former storage.Key) int64 {
 			return claim(t, s, storage.Claim{ID: limitID(i), Key: k, Former: former, Limit: l,
-				Claim: limiter.Claim{Now: start, Least: 1, Want: max(l.Capacity()/3, 1)}})[0].Units
+				Claim: limiter.Claim{Now: start, Min: 1, Want: max(l.Capacity()/3, 1)}})[0].Units
 		}
 		before, after := key(1), key(2)
 		all := ask(before, storage.Key{}) + ask(after, before)

@@ -148,7 +148,7 @@ func testBadStandings(t *testing.T, open storage.Opener) {
 	if s.Punish(context.Background(), offenses, none) == nil {
 		t.Error("a record is missing, and there is no error")
 	}
-	if s.Standings(context.Background(), make([]storage.Client, 1), start, none) == nil {
+	if s.Records(context.Background(), make([]storage.Client, 1), start, none) == nil {
 		t.Error("a record is missing, and there is no error")
 	}
 	room := make([]reputation.Record, 1)
@@ -164,7 +164,7 @@ func testBadStandings(t *testing.T, open storage.Opener) {
 	if err := s.Punish(context.Background(), offenses, room); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("a closed store says %v", err)
 	}
-	if err := s.Standings(context.Background(), make([]storage.Client, 1), start, room); !errors.Is(err, storage.ErrClosed) {
+	if err := s.Records(context.Background(), make([]storage.Client, 1), start, room); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("a closed store says %v", err)
 	}
 }
@@ -187,7 +187,7 @@ func punish(t *testing.T, s storage.Store, offenses ...storage.Offense) []reputa
 func standing(t *testing.T, s storage.Store, c storage.Client, now int64) reputation.Record {
 	t.Helper()
 	records := make([]reputation.Record, 1)
-	if err := s.Standings(context.Background(), []storage.Client{c}, now, records); err != nil {
+	if err := s.Records(context.Background(), []storage.Client{c}, now, records); err != nil {
 		t.Fatalf("standings: %v", err)
 	}
 	return records[0]

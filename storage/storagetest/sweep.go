@@ -19,7 +19,7 @@ func testSweepExpired(t *testing.T, open storage.Opener) {
 		var claims []storage.Claim
 		for k := range keys {
 			claims = append(claims, storage.Claim{ID: limitID(i), Key: key(k), Limit: l,
-				Claim: limiter.Claim{Now: start, Least: 1, Want: (l.Capacity() + 1) / 2}})
+				Claim: limiter.Claim{Now: start, Min: 1, Want: (l.Capacity() + 1) / 2}})
 		}
 		m.check(t, s, claims...)
 
@@ -70,7 +70,7 @@ func testSweepLongWindows(t *testing.T, open storage.Opener) {
 	const week = 7 * 24 * time.Hour
 	for i, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket} {
 		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: week})
-		m, c := model{}, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 10, Want: 10}}
+		m, c := model{}, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 10, Want: 10}}
 		m.check(t, s, c)
 		for day := range int64(5) {
 			if rows := sweepAll(t, s, start+day*int64(24*time.Hour)); rows != 0 {
@@ -96,7 +96,7 @@ func testSweepBesideAnother(t *testing.T, open storage.Opener) {
 		{50 * time.Hour, 50*time.Hour + 10*time.Minute},
 		{50*time.Hour + 20*time.Minute, 52 * time.Hour},
 	} {
-		claim(t, s, storage.Claim{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start + int64(step.used), Least: 1, Want: 1}})
+		claim(t, s, storage.Claim{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start + int64(step.used), Min: 1, Want: 1}})
 		if rows := sweepAll(t, other, start+int64(step.swept)); rows != 1 {
 			t.Errorf("used after %v and swept after %v: %d rows were deleted, want 1", step.used, step.swept, rows)
 		}
@@ -110,7 +110,7 @@ func testSweepFuture(t *testing.T, open storage.Opener) {
 	for i, p := range params {
 		l := newLimit(t, p)
 		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: l}
-		c.Now, c.Least, c.Want = start+int64(time.Hour), l.Capacity(), l.Capacity()
+		c.Now, c.Min, c.Want = start+int64(time.Hour), l.Capacity(), l.Capacity()
 		m := model{}
 		m.check(t, s, c)
 		if rows := sweepAll(t, s, start); rows != 0 {
@@ -155,7 +155,7 @@ func testSweepForeignLimits(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	for i, p := range params {
 		l := newLimit(t, p)
-		claim(t, s, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 1}})
+		claim(t, s, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}})
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func testSweepForeignLimits(t *testing.T, open storage.Opener) {
 	}
 	for i, p := range params { // and the limits can be used again
 		l := newLimit(t, p)
-		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: end, Least: 1, Want: 1}}
+		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: end, Min: 1, Want: 1}}
 		model{}.check(t, s, c)
 	}
 	if rows := sweepAll(t, s, end+late); rows != int64(len(params)) {

@@ -65,7 +65,7 @@ func testOneTime(t *testing.T, open storage.Opener) {
 		clocks[n].advance(time.Duration(i) * time.Millisecond)
 		term := termNow(t, handles[n], clocks[n])
 		g := claim(t, handles[n].Within(term), storage.Claim{ID: limitID(0), Key: key(1), Limit: l,
-			Claim: limiter.Claim{Now: start + int64(i)*int64(100*time.Hour), Least: 1, Want: 3}})
+			Claim: limiter.Claim{Now: start + int64(i)*int64(100*time.Hour), Min: 1, Want: 3}})
 		granted += g[0].Units
 		if term.Time.Now < last[n] {
 			t.Fatalf("call %d is of %d, the one before by the same process was of %d", i, term.Time.Now, last[n])
@@ -81,7 +81,7 @@ func testOneTime(t *testing.T, open storage.Opener) {
 // term's time.
 func testTerms(t *testing.T, open storage.Opener) {
 	s, c, l := keeper(t, open), &processClock{wall: start, source: 1}, newLimit(t, params[0])
-	claims := []storage.Claim{{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Least: 1, Want: 1}}}
+	claims := []storage.Claim{{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}
 	clients := []storage.Client{{Key: key(1)}}
 	for what, change := range map[string]func(*storage.Term){
 		"another era":   func(term *storage.Term) { term.Era++ },
@@ -95,7 +95,7 @@ func testTerms(t *testing.T, open storage.Opener) {
 		for call, err := range map[string]error{
 			"claim":     in.Claim(context.Background(), claims, make([]limiter.Grant, 1)),
 			"punish":    in.Punish(context.Background(), []storage.Offense{offense(clients[0], start, 25)}, make([]reputation.Record, 1)),
-			"standings": in.Standings(context.Background(), clients, start, make([]reputation.Record, 1)),
+			"standings": in.Records(context.Background(), clients, start, make([]reputation.Record, 1)),
 		} {
 			if !errors.Is(err, storage.ErrTerm) {
 				t.Errorf("%s: %s says %v", what, call, err)
@@ -123,7 +123,7 @@ func testTimeSetBack(t *testing.T, open storage.Opener) {
 	var claims []storage.Claim
 	for i, p := range params {
 		l := newLimit(t, p)
-		claims = append(claims, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Least: l.Capacity(), Want: l.Capacity()}})
+		claims = append(claims, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Min: l.Capacity(), Want: l.Capacity()}})
 	}
 	claim(t, in, claims...)
 	punish(t, in, offense(storage.Client{Key: key(2)}, start, 25))

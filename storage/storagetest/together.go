@@ -50,7 +50,7 @@ func testTogether(t *testing.T, open storage.Opener) {
 					for i, l := range limits {
 						for k := range keys {
 							claims = append(claims, storage.Claim{ID: limitID(i), Key: key(k), Limit: l,
-								Claim: limiter.Claim{Now: start, Least: 1, Want: 1 + l.Capacity()/50}})
+								Claim: limiter.Claim{Now: start, Min: 1, Want: 1 + l.Capacity()/50}})
 						}
 					}
 					grants, granted := insist(t, handles[w], claims), int64(0)

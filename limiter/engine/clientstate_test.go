@@ -9,34 +9,34 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// fairly returns what a limit does to its clients: a violation costs points,
+// newScaling returns what a limit does to its clients: a violation costs points,
 // and three in ten minutes lead to a ban of an hour.
-func fairly(t *testing.T, amount int64, window time.Duration, points int) *Fairness {
+func newScaling(t *testing.T, amount int64, window time.Duration, points int) *Scaling {
 	whole := sliding(t, amount, window)
-	fair := &Fairness{
+	scaling := &Scaling{
 		Points: points, Zone: 7,
 		Ban: reputation.Ban{After: 3, Within: 10 * time.Minute, For: time.Hour},
 	}
-	for level := range fair.Levels {
-		fair.Levels[level] = &Limit{ID: whole.ID, Limit: whole.Scale(reputation.Level(level).Share())}
+	for level := range scaling.Levels {
+		scaling.Levels[level] = &Limit{ID: whole.ID, Limit: whole.Scale(reputation.Level(level).Share())}
 	}
-	return fair
+	return scaling
 }
 
 // from asks for a request of a client.
-func (f *fixture) from(client string, fair ...*Fairness) Decision {
-	var draws []Draw
+func (f *fixture) from(client string, scaling ...*Scaling) Decision {
+	var debits []Debit
 	of := &Client{Key: []byte(client)}
-	for _, fair := range fair {
-		draws = append(draws, Draw{Limit: fair.Levels[0], Key: of.Key, Cost: 1, Client: of, Fair: fair})
+	for _, scaling := range scaling {
+		debits = append(debits, Debit{Limit: scaling.Levels[0], Key: of.Key, Cost: 1, Client: of, Scaling: scaling})
 	}
-	return f.DecideFor(context.Background(), of, draws)
+	return f.Decide(context.Background(), of, debits)
 }
 
 // passing returns how many of n requests of a client are allowed.
-func (f *fixture) passing(n int, client string, fair *Fairness) (allowed int) {
+func (f *fixture) passing(n int, client string, scaling *Scaling) (allowed int) {
 	for range n {
-		if f.from(client, fair).Allowed {
+		if f.from(client, scaling).Allowed {
 			allowed++
 		}
 	}
@@ -62,10 +62,10 @@ func (f *fixture) score(client string, violations int) float64 {
 }
 
 func TestViolationsAreOncePerWindow(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 100, 2*time.Minute, 5)
-	fair.Ban = reputation.Ban{}
+	f, scaling := newFixture(t), newScaling(t, 100, 2*time.Minute, 5)
+	scaling.Ban = reputation.Ban{}
 	for window := range 3 {
-		if got := f.passing(5000, "a", fair); got > 100 {
+		if got := f.passing(5000, "a", scaling); got > 100 {
 			t.Fatalf("%d of 5000 requests passed a limit of 100", got)
 		}
 		if got, want := f.score("a", window+1), 100-5*float64(window+1); got < want || got > want+1 {
@@ -77,13 +77,13 @@ func TestViolationsAreOncePerWindow(t *testing.T) {
 
 func TestLimitsFollowTheLevel(t *testing.T) {
 	for _, test := range []struct{ points, amount int }{{0, 100}, {25, 100}, {26, 60}, {51, 30}, {76, 10}, {100, 10}} {
-		f, fair := newFixture(t), fairly(t, 100, time.Hour, 5)
+		f, scaling := newFixture(t), newScaling(t, 100, time.Hour, 5)
 		f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Points: test.points})
 		f.score("a", 1)
-		if got := f.passing(1000, "a", fair); got != test.amount {
+		if got := f.passing(1000, "a", scaling); got != test.amount {
 			t.Errorf("after a loss of %d points %d requests passed a limit of 100, want %d", test.points, got, test.amount)
 		}
-		if got := f.passing(1000, "b", fair); got != 100 {
+		if got := f.passing(1000, "b", scaling); got != 100 {
 			t.Errorf("another client passed %d times, want 100", got)
 		}
 	}
@@ -92,36 +92,36 @@ func TestLimitsFollowTheLevel(t *testing.T) {
 // A client that keeps to what an innocent one may do commits no violation,
 // however much of that is refused.
 func TestScaledClientMayTryAsOftenAsAnInnocentOne(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 100, time.Hour, 5)
+	f, scaling := newFixture(t), newScaling(t, 100, time.Hour, 5)
 	f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Points: 95})
 	f.score("a", 1)
-	if got := f.passing(100, "a", fair); got != 10 {
+	if got := f.passing(100, "a", scaling); got != 10 {
 		t.Fatalf("%d passed, want 10", got)
 	}
-	f.from("b", fair) // goes through the committer, and so what was before it has
+	f.from("b", scaling) // goes through the committer, and so what was before it has
 	if score := f.score("a", 1); score > 5.1 {
 		t.Errorf("score is %v", score)
 	}
-	f.from("a", fair)
+	f.from("a", scaling)
 	f.score("a", 2)
 }
 
 func TestSmallestScaledLimitIsOne(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 3, time.Hour, 0)
+	f, scaling := newFixture(t), newScaling(t, 3, time.Hour, 0)
 	f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Points: 100})
 	f.score("a", 1)
-	if got := f.passing(20, "a", fair); got != 1 {
+	if got := f.passing(20, "a", scaling); got != 1 {
 		t.Errorf("%d passed, want 1", got)
 	}
 }
 
 // banned has a client banned and returns when that ends.
-func banned(t *testing.T, f *fixture, client string, fair *Fairness) (until int64) {
+func banned(t *testing.T, f *fixture, client string, scaling *Scaling) (until int64) {
 	t.Helper()
 	for violations := 1; ; violations++ {
-		f.passing(200, client, fair)
+		f.passing(200, client, scaling)
 		f.score(client, violations)
-		if d := f.from(client, fair); d.Reason == Banned {
+		if d := f.from(client, scaling); d.Reason == Banned {
 			if violations != 3 {
 				t.Fatalf("banned after %d violations", violations)
 			}
@@ -135,9 +135,9 @@ func banned(t *testing.T, f *fixture, client string, fair *Fairness) (until int6
 }
 
 func TestBanIsForEverythingAndEnds(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 10, 2*time.Minute, 0)
-	until := banned(t, f, "a", fair)
-	other, nothing := fairly(t, 10, time.Hour, 0), []*Fairness(nil)
+	f, scaling := newFixture(t), newScaling(t, 10, 2*time.Minute, 0)
+	until := banned(t, f, "a", scaling)
+	other, nothing := newScaling(t, 10, time.Hour, 0), []*Scaling(nil)
 	calls := f.store.calls.Load()
 	if f.from("a", other).Allowed || f.from("a", nothing...).Allowed {
 		t.Error("a banned client was let pass elsewhere")
@@ -156,26 +156,26 @@ func TestBanIsForEverythingAndEnds(t *testing.T) {
 }
 
 func TestBanSurvivesACrash(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 10, 2*time.Minute, 0)
-	until := banned(t, f, "a", fair)
+	f, scaling := newFixture(t), newScaling(t, 10, 2*time.Minute, 0)
+	until := banned(t, f, "a", scaling)
 	after := startOn(t, f.disk, f.fake) // the first one is gone, and has said nothing
-	d := after.from("a", fairly(t, 10, time.Hour, 0))
+	d := after.from("a", newScaling(t, 10, time.Hour, 0))
 	if d.Reason != Banned || after.clock.now()+int64(d.Retry) != until {
 		t.Errorf("after a crash: %+v, want a ban until %d", d, until)
 	}
-	if after.from("b", fair).Reason == Banned {
+	if after.from("b", scaling).Reason == Banned {
 		t.Error("another client is banned")
 	}
 }
 
 // Another process learns of a ban with the next claim for the client.
 func TestBanIsSeenByOtherProcesses(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 10, 2*time.Minute, 0)
+	f, scaling := newFixture(t), newScaling(t, 10, 2*time.Minute, 0)
 	other := startOn(t, f.disk, f.fake)
-	other.from("a", fair)
-	banned(t, f, "a", fair)
+	other.from("a", scaling)
+	banned(t, f, "a", scaling)
 	for i := range 20 {
-		if d := other.from("a", fair); d.Reason == Banned {
+		if d := other.from("a", scaling); d.Reason == Banned {
 			return
 		} else if d.Reason == OverLimit && i > 10 {
 			t.Fatalf("%+v", d)
@@ -185,12 +185,12 @@ func TestBanIsSeenByOtherProcesses(t *testing.T) {
 }
 
 func TestStandingCostsTheStoreNothingOnceKnown(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 1000, time.Hour, 5)
-	f.from("a", fair)
+	f, scaling := newFixture(t), newScaling(t, 1000, time.Hour, 5)
+	f.from("a", scaling)
 	if calls := f.store.calls.Load(); calls != 1 {
 		t.Errorf("the first request took %d batches", calls)
 	}
-	if got := f.passing(10, "a", fair); got != 10 || f.store.calls.Load() != 1 {
+	if got := f.passing(10, "a", scaling); got != 10 || f.store.calls.Load() != 1 {
 		t.Errorf("%d of 10 passed, and the store was asked %d times", got, f.store.calls.Load())
 	}
 }
@@ -199,13 +199,13 @@ func TestStandingCostsTheStoreNothingOnceKnown(t *testing.T) {
 // to the store later.
 func TestOffensesInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
-		fair := fairly(t, 10, time.Hour, 0)
-		ask := func(fairs ...*Fairness) Decision { return (&fixture{Engine: e.Engine, t: t}).from("a", fairs...) }
-		ask(fair)
+		scaling := newScaling(t, 10, time.Hour, 0)
+		ask := func(fairs ...*Scaling) Decision { return (&fixture{Engine: e.Engine, t: t}).from("a", fairs...) }
+		ask(scaling)
 		e.broken.Store(true)
-		ask(fairly(t, 10, time.Hour, 0)) // has to be claimed for, which shows the fault
+		ask(newScaling(t, 10, time.Hour, 0)) // has to be claimed for, which shows the fault
 		e.Punish(&Client{Key: []byte("a")}, reputation.Offense{Ban: reputation.Ban{After: 1, Within: time.Hour, For: 24 * time.Hour}})
-		if d := ask(fair); d.Reason != Banned {
+		if d := ask(scaling); d.Reason != Banned {
 			t.Fatalf("in the outage: %+v", d)
 		}
 		e.broken.Store(false)
@@ -221,8 +221,8 @@ func TestOffensesInAnOutage(t *testing.T) {
 // Clients that share something, such as an address, share a limit as well. It is
 // smaller while that is banned, which refuses none of them by itself.
 func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
-	f, own := newFixture(t), fairly(t, 1000, time.Hour, 0)
-	shared := fairly(t, 400, time.Hour, 0)
+	f, own := newFixture(t), newScaling(t, 1000, time.Hour, 0)
+	shared := newScaling(t, 400, time.Hour, 0)
 	shared.Points, shared.Ban = 0, reputation.Ban{}
 	for level := range shared.Levels {
 		shared.Levels[level] = shared.Levels[0]
@@ -232,9 +232,9 @@ func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
 	visit := func() bool { // of a new client every time
 		n++
 		of, all := &Client{Key: []byte{byte(n >> 8), byte(n)}}, &Client{Key: []byte("all")}
-		return f.DecideFor(context.Background(), of, []Draw{
-			{Limit: own.Levels[0], Key: of.Key, Cost: 1, Client: of, Fair: own},
-			{Limit: shared.Levels[0], Key: all.Key, Cost: 1, Client: all, Fair: shared},
+		return f.Decide(context.Background(), of, []Debit{
+			{Limit: own.Levels[0], Key: of.Key, Cost: 1, Client: of, Scaling: own},
+			{Limit: shared.Levels[0], Key: all.Key, Cost: 1, Client: all, Scaling: shared},
 		}).Allowed
 	}
 	passing := func(visits int) (allowed int) {
@@ -260,25 +260,25 @@ func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
 
 // A ban outlives the loss of the database, as long as somebody remembers it.
 func TestStoreThatForgotDoesNotMakeMemoryForget(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 10, 2*time.Minute, 0)
-	banned(t, f, "a", fair)
+	f, scaling := newFixture(t), newScaling(t, 10, 2*time.Minute, 0)
+	banned(t, f, "a", scaling)
 	f.disk.mu.Lock()
 	clear(f.disk.clients)
 	f.disk.mu.Unlock()
-	shared := fairly(t, 10, time.Hour, 0)
+	shared := newScaling(t, 10, time.Hour, 0)
 	a, b := &Client{Key: []byte("a")}, &Client{Key: []byte("b")}
-	f.DecideFor(context.Background(), b, []Draw{ // has the standing of a read again
-		{Limit: shared.Levels[0], Key: []byte("all"), Cost: 1, Client: a, Fair: shared},
+	f.Decide(context.Background(), b, []Debit{ // has the standing of a read again
+		{Limit: shared.Levels[0], Key: []byte("all"), Cost: 1, Client: a, Scaling: shared},
 	})
-	if d := f.from("a", fair); d.Reason != Banned {
+	if d := f.from("a", scaling); d.Reason != Banned {
 		t.Errorf("after the store has forgotten: %+v", d)
 	}
 }
 
 // A client that goes into a trap over and over makes one write a second.
 func TestOffensesOfAFloodAreOne(t *testing.T) {
-	f, fair := newFixture(t), fairly(t, 10, time.Hour, 0)
-	f.from("a", fair)
+	f, scaling := newFixture(t), newScaling(t, 10, time.Hour, 0)
+	f.from("a", scaling)
 	for range 3 {
 		for range 1000 {
 			f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Violation: reputation.Violation{Reason: reputation.Trapped}, Points: 25})
@@ -294,14 +294,14 @@ func TestOffensesOfAFloodAreOne(t *testing.T) {
 // the limit of its level, which drains a bucket more slowly than the whole one.
 func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
 	whole := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1000, Window: time.Hour})
-	fair := new(Fairness)
-	for level := range fair.Levels {
-		fair.Levels[level] = &Limit{ID: whole.ID, Limit: whole.Scale(reputation.Level(level).Share())}
+	scaling := new(Scaling)
+	for level := range scaling.Levels {
+		scaling.Levels[level] = &Limit{ID: whole.ID, Limit: whole.Scale(reputation.Level(level).Share())}
 	}
 	f := newFixture(t)
 	f.disk.clients[testName(clientsID, "a")] = &reputation.Record{At: f.clock.now(), Lost: 100e6, Level: reputation.Critical}
 	of := &Client{Key: []byte("a")}
-	if d := f.DecideFor(t.Context(), of, []Draw{{Limit: whole, Key: of.Key, Cost: 50, Client: of, Fair: fair}}); !d.Allowed {
+	if d := f.Decide(t.Context(), of, []Debit{{Limit: whole, Key: of.Key, Cost: 50, Client: of, Scaling: scaling}}); !d.Allowed {
 		t.Fatalf("%+v", d)
 	}
 	if !f.table.find(whole.ID, of.Key).lease.Holds() {
@@ -309,7 +309,7 @@ func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
 	}
 	f.fake.advance(3 * time.Minute) // 5 of 100 per hour
 	f.Close(t.Context())
-	if used := f.disk.used(fair.Levels[reputation.Critical], "a", f.clock.now()); used < 45 {
+	if used := f.disk.used(scaling.Levels[reputation.Critical], "a", f.clock.now()); used < 45 {
 		t.Errorf("%d of 50 units are in use, want 45 at least", used)
 	}
 }

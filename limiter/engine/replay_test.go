@@ -64,9 +64,9 @@ func atPlace(t *testing.T, amount int64, f func(t *testing.T, p *place, limit *L
 }
 
 // askUntilInUse asks until the store is in use, and returns how many passed.
-func (f *fixture) askUntilInUse(draws ...Draw) (allowed int) {
+func (f *fixture) askUntilInUse(debits ...Debit) (allowed int) {
 	for range 600 {
-		allowed += f.count(1, draws...)
+		allowed += f.count(1, debits...)
 		if time.Sleep(100 * time.Millisecond); !f.degraded.Load() {
 			return allowed
 		}
@@ -80,13 +80,13 @@ func (f *fixture) askUntilInUse(draws ...Draw) (allowed int) {
 func TestReplacedDatabase(t *testing.T) {
 	atPlace(t, 10, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
-		passed := f.count(7, draw(limit, "a", 1))
+		passed := f.count(7, debit(limit, "a", 1))
 		p.replace()
-		passed += f.askUntilInUse(draw(limit, "a", 1))
+		passed += f.askUntilInUse(debit(limit, "a", 1))
 		if used := p.used(f, limit, "a"); used != 7 {
 			t.Errorf("%d are charged to the new database, want the 7 that memory knows", used)
 		}
-		if passed += f.count(20, draw(limit, "a", 1)); passed != 10 {
+		if passed += f.count(20, debit(limit, "a", 1)); passed != 10 {
 			t.Errorf("%d of 10 passed", passed)
 		}
 		f.Close(t.Context())
@@ -97,18 +97,18 @@ func TestReplacedDatabase(t *testing.T) {
 func TestLeasesOnAReplacedDatabase(t *testing.T) {
 	atPlace(t, 10_000, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
-		f.count(20, draw(limit, "a", 1))
+		f.count(20, debit(limit, "a", 1))
 		if used := p.used(f, limit, "a"); used <= 20 {
 			t.Fatalf("%d charged, want more than the 20 that were spent", used)
 		}
 		p.replace()
-		f.askUntilInUse(draw(limit, "b", 1))
+		f.askUntilInUse(debit(limit, "b", 1))
 		if used := p.used(f, limit, "a"); used != 20 {
 			t.Errorf("%d are charged to the new database, want the 20 that were spent", used)
 		}
 		passed := 20
 		for range 10_000 {
-			passed += f.count(1, draw(limit, "a", 1))
+			passed += f.count(1, debit(limit, "a", 1))
 		}
 		if passed != 10_000 {
 			t.Errorf("%d of 10000 passed", passed)
@@ -121,16 +121,16 @@ func TestLeasesOnAReplacedDatabase(t *testing.T) {
 func TestReplacedAgainAndAgain(t *testing.T) {
 	atPlace(t, 100, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
-		passed := f.count(10, draw(limit, "a", 1))
+		passed := f.count(10, debit(limit, "a", 1))
 		for range 10 {
 			p.replace()
-			passed += f.count(2, draw(limit, "a", 1))
-			passed += f.askUntilInUse(draw(limit, "b", 1), draw(limit, "a", 1))
+			passed += f.count(2, debit(limit, "a", 1))
+			passed += f.askUntilInUse(debit(limit, "b", 1), debit(limit, "a", 1))
 			if used := p.used(f, limit, "a"); used != int64(passed) {
 				t.Fatalf("%d are charged, and %d have passed", used, passed)
 			}
 		}
-		if passed += f.count(200, draw(limit, "a", 1)); passed > 100 {
+		if passed += f.count(200, debit(limit, "a", 1)); passed > 100 {
 			t.Errorf("%d of 100 passed", passed)
 		}
 		f.Close(t.Context())
@@ -142,7 +142,7 @@ func TestReplacedWhileBeingTold(t *testing.T) {
 	atPlace(t, 10, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
 		for i := range 3 * flushBatch {
-			f.count(3, draw(limit, fmt.Sprint(i), 1))
+			f.count(3, debit(limit, fmt.Sprint(i), 1))
 		}
 		broken := p.opens.Load() + 1 // its second batch fails
 		p.fail = func(opens int64, claims []storage.Claim) error {
@@ -152,7 +152,7 @@ func TestReplacedWhileBeingTold(t *testing.T) {
 			return nil
 		}
 		p.replace()
-		f.askUntilInUse(draw(limit, "b", 1))
+		f.askUntilInUse(debit(limit, "b", 1))
 		for i := range 3 * flushBatch {
 			if used := p.used(f, limit, fmt.Sprint(i)); used != 3 {
 				t.Fatalf("%d of key %d are charged to the new database, want 3", used, i)
@@ -166,11 +166,11 @@ func TestReplacedWhileBeingTold(t *testing.T) {
 func TestReplacedUnderTwoProcesses(t *testing.T) {
 	atPlace(t, 10, func(t *testing.T, p *place, limit *Limit) {
 		first, second := p.engine(t), p.engine(t)
-		first.count(4, draw(limit, "a", 1))
-		second.count(3, draw(limit, "a", 1))
+		first.count(4, debit(limit, "a", 1))
+		second.count(3, debit(limit, "a", 1))
 		p.replace()
 		for _, f := range []*fixture{first, second} {
-			f.askUntilInUse(draw(limit, "b", 1))
+			f.askUntilInUse(debit(limit, "b", 1))
 		}
 		most := int64(7)
 		if limit.Algorithm() == limiter.TokenBucket {
@@ -189,9 +189,9 @@ func TestReplacedUnderTwoProcesses(t *testing.T) {
 func TestSameDatabaseAfterAnOutage(t *testing.T) {
 	atPlace(t, 100, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
-		f.count(30, draw(limit, "a", 1))
+		f.count(30, debit(limit, "a", 1))
 		time.Sleep(20 * time.Hour)
-		f.count(1, draw(limit, "a", 1)) // knows of 31, most of them old
+		f.count(1, debit(limit, "a", 1)) // knows of 31, most of them old
 		time.Sleep(5 * time.Hour)
 		var failed atomic.Bool
 		p.fail = func(int64, []storage.Claim) error {
@@ -200,7 +200,7 @@ func TestSameDatabaseAfterAnOutage(t *testing.T) {
 			}
 			return nil
 		}
-		f.askUntilInUse(draw(limit, "b", 1))
+		f.askUntilInUse(debit(limit, "b", 1))
 		if !failed.Load() {
 			t.Fatal("there was no outage")
 		}
@@ -215,7 +215,7 @@ func TestSameDatabaseAfterAnOutage(t *testing.T) {
 func TestReplacedBeforeTheStop(t *testing.T) {
 	atPlace(t, 10_000, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
-		f.count(20, draw(limit, "a", 1))
+		f.count(20, debit(limit, "a", 1))
 		p.replace()
 		if err := f.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -238,13 +238,13 @@ func TestDebtsAreKnownOnceTheyAreCharged(t *testing.T) {
 			return nil
 		}
 		f := p.engine(t)
-		f.count(5, draw(limit, "a", 1))
+		f.count(5, debit(limit, "a", 1))
 		broken.Store(true)
-		f.count(1, draw(limit, "b", 1))                 // finds out
-		passed := 15 * f.count(1, draw(limit, "a", 15)) // more than the key holds
+		f.count(1, debit(limit, "b", 1))                 // finds out
+		passed := 15 * f.count(1, debit(limit, "a", 15)) // more than the key holds
 		broken.Store(false)
-		f.askUntilInUse(draw(limit, "b", 1))
-		look := []Draw{draw(limit, "a", 0)}
+		f.askUntilInUse(debit(limit, "b", 1))
+		look := []Debit{debit(limit, "a", 0)}
 		if f.ask(look...); look[0].Quota.Remaining != 95-int64(passed) || passed == 0 {
 			t.Errorf("5 and then %d of 100 passed, and %d remain", passed, look[0].Quota.Remaining)
 		}

@@ -18,16 +18,16 @@ const (
 
 func bytesOf(r reputation.Record) int64 { return recordBytes + violationBytes*int64(cap(r.Past)) }
 
-// Standings implements [storage.Store].
-func (s *Store) Standings(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return s.standings(ctx, nil, clients, now, records)
+// Records implements [storage.Store].
+func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	return s.readRecords(ctx, nil, clients, now, records)
 }
 
-func (s *Store) standings(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+func (s *Store) readRecords(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
 	if len(clients) != len(records) {
-		return fmt.Errorf("memory: standings: %d clients need as many records, got %d", len(clients), len(records))
+		return fmt.Errorf("memory: records: %d clients need as many records, got %d", len(clients), len(records))
 	}
-	return s.with(ctx, "standings", func(db *Database) error {
+	return s.with(ctx, "records", func(db *Database) error {
 		at, err := s.enterLocked(term, now)
 		if err != nil {
 			return err

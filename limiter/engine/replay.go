@@ -15,7 +15,7 @@ func (e *Engine) catchUp() error {
 	if e.charged != nil && !store.Continues(e.charged) {
 		now := e.clock.now()
 		add = func(b *batch, c *cell) {
-			b.vouchLocked(c, now)
+			b.replayLocked(c, now)
 			b.chargeLocked(c)
 		}
 	}
@@ -26,9 +26,9 @@ func (e *Engine) catchUp() error {
 	return err
 }
 
-// vouchLocked adds what is known to be used of a key to a batch. What the key
+// replayLocked adds what is known to be used of a key to a batch. What the key
 // held was charged to a store that is gone, and is free.
-func (b *batch) vouchLocked(c *cell, now int64) {
+func (b *batch) replayLocked(c *cell, now int64) {
 	if c.limit == nil {
 		return // nothing was ever claimed
 	}
@@ -45,7 +45,7 @@ func (c *cell) knownLocked(now int64) limiter.Charge {
 	known := c.usedLocked(&state, now)
 	if c.local != nil {
 		more := c.usedLocked(&c.local.state, now)
-		for _, owed := range c.local.owed {
+		for _, owed := range c.local.debts {
 			if c.limit.Slots() == 0 || owed.At >= c.limit.Oldest(now) {
 				more.Units -= owed.Units
 			}

@@ -26,14 +26,14 @@ type Client struct {
 	cell *cell
 }
 
-// Fairness says how a limit and the way its client stands affect each other.
+// Scaling says how a limit and the way its client stands affect each other.
 // The engine holds on to the pointer it is given; nobody may change what it
 // points to.
-type Fairness struct {
+type Scaling struct {
 	// Levels is the limit for each level of a client: all have one ID, and the
 	// first has the full amount.
 	Levels [reputation.Levels]*Limit
-	// Banned is the limit while the client of the draw is banned, if the request is
+	// Banned is the limit while the client of the debit is banned, if the request is
 	// from another client; for its own, a ban is a refusal. It has the ID of the
 	// others. Nil means that of the level.
 	Banned *Limit
@@ -49,8 +49,8 @@ type Fairness struct {
 // by a chance of one in 2^64.
 const clientsID storage.LimitID = 0
 
-// standing is what memory knows of the way a client stands.
-type standing struct {
+// clientState is what memory knows of the way a client stands.
+type clientState struct {
 	record atomic.Pointer[reputation.Record] // immutable, written under mu; nil until it was read
 	noted  atomic.Pointer[reputation.Record] // likewise: the offenses from before it was read; nil if there were none
 	asked  uint64                            // guarded by queue.mu: the number of the last batch to read it
@@ -66,7 +66,7 @@ func (c *Client) record() *reputation.Record {
 	if c.cell == nil {
 		return nil
 	}
-	return c.cell.standing.record.Load()
+	return c.cell.client.record.Load()
 }
 
 // known reports whether it is known how the client and its parent stand.
@@ -76,69 +76,69 @@ func (c *Client) known() bool {
 
 // banned returns the standing of the client, or else of its parent, if memory knows
 // that to be banned, and nil if it doesn't.
-func (c *Client) banned(now int64) *standing {
+func (c *Client) banned(now int64) *clientState {
 	for ; c != nil; c = c.Parent {
-		if c.cell != nil && c.cell.standing.bannedAt(now) {
-			return c.cell.standing
+		if c.cell != nil && c.cell.client.bannedAt(now) {
+			return c.cell.client
 		}
 	}
 	return nil
 }
 
-// client returns the cell of the draw's client, or nil if it has none.
-func (d *Draw) client() *cell {
+// client returns the cell of the debit's client, or nil if it has none.
+func (d *Debit) client() *cell {
 	if d.Client == nil {
 		return nil
 	}
 	return d.Client.cell
 }
 
-// parent returns the cell of the parent of the draw's client, or nil if it has
+// parent returns the cell of the parent of the debit's client, or nil if it has
 // none.
-func (d *Draw) parent() *cell {
+func (d *Debit) parent() *cell {
 	if d.Client == nil || d.Client.Parent == nil {
 		return nil
 	}
 	return d.Client.Parent.cell
 }
 
-// recallAll scales the draws by the way their clients stand, and refuses all if the
+// applyClients scales the debits by the way their clients stand, and refuses all if the
 // one that the request is from is banned. It notes whether all of that is known.
-func (e *Engine) recallAll(r *request) {
+func (e *Engine) applyClients(r *request) {
 	r.known = true
 	if r.client != nil {
-		e.recallFamily(r.client)
+		e.findClients(r.client)
 		r.known = r.client.known()
 		if banned := r.client.banned(r.now); banned != nil {
 			until := banned.bannedUntil()
 			r.Reason, r.Retry = Banned, time.Duration(until-r.now)
-			r.Fresh = banned.isNews(until)
+			r.Fresh = banned.isFirstRefusal(until)
 			return
 		}
 	}
-	for i := range r.draws {
-		draw := &r.draws[i]
-		if draw.Client == nil {
+	for i := range r.debits {
+		debit := &r.debits[i]
+		if debit.Client == nil {
 			continue
 		}
-		e.recallFamily(draw.Client)
-		if draw.Client.known() {
-			draw.Limit = draw.Fair.limit(draw.client(), draw.parent(), r.now)
+		e.findClients(debit.Client)
+		if debit.Client.known() {
+			debit.Limit = debit.Scaling.limit(debit.client(), debit.parent(), r.now)
 		} else {
 			r.known = false
 		}
 	}
 }
 
-// recallFamily finds the cells of a client and its parent.
-func (e *Engine) recallFamily(client *Client) {
+// findClients finds the cells of a client and its parent.
+func (e *Engine) findClients(client *Client) {
 	for ; client != nil; client = client.Parent {
-		e.recall(client)
+		e.findClient(client)
 	}
 }
 
-// recall returns what memory knows of a client, or nil.
-func (e *Engine) recall(client *Client) *reputation.Record {
+// findClient returns what memory knows of a client, or nil.
+func (e *Engine) findClient(client *Client) *reputation.Record {
 	if client.cell == nil {
 		client.cell = e.table.find(clientsID, client.Key)
 		if client.cell != nil {
@@ -148,52 +148,52 @@ func (e *Engine) recall(client *Client) *reputation.Record {
 	return client.record()
 }
 
-// Known returns what memory knows of the way a client stands, or nil if it knows
+// CachedRecord returns what memory knows of the way a client stands, or nil if it knows
 // nothing. Nobody may change it.
-func (e *Engine) Known(client Client) *reputation.Record {
-	if record := e.recall(&client); record != nil || client.cell == nil {
+func (e *Engine) CachedRecord(client Client) *reputation.Record {
+	if record := e.findClient(&client); record != nil || client.cell == nil {
 		return record
 	}
-	return client.cell.standing.noted.Load()
+	return client.cell.client.noted.Load()
 }
 
 // limit returns the limit for a client and its parent, if it has one. It must be
 // known how they stand.
-func (f *Fairness) limit(client, parent *cell, now int64) *Limit {
-	record := client.standing.record.Load()
+func (f *Scaling) limit(client, parent *cell, now int64) *Limit {
+	record := client.client.record.Load()
 	if f.Banned != nil && record.Banned(now) {
 		return f.Banned
 	}
 	level := record.LevelAt(now)
 	if parent != nil {
-		level = max(level, parent.standing.record.Load().LevelAt(now))
+		level = max(level, parent.client.record.Load().LevelAt(now))
 	}
 	return f.Levels[level]
 }
 
-// meetAll makes cells for all clients of a request that have none.
-func (e *Engine) meetAll(r *request) {
-	e.meet(r.client)
-	for i := range r.draws {
-		e.meet(r.draws[i].Client)
+// ensureClients makes cells for all clients of a request that have none.
+func (e *Engine) ensureClients(r *request) {
+	e.ensureClient(r.client)
+	for i := range r.debits {
+		e.ensureClient(r.debits[i].Client)
 	}
 }
 
-// meet makes cells for a client and its parent, if they have none.
-func (e *Engine) meet(client *Client) {
+// ensureClient makes cells for a client and its parent, if they have none.
+func (e *Engine) ensureClient(client *Client) {
 	for ; client != nil; client = client.Parent {
-		if e.recall(client) == nil && client.cell == nil {
+		if e.findClient(client) == nil && client.cell == nil {
 			client.cell = e.table.add(clientsID, client.Key)
 		}
 	}
 }
 
-// askLocked has it read with the batch, which must be open, how a client and its
+// readLocked has it read with the batch, which must be open, how a client and its
 // parent stand: for the first time, or again, since other processes may have
 // punished them.
-func (b *batch) askLocked(client *Client) {
+func (b *batch) readLocked(client *Client) {
 	for ; client != nil; client = client.Parent {
-		if st := client.cell.standing; st.asked != b.number {
+		if st := client.cell.client; st.asked != b.number {
 			st.asked = b.number
 			b.clients = append(b.clients, client.cell)
 		}
@@ -214,16 +214,16 @@ func (e *Engine) readClients(b *batch, store storage.Store, term *storage.Term) 
 		}
 	}
 	records := make([]reputation.Record, len(names))
-	if err := store.Standings(context.Background(), names, b.now, records); err != nil {
+	if err := store.Records(context.Background(), names, b.now, records); err != nil {
 		return err
 	}
 	b.now = term.Time.Now
 	for i, c := range b.clients {
-		c.standing.learn(records[i], 0)
+		c.client.learn(records[i], 0)
 	}
 	for _, en := range b.entries {
 		if en.client != nil {
-			en.limit = en.fair.limit(en.client, en.parent, b.now)
+			en.limit = en.scaling.limit(en.client, en.parent, b.now)
 		}
 	}
 	return nil
@@ -231,19 +231,19 @@ func (e *Engine) readClients(b *batch, store storage.Store, term *storage.Term) 
 
 // clientOf returns a client as the store takes it.
 func (e *Engine) clientOf(c *cell, term *storage.Term, now int64) (client storage.Client, err error) {
-	name, err := e.nameOf(c, standingRemembered, term, now)
+	name, err := e.nameOf(c, clientRetention, term, now)
 	return storage.Client{Key: name.Key, Former: name.Former}, err
 }
 
-// standingRemembered is how long a client's standing is known by one name. In
+// clientRetention is how long a client's standing is known by one name. In
 // that time a score of 0 is whole again, and a ban of a day is forgotten. Longer
 // bans outlast it if the client comes back in between.
-const standingRemembered = 48 * time.Hour
+const clientRetention = 48 * time.Hour
 
 // learn notes what the store knows of a client once it has seen a number of the
 // offenses that were pending. While there are more of them, memory knows better,
 // as it does where the store has lost what it knew.
-func (st *standing) learn(record reputation.Record, seen int) {
+func (st *clientState) learn(record reputation.Record, seen int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.pending -= seen
@@ -262,20 +262,20 @@ func (st *standing) learn(record reputation.Record, seen int) {
 
 // forget gives up on offenses of which it is unknown whether the store has seen
 // them.
-func (st *standing) forget(offenses int) {
+func (st *clientState) forget(offenses int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.pending -= offenses
 }
 
-// isNews tells whether a ban that ends at until refuses for the first time.
-func (st *standing) isNews(until int64) bool {
+// isFirstRefusal tells whether a ban that ends at until refuses for the first time.
+func (st *clientState) isFirstRefusal(until int64) bool {
 	return st.told.Load() != until && st.told.Swap(until) != until
 }
 
 // says tells whether anything bad is known of a client. It is false for a cell
 // that is none of a client.
-func (st *standing) says() bool {
+func (st *clientState) hasRecord() bool {
 	if st == nil {
 		return false
 	}
@@ -287,7 +287,7 @@ func (st *standing) says() bool {
 
 // bannedUntil returns when the last ban ends that is known of, or 0. A ban holds
 // from its offense on, also while it is not known what else the client has done.
-func (st *standing) bannedUntil() int64 {
+func (st *clientState) bannedUntil() int64 {
 	noted := st.noted.Load() // first: learn replaces it by a record that has its ban
 	record := st.record.Load()
 	switch {
@@ -300,6 +300,6 @@ func (st *standing) bannedUntil() int64 {
 }
 
 // bannedAt tells whether a client is known to be banned at now.
-func (st *standing) bannedAt(now int64) bool {
+func (st *clientState) bannedAt(now int64) bool {
 	return st != nil && now < st.bannedUntil()
 }
