@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
@@ -12,10 +14,10 @@ import (
 // find returns the key of a request, or "" if it has none. An error is one that the
 // request is denied with: an upstream might find another key in it, or a key where
 // none is found here.
-func (k *APIKeys) find(e *evaluation) (string, error) {
+func (k *APIKeys) find(r *http.Request, repl *caddy.Replacer) (string, error) {
 	var s keySearch
 	for i := range k.From {
-		s.look(e, &k.From[i])
+		s.look(r, repl, &k.From[i])
 	}
 	return s.key, s.err
 }
@@ -28,19 +30,19 @@ type keySearch struct {
 	err  error
 }
 
-func (s *keySearch) look(e *evaluation, place *KeySource) {
+func (s *keySearch) look(r *http.Request, repl *caddy.Replacer, place *KeySource) {
 	s.here = 0
 	switch place.kind {
 	case fromHeader:
-		s.header(e.http.Header[http.CanonicalHeaderKey(place.in)])
+		s.header(r.Header[http.CanonicalHeaderKey(place.in)])
 	case fromBearer:
-		s.bearer(e.http.Header["Authorization"])
+		s.bearer(r.Header["Authorization"])
 	case fromQuery:
-		s.query(e.http.URL.RawQuery, place.parameter)
+		s.query(r.URL.RawQuery, place.parameter)
 	case fromCookie:
-		s.cookies(e.http.Header["Cookie"], place.parameter)
+		s.cookies(r.Header["Cookie"], place.parameter)
 	default:
-		s.found(e.repl.ReplaceAll(place.Name, ""))
+		s.found(repl.ReplaceAll(place.Name, ""))
 	}
 }
 

@@ -30,7 +30,7 @@ func findKey(t *testing.T, from []KeySource, query string, fields ...string) (st
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
 	e := newEvaluation(r)
 	defer e.release()
-	return k.find(e)
+	return k.find(e.http, e.repl)
 }
 
 // What an upstream could take for a key is the key that is found, or the request is

@@ -81,8 +81,9 @@ const (
 	keyDefault = "default"
 )
 
-// provision checks the option, and reads the file if there is one.
-func (k *APIKeys) provision(a *App) error {
+// provisionAPIKeys checks the option, and reads the file if there is one.
+func (a *App) provisionAPIKeys() error {
+	k := a.APIKeys
 	if len(k.From) == 0 {
 		k.From = []KeySource{{Type: fromHeader, Name: "X-Api-Key"}}
 	}
@@ -91,7 +92,7 @@ func (k *APIKeys) provision(a *App) error {
 			return fmt.Errorf("from: %w", err)
 		}
 	}
-	if err := k.checkDefault(a); err != nil {
+	if err := a.checkDefaultTier(); err != nil {
 		return err
 	}
 	path, err := filepath.Abs(cmp.Or(k.File, defaultKeyFile()))
@@ -106,8 +107,9 @@ func (k *APIKeys) provision(a *App) error {
 	return nil
 }
 
-// checkDefault checks what is to become of requests without a known key.
-func (k *APIKeys) checkDefault(a *App) error {
+// checkDefaultTier checks what is to become of requests without a known key.
+func (a *App) checkDefaultTier() error {
+	k := a.APIKeys
 	for _, option := range []struct{ name, value string }{{"missing", k.Missing}, {"unknown", k.Unknown}} {
 		if option.value != "" && option.value != keyDeny && option.value != keyDefault {
 			return fmt.Errorf("%s: must be deny or default, got %q", option.name, option.value)
@@ -166,8 +168,9 @@ func (s *KeySource) resolve() {
 	}
 }
 
-// start reports the keys there are.
-func (k *APIKeys) start(a *App) {
+// countAPIKeys reports the keys there are.
+func (a *App) countAPIKeys() {
+	k := a.APIKeys
 	set := k.keys.Keys()
 	if set == nil {
 		a.log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.keys.Path()))

@@ -111,7 +111,7 @@ func (a *App) provisionClients() error {
 	if a.APIKeys == nil {
 		return nil
 	}
-	if err := a.APIKeys.provision(a); err != nil {
+	if err := a.provisionAPIKeys(); err != nil {
 		return fmt.Errorf("api_keys: %w", err)
 	}
 	return nil
@@ -123,7 +123,7 @@ func (a *App) Start() error {
 		a.warn("no site has the directive rate_limit, so that nothing is limited", "rate_limit {, zone login {, limit 5/1m, } and } in a site, each on a line of its own")
 	}
 	if a.APIKeys != nil {
-		a.APIKeys.start(a)
+		a.countAPIKeys()
 	} else {
 		countKeys(nil, nil)
 	}

@@ -25,7 +25,7 @@ func (e *evaluation) authenticate(app *App) *credentials {
 	}
 	c.known = true
 	if c.tier, c.service = e.serviceTier(app); !c.service && app.APIKeys != nil {
-		c.askKey(e, app.APIKeys)
+		e.askKey(app.APIKeys)
 	}
 	return c
 }
@@ -39,8 +39,9 @@ func (e *evaluation) serviceTier(app *App) (tier string, ok bool) {
 }
 
 // askKey settles whom the API key of a request belongs to.
-func (c *credentials) askKey(e *evaluation, k *APIKeys) {
-	key, err := k.find(e)
+func (e *evaluation) askKey(k *APIKeys) {
+	c := &e.credentials
+	key, err := k.find(e.http, e.repl)
 	switch {
 	case err != nil:
 		c.err = err

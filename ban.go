@@ -1,13 +1,13 @@
 package tally
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // Ban says when a client is banned, which is refused everything by every
@@ -54,14 +54,6 @@ func (b *Ban) check() error {
 		return fmt.Errorf("ban: up to must be at least as long as for, got %v and %v", time.Duration(b.UpTo), time.Duration(b.For))
 	}
 	return nil
-}
-
-// checkBan checks the zone's ban.
-func (z *Zone) checkBan() error {
-	if (z.Ban != nil || z.DisableReputation) && !z.countsClients() {
-		return errors.New("reputation and ban are for zones that count per client or per api_key: different clients can share any other key")
-	}
-	return z.Ban.check()
 }
 
 // rule returns the ban as the engine takes it; of a zone if it has a name.

@@ -25,11 +25,19 @@ func isEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComp
 func (e *evaluation) attachClient(app *App, named bool) {
 	c, ok := e.vars[clientVar].(*client)
 	if !ok {
-		c = newClient(e, app)
+		c = newClient(e.http, app)
 		e.vars[clientVar] = c
 	}
 	e.client = c
 	if named {
 		c.mapPlaceholders(e)
 	}
+}
+
+func newClient(r *http.Request, app *App) *client {
+	c := &client{app: app, http: r}
+	if app.Session != nil {
+		c.stripSessionCookie()
+	}
+	return c
 }

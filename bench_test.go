@@ -76,7 +76,7 @@ func benchSession(b *testing.B) {
 	}
 	pair, _, _ := strings.Cut(cookie, ";")
 	r.Header["Cookie"] = []string{pair}
-	e.client = newClient(e, h.app)
+	e.client = newClient(e.http, h.app)
 	if kind := e.identify().Kind; kind != identity.Session {
 		b.Fatalf("known by a %v", kind)
 	}

@@ -28,7 +28,7 @@ const (
 )
 
 // checkCeiling checks what is there for zones that count per client.
-func (z *Zone) checkCeiling() error {
+func (z *zoneSetup) checkCeiling() error {
 	switch {
 	case z.PrefixCeiling != 0 && z.per != perClient:
 		return fmt.Errorf("prefix_ceiling is for zones that count per client, this one counts per %s", z.per)
@@ -43,18 +43,18 @@ func (z *Zone) checkCeiling() error {
 // addShared adds to each limit of a zone that counts per client what several
 // share: the unverified clients of a network, so that nobody gains by inventing
 // more of them, and those who use one session elsewhere.
-func (s *limitSet) addShared(z *Zone) error {
+func (z *zoneSetup) addShared(s *limitSet) error {
 	s.networks, s.elsewhere = new(limitSet), new(limitSet)
 	for _, p := range s.policies {
 		ceiling, err := p.times(z.ceiling())
 		if err != nil {
 			return fmt.Errorf("prefix_ceiling: %w", err)
 		}
-		network := p.derive(s.networks, "network", ceiling)
+		network := z.derive(p, s.networks, "network", ceiling)
 		if z.app.Pressure.isOn() {
 			network.scaling = z.app.squeezable(&network.Limit, p.Limit.Scale(squeezedShare))
 		}
-		p.derive(s.elsewhere, "elsewhere", p.Limit.Scale(elsewhereShare))
+		z.derive(p, s.elsewhere, "elsewhere", p.Limit.Scale(elsewhereShare))
 	}
 	s.networks.field, s.elsewhere.field = joinFields(s.networks.policies), joinFields(s.elsewhere.policies)
 	return nil
@@ -76,10 +76,10 @@ func (p *policy) times(n int64) (limiter.Limit, error) {
 	return p.WithAmount(amount, burst)
 }
 
-// derive adds to a set a limit of the same kind, with counts of its own.
-func (p *policy) derive(to *limitSet, what string, limit limiter.Limit) *policy {
+// derive adds to a set a limit of the same kind as another, with counts of its own.
+func (z *zoneSetup) derive(p *policy, to *limitSet, what string, limit limiter.Limit) *policy {
 	id := binary.BigEndian.AppendUint64(nil, uint64(p.ID))
-	derived := newPolicy(p.name+"-"+what, p.zone.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
+	derived := newPolicy(p.name+"-"+what, z.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
 	derived.zone, derived.set, derived.of = p.zone, to, p
 	to.policies = append(to.policies, derived)
 	return derived

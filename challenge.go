@@ -85,7 +85,7 @@ const (
 )
 
 // checkOnExceeded checks that a challenge would help.
-func (z *Zone) checkOnExceeded() error {
+func (z *zoneSetup) checkOnExceeded() error {
 	switch {
 	case z.OnExceeded == "" || z.OnExceeded == onExceededRefuse:
 		return nil

@@ -1,25 +1,21 @@
 package tally
 
-import (
-	"fmt"
-
-	"go.uber.org/zap"
-)
+import "fmt"
 
 // warnOfCosts finds zones that no request can pass, or that count nothing, because of
 // what requests cost.
-func (z *Zone) warnOfCosts(log *zap.Logger) {
+func (z *zoneSetup) warnOfCosts() {
 	if z.deniesAll || len(z.costs) > 0 || z.cost.from != "" {
 		return
 	}
 	if z.cost.fixed == 0 {
-		z.warn(log, "cost: no request uses up anything, so the zone limits nobody", "a cost of at least 1, or costs with matchers for the requests that count")
+		z.warn("cost: no request uses up anything, so the zone limits nobody", "a cost of at least 1, or costs with matchers for the requests that count")
 		return
 	}
 	for _, set := range z.sets() {
 		for _, p := range set.policies {
 			if p.Capacity() < z.cost.fixed {
-				z.warn(log, fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all are refused", z.cost.fixed, p.name, p.Capacity()),
+				z.warn(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all are refused", z.cost.fixed, p.name, p.Capacity()),
 					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), z.cost.fixed))
 				return
 			}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.uber.org/zap"
-
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -22,12 +20,12 @@ var fleeting = []string{
 
 // checkKeyMeant returns an error about a key that can't be meant, and warns of one that
 // hardly is.
-func (z *Zone) checkKeyMeant(log *zap.Logger) error {
+func (z *zoneSetup) checkKeyMeant() error {
 	if err := z.checkKey(); err != nil {
-		return z.mistake(log, err)
+		return z.mistake(err)
 	}
 	if problem, write := z.doubtfulKey(); problem != "" {
-		z.warn(log, problem, write)
+		z.warn(problem, write)
 	}
 	return nil
 }

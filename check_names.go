@@ -111,8 +111,8 @@ func (s *survey) checkOurPlaceholder(name string) error {
 	return fmt.Errorf("placeholder {%s} is never set: write {%s%s}", name, ourPlaceholders, best)
 }
 
-// checkOurPlaceholders checks those in the options of a zone.
-func (z *Zone) checkOurPlaceholders(s *survey) error {
+// checkOurPlaceholders checks those in the options of the zone.
+func (z *zoneSetup) checkOurPlaceholders() error {
 	texts := []string{z.Key, z.Cost, z.Tier}
 	for _, c := range z.Costs {
 		texts = append(texts, c.Cost)
@@ -120,8 +120,8 @@ func (z *Zone) checkOurPlaceholders(s *survey) error {
 	for _, text := range texts {
 		for _, name := range placeholder.Names(text) {
 			if strings.HasPrefix(name, ourPlaceholders) {
-				if err := s.checkOurPlaceholder(name); err != nil {
-					return err
+				if err := z.survey.checkOurPlaceholder(name); err != nil {
+					return z.mistake(err)
 				}
 			}
 		}
@@ -131,14 +131,14 @@ func (z *Zone) checkOurPlaceholders(s *survey) error {
 
 // warnOfUser warns of what is never known of a user, because only basic_auth
 // authenticates.
-func (z *Zone) warnOfUser(log *zap.Logger, s *survey) {
+func (z *zoneSetup) warnOfUser() {
 	const user = "http.auth.user."
-	if s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
+	if s := z.survey; s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
 		return
 	}
 	for _, name := range append(placeholder.Names(z.Key), placeholder.Names(z.Tier)...) {
 		if field, ok := strings.CutPrefix(name, user); ok && field != "id" {
-			z.warn(log, fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}")
+			z.warn(fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}")
 		}
 	}
 }

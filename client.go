@@ -27,16 +27,6 @@ type client struct {
 // clientVar is the request variable that holds the client.
 const clientVar = "rate_limit.client"
 
-func newClient(e *evaluation, app *App) *client {
-	c := &client{app: app, http: e.http}
-	if app.Session != nil {
-		c.stripSessionCookie()
-	}
-	return c
-}
-
-var _ rules.Evidence = evidence{}
-
 // hintsOf returns what a request says of the browser that it is from, and of who
 // had that send it.
 func hintsOf(r *http.Request) identity.Hints {

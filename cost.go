@@ -4,32 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
-
-// Cost is what some requests cost.
-type Cost struct {
-	// Which requests: a list of matcher sets, of which one must match.
-	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
-
-	// A whole number of units from 0, or a placeholder that holds one.
-	Cost string `json:"cost,omitempty"`
-}
-
-// costRule is a cost ready for use.
-type costRule struct {
-	matchers caddyhttp.MatcherSets
-	fixed    int64  // unless from is given
-	from     string // placeholders that hold the cost
-}
 
 // newCostRule returns what a cost stands for.
 func newCostRule(cost string) (costRule, error) {
@@ -47,7 +30,7 @@ func newCostRule(cost string) (costRule, error) {
 }
 
 // provisionCost settles what a request costs.
-func (z *Zone) provisionCost(ctx caddy.Context, log *zap.Logger) (err error) {
+func (z *zoneSetup) provisionCost() (err error) {
 	if z.MaxCost < 0 {
 		return fmt.Errorf("max_cost: must be at least 1, got %d", z.MaxCost)
 	}
@@ -56,11 +39,11 @@ func (z *Zone) provisionCost(ctx caddy.Context, log *zap.Logger) (err error) {
 	}
 	z.costs = make([]costRule, len(z.Costs))
 	for i := range z.Costs {
-		if z.costs[i], err = z.Costs[i].provision(ctx); err != nil {
+		if z.costs[i], err = z.Costs[i].provision(z.ctx); err != nil {
 			return fmt.Errorf("costs: %w", err)
 		}
 	}
-	z.settleSpellings(log)
+	z.settleSpellings()
 	for _, p := range append(z.costs, z.cost) {
 		if z.MaxCost != 0 && p.fixed > z.MaxCost {
 			return fmt.Errorf("cost: %d is above max_cost, which is %d", p.fixed, z.MaxCost)
@@ -71,13 +54,13 @@ func (z *Zone) provisionCost(ctx caddy.Context, log *zap.Logger) (err error) {
 
 // settleSpellings makes matchers of costs match what costs more in every spelling,
 // and what costs less only as it is written.
-func (z *Zone) settleSpellings(log *zap.Logger) {
+func (z *zoneSetup) settleSpellings() {
 	for i := range z.costs {
 		if z.isDiscount(i) {
 			forExemption(z.costs[i].matchers)
 			continue
 		}
-		z.warnOfSpellings(log, "cost "+z.Costs[i].Cost, z.costs[i].matchers)
+		z.warnOfSpellings("cost "+z.Costs[i].Cost, z.costs[i].matchers)
 		forLimit(z.costs[i].matchers)
 	}
 }
@@ -106,15 +89,15 @@ func (c *Cost) provision(ctx caddy.Context) (costRule, error) {
 	return p, err
 }
 
-// cost returns what the request costs in a zone.
-func (e *evaluation) cost(z *Zone) (int64, error) {
-	p, err := e.costRule(z)
+// costOf returns what a request costs in the zone.
+func (z *Zone) costOf(r *http.Request, repl *caddy.Replacer) (int64, error) {
+	p, err := z.costRule(r)
 	if err != nil {
 		return 0, err
 	}
 	cost := p.fixed
 	if p.from != "" {
-		cost = parseCost(e.repl.ReplaceAll(p.from, ""))
+		cost = parseCost(repl.ReplaceAll(p.from, ""))
 	}
 	if z.MaxCost != 0 {
 		cost = min(cost, z.MaxCost)
@@ -134,10 +117,10 @@ func parseCost(text string) int64 {
 }
 
 // costRule returns the first rule that matches the request.
-func (e *evaluation) costRule(z *Zone) (*costRule, error) {
+func (z *Zone) costRule(r *http.Request) (*costRule, error) {
 	for i := range z.costs {
 		p := &z.costs[i]
-		if matches, err := p.matchers.AnyMatchWithError(e.http); matches || err != nil {
+		if matches, err := p.matchers.AnyMatchWithError(r); matches || err != nil {
 			return p, err
 		}
 	}

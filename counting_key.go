@@ -33,7 +33,7 @@ func (e *evaluation) appendKey(z *Zone) (keyVerdict, error) {
 // appendAPIKey appends the client that the request's API key names, or the
 // network of one that is let in without.
 func (e *evaluation) appendAPIKey(z *Zone) error {
-	c := e.authenticate(z.app)
+	c := e.authenticate(e.handler.app)
 	switch {
 	case c.service:
 		e.keys = append(append(e.keys, identity.TagService), c.tier...)
@@ -47,7 +47,7 @@ func (e *evaluation) appendAPIKey(z *Zone) error {
 
 // appendIP appends the client's network.
 func (e *evaluation) appendIP(z *Zone) {
-	ipv4, ipv6 := z.app.prefixes(z.IPv4Prefix, z.IPv6Prefix)
+	ipv4, ipv6 := e.handler.app.prefixes(z.IPv4Prefix, z.IPv6Prefix)
 	network, ok := identity.Prefix(e.clientIP(), ipv4, ipv6)
 	if !ok {
 		e.keys = append(e.keys, identity.TagUnknown)

@@ -59,18 +59,6 @@ func (z *Zone) warn(log *zap.Logger, problem, write string) {
 	warnOfConfig(log, z.Source, problem, write, zap.String("zone", z.Name))
 }
 
-// mistake returns an error about something in the zone that Caddy accepts and that
-// can't be meant. A zone in the words of mholt/caddy-ratelimit is accepted all the
-// same, with a warning.
-func (z *Zone) mistake(log *zap.Logger, err error) error {
-	if err == nil || z.hasOwnWords() {
-		return err
-	}
-	problem, write, _ := strings.Cut(err.Error(), ": write ")
-	z.warn(log, problem, write)
-	return nil
-}
-
 // warn warns of something in the handler that belongs to no zone: see
 // [warnOfConfig].
 func (h *Handler) warn(problem, write string) { warnOfConfig(h.log, h.Source, problem, write) }

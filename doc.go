@@ -35,17 +35,67 @@
 //
 // # Read in this order
 //
-//   - module.go, handler.go: [Handler], its options, Provision and ServeHTTP
-//   - outcome.go, evaluate.go, evaluation.go: how a request is decided
-//   - conduct.go, limits.go, counting_key.go, cost.go: the steps of that
-//   - client.go, authenticate.go, session_cookie.go: values that identity/client needs
-//   - response.go, refuse.go, report.go, challenge_offer.go, challenge_serve.go: answers
-//   - pressure.go: networks that too many clients come from
-//   - instance.go, app.go: the engine, its store and its secrets, across reloads
-//   - zone.go, zone_provision.go, limit_set.go, ceiling.go, scope.go: what a config becomes
-//   - tier.go, api_keys.go, session.go, challenge.go, reputation.go, ban.go, trap.go: the
-//     other options, with the comments that are their documentation
-//   - caddyfile.go and the files that begin with caddyfile: the grammar, a function per block
+// A file mostly uses files that come after it, and never one that uses it in turn.
+//
+// The handler:
+//
+//   - module.go: [Handler] with its options
+//   - handler.go: Provision, ServeHTTP and Cleanup
+//
+// How a request is decided:
+//
+//   - evaluate.go, outcome.go: the way from a request to a result
+//   - limits.go, counting_key.go, host_key.go: which limits hold, and what is counted by
+//   - conduct.go, report.go, squeeze.go: violations, logs and events, crowded networks
+//
+// How it is answered:
+//
+//   - challenge_offer.go, challenge_serve.go, challenge_exchange.go: the page that lets a
+//     browser earn a session
+//   - refuse.go, response.go, response_legacy.go, limit_status.go: refusals and header fields
+//
+// Who it is from:
+//
+//   - begin.go, client_placeholders.go, client_record.go, identify.go: values that
+//     identity/client needs, and what is known of the client
+//   - authenticate.go, api_key_search.go, denial.go: API keys and service headers
+//   - session_cookie.go, session_keys.go: sessions
+//   - evaluation.go, client.go, claimed.go, client_ip.go: what a request carries on its way
+//
+// The engine, its store and its secrets, across reloads:
+//
+//   - app_decide.go, app_instance.go: how a config uses an engine
+//   - admin.go, metrics_register.go: what operators are shown
+//   - instance_open.go, instance_keys.go, instance.go: the engine itself
+//
+// The grammar, a function per block, and the command line:
+//
+//   - caddyfile.go, caddyfile_app.go, caddyfile_zone.go, caddyfile_client.go,
+//     caddyfile_tier.go, caddyfile_reputation.go, caddyfile_limit.go, caddyfile_peer.go,
+//     caddyfile_rate.go, caddyfile_matchers.go
+//   - command.go, command_tiers.go
+//
+// What a config becomes:
+//
+//   - app_provision.go: the global options
+//   - zone_provision.go, limit_set.go, ceiling.go, cost.go: zones
+//   - check_costs.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
+//     check_order.go, check_order_handlers.go, check_plain_http.go, check_proxies.go, need.go:
+//     warnings of what hardly does what was meant
+//
+// The options, with the comments that are their documentation:
+//
+//   - trap.go, app.go, session.go, challenge.go, pressure.go, api_keys.go, reputation.go
+//   - store_memory.go, store_sqlite.go, store_siting.go, store.go
+//   - zone_setup.go, survey.go, scope.go, policy.go, zone_form.go, zone.go, ban.go, tier.go,
+//     limit.go
+//
+// What all of them use:
+//
+//   - matchers.go, check_matchers.go, spelling.go, unambiguous.go, endpoint.go,
+//     original_request.go: matchers that no spelling of a request gets around
+//   - caddyfile_words.go, caddyfile_values.go: words and values of the grammar
+//   - challenge_limits.go, refusal_log.go, metrics_meters.go, metrics.go, diagnostics.go
 //
 // A config that is only looked at, or that is rejected, opens, makes and changes nothing:
 // the store opens when the whole config has started.

@@ -150,7 +150,7 @@ func (e *evaluation) charge(z *Zone) error {
 	if z.per == perClient {
 		key = e.identify().Key
 	}
-	cost, err := e.cost(z)
+	cost, err := z.costOf(e.http, e.repl)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		h.usesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
 	for _, z := range zones {
-		if err := z.provision(ctx, h.app, survey, h.log); err != nil {
+		if err := (&zoneSetup{z, ctx, h.app, survey, h.log}).provision(); err != nil {
 			return err
 		}
 		h.app.zoneNames[zoneHash(z.Name)] = z.Name

@@ -21,7 +21,7 @@ func FuzzCost(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("http.request.header.X-Cost", header)
-		cost, err := (&evaluation{repl: repl}).cost(zone)
+		cost, err := zone.costOf(nil, repl)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	rules "github.com/caddy-tally/caddy-tally/identity/client"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 )
 
@@ -33,6 +34,8 @@ func (c *client) locate(e *evaluation) {
 
 // evidence is what the HTTP of a request shows of its sender.
 type evidence struct{ *evaluation }
+
+var _ rules.Evidence = evidence{}
 
 // Service implements rules.Evidence.
 func (e evidence) Service() (tier string, ok bool) {

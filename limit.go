@@ -104,6 +104,31 @@ func (l Limit) algorithm() (limiter.Algorithm, error) {
 	return 0, fmt.Errorf("unknown algorithm %q: expected sliding, fixed or token_bucket", l.Algorithm)
 }
 
+// namedLimit is a limit ready for arithmetic, with the name that it has in its zone.
+type namedLimit struct {
+	limiter.Limit
+	name string
+}
+
+// compileLimits compiles the limits of a zone or a tier.
+func compileLimits(of string, limits []Limit) ([]namedLimit, error) {
+	compiled := make([]namedLimit, len(limits))
+	names := make(map[string]bool)
+	for i, l := range limits {
+		arithmetic, err := l.compile()
+		if err != nil {
+			return nil, fmt.Errorf("limit: %w", err)
+		}
+		name := limitName(of, i, l)
+		if names[name] {
+			return nil, fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", name)
+		}
+		names[name] = true
+		compiled[i] = namedLimit{arithmetic, name}
+	}
+	return compiled, nil
+}
+
 // shortDuration writes a duration without trailing zero parts: 24h, not 24h0m0s.
 func shortDuration(d time.Duration) string {
 	s := d.String()
@@ -114,4 +139,15 @@ func shortDuration(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
+}
+
+// limitName returns the name of the i-th limit of a zone.
+func limitName(zone string, i int, l Limit) string {
+	switch {
+	case l.Name != "":
+		return l.Name
+	case i == 0:
+		return zone
+	}
+	return zone + "-" + shortDuration(time.Duration(l.Window))
 }

@@ -3,43 +3,40 @@ package tally
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
-// newLimitSet compiles limits for a zone. Their counts are told apart by the
+// newLimitSet compiles limits for the zone. Their counts are told apart by the
 // name of the zone and what the limits are, and not by whose they are: a client
 // that changes its tier keeps its counts where the tiers' limits differ in their
 // amounts only.
-func newLimitSet(z *Zone, site string, limits []Limit) (*limitSet, error) {
+func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) {
+	compiled, err := compileLimits(z.Name, limits)
+	if err != nil {
+		return nil, err
+	}
 	set := new(limitSet)
-	names := make(map[string]bool)
 	same := make(map[Limit]uint64)
 	for i, l := range limits {
-		arithmetic, err := l.compile()
-		if err != nil {
-			return nil, fmt.Errorf("limit: %w", err)
-		}
+		arithmetic := compiled[i].Limit
 		kind := Limit{
 			Algorithm: arithmetic.Algorithm().String(), Window: l.Window,
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
 		}
-		name := limitName(z.Name, i, l)
-		p := newPolicy(name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
-		p.zone, p.set = z, set
-		p.scaling = z.app.scalingOf(z, &p.Limit)
+		p := newPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
+		p.zone, p.set = z.Zone, set
+		p.scaling = z.scalingOf(&p.Limit)
 		same[kind]++
-		if names[name] {
-			return nil, fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", name)
-		}
-		names[name] = true
 		set.policies = append(set.policies, p)
 	}
 	set.markQuota()
 	set.field = joinFields(set.policies)
 	if z.per == perClient {
-		return set, set.addShared(z)
+		return set, z.addShared(set)
 	}
 	return set, nil
 }
@@ -62,7 +59,7 @@ func (s *limitSet) markQuota() {
 
 // provisionLimits compiles the limits, the zone's own or those of all tiers, for each
 // site that counts on its own.
-func (z *Zone) provisionLimits() (err error) {
+func (z *zoneSetup) provisionLimits() (err error) {
 	if err := z.checkLimits(); err != nil {
 		return err
 	}
@@ -79,7 +76,7 @@ func (z *Zone) provisionLimits() (err error) {
 }
 
 // checkLimits checks that limits are given in one way.
-func (z *Zone) checkLimits() error {
+func (z *zoneSetup) checkLimits() error {
 	tiers, peer := z.Tiers || z.Tier != "", z.Window != 0 || z.MaxEvents != 0
 	switch {
 	case z.Tiers && z.Tier != "":
@@ -103,9 +100,9 @@ func (z *Zone) checkLimits() error {
 }
 
 // compile compiles the limits that the zone has on a site.
-func (z *Zone) compile(site string) (l siteLimits, err error) {
+func (z *zoneSetup) compile(site string) (l siteLimits, err error) {
 	if !z.Tiers && z.Tier == "" {
-		l.own, err = newLimitSet(z, site, append(z.Limits, z.effective...))
+		l.own, err = z.newLimitSet(site, append(z.Limits, z.effective...))
 		return l, err
 	}
 	l.byTier = make(map[string]*limitSet)
@@ -113,7 +110,7 @@ func (z *Zone) compile(site string) (l siteLimits, err error) {
 		if l.byTier[t.Name] = nil; t.Unlimited {
 			continue
 		}
-		if l.byTier[t.Name], err = newLimitSet(z, site, t.Limits); err != nil {
+		if l.byTier[t.Name], err = z.newLimitSet(site, t.Limits); err != nil {
 			return l, fmt.Errorf("tier %q: %w", t.Name, err)
 		}
 	}
@@ -121,7 +118,7 @@ func (z *Zone) compile(site string) (l siteLimits, err error) {
 }
 
 // checkTier checks the names of tiers that the zone gives.
-func (z *Zone) checkTier() error {
+func (z *zoneSetup) checkTier() error {
 	for _, name := range []string{z.Tier, z.DefaultTier} {
 		if len(placeholder.Names(name)) > 0 && name == z.Tier {
 			if err := placeholder.Check(name); err != nil {
@@ -132,4 +129,16 @@ func (z *Zone) checkTier() error {
 		}
 	}
 	return nil
+}
+
+// sets returns all that clients of the zone can be held to.
+func (z *Zone) sets() (sets []*limitSet) {
+	for _, l := range append(slices.Collect(maps.Values(z.sites)), z.siteLimits) {
+		for _, set := range append(slices.Collect(maps.Values(l.byTier)), l.own) {
+			if set != nil {
+				sets = append(sets, set)
+			}
+		}
+	}
+	return sets
 }

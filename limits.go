@@ -31,10 +31,10 @@ func (e *evaluation) limits(z *Zone) (*limitSet, error) {
 // tier returns the name of the tier that the request has in a zone.
 func (e *evaluation) tier(z *Zone) (string, error) {
 	if z.Tiers {
-		c := e.authenticate(z.app)
+		c := e.authenticate(e.handler.app)
 		return c.tier, c.err
 	}
-	if tier, ok := e.serviceTier(z.app); ok {
+	if tier, ok := e.serviceTier(e.handler.app); ok {
 		return tier, nil
 	}
 	return e.repl.ReplaceAll(z.Tier, ""), nil

@@ -5,7 +5,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 )
 
 // loadMatchers loads the matchers of a struct that has them as MatcherSetsRaw.
@@ -20,11 +19,14 @@ func loadMatchers(ctx caddy.Context, of any) (sets caddyhttp.MatcherSets, err er
 	return sets, nil
 }
 
-func (z *Zone) loadMatchers(ctx caddy.Context, log *zap.Logger) (err error) {
-	if z.matchers, err = loadMatchers(ctx, z); err != nil {
+// checkMatchers returns an error about a matcher of the zone that no request can match.
+func (z *zoneSetup) checkMatchers() error { return z.mistake(checkMatcherSets(z.MatcherSetsRaw)) }
+
+func (z *zoneSetup) loadMatchers() (err error) {
+	if z.matchers, err = loadMatchers(z.ctx, z.Zone); err != nil {
 		return err
 	}
-	z.warnOfSpellings(log, "match", z.matchers)
+	z.warnOfSpellings("match", z.matchers)
 	forLimit(z.matchers)
 	return nil
 }

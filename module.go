@@ -137,3 +137,14 @@ var (
 	_ caddy.CleanerUpper          = (*Handler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 )
+
+// headerStyle is which header fields are sent.
+type headerStyle struct{ draft, legacy bool }
+
+var headerStyles = map[string]headerStyle{
+	"":       {draft: true},
+	"draft":  {draft: true},
+	"legacy": {legacy: true},
+	"both":   {draft: true, legacy: true},
+	"off":    {},
+}

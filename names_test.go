@@ -60,11 +60,11 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 // another level, or in a network that is squeezed.
 func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 	const halfDay = caddy.Duration(12 * time.Hour)
-	h, z := namingInstance(t), &Zone{Name: "z", app: new(App), per: perClient}
+	h, z := namingInstance(t), zoneSetup{Zone: &Zone{Name: "z", per: perClient}, app: new(App)}
 	now := time.Now().UnixNano()
 	var limits []*engine.Limit
 	for _, burst := range []int64{3, 40} { // the tiers'
-		set, err := newLimitSet(z, "", []Limit{{Amount: 1, Window: halfDay, Burst: burst}})
+		set, err := z.newLimitSet("", []Limit{{Amount: 1, Window: halfDay, Burst: burst}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -123,8 +123,8 @@ func TestCostsAndTrapsOfRewrittenRequests(t *testing.T) {
 		{"GET /login", "GET /health"}:        5,
 		{"GET /health", "GET /index.php?x="}: 5,
 	} {
-		e := &evaluation{http: rewritten(t, request[0], request[1])}
-		if got, err := e.cost(h.zones[0]); got != want || err != nil {
+		r := rewritten(t, request[0], request[1])
+		if got, err := h.zones[0].costOf(r, nil); got != want || err != nil {
 			t.Errorf("%q costs %d, want %d (%v)", request, got, want, err)
 		}
 	}

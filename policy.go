@@ -40,23 +40,9 @@ func joinFields(policies []*policy) string {
 	return strings.Join(items, ", ")
 }
 
-// limitName returns the name of the i-th limit of a zone.
-func limitName(zone string, i int, l Limit) string {
-	switch {
-	case l.Name != "":
-		return l.Name
-	case i == 0:
-		return zone
-	}
-	return zone + "-" + shortDuration(time.Duration(l.Window))
-}
-
 // limit returns a limit that counts together with all others of its ID, however
 // much their amounts differ: all of them have the same names for their keys.
 func (a *App) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
-	if a == nil {
-		return engine.Limit{ID: id, Limit: l} // it is only checked
-	}
 	if a.retentions == nil {
 		a.retentions = make(map[storage.LimitID]*time.Duration)
 	}

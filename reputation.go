@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -80,24 +81,24 @@ func (r *Reputation) check() error {
 	return nil
 }
 
-// scalingOf returns how a limit of a zone and the standing of its clients affect
+// scalingOf returns how a limit of the zone and the standing of its clients affect
 // each other, or nil if they don't: then nothing is kept of them.
-func (a *App) scalingOf(z *Zone, limit *engine.Limit) *engine.Scaling {
+func (z *zoneSetup) scalingOf(limit *engine.Limit) *engine.Scaling {
 	if !z.countsClients() {
 		return nil
 	}
-	scaling := &engine.Scaling{Zone: zoneHash(z.Name), Ban: a.Ban.rule("")}
+	scaling := &engine.Scaling{Zone: zoneHash(z.Name), Ban: z.app.Ban.rule("")}
 	if z.Ban != nil {
 		scaling.Ban = z.Ban.rule(z.Name)
 	}
-	scaled := !z.DisableReputation && !a.Reputation.isOff()
+	scaled := !z.DisableReputation && !z.app.Reputation.isOff()
 	if scaled {
-		scaling.Points = a.Reputation.points(reputation.OverLimit)
+		scaling.Points = z.app.Reputation.points(reputation.OverLimit)
 	}
 	for level := range scaling.Levels {
 		scaling.Levels[level] = limit
 		if share := reputation.Level(level).Share(); scaled && share < 100 {
-			scaled := a.limit(limit.ID, limit.Scale(share))
+			scaled := z.app.limit(limit.ID, limit.Scale(share))
 			scaling.Levels[level] = &scaled
 		}
 	}
@@ -105,4 +106,12 @@ func (a *App) scalingOf(z *Zone, limit *engine.Limit) *engine.Scaling {
 		return nil
 	}
 	return scaling
+}
+
+// checkBan checks the zone's ban.
+func (z *zoneSetup) checkBan() error {
+	if (z.Ban != nil || z.DisableReputation) && !z.countsClients() {
+		return errors.New("reputation and ban are for zones that count per client or per api_key: different clients can share any other key")
+	}
+	return z.Ban.check()
 }

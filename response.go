@@ -16,17 +16,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// headerStyle is which header fields are sent.
-type headerStyle struct{ draft, legacy bool }
-
-var headerStyles = map[string]headerStyle{
-	"":       {draft: true},
-	"draft":  {draft: true},
-	"legacy": {legacy: true},
-	"both":   {draft: true, legacy: true},
-	"off":    {},
-}
-
 // response is what a request is answered with as far as it concerns limits. It
 // wraps the writer, so that what an upstream says of its own limits is replaced
 // by what is true here, and it resolves placeholders.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -18,7 +17,7 @@ const (
 // provisionScope settles which sites are counted on their own. Sites are told apart by
 // what the config calls them and not by what clients do: a client that makes up hosts
 // gains nothing.
-func (z *Zone) provisionScope(ctx caddy.Context, s *survey) error {
+func (z *zoneSetup) provisionScope() error {
 	switch z.Scope {
 	case "", scopeShared:
 		return nil
@@ -26,13 +25,13 @@ func (z *Zone) provisionScope(ctx caddy.Context, s *survey) error {
 	default:
 		return fmt.Errorf("scope: must be shared or site, got %q", z.Scope)
 	}
-	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	server, ok := z.ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok {
 		return errors.New("scope: there are sites in HTTP servers only")
 	}
 	z.sites = map[string]siteLimits{"": {}}
 	z.elsewhere = strings.Join(server.Listen, " ")
-	for _, host := range s.hosts[server] {
+	for _, host := range z.survey.hosts[server] {
 		z.sites[strings.ToLower(host)] = siteLimits{}
 	}
 	return nil

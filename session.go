@@ -84,3 +84,9 @@ func (s *Session) provision() error {
 	}
 	return nil
 }
+
+// sessionKeys is what needs the secret, which is known once the store is open.
+type sessionKeys struct {
+	signer *session.Signer
+	setter *challenge.Setter
+}

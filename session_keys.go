@@ -9,12 +9,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/session"
 )
 
-// sessionKeys is what needs the secret, which is known once the store is open.
-type sessionKeys struct {
-	signer *session.Signer
-	setter *challenge.Setter
-}
-
 // ready returns what sessions and challenges are made and checked with, or nil if
 // the secret can't be had.
 func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 )
@@ -122,10 +121,10 @@ func (m *MatchEndpoint) mergeQuery(query map[string]string) {
 
 // warnOfSpellings warns of matchers of the zone that miss spellings of what is to be
 // limited.
-func (z *Zone) warnOfSpellings(log *zap.Logger, option string, sets caddyhttp.MatcherSets) {
+func (z *zoneSetup) warnOfSpellings(option string, sets caddyhttp.MatcherSets) {
 	for _, set := range sets {
 		if words := safeWords(option, set); words != "" {
-			z.warn(log, option+": "+missedSpellings, words)
+			z.warn(option+": "+missedSpellings, words)
 		}
 	}
 }

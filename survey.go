@@ -160,8 +160,12 @@ func hostsOf(sets any) (hosts []string) {
 // ours notes the zones of a handler of ours.
 func (l surveyor) ours(object map[string]any) {
 	raw, err := json.Marshal(object)
-	h := new(Handler)
-	if err != nil || json.Unmarshal(raw, h) != nil {
+	var h struct {
+		Zones      []*Zone           `json:"zones"`
+		RateLimits map[string]*Zone  `json:"rate_limits"`
+		Traps      []json.RawMessage `json:"traps"`
+	}
+	if err != nil || json.Unmarshal(raw, &h) != nil {
 		return // what is wrong with it is said when it is loaded
 	}
 	l.traps = l.traps || len(h.Traps) > 0
@@ -169,7 +173,7 @@ func (l surveyor) ours(object map[string]any) {
 	if n := len(l.zones); n > 0 {
 		handler = l.zones[n-1].handler + 1
 	}
-	zones, err := h.ordered()
+	zones, err := orderedZones(h.Zones, h.RateLimits)
 	if err != nil {
 		return
 	}

@@ -87,7 +87,7 @@ func (a *App) provisionTier(t *Tier) error {
 	case !t.Unlimited && len(t.Limits) == 0:
 		return errors.New("needs a limit, such as 5/1m, or unlimited")
 	}
-	if _, err := newLimitSet(&Zone{Name: t.Name}, "", t.Limits); err != nil {
+	if _, err := compileLimits(t.Name, t.Limits); err != nil {
 		return err
 	}
 	if t.ServiceHeader == nil {

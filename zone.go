@@ -1,8 +1,6 @@
 package tally
 
 import (
-	"maps"
-	"slices"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
@@ -158,7 +156,6 @@ type Zone struct {
 	siteLimits
 	sites     map[string]siteLimits // instead, where each site counts on its own
 	elsewhere string                // what a site is called in the store that no matcher names
-	app       *App
 	log       atomic.Pointer[refusalLog]
 	meter     zoneMeter
 }
@@ -196,18 +193,18 @@ type policy struct {
 	meter   limitMeter
 }
 
-// sets returns all that clients of the zone can be held to.
-func (z *Zone) sets() (sets []*limitSet) {
-	for _, l := range append(slices.Collect(maps.Values(z.sites)), z.siteLimits) {
-		for _, set := range append(slices.Collect(maps.Values(l.byTier)), l.own) {
-			if set != nil {
-				sets = append(sets, set)
-			}
-		}
-	}
-	return sets
+// Cost is what some requests cost.
+type Cost struct {
+	// Which requests: a list of matcher sets, of which one must match.
+	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
+
+	// A whole number of units from 0, or a placeholder that holds one.
+	Cost string `json:"cost,omitempty"`
 }
 
-// countsClients reports whether the zone counts what is a single client, and not
-// what strangers can share.
-func (z *Zone) countsClients() bool { return z.per == perClient || z.per == perAPIKey }
+// costRule is a cost ready for use.
+type costRule struct {
+	matchers caddyhttp.MatcherSets
+	fixed    int64  // unless from is given
+	from     string // placeholders that hold the cost
+}

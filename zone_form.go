@@ -9,23 +9,6 @@ import (
 	"time"
 )
 
-// What a zone can be counted per.
-const (
-	perIP       = "ip"
-	perEveryone = "everyone"
-	perKey      = "key"
-	perClient   = "client"
-	perAPIKey   = "api_key"
-)
-
-// What can be done about an empty key.
-const (
-	emptyIP    = "ip"
-	emptyShare = "share"
-	emptySkip  = "skip"
-	emptyDeny  = "deny"
-)
-
 // isPeerForm reports whether the zone is written with `window` and `max_events`.
 func (z *Zone) isPeerForm() bool {
 	return len(z.Limits) == 0 && !z.Tiers && z.Tier == "" && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
@@ -44,16 +27,19 @@ func (z *Zone) wantsClients() bool {
 	return z.Per == perClient || z.Per == perAPIKey || z.Per == "" && z.Tiers
 }
 
-// ordered returns all zones of the handler in the order in which they are
-// looked at: the named ones after the others, tightest first.
-func (h *Handler) ordered() ([]*Zone, error) {
-	zones := slices.Clone(h.Zones)
-	named := slices.SortedFunc(maps.Keys(h.RateLimits), func(a, b string) int {
-		x, y := h.RateLimits[a], h.RateLimits[b]
+// ordered returns all zones of the handler in the order in which they are looked at.
+func (h *Handler) ordered() ([]*Zone, error) { return orderedZones(h.Zones, h.RateLimits) }
+
+// orderedZones returns all zones of a handler in the order in which they are looked at:
+// those of `rate_limits` after the others, tightest first.
+func orderedZones(zones []*Zone, rateLimits map[string]*Zone) ([]*Zone, error) {
+	zones = slices.Clone(zones)
+	named := slices.SortedFunc(maps.Keys(rateLimits), func(a, b string) int {
+		x, y := rateLimits[a], rateLimits[b]
 		return cmp.Or(cmp.Compare(x.rate(), y.rate()), cmp.Compare(a, b))
 	})
 	for _, name := range named {
-		z := h.RateLimits[name]
+		z := rateLimits[name]
 		if z != nil {
 			if z.Name != "" && z.Name != name {
 				return nil, fmt.Errorf("zone %q: its name is given as %q as well; leave one out", name, z.Name)
@@ -83,3 +69,24 @@ func (z *Zone) rate() float64 {
 	}
 	return float64(z.MaxEvents) / time.Duration(z.Window).Seconds()
 }
+
+// What a zone can be counted per.
+const (
+	perIP       = "ip"
+	perEveryone = "everyone"
+	perKey      = "key"
+	perClient   = "client"
+	perAPIKey   = "api_key"
+)
+
+// What can be done about an empty key.
+const (
+	emptyIP    = "ip"
+	emptyShare = "share"
+	emptySkip  = "skip"
+	emptyDeny  = "deny"
+)
+
+// countsClients reports whether the zone counts what is a single client, and not
+// what strangers can share.
+func (z *Zone) countsClients() bool { return z.per == perClient || z.per == perAPIKey }

@@ -6,46 +6,44 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // provision checks the zone and makes it ready for use.
-func (z *Zone) provision(ctx caddy.Context, app *App, s *survey, log *zap.Logger) error {
-	z.app = app
+func (z *zoneSetup) provision() error {
 	if z.isPeerForm() {
-		if err := z.provisionPeerForm(log); err != nil {
+		if err := z.provisionPeerForm(); err != nil {
 			return atSource(fmt.Errorf("setting up rate limit %s: %w", z.Name, err), z.Source)
 		}
 	}
 	for _, step := range []func() error{
 		z.checkName,
-		func() error { return z.provisionKey(log) },
-		func() error { return z.provisionCost(ctx, log) },
+		z.provisionKey,
+		z.provisionCost,
 		z.checkBan,
 		z.checkCeiling,
 		z.checkOnExceeded,
-		func() error { return z.provisionScope(ctx, s) },
+		z.provisionScope,
 		z.provisionLimits,
-		func() error { return z.checkKeyMeant(log) },
-		func() error { return z.mistake(log, z.checkOurPlaceholders(s)) },
-		func() error { return z.mistake(log, checkMatcherSets(z.MatcherSetsRaw)) },
-		func() error { return z.loadMatchers(ctx, log) },
+		z.checkKeyMeant,
+		z.checkOurPlaceholders,
+		z.checkMatchers,
+		z.loadMatchers,
 	} {
 		if err := step(); err != nil {
 			return atSource(fmt.Errorf("zone %q: %w", z.Name, err), z.Source)
 		}
 	}
-	z.warnOfUser(log, s)
-	z.warnOfCosts(log)
+	z.warnOfUser()
+	z.warnOfCosts()
 	return nil
 }
 
 // provisionPeerForm translates `window` and `max_events` into a limit. It is at
 // least as strict as what was asked for where that can't be had exactly.
-func (z *Zone) provisionPeerForm(log *zap.Logger) error {
+func (z *zoneSetup) provisionPeerForm() error {
 	window := time.Duration(z.Window)
 	if window <= 0 {
 		return fmt.Errorf("window must be greater than zero, got %v: write a window such as 1m, or limits instead of it", window)
@@ -57,7 +55,7 @@ func (z *Zone) provisionPeerForm(log *zap.Logger) error {
 		return err
 	}
 	if window < limiter.MinWindow {
-		z.warn(log, fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow), "a longer window, such as 1s")
+		z.warn(fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow), "a longer window, such as 1s")
 		window = limiter.MinWindow
 	}
 	z.deniesAll = z.MaxEvents == 0
@@ -73,7 +71,7 @@ func (z *Zone) checkName() error {
 }
 
 // provisionKey settles what the zone is counted per.
-func (z *Zone) provisionKey(log *zap.Logger) error {
+func (z *zoneSetup) provisionKey() error {
 	z.per = z.Per
 	switch z.Per {
 	case "":
@@ -99,7 +97,7 @@ func (z *Zone) provisionKey(log *zap.Logger) error {
 		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")
 	}
 	if err := placeholder.Check(z.Key); placeholder.MayBeMapped(err) && z.isPeerForm() {
-		z.warn(log, fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")
+		z.warn(fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
