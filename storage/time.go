@@ -41,6 +41,8 @@ type Time struct {
 	// Era counts how many times it was set back. What was counted in an era before
 	// is forgotten, but for what is known of clients.
 	Era int64
+	// Resets is the number of the newest reset, see [Resetter]; 0 if there was none.
+	Resets int64
 }
 
 // Slew is what part of the time that passes the time of a store may gain or lose
@@ -71,8 +73,8 @@ func (t Time) Takes(d time.Duration) time.Duration {
 type Term struct {
 	// Clock is that of the caller. Required.
 	Clock Clock
-	// Shift and Era are those that the call was made for.
-	Shift, Era int64
+	// Shift, Era and Resets are those that the call was made for.
+	Shift, Era, Resets int64
 	// From and Until bound the time of the call: From ≤ Now < Until, where an Until
 	// of 0 is no bound.
 	From, Until int64
@@ -84,11 +86,12 @@ type Term struct {
 
 // Holds reports whether a call of the term may take effect at a time.
 func (t *Term) Holds(at Time) bool {
-	return at.Shift == t.Shift && at.Era == t.Era && at.Now >= t.From && (t.Until == 0 || at.Now < t.Until)
+	return at.Shift == t.Shift && at.Era == t.Era && at.Resets == t.Resets &&
+		at.Now >= t.From && (t.Until == 0 || at.Now < t.Until)
 }
 
-// ErrTerm says that the time of the store was not within the term of a call.
-// Nothing has changed.
+// ErrTerm says that the time of the store was not within the term of a call, or that
+// there was a reset that the caller doesn't know of. Nothing has changed.
 var ErrTerm = errors.New("the time of the store is not the one that was expected")
 
 // Timekeeper is a store that holds the time that all who use it go by, so that

@@ -114,7 +114,7 @@ func FuzzTimeRecord(f *testing.F) {
 	f.Add(int64(1), int64(-5), int64(3), int64(2), int64(10), int64(7), int64(1e18), int64(20), int64(1e9))
 	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MinInt64), int64(9), int64(math.MinInt64), int64(math.MaxInt64), int64(math.MinInt64), int64(math.MaxInt64), int64(1e18))
 	f.Fuzz(func(t *testing.T, now, apart, shift, era, steady, astray, wall, read, passed int64) {
-		k := TimeRecord{Time: Time{now, apart, shift, era}, Steady: steady, Source: Source{1}, Astray: astray}
+		k := TimeRecord{Time: Time{Now: now, Apart: apart, Shift: shift, Era: era}, Steady: steady, Source: Source{1}, Astray: astray}
 		r := Reading{Wall: wall, Steady: read, Source: Source{1}, Shared: true}
 		is, _ := k.Tell(r, TimeRecord{})
 		if is.Now < 0 || is.Now > lastTime+int64(Heals) {

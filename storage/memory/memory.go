@@ -31,7 +31,8 @@ type Database struct {
 	shards [shards]shard // guarded by mu, like all below
 	bytes  int64         // what the entries take, estimated
 	clock  storage.TimeRecord
-	next   int // the shard that the next step of a sweep begins with
+	resets []storage.Reset // that are known, in order
+	next   int             // the shard that the next step of a sweep begins with
 }
 
 // shards is how many maps the keys are spread over: so many that one of them has a

@@ -36,6 +36,7 @@ func (db *Database) sweepLocked(at storage.Time) (swept storage.Swept) {
 	for looked := 0; looked < stepLooks; db.next++ {
 		if db.next == shards {
 			db.next = 0
+			db.sweepResetsLocked(at)
 			return swept
 		}
 		sh := &db.shards[db.next]

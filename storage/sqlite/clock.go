@@ -25,7 +25,7 @@ type clock struct {
 }
 
 func (c *clock) prepare(db *conn) (err error) {
-	c.read, err = db.prepare(`SELECT now, apart, shift, era, steady, astray, source FROM clock`, 0, 7)
+	c.read, err = db.prepare(`SELECT now, apart, shift, era, resets, steady, astray, source FROM clock`, 0, 8)
 	if err != nil {
 		return err
 	}
@@ -48,10 +48,10 @@ func (c *clock) load() error {
 	found := false
 	err := c.read.each(func(row []driver.Value) error {
 		r := &c.row
-		if err := integers(row[:6], &r.Now, &r.Apart, &r.Shift, &r.Era, &r.Steady, &r.Astray); err != nil {
+		if err := integers(row[:7], &r.Now, &r.Apart, &r.Shift, &r.Era, &r.Resets, &r.Steady, &r.Astray); err != nil {
 			return err
 		}
-		source, ok := row[6].([]byte)
+		source, ok := row[7].([]byte)
 		found = ok
 		clear(r.Source[:])
 		copy(r.Source[:], source)

@@ -1,5 +1,5 @@
 // Package sqlite is the durable store: an embedded SQLite database in one file,
-// in pure Go. It implements [storage.Store] and nothing else; it knows no
+// in pure Go. It implements [storage.Store] and the contracts beside it; it knows no
 // logger, HTTP or engine.
 //
 // # The file

@@ -66,7 +66,8 @@ func newLaxTables(f *testing.F) *laxTables {
 		CREATE TABLE counters (limit_id, window, key, slot, used, PRIMARY KEY (limit_id, window, key, slot));
 		CREATE TABLE buckets (limit_id, key, at, units, part, full, PRIMARY KEY (limit_id, key));
 		CREATE TABLE standings (key PRIMARY KEY, at, lost, level, until, bans, past, expires);
-		CREATE TABLE clock (now, apart, shift, era, steady, source, astray)`)
+		CREATE TABLE clock (now, apart, shift, era, steady, source, astray, resets);
+		CREATE TABLE resets (number INTEGER PRIMARY KEY, id UNIQUE, at, client, limit_id, key, former, found)`)
 	if lax.claims, err = newClaimer(lax.conn); err != nil {
 		f.Fatal(err)
 	}
@@ -81,8 +82,8 @@ func newLaxTables(f *testing.F) *laxTables {
 
 // fill replaces all rows by those that the data says.
 func (lax *laxTables) fill(t *testing.T, data []byte) {
-	mustExec(t, lax.conn, `DELETE FROM counters; DELETE FROM buckets; DELETE FROM limits; DELETE FROM standings;
-		DELETE FROM clock; INSERT INTO clock VALUES (0, 0, 0, 0, 0, zeroblob(16), 0)`)
+	mustExec(t, lax.conn, `DELETE FROM counters; DELETE FROM buckets; DELETE FROM limits; DELETE FROM standings; DELETE FROM resets;
+		DELETE FROM clock; INSERT INTO clock VALUES (0, 0, 0, 0, 0, zeroblob(16), 0, 0)`)
 	lax.claims.limits.forget()
 	lax.sweeping.enter(0)
 	r := &rowSource{data}
@@ -178,8 +179,8 @@ func (r *rowSource) insert(c *conn) {
 		_ = c.exec(`INSERT INTO standings VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, r.value(of[:]), r.value(start), r.value(int64(r.byte())),
 			r.value(int64(r.byte())), r.value(start), r.value(int64(r.byte())), r.value([]byte("past")), r.value(start))
 	case 3:
-		_ = c.exec(`INSERT INTO clock VALUES (?, ?, ?, ?, ?, ?, ?)`, r.value(start), r.value(int64(r.byte())), r.value(int64(r.byte())),
-			r.value(int64(r.byte())), r.value(int64(0)), r.value(make([]byte, 16)), r.value(start))
+		_ = c.exec(`INSERT INTO clock VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, r.value(start), r.value(int64(r.byte())), r.value(int64(r.byte())),
+			r.value(int64(r.byte())), r.value(int64(0)), r.value(make([]byte, 16)), r.value(start), r.value(int64(r.byte())))
 	default:
 		_ = c.exec(`INSERT INTO limits VALUES (?, ?, ?, ?, ?, ?)`,
 			r.value(id), r.value(id), r.value(int64(time.Minute)), r.value(int64(60)), r.value(start), r.value(int64(r.byte())%2))

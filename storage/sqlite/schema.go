@@ -77,6 +77,20 @@ var migrations = []string{
 		id    INTEGER PRIMARY KEY,      -- by chance
 		until INTEGER NOT NULL          -- the time from which on the row says nothing
 	) STRICT;`,
+
+	// What operators had forgotten, see storage.Resetter. Every claim reads the clock, so the
+	// number of the newest reset is there.
+	`ALTER TABLE clock ADD COLUMN resets INTEGER NOT NULL DEFAULT 0;
+	CREATE TABLE resets (
+		number   INTEGER PRIMARY KEY,   -- storage.Reset, like all that follow
+		id       INTEGER NOT NULL UNIQUE,
+		at       INTEGER NOT NULL,
+		client   INTEGER NOT NULL,      -- 1 or 0
+		limit_id INTEGER NOT NULL,
+		key      BLOB    NOT NULL,
+		former   BLOB    NOT NULL,
+		found    INTEGER NOT NULL       -- 1 or 0
+	) STRICT;`,
 }
 
 // migrate brings the database to the present version, in one transaction. Two

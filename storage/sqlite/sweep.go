@@ -34,9 +34,9 @@ const (
 )
 
 // Sweep implements [storage.Store]. It works through all limits, whichever
-// process they came from, then through the token buckets and the clients, then
-// drops limits that nobody uses, and then gives free pages back; where one step stops, the
-// next goes on.
+// process they came from, then through the token buckets, the clients and the notes of
+// resets, then drops limits that nobody uses, and then gives free pages back; where one
+// step stops, the next goes on.
 //
 // A token bucket is kept until it has drained at the amount it was last claimed
 // with.
@@ -101,7 +101,7 @@ type sweeps struct {
 	lastSlot, deleteWindows, deleteSlots         *stmt
 	lastBucket, deleteBuckets, deleteSomeBuckets *stmt
 	deleteOldBuckets                             *stmt
-	deleteStandings, deleteLimits                *stmt
+	deleteStandings, deleteResets, deleteLimits  *stmt
 }
 
 func newSweeper(db *conn) (*sweeper, error) {
@@ -126,6 +126,8 @@ func newSweeper(db *conn) (*sweeper, error) {
 			AND (full <= ? OR at > ?)`},
 		{&sw.deleteStandings, 2, 0, `DELETE FROM standings WHERE key IN
 			(SELECT key FROM standings WHERE expires <= ? ORDER BY expires LIMIT ?)`},
+		{&sw.deleteResets, 2, 0, `DELETE FROM resets WHERE number IN
+			(SELECT number FROM resets WHERE at <= ? ORDER BY number LIMIT ?)`},
 		{&sw.deleteLimits, 2, 0, `DELETE FROM limits WHERE (seen < ? OR era <> ?)
 			AND NOT EXISTS (SELECT 1 FROM counters WHERE limit_id = id)
 			AND NOT EXISTS (SELECT 1 FROM buckets WHERE limit_id = id)`},
@@ -146,7 +148,7 @@ func (sw *sweeper) enter(phase int) {
 // step works until its bound is reached or all is done.
 func (sw *sweeper) step() error {
 	sw.deleted, sw.vacuumed, sw.dropped, sw.more = 0, 0, 0, false
-	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.standings, sw.limits, sw.vacuum}
+	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.standings, sw.resets, sw.limits, sw.vacuum}
 	for {
 		done, err := phases[sw.phase]()
 		if err != nil || !done {
@@ -297,11 +299,22 @@ func (sw *sweeper) buckets() (done bool, err error) {
 
 // standings deletes clients of which nothing is to be known any more.
 func (sw *sweeper) standings() (done bool, err error) {
+	return sw.deleteUntil(sw.deleteStandings, sw.now-sw.shift)
+}
+
+// resets deletes notes of resets that nobody needs any more.
+func (sw *sweeper) resets() (done bool, err error) {
+	return sw.deleteUntil(sw.deleteResets, sw.now-sw.shift-int64(storage.KeepResets))
+}
+
+// deleteUntil runs a statement that deletes rows of up to a time, as many as the step may
+// still delete.
+func (sw *sweeper) deleteUntil(s *stmt, time int64) (done bool, err error) {
 	if sw.left() <= 0 {
 		return false, nil
 	}
 	most := sw.deleted + sw.left()
-	err = sw.delete(sw.deleteStandings, sw.now-sw.shift, sw.left())
+	err = sw.delete(s, time, sw.left())
 	return sw.deleted < most, err
 }
 

@@ -13,6 +13,8 @@
 //     of rows at a time.
 //   - A [storage.Timekeeper] has one time for all who use it; a call whose term
 //     does not hold changes nothing.
+//   - A [storage.Resetter] takes nothing back after a reset that was charged before it,
+//     and does no reset twice.
 package storagetest
 
 import (
@@ -64,6 +66,12 @@ func Run(t *testing.T, place Place) {
 		{"OneTime", testOneTime},
 		{"Terms", testTerms},
 		{"TimeSetBack", testTimeSetBack},
+		{"Reset", testReset},
+		{"ResetClient", testResetClient},
+		{"ResetTerm", testResetTerm},
+		{"ResetAgain", testResetAgain},
+		{"ResetBad", testResetBad},
+		{"ResetsKept", testResetsKept},
 		{"Stats", testStats},
 		{"Close", testClose},
 	} {

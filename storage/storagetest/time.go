@@ -45,7 +45,7 @@ func termNow(t *testing.T, s storage.Timekeeper, c storage.Clock) *storage.Term 
 	if err != nil {
 		t.Fatalf("time: %v", err)
 	}
-	return &storage.Term{Clock: c, Shift: now.Shift, Era: now.Era}
+	return &storage.Term{Clock: c, Shift: now.Shift, Era: now.Era, Resets: now.Resets}
 }
 
 // testOneTime has processes whose clocks differ use a limit, with claims that say

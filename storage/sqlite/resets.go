@@ -1,0 +1,195 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// resets forgets keys and clients, and notes that.
+type resets struct {
+	known, newest, since         *stmt
+	counters, buckets, standings *stmt // delete what is kept of a key
+	note, number, drop           *stmt
+}
+
+func (r *resets) prepare(db *conn) (err error) {
+	for _, p := range []struct {
+		stmt          **stmt
+		query         string
+		args, columns int
+	}{
+		{&r.known, `SELECT number, at, found FROM resets WHERE id = ?`, 1, 3},
+		{&r.newest, `SELECT resets FROM clock`, 0, 1},
+		{&r.since, `SELECT c.resets, r.number, r.id, r.at, r.client, r.limit_id, r.found, r.key, r.former
+			FROM clock AS c LEFT JOIN resets AS r ON r.number > ? AND r.number <= c.resets ORDER BY r.number`, 1, 9},
+		// The windows that have rows are found one by one: there are few of them, and
+		// many keys in each.
+		{&r.counters, `WITH RECURSIVE w (window) AS (
+				SELECT (SELECT min(window) FROM counters WHERE limit_id = ?1)
+				UNION ALL
+				SELECT (SELECT min(c.window) FROM counters AS c WHERE c.limit_id = ?1 AND c.window > w.window)
+				FROM w WHERE w.window IS NOT NULL)
+			DELETE FROM counters WHERE limit_id = ?1 AND window IN (SELECT window FROM w) AND key IN (?2, ?3)`, 3, 0},
+		{&r.buckets, `DELETE FROM buckets WHERE limit_id = ? AND key IN (?, ?)`, 3, 0},
+		{&r.standings, `DELETE FROM standings WHERE key IN (?, ?)`, 2, 0},
+		{&r.note, `INSERT INTO resets (number, id, at, client, limit_id, key, former, found) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, 8, 0},
+		{&r.number, `UPDATE clock SET resets = ?`, 1, 0},
+		{&r.drop, `DELETE FROM resets WHERE number <= ?`, 1, 0},
+	} {
+		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reset implements [storage.Resetter].
+func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return wrap("reset", storage.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap("reset", err)
+	}
+	return s.failedLocked(wrap("reset", s.transactLocked(term, func() (written int64, err error) {
+		newest := term.Time.Resets
+		for i := range resets {
+			n, err := s.resets.apply(&resets[i], term, &newest)
+			if err != nil {
+				return 0, err
+			}
+			written += n
+		}
+		if written == 0 {
+			return 0, nil
+		}
+		s.resets.number.bind(0, newest)
+		if _, err := s.resets.number.exec(); err != nil {
+			return 0, fmt.Errorf("write the time: %w", err)
+		}
+		s.resets.drop.bind(0, newest-storage.MaxResets)
+		_, err = s.resets.drop.exec()
+		s.clock.told.Resets, term.Time.Resets = newest, newest
+		return written, err
+	})))
+}
+
+// apply does a reset and notes it, unless it is noted already. It returns how many
+// rows it wrote.
+func (r *resets) apply(of *storage.Reset, term *storage.Term, newest *int64) (written int64, err error) {
+	known := false
+	r.known.bind(0, of.ID)
+	err = r.known.each(func(row []driver.Value) error {
+		known = true
+		var found int64
+		err := integers(row, &of.Number, &of.At, &found)
+		of.Found = found != 0
+		return err
+	})
+	if err != nil || known {
+		return 0, err
+	}
+	forgotten, err := r.forget(of, term.Era)
+	if err != nil {
+		return 0, err
+	}
+	*newest++
+	of.Number, of.At, of.Found = *newest, term.Time.Now-term.Time.Shift, forgotten > 0
+	r.note.bind(0, of.Number, of.ID, of.At, boolean(of.Client), int64(of.Limit), of.Key[:], of.Former[:], boolean(of.Found))
+	_, err = r.note.exec()
+	return forgotten + 1, err
+}
+
+// forget deletes what a reset is of.
+func (r *resets) forget(of *storage.Reset, era int64) (rows int64, err error) {
+	former := of.Former
+	if former == (storage.Key{}) {
+		former = of.Key
+	}
+	if of.Client {
+		r.standings.bind(0, of.Key[:], former[:])
+		return r.standings.exec()
+	}
+	id := int64(limitOf(of.Limit, era))
+	for _, s := range []*stmt{r.counters, r.buckets} {
+		s.bind(0, id, of.Key[:], former[:])
+		n, err := s.exec()
+		if err != nil {
+			return 0, err
+		}
+		rows += n
+	}
+	return rows, nil
+}
+
+// Resets implements [storage.Resetter].
+func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return storage.Resets{}, wrap("resets", storage.ErrClosed)
+	}
+	err := ctx.Err()
+	if err == nil {
+		err = s.inPlace()
+	}
+	if err == nil {
+		err = s.rollbackLocked()
+	}
+	var known storage.Resets
+	if err == nil {
+		known, err = s.resets.after(after)
+	}
+	return known, s.failedLocked(wrap("resets", err))
+}
+
+func (r *resets) after(number int64) (storage.Resets, error) {
+	var known storage.Resets
+	err := r.newest.each(func(row []driver.Value) error { return integers(row, &known.Newest) })
+	if err != nil || known.Newest == number {
+		return known, err
+	}
+	r.since.bind(0, number)
+	err = r.since.each(func(row []driver.Value) error {
+		if err := integers(row, &known.Newest); err != nil || row[1] == nil {
+			return err
+		}
+		of, err := parseReset(row[1:])
+		known.List = append(known.List, of)
+		return err
+	})
+	known.Lost = int64(len(known.List)) != known.Newest-number
+	return known, err
+}
+
+// parseReset returns the reset that a row of the table notes.
+func parseReset(row []driver.Value) (of storage.Reset, err error) {
+	var client, limit, found int64
+	err = integers(row[:6], &of.Number, &of.ID, &of.At, &client, &limit, &found)
+	if err != nil {
+		return of, err
+	}
+	key, ok := row[6].([]byte)
+	former, isBytes := row[7].([]byte)
+	if !ok || !isBytes {
+		return of, errDamaged("a reset has no key")
+	}
+	copy(of.Key[:], key)
+	copy(of.Former[:], former)
+	of.Client, of.Limit, of.Found = client != 0, storage.LimitID(limit), found != 0
+	return of, nil
+}
+
+func boolean(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+var _ storage.Resetter = (*Store)(nil)
