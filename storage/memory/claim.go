@@ -36,7 +36,7 @@ func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limi
 }
 
 func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	if err := checkClaims(claims, grants); err != nil {
+	if err := storage.CheckClaims(claims, grants); err != nil {
 		return fmt.Errorf("memory: claim: %w", err)
 	}
 	return s.with(ctx, "claim", func(db *Database) error {
@@ -60,18 +60,6 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 		}
 		return nil
 	})
-}
-
-func checkClaims(claims []storage.Claim, grants []limiter.Grant) error {
-	if len(claims) != len(grants) {
-		return fmt.Errorf("%d claims need as many grants, got %d", len(claims), len(grants))
-	}
-	for i := range claims {
-		if claims[i].Limit.Amount() == 0 {
-			return fmt.Errorf("claim %d has no limit", i)
-		}
-	}
-	return nil
 }
 
 // claimLocked decides about one claim, and stores what it changes. No later claim

@@ -71,7 +71,9 @@ func (db *Database) Opener(o Options) storage.Opener {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("memory: open: %w", err)
 		}
-		return &Store{db: db, maxSize: o.MaxSize}, nil
+		s := &Store{db: db, maxSize: o.MaxSize}
+		s.calls = storage.Calls{Claim: s.claim, Records: s.readRecords, Punish: s.punish, Sweep: s.sweep}
+		return s, nil
 	}
 }
 
@@ -80,6 +82,7 @@ func (db *Database) Opener(o Options) storage.Opener {
 type Store struct {
 	db      *Database
 	maxSize int64
+	calls   storage.Calls
 	closed  bool               // guarded by db.mu
 	told    storage.TimeRecord // guarded by db.mu: the time of the last call within a term
 }

@@ -12,60 +12,13 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
-// BenchmarkClaim measures batches of claims, all of them granted: of keys out of
-// 10,000 that the store knows (samekeys), and of keys that it has never seen
-// (freshkeys). Time passes by 10 µs per claim, so that slots and windows of a
-// minute change under way in long runs.
 func BenchmarkClaim(b *testing.B) {
-	for _, limit := range []struct {
-		name   string
-		params limiter.Params
-	}{
-		{"sliding", limiter.Params{Amount: 1 << 30, Window: time.Minute}},
-		{"bucket", limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1 << 30, Window: time.Minute}},
-	} {
-		for _, batch := range []int{1, 8, 64, 512} {
-			for _, keys := range []string{"same", "fresh"} {
-				b.Run(fmt.Sprintf("%s/batch=%d/%skeys", limit.name, batch, keys), func(b *testing.B) {
-					benchmarkClaim(b, newLimit(b, limit.params), batch, keys == "fresh")
-				})
-			}
-		}
-	}
-}
-
-func benchmarkClaim(b *testing.B, l limiter.Limit, batch int, fresh bool) {
-	s := opened(b, Options{Path: filepath.Join(b.TempDir(), "tally.db")})
-	const known = 10_000
-	now, next := start, uint64(0)
-	claims, grants := make([]storage.Claim, batch), make([]limiter.Grant, batch)
-	send := func() {
-		for i := range claims {
-			claims[i] = storage.Claim{ID: 1 << 63, Key: key(next), Limit: l, Claim: limiter.Claim{Now: now, Min: 1, Want: 1}}
-			if next++; !fresh {
-				next %= known
-			}
-			now += int64(10 * time.Microsecond)
-		}
-		if err := s.Claim(context.Background(), claims, grants); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for i := 0; i < known && !fresh; i += batch {
-		send()
-	}
-	b.ReportAllocs()
-	cpu := cpuTime(b)
-	b.ResetTimer()
-	for range b.N {
-		send()
-	}
-	b.StopTimer()
-	n := float64(b.N) * float64(batch)
-	b.ReportMetric(float64(b.Elapsed())/n, "ns/claim")
-	b.ReportMetric(float64(cpuTime(b)-cpu)/n, "cpu-ns/claim")
+	storagetest.BenchmarkClaim(b, func(b *testing.B) storage.Store {
+		return opened(b, Options{Path: filepath.Join(b.TempDir(), "tally.db")})
+	}, cpuTime)
 }
 
 // cpuTime returns the processor time that the process has used, checkpoints and

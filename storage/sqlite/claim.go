@@ -20,7 +20,7 @@ func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limi
 }
 
 func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	if err := checkClaims(claims, grants); err != nil {
+	if err := storage.CheckClaims(claims, grants); err != nil {
 		return wrap("claim", err)
 	}
 	if err := ctx.Err(); err != nil {
@@ -38,18 +38,6 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 		return nil
 	}
 	return s.failedLocked(wrap("claim", s.claimLocked(term, claims, grants)))
-}
-
-func checkClaims(claims []storage.Claim, grants []limiter.Grant) error {
-	if len(claims) != len(grants) {
-		return fmt.Errorf("%d claims need as many grants, got %d", len(claims), len(grants))
-	}
-	for i := range claims {
-		if claims[i].Limit.Amount() == 0 {
-			return fmt.Errorf("claim %d has no limit", i)
-		}
-	}
-	return nil
 }
 
 func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {

@@ -1,12 +1,9 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql/driver"
 	"fmt"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -111,28 +108,6 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 }
 
 // Within implements [storage.Timekeeper].
-func (s *Store) Within(term *storage.Term) storage.Store { return within{s, term} }
-
-// within is a store whose calls are within a term.
-type within struct {
-	*Store
-	term *storage.Term
-}
-
-func (w within) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return w.claim(ctx, w.term, claims, grants)
-}
-
-func (w within) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return w.readStandings(ctx, w.term, clients, now, records)
-}
-
-func (w within) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return w.punish(ctx, w.term, offenses, records)
-}
-
-func (w within) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
-	return w.sweep(ctx, w.term, now)
-}
+func (s *Store) Within(term *storage.Term) storage.Store { return s.calls.Within(s, term) }
 
 var _ storage.Timekeeper = (*Store)(nil)

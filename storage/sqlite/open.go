@@ -30,6 +30,7 @@ const (
 // concurrent use; one of them runs at a time.
 type Store struct {
 	options Options
+	calls   storage.Calls
 	file    fs.FileInfo            // what identifies the database file
 	origin  int64                  // what identifies the database in it
 	beside  map[string]fs.FileInfo // what identifies its log and its index, by suffix
@@ -121,6 +122,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	s.calls = storage.Calls{Claim: s.claim, Records: s.readStandings, Punish: s.punish, Sweep: s.sweep}
 	if err := s.connect(ctx); err != nil {
 		_ = s.closeConnections()
 		if c := code(err); c == codeCorrupt || c == codeNotADB || errors.Is(err, storage.ErrCorrupt) {

@@ -102,7 +102,7 @@ func claim(t *testing.T, s storage.Store, claims ...storage.Claim) []limiter.Gra
 }
 
 // sweepAll sweeps until there is nothing more, and returns the rows deleted.
-func sweepAll(t *testing.T, s storage.Store, now int64) (rows int64) {
+func sweepAll(t testing.TB, s storage.Store, now int64) (rows int64) {
 	t.Helper()
 	for range 100_000 {
 		swept, err := s.Sweep(context.Background(), now)
@@ -121,7 +121,7 @@ func sweepAll(t *testing.T, s storage.Store, now int64) (rows int64) {
 	return 0
 }
 
-func newLimit(t *testing.T, p limiter.Params) limiter.Limit {
+func newLimit(t testing.TB, p limiter.Params) limiter.Limit {
 	t.Helper()
 	l, err := limiter.New(p)
 	if err != nil {

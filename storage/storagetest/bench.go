@@ -1,0 +1,89 @@
+package storagetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// BenchmarkClaim measures batches of claims, all of them granted: of keys out of
+// 10,000 that the store knows (samekeys), and of keys that it has never seen
+// (freshkeys). Time passes by 10 µs per claim, so that slots and windows of a
+// minute change under way in long runs. cpu reads the processor time that the
+// process has used; if it is nil, that is not reported.
+func BenchmarkClaim(b *testing.B, open func(b *testing.B) storage.Store, cpu func(b *testing.B) time.Duration) {
+	for _, limit := range []struct {
+		name   string
+		params limiter.Params
+	}{
+		{"sliding", limiter.Params{Amount: 1 << 30, Window: time.Minute}},
+		{"bucket", limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1 << 30, Window: time.Minute}},
+	} {
+		for _, batch := range []int{1, 8, 64, 512} {
+			for _, keys := range []string{"same", "fresh"} {
+				b.Run(fmt.Sprintf("%s/batch=%d/%skeys", limit.name, batch, keys), func(b *testing.B) {
+					claims := &batches{b: b, store: open(b), limit: newLimit(b, limit.params), fresh: keys == "fresh", now: start, size: batch}
+					claims.measure(cpu)
+				})
+			}
+		}
+	}
+}
+
+// batches sends batches of claims to a store.
+type batches struct {
+	b     *testing.B
+	store storage.Store
+	limit limiter.Limit
+	fresh bool
+	size  int
+	now   int64
+	next  int // key
+}
+
+const known = 10_000
+
+func (s *batches) measure(cpu func(b *testing.B) time.Duration) {
+	b := s.b
+	claims, grants := make([]storage.Claim, s.size), make([]limiter.Grant, s.size)
+	for i := 0; i < known && !s.fresh; i += s.size {
+		s.send(claims, grants)
+	}
+	b.ReportAllocs()
+	var used time.Duration
+	if cpu != nil {
+		used = cpu(b)
+	}
+	b.ResetTimer()
+	for range b.N {
+		s.send(claims, grants)
+	}
+	b.StopTimer()
+	n := float64(b.N) * float64(s.size)
+	b.ReportMetric(float64(b.Elapsed())/n, "ns/claim")
+	if cpu != nil {
+		b.ReportMetric(float64(cpu(b)-used)/n, "cpu-ns/claim")
+	}
+}
+
+// send sends a batch. After each million of keys it deletes the rows that have
+// expired.
+func (s *batches) send(claims []storage.Claim, grants []limiter.Grant) {
+	for i := range claims {
+		claims[i] = storage.Claim{ID: 1 << 63, Key: key(s.next), Limit: s.limit, Claim: limiter.Claim{Now: s.now, Min: 1, Want: 1}}
+		if s.next++; !s.fresh {
+			s.next %= known
+		}
+		s.now += int64(10 * time.Microsecond)
+	}
+	if err := s.store.Claim(context.Background(), claims, grants); err != nil {
+		s.b.Fatal(err)
+	}
+	if s.next%(1<<20) < s.size && s.fresh {
+		sweepAll(s.b, s.store, s.now)
+	}
+}
