@@ -63,6 +63,12 @@ var rules = []rule{
 		why: "how backends read a request has nothing to do with who serves it: it must be possible to read and to test it alone",
 	},
 	{
+		packages:  []string{"./internal/dashboard/..."},
+		forbidden: []string{"./...", "github.com/...", "go.uber.org/..."},
+		allowed:   []string{"./internal/dashboard/...", "./internal/operator", "./internal/wording"},
+		why:       "the dashboard shows what an operator's service says, whether that is in this process or far away",
+	},
+	{
 		packages:  []string{"./limiter/engine"},
 		forbidden: []string{"./storage/..."}, allowed: []string{"./storage"},
 		why: "the engine must work with every store that meets the contract, one on a network among them",

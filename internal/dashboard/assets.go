@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html/template"
+	"net/http"
+	"time"
+)
+
+var (
+	//go:embed assets
+	assetFiles embed.FS
+	//go:embed pages
+	pageFiles embed.FS
+)
+
+// asset is a file that pages load.
+type asset struct {
+	name, kind string
+	content    []byte
+	version    string // changes with the content
+}
+
+// assets are the files by the last segment of their path.
+var assets = map[string]asset{
+	"style.css": readAsset("style.css", "text/css; charset=utf-8"),
+	"live.js":   readAsset("live.js", "text/javascript; charset=utf-8"),
+	"icon.svg":  readAsset("icon.svg", "image/svg+xml"),
+	"uplot.js":  readAsset("uplot/uPlot.iife.min.js", "text/javascript; charset=utf-8"),
+	"uplot.css": readAsset("uplot/uPlot.min.css", "text/css; charset=utf-8"),
+}
+
+func readAsset(path, kind string) asset {
+	content, err := assetFiles.ReadFile("assets/" + path)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	sum := sha256.Sum256(content)
+	return asset{name: path, kind: kind, content: content, version: hex.EncodeToString(sum[:6])}
+}
+
+// assetURL returns the relative address of a file, which changes with its content.
+func assetURL(name string) string { return name + "?v=" + assets[name].version }
+
+// serveAsset answers with a file, which browsers keep: another content has another address.
+func (v *visit) serveAsset(a asset) {
+	if v.r.Method != http.MethodGet && v.r.Method != http.MethodHead {
+		v.w.Header().Set("Allow", "GET, HEAD")
+		v.w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	v.w.Header().Set("Content-Type", a.kind)
+	if v.r.URL.Query().Get("v") == a.version {
+		v.w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
+	}
+	http.ServeContent(v.w, v.r, "", time.Time{}, bytes.NewReader(a.content))
+}
+
+// templates are the pages, each with the layout around it.
+var templates = parseTemplates()
+
+func parseTemplates() map[string]*template.Template {
+	layout := template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/layout.html", "pages/parts.html"))
+	parsed := make(map[string]*template.Template)
+	for _, name := range []string{"now", "clients", "bans", "history", "audit", "health", "explain", "done", "error"} {
+		parsed[name] = template.Must(template.Must(layout.Clone()).ParseFS(pageFiles, "pages/"+name+".html"))
+	}
+	return parsed
+}

@@ -1,0 +1,29 @@
+package dashboard
+
+import "github.com/caddy-tally/caddy-tally/internal/operator"
+
+// bansPage lists who is banned, and who is let in whatever the limits say.
+type bansPage struct {
+	Bans, Allowances []operator.Ban
+	Hidden           int // that aren't listed
+}
+
+func loadBans(v *visit) (any, error) {
+	all, err := v.d.options.Service.Bans(v.r.Context())
+	if err != nil {
+		return nil, err
+	}
+	var p bansPage
+	if len(all) > operator.MaxItems {
+		p.Hidden = len(all) - operator.MaxItems
+		all = all[:operator.MaxItems]
+	}
+	for _, ban := range all {
+		if ban.Action == "allow" {
+			p.Allowances = append(p.Allowances, ban)
+		} else {
+			p.Bans = append(p.Bans, ban)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,165 @@
+package dashboard
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// KeySize is the length of a key in bytes.
+const KeySize = 32
+
+// Options says what a dashboard shows and to whom.
+type Options struct {
+	// Service is what the dashboard shows and steers. Required.
+	Service operator.Service
+	// Writable allows orders: bans, allowances and resets. Without it the dashboard reads
+	// only, and reveals addresses, which the audit notes.
+	Writable bool
+	// User returns who a request is from, for the audit and for tokens. Nil means "admin"
+	// for every request.
+	User func(*http.Request) string
+	// Key seals clients and signs tokens: KeySize bytes, secret. Pages that were rendered
+	// under another key can't post. Nil means a random one.
+	Key []byte
+	// MaxStreams is how many browsers are updated at once. 0 means 16.
+	MaxStreams int
+	// Report is told of errors that aren't the reader's. Nil ignores them.
+	Report func(error)
+	// Now returns the time. Nil means time.Now.
+	Now func() time.Time
+}
+
+// Dashboard is an http.Handler. It may be used by several goroutines at once. It starts
+// none.
+type Dashboard struct {
+	options Options
+	seals   *sealer
+	streams chan struct{} // one is in it for each stream
+}
+
+// New returns a dashboard.
+func New(o Options) (*Dashboard, error) {
+	if o.Service == nil {
+		return nil, errors.New("dashboard: expected a service, got none")
+	}
+	if o.Key == nil {
+		o.Key = make([]byte, KeySize)
+		_, _ = rand.Read(o.Key) // never fails
+	}
+	seals, err := newSealer(o.Key)
+	if err != nil {
+		return nil, err
+	}
+	if o.MaxStreams <= 0 {
+		o.MaxStreams = 16
+	}
+	if o.User == nil {
+		o.User = func(*http.Request) string { return "admin" }
+	}
+	if o.Report == nil {
+		o.Report = func(error) {}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Dashboard{options: o, seals: seals, streams: make(chan struct{}, o.MaxStreams)}, nil
+}
+
+// ServeHTTP implements http.Handler. It doesn't ask who the request is from: whoever
+// mounts the dashboard has let them in.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := d.visit(w, r)
+	setHeaders(w.Header(), v.nonce)
+	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	if file, ok := assets[name]; ok {
+		v.serveAsset(file)
+		return
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		v.get(name)
+	case http.MethodPost:
+		if err := v.guard(); err != nil {
+			v.fail(err)
+			return
+		}
+		v.post(name)
+	default:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		v.fail(operator.Errorf(http.StatusMethodNotAllowed, "The dashboard has no %.20q: expected GET or POST.", r.Method))
+	}
+}
+
+// get answers with a page, or with the stream.
+func (v *visit) get(name string) {
+	if name == "events" {
+		v.serveEvents()
+		return
+	}
+	if _, isOrder := orders[name]; isOrder {
+		v.w.Header().Set("Allow", "POST")
+		v.fail(operator.Errorf(http.StatusMethodNotAllowed, "An order is sent with the form of a page: go to Clients or Bans."))
+		return
+	}
+	v.show(name)
+}
+
+// post carries out an order, answers a question, or shows a page with its addresses.
+func (v *visit) post(name string) {
+	if o, ok := orders[name]; ok {
+		v.order(o)
+		return
+	}
+	if v.r.PostForm.Has("reveal") {
+		if err := v.reveal(name); err != nil {
+			v.fail(err)
+			return
+		}
+	}
+	v.show(name)
+}
+
+// reveal has the page show addresses, once the audit knows.
+func (v *visit) reveal(name string) error {
+	p, ok := pages[name]
+	if !ok || p.list == "" {
+		return operator.Errorf(http.StatusBadRequest, "This page has no addresses to show.")
+	}
+	if err := v.d.options.Service.Reveal(v.r.Context(), v.user, p.list); err != nil {
+		return err
+	}
+	v.revealed = true
+	return nil
+}
+
+// show renders a page.
+func (v *visit) show(name string) {
+	p, ok := pages[name]
+	if !ok {
+		v.fail(operator.Errorf(http.StatusNotFound, "There is no page %.40q.", name))
+		return
+	}
+	body, err := p.load(v)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.render(http.StatusOK, name, p.title, p.template, body)
+}
+
+// fail renders an error. One that isn't the reader's to mend is reported, and shown without
+// its text.
+func (v *visit) fail(err error) {
+	var known *operator.Error
+	if !errors.As(err, &known) {
+		v.d.options.Report(fmt.Errorf("dashboard: %w", err))
+		known = operator.Errorf(http.StatusInternalServerError, "The rate limiter gave no answer. Caddy's log says why.")
+	}
+	v.render(known.Status, "", "That didn’t work", "error", known)
+}

@@ -1,0 +1,177 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// functions are what templates call.
+var functions = template.FuncMap{
+	"asset":   assetURL,
+	"links":   func() []link { return links },
+	"num":     number,
+	"short":   short,
+	"share":   share,
+	"bytes":   bytesText,
+	"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"at":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"ago":     ago,
+	"wait":    func(s operator.Seconds) string { return wording.Wait(s.Duration()) },
+	"per":     perText,
+	"reason":  reasonText,
+	"action":  actionText,
+	"by":      byText,
+	"sound":   sound,
+	"dict":    dict,
+	"percent": percent,
+	"int64":   func(n int) int64 { return int64(n) },
+	"num64":   func(n int) string { return number(int64(n)) },
+	"totalOf": func(c operator.Counts) int64 { return c.Allowed + c.Refused },
+	"barClass": func(k operator.Key) string {
+		if k.BlockedUntil != nil {
+			return "no"
+		}
+		return "ok"
+	},
+	"stateClass": func(l operator.LimitState) string {
+		if l.Refuses {
+			return "no"
+		}
+		return "ok"
+	},
+}
+
+// number writes a count with its thousands apart: 1,204,332.
+func number(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "−", digits[1:]
+	}
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return sign + digits
+}
+
+// short writes a count in a few characters: 1.2 M.
+func short(f float64) string {
+	for _, unit := range []struct {
+		size float64
+		text string
+	}{{1e9, " G"}, {1e6, " M"}, {1e3, " k"}} {
+		if f >= unit.size {
+			return strconv.FormatFloat(math.Round(f/unit.size*10)/10, 'f', -1, 64) + unit.text
+		}
+	}
+	return strconv.FormatFloat(math.Round(f*10)/10, 'f', -1, 64)
+}
+
+// percent returns what part is of a whole, from 0 to 100.
+func percent(part, whole int64) float64 {
+	if whole <= 0 || part <= 0 {
+		return 0
+	}
+	return min(100, 100*float64(part)/float64(whole))
+}
+
+// share writes what part is of the sum of both: 12 %, <0.1 %.
+func share(part, rest int64) string {
+	p := percent(part, part+rest)
+	switch {
+	case p == 0:
+		return "0 %"
+	case p < 0.1:
+		return "<0.1 %"
+	case p < 10:
+		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
+	}
+	return strconv.FormatFloat(p, 'f', 0, 64) + " %"
+}
+
+func bytesText(n int64) string {
+	size, unit := float64(n), "B"
+	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if size < 1024 {
+			break
+		}
+		size, unit = size/1024, larger
+	}
+	return strconv.FormatFloat(math.Round(size*10)/10, 'f', -1, 64) + " " + unit
+}
+
+// ago says when something is, seen from now: in 4 minutes, 2 hours ago.
+func ago(t, now time.Time) string {
+	switch d := t.Sub(now); {
+	case d > time.Second:
+		return "in " + wording.Wait(d)
+	case d < -time.Second:
+		return wording.Wait(-d) + " ago"
+	}
+	return "now"
+}
+
+var perTexts = map[string]string{
+	"ip": "address", "client": "client", "api_key": "API key", "everyone": "everybody together",
+}
+
+// perText says what a zone counts by.
+func perText(per string) string {
+	if text, ok := perTexts[per]; ok {
+		return text
+	}
+	return strings.TrimPrefix(per, "key ")
+}
+
+var reasonTexts = map[string]string{
+	"over_limit": "over the limit", "blocked": "still over the limit", "too_costly": "costs more than the limit", "banned": "banned",
+}
+
+func reasonText(reason string) string {
+	if text, ok := reasonTexts[reason]; ok {
+		return text
+	}
+	return strings.ReplaceAll(reason, "_", " ")
+}
+
+var actionTexts = map[string]string{
+	"ban": "Banned", "unban": "Lifted the ban of", "allow": "Allowed", "disallow": "Ended the allowance of",
+	"reset": "Set to zero", "reveal": "Looked at addresses of", "reload": "Loaded a config",
+}
+
+func actionText(action string) string {
+	if text, ok := actionTexts[action]; ok {
+		return text
+	}
+	return action
+}
+
+func byText(by string) string {
+	switch by {
+	case "rules":
+		return "an operator"
+	case "conduct":
+		return "its violations"
+	}
+	return by
+}
+
+// dict returns a map of names and values, for a part that takes several.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, errors.New("dict: expected pairs of a name and a value")
+	}
+	m := make(map[string]any)
+	for i := 0; i < len(pairs); i += 2 {
+		m[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	return m, nil
+}

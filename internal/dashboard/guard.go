@@ -1,0 +1,78 @@
+package dashboard
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// setHeaders sets what every answer has: scripts and styles of this page only, no frame
+// around it, and nothing kept in caches.
+//
+// The referrer policy is same-origin and not no-referrer, under which browsers send
+// `Origin: null` with forms. No other origin gets a referrer by either.
+func setHeaders(h http.Header, nonce string) {
+	h.Set("Content-Security-Policy", strings.Join([]string{
+		"default-src 'none'",
+		"script-src 'nonce-" + nonce + "'",
+		"style-src 'nonce-" + nonce + "'",
+		"img-src 'self'",
+		"connect-src 'self'",
+		"form-action 'self'",
+		"base-uri 'none'",
+		"frame-ancestors 'none'",
+		"require-trusted-types-for 'script'",
+	}, "; "))
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// guard reads a form, and returns an error unless this user's page has sent it.
+func (v *visit) guard() error {
+	if err := crossOrigin.Check(v.r); err != nil {
+		return operator.Errorf(http.StatusForbidden, "Another site sent this form. Nothing was changed.")
+	}
+	if err := v.readForm(); err != nil {
+		return err
+	}
+	if !v.d.seals.verify(v.user, v.r.PostForm.Get("token")) {
+		return operator.Errorf(http.StatusForbidden, "This page is out of date, since Caddy or your login has started anew meanwhile. Nothing was changed. Go back, reload the page, and try it again.")
+	}
+	return nil
+}
+
+// crossOrigin refuses what a browser marks as sent by another origin.
+var crossOrigin = http.NewCrossOriginProtection()
+
+func (v *visit) readForm() error {
+	if kind, _, _ := mime.ParseMediaType(v.r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+		return operator.Errorf(http.StatusUnsupportedMediaType, "Send a form of this dashboard.")
+	}
+	tooLong := operator.Errorf(http.StatusRequestEntityTooLarge, "The form is longer than %d bytes.", operator.MaxBody)
+	if v.r.ContentLength > operator.MaxBody {
+		return tooLong
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, operator.MaxBody)
+	err := v.r.ParseForm()
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return tooLong
+	case err != nil:
+		return operator.Errorf(http.StatusBadRequest, "The form can't be read.")
+	}
+	return nil
+}
+
+// fromElsewhere reports whether a browser says that another site asks.
+func fromElsewhere(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site != "" && site != "same-origin" && site != "none"
+}

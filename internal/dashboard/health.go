@@ -1,0 +1,24 @@
+package dashboard
+
+import "github.com/caddy-tally/caddy-tally/internal/operator"
+
+// healthPage describes the stores.
+type healthPage struct{ operator.Status }
+
+// OK reports whether nothing needs somebody's attention.
+func (p healthPage) OK() bool { return sound(p.Status) }
+
+func loadHealth(v *visit) (any, error) {
+	status, err := v.d.options.Service.Status(v.r.Context())
+	return healthPage{status}, err
+}
+
+// sound reports whether nothing is wrong with the stores and files.
+func sound(s operator.Status) bool {
+	for _, store := range s.Stores {
+		if store.Degraded || store.APIKeys != nil {
+			return false
+		}
+	}
+	return s.Rules.Trouble == nil
+}

@@ -1,0 +1,86 @@
+package dashboard
+
+import (
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// span is a range of time that may be chosen.
+type span struct {
+	Name, Text string
+	length     time.Duration
+	resolution time.Duration
+	Per        string // what a point is of
+}
+
+// spans are those that may be chosen; the first is the default.
+var spans = []span{
+	{"1h", "1 hour", time.Hour, time.Minute, "minute"},
+	{"6h", "6 hours", 6 * time.Hour, time.Minute, "minute"},
+	{"24h", "24 hours", 24 * time.Hour, time.Hour, "hour"},
+	{"7d", "7 days", 7 * 24 * time.Hour, time.Hour, "hour"},
+	{"30d", "30 days", 30 * 24 * time.Hour, time.Hour, "hour"},
+	{"1y", "1 year", 365 * 24 * time.Hour, 24 * time.Hour, "day"},
+}
+
+// historyPage is what was decided in the past.
+type historyPage struct {
+	On       bool // history is kept
+	Zones    []string
+	Zone     string
+	Spans    []span
+	Span     span
+	Totals   operator.Counts
+	Plot     Plot
+	Points   []operator.HistoryPoint // the newest first
+	Heaviest []operator.Heavy
+}
+
+func loadHistory(v *visit) (any, error) {
+	ctx, service := v.r.Context(), v.d.options.Service
+	status, err := service.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	zones, err := service.Zones(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := v.r.URL.Query()
+	p := historyPage{On: status.History, Zones: zoneNames(zones), Zone: q.Get("zone"), Spans: spans, Span: spanNamed(q.Get("range"))}
+	if !p.On {
+		return p, nil
+	}
+	to := v.now.Truncate(p.Span.resolution).Add(p.Span.resolution)
+	from := to.Add(-p.Span.length)
+	h, err := service.History(ctx, operator.HistoryQuery{Zone: p.Zone, From: from, To: to, Resolution: operator.SecondsOf(p.Span.resolution)})
+	if err != nil {
+		return nil, err
+	}
+	p.fill(h, from, to)
+	return p, nil
+}
+
+func spanNamed(name string) span {
+	for _, s := range spans {
+		if s.Name == name {
+			return s
+		}
+	}
+	return spans[0]
+}
+
+// maxRows is how many rows the table below the plot has.
+const maxRows = 200
+
+func (p *historyPage) fill(h operator.History, from, to time.Time) {
+	p.Plot = Plot{Per: p.Span.Per, Points: densePoints(h, from, to)}
+	p.Heaviest = h.Heaviest[:min(len(h.Heaviest), 20)]
+	for i := len(h.Points) - 1; i >= 0; i-- {
+		p.Totals = add(p.Totals, h.Points[i].Counts)
+		if len(p.Points) < maxRows {
+			p.Points = append(p.Points, h.Points[i])
+		}
+	}
+}

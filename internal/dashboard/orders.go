@@ -1,0 +1,82 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// order is something that a form has the service do.
+type order struct {
+	done   string // the heading of the answer
+	undo   string // the order that takes it back; "" if none does
+	undone string // the text of that button
+	give   func(operator.Service, context.Context, operator.Order) (operator.Done, error)
+}
+
+// orders are the orders by the last segment of their path.
+var orders = map[string]order{
+	"reset":    {done: "Counts start from zero", give: operator.Service.Reset},
+	"ban":      {done: "Banned", undo: "unban", undone: "Lift the ban", give: operator.Service.Ban},
+	"unban":    {done: "No longer banned", give: operator.Service.Unban},
+	"allow":    {done: "Always let in", undo: "disallow", undone: "End the allowance", give: operator.Service.Allow},
+	"disallow": {done: "Limits hold again", give: operator.Service.Disallow},
+}
+
+// orderPage says what an order has changed.
+type orderPage struct {
+	Who    Who
+	Done   operator.Done
+	Zone   string // that was reset; "" for all
+	Undo   string
+	Undone string
+}
+
+// order carries out an order, and says what it has changed.
+func (v *visit) order(o order) {
+	if !v.Writable() {
+		v.fail(operator.Errorf(http.StatusForbidden, "This dashboard reads only: nothing was changed. The option writable lets it take orders."))
+		return
+	}
+	given, err := v.readOrder()
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	done, err := o.give(v.d.options.Service, v.r.Context(), given)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	p := orderPage{Who: v.Who(done.Client, done.Client), Done: done, Zone: given.Zone, Undo: o.undo, Undone: o.undone}
+	if v.r.PostForm.Get("handle") == "" {
+		p.Who.Text, p.Who.In = done.Client, false // the reader typed it
+	}
+	v.render(http.StatusOK, "", o.done, "done", p)
+}
+
+// maxFor is the longest time that a ban or an allowance can be given.
+const maxFor = 10 * 365 * 24 * time.Hour
+
+func (v *visit) readOrder() (o operator.Order, err error) {
+	form := v.r.PostForm
+	if o.Client, err = v.client(); err != nil {
+		return o, err
+	}
+	o.By, o.Zone, o.Reason = v.user, form.Get("zone"), strings.TrimSpace(form.Get("reason"))
+	if len([]rune(o.Reason)) > operator.MaxReason {
+		return o, operator.Errorf(http.StatusBadRequest, "The reason is longer than %d characters.", operator.MaxReason)
+	}
+	if text := form.Get("for"); text != "" {
+		seconds, err := strconv.ParseUint(text, 10, 32)
+		if err != nil || seconds > uint64(maxFor.Seconds()) {
+			return o, operator.Errorf(http.StatusBadRequest, "How long: got %.20q: expected seconds, at most 10 years.", text)
+		}
+		o.For = operator.Seconds(seconds)
+	}
+	return o, nil
+}

@@ -1,0 +1,100 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// Plot is a plot of what was let in and refused. Templates call its methods.
+type Plot struct {
+	Per    string // what a point counts: the requests of a second, minute, hour or day
+	Live   bool   // it goes on while it is looked at
+	Points []Point
+}
+
+// Point is what was decided at a time.
+type Point struct {
+	At               time.Time
+	Allowed, Refused float64
+}
+
+// densePoints returns the points of a history, with zeros where nothing happened.
+func densePoints(h operator.History, from, to time.Time) []Point {
+	step := h.Resolution.Duration()
+	if step <= 0 || to.Sub(from)/step > 4000 {
+		return nil
+	}
+	var points []Point
+	next := 0
+	for at := from; at.Before(to); at = at.Add(step) {
+		point := Point{At: at}
+		for ; next < len(h.Points) && h.Points[next].At.Before(at.Add(step)); next++ {
+			point.Allowed += float64(h.Points[next].Allowed)
+			point.Refused += float64(h.Points[next].Refused)
+		}
+		points = append(points, point)
+	}
+	return points
+}
+
+// JSON returns the points as three arrays, as the module plots them: seconds since 1970,
+// let in, refused.
+func (p Plot) JSON() (string, error) {
+	columns := [3][]float64{{}, {}, {}}
+	for _, point := range p.Points {
+		columns[0] = append(columns[0], float64(point.At.Unix()))
+		columns[1] = append(columns[1], round2(point.Allowed))
+		columns[2] = append(columns[2], round2(point.Refused))
+	}
+	text, err := json.Marshal(columns)
+	return string(text), err
+}
+
+func round2(f float64) float64 { return math.Round(f*100) / 100 }
+
+// Size of the drawing that is shown where no script runs.
+const (
+	drawnWidth  = 1000
+	drawnHeight = 240
+)
+
+// Top returns the value at the upper edge of the drawing: a round one.
+func (p Plot) Top() float64 {
+	top := 1.0
+	for _, point := range p.Points {
+		top = max(top, point.Allowed, point.Refused)
+	}
+	magnitude := math.Pow(10, math.Floor(math.Log10(top)))
+	for _, factor := range []float64{1, 2, 5} {
+		if top <= factor*magnitude {
+			return factor * magnitude
+		}
+	}
+	return 10 * magnitude
+}
+
+// AllowedPath returns the line of what was let in, as SVG has it.
+func (p Plot) AllowedPath() string { return p.path(func(point Point) float64 { return point.Allowed }) }
+
+// RefusedPath returns the line of what was refused, as SVG has it.
+func (p Plot) RefusedPath() string { return p.path(func(point Point) float64 { return point.Refused }) }
+
+func (p Plot) path(value func(Point) float64) string {
+	var path strings.Builder
+	top := p.Top()
+	for i, point := range p.Points {
+		command := " L"
+		if i == 0 {
+			command = "M"
+		}
+		x := drawnWidth * float64(i) / float64(max(len(p.Points)-1, 1))
+		y := drawnHeight * (1 - value(point)/top)
+		path.WriteString(command + strconv.FormatFloat(round2(x), 'f', -1, 64) + " " + strconv.FormatFloat(round2(y), 'f', -1, 64))
+	}
+	return path.String()
+}

@@ -1,0 +1,245 @@
+// Package sample is an operator's service with made-up clients, for tests and pictures of
+// the dashboard. Addresses are those that are reserved for documentation.
+package sample
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// Service is made up. Orders change what it says: who is banned is refused. The zero value
+// isn't usable: see [New]. It may be used by several goroutines at once.
+type Service struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	status  operator.Status
+	zones   []operator.Zone
+	keys    []operator.Key
+	bans    []operator.Ban
+	acts    []operator.Act
+	streams int
+	err     error
+}
+
+var _ operator.Service = (*Service)(nil)
+
+// New returns a service with clients, whose times are around now.
+func New(now func() time.Time) *Service {
+	s := &Service{now: now}
+	s.fill()
+	return s
+}
+
+// Empty returns a service that nothing has happened in.
+func Empty(now func() time.Time) *Service {
+	return &Service{now: now, status: operator.Status{Started: now()}}
+}
+
+// Fail has all methods fail, until they are told nil.
+func (s *Service) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// Add adds a key, a zone of its name, a ban and an act, as if clients had chosen the texts.
+func (s *Service) Add(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys = slices.Insert(s.keys, 0, operator.Key{Zone: text, Limit: text, Text: text, Kind: "key", Client: "key:" + text, Tier: text, Used: 1, Amount: 2})
+	s.zones = slices.Insert(s.zones, 0, operator.Zone{Name: text, Per: text, Limits: []operator.Limit{{Name: text, Text: text, Tier: text}}})
+	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: "ban", Client: "key:" + text, Text: text, By: text, Reason: text, Zone: text})
+	s.acts = slices.Insert(s.acts, 0, operator.Act{At: s.now(), By: text, Action: text, Target: text, Reason: text})
+	s.status.Rules.Trouble = &operator.FileTrouble{File: text, Since: s.now(), Reason: text}
+}
+
+// Acts returns the audit, the newest first.
+func (s *Service) Acts() []operator.Act {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.acts)
+}
+
+// Streams returns how many streams are open.
+func (s *Service) Streams() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streams
+}
+
+// Banned reports whether a client is banned, by its own name or by a network.
+func (s *Service) Banned(client string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ruleLocked(client, "ban") != nil
+}
+
+func (s *Service) ruleLocked(client, action string) *operator.Ban {
+	target, err := operator.ParseTarget(client)
+	if err != nil {
+		return nil
+	}
+	for _, ban := range s.bans {
+		other, err := operator.ParseTarget(ban.Client)
+		if err != nil || ban.Action != action {
+			continue
+		}
+		if target == other || target.Kind == operator.Address && other.Kind == operator.Address && other.Network.Contains(target.Network.Addr()) {
+			return &ban
+		}
+	}
+	return nil
+}
+
+// Status implements operator.Service.
+func (s *Service) Status(context.Context) (operator.Status, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status, s.err
+}
+
+// Zones implements operator.Service.
+func (s *Service) Zones(context.Context) ([]operator.Zone, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.zones), s.err
+}
+
+// Keys implements operator.Service.
+func (s *Service) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []operator.Key
+	for _, key := range s.keys {
+		if (q.Zone == "" || q.Zone == key.Zone) && (!q.Blocked || key.BlockedUntil != nil) && len(found) < q.N {
+			found = append(found, key)
+		}
+	}
+	return found, s.err
+}
+
+// Bans implements operator.Service.
+func (s *Service) Bans(context.Context) ([]operator.Ban, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.bans), s.err
+}
+
+// Audit implements operator.Service.
+func (s *Service) Audit(_ context.Context, q operator.AuditQuery) ([]operator.Act, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []operator.Act
+	for _, act := range s.acts {
+		if (q.Before.IsZero() || act.At.Before(q.Before)) && len(found) < q.N {
+			found = append(found, act)
+		}
+	}
+	return found, s.err
+}
+
+// Reset implements operator.Service.
+func (s *Service) Reset(_ context.Context, o operator.Order) (operator.Done, error) {
+	return s.order(o, "reset", func() int {
+		changed := 0
+		for i := range s.keys {
+			if key := &s.keys[i]; key.Client == o.Client && (o.Zone == "" || o.Zone == key.Zone) {
+				key.Used, key.BlockedUntil = 0, nil
+				changed++
+			}
+		}
+		return changed
+	})
+}
+
+// Ban implements operator.Service.
+func (s *Service) Ban(_ context.Context, o operator.Order) (operator.Done, error) {
+	return s.order(o, "ban", func() int { return s.stateLocked(o, "ban") })
+}
+
+// Allow implements operator.Service.
+func (s *Service) Allow(_ context.Context, o operator.Order) (operator.Done, error) {
+	return s.order(o, "allow", func() int { return s.stateLocked(o, "allow") })
+}
+
+// Unban implements operator.Service.
+func (s *Service) Unban(_ context.Context, o operator.Order) (operator.Done, error) {
+	return s.order(o, "unban", func() int { return s.liftLocked(o, "ban") })
+}
+
+// Disallow implements operator.Service.
+func (s *Service) Disallow(_ context.Context, o operator.Order) (operator.Done, error) {
+	return s.order(o, "disallow", func() int { return s.liftLocked(o, "allow") })
+}
+
+// Reveal implements operator.Service.
+func (s *Service) Reveal(_ context.Context, by, list string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noteLocked(operator.Act{By: by, Action: "reveal", Target: list})
+	return s.err
+}
+
+func (s *Service) order(o operator.Order, action string, do func() int) (operator.Done, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return operator.Done{}, s.err
+	}
+	s.noteLocked(operator.Act{By: o.By, Action: action, Target: o.Client, Reason: o.Reason})
+	return operator.Done{Client: o.Client, Changed: do(), Until: s.endOf(o)}, nil
+}
+
+func (s *Service) endOf(o operator.Order) *time.Time {
+	if o.For == 0 {
+		return nil
+	}
+	until := s.now().Add(o.For.Duration())
+	return &until
+}
+
+func (s *Service) stateLocked(o operator.Order, action string) int {
+	since := s.now()
+	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: action, Client: o.Client, Text: o.Client, By: "rules", Reason: o.Reason, Since: &since, Until: s.endOf(o)})
+	return 1
+}
+
+func (s *Service) liftLocked(o operator.Order, action string) int {
+	before := len(s.bans)
+	s.bans = slices.DeleteFunc(s.bans, func(ban operator.Ban) bool { return ban.Action == action && ban.Client == o.Client })
+	return before - len(s.bans)
+}
+
+func (s *Service) noteLocked(act operator.Act) {
+	act.At = s.now()
+	s.acts = slices.Insert(s.acts, 0, act)
+}
+
+// Events implements operator.Service: totals at once and then each second, as a busy site
+// has them, and refusals.
+func (s *Service) Events(ctx context.Context) (<-chan operator.Event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, s.err
+	}
+	if s.streams == operator.MaxStreams {
+		return nil, operator.Errorf(http.StatusTooManyRequests, "There are %d streams already.", s.streams)
+	}
+	s.streams++
+	events := make(chan operator.Event, 16)
+	go func() {
+		defer close(events)
+		s.tell(ctx, events)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.streams--
+	}()
+	return events, nil
+}

@@ -1,0 +1,71 @@
+package dashboard
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// sealer makes the tokens of forms, and the handles by which rows name their client without
+// showing it. Both are for one user only.
+type sealer struct {
+	tokenKey []byte
+	handles  cipher.AEAD
+}
+
+func newSealer(key []byte) (*sealer, error) {
+	if len(key) != KeySize {
+		return nil, fmt.Errorf("dashboard: expected a key of %d bytes, got %d", KeySize, len(key))
+	}
+	block, err := aes.NewCipher(mac(key, "handles"))
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	handles, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	return &sealer{tokenKey: mac(key, "tokens"), handles: handles}, nil
+}
+
+func mac(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return h.Sum(nil)
+}
+
+// token returns what a form of a user must have.
+func (s *sealer) token(user string) string {
+	return base64.RawURLEncoding.EncodeToString(mac(s.tokenKey, user))
+}
+
+// verify reports whether a token is the user's. Its time doesn't depend on the content.
+func (s *sealer) verify(user, token string) bool {
+	return hmac.Equal([]byte(token), []byte(s.token(user)))
+}
+
+// seal returns a handle of a client, for a user; "" for "".
+func (s *sealer) seal(user, client string) string {
+	if client == "" {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(s.handles.Seal(nil, nil, []byte(client), []byte(user))) // #nosec G407 -- it takes a random nonce by itself
+}
+
+// open returns the client that a handle is of.
+func (s *sealer) open(user, handle string) (client string, err error) {
+	sealed, err := base64.RawURLEncoding.DecodeString(handle)
+	if err == nil {
+		sealed, err = s.handles.Open(nil, nil, sealed, []byte(user))
+	}
+	if err != nil {
+		return "", operator.Errorf(http.StatusBadRequest, "This page is out of date. Go back, reload it, and try it again.")
+	}
+	return string(sealed), nil
+}
