@@ -16,12 +16,12 @@ func (e *evaluation) identify() *client {
 	}
 	c.identified = true
 	c.Identify(evidence{e})
-	c.networkSubject.Key = c.NetworkKey
-	if c.Subject != nil {
-		c.self.Key, c.subject = c.Subject, &c.self
+	c.networkSubject.Key = c.NetworkKey()
+	if c.Subject() != nil {
+		c.self.Key, c.subject = c.Subject(), &c.self
 	}
-	if c.Parent != nil {
-		c.parent.Key, c.self.Parent = c.Parent, &c.parent
+	if c.Parent() != nil {
+		c.parent.Key, c.self.Parent = c.Parent(), &c.parent
 	}
 	return c
 }
@@ -29,7 +29,7 @@ func (e *evaluation) identify() *client {
 // locate settles which network the client is in.
 func (c *client) locate(e *evaluation) {
 	c.Locate(evidence{e})
-	c.networkSubject.Key = c.NetworkKey
+	c.networkSubject.Key = c.NetworkKey()
 }
 
 // evidence is what the HTTP of a request shows of its sender.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/session"
@@ -29,20 +30,28 @@ type Client struct {
 	Kind identity.Kind
 	Key  []byte // what it is counted by
 
-	Subject []byte // the key that its record is kept under; nil: nothing is held against it
-	Parent  []byte // the key that Subject is a part of; nil if of none
-
 	Session   session.Session // if Kind is [identity.Session]
 	Forged    bool            // it has a session that was tampered with
 	CrossSite bool            // another site had its browser send the request
 
-	Network    netip.Prefix // once located; not valid if the address can't be read
-	NetworkKey []byte       // once located: the key of all clients in the network
-	Claimed    bool         // it may have chosen its address: nothing is held against that
+	Network netip.Prefix // once located; not valid if the address can't be read
+	Claimed bool         // it may have chosen its address: nothing is held against that
 
-	located bool
-	room    [2*keyRoom + networkRoom]byte // of the keys, so that they take no memory of their own
+	record      recordOf
+	located     bool
+	otherSize   uint8                         // of the key in the room behind Key's, or 0
+	networkSize uint8                         // of the key in the last room, or 0
+	room        [2*keyRoom + networkRoom]byte // of the keys, so that they take no memory of their own
 }
+
+// recordOf is which of a client's keys its record is kept under.
+type recordOf uint8
+
+const (
+	recordOfNone  recordOf = iota
+	recordOfKey            // Key, which may be a part of the other key
+	recordOfOther          // the other key, which is a part of Key
+)
 
 // The room that keys need. That of a fingerprint is the longest but for names of API keys,
 // for which memory is found.
@@ -63,6 +72,32 @@ func (c *Client) Identify(by Evidence) {
 	}
 }
 
+// Subject returns the key that the client's record is kept under, or nil if nothing is held
+// against it.
+func (c *Client) Subject() []byte {
+	switch c.record {
+	case recordOfKey:
+		return c.Key
+	case recordOfOther:
+		return c.other()
+	}
+	return nil
+}
+
+// Parent returns the key that the subject is a part of, or nil if it is a part of none.
+func (c *Client) Parent() []byte {
+	switch {
+	case c.otherSize == 0:
+		return nil
+	case c.record == recordOfOther:
+		return c.Key
+	}
+	return c.other()
+}
+
+// NetworkKey returns the key of all clients in the client's network, once it is located.
+func (c *Client) NetworkKey() []byte { return slices.Clip(c.room[2*keyRoom:][:c.networkSize]) }
+
 // Locate settles which network the client is in.
 func (c *Client) Locate(by Evidence) {
 	if c.located {
@@ -72,14 +107,15 @@ func (c *Client) Locate(by Evidence) {
 	c.Network, c.Claimed = by.Network()
 	key := c.room[2*keyRoom : 2*keyRoom]
 	if c.Network.IsValid() {
-		c.NetworkKey = identity.AppendPrefix(append(key, identity.TagNetwork), c.Network)
+		key = identity.AppendPrefix(append(key, identity.TagNetwork), c.Network)
 	} else {
-		c.NetworkKey = append(key, identity.TagUnknown)
+		key = append(key, identity.TagUnknown)
 	}
+	c.networkSize = uint8(len(key))
 }
 
 // NetworkID returns the network as sessions and challenges are bound to it.
-func (c *Client) NetworkID() []byte { return c.NetworkKey[1:] }
+func (c *Client) NetworkID() []byte { return c.NetworkKey()[1:] }
 
 // IsVerified reports whether the client can't choose who it is, and is where it was
 // verified.
@@ -99,7 +135,7 @@ func byAPIKey(c *Client, by Evidence) bool {
 		return false
 	}
 	c.set(identity.APIKey, append(c.key(identity.TagAPIKey), name...))
-	c.Subject = c.Key
+	c.record = recordOfKey
 	return true
 }
 
@@ -111,10 +147,11 @@ func bySession(c *Client, by Evidence) (ok bool) {
 		return false
 	}
 	c.set(identity.Session, append(c.key(identity.TagSession), c.Session.ID[:]...))
-	c.Subject = c.Key
+	c.record = recordOfKey
 	if initiator := by.Hints().Initiator; initiator.IsOther() {
 		c.CrossSite = true
-		c.Subject, c.Parent = append(append(c.secondRoom(), c.Key...), byte(initiator)), c.Key
+		c.record = recordOfOther
+		c.setOther(append(append(c.otherRoom(), c.Key...), byte(initiator)))
 	}
 	return true
 }
@@ -124,7 +161,7 @@ func byUnknown(c *Client, by Evidence) bool {
 	if c.Network.IsValid() {
 		return false
 	}
-	c.set(identity.Unknown, c.NetworkKey)
+	c.set(identity.Unknown, c.NetworkKey())
 	return true
 }
 
@@ -140,9 +177,9 @@ func byFingerprint(c *Client, by Evidence) bool {
 	if c.Claimed {
 		return true
 	}
-	c.Subject = c.Key
+	c.record = recordOfKey
 	if hints.Initiator != identity.OwnSite {
-		c.Parent = identity.AppendFingerprint(append(c.secondRoom(), identity.TagFingerprint), c.Network, hints.Own())
+		c.setOther(identity.AppendFingerprint(append(c.otherRoom(), identity.TagFingerprint), c.Network, hints.Own()))
 	}
 	return true
 }
@@ -152,4 +189,10 @@ func (c *Client) set(kind identity.Kind, key []byte) { c.Kind, c.Key = kind, key
 // key returns the beginning of the client's key, with room for the rest.
 func (c *Client) key(tag byte) []byte { return append(c.room[:0:keyRoom], tag) }
 
-func (c *Client) secondRoom() []byte { return c.room[keyRoom : keyRoom : 2*keyRoom] }
+// other returns the key that Key is a part of, or that is a part of Key.
+func (c *Client) other() []byte { return slices.Clip(c.room[keyRoom:][:c.otherSize]) }
+
+func (c *Client) otherRoom() []byte { return c.room[keyRoom : keyRoom : 2*keyRoom] }
+
+// setOther notes the other key, which was made in its room.
+func (c *Client) setOther(key []byte) { c.otherSize = uint8(len(key)) }

@@ -47,8 +47,8 @@ func TestTheBestWayCounts(t *testing.T) {
 		c.without(&all)
 		var got Client
 		got.Identify(&all)
-		if got.Kind != c.kind || got.Key[0] != c.tag || (got.Subject != nil) != c.subject {
-			t.Errorf("%+v: a %v with the tag %q and the subject %q, want a %v with %q", all, got.Kind, got.Key[0], got.Subject, c.kind, c.tag)
+		if got.Kind != c.kind || got.Key[0] != c.tag || (got.Subject() != nil) != c.subject {
+			t.Errorf("%+v: a %v with the tag %q and the subject %q, want a %v with %q", all, got.Kind, got.Key[0], got.Subject(), c.kind, c.tag)
 		}
 	}
 }
@@ -57,8 +57,8 @@ func TestNothingIsHeldAgainstAClaimedAddress(t *testing.T) {
 	for _, claimed := range []bool{false, true} {
 		var c Client
 		c.Identify(&shown{network: "192.0.2.1", claimed: claimed})
-		if (c.Subject == nil) != claimed {
-			t.Errorf("claimed %v: the subject is %q", claimed, c.Subject)
+		if (c.Subject() == nil) != claimed {
+			t.Errorf("claimed %v: the subject is %q", claimed, c.Subject())
 		}
 	}
 }
@@ -75,8 +75,8 @@ func TestOtherSitesRequestsAreAPart(t *testing.T) {
 		var c, user Client
 		c.Identify(&s)
 		user.Identify(&own)
-		if string(c.Parent) != string(user.Subject) || string(c.Subject) == string(user.Subject) || user.Parent != nil {
-			t.Errorf("%v: the subject %q is a part of %q, want one of %q", c.Kind, c.Subject, c.Parent, user.Subject)
+		if string(c.Parent()) != string(user.Subject()) || string(c.Subject()) == string(user.Subject()) || user.Parent() != nil {
+			t.Errorf("%v: the subject %q is a part of %q, want one of %q", c.Kind, c.Subject(), c.Parent(), user.Subject())
 		}
 	}
 }
