@@ -1,6 +1,7 @@
 package textfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +11,7 @@ import (
 )
 
 // Edit replaces a file by what change makes of its text, which is empty if there is no file.
-// If change returns an error, the file stays as it is. The file and its folder are made if
+// If change returns an error or the same text, the file stays as it is. The file and its folder are made if
 // they don't exist; a symbolic link stays, and the file that it leads to is replaced.
 //
 // Edits wait for one another by a lock on a file beside it, `.lock`. The system gives up the
@@ -70,10 +71,16 @@ func replace(path string, most int64, change func([]byte) ([]byte, error)) error
 	}
 	if err != nil {
 		os.Remove(temp)
+		if err == errUnchanged {
+			return nil
+		}
 		return err
 	}
 	return syncFolder(filepath.Dir(path))
 }
+
+// errUnchanged says that a change has left a text as it was.
+var errUnchanged = errors.New("unchanged")
 
 // rewrite writes what is to be at path to a file, which it closes.
 func rewrite(fresh *os.File, path string, most int64, change func([]byte) ([]byte, error)) error {
@@ -82,8 +89,12 @@ func rewrite(fresh *os.File, path string, most int64, change func([]byte) ([]byt
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if text, err = change(text); err != nil {
+	old := text
+	if text, err = change(bytes.Clone(old)); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if info != nil && bytes.Equal(old, text) {
+		return errUnchanged
 	}
 	if int64(len(text)) > most {
 		return fmt.Errorf("%s would have %d bytes, more than the %d that it may have", path, len(text), most)

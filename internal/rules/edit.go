@@ -1,0 +1,115 @@
+package rules
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
+)
+
+const fileHead = `# Bans and allowances, one per line. A change is in force within a second. Examples:
+#   ban 203.0.113.0/24 until 2026-12-01 # scraper
+#   allow api-key:acme until 2026-11-22T14:00:00Z
+`
+
+// keepEnded is for how long a statement that has ended stays in a file that is written.
+const keepEnded = 30 * 24 * time.Hour
+
+// Add adds statements to a file, which is made if there is none. A statement takes the place
+// of one with the same action about the same target. A ban also removes the allowance of its
+// target, which would keep it from being in force. Statements that ended more than 30 days
+// before now are removed, all other lines stay as they are. A file with a bad line is not
+// changed.
+func Add(path string, now time.Time, added ...Statement) error {
+	for i := range added {
+		if err := added[i].Check(); err != nil {
+			return fmt.Errorf("rules: %v: %w", added[i].Target, err)
+		}
+	}
+	return edit(path, func(text []byte) ([]byte, error) { return add(text, now, added) })
+}
+
+// about is what a statement is known by in a file.
+type about struct {
+	Action
+	Target
+}
+
+func add(text []byte, now time.Time, added []Statement) ([]byte, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = []byte(fileHead)
+	}
+	fresh := make(map[about]*Statement, len(added)) // the last of each counts
+	for i := range added {
+		s := &added[i]
+		fresh[about{s.Action, s.Target}] = s
+		if s.Action == Ban {
+			delete(fresh, about{Allow, s.Target})
+		}
+	}
+	written := make(map[*Statement]bool, len(fresh))
+	var kept bytes.Buffer
+	put := func(s *Statement) {
+		if s != nil && !written[s] {
+			written[s] = true
+			fmt.Fprintln(&kept, s)
+		}
+	}
+	err := eachLine(text, func(line string, s *Statement) {
+		switch {
+		case s == nil:
+			fmt.Fprintln(&kept, line)
+		case fresh[about{s.Action, s.Target}] != nil:
+			put(fresh[about{s.Action, s.Target}])
+		case s.Action == Allow && fresh[about{Ban, s.Target}] != nil, !s.Until.IsZero() && now.Sub(s.Until) > keepEnded:
+		default:
+			fmt.Fprintln(&kept, line)
+		}
+	})
+	for i := range added {
+		put(fresh[about{added[i].Action, added[i].Target}])
+	}
+	return kept.Bytes(), err
+}
+
+// Remove removes from a file the statements about a target with an action, or with any if
+// action is 0, and returns them. It returns none, and changes nothing, if there are none.
+func Remove(path string, action Action, target Target) (removed []Statement, err error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	err = edit(path, func(text []byte) ([]byte, error) {
+		var kept bytes.Buffer
+		err := eachLine(text, func(line string, s *Statement) {
+			if s != nil && s.Target == target && (action == 0 || action == s.Action) {
+				removed = append(removed, *s)
+				return
+			}
+			fmt.Fprintln(&kept, line)
+		})
+		return kept.Bytes(), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return removed, nil
+}
+
+// edit replaces a file by what change makes of its text, which must be a good one.
+func edit(path string, change func([]byte) ([]byte, error)) error {
+	err := textfile.Edit(path, maxFile, func(text []byte) ([]byte, error) {
+		text, err := change(text)
+		if err != nil {
+			return nil, err
+		}
+		return text, eachLine(text, func(string, *Statement) {})
+	})
+	if err != nil {
+		return fmt.Errorf("rules: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package rules
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Bounds of a file.
+const (
+	maxLine       = 8192
+	maxStatements = 1_000_000
+	maxFile       = 64 << 20
+)
+
+// Parse reads the text of a file. An error names the line that it is about.
+func Parse(text []byte) (*Set, error) {
+	statements, err := parseAll(text)
+	if err != nil {
+		return nil, err
+	}
+	return NewSet(statements), nil
+}
+
+// parseAll returns the statements of a text, in its order.
+func parseAll(text []byte) ([]Statement, error) {
+	statements := make([]Statement, 0, bytes.Count(text, []byte{'\n'})+1)
+	return statements, eachLine(text, func(_ string, s *Statement) {
+		if s != nil {
+			statements = append(statements, *s)
+		}
+	})
+}
+
+// eachLine calls f with each line of a text and the statement in it, or nil.
+func eachLine(text []byte, f func(line string, s *Statement)) error {
+	n, found := 0, 0
+	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
+		n++
+		line = strings.TrimRight(line, "\r\n")
+		s, err := parseLine(line)
+		if err == nil && s != nil {
+			if found++; found > maxStatements {
+				err = fmt.Errorf("there are more than %d statements", maxStatements)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		f(line, s)
+	}
+	return nil
+}
+
+// parseLine returns the statement in a line, or nil if there is none.
+func parseLine(line string) (*Statement, error) {
+	if len(line) > maxLine {
+		return nil, fmt.Errorf("has %d bytes, expected at most %d", len(line), maxLine)
+	}
+	rest := line
+	word, err := cutWord(&rest)
+	if word == "" || err != nil {
+		return nil, err
+	}
+	s := new(Statement)
+	if err := s.parse(word, rest); err != nil {
+		return nil, err
+	}
+	return s, s.Check()
+}
+
+// parse reads a statement of which the first word is known.
+func (s *Statement) parse(action, rest string) (err error) {
+	switch action {
+	case Ban.String():
+		s.Action = Ban
+	case Allow.String():
+		s.Action = Allow
+	default:
+		return fmt.Errorf("got %s, expected ban or allow", quoted(action))
+	}
+	word, err := cutWord(&rest)
+	switch {
+	case err != nil:
+		return err
+	case word == "":
+		return fmt.Errorf("nothing follows %v, expected %s", s.Action, expectedTarget)
+	}
+	if s.Target, err = ParseTarget(word); err != nil {
+		return err
+	}
+	switch word, err = cutWord(&rest); {
+	case err != nil:
+		return err
+	case word == "until":
+		if word, err = cutWord(&rest); err != nil {
+			return err
+		}
+		if s.Until, err = ParseTime(word); err != nil {
+			return fmt.Errorf("until: %w", err)
+		}
+		word, err = cutWord(&rest)
+	}
+	if word != "" || err != nil {
+		return fmt.Errorf("got %s, expected until and a date, # and a comment, or the end of the line", quoted(word))
+	}
+	s.Reason = strings.TrimSpace(strings.TrimPrefix(rest, "#"))
+	return nil
+}
+
+// cutWord takes the next word off the beginning of a text. It is empty at the end and before
+// a comment. A text in quotes is a part of its word.
+func cutWord(text *string) (string, error) {
+	*text = strings.TrimLeft(*text, " \t")
+	if strings.HasPrefix(*text, "#") {
+		return "", nil
+	}
+	end := strings.IndexAny(*text, " \t")
+	if end < 0 {
+		end = len(*text)
+	}
+	if start := strings.IndexByte((*text)[:end], '"'); start >= 0 {
+		quote, err := strconv.QuotedPrefix((*text)[start:])
+		if err != nil {
+			return "", errors.New("a quote has no end, expected another quote in the line")
+		}
+		end = start + len(quote)
+		if end < len(*text) && !strings.ContainsRune(" \t", rune((*text)[end])) {
+			return "", fmt.Errorf("got %s, expected a blank behind the quote", quoted((*text)[end:]))
+		}
+	}
+	word := (*text)[:end]
+	*text = (*text)[end:]
+	return word, nil
+}

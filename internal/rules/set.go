@@ -1,0 +1,162 @@
+package rules
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/gaissmai/bart"
+)
+
+// Set is the statements of one reading of a file. It does not change, and may be used from
+// any number of goroutines. A nil Set has none.
+type Set struct {
+	networks bart.Fast[verdict]
+	texts    [kinds]map[string]verdict
+	ends     [len(actionNames)][]int64 // of statements that end, the first first, by action
+	total    [len(actionNames)]int     // statements by action
+	has      [kinds]bool
+}
+
+// verdict is what is stated about one target. It is kept by value: in a large set each
+// pointer that a lookup follows is a cache miss.
+type verdict struct {
+	ban, allow term     // those that end last
+	wider      *verdict // of the next wider network; nil if there is none
+}
+
+// term is a statement and when it ends, in seconds since the Unix epoch. The zero term has
+// ended.
+type term struct {
+	until     int64
+	statement *Statement
+}
+
+const never = math.MaxInt64
+
+func termOf(s *Statement) term {
+	if s.Until.IsZero() {
+		return term{never, s}
+	}
+	return term{s.Until.Unix(), s}
+}
+
+// NewSet returns the set of some statements, each of which must pass [Statement.Check].
+func NewSet(statements []Statement) *Set {
+	s := new(Set)
+	networks := make(map[netip.Prefix]*verdict)
+	for i := range statements {
+		of := &statements[i]
+		t := termOf(of)
+		s.note(of, t)
+		if of.Target.Kind != Address {
+			s.addText(of, t)
+			continue
+		}
+		v := networks[of.Target.Network]
+		if v == nil {
+			v = new(verdict)
+			networks[of.Target.Network] = v
+		}
+		v.add(t)
+	}
+	for _, ends := range s.ends {
+		slices.Sort(ends)
+	}
+	s.addNetworks(networks)
+	return s
+}
+
+// note counts a statement.
+func (s *Set) note(of *Statement, t term) {
+	s.has[of.Target.Kind] = true
+	s.total[of.Action]++
+	if t.until != never {
+		s.ends[of.Action] = append(s.ends[of.Action], t.until)
+	}
+}
+
+func (s *Set) addText(of *Statement, t term) {
+	texts := &s.texts[of.Target.Kind]
+	if *texts == nil {
+		*texts = make(map[string]verdict)
+	}
+	v := (*texts)[of.Target.Text]
+	v.add(t)
+	(*texts)[of.Target.Text] = v
+}
+
+func (v *verdict) add(t term) {
+	to := &v.ban
+	if t.statement.Action == Allow {
+		to = &v.allow
+	}
+	if t.until >= to.until {
+		*to = t
+	}
+}
+
+// addNetworks adds the widest networks first, so that each finds the next wider one.
+func (s *Set) addNetworks(networks map[netip.Prefix]*verdict) {
+	prefixes := make([]netip.Prefix, 0, len(networks))
+	for prefix := range networks {
+		prefixes = append(prefixes, prefix)
+	}
+	slices.SortFunc(prefixes, func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) })
+	for _, prefix := range prefixes {
+		v := networks[prefix]
+		if wider, _, ok := s.networks.LookupPrefixLPM(prefix); ok {
+			v.wider = networks[wider]
+		}
+		s.networks.Insert(prefix, *v)
+	}
+}
+
+// IsEmpty reports whether there are no statements, in force or not.
+func (s *Set) IsEmpty() bool { return s == nil || s.total == [len(actionNames)]int{} }
+
+// Has reports whether there are statements about targets of a kind.
+func (s *Set) Has(kind Kind) bool { return s != nil && s.has[kind] }
+
+// InForce returns how many statements with an action have not ended.
+func (s *Set) InForce(action Action, now time.Time) int {
+	if s == nil {
+		return 0
+	}
+	ended, _ := slices.BinarySearch(s.ends[action], now.Unix()+1)
+	return s.total[action] - ended
+}
+
+// FindAddress returns the statement in force for an address, or nil. It is that of the
+// longest prefix which has one.
+func (s *Set) FindAddress(addr netip.Addr, now time.Time) *Statement {
+	if !s.Has(Address) {
+		return nil
+	}
+	v, _ := s.networks.Lookup(addr.Unmap().WithZone(""))
+	return v.inForce(now.Unix())
+}
+
+// Find returns the statement in force for a text that is a target of a kind other than
+// [Address], or nil.
+func (s *Set) Find(kind Kind, text string, now time.Time) *Statement {
+	if !s.Has(kind) {
+		return nil
+	}
+	v := s.texts[kind][text]
+	return v.inForce(now.Unix())
+}
+
+func (v *verdict) inForce(now int64) *Statement {
+	for ; v != nil; v = v.wider {
+		if now < v.allow.until {
+			return v.allow.statement
+		}
+		if now < v.ban.until {
+			return v.ban.statement
+		}
+	}
+	return nil
+}

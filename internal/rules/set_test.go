@@ -1,0 +1,220 @@
+package rules
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func mustParse(t testing.TB, text string) *Set {
+	t.Helper()
+	set, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// found describes a statement that was found.
+func found(s *Statement) string {
+	if s == nil {
+		return "none"
+	}
+	return s.String()
+}
+
+func TestLongestPrefixInForceCounts(t *testing.T) {
+	set := mustParse(t, `
+allow 10.0.0.0/8
+ban 10.1.0.0/16
+allow 10.1.2.0/24 until 2026-11-22T12:00:01Z
+ban 10.1.2.3
+allow 10.1.2.3
+ban 10.1.2.4 until 2026-11-22T12:00:00Z
+ban 2001:db8::/32
+`)
+	for addr, want := range map[string]string{
+		"10.9.9.9":           "allow 10.0.0.0/8",
+		"10.1.9.9":           "ban 10.1.0.0/16",
+		"10.1.2.9":           "allow 10.1.2.0/24 until 2026-11-22T12:00:01Z",
+		"10.1.2.3":           "allow 10.1.2.3",
+		"10.1.2.4":           "allow 10.1.2.0/24 until 2026-11-22T12:00:01Z", // its ban has ended
+		"::ffff:10.9.9.9":    "allow 10.0.0.0/8",
+		"11.0.0.0":           "none",
+		"2001:db8::1":        "ban 2001:db8::/32",
+		"2001:db9::1":        "none",
+		"2001:db8:ffff::%lo": "ban 2001:db8::/32",
+	} {
+		if got := found(set.FindAddress(netip.MustParseAddr(addr), now)); got != want {
+			t.Errorf("%s: found %s, want %s", addr, got, want)
+		}
+	}
+	if got := found(set.FindAddress(netip.MustParseAddr("10.1.2.9"), now.Add(time.Second))); got != "ban 10.1.0.0/16" {
+		t.Errorf("when the allowance has ended: found %s", got)
+	}
+	if got := found(set.FindAddress(netip.Addr{}, now)); got != "none" {
+		t.Errorf("no address: found %s", got)
+	}
+}
+
+func TestStatementThatEndsLastCounts(t *testing.T) {
+	set := mustParse(t, `
+ban key:a until 2026-11-23
+ban key:a until 2026-11-25
+ban key:a until 2026-11-24
+ban key:b
+ban key:b until 2026-11-24
+allow api-key:a
+`)
+	for text, want := range map[string]string{"a": "ban key:a until 2026-11-25", "b": "ban key:b", "c": "none"} {
+		if got := found(set.Find(Key, text, now)); got != want {
+			t.Errorf("%s: found %s, want %s", text, got, want)
+		}
+	}
+	for kind, want := range map[Kind]bool{Address: false, APIKey: true, Key: true, Session: false} {
+		if set.Has(kind) != want {
+			t.Errorf("has statements about %v: %v", kind, !want)
+		}
+	}
+}
+
+func TestInForceCountsWhatHasNotEnded(t *testing.T) {
+	set := mustParse(t, `
+ban 203.0.113.1
+ban 203.0.113.2 until 2026-11-22T12:00:00Z
+ban 203.0.113.3 until 2026-11-22T12:00:01Z
+allow 203.0.113.4 until 2026-11-21
+`)
+	for _, tt := range []struct {
+		action Action
+		at     time.Time
+		want   int
+	}{{Ban, now.Add(-time.Second), 3}, {Ban, now, 2}, {Ban, now.Add(time.Second), 1}, {Allow, now, 0}} {
+		if got := set.InForce(tt.action, tt.at); got != tt.want {
+			t.Errorf("%v at %v: %d in force, want %d", tt.action, tt.at, got, tt.want)
+		}
+	}
+}
+
+func TestSetWithoutStatements(t *testing.T) {
+	for _, set := range []*Set{nil, mustParse(t, ""), mustParse(t, "# only a comment\n")} {
+		if !set.IsEmpty() || set.Has(Address) || set.InForce(Ban, now) != 0 ||
+			set.FindAddress(netip.MustParseAddr("203.0.113.7"), now) != nil || set.Find(Key, "", now) != nil {
+			t.Errorf("found something in %+v", set)
+		}
+	}
+}
+
+// The set finds what going through all statements finds.
+func TestSetAgainstOracle(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		var statements []Statement
+		for range random.IntN(20) {
+			bits := random.IntN(9) + 24
+			p, _ := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(16))}).Prefix(bits)
+			s := Statement{Action: Actions[random.IntN(2)], Target: NetworkOf(p)}
+			if ends := random.IntN(4); ends > 0 {
+				s.Until = now.Add(time.Duration(ends-2) * time.Second)
+			}
+			statements = append(statements, s)
+		}
+		set := NewSet(statements)
+		for last := range byte(16) {
+			addr := netip.AddrFrom4([4]byte{10, 0, 0, last})
+			got, want := set.FindAddress(addr, now), findSlowly(statements, addr)
+			if (got == nil) != (want == nil) || got != nil && (got.Action != want.Action || got.Target != want.Target || !got.Until.Equal(want.Until)) {
+				t.Fatalf("seed %d: %v: found %s, want %s among %v", seed, addr, found(got), found(want), statements)
+			}
+		}
+	}
+}
+
+func findSlowly(statements []Statement, addr netip.Addr) (best *Statement) {
+	for i := range statements {
+		s := &statements[i]
+		switch bits := s.Target.Network.Bits(); {
+		case !s.Target.Network.Contains(addr) || !s.Until.IsZero() && !now.Before(s.Until):
+		case best == nil || bits > best.Target.Network.Bits():
+			best = s
+		case bits < best.Target.Network.Bits():
+		case s.Action == Allow && best.Action == Ban, s.Action == best.Action && endsBefore(best, s):
+			best = s
+		}
+	}
+	return best
+}
+
+// endsBefore reports whether s ends before t does.
+func endsBefore(s, t *Statement) bool {
+	return !s.Until.IsZero() && (t.Until.IsZero() || s.Until.Before(t.Until))
+}
+
+// manyLines returns the text of a file with n statements about networks of all sizes.
+func manyLines(n int) []byte {
+	random := rand.New(rand.NewPCG(1, 2))
+	var text []byte
+	for i := range n {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(i >> 16), byte(i >> 8), byte(i), byte(random.IntN(256))}), 32)
+		switch i % 4 {
+		case 0:
+			p = netip.PrefixFrom(p.Addr(), 24).Masked()
+		case 1:
+			var b [16]byte
+			b[0], b[1], b[2], b[3], b[4], b[5] = 0x20, 1, byte(i>>16), byte(i>>8), byte(i), byte(random.IntN(256))
+			p = netip.PrefixFrom(netip.AddrFrom16(b), 48)
+		}
+		text = fmt.Appendf(text, "ban %v until 2026-12-01 # scraper %d\n", p, i)
+	}
+	return text
+}
+
+func TestLookupsAllocateNothing(t *testing.T) {
+	set := mustParse(t, string(manyLines(1000))+"allow api-key:acme\n")
+	addr := netip.MustParseAddr("0.0.3.7")
+	if n := testing.AllocsPerRun(100, func() {
+		set.FindAddress(addr, now)
+		set.Find(APIKey, "acme", now)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	text := manyLines(100_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	for _, n := range []int{1, 100_000} {
+		set := mustParse(b, string(manyLines(n))+"ban api-key:acme\n")
+		random := rand.New(rand.NewPCG(3, 4))
+		addrs := make([]netip.Addr, 1<<14)
+		for i := range addrs {
+			j := random.IntN(1 << 17)
+			addrs[i] = netip.AddrFrom4([4]byte{byte(j >> 16), byte(j >> 8), byte(j), byte(random.IntN(256))})
+		}
+		b.Run(fmt.Sprintf("address/statements=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				set.FindAddress(addrs[i%len(addrs)], now)
+			}
+		})
+		b.Run(fmt.Sprintf("api-key/statements=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				set.Find(APIKey, "acme", now)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Action is what a statement does with its target.
+type Action int
+
+// The actions. The zero value is none.
+const (
+	Ban Action = iota + 1
+	Allow
+)
+
+var actionNames = [...]string{Ban: "ban", Allow: "allow"}
+
+// Actions are all actions.
+var Actions = []Action{Ban, Allow}
+
+// String returns the word for an action: ban or allow.
+func (a Action) String() string {
+	if a < Ban || a > Allow {
+		return fmt.Sprintf("Action(%d)", int(a))
+	}
+	return actionNames[a]
+}
+
+// Statement is what an operator has said about a client.
+type Statement struct {
+	Action Action
+	Target Target
+	Until  time.Time // when it ends, to the second; the zero time: never
+	Reason string    // what stands behind the `#`
+}
+
+// String returns the statement as a line of a file.
+func (s Statement) String() string {
+	line := s.Action.String() + " " + s.Target.String()
+	if !s.Until.IsZero() {
+		line += " until " + formatTime(s.Until)
+	}
+	if s.Reason != "" {
+		line += " # " + s.Reason
+	}
+	return line
+}
+
+// Check returns an error if the statement can't be a line of a file.
+func (s Statement) Check() error {
+	if s.Action != Ban && s.Action != Allow {
+		return errors.New("expected ban or allow")
+	}
+	if err := s.Target.Check(); err != nil {
+		return err
+	}
+	if err := checkTime(s.Until); err != nil {
+		return err
+	}
+	if err := checkReason(s.Reason); err != nil {
+		return err
+	}
+	return s.checkLength()
+}
+
+// mostEscaped is by how much quoting makes a text longer at most.
+const mostEscaped = 4
+
+func (s Statement) checkLength() error {
+	if mostEscaped*len(s.Target.Text)+len(s.Reason) < maxLine-256 {
+		return nil // whatever the rest of the line is
+	}
+	if n := len(s.String()); n > maxLine {
+		return fmt.Errorf("the line has %d bytes, expected at most %d", n, maxLine)
+	}
+	return nil
+}
+
+// checkReason returns an error about a reason that can't stand behind the `#` of a line, or
+// that would do more to a terminal than print a text.
+func checkReason(reason string) error {
+	switch {
+	case !utf8.ValidString(reason):
+		return errors.New("the reason is not valid UTF-8")
+	case strings.ContainsFunc(reason, isUnsafe):
+		return fmt.Errorf("the reason has a character that can't be printed: got %s, expected a text on one line", quoted(reason))
+	case strings.TrimSpace(reason) != reason:
+		return fmt.Errorf("the reason has blanks around it: got %s", quoted(reason))
+	}
+	return nil
+}
+
+// isUnsafe reports whether a character would begin a line, steer a terminal, or reorder what
+// stands around it.
+func isUnsafe(r rune) bool {
+	return unicode.IsControl(r) && r != '\t' || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+}
+
+// ParseTime reads when a statement ends: a date, which means its first moment in UTC, or a
+// time as RFC 3339 has it, of which fractions of a second are dropped.
+func ParseTime(text string) (time.Time, error) {
+	t, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		t, err = time.Parse(time.RFC3339, text)
+	}
+	if t = t.UTC().Truncate(time.Second); err != nil || t.IsZero() || checkTime(t) != nil {
+		return time.Time{}, fmt.Errorf("got %s, expected a date such as 2026-12-01 (00:00 UTC), or a time such as 2026-12-01T14:00:00Z", quoted(text))
+	}
+	return t, nil
+}
+
+func formatTime(t time.Time) string {
+	if t = t.UTC(); t.Equal(t.Truncate(24 * time.Hour)) {
+		return t.Format(time.DateOnly)
+	}
+	return t.Format(time.RFC3339)
+}
+
+// checkTime returns an error about an end that has no four digits for its year.
+func checkTime(t time.Time) error {
+	if year := t.UTC().Year(); !t.IsZero() && (year < 1970 || year > 9999) {
+		return fmt.Errorf("it ends in the year %d, expected 1970 to 9999", year)
+	}
+	return nil
+}
+
+// maxQuoted is how much of a text an error quotes.
+const maxQuoted = 60
+
+// quoted returns a text as an error quotes it.
+func quoted(text string) string { return fmt.Sprintf("%.*q", maxQuoted, text) }

@@ -1,0 +1,148 @@
+package rules
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kind is what kind of client a target is.
+type Kind int
+
+// The kinds of targets.
+const (
+	Address Kind = iota // an address or a network of them
+	APIKey              // the name of a client that has an API key
+	Key                 // the text of a zone's key
+	Session             // a session, by the id that logs show
+	kinds
+)
+
+var kindNames = [kinds]string{"address", "api-key", "key", "session"}
+
+// String returns the word for a kind, as it stands before the colon of a target.
+func (k Kind) String() string {
+	if k < 0 || k >= kinds {
+		return fmt.Sprintf("Kind(%d)", int(k))
+	}
+	return kindNames[k]
+}
+
+// Target is the client, or the clients, that a statement is about. Targets can be compared.
+type Target struct {
+	Kind    Kind
+	Network netip.Prefix // if Kind is Address: as [NetworkOf] returns it
+	Text    string       // of all other kinds
+}
+
+// NetworkOf returns the target that is a network, whose addresses are all banned or allowed.
+// IPv4 addresses that are mapped into IPv6 are those of IPv4.
+func NetworkOf(network netip.Prefix) Target {
+	addr, bits := network.Addr(), network.Bits()
+	if addr.Is4In6() && bits >= 96 {
+		addr, bits = addr.Unmap(), bits-96
+	}
+	return Target{Network: netip.PrefixFrom(addr, bits).Masked()}
+}
+
+// AddressOf returns the target that is one address.
+func AddressOf(addr netip.Addr) Target {
+	addr = addr.Unmap().WithZone("")
+	return Target{Network: netip.PrefixFrom(addr, addr.BitLen())}
+}
+
+const expectedTarget = "an address or network such as 203.0.113.7 or 2001:db8::/32, api-key:NAME, key:TEXT or session:ID"
+
+// ParseTarget reads a target: an address or network, which may have `address:` in front, or
+// `api-key:`, `key:` or `session:` and a text. A text with blanks, quotes or backslashes in it
+// is quoted as Go strings are.
+func ParseTarget(text string) (Target, error) {
+	word, value, ok := strings.Cut(text, ":")
+	for kind := range kinds {
+		switch {
+		case !ok || word != kind.String():
+		case kind == Address:
+			return parseNetwork(value)
+		default:
+			return parseText(kind, value)
+		}
+	}
+	return parseNetwork(text)
+}
+
+func parseNetwork(text string) (Target, error) {
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		return AddressOf(addr), nil
+	}
+	network, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return Target{}, fmt.Errorf("got %s, expected %s", quoted(text), expectedTarget)
+	case network != network.Masked():
+		return Target{}, fmt.Errorf("got %s, which is an address in a network: expected %v for the network, or %v for the address", quoted(text), network.Masked(), network.Addr())
+	}
+	return NetworkOf(network), nil
+}
+
+func parseText(kind Kind, text string) (Target, error) {
+	if strings.HasPrefix(text, `"`) {
+		unquoted, err := strconv.Unquote(text)
+		if err != nil {
+			return Target{}, fmt.Errorf("got %s, expected a text between quotes, with \\\" for a quote in it", quoted(text))
+		}
+		text = unquoted
+	} else if text != "" && needsQuotes(text) {
+		return Target{}, fmt.Errorf("got %s, expected a text between quotes: write %v:%q", quoted(text), kind, text)
+	}
+	target := Target{Kind: kind, Text: text}
+	return target, target.Check()
+}
+
+// String returns the target as a file has it.
+func (t Target) String() string {
+	switch {
+	case t.Kind == Address && t.Network.IsSingleIP():
+		return t.Network.Addr().String()
+	case t.Kind == Address:
+		return t.Network.String()
+	case needsQuotes(t.Text):
+		return t.Kind.String() + ":" + strconv.Quote(t.Text)
+	}
+	return t.Kind.String() + ":" + t.Text
+}
+
+// needsQuotes reports whether a text is more than one word as it stands.
+func needsQuotes(text string) bool {
+	return text == "" || strconv.Quote(text) != `"`+text+`"` || strings.ContainsAny(text, " \t")
+}
+
+// SessionIDSize is the length of a session's id, in hexadecimal digits.
+const SessionIDSize = 16
+
+// Check returns an error if the target can't be one.
+func (t Target) Check() error {
+	switch {
+	case t.Kind < 0 || t.Kind >= kinds:
+		return fmt.Errorf("got %v, expected %s", t.Kind, expectedTarget)
+	case t.Kind == Address && (t.Text != "" || !t.Network.IsValid() || NetworkOf(t.Network) != t):
+		return fmt.Errorf("got %v, expected %s", t.Network, expectedTarget)
+	case t.Kind != Address && t.Network != netip.Prefix{}:
+		return fmt.Errorf("got the network %v beside a text, expected one of them", t.Network)
+	case t.Kind != Address && t.Text == "":
+		return fmt.Errorf("expected a text behind %v:", t.Kind)
+	case !utf8.ValidString(t.Text) && t.Kind != Key:
+		return errors.New("the text is not valid UTF-8")
+	case t.Kind == Session && !isSessionID(t.Text):
+		return fmt.Errorf("got %s, expected the %d hexadecimal digits that logs show of a session, in lower case", quoted(t.Text), SessionIDSize)
+	}
+	return nil
+}
+
+func isSessionID(text string) bool {
+	id, err := hex.DecodeString(text)
+	return err == nil && len(text) == SessionIDSize && hex.EncodeToString(id) == text
+}
