@@ -33,7 +33,8 @@ type cell struct {
 	first    uint16        // the last bits of the slot in which the key came first
 	dead     bool
 
-	touched atomic.Bool // since the clock hand last passed
+	touched atomic.Bool   // since the clock hand last passed
+	refused atomic.Uint32 // requests, since the cell was made; only as much as fits
 }
 
 // block says that requests of at least a cost are refused until a time, by a

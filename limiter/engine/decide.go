@@ -47,12 +47,25 @@ func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Dec
 			}
 		}
 		if r.Reason != OverLimit && r.Reason != Blocked || !e.recordViolations(&r) {
+			r.countRefusals()
 			e.prolong(&r)
 			return r.Decision
 		}
 		// The client has to wait for longer now than what it was refused by says.
 		r.Decision = Decision{Fresh: r.Fresh, Waited: r.Waited}
 		r.now = e.clock.now()
+	}
+}
+
+// countRefusals counts the request with the keys that refuse it.
+func (r *request) countRefusals() {
+	if r.Allowed {
+		return
+	}
+	for i := range r.debits {
+		if debit := &r.debits[i]; debit.refused && debit.cell != nil {
+			debit.cell.refused.Add(1)
+		}
 	}
 }
 

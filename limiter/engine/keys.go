@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// KeyOrder is what keys are listed by, the highest first.
+type KeyOrder uint8
+
+// The orders.
+const (
+	ByUsed    KeyOrder = iota // the part of the limit that is used
+	ByRefused                 // the requests that were refused
+)
+
+// KeysQuery says which keys to list.
+type KeysQuery struct {
+	// Limits reports whether keys of a limit are listed. Nil means all are.
+	Limits func(storage.LimitID) bool
+	// Blocked restricts the list to keys that some cost is refused for at the moment.
+	Blocked bool
+	Order   KeyOrder
+	// N is how many keys are listed at most. Without a positive N none are.
+	N int
+}
+
+// KeyState is what memory holds of one key of one limit. What other processes hold
+// of the key counts as used as far as the store has told.
+type KeyState struct {
+	// Limit is the limit as it was last applied to the key.
+	Limit *Limit
+	// Key is the full text of what the limit counts by.
+	Key string
+	// Used is the units that are used, and Left those that are not.
+	Used, Left int64
+	// Refused is how many requests the key has refused since memory holds it.
+	Refused int64
+	// Blocked is for how long some cost is refused yet, or 0.
+	Blocked time.Duration
+}
+
+// Keys lists keys that memory holds. It looks at each, and locks one at a time.
+func (e *Engine) Keys(q KeysQuery) []KeyState {
+	best := top[KeyState]{n: q.N, compare: byUsed}
+	if q.Order == ByRefused {
+		best.compare = byRefused
+	}
+	now := e.clock.now()
+	e.table.each(func(c *cell) {
+		if c.client != nil || q.Limits != nil && !q.Limits(c.id) || q.Blocked && !c.blockedAt(now) {
+			return
+		}
+		if k, ok := c.state(now); ok {
+			best.add(k)
+		}
+	})
+	return best.list()
+}
+
+// state describes the key at now, and reports whether anything is known of it.
+func (c *cell) state(now int64) (k KeyState, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.limit == nil || c.dead {
+		return KeyState{}, false
+	}
+	left := c.limit.Quota(c.lease, now).Remaining
+	k = KeyState{Limit: c.limit, Key: c.key, Used: c.limit.Capacity() - left, Left: left, Refused: int64(c.refused.Load())}
+	for b := c.block.Load(); b != nil; b = b.older {
+		k.Blocked = max(k.Blocked, time.Duration(b.until-now))
+	}
+	return k, true
+}
+
+func byUsed(a, b KeyState) int {
+	return cmp.Or(cmp.Compare(b.part(), a.part()), byName(a, b))
+}
+
+func byRefused(a, b KeyState) int {
+	return cmp.Or(cmp.Compare(b.Refused, a.Refused), byName(a, b))
+}
+
+// byName lists keys that are equal otherwise in one order.
+func byName(a, b KeyState) int {
+	return cmp.Or(cmp.Compare(a.Limit.ID, b.Limit.ID), cmp.Compare(a.Key, b.Key))
+}
+
+// part returns what part of the limit is used.
+func (k *KeyState) part() float64 { return float64(k.Used) / float64(max(k.Limit.Capacity(), 1)) }
+
+// BannedClient is a client that is banned for its violations.
+type BannedClient struct {
+	// Key is the full text of what the client is known by.
+	Key string
+	// Record is what is known of the client.
+	Record reputation.Record
+	// Left is how long the ban goes on.
+	Left time.Duration
+}
+
+// BannedClients lists at most n of the banned clients that memory holds, those that
+// are banned for longest first.
+func (e *Engine) BannedClients(n int) []BannedClient {
+	longest := top[BannedClient]{n: n, compare: func(a, b BannedClient) int {
+		return cmp.Or(cmp.Compare(b.Left, a.Left), cmp.Compare(a.Key, b.Key))
+	}}
+	now := e.clock.now()
+	e.table.each(func(c *cell) {
+		if !c.client.bannedAt(now) {
+			return
+		}
+		if record := c.client.last(); record != nil {
+			longest.add(BannedClient{Key: c.key, Record: *record, Left: time.Duration(record.Until - now)})
+		}
+	})
+	return longest.list()
+}
+
+// last returns what is known of the client, or else what was noted before it was read.
+func (st *clientState) last() *reputation.Record {
+	noted := st.noted.Load() // first, as in bannedUntil
+	if record := st.record.Load(); record != nil {
+		return record
+	}
+	return noted
+}
+
+// top keeps the first n of many.
+type top[T any] struct {
+	n       int
+	compare func(a, b T) int
+	kept    []T  // less than twice as many
+	cut     bool // the first n are in order, and none that was left out comes before them
+}
+
+func (t *top[T]) add(v T) {
+	if t.n <= 0 || t.cut && t.compare(t.kept[t.n-1], v) <= 0 {
+		return
+	}
+	t.kept = append(t.kept, v)
+	if len(t.kept) == 2*t.n {
+		t.kept, t.cut = t.list(), true
+	}
+}
+
+// list returns the first n, in order.
+func (t *top[T]) list() []T {
+	slices.SortFunc(t.kept, t.compare)
+	return t.kept[:min(max(t.n, 0), len(t.kept))]
+}

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+func TestKeysAreWhatWasUsedAndRefused(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			f, random := newFixture(t), rand.New(rand.NewPCG(1, uint64(algorithm)))
+			limits := []*Limit{
+				newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: 24 * time.Hour}),
+				newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 30, Window: 24 * time.Hour}),
+			}
+			type count struct {
+				limit         *Limit
+				key           string
+				used, refused int64
+			}
+			var want []*count
+			for i := range 40 {
+				c := &count{limit: limits[i%2], key: fmt.Sprint("key ", i)}
+				for range random.IntN(50) {
+					if f.ask(debit(c.limit, c.key, 1)).Allowed {
+						c.used++
+					} else {
+						c.refused++
+					}
+				}
+				if c.used > 0 {
+					want = append(want, c)
+				}
+			}
+			for _, q := range []KeysQuery{
+				{N: 5}, {N: 100}, {N: 7, Order: ByRefused}, {N: 100, Blocked: true},
+				{N: 3, Limits: func(id storage.LimitID) bool { return id == limits[1].ID }}, {N: 0}, {N: -1},
+			} {
+				expected := slices.DeleteFunc(slices.Clone(want), func(c *count) bool {
+					return q.Blocked && c.refused == 0 || q.Limits != nil && !q.Limits(c.limit.ID)
+				})
+				slices.SortFunc(expected, func(a, b *count) int {
+					by := cmp.Compare(b.used*a.limit.Capacity(), a.used*b.limit.Capacity())
+					if q.Order == ByRefused {
+						by = cmp.Compare(b.refused, a.refused)
+					}
+					return cmp.Or(by, cmp.Compare(a.limit.ID, b.limit.ID), cmp.Compare(a.key, b.key))
+				})
+				expected = expected[:min(max(q.N, 0), len(expected))]
+				got := f.Keys(q)
+				if len(got) != len(expected) {
+					t.Fatalf("%+v: %d keys, want %d", q, len(got), len(expected))
+				}
+				for i, k := range got {
+					w := expected[i]
+					if k.Key != w.key || k.Limit != w.limit || k.Used != w.used || k.Left != w.limit.Capacity()-w.used || k.Refused != w.refused || (k.Blocked > 0) != (w.refused > 0) {
+						t.Errorf("%+v: key %d is %+v, want %+v", q, i, k, *w)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestBannedClientsAreListed(t *testing.T) {
+	f := newFixture(t)
+	for i, hours := range []int{2, 0, 3, 1} {
+		if hours > 0 {
+			f.Punish(&Client{Key: []byte(fmt.Sprint("client ", i))}, reputation.Offense{
+				Violation: reputation.Violation{Reason: reputation.Trapped},
+				Ban:       reputation.Ban{After: 1, Within: time.Hour, For: time.Duration(hours) * time.Hour},
+			})
+		}
+	}
+	var got []string
+	for _, b := range f.BannedClients(2) {
+		got = append(got, b.Key)
+	}
+	if want := []string{"client 2", "client 0"}; !slices.Equal(got, want) {
+		t.Errorf("banned for longest: %q, want %q", got, want)
+	}
+	f.fake.advance(150 * time.Minute)
+	if got := f.BannedClients(10); len(got) != 1 || got[0].Key != "client 2" || got[0].Left != 30*time.Minute {
+		t.Errorf("after 150 minutes: %+v", got)
+	}
+}
+
+func BenchmarkKeys(b *testing.B) {
+	const keys = 1_000_000
+	e := benchEngine(b)
+	limit := newLimit(b, limiter.Params{Amount: 100, Window: time.Hour})
+	var key [8]byte
+	for i := range keys {
+		binary.BigEndian.PutUint64(key[:], uint64(i))
+		e.Decide(context.Background(), nil, []Debit{{Limit: limit, Key: key[:], Cost: 1 + int64(i%7)}})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if got := e.Keys(KeysQuery{N: 20}); len(got) != 20 {
+			b.Fatalf("%d keys", len(got))
+		}
+	}
+}
