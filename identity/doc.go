@@ -1,18 +1,20 @@
-// Package identity tells who a request is from, in terms that can be counted by
-// and that name nobody at rest. It knows nothing of limits.
+// Package identity has what clients are told apart by: networks, fingerprints of browsers,
+// cookies, the tags of keys, the secret, and the hash of a key. It knows nothing of limits.
 //
-// What makes a client known is in packages of its own: a signed cookie in session,
-// what earns one in challenge and siteverify, names that are good for a day in
-// epoch, in reference what a refused client can ask about, and in pressure which networks
-// too many different clients come from.
+// The rules that put these together are in package identity/client. Each way of telling
+// clients apart has a package of its own: apikeys, and session with a signed cookie, which
+// challenge and siteverify let a browser earn. Package atrest hashes keys for a disk, those
+// of addresses under the daily keys of package epoch. Package reference has what a refused
+// client can ask about, and pressure finds networks that too many different clients come
+// from.
 //
 // # Invariants
 //
-//   - One client is one key, however its address is written: IPv4 addresses
-//     mapped into IPv6 or translated are IPv4 addresses, and zone ids don't count.
-//   - What leaves a process for a disk is a keyed hash: without the secret it
-//     tells nothing about what was hashed.
-//   - A secret is readable for its owner only, from the moment the file exists.
-//   - What a client says of itself is bounded before it is looked at, and nothing
-//     but a signature makes it more than something that was said.
+//   - One client is one key, however its address is written: IPv4 addresses that are
+//     mapped into IPv6 or translated are IPv4 addresses, and zone IDs don't count.
+//   - Whatever leaves a process for a disk is a keyed hash: without the secret, nobody can
+//     tell what was hashed.
+//   - Only the owner can read a secret, from the moment its file exists.
+//   - What a client says of itself is cut to a bounded size before it is used, and only a
+//     signature proves any of it.
 package identity

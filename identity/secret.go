@@ -24,11 +24,11 @@ const (
 // maxSecretFile bounds what is read of a secret file.
 const maxSecretFile = 64 << 10
 
-// Secret is what all keys of a process are derived from, and what keys are named
+// Secret is what all keys of a process are derived from, and what keys are hashed
 // under. It may be used from any number of goroutines.
 type Secret struct {
-	Namer          // under the text in use
-	texts [][]byte // the one in use first
+	Hasher          // under the text in use
+	texts  [][]byte // the one in use first
 }
 
 // NewSecret returns the secret that a text stands for. The text should have at
@@ -49,7 +49,7 @@ func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Namer = NewNamer(key)
+	s.Hasher = NewHasher(key)
 	return s, nil
 }
 

@@ -26,19 +26,19 @@ var (
 
 func TestNamesDependOnSecretScopeAndKey(t *testing.T) {
 	s := newSecret(t, oneText)
-	name := s.Name(1, "key")
-	if name != newSecret(t, oneText).Name(1, "key") {
+	name := s.Hash(1, "key")
+	if name != newSecret(t, oneText).Hash(1, "key") {
 		t.Error("the same secret gives another name")
 	}
 	seen := map[[16]byte]string{name: "the first"}
 	for what, other := range map[string][16]byte{
-		"another secret": newSecret(t, otherText).Name(1, "key"),
-		"another scope":  s.Name(2, "key"),
-		"another key":    s.Name(1, "yek"),
-		"a shorter key":  s.Name(1, "ke"),
-		"no key":         s.Name(1, ""),
-		"a longer key":   s.Name(1, "key\x00"),
-		"a long key":     s.Name(1, strings.Repeat("key", 1000)),
+		"another secret": newSecret(t, otherText).Hash(1, "key"),
+		"another scope":  s.Hash(2, "key"),
+		"another key":    s.Hash(1, "yek"),
+		"a shorter key":  s.Hash(1, "ke"),
+		"no key":         s.Hash(1, ""),
+		"a longer key":   s.Hash(1, "key\x00"),
+		"a long key":     s.Hash(1, strings.Repeat("key", 1000)),
 	} {
 		if twin, ok := seen[other]; ok {
 			t.Errorf("%s has the name of %s", what, twin)
@@ -48,7 +48,7 @@ func TestNamesDependOnSecretScopeAndKey(t *testing.T) {
 }
 
 func TestNamesDoNotShowTheirKeys(t *testing.T) {
-	name := newSecret(t, oneText).Name(0, "aaaaaaaaaaaaaaaa")
+	name := newSecret(t, oneText).Hash(0, "aaaaaaaaaaaaaaaa")
 	if strings.Contains(string(name[:]), "aa") {
 		t.Errorf("%q shows the key", name)
 	}
@@ -60,7 +60,7 @@ func TestNamingAllocatesNothing(t *testing.T) {
 	}
 	s := newSecret(t, oneText)
 	key := strings.Repeat("k", 100)
-	if n := testing.AllocsPerRun(100, func() { s.Name(1, key) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { s.Hash(1, key) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -72,7 +72,7 @@ func TestOlderSecretsVerifyOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rotated.Name(1, "key") != newSecret(t, otherText).Name(1, "key") {
+	if rotated.Hash(1, "key") != newSecret(t, otherText).Hash(1, "key") {
 		t.Error("names at rest are not those of the secret in use")
 	}
 	derive := func(s *Secret, purpose string) [][]byte {
@@ -109,7 +109,7 @@ func TestSecretFileIsMadeOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			names[i] = s.Name(1, "key")
+			names[i] = s.Hash(1, "key")
 		})
 	}
 	wg.Wait()
@@ -139,7 +139,7 @@ func TestSecretFileOfTheOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Name(1, "key") != newSecret(t, strings.TrimSpace(oneText)).Name(1, "key") {
+	if s.Hash(1, "key") != newSecret(t, strings.TrimSpace(oneText)).Hash(1, "key") {
 		t.Error("the secret is not the first line")
 	}
 	for _, bad := range []string{
@@ -177,7 +177,7 @@ func TestKeepMakesTheFileAgain(t *testing.T) {
 	if err := newSecret(t, oneText).Keep(path); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := OpenSecret(path); err != nil || now.Name(1, "key") != secret.Name(1, "key") {
+	if now, err := OpenSecret(path); err != nil || now.Hash(1, "key") != secret.Hash(1, "key") {
 		t.Errorf("a file that was there was changed (%v)", err)
 	}
 }

@@ -59,7 +59,7 @@ func tally(b *testing.B, p limiter.Params, keys []string) func(i int) bool {
 			return sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(dir, "tally.db")})
 		},
 		Name: func(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
-			return engine.Name{Key: secret.Name(uint64(id), key)}, nil
+			return engine.Name{Key: secret.Hash(uint64(id), key)}, nil
 		},
 		StoreTimeout: time.Minute,
 	})

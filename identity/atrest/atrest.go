@@ -3,7 +3,7 @@
 //
 // A key that can be linked to an address is hashed under a key of an epoch, which is
 // destroyed later, so that old rows can't be linked to anybody. Any other key is hashed
-// under the secret. Both are HMAC-SHA-256: see [identity.Namer].
+// under the secret. Both are HMAC-SHA-256: see [identity.Hasher].
 package atrest
 
 import (
@@ -28,7 +28,7 @@ type Hash struct {
 // what is counted. An error is one of reading or making the key of an epoch.
 func HashKey(secret *identity.Secret, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, error) {
 	if !identity.IsAddress(key) {
-		return Hash{Current: secret.Name(scope, key)}, nil
+		return Hash{Current: secret.Hash(scope, key)}, nil
 	}
 	days := epoch.Days(retention)
 	names, err := epochs.At(now, days)
@@ -36,9 +36,9 @@ func HashKey(secret *identity.Secret, epochs *epoch.Keys, scope uint64, key stri
 		return Hash{}, err
 	}
 	begun := names.Ends.AddDate(0, 0, -days)
-	hash := Hash{Current: names.Current.Name(scope, key), From: begun.UnixNano(), Until: names.Ends.UnixNano()}
+	hash := Hash{Current: names.Current.Hash(scope, key), From: begun.UnixNano(), Until: names.Ends.UnixNano()}
 	if names.Previous != nil && now.Sub(begun) < retention {
-		hash.Former = names.Previous.Name(scope, key)
+		hash.Former = names.Previous.Hash(scope, key)
 	}
 	return hash, nil
 }
@@ -51,7 +51,7 @@ const (
 
 // Opaque returns an opaque name of a verified client, which is always the same.
 func Opaque(secret *identity.Secret, key []byte) [16]byte {
-	return secret.Name(opaqueScope, opaquePrefix+string(key))
+	return secret.Hash(opaqueScope, opaquePrefix+string(key))
 }
 
 // OpaqueToday returns an opaque name of any other client. It is another every day, and two
@@ -61,5 +61,5 @@ func OpaqueToday(epochs *epoch.Keys, key []byte, now time.Time) ([16]byte, error
 	if err != nil {
 		return [16]byte{}, err
 	}
-	return names.Current.Name(opaqueScope, opaquePrefix+string(key)), nil
+	return names.Current.Hash(opaqueScope, opaquePrefix+string(key)), nil
 }

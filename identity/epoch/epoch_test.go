@@ -23,7 +23,7 @@ func at(t testing.TB, k *Keys, now time.Time, days int) Pair {
 	return pair
 }
 
-func name(n identity.Namer) [16]byte { return n.Name(1, "key") }
+func name(n identity.Hasher) [16]byte { return n.Hash(1, "key") }
 
 func files(t *testing.T, path string) (names []string) {
 	t.Helper()
@@ -74,7 +74,7 @@ func TestNamesAreTheSameEverywhere(t *testing.T) {
 		}
 		wg.Wait()
 		for _, pair := range pairs {
-			if pair.Current == (identity.Namer{}) || name(pair.Current) != name(pairs[0].Current) {
+			if pair.Current == (identity.Hasher{}) || name(pair.Current) != name(pairs[0].Current) {
 				t.Fatal("two that begin at once have other names")
 			}
 			if now != t0 && name(*pair.Previous) != name(*pairs[0].Previous) {

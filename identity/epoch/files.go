@@ -97,7 +97,7 @@ func (k *Keys) Keep(now time.Time) (err error) {
 
 // Sweep destroys the keys that nothing is looked up by any more: all but those of
 // the current epochs and the ones before. It is to be called now and then, also
-// when nothing is named.
+// when nothing is hashed.
 func (k *Keys) Sweep(now time.Time) error {
 	k.pairs.Range(func(days, pair any) bool {
 		if pair.(Pair).Epoch < number(now, days.(int)) {

@@ -30,7 +30,7 @@ const (
 // Refusal is what a reference says.
 type Refusal struct {
 	// Scope is the lower half of the scope that Name was made within: see
-	// [github.com/caddy-tally/caddy-tally/identity.Namer].
+	// [github.com/caddy-tally/caddy-tally/identity.Hasher].
 	Scope uint32
 	// Reason is one of the caller's, from 0 to MaxReason.
 	Reason uint8

@@ -35,7 +35,7 @@ func (p *Place) Database() string { return filepath.Join(p.dir, "tally.db") }
 
 // Name returns what a key is called in the database.
 func (p *Place) Name(id storage.LimitID, key string) storage.Key {
-	return p.secret.Name(uint64(id), key)
+	return p.secret.Hash(uint64(id), key)
 }
 
 // maxSize leaves room for ten million rows of any kind.

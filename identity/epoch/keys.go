@@ -14,21 +14,21 @@ import (
 const day = 24 * time.Hour
 
 // Days returns how many days an epoch has for what must be found again for so
-// long after it was named: as few as possible, and at least one.
+// long after it was hashed: as few as possible, and at least one.
 func Days(remembered time.Duration) int {
 	return max(int((remembered+day-1)/day), 1)
 }
 
-// Pair is the names that something has at a time.
+// Pair is the hashers of an epoch and of the one before it.
 type Pair struct {
-	// Current names what is counted now.
-	Current identity.Namer
+	// Current hashes what is counted now.
+	Current identity.Hasher
 
-	// Previous named what was counted in the epoch before. It is nil if nothing was.
-	Previous *identity.Namer
+	// Previous finds what was counted in the epoch before. It is nil if there was none.
+	Previous *identity.Hasher
 
 	// Epoch is the number of the current epoch, counted from 1970 in epochs of its
-	// length. Two pairs of one length with one number name alike.
+	// length. Two pairs of one length with one number hash alike.
 	Epoch int64
 
 	// Ends is when the current epoch is over, and Current becomes Previous.
@@ -55,7 +55,7 @@ func In(path string) *Keys { return &Keys{path: path} }
 // InMemory returns keys that no file has: they end with the process.
 func InMemory() *Keys { return &Keys{inMemory: make(map[string][]byte)} }
 
-// At returns the names that are right at a time, in epochs of so many days. It
+// At returns the hashers of the epoch that a time is in, in epochs of so many days. It
 // makes the key of the current epoch if there is none yet.
 func (k *Keys) At(now time.Time, days int) (Pair, error) {
 	if days < 1 {
@@ -101,8 +101,8 @@ func (k *Keys) open(now time.Time, days int) (Pair, error) {
 	previous, err := k.read(fileName(epoch-1, days))
 	switch {
 	case err == nil:
-		namer := identity.NewNamer(previous)
-		pair.Previous, pair.keys[1] = &namer, string(previous)
+		hasher := identity.NewHasher(previous)
+		pair.Previous, pair.keys[1] = &hasher, string(previous)
 	case !errors.Is(err, fs.ErrNotExist):
 		return Pair{}, err
 	}
@@ -110,7 +110,7 @@ func (k *Keys) open(now time.Time, days int) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
-	pair.Current, pair.keys[0] = identity.NewNamer(current), string(current)
+	pair.Current, pair.keys[0] = identity.NewHasher(current), string(current)
 	return pair, nil
 }
 

@@ -1,0 +1,137 @@
+package atrest
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
+)
+
+const (
+	address  = "i\x04\x20\xc0\x00\x02\x01" // of [identity.TagNetwork]
+	somebody = "ksomebody"                 // of [identity.TagText]
+)
+
+var midnight = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+
+func newSecret(t *testing.T, character string) *identity.Secret {
+	t.Helper()
+	secret, err := identity.NewSecret([]byte(strings.Repeat(character, identity.MinSecret)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// hashes returns what hashes keys that must be found for an hour.
+func hashes(t *testing.T, secret *identity.Secret, epochs *epoch.Keys) func(key string, at time.Time) Hash {
+	return func(key string, at time.Time) Hash {
+		t.Helper()
+		hash, err := HashKey(secret, epochs, 1, key, time.Hour, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hash
+	}
+}
+
+// A key that can be linked to an address gets another hash each day, and the former one as
+// long as something under it counts.
+func TestAddressesAreHashedUnderKeysOfDays(t *testing.T) {
+	hash := hashes(t, newSecret(t, "a"), epoch.InMemory())
+	before, after := hash(address, midnight.Add(-time.Second)), hash(address, midnight)
+	none := [16]byte{}
+	switch {
+	case before.Former != none:
+		t.Error("there is a former hash on the first day")
+	case after.Current == before.Current:
+		t.Error("the hash is the same after midnight")
+	case after.Former != before.Current:
+		t.Error("after midnight the former hash isn't the one from before")
+	case before.Until != midnight.UnixNano() || after.From != midnight.UnixNano():
+		t.Errorf("the hash holds until %d and the next one from %d, want midnight, %d", before.Until, after.From, midnight.UnixNano())
+	}
+	if last := hash(address, midnight.Add(time.Hour-1)); last.Former != before.Current {
+		t.Error("the former hash is gone while something under it counts")
+	}
+	if later := hash(address, midnight.Add(time.Hour)); later.Former != none {
+		t.Error("there is a former hash though nothing under it counts any more")
+	}
+}
+
+// The secret alone must not be enough to tell whose address was hashed.
+func TestAddressesAreNotHashedUnderTheSecret(t *testing.T) {
+	secret := newSecret(t, "a")
+	if hashes(t, secret, epoch.InMemory())(address, midnight).Current == secret.Hash(1, address) {
+		t.Error("an address is hashed under the secret")
+	}
+	if hashes(t, secret, epoch.InMemory())(address, midnight) == hashes(t, secret, epoch.InMemory())(address, midnight) {
+		t.Error("an address has the same hash under other keys of days")
+	}
+}
+
+// Any other key has one hash for as long as the secret is in use, and makes no key of a day.
+func TestOtherKeysAreHashedUnderTheSecret(t *testing.T) {
+	secret, folder := newSecret(t, "a"), t.TempDir()
+	hash := hashes(t, secret, epoch.In(folder))
+	want := Hash{Current: secret.Hash(1, somebody)}
+	for _, days := range []int{0, 1, 400} {
+		if got := hash(somebody, midnight.AddDate(0, 0, days)); got != want {
+			t.Errorf("after %d days the hash is %x, want %x", days, got, want)
+		}
+	}
+	if hashes(t, newSecret(t, "b"), epoch.In(folder))(somebody, midnight) == want {
+		t.Error("another secret gives the same hash")
+	}
+	if files, _ := filepath.Glob(filepath.Join(folder, "*")); len(files) > 0 {
+		t.Errorf("hashing no address has made %q", files)
+	}
+}
+
+// What is counted for a week is found for a week.
+func TestLongCountsAreHashedUnderKeysOfLongerEpochs(t *testing.T) {
+	const week = 7 * 24 * time.Hour
+	secret, epochs := newSecret(t, "a"), epoch.InMemory()
+	first, err := HashKey(secret, epochs, 1, address, week, midnight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := midnight.Add(week - 1)
+	second, err := HashKey(secret, epochs, 1, address, week, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Current != first.Current && second.Former != first.Current {
+		t.Error("a count of a week can't be found before the week is over")
+	}
+	if length := time.Duration(first.Until - first.From); length != week {
+		t.Errorf("the hash holds for %v, want %v", length, week)
+	}
+}
+
+func TestOpaqueNames(t *testing.T) {
+	secret, epochs := newSecret(t, "a"), epoch.InMemory()
+	if Opaque(secret, []byte("aacme")) != Opaque(secret, []byte("aacme")) || Opaque(secret, []byte("aacme")) == Opaque(secret, []byte("aemca")) {
+		t.Error("a verified client has not always one name, or two have the same")
+	}
+	if Opaque(secret, []byte(somebody)) == secret.Hash(opaqueScope, somebody) {
+		t.Error("an opaque name is the hash of a key, which may be on a disk")
+	}
+	today := func(at time.Time) [16]byte {
+		t.Helper()
+		name, err := OpaqueToday(epochs, []byte(address), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	if today(midnight) != today(midnight.Add(24*time.Hour-1)) {
+		t.Error("a client's name changes within a day")
+	}
+	if today(midnight) == today(midnight.Add(24*time.Hour)) {
+		t.Error("a client has the same name on the next day")
+	}
+}
