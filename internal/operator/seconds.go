@@ -1,6 +1,9 @@
 package operator
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Seconds is a duration, in JSON a number of seconds.
 type Seconds float64
@@ -8,5 +11,15 @@ type Seconds float64
 // SecondsOf returns a duration in seconds.
 func SecondsOf(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
-// Duration returns the duration, rounded to nanoseconds.
-func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+// Duration returns the duration, rounded to nanoseconds. What is too long for one is the
+// longest.
+func (s Seconds) Duration() time.Duration {
+	switch nanoseconds := float64(s) * float64(time.Second); {
+	case nanoseconds >= math.MaxInt64:
+		return math.MaxInt64
+	case nanoseconds <= math.MinInt64 || math.IsNaN(nanoseconds):
+		return math.MinInt64
+	default:
+		return time.Duration(nanoseconds)
+	}
+}

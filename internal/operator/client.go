@@ -1,0 +1,251 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Client is the [Service] of a running Caddy, had over its admin endpoint.
+type Client struct {
+	address string // for messages
+	origin  string // what URLs begin with
+	crosses bool   // the endpoint is on TCP, and wants to know the origin
+	http    *http.Client
+}
+
+// maxAnswer bounds what is read of an answer, in bytes.
+const maxAnswer = 16 << 20
+
+// answerTimeout is how long an answer may take. Streams have no bound.
+const answerTimeout = 30 * time.Second
+
+// NewClient returns the service of the Caddy with an admin endpoint on a network, tcp or
+// unix, at an address, which is host:port or the path of a socket. It connects with each call.
+func NewClient(network, address string) *Client {
+	c := &Client{address: address, origin: "http://" + address, crosses: true}
+	if network == "unix" {
+		c.origin, c.crosses = "http://127.0.0.1", false // which Caddy lets pass
+	}
+	dialer := new(net.Dialer)
+	c.http = &http.Client{
+		Transport: &http.Transport{ // and no proxy, whatever the environment says
+			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, network, address)
+			},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// Status implements [Service].
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	return ask[Status](ctx, c, "status", nil)
+}
+
+// Zones implements [Service].
+func (c *Client) Zones(ctx context.Context) ([]Zone, error) { return ask[[]Zone](ctx, c, "zones", nil) }
+
+// Keys implements [Service].
+func (c *Client) Keys(ctx context.Context, q KeysQuery) ([]Key, error) {
+	if q.Blocked {
+		return ask[[]Key](ctx, c, "blocked", q.values())
+	}
+	return ask[[]Key](ctx, c, "top", q.values())
+}
+
+// Bans implements [Service].
+func (c *Client) Bans(ctx context.Context) ([]Ban, error) { return ask[[]Ban](ctx, c, "bans", nil) }
+
+// History implements [Service].
+func (c *Client) History(ctx context.Context, q HistoryQuery) (History, error) {
+	return ask[History](ctx, c, "history", q.values())
+}
+
+// Audit implements [Service].
+func (c *Client) Audit(ctx context.Context, q AuditQuery) ([]Act, error) {
+	return ask[[]Act](ctx, c, "audit", q.values())
+}
+
+// Explain implements [Service].
+func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
+	return tell[Explanation](ctx, c, "explain", q)
+}
+
+// Reset implements [Service].
+func (c *Client) Reset(ctx context.Context, o Order) (Done, error) {
+	return tell[Done](ctx, c, "reset", o)
+}
+
+// Ban implements [Service].
+func (c *Client) Ban(ctx context.Context, o Order) (Done, error) {
+	return tell[Done](ctx, c, "ban", o)
+}
+
+// Unban implements [Service].
+func (c *Client) Unban(ctx context.Context, o Order) (Done, error) {
+	return tell[Done](ctx, c, "unban", o)
+}
+
+// Allow implements [Service].
+func (c *Client) Allow(ctx context.Context, o Order) (Done, error) {
+	return tell[Done](ctx, c, "allow", o)
+}
+
+// Disallow implements [Service].
+func (c *Client) Disallow(ctx context.Context, o Order) (Done, error) {
+	return tell[Done](ctx, c, "disallow", o)
+}
+
+// Reveal implements [Service].
+func (c *Client) Reveal(ctx context.Context, list string) error {
+	_, err := tell[revelation](ctx, c, "reveal", revelation{list})
+	return err
+}
+
+// ask returns the answer to a GET.
+func ask[Out any](ctx context.Context, c *Client, name string, query url.Values) (out Out, err error) {
+	err = c.exchange(ctx, http.MethodGet, name, query, nil, &out)
+	return out, err
+}
+
+// tell returns the answer to a POST.
+func tell[Out any](ctx context.Context, c *Client, name string, in any) (out Out, err error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", name, err)
+	}
+	err = c.exchange(ctx, http.MethodPost, name, nil, body, &out)
+	return out, err
+}
+
+// exchange sends a request and reads its answer.
+func (c *Client) exchange(ctx context.Context, method, name string, query url.Values, body []byte, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	response, err := c.send(ctx, method, name, query, body)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := c.read(response)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return c.strange(response, err)
+	}
+	return nil
+}
+
+// send returns the response to a request, or an error if it is none with status 200.
+func (c *Client) send(ctx context.Context, method, name string, query url.Values, body []byte) (*http.Response, error) {
+	response, err := c.do(ctx, method, name, query, body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
+	defer response.Body.Close()
+	return nil, c.failure(ctx, response)
+}
+
+// do returns the response to a request, whatever its status.
+func (c *Client) do(ctx context.Context, method, name string, query url.Values, body []byte) (*http.Response, error) {
+	target := c.origin + Root + name
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("the address %q of the admin endpoint can't be used: %w", c.address, err)
+	}
+	if c.crosses {
+		request.Header.Set("Origin", c.origin)
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	return response, nil
+}
+
+// read returns a body of bounded length.
+func (c *Client) read(response *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, c.strange(response, err)
+	case len(body) > maxAnswer:
+		return nil, c.strange(response, fmt.Errorf("it has more than %d bytes", maxAnswer))
+	}
+	return body, nil
+}
+
+// failure returns what a response says is wrong.
+func (c *Client) failure(ctx context.Context, response *http.Response) error {
+	body, err := c.read(response)
+	if err != nil {
+		return err
+	}
+	said := new(Error)
+	if json.Unmarshal(body, said) == nil && said.Message != "" {
+		if said.Status == 0 { // from Caddy itself
+			return fmt.Errorf("the Caddy at %s refuses this: %s", c.address, said.Message)
+		}
+		return said
+	}
+	if response.StatusCode == http.StatusNotFound && c.isOlder(ctx) {
+		return fmt.Errorf("the Caddy at %s has an older version of the rate limiter, which can't do this: restart it with the binary that has this command", c.address)
+	}
+	return c.strange(response, nil)
+}
+
+// isOlder reports whether the health of the stores can be had, which was there first.
+func (c *Client) isOlder(ctx context.Context) bool {
+	response, err := c.do(ctx, http.MethodGet, "", nil, nil)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	body, err := c.read(response)
+	var stores []any
+	return err == nil && response.StatusCode == http.StatusOK && json.Unmarshal(body, &stores) == nil
+}
+
+// unreachable returns the error for a request that got no answer.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	var network *net.OpError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s gives no answer: is it Caddy's admin endpoint?", c.address)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &network) && network.Op == "dial":
+		return fmt.Errorf("no Caddy can be asked at %s: %w: start Caddy, or name its admin endpoint with --address or --config", c.address, network.Err)
+	}
+	return fmt.Errorf("%s can't be asked: %w: is it Caddy's admin endpoint?", c.address, err)
+}
+
+// strange returns the error for an answer that a handler of [NewHandler] doesn't give.
+func (c *Client) strange(response *http.Response, err error) error {
+	if err == nil {
+		err = fmt.Errorf("its status is %d", response.StatusCode)
+	}
+	return fmt.Errorf("the answer of %s can't be understood: %w: is it the admin endpoint of a Caddy with this rate limiter?", c.address, err)
+}
+
+var _ Service = (*Client)(nil)

@@ -1,0 +1,154 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// clientOf returns a client of a server that runs until the test ends.
+func clientOf(t *testing.T, handler http.Handler) *Client {
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return NewClient("tcp", strings.TrimPrefix(server.URL, "http://"))
+}
+
+// answer is what a method of a service returns, and what it was asked for.
+type answer struct{ asked, value, err any }
+
+// callAll calls all methods of a service that answer at once.
+func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
+	ctx := t.Context()
+	add := func(value any, err error) { answers = append(answers, answer{f.last(), value, err}) }
+	order := Order{Client: "203.0.113.9", Zone: "login", For: 60, Reason: "r", By: "admin"}
+	value, err := s.Status(ctx)
+	add(value, err)
+	zones, err := s.Zones(ctx)
+	add(zones, err)
+	keys, err := s.Keys(ctx, KeysQuery{Zone: "a&b=c", By: ByRefused, N: 3})
+	add(keys, err)
+	keys, err = s.Keys(ctx, KeysQuery{Blocked: true})
+	add(keys, err)
+	bans, err := s.Bans(ctx)
+	add(len(bans), err)
+	history, err := s.History(ctx, HistoryQuery{Zone: "login", Limit: "l", From: moment, To: moment, Resolution: 86400})
+	add(history, err)
+	audit, err := s.Audit(ctx, AuditQuery{Before: moment, N: 7})
+	add(audit, err)
+	explanation, err := s.Explain(ctx, Question{Client: "key:ü", URL: "https://a/b", Method: "POST", Header: http.Header{"A": {"b"}}})
+	add(explanation, err)
+	for _, do := range []func(context.Context, Order) (Done, error){s.Reset, s.Ban, s.Unban, s.Allow, s.Disallow} {
+		done, err := do(ctx, order)
+		add(done, err)
+	}
+	add(nil, s.Reveal(ctx, "bans"))
+	return answers
+}
+
+// A client is the service that it asks.
+func TestAClientIsTheService(t *testing.T) {
+	f := new(fake)
+	near := callAll(t, f, f)
+	far := callAll(t, clientOf(t, NewHandler(f)), f)
+	for i := range near {
+		if !reflect.DeepEqual(near[i], far[i]) {
+			t.Errorf("call %d: got %+v, want %+v", i, far[i], near[i])
+		}
+	}
+}
+
+func TestAClientOfASocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Skip("no unix sockets here:", err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != "127.0.0.1" || r.Header.Get("Origin") != "" {
+			t.Errorf("host %q, origin %q", r.Host, r.Header.Get("Origin"))
+		}
+		NewHandler(new(fake)).ServeHTTP(w, r)
+	})}
+	go server.Serve(listener) //nolint:errcheck // it is closed
+	defer server.Close()
+	if status, err := NewClient("unix", path).Status(t.Context()); err != nil || status.Version != "v1" {
+		t.Errorf("got %+v, %v", status, err)
+	}
+}
+
+func TestErrorsComeThrough(t *testing.T) {
+	want := Errorf(http.StatusNotFound, "there is no zone %q", "logn")
+	_, err := clientOf(t, NewHandler(&fake{err: want})).Zones(t.Context())
+	if !reflect.DeepEqual(err, error(want)) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAClientSaysWhatAnswers(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/rate_limit/{$}", func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("[]\n")) })
+	for name, test := range map[string]struct {
+		handler http.Handler
+		says    string
+	}{
+		"an older module":   {mux, "has an older version of the rate limiter"},
+		"no module":         {http.NotFoundHandler(), "its status is 404"},
+		"another program":   {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("<html>")) }), "can't be understood"},
+		"another JSON":      {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(`"hello"`)) }), "can't be understood"},
+		"Caddy's own error": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, `{"error":"host not allowed: x"}`, 403) }), "refuses this: host not allowed"},
+		"a redirect":        {http.RedirectHandler("http://203.0.113.9/", http.StatusFound), "its status is 302"},
+		"too much":          {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(bytes.Repeat([]byte{' '}, maxAnswer+1)) }), "more than"},
+		"nothing":           {http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), "is it Caddy's admin endpoint?"},
+	} {
+		if _, err := clientOf(t, test.handler).Status(t.Context()); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: got %v, want %s", name, err, test.says)
+		}
+	}
+}
+
+func TestAClientWithoutCaddy(t *testing.T) {
+	server := httptest.NewServer(nil)
+	server.Close() // nobody listens there now
+	for _, c := range []*Client{NewClient("tcp", strings.TrimPrefix(server.URL, "http://")), NewClient("unix", filepath.Join(t.TempDir(), "none.sock"))} {
+		if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "start Caddy, or name its admin endpoint with --address") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := NewClient("tcp", "a b").Status(t.Context()); err == nil || !strings.Contains(err.Error(), `address "a b"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAClientFollowsEvents(t *testing.T) {
+	f := &fake{events: make(chan Event)}
+	ctx, cancel := context.WithCancel(t.Context())
+	events, err := clientOf(t, NewHandler(f)).Events(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Event{Totals: &Totals{At: moment, Counts: Counts{Allowed: 5}, Zones: map[string]Counts{"login": {Refused: 2}}}}
+	f.events <- want
+	if got := <-events; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got.Totals, want.Totals)
+	}
+	cancel()
+	for range events { // until it is closed
+	}
+}
+
+func TestAStreamEndsWithTheService(t *testing.T) {
+	f := &fake{events: make(chan Event)}
+	events, err := clientOf(t, NewHandler(f)).Events(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(f.events)
+	for range events { // until it is closed
+	}
+}

@@ -1,0 +1,101 @@
+package operator
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// fake is a service that notes what it is asked for.
+type fake struct {
+	mu     sync.Mutex
+	asked  any // guarded by mu: the last query, question, order or list
+	err    error
+	events chan Event
+}
+
+var moment = time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+
+func (f *fake) note(asked any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = asked
+	return f.err
+}
+
+func (f *fake) last() any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+func (f *fake) Status(context.Context) (Status, error) {
+	return Status{Version: "v1", Started: moment, Stores: []Store{{Kind: "sqlite", Path: "/a/tally.db", Keys: 7}}}, f.note("status")
+}
+
+func (f *fake) Zones(context.Context) ([]Zone, error) {
+	return []Zone{{Name: "login", Per: "ip", Limits: []Limit{{Name: "login", Text: "5/1m", Window: 60}}, Counts: Counts{Allowed: 3}}}, f.note("zones")
+}
+
+func (f *fake) Keys(_ context.Context, q KeysQuery) ([]Key, error) {
+	return []Key{{Zone: "login", Text: "203.0.113.9", BlockedUntil: &moment}}, f.note(q)
+}
+
+func (f *fake) Bans(context.Context) ([]Ban, error) { return nil, f.note("bans") }
+
+func (f *fake) History(_ context.Context, q HistoryQuery) (History, error) {
+	return History{Resolution: 60, Points: []HistoryPoint{{At: moment, Units: 9}}}, f.note(q)
+}
+
+func (f *fake) Audit(_ context.Context, q AuditQuery) ([]Act, error) {
+	return []Act{{At: moment, By: "admin", Action: "ban"}}, f.note(q)
+}
+
+func (f *fake) Explain(_ context.Context, q Question) (Explanation, error) {
+	if _, err := ParseTarget(q.Client); err != nil {
+		return Explanation{}, err
+	}
+	return Explanation{Client: q.Client, Limits: []LimitState{{Zone: "login", FreeAt: &moment}}}, f.note(q)
+}
+
+func (f *fake) order(action string, o Order) (Done, error) {
+	if _, err := ParseTarget(o.Client); err != nil {
+		return Done{}, err
+	}
+	return Done{Client: action, Changed: 1, Until: &moment, Notes: []string{"noted"}}, f.note(o)
+}
+
+func (f *fake) Reset(_ context.Context, o Order) (Done, error)    { return f.order("reset", o) }
+func (f *fake) Ban(_ context.Context, o Order) (Done, error)      { return f.order("ban", o) }
+func (f *fake) Unban(_ context.Context, o Order) (Done, error)    { return f.order("unban", o) }
+func (f *fake) Allow(_ context.Context, o Order) (Done, error)    { return f.order("allow", o) }
+func (f *fake) Disallow(_ context.Context, o Order) (Done, error) { return f.order("disallow", o) }
+func (f *fake) Reveal(_ context.Context, list string) error       { return f.note(list) }
+
+// Events passes on what the test sends.
+func (f *fake) Events(ctx context.Context) (<-chan Event, error) {
+	if f.events == nil {
+		return nil, Errorf(http.StatusTooManyRequests, "there are %d streams already", MaxStreams)
+	}
+	out := make(chan Event)
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case event, more := <-f.events:
+				if !more {
+					return
+				}
+				select {
+				case out <- event:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, nil
+}

@@ -1,0 +1,134 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Root is the path below which a handler of [NewHandler] answers.
+const Root = "/rate_limit/"
+
+// NewHandler returns the handler of a service on Caddy's admin endpoint. It answers in JSON,
+// errors too: see [Error]. A stream of events ends with the context of its request.
+//
+// Reading is GET with a query, which names no clients. What is about a client, or changes
+// something, is POST with a JSON object of at most [MaxBody] bytes.
+func NewHandler(s Service) http.Handler { return handler{s, endpointsOf(s)} }
+
+type handler struct {
+	service   Service
+	endpoints map[string]endpoint
+}
+
+// endpoint is what answers below one path.
+type endpoint struct {
+	method string
+	answer func(*http.Request) (any, error)
+	stream bool // answered with events instead
+}
+
+func endpointsOf(s Service) map[string]endpoint {
+	return map[string]endpoint{
+		"status":  get(noQuery, func(ctx context.Context, _ none) (any, error) { return s.Status(ctx) }),
+		"zones":   get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Zones(ctx)) }),
+		"top":     get(readKeysQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
+		"blocked": get(readBlockedQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
+		"bans":    get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Bans(ctx)) }),
+		"history": get(readHistoryQuery, func(ctx context.Context, q HistoryQuery) (any, error) { return s.History(ctx, q) }),
+		"audit":   get(readAuditQuery, func(ctx context.Context, q AuditQuery) (any, error) { return listed(s.Audit(ctx, q)) }),
+		"events":  {method: http.MethodGet, stream: true},
+
+		"explain":  post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, s.Explain),
+		"reset":    post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),
+		"ban":      post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Ban)),
+		"unban":    post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Unban)),
+		"allow":    post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Allow)),
+		"disallow": post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Disallow)),
+		"reveal":   post(`{"list": "bans"}`, revealed(s)),
+	}
+}
+
+// listed makes a list that is empty one in JSON, too, which has null for nil.
+func listed[T any](list []T, err error) (any, error) {
+	if list == nil {
+		list = []T{}
+	}
+	return list, err
+}
+
+// byAdmin says in orders who has given them.
+func byAdmin(do func(context.Context, Order) (Done, error)) func(context.Context, Order) (Done, error) {
+	return func(ctx context.Context, o Order) (Done, error) {
+		o.By = "admin"
+		return do(ctx, o)
+	}
+}
+
+// revelation says which list was looked at.
+type revelation struct {
+	List string `json:"list"`
+}
+
+func revealed(s Service) func(context.Context, revelation) (revelation, error) {
+	return func(ctx context.Context, r revelation) (revelation, error) { return r, s.Reveal(ctx, r.List) }
+}
+
+// ServeHTTP implements http.Handler.
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e, ok := h.endpoints[strings.TrimPrefix(r.URL.Path, Root)]
+	switch {
+	case !ok || !strings.HasPrefix(r.URL.Path, Root):
+		writeError(w, Errorf(http.StatusNotFound, "got %.100q: expected %s and one of %s", r.URL.Path, Root, h.names()))
+	case r.Method != e.method:
+		w.Header().Set("Allow", e.method)
+		writeError(w, Errorf(http.StatusMethodNotAllowed, "got %.20q: expected %s", r.Method, e.method))
+	case e.stream:
+		h.serveEvents(w, r)
+	default:
+		answer, err := e.answer(r)
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, answer)
+	}
+}
+
+// names returns the names of the endpoints, for messages.
+func (h handler) names() string {
+	var names []string
+	for name := range h.endpoints {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	failure, ok := errors.AsType[*Error](err)
+	if !ok {
+		failure = Errorf(http.StatusInternalServerError, "%v", err)
+	}
+	writeJSON(w, failure.Status, failure)
+}
+
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil { // a number that JSON doesn't have
+		status, body = http.StatusInternalServerError, []byte(`{"status":500,"error":"the answer can't be written as JSON"}`)
+	}
+	setFields(w.Header(), "application/json")
+	w.WriteHeader(status)
+	w.Write(append(body, '\n')) //nolint:errcheck // nobody is there to be told
+}
+
+// setFields sets the header fields that all answers have.
+func setFields(header http.Header, contentType string) {
+	header.Set("Content-Type", contentType)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+}
