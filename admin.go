@@ -2,6 +2,7 @@ package tally
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -11,20 +12,25 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Admin reports the health of the stores on Caddy's admin endpoint: GET /rate_limit/
-// returns an array with an object for each of them, and what is wrong with the file of API
-// keys. It says nothing about clients.
-type Admin struct{}
+// Admin is what operators see and can do on Caddy's admin endpoint, below /rate_limit/.
+//
+// GET /rate_limit/ returns an array with an object for each store: its health, and what is
+// wrong with the file of API keys. It says nothing about clients. What else there is,
+// docs/operators.md says.
+type Admin struct {
+	ctx caddy.Context // of the configuration whose admin endpoint it belongs to
+}
 
 func init() {
-	caddy.RegisterModule(Admin{})
+	caddy.RegisterModule(new(Admin))
 }
 
 // CaddyModule returns the Caddy module information.
-func (Admin) CaddyModule() caddy.ModuleInfo {
+func (*Admin) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  "admin.api.rate_limit",
 		New: func() caddy.Module { return new(Admin) },
@@ -32,49 +38,54 @@ func (Admin) CaddyModule() caddy.ModuleInfo {
 }
 
 // Routes implements caddy.AdminRouter.
-func (Admin) Routes() []caddy.AdminRoute {
+func (a *Admin) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
-		{Pattern: "/rate_limit/{$}", Handler: caddy.AdminHandlerFunc(serveHealth)},
+		{Pattern: operator.Root + "{$}", Handler: caddy.AdminHandlerFunc(serveHealth)},
+		{Pattern: operator.Root, Handler: a.untilReload(operator.NewHandler(runningService()))},
 	}
 }
 
-// health is the state of one store and of the memory in front of it.
-type health struct {
-	Store    string     `json:"store"`
-	Path     string     `json:"path,omitempty"` // "" if it has no files
-	Degraded bool       `json:"degraded"`
-	Since    *time.Time `json:"since,omitempty"`  // when that began
-	Reason   string     `json:"reason,omitempty"` // what went wrong last
-	Keys     int64      `json:"keys"`
-	MaxKeys  int        `json:"max_keys"`
-	Evicted  int64      `json:"evicted_keys"`
-	Bytes    int64      `json:"store_bytes"` // 0 if unknown
-
-	APIKeys *keysHealth `json:"api_keys,omitempty"` // nil unless something is wrong with them
+// Provision implements caddy.Provisioner.
+func (a *Admin) Provision(ctx caddy.Context) error {
+	a.ctx = ctx
+	return nil
 }
 
-// keysHealth is what is wrong with a file of API keys. The keys read before are in force.
-type keysHealth struct {
-	File   string    `json:"file"`
-	Since  time.Time `json:"since"`
-	Reason string    `json:"reason"`
+// untilReload ends requests when another configuration replaces the one whose admin endpoint
+// they came to. Caddy waits for them then.
+func (a *Admin) untilReload(next http.Handler) caddy.AdminHandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		if a.ctx.Context != nil {
+			defer context.AfterFunc(a.ctx, cancel)()
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
+		return nil
+	}
 }
 
 func serveHealth(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet {
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed: expected GET")}
 	}
-	stores := []health{} // not nil, which would be null in JSON
-	eachInstance(func(h *instance) { stores = append(stores, h.health()) })
-	slices.SortFunc(stores, func(a, b health) int { return cmp.Compare(a.Path, b.Path) })
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(stores)
+	return json.NewEncoder(w).Encode(stores())
 }
 
-func (h *instance) health() health {
+// stores describes the stores in use. The result isn't nil, which would be null in JSON.
+func stores() []operator.Store {
+	stores := []operator.Store{}
+	eachInstance(func(h *instance) { stores = append(stores, h.describe()) })
+	slices.SortFunc(stores, func(a, b operator.Store) int { return cmp.Compare(a.Path, b.Path) })
+	return stores
+}
+
+// describe describes the store and the memory in front of it.
+func (h *instance) describe() operator.Store {
 	stats := h.stats()
-	told := health{
-		Store:    h.settings.kind,
+	told := operator.Store{
+		Kind:     h.settings.kind,
 		Path:     h.settings.path,
 		Degraded: stats.Degraded,
 		Keys:     stats.Keys,
@@ -86,11 +97,12 @@ func (h *instance) health() health {
 		since := stats.Since.UTC().Truncate(time.Second)
 		told.Since, told.Reason = &since, stats.Cause.Error()
 	}
-	told.APIKeys = keysHealthOf(h.keys.Load())
+	told.APIKeys = troubleOf(h.keys.Load())
 	return told
 }
 
-func keysHealthOf(file *apikeys.File) *keysHealth {
+// troubleOf returns what is wrong with a file of API keys, or nil.
+func troubleOf(file *apikeys.File) *operator.FileTrouble {
 	if file == nil {
 		return nil
 	}
@@ -99,8 +111,11 @@ func keysHealthOf(file *apikeys.File) *keysHealth {
 	if trouble == nil {
 		return nil
 	}
-	return &keysHealth{File: file.Path(), Since: trouble.Since.UTC().Truncate(time.Second), Reason: trouble.Err.Error()}
+	return &operator.FileTrouble{File: file.Path(), Since: trouble.Since.UTC().Truncate(time.Second), Reason: trouble.Err.Error()}
 }
 
 // Interface guards
-var _ caddy.AdminRouter = Admin{}
+var (
+	_ caddy.AdminRouter = (*Admin)(nil)
+	_ caddy.Provisioner = (*Admin)(nil)
+)

@@ -81,6 +81,8 @@ type App struct {
 	knowsClients bool              // whether anything depends on who a request is from
 	services     []service         // known by a header field
 	zoneNames    map[uint32]string // by the hash of the name that violations hold
+	allZones     []*Zone           // of all handlers
+	watchers     watchers          // of its decisions
 
 	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
 

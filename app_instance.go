@@ -108,6 +108,7 @@ func (a *App) Cleanup() error {
 	if a.running != nil {
 		defer a.settle()
 	}
+	a.watchers.close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	opened := a.instance.Load() != nil && !a.closed

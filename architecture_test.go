@@ -144,6 +144,7 @@ var dependencies = map[string]string{
 	"github.com/dustin/go-humanize":       "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
 	"github.com/gaissmai/bart":            "the longest prefix among the networks of the rules file, found in less than 100 ns; a module that Caddy requires uses it, too",
 	"github.com/prometheus/client_golang": "metrics, in Caddy's registry; Caddy brings it",
+	"github.com/prometheus/client_model":  "what counters have counted, so that operators see the same numbers as metrics; Caddy brings it",
 	"github.com/quic-go/quic-go":          "a client of HTTP/3, for tests; Caddy brings it",
 	"github.com/spf13/cobra":              "subcommands of `caddy rate-limit`, which Caddy has plugins make with it; Caddy brings it",
 	"go.uber.org/zap":                     "logs, by Caddy's loggers; Caddy brings it",

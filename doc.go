@@ -65,7 +65,8 @@
 // The engine, its store and its secrets, across reloads:
 //
 //   - app_decide.go, app_instance.go: how a config uses an engine
-//   - admin.go, metrics_register.go: what operators are shown
+//   - admin.go, operator.go, operator_zones.go, operator_watchers.go, metrics_register.go: what
+//     operators are shown, and can do
 //   - instance_open.go, instance_keys.go, instance.go: the engine itself
 //
 // The grammar, a function per block, and the command line:
@@ -95,7 +96,8 @@
 //   - matchers.go, check_matchers.go, spelling.go, unambiguous.go, endpoint.go,
 //     original_request.go: matchers that no spelling of a request gets around
 //   - caddyfile_words.go, caddyfile_values.go: words and values of the grammar
-//   - challenge_limits.go, refusal_log.go, metrics_meters.go, metrics.go, diagnostics.go
+//   - challenge_limits.go, refusal_log.go, metrics_meters.go, metrics_read.go,
+//     metrics.go, diagnostics.go
 //
 // A config that is only looked at, or that is rejected, opens, makes and changes nothing:
 // the store opens when the whole config has started.

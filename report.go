@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -28,6 +29,7 @@ func (h *Handler) report(e *evaluation, p *response) {
 	default:
 		h.log.Info("rate limit exceeded", h.details(e, p)...)
 	}
+	h.app.watchers.refused(time.Now(), func() operator.Refused { return e.describeRefusal(p.refusal) })
 	if h.events.ShouldEmit(exceededEvent) {
 		h.events.Emit(h.ctx, exceededEvent, map[string]any{
 			"zone":      zone.Name,
@@ -39,6 +41,18 @@ func (h *Handler) report(e *evaluation, p *response) {
 }
 
 const exceededEvent = "rate_limit_exceeded"
+
+// describeRefusal describes a refusal to operators who watch.
+func (e *evaluation) describeRefusal(r *refusal) operator.Refused {
+	key := e.keyOf(r.policy)
+	if key == nil && e.subject != nil {
+		key = e.subject.Key
+	}
+	return operator.Refused{
+		At: time.Now().UTC(), Zone: r.policy.zone.Name, Limit: r.policy.name,
+		Text: identity.MaskedText(key), Reason: outcomes[r.reason], Retry: max(operator.SecondsOf(r.retry), 0),
+	}
+}
 
 // details returns what is logged of a refusal: who it was only if the operator
 // asks for it.

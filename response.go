@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // response is what a request is answered with as far as it concerns limits. It
@@ -39,8 +40,9 @@ type response struct {
 type refusal struct {
 	policy *policy
 	retry  time.Duration // how long to wait, or [limiter.Never]
-	fresh  bool          // the client has become blocked by this request
-	field  [1]string     // the value of Retry-After
+	reason engine.Reason
+	fresh  bool      // the client has become blocked by this request
+	field  [1]string // the value of Retry-After
 }
 
 // newResponse notes how the request stands with the limits of its debits.

@@ -47,7 +47,7 @@ func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 		done, err := do(ctx, order)
 		add(done, err)
 	}
-	add(nil, s.Reveal(ctx, "bans"))
+	add(nil, s.Reveal(ctx, "admin", "bans"))
 	return answers
 }
 
@@ -75,7 +75,7 @@ func TestAClientOfASocket(t *testing.T) {
 		}
 		NewHandler(new(fake)).ServeHTTP(w, r)
 	})}
-	go server.Serve(listener) //nolint:errcheck // it is closed
+	go server.Serve(listener)
 	defer server.Close()
 	if status, err := NewClient("unix", path).Status(t.Context()); err != nil || status.Version != "v1" {
 		t.Errorf("got %+v, %v", status, err)
@@ -97,14 +97,16 @@ func TestAClientSaysWhatAnswers(t *testing.T) {
 		handler http.Handler
 		says    string
 	}{
-		"an older module":   {mux, "has an older version of the rate limiter"},
-		"no module":         {http.NotFoundHandler(), "its status is 404"},
-		"another program":   {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("<html>")) }), "can't be understood"},
-		"another JSON":      {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(`"hello"`)) }), "can't be understood"},
-		"Caddy's own error": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, `{"error":"host not allowed: x"}`, 403) }), "refuses this: host not allowed"},
-		"a redirect":        {http.RedirectHandler("http://203.0.113.9/", http.StatusFound), "its status is 302"},
-		"too much":          {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(bytes.Repeat([]byte{' '}, maxAnswer+1)) }), "more than"},
-		"nothing":           {http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), "is it Caddy's admin endpoint?"},
+		"an older module": {mux, "has an older version of the rate limiter"},
+		"no module":       {http.NotFoundHandler(), "its status is 404"},
+		"another program": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("<html>")) }), "can't be understood"},
+		"another JSON":    {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(`"hello"`)) }), "can't be understood"},
+		"Caddy's own error": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, `{"error":"host not allowed: x"}`, http.StatusForbidden)
+		}), "refuses this: host not allowed"},
+		"a redirect": {http.RedirectHandler("http://203.0.113.9/", http.StatusFound), "its status is 302"},
+		"too much":   {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(bytes.Repeat([]byte{' '}, maxAnswer+1)) }), "more than"},
+		"nothing":    {http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), "is it Caddy's admin endpoint?"},
 	} {
 		if _, err := clientOf(t, test.handler).Status(t.Context()); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: got %v, want %s", name, err, test.says)

@@ -71,7 +71,7 @@ func (f *fake) Ban(_ context.Context, o Order) (Done, error)      { return f.ord
 func (f *fake) Unban(_ context.Context, o Order) (Done, error)    { return f.order("unban", o) }
 func (f *fake) Allow(_ context.Context, o Order) (Done, error)    { return f.order("allow", o) }
 func (f *fake) Disallow(_ context.Context, o Order) (Done, error) { return f.order("disallow", o) }
-func (f *fake) Reveal(_ context.Context, list string) error       { return f.note(list) }
+func (f *fake) Reveal(_ context.Context, by, list string) error   { return f.note(list + by) }
 
 // Events passes on what the test sends.
 func (f *fake) Events(ctx context.Context) (<-chan Event, error) {

@@ -30,3 +30,17 @@ type Counts struct {
 	Banned      int64 `json:"banned"`  // refused since the client is banned
 	WouldRefuse int64 `json:"would_refuse"`
 }
+
+// IsSame reports whether two limits are the same one, whatever they have counted.
+func (l Limit) IsSame(other Limit) bool {
+	return l.Name == other.Name && l.Text == other.Text && l.Tier == other.Tier
+}
+
+// Add adds other counts.
+func (c *Counts) Add(other Counts) {
+	c.Allowed += other.Allowed
+	c.Refused += other.Refused
+	c.Blocked += other.Blocked
+	c.Banned += other.Banned
+	c.WouldRefuse += other.WouldRefuse
+}

@@ -1,0 +1,117 @@
+package tally
+
+import (
+	"context"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// This file has the service for operators: what they see of the configuration that runs, and
+// can do to its clients.
+
+// runningService returns the service of this process. It finds the configuration that runs
+// with each call.
+func runningService() operator.Service { return running{} }
+
+// running implements [operator.Service]. What it lacks isn't available.
+type running struct{ unavailable }
+
+// runningApp returns the app of the configuration that runs, or nil if it has none.
+func runningApp() *App {
+	app, err := caddy.ActiveContext().AppIfConfigured("rate_limit")
+	if err != nil {
+		return nil
+	}
+	return app.(*App)
+}
+
+// started is when this process began.
+var started = time.Now()
+
+// modulePath is what this module is called in a binary.
+const modulePath = "github.com/caddy-tally/caddy-tally"
+
+// version returns the version of this module, or "" if the binary doesn't say it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, module := range append(info.Deps, &info.Main) {
+		if module.Path == modulePath {
+			return module.Version
+		}
+	}
+	return ""
+}
+
+// Status implements operator.Service.
+func (running) Status(context.Context) (operator.Status, error) {
+	return operator.Status{Version: version(), Started: started.UTC(), Stores: stores()}, nil
+}
+
+// Events implements operator.Service.
+func (running) Events(ctx context.Context) (<-chan operator.Event, error) {
+	app := runningApp()
+	if app == nil {
+		return nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+	}
+	return app.watchers.watch(ctx, app.totals)
+}
+
+// unavailable answers that it can't do anything.
+type unavailable struct{}
+
+func notAvailable(what string) error {
+	return operator.Errorf(http.StatusServiceUnavailable, "%s is not available in this version", what)
+}
+
+func (unavailable) Keys(context.Context, operator.KeysQuery) ([]operator.Key, error) {
+	return nil, notAvailable("the list of keys")
+}
+
+func (unavailable) Bans(context.Context) ([]operator.Ban, error) {
+	return nil, notAvailable("the list of bans")
+}
+
+func (unavailable) History(context.Context, operator.HistoryQuery) (operator.History, error) {
+	return operator.History{}, notAvailable("history")
+}
+
+func (unavailable) Audit(context.Context, operator.AuditQuery) ([]operator.Act, error) {
+	return nil, notAvailable("the audit")
+}
+
+func (unavailable) Explain(context.Context, operator.Question) (operator.Explanation, error) {
+	return operator.Explanation{}, notAvailable("explain")
+}
+
+func (unavailable) Reset(context.Context, operator.Order) (operator.Done, error) {
+	return operator.Done{}, notAvailable("reset")
+}
+
+func (unavailable) Ban(context.Context, operator.Order) (operator.Done, error) {
+	return operator.Done{}, notAvailable("ban")
+}
+
+func (unavailable) Unban(context.Context, operator.Order) (operator.Done, error) {
+	return operator.Done{}, notAvailable("unban")
+}
+
+func (unavailable) Allow(context.Context, operator.Order) (operator.Done, error) {
+	return operator.Done{}, notAvailable("allow")
+}
+
+func (unavailable) Disallow(context.Context, operator.Order) (operator.Done, error) {
+	return operator.Done{}, notAvailable("disallow")
+}
+
+func (unavailable) Reveal(context.Context, string, string) error { return notAvailable("the audit") }
+
+// Interface guards
+var _ operator.Service = running{}

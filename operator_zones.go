@@ -1,0 +1,139 @@
+package tally
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// Zones implements operator.Service.
+func (running) Zones(context.Context) ([]operator.Zone, error) {
+	app := runningApp()
+	if app == nil {
+		return nil, nil
+	}
+	return app.describeZones(), nil
+}
+
+// describeZones describes the zones of all handlers. Those of one name, which count
+// together, are one.
+func (a *App) describeZones() (zones []operator.Zone) {
+	var names []string
+	same := make(map[string][]*Zone)
+	for _, z := range a.allZones {
+		if same[z.Name] == nil {
+			names = append(names, z.Name)
+		}
+		same[z.Name] = append(same[z.Name], z)
+	}
+	for _, name := range names {
+		zones = append(zones, describeZone(same[name], a.tierNames()))
+	}
+	return zones
+}
+
+// describeZone describes zones of one name.
+func describeZone(zones []*Zone, tiers []string) operator.Zone {
+	zone := operator.Zone{Name: zones[0].Name, Per: zones[0].perText(), Limits: []operator.Limit{}}
+	counted := make(map[string]bool) // those of one name count as one
+	for _, z := range zones {
+		for _, t := range z.setsByTier(tiers) {
+			for i, p := range t.set.all() {
+				limit := p.describe(t.tier)
+				if !slices.ContainsFunc(zone.Limits, limit.IsSame) {
+					zone.Limits = append(zone.Limits, limit)
+				}
+				if !counted[p.name] {
+					counted[p.name] = true
+					addCounts(&zone.Counts, limit.Counts, i == 0)
+				}
+			}
+		}
+	}
+	zone.Refused = zones[0].meter.refused() + zone.Banned
+	return zone
+}
+
+// addCounts adds those of a limit to those of its zone. Each limit of the zone counts what
+// passes, and who is banned; only one counts any other refusal.
+func addCounts(to *operator.Counts, c operator.Counts, first bool) {
+	to.Blocked += c.Blocked
+	to.WouldRefuse += c.WouldRefuse
+	if first {
+		to.Allowed += c.Allowed
+		to.Banned += c.Banned
+	}
+}
+
+// perText returns what the zone counts by, as in a Caddyfile.
+func (z *Zone) perText() string {
+	switch {
+	case z.per != perKey:
+		return z.per
+	case z.Key == "":
+		return perEveryone
+	}
+	return perKey + " " + z.Key
+}
+
+// tierSet is the limits of a tier, or of all clients if the tier is "".
+type tierSet struct {
+	tier string
+	set  *limitSet
+}
+
+// setsByTier returns what clients of the zone can be held to, in the order of sites and
+// tiers.
+func (z *Zone) setsByTier(tiers []string) (sets []tierSet) {
+	sites := []siteLimits{z.siteLimits}
+	for _, site := range slices.Sorted(maps.Keys(z.sites)) {
+		sites = append(sites, z.sites[site])
+	}
+	for _, limits := range sites {
+		if limits.own != nil {
+			sets = append(sets, tierSet{"", limits.own})
+		}
+		for _, tier := range tiers {
+			if set := limits.byTier[tier]; set != nil {
+				sets = append(sets, tierSet{tier, set})
+			}
+		}
+	}
+	return sets
+}
+
+// all returns the limits of a client, and then those that it shares.
+func (s *limitSet) all() []*policy {
+	policies := slices.Clone(s.policies)
+	for _, shared := range []*limitSet{s.networks, s.elsewhere} {
+		if shared != nil {
+			policies = append(policies, shared.policies...)
+		}
+	}
+	return policies
+}
+
+// describe describes a limit of a tier.
+func (p *policy) describe(tier string) operator.Limit {
+	return operator.Limit{
+		Name: p.name, Text: limitText(p.Limit.Limit), Tier: tier,
+		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(), Window: operator.SecondsOf(p.Window()),
+		Counts: p.meter.counts(),
+	}
+}
+
+// limitText returns a limit as it is written in a Caddyfile.
+func limitText(l limiter.Limit) string {
+	text := strconv.FormatInt(l.Amount(), 10) + "/" + shortDuration(l.Window())
+	switch l.Algorithm() {
+	case limiter.TokenBucket:
+		text += " burst " + strconv.FormatInt(l.Capacity(), 10)
+	case limiter.Fixed:
+		text += " fixed"
+	}
+	return text
+}
