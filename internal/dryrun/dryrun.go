@@ -1,0 +1,114 @@
+package dryrun
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+)
+
+// Visit is called with each handler that a request comes to, and the request as it is
+// there. It reports whether the request goes on.
+type Visit func(caddyhttp.MiddlewareHandler, *http.Request) (goesOn bool)
+
+// Follow follows a request through a server's routes. Its RemoteAddr, Host, URL and TLS
+// must be set as those of a request that was received. It returns the name of the handler
+// that would answer it, or "" if it came to the end or visit ended it, and an error if a
+// matcher fails.
+func Follow(server *caddyhttp.Server, r *http.Request, visit Visit) (answers string, err error) {
+	if r.RequestURI == "" {
+		r.RequestURI = r.URL.RequestURI()
+	}
+	f := &follower{server: server, visit: visit, response: httptest.NewRecorder(), groups: make(map[string]bool)}
+	f.request = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), f.response, server)
+	_, err = f.routes(server.Routes)
+	return f.answers, err
+}
+
+// follower is a request on its way.
+type follower struct {
+	server   *caddyhttp.Server
+	visit    Visit
+	request  *http.Request
+	response http.ResponseWriter // nobody gets it
+	groups   map[string]bool     // of which a route has matched
+	depth    int                 // of routes in routes
+	answers  string
+}
+
+// maxDepth bounds how deep routes lie in one another: a named route may invoke itself.
+const maxDepth = 64
+
+// routes goes through routes, and reports whether the request goes on behind them.
+func (f *follower) routes(routes caddyhttp.RouteList) (goesOn bool, err error) {
+	if f.depth++; f.depth > maxDepth {
+		return false, nil
+	}
+	defer func() { f.depth-- }()
+	for i := range routes {
+		route := &routes[i]
+		if route.Group != "" && f.groups[route.Group] {
+			continue
+		}
+		if matches, err := route.MatcherSets.AnyMatchWithError(f.request); err != nil || !matches {
+			if err != nil {
+				return false, err
+			}
+			continue
+		}
+		f.groups[route.Group] = route.Group != ""
+		for _, handler := range route.Handlers {
+			if goesOn, err := f.handler(handler); err != nil || !goesOn {
+				return false, err
+			}
+		}
+		if route.Terminal {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// handler goes through one handler, and reports whether the request goes on behind it.
+func (f *follower) handler(handler caddyhttp.MiddlewareHandler) (goesOn bool, err error) {
+	switch handler := handler.(type) {
+	case *caddyhttp.Subroute:
+		return f.routes(handler.Routes)
+	case *caddyhttp.Invoke:
+		if route := f.server.NamedRoutes[handler.Name]; route != nil {
+			return f.routes(caddyhttp.RouteList{*route})
+		}
+		return false, nil
+	}
+	name := nameOf(handler)
+	switch name {
+	case "vars", "map", "rewrite":
+		err := handler.ServeHTTP(f.response, f.request, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+			f.request, goesOn = r, true
+			return nil
+		}))
+		return goesOn, err
+	case "static_response", "file_server", "error", "acme_server", "metrics":
+		f.answers = name
+		return false, nil
+	case "reverse_proxy":
+		if proxy, ok := handler.(*reverseproxy.Handler); !ok || len(proxy.HandleResponse) == 0 {
+			f.answers = name
+			return false, nil
+		}
+		return true, nil // it asks another server first, as forward_auth does
+	}
+	return f.visit(handler, f.request), nil
+}
+
+// nameOf returns the name of a handler's module.
+func nameOf(handler caddyhttp.MiddlewareHandler) string {
+	module, ok := handler.(caddy.Module)
+	if !ok {
+		return ""
+	}
+	return strings.TrimPrefix(string(module.CaddyModule().ID), "http.handlers.")
+}
