@@ -1,17 +1,15 @@
 package engine
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Client is whom a request is from, where that makes a difference: what it has
-// done before may scale its limits, or ban it.
+// Client is the sender of a request, where that makes a difference: what it has done
+// before may scale its limits, or ban it.
 type Client struct {
 	// Key is the full text of what the client is known by. The engine copies it
 	// if it keeps it.
@@ -26,7 +24,8 @@ type Client struct {
 	cell *cell
 }
 
-// Scaling says how a limit and the way its client stands affect each other.
+// Scaling says how a client's record scales a limit, and how violations of the limit
+// change the record.
 // The engine holds on to the pointer it is given; nobody may change what it
 // points to.
 type Scaling struct {
@@ -49,12 +48,12 @@ type Scaling struct {
 // by a chance of one in 2^64.
 const clientsID storage.LimitID = 0
 
-// clientState is what memory knows of the way a client stands.
+// clientState is what memory knows of what a client has done.
 type clientState struct {
-	record atomic.Pointer[reputation.Record] // immutable, written under mu; nil until it was read
-	noted  atomic.Pointer[reputation.Record] // likewise: the offenses from before it was read; nil if there were none
-	asked  uint64                            // guarded by queue.mu: the number of the last batch to read it
-	told   atomic.Int64                      // the end of the last ban that has refused a request
+	record   atomic.Pointer[reputation.Record] // immutable, written under mu; nil until it was read
+	noted    atomic.Pointer[reputation.Record] // likewise: the offenses from before it was read; nil if there were none
+	readBy   uint64                            // guarded by queue.mu: the number of the last batch that reads it
+	reported atomic.Int64                      // the end of the last ban that has refused a request
 
 	mu       sync.Mutex
 	pending  int       // guarded by mu: offenses that record has and the store may not have
@@ -69,13 +68,13 @@ func (c *Client) record() *reputation.Record {
 	return c.cell.client.record.Load()
 }
 
-// known reports whether it is known how the client and its parent stand.
+// known reports whether the records of the client and its parent are in memory.
 func (c *Client) known() bool {
 	return c.record() != nil && (c.Parent == nil || c.Parent.record() != nil)
 }
 
-// banned returns the standing of the client, or else of its parent, if memory knows
-// that to be banned, and nil if it doesn't.
+// banned returns the state of the client, or else of its parent, if memory knows it to be
+// banned. Otherwise it returns nil.
 func (c *Client) banned(now int64) *clientState {
 	for ; c != nil; c = c.Parent {
 		if c.cell != nil && c.cell.client.bannedAt(now) {
@@ -102,63 +101,8 @@ func (d *Debit) parent() *cell {
 	return d.Client.Parent.cell
 }
 
-// applyClients scales the debits by the way their clients stand, and refuses all if the
-// one that the request is from is banned. It notes whether all of that is known.
-func (e *Engine) applyClients(r *request) {
-	r.known = true
-	if r.client != nil {
-		e.findClients(r.client)
-		r.known = r.client.known()
-		if banned := r.client.banned(r.now); banned != nil {
-			until := banned.bannedUntil()
-			r.Reason, r.Retry = Banned, time.Duration(until-r.now)
-			r.Fresh = banned.isFirstRefusal(until)
-			return
-		}
-	}
-	for i := range r.debits {
-		debit := &r.debits[i]
-		if debit.Client == nil {
-			continue
-		}
-		e.findClients(debit.Client)
-		if debit.Client.known() {
-			debit.Limit = debit.Scaling.limit(debit.client(), debit.parent(), r.now)
-		} else {
-			r.known = false
-		}
-	}
-}
-
-// findClients finds the cells of a client and its parent.
-func (e *Engine) findClients(client *Client) {
-	for ; client != nil; client = client.Parent {
-		e.findClient(client)
-	}
-}
-
-// findClient returns what memory knows of a client, or nil.
-func (e *Engine) findClient(client *Client) *reputation.Record {
-	if client.cell == nil {
-		client.cell = e.table.find(clientsID, client.Key)
-		if client.cell != nil {
-			client.cell.touch()
-		}
-	}
-	return client.record()
-}
-
-// CachedRecord returns what memory knows of the way a client stands, or nil if it knows
-// nothing. Nobody may change it.
-func (e *Engine) CachedRecord(client Client) *reputation.Record {
-	if record := e.findClient(&client); record != nil || client.cell == nil {
-		return record
-	}
-	return client.cell.client.noted.Load()
-}
-
-// limit returns the limit for a client and its parent, if it has one. It must be
-// known how they stand.
+// limit returns the limit for a client and its parent, if it has one. Their
+// records must be known.
 func (f *Scaling) limit(client, parent *cell, now int64) *Limit {
 	record := client.client.record.Load()
 	if f.Banned != nil && record.Banned(now) {
@@ -170,75 +114,6 @@ func (f *Scaling) limit(client, parent *cell, now int64) *Limit {
 	}
 	return f.Levels[level]
 }
-
-// ensureClients makes cells for all clients of a request that have none.
-func (e *Engine) ensureClients(r *request) {
-	e.ensureClient(r.client)
-	for i := range r.debits {
-		e.ensureClient(r.debits[i].Client)
-	}
-}
-
-// ensureClient makes cells for a client and its parent, if they have none.
-func (e *Engine) ensureClient(client *Client) {
-	for ; client != nil; client = client.Parent {
-		if e.findClient(client) == nil && client.cell == nil {
-			client.cell = e.table.add(clientsID, client.Key)
-		}
-	}
-}
-
-// readLocked has it read with the batch, which must be open, how a client and its
-// parent stand: for the first time, or again, since other processes may have
-// punished them.
-func (b *batch) readLocked(client *Client) {
-	for ; client != nil; client = client.Parent {
-		if st := client.cell.client; st.asked != b.number {
-			st.asked = b.number
-			b.clients = append(b.clients, client.cell)
-		}
-	}
-}
-
-// readClients reads how the clients of a batch stand, and scales what is claimed
-// for them.
-func (e *Engine) readClients(b *batch, store storage.Store, term *storage.Term) error {
-	if len(b.clients) == 0 {
-		return nil
-	}
-	names := make([]storage.Client, len(b.clients))
-	for i, c := range b.clients {
-		var err error
-		if names[i], err = e.clientOf(c, term, b.now); err != nil {
-			return err
-		}
-	}
-	records := make([]reputation.Record, len(names))
-	if err := store.Records(context.Background(), names, b.now, records); err != nil {
-		return err
-	}
-	b.now = term.Time.Now
-	for i, c := range b.clients {
-		c.client.learn(records[i], 0)
-	}
-	for _, en := range b.entries {
-		if en.client != nil {
-			en.limit = en.scaling.limit(en.client, en.parent, b.now)
-		}
-	}
-	return nil
-}
-
-// clientOf returns a client as the store takes it.
-func (e *Engine) clientOf(c *cell, term *storage.Term, now int64) (client storage.Client, err error) {
-	name, err := e.nameOf(c, clientRetention, term, now)
-	return storage.Client{Key: name.Key, Former: name.Former}, err
-}
-
-// clientRetention is how long a client's standing is known by one name. In
-// that time a score of 0 is whole again, and a ban of a day is forgotten. Longer
-// bans outlast it if the client comes back in between.
-const clientRetention = 48 * time.Hour
 
 // learn notes what the store knows of a client once it has seen a number of the
 // offenses that were pending. While there are more of them, memory knows better,
@@ -268,9 +143,9 @@ func (st *clientState) forget(offenses int) {
 	st.pending -= offenses
 }
 
-// isFirstRefusal tells whether a ban that ends at until refuses for the first time.
+// isFirstRefusal reports whether a ban that ends at until refuses for the first time.
 func (st *clientState) isFirstRefusal(until int64) bool {
-	return st.told.Load() != until && st.told.Swap(until) != until
+	return st.reported.Load() != until && st.reported.Swap(until) != until
 }
 
 // says tells whether anything bad is known of a client. It is false for a cell

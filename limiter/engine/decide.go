@@ -86,7 +86,7 @@ func (e *Engine) prolong(r *request) {
 
 // refuseAtOnce refuses what memory knows to be refused. It takes no lock.
 func (e *Engine) refuseAtOnce(r *request) bool {
-	degraded := e.degraded.Load()
+	degraded := e.committer.degraded.Load()
 	for i := range r.debits {
 		debit := &r.debits[i]
 		debit.Known, debit.refused = false, false
@@ -221,7 +221,7 @@ func (r *request) spendLocked() bool {
 	return true
 }
 
-// coveredLocked notes which debits their leases don't cover, and tells whether
+// coveredLocked notes which debits their leases don't cover, and reports whether
 // there are none.
 func (r *request) coveredLocked() bool {
 	covered := true
@@ -231,158 +231,4 @@ func (r *request) coveredLocked() bool {
 		covered = covered && !h.short
 	}
 	return covered
-}
-
-// spendWithin is how old a batch may be for what it granted to be spent as of then.
-const spendWithin = time.Second
-
-// decideSlowly claims what is missing and waits for it until all of it is there
-// or some of it is refused.
-//
-// What was granted by a batch is spent at the batch's time: the request was
-// waiting then, so that is when it is admitted. That is so if it comes in time: a
-// process that was stopped for a while does not admit as of then.
-func (e *Engine) decideSlowly(ctx context.Context, r *request) {
-	before := r.Waited
-	defer func(start time.Time) { r.Waited = before + time.Since(start) }(time.Now())
-	r.late = !e.waiting.begin() // nobody waits any more for a store that is about to be closed
-	if !r.late {
-		defer e.waiting.leave()
-		e.awaitOpen(ctx)
-	}
-	timeout, answers := time.NewTimer(e.opts.StoreTimeout-before), e.answers.Load()
-	defer timeout.Stop()
-	e.ensureClients(r)
-	for round := 0; ; round++ {
-		b, decided := e.spendOrClaim(r, round > 0)
-		if decided {
-			return
-		}
-		if b == nil {
-			continue // the queue was closed in this moment
-		}
-		switch e.await(ctx, b, timeout) {
-		case nil:
-			r.now = b.now
-			if e.clock.source.Elapsed()-b.taken > int64(min(spendWithin, e.opts.StoreTimeout)) {
-				r.now = e.clock.now()
-			}
-			e.applyClients(r)
-			if e.refused(r, round > 0) {
-				return
-			}
-		case errTimeout:
-			// A store that has answered others in all this time is slow, or busy, but in use.
-			if before == 0 && e.answers.Load() == answers {
-				e.degrade(errTimeout)
-			}
-			r.late = true
-			r.now = e.clock.now()
-		case context.Canceled:
-			r.Reason = Abandoned
-			return
-		default: // the store failed
-			r.now = e.clock.now()
-		}
-	}
-}
-
-// awaitOpen waits for the store to be opened for the first time, up to
-// startTimeout after the engine was started.
-func (e *Engine) awaitOpen(ctx context.Context) {
-	select {
-	case <-e.ready:
-		return
-	default:
-	}
-	select {
-	case <-e.ready:
-	case <-e.started:
-	case <-ctx.Done():
-	}
-}
-
-// spendOrClaim spends if it can, decides without the store if that can't be
-// used or it is too late to wait for it, and otherwise claims what is missing,
-// to be had when the batch is done.
-//
-// A request that claims again claims all that it debits, so that it has all of it as
-// of one time: where the store takes longer than a slot, what one batch granted may
-// be worth nothing when another has granted the rest.
-func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
-	e.lock(r)
-	defer unlock(r.held)
-	alone := r.late || e.degraded.Load() // without the store
-	switch {
-	case !r.known && !alone:
-		r.coveredLocked()
-	case r.spendLocked():
-		return nil, true
-	case alone:
-		r.decideLocallyLocked(e.share())
-		return nil, true
-	}
-	b = e.queue.join(func(b *batch) {
-		b.readLocked(r.client)
-		for i := range r.debits {
-			b.readLocked(r.debits[i].Client)
-		}
-		for i := range r.held {
-			h := &r.held[i]
-			h.entry = nil
-			if h.short || again {
-				h.entry = b.claimLocked(h.cell, &r.debits[h.debit], r.now)
-			}
-		}
-	})
-	return b, false
-}
-
-// await waits until a batch is done and returns its error; errTimeout if that
-// takes too long, and context.Canceled if ctx ends, for whatever reason.
-func (e *Engine) await(ctx context.Context, b *batch, timeout *time.Timer) error {
-	select {
-	case <-b.done:
-		return b.err
-	case <-ctx.Done():
-		return context.Canceled
-	case <-timeout.C:
-	}
-	select {
-	case <-b.done:
-		timeout.Reset(0) // who waits again waits no longer
-		return b.err
-	default:
-		return errTimeout
-	}
-}
-
-// refused notes which claims were refused, and if any was, gives back what is
-// held for the other keys: the request was in vain, and the next ones are
-// refused from memory.
-func (e *Engine) refused(r *request, twice bool) bool {
-	for i := range r.held {
-		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned {
-			r.refuse(OverLimit, r.held[i].debit, en.limit.Left(en.grant.Lease), en.grant.Retry)
-			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
-		}
-	}
-	if r.Reason == None {
-		return false
-	}
-	for i := range r.held {
-		if en := r.held[i].entry; en == nil || !en.refused(twice) {
-			e.release(r.held[i].cell)
-		}
-	}
-	return true
-}
-
-// release gives back what a cell holds, unless somebody may be waiting for it.
-func (e *Engine) release(c *cell) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.inFlight == 0 && !c.dead {
-		e.giveBackLocked(c)
-	}
 }

@@ -155,8 +155,8 @@ func TestBlockedTouchesNeitherStoreNorLocks(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f.queue.mu.Lock()
-	defer f.queue.mu.Unlock()
+	f.committer.queue.mu.Lock()
+	defer f.committer.queue.mu.Unlock()
 	for range 1000 { // would never return if it took any of the locks
 		if d := f.ask(debit(limit, "a", 1)); d.Reason != Blocked {
 			t.Fatalf("%+v, want a refusal from memory", d)

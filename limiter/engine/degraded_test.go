@@ -80,9 +80,9 @@ func TestBrokenStoreAdmitsAShareAndChargesItLater(t *testing.T) {
 				if used := e.disk.used(limit, "a", e.clock.now()); used != 4 {
 					t.Errorf("%d are charged after the outage, want the 4 that were admitted", used)
 				}
-				if e.degraded.Load() || e.events.degraded.Load() != 1 || e.events.recovered.Load() != 1 {
+				if e.committer.degraded.Load() || e.events.degraded.Load() != 1 || e.events.recovered.Load() != 1 {
 					t.Errorf("degraded %v, told %d times that it is and %d times that it is over",
-						e.degraded.Load(), e.events.degraded.Load(), e.events.recovered.Load())
+						e.committer.degraded.Load(), e.events.degraded.Load(), e.events.recovered.Load())
 				}
 				if got := e.count(20, debit(limit.with(t, 11), "a", 1)); got != 7 {
 					t.Errorf("%d passed afterwards of 11 with 4 used, want 7", got)
@@ -129,7 +129,7 @@ func TestDebtsDrain(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				e.broken.Store(false)
-				eventuallyInBubble(t, func() bool { return !e.degraded.Load() })
+				eventuallyInBubble(t, func() bool { return !e.committer.degraded.Load() })
 				if d := e.ask(debit(limit, "a", 1)); !d.Allowed {
 					t.Errorf("after the outage: %+v", d)
 				}
@@ -154,7 +154,7 @@ func TestDebtsOfManySlots(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		e.broken.Store(false)
-		eventuallyInBubble(t, func() bool { return !e.degraded.Load() })
+		eventuallyInBubble(t, func() bool { return !e.committer.degraded.Load() })
 		if used := e.disk.used(limit, "a", e.clock.now()); used != 30 {
 			t.Errorf("%d charged after the outage, want the 30 admitted", used)
 		}
@@ -279,12 +279,12 @@ func TestRecoveryTakesAWrite(t *testing.T) {
 			t.Error("5 of 10 passed without the store")
 		}
 		time.Sleep(10 * time.Minute)
-		if told := events.recovered.Load(); told != 0 || !f.degraded.Load() {
+		if told := events.recovered.Load(); told != 0 || !f.committer.degraded.Load() {
 			t.Errorf("told %d times that a store that can't be written to is in use again", told)
 		}
 		readOnly.Store(false)
 		time.Sleep(time.Minute)
-		if f.degraded.Load() || !f.ask(debit(limit, "b", 5)).Allowed {
+		if f.committer.degraded.Load() || !f.ask(debit(limit, "b", 5)).Allowed {
 			t.Error("the store can be written to, and is not in use")
 		}
 		f.Close(t.Context())
@@ -381,7 +381,7 @@ func testStepFails(t *testing.T, limit *Limit, fails int64, fault error) {
 	if allowed < 8 {
 		t.Errorf("step %d fails: only %d of 20 passed", fails, allowed)
 	}
-	if f.degraded.Load() {
+	if f.committer.degraded.Load() {
 		t.Errorf("step %d failed once, and the engine did not recover", fails)
 	}
 	f.Close(t.Context())

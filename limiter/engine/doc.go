@@ -25,36 +25,32 @@
 // without the store. What is not spent is given back: with the key's next
 // claim, when the key is evicted, and when the engine is closed.
 //
-// A debit may have a client, whose standing (clientstate.go, and package reputation) chooses among
-// the limits of one ID, and a request may be from one, which refuses it while that
-// is banned. How a client stands is read with the first batch that it comes in and
-// again with each later one. What it does (offenses.go) is noted in memory at once, and told to
-// the store before the next batch or, if there is too much of it, with the next
-// ones. If that changes what it can have, it is decided about anew, so that the
-// time to wait is true.
+// A debit may have a client, whose record (clientstate.go, and package reputation) chooses
+// among the limits of one ID. A request may be from a client, and is refused while that
+// is banned. The record of a client is read with the first batch that it comes in, and
+// again with each later one. Violations (violations.go) are noted in memory at once, and
+// told to the store before the next batch or, if there are too many, with the next ones.
+// If they change the client's limits, the request is decided again, so that the time to
+// wait is true.
 //
-// If the store fails or does not answer in time, memory decides, about the one request if
-// the store has answered others meanwhile, and else about all: each key may
-// have a share of its limit, less what is known to be used. What is admitted
-// that way is charged when the store is back, before anything else. If it is
-// another store then, because its database was replaced, so is what memory knows
-// to be used.
+// If the store does not answer a request in time, memory decides about it. If the store
+// fails, or has not answered anybody in that time, memory decides about all requests: an
+// outage. Each key may then have a share of its limit, less what is known to be used
+// (local.go). What memory admits is a debt, which is charged when the store is back,
+// before anything else (debt.go). If it is another store then, because its database was
+// replaced, what memory knows to be used is charged as well (replay.go).
 //
 // # Invariants
 //
-//   - What is admitted was charged to the store before, or is owed to it and
-//     known to memory.
+//   - What is admitted was charged to the store before, or is a debt that memory knows.
 //   - A request that is refused spends nothing of any lease.
-//   - What a cell gives back is in the queue from when it leaves the cell, before
-//     whatever is claimed for the key later: no claim is refused for the want of
-//     units that this process is about to give back.
 //   - No key is blocked that the store and this process's own lease have enough for.
 //     What another process holds may block it, for no longer than a refusal tells.
 //   - A blocked request takes no lock and does not wait. If violations of its
-//     client are counted, it takes the lock of that client's standing, under which
+//     client are counted, it takes the lock of that client's state, under which
 //     nothing waits.
-//   - A banned request takes no lock, does not wait and changes nothing, but that
-//     the ban has been told of.
+//   - A banned request takes no lock and does not wait. It changes nothing but whether
+//     the ban was reported.
 //   - A decision waits at most StoreTimeout, and only for the store. In the first
 //     two seconds of an engine it also waits for the store to be opened.
 //   - Cells, those of clients included, number at most MaxKeys, and one more for
@@ -64,10 +60,25 @@
 //   - Offenses that the store is not told of yet number at most maxOffenses.
 //   - The engine's time never runs backwards.
 //
+// The types committer, cell, block and table state their own.
+//
 // # Goroutines
 //
-// New starts two: the committer (commit.go), which owns the store, and the
-// janitor (janitor.go). Close stops both and waits for them.
+// New starts two: the committer (committer.go), which owns the store, and the janitor
+// (janitor.go), which sweeps it. Close stops both and waits for them. Timers of the
+// committer run on goroutines of their own: they report an outage, and end the time that
+// decisions wait for the store to be opened.
+//
+// # Files
+//
+//   - decide.go, wait.go: the way of a request
+//   - decision.go, options.go, stats.go: what goes in and comes out
+//   - table.go, cell.go, clientstate.go, clients.go, local.go, debt.go: what memory knows
+//   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from
+//     a cell to the store and back
+//   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
+//   - outage.go, recovery.go, replay.go: when the store fails
+//   - closing.go, waiting.go, janitor.go: ends, and cleaning up
 //
 // # Lock order
 //
@@ -77,10 +88,11 @@
 //  2. cell.mu: the state of a key. Several are taken in the order of limit and
 //     key.
 //  3. queue.mu: the open batch.
-//  4. clientState.mu: how a client stands.
+//  4. clientState.mu: what is known of a client.
 //  5. offenses.mu: the offenses that the store is to be told of.
 //  6. outage.mu: the times of an outage.
 //  7. waiting.mu: how many decisions wait.
+//  8. keeping.mu: the time of a store that keeps none.
 //
 // No store, observer or other callback is called under any of them.
 package engine

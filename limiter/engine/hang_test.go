@@ -66,7 +66,7 @@ func TestCommitsOfTwoSecondsDelayByTheTimeoutOnly(t *testing.T) {
 		}
 		h.takes.Store(int64(time.Millisecond))
 		time.Sleep(time.Minute)
-		if h.degraded.Load() {
+		if h.committer.degraded.Load() {
 			t.Fatal("degraded a minute after commits are fast again")
 		}
 		if took := h.longest(1000, time.Millisecond, limit); took > 5*time.Millisecond {
@@ -88,8 +88,8 @@ func TestHangIsToldOfOnceAMinute(t *testing.T) {
 			t.Errorf("in five minutes told %d times that it began and %d times that it goes on, want 1 and 5", began, on)
 		}
 		time.Sleep(6 * time.Minute)
-		if told := h.events.recovered.Load(); told != 1 || h.degraded.Load() {
-			t.Errorf("told %d times that it is over, want once; degraded: %v", told, h.degraded.Load())
+		if told := h.events.recovered.Load(); told != 1 || h.committer.degraded.Load() {
+			t.Errorf("told %d times that it is over, want once; degraded: %v", told, h.committer.degraded.Load())
 		}
 		h.Close(t.Context())
 	})
@@ -166,7 +166,7 @@ func TestRequestsWhileTheLastBatchHangs(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
 		h.ask(debit(limit, "a", 1))
-		h.waiting.end() // as the committer does
+		h.committer.waiting.end() // as the committer does
 		if took := h.longest(10, 0, limit); took != 0 {
 			t.Errorf("a request took %v behind the committer", took)
 		}
@@ -188,7 +188,7 @@ func TestLateGrantOfABucket(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			passed += h.count(10, debit(limit, "a", 1))
 		}
-		if h.degraded.Load() {
+		if h.committer.degraded.Load() {
 			t.Fatal("degraded 20 seconds after the store has answered")
 		}
 		if passed != 10 {
@@ -234,7 +234,7 @@ func TestKeysThatWaitedInVainAreForgotten(t *testing.T) {
 			synctest.Wait()
 		}
 		group.Wait()
-		if !h.degraded.Load() {
+		if !h.committer.degraded.Load() {
 			t.Fatal("the store hangs, and is in use")
 		}
 		h.takes.Store(0)
@@ -261,11 +261,11 @@ func TestWaitsAddUpToTheTimeout(t *testing.T) {
 			timeout := time.NewTimer(time.Second)
 			time.Sleep(time.Second)
 			close(done.done)
-			if err := h.await(ctx, done, timeout); err != nil {
+			if err := done.await(ctx, timeout); err != nil {
 				t.Fatal(err)
 			}
 			start := time.Now()
-			if err := h.await(ctx, never, timeout); err != errTimeout || time.Since(start) != 0 {
+			if err := never.await(ctx, timeout); err != errTimeout || time.Since(start) != 0 {
 				t.Fatalf("waited again for %v: %v", time.Since(start), err)
 			}
 			done = &batch{done: make(chan struct{})}
@@ -320,8 +320,8 @@ func TestDebtsOfIdleKeysAreCharged(t *testing.T) {
 		h.takes.Store(int64(80 * time.Millisecond))
 		go h.ask(debit(limit, "a", 1))
 		time.Sleep(time.Millisecond)
-		if d := h.ask(debit(limit, "b", 1)); !d.Allowed || !d.Degraded || h.degraded.Load() {
-			t.Fatalf("a request that the store doesn't answer in time: %+v; an outage: %v", d, h.degraded.Load())
+		if d := h.ask(debit(limit, "b", 1)); !d.Allowed || !d.Degraded || h.committer.degraded.Load() {
+			t.Fatalf("a request that the store doesn't answer in time: %+v; an outage: %v", d, h.committer.degraded.Load())
 		}
 		h.takes.Store(0)
 		time.Sleep(time.Hour)

@@ -3,23 +3,34 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// janitorLoop removes expired rows and idle keys at every interval. It ends when
+// janitor removes expired rows and idle keys at every interval, on a goroutine of its
+// own. It sweeps the store itself and leaves everything else to the committer.
+type janitor struct {
+	committer *committer
+	clients   atomic.Pointer[[reputation.Levels]int64] // how many there were of each level
+
+	stop <-chan struct{} // closed to stop the goroutine
+	done chan struct{}   // closed when it has ended
+}
+
+// loop removes expired rows and idle keys at every interval. It ends when
 // stop is closed.
-func (e *Engine) janitorLoop() {
-	defer close(e.swept)
-	tick := time.NewTicker(e.opts.CleanupInterval)
+func (j *janitor) loop() {
+	defer close(j.done)
+	tick := time.NewTicker(j.committer.opts.CleanupInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			e.clean()
-		case <-e.stop:
+			j.clean()
+		case <-j.stop:
 			return
 		}
 	}
@@ -27,30 +38,30 @@ func (e *Engine) janitorLoop() {
 
 // clean does one round. While the store can't be used there is nothing in it to
 // sweep, and memory is all that knows the keys, idle or not.
-func (e *Engine) clean() {
-	if e.degraded.Load() {
-		e.opts.Observer.Swept(0, 0, nil)
+func (j *janitor) clean() {
+	if j.committer.degraded.Load() {
+		j.committer.opts.Observer.Swept(0, 0, nil)
 		return
 	}
-	keys := e.table.sweep(e.clock.now(), e.awaitDone)
-	e.chargeDebts()
-	e.countClients()
-	e.beginAsking()
-	rows, err := e.sweepStore()
+	keys := j.committer.table.sweep(j.committer.clock.now(), j.awaitDone)
+	j.chargeDebts()
+	j.countClients()
+	j.committer.beginAsking()
+	rows, err := j.sweepStore()
 	if err == nil {
-		err = e.join()
+		err = j.committer.join()
 	}
-	e.opts.Observer.Swept(rows, keys, err)
+	j.committer.opts.Observer.Swept(rows, keys, err)
 	if errors.Is(err, storage.ErrCorrupt) {
-		e.degrade(err) // until it is opened again, which sets the damage aside
+		j.committer.degrade(err) // until it is opened again, which sets the damage aside
 	}
 }
 
 // countClients counts the clients of each level.
-func (e *Engine) countClients() {
+func (j *janitor) countClients() {
 	var counted [reputation.Levels]int64
-	now := e.clock.now()
-	e.table.each(func(c *cell) {
+	now := j.committer.clock.now()
+	j.committer.table.each(func(c *cell) {
 		if c.client == nil {
 			return
 		}
@@ -58,42 +69,42 @@ func (e *Engine) countClients() {
 			counted[record.LevelAt(now)]++
 		}
 	})
-	e.clients.Store(&counted)
+	j.clients.Store(&counted)
 }
 
 // inTurn returns a function to be called with the batch that something was added to, or
-// nil. After each flushBatch of them it waits for the batch, so that no claim waits
+// nil. After each flushSize of them it waits for the batch, so that no claim waits
 // behind all of them.
-func (e *Engine) inTurn() func(*batch) {
+func (j *janitor) inTurn() func(*batch) {
 	added := 0
 	return func(b *batch) {
 		if b == nil {
 			return
 		}
-		if added++; added%flushBatch == 0 {
-			e.awaitDone(b)
+		if added++; added%flushSize == 0 {
+			j.awaitDone(b)
 		}
 	}
 }
 
 // awaitDone waits until a batch is done, or the engine is closed.
-func (e *Engine) awaitDone(b *batch) {
+func (j *janitor) awaitDone(b *batch) {
 	select {
 	case <-b.done:
-	case <-e.stop:
+	case <-j.stop:
 	}
 }
 
 // chargeDebts charges to the store what memory has admitted for requests that couldn't
 // wait for it, of keys that no request has come for since. Otherwise they would never be
 // dropped from memory.
-func (e *Engine) chargeDebts() {
-	inTurn := e.inTurn()
-	e.table.each(func(c *cell) {
+func (j *janitor) chargeDebts() {
+	inTurn := j.inTurn()
+	j.committer.table.each(func(c *cell) {
 		var b *batch
 		c.mu.Lock()
 		if !c.dead && c.inFlight == 0 && c.local != nil && len(c.local.debts) > 0 {
-			b = e.queue.join(func(b *batch) { b.chargeLocked(c) })
+			b = j.committer.queue.join(func(b *batch) { b.chargeLocked(c) })
 		}
 		c.mu.Unlock()
 		inTurn(b)
@@ -102,50 +113,23 @@ func (e *Engine) chargeDebts() {
 
 // sweepStore removes expired rows step by step. Between two steps it stays away
 // from the store for as long as the last one took, so that claims come first.
-func (e *Engine) sweepStore() (rows int64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), e.opts.CleanupInterval)
+func (j *janitor) sweepStore() (rows int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), j.committer.opts.CleanupInterval)
 	defer cancel()
 	for {
-		store := e.store.Load()
-		if store == nil || e.degraded.Load() {
+		if j.committer.degraded.Load() {
 			return rows, nil
 		}
 		start := time.Now()
-		swept, err := e.sweepStep(ctx, store)
+		swept, err := j.committer.conn.sweepStep(ctx)
 		rows += swept.Rows
 		if err != nil || !swept.More {
 			return rows, err
 		}
 		select {
 		case <-time.After(time.Since(start)):
-		case <-e.stop:
+		case <-j.stop:
 			return rows, nil
-		}
-	}
-}
-
-// sweepStep takes one step, as of the time of the store. Where that was set
-// meanwhile, the next round goes on.
-func (e *Engine) sweepStep(ctx context.Context, store *opened) (storage.Swept, error) {
-	term := e.term(new(stamp))
-	swept, err := e.within(store, &term).Sweep(ctx, e.clock.now())
-	if errors.Is(err, storage.ErrTerm) {
-		return storage.Swept{}, nil
-	}
-	return swept, err
-}
-
-// roomSteps is how many steps of a sweep are taken before a store is used again
-// after a fault.
-const roomSteps = 512
-
-// makeRoom sweeps a part of the store. A store that is full can't be used until
-// somebody does.
-func (e *Engine) makeRoom() {
-	for range roomSteps {
-		swept, err := e.sweepStep(context.Background(), e.store.Load())
-		if err != nil || !swept.More {
-			return // if it matters, what comes next fails as well
 		}
 	}
 }

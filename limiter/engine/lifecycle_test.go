@@ -146,10 +146,10 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 	for i := range 5000 {
 		f.ask(debit(limit, fmt.Sprint(i), 1))
 	}
-	f.clean() // they were in use a moment ago
+	f.janitor.clean() // they were in use a moment ago
 	f.count(5, debit(limit, "busy", 1))
 	f.fake.advance(2 * time.Minute)
-	f.clean()
+	f.janitor.clean()
 	if keys := f.Stats(t.Context()).Keys; keys != 1 {
 		t.Errorf("%d keys in memory after an idle round, want the busy one", keys)
 	}
@@ -170,7 +170,7 @@ func TestBlockedAndBannedAreNotForgotten(t *testing.T) {
 	calls := f.store.calls.Load()
 	for range 5 {
 		f.fake.advance(10 * time.Minute)
-		f.clean()
+		f.janitor.clean()
 	}
 	if d := f.ask(debit(limit, "blocked", 1)); d.Reason != Blocked {
 		t.Errorf("after 50 minutes: %+v, want blocked", d)
@@ -179,8 +179,8 @@ func TestBlockedAndBannedAreNotForgotten(t *testing.T) {
 		t.Errorf("after 50 minutes: %+v, want banned, without the store", d)
 	}
 	f.fake.advance(11 * time.Minute)
-	f.clean()
-	f.clean()
+	f.janitor.clean()
+	f.janitor.clean()
 	if keys := f.Stats(t.Context()).Keys; keys != 0 {
 		t.Errorf("%d keys in memory after the end", keys)
 	}
@@ -200,7 +200,7 @@ func TestDebtsAreNotForgotten(t *testing.T) {
 	c.mu.Unlock()
 	for range 5 {
 		f.fake.advance(time.Minute)
-		f.clean()
+		f.janitor.clean()
 	}
 	f.Close(t.Context())
 	if used := f.disk.used(limit, "a", f.clock.now()); used != 4 {
@@ -275,10 +275,10 @@ func TestIdleKeysGiveBackInTurn(t *testing.T) {
 			f.ask(debit(limit, fmt.Sprint(i), 1))
 		}
 		f.fake.advance(2 * time.Hour)
-		f.clean()
-		f.clean()
+		f.janitor.clean()
+		f.janitor.clean()
 		f.Close(context.Background())
-		if largest > 2*flushBatch || gives != given {
+		if largest > 2*flushSize || gives != given {
 			t.Errorf("window of %v: %d leases given back, want %d; %d in one batch", window, gives, given, largest)
 		}
 	}

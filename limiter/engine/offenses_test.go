@@ -98,7 +98,7 @@ func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 			}
 			time.Sleep(minBetween)
 		}
-		if got := len(e.offenses.first()); got != 3 {
+		if got := len(e.committer.offenses.first()); got != 3 {
 			t.Errorf("%d offenses of one client in three seconds wait", got)
 		}
 		e.broken.Store(false)
@@ -171,9 +171,9 @@ func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 	allowed := make(chan bool)
 	go func() { allowed <- f.ask(debit(sliding(t, 10, time.Hour), "x", 1)).Allowed }()
 	eventually(t, func() bool {
-		f.queue.mu.Lock()
-		defer f.queue.mu.Unlock()
-		return f.queue.batch != nil
+		f.committer.queue.mu.Lock()
+		defer f.committer.queue.mu.Unlock()
+		return f.committer.queue.batch != nil
 	})
 	close(s.ready)
 	if !<-allowed {
@@ -193,8 +193,8 @@ func TestClientsDoNotKeepBatches(t *testing.T) {
 	<-f.Ready()
 	for i := range 3 {
 		of := &Client{Key: fmt.Append(nil, i)}
-		f.ensureClient(of)
-		b := f.queue.join(func(b *batch) { b.readLocked(of) })
+		f.table.ensureClient(of)
+		b := f.committer.queue.join(func(b *batch) { b.readLocked(of) })
 		<-b.done
 		batches = append(batches, weak.Make(b))
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -11,11 +12,14 @@ import (
 // said so again.
 const staysFor = 3
 
-// join notes in the store that this engine uses it, and who else does. While the
-// store can't be used, they divide each limit among them. Of a store that doesn't
-// know who uses it, nothing is known.
-func (e *Engine) join() error {
-	store := e.store.Load()
+// join notes in the store that this engine uses it, for staysFor rounds of cleaning.
+func (m *committer) join() error { return m.conn.join(staysFor * m.opts.CleanupInterval) }
+
+// join notes in the store that this engine uses it, and reads who else does. While the
+// store can't be used, they divide each limit among them. Some stores don't know who
+// uses them.
+func (c *connection) join(stays time.Duration) error {
+	store := c.store.Load()
 	if store == nil {
 		return nil
 	}
@@ -23,18 +27,18 @@ func (e *Engine) join() error {
 	if !ok {
 		return nil
 	}
-	now := e.clock.now()
-	presence, err := shared.Join(context.Background(), e.id, now, now+staysFor*int64(e.opts.CleanupInterval))
+	now := c.clock.now()
+	presence, err := shared.Join(context.Background(), c.id, now, now+int64(stays))
 	if err == nil {
-		e.presence.Store(&presence)
+		c.presence.Store(&presence)
 	}
 	return err
 }
 
 // leave notes in a store that this engine doesn't use it any more.
-func (e *Engine) leave(store storage.Store) error {
+func (c *connection) leave(store storage.Store) error {
 	if shared, ok := store.(storage.Shared); ok {
-		return shared.Leave(context.Background(), e.id)
+		return shared.Leave(context.Background(), c.id)
 	}
 	return nil
 }
@@ -47,7 +51,7 @@ type share struct {
 
 func (e *Engine) share() share {
 	s := share{percent: e.opts.DegradedPercent}
-	if p := e.presence.Load(); p != nil {
+	if p := e.committer.conn.presence.Load(); p != nil {
 		s.presence = *p
 	}
 	return s

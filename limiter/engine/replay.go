@@ -2,26 +2,26 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// A store may be opened again and turn out to be another one: its database was
-// removed, replaced, or damaged and set aside. Memory then vouches for what it
-// knows: what it knows to be used of each key is charged to the new store, as far
-// as that doesn't know it. Another process that shares the store does the same.
+// A store may be opened again and turn out to be another one: its database was removed,
+// replaced, or damaged and set aside. Then memory replays the usage that it knows of:
+// it charges that to the new store, as far as the new store doesn't have it. Every
+// process that shares the store does the same.
 
 // catchUp charges to the store what memory has admitted without it, and if it
 // is another one, what memory knows.
-func (e *Engine) catchUp() error {
-	store := e.store.Load().Store
+func (m *committer) catchUp() error {
+	store := m.conn.store.Load().Store
 	add := (*batch).chargeLocked
-	if e.charged != nil && !store.Continues(e.charged) {
-		now := e.clock.now()
+	if m.charged != nil && !store.Continues(m.charged) {
+		now := m.clock.now()
 		add = func(b *batch, c *cell) {
 			b.replayLocked(c, now)
 			b.chargeLocked(c)
 		}
 	}
-	err := e.settle(add)
+	err := m.flush(add)
 	if err == nil {
-		e.charged = store
+		m.charged = store
 	}
 	return err
 }
@@ -39,15 +39,15 @@ func (b *batch) replayLocked(c *cell, now int64) {
 }
 
 // knownLocked returns what memory knows to be used of a key, beside what the key
-// holds and what it owes.
+// holds and its debts.
 func (c *cell) knownLocked(now int64) limiter.Charge {
 	state := newLocal(c.limit, c.lease).state
 	known := c.usedLocked(&state, now)
 	if c.local != nil {
 		more := c.usedLocked(&c.local.state, now)
-		for _, owed := range c.local.debts {
-			if c.limit.Slots() == 0 || owed.At >= c.limit.Oldest(now) {
-				more.Units -= owed.Units
+		for _, debt := range c.local.debts {
+			if c.limit.Slots() == 0 || debt.At >= c.limit.Oldest(now) {
+				more.Units -= debt.Units
 			}
 		}
 		if more.Units > known.Units {

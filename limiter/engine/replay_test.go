@@ -67,7 +67,7 @@ func atPlace(t *testing.T, amount int64, f func(t *testing.T, p *place, limit *L
 func (f *fixture) askUntilInUse(debits ...Debit) (allowed int) {
 	for range 600 {
 		allowed += f.count(1, debits...)
-		if time.Sleep(100 * time.Millisecond); !f.degraded.Load() {
+		if time.Sleep(100 * time.Millisecond); !f.committer.degraded.Load() {
 			return allowed
 		}
 	}
@@ -141,7 +141,7 @@ func TestReplacedAgainAndAgain(t *testing.T) {
 func TestReplacedWhileBeingTold(t *testing.T) {
 	atPlace(t, 10, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
-		for i := range 3 * flushBatch {
+		for i := range 3 * flushSize {
 			f.count(3, debit(limit, fmt.Sprint(i), 1))
 		}
 		broken := p.opens.Load() + 1 // its second batch fails
@@ -153,7 +153,7 @@ func TestReplacedWhileBeingTold(t *testing.T) {
 		}
 		p.replace()
 		f.askUntilInUse(debit(limit, "b", 1))
-		for i := range 3 * flushBatch {
+		for i := range 3 * flushSize {
 			if used := p.used(f, limit, fmt.Sprint(i)); used != 3 {
 				t.Fatalf("%d of key %d are charged to the new database, want 3", used, i)
 			}

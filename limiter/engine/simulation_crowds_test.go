@@ -158,10 +158,10 @@ func (w *crowds) pause() {
 
 // locked reports whether a lock of the engine is held.
 func (w *crowds) locked() bool {
-	if !w.p.queue.mu.TryLock() {
+	if !w.p.committer.queue.mu.TryLock() {
 		return true
 	}
-	w.p.queue.mu.Unlock()
+	w.p.committer.queue.mu.Unlock()
 	for i := range w.p.table.shards {
 		s := &w.p.table.shards[i]
 		if !s.mu.TryLock() {

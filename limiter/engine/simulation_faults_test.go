@@ -208,7 +208,7 @@ func (w *troubled) end() {
 		w.engine.Decide(context.Background(), nil, []Debit{debit(w.limits[0].now, fmt.Sprint("other", i), 1)})
 		time.Sleep(100 * time.Millisecond)
 	}
-	if w.engine.degraded.Load() {
+	if w.engine.committer.degraded.Load() {
 		w.t.Error("degraded a minute after the last fault")
 	}
 	if err := w.engine.Close(context.Background()); err != nil {

@@ -218,7 +218,7 @@ func (p *process) perhaps() error {
 
 // sweep sweeps memory's store.
 func (p *process) sweep() {
-	p.sweepStep(context.Background(), p.store.Load())
+	p.committer.conn.sweepStep(context.Background())
 	p.world.note("%p sweeps", p)
 }
 
@@ -294,7 +294,7 @@ func (w *world) pass(d time.Duration) {
 	for ; d > time.Minute; d -= time.Minute {
 		time.Sleep(time.Minute)
 		for _, p := range w.procs {
-			p.beginAsking()
+			p.committer.beginAsking()
 		}
 		synctest.Wait()
 	}

@@ -227,14 +227,14 @@ func (c *cell) nearLimitLocked() bool {
 }
 
 // sweep removes cells that were not touched since the last sweep. Keys that are
-// blocked stay. Whenever flushBatch leases were given back it calls await, without
+// blocked stay. Whenever flushSize leases were given back it calls await, without
 // a lock, with the batch of the last.
 func (t *table) sweep(now int64, await func(*batch)) (removed int) {
 	step := sweepStep{now: now}
 	for i := range t.shards {
 		for left := math.MaxInt; left > 0; {
 			left = t.sweepSome(&t.shards[i], left, &step)
-			if step.given == flushBatch {
+			if step.given == flushSize {
 				await(step.gives)
 				step.given = 0
 			}
@@ -252,11 +252,11 @@ type sweepStep struct {
 }
 
 // sweepSome sweeps the first cells of a shard, from the last of them down, and
-// stops when flushBatch leases were given back. It returns how many are left.
+// stops when flushSize leases were given back. It returns how many are left.
 func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for left = min(first, len(s.ring)); left > 0 && step.given < flushBatch; left-- {
+	for left = min(first, len(s.ring)); left > 0 && step.given < flushSize; left-- {
 		c := s.ring[left-1]
 		if c.touched.Swap(false) || c.blockedAt(step.now) || c.client.bannedAt(step.now) || c.hasDebt() {
 			continue

@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// batch is the claims that go to the store in one transaction.
+type batch struct {
+	number  uint64        // counted from 1 by the queue; nothing holds on to a batch by it
+	entries []*entry      // those that only give back come first, see giveLocked
+	gives   int           // how many do
+	clients []*cell       // whose records are read first
+	done    chan struct{} // closed when the fields below are final
+	now     int64         // the time of the store as of which it was decided
+	era     int64         // of that time
+	taken   int64         // what had elapsed then
+	err     error         // the store's; nobody has been granted anything
+}
+
+// size is how much a batch has to do.
+func (b *batch) size() int { return max(len(b.entries), len(b.clients)) }
+
+// await waits until the batch is done and returns its error. It returns errTimeout if
+// that takes too long, and context.Canceled if ctx ends, for whatever reason.
+func (b *batch) await(ctx context.Context, timeout *time.Timer) error {
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return context.Canceled
+	case <-timeout.C:
+	}
+	select {
+	case <-b.done:
+		timeout.Reset(0) // a request that waits again waits no longer
+		return b.err
+	default:
+		return errTimeout
+	}
+}
+
+// entry is one claim of a batch. It is guarded by the queue's lock while its
+// batch is open, then it belongs to the committer, and after the batch is done
+// it doesn't change any more.
+type entry struct {
+	cell    *cell
+	limit   *Limit
+	client  *cell    // whose record scales the limit; nil if none does
+	parent  *cell    // whose record does so as well, or nil
+	scaling *Scaling // how
+	batch   *batch
+	cost    int64 // of every request that waits for this claim
+	wanted  int64 // by all of them together
+	extra   int64
+	ahead   int64
+	give    limiter.Lease
+	given   int64 // units of the cell that the batch gives back, noted with its last entry
+	charge  limiter.Charge
+	grant   limiter.Grant
+	held    int64       // units of the key that this process held when the claim was refused
+	fresh   atomic.Bool // the refusal is news, and no decision has reported it yet
+}
+
+// refused reports whether the claim is refused for good. It is not if what this
+// process held of the key may suffice. Where that can't suffice, a request that has
+// tried once still claims again: without the held units, its time to wait is exact.
+func (e *entry) refused(twice bool) bool {
+	if e.cost == 0 || e.grant.Units > 0 {
+		return false
+	}
+	return e.held == 0 || twice && e.limit.Left(e.grant.Lease)+e.held < e.cost
+}
+
+// claimLocked adds a claim for what a debit lacks to the open batch. The cell must
+// be locked and stays so.
+func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
+	client := d.client()
+	if e := c.open; e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit && e.client == client {
+		e.wanted += d.Cost
+		return e
+	}
+	b.chargeLocked(c)
+	ahead := c.adaptLocked(d.Limit, now)
+	e := &entry{
+		cell: c, limit: d.Limit, batch: b,
+		cost: d.Cost, wanted: d.Cost,
+		extra: int64(c.headroom), ahead: ahead,
+		client: client, parent: d.parent(), scaling: d.Scaling,
+	}
+	b.giveWithLocked(e, now)
+	c.limit = d.Limit
+	c.open = e
+	c.inFlight++
+	b.entries = append(b.entries, e)
+	return e
+}
+
+// giveWithLocked gives back what the cell of a new claim holds: with the claim if
+// it is the cell's first in the batch, and otherwise before all claims.
+func (b *batch) giveWithLocked(e *entry, now int64) {
+	c := e.cell
+	if settles := c.settlesLocked(now); settles > 0 {
+		if c.openIn(b) == nil {
+			e.give, e.given = c.takeLeaseLocked(), settles
+			return
+		}
+		b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles)
+	}
+	if last := c.openIn(b); last != nil {
+		e.given = last.given
+	}
+}
+
+// giveLocked adds a lease that is given back to the batch, before all claims, so
+// that none of them is refused for the want of it. The cell must be locked.
+func (b *batch) giveLocked(c *cell, limit *Limit, lease limiter.Lease, settles int64) {
+	e := &entry{cell: c, limit: limit, batch: b, give: lease}
+	b.entries = slices.Insert(b.entries, b.gives, e)
+	b.gives++
+	if c.openIn(b) == nil {
+		c.open = e
+	}
+	c.open.given += settles
+}
+
+// openIn returns the last entry that the cell has in a batch, or nil.
+func (c *cell) openIn(b *batch) *entry {
+	if c.open != nil && c.open.batch == b {
+		return c.open
+	}
+	return nil
+}
+
+// readLocked adds a client and its parent to those whose records the batch reads: for
+// the first time, or again, because other processes may have punished them. The batch
+// must be open.
+func (b *batch) readLocked(client *Client) {
+	for ; client != nil; client = client.Parent {
+		if st := client.cell.client; st.readBy != b.number {
+			st.readBy = b.number
+			b.clients = append(b.clients, client.cell)
+		}
+	}
+}

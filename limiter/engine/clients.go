@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// applyClients scales the debits by the records of their clients, and refuses the request
+// if the client that it is from is banned. It notes whether all records are known.
+func (e *Engine) applyClients(r *request) {
+	r.known = true
+	if r.client != nil {
+		e.table.findClients(r.client)
+		r.known = r.client.known()
+		if banned := r.client.banned(r.now); banned != nil {
+			until := banned.bannedUntil()
+			r.Reason, r.Retry = Banned, time.Duration(until-r.now)
+			r.Fresh = banned.isFirstRefusal(until)
+			return
+		}
+	}
+	for i := range r.debits {
+		debit := &r.debits[i]
+		if debit.Client == nil {
+			continue
+		}
+		e.table.findClients(debit.Client)
+		if debit.Client.known() {
+			debit.Limit = debit.Scaling.limit(debit.client(), debit.parent(), r.now)
+		} else {
+			r.known = false
+		}
+	}
+}
+
+// CachedRecord returns what memory knows of what a client has done, or nil if it knows
+// nothing. Nobody may change it.
+func (e *Engine) CachedRecord(client Client) *reputation.Record {
+	if record := e.table.findClient(&client); record != nil || client.cell == nil {
+		return record
+	}
+	return client.cell.client.noted.Load()
+}
+
+// findClients finds the cells of a client and its parent.
+func (t *table) findClients(client *Client) {
+	for ; client != nil; client = client.Parent {
+		t.findClient(client)
+	}
+}
+
+// findClient returns what memory knows of a client, or nil.
+func (t *table) findClient(client *Client) *reputation.Record {
+	if client.cell == nil {
+		client.cell = t.find(clientsID, client.Key)
+		if client.cell != nil {
+			client.cell.touch()
+		}
+	}
+	return client.record()
+}
+
+// ensureClients makes cells for all clients of a request that have none.
+func (t *table) ensureClients(r *request) {
+	t.ensureClient(r.client)
+	for i := range r.debits {
+		t.ensureClient(r.debits[i].Client)
+	}
+}
+
+// ensureClient makes cells for a client and its parent, if they have none.
+func (t *table) ensureClient(client *Client) {
+	for ; client != nil; client = client.Parent {
+		if t.findClient(client) == nil && client.cell == nil {
+			client.cell = t.add(clientsID, client.Key)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package engine
+
+import "errors"
+
+// finish answers what waits, gives every lease back, and closes the store.
+func (m *committer) finish() {
+	<-m.swept
+	m.starting.Stop()
+	m.degraded.Store(true) // nothing new is claimed
+	m.answerAll()
+	m.probe.Stop()
+	m.reminder.Stop()
+	if m.conn.store.Load() == nil && m.conn.reopen() != nil {
+		return // as the observer knows
+	}
+	m.err = m.giveBackAll()
+	if store := m.conn.store.Swap(nil); store != nil {
+		m.err = errors.Join(m.err, m.conn.leave(store.Store), store.Close())
+	}
+}
+
+// giveBackAll settles all debts, and gives back what is held. That a database was
+// replaced may be noticed only here, so what fails is tried once more.
+func (m *committer) giveBackAll() error {
+	err := m.giveBackOnce()
+	if err != nil && m.conn.reopen() == nil {
+		err = m.giveBackOnce()
+	}
+	return err
+}
+
+func (m *committer) giveBackOnce() error {
+	if err := m.catchUp(); err != nil { // debts first: there may not be time for all
+		return err
+	}
+	if err := m.punish(); err != nil {
+		return err
+	}
+	return m.flush((*batch).returnLocked)
+}
+
+// answerAll commits until nobody waits any more and everyone has spent what was
+// granted last.
+func (m *committer) answerAll() {
+	over := m.waiting.end()
+	for more := true; more; m.drain() {
+		select {
+		case <-m.queue.woken:
+		case <-over:
+			more = false
+		}
+	}
+	m.queue.setClosed(true)
+	m.drain()
+}

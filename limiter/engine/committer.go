@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// committer owns the store. Its goroutine is the only one that claims, charges and gives
+// back units; other goroutines add to its queue and wait for a batch. It opens the store, stops
+// using it when it fails, and opens it again.
+//
+// Invariants: what a cell gives back is in the queue from when it leaves the cell, before
+// whatever is claimed for the key later, so no claim is refused for lack of units that
+// this process is about to give back. Before a batch is done, its cells hold what was
+// granted. An outage closes the queue, so that no request waits while it lasts.
+type committer struct {
+	opts  *Options
+	clock *clock
+	table *table
+	conn  connection
+
+	queue    queue
+	offenses offenses // that the store is to be told of
+	waiting  waiting  // decisions that may wait for a batch
+
+	degraded atomic.Bool // the store can't be used
+	outage   outage
+	probe    *time.Timer // fires when the store is worth another try
+	reminder *time.Timer // reports that an outage goes on
+
+	answers atomic.Int64 // transactions that the store answered
+	claimed atomic.Int64 // claims that it answered
+	asking  atomic.Bool  // the store's time is to be asked for
+
+	ready    chan struct{} // closed when the store was opened or failed to
+	started  chan struct{} // closed when there was enough time to open it
+	starting *time.Timer   // closes started
+
+	stop  <-chan struct{} // closed to stop the goroutine
+	swept <-chan struct{} // closed when the janitor, which uses the store as well, has ended
+	done  chan struct{}   // closed when the goroutine has ended
+	err   error           // of closing the store; written before done is closed
+
+	// These are for the goroutine only.
+	charged   storage.Store // what memory knows is charged there; nil before the first is open
+	gathering *time.Timer   // fires when a batch has filled up for long enough
+	claims    []storage.Claim
+	grants    []limiter.Grant
+}
+
+// init prepares a committer whose goroutine ends after stop and swept are closed. The
+// caller sets its table before it starts loop.
+func (m *committer) init(opts *Options, clock *clock, stop, swept <-chan struct{}) {
+	m.opts, m.clock = opts, clock
+	m.conn = connection{open: opts.Open, name: opts.Name, clock: clock, id: rand.Int64(), onSet: m.timeSet}
+	m.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
+	m.ready, m.started, m.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	m.stop, m.swept = stop, swept
+	m.gathering, m.probe = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	m.gathering.Stop()
+	m.probe.Stop()
+	m.reminder = time.AfterFunc(time.Hour, m.remind)
+	m.reminder.Stop()
+	m.starting = time.AfterFunc(startTimeout, func() { close(m.started) })
+}
+
+// loop runs until stop is closed. It ends after everything that waits is answered and
+// every lease is given back.
+func (m *committer) loop() {
+	defer close(m.done)
+	m.open()
+	for {
+		select {
+		case <-m.queue.woken:
+			if m.turn() {
+				m.queue.wakeUp() // there may be more
+			}
+		case <-m.probe.C:
+			m.recover()
+		case <-m.stop:
+			m.finish()
+			return
+		}
+	}
+}
+
+// drain takes turns until nothing waits.
+func (m *committer) drain() {
+	for m.turn() {
+	}
+}
+
+// turn commits some offenses and the open batch, and reports whether there may be
+// more to do. Claims don't wait for all offenses.
+func (m *committer) turn() bool {
+	more := false
+	if !m.degraded.Load() {
+		var err error
+		if more, err = m.punishSome(); err != nil {
+			m.degrade(err)
+		}
+	}
+	m.askTimeAgain()
+	b := m.queue.take()
+	if b == nil {
+		return more
+	}
+	m.commit(b)
+	m.gather(b.size())
+	return true
+}
+
+// A batch may fill up for gatherFor, but for no more than a gatherShare of the
+// time that decisions wait for the store.
+const (
+	gatherFor   = time.Millisecond
+	gatherShare = 10
+)
+
+// gather lets the open batch fill up after one of size n: a commit costs several
+// times as much as one more claim in it does. It waits until as many have come as
+// before, in the end all clients that come at a time; for one that comes alone,
+// not at all.
+func (m *committer) gather(n int) {
+	if !m.queue.await(n) {
+		return
+	}
+	m.gathering.Reset(min(gatherFor, m.opts.StoreTimeout/gatherShare))
+	select {
+	case <-m.queue.full:
+		m.gathering.Stop()
+	case <-m.gathering.C:
+	}
+}
+
+// commit puts a batch to the store, and hands out what is granted.
+func (m *committer) commit(b *batch) {
+	start := time.Now()
+	b.err = m.claim(b)
+	if b.err == nil {
+		for _, entry := range b.entries {
+			m.deliver(entry, b.now)
+		}
+		m.opts.Observer.Committed(len(b.entries), time.Since(start))
+	} else {
+		m.undo(b)
+		m.degrade(b.err)
+	}
+	close(b.done)
+}
+
+// giveBackLocked gives back what a cell holds. It returns the batch that does, or
+// nil if there is nothing to give back, or the queue is closed and the cell keeps
+// it. From when the lease leaves the cell it is in the queue: nobody who locks the
+// cell finds the units in neither.
+func (m *committer) giveBackLocked(c *cell) *batch {
+	settles := c.settlesLocked(m.clock.now())
+	if settles <= 0 {
+		return nil
+	}
+	return m.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles) })
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// connection is the engine's store, which is opened again after faults, and the time
+// that the store tells. reopen, askTime and inTerms may be called by one goroutine at a
+// time, which is the committer; the others by any.
+type connection struct {
+	open  storage.Opener
+	name  func(id storage.LimitID, key string, retention time.Duration, now int64) (Name, error)
+	clock *clock
+	onSet func(by int64, back bool) // called when the store's time was set
+
+	store    atomic.Pointer[opened] // nil while there is none
+	stamp    stamp                  // when the store last told the time
+	keeping  keeping                // the time of a store that keeps none
+	id       int64                  // of this engine among those that use the store, by chance
+	presence atomic.Pointer[storage.Presence]
+}
+
+// opened is a store that is open.
+type opened struct{ storage.Store }
+
+// openTimeout is how long opening the store may take.
+const openTimeout = 10 * time.Second
+
+// reopen replaces the store by a freshly opened one.
+func (c *connection) reopen() error {
+	if old := c.store.Swap(nil); old != nil {
+		old.Close() // its error says no more than the fault that led here
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	store, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.askTime(store); err != nil {
+		store.Close()
+		return err
+	}
+	c.store.Store(&opened{store})
+	return nil
+}
+
+// sweepStep takes one step of a sweep, as of the time of the store. Where that was set
+// meanwhile, the next round goes on.
+func (c *connection) sweepStep(ctx context.Context) (storage.Swept, error) {
+	store := c.store.Load()
+	if store == nil {
+		return storage.Swept{}, nil
+	}
+	term := c.term(new(stamp))
+	swept, err := c.within(store, &term).Sweep(ctx, c.clock.now())
+	if errors.Is(err, storage.ErrTerm) {
+		return storage.Swept{}, nil
+	}
+	return swept, err
+}

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// deliver brings what the store has answered to the cell.
+func (m *committer) deliver(en *entry, now int64) {
+	c := en.cell
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answeredLocked(en)
+	c.liftLocked(en.grant.InUse(), now)
+	en.limit.Rewind(&c.lease, now)
+	if en.cost == 0 {
+		c.learnLocked(en, now) // it only gave back, or charged
+		return
+	}
+	if en.client != nil {
+		c.limit = en.limit // which may have been another when it was claimed
+	}
+	if c.local != nil && len(c.local.debts) == 0 {
+		c.local = nil // settled with this claim or before
+	}
+	if en.grant.Units == 0 {
+		c.refusedLocked(en, now)
+		return
+	}
+	granted := en.grant.Lease // the entry's stays what it is: the requests that wait for it were not refused
+	if c.local != nil {
+		back := c.settleDebtsLocked(en.limit, &granted, m.clock.now()) // what was granted may have drained since
+		m.giveLeaseLocked(c, en.limit, back, now)
+	}
+	m.giveLeaseLocked(c, en.limit, en.limit.Join(&c.lease, granted), now)
+}
+
+// giveLeaseLocked gives back a lease that a locked cell can't hold.
+func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now int64) {
+	if settles := limit.Settles(lease, now); settles > 0 {
+		m.queue.join(func(b *batch) { b.giveLocked(c, limit, lease, settles) })
+	}
+}
+
+// learnLocked notes what the store tells of the key, unless the key holds something:
+// what is known with that is kept.
+func (c *cell) learnLocked(en *entry, now int64) {
+	if en.limit.Settles(c.lease, now) == 0 {
+		en.limit.Join(&c.lease, en.grant.Lease)
+	}
+}
+
+// answeredLocked notes that an entry does not wait any more.
+func (c *cell) answeredLocked(en *entry) {
+	if en.cost > 0 {
+		c.inFlight--
+	}
+	if c.open == en {
+		c.open = nil
+	}
+}
+
+// refusedLocked remembers a refusal, unless this process holds something of the
+// key, or is about to give it back: then there may be enough, or will be sooner
+// than the store says. All that its own batch gives back, the claim was after.
+func (c *cell) refusedLocked(en *entry, now int64) {
+	en.held = en.limit.Settles(c.lease, now)
+	if c.open != nil && c.open.batch != en.batch {
+		en.held += c.open.given
+	}
+	if en.held > 0 {
+		return
+	}
+	en.limit.Join(&c.lease, en.grant.Lease)
+	en.fresh.Store(c.blocked(en.limit, en.cost, now, false) == nil)
+	c.blockLocked(block{
+		until:    now + int64(en.grant.Retry),
+		cost:     en.cost,
+		left:     en.limit.Left(en.grant.Lease),
+		amount:   en.limit.Amount(),
+		capacity: en.limit.Capacity(),
+	}, now)
+}
+
+// undo takes back what a batch that was not applied would have given back. If
+// it may have been applied, those units are given up: they stay charged, or
+// are free already.
+func (m *committer) undo(b *batch) {
+	unknown, now := errors.Is(b.err, storage.ErrUnknownOutcome), m.clock.now()
+	for _, en := range b.entries {
+		c := en.cell
+		c.mu.Lock()
+		c.answeredLocked(en)
+		if !unknown && !c.dead && en.give.Holds() {
+			en.limit.Join(&c.lease, en.give)
+		}
+		if en.charge.Units > 0 && !en.charge.Floor {
+			c.addDebtLocked(en.limit, en.charge, now)
+		}
+		c.mu.Unlock()
+	}
+}

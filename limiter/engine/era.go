@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// beginAsking has the committer ask for the time, so that the engine soon learns that it
+// was set or slewed, also where nobody claims anything.
+func (m *committer) beginAsking() {
+	m.asking.Store(true)
+	m.queue.wakeUp()
+}
+
+// askTimeAgain asks for the time if it is to be asked for. If that fails, the next
+// claim does as well.
+func (m *committer) askTimeAgain() {
+	if !m.asking.Swap(false) {
+		return
+	}
+	if store := m.conn.store.Load(); store != nil && !m.degraded.Load() {
+		_ = m.conn.askTime(store.Store)
+	}
+}
+
+// timeSet moves what is known of clients with a time that was set by so much, and begins
+// an era if it was set back.
+func (m *committer) timeSet(by int64, back bool) {
+	if by != 0 {
+		m.moveClients(by)
+	}
+	if back {
+		m.beginEra()
+	}
+}
+
+// beginEra drops what is known of an era before this one: the store has forgotten
+// it, and what memory still held would never end.
+func (m *committer) beginEra() {
+	now := m.clock.now()
+	m.table.each(func(c *cell) {
+		c.mu.Lock()
+		c.beginEraLocked(now)
+		c.mu.Unlock()
+	})
+	m.queue.beginEra(now)
+}
+
+func (c *cell) beginEraLocked(now int64) {
+	c.block.Store(nil)
+	c.lease = limiter.Lease{}
+	if c.local == nil {
+		return
+	}
+	debts := c.local.debts
+	c.local = newLocal(c.limit, c.lease)
+	for _, charge := range debts {
+		if c.limit.Slots() > 0 {
+			charge.At = min(charge.At, c.limit.Slot(now))
+		}
+		c.limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: charge})
+		c.local.debts = append(c.local.debts, charge)
+	}
+}
+
+// beginEra has nothing given back that was charged in an era before.
+func (q *queue) beginEra(now int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.batch != nil {
+		q.batch.beginEra(now)
+	}
+}
+
+func (b *batch) beginEra(now int64) {
+	for _, en := range b.entries {
+		en.give = limiter.Lease{}
+		if en.limit.Slots() > 0 {
+			en.charge.At = min(en.charge.At, en.limit.Slot(now))
+		}
+	}
+}
+
+// moveClients moves what is known of clients with a time that was set, so that a ban
+// lasts as long as it would have.
+func (m *committer) moveClients(by int64) {
+	m.table.each(func(c *cell) {
+		if c.client != nil {
+			c.client.move(by)
+		}
+	})
+	m.offenses.move(by)
+}
+
+func (st *clientState) move(by int64) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, record := range []*atomic.Pointer[reputation.Record]{&st.record, &st.noted} {
+		if known := record.Load(); known != nil {
+			moved := *known
+			moved.Move(by)
+			record.Store(&moved)
+		}
+	}
+	if until := st.reported.Load(); until != 0 {
+		st.reported.CompareAndSwap(until, until+by)
+	}
+}
+
+func (os *offenses) move(by int64) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	for i := range os.waiting {
+		os.waiting[i].At += by
+	}
+}

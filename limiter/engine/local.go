@@ -1,0 +1,97 @@
+package engine
+
+import "github.com/caddy-tally/caddy-tally/limiter"
+
+// While the store can't be used, memory decides: each key may have a share of its limit,
+// less what it is known to have used. What it admits that way is a debt (debt.go).
+
+// local is what memory admitted for one key without the store.
+type local struct {
+	state limiter.State    // what was known to be used before, and all since
+	debts []limiter.Charge // what was admitted and not charged yet, by slot
+}
+
+// newLocal starts from what is known of a key.
+func newLocal(limit *Limit, known limiter.Lease) *local {
+	l := new(local)
+	switch {
+	case limit.Algorithm() == limiter.TokenBucket:
+		l.state.Bucket = limiter.Bucket{At: known.At, Units: known.Used, Part: known.Part}
+	case known.Used > 0:
+		l.state.Slots = []limiter.Slot{{Index: known.At, Used: known.Used}}
+	}
+	return l
+}
+
+// decideLocallyLocked decides from memory alone: it takes what leases cover from
+// them, and the rest from a percentage of the limits.
+func (r *request) decideLocallyLocked(part share) {
+	r.Degraded = true
+	var room [inlineDebits]limiter.Grant
+	grants := room[:0]
+	for i := range r.held {
+		h, debit := &r.held[i], &r.debits[r.held[i].debit]
+		var g limiter.Grant
+		if h.short {
+			g = h.cell.takeLocked(debit, r.now, part)
+			if g.Units == 0 {
+				h.cell.blockLocallyLocked(debit, g, r.now)
+				r.refuse(OverLimit, h.debit, 0, g.Retry)
+				r.Fresh = true
+			}
+		}
+		grants = append(grants, g)
+	}
+	for i := range r.held {
+		c, debit := r.held[i].cell, &r.debits[r.held[i].debit]
+		switch {
+		case r.Reason != None:
+			c.undoTakeLocked(debit, grants[i].Lease, r.now)
+		case r.held[i].short:
+			c.addDebtLocked(debit.Limit, limiter.Charge{At: grants[i].At, Units: debit.Cost}, r.now)
+			debit.Known, debit.at = true, r.now
+			spent := grants[i].Lease
+			spent.Units = 0
+			reduced, _ := part.of(debit.Limit)
+			debit.Quota, debit.Reduced = reduced.Quota(spent, r.now), reduced.Capacity()
+		default:
+			c.spendLocked(debit, r.now)
+		}
+	}
+	r.Allowed = r.Reason == None
+}
+
+// takeLocked takes a debit from a share of its limit.
+func (c *cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
+	if c.local == nil {
+		c.local = newLocal(debit.Limit, c.lease)
+	}
+	c.limit = debit.Limit
+	reduced, some := part.of(debit.Limit)
+	if !some {
+		return limiter.Grant{Retry: debit.Limit.Window()} // all of it is other processes'
+	}
+	reduced.Trim(&c.local.state, now)
+	reduced.Coarsen(&c.local.state)
+	g := reduced.Claim(&c.local.state, limiter.Claim{Now: now, Min: debit.Cost, Want: debit.Cost})
+	if g.Retry == limiter.Never {
+		g.Retry = debit.Limit.Window() // more than the share, but not more than the limit
+	}
+	return g
+}
+
+// undoTakeLocked reverses takeLocked.
+func (c *cell) undoTakeLocked(debit *Debit, taken limiter.Lease, now int64) {
+	if taken.Units > 0 {
+		debit.Limit.Claim(&c.local.state, limiter.Claim{Now: now, Return: taken})
+	}
+}
+
+// blockLocallyLocked remembers a refusal by memory.
+func (c *cell) blockLocallyLocked(debit *Debit, g limiter.Grant, now int64) {
+	c.blockLocked(block{
+		until: now + int64(g.Retry), cost: debit.Cost,
+		amount: debit.Limit.Amount(), capacity: debit.Limit.Capacity(),
+		local: true,
+	}, now)
+}

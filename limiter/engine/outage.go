@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	firstProbe  = 100 * time.Millisecond
+	lastProbe   = 10 * time.Second
+	remindAfter = time.Minute
+)
+
+// outage is the time during which the store can't be used. Outages that follow
+// one another closely are one: the next probe comes later each time, and the
+// observer is told once a minute at most.
+type outage struct {
+	mu       sync.Mutex
+	began    time.Time     // guarded by mu, like all below
+	ended    time.Time     // of the last one; zero if there was none
+	reminded time.Time     // when the observer was last told
+	told     bool          // that the outage began, and not yet that it ended
+	backoff  time.Duration // until the next probe
+	cause    error         // what went wrong last
+}
+
+// begin returns when to probe first, when to tell that the outage goes on, and
+// whether its beginning is worth telling.
+func (o *outage) begin(cause error) (probe, remind time.Duration, tell bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if time.Since(o.ended) > remindAfter {
+		o.backoff = firstProbe
+	} else {
+		o.backoff = min(max(2*o.backoff, firstProbe), lastProbe)
+	}
+	o.began, o.cause = time.Now(), cause
+	if silent := time.Since(o.reminded); silent < remindAfter {
+		return jittered(o.backoff), remindAfter - silent, false
+	}
+	o.reminded, o.told = o.began, true
+	return jittered(o.backoff), remindAfter, true
+}
+
+// goOn returns when to probe next.
+func (o *outage) goOn(cause error) (probe time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cause = cause
+	o.backoff = min(max(2*o.backoff, firstProbe), lastProbe)
+	return jittered(o.backoff)
+}
+
+// remind returns how long the outage has lasted, and what went wrong last.
+func (o *outage) remind() (since time.Duration, cause error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reminded, o.told = time.Now(), true
+	return max(o.reminded.Sub(o.began), 1), o.cause
+}
+
+// end returns how long the outage has lasted, and whether its end is worth
+// telling.
+func (o *outage) end() (lasted time.Duration, tell bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = time.Now()
+	tell, o.told = o.told, false
+	return o.ended.Sub(o.began), tell
+}
+
+// last returns when the last outage began, and what went wrong last.
+func (o *outage) last() (began time.Time, cause error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.began, o.cause
+}
+
+// jittered returns a duration of 3/4 to 5/4 of d, so that the probes of several
+// processes spread.
+func jittered(d time.Duration) time.Duration {
+	return d - d/4 + rand.N(d/2)
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"math"
+	"sync"
+)
+
+// queue holds the open batch: the one that the committer takes next.
+type queue struct {
+	mu     sync.Mutex
+	batch  *batch        // guarded by mu; nil if nothing waits
+	number uint64        // guarded by mu: of the last batch
+	closed bool          // guarded by mu: nothing is taken in
+	enough int           // guarded by mu: the size that the committer waits for
+	woken  chan struct{} // holds one token when there is something to take
+	full   chan struct{} // holds one token when there is enough
+}
+
+// join adds to the open batch, and returns that batch, or nil if the queue is
+// closed.
+func (q *queue) join(fill func(*batch)) *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	if q.batch == nil {
+		q.number++
+		q.batch = &batch{number: q.number, done: make(chan struct{})}
+		q.wakeUp()
+	}
+	fill(q.batch)
+	if q.batch.size() >= q.enough {
+		put(q.full)
+	}
+	return q.batch
+}
+
+// wakeUp wakes the committer.
+func (q *queue) wakeUp() { put(q.woken) }
+
+// put puts a token into a channel that has room for one.
+func put(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the open batch, or nil, and makes room for another.
+func (q *queue) take() *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.batch
+	q.batch, q.enough = nil, math.MaxInt
+	select {
+	case <-q.full:
+	default:
+	}
+	return b
+}
+
+// await sets what size is enough after a batch of size n, and reports whether
+// the open batch is smaller. If others have come during the commit, there are more
+// clients than batches have held so far.
+func (q *queue) await(n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting := 0
+	if q.batch != nil {
+		waiting = q.batch.size()
+		n *= 2
+	}
+	q.enough = n
+	return n > 1 && waiting < n
+}
+
+// setClosed says whether the queue takes anything in.
+func (q *queue) setClosed(closed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = closed
+}

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// proofID is the limit that proveWritable charges. No limit has it.
+const proofID storage.LimitID = 0
+
+// open opens the store for the first time.
+func (m *committer) open() {
+	defer close(m.ready)
+	if err := m.conn.reopen(); err != nil {
+		m.degrade(err)
+		return
+	}
+	m.charged = m.conn.store.Load().Store // memory knows nothing yet
+	if err := m.join(); err != nil {
+		m.degrade(err)
+	}
+}
+
+// startTimeout is how long after the start of an engine decisions wait for its
+// store to be opened, rather than be made without it. A database is opened, or
+// found to be unusable, in milliseconds; a busy machine may take longer.
+const startTimeout = 2 * time.Second
+
+// awaitOpen waits for the store to be opened for the first time, up to
+// startTimeout after the engine was started.
+func (m *committer) awaitOpen(ctx context.Context) {
+	select {
+	case <-m.ready:
+		return
+	default:
+	}
+	select {
+	case <-m.ready:
+	case <-m.started:
+	case <-ctx.Done():
+	}
+}
+
+// degrade begins an outage: the store is not used until recover succeeds. Any goroutine
+// that holds no lock may call it. The batch that is under way stays with the committer.
+func (m *committer) degrade(err error) {
+	if !m.degraded.CompareAndSwap(false, true) {
+		return
+	}
+	m.queue.setClosed(true)
+	if b := m.queue.take(); b != nil {
+		b.err = errNotSent
+		m.undo(b)
+		close(b.done)
+	}
+	probe, remind, tell := m.outage.begin(err)
+	m.probe.Reset(probe)
+	m.reminder.Reset(remind)
+	if tell {
+		m.opts.Observer.Degraded(0, err)
+	}
+}
+
+// remind reports that the outage goes on. It runs on a timer's goroutine, because
+// the store may hold up the committer for as long as it likes.
+func (m *committer) remind() {
+	if !m.degraded.Load() || isClosed(m.stop) {
+		return
+	}
+	since, cause := m.outage.remind()
+	m.reminder.Reset(remindAfter)
+	m.opts.Observer.Degraded(since, cause)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// recover tries to use the store again.
+func (m *committer) recover() {
+	if !m.degraded.Load() {
+		return
+	}
+	err := m.conn.reopen()
+	if err == nil {
+		m.makeRoom() // if that is what it takes
+		err = m.proveWritable()
+	}
+	if err == nil {
+		err = m.catchUp()
+	}
+	if err == nil {
+		err = m.punish()
+	}
+	if err == nil {
+		err = m.join()
+	}
+	if err != nil {
+		m.probe.Reset(m.outage.goOn(err))
+		return
+	}
+	m.reminder.Stop()
+	lasted, tell := m.outage.end()
+	m.queue.setClosed(false)
+	m.degraded.Store(false)
+	if tell {
+		m.opts.Observer.Recovered(lasted)
+	}
+}
+
+// proveWritable charges a unit to a key that nobody counts by, because a store
+// that opens and reads well may still be read-only.
+func (m *committer) proveWritable() error {
+	limit, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: limiter.MinWindow})
+	if err != nil {
+		return err
+	}
+	_, err = m.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+		claim := storage.Claim{ID: proofID, Limit: limit, Claim: limiter.Claim{Now: term.Time.Now, Charge: limiter.Charge{Units: 1}}}
+		return in.Claim(context.Background(), []storage.Claim{claim}, make([]limiter.Grant, 1))
+	})
+	return err
+}
+
+// roomSteps is how many steps of a sweep are taken before a store is used again
+// after a fault.
+const roomSteps = 512
+
+// makeRoom sweeps a part of the store. A store that is full can't be used until
+// somebody does.
+func (m *committer) makeRoom() {
+	for range roomSteps {
+		swept, err := m.conn.sweepStep(context.Background())
+		if err != nil || !swept.More {
+			return // if it matters, what comes next fails as well
+		}
+	}
+}

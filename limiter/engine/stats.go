@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Stats describes an engine at one moment.
+type Stats struct {
+	// Keys is how many keys are held in memory, counted once per limit.
+	Keys int64
+	// Claims is how many claims the store has answered.
+	Claims int64
+	// Evicted is how many keys were dropped from memory to make room.
+	Evicted int64
+	// Clients is how many clients of each level are held in memory, as counted in
+	// the last round of cleaning.
+	Clients [reputation.Levels]int64
+	// Degraded reports whether the store can't be used.
+	Degraded bool
+	// Since is when the store failed, and Cause what went wrong last; both are
+	// zero while it can be used.
+	Since time.Time
+	Cause error
+	// Store describes the store; what can't be told is zero.
+	Store storage.Stats
+}
+
+// Stats measures the engine and its store.
+func (e *Engine) Stats(ctx context.Context) Stats {
+	s := Stats{
+		Keys:     e.table.count.Load(),
+		Claims:   e.committer.claimed.Load(),
+		Evicted:  e.table.evicted.Load(),
+		Degraded: e.committer.degraded.Load(),
+	}
+	if counted := e.janitor.clients.Load(); counted != nil {
+		s.Clients = *counted
+	}
+	if s.Degraded {
+		s.Since, s.Cause = e.committer.outage.last()
+	}
+	if store := e.committer.conn.store.Load(); store != nil {
+		s.Store, _ = store.Stats(ctx)
+	}
+	return s
+}

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// spendWithin is how old a batch may be for what it granted to be spent as of then.
+const spendWithin = time.Second
+
+// decideSlowly claims what is missing and waits for it until all of it is there
+// or some of it is refused.
+//
+// What was granted by a batch is spent at the batch's time: the request was
+// waiting then, so that is when it is admitted. That is so if it comes in time: a
+// process that was stopped for a while does not admit as of then.
+func (e *Engine) decideSlowly(ctx context.Context, r *request) {
+	before := r.Waited
+	defer func(start time.Time) { r.Waited = before + time.Since(start) }(time.Now())
+	r.late = !e.committer.waiting.begin() // nobody waits any more for a store that is about to be closed
+	if !r.late {
+		defer e.committer.waiting.leave()
+		e.committer.awaitOpen(ctx)
+	}
+	timeout, answers := time.NewTimer(e.opts.StoreTimeout-before), e.committer.answers.Load()
+	defer timeout.Stop()
+	e.table.ensureClients(r)
+	for round := 0; ; round++ {
+		b, decided := e.spendOrClaim(r, round > 0)
+		if decided {
+			return
+		}
+		if b == nil {
+			continue // the queue was closed in this moment
+		}
+		switch b.await(ctx, timeout) {
+		case nil:
+			r.now = b.now
+			if e.clock.source.Elapsed()-b.taken > int64(min(spendWithin, e.opts.StoreTimeout)) {
+				r.now = e.clock.now()
+			}
+			e.applyClients(r)
+			if e.refused(r, round > 0) {
+				return
+			}
+		case errTimeout:
+			// A store that has answered others in all this time is slow, or busy, but in use.
+			if before == 0 && e.committer.answers.Load() == answers {
+				e.committer.degrade(errTimeout)
+			}
+			r.late = true
+			r.now = e.clock.now()
+		case context.Canceled:
+			r.Reason = Abandoned
+			return
+		default: // the store failed
+			r.now = e.clock.now()
+		}
+	}
+}
+
+// spendOrClaim spends if it can, decides without the store if that can't be
+// used or it is too late to wait for it, and otherwise claims what is missing,
+// to be had when the batch is done.
+//
+// A request that claims again claims for all of its debits, so that it has all of it as
+// of one time: where the store takes longer than a slot, what one batch granted may
+// be worth nothing when another has granted the rest.
+func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
+	e.lock(r)
+	defer unlock(r.held)
+	alone := r.late || e.committer.degraded.Load() // without the store
+	switch {
+	case !r.known && !alone:
+		r.coveredLocked()
+	case r.spendLocked():
+		return nil, true
+	case alone:
+		r.decideLocallyLocked(e.share())
+		return nil, true
+	}
+	b = e.committer.queue.join(func(b *batch) {
+		b.readLocked(r.client)
+		for i := range r.debits {
+			b.readLocked(r.debits[i].Client)
+		}
+		for i := range r.held {
+			h := &r.held[i]
+			h.entry = nil
+			if h.short || again {
+				h.entry = b.claimLocked(h.cell, &r.debits[h.debit], r.now)
+			}
+		}
+	})
+	return b, false
+}
+
+// refused notes which claims were refused, and if any was, gives back what is
+// held for the other keys: the request was in vain, and the next ones are
+// refused from memory.
+func (e *Engine) refused(r *request, twice bool) bool {
+	for i := range r.held {
+		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned {
+			r.refuse(OverLimit, r.held[i].debit, en.limit.Left(en.grant.Lease), en.grant.Retry)
+			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
+		}
+	}
+	if r.Reason == None {
+		return false
+	}
+	for i := range r.held {
+		if en := r.held[i].entry; en == nil || !en.refused(twice) {
+			e.release(r.held[i].cell)
+		}
+	}
+	return true
+}
+
+// release gives back what a cell holds, unless somebody may be waiting for it.
+func (e *Engine) release(c *cell) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inFlight == 0 && !c.dead {
+		e.committer.giveBackLocked(c)
+	}
+}
