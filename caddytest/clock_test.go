@@ -61,7 +61,7 @@ func buildWith(file, content string) (string, error) {
 		}
 	}
 	binary := filepath.Join(scratch, "caddy-shifted.exe")
-	out, err := exec.Command("go", "build", "-overlay", overlay, "-o", binary, "../cmd/caddy").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-overlay", overlay, "-o", binary, "../cmd/caddy").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}

@@ -3,6 +3,7 @@ package caddytest
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -27,6 +28,10 @@ const patience = time.Minute
 var scratch string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set("8") // tests in parallel mostly wait, for time to pass or for a Caddy
+	}
 	os.Exit(runTests(m))
 }
 
@@ -50,7 +55,7 @@ var caddyBinary = sync.OnceValues(func() (string, error) {
 	if runtime.GOOS == "windows" {
 		path += ".exe"
 	}
-	out, err := exec.Command("go", "build", "-o", path, "../cmd/caddy").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "../cmd/caddy").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}

@@ -125,6 +125,7 @@ func squeezing(more string) string {
 }
 
 func TestCrowdedNetworkIsSqueezed(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, squeezing(""))
 	for i := range 3 {
 		s.wantPassed(1, 1, "/", from(1), agent(i))

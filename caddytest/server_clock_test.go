@@ -57,6 +57,7 @@ func TestClockSteps(t *testing.T) {
 		{-3650 * day, true, 6},
 	} {
 		t.Run(fmt.Sprintf("%v restart=%v", c.by, c.restart), func(t *testing.T) {
+			t.Parallel()
 			s := newShifted(t, conf)
 			s.step(window/2 + slot/2 - time.Duration(time.Now().UnixNano())%window) // far from an edge of either
 			s.start()
@@ -90,6 +91,7 @@ func TestClockSteps(t *testing.T) {
 // However often a clock is set, each step refills a limit once at most, and those that
 // do not last refill none.
 func TestClockThatJumpsBackAndForth(t *testing.T) {
+	t.Parallel()
 	s := newShifted(t, config("zone z {\nmatch /\nlimit 6/30d\n}"+poking))
 	s.start()
 	s.wantPassed(6, 10, "/")
@@ -111,6 +113,7 @@ func TestClockThatJumpsBackAndForth(t *testing.T) {
 func TestClocksOfTwoProcesses(t *testing.T) {
 	for _, wrong := range []time.Duration{time.Hour, 20 * time.Second, 300 * time.Millisecond, -time.Hour} {
 		t.Run(wrong.String(), func(t *testing.T) {
+			t.Parallel()
 			s := newShifted(t, config(`
 		zone sliding {
 			match /sliding

@@ -65,6 +65,7 @@ func (s *server) give(folder string) {
 }
 
 func TestDatabaseThatMayNotBeUsed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		spoil func(s *server, folder string) (mend func())

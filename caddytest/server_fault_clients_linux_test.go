@@ -92,6 +92,7 @@ func (s *server) resetRapidly(most int) (sent int) {
 // Clients that go away while the store makes their requests wait are charged for
 // what has passed, and for nothing else.
 func TestClientsThatGoWhileTheyWait(t *testing.T) {
+	t.Parallel()
 	s, before := startForVanishing(t)
 	for round := range 5 {
 		unlock := lockDatabase(t, s.database())

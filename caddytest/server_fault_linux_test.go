@@ -104,6 +104,7 @@ func TestReadOnlyDisk(t *testing.T) {
 }
 
 func TestDiskThatFails(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("there is no strace to make system calls fail:", err)
 	}

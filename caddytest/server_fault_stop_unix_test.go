@@ -52,6 +52,7 @@ func TestStopUnderLoadChargesWhatHasPassed(t *testing.T) {
 
 // A request that doesn't end keeps nobody from stopping.
 func TestStopEndsWithTheGracePeriod(t *testing.T) {
+	t.Parallel()
 	arrived, release := make(chan struct{}), make(chan struct{})
 	b := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		arrived <- struct{}{}

@@ -69,6 +69,7 @@ func (s *server) faultTime() time.Duration {
 // The lock is given up only after requests have been answered: one that waited
 // for it would wait forever.
 func TestDatabaseLockedByAnotherProcess(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, strings.Replace(failing("{$DIR}/tally.db"), "store_timeout 1m", "store_timeout 1s", 1))
 	s.checkFault("database is locked", func() func() { return lockDatabase(t, filepath.Join(s.dir, "tally.db")) })
 }
@@ -108,6 +109,7 @@ func TestFolderRemoved(t *testing.T) {
 // A lock that is held for longer than a second holds up requests, and is no
 // outage, if they are to wait for longer than that.
 func TestLockIsWaitedForAsLongAsStoreTimeoutSays(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, failing("{$DIR}/tally.db"))
 	s.passed(1, "/", from(1)) // so that the database is there
 	unlock := lockDatabase(t, filepath.Join(s.dir, "tally.db"))

@@ -50,6 +50,7 @@ attack()
 // or where browsers say Sec-Fetch-Site as over HTTPS: they are let in when they visit
 // the site themselves.
 func TestPageElsewhereBansNoVisitors(t *testing.T) {
+	t.Parallel()
 	chromium := browser.Find(t)
 	for name, c := range map[string]struct {
 		host string

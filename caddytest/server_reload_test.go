@@ -12,6 +12,7 @@ import (
 )
 
 func TestReloadKeepsCounts(t *testing.T) {
+	t.Parallel()
 	for name, conf := range map[string]func(int) string{
 		"same": func(int) string { return limitedProxy("500/1h") },
 		"changed": func(i int) string {

@@ -125,6 +125,7 @@ func TestStopGivesBackWhatIsUnspent(t *testing.T) {
 }
 
 func TestTwoProcessesShareOneDatabase(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t)
 	first := startCaddy(t, limitedProxy("300/366d"), b.env())
 	second := newServer(t, limitedProxy("300/366d"), b.env(), "XDG_DATA_HOME="+first.data())

@@ -12,6 +12,7 @@ import (
 // The windows are short because these tests really wait.
 
 func TestRetryAfterIsTrue(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config(`
 		zone sliding {
 			match /sliding
@@ -100,6 +101,7 @@ func (a answer) retryAfter() int {
 // A refused request costs nothing: somebody who keeps asking passes as soon as
 // somebody who waits.
 func TestRefusedRequestsDoNotExtendTheWait(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 2/3s\n}"))
 	retry, err := s.exhaust("/")
 	if err != nil {

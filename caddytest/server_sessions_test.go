@@ -133,6 +133,7 @@ func TestScriptAndPeopleBehindOneAddress(t *testing.T) {
 }
 
 func TestSolutionIsAcceptedOnce(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("max_sessions_per_prefix 1000", "limit 3/1h"))
 	form := solve(t, s.get(endpoint, from(1)).body, "/")
 	var accepted, used, tooOften atomic.Int64

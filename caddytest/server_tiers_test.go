@@ -125,6 +125,7 @@ func TestTiers(t *testing.T) {
 // An alert on keys that are gone sees tiers without keys, and none of a config
 // that has no keys.
 func TestKeysByTierWhereThereAreNone(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, tiered("", byKey), serviceToken)
 	key := s.newKey("acme", "gold")
 	s.start()
@@ -147,6 +148,7 @@ func TestKeysByTierWhereThereAreNone(t *testing.T) {
 
 // A refused burst is to be tried again in a second, a spent day in hours.
 func TestBurstAndQuota(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, strings.Replace(tiered("", byKey), "limit 1/1h burst 6", "limit 1/1s burst 6", 1), serviceToken)
 	key := s.newKey("acme", "gold")
 	s.start()
@@ -361,6 +363,7 @@ func TestKeysAreNotHidden(t *testing.T) {
 
 // The file of keys is read again when it changes.
 func TestKeysChangeWithoutAReload(t *testing.T) {
+	t.Parallel()
 	s := startTiered(t, "", byKey)
 	if len(s.logLines("there is no file of API keys yet; until there is, all keys are unknown")) != 1 {
 		t.Error("nobody was told that there are no keys")

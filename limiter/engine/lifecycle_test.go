@@ -105,14 +105,14 @@ func TestFormerNamesAreClaimedFor(t *testing.T) {
 func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MaxKeys = 1000 })
 	limit := sliding(t, 100_000, 24*time.Hour)
-	for i := range 20_000 {
+	for i := range 5000 {
 		f.ask(debit(limit, fmt.Sprint(i), 1))
 	}
 	if keys := f.Stats(t.Context()).Keys; keys > 1000+shardCount {
 		t.Errorf("%d keys in memory, want about 1000", keys)
 	}
 	f.Close(t.Context())
-	for i := range 20_000 {
+	for i := range 5000 {
 		if used := f.disk.used(limit, fmt.Sprint(i), f.clock.now()); used != 1 {
 			t.Fatalf("%d used of key %d on disk, want 1", used, i)
 		}
