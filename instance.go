@@ -24,6 +24,10 @@ import (
 // configurations: a reload that doesn't change the settings keeps the engine.
 var instances = caddy.NewUsagePool()
 
+// readyTimeout is how long a start waits for the store to be open, so that the
+// first requests need not.
+const readyTimeout = 5 * time.Second
+
 // instance is an engine in use, with what it needs of the root package.
 type instance struct {
 	settings settings
@@ -126,9 +130,3 @@ func eachInstance(f func(*instance)) {
 		f(h)
 	}
 }
-
-var _ engine.Observer = (*instance)(nil)
-
-// readyTimeout is how long a start waits for the store to be open, so that the
-// first requests need not.
-const readyTimeout = 5 * time.Second

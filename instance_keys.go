@@ -17,33 +17,35 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// keepKeys writes the files with the keys of names again that were removed while
-// they are in use. Otherwise whoever opens the database next would make other keys,
-// and count every client from 0. Where the folder is gone as well, the store finds
-// that out.
+// keepKeys writes the files with keys again that were removed while they are in use.
+// Otherwise whoever opens the store next would make other keys, and count every client
+// from 0. If the folder of a secret that the operator has named is gone, that is left alone:
+// it may be a disk that is not there at the moment.
 func (h *instance) keepKeys() error {
-	secret := h.secret.Load()
-	if secret == nil || h.settings.secret == "" {
+	secret, s := h.secret.Load(), h.settings
+	if secret == nil {
 		return nil
 	}
 	var errs []error
-	if isMissing(h.settings.secret) {
-		if err := secret.Keep(h.settings.secret); err != nil {
-			errs = append(errs, withRemedy(err))
-		} else {
-			warnOfRemoved(h.settings.secret)
-		}
+	if isOurs := filepath.Dir(s.secret) == filepath.Dir(s.epochs); s.secret != "" && (isOurs || isMissing(s.secret)) {
+		errs = append(errs, keepFile(s.secret, secret.Keep))
 	}
-	if h.settings.epochs == "" {
-		return errors.Join(errs...)
-	}
-	removed := isMissing(h.settings.epochs)
-	if err := h.epochs.Keep(h.lasting()); err != nil {
-		errs = append(errs, withRemedy(err))
-	} else if removed && !isMissing(h.settings.epochs) {
-		warnOfRemoved(h.settings.epochs)
+	if s.epochs != "" {
+		errs = append(errs, keepFile(s.epochs, func(string) error { return h.epochs.Keep(h.lasting()) }))
 	}
 	return errors.Join(errs...)
+}
+
+// keepFile has keys written again, and warns if that was necessary.
+func keepFile(path string, keep func(path string) error) error {
+	removed := isMissing(path)
+	if err := keep(path); err != nil {
+		return err
+	}
+	if removed && !isMissing(path) {
+		logger().Warn("keys were removed while they are in use; they are written again, because without them everything would be counted from 0", zap.String("path", path))
+	}
+	return nil
 }
 
 // keepKeysOfOthers has the instances of this process that use the same files write
@@ -54,7 +56,7 @@ func (h *instance) keepKeysOfOthers() {
 			return
 		}
 		if err := other.keepKeys(); err != nil {
-			logger().Error("keys that were removed could not be written again", zap.Error(err))
+			logger().Error("keys that were removed could not be written again", zap.Error(withRemedy(err)))
 		}
 	})
 }
@@ -64,10 +66,6 @@ func isMissing(path string) bool {
 	_, err := os.Lstat(path)
 	_, noFolder := os.Stat(filepath.Dir(path))
 	return errors.Is(err, fs.ErrNotExist) && noFolder == nil
-}
-
-func warnOfRemoved(path string) {
-	logger().Warn("keys were removed while they are in use; they are written again, because without them everything would be counted from 0", zap.String("path", path))
 }
 
 // takeKeys uses the keys that a store has. A secret that an option names comes
@@ -80,16 +78,11 @@ func (h *instance) takeKeys(store keyedStore) {
 	}
 }
 
-// openSecret reads the secret, once: names must not change under a running
-// engine. If the files with the keys that names are made under were removed since,
-// as they are with their folder, they are made again: nobody else would find what
-// is counted. The file that an option names is the operator's.
+// openSecret reads the secret, once: hashes must not change under a running engine. When
+// the store is opened again, keys that were removed since are written again.
 func (h *instance) openSecret(path string) error {
-	if secret := h.secret.Load(); secret != nil {
-		if h.settings.epochs != "" && filepath.Dir(path) == filepath.Dir(h.settings.epochs) {
-			return errors.Join(secret.Keep(path), h.epochs.Keep(h.lasting()))
-		}
-		return h.epochs.Keep(h.lasting())
+	if h.secret.Load() != nil {
+		return h.keepKeys()
 	}
 	h.keepKeysOfOthers()
 	secret, err := identity.OpenSecret(path)

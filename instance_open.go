@@ -77,7 +77,7 @@ func (h *instance) Committed(claims int, took time.Duration) {
 
 // Swept implements engine.Observer.
 func (h *instance) Swept(rows int64, keys int, err error) {
-	err = errors.Join(err, h.keepKeys(), h.sweepEpochs())
+	err = errors.Join(err, withRemedy(h.keepKeys()), h.sweepEpochs())
 	metrics.swept.Add(float64(rows))
 	metrics.idle.Add(float64(keys))
 	if err != nil {
@@ -118,3 +118,5 @@ func (h *instance) Degraded(since time.Duration, err error) {
 func (h *instance) Recovered(after time.Duration) {
 	logger().Info("the store is in use again", h.settings.where(), zap.Duration("after", after))
 }
+
+var _ engine.Observer = (*instance)(nil)
