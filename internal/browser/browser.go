@@ -30,15 +30,24 @@ func Find(t *testing.T) (path string) {
 // machine, until the test ends. What it says is shown if the test fails.
 func Visit(t *testing.T, path, address string) {
 	t.Helper()
+	launch(t, path, nil, "--remote-debugging-port=0", address)
+}
+
+// launch starts the browser with arguments, and with files as its descriptors from 3 on. It
+// ends with the test.
+func launch(t *testing.T, path string, files []*os.File, args ...string) {
+	t.Helper()
 	profile, err := os.MkdirTemp("", "tally-browser-") // TempDir would mind what its children still write
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, path,
+	cmd := exec.CommandContext(ctx, path, append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
-		"--host-resolver-rules=MAP *.test 127.0.0.1", "--remote-debugging-port=0", "--user-data-dir="+profile, address)
+		"--host-resolver-rules=MAP *.test 127.0.0.1", "--user-data-dir=" + profile,
+	}, args...)...)
+	cmd.ExtraFiles = files
 	cmd.Env = append(os.Environ(), "TMPDIR="+profile) // where it leaves things as well
 	cmd.WaitDelay = 10 * time.Second
 	var said strings.Builder

@@ -24,6 +24,7 @@ var functions = template.FuncMap{
 	"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"at":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"ago":     ago,
+	"soon":    soon,
 	"wait":    func(s operator.Seconds) string { return wording.Wait(s.Duration()) },
 	"per":     perText,
 	"reason":  reasonText,
@@ -114,9 +115,30 @@ func ago(t, now time.Time) string {
 	case d > time.Second:
 		return "in " + wording.Wait(d)
 	case d < -time.Second:
-		return wording.Wait(-d) + " ago"
+		return wording.Wait(floor(-d)) + " ago"
 	}
 	return "now"
+}
+
+// floor rounds a duration down to what it is said in, where wording.Wait rounds up.
+func floor(d time.Duration) time.Duration {
+	switch {
+	case d <= 90*time.Second:
+		return d.Truncate(time.Second)
+	case d <= 90*time.Minute:
+		return d.Truncate(time.Minute)
+	case d <= 48*time.Hour:
+		return d.Truncate(time.Hour)
+	}
+	return d.Truncate(24 * time.Hour)
+}
+
+// soon says when something will be: in 4 minutes, now.
+func soon(t, now time.Time) string {
+	if t.Before(now) {
+		return "now"
+	}
+	return ago(t, now)
 }
 
 var perTexts = map[string]string{
@@ -144,7 +166,7 @@ func reasonText(reason string) string {
 
 var actionTexts = map[string]string{
 	"ban": "Banned", "unban": "Lifted the ban of", "allow": "Allowed", "disallow": "Ended the allowance of",
-	"reset": "Set to zero", "reveal": "Looked at addresses of", "reload": "Loaded a config",
+	"reset": "Set to zero", "reveal": "Looked at the addresses in the list", "reload": "Loaded a config",
 }
 
 func actionText(action string) string {

@@ -13,7 +13,12 @@ type nowPage struct {
 	Totals  operator.Counts
 	Blocked []operator.Key
 	Plot    Plot
+	Rates   rates
+	Known   bool // the rates are
 }
+
+// rates are requests per second, of the last whole minute.
+type rates struct{ Allowed, Refused, Banned, WouldRefuse float64 }
 
 const blockedShown = 10
 
@@ -35,7 +40,7 @@ func loadNow(v *visit) (any, error) {
 	}
 	p.Plot = Plot{Per: "second", Live: true}
 	if p.Status.History {
-		p.Plot.Points = v.lastMinutes()
+		v.lastMinutes(&p)
 	}
 	return p, nil
 }
@@ -47,19 +52,23 @@ func add(a, b operator.Counts) operator.Counts {
 	}
 }
 
-// lastMinutes returns the last quarter of an hour, per second, which the live plot goes on
+// lastMinutes fills in the last quarter of an hour, per second, which the live plot goes on
 // from; nothing if it can't be had.
-func (v *visit) lastMinutes() []Point {
+func (v *visit) lastMinutes(p *nowPage) {
 	to := v.now.Truncate(time.Minute)
 	from := to.Add(-15 * time.Minute)
 	h, err := v.d.options.Service.History(v.r.Context(), operator.HistoryQuery{From: from, To: to, Resolution: 60})
 	if err != nil {
-		return nil
+		return
 	}
-	points := densePoints(h, from, to)
-	for i := range points {
-		points[i].Allowed /= 60
-		points[i].Refused /= 60
+	p.Plot.Points = densePoints(h, from, to)
+	for i := range p.Plot.Points {
+		p.Plot.Points[i].Allowed /= 60
+		p.Plot.Points[i].Refused /= 60
 	}
-	return points
+	p.Known = true
+	if n := len(h.Points); n > 0 && !h.Points[n-1].At.Before(to.Add(-time.Minute)) {
+		c := h.Points[n-1].Counts
+		p.Rates = rates{float64(c.Allowed) / 60, float64(c.Refused) / 60, float64(c.Banned) / 60, float64(c.WouldRefuse) / 60}
+	}
 }

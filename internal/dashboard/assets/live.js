@@ -61,7 +61,7 @@ class Plot {
 		if (this.data[0].length < 2) return;
 		this.chart?.destroy();
 		this.place.replaceChildren();
-		const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+		const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "12px " + getComputedStyle(document.body).fontFamily };
 		const series = (label, name) => ({ label, stroke: color(name), fill: color(name) + "1f", width: 2, points: { show: false } });
 		this.chart = new uPlot({
 			...this.size(),
@@ -70,7 +70,7 @@ class Plot {
 			cursor: { y: false, drag: { x: false, y: false } },
 			scales: { y: { range: (_, __, top) => [0, Math.max(top * 1.1, 1)] } },
 			axes: [
-				{ ...axis, grid: { show: false }, space: 70, values: [[86400 * 28, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1], [86400, "{D} {MMM}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+				{ ...axis, size: 30, grid: { show: false }, space: 70, values: [[86400 * 28, "{MMM} {YYYY}", null, null, null, null, null, null, 1], [86400, "{D} {MMM}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", "{D} {MMM}", null, "{D} {MMM}", null, null, null, 0], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
 				{ ...axis, size: 52, space: 44, values: (_, ticks) => ticks.map(short) },
 			],
 			series: [{}, series("let in", "--ok"), series("refused", "--no")],
@@ -84,7 +84,7 @@ class Plot {
 	// read says what was at a point, or what the plot shows.
 	read(at) {
 		if (at === null || at === undefined) {
-			this.readout.textContent = `requests per ${this.per}`;
+			this.readout.textContent = "";
 			return;
 		}
 		const [times, allowed, refused] = this.data;
@@ -147,8 +147,7 @@ class Live {
 		const rate = (name) => (totals[name] - before[name]) / seconds;
 		this.plot.add(Math.round(at), rate("allowed"), rate("refused"));
 		for (const place of all("[data-rate]")) {
-			place.textContent = short(rate(place.dataset.rate));
-			place.append(element("small", "", "per second"));
+			place.replaceChildren(short(rate(place.dataset.rate)), element("small", "", "per second"));
 		}
 		for (const place of all("[data-since]")) place.textContent = whole.format(totals[place.dataset.since]) + " since the start";
 		for (const place of all("[data-total=share]")) place.textContent = share(totals);

@@ -112,7 +112,7 @@ func (s *Service) Explain(_ context.Context, q operator.Question) (operator.Expl
 			continue
 		}
 		x.Limits = append(x.Limits, operator.LimitState{
-			Zone: key.Zone, Limit: key.Limit, Text: key.Limit, Counts: key.Kind, Amount: key.Amount, Used: key.Used, Left: key.Amount - key.Used,
+			Zone: key.Zone, Limit: key.Limit, Text: key.Limit, Counts: strings.ReplaceAll(key.Kind, "ip", "address"), Amount: key.Amount, Used: key.Used, Left: key.Amount - key.Used,
 			Cost: 1, Refuses: key.BlockedUntil != nil, FreeAt: key.BlockedUntil,
 		})
 		if key.BlockedUntil != nil {

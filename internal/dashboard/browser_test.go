@@ -1,0 +1,184 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/browser"
+	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
+)
+
+// views are what every page is looked at in.
+var views = []browser.View{
+	{Width: 1280, Height: 900}, {Width: 1280, Height: 900, Dark: true},
+	{Width: 360, Height: 740}, {Width: 360, Height: 740, Dark: true},
+	{Width: 768, Height: 900}, {Width: 1280, Height: 900, NoScript: true},
+}
+
+func viewName(v browser.View) string {
+	name := fmt.Sprintf("%d", v.Width)
+	if v.Dark {
+		name += "-dark"
+	}
+	if v.NoScript {
+		name += "-noscript"
+	}
+	return name
+}
+
+// Every page, at every size and in both schemes: nothing in the console, nothing from
+// elsewhere, nothing to scroll sideways for, and nothing that axe finds.
+func TestBrowserPages(t *testing.T) {
+	chromium := browser.Find(t)
+	axe := readAxe(t)
+	for name, service := range map[string]*sample.Service{"busy": sample.New(time.Now), "empty": sample.Empty(time.Now)} {
+		server := httptest.NewServer(newSite(t, service).handler)
+		t.Cleanup(server.Close)
+		b := browser.Start(t, chromium)
+		for i, v := range views {
+			if name == "empty" && i != 0 && i != 3 {
+				continue // all sizes look alike there
+			}
+			t.Run(name+"/"+viewName(v), func(t *testing.T) {
+				page := b.Open(t, v)
+				for _, path := range append(names, "history?range=30d", "nowhere") {
+					page.Go(server.URL + "/limits/" + path)
+					look(t, page, v, axe, name+"-"+strings.ReplaceAll(path, "?", "-"))
+				}
+				if name == "busy" && !v.NoScript {
+					page.Go(server.URL + "/limits/clients")
+					page.Eval(`document.querySelector("details.menu").open = true`, nil)
+					look(t, page, v, axe, name+"-menu")
+					page.Load(func() { page.Eval(`document.querySelector("form[action=explain]").requestSubmit()`, nil) })
+					look(t, page, v, axe, name+"-explained")
+					page.Load(func() { page.Eval(`document.querySelector("form.decree[action=allow]").requestSubmit()`, nil) })
+					look(t, page, v, axe, name+"-allowed")
+				}
+				for _, trouble := range page.Troubles() {
+					if !strings.Contains(trouble, "404 (Not Found)") { // the page that isn't there
+						t.Error(trouble)
+					}
+				}
+				for _, request := range page.Requests() {
+					if !strings.HasPrefix(request, server.URL+"/limits/") {
+						t.Errorf("the page asks for %s", request)
+					}
+				}
+			})
+		}
+	}
+}
+
+// look looks at a page.
+func look(t *testing.T, page *browser.Page, v browser.View, axe, name string) {
+	t.Helper()
+	keepPicture(t, page, v, name)
+	if v.NoScript {
+		return
+	}
+	var wide struct{ Content, View int }
+	page.Eval(`({Content: document.documentElement.scrollWidth, View: document.documentElement.clientWidth})`, &wide)
+	if wide.Content > wide.View {
+		t.Errorf("%s at %d px: the page is %d px wide", name, wide.View, wide.Content)
+	}
+	if axe == "" {
+		return
+	}
+	var found []struct {
+		ID, Help string
+		Nodes    []string
+	}
+	page.Eval(axe, nil)
+	page.Eval(`axe.run(document, {resultTypes: ["violations"]}).then(({violations}) => violations.map((v) => ({ID: v.id, Help: v.help, Nodes: v.nodes.map((n) => n.html + " " + n.any.map((a) => a.message).join(" "))})))`, &found)
+	for _, v := range found {
+		t.Errorf("%s: axe finds %s: %s:\n%.2000s", name, v.ID, v.Help, strings.Join(v.Nodes, "\n"))
+	}
+}
+
+// readAxe returns the script of axe-core, which `.ci/run` fetches, or "" where there is none.
+func readAxe(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Log(err)
+		return ""
+	}
+	script, err := os.ReadFile(filepath.Join(cache, "caddy-tally", "axe-core-"+axeVersion+".min.js"))
+	if err != nil {
+		t.Logf("pages are not checked with axe: %v: `.ci/run test` fetches it", err)
+		return ""
+	}
+	return string(script)
+}
+
+const axeVersion = "4.14.1"
+
+// keepPicture writes a picture of the whole page into the folder DASHBOARD_PICTURES, for
+// people to look at.
+func keepPicture(t *testing.T, page *browser.Page, v browser.View, name string) {
+	t.Helper()
+	folder := os.Getenv("DASHBOARD_PICTURES")
+	if folder == "" {
+		return
+	}
+	height := v.Height
+	if !v.NoScript {
+		page.Eval(`document.documentElement.scrollHeight`, &height)
+	}
+	if err := os.WriteFile(filepath.Join(folder, name+"-"+viewName(v)+".png"), page.Picture(v.Width, min(height, 4000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The plot goes on while somebody looks at it, and numbers follow.
+func TestBrowserLivePlotMoves(t *testing.T) {
+	chromium := browser.Find(t)
+	server := httptest.NewServer(newSite(t, sample.New(time.Now)).handler)
+	t.Cleanup(server.Close)
+	page := browser.Start(t, chromium).Open(t, views[0])
+	page.Go(server.URL + "/limits/")
+	const last = `document.querySelector("[data-live]").dataset.last`
+	const image = `document.querySelector("[data-live] canvas").toDataURL()`
+	page.Wait(last)
+	var at, before, after string
+	page.Eval(last, &at)
+	page.Eval(image, &before)
+	page.Wait(last + ` > ` + at)
+	page.Eval(`new Promise(requestAnimationFrame).then(() => new Promise(requestAnimationFrame)).then(() => `+image+`)`, &after)
+	if before == after {
+		t.Error("the plot has another point and looks the same")
+	}
+	page.Wait(`document.querySelector("[data-feed]").children.length > 0`)
+	page.Wait(`/^Live$/.test(document.querySelector("[data-state]").textContent)`)
+}
+
+// What is clicked happens: a ban refuses, lifting it lets in again, and the audit has both.
+func TestBrowserBansAndLifts(t *testing.T) {
+	chromium := browser.Find(t)
+	service := sample.New(time.Now)
+	server := httptest.NewServer(newSite(t, service).handler)
+	t.Cleanup(server.Close)
+	b := browser.Start(t, chromium)
+	for _, v := range []browser.View{views[0], {Width: 360, Height: 740, NoScript: true}} {
+		page := b.Open(t, v)
+		page.Go(server.URL + "/limits/bans")
+		page.Eval(`document.querySelector("#ban-client").value = "192.0.2.200"`, nil)
+		page.Load(func() { page.Eval(`document.querySelector("form[action=ban] button").click()`, nil) })
+		if !service.Banned("192.0.2.200") {
+			t.Error("nobody was banned")
+		}
+		page.Load(func() { page.Eval(`document.querySelector("form[action=unban] button").click()`, nil) })
+		if service.Banned("192.0.2.200") {
+			t.Error("the ban wasn't lifted")
+		}
+		acts := service.Acts()
+		if acts[0].Action != "unban" || acts[1].Action != "ban" || acts[1].By != "maria" {
+			t.Errorf("the audit says %+v", acts[:2])
+		}
+	}
+}
