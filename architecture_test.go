@@ -58,6 +58,11 @@ var rules = []rule{
 		why: "commands read and write statements while no Caddy runs; what a statement does to a request is for the root package to say",
 	},
 	{
+		packages:  []string{"./internal/distinct"},
+		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/distinct"},
+		why: "it is arithmetic on hashes, whatever they are of",
+	},
+	{
 		packages:  []string{"./internal/typo"},
 		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/typo"},
 		why: "words are compared alike whatever they name",
@@ -98,8 +103,8 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./storage"},
-		forbidden: []string{"./..."}, allowed: []string{"./storage", "./limiter", "./limiter/reputation"},
-		why: "the contract is limits and their arithmetic, nothing else",
+		forbidden: []string{"./..."}, allowed: []string{"./storage", "./limiter", "./limiter/reputation", "./internal/distinct"},
+		why: "the contract is limits, counts and their arithmetic, nothing else",
 	},
 	{
 		packages:  []string{"./storage/..."},
@@ -113,7 +118,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./storage/memory"},
-		forbidden: []string{"./..."}, allowed: []string{"./storage/memory", "./storage", "./limiter", "./limiter/reputation"},
+		forbidden: []string{"./..."}, allowed: []string{"./storage/memory", "./storage", "./limiter", "./limiter/reputation", "./internal/distinct"},
 		why: "stores are alternatives; one that needs another can't be left out of a build",
 	},
 	{

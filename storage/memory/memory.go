@@ -32,6 +32,7 @@ type Database struct {
 	bytes  int64         // what the entries take, estimated
 	clock  storage.TimeRecord
 	resets []storage.Reset // that are known, in order
+	past   past            // has a lock of its own
 	next   int             // the shard that the next step of a sweep begins with
 }
 

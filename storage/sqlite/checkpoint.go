@@ -160,5 +160,7 @@ func (s *Store) Close() error {
 	default:
 		s.finishLogLocked()
 	}
-	return wrap("close", errors.Join(s.side.close(), s.writer.close()))
+	err := errors.Join(s.side.close(), s.writer.close())
+	s.side = nil // which tells whoever looks at the past
+	return wrap("close", err)
 }

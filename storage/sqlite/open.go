@@ -44,6 +44,8 @@ type Store struct {
 	clients  standings
 	clock    clock
 	resets   resets
+	history  history
+	acts     acts
 	sweeping *sweeper
 	unsynced int64 // rows written since the last checkpoint was asked for
 	emptied  int64 // the time of the sweep that last had the log emptied; 0 if none did
@@ -173,7 +175,8 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 	if s.claims, err = newClaimer(s.writer); err != nil {
 		return err
 	}
-	if err := errors.Join(s.clients.prepare(s.writer), s.clock.prepare(s.writer), s.resets.prepare(s.writer)); err != nil {
+	if err := errors.Join(s.clients.prepare(s.writer), s.clock.prepare(s.writer), s.resets.prepare(s.writer),
+		s.history.prepare(s.writer), s.acts.prepare(s.writer)); err != nil {
 		return err
 	}
 	if s.beside, err = filesBeside(s.options.Path); err != nil {
@@ -248,7 +251,7 @@ func inspect(c *conn) error {
 		return errDamaged("its version went back")
 	}
 	for _, query := range []string{
-		`SELECT count(*) FROM pragma_table_list WHERE name IN ('limits', 'counters', 'buckets', 'standings', 'clock', 'resets') AND strict`,
+		`SELECT count(*) FROM pragma_table_list WHERE name IN ('limits', 'counters', 'buckets', 'standings', 'clock', 'resets', 'series', 'minutes', 'hours', 'days', 'heaviest', 'audit') AND strict`,
 		`SELECT count(*) FROM limits WHERE slots < 0`,
 		`SELECT count(*) FROM clock WHERE now < 0`,
 		`SELECT count(*) FROM (SELECT used FROM counters ORDER BY limit_id, window, key, slot LIMIT 1)`,

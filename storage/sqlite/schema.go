@@ -91,6 +91,60 @@ var migrations = []string{
 		former   BLOB    NOT NULL,
 		found    INTEGER NOT NULL       -- 1 or 0
 	) STRICT;`,
+
+	// The history, see storage.Historian, and the audit. Times are numbers of minutes,
+	// hours or days, so that a row takes some 30 bytes. Rows of one time lie together.
+	`CREATE TABLE series (
+		id   INTEGER PRIMARY KEY,
+		zone TEXT NOT NULL,
+		name TEXT NOT NULL,             -- of a limit; '' for the zone
+		UNIQUE (zone, name)
+	) STRICT;` + rollupTable("minutes") + rollupTable("hours") + rollupTable("days") + `
+	CREATE TABLE sketches (             -- of periods that somebody may still add to
+		resolution INTEGER NOT NULL,    -- index in storage.Rollups
+		at         INTEGER NOT NULL,
+		series     INTEGER NOT NULL,
+		keys       BLOB    NOT NULL,    -- distinct.Sketch
+		PRIMARY KEY (resolution, at, series)
+	) STRICT;
+	CREATE TABLE heaviest (
+		at      INTEGER NOT NULL,       -- in hours
+		series  INTEGER NOT NULL,
+		key     BLOB    NOT NULL,
+		units   INTEGER NOT NULL,
+		refused INTEGER NOT NULL,
+		PRIMARY KEY (at, series, key)
+	) STRICT, WITHOUT ROWID;
+	CREATE TABLE writers (              -- what each process has reported
+		id     INTEGER PRIMARY KEY,
+		number INTEGER NOT NULL,        -- of its last report
+		at     INTEGER NOT NULL         -- nanoseconds since the epoch
+	) STRICT;
+	CREATE TABLE audit (                -- storage.Act
+		at     INTEGER PRIMARY KEY,
+		who    TEXT NOT NULL,
+		action TEXT NOT NULL,
+		target TEXT NOT NULL,
+		kind   TEXT NOT NULL,
+		reason TEXT NOT NULL
+	) STRICT;`,
+}
+
+// rollupTable returns what makes a table of counts per period.
+func rollupTable(name string) string {
+	return fmt.Sprintf(`
+	CREATE TABLE %s (
+		at           INTEGER NOT NULL,  -- in %[1]s since the epoch
+		series       INTEGER NOT NULL,
+		allowed      INTEGER NOT NULL,  -- storage.Tally, like all up to units
+		refused      INTEGER NOT NULL,
+		blocked      INTEGER NOT NULL,
+		banned       INTEGER NOT NULL,
+		would_refuse INTEGER NOT NULL,
+		units        INTEGER NOT NULL,
+		keys         INTEGER NOT NULL,  -- different ones, an estimate
+		PRIMARY KEY (at, series)
+	) STRICT, WITHOUT ROWID;`, name)
 }
 
 // migrate brings the database to the present version, in one transaction. Two

@@ -34,8 +34,8 @@ const (
 )
 
 // Sweep implements [storage.Store]. It works through all limits, whichever
-// process they came from, then through the token buckets, the clients and the notes of
-// resets, then drops limits that nobody uses, and then gives free pages back; where one
+// process they came from, then through the token buckets, the clients, the notes of
+// resets and the history, then drops limits that nobody uses, and then gives free pages back; where one
 // step stops, the next goes on.
 //
 // A token bucket is kept until it has drained at the amount it was last claimed
@@ -102,6 +102,7 @@ type sweeps struct {
 	lastBucket, deleteBuckets, deleteSomeBuckets *stmt
 	deleteOldBuckets                             *stmt
 	deleteStandings, deleteResets, deleteLimits  *stmt
+	past                                         [len(pastTables)]*stmt
 }
 
 func newSweeper(db *conn) (*sweeper, error) {
@@ -137,7 +138,7 @@ func newSweeper(db *conn) (*sweeper, error) {
 			return nil, err
 		}
 	}
-	return sw, nil
+	return sw, sw.preparePast()
 }
 
 // enter goes to the start of a phase.
@@ -148,7 +149,7 @@ func (sw *sweeper) enter(phase int) {
 // step works until its bound is reached or all is done.
 func (sw *sweeper) step() error {
 	sw.deleted, sw.vacuumed, sw.dropped, sw.more = 0, 0, 0, false
-	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.standings, sw.resets, sw.limits, sw.vacuum}
+	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.standings, sw.resets, sw.history, sw.limits, sw.vacuum}
 	for {
 		done, err := phases[sw.phase]()
 		if err != nil || !done {

@@ -72,6 +72,11 @@ func Run(t *testing.T, place Place) {
 		{"ResetAgain", testResetAgain},
 		{"ResetBad", testResetBad},
 		{"ResetsKept", testResetsKept},
+		{"History", testHistory},
+		{"HistoryKept", testHistoryKept},
+		{"Heaviest", testHeaviest},
+		{"HistoryBad", testHistoryBad},
+		{"Acts", testActs},
 		{"Stats", testStats},
 		{"Close", testClose},
 	} {

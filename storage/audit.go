@@ -1,0 +1,59 @@
+package storage
+
+import (
+	"context"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Auditor is a store that keeps who did what.
+type Auditor interface {
+	// Audit notes an act. When it returns nil, the act is in the store: it survives what a
+	// commit survives. It sets the act's time to one that no other act has, a little later
+	// if need be. Texts that are too long are cut.
+	Audit(ctx context.Context, act *Act) error
+
+	// Acts returns the n newest acts before a time, the newest first. n is at most MaxActs.
+	Acts(ctx context.Context, before int64, n int) ([]Act, error)
+}
+
+// Act is something that somebody did.
+type Act struct {
+	At     int64  // nanoseconds since the Unix epoch
+	By     string // who
+	Action string // what
+	Target string // to whom, by a name at rest; "" if to nobody
+	Kind   string // what the target is, without saying which, for example "network"
+	Reason string // why
+}
+
+// Bounds of what is kept of acts.
+const (
+	KeepActs    = 90 * Day
+	MaxActsKept = 100_000 // the oldest go first
+	MaxActs     = 1000    // at once
+	MaxActText  = 256     // bytes of each text
+)
+
+// Cut makes the texts of an act valid UTF-8 of at most MaxActText bytes, without control
+// characters.
+func (a *Act) Cut() {
+	for _, text := range []*string{&a.By, &a.Action, &a.Target, &a.Kind, &a.Reason} {
+		*text = cut(*text)
+	}
+}
+
+func cut(text string) string {
+	clean := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text[:min(len(text), 2*MaxActText)], "�"))
+	for len(clean) > MaxActText {
+		_, size := utf8.DecodeLastRuneInString(clean)
+		clean = clean[:len(clean)-size]
+	}
+	return clean
+}

@@ -1,0 +1,165 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/distinct"
+)
+
+// Historian is a store that keeps what was decided: counts per minute, hour and day, and the
+// heaviest keys per hour. All processes that use the store add to it.
+//
+// # Invariant
+//
+// What was reported is added once: to its minute, its hour and its day, in one transaction.
+// So sums of minutes are those of their hours and days, as long as all of them are kept. A
+// process that is killed loses what it has not reported.
+type Historian interface {
+	// Report adds what a process has counted. now is nanoseconds since the Unix epoch. A report
+	// whose number isn't above the last one of its writer changes nothing, so after
+	// [ErrUnknownOutcome] the same report can be sent again, for up to a week.
+	//
+	// Sweeps drop what is too old, or those and reports do.
+	Report(ctx context.Context, now int64, report Report) error
+
+	// History returns what was decided, in the order of time. Where nothing was there is no
+	// point.
+	History(ctx context.Context, q HistoryQuery) ([]Point, error)
+
+	// Heaviest returns the n keys that wanted most, the heaviest first.
+	Heaviest(ctx context.Context, q HistoryQuery, n int) ([]Heavy, error)
+}
+
+// Series names what is counted.
+type Series struct {
+	Zone string
+	// Limit is one of the zone; "" counts the zone's requests, each once.
+	Limit string
+}
+
+// Tally is what was decided about requests.
+type Tally struct {
+	Allowed     int64 // requests
+	Refused     int64 // requests, those of the next two included
+	Blocked     int64 // requests refused from memory, since the key was still over its limit
+	Banned      int64 // requests refused since the client was banned
+	WouldRefuse int64 // requests that a limit would have refused that only watches
+	Units       int64 // charged
+}
+
+// Add adds another tally.
+func (t *Tally) Add(other Tally) {
+	t.Allowed += other.Allowed
+	t.Refused += other.Refused
+	t.Blocked += other.Blocked
+	t.Banned += other.Banned
+	t.WouldRefuse += other.WouldRefuse
+	t.Units += other.Units
+}
+
+// Minute is what a process has counted in one minute.
+type Minute struct {
+	// At is a time in it, in nanoseconds since the Unix epoch.
+	At int64
+	Series
+	Tally
+	// Keys is which keys came, by hashes that all processes make under one key.
+	Keys distinct.Sketch
+	// Heaviest are the keys that wanted most, no key twice. More than MaxHeaviest are none.
+	Heaviest []HeavyKey
+}
+
+// HeavyKey is a key that wanted much.
+type HeavyKey struct {
+	Key     Key   // a keyed hash, as everywhere in a store
+	Units   int64 // charged
+	Refused int64 // requests
+}
+
+// Report is what a process has counted since its last report.
+type Report struct {
+	// Writer is chosen at random by the process.
+	Writer int64
+	// Number is counted from 1 by it.
+	Number  int64
+	Minutes []Minute
+}
+
+// HistoryQuery says what to tell.
+type HistoryQuery struct {
+	// Series is what is asked for. A Zone of "" means all zones, added up; then Limit is "".
+	Series
+	// From and To bound the time, in nanoseconds since the Unix epoch, From ≤ at < To.
+	From, To int64
+	// Resolution is a [time.Minute], a [time.Hour] or a [Day].
+	Resolution time.Duration
+}
+
+// Point is what was decided in the minute, hour or day that begins at a time.
+type Point struct {
+	At int64 // nanoseconds since the Unix epoch
+	Tally
+	// Keys is about how many different keys came; of several series, to the one with most.
+	Keys int64
+}
+
+// Heavy is a key that wanted much of a limit.
+type Heavy struct {
+	Series
+	HeavyKey
+}
+
+// Day is 24 hours, in UTC.
+const Day = 24 * time.Hour
+
+// Bounds of what is kept, and of what is asked for at once.
+const (
+	KeepMinutes  = 48 * time.Hour
+	KeepHours    = 90 * Day
+	KeepDays     = 2 * 366 * Day
+	KeepHeaviest = 7 * Day
+
+	MaxHeaviest = 20     // keys of a limit and hour
+	MaxSeries   = 10_000 // more than these are not counted
+	MaxPoints   = 3000   // that a query may ask for
+)
+
+// Rollups are the resolutions of the history, and how long each is kept.
+var Rollups = [...]struct{ Resolution, Keep time.Duration }{
+	{time.Minute, KeepMinutes}, {time.Hour, KeepHours}, {Day, KeepDays},
+}
+
+// Period returns the number of the minute, hour or day that a time lies in, counted from the
+// Unix epoch.
+func Period(at int64, resolution time.Duration) int64 {
+	n := at / int64(resolution)
+	if at%int64(resolution) < 0 {
+		n--
+	}
+	return n
+}
+
+// Periods returns the numbers of the first period that a query is about and of the first
+// after it. It returns an error if that is too much, or makes no sense.
+func (q HistoryQuery) Periods() (first, end int64, err error) {
+	known := false
+	for _, r := range Rollups {
+		known = known || r.Resolution == q.Resolution
+	}
+	switch {
+	case !known:
+		return 0, 0, fmt.Errorf("resolution: expected 1m, 1h or 24h, got %v", q.Resolution)
+	case q.Zone == "" && q.Limit != "":
+		return 0, 0, fmt.Errorf("limit: expected a zone as well, got only %q", q.Limit)
+	case q.From > q.To:
+		return 0, 0, errors.New("expected a time that begins before it ends")
+	}
+	first, end = Period(q.From, q.Resolution), Period(q.To-1, q.Resolution)+1
+	if end-first > MaxPoints {
+		return 0, 0, fmt.Errorf("expected at most %d points, got %d: choose a shorter time or a coarser resolution", MaxPoints, end-first)
+	}
+	return first, end, nil
+}

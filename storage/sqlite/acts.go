@@ -1,0 +1,86 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// acts keeps who did what.
+type acts struct{ taken, add, drop *stmt }
+
+func (a *acts) prepare(db *conn) (err error) {
+	for _, p := range []struct {
+		stmt          **stmt
+		query         string
+		args, columns int
+	}{
+		{&a.taken, `SELECT count(*) FROM audit WHERE at = ?`, 1, 1},
+		{&a.add, `INSERT INTO audit (at, who, action, target, kind, reason) VALUES (?, ?, ?, ?, ?, ?)`, 6, 0},
+		{&a.drop, `DELETE FROM audit WHERE at <= (SELECT at FROM audit ORDER BY at DESC LIMIT 1 OFFSET ?)`, 1, 0},
+	} {
+		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Audit implements [storage.Auditor].
+func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return wrap("audit", storage.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap("audit", err)
+	}
+	return s.failedLocked(wrap("audit", s.transactLocked(nil, func() (int64, error) { return 1, s.acts.note(act) })))
+}
+
+func (a *acts) note(act *storage.Act) error {
+	act.Cut()
+	for taken := int64(1); ; act.At++ {
+		a.taken.bind(0, act.At)
+		if err := a.taken.each(func(row []driver.Value) error { return integers(row, &taken) }); err != nil {
+			return err
+		}
+		if taken == 0 {
+			break
+		}
+	}
+	a.add.bind(0, act.At, act.By, act.Action, act.Target, act.Kind, act.Reason)
+	if _, err := a.add.exec(); err != nil {
+		return err
+	}
+	a.drop.bind(0, int64(storage.MaxActsKept))
+	_, err := a.drop.exec()
+	return err
+}
+
+// Acts implements [storage.Auditor].
+func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
+	const query = `SELECT at, who, action, target, kind, reason FROM audit WHERE at < ? ORDER BY at DESC LIMIT ?`
+	err = s.look(ctx, "audit", func(c *conn) error {
+		return c.each(query, func(row []driver.Value) error {
+			var act storage.Act
+			if err := integers(row, &act.At); err != nil {
+				return err
+			}
+			for i, text := range []*string{&act.By, &act.Action, &act.Target, &act.Kind, &act.Reason} {
+				value, ok := row[i+1].(string)
+				if !ok {
+					return errDamaged("an act has no text")
+				}
+				*text = value
+			}
+			list = append(list, act)
+			return nil
+		}, before, int64(min(max(n, 0), storage.MaxActs)))
+	})
+	return list, err
+}
+
+var _ storage.Auditor = (*Store)(nil)

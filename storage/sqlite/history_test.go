@@ -1,0 +1,226 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/distinct"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// minutesOf returns what a busy process has counted in a minute: of n limits, two in each
+// zone, and of the zones.
+func minutesOf(at int64, n int) (minutes []storage.Minute) {
+	add := func(series storage.Series, heavy int) {
+		var keys distinct.Set
+		for i := range 300 {
+			keys.Add(uint64(at+int64(i)) * 0x9e3779b97f4a7c15)
+		}
+		m := storage.Minute{At: at, Series: series, Keys: keys.Take(),
+			Tally: storage.Tally{Allowed: 5000, Refused: 300, Blocked: 280, Banned: 3, Units: 7000}}
+		for i := range heavy {
+			m.Heaviest = append(m.Heaviest, storage.HeavyKey{Key: key(uint64(i) + uint64(at/int64(time.Minute))%5), Units: 100, Refused: 5})
+		}
+		minutes = append(minutes, m)
+	}
+	for i := range n {
+		zone := fmt.Sprint("zone ", i/2)
+		if i%2 == 0 {
+			add(storage.Series{Zone: zone}, 0)
+		}
+		add(storage.Series{Zone: zone, Limit: fmt.Sprint("limit ", i%2)}, storage.MaxHeaviest)
+	}
+	return minutes
+}
+
+// counted returns how many requests the history has of the zones around the start.
+func countedAtStart(t testing.TB, s *Store) (counted int64) {
+	t.Helper()
+	for _, r := range storage.Rollups {
+		points, err := s.History(context.Background(), storage.HistoryQuery{From: start - int64(r.Resolution), To: start + int64(r.Resolution), Resolution: r.Resolution})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := int64(0)
+		for _, p := range points {
+			of += p.Allowed
+		}
+		if counted != of && r.Resolution != time.Minute {
+			t.Errorf("%d requests per %v, and %d per minute", of, r.Resolution, counted)
+		}
+		counted = of
+	}
+	return counted
+}
+
+// Whatever statement of a report fails, nothing of it is there, and all of it once when it is
+// sent again; also if the commit took effect and said that it failed.
+func TestAnyStatementOfAReportMayFail(t *testing.T) {
+	t.Parallel()
+	f := new(faults)
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
+	want := int64(0)
+	for n := 0; ; n++ {
+		report := storage.Report{Writer: 1, Number: int64(n + 1), Minutes: minutesOf(start, 2)}
+		i, which := 0, ""
+		f.set(func(query string) error {
+			if i++; i-1 != n {
+				return nil
+			}
+			which = query
+			return coded(codeFull)
+		})
+		err := s.Report(context.Background(), start, report)
+		f.set(nil)
+		if err == nil != (which == "") {
+			t.Fatalf("%q failed, and report says %v", which, err)
+		}
+		if got := countedAtStart(t, s); err != nil && got != want {
+			t.Errorf("%q failed: %d requests are counted, want %d", which, got, want)
+		}
+		want += 5000
+		if err := s.Report(context.Background(), start, report); err != nil {
+			t.Fatalf("%q failed, and then %v", which, err)
+		}
+		if got := countedAtStart(t, s); got != want {
+			t.Errorf("%q failed, and the report was sent again: %d requests are counted, want %d", which, got, want)
+		}
+		if which == "" {
+			break
+		}
+	}
+	f.setAfter(func(query string) error {
+		if query == `COMMIT` {
+			return coded(codeError)
+		}
+		return nil
+	})
+	report := storage.Report{Writer: 2, Number: 1, Minutes: minutesOf(start, 2)}
+	err := s.Report(context.Background(), start, report)
+	f.setAfter(nil)
+	if !errors.Is(err, storage.ErrUnknownOutcome) {
+		t.Fatalf("got %v", err)
+	}
+	if err := s.Report(context.Background(), start, report); err != nil {
+		t.Fatal(err)
+	}
+	if got := countedAtStart(t, s); got != want+5000 {
+		t.Errorf("%d requests are counted after one report of unknown outcome, want %d", got, want+5000)
+	}
+}
+
+// A process that is killed has reported all of a report or nothing: its log may end anywhere.
+func TestReportsInATruncatedLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := opened(t, Options{Path: path})
+	const reports = 10
+	for n := range int64(reports) {
+		if err := s.Report(context.Background(), start, storage.Report{Writer: 1, Number: n + 1, Minutes: minutesOf(start, 2)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, log := read(t, path), read(t, path+walSuffix)
+	for n := len(log); n >= 0; n -= len(log) / 37 {
+		killed := filepath.Join(t.TempDir(), "tally.db")
+		write(t, killed, content)
+		write(t, killed+walSuffix, log[:n])
+		s := opened(t, Options{Path: killed, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
+		kept, err := s.writer.int(`SELECT coalesce(max(number), 0) FROM writers`)
+		if got := countedAtStart(t, s); err != nil || got != 5000*kept || n == len(log) && kept != reports {
+			t.Errorf("%d of %d bytes: %d requests of %d reports are counted (%v)", n, len(log), got, kept, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// No more than storage.MaxSeries are counted, whatever is configured.
+func TestSeriesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
+	mustExec(t, s.writer, fmt.Sprintf(`WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO series (zone, name) SELECT 'zone ' || i, '' FROM n`, storage.MaxSeries-1))
+	for i := range int64(3) {
+		minutes := []storage.Minute{{At: start, Series: storage.Series{Zone: fmt.Sprint("more ", i)}, Tally: storage.Tally{Allowed: 1}}}
+		if err := s.Report(context.Background(), start, storage.Report{Writer: 1, Number: i + 1, Minutes: minutes}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := countedAtStart(t, s); got != 1 {
+		t.Errorf("%d of the new series are counted, want 1", got)
+	}
+	if n, err := s.writer.int(`SELECT count(*) FROM series`); err != nil || n != storage.MaxSeries {
+		t.Errorf("there are %d series (%v), want %d", n, err, storage.MaxSeries)
+	}
+}
+
+// The oldest acts go when there are too many.
+func TestActsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
+	mustExec(t, s.writer, fmt.Sprintf(`WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO audit SELECT i, '', '', '', '', '' FROM n`, storage.MaxActsKept))
+	if err := s.Audit(context.Background(), &storage.Act{At: start}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.writer.int(`SELECT count(*) FROM audit`); err != nil || n != storage.MaxActsKept {
+		t.Errorf("there are %d acts (%v), want %d", n, err, storage.MaxActsKept)
+	}
+	if n, err := s.writer.int(`SELECT min(at) FROM audit`); err != nil || n != 2 {
+		t.Errorf("the oldest act is %d (%v), want 2", n, err)
+	}
+}
+
+// A busy site with 20 limits adds at most 2 MB a day. Sketches, of which there are always as
+// many, are in what was there before.
+func TestHistoryOfADayIsSmall(t *testing.T) {
+	t.Parallel()
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
+	bytes := func() int64 {
+		var n [2]int64
+		for i, query := range []string{`PRAGMA page_count`, `PRAGMA freelist_count`} {
+			var err error
+			if n[i], err = s.writer.int(query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return (n[0] - n[1]) * pageSize
+	}
+	const warmUp, hours = 60, 3
+	begins, before := start-start%int64(storage.Day), int64(0)
+	for minute := range int64(warmUp + 60*hours) {
+		if minute == warmUp {
+			before = bytes()
+		}
+		at := begins + minute*int64(time.Minute)
+		if err := s.Report(context.Background(), at+int64(time.Minute), storage.Report{Writer: 1, Number: minute + 1, Minutes: minutesOf(at, 20)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	day := (bytes() - before) * 24 / hours
+	t.Logf("a day takes %d bytes", day)
+	if day > 2_000_000 {
+		t.Errorf("a day takes %d bytes, want at most 2 MB", day)
+	}
+}
+
+func BenchmarkReport(b *testing.B) {
+	s := opened(b, Options{Path: filepath.Join(b.TempDir(), "tally.db")})
+	minutes := make([][]storage.Minute, 120)
+	for i := range minutes {
+		minutes[i] = minutesOf(start+int64(i)*int64(time.Minute), 20)
+	}
+	b.ReportAllocs()
+	for n := int64(0); b.Loop(); n++ {
+		of := minutes[n%int64(len(minutes))]
+		if err := s.Report(context.Background(), of[0].At, storage.Report{Writer: 1, Number: n + 1, Minutes: of}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
