@@ -1,6 +1,11 @@
 package tally
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
 
 // exchange is a request for a challenge, or with the solution of one.
 type exchange struct {
@@ -25,3 +30,32 @@ const (
 	expired    = "expired"   // too late
 	unsolved   = "unsolved"  // not a solution
 )
+
+// elsewhereMark ends the key of what other sites have the browsers of a network
+// ask for.
+const elsewhereMark = 'x'
+
+// visit counts a visit to the path. It is refused if the client is banned: but for one
+// that is not verified, which may be a stranger who looks the same, and is told apart
+// by a session. Of those nothing is looked up: they are as many as they like.
+func (x *exchange) visit() (engine.Decision, bool) {
+	if x.evaluation.identify().Kind.Verified() {
+		return x.takeFor(x.client.subject, x.limits.visits)
+	}
+	return x.take(x.limits.visits)
+}
+
+// take takes one unit from a limit of the client's network.
+func (x *exchange) take(limit *engine.Limit) (engine.Decision, bool) { return x.takeFor(nil, limit) }
+
+// takeFor takes one unit from a limit of the client's network, unless the client is
+// banned that it is for. What other sites have the network's browsers ask for is
+// counted apart, so that it is not in the way of their users.
+func (x *exchange) takeFor(stands *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
+	key := x.client.networkSubject.Key
+	if hintsOf(x.http).Initiator.IsOther() {
+		key = append(slices.Clone(key), elsewhereMark)
+	}
+	debits := []engine.Debit{{Limit: limit, Key: key, Cost: 1}}
+	return x.app.decide(x.http.Context(), stands, debits)
+}

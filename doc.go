@@ -50,8 +50,8 @@
 //
 // How it is answered:
 //
-//   - challenge_offer.go, challenge_serve.go, challenge_exchange.go: the page that lets a
-//     browser earn a session
+//   - challenge_offer.go, challenge_serve.go, challenge_accept.go, challenge_page.go,
+//     challenge_exchange.go: the page that lets a browser earn a session
 //   - refuse.go, response.go, response_legacy.go, limit_status.go: refusals and header fields
 //
 // Who it is from:
@@ -81,8 +81,8 @@
 //   - app_provision.go: the global options
 //   - zone_provision.go, limit_set.go, ceiling.go, cost.go: zones
 //   - check_costs.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
-//     check_order.go, check_order_handlers.go, check_plain_http.go, check_proxies.go, need.go:
-//     warnings of what hardly does what was meant
+//     check_order.go, check_order_handlers.go, check_order_sets.go, check_plain_http.go,
+//     check_proxies.go, need.go: warnings of what hardly does what was meant
 //
 // The options, with the comments that are their documentation:
 //

@@ -1,0 +1,126 @@
+package tally
+
+import (
+	"crypto/sha256"
+	"errors"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/challenge"
+	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// maxForm is how long what a page sends can be.
+const maxForm = 16 << 10
+
+// accept issues a session for a solution, and sends the browser on.
+func (x *exchange) accept() error {
+	if status, text := x.readForm(); status != 0 {
+		return x.say(status, text)
+	}
+	token, reason := x.check()
+	if reason != "" {
+		return x.reject(reason)
+	}
+	d, ok := x.redeem(token)
+	switch {
+	case !ok:
+		return x.refuse(noSecret, d, "This can't be done at the moment.")
+	case d.Reason == engine.Abandoned:
+		return errAbandoned
+	case !d.Allowed && d.Debit == 0:
+		x.punish()
+		return x.reject(usedBefore)
+	case !d.Allowed:
+		return x.refuse(tooMany, d, "Many visitors of your network have passed this check of late.")
+	}
+	return x.grant()
+}
+
+// readForm reads what the page sends, or returns what is wrong with it.
+func (x *exchange) readForm() (status int, text string) {
+	if kind, _, _ := mime.ParseMediaType(x.http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+		return http.StatusUnsupportedMediaType, "Send the form of the page."
+	}
+	x.http.Body = http.MaxBytesReader(x.w, x.http.Body, maxForm)
+	if err := x.http.ParseForm(); err != nil {
+		return http.StatusBadRequest, "The form can't be read."
+	}
+	return 0, ""
+}
+
+// tokenSize is the length of what a solution is known by.
+const tokenSize = challenge.NonceSize
+
+// check checks the solution in the form. It returns what the solution is known by,
+// or why it is none.
+func (x *exchange) check() (token [tokenSize]byte, reason string) {
+	if x.verifier != nil {
+		return x.verify(x.http.PostForm.Get(x.verifier.Service().Field))
+	}
+	solved, err := x.keys.setter.Check(time.Now(), session.Site(x.http.Host), x.client.NetworkID(),
+		x.http.PostForm.Get("puzzle"), x.http.PostForm.Get("solution"))
+	switch {
+	case err == nil:
+		return solved.Nonce, ""
+	case errors.Is(err, challenge.ErrForeign):
+		reason = foreign
+	case errors.Is(err, challenge.ErrExpired):
+		reason = expired
+	case errors.Is(err, challenge.ErrUnsolved):
+		reason = unsolved
+	default:
+		reason = malformed
+	}
+	return token, reason
+}
+
+// verify has the service check what its widget gave.
+func (x *exchange) verify(given string) (token [tokenSize]byte, reason string) {
+	result := x.verifier.Verify(x.http.Context(), given, session.Site(x.http.Host))
+	if result.Unavailable() && x.unavailable.admits(time.Now()) {
+		x.app.log.Warn("nobody can pass the challenge at the moment",
+			zap.String("service", x.verifier.Service().Name), zap.String("reason", string(result.Reason)), zap.Error(result.Err))
+	}
+	if !result.Passed() {
+		return token, string(result.Reason)
+	}
+	sum := sha256.Sum256([]byte(given))
+	copy(token[:], sum[:])
+	return token, ""
+}
+
+// redeem accepts a solution, once, and counts the session that is issued for it.
+func (x *exchange) redeem(token [tokenSize]byte) (d engine.Decision, ok bool) {
+	debits := []engine.Debit{
+		{Limit: x.limits.solutions, Key: append([]byte{identity.TagSolution}, token[:]...), Cost: 1},
+		{Limit: x.limits.sessions, Key: x.client.networkSubject.Key, Cost: 1},
+		{Limit: x.limits.live, Key: x.client.networkSubject.Key, Cost: 1},
+	}
+	return x.app.decide(x.http.Context(), nil, debits)
+}
+
+// punish punishes the client for a solution that was sent again.
+func (x *exchange) punish() {
+	x.app.reportOffense(x.evaluation, x.evaluation.identify().subject, x.app.forgery())
+}
+
+// grant issues a session, and sends the browser on.
+func (x *exchange) grant() error {
+	issued, cookie, err := x.client.issue(x.keys)
+	if err != nil {
+		return caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	x.client.passRecordTo(issued)
+	metrics.sessions.WithLabelValues("issued").Inc()
+	x.w.Header().Add("Set-Cookie", cookie)
+	x.w.Header().Set("Location", x.target(x.http.PostForm.Get("target")))
+	x.w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
