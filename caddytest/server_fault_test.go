@@ -74,10 +74,10 @@ func TestDatabaseLockedByAnotherProcess(t *testing.T) {
 	s.checkFault("database is locked", func() func() { return lockDatabase(t, filepath.Join(s.dir, "tally.db")) })
 }
 
-// Who comes after the folder was removed from under a Caddy finds what that knew:
-// the keys that names are made under are in the new folder as well.
-func TestFolderRemoved(t *testing.T) {
-	s := startCaddy(t, options("rate_limit {\nstore sqlite {$DIR}/folder/tally.db\n}\n"+trusting)+site(`rate_limit {
+// inFolder is a config whose database lies in a folder of its own, with a zone by
+// address and one by key. Another timeout, in seconds, makes it another store.
+func inFolder(timeout int) string {
+	return options(fmt.Sprintf("rate_limit {\nstore_timeout %ds\nstore sqlite {$DIR}/folder/tally.db\n}\n", timeout)+trusting) + site(`rate_limit {
 		zone address {
 			match /address
 			limit 10/30d
@@ -88,7 +88,13 @@ func TestFolderRemoved(t *testing.T) {
 			limit 10/30d
 		}
 	}
-	respond hello`))
+	respond hello`)
+}
+
+// Clients that come after the folder of a running Caddy was removed find their counts:
+// the keys that they are hashed under are in the new folder as well.
+func TestFolderRemoved(t *testing.T) {
+	s := startCaddy(t, inFolder(60))
 	folder, key := filepath.Join(s.dir, "folder"), "X-Key: secret"
 	s.wantPassed(6, 6, "/address")
 	s.wantPassed(6, 6, "/key", key)
@@ -131,21 +137,7 @@ func TestLockIsWaitedForAsLongAsStoreTimeoutSays(t *testing.T) {
 // Keys that somebody removed from under a Caddy are written again before another
 // engine looks for them: under others everything would be counted from 0.
 func TestRemovedKeysAreWrittenAgain(t *testing.T) {
-	conf := func(timeout int) string {
-		return options(fmt.Sprintf("rate_limit {\nstore_timeout %ds\nstore sqlite {$DIR}/folder/tally.db\n}\n", timeout)+trusting) + site(`rate_limit {
-			zone address {
-				match /address
-				limit 10/30d
-			}
-			zone key {
-				match /key
-				per key {http.request.header.X-Key}
-				limit 10/30d
-			}
-		}
-		respond hello`)
-	}
-	s, key := startCaddy(t, conf(60)), "X-Key: secret"
+	s, key := startCaddy(t, inFolder(60)), "X-Key: secret"
 	for i := range 3 {
 		s.wantPassed(2, 2, "/address")
 		s.wantPassed(2, 2, "/key", key)
@@ -154,7 +146,7 @@ func TestRemovedKeysAreWrittenAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.mustReload(conf(61 + i))
+		s.mustReload(inFolder(61 + i))
 	}
 	s.wantPassed(4, 6, "/address")
 	s.wantPassed(4, 6, "/key", key)
