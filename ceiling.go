@@ -46,7 +46,7 @@ func (z *zoneSetup) checkCeiling() error {
 func (z *zoneSetup) addShared(s *limitSet) error {
 	s.networks, s.elsewhere = new(limitSet), new(limitSet)
 	for _, p := range s.policies {
-		ceiling, err := p.times(z.ceiling())
+		ceiling, err := p.Times(z.ceiling())
 		if err != nil {
 			return fmt.Errorf("prefix_ceiling: %w", err)
 		}
@@ -65,15 +65,6 @@ func (z *Zone) ceiling() int64 {
 		return defaultCeiling
 	}
 	return int64(z.PrefixCeiling)
-}
-
-// times returns the limit of n clients together.
-func (p *policy) times(n int64) (limiter.Limit, error) {
-	amount, burst := min(p.Amount()*n, limiter.MaxAmount), int64(0)
-	if p.Algorithm() == limiter.TokenBucket {
-		burst = min(p.Capacity()*n, limiter.MaxAmount)
-	}
-	return p.WithAmount(amount, burst)
 }
 
 // derive adds to a set a limit of the same kind as another, with counts of its own.

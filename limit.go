@@ -96,12 +96,7 @@ func (l Limit) algorithm() (limiter.Algorithm, error) {
 	case l.Algorithm == "":
 		return limiter.Sliding, nil
 	}
-	for _, a := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket} {
-		if l.Algorithm == a.String() {
-			return a, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown algorithm %q: expected sliding, fixed or token_bucket", l.Algorithm)
+	return limiter.ParseAlgorithm(l.Algorithm)
 }
 
 // namedLimit is a limit ready for arithmetic, with the name that it has in its zone.

@@ -36,8 +36,8 @@ func (s limitStatus) effective(refused bool) int64 {
 	switch {
 	case s.Remaining > 0:
 		return max(httpfield.Seconds(min(s.Reset, s.policy.Window())), 0)
-	case s.policy.Algorithm() == limiter.TokenBucket && !refused:
-		return max(httpfield.Seconds(s.Reset-s.policy.Refill(s.policy.Capacity()-1)), 1) // of all but one unit
+	case !refused:
+		return max(httpfield.Seconds(s.policy.NextUnit(s.Quota)), 1)
 	}
 	return httpfield.Seconds(s.Reset)
 }

@@ -150,3 +150,12 @@ func (l Limit) retryBucket(b Bucket, c Claim) time.Duration {
 	over := b.Units + c.Min - l.capacity // ≥ 0, and with Part/window on top > 0
 	return time.Duration(addSaturating(max(b.At-c.Now, 0), l.refillTime(over, b.Part)))
 }
+
+// emptyAt returns the time from which on a bucket is empty, if the limit stays as it is.
+func (l Limit) emptyAt(b Bucket) int64 {
+	takes := int64(l.Quota(Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At).Reset)
+	if b.At > math.MaxInt64-takes {
+		return math.MaxInt64
+	}
+	return b.At + takes
+}

@@ -31,7 +31,7 @@ type Lease struct {
 	SpentPart int64 // spent beside Spent
 }
 
-// Holds tells whether there is anything in a lease that can be given back.
+// Holds reports whether there is anything in a lease that can be given back.
 func (ls Lease) Holds() bool { return ls.Units > 0 || ls.HeldPart > 0 }
 
 // Worth returns how many units of a lease can be spent at now: at most what it
@@ -55,7 +55,7 @@ func (l Limit) outside(ls Lease) (units, part int64) {
 }
 
 // Spend takes cost units from a lease if it is worth that many at now, and
-// tells whether it did. A cost of zero is always spent.
+// reports whether it did. A cost of zero is always spent.
 func (l Limit) Spend(ls *Lease, now, cost int64) bool {
 	if cost <= 0 {
 		return true
@@ -179,7 +179,29 @@ func (l Limit) drainLease(ls Lease, now int64) Lease {
 	return is
 }
 
-// Quota tells what is left for a key: how many units it can still spend, and in
+// SpentAt returns the time as of which units count that are spent from a lease at now. A
+// token bucket may be ahead of now, if a process with a faster clock charged it first.
+func (l Limit) SpentAt(ls Lease, now int64) int64 {
+	if l.algorithm == TokenBucket {
+		return ls.At
+	}
+	return now
+}
+
+// bucketSlots is how many slots a token bucket's window is taken to have by
+// [Limit.InSlot].
+const bucketSlots = 60
+
+// InSlot reports whether now lies in the slot that a lease was charged to at. A token
+// bucket has no slots: a 60th of its window from then on is taken for one.
+func (l Limit) InSlot(at, now int64) bool {
+	if l.algorithm == TokenBucket {
+		return now-at < l.window/bucketSlots
+	}
+	return at >= l.Slot(now)
+}
+
+// Quota says what is left for a key: how many units it can still spend, and in
 // how long it has its whole amount back if it spends none of them.
 //
 // It is exact for a key with one holder as long as that spends what it claims,
@@ -214,6 +236,15 @@ func (l Limit) Quota(ls Lease, now int64) Quota {
 		Remaining: max(l.amount-(ls.Used-ls.Units), 0),
 		Reset:     time.Duration(max(l.Expiry(last)-now, 0)),
 	}
+}
+
+// NextUnit returns how long it takes until a unit is free again, for a quota of which
+// nothing remains.
+func (l Limit) NextUnit(q Quota) time.Duration {
+	if l.algorithm == TokenBucket {
+		return q.Reset - l.Refill(l.capacity-1)
+	}
+	return q.Reset
 }
 
 // Settles returns how many units giving a lease back at now sets right, a part of

@@ -64,6 +64,16 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("Algorithm(%d)", uint8(a))
 }
 
+// ParseAlgorithm returns the algorithm of a name, as [Algorithm.String] has it.
+func ParseAlgorithm(name string) (Algorithm, error) {
+	for _, a := range []Algorithm{Sliding, Fixed, TokenBucket} {
+		if name == a.String() {
+			return a, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown algorithm %q: expected %v, %v or %v", name, Sliding, Fixed, TokenBucket)
+}
+
 // Params describe a limit. They are what [New] checks.
 type Params struct {
 	// Algorithm is sliding unless it says otherwise.
@@ -135,6 +145,30 @@ func New(p Params) (Limit, error) {
 	return l.WithAmount(p.Amount, p.Burst)
 }
 
+// Stored returns the limit, with an amount of 1, whose algorithm, window and slots a
+// store has kept as [Algorithm], [Limit.Window] and [Limit.Slots]. It returns an error if
+// they are of none. The time zone of a fixed limit is not among them, see
+// [Limit.ZoneSlack].
+func Stored(algorithm, window, slots int64) (Limit, error) {
+	p := Params{Algorithm: Algorithm(algorithm), Amount: 1, Window: time.Duration(window)}
+	if p.Algorithm == Sliding {
+		p.Slots = int(slots)
+	}
+	if int64(p.Algorithm) != algorithm {
+		return Limit{}, fmt.Errorf("unknown algorithm %d", algorithm)
+	}
+	return New(p)
+}
+
+// ZoneSlack returns the most nanoseconds by which the windows of the limit may lie
+// earlier or later in another time zone.
+func (l Limit) ZoneSlack() int64 {
+	if l.algorithm == Fixed && l.window%int64(day) == 0 {
+		return int64(MaxOffset)
+	}
+	return 0
+}
+
 // WithAmount returns the limit with another amount and burst, which is how a
 // scaled limit is made; a burst of zero means the amount. A state or a lease of
 // one is a state or a lease of the other.
@@ -156,7 +190,7 @@ func (l Limit) WithAmount(amount, burst int64) (Limit, error) {
 	}
 	l.capacity = burst
 	if refill := l.refillTime(burst, 0); refill > int64(MaxRefill) {
-		return Limit{}, fmt.Errorf("a burst of %d at %d per %v takes over 100 years to refill; a smaller burst or a shorter window would do", burst, amount, time.Duration(l.window))
+		return Limit{}, fmt.Errorf("a burst of %d at %d per %v takes over 100 years to refill; expected a smaller burst or a shorter window", burst, amount, time.Duration(l.window))
 	}
 	return l, nil
 }
@@ -169,6 +203,21 @@ func (l Limit) Scale(percent int) Limit {
 	l.amount = (l.amount*p + 99) / 100
 	l.capacity = (l.capacity*p + 99) / 100
 	return l
+}
+
+// Times returns the limit of n keys together: n times its amount and burst, each at most
+// [MaxAmount].
+func (l Limit) Times(n int64) (Limit, error) {
+	amount, burst := times(l.amount, n), int64(0)
+	if l.algorithm == TokenBucket {
+		burst = times(l.capacity, n)
+	}
+	return l.WithAmount(amount, burst)
+}
+
+// times multiplies units by n, up to MaxAmount.
+func times(units, n int64) int64 {
+	return min(units*n, MaxAmount)
 }
 
 // Share returns the part of percent of the limit that falls to one of n processes,

@@ -31,7 +31,7 @@ func TestNewErrors(t *testing.T) {
 		{"burst of a fixed limit", limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: hour, Burst: 2}, "a burst belongs to a token bucket, not to fixed"},
 		{"burst negative", limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: hour, Burst: -1}, "burst must be between 1 and 1099511627776 (2^40), got -1"},
 		{"burst large", limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: hour, Burst: limiter.MaxAmount + 1}, "burst must be between 1 and 1099511627776 (2^40), got 1099511627777"},
-		{"burst slow", limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: hour, Burst: 876_001}, "a burst of 876001 at 1 per 1h0m0s takes over 100 years to refill; a smaller burst or a shorter window would do"},
+		{"burst slow", limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: hour, Burst: 876_001}, "a burst of 876001 at 1 per 1h0m0s takes over 100 years to refill; expected a smaller burst or a shorter window"},
 		{"algorithm", limiter.Params{Algorithm: 3, Amount: 1, Window: hour}, "unknown algorithm Algorithm(3)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -136,10 +136,7 @@ func (c *cell) spendableLocked(d *Debit, now int64) bool {
 // spendLocked takes a debit from the lease, which must cover it.
 func (c *cell) spendLocked(d *Debit, now int64) {
 	d.Limit.Spend(&c.lease, now, d.Cost)
-	d.Known, d.at = true, now
-	if d.Limit.Algorithm() == limiter.TokenBucket {
-		d.at = c.lease.At // later, if another process with a later clock charged first
-	}
+	d.Known, d.at = true, d.Limit.SpentAt(c.lease, now)
 	d.Quota = d.Limit.Quota(c.lease, now)
 }
 
@@ -147,7 +144,6 @@ const (
 	headroomShare = 64 // headroom starts at this part of the capacity
 	firstHeadroom = 16 // and at most here
 	maxHeadroom   = 1 << 14
-	slotsOfBucket = 60 // a token bucket's "slot", for headroom only
 )
 
 // adaptLocked sets how much is claimed for later, more and more for a key that uses
@@ -159,7 +155,7 @@ func (c *cell) adaptLocked(limit *Limit, now int64) (ahead int64) {
 	case c.lease.At == 0:
 		c.headroom = first
 		c.noteFirstLocked(limit, now)
-	case limit.inSlot(c.lease.At, now): // it was used up
+	case limit.InSlot(c.lease.At, now): // it was used up
 		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
 	default:
 		c.headroom = max(c.headroom/2, first)
@@ -187,14 +183,6 @@ func (c *cell) slowLocked(limit *Limit, now int64) bool {
 	}
 	slot := limit.Slot(now)
 	return limit.Slow(c.lease, slot-int64(uint16(slot)-c.first), now)
-}
-
-// inSlot tells whether now lies in the slot that a lease was charged to.
-func (l *Limit) inSlot(at, now int64) bool {
-	if l.Algorithm() == limiter.TokenBucket {
-		return now-at < int64(l.Window())/slotsOfBucket
-	}
-	return at >= l.Slot(now)
 }
 
 // settlesLocked returns how many units giving the lease back sets right.

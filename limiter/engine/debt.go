@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"slices"
-
-	"github.com/caddy-tally/caddy-tally/limiter"
-)
+import "github.com/caddy-tally/caddy-tally/limiter"
 
 // addDebtLocked notes units that memory has admitted and the store is to charge.
 func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
@@ -13,62 +9,14 @@ func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
 		limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: charge})
 	}
 	c.limit = limit
-	if limit.Algorithm() == limiter.TokenBucket {
-		c.local.addBucketDebt(charge)
-		return
-	}
-	debts := c.local.debts
-	if last := len(debts) - 1; last >= 0 && limit.Together(debts[last].At, charge.At) {
-		debts[last].At = max(debts[last].At, charge.At)
-		debts[last].Units += charge.Units
-		return
-	}
-	debts = slices.DeleteFunc(debts, func(c limiter.Charge) bool { return c.At < limit.Oldest(now) })
-	c.local.debts = append(debts, charge)
-}
-
-// addBucketDebt notes units of a token bucket. All that is to be charged is what is in
-// use by now at the reduced rate at which memory drains it: the rest has drained at the
-// full rate as well.
-func (l *local) addBucketDebt(charge limiter.Charge) {
-	inUse := l.state.Bucket.Units
-	if l.state.Bucket.Part > 0 {
-		inUse++
-	}
-	for _, debt := range l.debts {
-		charge.Units += debt.Units
-	}
-	charge.Units = min(charge.Units, inUse)
-	l.debts = append(l.debts[:0], charge)
+	c.local.debts = limit.AddDebt(c.local.debts, charge, &c.local.state, now)
 }
 
 // settleDebtsLocked spends a grant on the key's debts. The grant came too late for the
 // requests that waited for it, and memory admitted them meanwhile. Memory counts the rest
-// as used, because the key's lease holds it. Units are never booked before the slot they
-// were spent in: for debts of later slots, which are charged there with the next claim,
-// as many units are given back.
+// as used, because the key's lease holds it.
 func (c *cell) settleDebtsLocked(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
-	back.At = granted.At
-	for i := range c.local.debts {
-		debt := &c.local.debts[i]
-		settled := min(debt.Units, granted.Units)
-		switch {
-		case limit.Slots() == 0:
-			if settled = min(settled, limit.Worth(granted, now)); limit.Spend(granted, now, settled) {
-				debt.Units -= settled
-			}
-		case debt.At > granted.At:
-			granted.Units -= settled
-			granted.Used -= settled
-			back.Units += settled
-			back.Used += settled
-		default:
-			granted.Units -= settled
-			granted.Spent += settled
-			debt.Units -= settled
-		}
-	}
-	c.local.debts = slices.DeleteFunc(c.local.debts, func(debt limiter.Charge) bool { return debt.Units == 0 })
+	c.local.debts, back = limit.SettleDebts(c.local.debts, granted, now)
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
 	limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: rest})
 	return back

@@ -57,9 +57,7 @@ func (c *cell) beginEraLocked(now int64) {
 	debts := c.local.debts
 	c.local = newLocal(c.limit, c.lease)
 	for _, charge := range debts {
-		if c.limit.Slots() > 0 {
-			charge.At = min(charge.At, c.limit.Slot(now))
-		}
+		charge = c.limit.NotLater(charge, now)
 		c.limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: charge})
 		c.local.debts = append(c.local.debts, charge)
 	}
@@ -77,9 +75,7 @@ func (q *queue) beginEra(now int64) {
 func (b *batch) beginEra(now int64) {
 	for _, en := range b.entries {
 		en.give = limiter.Lease{}
-		if en.limit.Slots() > 0 {
-			en.charge.At = min(en.charge.At, en.limit.Slot(now))
-		}
+		en.charge = en.limit.NotLater(en.charge, now)
 	}
 }
 

@@ -13,14 +13,7 @@ type local struct {
 
 // newLocal starts from what is known of a key.
 func newLocal(limit *Limit, known limiter.Lease) *local {
-	l := new(local)
-	switch {
-	case limit.Algorithm() == limiter.TokenBucket:
-		l.state.Bucket = limiter.Bucket{At: known.At, Units: known.Used, Part: known.Part}
-	case known.Used > 0:
-		l.state.Slots = []limiter.Slot{{Index: known.At, Used: known.Used}}
-	}
-	return l
+	return &local{state: limit.StateOf(known)}
 }
 
 // decideLocallyLocked decides from memory alone: it takes what leases cover from

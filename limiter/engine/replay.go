@@ -46,7 +46,7 @@ func (c *cell) knownLocked(now int64) limiter.Charge {
 	if c.local != nil {
 		more := c.usedLocked(&c.local.state, now)
 		for _, debt := range c.local.debts {
-			if c.limit.Slots() == 0 || debt.At >= c.limit.Oldest(now) {
+			if c.limit.Counts(debt, now) {
 				more.Units -= debt.Units
 			}
 		}

@@ -103,22 +103,17 @@ func (db *Database) putLocked(at stateKey, st state) {
 	db.addLocked(sh, st.bytes())
 }
 
-// settle drops slots that no later claim counts, and notes when the state expires.
+// settle drops slots that no later claim counts, and notes when the state expires: with
+// slots never earlier than before, because a claim may come late.
 func (st *state) settle(l limiter.Limit, now, earliest int64) {
-	if l.Algorithm() == limiter.TokenBucket {
-		st.expires = drained(l, st.Bucket)
-		return
-	}
 	if len(st.Slots) > 1 && st.Slots[0].Index < l.Oldest(earliest) {
 		l.Trim(&st.State, earliest)
 	}
-	newest := l.Newest(now)
-	for i := len(st.Slots) - 1; i >= 0; i-- {
-		if slot := st.Slots[i].Index; slot <= newest {
-			st.expires = max(st.expires, l.Expiry(slot))
-			return
-		}
+	expires := l.Expires(&st.State, now)
+	if l.CountsSlots() {
+		expires = max(expires, st.expires)
 	}
+	st.expires = expires
 }
 
 // before returns how early a later claim may be that is of no term: where clocks
@@ -129,14 +124,4 @@ func before(now int64, l limiter.Limit) int64 {
 		return math.MinInt64
 	}
 	return now - behind
-}
-
-// drained returns the time from which on a bucket is empty if the limit stays as
-// it is.
-func drained(l limiter.Limit, b limiter.Bucket) int64 {
-	takes := int64(l.Quota(limiter.Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At).Reset)
-	if b.At > math.MaxInt64-takes {
-		return math.MaxInt64
-	}
-	return b.At + takes
 }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"database/sql/driver"
 	"fmt"
-	"math"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -46,7 +45,7 @@ func upsertBuckets(n int) string {
 // read fills in the buckets of the cells that have one.
 func (b *buckets) read(claims []storage.Claim, cells []cell) error {
 	for from, to := range groups(cells) {
-		if claims[cells[from].claims[0]].Limit.Algorithm() != limiter.TokenBucket {
+		if claims[cells[from].claims[0]].Limit.CountsSlots() {
 			continue
 		}
 		for cells := cells[from:to]; len(cells) > 0; {
@@ -86,7 +85,7 @@ func (b *buckets) readSome(s *stmt, size int, cells []cell) error {
 // write writes the buckets that the claims have changed, and returns how many.
 func (b *buckets) write(claims []storage.Claim, cells []cell) (written int64, err error) {
 	for from, to := range groups(cells) {
-		if claims[cells[from].claims[0]].Limit.Algorithm() != limiter.TokenBucket {
+		if claims[cells[from].claims[0]].Limit.CountsSlots() {
 			continue
 		}
 		b.writes = b.writes[:0]
@@ -111,7 +110,7 @@ func (b *buckets) writeLimit(claims []storage.Claim, cells []cell) error {
 			c := &cells[w]
 			is := c.state.Bucket
 			l := claims[c.claims[len(c.claims)-1]].Limit
-			s.bind(6*j, id, c.key[:], is.At, is.Units, is.Part, drained(l, is))
+			s.bind(6*j, id, c.key[:], is.At, is.Units, is.Part, l.Expires(&c.state, 0))
 		}
 		if _, err := s.exec(); err != nil {
 			return err
@@ -119,13 +118,4 @@ func (b *buckets) writeLimit(claims []storage.Claim, cells []cell) error {
 		writes = writes[sizes[i]:]
 	}
 	return nil
-}
-
-// drained returns the time from which on a bucket is empty if l stays as it is.
-func drained(l limiter.Limit, b limiter.Bucket) int64 {
-	takes := int64(l.Quota(limiter.Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At).Reset)
-	if b.At > math.MaxInt64-takes {
-		return math.MaxInt64
-	}
-	return b.At + takes
 }

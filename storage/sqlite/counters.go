@@ -92,7 +92,7 @@ func upsertSlots(n int) string {
 // read fills in the slots of the cells that have any.
 func (c *counters) read(claims []storage.Claim, cells []cell) error {
 	for from, to := range groups(cells) {
-		if claims[cells[from].claims[0]].Limit.Slots() == 0 {
+		if !claims[cells[from].claims[0]].Limit.CountsSlots() {
 			continue
 		}
 		if err := c.readLimit(claims, cells[from:to]); err != nil {
@@ -192,7 +192,7 @@ func (c *cell) add(slot limiter.Slot) error {
 // write adds what the claims have changed, and returns how many rows that took.
 func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, err error) {
 	for from, to := range groups(cells) {
-		if claims[cells[from].claims[0]].Limit.Slots() == 0 {
+		if !claims[cells[from].claims[0]].Limit.CountsSlots() {
 			continue
 		}
 		c.writes = c.writes[:0]

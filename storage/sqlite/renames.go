@@ -42,7 +42,7 @@ func (r *renames) move(claims []storage.Claim, cells []cell) (moved int64, err e
 		}
 		claim := &claims[c.claims[0]]
 		var n int64
-		if claim.Limit.Slots() > 0 {
+		if claim.Limit.CountsSlots() {
 			n, err = r.moveSlots(c, claim)
 		} else {
 			n, err = r.moveBucket(c, claim)

@@ -184,7 +184,7 @@ func (sw *sweeper) counters() (done bool, err error) {
 		switch {
 		case era != sw.era:
 			err = sw.forgotten(id)
-		case l != nil && l.Slots() > 0:
+		case l != nil && l.CountsSlots():
 			err = sw.expired(id, *l)
 		}
 		if err != nil || sw.left() <= 0 {
@@ -206,12 +206,8 @@ func (sw *sweeper) forgotten(id int64) error {
 // stored returns the limit that a row describes, with an amount of 1, or nil if
 // it describes none.
 func stored(algorithm, window, slots int64) *limiter.Limit {
-	p := limiter.Params{Algorithm: limiter.Algorithm(algorithm), Amount: 1, Window: time.Duration(window)}
-	if p.Algorithm == limiter.Sliding {
-		p.Slots = int(slots)
-	}
-	l, err := limiter.New(p)
-	if err != nil || int64(p.Algorithm) != algorithm {
+	l, err := limiter.Stored(algorithm, window, slots)
+	if err != nil {
 		return nil
 	}
 	return &l
@@ -220,22 +216,13 @@ func stored(algorithm, window, slots int64) *limiter.Limit {
 // expired deletes the rows of a limit in the windows that can't count any more,
 // and those far in the future.
 func (sw *sweeper) expired(id int64, l limiter.Limit) error {
-	zone := zoneSlack(l)
+	zone := l.ZoneSlack()
 	first := l.WindowOf(l.Oldest(sw.now - zone))
 	if err := sw.windows(id, math.MinInt64, first-1); err != nil {
 		return err
 	}
 	last := l.WindowOf(l.Newest(addCapped(sw.now, farFuture+zone)))
 	return sw.windows(id, last+1, math.MaxInt64)
-}
-
-// zoneSlack returns how far the windows of a limit may lie from those that a row
-// of limits describes: it doesn't say in which time zone fixed days begin.
-func zoneSlack(l limiter.Limit) int64 {
-	if l.Algorithm() == limiter.Fixed && l.Window()%(24*time.Hour) == 0 {
-		return int64(limiter.MaxOffset)
-	}
-	return 0
 }
 
 // windows deletes rows of a limit from the first to the last window, as many as

@@ -126,7 +126,7 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 	huge := []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64}
 	for i, p := range params {
 		l, slot := newLimit(t, p), int64(0)
-		if l.Slots() > 0 {
+		if l.CountsSlots() {
 			slot = l.Oldest(start)
 		}
 		for _, v := range huge {

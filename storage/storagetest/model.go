@@ -149,7 +149,7 @@ func (tr *traffic) next() storage.Claim {
 	}
 	if tr.rand.IntN(10) == 0 {
 		c.Charge.Units = tr.rand.Int64N(l.Capacity())
-		if l.Algorithm() != limiter.TokenBucket {
+		if l.CountsSlots() {
 			c.Charge.At = l.Slot(c.Now) - tr.rand.Int64N(2*l.Slots()+2)
 		}
 	}

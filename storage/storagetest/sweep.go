@@ -56,9 +56,8 @@ func testSweepExpired(t *testing.T, open storage.Opener) {
 
 // lastMoment returns the last nanosecond at which the state still says something.
 func lastMoment(l limiter.Limit, s *limiter.State, now int64) int64 {
-	if l.Algorithm() == limiter.TokenBucket {
-		b := s.Bucket
-		return b.At + int64(l.Quota(limiter.Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At).Reset) - 1
+	if !l.CountsSlots() {
+		return l.Expires(s, now) - 1
 	}
 	return l.Expiry(l.Slot(now)) - 1
 }
