@@ -54,7 +54,7 @@ func (x *exchange) challenge(w http.ResponseWriter, p *response) error {
 	x.w = w
 	p.setRefusal(x.w.Header())
 	leaveBody(x.w, x.http)
-	return x.show(http.StatusTooManyRequests, originalURI(x.http), p.refusal.retry, "")
+	return x.show(http.StatusTooManyRequests, originalURI(x.http), p.refusal, "")
 }
 
 // originalURI returns what a request was for before other handlers changed it.

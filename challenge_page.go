@@ -20,9 +20,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// show answers with a page that has a challenge.
-func (x *exchange) show(status int, target string, retry time.Duration, notice string) error {
-	page := challenge.Page{Action: x.Path, Target: x.target(target), Retry: retry, Notice: notice}
+// show answers with a page that has a challenge. refused is the refusal that it is offered
+// for; nil if nothing was refused.
+func (x *exchange) show(status int, target string, refused *refusal, notice string) error {
+	page := challenge.Page{Action: x.Path, Target: x.target(target), Notice: notice}
+	if refused != nil {
+		page.Retry, page.Reference = refused.retry, refused.id()
+	}
 	var body bytes.Buffer
 	if err := errors.Join(x.set(&page), page.Render(&body)); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
@@ -84,7 +88,7 @@ func (x *exchange) reject(reason string) error {
 	case notice == "":
 		notice = "The check didn’t work. Try it again."
 	}
-	return x.show(status, x.http.PostForm.Get("target"), 0, notice)
+	return x.show(status, x.http.PostForm.Get("target"), nil, notice)
 }
 
 // refuse answers that there is no session for now.

@@ -45,5 +45,5 @@ func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
 	if e.http.Method == http.MethodPost {
 		return x.accept()
 	}
-	return x.show(http.StatusOK, e.http.URL.Query().Get("target"), 0, "")
+	return x.show(http.StatusOK, e.http.URL.Query().Get("target"), nil, "")
 }

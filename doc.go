@@ -53,6 +53,7 @@
 //   - challenge_offer.go, challenge_serve.go, challenge_accept.go, challenge_page.go,
 //     challenge_exchange.go: the page that lets a browser earn a session
 //   - refuse.go, response.go, response_legacy.go, limit_status.go: refusals and header fields
+//   - refusal_reference.go, refusal.go: why a request is refused, and its reference
 //
 // Who it is from:
 //

@@ -181,7 +181,7 @@ func (e *evaluation) refuseAll(by *policy) result {
 	by.zone.meter.request()
 	by.zone.meter.decline()
 	return result{outcome: refused, response: &response{
-		style: e.handler.style, refusal: &refusal{policy: by, retry: limiter.Never, reason: engine.TooCostly},
+		style: e.handler.style, refusal: &refusal{app: e.handler.app, policy: by, retry: limiter.Never, reason: engine.TooCostly},
 	}}
 }
 
@@ -204,9 +204,6 @@ func (e *evaluation) answer(d engine.Decision) result {
 	if d.Allowed {
 		return result{outcome: counted, response: p}
 	}
-	p.refusal = &refusal{policy: h.banned, retry: h.jittered(d), reason: d.Reason, fresh: d.Fresh}
-	if d.Reason != engine.Banned {
-		p.refusal.policy = e.policies[d.Debit]
-	}
+	p.refusal = e.newRefusal(d)
 	return result{outcome: refused, response: p}
 }

@@ -104,7 +104,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 	}
 	h.clients, h.anonymous = h.knowsClients(), h.knowsAnonymous()
 	h.app.knowsClients = h.app.knowsClients || h.clients
-	h.banned = &policy{zone: &Zone{Name: "ban"}, name: "ban"}
+	h.banned = &policy{zone: &Zone{Name: banName}, name: banName}
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
 		h.app.zones = true
 		h.warnOfPlainHTTP(ctx)

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
+	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -30,15 +31,16 @@ const readyTimeout = 5 * time.Second
 
 // instance is an engine in use, with what it needs of the root package.
 type instance struct {
-	settings settings
-	engine   *engine.Engine
-	begun    time.Time
-	made     chan struct{} // closed when there is an engine
-	closing  atomic.Bool   // the engine is about to close its store
-	secret   atomic.Pointer[identity.Secret]
-	epochs   *epoch.Keys
-	pressure *pressure.Tracker
-	keys     atomic.Pointer[apikeys.File] // of the configuration that runs; nil if it has none
+	settings   settings
+	engine     *engine.Engine
+	begun      time.Time
+	made       chan struct{} // closed when there is an engine
+	closing    atomic.Bool   // the engine is about to close its store
+	secret     atomic.Pointer[identity.Secret]
+	references atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
+	epochs     *epoch.Keys
+	pressure   *pressure.Tracker
+	keys       atomic.Pointer[apikeys.File] // of the configuration that runs; nil if it has none
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone

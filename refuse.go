@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/intercept"
 
+	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -28,7 +29,11 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 	p.setRefusal(w.Header())
 	leaveBody(w, r)
 	if httpfield.PrefersProblem(r.Header) {
-		return httpfield.QuotaExceeded(p.refusal.policy.name).Write(w, r)
+		problem := httpfield.QuotaExceeded(p.refusal.policy.name)
+		if id := p.refusal.id(); id != "" {
+			problem.Instance = reference.URN + id
+		}
+		return problem.Write(w, r)
 	}
 	if h.routed || errorRoutes(r) {
 		return errRefused

@@ -29,7 +29,7 @@ func (h *Handler) report(e *evaluation, p *response) {
 	default:
 		h.log.Info("rate limit exceeded", h.details(e, p)...)
 	}
-	h.app.watchers.refused(time.Now(), func() operator.Refused { return e.describeRefusal(p.refusal) })
+	h.app.watchers.refused(time.Now(), p.refusal.describe)
 	if h.events.ShouldEmit(exceededEvent) {
 		h.events.Emit(h.ctx, exceededEvent, map[string]any{
 			"zone":      zone.Name,
@@ -42,15 +42,11 @@ func (h *Handler) report(e *evaluation, p *response) {
 
 const exceededEvent = "rate_limit_exceeded"
 
-// describeRefusal describes a refusal to operators who watch.
-func (e *evaluation) describeRefusal(r *refusal) operator.Refused {
-	key := e.keyOf(r.policy)
-	if key == nil && e.subject != nil {
-		key = e.subject.Key
-	}
+// describe describes a refusal to operators who watch.
+func (r *refusal) describe() operator.Refused {
 	return operator.Refused{
 		At: time.Now().UTC(), Zone: r.policy.zone.Name, Limit: r.policy.name,
-		Text: identity.MaskedText(key), Reason: outcomes[r.reason], Retry: max(operator.SecondsOf(r.retry), 0),
+		Text: identity.MaskedText(r.key), Reason: outcomes[r.reason], Retry: max(operator.SecondsOf(r.retry), 0),
 	}
 }
 

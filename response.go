@@ -14,7 +14,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // response is what a request is answered with as far as it concerns limits. It
@@ -34,15 +33,6 @@ type response struct {
 	// own: Caddy's header directive writes into such slices.
 	policies, limits [1]string
 	legacy           *legacyFields
-}
-
-// refusal says why a request may not pass.
-type refusal struct {
-	policy *policy
-	retry  time.Duration // how long to wait, or [limiter.Never]
-	reason engine.Reason
-	fresh  bool      // the client has become blocked by this request
-	field  [1]string // the value of Retry-After
 }
 
 // newResponse notes how the request stands with the limits of its debits.
@@ -184,6 +174,7 @@ func (p *response) restore(status int) {
 var exceededPlaceholders = map[string]func(*refusal) any{
 	"exceeded.name":  func(r *refusal) any { return r.policy.zone.Name },
 	"exceeded.limit": func(r *refusal) any { return r.policy.name },
+	"exceeded.id":    func(r *refusal) any { return r.id() },
 	"exceeded.retry_after": func(r *refusal) any {
 		if r.retry == limiter.Never {
 			return ""

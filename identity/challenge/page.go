@@ -48,6 +48,10 @@ type Page struct {
 
 	// Notice says why the page comes again. Empty the first time.
 	Notice string
+
+	// Reference is what the person can give to whoever runs the site. Empty if nothing was
+	// refused.
+	Reference string
 }
 
 // Widget is a service's script that shows that a person is there.

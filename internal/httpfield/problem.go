@@ -17,6 +17,7 @@ type Problem struct {
 	Title    string   `json:"title"`
 	Status   int      `json:"status"`
 	Detail   string   `json:"detail,omitempty"`
+	Instance string   `json:"instance,omitempty"`          // a URI of this occurrence
 	Violated []string `json:"violated-policies,omitempty"` // names as in the field RateLimit-Policy
 }
 

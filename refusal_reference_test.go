@@ -1,0 +1,253 @@
+package tally
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// asked is a request that a handler has answered.
+type asked struct {
+	*http.Request
+	answer *httptest.ResponseRecorder
+	err    error // that the handler has returned
+}
+
+// ask has a handler answer a request of a client for a path, with header fields.
+func ask(h *Handler, path, ip string, fields ...string) asked {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, nil)
+	r.Header.Set("User-Agent", browser)
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
+	err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
+	return asked{r, w, err}
+}
+
+// reference returns what the placeholder says.
+func (a asked) reference() string {
+	repl := a.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	return repl.ReplaceAll("{http.rate_limit.exceeded.id}", "")
+}
+
+// made returns the reference if there is one already.
+func (a asked) made(t *testing.T) string {
+	t.Helper()
+	p, ok := caddyhttp.GetVar(a.Context(), responseVar).(*response)
+	if !ok || p.refusal == nil {
+		t.Fatal("the request was not refused")
+	}
+	return p.refusal.reference
+}
+
+// startHandler readies a handler for requests, with its app as configured.
+func startHandler(t testing.TB, app *App, h *Handler) *Handler {
+	t.Helper()
+	if err := h.Provision(contextOf(t, app)); err != nil {
+		t.Fatal(err)
+	}
+	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
+	t.Cleanup(func() { h.app.Cleanup() })
+	return h
+}
+
+const hour = caddy.Duration(time.Hour)
+
+func TestReferenceOfARefusal(t *testing.T) {
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{
+		Name: "tenant", Per: perKey, Key: "{http.request.header.X-Tenant}",
+		Limits: []Limit{{Amount: 10, Window: hour}, {Amount: 1, Window: 24 * hour, Name: "daily"}},
+	}}})
+	before := time.Now().Truncate(time.Second)
+	if passed := ask(h, "/", "192.0.2.1", "X-Tenant", "acme"); passed.reference() != "" {
+		t.Errorf("a request that passes has the reference %q", passed.reference())
+	}
+	refused := ask(h, "/", "192.0.2.1", "X-Tenant", "acme")
+	if refused.answer.Code != http.StatusTooManyRequests {
+		t.Fatalf("answered with %d", refused.answer.Code)
+	}
+	if made := refused.made(t); made != "" {
+		t.Errorf("nobody has asked for the reference, and there is %q", made)
+	}
+	text := refused.reference()
+	if again := refused.reference(); len(text) != reference.TextSize || again != text {
+		t.Errorf("got %q, and asked again %q", text, again)
+	}
+	got, err := h.app.openReference(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Zone != "tenant" || got.Limit != "daily" || got.Outcome != "over_limit" || got.At.Before(before) || got.At.After(time.Now()) {
+		t.Errorf("got %+v", got)
+	}
+	if names := keysAtRest(t, h, "SELECT DISTINCT key FROM counters"); !slices.Contains(names, got.Name) {
+		t.Errorf("the key is named %x, and %x in the database", got.Name, names)
+	}
+
+	blocked := ask(h, "/", "192.0.2.1", "X-Tenant", "acme")
+	if blocked.reference() == text {
+		t.Error("two refusals have one reference")
+	}
+	if again, err := h.app.openReference(strings.ToUpper(blocked.reference())); err != nil || again.Outcome != "blocked" || again.Name != got.Name {
+		t.Errorf("got %+v, %v", again, err)
+	}
+}
+
+// A key that is longer than most is in its reference all the same.
+func TestReferenceOfALongKey(t *testing.T) {
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{
+		Name: "tenant", Per: perKey, Key: "{http.request.header.X-Tenant}", Limits: []Limit{{Amount: 1, Window: hour}},
+	}}})
+	for _, length := range []int{39, 40, 41, 127, 128, 1000} {
+		tenant := strings.Repeat("x", length)
+		ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
+		refused := ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
+		ask(h, "/", "192.0.2.1", "X-Tenant", "another")
+		got, err := h.app.openReference(refused.reference())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names := keysAtRest(t, h, "SELECT DISTINCT key FROM counters"); !slices.Contains(names, got.Name) {
+			t.Errorf("%d characters: the key is named %x, and %x in the database", length, got.Name, names)
+		}
+	}
+}
+
+// keysAtRest returns the names of keys that a query finds in the database of a handler.
+func keysAtRest(t *testing.T, h *Handler, query string) (names []storage.Key) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.app.settings.path)+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name []byte
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, storage.Key(name))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestReferencesOfOtherRefusals(t *testing.T) {
+	trap := &Trap{MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/trap"]`)}}, Ban: hour}
+	h := startHandler(t, &App{Ban: &Ban{After: 2, Within: hour, For: hour}}, &Handler{Traps: []*Trap{trap}, Zones: []*Zone{
+		{Name: "closed", Per: perKey, Key: "{http.request.header.X-Tenant}", OnEmptyKey: emptyDeny, Limits: []Limit{{Amount: 5, Window: hour}},
+			MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/closed"]`)}}},
+		{Name: "costly", Per: perIP, Cost: "6", Limits: []Limit{{Amount: 5, Window: hour}},
+			MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/costly"]`)}}},
+	}})
+	for _, tt := range []struct {
+		path, ip             string
+		zone, limit, outcome string
+		named                bool
+	}{
+		{"/trap", "192.0.2.1", banName, banName, "banned", true},
+		{"/", "192.0.2.1", banName, banName, "banned", true},
+		{"/closed", "192.0.2.2", "closed", "closed", "too_costly", false},
+		{"/costly", "192.0.2.3", "costly", "costly", "too_costly", true},
+	} {
+		refused := ask(h, tt.path, tt.ip)
+		got, err := h.app.openReference(refused.reference())
+		if err != nil {
+			t.Errorf("%s: %q: %v", tt.path, refused.reference(), err)
+			continue
+		}
+		if got.Zone != tt.zone || got.Limit != tt.limit || got.Outcome != tt.outcome || (got.Name != storage.Key{}) != tt.named {
+			t.Errorf("%s: got %+v", tt.path, got)
+		}
+	}
+}
+
+// A ban's reference names the record of the client.
+func TestReferenceOfABanNamesTheRecord(t *testing.T) {
+	trap := &Trap{MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/trap"]`)}}, Ban: hour}
+	h := startHandler(t, new(App), &Handler{Traps: []*Trap{trap}})
+	day := time.Now().UTC().YearDay()
+	refused := ask(h, "/trap", "192.0.2.1")
+	if err := h.app.Cleanup(); err != nil { // which writes what is pending
+		t.Fatal(err)
+	}
+	got, err := h.app.openReference(refused.reference())
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := keysAtRest(t, h, "SELECT key FROM standings")
+	if day != time.Now().UTC().YearDay() {
+		t.Skip("addresses have another name since midnight")
+	}
+	if !slices.Contains(names, got.Name) {
+		t.Errorf("the client is named %x, and %x in the database", got.Name, names)
+	}
+}
+
+func TestReferenceInProblemDetails(t *testing.T) {
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	ask(h, "/", "192.0.2.1")
+	refused := ask(h, "/", "192.0.2.1", "Accept", "application/problem+json")
+	var problem struct{ Instance string }
+	if err := json.Unmarshal(refused.answer.Body.Bytes(), &problem); err != nil {
+		t.Fatal(err)
+	}
+	if problem.Instance != reference.URN+refused.reference() {
+		t.Errorf("the instance is %q, the reference %q", problem.Instance, refused.reference())
+	}
+	if got, err := h.app.openReference(problem.Instance); err != nil || got.Zone != "z" {
+		t.Errorf("%q: got %+v, %v", problem.Instance, got, err)
+	}
+}
+
+func TestReferenceOnTheChallengePage(t *testing.T) {
+	h := startHandler(t, &App{Session: new(Session)}, &Handler{Zones: []*Zone{
+		{Name: "z", Per: perClient, OnExceeded: onExceededChallenge, Limits: []Limit{{Amount: 1, Window: hour}}},
+	}})
+	page := func() asked {
+		return ask(h, "/", "192.0.2.1", "Accept", "text/html", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Upgrade-Insecure-Requests", "1")
+	}
+	page()
+	refused := page()
+	if body := refused.answer.Body.String(); !strings.Contains(body, "<code>"+refused.reference()+"</code>") {
+		t.Errorf("the page lacks the reference %s:\n%s", refused.reference(), body)
+	}
+	if visited := ask(h, defaultSessionPath, "192.0.2.2"); strings.Contains(visited.answer.Body.String(), "<code>") {
+		t.Error("the page that nobody was refused for has a reference")
+	}
+}
+
+func TestOpenReferenceOfNobody(t *testing.T) {
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	for text, want := range map[string]error{
+		"": reference.ErrMalformed, "abc": reference.ErrMalformed, strings.Repeat("0", reference.TextSize): reference.ErrForeign,
+	} {
+		if got, err := h.app.openReference(text); !errors.Is(err, want) {
+			t.Errorf("%q: got %+v, %v; want %v", text, got, err, want)
+		}
+	}
+}
