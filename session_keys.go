@@ -9,7 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/session"
 )
 
-// ready returns the keys of sessions and challenges, or nil while there is no secret.
+// ready returns what sessions and challenges are made and checked with, or nil if
+// the secret can't be had.
 func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
 	if keys := s.keys.Load(); keys != nil {
 		return keys
@@ -24,7 +25,7 @@ func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
 	}
 	keys, err := s.derive(secret)
 	if err != nil {
-		return nil // not reached: provision has checked the options
+		return nil // provision has checked the options: it can't be
 	}
 	s.keys.Store(keys)
 	return keys

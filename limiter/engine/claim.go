@@ -12,6 +12,8 @@ import (
 // claim asks the store for what the entries of a batch want, and sets the time of
 // the batch.
 func (m *committer) claim(b *batch) error {
+	m.current = b
+	defer func() { m.current = nil }()
 	b.era = m.clock.line.Load().Era
 	t, err := m.conn.inTerms(func(in storage.Store, term *storage.Term) error {
 		if b.now = term.Time.Now; b.era != term.Era {

@@ -10,7 +10,7 @@ func (m *committer) finish() {
 	m.answerAll()
 	m.probe.Stop()
 	m.reminder.Stop()
-	if m.conn.store.Load() == nil && m.conn.reopen() != nil {
+	if m.conn.store.Load() == nil && m.reopen() != nil {
 		return // as the observer knows
 	}
 	m.err = m.giveBackAll()
@@ -23,7 +23,7 @@ func (m *committer) finish() {
 // replaced may be noticed only here, so what fails is tried once more.
 func (m *committer) giveBackAll() error {
 	err := m.giveBackOnce()
-	if err != nil && m.conn.reopen() == nil {
+	if err != nil && m.reopen() == nil {
 		err = m.giveBackOnce()
 	}
 	return err

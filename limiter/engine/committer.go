@@ -47,6 +47,8 @@ type committer struct {
 
 	// These are for the goroutine only.
 	charged   storage.Store // what memory knows is charged there; nil before the first is open
+	current   *batch        // the claims that are under way, or nil
+	looking   *time.Ticker  // fires when the store is to be asked for resets
 	gathering *time.Timer   // fires when a batch has filled up for long enough
 	claims    []storage.Claim
 	grants    []limiter.Grant
@@ -56,10 +58,14 @@ type committer struct {
 // caller sets its table before it starts loop.
 func (m *committer) init(opts *Options, clock *clock, stop, swept <-chan struct{}) {
 	m.opts, m.clock = opts, clock
-	m.conn = connection{open: opts.Open, name: opts.Name, clock: clock, id: rand.Int64(), onSet: m.timeSet}
+	m.conn = connection{
+		open: opts.Open, name: opts.Name, clock: clock, id: rand.Int64(),
+		onSet: m.timeSet, onReset: func() error { return m.takeResets(nil) },
+	}
 	m.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	m.ready, m.started, m.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	m.stop, m.swept = stop, swept
+	m.looking = time.NewTicker(resetInterval)
 	m.gathering, m.probe = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	m.gathering.Stop()
 	m.probe.Stop()
@@ -73,8 +79,11 @@ func (m *committer) init(opts *Options, clock *clock, stop, swept <-chan struct{
 func (m *committer) loop() {
 	defer close(m.done)
 	m.open()
+	defer m.looking.Stop()
 	for {
 		select {
+		case <-m.looking.C:
+			m.lookForResets()
 		case <-m.queue.woken:
 			if m.turn() {
 				m.queue.wakeUp() // there may be more
@@ -88,15 +97,23 @@ func (m *committer) loop() {
 	}
 }
 
+// resetInterval is how often the store is asked whether another process has reset
+// anything.
+const resetInterval = 500 * time.Millisecond
+
 // drain takes turns until nothing waits.
 func (m *committer) drain() {
 	for m.turn() {
 	}
 }
 
-// turn commits some offenses and the open batch, and reports whether there may be
-// more to do. Claims don't wait for all offenses.
+// turn does one order, or commits some offenses and the open batch. It reports whether
+// there may be more to do. Claims don't wait for all offenses.
 func (m *committer) turn() bool {
+	if o := m.queue.takeOrder(); o != nil {
+		m.reset(o)
+		return true
+	}
 	more := false
 	if !m.degraded.Load() {
 		var err error

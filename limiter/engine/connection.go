@@ -18,6 +18,10 @@ type connection struct {
 	clock *clock
 	onSet func(by int64, back bool) // called when the store's time was set
 
+	onReset func() error // called when something was reset that memory may still hold
+	resets  atomic.Int64 // the number of the last reset of which memory holds nothing any more
+	newest  int64        // the number of the last reset when the store was opened
+
 	store    atomic.Pointer[opened] // nil while there is none
 	stamp    stamp                  // when the store last told the time
 	keeping  keeping                // the time of a store that keeps none
@@ -27,6 +31,16 @@ type connection struct {
 
 // opened is a store that is open.
 type opened struct{ storage.Store }
+
+// resetter returns the store if it can forget.
+func (c *connection) resetter() (storage.Resetter, bool) {
+	store := c.store.Load()
+	if store == nil {
+		return nil, false
+	}
+	resetter, ok := store.Store.(storage.Resetter)
+	return resetter, ok
+}
 
 // openTimeout is how long opening the store may take.
 const openTimeout = 10 * time.Second

@@ -58,6 +58,8 @@
 //   - While the store can't be used, a key has some 65 slots and debts at most,
 //     however many slots its limit has.
 //   - Offenses that the store is not told of yet number at most maxOffenses.
+//   - What was charged before a reset is never given back after it: the committer drops
+//     what was reset before it makes its next call (reset.go).
 //   - The engine's time never runs backwards.
 //
 // The types committer, cell, block and table state their own.

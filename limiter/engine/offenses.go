@@ -52,6 +52,15 @@ func (os *offenses) remove(n int) {
 	os.waiting = slices.Delete(os.waiting, 0, n)
 }
 
+// drop removes the offenses of a client, and returns how many there were.
+func (os *offenses) drop(client *cell) int {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	before := len(os.waiting)
+	os.waiting = slices.DeleteFunc(os.waiting, func(o offense) bool { return o.cell == client })
+	return before - len(os.waiting)
+}
+
 // punish tells the store of all offenses that wait.
 func (m *committer) punish() error {
 	for {
@@ -68,9 +77,10 @@ func (m *committer) punishSome() (more bool, err error) {
 	if len(waiting) == 0 {
 		return false, nil
 	}
-	records := make([]reputation.Record, len(waiting))
+	var records []reputation.Record
 	_, err = m.conn.inTerms(func(in storage.Store, term *storage.Term) error {
-		waiting = m.offenses.first()[:len(records)] // they may have been moved with the time
+		waiting = m.offenses.first() // they may have been moved with the time, or forgotten
+		records = make([]reputation.Record, len(waiting))
 		told := make([]storage.Offense, len(waiting))
 		for i, o := range waiting {
 			client, err := m.clientOf(o.cell, term, term.Time.Now)

@@ -10,6 +10,7 @@ type queue struct {
 	mu     sync.Mutex
 	batch  *batch        // guarded by mu; nil if nothing waits
 	number uint64        // guarded by mu: of the last batch
+	orders []*order      // guarded by mu: in the order they came
 	closed bool          // guarded by mu: nothing is taken in
 	enough int           // guarded by mu: the size that the committer waits for
 	woken  chan struct{} // holds one token when there is something to take
@@ -34,6 +35,38 @@ func (q *queue) join(fill func(*batch)) *batch {
 		put(q.full)
 	}
 	return q.batch
+}
+
+// order has the committer do something before it takes the open batch, and reports
+// whether it will.
+func (q *queue) order(o *order) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.orders = append(q.orders, o)
+	q.wakeUp()
+	return true
+}
+
+// takeOrder returns the first order, or nil.
+func (q *queue) takeOrder() *order {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.orders) == 0 {
+		return nil
+	}
+	o := q.orders[0]
+	q.orders = q.orders[1:]
+	return o
+}
+
+// forget has the open batch forget a cell, which must be locked.
+func (q *queue) forget(c *cell) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.batch.forget(c)
 }
 
 // wakeUp wakes the committer.

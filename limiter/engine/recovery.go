@@ -14,7 +14,7 @@ const proofID storage.LimitID = 0
 // open opens the store for the first time.
 func (m *committer) open() {
 	defer close(m.ready)
-	if err := m.conn.reopen(); err != nil {
+	if err := m.reopen(); err != nil {
 		m.degrade(err)
 		return
 	}
@@ -22,6 +22,18 @@ func (m *committer) open() {
 	if err := m.join(); err != nil {
 		m.degrade(err)
 	}
+}
+
+// reopen opens the store anew. Of a store that doesn't continue the one before, memory holds
+// nothing that was reset there, because it gives nothing back to it that it didn't charge.
+func (m *committer) reopen() error {
+	if err := m.conn.reopen(); err != nil {
+		return err
+	}
+	if m.charged == nil || !m.conn.store.Load().Continues(m.charged) {
+		m.conn.resets.Store(m.conn.newest)
+	}
+	return nil
 }
 
 // startTimeout is how long after the start of an engine decisions wait for its
@@ -51,6 +63,9 @@ func (m *committer) degrade(err error) {
 		return
 	}
 	m.queue.setClosed(true)
+	for o := m.queue.takeOrder(); o != nil; o = m.queue.takeOrder() {
+		o.answer(ErrUnavailable)
+	}
 	if b := m.queue.take(); b != nil {
 		b.err = errNotSent
 		m.undo(b)
@@ -89,7 +104,7 @@ func (m *committer) recover() {
 	if !m.degraded.Load() {
 		return
 	}
-	err := m.conn.reopen()
+	err := m.reopen()
 	if err == nil {
 		m.makeRoom() // if that is what it takes
 		err = m.proveWritable()

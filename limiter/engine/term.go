@@ -21,7 +21,7 @@ func (c *connection) term(at *stamp) storage.Term {
 	at.source = c.clock.source
 	at.Read()
 	known := c.clock.line.Load()
-	return storage.Term{Clock: at, Shift: known.Shift, Era: known.Era}
+	return storage.Term{Clock: at, Shift: known.Shift, Era: known.Era, Resets: c.resets.Load()}
 }
 
 // within returns the store as it is for calls of a term. A store that keeps no time
@@ -65,6 +65,7 @@ func (c *connection) askTime(store storage.Store) error {
 	}
 	t, err := keeper.Time(&c.stamp, c.clock.now())
 	if err == nil {
+		c.newest = t.Resets
 		c.follow(t)
 	}
 	return err
@@ -86,7 +87,7 @@ func (c *connection) inTerms(f func(in storage.Store, term *storage.Term) error)
 			c.follow(term.Time)
 			return term.Time, f(in, &term)
 		}
-		term.Time = storage.Time{Now: now, Shift: term.Shift, Era: term.Era}
+		term.Time = storage.Time{Now: now, Shift: term.Shift, Era: term.Era, Resets: term.Resets}
 		if err = f(in, &term); err != nil && !errors.Is(err, storage.ErrTerm) {
 			return t, err
 		}
@@ -96,6 +97,11 @@ func (c *connection) inTerms(f func(in storage.Store, term *storage.Term) error)
 			return t, nil
 		}
 		now = t.Now
+		if t.Resets != term.Resets {
+			if err := c.onReset(); err != nil {
+				return t, err
+			}
+		}
 	}
 	return t, err
 }

@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Reset names what is to be forgotten: what a limit has counted for a key, or all that a
+// client has done.
+type Reset struct {
+	// Limit is the limit, or nil for a client.
+	Limit *Limit
+	// Key is the full text of what is counted or what the client is known by.
+	Key string
+	// Name is what the key is called in the store. It is used where Key is "".
+	Name storage.Key
+	// Found is set by [Engine.Reset]: it reports whether the store had something to forget.
+	Found bool
+}
+
+// Errors of [Engine.Reset].
+var (
+	// ErrUnavailable says that the store can't be used at the moment. Nothing is reset.
+	ErrUnavailable = errNotSent
+	// ErrNoResets says that the store can't forget anything.
+	ErrNoResets = errors.New("this store can't reset anything")
+)
+
+// Reset has the store forget, and then what this process holds in memory. The store tells
+// other processes, which forget before they next claim anything, and within resetInterval. At
+// most what was charged before and not spent yet is admitted on top of one more limit.
+//
+// An error that wraps [storage.ErrUnknownOutcome] leaves open whether the store has forgotten;
+// to reset once more does no harm. If ctx ends first, the reset happens in the background.
+func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
+	o := &order{resets: resets, done: make(chan struct{})}
+	if !e.committer.queue.order(o) {
+		return ErrUnavailable
+	}
+	select {
+	case <-o.done:
+		return o.err
+	case <-e.committer.done:
+		return ErrUnavailable
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// order is resets that wait for the committer. They are its own until done is closed.
+type order struct {
+	resets []Reset
+	done   chan struct{} // closed when the resets and err are final
+	err    error
+}
+
+func (o *order) answer(err error) {
+	o.err = err
+	close(o.done)
+}
+
+// reset does what an order says.
+func (m *committer) reset(o *order) {
+	resets := make([]storage.Reset, len(o.resets))
+	for i := range resets {
+		resets[i].ID = rand.Int64()
+	}
+	_, err := m.conn.inTerms(func(_ storage.Store, term *storage.Term) error {
+		resetter, ok := m.conn.resetter()
+		if !ok {
+			return ErrNoResets
+		}
+		for i := range resets {
+			if err := m.nameReset(&resets[i], &o.resets[i], term); err != nil {
+				return err
+			}
+		}
+		return resetter.Reset(context.Background(), term, resets)
+	})
+	if err != nil {
+		if !errors.Is(err, ErrNoResets) {
+			m.degrade(err)
+		}
+		o.answer(err)
+		return
+	}
+	m.answers.Add(1)
+	own := make(map[int64]string)
+	for i, r := range resets {
+		o.resets[i].Found = r.Found
+		own[r.Number] = o.resets[i].Key
+	}
+	if err = m.takeResets(own); err != nil {
+		m.degrade(err)
+	}
+	o.answer(err)
+}
+
+// nameReset sets what is reset, by the names of the term.
+func (m *committer) nameReset(to *storage.Reset, of *Reset, term *storage.Term) error {
+	c, retention := cell{id: clientsID, key: of.Key}, clientRetention
+	if of.Limit != nil {
+		c.id, retention = of.Limit.ID, of.Limit.Retention()
+	}
+	to.Client, to.Limit = of.Limit == nil, c.id
+	if of.Key == "" {
+		to.Key, to.Former = of.Name, storage.Key{}
+		return nil
+	}
+	name, err := m.conn.nameOf(&c, retention, term, term.Time.Now)
+	to.Key, to.Former = name.Key, name.Former
+	return err
+}
+
+// lookForResets drops what other processes have reset. If the store can't tell, the next
+// claim finds that out as well.
+func (m *committer) lookForResets() {
+	if !m.degraded.Load() {
+		_ = m.takeResets(nil)
+	}
+}
+
+// takeResets drops what the store has forgotten since it was asked last. own is the texts
+// of keys that this process has reset, by the numbers of their resets.
+func (m *committer) takeResets(own map[int64]string) error {
+	resetter, ok := m.conn.resetter()
+	if !ok {
+		return nil
+	}
+	known, err := resetter.Resets(context.Background(), m.conn.resets.Load())
+	if err != nil {
+		return err
+	}
+	var named []storage.Reset
+	for _, r := range known.List {
+		if key := own[r.Number]; key != "" {
+			m.forgetCell(m.table.find(r.Limit, []byte(key)))
+		} else {
+			named = append(named, r)
+		}
+	}
+	if known.Lost || !m.forgetNamed(named) {
+		m.forgetAll()
+	}
+	m.conn.resets.Store(known.Newest)
+	return nil
+}
+
+// forgetNamed forgets the keys that resets name, and reports whether all names could be
+// compared.
+func (m *committer) forgetNamed(resets []storage.Reset) (ok bool) {
+	if len(resets) == 0 {
+		return true
+	}
+	limits := make(map[storage.LimitID]bool)
+	for _, r := range resets {
+		limits[r.Limit] = true
+	}
+	ok = true
+	m.table.each(func(c *cell) {
+		if limits[c.id] && ok && c.holdsAny() {
+			var named bool
+			if named, ok = m.isNamed(c, resets); named {
+				m.forgetCell(c)
+			}
+		}
+	})
+	return ok
+}
+
+// isNamed reports whether one of the resets names a cell.
+func (m *committer) isNamed(c *cell, resets []storage.Reset) (named, ok bool) {
+	for i := range resets {
+		r := &resets[i]
+		if r.Limit != c.id {
+			continue
+		}
+		name, err := m.conn.name(c.id, c.key, c.retention(), r.At)
+		if err != nil {
+			return false, false
+		}
+		if name.Key == r.Key || name.Former != (storage.Key{}) && name.Former == r.Key || name.Key == r.Former {
+			return true, true
+		}
+	}
+	return false, true
+}
+
+// holdsAny reports whether the cell holds anything that a reset changes.
+func (c *cell) holdsAny() bool {
+	if c.client != nil {
+		return c.client.last() != nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limit != nil
+}
+
+// retention returns how long the key's name must find what is kept.
+func (c *cell) retention() (retention time.Duration) {
+	if c.client != nil {
+		return clientRetention
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limit.Retention()
+}
+
+// forgetCell forgets what memory holds of a cell, which may be nil, and what the batch that
+// is under way and the open one would give back of it or charge.
+func (m *committer) forgetCell(c *cell) {
+	if c == nil {
+		return
+	}
+	if c.client != nil {
+		m.forgetClient(c)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.block.Store(nil)
+	c.lease, c.local = limiter.Lease{}, nil
+	m.current.forget(c)
+	m.queue.forget(c)
+}
+
+// forget has nothing given back of a cell, and nothing charged.
+func (b *batch) forget(c *cell) {
+	if b == nil {
+		return
+	}
+	for _, en := range b.entries {
+		if en.cell == c {
+			en.give, en.charge, en.given = limiter.Lease{}, limiter.Charge{}, 0
+		}
+	}
+}
+
+// forgetClient forgets what a client has done, and what the store is to be told of that.
+func (m *committer) forgetClient(c *cell) {
+	st := c.client
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.record.Store(nil)
+	st.noted.Store(nil)
+	st.reported.Store(0)
+	st.attempts = nil
+	st.pending -= m.offenses.drop(c)
+}
+
+// forgetAll forgets all that a reset may have concerned, where it isn't known what was
+// reset. What memory has admitted and the store has not charged yet stays a debt.
+func (m *committer) forgetAll() {
+	m.beginEra()
+	if m.current != nil {
+		m.current.beginEra(m.clock.now())
+	}
+	m.table.each(func(c *cell) {
+		if c.client != nil {
+			m.forgetClient(c)
+		}
+	})
+}

@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+// onDatabase returns an engine on a database that others may use as well.
+func onDatabase(t *testing.T, db *memory.Database) *Engine {
+	t.Helper()
+	e, err := New(Options{Open: db.Opener(memory.Options{}), Name: testNames, StoreTimeout: time.Minute, CleanupInterval: 400 * 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-e.Ready()
+	return e
+}
+
+func take(e *Engine, limit *Limit, key string, cost int64) Decision {
+	return e.Decide(context.Background(), nil, []Debit{{Limit: limit, Key: []byte(key), Cost: cost}})
+}
+
+// exhaust takes single units at once from many goroutines until each was refused, and
+// returns how many were admitted.
+func exhaust(engines []*Engine, limit *Limit, key string) int64 {
+	var admitted atomic.Int64
+	var all sync.WaitGroup
+	for _, e := range engines {
+		for range 16 {
+			all.Go(func() {
+				for take(e, limit, key, 1).Allowed {
+					admitted.Add(1)
+				}
+			})
+		}
+	}
+	all.Wait()
+	return admitted.Load()
+}
+
+// A reset of a key that many ask for grants exactly one more limit, however many
+// processes ask.
+func TestAResetGrantsOneMoreLimit(t *testing.T) {
+	const amount, resets = 40, 5
+	for _, algorithm := range algorithms {
+		for processes := 1; processes <= 3; processes++ {
+			bubble.Test(t, func(t *testing.T) {
+				db, engines := memory.New(), []*Engine(nil)
+				for range processes {
+					engines = append(engines, onDatabase(t, db))
+				}
+				limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: 365 * 24 * time.Hour})
+				admitted := exhaust(engines, limit, "a")
+				for n := range resets {
+					var hammering sync.WaitGroup
+					var more atomic.Int64
+					stop := make(chan struct{})
+					for range 4 {
+						hammering.Go(func() {
+							for !isClosed(stop) {
+								for _, e := range engines {
+									if take(e, limit, "a", 1).Allowed {
+										more.Add(1)
+									}
+								}
+								time.Sleep(time.Millisecond)
+							}
+						})
+					}
+					r := []Reset{{Limit: limit, Key: "a"}}
+					if err := engines[n%processes].Reset(context.Background(), r); err != nil || !r[0].Found {
+						t.Errorf("reset: %v, %+v", err, r)
+					}
+					time.Sleep(2 * resetInterval) // every process knows of it then
+					close(stop)
+					hammering.Wait()
+					admitted += more.Load() + exhaust(engines, limit, "a")
+					if admitted > amount*int64(n+2) {
+						t.Fatalf("%v, %d processes: %d are admitted after %d resets of %d", algorithm, processes, admitted, n+1, amount)
+					}
+				}
+				for _, e := range engines {
+					e.Close(context.Background()) // gives back what it holds
+				}
+				last := onDatabase(t, db)
+				defer last.Close(context.Background())
+				if admitted += exhaust([]*Engine{last}, limit, "a"); processes == 1 && admitted != amount*(resets+1) || admitted > amount*(resets+1) {
+					t.Errorf("%v, %d processes: %d are admitted in all, want %d", algorithm, processes, admitted, amount*(resets+1))
+				}
+			})
+		}
+	}
+}
+
+// A process that has blocked a key, and is asked for nothing else, lets it in within a
+// second of a reset in another.
+func TestAResetReachesProcessesThatOnlyRefuse(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db := memory.New()
+		one, other := onDatabase(t, db), onDatabase(t, db)
+		defer one.Close(context.Background())
+		defer other.Close(context.Background())
+		limit := newLimit(t, limiter.Params{Amount: 1, Window: 24 * time.Hour})
+		if !take(one, limit, "a", 1).Allowed || take(one, limit, "a", 1).Allowed || take(other, limit, "a", 1).Allowed {
+			t.Fatal("one of three must be admitted")
+		}
+		if err := other.Reset(context.Background(), []Reset{{Limit: limit, Name: testName(limit.ID, "a")}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if !take(one, limit, "a", 1).Allowed || take(other, limit, "a", 1).Allowed {
+			t.Error("one more must be admitted, and no other")
+		}
+	})
+}
+
+// A client that is reset is not banned any more, in no process, and what it did before is
+// not held against it.
+func TestAResetOfAClient(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db := memory.New()
+		engines := []*Engine{onDatabase(t, db), onDatabase(t, db)}
+		for _, e := range engines {
+			defer e.Close(context.Background())
+		}
+		client := func() *Client { return &Client{Key: []byte("c")} }
+		engines[0].Punish(client(), reputation.Offense{
+			Violation: reputation.Violation{Reason: reputation.Trapped}, Points: 50,
+			Ban: reputation.Ban{After: 1, Within: time.Hour, For: 10 * time.Hour},
+		})
+		synctest.Wait()
+		for _, e := range engines {
+			if d := e.Decide(context.Background(), client(), nil); d.Reason != Banned {
+				t.Fatalf("of a banned client: %+v", d)
+			}
+		}
+		r := []Reset{{Key: "c"}}
+		if err := engines[1].Reset(context.Background(), r); err != nil || !r[0].Found {
+			t.Fatalf("%v, %+v", err, r)
+		}
+		time.Sleep(time.Second)
+		for i, e := range engines {
+			d := e.Decide(context.Background(), client(), nil)
+			if record := e.CachedRecord(*client()); !d.Allowed || record == nil || record.Expires() != 0 {
+				t.Errorf("process %d after the reset: %+v, %+v", i, d, record)
+			}
+		}
+	})
+}
+
+// What waits to be told of a client that is reset is not told.
+func TestAResetDropsOffensesThatWait(t *testing.T) {
+	f := newFixture(t)
+	client := &Client{Key: []byte("c")}
+	f.table.ensureClient(client)
+	f.committer.offenses.add(offense{client.cell, reputation.Offense{}})
+	other := &Client{Key: []byte("other")}
+	f.table.ensureClient(other)
+	f.committer.offenses.add(offense{other.cell, reputation.Offense{}})
+	f.committer.forgetClient(client.cell)
+	if left := f.committer.offenses.first(); len(left) != 1 || left[0].cell != other.cell {
+		t.Errorf("%d offenses are left", len(left))
+	}
+}
+
+// Many keys, several processes, resets at random, leases that come back: no key ever gets
+// more than one limit for each reset of it on top of the first, and all of it in the end.
+func TestResetsAtRandom(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		bubble.Test(t, func(t *testing.T) {
+			db := memory.New()
+			engines := []*Engine{onDatabase(t, db), onDatabase(t, db)}
+			limit := newLimit(t, limiter.Params{Algorithm: algorithms[seed%uint64(len(algorithms))], Amount: 200, Window: 365 * 24 * time.Hour})
+			admitted, granted := map[string]int64{}, map[string]int64{}
+			for range 3000 {
+				i := random.IntN(2)
+				key := string(rune('a' + random.IntN(3)))
+				granted[key] = max(granted[key], 200)
+				switch n := random.IntN(200); {
+				case n == 0:
+					if err := engines[i].Reset(context.Background(), []Reset{{Limit: limit, Key: key}}); err != nil {
+						t.Fatal(err)
+					}
+					granted[key] += 200
+				case n == 1:
+					engines[i].Close(context.Background())
+					engines[i] = onDatabase(t, db)
+				case n < 5:
+					time.Sleep(time.Duration(random.IntN(int(2 * time.Second))))
+				default:
+					if cost := 1 + random.Int64N(5); take(engines[i], limit, key, cost).Allowed {
+						admitted[key] += cost
+					}
+				}
+				if admitted[key] > granted[key] {
+					t.Fatalf("seed %d: %d units of %q, of which resets grant %d", seed, admitted[key], key, granted[key])
+				}
+			}
+			for _, e := range engines {
+				e.Close(context.Background())
+			}
+		})
+	}
+}
+
+func TestResetsThatCannotBe(t *testing.T) {
+	limit := newLimit(t, limiter.Params{Amount: 1, Window: time.Hour})
+	f := newFixture(t)
+	if err := f.Reset(context.Background(), []Reset{{Limit: limit, Key: "a"}}); !errors.Is(err, ErrNoResets) {
+		t.Errorf("a store that can't: %v", err)
+	}
+	if d := f.ask(debit(limit, "a", 1)); !d.Allowed || d.Degraded {
+		t.Errorf("and then %+v", d)
+	}
+	broken, err := New(Options{Name: testNames, Open: func(context.Context) (storage.Store, error) { return nil, errDisk }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-broken.Ready()
+	if err := broken.Reset(context.Background(), []Reset{{Limit: limit, Key: "a"}}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("without a store: %v", err)
+	}
+	broken.Close(context.Background())
+	if err := broken.Reset(context.Background(), []Reset{{Limit: limit, Key: "a"}}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("after it was closed: %v", err)
+	}
+}
+
+// Leases from before a reset are worth nothing after it, in whatever process.
+func TestAResetDropsLeases(t *testing.T) {
+	const amount = 500
+	for _, algorithm := range algorithms {
+		for resetter := range 2 {
+			bubble.Test(t, func(t *testing.T) {
+				db := memory.New()
+				engines := []*Engine{onDatabase(t, db), onDatabase(t, db)}
+				limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: 365 * 24 * time.Hour})
+				for range 20 {
+					take(engines[0], limit, "a", 1)
+				}
+				if c := engines[0].table.find(limit.ID, []byte("a")); !c.lease.Holds() {
+					t.Fatal("there is no lease to drop")
+				}
+				if err := engines[resetter].Reset(context.Background(), []Reset{{Limit: limit, Key: "a"}}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				admitted := exhaust(engines, limit, "a")
+				for _, e := range engines {
+					e.Close(context.Background())
+				}
+				last := onDatabase(t, db)
+				defer last.Close(context.Background())
+				if admitted += exhaust([]*Engine{last}, limit, "a"); admitted != amount {
+					t.Errorf("%v, reset by process %d: %d are admitted after the reset, want %d", algorithm, resetter, admitted, amount)
+				}
+			})
+		}
+	}
+}
+
+// What is on its way to the store when a key is reset isn't given back, nor charged.
+func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
+	limit := newLimit(t, limiter.Params{Amount: 10, Window: time.Hour})
+	c, other := &cell{id: limit.ID, key: "a", limit: limit}, &cell{id: limit.ID, key: "b", limit: limit}
+	give := limiter.Lease{Units: 3, Used: 3}
+	entries := func() []*entry {
+		return []*entry{{cell: c, give: give, given: 3}, {cell: c, charge: limiter.Charge{Units: 2}}, {cell: other, give: give, given: 3}}
+	}
+	m := &committer{current: &batch{entries: entries()}}
+	m.queue.batch = &batch{entries: entries()}
+	m.forgetCell(c)
+	for _, b := range []*batch{m.current, m.queue.batch} {
+		for _, en := range b.entries {
+			if kept := en.give == give || en.charge.Units > 0 || en.given > 0; kept != (en.cell == other) {
+				t.Errorf("%q: %+v", en.cell.key, en)
+			}
+		}
+	}
+}
