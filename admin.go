@@ -1,19 +1,14 @@
 package tally
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Admin is what operators see and can do on Caddy's admin endpoint, below /rate_limit/.
@@ -71,47 +66,6 @@ func serveHealth(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	return json.NewEncoder(w).Encode(stores())
-}
-
-// stores describes the stores in use. The result isn't nil, which would be null in JSON.
-func stores() []operator.Store {
-	stores := []operator.Store{}
-	eachInstance(func(h *instance) { stores = append(stores, h.describe()) })
-	slices.SortFunc(stores, func(a, b operator.Store) int { return cmp.Compare(a.Path, b.Path) })
-	return stores
-}
-
-// describe describes the store and the memory in front of it.
-func (h *instance) describe() operator.Store {
-	stats := h.stats()
-	told := operator.Store{
-		Kind:     h.settings.kind,
-		Path:     h.settings.path,
-		Degraded: stats.Degraded,
-		Keys:     stats.Keys,
-		MaxKeys:  cmp.Or(h.settings.maxKeys, engine.DefaultMaxKeys),
-		Evicted:  stats.Evicted,
-		Bytes:    stats.Store.Bytes,
-	}
-	if stats.Cause != nil {
-		since := stats.Since.UTC().Truncate(time.Second)
-		told.Since, told.Reason = &since, stats.Cause.Error()
-	}
-	told.APIKeys = troubleOf(h.keys.Load())
-	return told
-}
-
-// troubleOf returns what is wrong with a file of API keys, or nil.
-func troubleOf(file *apikeys.File) *operator.FileTrouble {
-	if file == nil {
-		return nil
-	}
-	file.Keys() // looks at the file, if no request has
-	trouble := file.Trouble()
-	if trouble == nil {
-		return nil
-	}
-	return &operator.FileTrouble{File: file.Path(), Since: trouble.Since.UTC().Truncate(time.Second), Reason: trouble.Err.Error()}
 }
 
 // Interface guards

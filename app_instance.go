@@ -119,3 +119,12 @@ func (a *App) Cleanup() error {
 	_, err := instances.Delete(a.settings)
 	return err
 }
+
+// runningApp returns the app of the configuration that runs, or nil if it has none.
+func runningApp() *App {
+	app, err := caddy.ActiveContext().AppIfConfigured("rate_limit")
+	if err != nil {
+		return nil
+	}
+	return app.(*App)
+}

@@ -66,8 +66,8 @@
 // The engine, its store and its secrets, across reloads:
 //
 //   - app_decide.go, app_instance.go: how a config uses an engine
-//   - admin.go, operator.go, operator_zones.go, operator_watchers.go, metrics_register.go: what
-//     operators are shown, and can do
+//   - admin.go, operator.go, operator_stores.go, operator_zones.go, operator_watchers.go,
+//     metrics_register.go: what operators are shown, and can do
 //   - instance_open.go, instance_keys.go, instance.go: the engine itself
 //
 // The grammar, a function per block, and the command line:

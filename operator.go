@@ -6,8 +6,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
@@ -20,15 +18,6 @@ func runningService() operator.Service { return running{} }
 
 // running implements [operator.Service]. What it lacks isn't available.
 type running struct{ unavailable }
-
-// runningApp returns the app of the configuration that runs, or nil if it has none.
-func runningApp() *App {
-	app, err := caddy.ActiveContext().AppIfConfigured("rate_limit")
-	if err != nil {
-		return nil
-	}
-	return app.(*App)
-}
 
 // started is when this process began.
 var started = time.Now()

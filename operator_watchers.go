@@ -130,13 +130,3 @@ func (w *watchers) close() {
 	w.mu.Unlock()
 	w.running.Wait()
 }
-
-// totals returns what was decided since the process began.
-func (a *App) totals() operator.Totals {
-	totals := operator.Totals{At: time.Now().UTC(), Zones: make(map[string]operator.Counts)}
-	for _, zone := range a.describeZones() {
-		totals.Zones[zone.Name] = zone.Counts
-		totals.Counts.Add(zone.Counts)
-	}
-	return totals
-}

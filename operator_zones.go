@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -136,4 +137,14 @@ func limitText(l limiter.Limit) string {
 		text += " fixed"
 	}
 	return text
+}
+
+// totals returns what was decided since the process began.
+func (a *App) totals() operator.Totals {
+	totals := operator.Totals{At: time.Now().UTC(), Zones: make(map[string]operator.Counts)}
+	for _, zone := range a.describeZones() {
+		totals.Zones[zone.Name] = zone.Counts
+		totals.Counts.Add(zone.Counts)
+	}
+	return totals
 }

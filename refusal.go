@@ -3,6 +3,7 @@ package tally
 import (
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -37,3 +38,19 @@ func (e *evaluation) newRefusal(d engine.Decision) *refusal {
 	}
 	return r
 }
+
+// jittered returns a retry time made longer by a random part of up to the
+// handler's jitter.
+func (h *Handler) jittered(d engine.Decision) time.Duration {
+	if d.Retry == limiter.Never {
+		return limiter.Never
+	}
+	retry := max(d.Retry, 1)
+	if h.Jitter > 0 {
+		retry += time.Duration(min(h.random()*h.Jitter*float64(retry), float64(maxJitter)))
+	}
+	return retry
+}
+
+// maxJitter bounds what jitter adds, so that it stays a duration.
+const maxJitter = limiter.MaxWindow

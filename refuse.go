@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -14,7 +13,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // errRefused is what a refused request is handed to the error routes with. It
@@ -132,19 +130,3 @@ func leaveBody(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 }
-
-// jittered returns a retry time made longer by a random part of up to the
-// handler's jitter.
-func (h *Handler) jittered(d engine.Decision) time.Duration {
-	if d.Retry == limiter.Never {
-		return limiter.Never
-	}
-	retry := max(d.Retry, 1)
-	if h.Jitter > 0 {
-		retry += time.Duration(min(h.random()*h.Jitter*float64(retry), float64(maxJitter)))
-	}
-	return retry
-}
-
-// maxJitter bounds what jitter adds, so that it stays a duration.
-const maxJitter = limiter.MaxWindow

@@ -1,0 +1,52 @@
+package tally
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// stores describes the stores in use. The result isn't nil, which would be null in JSON.
+func stores() []operator.Store {
+	stores := []operator.Store{}
+	eachInstance(func(h *instance) { stores = append(stores, h.describe()) })
+	slices.SortFunc(stores, func(a, b operator.Store) int { return cmp.Compare(a.Path, b.Path) })
+	return stores
+}
+
+// describe describes the store and the memory in front of it.
+func (h *instance) describe() operator.Store {
+	stats := h.stats()
+	told := operator.Store{
+		Kind:     h.settings.kind,
+		Path:     h.settings.path,
+		Degraded: stats.Degraded,
+		Keys:     stats.Keys,
+		MaxKeys:  cmp.Or(h.settings.maxKeys, engine.DefaultMaxKeys),
+		Evicted:  stats.Evicted,
+		Bytes:    stats.Store.Bytes,
+	}
+	if stats.Cause != nil {
+		since := stats.Since.UTC().Truncate(time.Second)
+		told.Since, told.Reason = &since, stats.Cause.Error()
+	}
+	told.APIKeys = troubleOf(h.keys.Load())
+	return told
+}
+
+// troubleOf returns what is wrong with a file of API keys, or nil.
+func troubleOf(file *apikeys.File) *operator.FileTrouble {
+	if file == nil {
+		return nil
+	}
+	file.Keys() // looks at the file, if no request has
+	trouble := file.Trouble()
+	if trouble == nil {
+		return nil
+	}
+	return &operator.FileTrouble{File: file.Path(), Since: trouble.Since.UTC().Truncate(time.Second), Reason: trouble.Err.Error()}
+}
