@@ -61,10 +61,10 @@ fmt: ## format Go files and Caddyfiles
 	gofmt -w .
 	@for f in examples/*Caddyfile; do go run ./cmd/caddy fmt --overwrite "$$f" || exit 1; done
 
-reference: ## write docs/json.md anew from the config structs; look at the difference before you commit
+reference: ## write docs/json.md from the config structs; look at the difference before you commit
 	go test . -run JSONReference -reference.update
 
-golden: ## write the golden files of caddytest anew; look at the difference before you commit
+golden: ## write the golden files of caddytest; look at the difference before you commit
 	go test ./caddytest -run Adapt -update
 
 ci: ## run what CI runs

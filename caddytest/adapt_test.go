@@ -265,7 +265,7 @@ func TestJSONConfigs(t *testing.T) {
 	checkNoFiles(t, data)
 }
 
-// Errors that only someone who writes JSON meets.
+// Errors that only JSON configs can have.
 func TestJSONErrors(t *testing.T) {
 	noData(t)
 	for _, tt := range []struct{ name, handler, want string }{
@@ -295,7 +295,7 @@ func TestJSONErrors(t *testing.T) {
 	}
 }
 
-// Errors in the app that only someone who writes JSON meets.
+// Errors in the app that only JSON configs can have.
 func TestJSONErrorsOfApp(t *testing.T) {
 	noData(t)
 	for _, tt := range []struct{ name, app, want string }{

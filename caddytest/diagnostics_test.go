@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
-// What only provisioning finds wrong is told with the line of the Caddyfile, also
+// What only provisioning finds wrong is reported with the line of the Caddyfile, also
 // where the config reaches Caddy as JSON, as it does by `caddy reload`.
 func TestErrorsOfProvisioningNameTheLine(t *testing.T) {
 	noData(t)

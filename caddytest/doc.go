@@ -4,5 +4,5 @@
 //
 // What Caddyfiles are adapted to is in testdata/adapt, and which errors they get in
 // testdata/errors; package golden describes both forms. Run the tests with -update to
-// write the JSON anew, and read the difference.
+// write the JSON again, and read the difference.
 package caddytest

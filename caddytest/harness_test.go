@@ -264,7 +264,7 @@ func (s *server) awaitEnd() {
 }
 
 // reload gives Caddy another config, or the same once more, and returns why it
-// rejects that. It returns when no request can meet the config that is out of force
+// rejects that. It returns when no request can reach the config that is out of force
 // then: for a moment, Caddy has the servers of both.
 func (s *server) reload(config string) error {
 	s.t.Helper()

@@ -276,7 +276,7 @@ func TestLimitInsideHandleErrors(t *testing.T) {
 	}
 }
 
-// Who fails to sign in too often is refused, and not shown the answer that was
+// A client that fails to sign in too often is refused, and not shown the answer that was
 // intercepted.
 func TestRefusalInsideInterceptHasNoBody(t *testing.T) {
 	s := startCaddy(t, options(patient)+site(`
@@ -302,7 +302,7 @@ func TestRefusalInsideInterceptHasNoBody(t *testing.T) {
 	}
 }
 
-// Who looks for pages that are not there is limited inside handle_errors. Such
+// A client that asks for missing pages is limited inside handle_errors. Such
 // refusals are no errors, of which Caddy would log each, with the address.
 func TestRefusalsInsideHandleErrorsAreAnswered(t *testing.T) {
 	s := startCaddy(t, options(patient)+site(`

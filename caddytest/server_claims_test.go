@@ -34,7 +34,7 @@ func TestNobodyIsBannedByAClaimedAddress(t *testing.T) {
 			s.wantPassed(3, 3, "/", from(1), agent(1)) // which is 192.0.2.1
 			s.passed(5, "/", fields...)                // over the limit
 			if a := s.get("/elsewhere", from(1), agent(1)); a.status != http.StatusOK {
-				t.Errorf("a stranger is banned: %d, %s", a.status, a.body)
+				t.Errorf("another client is banned: %d, %s", a.status, a.body)
 			}
 			if lines := s.logLines(claimWarning); len(lines) != 1 || !strings.Contains(lines[0]["write"].(string), "trusted_proxies_strict") {
 				t.Errorf("it warns %d times: %v", len(lines), lines)

@@ -175,8 +175,8 @@ func TestLanguagesAreNoCrowd(t *testing.T) {
 	waitFor(t, "the squeeze", func() bool { return strings.Contains(s.mustMetrics(), "caddy_rate_limit_squeezes_total 1") })
 }
 
-// A limit may be so small that the network's ceiling refuses most of a crowd from
-// memory. It is a crowd all the same, and one client that insists is none.
+// A limit may be so small that the network's ceiling refuses most of its many clients
+// from memory. They count all the same, and one client that insists counts once.
 func TestCrowdBeyondTheCeilingIsSqueezed(t *testing.T) {
 	s := startCaddy(t, perClient("", "limit 1/1h"))
 	squeezed := func() bool { return strings.Contains(s.mustMetrics(), "caddy_rate_limit_squeezes_total 1") }

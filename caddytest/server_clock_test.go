@@ -25,8 +25,8 @@ func (s *shifted) poke() {
 
 // A wall clock that is set wrong, or right again, makes no difference, unless it is off
 // by more than can heal: then the limits follow it after a while, at the price of one
-// quota, and nobody is shut out for longer than a window. A Caddy that is started
-// meanwhile goes by the time of the database.
+// quota, and nobody is refused for longer than a window. A Caddy that is started
+// meanwhile uses the time of the database.
 func TestClockSteps(t *testing.T) {
 	const window, slot = 30 * day, 30 * day / 60
 	conf := config(`

@@ -122,7 +122,7 @@ func TestKeyCommandAsksForTheTier(t *testing.T) {
 	}
 }
 
-// Files that others may read or write are told of, with what to do about it.
+// Files that others may read or write lead to a warning, with what to do about it.
 func TestFilesThatOthersMayReadAreWarnedOf(t *testing.T) {
 	noData(t)
 	if os.PathSeparator != '/' {

@@ -102,7 +102,7 @@ func TestClientsThatGoWhileTheyWait(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
 				defer cancel()
 				r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+s.port+"/", nil)
-				do(s.client, r, stranger(100*round+i)) // it may fail
+				do(s.client, r, otherClient(100*round+i)) // it may fail
 			})
 		}
 		waiting.Wait()

@@ -54,8 +54,8 @@ func (s *server) health() health {
 	return all[0]
 }
 
-// stranger is a client that no test has by another name.
-func stranger(n int) string {
+// otherClient is a client that no test has by another name.
+func otherClient(n int) string {
 	return fmt.Sprintf("X-Forwarded-For: 10.%d.%d.%d", n>>16&255, n>>8&255, n&255)
 }
 
@@ -66,7 +66,7 @@ func (s *server) awaitDegraded() {
 	n := 0
 	waitFor(s.t, "an outage", func() bool {
 		n++
-		s.passed(1, "/", stranger(n))
+		s.passed(1, "/", otherClient(n))
 		return s.health().Degraded
 	})
 }

@@ -44,6 +44,6 @@ func TestScopeSiteCountsEachSiteOnItsOwn(t *testing.T) {
 		}
 	}
 	if allowed("a.test") {
-		t.Error("a site has a count afresh")
+		t.Error("a site counts from zero")
 	}
 }

@@ -55,7 +55,7 @@ func TestLiveSessionsOfANetworkAreCapped(t *testing.T) {
 	want(http.StatusSeeOther)
 }
 
-// A session that is issued anew counts among those of its network, once in a while.
+// A session that is renewed counts among those of its network, once in a while.
 func TestRenewedSessionsAreCapped(t *testing.T) {
 	s := startCaddy(t, withSessions("lifetime 10h\nmax_live_sessions_per_prefix 2", "limit 100/1h"))
 	s.get("/")

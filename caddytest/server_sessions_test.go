@@ -376,7 +376,7 @@ func TestSessionElsewhere(t *testing.T) {
 	}
 	s.wantPassed(6, 10, "/", from(1), agent(1), cookie)
 	s.wantPassed(8, 10, "/", from(10), agent(2))
-	// Who has moved can earn another.
+	// A client that has moved can earn another.
 	if a := s.get("/", append(navigation, from(10), agent(1), cookie)...); !strings.Contains(a.body, "data-puzzle") {
 		t.Errorf("who has moved is answered with %d %.100q", a.status, a.body)
 	}

@@ -64,7 +64,7 @@ func TestBanSurvivesKill(t *testing.T) {
 	}
 }
 
-// Operators are told of each ban once: why it is and for how long, and who it is
+// Operators see each ban in the log once: why it is and for how long, and who it is
 // only if they ask for it.
 func TestBansAreLogged(t *testing.T) {
 	const global = "ban after 2 violations in 1h for 1h"
@@ -115,7 +115,7 @@ func TestBansEnd(t *testing.T) {
 	}
 }
 
-// Who goes into traps gets less and less, also after a restart, and what is exempt
+// A client that visits traps gets less and less, also after a restart, and what is exempt
 // is no trap.
 func TestTraps(t *testing.T) {
 	s := startCaddy(t, standing("reputation {\ntrap 80\n}", `
@@ -140,7 +140,7 @@ func TestTraps(t *testing.T) {
 	s.wantBanned(3600, from(4), agent(1))
 }
 
-// Who calls itself something else with each visit makes no row with each visit.
+// A client that sends another name with each visit makes no row with each visit.
 func TestTrapsPunishSoManyOfANetwork(t *testing.T) {
 	s := startCaddy(t, standing("", "trap path /trap", "5/1h"))
 	for i := range 200 {
@@ -234,7 +234,7 @@ func TestClientsCanBeToldWhy(t *testing.T) {
 	}
 }
 
-// Who sends a solution again loses points.
+// A client that sends a solution again loses points.
 func TestForgeries(t *testing.T) {
 	s := startCaddy(t, withSessions("", "limit 20/1h"))
 	form := solve(t, s.get(endpoint, from(1), agent(1)).body, "/")

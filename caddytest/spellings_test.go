@@ -209,7 +209,7 @@ func sendRaw(t *testing.T, port string, s spelling) outcome {
 }
 
 // spellingTable records which spelling reaches an action in which backend: facts, for
-// documentation. What is required of them is found out anew in each run.
+// documentation. What is required of them is found out again in each run.
 type spellingTable struct {
 	versions map[string]string          // by backend
 	reached  map[string]map[string]bool // by spelling and backend
@@ -277,7 +277,7 @@ func (table *spellingTable) compare(t *testing.T, b *upstream, outcomes map[stri
 			table.byPath[name] = o.byPath
 			table.set(name, b.name, o.action != "")
 		} else if table.reached[name][b.name] != (o.action != "") {
-			t.Errorf("%s reaches an action: %v; the table says %v (-update writes it anew)", name, o.action != "", table.reached[name][b.name])
+			t.Errorf("%s reaches an action: %v; the table says %v (-update writes it again)", name, o.action != "", table.reached[name][b.name])
 		}
 	}
 }
@@ -321,7 +321,7 @@ func mark(is bool) byte {
 }
 
 // Matchers of a zone that miss spellings, and exemptions that free too much, are
-// told when a config is loaded, with what to write instead.
+// warned of when a config is loaded, with what to write instead.
 func TestMatchersThatMissSpellingsWarn(t *testing.T) {
 	for options, want := range map[string]string{
 		"zone login {\nmatch path /login\nlimit 5/1m\n}":                                    "match /login",

@@ -3,7 +3,7 @@ package identity
 import "strings"
 
 // MaxCookies is how many cookies of one name are looked at in a request. A
-// browser sends one, or a few if a neighbouring site has set some to be in the
+// browser sends one, or a few if another site of the domain has set some to be in the
 // way.
 const MaxCookies = 8
 

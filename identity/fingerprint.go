@@ -36,7 +36,7 @@ func (h Hints) SayNothing() bool {
 const FingerprintSize = 16
 
 // How much of each field a fingerprint looks at, in bytes. What comes behind
-// tells no two browsers apart that mean to be told apart.
+// tells no two browsers apart that want to be told apart.
 const (
 	maxUserAgent = 512
 	maxLanguage  = 8 // of a primary language subtag: RFC 5646, section 2.1

@@ -56,7 +56,7 @@ type Resets struct {
 //  2. drops what it has in memory of these keys and clients: leases, blocks, records, offenses
 //     noted before, and what its open batch would give back; of all keys and clients if
 //     [Resets.Lost],
-//  3. goes on with the number of the newest, and makes its call anew.
+//  3. goes on with the number of the newest, and makes its call again.
 //
 // It must do that where it makes its claims, between two of them: then every lease that it holds
 // was charged before the resets it has just read. To drop a lease is always safe, because its

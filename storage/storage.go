@@ -12,7 +12,7 @@ import (
 // LimitID names a limit across processes, restarts and machines: the limits of
 // every process that uses one store agree on it. It says nothing of the amount,
 // so a limit keeps its counts when its amount changes; a limit whose window,
-// algorithm or slots change gets another ID, and so starts afresh.
+// algorithm or slots change gets another ID, and so starts from zero.
 type LimitID uint64
 
 // Key names a client, or whatever else a limit counts by, without telling who
@@ -51,8 +51,8 @@ type Offense struct {
 type Swept struct {
 	// Rows is how many expired rows were deleted.
 	Rows int64
-	// More tells that the step stopped at its bound, and another one would find
-	// more to do.
+	// More reports whether the step stopped at its bound, so that another one would
+	// find more to do.
 	More bool
 }
 
@@ -137,7 +137,7 @@ var (
 	// this store's, or is a newer version's: it was left as it was.
 	ErrForeign = errors.New("not a database of this version of caddy-tally")
 	// ErrCorrupt says that the database is damaged. Opening it again sets it
-	// aside and starts a fresh one.
+	// aside and starts an empty one.
 	ErrCorrupt = errors.New("database is damaged")
 	// ErrUnknownOutcome says that a batch may or may not have been applied.
 	ErrUnknownOutcome = errors.New("outcome unknown")

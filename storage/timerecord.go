@@ -68,7 +68,7 @@ func (k TimeRecord) Due(told TimeRecord, r Reading) bool {
 	return !r.Shared || told.Now-k.Now >= int64(keepEvery)
 }
 
-// Measured returns a record that was told with the wall clock compared anew, as it
+// Measured returns a record that was told with the wall clock compared again, as it
 // is to be kept.
 func (k TimeRecord) Measured(r Reading) TimeRecord {
 	k.Apart = min(max(r.Wall, firstTime), lastTime) - k.Now

@@ -23,7 +23,7 @@ type watched struct {
 
 func (w *watched) changed(_ *Set, err error) { w.told = append(w.told, err) }
 
-// write writes the file anew, as a command or an editor does.
+// write writes the whole file, as a command or an editor does.
 func (w *watched) write(text string) {
 	w.t.Helper()
 	if err := os.WriteFile(w.path+".tmp", []byte(text), 0o600); err != nil {
@@ -34,7 +34,7 @@ func (w *watched) write(text string) {
 	}
 }
 
-// wantClient checks whom a key belongs to, a second later.
+// wantClient checks the holder of a key, a second later.
 func (w *watched) wantClient(key, name string) {
 	w.t.Helper()
 	time.Sleep(textfile.LookEvery) // of the bubble's time

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Client is whom a key belongs to.
+// Client is the holder of a key.
 type Client struct {
 	Name string
 	Tier string

@@ -68,7 +68,7 @@ func unescaped(raw string) string {
 
 func unsafe(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }
 
-// cleaned resolves the dots in a path as browsers do, who keep empty segments
+// cleaned resolves the dots in a path as browsers do, which keep empty segments
 // apart.
 func cleaned(raw string) string {
 	var kept []string

@@ -4,7 +4,7 @@
 //
 // # Invariants
 //
-//   - Sets are exact: a network is crowded when more than so many different
+//   - Sets are exact: a network is under pressure when more than so many different
 //     fingerprints came within so long, and never by a guess.
 //   - Memory is bounded, whoever comes: a set has at most MaxFingerprints + 1
 //     members, and there are at most so many sets as a Tracker was made for.

@@ -19,11 +19,11 @@ var (
 
 // come has n different clients come from a network, and reports whether the last
 // was one too many.
-func come(t *Tracker, now time.Time, prefix netip.Prefix, n int) (crowded bool) {
+func come(t *Tracker, now time.Time, prefix netip.Prefix, n int) (tooMany bool) {
 	for i := range n {
-		crowded = t.Seen(now, prefix, fmt.Append(nil, now.Unix(), " ", i), rule)
+		tooMany = t.Seen(now, prefix, fmt.Append(nil, now.Unix(), " ", i), rule)
 	}
-	return crowded
+	return tooMany
 }
 
 func TestTooManyFingerprints(t *testing.T) {
@@ -40,11 +40,11 @@ func TestTooManyFingerprints(t *testing.T) {
 		t.Fatal("one more is not too many")
 	}
 	if come(tracker, t0, here, DefaultFingerprints) || !tracker.Seen(t0, here, []byte("one more"), rule) {
-		t.Error("counting did not begin anew")
+		t.Error("counting did not start from zero")
 	}
 }
 
-// Who comes all the time is asked about now and then, and who is new at once.
+// A client that comes all the time is asked about now and then, a new one at once.
 func TestWhoIsNewOfLate(t *testing.T) {
 	tracker := New(0)
 	for _, c := range []struct {

@@ -58,8 +58,8 @@ func New(networks int) *Tracker {
 func since1970(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 
 // Seen notes that an unverified client came from a network, and reports whether
-// that is one too many. If it is, counting begins anew, so it is told once.
-func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, rule Rule) (crowded bool) {
+// that is one too many. If it is, counting starts from zero, so it is reported once.
+func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, rule Rule) (tooMany bool) {
 	at, hash := since1970(now), maphash.Bytes(t.seed, fingerprint)
 	s := &t.shards[maphash.Comparable(t.seed, prefix)%shards]
 	s.mu.Lock()
@@ -82,7 +82,7 @@ func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, r
 
 // IsNew reports whether a client, however it is called, has not been asked about of
 // late, which is a quarter of the rule's time, as far as the tracker remembers. It
-// takes no lock: who comes very often need not be noted each time.
+// takes no lock: a client that comes often need not be noted each time.
 func (t *Tracker) IsNew(now time.Time, client []byte, rule Rule) bool {
 	hash := maphash.Bytes(t.seed, client)
 	slot := &t.recent[hash%uint64(len(t.recent))]

@@ -137,7 +137,7 @@ func TestSessionsOfOneNetworkLookDifferent(t *testing.T) {
 }
 
 // A key in front of another signs; what the other has signed is good, and soon
-// signed anew.
+// signed again.
 func TestKeysRotate(t *testing.T) {
 	before, after := newSigner(t, oneSecret), newSigner(t, anotherSecret, oneSecret)
 	first, old := issue(t, before)

@@ -53,11 +53,11 @@ type Session struct {
 	ID      [IDSize]byte // what it is counted by; not for logs
 	Expires time.Time
 
-	// Elsewhere tells that it is used from another network than it was issued to:
+	// Elsewhere reports whether it is used from another network than it was issued to:
 	// by somebody who moves around, or who has got hold of another's cookie.
 	Elsewhere bool
 
-	// Renewable tells that it should be issued anew with Renew: half of its life is
+	// Renewable reports whether it should be renewed with Renew: half of its life is
 	// over, or its key is an older one. It never is elsewhere, so a stolen one ends.
 	Renewable bool
 }
@@ -103,7 +103,7 @@ func (s *Signer) Issue(now time.Time, a Audience, network []byte) (Session, stri
 	return session, value, nil
 }
 
-// Renew issues a session anew to a client of a network. Its id stays, so what it
+// Renew issues a session again to a client of a network. Its id stays, so what it
 // has used stays used.
 func (s *Signer) Renew(now time.Time, a Audience, network []byte, id [IDSize]byte) (Session, string) {
 	var t token

@@ -27,7 +27,7 @@ type Result struct {
 // Passed reports whether the token was earned here.
 func (r Result) Passed() bool { return r.Reason == OK }
 
-// Unavailable tells that the service didn't say whether it was.
+// Unavailable reports whether the service gave no answer to that.
 func (r Result) Unavailable() bool {
 	switch r.Reason {
 	case Busy, Unreachable, Unreadable, Misconfigured:

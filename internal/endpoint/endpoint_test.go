@@ -101,7 +101,7 @@ func TestSpellingsOfPath(t *testing.T) {
 	}
 }
 
-// A trap harms whom it takes for a visitor, so it makes no guesses.
+// A trap bans its visitors, so it makes no guesses.
 func TestNamesDoesNotGuess(t *testing.T) {
 	e := mustNew(t, nil, "/admin.php", nil)
 	for _, target := range []string{"/admin.php", "/ADMIN.PHP", "/%61dmin.php", "//admin.php", "/admin.php;x", "/admin.php/", "/x/../admin.php", "/admin%2ephp"} {

@@ -53,7 +53,7 @@ func (c *condition) mayHoldIn(query, separators string) bool {
 	return false
 }
 
-// nextPair splits a query at one of the separators. Some programs also begin anew at
+// nextPair splits a query at one of the separators. Some programs also start again at
 // a question mark.
 func nextPair(query, separators string) (pair, rest string) {
 	if end := strings.IndexAny(query, separators); end >= 0 {

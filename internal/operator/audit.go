@@ -13,6 +13,6 @@ type Act struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`     // admin, a user of the dashboard, or config
 	Action string    `json:"action"` // ban, unban, allow, disallow, reset, reveal or reload
-	Target string    `json:"target"` // whom, as at rest
+	Target string    `json:"target"` // the client, as at rest
 	Reason string    `json:"reason,omitempty"`
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Target is whom an order or a question is about.
+// Target is the client that an order or a question is about.
 type Target struct {
 	Kind TargetKind
 	// Network is set for [Address]: a single address is a network of full length.

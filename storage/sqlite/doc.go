@@ -4,7 +4,7 @@
 //
 // # The file
 //
-// [Open] never lets SQLite meet a file that is not this package's. A missing
+// [Open] never lets SQLite open a file that is not this package's. A missing
 // file is created, mode 0600, before SQLite sees the path; a symlink, a
 // directory, another program's database or one of a newer version is refused
 // with [storage.ErrForeign] and stays as it is, byte for byte, with nothing new

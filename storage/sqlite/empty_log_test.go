@@ -53,7 +53,7 @@ func TestDeletedRowsLeaveTheLog(t *testing.T) {
 	awaitGone(t, path, 25)
 }
 
-// Who reads the database keeps the log from being emptied; a later sweep has it done.
+// A reader of the database keeps the log from being emptied; a later sweep empties it.
 func TestLogIsEmptiedOnceNobodyReadsIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s, reader := opened(t, Options{Path: path}), raw(t, path)

@@ -131,10 +131,10 @@ func (s *Store) chill(t *testing.T) {
 	mustExec(t, s.writer, `PRAGMA shrink_memory`)
 }
 
-// Damage that is met while running is told of once. The database is set aside, a
-// fresh one takes over, and is told what memory knows.
+// Damage that is found while running is reported once. The database is set aside, a
+// fresh one takes over, and is charged with what memory knows.
 func TestDamagedUnderAnEngine(t *testing.T) {
-	for name, meet := range map[string]func(s *site){
+	for name, find := range map[string]func(s *site){
 		"by a claim": func(s *site) { s.use(1, "new") },
 		"by a sweep": func(*site) { time.Sleep(2 * time.Minute) },
 	} {
@@ -146,7 +146,7 @@ func TestDamagedUnderAnEngine(t *testing.T) {
 				s.use(301, "c")
 				s.stores.Load().chill(t)
 				spoil(t, o.Path, pageSize, int(sizeOf(o.Path))-pageSize)
-				meet(s)
+				find(s)
 				if n := s.count("database is damaged"); n < 1 || n > 2 { // by a sweep and by the engine
 					t.Errorf("told %d times: %q", n, s.told)
 				}
@@ -175,7 +175,7 @@ func TestReadOnlyUnderAnEngine(t *testing.T) {
 					}
 					return nil
 				})
-				s.use(100, "a") // has had more than memory admits, so nothing is owed
+				s.use(100, "a") // has had more than memory admits, so nothing must be charged later
 				time.Sleep(10 * time.Minute)
 				if n := s.count("recovered"); n != 0 {
 					t.Errorf("in use again %d times: %q", n, s.told)

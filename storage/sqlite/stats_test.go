@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Who measures the store does not wait for a commit that never ends.
+// Measuring the store does not wait for a commit that never ends.
 func TestStatsWhileACommitHangs(t *testing.T) {
 	f, committing, hang := new(faults), make(chan struct{}), make(chan struct{})
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})

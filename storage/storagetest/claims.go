@@ -71,7 +71,7 @@ func testOneBatch(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testApart uses up one key of one limit and looks at its neighbours.
+// testApart uses up one key of one limit and checks the others.
 func testApart(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	for n, p := range params {

@@ -233,6 +233,6 @@ func testResetsKept(t *testing.T, open storage.Opener) {
 		}
 	}
 	if known := resetsAfter(t, s, newest); known.Lost {
-		t.Error("who knows of all is told that some are lost")
+		t.Error("a process that knows of all resets is told that some are lost")
 	}
 }

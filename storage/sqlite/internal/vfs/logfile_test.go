@@ -102,7 +102,7 @@ func TestLogFileGathers(t *testing.T) {
 	l.write(1104, header(5), lib.SQLITE_OK)
 	l.write(1128, page, lib.SQLITE_OK, 1104)
 
-	// A page that is written again, and headers that are summed up anew, are not
+	// A page that is written again, and headers whose checksums are computed again, are not
 	// where the last write ended.
 	l.write(1640, header(0), lib.SQLITE_OK)
 	l.write(1664, page, lib.SQLITE_OK)
