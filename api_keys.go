@@ -155,8 +155,8 @@ func (s *KeySource) provision() error {
 	return fmt.Errorf("must be header, bearer, query or placeholder, got %q", s.Type)
 }
 
-// resolve finds the place that a placeholder stands for: there a key can be told
-// from two, which Caddy would join, or of which it would take the first.
+// resolve finds the place that a placeholder reads from. There, two keys can be told from
+// one: Caddy's placeholder would join them, or take the first.
 func (s *KeySource) resolve() {
 	for _, place := range []struct{ kind, family string }{
 		{fromHeader, "{http.request.header."}, {fromQuery, "{http.request.uri.query."}, {fromCookie, "{http.request.cookie."},

@@ -23,7 +23,7 @@ type App struct {
 	CleanupInterval caddy.Duration `json:"cleanup_interval,omitempty"`
 
 	// How many counts are held in memory, at least 1000: one per key and limit. In
-	// zones that count per `client` each client also has one for how it stands, and
+	// zones that count per `client` each client also has one for its record, and
 	// each network one per limit and one for its pressure: up to four per client with
 	// one limit. Clients beyond that are still limited, with a look at the database
 	// for each of their requests. Default: 1000000.
@@ -54,7 +54,7 @@ type App struct {
 	// `tier`.
 	Tiers []*Tier `json:"tiers,omitempty"`
 
-	// How clients are told by their API keys, for zones `per` `api_key` or with
+	// How clients are identified by their API keys, for zones `per` `api_key` or with
 	// `tiers`.
 	APIKeys *APIKeys `json:"api_keys,omitempty"`
 
@@ -74,11 +74,11 @@ type App struct {
 	// Let clients earn sessions, by which they are known again. Default: none do.
 	Session *Session `json:"session,omitempty"`
 
-	// Where the option stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Where the option is in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	knowsClients bool              // whether anything depends on who a request is from
+	knowsClients bool              // whether any handler needs the identified client
 	services     []service         // known by a header field
 	zoneNames    map[uint32]string // by the hash of the name that violations hold
 	allZones     []*Zone           // of all handlers

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// credentials is what a request's service header or API key says of its sender.
+// credentials is the result of a request's service header or API key.
 type credentials struct {
 	known   bool
 	service bool   // one of the operator's own: tier is all that is known
@@ -17,7 +17,7 @@ type credentials struct {
 	preflight bool // it is a CORS preflight, which a browser sends without a key
 }
 
-// authenticate returns who the request is from. It looks once.
+// authenticate returns the request's credentials. It looks for them once.
 func (e *evaluation) authenticate(app *App) *credentials {
 	c := &e.credentials
 	if c.known {
@@ -38,7 +38,7 @@ func (e *evaluation) serviceTier(app *App) (tier string, ok bool) {
 	return tier, ok
 }
 
-// askKey settles whom the API key of a request belongs to.
+// askKey looks up the client that the request's API key belongs to.
 func (e *evaluation) askKey(k *APIKeys) {
 	c := &e.credentials
 	key, err := k.find(e.http, e.repl)
@@ -58,7 +58,8 @@ func (e *evaluation) askKey(k *APIKeys) {
 	}
 }
 
-// otherwise returns what an option says of a client without a known key.
+// otherwise returns the tier of a client without a known key, or the error to deny it with, as
+// an option says.
 func (k *APIKeys) otherwise(option string, denied error) (tier string, err error) {
 	if option == keyDefault {
 		return k.DefaultTier, nil
@@ -66,9 +67,8 @@ func (k *APIKeys) otherwise(option string, denied error) (tier string, err error
 	return "", denied
 }
 
-// isPreflight reports whether a browser asks whether a page of another origin may send a
-// request (CORS). It never shows a key by that. What may be taken for a request with
-// another method is none.
+// isPreflight reports whether a request is a CORS preflight, which browsers send without a
+// key. A request that a backend may take for one with another method is not a preflight.
 func isPreflight(r *http.Request) bool {
 	const asked = "Access-Control-Request-Method"
 	if r.Method != http.MethodOptions || r.ContentLength != 0 || len(r.Header["Origin"]) != 1 || len(r.Header[asked]) != 1 {

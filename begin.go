@@ -20,8 +20,9 @@ func (h *Handler) begin(r *http.Request) *evaluation {
 // forged: with a single packet nobody has to receive an answer.
 func isEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComplete }
 
-// attachClient readies the request's client, and if they are named, the placeholders that
-// tell of it; else those are there once it is known that the request may pass.
+// attachClient attaches the client to the request, or finds the one that an earlier handler
+// has attached. It sets the client's placeholders if the handler's options name them; else
+// evaluate does so once the request may pass.
 func (e *evaluation) attachClient(app *App, named bool) {
 	c, ok := e.vars[clientVar].(*client)
 	if !ok {

@@ -61,7 +61,7 @@ func (t *Tier) unmarshalOption(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// unmarshalAPIKeys reads how clients are told by their keys:
+// unmarshalAPIKeys reads the block of API keys:
 //
 //	api_keys {
 //		from    header <name>|bearer|query <name>|placeholder <value>

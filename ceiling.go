@@ -12,22 +12,21 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// defaultCeiling is how many clients' worth all the unverified ones of a network
+// defaultCeiling is how many times one client's limit all unverified clients of a network
 // have together.
 const defaultCeiling = 4
 
 // maxCeiling is the largest factor of a ceiling.
 const maxCeiling = 1000
 
-// Of its limits, in percent: what the unverified clients of a network have
-// together that is squeezed, and what a session has away from the network that it
-// was issued to.
+// Shares of a client's limit, in percent: what all unverified clients of a squeezed network
+// have together, and what a session has outside the network that it was issued to.
 const (
 	squeezedShare  = 50
 	elsewhereShare = 25
 )
 
-// checkCeiling checks what is there for zones that count per client.
+// checkCeiling checks the options of zones that count per client.
 func (z *zoneSetup) checkCeiling() error {
 	switch {
 	case z.PrefixCeiling != 0 && z.per != perClient:
@@ -40,9 +39,9 @@ func (z *zoneSetup) checkCeiling() error {
 	return nil
 }
 
-// addShared adds to each limit of a zone that counts per client what several
-// share: the unverified clients of a network, so that nobody gains by inventing
-// more of them, and those who use one session elsewhere.
+// addShared adds to each limit of a zone that counts per client two that clients share: one
+// of all unverified clients of a network, so that nobody gains by inventing more of them,
+// and one of everybody who uses a session outside its network.
 func (z *zoneSetup) addShared(s *limitSet) error {
 	s.networks, s.elsewhere = new(limitSet), new(limitSet)
 	for _, p := range s.policies {
@@ -76,8 +75,8 @@ func (z *zoneSetup) derive(p *policy, to *limitSet, what string, limit limiter.L
 	return derived
 }
 
-// squeezable returns how a limit becomes another while what it counts by is
-// banned, and takes no notice of anything else.
+// squeezable returns a scaling that replaces a limit while its network is squeezed, and does
+// nothing else.
 func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Scaling {
 	banned := a.limit(limit.ID, squeezed)
 	scaling := &engine.Scaling{Banned: &banned}
@@ -87,7 +86,7 @@ func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Sc
 	return scaling
 }
 
-// provisionShared readies the metrics of what clients share.
+// provisionShared makes the metrics of the limits that clients share.
 func (s *limitSet) provisionShared() {
 	for _, shared := range []*limitSet{s.networks, s.elsewhere} {
 		if shared == nil {

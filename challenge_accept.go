@@ -16,10 +16,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// maxForm is how long what a page sends can be.
+// maxForm is the largest form that is read, in bytes.
 const maxForm = 16 << 10
 
-// accept issues a session for a solution, and sends the browser on.
+// accept issues a session for a solution, and redirects the browser.
 func (x *exchange) accept() error {
 	if status, text := x.readForm(); status != 0 {
 		return x.say(status, text)
@@ -43,7 +43,7 @@ func (x *exchange) accept() error {
 	return x.grant()
 }
 
-// readForm reads what the page sends, or returns what is wrong with it.
+// readForm reads the form that the page sends, or returns what is wrong with it.
 func (x *exchange) readForm() (status int, text string) {
 	if kind, _, _ := mime.ParseMediaType(x.http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return http.StatusUnsupportedMediaType, "Send the form of the page."
@@ -55,11 +55,11 @@ func (x *exchange) readForm() (status int, text string) {
 	return 0, ""
 }
 
-// tokenSize is the length of what a solution is known by.
+// tokenSize is the length of the token that identifies a solution.
 const tokenSize = challenge.NonceSize
 
-// check checks the solution in the form. It returns what the solution is known by,
-// or why it is none.
+// check checks the solution in the form. It returns the token that identifies the solution,
+// or the reason for which it is not accepted.
 func (x *exchange) check() (token [tokenSize]byte, reason string) {
 	if x.verifier != nil {
 		return x.verify(x.http.PostForm.Get(x.verifier.Service().Field))
@@ -81,7 +81,7 @@ func (x *exchange) check() (token [tokenSize]byte, reason string) {
 	return token, reason
 }
 
-// verify has the service check what its widget gave.
+// verify asks the service whether the token of its widget is valid.
 func (x *exchange) verify(given string) (token [tokenSize]byte, reason string) {
 	result := x.verifier.Verify(x.http.Context(), given, session.Site(x.http.Host))
 	if result.Unavailable() && x.unavailable.admits(time.Now()) {
@@ -111,7 +111,7 @@ func (x *exchange) punish() {
 	x.app.reportOffense(x.evaluation, x.evaluation.identify().subject, x.app.forgery())
 }
 
-// grant issues a session, and sends the browser on.
+// grant issues a session, and redirects the browser.
 func (x *exchange) grant() error {
 	issued, cookie, err := x.client.issue(x.keys)
 	if err != nil {

@@ -31,13 +31,14 @@ const (
 	unsolved   = "unsolved"  // not a solution
 )
 
-// elsewhereMark ends the key of what other sites have the browsers of a network
-// ask for.
+// elsewhereMark ends the key of requests that other sites have the browsers of a network
+// send.
 const elsewhereMark = 'x'
 
-// visit counts a visit to the path. It is refused if the client is banned: but for one
-// that is not verified, which may be a stranger who looks the same, and is told apart
-// by a session. Of those nothing is looked up: they are as many as they like.
+// visit counts a request for the path, and refuses a banned client if it is verified. A ban
+// of an unverified client may be meant for somebody else who sends the same header fields: a
+// session tells the two apart. Unverified clients aren't looked up, because there can be any
+// number of them.
 func (x *exchange) visit() (engine.Decision, bool) {
 	if x.evaluation.identify().Kind.Verified() {
 		return x.takeFor(x.client.subject, x.limits.visits)
@@ -48,14 +49,14 @@ func (x *exchange) visit() (engine.Decision, bool) {
 // take takes one unit from a limit of the client's network.
 func (x *exchange) take(limit *engine.Limit) (engine.Decision, bool) { return x.takeFor(nil, limit) }
 
-// takeFor takes one unit from a limit of the client's network, unless the client is
-// banned that it is for. What other sites have the network's browsers ask for is
-// counted apart, so that it is not in the way of their users.
-func (x *exchange) takeFor(stands *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
+// takeFor takes one unit from a limit of the client's network, unless the subject is banned.
+// Requests that other sites have the network's browsers send are counted on their own, so
+// that they don't use up what the browsers' users need.
+func (x *exchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
 	key := x.client.networkSubject.Key
 	if hintsOf(x.http).Initiator.IsOther() {
 		key = append(slices.Clone(key), elsewhereMark)
 	}
 	debits := []engine.Debit{{Limit: limit, Key: key, Cost: 1}}
-	return x.app.decide(x.http.Context(), stands, debits)
+	return x.app.decide(x.http.Context(), subject, debits)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// offerChallenge returns what a refused request can be answered with instead of a bare
-// refusal, or nil: a person who can do something about it has called up a page.
+// offerChallenge returns the exchange to answer a refused request with, if a browser has
+// called up a page and a session would help its client; else nil.
 func (h *Handler) offerChallenge(e *evaluation, p *response) *exchange {
 	if p.refusal.retry == limiter.Never || !isNavigation(e.http) || !h.sessionHelps(e, p.refusal) {
 		return nil
@@ -25,10 +25,9 @@ func (h *Handler) offerChallenge(e *evaluation, p *response) *exchange {
 	return x
 }
 
-// sessionHelps reports whether a client that has earned a session may pass. A ban of
-// a client that is not verified may be meant for somebody else in its network: who
-// earns a session is told apart. It doesn't help in a trap, which a browser would
-// come back to with the session.
+// sessionHelps reports whether the client might pass with a session. A ban of an unverified
+// client may be meant for somebody else in its network: a session tells the two apart. It
+// doesn't help in a trap, because the browser would return to the trap with the session.
 func (h *Handler) sessionHelps(e *evaluation, r *refusal) bool {
 	switch {
 	case e.trapped:

@@ -46,7 +46,7 @@ func (x *exchange) show(status int, target string, refused *refusal, notice stri
 	return err
 }
 
-// set sets a page's challenge.
+// set puts a challenge into a page.
 func (x *exchange) set(page *challenge.Page) error {
 	if x.verifier != nil {
 		service := x.verifier.Service()
@@ -61,7 +61,8 @@ func (x *exchange) set(page *challenge.Page) error {
 	return err
 }
 
-// target returns where a browser goes on to: on this site, and not in a circle.
+// target returns where the browser is redirected to: a page of this site, and not the page of
+// the challenge.
 func (x *exchange) target(text string) string {
 	if text = challenge.Target(text); strings.HasPrefix(text, x.Path) {
 		return "/"
@@ -69,7 +70,7 @@ func (x *exchange) target(text string) string {
 	return text
 }
 
-// notices say why a page comes again.
+// notices say why the page is shown again.
 var notices = map[string]string{
 	usedBefore: "This had been solved before. Here is another one.",
 	expired:    "That took too long. Here is another one.",
@@ -78,7 +79,7 @@ var notices = map[string]string{
 	malformed:  "That was not right. Here is another one.",
 }
 
-// reject answers what is no solution with another challenge.
+// reject answers a wrong solution with another challenge.
 func (x *exchange) reject(reason string) error {
 	metrics.refusedSessions.WithLabelValues(reason).Inc()
 	status, notice := http.StatusForbidden, notices[reason]
@@ -91,7 +92,7 @@ func (x *exchange) reject(reason string) error {
 	return x.show(status, x.http.PostForm.Get("target"), nil, notice)
 }
 
-// refuse answers that there is no session for now.
+// refuse answers that no session is issued at the moment.
 func (x *exchange) refuse(reason string, d engine.Decision, text string) error {
 	metrics.refusedSessions.WithLabelValues(reason).Inc()
 	if reason == noSecret {

@@ -88,7 +88,7 @@ func (a *around) judge(name string) (problem, write string, fatal bool) {
 	return "", "", false
 }
 
-// isOfAnswer reports whether a placeholder tells of an answer, which there is none of yet.
+// isOfAnswer reports whether a placeholder is about the answer, which doesn't exist yet.
 func isOfAnswer(name string) bool {
 	return slices.ContainsFunc([]string{"http.reverse_proxy.", "http.response.", "http.intercept."}, func(family string) bool {
 		return strings.HasPrefix(name, family)

@@ -18,9 +18,8 @@ import (
 // maxChain bounds how many addresses of a field are looked at.
 const maxChain = 16
 
-// isClaimed reports whether the client may have chosen the address that the request is
-// said to be from: the fields that tell of it name another one as well, which is no
-// trusted proxy's.
+// isClaimed reports whether the client may have chosen its address: the header fields that
+// Caddy reads it from have another address as well, which is not a trusted proxy's.
 func (e *evaluation) isClaimed() bool {
 	ctx := e.http.Context()
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)

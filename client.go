@@ -12,12 +12,12 @@ import (
 // that the request comes through.
 type client struct {
 	rules.Client
-	identified bool // Client says who it is
+	identified bool // whether Client is filled in
 
 	app     *App
 	http    *http.Request
-	cookies []string // the request's Cookie fields, if they hold what may be a session
-	mapped  bool     // there are placeholders for it
+	cookies []string // the request's Cookie fields as sent, if one may be a session
+	mapped  bool     // its placeholders are set
 
 	subject        *engine.Client // whose record counts; nil if nothing is held against it
 	self, parent   engine.Client  // the subject, and what it is a part of
@@ -27,8 +27,8 @@ type client struct {
 // clientVar is the request variable that holds the client.
 const clientVar = "rate_limit.client"
 
-// hintsOf returns what a request says of the browser that it is from, and of who
-// had that send it.
+// hintsOf returns what a request says about its browser, and about the site that had the
+// browser send it.
 func hintsOf(r *http.Request) identity.Hints {
 	h := r.Header
 	return identity.Hints{

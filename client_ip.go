@@ -79,8 +79,8 @@ func (a *App) network(ip string) (netip.Prefix, bool) {
 	return identity.Prefix(ip, ipv4, ipv6)
 }
 
-// prefixes returns how many bits of an address tell clients apart, given what a
-// zone says of it.
+// prefixes returns how many bits of an address tell clients apart: as the zone says, else as
+// the app says, else the defaults.
 func (a *App) prefixes(ipv4, ipv6 int) (int, int) {
 	return cmp.Or(ipv4, a.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, a.IPv6Prefix, identity.DefaultIPv6Prefix)
 }

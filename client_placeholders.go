@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// clientPlaceholders are the ends of the names of placeholders that tell of a client.
+// clientPlaceholders are the ends of the names of a client's placeholders.
 var clientPlaceholders = []string{"", ".kind", ".verified", ".score", ".violations"}
 
-// mapPlaceholders has placeholders tell of the client.
+// mapPlaceholders sets the client's placeholders, which are resolved when they are used.
 func (c *client) mapPlaceholders(e *evaluation) {
 	if c != nil && !c.mapped {
 		c.mapped = true
@@ -50,7 +50,7 @@ func (c *client) score() string {
 	return strconv.Itoa(int(record.Score(c.app.use().engine.Now())))
 }
 
-// toldViolations is how many of its last violations a client can be told.
+// toldViolations is how many of a client's last violations its placeholder has.
 const toldViolations = 8
 
 // violations returns the reasons of the client's last violations, the last one
@@ -67,9 +67,8 @@ func (c *client) violations() string {
 	return strings.Join(reasons, ", ")
 }
 
-// name returns an opaque name for the client: always the same for one that is
-// verified, and for others as long as a day lasts. It is empty while there is no
-// secret to make it from.
+// name returns an opaque name of the client. A verified client always has the same name, any
+// other a new one each day. It is empty while there is no secret.
 func (c *client) name() string {
 	instance := c.app.use()
 	if instance == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// record returns what memory knows of what the client has done, or nil. While it is
-// banned for what it is a part of, that is what counts.
+// record returns the client's record as far as memory has it, or nil. While the parent of its
+// subject is banned, it returns the parent's.
 func (c *client) record() *reputation.Record {
 	instance := c.app.use()
 	if instance == nil || c.subject == nil {
@@ -25,14 +25,13 @@ func (c *client) record() *reputation.Record {
 	return instance.engine.CachedRecord(engine.Client{Key: c.subject.Key})
 }
 
-// maxUnverifiedPoints is how many points a session lacks at most for what was done by a
-// client that is not verified: others in its network who look the same have the same
-// record, and a session is their way out of it. It leaves 60 % of the limits.
+// maxUnverifiedPoints is the most that a session lacks because of an unverified client's
+// record. Everybody in a network who sends the same header fields has that record, and a
+// session is their way out of it. A session that lacks this much has 60 % of the limits.
 const maxUnverifiedPoints = 50
 
-// passRecordTo gives a session that the client has earned the client's record: all that
-// its score lacks, or if it is not verified, up to maxStrangersPoints, and as many if
-// it is banned.
+// passRecordTo takes points off the score of a session that the client has earned: all that
+// the client's own score lacks if it is verified, else up to maxUnverifiedPoints.
 func (c *client) passRecordTo(to session.Session) {
 	points := c.inheritedPoints()
 	if points == 0 || c.app.Reputation.isOff() {
@@ -44,9 +43,9 @@ func (c *client) passRecordTo(to session.Session) {
 	})
 }
 
-// inheritedPoints returns how many points a session lacks that the client earns: for the
-// worst that is known of it and of what it is a part of, so that nobody leaves a
-// record behind by saying that another site has sent the solution.
+// inheritedPoints returns how many points a session of the client lacks. The worse of two
+// records counts, the subject's and its parent's. Otherwise a client could leave its record
+// behind with a header field that says another site has sent the solution.
 func (c *client) inheritedPoints() (points int) {
 	c.app.decide(c.http.Context(), c.subject, nil) // so that memory knows its records
 	instance := c.app.use()
@@ -58,7 +57,7 @@ func (c *client) inheritedPoints() (points int) {
 	return points
 }
 
-// bequest returns how many points a session lacks for one record of who earns it.
+// bequest returns how many points a session of the client lacks because of one record.
 func (c *client) bequest(record *reputation.Record, now int64) int {
 	switch {
 	case c.Kind.Verified():

@@ -8,17 +8,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/console"
 )
 
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "rate-limit",
-		Short: "Manages what the rate limiter keeps",
+		Short: "Shows who is limited and why, bans and lets in, and manages API keys",
+		Long: `Shows what a running Caddy's rate limiter does, why a client is refused, and what
+its next request gets; bans clients, lets them in, and manages API keys.
+
+The running Caddy is asked at its admin endpoint, as by other commands: where that
+is, --address says, or the config file that --config names.`,
 		CobraFunc: func(cmd *cobra.Command) {
-			cmd.RunE = unknownCommand("key")
-			cmd.AddCommand(keyCommand())
+			cmd.SuggestionsMinimumDistance = 2
+			at := new(adminEndpoint)
+			at.addFlags(cmd)
+			cmd.Example = "  caddy rate-limit explain 203.0.113.9"
+			cmd.AddCommand(console.Commands(at.connect)...)
+			cmd.AddCommand(keyCommand(at))
+			cmd.RunE = unknownCommand(namesOf(cmd.Commands()))
 		},
 	})
+}
+
+// namesOf returns the names of commands, for messages.
+func namesOf(commands []*cobra.Command) string {
+	var names []string
+	for _, cmd := range commands {
+		names = append(names, cmd.Name())
+	}
+	return orList(names)
 }
 
 // unknownCommand returns what a command runs that only has subcommands: it shows its help,
@@ -26,14 +46,18 @@ func init() {
 func unknownCommand(known string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return fmt.Errorf("unknown command %q: expected %s", args[0], known)
+			meant := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				meant = fmt.Sprintf("; did you mean %s?", orList(near))
+			}
+			return fmt.Errorf("unknown command %q: expected %s%s", args[0], known, meant)
 		}
 		return cmd.Help()
 	}
 }
 
 // keyCommand returns `caddy rate-limit key`.
-func keyCommand() *cobra.Command {
+func keyCommand(at *adminEndpoint) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Makes, lists and revokes API keys",
@@ -43,7 +67,7 @@ as, so that Caddy can read the file.`,
 		RunE: unknownCommand("new, list or revoke"),
 	}
 	file := cmd.PersistentFlags().StringP("file", "f", defaultKeyFile(), "The file of keys")
-	cmd.AddCommand(keyNewCommand(file), keyListCommand(file), keyRevokeCommand(file))
+	cmd.AddCommand(keyNewCommand(file, at), keyListCommand(file), keyRevokeCommand(file))
 	return cmd
 }
 
@@ -58,8 +82,7 @@ func between(least, most int, example string) cobra.PositionalArgs {
 	}
 }
 
-func keyNewCommand(file *string) *cobra.Command {
-	var ask tierQuestion
+func keyNewCommand(file *string, at *adminEndpoint) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "new NAME TIER",
@@ -76,7 +99,7 @@ by other commands: see --address and --config. Without a running Caddy the key i
 made all the same.`,
 		Args: between(2, 2, "new acme free"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := ask.check(cmd.ErrOrStderr(), args[1]); err != nil && !force {
+			if err := at.checkTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
 				return err
 			}
 			key, err := apikeys.New(*file, apikeys.Client{Name: args[0], Tier: args[1]})
@@ -88,9 +111,6 @@ made all the same.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&ask.address, "address", "a", "", "The address of the running Caddy's admin endpoint")
-	cmd.Flags().StringVarP(&ask.config, "config", "c", "", "A config file that says that address")
-	cmd.Flags().StringVar(&ask.adapter, "adapter", "", "Name of the config adapter for --config")
 	cmd.Flags().BoolVar(&force, "force", false, "Make the key also for a tier that the running Caddy doesn't have")
 	return cmd
 }

@@ -10,13 +10,10 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 )
 
-// tierQuestion is whom to ask which tiers there are: as in Caddy's own commands.
-type tierQuestion struct{ address, config, adapter string }
-
-// check returns an error if the running Caddy doesn't have a tier: a file with a key of
+// checkTier returns an error if the running Caddy doesn't have a tier: a file with a key of
 // such a tier would not be used. If no Caddy can tell, it says so to w.
-func (q tierQuestion) check(w io.Writer, tier string) error {
-	address, err := caddycmd.DetermineAdminAPIAddress(q.address, nil, q.config, q.adapter)
+func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
+	address, err := at.determine()
 	if err != nil {
 		return err
 	}

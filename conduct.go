@@ -53,7 +53,7 @@ func (e *evaluation) checkConduct() error {
 	return nil
 }
 
-// forgery is the offense of a client that has tampered with a session, or sends a
+// forgery returns the offense of a client that has tampered with a session, or sends a
 // solution again.
 func (a *App) forgery() reputation.Offense {
 	return reputation.Offense{
@@ -98,7 +98,7 @@ func (a *App) mayReport(e *evaluation) bool {
 	return ok && d.Allowed
 }
 
-// offenseOf returns the offense that a visit of a client is.
+// offenseOf returns the offense of a client that has visited the trap.
 func (t *Trap) offenseOf(c *client) reputation.Offense {
 	if c.Kind.Verified() {
 		return t.offense

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 )
 
-// keyVerdict says what became of a request in one zone, before anything is counted.
+// keyVerdict is what a zone does with a request because of its key, before it counts.
 type keyVerdict int
 
 const (
@@ -30,8 +30,8 @@ func (e *evaluation) appendKey(z *Zone) (keyVerdict, error) {
 	return keyFound, nil
 }
 
-// appendAPIKey appends the client that the request's API key names, or the
-// network of one that is let in without.
+// appendAPIKey appends the client that the request's API key names, or the network of a
+// client that may pass without a key.
 func (e *evaluation) appendAPIKey(z *Zone) error {
 	c := e.authenticate(e.handler.app)
 	switch {

@@ -21,8 +21,8 @@ type evaluation struct {
 	vars    map[string]any // Caddy's variables of the request
 
 	credentials credentials    // its service header or API key
-	client      *client        // the sender; nil where that doesn't matter
-	subject     *engine.Client // whose record counts; nil where that doesn't matter, or if it has none
+	client      *client        // the sender; nil if no handler needs it
+	subject     *engine.Client // whose record counts; nil if no zone needs it, or if it has none
 	trapped     bool           // it went into a trap
 	trapBan     time.Duration  // for how long the trap bans; 0 if it doesn't
 

@@ -67,9 +67,8 @@ func (s settings) where() zap.Field {
 	return zap.String("path", s.path)
 }
 
-// lasting returns the time that keys of epochs go by, and what else must not be
-// lost when the clock on the wall is set: that of the store, as if it had never been
-// set.
+// lasting returns the store's time, which goes on evenly when somebody sets the clock. The
+// keys of epochs go by it, so that setting the clock loses no counts.
 func (h *instance) lasting() time.Time {
 	<-h.made // the engine has begun to work before it is known here
 	now, _ := h.engine.Lasting()
@@ -109,7 +108,7 @@ func (h *instance) summarize() {
 	}
 }
 
-// statsTimeout bounds how long somebody who asks how a store is waits for it.
+// statsTimeout bounds how long a question about the state of a store may take.
 const statsTimeout = time.Second
 
 func (h *instance) stats() engine.Stats {

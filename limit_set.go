@@ -10,10 +10,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
-// newLimitSet compiles limits for the zone. Their counts are told apart by the
-// name of the zone and what the limits are, and not by whose they are: a client
-// that changes its tier keeps its counts where the tiers' limits differ in their
-// amounts only.
+// newLimitSet compiles limits for the zone. What they count is stored under the name of the
+// zone and the kind of each limit, not under the tier: a client that changes its tier keeps
+// its counts if the limits of both tiers differ only in their amounts.
 func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) {
 	compiled, err := compileLimits(z.Name, limits)
 	if err != nil {
@@ -57,8 +56,8 @@ func (s *limitSet) markQuota() {
 	}
 }
 
-// provisionLimits compiles the limits, the zone's own or those of all tiers, for each
-// site that counts on its own.
+// provisionLimits compiles the zone's own limits or those of all tiers, once for each site
+// that counts on its own.
 func (z *zoneSetup) provisionLimits() (err error) {
 	if err := z.checkLimits(); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (z *zoneSetup) checkTier() error {
 	return nil
 }
 
-// sets returns all that clients of the zone can be held to.
+// sets returns all limit sets of the zone: those of every tier on every site.
 func (z *Zone) sets() (sets []*limitSet) {
 	for _, l := range append(slices.Collect(maps.Values(z.sites)), z.siteLimits) {
 		for _, set := range append(slices.Collect(maps.Values(l.byTier)), l.own) {

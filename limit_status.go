@@ -8,15 +8,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// limitStatus is how a client stands with one limit after a decision.
+// limitStatus is what a client has left of one limit after a decision.
 type limitStatus struct {
 	policy *policy
 	limiter.Quota
 	used int64
 }
 
-// newLimitStatus returns what a debit has left for its client. What is used is told by
-// the limit that decided, which may be a part of the policy's.
+// newLimitStatus returns what a debit has left for its client. The limit that decided may be
+// a share of the policy's; what is used is counted from that share.
 func newLimitStatus(p *policy, d *engine.Debit) limitStatus {
 	return limitStatus{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
 }
@@ -30,8 +30,8 @@ func (s limitStatus) isTighter(t limitStatus) bool {
 // isOfSet reports whether two limits are of one set, or of two that say the same.
 func (s limitStatus) isOfSet(t limitStatus) bool { return s.policy.set.field == t.policy.set.field }
 
-// effective returns the effective window in seconds: how long what remains has
-// to last, and where nothing remains, when something does again.
+// effective returns the value of the parameter t in seconds: how long the remaining units
+// must last, or if none remain, how long until there are some again.
 func (s limitStatus) effective(refused bool) int64 {
 	switch {
 	case s.Remaining > 0:

@@ -71,12 +71,12 @@ func (z *Zone) site(host string) string {
 	return ""
 }
 
-// maxLabels bounds how many labels of a host are looked at.
+// maxLabels bounds how many labels of a host are compared with wildcards.
 const maxLabels = 16
 
-// chargeShared adds the debits of limits that the client shares with others. A
-// session that is used elsewhere also takes from the ceiling of the network that it is
-// used in, or a hundred sessions would be worth a hundred quarters of a limit there.
+// chargeShared adds the debits of limits that the client shares with others. A session that
+// is used in another network also takes from that network's ceiling. Otherwise a hundred
+// sessions would have a hundred quarters of a limit there.
 func (e *evaluation) chargeShared(set *limitSet, cost int64) {
 	c := e.client
 	if c.Session.Elsewhere || c.CrossSite {

@@ -20,8 +20,7 @@ import (
 // handler stays used when another one refuses it.
 //
 // In a Caddyfile the directive `rate_limit` is placed before authentication, and
-// `rate_limit_user` behind it, for what depends on who a user is. Both stand for this
-// handler.
+// `rate_limit_user` behind it, for what depends on the user. Both are this handler.
 //
 // Where the counts are kept is configured in the `rate_limit` app; it need not
 // be, all of it has defaults. Configs for `mholt/caddy-ratelimit` are accepted
@@ -85,15 +84,15 @@ type Handler struct {
 	// its `distributed` mode used. The module must exist; it is not used.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
 
-	// Where the handler stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Where the handler is in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
 	zones                  []*Zone
 	banned                 *policy // what refuses a banned client, in the place of a limit
-	clients                bool    // whether it treats clients by how they stand
+	clients                bool    // whether it keeps records of clients
 	anonymous              bool    // and also those without an API key
-	usesClientPlaceholders bool    // whether its own options have placeholders that tell of them
+	usesClientPlaceholders bool    // whether its own options have placeholders of the client
 	exempt                 caddyhttp.MatcherSets
 	style                  headerStyle
 	addressedBy            []string // header fields of which the last line is the client's address

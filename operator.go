@@ -100,6 +100,10 @@ func (unavailable) Disallow(context.Context, operator.Order) (operator.Done, err
 	return operator.Done{}, notAvailable("disallow")
 }
 
+func (unavailable) Import(context.Context, operator.Import) (operator.Done, error) {
+	return operator.Done{}, notAvailable("import")
+}
+
 func (unavailable) Reveal(context.Context, string, string) error { return notAvailable("the audit") }
 
 // Interface guards

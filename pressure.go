@@ -51,7 +51,7 @@ func (p *Pressure) rule() pressure.Rule {
 	}
 }
 
-// squeeze returns how long a crowded network is squeezed, which is the ban of it.
+// squeeze returns how long a crowded network is squeezed, as a ban of the network.
 func (p *Pressure) squeeze() *Ban {
 	if p == nil {
 		p = new(Pressure)

@@ -75,7 +75,8 @@ func (h *Handler) banDetails(e *evaluation, p *response) (fields []zap.Field) {
 	return append(fields, h.identity(e, e.subject.Key)...)
 }
 
-// identity returns who a request was from, by a key, if the operator wants to know.
+// identity returns the addresses and the key of a request's sender, as far as the operator
+// has asked for them.
 func (h *Handler) identity(e *evaluation, key []byte) []zap.Field {
 	var fields []zap.Field
 	if h.LogKey || h.LogIP {
@@ -119,8 +120,8 @@ func (e *evaluation) count(d engine.Decision) {
 	}
 }
 
-// countByKind counts a decision by what its client is known by, and notes who
-// comes from where.
+// countByKind counts a decision by the kind of its client, and notes the client for the
+// pressure of its network.
 func (h *Handler) countByKind(e *evaluation, d engine.Decision) {
 	c := e.client
 	if c == nil || !c.identified {

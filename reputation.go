@@ -14,7 +14,7 @@ import (
 // and one below 25 has 10 %, but at least 1.
 //
 // Clients are those of zones that count per `client` or per `api_key`. An
-// address alone is no client: strangers share it.
+// address alone is no client, because different people can share it.
 type Reputation struct {
 	// Leave all limits as they are, whatever clients do. Bans are not affected.
 	Disabled bool `json:"disabled,omitempty"`
@@ -38,8 +38,7 @@ const (
 	defaultTrap      = 25
 )
 
-// points returns what a violation costs that is configured as given. Nothing is
-// configured if r is nil.
+// points returns how many points a violation costs. A nil r has the defaults.
 func (r *Reputation) points(reason reputation.Reason) int {
 	var given *int
 	var def int
@@ -63,7 +62,7 @@ func (r *Reputation) points(reason reputation.Reason) int {
 	return def
 }
 
-// isOff reports whether limits stay as they are, whatever clients do.
+// isOff reports whether limits are the same for all clients, whatever they have done.
 func (r *Reputation) isOff() bool { return r != nil && r.Disabled }
 
 func (r *Reputation) check() error {
@@ -81,8 +80,8 @@ func (r *Reputation) check() error {
 	return nil
 }
 
-// scalingOf returns how a limit of the zone and the standing of its clients affect
-// each other, or nil if they don't: then nothing is kept of them.
+// scalingOf returns how the records of clients scale a limit of the zone, and what violations
+// of it cost. It returns nil if neither is the case: then no records are kept.
 func (z *zoneSetup) scalingOf(limit *engine.Limit) *engine.Scaling {
 	if !z.countsClients() {
 		return nil

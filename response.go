@@ -16,26 +16,25 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// response is what a request is answered with as far as it concerns limits. It
-// wraps the writer, so that what an upstream says of its own limits is replaced
-// by what is true here, and it resolves placeholders.
+// response has what an answer says about limits: header fields and placeholders. It wraps the
+// writer, so that it can replace header fields about limits that an upstream has set.
 type response struct {
 	caddyhttp.ResponseWriterWrapper
 	style    headerStyle
 	wrote    bool
 	refusal  *refusal      // nil if the request may pass
-	client   *client       // nil where nobody asks who it is
-	renews   bool          // the client's session is to be issued anew
+	client   *client       // nil where no zone needs it
+	renews   bool          // whether to renew the client's session
 	statuses []limitStatus // the limit closest to exhaustion first
 	room     [2]limitStatus
 
-	// The values of header fields, once they are made. They are the response's
-	// own: Caddy's header directive writes into such slices.
+	// The values of header fields, once they are made. No other response uses the same
+	// slices, because Caddy's header directive writes into them.
 	policies, limits [1]string
 	legacy           *legacyFields
 }
 
-// newResponse notes how the request stands with the limits of its debits.
+// newResponse returns a response with what is left of the limits of each debit.
 func newResponse(e *evaluation, style headerStyle) *response {
 	p := &response{style: style, client: e.client}
 	p.statuses = p.room[:0]
@@ -50,8 +49,8 @@ func newResponse(e *evaluation, style headerStyle) *response {
 // responseVar is the request variable that holds the response while it is made.
 const responseVar = "rate_limit.response"
 
-// join makes p the response of the request, or adds what it says to the one
-// that a handler before this one has made, and returns that.
+// join makes p the response of the request. If an earlier handler has made one, join adds p
+// to that one instead, and returns it.
 func (p *response) join(e *evaluation) *response {
 	before, _ := e.vars[responseVar].(*response)
 	if before == nil {
@@ -70,8 +69,7 @@ func (p *response) join(e *evaluation) *response {
 	return before
 }
 
-// writer returns what the next handler writes to: p around w, unless it is
-// around it already.
+// writer returns the writer for the next handler: p around w, or w if that is p already.
 func (p *response) writer(w http.ResponseWriter) http.ResponseWriter {
 	if p.ResponseWriter != nil {
 		return w
@@ -87,8 +85,8 @@ func (p *response) add(s limitStatus) {
 	}
 }
 
-// setFields sets the header fields. It may be called again to undo what was
-// added to them since.
+// setFields sets the header fields. It may be called several times: a later call replaces
+// what others have added to the fields since.
 func (p *response) setFields(h http.Header) {
 	if len(p.statuses) == 0 {
 		return
@@ -107,7 +105,7 @@ func (p *response) setFields(h http.Header) {
 	}
 }
 
-// policyField returns the value of RateLimit-Policy: that of each zone, once.
+// policyField returns the value of RateLimit-Policy, with the items of each zone once.
 func (p *response) policyField() (value string) {
 	for i, s := range p.statuses {
 		if slices.ContainsFunc(p.statuses[:i], s.isOfSet) {
@@ -157,8 +155,7 @@ func (p *response) ReadFrom(r io.Reader) (int64, error) {
 	return p.ResponseWriterWrapper.ReadFrom(r)
 }
 
-// restore puts our fields in the place of what was added to them since, before
-// the header is written for good.
+// restore sets our header fields again, just before the header is written.
 func (p *response) restore(status int) {
 	if p.wrote {
 		return
@@ -170,7 +167,7 @@ func (p *response) restore(status int) {
 	}
 }
 
-// exceededPlaceholders are what placeholders tell of a refusal, by the ends of their names.
+// exceededPlaceholders are the placeholders of a refusal, by the ends of their names.
 var exceededPlaceholders = map[string]func(*refusal) any{
 	"exceeded.name":  func(r *refusal) any { return r.policy.zone.Name },
 	"exceeded.limit": func(r *refusal) any { return r.policy.name },
@@ -210,8 +207,7 @@ func (p *response) placeholder(key string) (any, bool) {
 
 var _ caddy.ReplacerFunc = (*response)(nil).placeholder
 
-// renew issues the client's session anew with an answer, unless caches may keep that
-// for others.
+// renew renews the client's session with an answer, unless shared caches may store it.
 func (p *response) renew(h http.Header) {
 	if !p.renews || httpfield.IsShareable(h, time.Now()) {
 		return

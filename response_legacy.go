@@ -8,9 +8,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
-// legacyFields are the values of the X-RateLimit fields, which tell of the limit
-// that is closest to exhaustion, and of the X-Quota fields, which tell of the
-// longest of several.
+// legacyFields are the values of the X-RateLimit fields, for the limit that is closest to
+// exhaustion, and of the X-Quota fields, for the limit with the longest window of several.
 type legacyFields struct {
 	limit, remaining, reset           [1]string
 	hasQuota                          bool

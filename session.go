@@ -85,7 +85,8 @@ func (s *Session) provision() error {
 	return nil
 }
 
-// sessionKeys is what needs the secret, which is known once the store is open.
+// sessionKeys make and check sessions and challenges. They are derived from the secret, which
+// is known once the store is open.
 type sessionKeys struct {
 	signer *session.Signer
 	setter *challenge.Setter

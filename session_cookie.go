@@ -24,13 +24,13 @@ func (c *client) stripSessionCookie() {
 	c.cookies = fields
 }
 
-// audience returns where a session of the client is good.
+// audience returns the site and the cookie that a session of the client is valid for.
 func (c *client) audience() session.Audience {
 	return session.Audience{Site: session.Site(c.http.Host), Cookie: session.CookieName(c.http.TLS != nil)}
 }
 
-// shownSession returns the valid session that the client has shown, and whether it has
-// shown one that was tampered with.
+// shownSession returns the valid session in the client's cookies, and whether they have one
+// that was tampered with.
 func (c *client) shownSession(network []byte) (shown session.Session, ok, forged bool) {
 	if c.cookies == nil {
 		return shown, false, false
@@ -62,11 +62,11 @@ func (c *client) issue(keys *sessionKeys) (session.Session, string, error) {
 	return issued, session.SetCookie(audience.Cookie, value, now, issued), nil
 }
 
-// isRenewable reports whether the client has a session that is to be issued anew.
+// isRenewable reports whether the client has a session that should be renewed.
 func (c *client) isRenewable() bool { return c != nil && c.Session.Renewable }
 
-// renewal returns a Set-Cookie field with the client's session issued anew, or "" if
-// its network has all the sessions that it may have, or it was done of late.
+// renewal renews the client's session and returns a Set-Cookie field, or "" if its network
+// has as many sessions as it may have, or the session was renewed recently.
 func (c *client) renewal() string {
 	limits := c.app.Session.limits
 	d, ok := c.app.decide(c.http.Context(), nil, []engine.Debit{

@@ -9,8 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/session"
 )
 
-// ready returns what sessions and challenges are made and checked with, or nil if
-// the secret can't be had.
+// ready returns the keys of sessions and challenges, or nil while there is no secret.
 func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
 	if keys := s.keys.Load(); keys != nil {
 		return keys
@@ -25,7 +24,7 @@ func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
 	}
 	keys, err := s.derive(secret)
 	if err != nil {
-		return nil // provision has checked the options: it can't be
+		return nil // not reached: provision has checked the options
 	}
 	s.keys.Store(keys)
 	return keys

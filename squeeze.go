@@ -7,10 +7,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// notePressure notes that an unverified client came, and squeezes its network if it
-// is one too many. Who is answered from memory was noted when it came first, so
-// warm and blocked requests pay nothing for it: but for those that the network's
-// ceiling leaves nothing, who may never have been heard of.
+// notePressure counts an unverified client of a network, and squeezes the network if that is
+// one client too many. A client whose request needed the store is new to memory; one that was
+// answered from memory was counted before, so that warm and blocked requests cost nothing.
+// The exception is a request that the network's ceiling blocks: its client may be new.
 func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
 	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
 		return
@@ -28,8 +28,8 @@ func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
 	})
 }
 
-// isNew reports whether a client that is refused from memory may be one too many in
-// its network. It takes no lock.
+// isNew reports whether a client that is refused from memory may be new to its network. It
+// takes no lock.
 func (h *instance) isNew(c *client, rule pressure.Rule) bool {
 	if record := h.engine.CachedRecord(c.networkSubject); record != nil && record.Banned(h.engine.Now()) {
 		return false // it is squeezed already
@@ -37,9 +37,9 @@ func (h *instance) isNew(c *client, rule pressure.Rule) bool {
 	return h.pressure.IsNew(h.lasting(), c.Key, rule)
 }
 
-// browser returns the client's fingerprint without what a page elsewhere can choose
-// for its visitors' browsers, their language and that it has them send requests:
-// their networks must not be squeezed for that.
+// browser returns the client's fingerprint without the language and the initiator. A page on
+// another site can choose both for its visitors' browsers, and their networks must not be
+// squeezed for that.
 func (c *client) browser() []byte {
 	hints := hintsOf(c.http).Own()
 	hints.AcceptLanguage = ""

@@ -99,7 +99,7 @@ func (s *SQLiteStore) Open(ctx context.Context, timeout time.Duration) (storage.
 
 // noticed logs that a damaged database was set aside.
 func noticed(n sqlite.Notice) {
-	logger().Error("the database was damaged; it is set aside and counting starts afresh",
+	logger().Error("the database was damaged; it is set aside and counting starts from 0",
 		zap.String("path", n.Path), zap.String("set_aside", n.Aside), zap.Error(n.Cause))
 }
 

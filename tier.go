@@ -34,7 +34,7 @@ type Tier struct {
 	// services to another.
 	ServiceHeader *ServiceHeader `json:"service_header,omitempty"`
 
-	// Where the tier stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Where the tier is in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 }

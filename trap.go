@@ -11,19 +11,19 @@ import (
 )
 
 // Trap is a place that no honest client visits, such as the login page of a
-// program that is not installed. Whoever does loses points, or is banned.
+// program that is not installed. A client that visits it loses points, or is banned.
 type Trap struct {
 	// What leads into the trap: a list of matcher sets, of which one must match.
 	// Required.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
 	// Ban a client at once, for this long, from 1s to 366 days; one that is not
-	// verified by a session or an API key for an hour at most, because strangers may
-	// look the same. Default: the visit costs points, as the `reputation` of the
+	// verified by a session or an API key for an hour at most, because other people may
+	// send the same header fields. Default: the visit costs points, as the `reputation` of the
 	// `rate_limit` app says, and counts as a violation.
 	Ban caddy.Duration `json:"ban,omitempty"`
 
-	// Where the trap stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Where the trap is in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
@@ -32,9 +32,8 @@ type Trap struct {
 	excused  reputation.Offense // of others
 }
 
-// maxUnverifiedBan is how long a visit to a trap bans a client at most that is not
-// verified: anybody in its network who sends the same header fields is banned with
-// it.
+// maxUnverifiedBan is the longest ban of an unverified client for a visit to a trap: it also
+// bans everybody in its network who sends the same header fields.
 const maxUnverifiedBan = time.Hour
 
 // provision gets the trap ready for use.

@@ -27,13 +27,13 @@ type Zone struct {
 	// - `ip`: the client's address as Caddy determines it (`trusted_proxies`
 	//   applies), an IPv6 address shortened to its /64
 	// - `everyone`: one count for all
-	// - `client`: who it is from: the client that its API key names, else its
+	// - `client`: the client that sent it: the one that its API key names, else its
 	//   session (see `session` of the `rate_limit` app), else what its browser
 	//   says of itself within its network, else the network. Clients that are not
 	//   verified by a key or session also have a limit together: see
 	//   `prefix_ceiling`.
 	// - `api_key`: the client that its API key names, and the address of one
-	//   without a key that is let in: see `api_keys` of the `rate_limit` app
+	//   without a key that may pass: see `api_keys` of the `rate_limit` app
 	// - `key`: the value of `key`
 	//
 	// Default: `key` if `key` or `max_events` is given, `api_key` with `tiers`,
@@ -140,7 +140,7 @@ type Zone struct {
 	//   one site per server.
 	Scope string `json:"scope,omitempty"`
 
-	// Where the zone stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Where the zone is in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
@@ -160,15 +160,15 @@ type Zone struct {
 	meter     zoneMeter
 }
 
-// siteLimits are what clients can be held to in a zone, on one site if it counts each on
-// its own.
+// siteLimits are the limits of a zone, or of one site if the zone counts each site on its
+// own.
 type siteLimits struct {
 	own    *limitSet
 	byTier map[string]*limitSet // instead of own; nil for an unlimited tier
 }
 
-// limitSet is the limits that a client has in a zone, which are the zone's own or
-// those of the client's tier.
+// limitSet is the limits that a client has in a zone: the zone's own, or those of the
+// client's tier.
 type limitSet struct {
 	policies []*policy
 	field    string // the value of RateLimit-Policy
@@ -189,7 +189,7 @@ type policy struct {
 	legacy  string          // the value of X-RateLimit-Limit
 	of      *policy         // the client's own limit, where this is what clients share of it; else nil
 	scaling *engine.Scaling // how it changes with the standing of its client; nil if it doesn't
-	quota   bool            // X-Quota-… tell of it: it has the longest window of several
+	quota   bool            // it has the longest window of several: X-Quota-… are about it
 	meter   limitMeter
 }
 

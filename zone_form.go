@@ -87,6 +87,6 @@ const (
 	emptyDeny  = "deny"
 )
 
-// countsClients reports whether the zone counts what is a single client, and not
-// what strangers can share.
+// countsClients reports whether the zone counts single clients, and not something that
+// different people can share.
 func (z *Zone) countsClients() bool { return z.per == perClient || z.per == perAPIKey }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -104,6 +105,11 @@ func (c *Client) Allow(ctx context.Context, o Order) (Done, error) {
 // Disallow implements [Service].
 func (c *Client) Disallow(ctx context.Context, o Order) (Done, error) {
 	return tell[Done](ctx, c, "disallow", o)
+}
+
+// Import implements [Service].
+func (c *Client) Import(ctx context.Context, i Import) (Done, error) {
+	return tell[Done](ctx, c, "import", i)
 }
 
 // Reveal implements [Service]. Who has looked is "admin" there.
@@ -234,6 +240,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 		return fmt.Errorf("%s gives no answer: is it Caddy's admin endpoint?", c.address)
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("the admin endpoint %s can't be used: %w: run this as a user who may use it", c.address, err)
 	case errors.As(err, &network) && network.Op == "dial":
 		return fmt.Errorf("no Caddy can be asked at %s: %w: start Caddy, or name its admin endpoint with --address or --config", c.address, network.Err)
 	}

@@ -73,6 +73,10 @@ func (f *fake) Allow(_ context.Context, o Order) (Done, error)    { return f.ord
 func (f *fake) Disallow(_ context.Context, o Order) (Done, error) { return f.order("disallow", o) }
 func (f *fake) Reveal(_ context.Context, by, list string) error   { return f.note(list + by) }
 
+func (f *fake) Import(_ context.Context, i Import) (Done, error) {
+	return Done{Changed: len(i.Statements)}, f.note(i)
+}
+
 // Events passes on what the test sends.
 func (f *fake) Events(ctx context.Context) (<-chan Event, error) {
 	if f.events == nil {

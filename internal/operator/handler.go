@@ -48,6 +48,7 @@ func endpointsOf(s Service) map[string]endpoint {
 		"unban":    post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Unban)),
 		"allow":    post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Allow)),
 		"disallow": post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Disallow)),
+		"import":   post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`, imported(s)),
 		"reveal":   post(`{"list": "bans"}`, revealed(s)),
 	}
 }
@@ -68,6 +69,13 @@ func byAdmin(do func(context.Context, Order) (Done, error)) func(context.Context
 	return func(ctx context.Context, o Order) (Done, error) {
 		o.By = admin
 		return do(ctx, o)
+	}
+}
+
+func imported(s Service) func(context.Context, Import) (Done, error) {
+	return func(ctx context.Context, i Import) (Done, error) {
+		i.By = admin
+		return s.Import(ctx, i)
 	}
 }
 

@@ -18,6 +18,14 @@ type Order struct {
 	By string `json:"-"`
 }
 
+// Import is a list of bans and allowances to add.
+type Import struct {
+	// Statements are lines as in the file of rules, at most MaxItems, such as
+	// "ban 203.0.113.0/24 until 2026-12-01 # scraper". Required.
+	Statements []string `json:"statements"`
+	By         string   `json:"-"` // as in [Order]
+}
+
 // Done is what an order has changed.
 type Done struct {
 	Client  string     `json:"client"`          // as understood

@@ -32,6 +32,8 @@ type Service interface {
 	Allow(ctx context.Context, o Order) (Done, error)
 	// Disallow ends what Allow began.
 	Disallow(ctx context.Context, o Order) (Done, error)
+	// Import adds bans and allowances, all or none.
+	Import(ctx context.Context, i Import) (Done, error)
 	// Reveal notes in the audit that somebody has looked at the addresses of a list, for
 	// example "bans". Who that is comes from by, as in [Order].
 	Reveal(ctx context.Context, by, list string) error

@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"net/http"
@@ -59,6 +60,13 @@ func (s *Service) fill() {
 func (s *Service) History(_ context.Context, q operator.HistoryQuery) (operator.History, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if q.To.IsZero() {
+		q.To = s.now()
+	}
+	if q.From.IsZero() {
+		q.From = q.To.Add(-time.Hour)
+	}
+	q.Resolution = cmp.Or(q.Resolution, 60)
 	h := operator.History{Resolution: q.Resolution}
 	if s.err != nil || len(s.zones) == 0 {
 		return h, s.err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -176,6 +177,17 @@ func (s *Service) Unban(_ context.Context, o operator.Order) (operator.Done, err
 // Disallow implements operator.Service.
 func (s *Service) Disallow(_ context.Context, o operator.Order) (operator.Done, error) {
 	return s.order(o, "disallow", func() int { return s.liftLocked(o, "allow") })
+}
+
+// Import implements operator.Service. Of a statement it takes the action and the client.
+func (s *Service) Import(_ context.Context, i operator.Import) (operator.Done, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, statement := range i.Statements {
+		words := append(strings.Fields(statement), "", "")
+		s.stateLocked(operator.Order{Client: words[1], By: i.By}, words[0])
+	}
+	return operator.Done{Changed: len(i.Statements)}, s.err
 }
 
 // Reveal implements operator.Service.

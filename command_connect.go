@@ -1,0 +1,45 @@
+package tally
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// adminEndpoint is where the running Caddy is asked, by flags as Caddy's own commands have
+// them.
+type adminEndpoint struct{ address, config, adapter string }
+
+func (at *adminEndpoint) addFlags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.StringVarP(&at.address, "address", "a", "", "The address of the running Caddy's admin endpoint")
+	flags.StringVarP(&at.config, "config", "c", "", "A config file that says that address")
+	flags.StringVar(&at.adapter, "adapter", "", "Name of the config adapter for --config")
+}
+
+// determine returns the address as Caddy writes it.
+func (at *adminEndpoint) determine() (string, error) {
+	return caddycmd.DetermineAdminAPIAddress(at.address, nil, at.config, at.adapter)
+}
+
+// connect returns the service of the running Caddy.
+func (at *adminEndpoint) connect(*cobra.Command) (operator.Service, error) {
+	text, err := at.determine()
+	if err != nil {
+		return nil, err
+	}
+	address, err := caddy.ParseNetworkAddress(text)
+	if err != nil || address.PortRangeSize() > 1 || address.IsFdNetwork() {
+		return nil, fmt.Errorf("the address %q of the admin endpoint can't be used: expected one such as localhost:2019 or unix//run/caddy/admin.sock", text)
+	}
+	if address.IsUnixNetwork() {
+		socket, _, _ := strings.Cut(address.Host, "|") // and its permissions
+		return operator.NewClient("unix", socket), nil
+	}
+	return operator.NewClient("tcp", address.JoinHostPort(0)), nil
+}

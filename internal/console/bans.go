@@ -1,0 +1,161 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+)
+
+// bans returns `caddy rate-limit bans`.
+func (c console) bans() *cobra.Command {
+	var file, held, reason string
+	cmd := &cobra.Command{
+		Use:   "bans",
+		Short: "Lists who is banned or allowed, or bans those that a file lists",
+		Long: `Lists who is banned or allowed, by an operator or for what they did.
+
+With --import it bans those that a file lists, or the standard input if the file
+is "-": one client per line, or lines as in the rules file (allow 203.0.113.7
+until 2026-12-01 # the office). Comments begin with #. A bad line is named, and
+then nothing is changed.`,
+		Example: `  caddy rate-limit bans
+  caddy rate-limit bans --import blocklist.txt --for 7d --reason blocklist`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&file, "import", "", `Ban those that this file lists ("-": the standard input)`)
+	cmd.Flags().StringVar(&held, "for", "", "With --import: how long, where a line doesn't say it: 24h, 7d (default: until it is lifted)")
+	cmd.Flags().StringVar(&reason, "reason", "", "With --import: why, where a line doesn't say it")
+	input := cmd.InOrStdin
+	return c.command(cmd, func(s *session, _ []string) error {
+		switch {
+		case file != "":
+			return s.importFile(file, input(), held, reason)
+		case held != "" || reason != "":
+			return fmt.Errorf("--for and --reason are for --import; write caddy rate-limit ban <client> for a single one")
+		}
+		bans, err := s.Bans(s.ctx)
+		if err != nil {
+			return err
+		}
+		return list(s, bans, []column[operator.Ban]{
+			{"ACTION", func(b operator.Ban) cell { return cell{text: b.Action, style: actionStyle[b.Action]} }},
+			{"CLIENT", func(b operator.Ban) cell { return text(cmp.Or(b.Client, b.Text)) }},
+			{"UNTIL", func(b operator.Ban) cell { return text(strings.TrimPrefix(until(b.Until, s.now), "until ")) }},
+			{"BY", func(b operator.Ban) cell { return text(b.By) }},
+			{"ZONE", func(b operator.Ban) cell { return text(b.Zone) }},
+			{"REASON", func(b operator.Ban) cell { return text(b.Reason) }},
+		}, "Nobody is banned, and nobody is allowed by an operator.")
+	})
+}
+
+var actionStyle = map[string]style{"ban": red, "allow": green}
+
+// maxImport is how many bytes a file that is imported has at most.
+const maxImport = 64 << 20
+
+// importFile has the service add the statements of a file.
+func (s *session) importFile(file string, stdin io.Reader, held, reason string) error {
+	text, err := readImport(file, stdin)
+	if err != nil {
+		return err
+	}
+	o := operator.Order{Reason: reason}
+	if err := setFor(&o, held); err != nil {
+		return err
+	}
+	ending := ""
+	if o.For != 0 {
+		ending = " until " + s.now.Add(o.For.Duration()).UTC().Format("2006-01-02T15:04:05Z")
+	}
+	lines, err := statements(text, ending, reason)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return s.importLines(lines)
+}
+
+func readImport(file string, stdin io.Reader) ([]byte, error) {
+	from := stdin
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer opened.Close()
+		from = opened
+	}
+	text, err := io.ReadAll(io.LimitReader(from, maxImport+1))
+	if err == nil && len(text) > maxImport {
+		err = fmt.Errorf("%s: has more than %d bytes", file, maxImport)
+	}
+	return text, err
+}
+
+// statements returns the statements of a text that is imported, each checked. A line that
+// names a client only bans it.
+func statements(text []byte, ending, reason string) (lines []string, err error) {
+	n := 0
+	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
+		n++
+		line, comment, commented := strings.Cut(strings.TrimSpace(line), "#")
+		line = strings.TrimSpace(line)
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		if !commented {
+			comment = reason
+		}
+		if words[0] != "ban" && words[0] != "allow" {
+			line = "ban " + line
+		}
+		if !strings.Contains(line, " until ") {
+			line += ending
+		}
+		if comment = strings.TrimSpace(comment); comment != "" {
+			line += " # " + comment
+		}
+		if _, err := rules.Parse([]byte(line)); err != nil {
+			return nil, fmt.Errorf("line %d: %s", n, strings.TrimPrefix(err.Error(), "line 1: "))
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// importLines has the service add statements, as many at once as an order may have.
+func (s *session) importLines(lines []string) error {
+	total := operator.Done{}
+	for len(lines) > 0 {
+		n := 0
+		for size := 0; n < len(lines) && n < operator.MaxItems && size < operator.MaxBody/2; n++ {
+			size += len(lines[n]) + len(`"",`)
+		}
+		done, err := s.Import(s.ctx, operator.Import{Statements: lines[:n]})
+		if err != nil {
+			if total.Changed > 0 {
+				return fmt.Errorf("%s were imported, then: %w", counted(total.Changed, "statement"), err)
+			}
+			return err
+		}
+		total.Changed += done.Changed
+		total.Notes = done.Notes
+		lines = lines[n:]
+	}
+	switch {
+	case s.json:
+		return s.writeJSON(total)
+	case total.Changed == 0:
+		return s.nothing("There is nothing to import.")
+	}
+	s.printf("Imported %s.", counted(total.Changed, "statement"))
+	s.showNotes(total.Notes)
+	return nil
+}

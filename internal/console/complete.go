@@ -1,0 +1,75 @@
+package console
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// completeTimeout is how long the shell waits for words.
+const completeTimeout = 2 * time.Second
+
+// completion completes an argument in the shell.
+type completion = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective)
+
+// complete returns what completes the argument at a position with words of the running
+// Caddy. If it can't be asked, there are none.
+func (c console) complete(position int, words func(context.Context, operator.Service) []string) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) != position {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		service, err := c.connect(cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+		defer cancel()
+		var safe []string
+		for _, word := range words(ctx, service) {
+			if word != "" && word == printable(word) && !slices.Contains(safe, word) {
+				safe = append(safe, word)
+			}
+		}
+		return safe, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeZone completes the name of a zone.
+func (c console) completeZone(position int) completion {
+	return c.complete(position, func(ctx context.Context, s operator.Service) (names []string) {
+		zones, _ := s.Zones(ctx) //nolint:errcheck // there are no words then
+		for _, z := range zones {
+			names = append(names, z.Name)
+		}
+		return names
+	})
+}
+
+// completeClient completes a client of those that are refused most.
+func (c console) completeClient(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return c.complete(0, func(ctx context.Context, s operator.Service) (clients []string) {
+		keys, _ := s.Keys(ctx, operator.KeysQuery{By: operator.ByRefused, N: 100}) //nolint:errcheck // there are no words then
+		for _, k := range keys {
+			clients = append(clients, k.Client)
+		}
+		return clients
+	})(cmd, args, begun)
+}
+
+// completeBanned completes a client of those that are banned or allowed.
+func (c console) completeBanned(action string) completion {
+	return c.complete(0, func(ctx context.Context, s operator.Service) (clients []string) {
+		bans, _ := s.Bans(ctx) //nolint:errcheck // there are no words then
+		for _, b := range bans {
+			if b.Action == action {
+				clients = append(clients, b.Client)
+			}
+		}
+		return clients
+	})
+}

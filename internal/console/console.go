@@ -1,0 +1,134 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// Connect returns the service that a command is about, by its flags.
+type Connect func(*cobra.Command) (operator.Service, error)
+
+// Commands returns the commands for a service.
+func Commands(connect Connect) []*cobra.Command { return console{connect, time.Now}.all() }
+
+// console makes commands.
+type console struct {
+	connect Connect
+	now     func() time.Time
+}
+
+func (c console) all() []*cobra.Command {
+	return []*cobra.Command{
+		c.status(), c.zones(), c.top(), c.blocked(),
+		c.explain(), c.reset(), c.ban(), c.unban(), c.allow(), c.disallow(), c.bans(),
+		c.history(), c.audit(), c.export(),
+	}
+}
+
+// errNothing ends a command that has found nothing, and has said so.
+var errNothing = errors.New("nothing was found")
+
+// session is a command that runs.
+type session struct {
+	operator.Service
+	ctx     context.Context
+	out     io.Writer
+	errors  io.Writer
+	json    bool // print JSON
+	colored bool
+	now     time.Time
+}
+
+// command adds to a command what all have, and what it runs.
+func (c console) command(cmd *cobra.Command, run func(*session, []string) error) *cobra.Command {
+	asJSON := cmd.Flags().Bool("json", false, "Print JSON")
+	args := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return fmt.Errorf("got %q: expected caddy rate-limit %s", given, cmd.Use)
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		service, err := c.connect(cmd)
+		if err != nil {
+			return err
+		}
+		ctx := cmd.Context()
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		err = run(&session{service, ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), *asJSON, isColored(cmd.OutOrStdout()), c.now()}, args)
+		if errors.Is(err, errNothing) {
+			cmd.SilenceErrors = true
+		} else if err != nil {
+			err = errors.New(printable(err.Error())) // it may quote what a client has chosen
+		}
+		return err
+	}
+	return cmd
+}
+
+// isColored reports whether an output is a terminal that is to show colors.
+func isColored(out io.Writer) bool { return isTerminal(out) && os.Getenv("NO_COLOR") == "" }
+
+// isTerminal reports whether an output is a terminal.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// printf prints a line. What is printed by %s and %v must be printable.
+func (s *session) printf(format string, args ...any) {
+	fmt.Fprintf(s.out, format+"\n", args...)
+}
+
+// nothing says that nothing was found, unless JSON has said so.
+func (s *session) nothing(format string, args ...any) error {
+	if !s.json {
+		s.printf("%s", printable(fmt.Sprintf(format, args...)))
+	}
+	return errNothing
+}
+
+// writeJSON prints a value.
+func (s *session) writeJSON(value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = s.out.Write(append(printableJSON(text), '\n'))
+	return err
+}
+
+// list prints a list, as JSON or as a table.
+func list[T any](s *session, values []T, columns []column[T], nothing string) error {
+	if s.json {
+		if values == nil {
+			values = []T{}
+		}
+		if err := s.writeJSON(values); err != nil {
+			return err
+		}
+	}
+	if len(values) == 0 {
+		return s.nothing("%s", nothing)
+	}
+	if !s.json {
+		writeTable(s.out, s.colored, columns, values)
+	}
+	return nil
+}

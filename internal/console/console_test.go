@@ -1,0 +1,272 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// noon is when all tests are.
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func clock() time.Time { return noon }
+
+// run runs a command line and returns what it prints.
+func run(s operator.Service, args ...string) (out, errs string, err error) {
+	return runWith(s, "", args...)
+}
+
+func runWith(s operator.Service, input string, args ...string) (out, errs string, err error) {
+	c := console{func(*cobra.Command) (operator.Service, error) { return s, nil }, clock}
+	root := &cobra.Command{Use: "rate-limit", SilenceUsage: true}
+	root.AddCommand(c.all()...)
+	stdout, stderr := new(bytes.Buffer), new(bytes.Buffer)
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(input))
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err = root.Execute()
+	return stdout.String(), stderr.String(), err
+}
+
+// looks are the commands that read, with what they are called with.
+var looks = [][]string{
+	{"status"}, {"zones"}, {"top"}, {"blocked"}, {"bans"}, {"history"}, {"audit"}, {"explain", "203.0.113.9"},
+}
+
+// Clients choose keys, and with them what an operator's terminal gets.
+func TestNothingHostileReachesTheTerminal(t *testing.T) {
+	s := sample.New(clock)
+	s.Add("\x1b]0;x\x07\x1b[2J\u202e\u009b31m\x00\x7f\u2028\xff")
+	looks := append(looks, []string{"export"}, []string{"reset", "key:\x1b[2J"}, []string{"ban", "key:\u009b", "--reason", "\x1b"}, []string{"ban", "\x1b[2J"})
+	for _, args := range looks {
+		for _, more := range [][]string{nil, {"--json"}} {
+			out, errs, _ := run(s, append(args, more...)...)
+			if text := out + errs; text != allPrintable(text) {
+				t.Errorf("%v %v prints %q", args, more, text)
+			}
+			if len(more) > 0 && out != "" && !json.Valid([]byte(out)) {
+				t.Errorf("%v --json prints %s", args, out)
+			}
+		}
+	}
+}
+
+// allPrintable returns what of a text may be printed.
+func allPrintable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && !strconv.IsPrint(r) || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+func TestHostileErrorsAreEscaped(t *testing.T) {
+	s := sample.New(clock)
+	s.Fail(operator.Errorf(404, "there is no %s", "\x1b[2J"))
+	if _, errs, err := run(s, "zones"); err == nil || errs != "Error: there is no \\x1b[2J\n" {
+		t.Errorf("got %q", errs)
+	}
+}
+
+func TestJSONIsTheSame(t *testing.T) {
+	s := sample.New(clock)
+	s.Add("\x1b\u202e𝄞\U000e0001")
+	out, _, err := run(s, "top", "--json", "-n", "1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []operator.Key
+	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) < 2 || got[0].Text != "\x1b\u202e𝄞\U000e0001" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestNothingFoundIsStatus1(t *testing.T) {
+	s := sample.Empty(clock)
+	for _, args := range [][]string{{"zones"}, {"top"}, {"blocked"}, {"bans"}, {"audit"}, {"unban", "203.0.113.9"}, {"disallow", "203.0.113.9"}, {"reset", "203.0.113.9"}} {
+		out, errs, err := run(s, args...)
+		if !errors.Is(err, errNothing) || errs != "" || strings.Count(out, "\n") != 1 {
+			t.Errorf("%v prints %q, %q, and returns %v", args, out, errs, err)
+		}
+		if out, _, err := run(s, append(args, "--json")...); !errors.Is(err, errNothing) || !json.Valid([]byte(out)) {
+			t.Errorf("%v --json prints %q, and returns %v", args, out, err)
+		}
+	}
+}
+
+// An operator's night: a visitor is locked out.
+func TestOrders(t *testing.T) {
+	s := sample.New(clock)
+	for _, test := range []struct{ says, args string }{
+		{"198.51.100.200 is banned until 2026-11-23 12:00:00 (in 1d).", "ban 198.51.100.200 --for 24h --reason scraper"},
+		{"198.51.100.200 is no longer banned.", "unban 198.51.100.200"},
+		{"198.51.100.200 is banned until it is lifted.", "ban 198.51.100.200"},
+		{"Every request of 198.51.100.200 passes until 2026-11-22 14:00:00 (in 2h).", "allow 198.51.100.200"},
+		{"Every request of 198.51.100.200 passes until 2026-11-29 12:00:00 (in 7d).", "allow 198.51.100.200 --for 7d"},
+		{"Limits and bans hold for 198.51.100.200 again.", "disallow 198.51.100.200"},
+	} {
+		out, _, err := run(s, strings.Fields(test.args)...)
+		if want := inLocal(test.says); err != nil || out != want+"\n" {
+			t.Errorf("%s: %q, %v, want %q", test.args, out, err, want)
+		}
+	}
+	if acts := s.Acts(); acts[5].Action != "ban" || acts[5].Reason != "scraper" {
+		t.Errorf("the audit is %+v", acts[5])
+	}
+}
+
+// inLocal puts times of a text into the time zone of the machine.
+func inLocal(text string) string {
+	const layout = "2006-01-02 15:04:05"
+	if i := strings.Index(text, "2026-"); i >= 0 {
+		at, _ := time.Parse(layout, text[i:i+len(layout)])
+		return text[:i] + at.Local().Format(layout) + text[i+len(layout):]
+	}
+	return text
+}
+
+func TestMistakesInCommands(t *testing.T) {
+	s := sample.New(clock)
+	for args, says := range map[string]string{
+		"ban":                              "expected caddy rate-limit ban <client>",
+		"ban 203.0.113.9 --for 7":          "--for: got \"7\": expected a duration such as 30m, 24h or 7d",
+		"allow 203.0.113.9 --for -2h":      "--for: got \"-2h\"",
+		"zones login":                      "expected caddy rate-limit zones",
+		"top a b":                          "expected caddy rate-limit top [zone]",
+		"history --by week":                "expected minute, hour or day",
+		"history --since yesterday":        "--since: got \"yesterday\"",
+		"bans --for 7d":                    "are for --import",
+		"explain 203.0.113.9 --url /login": "expected a URL with its scheme and host",
+		"explain 203.0.113.9 --header A:b": "expected --url as well",
+		"explain 203.0.113.9 --url http://a/ --header A": "expected a name and a value",
+		"bans --import /nowhere/list":                    "/nowhere/list",
+	} {
+		if _, errs, err := run(s, strings.Fields(args)...); err == nil || !strings.Contains(errs, says) {
+			t.Errorf("%s: %q, want %s", args, errs, says)
+		}
+	}
+}
+
+func TestImport(t *testing.T) {
+	s := sample.New(clock)
+	file := filepath.Join(t.TempDir(), "list")
+	const listed = "\ufeff# a list\n\n192.0.2.200 # why\r\n198.51.100.0/24\nallow 192.0.2.1 until 2030-01-01 # office\n"
+	if err := os.WriteFile(file, []byte(listed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := run(s, "bans", "--import", file, "--for", "1h", "--reason", "list")
+	if err != nil || out != "Imported 3 statements.\n" || !s.Banned("192.0.2.200") || !s.Banned("198.51.100.7") || s.Banned("192.0.2.1") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if out, _, err := runWith(s, "192.0.2.201", "bans", "--import", "-"); err != nil || !s.Banned("192.0.2.201") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, errs, err := runWith(s, "192.0.2.202\nsomebody\n", "bans", "--import", "-"); err == nil || !strings.Contains(errs, "-: line 2:") || s.Banned("192.0.2.202") {
+		t.Errorf("%q, %v", errs, err)
+	}
+	if out, _, err := runWith(s, "# nobody\n", "bans", "--import", "-"); !errors.Is(err, errNothing) {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestStatementsOfAnImport(t *testing.T) {
+	got, err := statements([]byte("203.0.113.9\nban 203.0.113.9 until 2030-01-01\n203.0.113.9#own\n"), " until 2026-12-01", "why")
+	want := []string{"ban 203.0.113.9 until 2026-12-01 # why", "ban 203.0.113.9 until 2030-01-01 # why", "ban 203.0.113.9 until 2026-12-01 # own"}
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// An import of any length is made of orders that may be that long.
+func TestImportsAreSentInParts(t *testing.T) {
+	var list strings.Builder
+	for i := range 2500 {
+		fmt.Fprintf(&list, "10.0.%d.%d # %s\n", i/256, i%256, strings.Repeat("x", i%150))
+	}
+	s := &parts{Service: sample.New(clock)}
+	if out, _, err := runWith(s, list.String(), "bans", "--import", "-"); err != nil || out != "Imported 2,500 statements.\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	for _, part := range s.parts {
+		body, _ := json.Marshal(part)
+		if len(part.Statements) > operator.MaxItems || len(body) > operator.MaxBody {
+			t.Errorf("a part has %d statements, %d bytes", len(part.Statements), len(body))
+		}
+	}
+}
+
+type parts struct {
+	operator.Service
+	parts []operator.Import
+}
+
+func (p *parts) Import(ctx context.Context, i operator.Import) (operator.Done, error) {
+	p.parts = append(p.parts, i)
+	return operator.Done{Changed: len(i.Statements)}, nil
+}
+
+func TestQuestions(t *testing.T) {
+	for _, test := range []struct {
+		client, target string
+		want           operator.Question
+	}{
+		{"203.0.113.9", "", operator.Question{Client: "203.0.113.9"}},
+		{"AbcdefghijklmnopqrstuvwxyZ0-_", "", operator.Question{Client: "ref:AbcdefghijklmnopqrstuvwxyZ0-_"}},
+		{"somebody", "", operator.Question{Client: "somebody"}},
+		{"::1", "POST https://example.com/login", operator.Question{Client: "::1", Method: "POST", URL: "https://example.com/login"}},
+		{"::1", "https://example.com/login", operator.Question{Client: "::1", URL: "https://example.com/login"}},
+	} {
+		if got, err := question(test.client, test.target, nil); err != nil || fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%s %s: got %+v, %v", test.client, test.target, got, err)
+		}
+	}
+	q, err := question("::1", "http://a/", []string{"x-a: b ", "X-A:c:d"})
+	if err != nil || fmt.Sprint(q.Header["X-A"]) != "[b c:d]" {
+		t.Errorf("got %+v, %v", q.Header, err)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	s := sample.New(clock)
+	s.Add("\x1b[2J")
+	for _, test := range []struct{ args, has string }{
+		{"top", "login"}, {"history", "login"}, {"reset", "203.0.113."}, {"explain", "203.0.113."}, {"unban", "\n"}, {"reset --zone", "login"},
+	} {
+		out, _, err := run(s, append(append([]string{"__completeNoDesc"}, strings.Fields(test.args)...), "")...)
+		if err != nil || !strings.Contains(out, test.has) || strings.Contains(out, "\x1b") {
+			t.Errorf("%s: %q, %v", test.args, out, err)
+		}
+	}
+}
+
+func TestHelpHasExamples(t *testing.T) {
+	for _, cmd := range (console{}).all() {
+		if !strings.Contains(cmd.Example, "caddy rate-limit "+cmd.Name()) {
+			t.Errorf("%s has the example %q", cmd.Name(), cmd.Example)
+		}
+		if cmd.Flags().Lookup("json") == nil {
+			t.Errorf("%s has no --json", cmd.Name())
+		}
+		for line := range strings.Lines(cmd.Long) {
+			if len(line) > 81 {
+				t.Errorf("%s: %q is wider than a terminal", cmd.Name(), line)
+			}
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// explain returns `caddy rate-limit explain`.
+func (c console) explain() *cobra.Command {
+	var target string
+	var headers []string
+	cmd := &cobra.Command{
+		Use:   "explain <client|reference>",
+		Short: "Says how a client stands, and what its next request gets",
+		Long: `Says all that is known of a client: what it has used of which limit and when
+that frees, its tier, its score and its violations, whether it is banned, and
+what its next request gets. The reference of a refusal, which a visitor was
+shown, says which client to explain.
+` + clientHelp,
+		Example: `  caddy rate-limit explain 203.0.113.9
+  caddy rate-limit explain 203.0.113.9 --url 'POST https://example.com/login' --header 'X-Api-Key: …'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeClient,
+	}
+	cmd.Flags().StringVar(&target, "url", "", "A request that it might make: [METHOD] URL")
+	cmd.Flags().StringArrayVar(&headers, "header", nil, "A header field of that request: 'Name: value'")
+	return c.command(cmd, func(s *session, args []string) error {
+		q, err := question(args[0], target, headers)
+		if err != nil {
+			return err
+		}
+		e, err := s.Explain(s.ctx, q)
+		if err != nil {
+			return err
+		}
+		if s.json {
+			return s.writeJSON(e)
+		}
+		s.showExplanation(e)
+		return nil
+	})
+}
+
+// reference is what the reference of a refusal looks like without ref: in front.
+var reference = regexp.MustCompile(`^[A-Za-z0-9_-]{20,}$`)
+
+// question returns what the arguments of explain ask.
+func question(client, target string, headers []string) (q operator.Question, err error) {
+	if _, err := operator.ParseTarget(client); err != nil && reference.MatchString(client) {
+		client = string(operator.Reference) + ":" + client
+	}
+	q.Client = client
+	if method, url, ok := strings.Cut(target, " "); ok {
+		q.Method, q.URL = method, strings.TrimSpace(url)
+	} else {
+		q.URL = target
+	}
+	if q.URL != "" && !strings.Contains(q.URL, "://") {
+		return q, fmt.Errorf("--url: got %q: expected a URL with its scheme and host, such as 'POST https://example.com/login'", target)
+	}
+	for _, header := range headers {
+		name, value, ok := strings.Cut(header, ":")
+		if !ok || textproto.TrimString(name) == "" {
+			return q, fmt.Errorf("--header: got %q: expected a name and a value, such as 'User-Agent: curl'", header)
+		}
+		if q.URL == "" {
+			return q, fmt.Errorf("--header: expected --url as well, since a client alone has no header fields")
+		}
+		if q.Header == nil {
+			q.Header = make(http.Header)
+		}
+		q.Header.Add(textproto.TrimString(name), textproto.TrimString(value))
+	}
+	return q, nil
+}
+
+func (s *session) showExplanation(e operator.Explanation) {
+	s.printf("%s", styled(printable(cmp.Or(e.Client, e.Text)), bold, s.colored))
+	if e.Text != "" && e.Text != e.Client {
+		s.fact("", e.Text)
+	}
+	if r := e.Refusal; r != nil {
+		s.fact("Refused", "by limit "+r.Limit+" of zone "+r.Zone+", "+moment(r.At, s.now))
+	}
+	outcome := green
+	if e.Next.Status != 0 {
+		outcome = red
+	}
+	s.printf("  Next request: %s", styled(printable(e.Next.Text), outcome, s.colored))
+	if e.Exempt {
+		s.fact("Exempt", "the request is exempt from all zones")
+	}
+	s.showStatement(e.Rule)
+	s.showStatement(e.Ban)
+	if e.Tier != "" {
+		s.fact("Tier", joined(e.Tier, e.TierReason))
+	}
+	if e.Squeezed != nil {
+		s.fact("Network", "has smaller limits "+until(e.Squeezed, s.now)+", since too many clients came from it")
+	}
+	s.showReputation(e.Reputation)
+	if len(e.Limits) > 0 {
+		s.printf("")
+		s.showLimits(e.Limits)
+	}
+}
+
+// fact prints a line of an explanation.
+func (s *session) fact(name, text string) {
+	if name != "" {
+		name += ": "
+	}
+	s.printf("  %s%s", name, printable(text))
+}
+
+// joined returns a text with more about it in parentheses.
+func joined(text, more string) string {
+	if more == "" {
+		return text
+	}
+	return text + " (" + more + ")"
+}
+
+func (s *session) showStatement(b *operator.Ban) {
+	if b == nil {
+		return
+	}
+	word := map[string]string{"ban": "Banned", "allow": "Allowed"}[b.Action]
+	text := until(b.Until, s.now) + ", by " + b.By
+	if b.Client != "" {
+		text += ", as " + b.Client
+	}
+	s.fact(cmp.Or(word, b.Action), joined(text, b.Reason))
+}
+
+func (s *session) showReputation(r *operator.Reputation) {
+	if r == nil {
+		return
+	}
+	s.fact("Score", fmt.Sprintf("%.0f (%s risk)", r.Score, r.Level))
+	for _, v := range r.Violations {
+		text := v.Reason
+		if v.Zone != "" {
+			text += " in zone " + v.Zone
+		}
+		s.fact("  Violation", text+", "+moment(v.At, s.now))
+	}
+}
+
+func (s *session) showLimits(limits []operator.LimitState) {
+	writeTable(s.out, s.colored, []column[operator.LimitState]{
+		{"ZONE", func(l operator.LimitState) cell { return text(l.Zone) }},
+		{"LIMIT", func(l operator.LimitState) cell { return text(l.Limit) }},
+		{"UNITS", func(l operator.LimitState) cell { return text(l.Text) }},
+		{"COUNTS", func(l operator.LimitState) cell { return text(l.Counts) }},
+		{"USED", func(l operator.LimitState) cell { return figure(l.Used) }},
+		{"LEFT", func(l operator.LimitState) cell { return figure(l.Left) }},
+		{"COST", func(l operator.LimitState) cell { return figure(l.Cost) }},
+		{"NEXT", s.nextOf},
+	}, limits)
+}
+
+// nextOf says what a limit does to the next request.
+func (s *session) nextOf(l operator.LimitState) cell {
+	passes := "passes"
+	if l.FreeAt != nil {
+		passes += " " + fromNow(*l.FreeAt, s.now)
+	}
+	switch {
+	case !l.Refuses:
+		return cell{text: "passes", style: green}
+	case l.Shadow:
+		return cell{text: "would be refused, " + passes, style: yellow}
+	case l.FreeAt == nil:
+		return cell{text: "never passes", style: red}
+	}
+	return cell{text: passes, style: red}
+}

@@ -1,0 +1,235 @@
+package console
+
+import (
+	"cmp"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// status returns `caddy rate-limit status`.
+func (c console) status() *cobra.Command {
+	return c.command(&cobra.Command{
+		Use:     "status",
+		Short:   "Shows whether counts can be stored, and how many there are",
+		Example: "  caddy rate-limit status",
+		Args:    cobra.NoArgs,
+	}, func(s *session, _ []string) error {
+		status, err := s.Status(s.ctx)
+		if err != nil {
+			return err
+		}
+		if s.json {
+			return s.writeJSON(status)
+		}
+		s.showStatus(status)
+		return nil
+	})
+}
+
+func (s *session) showStatus(status operator.Status) {
+	version := ""
+	if status.Version != "" {
+		version = ", rate limiter " + printable(status.Version)
+	}
+	s.printf("Caddy has run for %s%s.", span(s.now.Sub(status.Started)), version)
+	if r := status.Rules; r.Path != "" {
+		s.printf("Rules: %s and %s in %s.", counted(r.Bans, "ban"), counted(r.Allowances, "allowance"), printable(r.Path))
+		s.showTrouble(r.Trouble)
+	}
+	if !status.History {
+		s.printf("History is not kept.")
+	}
+	if len(status.Stores) == 0 {
+		s.printf("No request has been counted: the running config has no zone.")
+		return
+	}
+	writeTable(s.out, s.colored, []column[operator.Store]{
+		{"STORE", func(o operator.Store) cell { return text(o.Kind) }},
+		{"STATE", s.stateOf},
+		{"KEYS", func(o operator.Store) cell { return figure(o.Keys) }},
+		{"MOST KEYS", func(o operator.Store) cell { return figure(int64(o.MaxKeys)) }},
+		{"EVICTED", func(o operator.Store) cell { return alarm(o.Evicted) }},
+		{"SIZE", func(o operator.Store) cell { return cell{text: bytesText(o.Bytes), right: true} }},
+		{"PATH", func(o operator.Store) cell { return text(o.Path) }},
+	}, status.Stores)
+	for _, o := range status.Stores {
+		if o.Reason != "" {
+			s.printf("%s", styled(printable(o.Reason), red, s.colored))
+		}
+		s.showTrouble(o.APIKeys)
+	}
+}
+
+func (s *session) stateOf(o operator.Store) cell {
+	switch {
+	case !o.Degraded:
+		return cell{text: "in use", style: green}
+	case o.Since == nil:
+		return cell{text: "degraded", style: red}
+	}
+	return cell{text: "degraded for " + span(s.now.Sub(*o.Since)), style: red}
+}
+
+func (s *session) showTrouble(t *operator.FileTrouble) {
+	if t != nil {
+		s.printf("%s", styled(printable(t.File+": since "+moment(t.Since, s.now)+" what was read before is in force: "+t.Reason), red, s.colored))
+	}
+}
+
+// zoneLimit is a row of the table of zones.
+type zoneLimit struct {
+	zone operator.Zone
+	operator.Limit
+}
+
+// zones returns `caddy rate-limit zones`.
+func (c console) zones() *cobra.Command {
+	return c.command(&cobra.Command{
+		Use:     "zones",
+		Short:   "Lists the zones that run, their limits and what these have decided",
+		Example: "  caddy rate-limit zones",
+		Args:    cobra.NoArgs,
+	}, func(s *session, _ []string) error {
+		zones, err := s.Zones(s.ctx)
+		if err != nil {
+			return err
+		}
+		if s.json || len(zones) == 0 {
+			return list(s, zones, nil, "The running config has no zone.")
+		}
+		var rows []zoneLimit
+		for _, z := range zones {
+			for _, l := range z.Limits {
+				rows = append(rows, zoneLimit{z, l})
+			}
+		}
+		return list(s, rows, zoneColumns, "")
+	})
+}
+
+var zoneColumns = []column[zoneLimit]{
+	{"ZONE", func(r zoneLimit) cell { return text(r.zone.Name) }},
+	{"PER", func(r zoneLimit) cell { return text(r.zone.Per) }},
+	{"LIMIT", func(r zoneLimit) cell { return text(r.Name) }},
+	{"TIER", func(r zoneLimit) cell { return text(r.Tier) }},
+	{"UNITS", func(r zoneLimit) cell { return text(r.Text) }},
+	{"KEYS", func(r zoneLimit) cell { return figure(r.Keys) }},
+	{"ALLOWED", func(r zoneLimit) cell { return figure(r.Allowed) }},
+	{"REFUSED", func(r zoneLimit) cell { return alarm(r.Refused) }},
+	{"WOULD REFUSE", func(r zoneLimit) cell { return figure(r.WouldRefuse) }},
+}
+
+// top returns `caddy rate-limit top`.
+func (c console) top() *cobra.Command {
+	var q operator.KeysQuery
+	var by string
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "top [zone]",
+		Short: "Lists the keys that have used most of their limits",
+		Long: `Lists the keys that memory holds and that have used most of their limits, or
+with --by refused, those of which most requests were refused.`,
+		Example:           "  caddy rate-limit top login --by refused --watch",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeZone(0),
+	}
+	cmd.Flags().StringVar(&by, "by", string(operator.ByUsed), "What to order by: used or refused")
+	cmd.Flags().IntVarP(&q.N, "number", "n", 20, "How many keys to list at most")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "List them again every two seconds, until Ctrl-C")
+	return c.command(cmd, func(s *session, args []string) error {
+		q.Zone, q.By = append(args, "")[0], operator.By(by)
+		if watch {
+			return c.watchKeys(s, q)
+		}
+		return s.listKeys(q)
+	})
+}
+
+// blocked returns `caddy rate-limit blocked`.
+func (c console) blocked() *cobra.Command {
+	q := operator.KeysQuery{Blocked: true, By: operator.ByRefused}
+	cmd := &cobra.Command{
+		Use:               "blocked [zone]",
+		Short:             "Lists the keys that are over a limit at the moment",
+		Example:           "  caddy rate-limit blocked login",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeZone(0),
+	}
+	cmd.Flags().IntVarP(&q.N, "number", "n", 20, "How many keys to list at most")
+	return c.command(cmd, func(s *session, args []string) error {
+		q.Zone = append(args, "")[0]
+		return s.listKeys(q)
+	})
+}
+
+func (s *session) listKeys(q operator.KeysQuery) error {
+	keys, err := s.Keys(s.ctx, q)
+	if err != nil {
+		return err
+	}
+	nothing := "Nobody has been counted."
+	if q.Blocked {
+		nothing = "Nobody is over a limit."
+	}
+	return list(s, keys, []column[operator.Key]{
+		{"ZONE", func(k operator.Key) cell { return text(k.Zone) }},
+		{"LIMIT", func(k operator.Key) cell { return text(k.Limit) }},
+		{"KEY", func(k operator.Key) cell { return text(cmp.Or(k.Client, k.Text)) }},
+		{"TIER", func(k operator.Key) cell { return text(k.Tier) }},
+		{"USED", func(k operator.Key) cell { return figure(k.Used) }},
+		{"OF", func(k operator.Key) cell { return figure(k.Amount) }},
+		{"REFUSED", func(k operator.Key) cell { return alarm(k.Refused) }},
+		{"FREE", func(k operator.Key) cell {
+			if k.BlockedUntil == nil {
+				return text("")
+			}
+			return cell{text: fromNow(*k.BlockedUntil, s.now), style: yellow}
+		}},
+	}, nothing)
+}
+
+// watchEvery is how often a list that is watched is made again.
+const watchEvery = 2 * time.Second
+
+// watchKeys lists keys again and again, until the command is interrupted.
+func (c console) watchKeys(s *session, q operator.KeysQuery) error {
+	ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt)
+	defer stop()
+	s.ctx = ctx
+	again := time.NewTicker(watchEvery)
+	defer again.Stop()
+	for {
+		s.now = c.now()
+		page := new(strings.Builder)
+		out := s.out
+		s.out = page
+		err := s.listKeys(q)
+		s.out = out
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && err != errNothing:
+			return err
+		}
+		s.showPage(page.String())
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// showPage prints a page in the place of the last one, on a terminal, or below it.
+func (s *session) showPage(page string) {
+	if isTerminal(s.out) && !s.json {
+		page = "\x1b[H\x1b[2J" + page
+	}
+	s.out.Write([]byte(page)) //nolint:errcheck // the next one shows it
+}

@@ -1,0 +1,141 @@
+package console
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// clientHelp says in help texts how a client is named.
+const clientHelp = `
+A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME,
+key:TEXT (the value of a zone's key) or session:ID, as lists show them.`
+
+// act is a method of a service that does something to a client.
+type act func(operator.Service, context.Context, operator.Order) (operator.Done, error)
+
+// order returns a command that gives an order. said says what was done; nothing is for an
+// order that has changed nothing, or is "" if that can't be.
+func (c console) order(cmd *cobra.Command, o *operator.Order, do act, said func(*session, operator.Done) string, nothing string) *cobra.Command {
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.Long += clientHelp
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "Why, for the audit")
+	return c.command(cmd, func(s *session, args []string) error {
+		o.Client = args[0]
+		done, err := do(s.Service, s.ctx, *o)
+		if err != nil {
+			return err
+		}
+		if s.json {
+			if err := s.writeJSON(done); err != nil {
+				return err
+			}
+		}
+		if done.Changed == 0 && nothing != "" {
+			return s.nothing(nothing, done.Client)
+		}
+		if !s.json {
+			s.printf("%s", printable(said(s, done)))
+			s.showNotes(done.Notes)
+		}
+		return nil
+	})
+}
+
+func (s *session) showNotes(notes []string) {
+	for _, note := range notes {
+		s.printf("%s", printable(note))
+	}
+}
+
+// reset returns `caddy rate-limit reset`.
+func (c console) reset() *cobra.Command {
+	var o operator.Order
+	cmd := &cobra.Command{
+		Use:               "reset <client>",
+		Short:             "Forgets what a client has used: it has its limits afresh",
+		Long:              "Forgets what a client has used, in all zones or in one: it has its limits\nafresh.\n",
+		Example:           "  caddy rate-limit reset 203.0.113.9 --zone login",
+		ValidArgsFunction: c.completeClient,
+	}
+	cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
+	cmd.RegisterFlagCompletionFunc("zone", c.completeZone(0)) //nolint:errcheck // the flag is there
+	return c.order(cmd, &o, operator.Service.Reset, func(_ *session, d operator.Done) string {
+		return fmt.Sprintf("Reset %s of %s.", counted(d.Changed, "limit"), d.Client)
+	}, "There is nothing to reset: %s has used nothing.")
+}
+
+// ban returns `caddy rate-limit ban`.
+func (c console) ban() *cobra.Command {
+	var o operator.Order
+	cmd := &cobra.Command{
+		Use:               "ban <client>",
+		Short:             "Refuses every request of a client",
+		Long:              "Refuses every request of a client, until the ban ends or is lifted.\n",
+		Example:           "  caddy rate-limit ban 203.0.113.0/24 --for 7d --reason scraper",
+		ValidArgsFunction: c.completeClient,
+	}
+	held := cmd.Flags().String("for", "", "How long: 90m, 24h, 7d (default: until it is lifted)")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(&o, *held) }
+	return c.order(cmd, &o, operator.Service.Ban, func(s *session, d operator.Done) string {
+		return fmt.Sprintf("%s is banned %s.", d.Client, until(d.Until, s.now))
+	}, "")
+}
+
+// setFor says for how long an order holds.
+func setFor(o *operator.Order, held string) error {
+	if held == "" {
+		return nil
+	}
+	d, err := duration("--for", held)
+	o.For = operator.SecondsOf(d)
+	return err
+}
+
+// unban returns `caddy rate-limit unban`.
+func (c console) unban() *cobra.Command {
+	var o operator.Order
+	return c.order(&cobra.Command{
+		Use:               "unban <client>",
+		Short:             "Ends the bans of a client",
+		Long:              "Ends the bans of a client, by an operator or for what it did, and forgets its\nviolations.\n",
+		Example:           "  caddy rate-limit unban 203.0.113.9",
+		ValidArgsFunction: c.completeBanned("ban"),
+	}, &o, operator.Service.Unban, func(_ *session, d operator.Done) string {
+		return d.Client + " is no longer banned."
+	}, "%s is not banned.")
+}
+
+// allow returns `caddy rate-limit allow`.
+func (c console) allow() *cobra.Command {
+	var o operator.Order
+	cmd := &cobra.Command{
+		Use:               "allow <client>",
+		Short:             "Lets every request of a client pass for a while",
+		Long:              "Lets every request of a client pass, whatever bans and limits say, until the\nallowance ends: in two hours unless --for says otherwise.\n",
+		Example:           "  caddy rate-limit allow 203.0.113.9 --for 2h --reason 'import of old orders'",
+		ValidArgsFunction: c.completeClient,
+	}
+	held := cmd.Flags().String("for", "2h", "How long: 90m, 24h, 7d")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(&o, *held) }
+	return c.order(cmd, &o, operator.Service.Allow, func(s *session, d operator.Done) string {
+		return fmt.Sprintf("Every request of %s passes %s.", d.Client, until(d.Until, s.now))
+	}, "")
+}
+
+// disallow returns `caddy rate-limit disallow`.
+func (c console) disallow() *cobra.Command {
+	var o operator.Order
+	return c.order(&cobra.Command{
+		Use:               "disallow <client>",
+		Short:             "Ends what allow began",
+		Long:              "Ends what allow began: limits and bans hold for the client again.\n",
+		Example:           "  caddy rate-limit disallow 203.0.113.9",
+		ValidArgsFunction: c.completeBanned("allow"),
+	}, &o, operator.Service.Disallow, func(_ *session, d operator.Done) string {
+		return "Limits and bans hold for " + d.Client + " again."
+	}, "No allowance is in force for %s.")
+}

@@ -1,0 +1,132 @@
+package console
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// resolutions are what a point of the history can stand for.
+var resolutions = map[string]operator.Seconds{"": 0, "minute": 60, "hour": 3600, "day": 86400}
+
+// history returns `caddy rate-limit history`.
+func (c console) history() *cobra.Command {
+	var q operator.HistoryQuery
+	var since, to, by string
+	cmd := &cobra.Command{
+		Use:   "history [zone]",
+		Short: "Shows what was decided in the past, and who used most",
+		Long: `Shows what was decided in the past, in all zones or in one, and who used most.
+Minutes are kept for 48 hours, hours for 90 days, and days for two years.`,
+		Example:           "  caddy rate-limit history login --since 24h --by hour",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeZone(0),
+	}
+	cmd.Flags().StringVar(&q.Limit, "limit", "", "Only this limit of the zone")
+	cmd.Flags().StringVar(&since, "since", "1h", "How long ago it begins: 24h, 7d")
+	cmd.Flags().StringVar(&to, "to", "", "How long ago it ends (default: now)")
+	cmd.Flags().StringVar(&by, "by", "", "What a row stands for: minute, hour or day (default: by how long it is)")
+	return c.command(cmd, func(s *session, args []string) (err error) {
+		q.Zone = append(args, "")[0]
+		var known bool
+		if q.Resolution, known = resolutions[by]; !known {
+			return fmt.Errorf("--by: got %q: expected minute, hour or day", by)
+		}
+		if q.From, err = before(s.now, "--since", since); err != nil {
+			return err
+		}
+		if q.To, err = before(s.now, "--to", to); err != nil {
+			return err
+		}
+		past, err := s.History(s.ctx, q)
+		if err != nil {
+			return err
+		}
+		return s.showHistory(past)
+	})
+}
+
+// before returns the time so long before now, or the zero time for "".
+func before(now time.Time, flag, ago string) (time.Time, error) {
+	if ago == "" {
+		return time.Time{}, nil
+	}
+	d, err := duration(flag, ago)
+	return now.Add(-d), err
+}
+
+// duration reads a duration that is longer than 0.
+func duration(flag, value string) (time.Duration, error) {
+	d, err := caddy.ParseDuration(value)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s: got %q: expected a duration such as 30m, 24h or 7d", flag, value)
+	}
+	return d, nil
+}
+
+func (s *session) showHistory(past operator.History) error {
+	if s.json {
+		if err := s.writeJSON(past); err != nil {
+			return err
+		}
+	}
+	if len(past.Points) == 0 {
+		return s.nothing("Nothing was decided in that time, or history is not kept.")
+	}
+	if s.json {
+		return nil
+	}
+	writeTable(s.out, s.colored, []column[operator.HistoryPoint]{
+		{"FROM", func(p operator.HistoryPoint) cell { return text(p.At.Local().Format("2006-01-02 15:04")) }},
+		{"ALLOWED", func(p operator.HistoryPoint) cell { return figure(p.Allowed) }},
+		{"REFUSED", func(p operator.HistoryPoint) cell { return alarm(p.Refused) }},
+		{"BANNED", func(p operator.HistoryPoint) cell { return alarm(p.Banned) }},
+		{"WOULD REFUSE", func(p operator.HistoryPoint) cell { return figure(p.WouldRefuse) }},
+		{"UNITS", func(p operator.HistoryPoint) cell { return figure(p.Units) }},
+		{"KEYS", func(p operator.HistoryPoint) cell { return figure(p.Keys) }},
+	}, past.Points)
+	if len(past.Heaviest) > 0 {
+		s.printf("\nThose who used most:")
+		writeTable(s.out, s.colored, []column[operator.Heavy]{
+			{"ZONE", func(h operator.Heavy) cell { return text(h.Zone) }},
+			{"LIMIT", func(h operator.Heavy) cell { return text(h.Limit) }},
+			{"KEY", func(h operator.Heavy) cell { return text(h.Text) }},
+			{"UNITS", func(h operator.Heavy) cell { return figure(h.Units) }},
+		}, past.Heaviest)
+	}
+	return nil
+}
+
+// audit returns `caddy rate-limit audit`.
+func (c console) audit() *cobra.Command {
+	var q operator.AuditQuery
+	var ago string
+	cmd := &cobra.Command{
+		Use:     "audit",
+		Short:   "Lists what operators did, the newest first",
+		Example: "  caddy rate-limit audit -n 100",
+		Args:    cobra.NoArgs,
+	}
+	cmd.Flags().IntVarP(&q.N, "number", "n", 50, "How many acts to list at most")
+	cmd.Flags().StringVar(&ago, "before", "", "Only what was done longer ago than this: 24h, 7d")
+	return c.command(cmd, func(s *session, _ []string) (err error) {
+		if q.Before, err = before(s.now, "--before", ago); err != nil {
+			return err
+		}
+		acts, err := s.Audit(s.ctx, q)
+		if err != nil {
+			return err
+		}
+		return list(s, acts, []column[operator.Act]{
+			{"WHEN", func(a operator.Act) cell { return text(moment(a.At, s.now)) }},
+			{"BY", func(a operator.Act) cell { return text(a.By) }},
+			{"ACTION", func(a operator.Act) cell { return text(a.Action) }},
+			{"TARGET", func(a operator.Act) cell { return text(a.Target) }},
+			{"REASON", func(a operator.Act) cell { return text(a.Reason) }},
+		}, "Nobody has done anything.")
+	})
+}

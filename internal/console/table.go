@@ -1,0 +1,108 @@
+package console
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// style is how a text looks where colors are shown.
+type style string
+
+const (
+	plain  style = ""
+	bold   style = "1"
+	red    style = "31"
+	green  style = "32"
+	yellow style = "33"
+)
+
+// cell is a text of a table.
+type cell struct {
+	text  string
+	style style
+	right bool // aligned to the right, as numbers are
+}
+
+func text(s string) cell { return cell{text: s} }
+
+func figure(n int64) cell { return cell{text: number(n), right: true} }
+
+// alarm is a number that is red unless it is 0.
+func alarm(n int64) cell {
+	c := figure(n)
+	if n > 0 {
+		c.style = red
+	}
+	return c
+}
+
+// column is a column of a table of values.
+type column[T any] struct {
+	head string
+	cell func(T) cell
+}
+
+// writeTable writes a table with a row for each value. A column without any text is left
+// out.
+func writeTable[T any](w io.Writer, colored bool, columns []column[T], values []T) {
+	rows := [][]cell{nil}
+	for _, c := range columns {
+		rows[0] = append(rows[0], cell{text: c.head, style: bold})
+	}
+	for _, v := range values {
+		row := make([]cell, len(columns))
+		for i, c := range columns {
+			row[i] = c.cell(v)
+			row[i].text = shortened(printable(row[i].text))
+		}
+		rows = append(rows, row)
+	}
+	widths := widthsOf(rows)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.TrimRight(rowText(row, rows, widths, colored), " "))
+	}
+}
+
+// widthsOf returns how wide columns are; 0 for one that has a head only.
+func widthsOf(rows [][]cell) []int {
+	widths := make([]int, len(rows[0]))
+	for i, head := range rows[0] {
+		for _, row := range rows[1:] {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+		}
+		if widths[i] > 0 {
+			widths[i] = max(widths[i], len(head.text))
+		}
+	}
+	return widths
+}
+
+// rowText returns a line of a table.
+func rowText(row []cell, rows [][]cell, widths []int, colored bool) string {
+	var line strings.Builder
+	for i, c := range row {
+		if widths[i] == 0 {
+			continue
+		}
+		if line.Len() > 0 {
+			line.WriteString("  ")
+		}
+		padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
+		if right := len(rows) > 1 && rows[1][i].right; right {
+			line.WriteString(padding + styled(c.text, c.style, colored))
+		} else {
+			line.WriteString(styled(c.text, c.style, colored) + padding)
+		}
+	}
+	return line.String()
+}
+
+// styled returns a text with the codes of a terminal that make it look so.
+func styled(text string, s style, colored bool) string {
+	if !colored || s == plain || text == "" {
+		return text
+	}
+	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
+}

@@ -1,0 +1,142 @@
+package console
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// printable returns a text as a terminal may get it: what isn't printable, such as an escape
+// character or one that changes the direction of writing, is written as in Go.
+func printable(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case !strconv.IsPrint(r):
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		default:
+			b.WriteRune(r)
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// printableJSON returns JSON of which strings are so, too. Between its strings JSON has white
+// space only.
+func printableJSON(text []byte) []byte {
+	var b []byte
+	for _, r := range string(text) {
+		switch {
+		case r == '\n' || strconv.IsPrint(r):
+			b = utf8.AppendRune(b, r)
+		case r > 0xffff:
+			r -= 0x10000
+			b = fmt.Appendf(b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+	}
+	return b
+}
+
+// maxCell is how many characters of a text a table shows.
+const maxCell = 60
+
+// shortened returns a text that fits into a table.
+func shortened(text string) string {
+	if utf8.RuneCountInString(text) <= maxCell {
+		return text
+	}
+	return string([]rune(text)[:maxCell-1]) + "…"
+}
+
+// number returns a number with its thousands apart: 1,234,567.
+func number(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// span returns a duration in its largest unit, and the next if there are few of it: 45s, 4m,
+// 1h 30m, 3d 4h. It is rounded up, so that whoever waits that long has waited enough.
+func span(d time.Duration) string {
+	seconds := int64((d + time.Second - 1) / time.Second)
+	units := []struct {
+		name    string
+		seconds int64
+	}{{"d", 86400}, {"h", 3600}, {"m", 60}, {"s", 1}}
+	for i, u := range units {
+		n := seconds / u.seconds
+		if n == 0 {
+			continue
+		}
+		rest := ""
+		if i+1 < len(units) && n < 10 {
+			if m := seconds % u.seconds / units[i+1].seconds; m > 0 {
+				rest = fmt.Sprintf(" %d%s", m, units[i+1].name)
+			}
+		}
+		return fmt.Sprintf("%d%s%s", n, u.name, rest)
+	}
+	return "0s"
+}
+
+// fromNow returns when a time is: in 4m, 3h ago.
+func fromNow(at, now time.Time) string {
+	switch d := at.Sub(now); {
+	case d > 0:
+		return "in " + span(d)
+	case d > -time.Second:
+		return "now"
+	default:
+		return span(-d) + " ago"
+	}
+}
+
+// moment returns a time in the time zone of the terminal, and when that is.
+func moment(at, now time.Time) string {
+	return at.Local().Format("2006-01-02 15:04:05") + " (" + fromNow(at, now) + ")"
+}
+
+// until returns until when something holds.
+func until(end *time.Time, now time.Time) string {
+	if end == nil {
+		return "until it is lifted"
+	}
+	return "until " + moment(*end, now)
+}
+
+// bytesText returns a size: 4.2 MiB.
+func bytesText(n int64) string {
+	size, unit := float64(n), "B"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if size < 1024 {
+			break
+		}
+		size, unit = size/1024, next
+	}
+	if unit == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", size, unit)
+}
+
+// counted returns a number and what there is: 1 ban, 2 bans.
+func counted(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(int64(n)) + " " + one + "s"
+}
