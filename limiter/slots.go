@@ -105,7 +105,7 @@ func (s *State) add(index, units int64) {
 // fewSlots is into how many parts a window is divided by Together.
 const fewSlots = 64
 
-// Together tells whether two slots may be taken for one where few have to do, as
+// Together reports whether two slots may be taken for one where few have to do, as
 // in memory: slots are joined so that there are 64 or fewer in a window, and of a
 // limit that has no more than that, none.
 func (l Limit) Together(slot, other int64) bool {

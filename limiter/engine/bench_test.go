@@ -43,7 +43,7 @@ func BenchmarkDecide(b *testing.B) {
 
 func benchEngine(b *testing.B) *Engine {
 	e, err := New(Options{
-		Open:         func(context.Context) (storage.Store, error) { return &memoryStore{disk: newDisk()}, nil },
+		Open:         func(context.Context) (storage.Store, error) { return &hookedStore{disk: newDisk()}, nil },
 		Name:         testNames,
 		MaxKeys:      2_000_000,
 		StoreTimeout: time.Minute,

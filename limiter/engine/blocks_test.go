@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // What another process gives back is known with the next answer of the store, and
@@ -17,9 +16,7 @@ func TestWhatTheStoreTellsLiftsBlocks(t *testing.T) {
 			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: 24 * time.Hour})
 			other := func(c limiter.Claim) limiter.Lease {
 				c.Now = f.clock.now()
-				grants := make([]limiter.Grant, 1)
-				f.store.apply(nil, []storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: c}}, grants)
-				return grants[0].Lease
+				return f.disk.claim(limit, "a", c).Lease
 			}
 			lease := other(limiter.Claim{Min: 7, Want: 7})
 			for _, cost := range []int64{10, 6} {

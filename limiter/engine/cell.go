@@ -114,7 +114,7 @@ func (b *block) lifted(inUse, now int64) *block {
 	return &goesOn
 }
 
-// covers tells whether everything that other refuses is refused by b for as
+// covers reports whether everything that other refuses is refused by b for as
 // long.
 func (b *block) covers(other *block) bool {
 	return b.amount == other.amount && b.capacity == other.capacity && (!b.local || other.local) &&
@@ -128,7 +128,7 @@ func (c *cell) touch() {
 	}
 }
 
-// spendableLocked tells whether the lease covers a debit.
+// spendableLocked reports whether the lease covers a debit.
 func (c *cell) spendableLocked(d *Debit, now int64) bool {
 	return d.Limit.Worth(&c.lease, now) >= d.Cost
 }

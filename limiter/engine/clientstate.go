@@ -125,7 +125,7 @@ func (st *clientState) learn(record reputation.Record, seen int) {
 	known := st.record.Load()
 	switch {
 	case known == nil:
-		if noted := st.noted.Load(); noted != nil { // the store may be about to be told of it
+		if noted := st.noted.Load(); noted != nil { // the store may not have it yet
 			record.Until = max(record.Until, noted.Until)
 		}
 	case st.pending > 0 || known.Exceeds(record):
@@ -148,7 +148,7 @@ func (st *clientState) isFirstRefusal(until int64) bool {
 	return st.reported.Load() != until && st.reported.Swap(until) != until
 }
 
-// says tells whether anything bad is known of a client. It is false for a cell
+// hasRecord reports whether anything bad is known of a client. It is false for a cell
 // that is none of a client.
 func (st *clientState) hasRecord() bool {
 	if st == nil {
@@ -174,7 +174,7 @@ func (st *clientState) bannedUntil() int64 {
 	return 0
 }
 
-// bannedAt tells whether a client is known to be banned at now.
+// bannedAt reports whether a client is known to be banned at now.
 func (st *clientState) bannedAt(now int64) bool {
 	return st != nil && now < st.bannedUntil()
 }

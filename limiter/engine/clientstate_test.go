@@ -49,10 +49,8 @@ func (f *fixture) score(client string, violations int) float64 {
 	f.t.Helper()
 	var score float64
 	eventually(f.t, func() bool {
-		f.disk.mu.Lock()
-		defer f.disk.mu.Unlock()
-		r := f.disk.clients[testName(clientsID, client)]
-		if r == nil || len(r.Past) != violations {
+		r := f.disk.record(client, f.clock.now())
+		if len(r.Past) != violations {
 			return false
 		}
 		score = r.Score(r.At)
@@ -210,9 +208,7 @@ func TestOffensesInAnOutage(t *testing.T) {
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		e.disk.mu.Lock()
-		defer e.disk.mu.Unlock()
-		if r := e.disk.clients[testName(clientsID, "a")]; r == nil || r.Bans != 1 {
+		if r := e.disk.record("a", e.clock.now()); r.Bans != 1 {
 			t.Errorf("the store has heard of %+v", r)
 		}
 	})
@@ -262,9 +258,8 @@ func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
 func TestStoreThatForgotDoesNotMakeMemoryForget(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 10, 2*time.Minute, 0)
 	banned(t, f, "a", scaling)
-	f.disk.mu.Lock()
-	clear(f.disk.clients)
-	f.disk.mu.Unlock()
+	f.disk.lose()
+	f.store.reopen()
 	shared := newScaling(t, 10, time.Hour, 0)
 	a, b := &Client{Key: []byte("a")}, &Client{Key: []byte("b")}
 	f.Decide(context.Background(), b, []Debit{ // has the standing of a read again
@@ -299,7 +294,7 @@ func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
 		scaling.Levels[level] = &Limit{ID: whole.ID, Limit: whole.Scale(reputation.Level(level).Share())}
 	}
 	f := newFixture(t)
-	f.disk.clients[testName(clientsID, "a")] = &reputation.Record{At: f.clock.now(), Lost: 100e6, Level: reputation.Critical}
+	f.disk.spoil("a", f.clock.now())
 	of := &Client{Key: []byte("a")}
 	if d := f.Decide(t.Context(), of, []Debit{{Limit: whole, Key: of.Key, Cost: 50, Client: of, Scaling: scaling}}); !d.Allowed {
 		t.Fatalf("%+v", d)

@@ -96,9 +96,7 @@ func TestGrantsThatComeLateAreNotSpent(t *testing.T) {
 	<-f.Ready()
 	var at []int64
 	f.store.after = func() error {
-		f.disk.mu.Lock()
-		at = append(at, f.disk.time.After(f.fake.Elapsed()-f.disk.time.Steady).Now)
-		f.disk.mu.Unlock()
+		at = append(at, f.disk.time(f.fake.Elapsed()).Now)
 		if len(at) == 1 {
 			f.fake.advance(time.Minute)
 		}
@@ -127,7 +125,7 @@ func TestBansOutlastSteps(t *testing.T) {
 			}
 			ask()
 			f.Punish(client, banningFor(24*time.Hour))
-			eventually(t, func() bool { return f.disk.banned(testName(clientsID, "a")) })
+			eventually(t, func() bool { return f.disk.record("a", f.clock.now()).Until > 0 })
 			f.fake.wall.Add(int64(by))
 			f.ask(debit(limit, "b", 1))
 			f.fake.advance(2 * time.Hour)
@@ -137,7 +135,7 @@ func TestBansOutlastSteps(t *testing.T) {
 				f = startOn(t, f.disk, f.fake)
 				<-f.Ready()
 			}
-			if f.disk.time.Shift == 0 {
+			if f.disk.time(0).Shift == 0 {
 				t.Fatal("the time was not set")
 			}
 			if d := ask(); d.Reason != Banned || (d.Retry-22*time.Hour).Abs() > 2*time.Hour/storage.Slew+time.Second {

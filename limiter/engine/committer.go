@@ -24,7 +24,7 @@ type committer struct {
 	conn  connection
 
 	queue    queue
-	offenses offenses // that the store is to be told of
+	offenses offenses // that the store has yet to record
 	waiting  waiting  // decisions that may wait for a batch
 
 	degraded atomic.Bool // the store can't be used
@@ -172,8 +172,8 @@ func (m *committer) commit(b *batch) {
 
 // giveBackLocked gives back what a cell holds. It returns the batch that does, or
 // nil if there is nothing to give back, or the queue is closed and the cell keeps
-// it. From when the lease leaves the cell it is in the queue: nobody who locks the
-// cell finds the units in neither.
+// it. From when the lease leaves the cell it is in the queue: whoever locks the
+// cell finds the units in one of the two.
 func (m *committer) giveBackLocked(c *cell) *batch {
 	settles := c.settlesLocked(m.clock.now())
 	if settles <= 0 {

@@ -13,9 +13,9 @@ import (
 type Limit struct {
 	ID storage.LimitID
 	limiter.Limit
-	// LongestRetention is how long what is counted under ID is remembered by any limit that
-	// has it, if that may be longer than this one says. Nil means it isn't. It
-	// belongs to the name of a key: limits that count together need the same.
+	// LongestRetention is the longest retention of all limits that have the ID. Nil means
+	// that of this limit. Names of keys depend on it, so limits that count together need
+	// the same.
 	LongestRetention *time.Duration
 }
 
@@ -36,14 +36,14 @@ type Debit struct {
 	Key []byte
 	// Cost is how many units are taken, 0 or more.
 	Cost int64
-	// Client is whose standing scales the limit, and whose violations are counted.
-	// Nil means nobody's. Several debits may have one client.
+	// Client is the client whose record scales the limit and counts violations.
+	// Nil means none. Several debits may have one client.
 	Client *Client
 	// Scaling says how, if there is a client. Limit must then be the first of its
 	// levels, and is set to the one that holds.
 	Scaling *Scaling
 
-	// Known tells whether Quota was set by [Engine.Decide].
+	// Known reports whether Quota was set by [Engine.Decide].
 	Known bool
 	// Quota is what is left for the key after the decision. For a debit that
 	// refuses the request, its Reset is the time after which the cost is free
@@ -81,13 +81,13 @@ const (
 
 // Decision is the answer to a request. A refusal is a decision, not an error.
 type Decision struct {
-	// Allowed tells whether the request may pass.
+	// Allowed reports whether the request may pass.
 	Allowed bool
-	// Degraded tells that the store could not be used and memory decided.
+	// Degraded reports that the store could not be used and memory decided.
 	Degraded bool
 	// Reason says why the request may not pass.
 	Reason Reason
-	// Fresh tells that a key has become blocked by this request, which is so for
+	// Fresh reports that a key has become blocked by this request, which is so for
 	// one of the requests that are refused at once; or of a ban, that this is the
 	// first request that it refuses.
 	Fresh bool
@@ -96,7 +96,7 @@ type Decision struct {
 	Debit int
 	// Waited is how long the decision waited for the store.
 	Waited time.Duration
-	// Retry is how long to wait until all debits can be had if nobody else takes
+	// Retry is how long to wait until all debits can be had if no other request takes
 	// from them, or [limiter.Never]. It is 0 if the request is allowed.
 	Retry time.Duration
 }

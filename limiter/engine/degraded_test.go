@@ -24,7 +24,7 @@ type faulty struct {
 
 // eventLog counts what an observer is told.
 type eventLog struct {
-	nobody
+	noObserver
 	degraded, reminded, recovered atomic.Int64
 }
 
@@ -51,7 +51,7 @@ func inBubble(t *testing.T, f func(t *testing.T, e *faulty)) {
 				if e.broken.Load() {
 					return nil, errDisk
 				}
-				return &memoryStore{disk: d, before: func([]storage.Claim) error {
+				return &hookedStore{disk: d, before: func([]storage.Claim) error {
 					if e.broken.Load() {
 						return errDisk
 					}
@@ -229,7 +229,7 @@ func TestSlowStoreDelaysByTheTimeoutOnly(t *testing.T) {
 		f := newFixture(t, func(o *Options) {
 			o.Clock, o.StoreTimeout = nil, 100*time.Millisecond
 			o.Open = func(context.Context) (storage.Store, error) {
-				return &memoryStore{disk: d, before: func([]storage.Claim) error { <-hang; return nil }}, nil
+				return &hookedStore{disk: d, before: func([]storage.Claim) error { <-hang; return nil }}, nil
 			}
 		})
 		start := time.Now()
@@ -266,7 +266,7 @@ func TestRecoveryTakesAWrite(t *testing.T) {
 		f := newFixture(t, func(o *Options) {
 			o.Clock, o.StoreTimeout, o.Observer = nil, 100*time.Millisecond, &events
 			o.Open = func(context.Context) (storage.Store, error) {
-				return &memoryStore{disk: d, before: func([]storage.Claim) error {
+				return &hookedStore{disk: d, before: func([]storage.Claim) error {
 					if readOnly.Load() {
 						return errDisk
 					}
@@ -367,7 +367,7 @@ func testStepFails(t *testing.T, limit *Limit, fails int64, fault error) {
 			if err := failing(); err != nil {
 				return nil, err
 			}
-			return &memoryStore{disk: d, before: func([]storage.Claim) error { return failing() }}, nil
+			return &hookedStore{disk: d, before: func([]storage.Claim) error { return failing() }}, nil
 		}
 	})
 	allowed := 0
@@ -397,7 +397,7 @@ func TestLateGrantPaysForWhatMemoryAdmitted(t *testing.T) {
 		f := newFixture(t, func(o *Options) {
 			o.Clock, o.StoreTimeout = nil, 100*time.Millisecond
 			o.Open = func(context.Context) (storage.Store, error) {
-				return &memoryStore{disk: d, before: func([]storage.Claim) error { <-hang; return nil }}, nil
+				return &hookedStore{disk: d, before: func([]storage.Claim) error { <-hang; return nil }}, nil
 			}
 		})
 		if f.ask(debit(limit, "a", 80)).Allowed { // 80 is more than memory admits
@@ -498,7 +498,7 @@ func TestFlapping(t *testing.T) {
 			o.Clock, o.StoreTimeout, o.Observer = nil, 100*time.Millisecond, &events
 			o.Open = func(context.Context) (storage.Store, error) {
 				opens++
-				return &memoryStore{disk: newDisk(), before: func([]storage.Claim) error { return errDisk }}, nil
+				return &hookedStore{disk: newDisk(), before: func([]storage.Claim) error { return errDisk }}, nil
 			}
 		})
 		synctest.Wait()

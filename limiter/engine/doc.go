@@ -29,7 +29,7 @@
 // among the limits of one ID. A request may be from a client, and is refused while that
 // is banned. The record of a client is read with the first batch that it comes in, and
 // again with each later one. Violations (violations.go) are noted in memory at once, and
-// told to the store before the next batch or, if there are too many, with the next ones.
+// recorded in the store before the next batch or, if there are too many, with the next ones.
 // If they change the client's limits, the request is decided again, so that the time to
 // wait is true.
 //
@@ -57,7 +57,7 @@
 //     each claim in flight.
 //   - While the store can't be used, a key has some 65 slots and debts at most,
 //     however many slots its limit has.
-//   - Offenses that the store is not told of yet number at most maxOffenses.
+//   - Offenses that the store has yet to record number at most maxOffenses.
 //   - What was charged before a reset is never given back after it: the committer drops
 //     what was reset before it makes its next call (reset.go).
 //   - The engine's time never runs backwards.
@@ -91,7 +91,7 @@
 //     key.
 //  3. queue.mu: the open batch.
 //  4. clientState.mu: what is known of a client.
-//  5. offenses.mu: the offenses that the store is to be told of.
+//  5. offenses.mu: the offenses that the store has yet to record.
 //  6. outage.mu: the times of an outage.
 //  7. waiting.mu: how many decisions wait.
 //  8. keeping.mu: the time of a store that keeps none.

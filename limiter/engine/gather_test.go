@@ -28,7 +28,7 @@ func crowded(t *testing.T, clients, requests int) (claims float64, took time.Dur
 			o.Clock = nil
 			o.Open = func(ctx context.Context) (storage.Store, error) {
 				store, err := open(ctx)
-				store.(*memoryStore).before = func([]storage.Claim) error { time.Sleep(commitTakes); return nil }
+				store.(*hookedStore).before = func([]storage.Claim) error { time.Sleep(commitTakes); return nil }
 				return store, err
 			}
 		})

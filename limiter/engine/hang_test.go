@@ -29,7 +29,7 @@ func whileHanging(t *testing.T, f func(t *testing.T, h *hanging)) {
 		h.fixture = newFixture(t, func(o *Options) {
 			o.Clock, o.StoreTimeout, o.Observer = nil, 100*time.Millisecond, &h.events
 			o.Open = func(context.Context) (storage.Store, error) {
-				return &memoryStore{disk: d, before: func([]storage.Claim) error {
+				return &hookedStore{disk: d, before: func([]storage.Claim) error {
 					time.Sleep(time.Duration(h.takes.Load()))
 					return nil
 				}}, nil
@@ -316,7 +316,7 @@ func TestSlowStoreThatAnswersIsInUse(t *testing.T) {
 func TestDebtsOfIdleKeysAreCharged(t *testing.T) {
 	limit := sliding(t, 1, 24*time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
-		h.disk.states[diskKey{limit.ID, testName(limit.ID, "b")}] = &limiter.State{Slots: []limiter.Slot{{Index: limit.Slot(h.clock.now()), Used: 1}}}
+		h.disk.claim(limit, "b", limiter.Claim{Now: h.clock.now(), Want: 1})
 		h.takes.Store(int64(80 * time.Millisecond))
 		go h.ask(debit(limit, "a", 1))
 		time.Sleep(time.Millisecond)

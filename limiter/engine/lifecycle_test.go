@@ -38,7 +38,7 @@ func TestCloseEndsEveryGoroutine(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) { // fails if one is left
 		d := newDisk()
 		e, err := New(Options{
-			Open: func(context.Context) (storage.Store, error) { return &memoryStore{disk: d}, nil },
+			Open: func(context.Context) (storage.Store, error) { return &hookedStore{disk: d}, nil },
 			Name: testNames,
 		})
 		if err != nil {
@@ -217,7 +217,8 @@ func TestHeapPerKey(t *testing.T) {
 		f.ask(Debit{Limit: limit, Key: []byte{'i', 32, 10, byte(i >> 16), byte(i >> 8), byte(i)}, Cost: 1})
 	}
 	// What the memory store holds is not the engine's.
-	f.disk.states, f.store.disk = nil, newDisk()
+	f.disk.lose()
+	f.store.reopen()
 	perKey := (heap() - before) / keys
 	t.Logf("%d bytes per key", perKey)
 	if perKey > 220 {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// offense is one that the store is to be told of.
+// offense is one that the store has yet to record.
 type offense struct {
 	cell *cell
 	reputation.Offense

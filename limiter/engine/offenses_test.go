@@ -61,7 +61,7 @@ func TestViolationsAreOncePerWindowWhateverTheLevel(t *testing.T) {
 
 // punished counts what is noted.
 type punished struct {
-	nobody
+	noObserver
 	offenses atomic.Int64
 }
 
@@ -103,9 +103,7 @@ func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		e.disk.mu.Lock()
-		defer e.disk.mu.Unlock()
-		if r := e.disk.clients[testName(clientsID, "a")]; r == nil || len(r.Past) != 3 {
+		if r := e.disk.record("a", e.clock.now()); len(r.Past) != 3 {
 			t.Errorf("the store has heard of %+v, want 3 violations", r)
 		}
 	})
@@ -213,7 +211,7 @@ func TestClientsDoNotKeepBatches(t *testing.T) {
 func TestClientsOfOneKeyInOneBatch(t *testing.T) {
 	atGate(t, func(t *testing.T, g *gate) {
 		scaling := newScaling(t, 50, time.Hour, 0)
-		g.disk.clients[testName(clientsID, "bad")] = &reputation.Record{At: g.clock.now(), Lost: 100e6, Level: reputation.Critical}
+		g.disk.spoil("bad", g.clock.now())
 		begin := func(name string, cost int64) <-chan Decision {
 			of := &Client{Key: []byte(name)}
 			return g.begin(t.Context(), Debit{Limit: scaling.Levels[0], Key: []byte("all"), Cost: cost, Client: of, Scaling: scaling})

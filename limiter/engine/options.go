@@ -38,7 +38,7 @@ type Options struct {
 	// store can't be used, from 1 to 100. Zero means 40.
 	DegradedPercent int
 
-	// Observer is told what happens. Nil means nobody is.
+	// Observer hears what happens. Nil means none does.
 	Observer Observer
 
 	// Clock reads the clocks of the process. Nil means the system's.
@@ -86,15 +86,15 @@ type Observer interface {
 	Recovered(after time.Duration)
 }
 
-// nobody is the observer of an engine that has none.
-type nobody struct{}
+// noObserver is the observer of an engine that has none.
+type noObserver struct{}
 
-func (nobody) Committed(int, time.Duration)  {}
-func (nobody) Swept(int64, int, error)       {}
-func (nobody) Punished(reputation.Reason)    {}
-func (nobody) Banned(reputation.Reason)      {}
-func (nobody) Degraded(time.Duration, error) {}
-func (nobody) Recovered(time.Duration)       {}
+func (noObserver) Committed(int, time.Duration)  {}
+func (noObserver) Swept(int64, int, error)       {}
+func (noObserver) Punished(reputation.Reason)    {}
+func (noObserver) Banned(reputation.Reason)      {}
+func (noObserver) Degraded(time.Duration, error) {}
+func (noObserver) Recovered(time.Duration)       {}
 
 // withDefaults returns the options with zero values replaced, or an error that
 // names what can't be.
@@ -107,7 +107,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.CleanupInterval = cmp.Or(o.CleanupInterval, DefaultCleanupInterval)
 	o.DegradedPercent = cmp.Or(o.DegradedPercent, DefaultDegradedPercent)
 	if o.Observer == nil {
-		o.Observer = nobody{}
+		o.Observer = noObserver{}
 	}
 	if o.Clock == nil {
 		o.Clock = newSystemClock()

@@ -25,7 +25,7 @@ type outage struct {
 	cause    error         // what went wrong last
 }
 
-// begin returns when to probe first, when to tell that the outage goes on, and
+// begin returns when to probe first, when to report that the outage goes on, and
 // whether its beginning is worth telling.
 func (o *outage) begin(cause error) (probe, remind time.Duration, tell bool) {
 	o.mu.Lock()

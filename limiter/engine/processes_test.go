@@ -14,7 +14,7 @@ import (
 // sharedStore is a store that several processes use, one of which fails the claims
 // of all.
 type sharedStore struct {
-	*memoryStore
+	*hookedStore
 	presence storage.Presence
 }
 
@@ -37,7 +37,7 @@ func TestProcessesDivideALimitInAnOutage(t *testing.T) {
 						f := newFixture(t, func(o *Options) {
 							o.Clock = nil
 							o.Open = func(context.Context) (storage.Store, error) {
-								broken := &memoryStore{disk: newDisk(), before: func([]storage.Claim) error { return errDisk }}
+								broken := &hookedStore{disk: newDisk(), before: func([]storage.Claim) error { return errDisk }}
 								return &sharedStore{broken, storage.Presence{Processes: n, Process: process}}, nil
 							}
 						})

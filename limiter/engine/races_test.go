@@ -24,7 +24,7 @@ type gate struct {
 func atGate(t *testing.T, f func(t *testing.T, g *gate)) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{arrived: make(chan int), pass: make(chan struct{})}
-		store := &memoryStore{disk: newDisk(), before: func(claims []storage.Claim) error {
+		store := &hookedStore{disk: newDisk(), before: func(claims []storage.Claim) error {
 			g.arrived <- len(claims)
 			<-g.pass
 			return nil
@@ -370,7 +370,7 @@ func TestGrantPaysForWhoDidNotWait(t *testing.T) {
 	atGate(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
 		used := limiter.Claim{Now: g.clock.now(), Want: 9}
-		g.store.apply(nil, []storage.Claim{{ID: limit.ID, Key: testName(limit.ID, "a"), Limit: limit.Limit, Claim: used}}, make([]limiter.Grant, 1))
+		g.disk.claim(limit, "a", used)
 		time.Sleep(g.opts.CleanupInterval / 2)
 		g.begin(ctx, debit(other, "z", 1)) // in the batch at the gate
 		first := g.begin(ctx, debit(limit, "a", 1))

@@ -131,7 +131,7 @@ func (m *committer) recover() {
 	}
 }
 
-// proveWritable charges a unit to a key that nobody counts by, because a store
+// proveWritable charges a unit to a key that no limit has, because a store
 // that opens and reads well may still be read-only.
 func (m *committer) proveWritable() error {
 	limit, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: limiter.MinWindow})

@@ -25,7 +25,7 @@ func (p *place) replace() { p.now.Store(newDisk()) }
 
 func (p *place) open(context.Context) (storage.Store, error) {
 	d, opens := p.now.Load(), p.opens.Add(1)
-	return &memoryStore{disk: d, before: func(claims []storage.Claim) error {
+	return &hookedStore{disk: d, before: func(claims []storage.Claim) error {
 		switch {
 		case p.now.Load() != d:
 			return errDisk

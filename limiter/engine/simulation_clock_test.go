@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -73,10 +70,8 @@ func (p *process) setClock(by int64) { p.wall.set.Add(by) }
 
 // time returns the time of the disk as a process would be told it.
 func (w *world) time() pace {
-	w.disk.mu.Lock()
-	defer w.disk.mu.Unlock()
 	elapsed := time.Now().UnixNano()
-	return pace{elapsed, w.disk.time.After(elapsed - w.disk.time.Steady)}
+	return pace{elapsed, w.disk.time(elapsed)}
 }
 
 // watchClocks checks that the time of the disk and of every process goes on as it
@@ -139,14 +134,4 @@ func simNames(id storage.LimitID, key string, remembered time.Duration, now int6
 		n.Former = testName(id, fmt.Sprint(key, " ", epoch-1))
 	}
 	return n, nil
-}
-
-// stateOfLocked returns what the disk has of a key, under all of its names.
-func (d *disk) stateOfLocked(l *Limit, key string, now int64) (all limiter.State) {
-	for k, s := range d.states {
-		if name, _, _ := bytes.Cut(k.key[:], []byte{' '}); k.id == l.ID && string(bytes.TrimRight(name, "\x00")) == key {
-			l.Merge(&all, limiter.State{Slots: slices.Clone(s.Slots), Bucket: s.Bucket}, now)
-		}
-	}
-	return all
 }

@@ -209,9 +209,7 @@ func (w *crowds) checkBlockLocked(c *cell, b *block, at int64) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.disk.mu.Lock()
-	defer w.disk.mu.Unlock()
-	state := w.disk.stateOfLocked(&Limit{ID: c.id, Limit: limit}, c.key, at)
+	state := w.disk.stateOf(&Limit{ID: c.id, Limit: limit}, c.key, at)
 	claim := limiter.Claim{Now: at, Min: b.cost, Want: b.cost, Return: c.lease}
 	if g := limit.Claim(&state, claim); !g.Refused(claim) {
 		w.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",

@@ -72,17 +72,17 @@ func newTroubled(t *testing.T, seed uint64) *troubled {
 }
 
 func (w *troubled) open(context.Context) (storage.Store, error) {
-	if w.debit() == fails {
+	if w.pickFate() == fails {
 		return nil, errDisk
 	}
 	d, fate := w.place.now.Load(), fine
-	return &memoryStore{
+	return &hookedStore{
 		disk: d,
 		before: func([]storage.Claim) error {
 			if w.place.now.Load() != d {
 				return errDisk
 			}
-			switch fate = w.debit(); fate {
+			switch fate = w.pickFate(); fate {
 			case fails:
 				return errDisk
 			case unknownLost:
@@ -113,7 +113,7 @@ const (
 	fates
 )
 
-func (w *troubled) debit() fate {
+func (w *troubled) pickFate() fate {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.chance.IntN(10) >= w.trouble {

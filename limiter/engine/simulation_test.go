@@ -176,7 +176,7 @@ func (w *world) start() {
 		p.wall.source = storage.Source{2, byte(len(w.trace)), byte(len(w.trace) >> 8)}
 	}
 	p.ctx, p.kill = context.WithCancel(context.Background())
-	store := &memoryStore{
+	store := &hookedStore{
 		disk:   w.disk,
 		before: func([]storage.Claim) error { return p.atCommit() },
 		after:  func() error { return p.perhaps() },

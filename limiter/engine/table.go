@@ -212,7 +212,7 @@ func (t *table) removeLocked(s *shard, i int) (gives *batch, ok bool) {
 	return gives, true
 }
 
-// nearLimitLocked tells whether the key had used half of its limit or more.
+// nearLimitLocked reports whether the key had used half of its limit or more.
 func (c *cell) nearLimitLocked() bool {
 	if c.limit == nil {
 		return false
@@ -282,7 +282,7 @@ func (s *shard) shrinkLocked() {
 	}
 }
 
-// blockedAt tells whether the cell refuses anything at now.
+// blockedAt reports whether the cell refuses anything at now.
 func (c *cell) blockedAt(now int64) bool {
 	for b := c.block.Load(); b != nil; b = b.older {
 		if now < b.until {

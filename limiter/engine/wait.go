@@ -96,7 +96,7 @@ func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
 }
 
 // refused notes which claims were refused, and if any was, gives back what is
-// held for the other keys: the request was in vain, and the next ones are
+// held for the other keys: this request can't use it, and the next ones are
 // refused from memory.
 func (e *Engine) refused(r *request, twice bool) bool {
 	for i := range r.held {

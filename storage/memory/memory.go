@@ -3,8 +3,10 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -49,6 +51,22 @@ type shard struct {
 
 // New returns an empty database.
 func New() *Database { return new(Database) }
+
+// State returns a copy of what a key has used of a limit, for tests and tools.
+func (db *Database) State(id storage.LimitID, key storage.Key) limiter.State {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	is := db.shardOf(key).states[stateKey{id, key}].State
+	is.Slots = slices.Clone(is.Slots)
+	return is
+}
+
+// Time returns the record of the database's time, for tests and tools.
+func (db *Database) Time() storage.TimeRecord {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.clock
+}
 
 // addLocked counts what the states of a shard take.
 func (db *Database) addLocked(sh *shard, bytes int64) {

@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+// disk is what survives engines: a database that stores share, and the names that were
+// claimed for.
+type disk struct {
+	db atomic.Pointer[memory.Database]
+
+	mu    sync.Mutex
+	names map[diskKey]struct{} // guarded by mu
+}
+
+type diskKey struct {
+	id  storage.LimitID
+	key storage.Key
+}
+
+func newDisk() *disk {
+	d := new(disk)
+	d.lose()
+	return d
+}
+
+// lose forgets everything.
+func (d *disk) lose() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.db.Store(memory.New())
+	d.names = make(map[diskKey]struct{})
+}
+
+// raw returns a store on the disk that has no hooks.
+func (d *disk) raw() storage.Timekeeper {
+	store, err := d.db.Load().Opener(memory.Options{})(context.Background())
+	if err != nil {
+		panic(err) // it can't: the context goes on
+	}
+	return store.(storage.Timekeeper)
+}
+
+// claim claims units as another process does, whose store never fails.
+func (d *disk) claim(l *Limit, key string, c limiter.Claim) limiter.Grant {
+	grants := make([]limiter.Grant, 1)
+	claims := []storage.Claim{{ID: l.ID, Key: testName(l.ID, key), Limit: l.Limit, Claim: c}}
+	if err := d.raw().Claim(context.Background(), claims, grants); err != nil {
+		panic(err)
+	}
+	d.note(claims)
+	return grants[0]
+}
+
+// note remembers the names of claims, so that stateOf finds them.
+func (d *disk) note(claims []storage.Claim) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range claims {
+		d.names[diskKey{c.ID, c.Key}] = struct{}{}
+	}
+}
+
+// stateOf returns what the disk has of a key, under all of its names.
+func (d *disk) stateOf(l *Limit, key string, now int64) (all limiter.State) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k := range d.names {
+		if name, _, _ := bytes.Cut(k.key[:], []byte{' '}); k.id == l.ID && string(bytes.TrimRight(name, "\x00")) == key {
+			l.Merge(&all, d.db.Load().State(k.id, k.key), now)
+		}
+	}
+	return all
+}
+
+// used returns what the disk says is used of a key.
+func (d *disk) used(l *Limit, key string, now int64) int64 {
+	state := d.stateOf(l, key, now)
+	g := l.Claim(&state, limiter.Claim{Now: now})
+	return g.InUse()
+}
+
+// record returns what the disk knows of a client at now.
+func (d *disk) record(client string, now int64) reputation.Record {
+	records := make([]reputation.Record, 1)
+	clients := []storage.Client{{Key: testName(clientsID, client)}}
+	if err := d.raw().Records(context.Background(), clients, now, records); err != nil {
+		panic(err)
+	}
+	return records[0]
+}
+
+// spoil takes all points from a client at a time.
+func (d *disk) spoil(client string, now int64) {
+	offense := reputation.Offense{Violation: reputation.Violation{At: now, Reason: reputation.Trapped}, Points: 100}
+	offenses := []storage.Offense{{Client: storage.Client{Key: testName(clientsID, client)}, Offense: offense}}
+	if err := d.raw().Punish(context.Background(), offenses, make([]reputation.Record, 1)); err != nil {
+		panic(err)
+	}
+}
+
+// time returns the time of the disk when so much has elapsed.
+func (d *disk) time(elapsed int64) storage.Time {
+	record := d.db.Load().Time()
+	return record.After(elapsed - record.Steady)
+}
+
+// hookedStore is a store on a disk. Its hooks run before and after a batch of claims is
+// applied: they may wait, count, and fail.
+type hookedStore struct {
+	*disk
+	before func(claims []storage.Claim) error
+	after  func() error
+	calls  atomic.Int64
+	claims atomic.Int64
+	closed atomic.Bool
+
+	opened atomic.Pointer[storage.Timekeeper] // the store behind the hooks, once it was used
+}
+
+// store returns the store behind the hooks.
+func (s *hookedStore) store() storage.Timekeeper {
+	if s.opened.Load() == nil {
+		s.reopen()
+	}
+	return *s.opened.Load()
+}
+
+// reopen replaces the store behind the hooks by a new one.
+func (s *hookedStore) reopen() {
+	raw := s.disk.raw()
+	s.opened.Store(&raw)
+}
+
+// claimIn claims from a store, which is the one behind the hooks or within a term.
+func (s *hookedStore) claimIn(ctx context.Context, store storage.Store, claims []storage.Claim, grants []limiter.Grant) error {
+	s.calls.Add(1)
+	s.claims.Add(int64(len(claims)))
+	if s.closed.Load() {
+		return storage.ErrClosed
+	}
+	if s.before != nil {
+		if err := s.before(claims); err != nil {
+			return err
+		}
+	}
+	s.note(claims)
+	if err := store.Claim(ctx, claims, grants); err != nil {
+		return err
+	}
+	if s.after != nil {
+		return s.after()
+	}
+	return nil
+}
+
+func (s *hookedStore) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.claimIn(ctx, s.store(), claims, grants)
+}
+
+func (s *hookedStore) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	return s.store().Records(ctx, clients, now, records)
+}
+
+func (s *hookedStore) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	return s.store().Punish(ctx, offenses, records)
+}
+
+func (s *hookedStore) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	return s.store().Sweep(ctx, now)
+}
+
+func (s *hookedStore) Stats(ctx context.Context) (storage.Stats, error) { return s.store().Stats(ctx) }
+
+func (s *hookedStore) Time(from storage.Clock, least int64) (storage.Time, error) {
+	return s.store().Time(from, least)
+}
+
+func (s *hookedStore) Within(term *storage.Term) storage.Store {
+	return hookedTerm{s.store().Within(term), s}
+}
+
+func (s *hookedStore) Continues(earlier storage.Store) bool {
+	e, ok := earlier.(*hookedStore)
+	return ok && e.disk == s.disk
+}
+
+func (s *hookedStore) Close() error {
+	s.closed.Store(true)
+	return s.store().Close()
+}
+
+// hookedTerm is a hooked store within a term.
+type hookedTerm struct {
+	storage.Store
+	hooks *hookedStore
+}
+
+func (t hookedTerm) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	return t.hooks.claimIn(ctx, t.Store, claims, grants)
+}
