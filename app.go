@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -43,6 +44,11 @@ type App struct {
 	// machines can have the same, and then know one another's sessions. It is made
 	// on first use if it does not exist. Default: `tally.key` beside the database.
 	SecretFile string `json:"secret_file,omitempty"`
+
+	// The file of bans and allowances that operators write, one per line. It is read again
+	// when it has changed, without a reload; a bad line leaves in force what was. It need
+	// not exist. Default: `rate_limit/rules` in Caddy's data directory.
+	RulesFile string `json:"rules_file,omitempty"`
 
 	// What violations cost, and that they do.
 	Reputation *Reputation `json:"reputation,omitempty"`
@@ -85,6 +91,9 @@ type App struct {
 	watchers     watchers          // of its decisions
 
 	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
+
+	rules        *rules.File
+	unwatchRules func() // nil unless the file is being watched
 
 	store    Store
 	settings settings

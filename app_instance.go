@@ -42,6 +42,7 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error {
 		keys = s.app.APIKeys.keys
 	}
 	h.keys.Store(keys)
+	h.rules.Store(s.app.rules)
 	select {
 	case <-h.engine.Ready():
 	case <-time.After(readyTimeout):
@@ -96,8 +97,10 @@ func (a *App) open() *instance {
 
 // refusals returns the log of a zone's refusals.
 func (a *App) refusals(zone string) *refusalLog {
-	if h := a.use(); h != nil {
-		return h.log(zone)
+	if a.zones {
+		if h := a.use(); h != nil {
+			return h.log(zone)
+		}
 	}
 	return &refusalLog{zone: zone}
 }

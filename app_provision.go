@@ -20,6 +20,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		a.check,
 		a.provisionClients,
 		a.provisionFiles,
+		a.provisionRules,
 	} {
 		if err := step(); err != nil {
 			return atSource(fmt.Errorf("rate_limit: %w", err), a.Source)
@@ -127,8 +128,16 @@ func (a *App) Start() error {
 	} else {
 		countKeys(nil, nil)
 	}
+	if a.survey != nil {
+		a.watchRules()
+	}
 	return nil
 }
 
 // Stop implements caddy.App.
-func (a *App) Stop() error { return nil }
+func (a *App) Stop() error {
+	if a.unwatchRules != nil {
+		a.unwatchRules()
+	}
+	return nil
+}

@@ -32,6 +32,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		store_timeout    <duration>
 //		degraded_limit   <percent>
 //		secret_file      <path>
+//		rules_file       <path>
 //		ipv4_prefix      <bits>
 //		ipv6_prefix      <bits>
 //		session {
@@ -94,6 +95,8 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return a.unmarshalDegradedLimit(d)
 	case "secret_file":
 		return unmarshalString(d, &a.SecretFile)
+	case "rules_file":
+		return unmarshalString(d, &a.RulesFile)
 	case "ipv4_prefix":
 		return unmarshalCount(d, &a.IPv4Prefix)
 	case "ipv6_prefix":

@@ -22,7 +22,7 @@ var (
 		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",
 	}
 	appWords = []string{
-		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "ipv4_prefix", "ipv6_prefix",
+		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "rules_file", "ipv4_prefix", "ipv6_prefix",
 		"session", "pressure", "tier", "api_keys", "reputation", "ban",
 	}
 )

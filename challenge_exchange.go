@@ -3,7 +3,9 @@ package tally
 import (
 	"net/http"
 	"slices"
+	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -35,11 +37,14 @@ const (
 // send.
 const elsewhereMark = 'x'
 
-// visit counts a request for the path, and refuses a banned client if it is verified. A ban
-// of an unverified client may be meant for somebody else who sends the same header fields: a
-// session tells the two apart. Unverified clients aren't looked up, because there can be any
-// number of them.
+// visit counts a request for the path. It refuses a client that an operator has banned, and a
+// verified client that is banned for violations. Such a ban of an unverified client may be
+// meant for somebody else who sends the same header fields: a session tells the two apart.
+// Unverified clients aren't looked up, because there can be any number of them.
 func (x *exchange) visit() (engine.Decision, bool) {
+	if stated, err := x.evaluation.statement(); err == nil && stated != nil && stated.Action == rules.Ban {
+		return engine.Decision{Reason: engine.Banned, Retry: untilEnd(stated, time.Now())}, true
+	}
 	if x.evaluation.identify().Kind.Verified() {
 		return x.takeFor(x.client.subject, x.limits.visits)
 	}

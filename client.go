@@ -4,14 +4,14 @@ import (
 	"net/http"
 
 	"github.com/caddy-tally/caddy-tally/identity"
-	rules "github.com/caddy-tally/caddy-tally/identity/client"
+	clients "github.com/caddy-tally/caddy-tally/identity/client"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // client is the identified sender of a request, resolved lazily, and shared by all handlers
 // that the request comes through.
 type client struct {
-	rules.Client
+	clients.Client
 	identified bool // whether Client is filled in
 
 	app     *App

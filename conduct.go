@@ -21,10 +21,10 @@ func (h *Handler) knowsAnonymous() bool {
 }
 
 // checkConduct identifies the client, if its record matters, and punishes it for visiting
-// a trap or tampering with a session.
+// a trap or tampering with a session. One that the operator has allowed is neither.
 func (e *evaluation) checkConduct() error {
 	h := e.handler
-	if !h.clients {
+	if !h.clients || e.allowed {
 		return nil
 	}
 	if !h.anonymous && e.authenticate(h.app).name == "" {

@@ -15,7 +15,8 @@
 //	  '- Handler.evaluate -> result                              evaluate.go
 //	       begin      attach the client, strip its cookie        begin.go, client.go
 //	       decide
-//	         collect  checkConduct: traps, forged sessions       conduct.go
+//	         collect  statement: bans and allowances             statement.go, internal/rules
+//	                  checkConduct: traps, forged sessions       conduct.go
 //	                  for each zone that matches:
 //	                    limits   which limits hold               limits.go
 //	                    key      what it is counted by           counting_key.go
@@ -45,6 +46,7 @@
 // How a request is decided:
 //
 //   - evaluate.go, outcome.go: the way from a request to a result
+//   - statement.go: what operators have stated about it
 //   - limits.go, counting_key.go, host_key.go: which limits hold, and what is counted by
 //   - conduct.go, report.go, squeeze.go: violations, logs and events, crowded networks
 //
@@ -68,6 +70,7 @@
 //   - app_decide.go, app_instance.go: how a config uses an engine
 //   - admin.go, operator.go, operator_stores.go, operator_zones.go, operator_watchers.go,
 //     metrics_register.go: what operators are shown, and can do
+//   - statements.go: changes of the file of bans and allowances
 //   - instance_open.go, instance_keys.go, instance.go: the engine itself
 //
 // The grammar, a function per block, and the command line:
@@ -79,7 +82,7 @@
 //
 // What a config becomes:
 //
-//   - app_provision.go: the global options
+//   - app_provision.go, rules.go: the global options, the file of bans and allowances
 //   - zone_provision.go, limit_set.go, ceiling.go, cost.go: zones
 //   - check_costs.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
 //     check_order.go, check_order_handlers.go, check_order_sets.go, check_plain_http.go,
@@ -111,6 +114,7 @@
 //   - unit: what is counted; a request costs 1 unless a zone says otherwise
 //   - evaluation: one request on its way to a decision
 //   - debit: what a request takes from one limit.
+//   - statement: a ban or an allowance by an operator, a line of a file
 //   - decision: all debits are charged, or none
 //   - client: who a request is from; subject: the client, or the part of it, whose record
 //     of violations counts
@@ -121,7 +125,7 @@
 //     lease: granted units that memory may spend
 //   - slot: a part of a window that is counted by itself
 //   - blocked: refused until a known time, remembered in memory
-//   - banned: refused for violations, remembered on disk
+//   - banned: refused for violations, remembered on disk, or by a statement
 //   - degraded: the store can't be used, and memory decides with reduced limits
 //   - instance: an engine with its store and secrets, shared by configs across reloads
 package tally

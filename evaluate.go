@@ -2,8 +2,10 @@ package tally
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -35,6 +37,9 @@ func (e *evaluation) decide() result {
 	h := e.handler
 	if settled := e.collect(); settled.outcome != passed {
 		return settled
+	}
+	if e.allowed {
+		return e.passAllowed()
 	}
 	if e.trapBan > 0 {
 		return e.refuseTrapped()
@@ -87,6 +92,9 @@ func (e *evaluation) collect() result {
 	if early && h.clients {
 		return result{outcome: tooEarly}
 	}
+	if settled := e.obey(early); settled.outcome != passed {
+		return settled
+	}
 	if err := e.checkConduct(); err != nil {
 		return result{outcome: failed, err: err}
 	}
@@ -121,6 +129,23 @@ func (e *evaluation) isExempt() (bool, error) {
 	return e.handler.exempt.AnyMatchWithError(e.http)
 }
 
+// obey does what the operator has stated about the request: it refuses a banned one, and notes
+// that one is allowed. The result is final unless it is passed.
+func (e *evaluation) obey(early bool) result {
+	switch s, err := e.statement(); {
+	case err != nil:
+		return result{outcome: failed, err: err}
+	case s == nil:
+	case early: // its address may be forged
+		return result{outcome: tooEarly}
+	case s.Action == rules.Ban:
+		return e.refuseBanned(s)
+	default:
+		e.allowed = true
+	}
+	return result{outcome: passed}
+}
+
 // matches reports whether the request belongs to a zone.
 func (e *evaluation) matches(z *Zone) (bool, error) {
 	return z.matchers.AnyMatchWithError(e.http)
@@ -131,6 +156,10 @@ func (e *evaluation) matches(z *Zone) (bool, error) {
 func (e *evaluation) charge(z *Zone) error {
 	set, err := e.limits(z)
 	if err != nil || set == nil {
+		return err
+	}
+	if e.allowed {
+		_, err := e.appendKey(z) // which finds that an API key is missing
 		return err
 	}
 	if z.deniesAll {
@@ -183,6 +212,27 @@ func (e *evaluation) refuseAll(by *policy) result {
 	return result{outcome: refused, response: &response{
 		style: e.handler.style, refusal: &refusal{app: e.handler.app, policy: by, retry: limiter.Never, reason: engine.TooCostly},
 	}}
+}
+
+// refuseBanned refuses a request that the operator has banned. Nothing is counted.
+func (e *evaluation) refuseBanned(by *rules.Statement) result {
+	h := e.handler
+	if h.statements.banned != nil {
+		h.statements.banned.Inc()
+	}
+	return result{outcome: refused, response: &response{
+		style: h.style, client: e.client,
+		refusal: &refusal{app: h.app, policy: h.bannedByOperator, retry: h.jittered(engine.Decision{Retry: untilEnd(by, time.Now())}), reason: engine.Banned},
+	}}
+}
+
+// passAllowed lets a request pass that the operator has allowed, unless it lacks the API key
+// that a zone requires.
+func (e *evaluation) passAllowed() result {
+	if m := e.handler.statements; m.allowed != nil && e.denied == nil {
+		m.allowed.Inc()
+	}
+	return e.pass()
 }
 
 // refuseTrapped refuses a visit to a trap that bans: as any request of the client that

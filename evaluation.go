@@ -23,6 +23,7 @@ type evaluation struct {
 	credentials credentials    // its service header or API key
 	client      *client        // the sender; nil if no handler needs it
 	subject     *engine.Client // whose record counts; nil if no zone needs it, or if it has none
+	allowed     bool           // the operator lets it pass
 	trapped     bool           // it went into a trap
 	trapBan     time.Duration  // for how long the trap bans; 0 if it doesn't
 
@@ -55,7 +56,8 @@ func (e *evaluation) release() {
 		e.keys = nil
 	}
 	e.http, e.repl, e.vars, e.credentials, e.denied = nil, nil, nil, credentials{}, nil
-	e.handler, e.denies, e.client, e.subject, e.trapBan, e.trapped = nil, nil, nil, nil, 0, false
+	e.handler, e.denies, e.client, e.subject, e.trapBan = nil, nil, nil, nil, 0
+	e.trapped, e.allowed = false, false
 	e.debits, e.policies, e.keys = e.debits[:0], e.policies[:0], e.keys[:0]
 	evaluations.Put(e)
 }

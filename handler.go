@@ -105,6 +105,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 	h.clients, h.anonymous = h.knowsClients(), h.knowsAnonymous()
 	h.app.knowsClients = h.app.knowsClients || h.clients
 	h.banned = &policy{zone: &Zone{Name: banName}, name: banName}
+	h.bannedByOperator = &policy{zone: &Zone{Name: banName}, name: banName}
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
 		h.app.zones = true
 		h.warnOfPlainHTTP(ctx)
@@ -128,7 +129,7 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 			set.provisionShared()
 		}
 	}
-	h.none = newZoneMeter("false")
+	h.none, h.statements = newZoneMeter("false"), newStatementMeter()
 	return nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/caddy-tally/caddy-tally/identity"
-	rules "github.com/caddy-tally/caddy-tally/identity/client"
+	clients "github.com/caddy-tally/caddy-tally/identity/client"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 )
 
@@ -35,18 +35,18 @@ func (c *client) locate(e *evaluation) {
 // evidence is what the HTTP of a request shows of its sender.
 type evidence struct{ *evaluation }
 
-var _ rules.Evidence = evidence{}
+var _ clients.Evidence = evidence{}
 
-// Service implements rules.Evidence.
+// Service implements clients.Evidence.
 func (e evidence) Service() (tier string, ok bool) {
 	by := e.authenticate(e.client.app)
 	return by.tier, by.service
 }
 
-// APIKey implements rules.Evidence.
+// APIKey implements clients.Evidence.
 func (e evidence) APIKey() string { return e.authenticate(e.client.app).name }
 
-// Network implements rules.Evidence.
+// Network implements clients.Evidence.
 func (e evidence) Network() (network netip.Prefix, claimed bool) {
 	a := e.client.app
 	if claimed = e.isClaimed(); claimed {
@@ -56,10 +56,10 @@ func (e evidence) Network() (network netip.Prefix, claimed bool) {
 	return network, claimed
 }
 
-// Session implements rules.Evidence.
+// Session implements clients.Evidence.
 func (e evidence) Session(network []byte) (s session.Session, ok, forged bool) {
 	return e.client.shownSession(network)
 }
 
-// Hints implements rules.Evidence.
+// Hints implements clients.Evidence.
 func (e evidence) Hints() identity.Hints { return hintsOf(e.client.http) }

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -41,6 +42,7 @@ type instance struct {
 	epochs     *epoch.Keys
 	pressure   *pressure.Tracker
 	keys       atomic.Pointer[apikeys.File] // of the configuration that runs; nil if it has none
+	rules      atomic.Pointer[rules.File]   // of the configuration that runs
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone

@@ -26,6 +26,7 @@ var metrics = struct {
 	violations      *prometheus.CounterVec
 	bans            prometheus.Counter
 	keys            *prometheus.GaugeVec
+	statements      *prometheus.GaugeVec
 	clients         *prometheus.CounterVec
 	squeezes        prometheus.Counter
 	sessions        *prometheus.CounterVec
@@ -86,6 +87,10 @@ var metrics = struct {
 		Name: "caddy_rate_limit_api_keys",
 		Help: "API keys in force, by tier.",
 	}, []string{"tier"}),
+	statements: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "caddy_rate_limit_statements",
+		Help: "Statements of operators in force, by action: ban or allow.",
+	}, []string{"action"}),
 	clients: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_client_decisions_total",
 		Help: "Decisions about clients, by what they are known by (session, fingerprint, prefix, api_key or unknown) and outcome.",

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -88,5 +89,19 @@ func (m clientMeter) count(d engine.Decision) {
 		m.allowed.Inc()
 	case d.Reason != engine.Abandoned:
 		m.refused.Inc()
+	}
+}
+
+// statementMeter counts what statements have decided. Its zero value counts nothing.
+type statementMeter struct{ allowed, banned prometheus.Counter }
+
+// statementsZone stands for the operator's statements in the place of a zone, as the label of
+// metrics.
+const statementsZone = "rules"
+
+func newStatementMeter() statementMeter {
+	return statementMeter{
+		allowed: metrics.decisions.WithLabelValues(statementsZone, rules.Allow.String(), outcomes[0]),
+		banned:  metrics.decisions.WithLabelValues(statementsZone, rules.Ban.String(), outcomes[engine.Banned]),
 	}
 }

@@ -15,7 +15,7 @@ func registerMetrics(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		metrics.requests, metrics.declined, metrics.decisions, metrics.process,
 		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
-		metrics.violations, metrics.bans, metrics.keys, metrics.clients, metrics.squeezes, metrics.sessions, metrics.refusedSessions,
+		metrics.violations, metrics.bans, metrics.keys, metrics.statements, metrics.clients, metrics.squeezes, metrics.sessions, metrics.refusedSessions,
 		instanceCollector{}, configCollector{},
 	} {
 		err := registry.Register(c)

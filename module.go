@@ -90,9 +90,11 @@ type Handler struct {
 
 	zones                  []*Zone
 	banned                 *policy // what refuses a banned client, in the place of a limit
-	clients                bool    // whether it keeps records of clients
-	anonymous              bool    // and also those without an API key
-	usesClientPlaceholders bool    // whether its own options have placeholders of the client
+	bannedByOperator       *policy // what refuses a client that an operator has banned
+	statements             statementMeter
+	clients                bool // whether it keeps records of clients
+	anonymous              bool // and also those without an API key
+	usesClientPlaceholders bool // whether its own options have placeholders of the client
 	exempt                 caddyhttp.MatcherSets
 	style                  headerStyle
 	addressedBy            []string // header fields of which the last line is the client's address

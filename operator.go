@@ -41,7 +41,11 @@ func version() string {
 
 // Status implements operator.Service.
 func (running) Status(context.Context) (operator.Status, error) {
-	return operator.Status{Version: version(), Started: started.UTC(), Stores: stores()}, nil
+	status := operator.Status{Version: version(), Started: started.UTC(), Stores: stores()}
+	if app := runningApp(); app != nil {
+		status.Rules = app.describeRules()
+	}
+	return status, nil
 }
 
 // Events implements operator.Service.

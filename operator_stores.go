@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -34,19 +34,20 @@ func (h *instance) describe() operator.Store {
 		since := stats.Since.UTC().Truncate(time.Second)
 		told.Since, told.Reason = &since, stats.Cause.Error()
 	}
-	told.APIKeys = troubleOf(h.keys.Load())
+	if keys := h.keys.Load(); keys != nil {
+		keys.Keys() // looks at the file, if no request has
+		told.APIKeys = troubleOf(keys.Path(), keys.Trouble())
+	}
+	if rules := h.rules.Load(); rules != nil {
+		told.Rules = troubleOf(rules.Path(), rules.Trouble())
+	}
 	return told
 }
 
-// troubleOf returns what is wrong with a file of API keys, or nil.
-func troubleOf(file *apikeys.File) *operator.FileTrouble {
-	if file == nil {
-		return nil
-	}
-	file.Keys() // looks at the file, if no request has
-	trouble := file.Trouble()
+// troubleOf returns what is wrong with a file, or nil.
+func troubleOf(path string, trouble *textfile.Trouble) *operator.FileTrouble {
 	if trouble == nil {
 		return nil
 	}
-	return &operator.FileTrouble{File: file.Path(), Since: trouble.Since.UTC().Truncate(time.Second), Reason: trouble.Err.Error()}
+	return &operator.FileTrouble{File: path, Since: trouble.Since.UTC().Truncate(time.Second), Reason: trouble.Err.Error()}
 }

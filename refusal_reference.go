@@ -13,7 +13,7 @@ import (
 // id returns the reference of the refusal, by which somebody who was refused can ask why. It
 // is made when it is asked for first, and empty if there is no secret to seal it under.
 func (r *refusal) id() string {
-	if r.reference == "" {
+	if r.reference == "" && r.app.zones { // without a zone there is no instance, and no secret
 		if h := r.app.use(); h != nil {
 			r.reference = h.refer(r, time.Now())
 		}

@@ -55,8 +55,11 @@ func fingerprintText(value []byte) string {
 	return networkText(value[:at]) + " " + hex.EncodeToString(value[at:])
 }
 
-// sessionText returns a short hash, so that a log gives no session away.
-func sessionText(id []byte) string {
+func sessionText(id []byte) string { return "session " + SessionName(id) }
+
+// SessionName returns what operators know a session by, 16 hexadecimal digits: a hash of its
+// id, so that a log gives no session away.
+func SessionName(id []byte) string {
 	sum := sha256.Sum256(append([]byte{TagSession}, id...))
-	return "session " + hex.EncodeToString(sum[:4])
+	return hex.EncodeToString(sum[:8])
 }

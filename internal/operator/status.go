@@ -30,6 +30,7 @@ type Store struct {
 	Processes int        `json:"processes,omitempty"` // that use the store; 0 if unknown
 
 	APIKeys *FileTrouble `json:"api_keys,omitempty"` // nil unless something is wrong with them
+	Rules   *FileTrouble `json:"rules,omitempty"`    // nil unless something is wrong with the file
 }
 
 // FileTrouble is what is wrong with a file. What was read before is in force.

@@ -130,28 +130,30 @@ func (s *Set) InForce(action Action, now time.Time) int {
 }
 
 // FindAddress returns the statement in force for an address, or nil. It is that of the
-// longest prefix which has one.
-func (s *Set) FindAddress(addr netip.Addr, now time.Time) *Statement {
+// longest prefix which has one. An allowance counts only if the client has proved that the
+// address is its own.
+func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Statement {
 	if !s.Has(Address) {
 		return nil
 	}
 	v, _ := s.networks.Lookup(addr.Unmap().WithZone(""))
-	return v.inForce(now.Unix())
+	return v.inForce(now.Unix(), proved)
 }
 
 // Find returns the statement in force for a text that is a target of a kind other than
-// [Address], or nil.
-func (s *Set) Find(kind Kind, text string, now time.Time) *Statement {
+// [Address], or nil. An allowance counts only if the client has proved that the text is its
+// own.
+func (s *Set) Find(kind Kind, text string, proved bool, now time.Time) *Statement {
 	if !s.Has(kind) {
 		return nil
 	}
 	v := s.texts[kind][text]
-	return v.inForce(now.Unix())
+	return v.inForce(now.Unix(), proved)
 }
 
-func (v *verdict) inForce(now int64) *Statement {
+func (v *verdict) inForce(now int64, proved bool) *Statement {
 	for ; v != nil; v = v.wider {
-		if now < v.allow.until {
+		if proved && now < v.allow.until {
 			return v.allow.statement
 		}
 		if now < v.ban.until {

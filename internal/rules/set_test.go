@@ -49,14 +49,19 @@ ban 2001:db8::/32
 		"2001:db9::1":        "none",
 		"2001:db8:ffff::%lo": "ban 2001:db8::/32",
 	} {
-		if got := found(set.FindAddress(netip.MustParseAddr(addr), now)); got != want {
+		if got := found(set.FindAddress(netip.MustParseAddr(addr), true, now)); got != want {
 			t.Errorf("%s: found %s, want %s", addr, got, want)
 		}
 	}
-	if got := found(set.FindAddress(netip.MustParseAddr("10.1.2.9"), now.Add(time.Second))); got != "ban 10.1.0.0/16" {
+	if got := found(set.FindAddress(netip.MustParseAddr("10.1.2.9"), true, now.Add(time.Second))); got != "ban 10.1.0.0/16" {
 		t.Errorf("when the allowance has ended: found %s", got)
 	}
-	if got := found(set.FindAddress(netip.Addr{}, now)); got != "none" {
+	for addr, want := range map[string]string{"10.9.9.9": "none", "10.1.2.9": "ban 10.1.0.0/16", "10.1.2.3": "ban 10.1.2.3"} {
+		if got := found(set.FindAddress(netip.MustParseAddr(addr), false, now)); got != want {
+			t.Errorf("%s, which may be somebody else's: found %s, want %s", addr, got, want)
+		}
+	}
+	if got := found(set.FindAddress(netip.Addr{}, true, now)); got != "none" {
 		t.Errorf("no address: found %s", got)
 	}
 }
@@ -71,9 +76,12 @@ ban key:b until 2026-11-24
 allow api-key:a
 `)
 	for text, want := range map[string]string{"a": "ban key:a until 2026-11-25", "b": "ban key:b", "c": "none"} {
-		if got := found(set.Find(Key, text, now)); got != want {
+		if got := found(set.Find(Key, text, true, now)); got != want {
 			t.Errorf("%s: found %s, want %s", text, got, want)
 		}
+	}
+	if got := found(set.Find(APIKey, "a", false, now)); got != "none" {
+		t.Errorf("an allowance that is not earned: found %s", got)
 	}
 	for kind, want := range map[Kind]bool{Address: false, APIKey: true, Key: true, Session: false} {
 		if set.Has(kind) != want {
@@ -103,7 +111,7 @@ allow 203.0.113.4 until 2026-11-21
 func TestSetWithoutStatements(t *testing.T) {
 	for _, set := range []*Set{nil, mustParse(t, ""), mustParse(t, "# only a comment\n")} {
 		if !set.IsEmpty() || set.Has(Address) || set.InForce(Ban, now) != 0 ||
-			set.FindAddress(netip.MustParseAddr("203.0.113.7"), now) != nil || set.Find(Key, "", now) != nil {
+			set.FindAddress(netip.MustParseAddr("203.0.113.7"), true, now) != nil || set.Find(Key, "", true, now) != nil {
 			t.Errorf("found something in %+v", set)
 		}
 	}
@@ -127,7 +135,7 @@ func TestSetAgainstOracle(t *testing.T) {
 		set := NewSet(statements)
 		for last := range byte(16) {
 			addr := netip.AddrFrom4([4]byte{10, 0, 0, last})
-			got, want := set.FindAddress(addr, now), findSlowly(statements, addr)
+			got, want := set.FindAddress(addr, true, now), findSlowly(statements, addr)
 			if (got == nil) != (want == nil) || got != nil && (got.Action != want.Action || got.Target != want.Target || !got.Until.Equal(want.Until)) {
 				t.Fatalf("seed %d: %v: found %s, want %s among %v", seed, addr, found(got), found(want), statements)
 			}
@@ -143,16 +151,11 @@ func findSlowly(statements []Statement, addr netip.Addr) (best *Statement) {
 		case best == nil || bits > best.Target.Network.Bits():
 			best = s
 		case bits < best.Target.Network.Bits():
-		case s.Action == Allow && best.Action == Ban, s.Action == best.Action && endsBefore(best, s):
+		case s.Action == Allow && best.Action == Ban, s.Action == best.Action && s.Outlasts(best):
 			best = s
 		}
 	}
 	return best
-}
-
-// endsBefore reports whether s ends before t does.
-func endsBefore(s, t *Statement) bool {
-	return !s.Until.IsZero() && (t.Until.IsZero() || s.Until.Before(t.Until))
 }
 
 // manyLines returns the text of a file with n statements about networks of all sizes.
@@ -178,8 +181,8 @@ func TestLookupsAllocateNothing(t *testing.T) {
 	set := mustParse(t, string(manyLines(1000))+"allow api-key:acme\n")
 	addr := netip.MustParseAddr("0.0.3.7")
 	if n := testing.AllocsPerRun(100, func() {
-		set.FindAddress(addr, now)
-		set.Find(APIKey, "acme", now)
+		set.FindAddress(addr, true, now)
+		set.Find(APIKey, "acme", true, now)
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -207,13 +210,13 @@ func BenchmarkFind(b *testing.B) {
 		b.Run(fmt.Sprintf("address/statements=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				set.FindAddress(addrs[i%len(addrs)], now)
+				set.FindAddress(addrs[i%len(addrs)], true, now)
 			}
 		})
 		b.Run(fmt.Sprintf("api-key/statements=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				set.Find(APIKey, "acme", now)
+				set.Find(APIKey, "acme", true, now)
 			}
 		})
 	}

@@ -39,6 +39,11 @@ type Statement struct {
 	Reason string    // what stands behind the `#`
 }
 
+// Outlasts reports whether the statement ends after another one does.
+func (s *Statement) Outlasts(other *Statement) bool {
+	return !other.Until.IsZero() && (s.Until.IsZero() || s.Until.After(other.Until))
+}
+
 // String returns the statement as a line of a file.
 func (s Statement) String() string {
 	line := s.Action.String() + " " + s.Target.String()

@@ -1,0 +1,121 @@
+package tally
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// statementSearch looks for what the operator has stated about a request.
+type statementSearch struct {
+	*evaluation
+	set   *rules.Set
+	now   time.Time
+	found *rules.Statement // an allowance, or the ban that ends last; nil if there is none
+}
+
+// statement returns the operator's statement that counts for the request: an allowance of any
+// of its targets, or the ban that ends last; nil if there is none. Without any statement it
+// costs an atomic load.
+func (e *evaluation) statement() (*rules.Statement, error) {
+	set := e.handler.app.rules.Value()
+	if set.IsEmpty() {
+		return nil, nil
+	}
+	s := statementSearch{evaluation: e, set: set, now: time.Now()}
+	s.lookUpAddress()
+	if set.Has(rules.APIKey) && !s.isAllowed() {
+		s.lookUpAPIKey()
+	}
+	if set.Has(rules.Session) && !s.isAllowed() {
+		s.lookUpSession()
+	}
+	if set.Has(rules.Key) && !s.isAllowed() {
+		return s.lookUpKeys()
+	}
+	return s.found, nil
+}
+
+func (s *statementSearch) isAllowed() bool { return s.found != nil && s.found.Action == rules.Allow }
+
+// add notes a statement about one of the request's targets, or nil.
+func (s *statementSearch) add(found *rules.Statement) {
+	if found != nil && (s.found == nil || found.Action == rules.Allow || found.Outlasts(s.found)) {
+		s.found = found
+	}
+}
+
+// lookUpAddress looks for the client's address, and if that is IPv6 and carries an IPv4
+// address, also for bans of that: anyone who runs a relay on the way can pose as any.
+func (s *statementSearch) lookUpAddress() {
+	addr, err := netip.ParseAddr(s.clientIP())
+	if err != nil || !s.set.Has(rules.Address) {
+		return
+	}
+	found := s.set.FindAddress(addr, true, s.now)
+	if found != nil && found.Action == rules.Allow && s.isClaimed() {
+		found = s.set.FindAddress(addr, false, s.now)
+	}
+	s.add(found)
+	if carried := identity.Carried(addr); carried != addr.Unmap() && !s.isAllowed() {
+		s.add(s.set.FindAddress(carried, false, s.now))
+	}
+}
+
+// lookUpAPIKey looks for the name of the client that the API key belongs to, and for what that
+// is a part of: `vendor` for `vendor/product`.
+func (s *statementSearch) lookUpAPIKey() {
+	name := s.authenticate(s.handler.app).name
+	found := s.set.Find(rules.APIKey, name, true, s.now)
+	if whole, _, isPart := strings.Cut(name, "/"); found == nil && isPart {
+		found = s.set.Find(rules.APIKey, whole, true, s.now)
+	}
+	s.add(found)
+}
+
+// lookUpSession looks for the session. One that is used in another network than it was issued
+// to may be stolen.
+func (s *statementSearch) lookUpSession() {
+	if s.client == nil || s.handler.app.Session == nil || s.identify().Kind != identity.Session {
+		return
+	}
+	name := identity.SessionName(s.client.Session.ID[:])
+	s.add(s.set.Find(rules.Session, name, !s.client.Session.Elsewhere, s.now))
+}
+
+// lookUpKeys looks for what the zones that the request belongs to count it by.
+func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
+	for _, z := range s.handler.zones {
+		if z.per != perKey {
+			continue
+		}
+		matches, err := z.matchers.AnyMatchWithError(s.http)
+		if err != nil {
+			return nil, err
+		}
+		if text := s.keyText(z); matches && text != z.emptyForm {
+			s.add(s.set.Find(rules.Key, z.shortenIP(text), true, s.now))
+		}
+		if s.isAllowed() {
+			break
+		}
+	}
+	return s.found, nil
+}
+
+// longestBan is the longest time after which a client is told to come back. A ban that lasts
+// longer has no end for it.
+const longestBan = 100 * 366 * 24 * time.Hour
+
+// untilEnd returns how long a statement is in force, or [limiter.Never] if it doesn't end.
+func untilEnd(s *rules.Statement, now time.Time) time.Duration {
+	left := s.Until.Sub(now)
+	if s.Until.IsZero() || left > longestBan {
+		return limiter.Never
+	}
+	return max(left, 1)
+}

@@ -1,0 +1,68 @@
+package tally
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+)
+
+// This file changes the file of bans and allowances while Caddy runs. What is changed here is
+// in force in this process at once, and in others that use the file within a second.
+
+// listStatements returns the statements in the file, in its order, those that have ended among
+// them.
+func (a *App) listStatements() ([]rules.Statement, error) {
+	statements, err := rules.List(a.rules.Path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return statements, err
+}
+
+// addStatements adds statements to the file, in the place of those with the same action about
+// the same targets. who is the person or program that makes them.
+func (a *App) addStatements(who string, added ...rules.Statement) error {
+	if err := rules.Add(a.rules.Path(), time.Now(), added...); err != nil {
+		return withRemedy(err)
+	}
+	a.statementsChanged(who, "added", added)
+	return nil
+}
+
+// removeStatements removes the statements about a target with an action, or with any if action
+// is 0, and returns them: none if there were none. who is the person or program that removes
+// them.
+func (a *App) removeStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
+	removed, err := rules.Remove(a.rules.Path(), action, target)
+	if err != nil {
+		return nil, withRemedy(err)
+	}
+	if len(removed) > 0 {
+		a.statementsChanged(who, "removed", removed)
+	}
+	return removed, nil
+}
+
+// statementsChanged brings a change of the file into force, and tells who has made it. It is
+// where all changes of this process come by. The log doesn't say whom they are about: that is
+// in the file.
+func (a *App) statementsChanged(who, how string, statements []rules.Statement) {
+	a.rules.Reload()
+	a.log.Info("bans or allowances were "+how, zap.Int("statements", len(statements)), zap.String("by", who))
+}
+
+// describeRules describes the file of bans and allowances.
+func (a *App) describeRules() operator.RulesFile {
+	set, now := a.rules.Value(), time.Now()
+	return operator.RulesFile{
+		Path:       a.rules.Path(),
+		Bans:       set.InForce(rules.Ban, now),
+		Allowances: set.InForce(rules.Allow, now),
+		Trouble:    troubleOf(a.rules.Path(), a.rules.Trouble()),
+	}
+}

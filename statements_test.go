@@ -1,0 +1,169 @@
+package tally
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+)
+
+// gauge returns the value of a gauge.
+func gauge(t *testing.T, g prometheus.Gauge) float64 {
+	t.Helper()
+	var metric dto.Metric
+	if err := g.Write(&metric); err != nil {
+		t.Fatal(err)
+	}
+	return metric.GetGauge().GetValue()
+}
+
+// ruled returns an app with a file of statements that does not exist yet, and its log.
+func ruled(t *testing.T) (*App, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	a := &App{RulesFile: filepath.Join(t.TempDir(), "new", "rules"), log: zap.New(core), warned: make(map[string]bool)}
+	if err := a.provisionRules(); err != nil {
+		t.Fatal(err)
+	}
+	return a, logs
+}
+
+func TestStatementsAreInForceAtOnce(t *testing.T) {
+	a, logs := ruled(t)
+	addr := netip.MustParseAddr("203.0.113.9")
+	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(addr), Reason: "scraper"}
+	wantFound := func(want *rules.Statement) {
+		t.Helper()
+		got := a.rules.Value().FindAddress(addr, true, time.Now())
+		if (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("in force is %v, want %v", got, want)
+		}
+	}
+	if err := a.addStatements("admin", ban); err != nil {
+		t.Fatal(err)
+	}
+	wantFound(&ban)
+	if listed, err := a.listStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
+		t.Errorf("listed are %v, %v", listed, err)
+	}
+	if is := a.describeRules(); is.Path != a.RulesFile || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
+		t.Errorf("the file is %+v", is)
+	}
+	for _, want := range []int{1, 0} {
+		if removed, err := a.removeStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
+			t.Errorf("removed %v, %v, want %d", removed, err, want)
+		}
+	}
+	wantFound(nil)
+	lines := logs.FilterField(zap.String("by", "admin")).All()
+	if len(lines) != 2 {
+		t.Errorf("the changes are logged as %v", logs.All())
+	}
+	for _, line := range logs.All() {
+		for _, field := range line.Context {
+			if strings.Contains(field.String, addr.String()) {
+				t.Errorf("the log has the address: %v", line)
+			}
+		}
+	}
+}
+
+func TestStatementsOfABadFile(t *testing.T) {
+	a, _ := ruled(t)
+	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.MustParseAddr("203.0.113.9"))}
+	if listed, err := a.listStatements(); err != nil || listed != nil {
+		t.Errorf("without a file: %v, %v", listed, err)
+	}
+	if err := a.addStatements("admin", ban); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(a.RulesFile, []byte("bann\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.rules.Look()
+	if err := a.addStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
+		t.Errorf("error is %v", err)
+	}
+	if is := a.describeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
+		t.Errorf("the file is %+v", is)
+	}
+}
+
+// A change by hand is in force within a second, and nobody looks at the file after the end.
+func TestRulesAreWatched(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		a, logs := ruled(t)
+		a.watchRules()
+		synctest.Wait()
+		if err := os.Mkdir(filepath.Dir(a.RulesFile), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(a.RulesFile, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		write("ban 203.0.113.9\nallow 203.0.113.8 until 2000-01-01T00:00:10Z\n") // bubbles begin with the year
+		if n := gauge(t, metrics.statements.WithLabelValues("allow")); n != 1 {
+			t.Errorf("%v allowances are in force", n)
+		}
+		if line := logs.FilterMessage("the file of bans and allowances was read again").All(); len(line) != 1 || line[0].ContextMap()["bans"] != int64(1) || line[0].ContextMap()["allowances"] != int64(1) {
+			t.Errorf("the log has %v", line)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := gauge(t, metrics.statements.WithLabelValues("allow")); n != 0 {
+			t.Errorf("%v allowances are in force when theirs has ended", n)
+		}
+		write("ban\n")
+		if n := gauge(t, metrics.statements.WithLabelValues("ban")); n != 1 {
+			t.Errorf("%v bans are in force after a mistake", n)
+		}
+		if lines := logs.FilterLevelExact(zap.ErrorLevel).All(); len(lines) != 1 {
+			t.Errorf("a mistake is logged as %v", lines)
+		}
+		a.Stop()
+		write("ban 203.0.113.7\nban 203.0.113.8\n")
+		if n := a.rules.Value().InForce(rules.Ban, time.Now()); n != 1 {
+			t.Errorf("%d bans are in force after the end", n)
+		}
+	})
+}
+
+// Whoever changes the file at once with others, in the app or beside it, loses nothing.
+func TestStatementsAreAddedAtOnce(t *testing.T) {
+	a, _ := ruled(t)
+	var adds sync.WaitGroup
+	for i := range byte(4) {
+		adds.Go(func() {
+			for j := range byte(5) {
+				s := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.AddrFrom4([4]byte{203, 0, i, j}))}
+				if err := a.addStatements("admin", s); err != nil {
+					t.Error(err)
+				}
+				if a.rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
+					t.Errorf("%v is not in force", s)
+				}
+			}
+		})
+	}
+	adds.Wait()
+	if n := a.rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
+		t.Errorf("%d bans are in force, want 20", n)
+	}
+}
