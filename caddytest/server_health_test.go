@@ -22,11 +22,15 @@ type health struct {
 	Evicted  int64     `json:"evicted_keys"`
 	Bytes    int64     `json:"store_bytes"`
 
-	APIKeys *struct {
-		File   string    `json:"file"`
-		Since  time.Time `json:"since"`
-		Reason string    `json:"reason"`
-	} `json:"api_keys"`
+	APIKeys *fileTrouble `json:"api_keys"`
+	Rules   *fileTrouble `json:"rules"`
+}
+
+// fileTrouble is what is wrong with a file.
+type fileTrouble struct {
+	File   string    `json:"file"`
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
 }
 
 // healths asks the admin endpoint how the stores are.

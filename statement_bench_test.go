@@ -1,0 +1,58 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// BenchmarkStatements measures what bans and allowances cost a request that none is about:
+// one that a limit lets pass, and one that is looked up only.
+func BenchmarkStatements(b *testing.B) {
+	for _, n := range []int{0, 100_000} {
+		lines := manyBans(n)
+		b.Run(fmt.Sprintf("serve/statements=%d", n), func(b *testing.B) {
+			h := &Handler{Zones: []*Zone{{Name: "bench", Limits: []Limit{{Amount: 1 << 40, Window: 366 * 24 * 3600e9}}}}}
+			path := filepath.Join(b.TempDir(), "rules")
+			if err := os.WriteFile(path, lines, 0o600); err != nil {
+				b.Fatal(err)
+			}
+			if err := h.Provision(contextOf(b, &App{RulesFile: path})); err != nil {
+				b.Fatal(err)
+			}
+			startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
+			b.Cleanup(func() { h.app.Cleanup() })
+			benchHandlerServe(b, h, 1000, 2)
+		})
+		b.Run(fmt.Sprintf("look/statements=%d", n), func(b *testing.B) {
+			h := stating(b, string(lines))
+			r, vars, _ := benchRequest()
+			e := newEvaluation(r)
+			defer e.release()
+			e.handler = h
+			clients := benchClients(1 << 14)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				vars["client_ip"] = clients[i%len(clients)]
+				if s, err := e.statement(); s != nil || err != nil {
+					b.Fatal(s, err)
+				}
+			}
+		})
+	}
+}
+
+// manyBans returns the text of a file with n bans of addresses above 64.0.0.0.
+func manyBans(n int) []byte {
+	random := rand.New(rand.NewPCG(1, 2))
+	var text []byte
+	for i := range n {
+		text = fmt.Appendf(text, "ban %d.%d.%d.%d until 2999-12-01 # scraper\n", 64+i>>16, i>>8&255, i&255, random.IntN(256))
+	}
+	return text
+}
