@@ -68,6 +68,7 @@
 // The engine, its store and its secrets, across reloads:
 //
 //   - app_decide.go, app_instance.go: how a config uses an engine
+//   - dashboard.go: the handler that shows people what operators see
 //   - admin.go, operator.go, operator_stores.go, operator_zones.go, operator_watchers.go,
 //     metrics_register.go: what operators are shown, and can do
 //   - statements.go: changes of the file of bans and allowances
@@ -76,7 +77,7 @@
 // The grammar, a function per block, and the command line:
 //
 //   - caddyfile.go, caddyfile_app.go, caddyfile_zone.go, caddyfile_client.go,
-//     caddyfile_tier.go, caddyfile_reputation.go, caddyfile_limit.go, caddyfile_peer.go,
+//     caddyfile_dashboard.go, caddyfile_tier.go, caddyfile_reputation.go, caddyfile_limit.go, caddyfile_peer.go,
 //     caddyfile_rate.go, caddyfile_matchers.go
 //   - command.go, command_tiers.go, command_connect.go
 //

@@ -36,6 +36,7 @@ var configRoots = []struct {
 	where  string
 }{
 	{tally.Handler{}, "The handler, module `http.handlers.rate_limit`"},
+	{tally.Dashboard{}, "The handler, module `http.handlers.rate_limit_dashboard`"},
 	{tally.App{}, "The app, module `rate_limit`, in `apps`"},
 	{tally.SQLiteStore{}, "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},
 	{tally.MemoryStore{}, "The store in memory, module `rate_limit.stores.memory`, in `store` of the app"},

@@ -29,7 +29,7 @@ func TestReferenceHasEveryOption(t *testing.T) {
 	text := readText(t, reference)
 	sections := markdownSections(text)
 	syntaxes := syntaxComments(t)
-	for _, receiver := range []string{"Handler", "App", "SQLiteStore", "MemoryStore", "MatchEndpoint"} {
+	for _, receiver := range []string{"Handler", "App", "SQLiteStore", "MemoryStore", "MatchEndpoint", "Dashboard"} {
 		if syntaxes[receiver] == "" {
 			t.Errorf("UnmarshalCaddyfile of %s has no grammar after \"Syntax:\" in its comment", receiver)
 		}

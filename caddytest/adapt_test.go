@@ -29,6 +29,7 @@ var subjects = []string{
 	"compat_ipv6_prefix", "compat_jitter", "compat_key", "compat_log_key", "compat_match",
 	"compat_storage", "compat_sweep_interval", "compat_window", "compat_zone",
 	"handler", "handler_exempt", "handler_headers",
+	"dashboard", "dashboard_allow",
 	"zone", "zone_cost", "zone_limit", "zone_limit_burst", "zone_limit_name", "zone_limit_slots",
 	"zone_limit_timezone", "zone_match", "zone_max_cost", "zone_on_empty_key", "zone_on_exceeded", "zone_per", "zone_prefix_ceiling", "zone_scope", "zone_tier", "zone_tiers",
 }
@@ -202,8 +203,11 @@ func decodeOurs(config []byte) error {
 func decodeHandlers(raw json.RawMessage) error {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(raw, &object) == nil {
-		if string(object["handler"]) == `"rate_limit"` {
-			return decodeHandler(object)
+		switch string(object["handler"]) {
+		case `"rate_limit"`:
+			return decodeHandler(object, new(tally.Handler))
+		case `"rate_limit_dashboard"`:
+			return decodeHandler(object, new(tally.Dashboard))
 		}
 		for _, value := range object {
 			if err := decodeHandlers(value); err != nil {
@@ -222,13 +226,13 @@ func decodeHandlers(raw json.RawMessage) error {
 	return nil
 }
 
-func decodeHandler(object map[string]json.RawMessage) error {
+func decodeHandler(object map[string]json.RawMessage, handler any) error {
 	delete(object, "handler") // as Caddy does
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
-	return caddy.StrictUnmarshalJSON(raw, new(tally.Handler))
+	return caddy.StrictUnmarshalJSON(raw, handler)
 }
 
 // noData makes Caddy keep its data in an empty folder and returns its path.

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"errors"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -12,6 +13,7 @@ type nowPage struct {
 	Zones   []operator.Zone
 	Totals  operator.Counts
 	Blocked []operator.Key
+	Missing string // why it isn't known who is blocked; "" if it is
 	Plot    Plot
 	Rates   rates
 	Known   bool // the rates are
@@ -32,7 +34,10 @@ func loadNow(v *visit) (any, error) {
 	if p.Zones, err = service.Zones(ctx); err != nil {
 		return nil, err
 	}
-	if p.Blocked, err = service.Keys(ctx, operator.KeysQuery{Blocked: true, By: operator.ByRefused, N: blockedShown}); err != nil {
+	p.Blocked, err = service.Keys(ctx, operator.KeysQuery{Blocked: true, By: operator.ByRefused, N: blockedShown})
+	if known, ok := errors.AsType[*operator.Error](err); ok {
+		p.Missing = known.Message
+	} else if err != nil {
 		return nil, err
 	}
 	for _, zone := range p.Zones {
