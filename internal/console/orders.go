@@ -56,8 +56,8 @@ func (c console) reset() *cobra.Command {
 	var o operator.Order
 	cmd := &cobra.Command{
 		Use:               "reset <client>",
-		Short:             "Forgets what a client has used: it has its limits afresh",
-		Long:              "Forgets what a client has used, in all zones or in one: it has its limits\nafresh.\n",
+		Short:             "Forgets what a client has used: its limits start from zero",
+		Long:              "Forgets what a client has used, in all zones or in one: its limits start\nfrom zero.\n",
 		Example:           "  caddy rate-limit reset 203.0.113.9 --zone login",
 		ValidArgsFunction: c.completeClient,
 	}
