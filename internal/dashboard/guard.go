@@ -43,7 +43,7 @@ func (v *visit) guard() error {
 		return err
 	}
 	if !v.d.seals.verify(v.user, v.r.PostForm.Get("token")) {
-		return operator.Errorf(http.StatusForbidden, "This page is out of date, since Caddy or your login has been restarted meanwhile. Nothing was changed. Go back, reload the page, and try it again.")
+		return operator.Errorf(http.StatusForbidden, "This page is out of date, because Caddy was restarted or you logged in again meanwhile. Nothing was changed. Go back, reload the page, and try it again.")
 	}
 	return nil
 }
