@@ -13,6 +13,7 @@
 //     of rows at a time.
 //   - A [storage.Timekeeper] has one time for all who use it; a call whose term
 //     does not hold changes nothing.
+//   - A [storage.Prober] answers what a claim is granted, and changes nothing.
 //   - A [storage.Resetter] takes nothing back after a reset that was charged before it,
 //     and does no reset twice.
 package storagetest
@@ -66,6 +67,7 @@ func Run(t *testing.T, place Place) {
 		{"OneTime", testOneTime},
 		{"Terms", testTerms},
 		{"TimeSetBack", testTimeSetBack},
+		{"Probe", testProbe},
 		{"Reset", testReset},
 		{"ResetClient", testResetClient},
 		{"ResetTerm", testResetTerm},

@@ -1,0 +1,47 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Probe implements [storage.Prober]. It makes the claims on copies.
+func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	if err := storage.CheckClaims(claims, grants); err != nil {
+		return fmt.Errorf("memory: probe: %w", err)
+	}
+	return s.with(ctx, "probe", func(db *Database) error {
+		at, err := s.enterLocked(term, 0)
+		if err != nil {
+			return err
+		}
+		copies := make(map[stateKey]*limiter.State)
+		copyOf := func(id storage.LimitID, key storage.Key) *limiter.State {
+			k := stateKey{id, key}
+			if copies[k] == nil {
+				st := db.shardOf(key).states[k].State
+				st.Slots = slices.Clone(st.Slots)
+				copies[k] = &st
+			}
+			return copies[k]
+		}
+		for i := range claims {
+			c := &claims[i]
+			c.Now = at.Now
+			st := copyOf(c.ID, c.Key)
+			if c.Former != (storage.Key{}) && c.Former != c.Key {
+				former := copyOf(c.ID, c.Former)
+				c.Limit.Merge(st, *former, c.Now)
+				*former = limiter.State{}
+			}
+			grants[i] = c.Limit.Claim(st, c.Claim)
+		}
+		return nil
+	})
+}
+
+var _ storage.Prober = (*Store)(nil)

@@ -1,0 +1,66 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// testProbe makes random claims, each batch of which is probed twice before: what a probe
+// answers is what the claims are then granted, so it changes nothing.
+func testProbe(t *testing.T, open storage.Opener) {
+	s, ok := must(t, open).(storage.Prober)
+	if !ok {
+		t.Skip("the store can't tell what it would answer")
+	}
+	c, random := &processClock{wall: start, source: 1}, rand.New(rand.NewPCG(1, 2))
+	var held []storage.Claim // of leases that are not given back
+	for range 300 {
+		var claims []storage.Claim
+		for range 1 + random.IntN(6) {
+			i := random.IntN(len(params))
+			claims = append(claims, storage.Claim{
+				ID: limitID(i), Key: key(random.IntN(4)), Limit: newLimit(t, params[i]),
+				Claim: limiter.Claim{Min: 1, Want: 1 + random.Int64N(3), Extra: random.Int64N(3)},
+			})
+		}
+		if len(held) > 0 && random.IntN(2) == 0 {
+			claims = append(claims, held[0])
+			held = held[1:]
+		}
+		var probed [2][]limiter.Grant
+		for i := range probed {
+			probed[i] = make([]limiter.Grant, len(claims))
+			if err := s.Probe(context.Background(), termNow(t, s, c), slices.Clone(claims), probed[i]); err != nil {
+				t.Fatalf("probe: %v", err)
+			}
+		}
+		granted := claim(t, s.Within(termNow(t, s, c)), claims...)
+		for i, g := range granted {
+			if g != probed[0][i] || g != probed[1][i] {
+				t.Fatalf("claim %d of %d: %+v were probed, and then %+v; granted was %+v", i, len(granted), probed[0][i], probed[1][i], g)
+			}
+			if g.Lease.Holds() {
+				held = append(held, storage.Claim{ID: claims[i].ID, Key: claims[i].Key, Limit: claims[i].Limit, Claim: limiter.Claim{Return: g.Lease}})
+			}
+		}
+		c.advance(time.Duration(random.Int64N(int64(time.Minute))))
+	}
+	term := termNow(t, s, c)
+	term.Era++
+	if err := s.Probe(context.Background(), term, nil, nil); !errors.Is(err, storage.ErrTerm) {
+		t.Errorf("of another era: %v, want %v", err, storage.ErrTerm)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Probe(context.Background(), term, nil, nil); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("closed: %v, want %v", err, storage.ErrClosed)
+	}
+}
