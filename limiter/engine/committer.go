@@ -111,7 +111,7 @@ func (m *committer) drain() {
 // there may be more to do. Claims don't wait for all offenses.
 func (m *committer) turn() bool {
 	if o := m.queue.takeOrder(); o != nil {
-		m.reset(o)
+		o.answer(o.do())
 		return true
 	}
 	more := false

@@ -79,6 +79,7 @@
 //   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
+//   - keys.go, reset.go, forecast.go, order.go: what operators see and do
 //   - outage.go, recovery.go, replay.go: when the store fails
 //   - closing.go, waiting.go, janitor.go: ends, and cleaning up
 //
@@ -89,7 +90,7 @@
 //  1. shard.mu: which cells there are in a shard.
 //  2. cell.mu: the state of a key. Several are taken in the order of limit and
 //     key.
-//  3. queue.mu: the open batch.
+//  3. queue.mu: the open batch, and orders.
 //  4. clientState.mu: what is known of a client.
 //  5. offenses.mu: the offenses that the store has yet to record.
 //  6. outage.mu: the times of an outage.

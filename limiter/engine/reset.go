@@ -25,7 +25,7 @@ type Reset struct {
 
 // Errors of [Engine.Reset].
 var (
-	// ErrUnavailable says that the store can't be used at the moment. Nothing is reset.
+	// ErrUnavailable says that the store can't be used at the moment. Nothing was reset.
 	ErrUnavailable = errNotSent
 	// ErrNoResets says that the store can't forget anything.
 	ErrNoResets = errors.New("this store can't reset anything")
@@ -38,35 +38,12 @@ var (
 // An error that wraps [storage.ErrUnknownOutcome] leaves open whether the store has forgotten;
 // to reset once more does no harm. If ctx ends first, the reset happens in the background.
 func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
-	o := &order{resets: resets, done: make(chan struct{})}
-	if !e.committer.queue.order(o) {
-		return ErrUnavailable
-	}
-	select {
-	case <-o.done:
-		return o.err
-	case <-e.committer.done:
-		return ErrUnavailable
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return e.committer.order(ctx, func() error { return e.committer.reset(resets) })
 }
 
-// order is resets that wait for the committer. They are its own until done is closed.
-type order struct {
-	resets []Reset
-	done   chan struct{} // closed when the resets and err are final
-	err    error
-}
-
-func (o *order) answer(err error) {
-	o.err = err
-	close(o.done)
-}
-
-// reset does what an order says.
-func (m *committer) reset(o *order) {
-	resets := make([]storage.Reset, len(o.resets))
+// reset resets what an operator wants to be forgotten.
+func (m *committer) reset(wanted []Reset) error {
+	resets := make([]storage.Reset, len(wanted))
 	for i := range resets {
 		resets[i].ID = rand.Int64()
 	}
@@ -76,7 +53,7 @@ func (m *committer) reset(o *order) {
 			return ErrNoResets
 		}
 		for i := range resets {
-			if err := m.nameReset(&resets[i], &o.resets[i], term); err != nil {
+			if err := m.nameReset(&resets[i], &wanted[i], term); err != nil {
 				return err
 			}
 		}
@@ -86,19 +63,18 @@ func (m *committer) reset(o *order) {
 		if !errors.Is(err, ErrNoResets) {
 			m.degrade(err)
 		}
-		o.answer(err)
-		return
+		return err
 	}
 	m.answers.Add(1)
 	own := make(map[int64]string)
 	for i, r := range resets {
-		o.resets[i].Found = r.Found
-		own[r.Number] = o.resets[i].Key
+		wanted[i].Found = r.Found
+		own[r.Number] = wanted[i].Key
 	}
 	if err = m.takeResets(own); err != nil {
 		m.degrade(err)
 	}
-	o.answer(err)
+	return err
 }
 
 // nameReset sets what is reset, by the names of the term.

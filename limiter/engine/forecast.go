@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Forecast returns what Decide would, and changes nothing: no unit is charged, no violation
+// is recorded. What it sets in the debits is what Decide would set.
+//
+// It decides on copies of what memory knows, and asks the store what it would answer. That
+// is true as long as nobody else takes from the same keys meanwhile. Where the store can't
+// tell, it is what memory would decide alone.
+func (e *Engine) Forecast(ctx context.Context, client *Client, debits []Debit) Decision {
+	e.committer.awaitOpen(ctx)
+	r, err := e.rehearsal(ctx, client, debits)
+	if err != nil {
+		return Decision{Reason: Abandoned}
+	}
+	go r.answer()
+	defer r.end()
+	d := r.Decide(ctx, client, debits)
+	for ; client != nil; client = client.Parent {
+		client.cell = nil
+	}
+	for i := range debits {
+		debits[i].cell = nil
+		for c := debits[i].Client; c != nil; c = c.Parent {
+			c.cell = nil
+		}
+	}
+	return d
+}
+
+// forecastTimeout is how long a forecast waits for the store before it is what memory
+// would decide alone.
+const forecastTimeout = 2 * time.Second
+
+// rehearsal is an engine on copies, whose claims the store only answers.
+type rehearsal struct {
+	Engine
+	ended chan struct{}
+}
+
+// rehearsal returns a rehearsal of a request. It copies what memory knows while no call of the
+// store is under way and the store was told everything, so that nothing counts twice. The error
+// is that of ctx.
+func (e *Engine) rehearsal(ctx context.Context, client *Client, debits []Debit) (r *rehearsal, err error) {
+	err = e.committer.order(ctx, func() error {
+		e.committer.tell()
+		r = e.rehearse(client, debits)
+		return nil
+	})
+	switch {
+	case err == ErrUnavailable:
+		return e.rehearse(client, debits), nil
+	case err != nil:
+		return nil, err
+	}
+	return r, nil
+}
+
+// tell tells the store what waits to be told.
+func (m *committer) tell() {
+	if err := m.punish(); err != nil {
+		m.degrade(err)
+	}
+	if b := m.queue.take(); b != nil {
+		m.commit(b)
+	}
+}
+
+// rehearse returns a rehearsal with copies of what a request needs.
+func (e *Engine) rehearse(client *Client, debits []Debit) *rehearsal {
+	r := &rehearsal{Engine: Engine{opts: e.opts, clock: &clock{source: e.clock.source}, stop: make(chan struct{})}, ended: make(chan struct{})}
+	r.opts.Observer, r.opts.StoreTimeout = nobody{}, forecastTimeout
+	r.clock.line.Store(e.clock.line.Load())
+	r.clock.looked.Store(e.clock.looked.Load())
+
+	m := &r.committer
+	m.init(&r.opts, r.clock, r.stop, nil)
+	m.starting.Stop()
+	close(m.ready)
+	m.table = newTable(DefaultMaxKeys, m.giveBackLocked)
+	r.table = m.table
+	m.conn.presence.Store(e.committer.conn.presence.Load())
+	m.conn.resets.Store(e.committer.conn.resets.Load())
+	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast knows of it
+	if prober, ok := e.committer.conn.prober(); ok && !e.committer.degraded.Load() {
+		m.conn.store.Store(&opened{&probed{Prober: prober, told: make(map[storage.Key][]reputation.Offense)}})
+	} else {
+		m.degraded.Store(true)
+		m.queue.setClosed(true)
+	}
+
+	r.copyClient(e, client)
+	for i := range debits {
+		r.copyClient(e, debits[i].Client)
+		if c := e.table.find(debits[i].Limit.ID, debits[i].Key); c != nil {
+			c.copyTo(r.table.add(c.id, debits[i].Key))
+		}
+	}
+	return r
+}
+
+func (r *rehearsal) copyClient(e *Engine, client *Client) {
+	for ; client != nil; client = client.Parent {
+		client.cell = nil
+		if c := e.table.find(clientsID, client.Key); c != nil {
+			c.client.copyTo(r.table.add(clientsID, client.Key).client)
+		}
+	}
+}
+
+// answer has the store answer the claims of a rehearsal until that ends.
+func (r *rehearsal) answer() {
+	defer close(r.ended)
+	m := &r.committer
+	for {
+		select {
+		case <-m.queue.woken:
+			m.drain()
+		case <-r.stop:
+			return
+		}
+	}
+}
+
+func (r *rehearsal) end() {
+	close(r.stop)
+	<-r.ended
+	m := &r.committer
+	m.looking.Stop()
+	m.reminder.Stop()
+	m.gathering.Stop()
+	m.probe.Stop()
+}
+
+// copyTo copies what is known of a key, but for claims that are under way.
+func (c *cell) copyTo(to *cell) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to.limit, to.lease, to.headroom, to.first = c.limit, c.lease, c.headroom, c.first
+	to.block.Store(c.block.Load())
+	if c.local != nil {
+		to.local = &local{state: c.local.state, debts: slices.Clone(c.local.debts)}
+		to.local.state.Slots = slices.Clone(c.local.state.Slots)
+	}
+}
+
+// copyTo copies what is known of a client.
+func (st *clientState) copyTo(to *clientState) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	to.record.Store(st.record.Load())
+	to.noted.Store(st.noted.Load())
+	to.attempts = slices.Clone(st.attempts)
+}
+
+// prober returns the store if it can tell what it would answer.
+func (c *connection) prober() (storage.Prober, bool) {
+	store := c.store.Load()
+	if store == nil {
+		return nil, false
+	}
+	prober, ok := store.Store.(storage.Prober)
+	return prober, ok
+}
+
+// probed is a store that changes nothing. It remembers what it is told of clients.
+type probed struct {
+	storage.Prober
+	told map[storage.Key][]reputation.Offense
+}
+
+// Within implements storage.Timekeeper.
+func (p *probed) Within(term *storage.Term) storage.Store {
+	return probedWithin{p.Prober.Within(term), p, term}
+}
+
+// probedWithin is a store within a term that changes nothing.
+type probedWithin struct {
+	storage.Store
+	probed *probed
+	term   *storage.Term
+}
+
+// Claim implements storage.Store.
+func (p probedWithin) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	return p.probed.Probe(ctx, p.term, claims, grants)
+}
+
+// Records implements storage.Store.
+func (p probedWithin) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	if err := p.Store.Records(ctx, clients, now, records); err != nil {
+		return err
+	}
+	for i, c := range clients {
+		for _, o := range p.probed.told[c.Key] {
+			records[i].Commit(o)
+		}
+	}
+	return nil
+}
+
+// Punish implements storage.Store.
+func (p probedWithin) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	for i, o := range offenses {
+		if err := p.Records(ctx, []storage.Client{o.Client}, o.At, records[i:i+1]); err != nil {
+			return err
+		}
+		records[i].Commit(o.Offense)
+		p.probed.told[o.Key] = append(p.probed.told[o.Key], o.Offense)
+	}
+	return nil
+}

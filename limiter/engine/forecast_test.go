@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+// traffic is two processes on one database, and clients that ask them at random.
+type traffic struct {
+	engines  []*Engine
+	random   *rand.Rand
+	limits   []*Limit
+	scalings []*Scaling
+}
+
+func newTraffic(t *testing.T, seed uint64) *traffic {
+	db := memory.New()
+	w := &traffic{random: rand.New(rand.NewPCG(seed, 1)), engines: []*Engine{onDatabase(t, db), onDatabase(t, db)}}
+	for i, algorithm := range algorithms {
+		w.limits = append(w.limits, newLimit(t, limiter.Params{Algorithm: algorithm, Amount: int64(3 + 40*i), Window: 10 * time.Minute}))
+		w.scalings = append(w.scalings, newScaling(t, 10, time.Hour, 30))
+	}
+	w.scalings[0].Ban = reputation.Ban{After: 2, Within: 24 * time.Hour, For: 3 * time.Hour}
+	return w
+}
+
+func (w *traffic) close() {
+	for _, e := range w.engines {
+		e.Close(context.Background())
+	}
+}
+
+// step is one request, or something else that happens.
+type step struct {
+	engine int
+	client string // "" for none
+	cross  bool   // it is a part of the client
+	debits []stepDebit
+	sleeps time.Duration
+	offend bool
+}
+
+type stepDebit struct {
+	limit  int
+	scaled bool
+	key    string
+	cost   int64
+}
+
+func (w *traffic) next() step {
+	s := step{engine: w.random.IntN(2)}
+	if w.random.IntN(3) > 0 {
+		s.client, s.cross = string(rune('a'+w.random.IntN(3))), w.random.IntN(4) == 0
+	}
+	switch w.random.IntN(20) {
+	case 0:
+		s.sleeps = time.Duration(w.random.Int64N(int64(20 * time.Minute)))
+	case 1:
+		s.offend = s.client != ""
+	}
+	for range 1 + w.random.IntN(3) {
+		s.debits = append(s.debits, stepDebit{
+			limit: w.random.IntN(len(w.limits)), scaled: s.client != "" && w.random.IntN(2) == 0,
+			key: fmt.Sprint("key ", w.random.IntN(3)), cost: w.random.Int64N(5),
+		})
+	}
+	return s
+}
+
+// request returns what a step asks the engine.
+func (w *traffic) request(s step) (client *Client, debits []Debit) {
+	if s.client != "" {
+		client = &Client{Key: []byte(s.client)}
+		if s.cross {
+			client = &Client{Key: []byte(s.client + " of others"), Parent: client}
+		}
+	}
+	for _, d := range s.debits {
+		debit := Debit{Limit: w.limits[d.limit], Key: []byte(d.key), Cost: d.cost}
+		if d.scaled {
+			debit = Debit{Limit: w.scalings[d.limit].Levels[0], Key: []byte(s.client), Cost: d.cost, Client: client, Scaling: w.scalings[d.limit]}
+		}
+		debits = append(debits, debit)
+	}
+	return client, debits
+}
+
+// answer is what a decision says, and what its debits say.
+type answer struct {
+	Decision
+	known []bool
+	quota []limiter.Quota
+	limit []*Limit
+}
+
+func answerOf(d Decision, debits []Debit) answer {
+	d.Waited, d.Fresh = 0, false
+	a := answer{Decision: d}
+	for i := range debits {
+		a.known = append(a.known, debits[i].Known)
+		a.limit = append(a.limit, debits[i].Limit)
+		if debits[i].Known {
+			a.quota = append(a.quota, debits[i].Quota)
+		}
+	}
+	return a
+}
+
+// advance has times to wait end so much sooner, as long as they end.
+func (a *answer) advance(by time.Duration) {
+	a.Retry = sooner(a.Retry, by)
+	for i := range a.quota {
+		a.quota[i].Reset = sooner(a.quota[i].Reset, by)
+	}
+}
+
+func sooner(wait, by time.Duration) time.Duration {
+	if wait == limiter.Never || wait == 0 {
+		return wait
+	}
+	return max(wait-by, 0)
+}
+
+// equals compares answers, but for the milliseconds that pass while claims are gathered.
+func (a answer) equals(b answer) bool {
+	const near = 25 * time.Millisecond
+	same := len(a.quota) == len(b.quota) && (a.Retry-b.Retry).Abs() <= near
+	for i := range a.quota {
+		same = same && a.quota[i].Remaining == b.quota[i].Remaining && (a.quota[i].Reset-b.quota[i].Reset).Abs() <= near
+	}
+	a.Retry, a.quota, b.Retry, b.quota = 0, nil, 0, nil
+	return same && reflect.DeepEqual(a, b)
+}
+
+// A forecast is what is then decided, in random states: leases held here and there, blocks,
+// violations, levels, bans. Forecasts change nothing: without them the same is decided.
+func TestForecastsAreTrue(t *testing.T) {
+	const seeds, steps = 10, 1000 // ten thousand states
+	const slot = 10 * time.Second // those of all limits are multiples of it
+	for seed := range seeds {
+		var with, without []answer
+		for _, forecasting := range []bool{true, false} {
+			bubble.Test(t, func(t *testing.T) {
+				w := newTraffic(t, uint64(seed))
+				defer w.close()
+				for i := range steps {
+					s := w.next()
+					e := w.engines[s.engine]
+					time.Sleep(s.sleeps + 10100*time.Microsecond) // what was given back is in the store then
+					if time.Duration(time.Now().UnixNano())%slot > slot-time.Second {
+						time.Sleep(2 * time.Second) // no slot ends between forecast and decision
+					}
+					if s.offend {
+						e.Punish(&Client{Key: []byte(s.client)}, reputation.Offense{Points: 20, Violation: reputation.Violation{Reason: reputation.Forged}})
+					}
+					var foretold answer
+					at := time.Now()
+					if forecasting {
+						client, debits := w.request(s)
+						foretold = answerOf(e.Forecast(context.Background(), client, debits), debits)
+					}
+					time.Sleep(5*time.Millisecond - time.Since(at)) // with forecasts or without, it is then
+					client, debits := w.request(s)
+					got := answerOf(e.Decide(context.Background(), client, debits), debits)
+					if forecasting {
+						with = append(with, got)
+						foretold.advance(time.Since(at))
+						if !foretold.equals(got) {
+							t.Fatalf("seed %d, step %d: %+v\nforetold %+v\ndecided  %+v", seed, i, s, foretold, got)
+						}
+					} else {
+						without = append(without, got)
+					}
+				}
+			})
+		}
+		for i := range with {
+			with[i].limit, without[i].limit = nil, nil // each world has its own
+			if !with[i].equals(without[i]) {
+				t.Fatalf("seed %d, step %d: with forecasts %+v, without %+v", seed, i, with[i], without[i])
+			}
+		}
+	}
+}
+
+// While the store can't be used, a forecast is what memory decides.
+func TestForecastsInAnOutage(t *testing.T) {
+	f := newFixture(t)
+	limit := newLimit(t, limiter.Params{Amount: 10, Window: time.Hour})
+	f.committer.degrade(errDisk)
+	for i := range 10 {
+		debits := []Debit{{Limit: limit, Key: []byte("a"), Cost: 1}}
+		foretold := f.Forecast(context.Background(), nil, debits)
+		if got := f.ask(debit(limit, "a", 1)); foretold.Allowed != got.Allowed || foretold.Retry != got.Retry || foretold.Degraded != got.Degraded {
+			t.Errorf("%d: foretold %+v, decided %+v", i, foretold, got)
+		}
+	}
+}
