@@ -78,7 +78,7 @@ func (m *committer) tell() {
 // rehearse returns a rehearsal with copies of what a request needs.
 func (e *Engine) rehearse(client *Client, debits []Debit) *rehearsal {
 	r := &rehearsal{Engine: Engine{opts: e.opts, clock: &clock{source: e.clock.source}, stop: make(chan struct{})}, ended: make(chan struct{})}
-	r.opts.Observer, r.opts.StoreTimeout = nobody{}, forecastTimeout
+	r.opts.Observer, r.opts.StoreTimeout = noObserver{}, forecastTimeout
 	r.clock.line.Store(e.clock.line.Load())
 	r.clock.looked.Store(e.clock.looked.Load())
 
