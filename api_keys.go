@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
@@ -184,7 +185,7 @@ func (a *App) keysChanged(set *apikeys.Set, err error) {
 		a.log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))
 		return
 	}
-	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers()))
+	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
 	countKeys(set, a.tierNames())
 }
 

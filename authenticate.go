@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // credentials is the result of a request's service header or API key.
@@ -50,7 +51,7 @@ func (e *evaluation) askKey(k *APIKeys) {
 	case key == "":
 		c.tier, c.err = k.otherwise(k.Missing, errNoKey)
 	default:
-		if client := k.keys.Keys().Find(key); client != nil {
+		if client := k.keys.Keys().Find(key, time.Now()); client != nil {
 			c.name, c.tier = client.Name, client.Tier
 		} else {
 			c.tier, c.err = k.otherwise(k.Unknown, errUnknownKey)

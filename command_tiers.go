@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
 )
 
 // checkTier returns an error if the running Caddy doesn't have a tier: a file with a key of
@@ -55,4 +56,14 @@ func askTiers(address string) (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// completeTier completes the tier of a new key.
+func (at *adminEndpoint) completeTier(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	address, err := at.determine()
+	if err != nil || len(args) != 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, _ := askTiers(address) //nolint:errcheck // there are no words then
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -2,6 +2,7 @@ package tally
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -116,7 +117,7 @@ func countKeys(set *apikeys.Set, tiers []string) {
 	for _, tier := range tiers {
 		metrics.keys.WithLabelValues(tier)
 	}
-	for tier, n := range set.Tiers() {
+	for tier, n := range set.Tiers(time.Now()) {
 		metrics.keys.WithLabelValues(tier).Set(float64(n))
 	}
 }

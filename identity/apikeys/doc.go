@@ -4,9 +4,10 @@
 //	# name  tier  hash
 //	salt 0f5c…
 //	acme             researcher  9a41…
-//	vendor/product   vendor      77e0…
+//	vendor/product   vendor      77e0… until 2026-12-01
 //
 // A hash is the HMAC-SHA-256 of a key under the file's salt, in hexadecimal. A
+// key with an end is in force until then: a date means its first moment in UTC. A
 // name is a client, and what stands behind a `/` a part of it that is counted on
 // its own. A name may have several keys of one tier, which are counted as one, so
 // that a key can be replaced while the old one is still in use.

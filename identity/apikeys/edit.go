@@ -23,7 +23,7 @@ const idLength = 8
 // leaked secrets know one when they see it.
 const keyPrefix = "tally_"
 
-const fileHead = "# API keys: name, tier and hash of each. `caddy rate-limit key` makes and revokes them.\n"
+const fileHead = "# API keys: name, tier and hash of each, and until when if it expires. `caddy rate-limit key` makes and revokes them.\n"
 
 // New makes a key for a client, adds its hash to a file, which is made if there
 // is none, and returns the key: 130 random bits. It is the only time that anybody
@@ -57,7 +57,11 @@ func appendKey(text []byte, client Client, key string) ([]byte, error) {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		text = append(text, '\n')
 	}
-	return fmt.Appendf(text, "%s %s %x\n", client.Name, client.Tier, m.Sum(nil)), nil
+	text = fmt.Appendf(text, "%s %s %x", client.Name, client.Tier, m.Sum(nil))
+	if !client.Expires.IsZero() {
+		text = fmt.Appendf(text, " %s %s", untilWord, textfile.FormatTime(client.Expires))
+	}
+	return append(text, '\n'), nil
 }
 
 // Revoke removes the keys of a name from a file, or if id is not empty, the one
@@ -105,10 +109,14 @@ func List(path string) (entries []Entry, err error) {
 // entryOf returns the key in a line of a good file, if there is one.
 func entryOf(line []byte) (Entry, bool) {
 	fields := strings.Fields(string(line))
-	if len(fields) != 3 || strings.HasPrefix(fields[0], "#") || len(fields[2]) < idLength {
+	if len(fields) < 3 || strings.HasPrefix(fields[0], "#") || len(fields[2]) < idLength {
 		return Entry{}, false
 	}
-	return Entry{Client{Name: fields[0], Tier: fields[1]}, strings.ToLower(fields[2][:idLength])}, true
+	client, err := clientOf(fields)
+	if err != nil {
+		return Entry{}, false
+	}
+	return Entry{*client, strings.ToLower(fields[2][:idLength])}, true
 }
 
 // edit replaces a file by what change makes of its text, which must be a good one.

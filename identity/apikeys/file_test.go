@@ -38,7 +38,7 @@ func (w *watched) write(text string) {
 func (w *watched) wantClient(key, name string) {
 	w.t.Helper()
 	time.Sleep(textfile.LookEvery) // of the bubble's time
-	client := w.Keys().Find(key)
+	client := w.Keys().Find(key, today)
 	if got := client != nil && client.Name == name; got != (name != "") || name == "" && client != nil {
 		w.t.Errorf("%s is %+v, want %q", key, client, name)
 	}
@@ -79,7 +79,7 @@ func TestFileIsReadAgain(t *testing.T) {
 			t.Errorf("told of a file that has not changed: %v", w.told)
 		}
 		w.write(salted + line("acme", "gold", "k1") + line("b", "free", "k2"))
-		if w.Keys().Find("k2") != nil {
+		if w.Keys().Find("k2", today) != nil {
 			t.Error("the file is looked at more than once a second")
 		}
 		w.wantClient("k2", "b")
@@ -155,7 +155,7 @@ func TestOpenRefusesWhatIsNoFileOfKeys(t *testing.T) {
 	if err := os.WriteFile(path, []byte(salted+"acme free\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path, nil, nil); err == nil || err.Error() != "apikeys: "+path+": line 2: has 2 words, want three: name, tier and hash" {
+	if _, err := Open(path, nil, nil); err == nil || err.Error() != "apikeys: "+path+": line 2: has 2 words, expected three: name, tier and hash; or until and a time behind them" {
 		t.Errorf("a bad line: %v", err)
 	}
 	if _, err := Open(filepath.Dir(path), nil, nil); err == nil {
@@ -166,7 +166,7 @@ func TestOpenRefusesWhatIsNoFileOfKeys(t *testing.T) {
 func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "api_keys")
 	keys := make(map[string]bool)
-	for _, client := range []Client{{"acme", "free"}, {"vendor/product", "gold"}, {"acme", "free"}} {
+	for _, client := range []Client{{Name: "acme", Tier: "free"}, {Name: "vendor/product", Tier: "gold"}, {Name: "acme", Tier: "free", Expires: today.Add(time.Hour)}} {
 		key, err := New(path, client)
 		if err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := set.Find(key); got == nil || *got != client {
+		if got := set.Find(key, today); got == nil || *got != client {
 			t.Errorf("the key of %v is %v's", client, got)
 		}
 		if strings.Contains(string(text), strings.TrimPrefix(key, keyPrefix)) {
@@ -224,7 +224,7 @@ func TestEditLeavesTheRestAsItIs(t *testing.T) {
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(path, Client{"b", "free"}); err != nil {
+	if _, err := New(path, Client{Name: "b", Tier: "free"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Revoke(path, "b", ""); err != nil {
@@ -250,16 +250,16 @@ func TestEditThatCannotBe(t *testing.T) {
 		}
 	}
 	write(salted + line("acme", "free", "k1"))
-	_, err := New(path, Client{"acme", "gold"})
+	_, err := New(path, Client{Name: "acme", Tier: "gold"})
 	refused(err, "line 3: acme has the tier gold here and free in line 2")
-	_, err = New(path, Client{"a b", "gold"})
+	_, err = New(path, Client{Name: "a b", Tier: "gold"})
 	refused(err, "the name must be letters")
-	_, err = New(path, Client{"b", ""})
+	_, err = New(path, Client{Name: "b", Tier: ""})
 	refused(err, "a tier must be letters")
 	mustList(t, path, 1)
 
 	write(salted + "acme free\n")
-	_, err = New(path, Client{"b", "free"})
+	_, err = New(path, Client{Name: "b", Tier: "free"})
 	refused(err, "line 2: has 2 words")
 	_, err = Revoke(path, "acme", "")
 	refused(err, "line 2: has 2 words")
@@ -275,7 +275,7 @@ func TestEditsAtOnce(t *testing.T) {
 	for i := range made {
 		done.Go(func() {
 			var err error
-			if made[i], err = New(path, Client{"acme", "free"}); err != nil {
+			if made[i], err = New(path, Client{Name: "acme", Tier: "free"}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -290,7 +290,7 @@ func TestEditsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range made {
-		if set.Find(key) == nil {
+		if set.Find(key, today) == nil {
 			t.Error("a key that was made is not in the file")
 		}
 	}
@@ -306,7 +306,7 @@ func TestFileIsUsedFromManyGoroutines(t *testing.T) {
 			done.Go(func() {
 				for range 20 {
 					keys := w.Keys()
-					if keys.Find("k1") != nil == (keys.Find("k3") != nil) {
+					if keys.Find("k1", today) != nil == (keys.Find("k3", today) != nil) {
 						t.Error("keys of two versions, or of none")
 					}
 					time.Sleep(textfile.LookEvery / 3)

@@ -11,13 +11,21 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
 // Client is the holder of a key.
 type Client struct {
 	Name string
 	Tier string
+	// Expires is when the key is no longer in force. The zero time means never.
+	Expires time.Time
 }
+
+// isExpired reports whether the key isn't in force any more.
+func (c *Client) isExpired(now time.Time) bool { return !c.Expires.IsZero() && !now.Before(c.Expires) }
 
 // Set is the keys of one reading of a file. It does not change, and may be used
 // from any number of goroutines. A nil Set has no keys.
@@ -40,10 +48,10 @@ type mac struct {
 // nearly as long.
 const MaxKey = 256
 
-// Find returns the client that a key belongs to, or nil. How long it takes says
+// Find returns the client that a key in force belongs to, or nil. How long it takes says
 // nothing of the keys there are: they are compared by a hash that nobody outside
 // can compute.
-func (s *Set) Find(key string) *Client {
+func (s *Set) Find(key string, now time.Time) *Client {
 	if s == nil || len(s.clients) == 0 || len(key) > MaxKey {
 		return nil
 	}
@@ -53,15 +61,20 @@ func (s *Set) Find(key string) *Client {
 	m.Sum(m.sum[:0])
 	client := s.clients[m.sum]
 	s.macs.Put(m)
+	if client == nil || client.isExpired(now) {
+		return nil
+	}
 	return client
 }
 
-// Tiers returns how many keys there are of each tier.
-func (s *Set) Tiers() map[string]int {
+// Tiers returns how many keys of each tier are in force.
+func (s *Set) Tiers(now time.Time) map[string]int {
 	tiers := make(map[string]int)
 	if s != nil {
 		for _, client := range s.clients {
-			tiers[client.Tier]++
+			if !client.isExpired(now) {
+				tiers[client.Tier]++
+			}
 		}
 	}
 	return tiers
@@ -113,10 +126,30 @@ func (p *parser) line(n int, fields []string) error {
 		return p.salt(fields[1])
 	case p.set == nil:
 		return fmt.Errorf("a key comes before the line `%s …`, which a file of keys begins with", saltWord)
-	case len(fields) != 3:
-		return fmt.Errorf("has %d words, want three: name, tier and hash", len(fields))
+	case len(fields) != 3 && (len(fields) != 5 || fields[3] != untilWord):
+		return fmt.Errorf("has %d words, expected three: name, tier and hash; or %s and a time behind them", len(fields), untilWord)
 	}
-	return p.key(n, &Client{Name: fields[0], Tier: fields[1]}, fields[2])
+	client, err := clientOf(fields)
+	if err != nil {
+		return err
+	}
+	return p.key(n, client, fields[2])
+}
+
+// untilWord stands before the time when a key expires.
+const untilWord = "until"
+
+// clientOf returns the client in the words of a line.
+func clientOf(fields []string) (*Client, error) {
+	c := &Client{Name: fields[0], Tier: fields[1]}
+	if len(fields) < 5 {
+		return c, nil
+	}
+	var err error
+	if c.Expires, err = textfile.ParseTime(fields[4]); err != nil {
+		return nil, fmt.Errorf("%s: %w", untilWord, err)
+	}
+	return c, nil
 }
 
 // saltWord begins the line that holds the salt.
@@ -167,6 +200,9 @@ func (c *Client) check(tiers []string) error {
 	}
 	if err := CheckTier(c.Tier); err != nil {
 		return err
+	}
+	if err := textfile.CheckTime(c.Expires); err != nil {
+		return fmt.Errorf("%s: %w", c.Name, err)
 	}
 	if tiers != nil && !slices.Contains(tiers, c.Tier) {
 		return fmt.Errorf("%s has the tier %q, which is none of those configured: %s; name one of them, or add the tier to the config", c.Name, c.Tier, strings.Join(tiers, ", "))

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
+
+// today is when all tests are.
+var today = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 const testSalt = "000102030405060708090a0b0c0d0e0f"
 
@@ -26,24 +30,24 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]Client{
-		"k1":                        {"acme", "free"},
-		"k2":                        {"acme", "free"},
-		strings.Repeat("x", MaxKey): {"acme/shop", "vendor"},
+		"k1":                        {Name: "acme", Tier: "free"},
+		"k2":                        {Name: "acme", Tier: "free"},
+		strings.Repeat("x", MaxKey): {Name: "acme/shop", Tier: "vendor"},
 	} {
-		if got := s.Find(key); got == nil || *got != want {
+		if got := s.Find(key, today); got == nil || *got != want {
 			t.Errorf("%.8q is %+v, want %+v", key, got, want)
 		}
 	}
 	for _, key := range []string{"", "k", "k3", "K1", "k1 ", " k1", "k1\x00", strings.Repeat("x", MaxKey+1), strings.Repeat("x", MaxKey-1)} {
-		if got := s.Find(key); got != nil {
+		if got := s.Find(key, today); got != nil {
 			t.Errorf("%.8q is %+v, want nobody", key, got)
 		}
 	}
-	if got := fmt.Sprint(s.Tiers()); got != "map[free:2 vendor:1]" {
+	if got := fmt.Sprint(s.Tiers(today)); got != "map[free:2 vendor:1]" {
 		t.Errorf("keys by tier are %s", got)
 	}
 	var none *Set
-	if none.Find("k1") != nil || len(none.Tiers()) != 0 {
+	if none.Find("k1", today) != nil || len(none.Tiers(today)) != 0 {
 		t.Error("nobody's set has keys")
 	}
 }
@@ -58,8 +62,8 @@ func TestParseErrors(t *testing.T) {
 		{"salt 00\n", "line 1: the salt must be at least 32 hexadecimal digits"},
 		{"salt " + strings.Repeat("x", 32), "line 1: the salt must be at least 32 hexadecimal digits"},
 		{salt + salt, "line 2: a second salt; each file of keys has its own, and one can't be appended to another"},
-		{salt + "\n\nacme free\n", "line 4: has 2 words, want three: name, tier and hash"},
-		{salt + "acme free 00 x\n", "line 2: has 4 words, want three: name, tier and hash"},
+		{salt + "\n\nacme free\n", "line 4: has 2 words, expected three: name, tier and hash; or until and a time behind them"},
+		{salt + "acme free 00 x\n", "line 2: has 4 words, expected three: name, tier and hash; or until and a time behind them"},
 		{salt + "acme free 00\n", "line 2: the hash must have 64 hexadecimal digits, got 2 characters"},
 		{salt + "acme free " + strings.Repeat("x", 64), "line 2: the hash must be hexadecimal digits"},
 		{salt + a + "# \n" + a, "line 4: the hash is that of line 2"},
@@ -105,6 +109,32 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func TestKeysExpire(t *testing.T) {
+	until := func(key, end string) string {
+		return strings.TrimSpace(line("acme", "free", key)) + " until " + end + "\n"
+	}
+	s, err := Parse([]byte("salt "+testSalt+"\n"+line("acme", "free", "for ever")+until("a day", "2026-11-23")+until("a second", "2026-11-22T12:00:01Z")+until("no more", "2026-11-22T12:00:00Z")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{"for ever": true, "a day": true, "a second": true, "no more": false} {
+		if got := s.Find(key, today) != nil; got != want {
+			t.Errorf("%s: in force is %v", key, got)
+		}
+	}
+	if s.Find("a second", today.Add(time.Second)) != nil || s.Find("a day", today.Add(12*time.Hour)) != nil || s.Find("for ever", today.Add(1e6*time.Hour)) == nil {
+		t.Error("keys don't end when they should")
+	}
+	if got := s.Tiers(today)["free"]; got != 3 {
+		t.Errorf("%d keys are in force, want 3", got)
+	}
+	for end, says := range map[string]string{"": "expected three", "tomorrow": "until: got \"tomorrow\", expected a date such as", "2026-12-01 more": "expected three"} {
+		if _, err := Parse([]byte("salt "+testSalt+"\n"+until("k", end)), nil); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("until %s: got %v, want %s", end, err, says)
+		}
+	}
+}
+
 func BenchmarkFind(b *testing.B) {
 	text := "salt " + testSalt + "\n"
 	for i := range 1000 {
@@ -117,6 +147,6 @@ func BenchmarkFind(b *testing.B) {
 	key := "tally_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Find(key)
+		s.Find(key, today)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
 // Bounds of a file.
@@ -98,7 +100,7 @@ func (s *Statement) parse(action, rest string) (err error) {
 		if word, err = cutWord(&rest); err != nil {
 			return err
 		}
-		if s.Until, err = ParseTime(word); err != nil {
+		if s.Until, err = textfile.ParseTime(word); err != nil {
 			return fmt.Errorf("until: %w", err)
 		}
 		word, err = cutWord(&rest)

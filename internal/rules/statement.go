@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
 // Action is what a statement does with its target.
@@ -48,7 +50,7 @@ func (s *Statement) Outlasts(other *Statement) bool {
 func (s Statement) String() string {
 	line := s.Action.String() + " " + s.Target.String()
 	if !s.Until.IsZero() {
-		line += " until " + formatTime(s.Until)
+		line += " until " + textfile.FormatTime(s.Until)
 	}
 	if s.Reason != "" {
 		line += " # " + s.Reason
@@ -64,7 +66,7 @@ func (s Statement) Check() error {
 	if err := s.Target.Check(); err != nil {
 		return err
 	}
-	if err := checkTime(s.Until); err != nil {
+	if err := textfile.CheckTime(s.Until); err != nil {
 		return err
 	}
 	if err := checkReason(s.Reason); err != nil {
@@ -104,34 +106,6 @@ func checkReason(reason string) error {
 // stands around it.
 func isUnsafe(r rune) bool {
 	return unicode.IsControl(r) && r != '\t' || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
-}
-
-// ParseTime reads when a statement ends: a date, which means its first moment in UTC, or a
-// time as RFC 3339 has it, of which fractions of a second are dropped.
-func ParseTime(text string) (time.Time, error) {
-	t, err := time.Parse(time.DateOnly, text)
-	if err != nil {
-		t, err = time.Parse(time.RFC3339, text)
-	}
-	if t = t.UTC().Truncate(time.Second); err != nil || t.IsZero() || checkTime(t) != nil {
-		return time.Time{}, fmt.Errorf("got %s, expected a date such as 2026-12-01 (00:00 UTC), or a time such as 2026-12-01T14:00:00Z", quoted(text))
-	}
-	return t, nil
-}
-
-func formatTime(t time.Time) string {
-	if t = t.UTC(); t.Equal(t.Truncate(24 * time.Hour)) {
-		return t.Format(time.DateOnly)
-	}
-	return t.Format(time.RFC3339)
-}
-
-// checkTime returns an error about an end that has no four digits for its year.
-func checkTime(t time.Time) error {
-	if year := t.UTC().Year(); !t.IsZero() && (year < 1970 || year > 9999) {
-		return fmt.Errorf("it ends in the year %d, expected 1970 to 9999", year)
-	}
-	return nil
 }
 
 // maxQuoted is how much of a text an error quotes.
