@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -80,6 +81,12 @@ type App struct {
 	// Let clients earn sessions, by which they are known again. Default: none do.
 	Session *Session `json:"session,omitempty"`
 
+	// Don't keep a history of what is decided. By default counts per zone and limit are
+	// kept in the database: per minute for two days, per hour for 90 days and per day for
+	// two years; and for a week the keys of each hour that wanted most, under names that
+	// tell no addresses.
+	DisableHistory bool `json:"disable_history,omitempty"`
+
 	// Where the option is in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
@@ -97,6 +104,7 @@ type App struct {
 
 	store    Store
 	settings settings
+	ledger   *history.Ledger // what is counted for the history; nil if there is none
 	zones    bool            // whether any handler has any
 	warned   map[string]bool // what was warned of already
 	survey   *survey         // of all handlers' configs; nil before the first is provisioned

@@ -2,6 +2,7 @@ package tally
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -114,13 +115,19 @@ func (a *App) Cleanup() error {
 	a.watchers.close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	opened := a.instance.Load() != nil && !a.closed
-	a.closed = true
-	if !opened {
+	if a.closed {
 		return nil
 	}
-	_, err := instances.Delete(a.settings)
-	return err
+	a.closed = true
+	var errs []error
+	if a.instance.Load() != nil {
+		_, err := instances.Delete(a.settings)
+		errs = append(errs, err)
+	}
+	if a.ledger != nil {
+		errs = append(errs, closeLedger(a.settings))
+	}
+	return errors.Join(errs...)
 }
 
 // runningApp returns the app of the configuration that runs, or nil if it has none.

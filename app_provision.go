@@ -21,6 +21,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		a.provisionClients,
 		a.provisionFiles,
 		a.provisionRules,
+		a.provisionHistory,
 	} {
 		if err := step(); err != nil {
 			return atSource(fmt.Errorf("rate_limit: %w", err), a.Source)
@@ -55,6 +56,14 @@ func (a *App) provisionFiles() error {
 	a.warnOfAccess("secret_file", a.settings.secret)
 	a.warnOfAccess("the keys that names at rest are hashed under", a.settings.epochs)
 	return nil
+}
+
+// provisionHistory has the counts ready that the history is made of.
+func (a *App) provisionHistory() (err error) {
+	if !a.DisableHistory {
+		a.ledger, err = openLedger(a.settings)
+	}
+	return err
 }
 
 // loadStore loads the module that keeps the counts.

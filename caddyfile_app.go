@@ -70,6 +70,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //			forged     <points>
 //			trap       <points>
 //		}
+//		history          off
 //		ban              after <n> violations in <duration> for <duration> [up to <duration>]
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -109,6 +110,10 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return a.unmarshalReputation(d)
 	case "ban":
 		return unmarshalBan(d, &a.Ban)
+	case "history":
+		_, err := oneOf(d, "off")
+		a.DisableHistory = err == nil
+		return err
 	case "tier":
 		return a.unmarshalTier(d)
 	case "api_keys":

@@ -73,6 +73,7 @@
 //     metrics_register.go: what operators are shown, and can do
 //   - statements.go: changes of the file of bans and allowances
 //   - instance_open.go, instance_keys.go, instance.go: the engine itself
+//   - audit.go, history.go, instance_history.go, ledgers.go: what is kept of what is decided
 //
 // The grammar, a function per block, and the command line:
 //

@@ -23,7 +23,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	for _, step := range []func(caddy.Context) error{
-		h.checkOrder, h.provisionPeerOptions, h.provisionHeaders, h.warnOfPeers, h.loadExempt, h.provisionZones, h.provisionMetrics,
+		h.checkOrder, h.provisionPeerOptions, h.provisionHeaders, h.warnOfPeers, h.loadExempt, h.provisionZones, h.provisionMetrics, h.provisionHistory,
 	} {
 		if err := step(ctx); err != nil {
 			return atSource(err, h.Source)

@@ -18,8 +18,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // instances holds the engines in use, by the settings they were started with. They outlive
@@ -29,6 +31,9 @@ var instances = caddy.NewUsagePool()
 // readyTimeout is how long a start waits for the store to be open, so that the
 // first requests need not.
 const readyTimeout = 5 * time.Second
+
+// flushTimeout is how long a clean stop may take to give back what is unspent.
+const flushTimeout = 10 * time.Second
 
 // instance is an engine in use, with what it needs of the root package.
 type instance struct {
@@ -40,6 +45,8 @@ type instance struct {
 	secret     atomic.Pointer[identity.Secret]
 	references atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
 	epochs     *epoch.Keys
+	store      atomic.Pointer[storage.Store] // that the engine opened last; it may be closed by now
+	reporter   *history.Reporter             // writes the history
 	pressure   *pressure.Tracker
 	keys       atomic.Pointer[apikeys.File] // of the configuration that runs; nil if it has none
 	rules      atomic.Pointer[rules.File]   // of the configuration that runs

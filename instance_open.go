@@ -22,13 +22,22 @@ func newInstance(s settings, in Store) (*instance, error) {
 	if keyed, ok := in.(keyedStore); ok {
 		h.takeKeys(keyed)
 	}
-	var err error
+	ledger, err := openLedger(s)
+	if err != nil {
+		return nil, err
+	}
 	h.engine, err = engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
 			if err := h.openSecret(s.secret); err != nil {
 				return nil, withRemedy(err)
 			}
+			if err := seedHistory(ledger, h.secret.Load()); err != nil {
+				return nil, err
+			}
 			store, err := in.Open(ctx, s.timeout)
+			if err == nil {
+				h.store.Store(&store)
+			}
 			return store, withRemedy(err)
 		},
 		Name:            h.name,
@@ -39,7 +48,12 @@ func newInstance(s settings, in Store) (*instance, error) {
 		Observer:        h,
 	})
 	close(h.made)
-	return h, err
+	if err != nil {
+		_ = closeLedger(s) // the first error says more
+		return nil, err
+	}
+	h.startHistory(ledger)
+	return h, nil
 }
 
 // sweepEpochs destroys keys of the past, unless it isn't known yet which these are.
@@ -52,15 +66,13 @@ func (h *instance) sweepEpochs() error {
 	return h.epochs.Sweep(time.Unix(0, now))
 }
 
-// flushTimeout is how long a clean stop may take to give back what is unspent.
-const flushTimeout = 10 * time.Second
-
 // Destruct implements caddy.Destructor.
 func (h *instance) Destruct() error {
 	h.closing.Store(true)
+	unwritten := h.stopHistory()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	err := h.engine.Close(ctx)
+	err := errors.Join(unwritten, h.engine.Close(ctx), closeLedger(h.settings))
 	h.summarize()
 	if err != nil {
 		return fmt.Errorf("rate_limit: %w", err)

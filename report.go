@@ -99,6 +99,7 @@ func remoteIP(r *http.Request) string {
 
 // count counts a decision.
 func (e *evaluation) count(d engine.Decision) {
+	e.remember(d)
 	var last *Zone
 	for i, p := range e.policies {
 		if p.zone != last {

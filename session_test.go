@@ -49,7 +49,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 					t.Errorf("keys: %v", keys)
 				}
 				close(hung)
-				if err := h.engine.Close(t.Context()); err != nil {
+				if err := h.Destruct(); err != nil {
 					t.Log(err)
 				}
 			})

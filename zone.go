@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -158,6 +159,7 @@ type Zone struct {
 	elsewhere string                // what a site is called in the store that no matcher names
 	log       atomic.Pointer[refusalLog]
 	meter     zoneMeter
+	past      *history.Meter // for the history; nil if there is none
 }
 
 // siteLimits are the limits of a zone, or of one site if the zone counts each site on its
@@ -191,6 +193,7 @@ type policy struct {
 	scaling *engine.Scaling // how it changes with the standing of its client; nil if it doesn't
 	quota   bool            // it has the longest window of several: X-Quota-… are about it
 	meter   limitMeter
+	past    *history.Meter // for the history; nil if there is none
 }
 
 // Cost is what some requests cost.

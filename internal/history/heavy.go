@@ -1,0 +1,105 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+const (
+	// sampleFrom is how many requests of a minute are all looked at. Of those after that
+	// one in sampleEvery is, and counts for so many.
+	sampleFrom  = 256
+	sampleEvery = 64
+
+	maxTracked = 512 // keys of a meter and minute
+	evictOf    = 8   // the lightest of so many goes when there are too many
+	maxKey     = 256 // bytes of a key that is looked at; longer ones are not
+)
+
+// weightOf returns how many requests the n-th of a minute stands for, 0 if it isn't looked
+// at. Which are is as good as random, so that no pattern of requests escapes.
+func weightOf(n int64) int64 {
+	if n <= sampleFrom {
+		return 1
+	}
+	if uint64(n)*0x9E3779B97F4A7C15>>58 == 0 {
+		return sampleEvery
+	}
+	return 0
+}
+
+// heavy finds the keys that want most.
+type heavy struct {
+	mu   sync.Mutex
+	keys map[string]*wanted // guarded by mu
+}
+
+type wanted struct{ units, refused int64 }
+
+func (w *wanted) total() int64 { return w.units + w.refused }
+
+func (h *heavy) add(key []byte, units, refused int64) {
+	if len(key) > maxKey {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.keys[string(key)]
+	if w == nil {
+		if h.keys == nil {
+			h.keys = make(map[string]*wanted)
+		}
+		h.makeRoomLocked()
+		w = new(wanted)
+		h.keys[string(key)] = w
+	}
+	w.units += units
+	w.refused += refused
+}
+
+// makeRoomLocked drops the lightest of a few keys if there are too many. Which few is left
+// to chance, so a key that is heavy stays.
+func (h *heavy) makeRoomLocked() {
+	if len(h.keys) < maxTracked {
+		return
+	}
+	lightest, least, n := "", int64(0), 0
+	for key, w := range h.keys {
+		if n == 0 || w.total() < least {
+			lightest, least = key, w.total()
+		}
+		if n++; n == evictOf {
+			break
+		}
+	}
+	delete(h.keys, lightest)
+}
+
+// Namer names a key at rest.
+type Namer func(series storage.Series, key string) (storage.Key, error)
+
+// take returns the heaviest keys since the last call, the heaviest first. Keys that can't be
+// named are left out.
+func (h *heavy) take(series storage.Series, name Namer) (heaviest []storage.HeavyKey) {
+	h.mu.Lock()
+	keys := h.keys
+	h.keys = nil
+	h.mu.Unlock()
+
+	ordered := make([]string, 0, len(keys))
+	for key := range keys {
+		ordered = append(ordered, key)
+	}
+	slices.SortFunc(ordered, func(a, b string) int {
+		return cmp.Or(cmp.Compare(keys[b].total(), keys[a].total()), cmp.Compare(a, b))
+	})
+	for _, key := range ordered[:min(len(ordered), storage.MaxHeaviest)] {
+		if named, err := name(series, key); err == nil {
+			heaviest = append(heaviest, storage.HeavyKey{Key: named, Units: keys[key].units, Refused: keys[key].refused})
+		}
+	}
+	return heaviest
+}

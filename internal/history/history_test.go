@@ -1,0 +1,375 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+var (
+	login = storage.Series{Zone: "login"}
+	five  = storage.Series{Zone: "login", Limit: "5/1m"}
+)
+
+// named names keys by themselves.
+func named(_ storage.Series, key string) (k storage.Key, err error) {
+	copy(k[:], key)
+	return k, nil
+}
+
+// place is a store whose reports may fail.
+type place struct {
+	storage.Historian
+	mu   sync.Mutex
+	fail func(n int) (before, after error) // guarded by mu: of the n-th report
+	n    int                               // guarded by mu
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	s, err := memory.New().Opener(memory.Options{})(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &place{Historian: s.(storage.Historian)}
+}
+
+func (p *place) Report(ctx context.Context, now int64, r storage.Report) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n++
+	var before, after error
+	if p.fail != nil {
+		before, after = p.fail(p.n)
+	}
+	if before != nil {
+		return before
+	}
+	return errors.Join(p.Historian.Report(ctx, now, r), after)
+}
+
+func (p *place) setFail(f func(n int) (before, after error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fail, p.n = f, 0
+}
+
+// points returns what a place has of a series, at a resolution.
+func (p *place) points(t *testing.T, of storage.Series, resolution time.Duration) []storage.Point {
+	t.Helper()
+	now := time.Now().UnixNano()
+	points, err := p.History(context.Background(), storage.HistoryQuery{
+		Series: of, From: now - int64(24*time.Hour), To: now + int64(20*time.Hour), Resolution: resolution,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return points
+}
+
+// total adds up what a place has of a series, and holds the resolutions against one another.
+func (p *place) total(t *testing.T, of storage.Series) (total storage.Tally) {
+	t.Helper()
+	for i, r := range storage.Rollups {
+		var sum storage.Tally
+		for _, point := range p.points(t, of, r.Resolution) {
+			sum.Add(point.Tally)
+		}
+		if i > 0 && sum != total {
+			t.Errorf("%+v: %+v per %v, and %+v with the one before", of, sum, r.Resolution, total)
+		}
+		total = sum
+	}
+	return total
+}
+
+func wallNow() int64 { return time.Now().UnixNano() }
+
+func (p *place) options(l *Ledger) Options {
+	return Options{Ledger: l, Store: func() storage.Historian { return p }, Now: wallNow, Name: named}
+}
+
+func closed(t *testing.T, r *Reporter) {
+	t.Helper()
+	if err := r.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What comes in a minute is reported as of that minute, the last one when the reporter is
+// closed. Where nothing comes, nothing is written.
+func TestMinutes(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		l, p := new(Ledger), newPlace(t)
+		l.SetSeed(7)
+		r := Start(p.options(l))
+		begin := storage.Period(wallNow(), time.Minute)
+		want := make(map[int64]storage.Tally)
+		for i := range 50 {
+			time.Sleep(13 * time.Second)
+			if i > 20 && i < 30 {
+				continue
+			}
+			key := l.Key(fmt.Append(nil, i%3))
+			l.Meter(five).Allow(key, 2)
+			l.Meter(five).Refuse(key, Blocked)
+			l.Meter(login).Refuse(key, Banned)
+			l.Meter(login).WouldRefuse()
+			at := storage.Period(wallNow(), time.Minute)
+			sum := want[at]
+			sum.Add(storage.Tally{Allowed: 1, Units: 2, Refused: 1, Blocked: 1})
+			want[at] = sum
+		}
+		closed(t, r)
+		got := make(map[int64]storage.Tally)
+		for _, point := range p.points(t, five, time.Minute) {
+			got[storage.Period(point.At, time.Minute)] = point.Tally
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("from minute %d on: got %v, want %v", begin, got, want)
+		}
+		if sum := p.total(t, login); sum != (storage.Tally{Refused: 41, Banned: 41, WouldRefuse: 41}) {
+			t.Errorf("the zone: %+v", sum)
+		}
+		if days := p.points(t, five, storage.Day); len(days) != 1 || days[0].Keys != 3 {
+			t.Errorf("got %+v, want 3 keys in a day", days)
+		}
+		heavy, err := p.Heaviest(context.Background(), storage.HistoryQuery{From: 0, To: 1}, 9)
+		if err != nil || len(heavy) > 0 {
+			t.Errorf("got %v, %v of another time", heavy, err)
+		}
+		now := wallNow()
+		heavy, err = p.Heaviest(context.Background(), storage.HistoryQuery{From: now - int64(time.Hour), To: now + int64(time.Hour)}, 9)
+		units := int64(0)
+		for _, k := range heavy {
+			units += k.Units
+		}
+		if err != nil || len(heavy) != 3 || units != 82 {
+			t.Errorf("the heaviest are %v, %v, want 3 keys with 82 units", heavy, err)
+		}
+	})
+}
+
+// Requests count while somebody takes: nothing is lost or counted twice.
+func TestCountAndTakeTogether(t *testing.T) {
+	l := new(Ledger)
+	l.SetSeed(1)
+	m := l.Meter(five)
+	var group sync.WaitGroup
+	const workers, each = 4, 20_000
+	for w := range workers {
+		group.Go(func() {
+			for i := range each {
+				switch key := l.Key(fmt.Append(nil, w, i%100)); i % 4 {
+				case 0:
+					m.Allow(key, 0)
+				case 1:
+					m.Allow(key, 3)
+				case 2:
+					m.Refuse(key, OverLimit)
+				case 3:
+					l.Meter(five).Refuse(key, Banned)
+				}
+			}
+		})
+	}
+	var sum storage.Tally
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		group.Wait()
+	}()
+	take := func() {
+		for _, minute := range l.take(0, named) {
+			sum.Add(minute.Tally)
+		}
+	}
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		take()
+	}
+	const n = workers * each
+	if want := (storage.Tally{Allowed: n / 2, Refused: n / 2, Banned: n / 4, Units: 3 * n / 4}); sum != want {
+		t.Errorf("got %+v, want %+v", sum, want)
+	}
+}
+
+// watcher notes what an observer is told.
+type watcher struct {
+	waits, written int
+	givenUp        int
+}
+
+func (w *watcher) HistoryWaits(error) { w.waits++ }
+func (w *watcher) HistoryWritten(givenUp int) {
+	w.written++
+	w.givenUp += givenUp
+}
+
+// Reports that fail wait, whether they took effect or not, and count once in the end.
+func TestReportsThatFail(t *testing.T) {
+	seed := rand.Uint64()
+	chance := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	l, p, w := new(Ledger), newPlace(t), new(watcher)
+	o := p.options(l)
+	o.Observer = w
+	r := newReporter(o)
+	p.setFail(func(int) (before, after error) {
+		switch chance.IntN(4) {
+		case 0:
+			return errors.New("disk full"), nil
+		case 1:
+			return nil, storage.ErrUnknownOutcome
+		}
+		return nil, nil
+	})
+	want := storage.Tally{}
+	for range 300 {
+		l.Meter(five).Allow(l.Key([]byte("a")), 1)
+		want.Add(storage.Tally{Allowed: 1, Units: 1})
+		r.report()
+	}
+	p.setFail(nil)
+	r.report()
+	if got := p.total(t, five); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if w.waits == 0 || w.waits != w.written || w.givenUp != 0 {
+		t.Errorf("the observer was told %+v", w)
+	}
+}
+
+// Without a store reports wait, bounded; the newest are written once there is one.
+func TestReportsWaitBounded(t *testing.T) {
+	l, p, w := new(Ledger), newPlace(t), new(watcher)
+	o := p.options(l)
+	o.Observer = w
+	var store storage.Historian
+	o.Store = func() storage.Historian { return store }
+	r := newReporter(o)
+	const series, minutes = 100, 150
+	for range minutes {
+		for i := range series {
+			l.Meter(storage.Series{Zone: fmt.Sprint("zone ", i)}).Allow(Key{}, 1)
+		}
+		r.report()
+		if r.minutes > maxWaiting {
+			t.Fatalf("%d minutes of series wait, want at most %d", r.minutes, maxWaiting)
+		}
+	}
+	store = p
+	r.report()
+	got := p.total(t, storage.Series{})
+	if got.Allowed > maxWaiting || got.Allowed < maxWaiting-perReport || int(got.Allowed)+w.givenUp != series*minutes {
+		t.Errorf("%d of %d requests are counted, and %d given up", got.Allowed, series*minutes, w.givenUp)
+	}
+	if w.waits != 1 || w.written != 1 {
+		t.Errorf("the observer was told %+v", w)
+	}
+}
+
+// Two processes count together. One is killed: what it had not reported is lost, and nothing
+// else.
+func TestTwoProcesses(t *testing.T) {
+	p := newPlace(t)
+	var ledgers [2]Ledger
+	var reporters [2]*Reporter
+	for i := range ledgers {
+		ledgers[i].SetSeed(5)
+		reporters[i] = newReporter(p.options(&ledgers[i]))
+	}
+	for n := range 60 {
+		for i := range ledgers {
+			ledgers[i].Meter(five).Allow(ledgers[i].Key(fmt.Append(nil, n%20)), 1)
+			if n%10 == 9 && (i == 0 || n < 50) { // the other one is killed then
+				reporters[i].report()
+			}
+		}
+	}
+	if got := p.total(t, five); got != (storage.Tally{Allowed: 110, Units: 110}) {
+		t.Errorf("got %+v", got)
+	}
+	if days := p.points(t, five, storage.Day); len(days) == 0 || days[0].Keys != 20 {
+		t.Errorf("got %+v, want 20 keys", days)
+	}
+}
+
+// A key that wants a hundredth of everything is found in a flood of others, and weighed about
+// right.
+func TestHeavyKeyInAFlood(t *testing.T) {
+	m := new(Ledger).Meter(five)
+	const requests = 400_000
+	for i := range requests {
+		key := fmt.Appendf(nil, "key %d", i)
+		if i%100 == 0 {
+			key = []byte("heavy")
+		}
+		m.Allow(Key{Text: key}, 1)
+		if tracked := len(m.heavy.keys); tracked > maxTracked {
+			t.Fatalf("%d keys are tracked, want at most %d", tracked, maxTracked)
+		}
+	}
+	minute, _ := m.take(0, named)
+	if len(minute.Heaviest) != storage.MaxHeaviest || minute.Heaviest[0].Key != (storage.Key{'h', 'e', 'a', 'v', 'y'}) {
+		t.Fatalf("the heaviest is %q", minute.Heaviest[0].Key)
+	}
+	if units := minute.Heaviest[0].Units; units < requests/200 || units > requests/50 {
+		t.Errorf("it is said to have had %d units, want about %d", units, requests/100)
+	}
+	if m.Allow(Key{Text: slices.Repeat([]byte("x"), maxKey+1)}, 1); len(m.heavy.keys) != 0 {
+		t.Error("a key is kept that is too long")
+	}
+}
+
+// The time of the store may be set back: nothing is lost.
+func TestClockIsSetBack(t *testing.T) {
+	l, p := new(Ledger), newPlace(t)
+	now, o := wallNow(), p.options(l)
+	o.Now = func() int64 { return now }
+	r := newReporter(o)
+	for range 20 {
+		l.Meter(five).Allow(Key{}, 1)
+		now -= int64(37 * time.Minute)
+		r.report()
+	}
+	if got := p.total(t, five); got.Allowed != 20 {
+		t.Errorf("got %+v, want 20 requests", got)
+	}
+}
+
+// A nil meter counts nothing.
+func TestNilMeter(*testing.T) {
+	var m *Meter
+	m.Allow(Key{}, 1)
+	m.Refuse(Key{}, Blocked)
+	m.WouldRefuse()
+}
+
+func BenchmarkAllow(b *testing.B) {
+	l := new(Ledger)
+	l.SetSeed(1)
+	m := l.Meter(five)
+	keys := make([][]byte, 1000)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "i\x00\x00\x00\x00%d", i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		m.Allow(l.Key(keys[i%len(keys)]), 1)
+	}
+}

@@ -1,0 +1,105 @@
+package history
+
+import (
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/internal/distinct"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Meter counts what is decided about the requests of a series. A nil meter counts nothing.
+// It is safe for concurrent use.
+type Meter struct {
+	series storage.Series
+
+	allowed, refused, blocked, banned, wouldRefuse atomic.Int64 // requests since the last take
+	units                                          atomic.Int64 // less one for each allowed request
+	keys                                           distinct.Set
+	heavy                                          heavy
+}
+
+// Key is who a request is counted for.
+type Key struct {
+	Text []byte // not kept
+	Hash uint64 // see [Ledger.Key]
+}
+
+// Allow counts a request that was charged.
+func (m *Meter) Allow(key Key, units int64) {
+	if m == nil {
+		return
+	}
+	n := m.allowed.Add(1)
+	if units != 1 {
+		m.units.Add(units - 1)
+	}
+	m.see(key)
+	if weight := weightOf(n); weight > 0 {
+		m.heavy.add(key.Text, weight*units, 0)
+	}
+}
+
+// Refusal says what a request was refused for. The zero value is [OverLimit].
+type Refusal int
+
+// The refusals.
+const (
+	OverLimit Refusal = iota
+	Blocked           // still over its limit, from memory
+	Banned            // whatever it wanted
+)
+
+// Refuse counts a request that was refused.
+func (m *Meter) Refuse(key Key, why Refusal) {
+	if m == nil {
+		return
+	}
+	n := m.refused.Add(1)
+	switch why {
+	case Blocked:
+		m.blocked.Add(1)
+	case Banned:
+		m.banned.Add(1)
+	}
+	m.see(key)
+	if weight := weightOf(n); weight > 0 {
+		m.heavy.add(key.Text, 0, weight)
+	}
+}
+
+// WouldRefuse counts a request that a limit would have refused that only watches.
+func (m *Meter) WouldRefuse() {
+	if m != nil {
+		m.wouldRefuse.Add(1)
+	}
+}
+
+func (m *Meter) see(key Key) {
+	if key.Hash != 0 {
+		m.keys.Add(key.Hash)
+	}
+}
+
+// take returns what was counted since the last call, or false if that is nothing. at is a
+// time in the minute that it belongs to.
+func (m *Meter) take(at int64, name Namer) (storage.Minute, bool) {
+	counted := storage.Minute{At: at, Series: m.series, Tally: storage.Tally{
+		Allowed:     m.allowed.Swap(0),
+		Refused:     m.refused.Swap(0),
+		Blocked:     m.blocked.Swap(0),
+		Banned:      m.banned.Swap(0),
+		WouldRefuse: m.wouldRefuse.Swap(0),
+	}}
+	if counted.Units = counted.Allowed + m.units.Swap(0); counted.Units < 0 { // of a request that is counted in the next minute
+		m.units.Add(counted.Units)
+		counted.Units = 0
+	}
+	if counted.Tally == (storage.Tally{}) {
+		return counted, false
+	}
+	counted.Keys = m.keys.Take()
+	if m.series.Limit != "" {
+		counted.Heaviest = m.heavy.take(m.series, name)
+	}
+	return counted, true
+}
