@@ -80,7 +80,8 @@
 //   - caddyfile.go, caddyfile_app.go, caddyfile_zone.go, caddyfile_client.go,
 //     caddyfile_dashboard.go, caddyfile_tier.go, caddyfile_reputation.go,
 //     caddyfile_limit.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_matchers.go
-//   - command.go, command_key.go, command_unknown.go, command_tiers.go, command_connect.go
+//   - command.go, command_dashboard.go, command_key.go, command_unknown.go, command_tiers.go,
+//     command_connect.go
 //
 // What a config becomes:
 //

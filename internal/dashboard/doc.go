@@ -6,6 +6,8 @@
 // live: totals from the route `events`, plots, and times in the reader's time zone. All
 // files are embedded; no page loads anything from another origin.
 //
+// [Door] is the door for a listener on loopback, which has no authentication of its own.
+//
 // # Where it may be mounted
 //
 // Only the last segment of the path is looked at, and all links are relative. So the handler
