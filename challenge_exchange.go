@@ -3,7 +3,6 @@ package tally
 import (
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -43,7 +42,7 @@ const elsewhereMark = 'x'
 // Unverified clients aren't looked up, because there can be any number of them.
 func (x *exchange) visit() (engine.Decision, bool) {
 	if stated, err := x.evaluation.statement(); err == nil && stated != nil && stated.Action == rules.Ban {
-		return engine.Decision{Reason: engine.Banned, Retry: untilEnd(stated, time.Now())}, true
+		return engine.Decision{Reason: engine.Banned, Retry: x.evaluation.bannedFor(stated)}, true
 	}
 	if x.evaluation.identify().Kind.Verified() {
 		return x.takeFor(x.client.subject, x.limits.visits)

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -222,7 +221,7 @@ func (e *evaluation) refuseBanned(by *rules.Statement) result {
 	}
 	return result{outcome: refused, response: &response{
 		style: h.style, client: e.client,
-		refusal: &refusal{app: h.app, policy: h.bannedByOperator, retry: h.jittered(engine.Decision{Retry: untilEnd(by, time.Now())}), reason: engine.Banned},
+		refusal: &refusal{app: h.app, policy: h.bannedByOperator, retry: h.jittered(engine.Decision{Retry: e.bannedFor(by)}), reason: engine.Banned},
 	}}
 }
 

@@ -26,7 +26,12 @@ func (e *evaluation) statement() (*rules.Statement, error) {
 	if set.IsEmpty() {
 		return nil, nil
 	}
-	s := statementSearch{evaluation: e, set: set, now: time.Now()}
+	return e.statementAt(time.Now(), set)
+}
+
+// statementAt returns the statement of a set that counts for the request at a time.
+func (e *evaluation) statementAt(now time.Time, set *rules.Set) (*rules.Statement, error) {
+	s := statementSearch{evaluation: e, set: set, now: now}
 	s.lookUpAddress()
 	if set.Has(rules.APIKey) && !s.isAllowed() {
 		s.lookUpAPIKey()
@@ -111,11 +116,16 @@ func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
 // longer has no end for it.
 const longestBan = 100 * 366 * 24 * time.Hour
 
-// untilEnd returns how long a statement is in force, or [limiter.Never] if it doesn't end.
-func untilEnd(s *rules.Statement, now time.Time) time.Duration {
-	left := s.Until.Sub(now)
-	if s.Until.IsZero() || left > longestBan {
-		return limiter.Never
+// bannedFor returns how long a request is refused that a ban is about, or [limiter.Never]. When
+// the ban ends, that of a wider network may count, and so on.
+func (e *evaluation) bannedFor(ban *rules.Statement) time.Duration {
+	now, set := time.Now(), e.handler.app.rules.Value()
+	for !ban.Until.IsZero() && ban.Until.Sub(now) <= longestBan {
+		next, err := e.statementAt(ban.Until, set)
+		if err != nil || next == nil || next.Action == rules.Allow {
+			return max(ban.Until.Sub(now), 1)
+		}
+		ban = next // which ends later
 	}
-	return max(left, 1)
+	return limiter.Never
 }

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,20 +32,27 @@ func stating(t testing.TB, lines string) *Handler {
 	return &Handler{app: &App{rules: file}}
 }
 
-// found returns the line of the statement that counts for a request from an address.
-func found(t testing.TB, h *Handler, ip string, more ...string) string {
-	t.Helper()
+// requestTo returns a request to a handler from an address, and what a proxy that is trusted
+// says of it, if anything.
+func requestTo(h *Handler, ip string, chain ...string) *evaluation {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	server := &caddyhttp.Server{ClientIPHeaders: []string{"X-Forwarded-For"}}
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), server)
 	e := newEvaluation(r)
-	defer e.release()
 	e.handler = h
 	e.vars[caddyhttp.ClientIPVarKey] = ip
-	if len(more) > 0 { // what a proxy says that is trusted
+	if len(chain) > 0 {
 		e.vars[caddyhttp.TrustedProxyVarKey] = true
-		r.Header["X-Forwarded-For"] = more
+		r.Header["X-Forwarded-For"] = chain
 	}
+	return e
+}
+
+// found returns the line of the statement that counts for a request from an address.
+func found(t testing.TB, h *Handler, ip string, chain ...string) string {
+	t.Helper()
+	e := requestTo(h, ip, chain...)
+	defer e.release()
 	s, err := e.statement()
 	if err != nil {
 		t.Fatal(err)
@@ -148,22 +156,35 @@ func TestStatementsOfEmptyKeys(t *testing.T) {
 	}
 }
 
-func TestRetryAfterOfStatements(t *testing.T) {
-	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	for _, tt := range []struct {
-		until time.Time
-		want  time.Duration
-	}{
-		{time.Time{}, limiter.Never},
-		{now.Add(time.Minute), time.Minute},
-		{now, 1}, // it ended while the request was looked at
-		{now.AddDate(90, 0, 0), now.AddDate(90, 0, 0).Sub(now)},
-		{time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), limiter.Never},
-	} {
-		if got := untilEnd(&rules.Statement{Until: tt.until}, now); got != tt.want {
-			t.Errorf("until %v: %v, want %v", tt.until, got, tt.want)
+// A client that waits as long as it is told is let in.
+func TestRetryAfterOfBans(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		start := time.Now()
+		in := func(d time.Duration) string { return " until " + start.Add(d).UTC().Format(time.RFC3339) + "\n" }
+		for lines, want := range map[string]time.Duration{
+			"ban 192.0.2.1":                       limiter.Never,
+			"ban 192.0.2.1" + in(time.Minute):     time.Minute,
+			"ban 192.0.2.1 until 9999-01-01":      limiter.Never,
+			"ban 192.0.2.1" + in(9e5*time.Hour/2): 9e5 * time.Hour / 2,
+			// When one ends, another counts.
+			"ban 192.0.2.1" + in(time.Minute) + "ban 192.0.2.0/24" + in(time.Hour) + "ban 192.0.0.0/16" + in(time.Second): time.Hour,
+			"ban 192.0.2.1" + in(time.Minute) + "ban 192.0.0.0/16":                                                        limiter.Never,
+			"ban 192.0.2.1" + in(time.Minute) + "allow 192.0.2.0/24\nban 192.0.0.0/16":                                    time.Minute,
+			"ban 192.0.2.1" + in(time.Minute) + "ban key:a" + in(time.Hour) + "ban 192.0.2.0/24" + in(2*time.Hour):        2 * time.Hour,
+		} {
+			h := stating(t, lines)
+			h.zones = []*Zone{{per: perKey, Key: "a"}}
+			e := requestTo(h, "192.0.2.1")
+			ban, err := e.statement()
+			if err != nil || ban == nil {
+				t.Fatalf("%q: %v, %v", lines, ban, err)
+			}
+			if got := e.bannedFor(ban); got != want {
+				t.Errorf("%q: to wait for %v, want %v", lines, got, want)
+			}
+			e.release()
 		}
-	}
+	})
 }
 
 func TestLookingForStatementsAllocatesNothing(t *testing.T) {
@@ -180,5 +201,55 @@ func TestLookingForStatementsAllocatesNothing(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// served sends a request from an address to a handler, and returns what is answered.
+func served(t *testing.T, h *Handler, ip string, change func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
+	change(r)
+	if err := h.ServeHTTP(w, r, nothing{}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// A handler without a zone obeys statements, and has no database opened for that.
+func TestStatementsWithoutZones(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules")
+	if err := os.WriteFile(path, []byte("ban 192.0.2.1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := new(Handler)
+	if err := h.Provision(contextOf(t, &App{RulesFile: path})); err != nil {
+		t.Fatal(err)
+	}
+	startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
+	defer h.app.Cleanup()
+	w := served(t, h, "192.0.2.1", func(r *http.Request) { r.Header.Set("Accept", "application/problem+json") })
+	if w.Code != http.StatusTooManyRequests {
+		t.Errorf("status %d", w.Code)
+	}
+	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {
+		t.Errorf("somebody else: status %d", w.Code)
+	}
+	if _, err := os.Stat(h.app.settings.path); err == nil || h.app.instance.Load() != nil {
+		t.Error("the database was opened")
+	}
+}
+
+// A request in early data may be a replay, and its address forged.
+func TestStatementsDoNotHoldForEarlyData(t *testing.T) {
+	h := zoneHandler(t, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: 3600e9}}, MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": []byte(`["/limited"]`)}}})
+	other := stating(t, "allow 192.0.2.1\nban 192.0.2.2\n")
+	h.app.rules = other.app.rules
+	early := func(r *http.Request) { r.TLS = new(tls.ConnectionState) }
+	for ip, want := range map[string]int{"192.0.2.1": http.StatusTooEarly, "192.0.2.2": http.StatusTooEarly, "192.0.2.3": http.StatusOK} {
+		if w := served(t, h, ip, early); w.Code != want {
+			t.Errorf("%s: status %d, want %d", ip, w.Code, want)
+		}
 	}
 }
