@@ -203,3 +203,31 @@ func TestFileIsReadAgain(t *testing.T) {
 		t.Errorf("the trouble goes on: %v", trouble.Err)
 	}
 }
+
+// Of several statements about one target, the last one that is added counts.
+func TestAddOfSeveralAboutOneTarget(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules")
+	if err := Add(path, now, statement(t, "allow key:a"), statement(t, "ban key:a # first"), statement(t, "ban key:a # second"),
+		statement(t, "ban key:b"), statement(t, "allow key:b")); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustRead(t, path); got != fileHead+"ban key:a # second\nban key:b\nallow key:b\n" {
+		t.Errorf("the file is %q", got)
+	}
+}
+
+func TestAddIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules")
+	if err := os.WriteFile(path, []byte(strings.Repeat("ban key:a\n", maxStatements)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Add(path, now, statement(t, "ban key:b"), statement(t, "ban key:a")); err != nil { // of which one is left
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Repeat("ban key:a\n", maxStatements)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Add(path, now, statement(t, "ban key:b")); err == nil || !strings.Contains(err.Error(), "more than 1000000 statements") {
+		t.Errorf("error is %v", err)
+	}
+}

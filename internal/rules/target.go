@@ -133,7 +133,7 @@ func (t Target) Check() error {
 	case t.Kind != Address && t.Network != netip.Prefix{}:
 		return fmt.Errorf("got the network %v beside a text, expected one of them", t.Network)
 	case t.Kind != Address && t.Text == "":
-		return fmt.Errorf("expected a text behind %v:", t.Kind)
+		return fmt.Errorf("got \"%v:\", expected a text behind it", t.Kind)
 	case !utf8.ValidString(t.Text) && t.Kind != Key:
 		return errors.New("the text is not valid UTF-8")
 	case t.Kind == Session && !isSessionID(t.Text):
