@@ -3,6 +3,7 @@ package identity
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/netip"
 )
 
 // The tag of a key is its first byte. It says what kind of value the key is, so that no key
@@ -37,6 +38,18 @@ var tags = [256]struct {
 
 // IsAddress reports whether a key can be linked to a client's address.
 func IsAddress(key string) bool { return key != "" && tags[key[0]].isAddress }
+
+// NetworkOf returns the network that a key tells, or false if it tells none.
+func NetworkOf(key string) (network netip.Prefix, ok bool) {
+	if !IsAddress(key) {
+		return netip.Prefix{}, false
+	}
+	value := []byte(key[1:])
+	if key[0] == TagFingerprint {
+		value = value[:len(value)-FingerprintSize]
+	}
+	return PrefixOf(value), true
+}
 
 // KeyText describes a key to operators. It is empty where there is nothing to say.
 func KeyText(key []byte) string {

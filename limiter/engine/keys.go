@@ -20,8 +20,8 @@ const (
 
 // KeysQuery says which keys to list.
 type KeysQuery struct {
-	// Limits reports whether keys of a limit are listed. Nil means all are.
-	Limits func(storage.LimitID) bool
+	// Match reports whether a key of a limit is listed. Nil means all are.
+	Match func(id storage.LimitID, key string) bool
 	// Blocked restricts the list to keys that some cost is refused for at the moment.
 	Blocked bool
 	Order   KeyOrder
@@ -52,7 +52,7 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 	}
 	now := e.clock.now()
 	e.table.each(func(c *cell) {
-		if c.client != nil || q.Limits != nil && !q.Limits(c.id) || q.Blocked && !c.blockedAt(now) {
+		if c.client != nil || q.Match != nil && !q.Match(c.id, c.key) || q.Blocked && !c.blockedAt(now) {
 			return
 		}
 		if k, ok := c.state(now); ok {
@@ -93,32 +93,42 @@ func byName(a, b KeyState) int {
 // part returns what part of the limit is used.
 func (k *KeyState) part() float64 { return float64(k.Used) / float64(max(k.Limit.Capacity(), 1)) }
 
-// BannedClient is a client that is banned for its violations.
-type BannedClient struct {
+// ClientsQuery says which clients to list.
+type ClientsQuery struct {
+	// Match reports whether a client is listed, by its key. Nil means all are.
+	Match func(key string) bool
+	// Banned restricts the list to clients that are banned at the moment.
+	Banned bool
+	// N is how many clients are listed at most. Without a positive N none are.
+	N int
+}
+
+// ClientRecord is a client of which something bad is known.
+type ClientRecord struct {
 	// Key is the full text of what the client is known by.
 	Key string
 	// Record is what is known of the client.
 	Record reputation.Record
-	// Left is how long the ban goes on.
-	Left time.Duration
+	// Banned is how long it is banned yet, or 0.
+	Banned time.Duration
 }
 
-// BannedClients lists at most n of the banned clients that memory holds, those that
-// are banned for longest first.
-func (e *Engine) BannedClients(n int) []BannedClient {
-	longest := top[BannedClient]{n: n, compare: func(a, b BannedClient) int {
-		return cmp.Or(cmp.Compare(b.Left, a.Left), cmp.Compare(a.Key, b.Key))
-	}}
+// Clients lists clients that memory holds and knows something bad of, those that are banned
+// for longest first, and then those with the lowest scores.
+func (e *Engine) Clients(q ClientsQuery) []ClientRecord {
 	now := e.clock.now()
+	worst := top[ClientRecord]{n: q.N, compare: func(a, b ClientRecord) int {
+		return cmp.Or(cmp.Compare(b.Banned, a.Banned), cmp.Compare(a.Record.Score(now), b.Record.Score(now)), cmp.Compare(a.Key, b.Key))
+	}}
 	e.table.each(func(c *cell) {
-		if !c.client.bannedAt(now) {
+		if c.client == nil || q.Banned && !c.client.bannedAt(now) || q.Match != nil && !q.Match(c.key) {
 			return
 		}
-		if record := c.client.last(); record != nil {
-			longest.add(BannedClient{Key: c.key, Record: *record, Left: time.Duration(record.Until - now)})
+		if record := c.client.last(); record != nil && record.Expires() > now {
+			worst.add(ClientRecord{Key: c.key, Record: *record, Banned: max(time.Duration(record.Until-now), 0)})
 		}
 	})
-	return longest.list()
+	return worst.list()
 }
 
 // last returns what is known of the client, or else what was noted before it was read.

@@ -44,10 +44,10 @@ func TestKeysAreWhatWasUsedAndRefused(t *testing.T) {
 			}
 			for _, q := range []KeysQuery{
 				{N: 5}, {N: 100}, {N: 7, Order: ByRefused}, {N: 100, Blocked: true},
-				{N: 3, Limits: func(id storage.LimitID) bool { return id == limits[1].ID }}, {N: 0}, {N: -1},
+				{N: 3, Match: func(id storage.LimitID, key string) bool { return id == limits[1].ID && key != "key 3" }}, {N: 0}, {N: -1},
 			} {
 				expected := slices.DeleteFunc(slices.Clone(want), func(c *count) bool {
-					return q.Blocked && c.refused == 0 || q.Limits != nil && !q.Limits(c.limit.ID)
+					return q.Blocked && c.refused == 0 || q.Match != nil && !q.Match(c.limit.ID, c.key)
 				})
 				slices.SortFunc(expected, func(a, b *count) int {
 					by := cmp.Compare(b.used*a.limit.Capacity(), a.used*b.limit.Capacity())
@@ -83,14 +83,14 @@ func TestBannedClientsAreListed(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, b := range f.BannedClients(2) {
+	for _, b := range f.Clients(ClientsQuery{Banned: true, N: 2}) {
 		got = append(got, b.Key)
 	}
 	if want := []string{"client 2", "client 0"}; !slices.Equal(got, want) {
 		t.Errorf("banned for longest: %q, want %q", got, want)
 	}
 	f.fake.advance(150 * time.Minute)
-	if got := f.BannedClients(10); len(got) != 1 || got[0].Key != "client 2" || got[0].Left != 30*time.Minute {
+	if got := f.Clients(ClientsQuery{Banned: true, N: 10}); len(got) != 1 || got[0].Key != "client 2" || got[0].Banned != 30*time.Minute {
 		t.Errorf("after 150 minutes: %+v", got)
 	}
 }
