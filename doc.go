@@ -71,6 +71,7 @@
 //   - dashboard.go: the handler that shows people what operators see
 //   - admin.go, operator.go, operator_stores.go, operator_zones.go, operator_watchers.go,
 //     metrics_register.go: what operators are shown, and can do
+//   - operator_explain.go, operator_reset.go, operator_target.go: what they know and do about one client
 //   - statements.go: changes of the file of bans and allowances
 //   - instance_open.go, instance_keys.go, instance.go: the engine itself
 //   - audit.go, history.go, instance_history.go, ledgers.go: what is kept of what is decided

@@ -84,10 +84,6 @@ func (unavailable) Explain(context.Context, operator.Question) (operator.Explana
 	return operator.Explanation{}, notAvailable("explain")
 }
 
-func (unavailable) Reset(context.Context, operator.Order) (operator.Done, error) {
-	return operator.Done{}, notAvailable("reset")
-}
-
 func (unavailable) Ban(context.Context, operator.Order) (operator.Done, error) {
 	return operator.Done{}, notAvailable("ban")
 }

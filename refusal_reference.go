@@ -67,6 +67,8 @@ type referredRefusal struct {
 	// Name is the name at rest of what was counted by, in the scope of the limit, or if the
 	// client was banned, of its record. It is zero if nothing was counted.
 	Name storage.Key
+
+	policy *policy // the limit; nil for a ban, and if the configuration has it no more
 }
 
 // openReference returns what a reference says, or an error if it is none that was made here.
@@ -87,7 +89,7 @@ func (a *App) openReference(text string) (referredRefusal, error) {
 	if reason == engine.Banned {
 		opened.Zone, opened.Limit = banName, banName
 	} else if p := a.limitByID(content.Scope); p != nil {
-		opened.Zone, opened.Limit = p.zone.Name, p.name
+		opened.Zone, opened.Limit, opened.policy = p.zone.Name, p.name, p
 	}
 	return opened, nil
 }

@@ -1,0 +1,209 @@
+package tally
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// This file finds the keys that an operator means.
+
+// target is whom an operator names, in the configuration that runs.
+type target struct {
+	operator.Target
+	app      *App
+	instance *instance
+	referred *referredRefusal // what a reference says; nil for other targets
+}
+
+// target returns whom an operator names.
+func (running) target(text string) (*target, error) {
+	app := runningApp()
+	if app == nil {
+		return nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+	}
+	named, err := operator.ParseTarget(text)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{Target: named, app: app, instance: app.use()}
+	if t.instance == nil {
+		return nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet")
+	}
+	if t.Kind == operator.Reference {
+		referred, err := app.openReference(t.Value)
+		if err != nil {
+			return nil, operator.Errorf(http.StatusNotFound, "client: %v", err)
+		}
+		t.referred = &referred
+	}
+	return t, nil
+}
+
+// zones returns the zones of a name, or all if it is "".
+func (t *target) zones(name string) ([]*Zone, error) {
+	if name == "" {
+		return t.app.allZones, nil
+	}
+	var zones []*Zone
+	var names []string
+	for _, z := range t.app.allZones {
+		if !slices.Contains(names, z.Name) {
+			names = append(names, z.Name)
+		}
+		if z.Name == name {
+			zones = append(zones, z)
+		}
+	}
+	if zones == nil {
+		return nil, operator.Errorf(http.StatusNotFound, "zone: there is no %q: expected %s", name, orList(names))
+	}
+	return zones, nil
+}
+
+// isIn reports whether a key is one of the target.
+func (t *target) isIn(key string) bool {
+	if key == "" {
+		return false
+	}
+	switch t.Kind {
+	case operator.Address:
+		network, ok := identity.NetworkOf(key)
+		if !ok && key[0] == identity.TagText {
+			network, ok = networkOfText(key[1:])
+		}
+		return ok && network.Overlaps(t.Network)
+	case operator.KeyText:
+		return key == string(textKey(t.Value))
+	case operator.APIKey:
+		return key == string(identity.TagAPIKey)+t.Value
+	case operator.Session:
+		text := identity.KeyText([]byte(key))
+		return key[0] == identity.TagSession && strings.TrimPrefix(text, "session ") == strings.TrimPrefix(t.Value, "session ")
+	}
+	return false
+}
+
+// networkOfText returns the network that the text of a key is.
+func networkOfText(text string) (netip.Prefix, bool) {
+	named, err := operator.ParseTarget(text)
+	return named.Network, err == nil && named.Kind == operator.Address
+}
+
+// textKey returns the key that a text is counted by.
+func textKey(text string) []byte {
+	key := append([]byte{identity.TagText}, text...)
+	if len(key) > longKey {
+		sum := sha256.Sum256(key)
+		return append([]byte{identity.TagDigest}, sum[:]...)
+	}
+	return key
+}
+
+// keysIn returns the keys that the target has in a zone, whether memory holds them or not,
+// as far as they follow from its name.
+func (t *target) keysIn(z *Zone) [][]byte {
+	switch {
+	case t.Kind == operator.Address && z.per != perClient && z.per != perEveryone:
+		var keys [][]byte
+		ipv4, ipv6 := t.app.prefixes(z.IPv4Prefix, z.IPv6Prefix)
+		if key := t.networkKey(ipv4, ipv6); key != nil {
+			keys = append(keys, key)
+		}
+		if z.per == perKey && t.Network.IsSingleIP() {
+			keys = append(keys, textKey(z.shortenIP(t.Network.Addr().String())))
+		}
+		return keys
+	case t.Kind == operator.KeyText && z.per == perKey:
+		return [][]byte{textKey(z.shortenIP(t.Value))}
+	case t.Kind == operator.APIKey && (z.per == perAPIKey || z.per == perClient):
+		return [][]byte{append([]byte{identity.TagAPIKey}, t.Value...)}
+	}
+	return nil
+}
+
+// networkKey returns the key of the network that an address or a small network is in, where
+// networks are told apart by prefixes; nil if the target is more than one of them.
+func (t *target) networkKey(ipv4, ipv6 int) []byte {
+	network, ok := identity.Prefix(t.Network.Addr().String(), ipv4, ipv6)
+	if !ok || network.Bits() > t.Network.Bits() {
+		return nil
+	}
+	return identity.AppendPrefix([]byte{identity.TagNetwork}, network)
+}
+
+// countedKey is a key of the target, and a limit that counts it.
+type countedKey struct {
+	*policy
+	key  string      // "" if only its name is known
+	name storage.Key // at rest, if the key is ""
+}
+
+// countedKeys returns what limits of some zones count for the target, at most so many: all keys
+// that follow from its name, and those that memory holds.
+func (t *target) countedKeys(zones []*Zone, most int) (list []countedKey) {
+	if t.referred != nil {
+		if p := t.referred.policy; p != nil && slices.Contains(zones, p.zone) && t.referred.Name != (storage.Key{}) {
+			list = append(list, countedKey{policy: p, name: t.referred.Name})
+		}
+		return list
+	}
+	limits := make(map[storage.LimitID]*policy)
+	found := make(map[storage.LimitID]map[string]bool)
+	add := func(p *policy, key string) {
+		if !found[p.ID][key] && len(list) < most {
+			if found[p.ID] == nil {
+				found[p.ID] = make(map[string]bool)
+			}
+			found[p.ID][key] = true
+			list = append(list, countedKey{policy: p, key: key})
+		}
+	}
+	for _, z := range zones {
+		for _, set := range z.sets() {
+			for _, p := range set.all() {
+				if limits[p.ID] == nil {
+					limits[p.ID] = p
+				}
+			}
+			for _, key := range t.keysIn(z) {
+				for _, p := range set.policies {
+					add(limits[p.ID], string(key))
+				}
+			}
+			if set.networks != nil && t.Kind == operator.Address {
+				if key := t.networkKey(t.app.prefixes(0, 0)); key != nil {
+					for _, p := range set.networks.policies {
+						add(limits[p.ID], string(key))
+					}
+				}
+			}
+		}
+	}
+	for _, k := range t.instance.engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key string) bool {
+		return limits[id] != nil && t.isIn(key)
+	}}) {
+		add(limits[k.Limit.ID], k.Key)
+	}
+	return list
+}
+
+// clients returns the clients of the target that memory knows something bad of, at most so
+// many, and the keys that follow from its name.
+func (t *target) clients(most int) (list []engine.ClientRecord) {
+	if t.referred != nil {
+		return nil
+	}
+	list = t.instance.engine.Clients(engine.ClientsQuery{N: most, Match: t.isIn})
+	if t.Kind == operator.APIKey && len(list) == 0 {
+		list = append(list, engine.ClientRecord{Key: string(identity.TagAPIKey) + t.Value})
+	}
+	return list
+}
