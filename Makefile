@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden reference ci
+.PHONY: help run test race fuzz crowds kill faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden reference screenshots ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -66,6 +66,9 @@ reference: ## write docs/json.md from the config structs; look at the difference
 
 golden: ## write the golden files of caddytest; look at the difference before you commit
 	go test ./caddytest -run Adapt -update
+
+screenshots: ## take the pictures of the documents anew; needs Chromium, and better has pngquant and the font Roboto
+	go test ./internal/dashboard -run Screenshots -count 1 -screenshots.update
 
 ci: ## run what CI runs
 	.ci/run

@@ -120,7 +120,7 @@ func (s *Service) Explain(_ context.Context, q operator.Question) (operator.Expl
 			continue
 		}
 		x.Limits = append(x.Limits, operator.LimitState{
-			Zone: key.Zone, Limit: key.Limit, Text: key.Limit, Counts: strings.ReplaceAll(key.Kind, "ip", "address"), Amount: key.Amount, Used: key.Used, Left: key.Amount - key.Used,
+			Zone: key.Zone, Limit: key.Limit, Text: key.Limit, Counts: counts[key.Kind], Amount: key.Amount, Used: key.Used, Left: key.Amount - key.Used,
 			Cost: 1, Refuses: key.BlockedUntil != nil, FreeAt: key.BlockedUntil,
 		})
 		if key.BlockedUntil != nil {
@@ -138,6 +138,9 @@ func (s *Service) Explain(_ context.Context, q operator.Question) (operator.Expl
 	}
 	return x, nil
 }
+
+// counts says what kinds of keys are, for people.
+var counts = map[string]string{"ip": "address", "api_key": "API key", "session": "client"}
 
 func firstOf(errs ...error) error {
 	for _, err := range errs {
