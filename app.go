@@ -87,6 +87,10 @@ type App struct {
 	// tell no addresses.
 	DisableHistory bool `json:"disable_history,omitempty"`
 
+	// Write a line for each refusal to the log, with the address of the client. Default: none
+	// is written, and what is logged of refusals holds no address.
+	DecisionLog *DecisionLog `json:"decision_log,omitempty"`
+
 	// Where the option is in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`

@@ -22,6 +22,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		a.provisionFiles,
 		a.provisionRules,
 		a.provisionHistory,
+		func() error { return a.DecisionLog.provision(ctx) },
 	} {
 		if err := step(); err != nil {
 			return atSource(fmt.Errorf("rate_limit: %w", err), a.Source)

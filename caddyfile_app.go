@@ -72,6 +72,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		}
 //		history          off
 //		ban              after <n> violations in <duration> for <duration> [up to <duration>]
+//		decision_log     [sample 1/<n>]
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the option
@@ -118,6 +119,8 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return a.unmarshalTier(d)
 	case "api_keys":
 		return a.unmarshalAPIKeys(d)
+	case "decision_log":
+		return a.unmarshalDecisionLog(d)
 	}
 	return unrecognized(d, fmt.Sprintf("unrecognized option %q", d.Val()), appWords)
 }

@@ -23,7 +23,7 @@ var (
 	}
 	appWords = []string{
 		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "rules_file", "ipv4_prefix", "ipv6_prefix",
-		"session", "pressure", "tier", "api_keys", "reputation", "ban", "history",
+		"session", "pressure", "tier", "api_keys", "reputation", "ban", "history", "decision_log",
 	}
 )
 

@@ -49,6 +49,7 @@
 //   - statement.go: what operators have stated about it
 //   - limits.go, counting_key.go, host_key.go: which limits hold, and what is counted by
 //   - conduct.go, report.go, squeeze.go: violations, logs and events, crowded networks
+//   - decision_log.go, access_log.go, trace.go: what logs and traces hold of decisions
 //
 // How it is answered:
 //
@@ -79,7 +80,7 @@
 // The grammar, a function per block, and the command line:
 //
 //   - caddyfile.go, caddyfile_app.go, caddyfile_zone.go, caddyfile_client.go,
-//     caddyfile_dashboard.go, caddyfile_tier.go, caddyfile_reputation.go,
+//     caddyfile_dashboard.go, caddyfile_decision_log.go, caddyfile_tier.go, caddyfile_reputation.go,
 //     caddyfile_limit.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_matchers.go
 //   - command.go, command_dashboard.go, command_key.go, command_unknown.go, command_tiers.go,
 //     command_connect.go
@@ -104,7 +105,7 @@
 //   - matchers.go, check_matchers.go, spelling.go, unambiguous.go, endpoint.go,
 //     original_request.go: matchers that no spelling of a request gets around
 //   - caddyfile_words.go, caddyfile_values.go: words and values of the grammar
-//   - challenge_limits.go, refusal_log.go, metrics_meters.go, metrics_read.go,
+//   - challenge_limits.go, refusal_log.go, per_second.go, metrics_meters.go, metrics_read.go,
 //     metrics.go, diagnostics.go
 //
 // A config that is only looked at, or that is rejected, opens, makes and changes nothing:

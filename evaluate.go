@@ -21,6 +21,8 @@ func (h *Handler) evaluate(r *http.Request) result {
 		result.response = result.response.join(e)
 		result.response.renews = e.client.isRenewable()
 		result.empty = h.emptyPlaceholders(e)
+		h.app.DecisionLog.passed(e, result.response)
+		h.trace(e.http, result.response)
 	case refused:
 		result.response = result.response.join(e)
 		h.report(e, result.response)

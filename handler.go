@@ -91,6 +91,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		h.app.zoneNames[zoneHash(z.Name)] = z.Name
 	}
 	h.zones = zones
+	h.logsAccess, h.traced = writesAccessLogs(ctx), survey.traces || survey.foreign
 	h.app.allZones = append(h.app.allZones, zones...)
 	h.provisionLate()
 	h.warnIfIdle()

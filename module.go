@@ -105,6 +105,8 @@ type Handler struct {
 	random                 func() float64 // from [0, 1)
 	late                   []*lateName
 	routed                 bool      // what is around this handler wants errors
+	logsAccess             bool      // its server writes access logs
+	traced                 bool      // a handler may have begun a span
 	none                   zoneMeter // of requests that belong to no zone
 
 	configs []configLabels // that are reported to metrics

@@ -13,12 +13,11 @@ import (
 // watchers are the operators who follow what is decided. The zero value has none.
 type watchers struct {
 	watched atomic.Int32 // how many there are, so that requests need no lock while nobody watches
+	sent    perSecond    // refusals
 
 	mu      sync.Mutex
 	streams map[*watcher]struct{} // guarded by mu
 	closed  bool                  // guarded by mu: there will be no more
-	second  int64                 // guarded by mu: the second that refusals were sent in
-	sent    int                   // guarded by mu: how many in that second
 	running sync.WaitGroup
 }
 
@@ -95,7 +94,7 @@ func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, total
 // refused sends a refusal to all who watch, unless there were enough in this second. It is
 // only described then.
 func (w *watchers) refused(now time.Time, describe func() operator.Refused) {
-	if w.watched.Load() == 0 || !w.admits(now) {
+	if w.watched.Load() == 0 || !w.sent.admits(now, refusalsPerSecond) {
 		return
 	}
 	refused := describe()
@@ -107,17 +106,6 @@ func (w *watchers) refused(now time.Time, describe func() operator.Refused) {
 		default:
 		}
 	}
-}
-
-// admits reports whether another refusal may be sent in the second of now, and counts it.
-func (w *watchers) admits(now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if second := now.Unix(); second != w.second {
-		w.second, w.sent = second, 0
-	}
-	w.sent++
-	return w.sent <= refusalsPerSecond
 }
 
 // close ends all streams, and waits for that.

@@ -23,6 +23,7 @@ type survey struct {
 	hosts     map[*caddyhttp.Server][]string
 	providers map[string]bool // of authentication, by their names
 	foreign   bool            // whether there are handlers that are neither Caddy's nor ours
+	traces    bool            // whether there is Caddy's handler that begins spans
 }
 
 // sitedZone is a zone as it is configured, and where.
@@ -91,6 +92,8 @@ func (l surveyor) loaded(handler caddyhttp.MiddlewareHandler) {
 		}
 	default:
 		l.foreign = l.foreign || !placeholder.IsCaddy(placeholder.PackageOf(handler))
+		module, ok := handler.(caddy.Module)
+		l.traces = l.traces || ok && module.CaddyModule().ID == "http.handlers.tracing"
 	}
 }
 
@@ -132,6 +135,7 @@ func (l surveyor) object(object map[string]any) {
 	}
 	if name != "" {
 		l.handler = name
+		l.traces = l.traces || name == "tracing"
 	}
 	if hosts := hostsOf(object["match"]); len(hosts) > 0 {
 		l = l.below(hosts)
