@@ -152,6 +152,8 @@ var dependencies = map[string]string{
 	"github.com/prometheus/client_model":  "what counters have counted, so that operators see the same numbers as metrics; Caddy brings it",
 	"github.com/quic-go/quic-go":          "a client of HTTP/3, for tests; Caddy brings it",
 	"github.com/spf13/cobra":              "subcommands of `caddy rate-limit`, which Caddy has plugins make with it; Caddy brings it",
+	"go.opentelemetry.io/otel":            "attributes of spans, for Caddy's tracing; Caddy brings it",
+	"go.opentelemetry.io/otel/trace":      "the span of a request, for Caddy's tracing; Caddy brings it",
 	"go.uber.org/zap":                     "logs, by Caddy's loggers; Caddy brings it",
 	"golang.org/x/sys":                    "the clock of Linux that all processes share and nobody sets, locks of files on Windows; Caddy brings it",
 	"modernc.org/libc":                    "what SQLite calls Go functions with; modernc.org/sqlite brings it, and pins its version",

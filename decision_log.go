@@ -2,9 +2,6 @@ package tally
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
@@ -32,14 +29,6 @@ const (
 	decisionsPerSecond = 1000 // of each kind
 )
 
-// How many bytes a line holds at most of what a client chooses.
-const (
-	maxLoggedMethod = 32
-	maxLoggedHost   = 255
-	maxLoggedPath   = 512
-	maxLoggedAgent  = 256
-)
-
 // decisionLogger is what Caddy knows the logger by.
 type decisionLogger struct{}
 
@@ -57,69 +46,4 @@ func (l *DecisionLog) provision(ctx caddy.Context) error {
 	}
 	l.log = ctx.Logger(decisionLogger{})
 	return nil
-}
-
-// refused writes that a request is refused now.
-func (l *DecisionLog) refused(e *evaluation, r *refusal, now time.Time) {
-	if l == nil {
-		return
-	}
-	kind := &l.repeated
-	if r.fresh {
-		kind = &l.first
-	}
-	if !kind.admits(now, decisionsPerSecond) {
-		return
-	}
-	l.log.Info("refused", append(e.describeForLog(kind),
-		zap.String("zone", r.policy.zone.Name),
-		zap.String("limit", r.policy.name),
-		zap.String("outcome", outcomes[r.reason]),
-		zap.Int("status", http.StatusTooManyRequests),
-		zap.Duration("wait", max(r.retry, 0)),
-		zap.String("reference", r.id()))...)
-}
-
-// passed writes that a request is allowed, if it is one of the sample.
-func (l *DecisionLog) passed(e *evaluation, p *response) {
-	if l == nil || l.Sample == 0 || len(p.statuses) == 0 || e.handler.random()*float64(l.Sample) >= 1 {
-		return
-	}
-	if !l.allowed.admits(time.Now(), decisionsPerSecond) {
-		return
-	}
-	tightest := p.statuses[0]
-	l.log.Info("allowed", append(e.describeForLog(&l.allowed),
-		zap.String("zone", tightest.policy.zone.Name),
-		zap.String("limit", tightest.policy.name),
-		zap.String("outcome", outcomes[0]),
-		zap.Int64("remaining", tightest.Remaining))...)
-}
-
-// describeForLog describes the request in a line of a kind. The client's address comes
-// first, so that nothing that a client chooses stands before it.
-func (e *evaluation) describeForLog(kind *perSecond) []zap.Field {
-	sent := e.http
-	if original := originalOf(sent); original != nil {
-		sent = original
-	}
-	fields := []zap.Field{
-		zap.String("client_ip", e.clientIP()),
-		zap.String("method", shortened(sent.Method, maxLoggedMethod)),
-		zap.String("host", shortened(sent.Host, maxLoggedHost)),
-		zap.String("uri", shortened(sent.URL.EscapedPath(), maxLoggedPath)),
-		zap.String("user_agent", shortened(first(sent.Header["User-Agent"]), maxLoggedAgent)),
-	}
-	if omitted := kind.takeOmitted(); omitted > 0 {
-		fields = append(fields, zap.Int64("left_out", omitted))
-	}
-	return fields
-}
-
-// shortened returns the beginning of a text, and whole characters only.
-func shortened(text string, most int) string {
-	if len(text) > most {
-		text = text[:most]
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
 }

@@ -49,7 +49,7 @@
 //   - statement.go: what operators have stated about it
 //   - limits.go, counting_key.go, host_key.go: which limits hold, and what is counted by
 //   - conduct.go, report.go, squeeze.go: violations, logs and events, crowded networks
-//   - decision_log.go, access_log.go, trace.go: what logs and traces hold of decisions
+//   - decision_log_lines.go, access_log.go, trace.go: what logs and traces hold of decisions
 //
 // How it is answered:
 //
@@ -95,7 +95,8 @@
 //
 // The options, with the comments that are their documentation:
 //
-//   - trap.go, app.go, session.go, challenge.go, pressure.go, api_keys.go, reputation.go
+//   - trap.go, app.go, session.go, challenge.go, pressure.go, api_keys.go, reputation.go,
+//     decision_log.go
 //   - store_memory.go, store_sqlite.go, store_siting.go, store.go
 //   - zone_setup.go, survey.go, scope.go, policy.go, zone_form.go, zone.go, ban.go, tier.go,
 //     limit.go

@@ -1,0 +1,206 @@
+package caddytest
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// logged is a Caddyfile of a site with limits whose decision log goes to a file of its own, in
+// a format.
+func logged(file, format, more string) string {
+	return options(trusting+`
+	rate_limit {
+		store_timeout 1m
+		decision_log sample 1/1
+	}
+	log decisions {
+		include http.log.rate_limit
+		output file `+file+`
+		`+format+`
+	}
+	log default {
+		exclude http.log.rate_limit
+	}
+	`) + site(more+"\nrate_limit {\nzone z {\nlimit 1/1h\n}\n}\nrespond hello")
+}
+
+// decisions returns the lines of a decision log.
+func decisions(t *testing.T, file string) (lines []map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		lines = append(lines, fields)
+	}
+	return lines
+}
+
+// forgedLines are what clients send who want others to be banned.
+var forgedLines = []string{
+	`User-Agent: ","client_ip":"198.51.100.1","x":"`,
+	`User-Agent: {"level":"info","ts":1795328523.5,"logger":"http.log.rate_limit","msg":"refused","client_ip":"198.51.100.1",`,
+}
+
+func TestDecisionLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rate_limit.log")
+	s := startCaddy(t, logged(file, "", ""))
+	for client := range 3 {
+		s.wantPassed(1, 3, "/some%20page?secret=1", from(client), forgedLines[client%2])
+	}
+	s.stop()
+	if strings.Contains(s.logs(), "192.0.2.") {
+		t.Error("the other log shows an address")
+	}
+	outcomes := make(map[string]int)
+	for _, line := range decisions(t, file) {
+		outcomes[line["msg"].(string)+" "+line["outcome"].(string)]++
+		if line["logger"] != "http.log.rate_limit" || line["zone"] != "z" || line["uri"] != "/some%20page" || !strings.HasPrefix(line["client_ip"].(string), "192.0.2.") {
+			t.Errorf("line is %v", line)
+		}
+	}
+	if len(outcomes) != 3 || outcomes["allowed allowed"] != 3 || outcomes["refused over_limit"] != 3 || outcomes["refused blocked"] != 3 {
+		t.Errorf("the lines are of %v", outcomes)
+	}
+}
+
+// Addresses can be masked with Caddy's own means.
+func TestDecisionLogCanBeFiltered(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rate_limit.log")
+	s := startCaddy(t, logged(file, `format filter {
+			wrap json
+			fields {
+				client_ip ip_mask 24 48
+				user_agent delete
+				reference hash
+			}
+		}`, ""))
+	s.wantPassed(1, 2, "/", from(7))
+	s.stop()
+	lines := decisions(t, file)
+	if len(lines) != 2 {
+		t.Fatalf("there are %d lines, want 2", len(lines))
+	}
+	for _, line := range lines {
+		if _, agent := line["user_agent"]; line["client_ip"] != "192.0.2.0" || agent {
+			t.Errorf("line is %v", line)
+		}
+	}
+}
+
+// The filter for fail2ban finds each refusal's client, and nobody else.
+func TestFail2banFindsRefusedClients(t *testing.T) {
+	if _, err := exec.LookPath("fail2ban-regex"); err != nil {
+		t.Skip("fail2ban is not installed")
+	}
+	file := filepath.Join(t.TempDir(), "rate_limit.log")
+	s := startCaddy(t, logged(file, "", ""))
+	for client := range 3 {
+		s.wantPassed(1, 3, "/", from(client), forgedLines[client%2])
+	}
+	s.wantPassed(1, 2, "/", "X-Forwarded-For: 2001:db8::1")
+	s.wantPassed(1, 1, "/", from(9))
+	s.stop()
+	out, err := exec.Command("fail2ban-regex", "-o", "<ip>", file, "../examples/fail2ban/filter.d/caddy-tally.conf").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Fields(string(out))
+	want := []string{"192.0.2.0", "192.0.2.0", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2", "2001:db8::1"}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("fail2ban finds %q, want %q", got, want)
+	}
+}
+
+var extracted = regexp.MustCompile(`JsonExtract\(evt\.Parsed\.message, ["'](\w+)["']\)`)
+
+// The parser for CrowdSec looks at fields that a refusal has.
+func TestCrowdSecReadsFieldsThatExist(t *testing.T) {
+	parser, err := os.ReadFile("../examples/crowdsec/parsers/s01-parse/caddy-tally.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "rate_limit.log")
+	s := startCaddy(t, logged(file, "", ""))
+	s.wantPassed(1, 2, "/", from(1))
+	s.stop()
+	lines := decisions(t, file)
+	refused := lines[len(lines)-1]
+	if refused["msg"] != "refused" {
+		t.Fatalf("the last line is %v", refused)
+	}
+	fields := extracted.FindAllStringSubmatch(string(parser), -1)
+	if len(fields) < 8 {
+		t.Errorf("the parser looks at %d fields only", len(fields))
+	}
+	for _, field := range fields {
+		if value := refused[field[1]]; value == nil {
+			t.Errorf("the parser looks at %q, and a line has %v", field[1], refused)
+		}
+	}
+	for _, name := range []string{"acquis.d", "scenarios"} {
+		if _, err := os.Stat(filepath.Join("../examples/crowdsec", name, "caddy-tally.yaml")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The access log says why a request was refused, with the reference that the client was told.
+func TestAccessLogSaysWhy(t *testing.T) {
+	s := startCaddy(t, options(patient+trusting)+site(`log
+		rate_limit {
+			zone z {
+				limit 1/1h name hourly
+			}
+		}
+		handle_errors {
+			respond {http.rate_limit.exceeded.id}
+		}
+		respond hello`))
+	s.wantPassed(1, 1, "/", from(1))
+	refused := s.get("/", from(1))
+	s.stop()
+	lines := s.logLines("handled request")
+	if len(lines) != 2 {
+		t.Fatalf("the access log has %d lines, want 2", len(lines))
+	}
+	if lines[0]["rate_limit"] != nil {
+		t.Errorf("of a request that passes it says %v", lines[0]["rate_limit"])
+	}
+	why, _ := lines[1]["rate_limit"].(map[string]any)
+	if why["zone"] != "z" || why["limit"] != "hourly" || why["outcome"] != "over_limit" || why["reference"] != refused.body || len(refused.body) != 64 {
+		t.Errorf("it says %v, and the client was told %q", why, refused.body)
+	}
+}
+
+// Spans that Caddy exports say what was decided.
+func TestTracesSayWhatWasDecided(t *testing.T) {
+	s := startCaddy(t, options(patient+trusting)+site(`tracing {
+			span limited
+		}
+		rate_limit {
+			zone z {
+				limit 1/1h
+			}
+		}
+		respond hello`), "OTEL_TRACES_EXPORTER=console")
+	s.wantPassed(1, 2, "/", from(1))
+	s.stop()
+	for _, want := range []string{`"rate_limit.zone"`, `"rate_limit.remaining"`, `"allowed"`, `"over_limit"`} {
+		if !strings.Contains(s.logs(), want) {
+			t.Errorf("the spans lack %s", want)
+		}
+	}
+}
