@@ -326,11 +326,13 @@ func isStandard(importPath string) bool {
 	return !strings.Contains(domain, ".")
 }
 
-func moduleOf(importPath string) string {
+// moduleOf returns the dependency that a package is in, or "". One module may lie below
+// another.
+func moduleOf(importPath string) (module string) {
 	for dependency := range dependencies {
-		if importPath == dependency || strings.HasPrefix(importPath, dependency+"/") {
-			return dependency
+		if (importPath == dependency || strings.HasPrefix(importPath, dependency+"/")) && len(dependency) > len(module) {
+			module = dependency
 		}
 	}
-	return ""
+	return module
 }
