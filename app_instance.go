@@ -48,7 +48,23 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error {
 	case <-h.engine.Ready():
 	case <-time.After(readyTimeout):
 	}
+	s.app.noteReload(h)
 	return nil
+}
+
+// noteReload notes in the audit that the configuration runs in the place of another one. If
+// that isn't possible, Caddy's own log still says it.
+func (a *App) noteReload(h *instance) {
+	reload := h.starts.Add(1) > 1
+	eachInstance(func(other *instance) { reload = reload || other != h })
+	if !reload {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
+	defer cancel()
+	if err := h.audit(ctx, "config", "reload", nil, ""); err != nil {
+		a.log.Debug("the reload could not be noted in the audit", zap.Error(err))
+	}
 }
 
 // settle notes that it is now known whether the configuration runs.

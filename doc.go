@@ -70,8 +70,8 @@
 //
 //   - app_decide.go, app_instance.go: how a config uses an engine
 //   - dashboard.go: the handler that shows people what operators see
-//   - admin.go, operator.go, operator_stores.go, operator_zones.go, operator_watchers.go,
-//     metrics_register.go: what operators are shown, and can do
+//   - admin.go, operator.go, operator_stores.go, operator_history.go, operator_zones.go,
+//     operator_watchers.go, metrics_register.go: what operators are shown, and can do
 //   - operator_explain.go, operator_reset.go, operator_target.go: what they know and do about one client
 //   - statements.go: changes of the file of bans and allowances
 //   - instance_open.go, instance_keys.go, instance.go: the engine itself

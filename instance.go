@@ -42,6 +42,7 @@ type instance struct {
 	begun      time.Time
 	made       chan struct{} // closed when there is an engine
 	closing    atomic.Bool   // the engine is about to close its store
+	starts     atomic.Int32  // configurations that run with it, or ran
 	secret     atomic.Pointer[identity.Secret]
 	references atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
 	epochs     *epoch.Keys

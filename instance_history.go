@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -78,8 +79,21 @@ func seedHistory(ledger *history.Ledger, secret *identity.Secret) error {
 // nameInHistory names a key of a series at rest. The name of an address is another every
 // day, so that the next day nobody can link it.
 func (h *instance) nameInHistory(of storage.Series, key string) (storage.Key, error) {
-	hash, err := atrest.HashKey(h.secret.Load(), h.epochs, historyScope(of), key, 24*time.Hour, h.lasting())
-	return hash.Current, err
+	names, err := h.namesInHistory(of, key)
+	return names[0], err
+}
+
+// errNoSecret says that keys can't be named yet.
+var errNoSecret = errors.New("the secret is not known")
+
+// namesInHistory returns the names that a key has today and had yesterday.
+func (h *instance) namesInHistory(of storage.Series, key string) (names [2]storage.Key, err error) {
+	secret := h.secret.Load()
+	if secret == nil {
+		return names, errNoSecret
+	}
+	hash, err := atrest.HashKey(secret, h.epochs, historyScope(of), key, 24*time.Hour, h.lasting())
+	return [2]storage.Key{hash.Current, hash.Former}, err
 }
 
 // historyScope returns the scope of the names of a series.

@@ -44,6 +44,7 @@ func (running) Status(context.Context) (operator.Status, error) {
 	status := operator.Status{Version: version(), Started: started.UTC(), Stores: stores()}
 	if app := runningApp(); app != nil {
 		status.Rules = app.describeRules()
+		status.History = app.ledger != nil
 	}
 	return status, nil
 }
@@ -72,14 +73,6 @@ func (unavailable) Bans(context.Context) ([]operator.Ban, error) {
 	return nil, notAvailable("the list of bans")
 }
 
-func (unavailable) History(context.Context, operator.HistoryQuery) (operator.History, error) {
-	return operator.History{}, notAvailable("history")
-}
-
-func (unavailable) Audit(context.Context, operator.AuditQuery) ([]operator.Act, error) {
-	return nil, notAvailable("the audit")
-}
-
 func (unavailable) Explain(context.Context, operator.Question) (operator.Explanation, error) {
 	return operator.Explanation{}, notAvailable("explain")
 }
@@ -103,8 +96,6 @@ func (unavailable) Disallow(context.Context, operator.Order) (operator.Done, err
 func (unavailable) Import(context.Context, operator.Import) (operator.Done, error) {
 	return operator.Done{}, notAvailable("import")
 }
-
-func (unavailable) Reveal(context.Context, string, string) error { return notAvailable("the audit") }
 
 // Interface guards
 var _ operator.Service = running{}

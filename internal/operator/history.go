@@ -14,7 +14,7 @@ type HistoryQuery struct {
 type History struct {
 	Resolution Seconds        `json:"resolution_seconds"`
 	Points     []HistoryPoint `json:"points"` // in the order of time; where nothing happened there is none
-	// Heaviest are the keys that used most in the range, the heaviest first.
+	// Heaviest are the keys that wanted most in the range, what they used and were refused, the heaviest first.
 	Heaviest []Heavy `json:"heaviest,omitempty"`
 }
 
@@ -23,13 +23,14 @@ type HistoryPoint struct {
 	At time.Time `json:"at"`
 	Counts
 	Units int64 `json:"units"`
-	Keys  int64 `json:"keys"` // different ones, an estimate beyond a minute
+	Keys  int64 `json:"keys"` // different ones, an estimate; of several limits, those of the one with most
 }
 
 // Heavy is a key that used much.
 type Heavy struct {
-	Zone  string `json:"zone"`
-	Limit string `json:"limit"`
-	Text  string `json:"key"` // its name at rest, unless memory still knows what it is
-	Units int64  `json:"units"`
+	Zone    string `json:"zone"`
+	Limit   string `json:"limit"`
+	Text    string `json:"key"`     // its name at rest, unless memory still knows what it is
+	Units   int64  `json:"units"`   // charged
+	Refused int64  `json:"refused"` // requests
 }

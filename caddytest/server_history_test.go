@@ -1,0 +1,135 @@
+package caddytest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite"
+)
+
+// pastOf returns what the database of a server that was stopped has of a series, per day.
+func (s *server) pastOf(zone, limit string) (sum storage.Tally, keys int64) {
+	s.t.Helper()
+	store, err := sqlite.Open(context.Background(), sqlite.Options{Path: s.database()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer store.Close()
+	now := time.Now()
+	for _, r := range storage.Rollups {
+		points, err := store.History(context.Background(), storage.HistoryQuery{
+			Series: storage.Series{Zone: zone, Limit: limit}, Resolution: r.Resolution,
+			From: now.Add(-25 * time.Hour).UnixNano(), To: now.Add(time.Hour).UnixNano(),
+		})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		var of storage.Tally
+		for _, p := range points {
+			of.Add(p.Tally)
+			keys = max(keys, p.Keys)
+		}
+		if r.Resolution != time.Minute && of != sum {
+			s.t.Errorf("%q %q: %+v per %v, and %+v with the one before", zone, limit, of, r.Resolution, sum)
+		}
+		sum = of
+	}
+	return sum, keys
+}
+
+// What is decided is in the history once, over reloads that keep the engine and reloads that
+// start another one, and over a restart. A clean stop writes all of it.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	conf := func(i int) string {
+		return strings.Replace(config(fmt.Sprintf(`
+			zone all {
+				limit 40/366d name year
+				limit 1000/1h name hour
+			}
+			zone none {
+				match path /none
+				limit %d/1h
+			}`, 5+i%3)), "store_timeout 1m", fmt.Sprintf("store_timeout %dm", 1+i/3), 1)
+	}
+	s := startCaddy(t, conf(0))
+	sent := 0
+	for i := range 6 {
+		if i == 4 {
+			s.stop()
+			s.setConfig(conf(i))
+			s.start()
+		} else {
+			s.mustReload(conf(i))
+		}
+		s.passed(10, "/")
+		sent += 10
+	}
+	s.stop()
+	year, keys := s.pastOf("all", "year")
+	if year.Allowed != 40 || year.Units != 40 || year.Refused != int64(sent-40) || year.Blocked > year.Refused || keys != 1 {
+		t.Errorf("the limit: %+v of %d keys, want 40 allowed and %d refused of one", year, keys, sent-40)
+	}
+	if hour, _ := s.pastOf("all", "hour"); hour.Allowed != 40 || hour.Refused != 0 {
+		t.Errorf("the limit that refuses nobody: %+v", hour)
+	}
+	if zone, _ := s.pastOf("all", ""); zone.Allowed != 40 || zone.Refused != int64(sent-40) {
+		t.Errorf("the zone: %+v", zone)
+	}
+	if zone, _ := s.pastOf("none", ""); zone != (storage.Tally{}) {
+		t.Errorf("a zone that nobody came to: %+v", zone)
+	}
+}
+
+// With history off nothing is counted.
+func TestHistoryOff(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, strings.Replace(config("zone z {\nlimit 2/1h\n}"), "store_timeout 1m", "store_timeout 1m\nhistory off", 1))
+	s.wantPassed(2, 5, "/")
+	s.stop()
+	if sum, keys := s.pastOf("z", ""); sum != (storage.Tally{}) || keys != 0 {
+		t.Errorf("got %+v of %d keys", sum, keys)
+	}
+}
+
+// Operators can ask for the history and the audit, in which a reload is.
+func TestHistoryAndAuditOfOperators(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, config("zone z {\nlimit 2/1h\n}"))
+	s.wantPassed(2, 5, "/")
+	ask := func(path string, into any) {
+		t.Helper()
+		a, err := s.askAdmin(http.MethodGet, path)
+		if err != nil || a.status != http.StatusOK {
+			t.Fatalf("%s: %d %s %v", path, a.status, a.body, err)
+		}
+		if err := json.Unmarshal([]byte(a.body), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var past struct {
+		Points []struct{ Allowed, Refused, Units, Keys int64 }
+	}
+	s.mustReload(config("zone z {\nlimit 3/1h\n}"))
+	var acts []struct{ By, Action, Target string }
+	ask("/rate_limit/audit", &acts)
+	if len(acts) != 1 || acts[0].By != "config" || acts[0].Action != "reload" {
+		t.Errorf("after a reload the audit is %+v", acts)
+	}
+	s.stop()
+	s.start()
+	ask("/rate_limit/history?zone=z", &past)
+	allowed := int64(0)
+	for _, p := range past.Points {
+		allowed += p.Allowed
+	}
+	if allowed != 2 {
+		t.Errorf("after a restart there is %+v, want 2 allowed", past)
+	}
+}

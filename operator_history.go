@@ -1,0 +1,180 @@
+package tally
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// This file has what operators see of the past.
+
+// instanceInUse returns the instance of the configuration that runs.
+func instanceInUse() (*App, *instance, error) {
+	app := runningApp()
+	if app == nil {
+		return nil, nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+	}
+	h := app.instance.Load()
+	if h == nil {
+		return nil, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
+	}
+	return app, h, nil
+}
+
+// History implements operator.Service.
+func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.History, error) {
+	app, h, err := instanceInUse()
+	if err != nil {
+		return operator.History{}, err
+	}
+	store := h.historian()
+	if store == nil {
+		return operator.History{}, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and the history is in it")
+	}
+	wanted := historyQuery(q, h.engine.Now())
+	if _, _, err := wanted.Periods(); err != nil {
+		return operator.History{}, operator.Errorf(http.StatusBadRequest, "history: %v", err)
+	}
+	points, err := store.History(ctx, wanted)
+	if err != nil {
+		return operator.History{}, err
+	}
+	heaviest, err := store.Heaviest(ctx, wanted, storage.MaxHeaviest)
+	if err != nil {
+		return operator.History{}, err
+	}
+	told := operator.History{Resolution: operator.SecondsOf(wanted.Resolution), Points: []operator.HistoryPoint{}}
+	for _, p := range points {
+		told.Points = append(told.Points, historyPoint(p))
+	}
+	known := app.keysInHistory(h, heaviest)
+	for _, k := range heaviest {
+		text := known[k.Key]
+		if text == "" {
+			text = hex.EncodeToString(k.Key[:8])
+		}
+		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Units: k.Units, Refused: k.Refused})
+	}
+	return told, nil
+}
+
+func historyPoint(p storage.Point) operator.HistoryPoint {
+	return operator.HistoryPoint{
+		At: time.Unix(0, p.At).UTC(),
+		Counts: operator.Counts{
+			Allowed: p.Allowed, Refused: p.Refused, Blocked: p.Blocked, Banned: p.Banned, WouldRefuse: p.WouldRefuse,
+		},
+		Units: p.Units, Keys: p.Keys,
+	}
+}
+
+// maxChosen is how many points a chosen resolution makes at most, if there is a coarser one.
+const maxChosen = 400
+
+// historyQuery returns what to ask a store for at now.
+func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
+	wanted := storage.HistoryQuery{
+		Series: storage.Series{Zone: q.Zone, Limit: q.Limit},
+		From:   now - int64(time.Hour), To: now + 1, Resolution: q.Resolution.Duration(),
+	}
+	if !q.To.IsZero() {
+		wanted.To = q.To.UnixNano()
+		wanted.From = wanted.To - int64(time.Hour)
+	}
+	if !q.From.IsZero() {
+		wanted.From = q.From.UnixNano()
+	}
+	for _, r := range storage.Rollups {
+		if wanted.Resolution != 0 {
+			break
+		}
+		isKept := wanted.From >= now-int64(r.Keep)
+		if few := (wanted.To-wanted.From)/int64(r.Resolution) <= maxChosen; isKept && few || r.Resolution == storage.Day {
+			wanted.Resolution = r.Resolution
+		}
+	}
+	return wanted
+}
+
+// keysInHistory returns the texts of heavy keys that memory still knows, by their names at
+// rest.
+func (a *App) keysInHistory(h *instance, heaviest []storage.Heavy) map[storage.Key]string {
+	if len(heaviest) == 0 {
+		return nil
+	}
+	series := make(map[storage.LimitID]storage.Series)
+	for _, z := range a.allZones {
+		for _, set := range z.sets() {
+			for _, p := range set.all() {
+				series[p.ID] = storage.Series{Zone: z.Name, Limit: p.name}
+			}
+		}
+	}
+	known := make(map[storage.Key]string)
+	for _, k := range h.engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ string) bool {
+		_, has := series[id]
+		return has
+	}}) {
+		names, err := h.namesInHistory(series[k.Limit.ID], k.Key)
+		if err != nil {
+			return nil
+		}
+		for _, name := range names {
+			known[name] = identity.KeyText([]byte(k.Key))
+		}
+	}
+	return known
+}
+
+// Audit implements operator.Service.
+func (running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act, error) {
+	_, h, err := instanceInUse()
+	if err != nil {
+		return nil, err
+	}
+	before, n := int64(math.MaxInt64), q.N
+	if !q.Before.IsZero() {
+		before = q.Before.UnixNano()
+	}
+	if n <= 0 {
+		n = 50
+	}
+	acts, err := h.acts(ctx, before, min(n, operator.MaxItems))
+	if err != nil {
+		return nil, err
+	}
+	told := make([]operator.Act, len(acts))
+	for i, a := range acts {
+		told[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a), Reason: a.Reason}
+	}
+	return told, nil
+}
+
+// targetText returns whom an act was about: the kind, and the beginning of the name at rest.
+func targetText(a storage.Act) string {
+	if a.Target == "" {
+		return a.Kind
+	}
+	return a.Kind + " " + a.Target[:min(len(a.Target), 16)]
+}
+
+// Reveal implements operator.Service.
+func (running) Reveal(ctx context.Context, by, list string) error {
+	_, h, err := instanceInUse()
+	if err != nil {
+		return err
+	}
+	err = h.audit(ctx, by, "reveal", nil, list)
+	if told := (*operator.Error)(nil); err != nil && !errors.As(err, &told) {
+		return operator.Errorf(http.StatusServiceUnavailable, "it can't be noted in the audit: %v", err)
+	}
+	return err
+}
