@@ -56,6 +56,19 @@ func eachLine(text []byte, f func(line string, s *Statement)) error {
 	return nil
 }
 
+// ParseStatement reads a line that must hold a statement, such as one that a client of the
+// admin endpoint sends.
+func ParseStatement(line string) (Statement, error) {
+	s, err := parseLine(line)
+	switch {
+	case err != nil:
+		return Statement{}, err
+	case s == nil:
+		return Statement{}, fmt.Errorf("got %s, expected ban or allow, and %s", quoted(line), expectedTarget)
+	}
+	return *s, nil
+}
+
 // parseLine returns the statement in a line, or nil if there is none.
 func parseLine(line string) (*Statement, error) {
 	if len(line) > maxLine {

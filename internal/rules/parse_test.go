@@ -105,6 +105,24 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
+func TestParseStatement(t *testing.T) {
+	if s, err := ParseStatement("ban 203.0.113.7 # x"); err != nil || s.String() != "ban 203.0.113.7 # x" {
+		t.Errorf("got %v, %v", s, err)
+	}
+	for line, want := range map[string]string{
+		"":                            `got "", expected ban or allow`,
+		"# ban 203.0.113.7":           "expected ban or allow",
+		"ban":                         "nothing follows ban",
+		"ban key:a # x\nban key:b":    "a character that can't be printed",
+		"ban key:a\nban key:b":        "expected until and a date",
+		"ban 203.0.113.7\nban key:b ": "expected an address or network",
+	} {
+		if s, err := ParseStatement(line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, %v, want %q", line, s, err, want)
+		}
+	}
+}
+
 func TestParseNamesTheLine(t *testing.T) {
 	_, err := Parse([]byte("# head\r\n\r\nban 203.0.113.7\r\nban 203.0.113.8 until soon\r\n"))
 	if err == nil || !strings.HasPrefix(err.Error(), `line 4: until: got "soon", expected`) {
