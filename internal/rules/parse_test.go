@@ -114,7 +114,7 @@ func TestParseStatement(t *testing.T) {
 		"# ban 203.0.113.7":           "expected ban or allow",
 		"ban":                         "nothing follows ban",
 		"ban key:a # x\nban key:b":    "a character that can't be printed",
-		"ban key:a\nban key:b":        "expected until and a date",
+		"ban key:a\nban key:b":        "expected a text between quotes",
 		"ban 203.0.113.7\nban key:b ": "expected an address or network",
 	} {
 		if s, err := ParseStatement(line); err == nil || !strings.Contains(err.Error(), want) {
