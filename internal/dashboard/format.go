@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -25,6 +27,7 @@ var functions = template.FuncMap{
 	"at":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"ago":     ago,
 	"soon":    soon,
+	"whole":   sentence,
 	"wait":    func(s operator.Seconds) string { return wording.Wait(s.Duration()) },
 	"per":     perText,
 	"reason":  reasonText,
@@ -118,6 +121,16 @@ func ago(t, now time.Time) string {
 		return wording.Wait(floor(-d)) + " ago"
 	}
 	return "now"
+}
+
+// sentence makes a message a sentence: it begins with a capital and ends with a stop.
+func sentence(message string) string {
+	first, size := utf8.DecodeRuneInString(message)
+	message = string(unicode.ToUpper(first)) + message[size:]
+	if !strings.HasSuffix(message, ".") {
+		message += "."
+	}
+	return message
 }
 
 // floor rounds a duration down to what it is said in, where wording.Wait rounds up.

@@ -75,7 +75,8 @@ func spanNamed(name string) span {
 const maxRows = 200
 
 func (p *historyPage) fill(h operator.History, from, to time.Time) {
-	p.Plot = Plot{Per: p.Span.Per, Points: densePoints(h, from, to)}
+	complete := to.Add(-p.Span.resolution) // what isn't over yet would look like a drop
+	p.Plot = Plot{Per: p.Span.Per, Points: densePoints(h, from, complete)}
 	p.Heaviest = h.Heaviest[:min(len(h.Heaviest), 20)]
 	for i := len(h.Points) - 1; i >= 0; i-- {
 		p.Totals = add(p.Totals, h.Points[i].Counts)

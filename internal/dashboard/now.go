@@ -71,9 +71,9 @@ func (v *visit) lastMinutes(p *nowPage) {
 		p.Plot.Points[i].Allowed /= 60
 		p.Plot.Points[i].Refused /= 60
 	}
-	p.Known = true
-	if n := len(h.Points); n > 0 && !h.Points[n-1].At.Before(to.Add(-time.Minute)) {
+	if n := len(h.Points); n > 0 && h.Points[n-1].At.After(to.Add(-3*time.Minute)) {
 		c := h.Points[n-1].Counts
+		p.Known = true
 		p.Rates = rates{float64(c.Allowed) / 60, float64(c.Refused) / 60, float64(c.Banned) / 60, float64(c.WouldRefuse) / 60}
 	}
 }

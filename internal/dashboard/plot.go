@@ -23,7 +23,8 @@ type Point struct {
 	Allowed, Refused float64
 }
 
-// densePoints returns the points of a history, with zeros where nothing happened.
+// densePoints returns the points of a history, with zeros where nothing happened. At the end
+// up to two are left out that aren't there: they may not have been written yet.
 func densePoints(h operator.History, from, to time.Time) []Point {
 	step := h.Resolution.Duration()
 	if step <= 0 || to.Sub(from)/step > 4000 {
@@ -39,7 +40,15 @@ func densePoints(h operator.History, from, to time.Time) []Point {
 		}
 		points = append(points, point)
 	}
+	for late := 0; late < 2 && len(points) > 0 && !hasPoint(h, points[len(points)-1].At); late++ {
+		points = points[:len(points)-1]
+	}
 	return points
+}
+
+// hasPoint reports whether a history ends at a time or later.
+func hasPoint(h operator.History, at time.Time) bool {
+	return len(h.Points) > 0 && !h.Points[len(h.Points)-1].At.Before(at)
 }
 
 // JSON returns the points as three arrays, as the module plots them: seconds since 1970,

@@ -4,6 +4,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -40,14 +41,25 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
+// saltSize is the length of what a token begins with, which makes it another one for each
+// page: the size of a compressed page says nothing about it then (BREACH).
+const saltSize = 16
+
 // token returns what a form of a user must have.
 func (s *sealer) token(user string) string {
-	return base64.RawURLEncoding.EncodeToString(mac(s.tokenKey, user))
+	salt := make([]byte, saltSize, saltSize+sha256.Size)
+	_, _ = rand.Read(salt) // never fails
+	return base64.RawURLEncoding.EncodeToString(append(salt, s.sign(salt, user)...))
+}
+
+func (s *sealer) sign(salt []byte, user string) []byte {
+	return mac(s.tokenKey, string(salt)+user)
 }
 
 // verify reports whether a token is the user's. Its time doesn't depend on the content.
 func (s *sealer) verify(user, token string) bool {
-	return hmac.Equal([]byte(token), []byte(s.token(user)))
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	return err == nil && len(raw) > saltSize && hmac.Equal(raw[saltSize:], s.sign(raw[:saltSize], user))
 }
 
 // seal returns a handle of a client, for a user; "" for "".

@@ -114,6 +114,14 @@ class Live {
 		this.previous = null;
 		this.say("Connecting …", false);
 		this.open();
+		document.addEventListener("visibilitychange", () => this.pause());
+	}
+
+	// pause ends the stream while nobody sees the page.
+	pause() {
+		this.source.close();
+		this.previous = null;
+		if (!document.hidden) this.open();
 	}
 
 	open() {
