@@ -72,7 +72,7 @@ var unverifiedOffenses = ownLimit("trapped", limiter.Params{Amount: 60, Window: 
 // mayReport allows it. Offenses of a client that is banned already are ignored. Nothing
 // happens if the subject is nil.
 func (a *App) reportOffense(e *evaluation, subject *engine.Client, o reputation.Offense) {
-	if subject == nil {
+	if subject == nil || e.dry {
 		return
 	}
 	record := e.client.record()

@@ -199,9 +199,15 @@ func (e *evaluation) charge(z *Zone) error {
 
 // deny notes that a zone denies the request. The first one counts.
 func (e *evaluation) deny(z *Zone, err error) {
-	z.meter.request()
-	if e.denied == nil {
+	first := e.denied == nil
+	if first {
 		e.denied = err
+	}
+	if e.dry {
+		return
+	}
+	z.meter.request()
+	if first {
 		z.meter.decline()
 	}
 }
@@ -218,7 +224,7 @@ func (e *evaluation) refuseAll(by *policy) result {
 // refuseBanned refuses a request that the operator has banned. Nothing is counted.
 func (e *evaluation) refuseBanned(by *rules.Statement) result {
 	h := e.handler
-	if h.statements.banned != nil {
+	if h.statements.banned != nil && !e.dry {
 		h.statements.banned.Inc()
 	}
 	return result{outcome: refused, response: &response{

@@ -24,6 +24,7 @@ type evaluation struct {
 	client      *client        // the sender; nil if no handler needs it
 	subject     *engine.Client // whose record counts; nil if no zone needs it, or if it has none
 	allowed     bool           // the operator lets it pass
+	dry         bool           // it is only asked what would become of it: nothing is counted or reported
 	trapped     bool           // it went into a trap
 	trapBan     time.Duration  // for how long the trap bans; 0 if it doesn't
 
@@ -57,7 +58,7 @@ func (e *evaluation) release() {
 	}
 	e.http, e.repl, e.vars, e.credentials, e.denied = nil, nil, nil, credentials{}, nil
 	e.handler, e.denies, e.client, e.subject, e.trapBan = nil, nil, nil, nil, 0
-	e.trapped, e.allowed = false, false
+	e.trapped, e.allowed, e.dry = false, false, false
 	e.debits, e.policies, e.keys = e.debits[:0], e.policies[:0], e.keys[:0]
 	evaluations.Put(e)
 }

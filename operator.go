@@ -16,8 +16,8 @@ import (
 // with each call.
 func runningService() operator.Service { return running{} }
 
-// running implements [operator.Service]. What it lacks isn't available.
-type running struct{ unavailable }
+// running implements [operator.Service].
+type running struct{}
 
 // started is when this process began.
 var started = time.Now()
@@ -56,45 +56,6 @@ func (running) Events(ctx context.Context) (<-chan operator.Event, error) {
 		return nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
 	}
 	return app.watchers.watch(ctx, app.totals)
-}
-
-// unavailable answers that it can't do anything.
-type unavailable struct{}
-
-func notAvailable(what string) error {
-	return operator.Errorf(http.StatusServiceUnavailable, "%s is not available in this version", what)
-}
-
-func (unavailable) Keys(context.Context, operator.KeysQuery) ([]operator.Key, error) {
-	return nil, notAvailable("the list of keys")
-}
-
-func (unavailable) Bans(context.Context) ([]operator.Ban, error) {
-	return nil, notAvailable("the list of bans")
-}
-
-func (unavailable) Explain(context.Context, operator.Question) (operator.Explanation, error) {
-	return operator.Explanation{}, notAvailable("explain")
-}
-
-func (unavailable) Ban(context.Context, operator.Order) (operator.Done, error) {
-	return operator.Done{}, notAvailable("ban")
-}
-
-func (unavailable) Unban(context.Context, operator.Order) (operator.Done, error) {
-	return operator.Done{}, notAvailable("unban")
-}
-
-func (unavailable) Allow(context.Context, operator.Order) (operator.Done, error) {
-	return operator.Done{}, notAvailable("allow")
-}
-
-func (unavailable) Disallow(context.Context, operator.Order) (operator.Done, error) {
-	return operator.Done{}, notAvailable("disallow")
-}
-
-func (unavailable) Import(context.Context, operator.Import) (operator.Done, error) {
-	return operator.Done{}, notAvailable("import")
 }
 
 // Interface guards

@@ -43,7 +43,7 @@ func (s running) Reset(ctx context.Context, o operator.Order) (operator.Done, er
 	if err != nil {
 		return operator.Done{}, err
 	}
-	zones, err := t.zones(o.Zone)
+	zones, err := t.app.zonesNamed(o.Zone)
 	if err != nil {
 		return operator.Done{}, err
 	}

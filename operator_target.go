@@ -25,18 +25,15 @@ type target struct {
 
 // target returns whom an operator names.
 func (running) target(text string) (*target, error) {
-	app := runningApp()
-	if app == nil {
-		return nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
-	}
 	named, err := operator.ParseTarget(text)
 	if err != nil {
 		return nil, err
 	}
-	t := &target{Target: named, app: app, instance: app.use()}
-	if t.instance == nil {
-		return nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet")
+	app, h, err := instanceInUse()
+	if err != nil {
+		return nil, err
 	}
+	t := &target{Target: named, app: app, instance: h}
 	if t.Kind == operator.Reference {
 		referred, err := app.openReference(t.Value)
 		if err != nil {
@@ -47,14 +44,14 @@ func (running) target(text string) (*target, error) {
 	return t, nil
 }
 
-// zones returns the zones of a name, or all if it is "".
-func (t *target) zones(name string) ([]*Zone, error) {
+// zonesNamed returns the zones of a name, or all if it is "".
+func (a *App) zonesNamed(name string) ([]*Zone, error) {
 	if name == "" {
-		return t.app.allZones, nil
+		return a.allZones, nil
 	}
 	var zones []*Zone
 	var names []string
-	for _, z := range t.app.allZones {
+	for _, z := range a.allZones {
 		if !slices.Contains(names, z.Name) {
 			names = append(names, z.Name)
 		}

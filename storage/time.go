@@ -52,11 +52,20 @@ const Slew = 2048
 // After returns the time after so many nanoseconds, if nobody sets a clock
 // meanwhile.
 func (t Time) After(passed int64) Time {
+	t.Now, t.Apart = t.nowAfter(passed)
+	return t
+}
+
+// NowAfter returns the Now of [Time.After].
+func (t *Time) NowAfter(passed int64) int64 {
+	now, _ := t.nowAfter(passed)
+	return now
+}
+
+func (t *Time) nowAfter(passed int64) (now, apart int64) {
 	passed = min(max(passed, 0), lastTime/2)
 	slewed := min(max(t.Apart, -passed/Slew), passed/Slew)
-	t.Now = min(t.Now+passed+slewed, lastTime)
-	t.Apart -= slewed
-	return t
+	return min(t.Now+passed+slewed, lastTime), t.Apart - slewed
 }
 
 // Takes returns how long it takes, at most, for a duration to pass in the time of

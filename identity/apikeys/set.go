@@ -67,6 +67,18 @@ func (s *Set) Find(key string, now time.Time) *Client {
 	return client
 }
 
+// TierOf returns the tier of a client's keys in force, or "" if it has none.
+func (s *Set) TierOf(name string, now time.Time) string {
+	if s != nil {
+		for _, client := range s.clients {
+			if client.Name == name && !client.isExpired(now) {
+				return client.Tier
+			}
+		}
+	}
+	return ""
+}
+
 // Tiers returns how many keys of each tier are in force.
 func (s *Set) Tiers(now time.Time) map[string]int {
 	tiers := make(map[string]int)

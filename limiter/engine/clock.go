@@ -40,7 +40,7 @@ type line struct {
 }
 
 // now returns the time when so much has elapsed.
-func (l *line) now(elapsed int64) int64 { return max(l.After(elapsed-l.elapsed).Now, l.floor) }
+func (l *line) now(elapsed int64) int64 { return max(l.NowAfter(elapsed-l.elapsed), l.floor) }
 
 func newClock(source Clock) *clock {
 	c := &clock{source: source}

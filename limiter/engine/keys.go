@@ -93,6 +93,26 @@ func byName(a, b KeyState) int {
 // part returns what part of the limit is used.
 func (k *KeyState) part() float64 { return float64(k.Used) / float64(max(k.Limit.Capacity(), 1)) }
 
+// KeyNamed returns the text of the key that a limit counts, or if limit is nil, of the client,
+// that has a name in the store at the moment, as far as memory holds it.
+func (e *Engine) KeyNamed(limit *Limit, name storage.Key) (key string, ok bool) {
+	id := clientsID
+	if limit != nil {
+		id = limit.ID
+	}
+	now, _ := e.clock.lasting()
+	named := []storage.Reset{{Limit: id, Key: name, At: now}}
+	e.table.each(func(c *cell) {
+		if c.id != id || ok || !c.holdsAny() {
+			return
+		}
+		if is, _ := e.committer.isNamed(c, named); is {
+			key, ok = c.key, true
+		}
+	})
+	return key, ok
+}
+
 // ClientsQuery says which clients to list.
 type ClientsQuery struct {
 	// Match reports whether a client is listed, by its key. Nil means all are.

@@ -1,0 +1,39 @@
+package tally
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// Bans implements operator.Service. Those that memory doesn't hold, because their clients
+// haven't been seen since Caddy started, aren't listed.
+func (running) Bans(context.Context) ([]operator.Ban, error) {
+	app, h, err := instanceInUse()
+	if err != nil {
+		return nil, err
+	}
+	statements, err := app.listStatements()
+	if err != nil {
+		return nil, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	bans, now := []operator.Ban{}, time.Now()
+	for i := range statements {
+		s := &statements[i]
+		if ended := !s.Until.IsZero() && !now.Before(s.Until); !ended && len(bans) < operator.MaxItems {
+			bans = append(bans, *ruleOf(s))
+		}
+	}
+	earned := h.engine.Clients(engine.ClientsQuery{
+		Banned: true, N: operator.MaxItems - len(bans),
+		Match: func(key string) bool { return key[0] != identity.TagNetwork }, // a network is squeezed, not banned
+	})
+	for _, c := range earned {
+		bans = append(bans, *app.banOf(c, h.engine.Now(), now))
+	}
+	return bans, nil
+}

@@ -1,0 +1,248 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// maxExplained bounds the limits of an explanation.
+const maxExplained = 100
+
+// Explain implements operator.Service.
+func (s running) Explain(ctx context.Context, q operator.Question) (operator.Explanation, error) {
+	t, err := s.target(q.Client)
+	if err != nil {
+		return operator.Explanation{}, err
+	}
+	x := &explainer{target: t, now: time.Now(), told: operator.Explanation{
+		Client: t.String(), Text: t.String(), Kind: string(t.Kind), Limits: []operator.LimitState{},
+	}}
+	x.explainReference()
+	x.explainRecord()
+	x.explainStatement()
+	if q.URL != "" {
+		err = x.explainRequest(ctx, q)
+	} else {
+		x.explainCounts(ctx)
+	}
+	return x.told, err
+}
+
+// explainer collects what is known of a target.
+type explainer struct {
+	*target
+	now  time.Time
+	told operator.Explanation
+}
+
+// in returns the time after a wait of the engine.
+func (x *explainer) in(wait time.Duration) *time.Time {
+	if wait <= 0 || wait == limiter.Never {
+		return nil
+	}
+	at := x.now.Add(wait).UTC().Truncate(time.Second)
+	return &at
+}
+
+// explainReference tells what a reference was about, and goes on with the client that it
+// names, if memory still knows that.
+func (x *explainer) explainReference() {
+	r := x.referred
+	if r == nil {
+		return
+	}
+	x.told.Refusal = &operator.Refusal{Zone: r.Zone, Limit: r.Limit, At: r.At.UTC()}
+	var limit *engine.Limit
+	if r.policy != nil {
+		limit = &r.policy.Limit
+	}
+	key, ok := x.instance.engine.KeyNamed(limit, r.Name)
+	if !ok {
+		return
+	}
+	x.told.Text = identity.KeyText([]byte(key))
+	if named := targetOf(key); named != "" {
+		if t, err := operator.ParseTarget(named); err == nil {
+			x.Target, x.referred = t, nil
+			x.told.Client, x.told.Kind = t.String(), string(t.Kind)
+		}
+	}
+}
+
+// targetOf returns the text that names the client of a key, or "".
+func targetOf(key string) string {
+	if network, ok := identity.NetworkOf(key); ok {
+		return operator.Target{Kind: operator.Address, Network: network}.String()
+	}
+	text := identity.KeyText([]byte(key))
+	switch {
+	case text == "":
+	case key[0] == identity.TagText:
+		return operator.Target{Kind: operator.KeyText, Value: text}.String()
+	case key[0] == identity.TagAPIKey:
+		return operator.Target{Kind: operator.APIKey, Value: text}.String()
+	case key[0] == identity.TagSession:
+		return operator.Target{Kind: operator.Session, Value: strings.TrimPrefix(text, "session ")}.String()
+	}
+	return ""
+}
+
+// explainRecord tells the worst of what the target's clients have done.
+func (x *explainer) explainRecord() {
+	list := x.clients(1)
+	if len(list) == 0 || list[0].Record.At == 0 {
+		return
+	}
+	c, now := list[0], x.instance.engine.Now()
+	if c.Key[0] == identity.TagNetwork { // what it says of a network is that it is squeezed
+		x.told.Squeezed = x.in(c.Banned)
+		return
+	}
+	told := &operator.Reputation{Score: c.Record.Score(now), Level: c.Record.LevelAt(now).String()}
+	for _, v := range slices.Backward(c.Record.Past) {
+		told.Violations = append(told.Violations, operator.Violation{
+			At: x.now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: x.app.zoneNames[v.Zone], Reason: v.Reason.String(),
+		})
+	}
+	x.told.Reputation = told
+	if c.Banned > 0 {
+		x.told.Ban = x.banOf(c)
+	}
+}
+
+// banOf describes the ban of a client that it has earned by its conduct.
+func (t *target) banOf(c engine.ClientRecord) *operator.Ban {
+	return t.app.banOf(c, t.instance.engine.Now(), time.Now())
+}
+
+// banOf describes the ban of a client that it has earned by its conduct, where now is the
+// engine's time and wall that of the clock.
+func (a *App) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
+	until := wall.Add(c.Banned).UTC().Truncate(time.Second)
+	ban := &operator.Ban{
+		Action: rules.Ban.String(), By: "conduct", Client: targetOf(c.Key),
+		Text: cmp.Or(identity.KeyText([]byte(c.Key)), "a client that isn't known by a name"), Until: &until,
+	}
+	if n := len(c.Record.Past); n > 0 {
+		last := c.Record.Past[n-1]
+		since := wall.Add(time.Duration(last.At - now)).UTC().Truncate(time.Second)
+		ban.Reason, ban.Zone, ban.Since = last.Reason.String(), a.zoneNames[last.Zone], &since
+	}
+	return ban
+}
+
+// explainStatement tells the operator's statement about the target.
+func (x *explainer) explainStatement() {
+	set := x.app.rules.Value()
+	if set.IsEmpty() {
+		return
+	}
+	var found *rules.Statement
+	switch x.Kind {
+	case operator.Address:
+		found = set.FindAddress(x.Network.Addr(), true, x.now)
+	case operator.APIKey:
+		found = set.Find(rules.APIKey, x.Value, true, x.now)
+	case operator.KeyText:
+		found = set.Find(rules.Key, x.Value, true, x.now)
+	case operator.Session:
+		found = set.Find(rules.Session, x.Value, true, x.now)
+	}
+	x.told.Rule = ruleOf(found)
+}
+
+// ruleOf describes a statement of the operator, or nil.
+func ruleOf(s *rules.Statement) *operator.Ban {
+	if s == nil {
+		return nil
+	}
+	told := &operator.Ban{Action: s.Action.String(), Client: s.Target.String(), Text: s.Target.String(), By: "rules", Reason: s.Reason}
+	if !s.Until.IsZero() {
+		until := s.Until.UTC()
+		told.Until = &until
+	}
+	return told
+}
+
+// explainCounts tells how the target stands with each limit that counts it, as if its next
+// request cost one unit of each.
+func (x *explainer) explainCounts(ctx context.Context) {
+	worst := engine.Decision{Allowed: true}
+	var by *policy
+	for _, c := range x.countedKeys(x.app.allZones, maxExplained) {
+		if c.key == "" {
+			continue // it can't be told what it has used
+		}
+		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: 1}
+		if c.scaling != nil {
+			debit.Scaling, debit.Client = c.scaling, &engine.Client{Key: debit.Key}
+		}
+		if d := x.explainLimit(ctx, c.policy, debit); !d.Allowed && (worst.Allowed || d.Retry == limiter.Never || d.Retry > worst.Retry && worst.Retry != limiter.Never) {
+			worst, by = d, c.policy
+		}
+	}
+	switch {
+	case x.told.Rule != nil && x.told.Rule.Action == rules.Allow.String():
+		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "it passes: an operator allows it"}
+	case x.told.Rule != nil:
+		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Rule)), "an operator has banned it")
+	case x.told.Ban != nil:
+		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Ban)), "it is banned for what it did")
+	case by != nil:
+		x.told.Next = x.refuses(outcomes[worst.Reason], by.zone.Name, by.name, worst.Retry, "limit "+by.name+" of zone "+by.zone.Name+" is used up")
+	default:
+		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "it passes"}
+	}
+}
+
+// untilOf returns when a ban ends, or the zero time if it doesn't.
+func untilOf(b *operator.Ban) time.Time {
+	if b.Until == nil {
+		return time.Time{}
+	}
+	return *b.Until
+}
+
+// refuses returns the forecast of a refusal.
+func (x *explainer) refuses(outcome, zone, limit string, retry time.Duration, why string) operator.Forecast {
+	f := operator.Forecast{Outcome: outcome, Status: http.StatusTooManyRequests, Zone: zone, Limit: limit, Text: "it is refused: " + why}
+	if retry > 0 && retry != limiter.Never {
+		f.Retry = operator.SecondsOf(retry)
+	}
+	return f
+}
+
+// explainLimit adds how a debit stands with a limit, and returns what would be decided if it
+// were the only one.
+func (x *explainer) explainLimit(ctx context.Context, p *policy, debit engine.Debit) engine.Decision {
+	cost := debit.Cost
+	debits := []engine.Debit{debit}
+	d := x.instance.engine.Forecast(ctx, nil, debits)
+	limit := debits[0].Limit
+	state := operator.LimitState{
+		Zone: p.zone.Name, Limit: p.name, Text: limitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
+		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry),
+	}
+	switch {
+	case debits[0].Known && d.Allowed:
+		state.Left = debits[0].Quota.Remaining + cost
+	case debits[0].Known:
+		state.Left = debits[0].Quota.Remaining
+	default:
+		state.Left = limit.Capacity()
+	}
+	state.Left = min(state.Left, state.Amount)
+	state.Used = state.Amount - state.Left
+	x.told.Limits = append(x.told.Limits, state)
+	return d
+}

@@ -1,0 +1,195 @@
+package tally
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/dryrun"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// This file tells what becomes of a request that somebody might make.
+
+// explainRequest follows a request of the target through the handlers of its server, and asks
+// each of ours that it comes to.
+func (x *explainer) explainRequest(ctx context.Context, q operator.Question) error {
+	r, err := x.requestOf(ctx, q)
+	if err != nil {
+		return err
+	}
+	servers, err := serversOf(r.URL)
+	if err != nil {
+		return err
+	}
+	x.told.Next = operator.Forecast{Outcome: "allowed", Text: "it passes: no limit is for it"}
+	asked := 0
+	for _, server := range servers {
+		answers, err := dryrun.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
+			h, ok := handler.(*Handler)
+			if !ok {
+				return true
+			}
+			asked++
+			x.told.Next = x.explainHandler(ctx, h, r)
+			return x.told.Next.Status == 0
+		})
+		if err != nil {
+			return operator.Errorf(http.StatusConflict, "url: a matcher of the config fails: %v", err)
+		}
+		if asked > 0 || answers != "" {
+			if asked == 0 {
+				x.told.Next.Text = "it passes: " + answers + " answers it before any rate_limit"
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// requestOf returns the request that a question is about, as a server would receive it.
+func (x *explainer) requestOf(ctx context.Context, q operator.Question) (*http.Request, error) {
+	if x.Kind != operator.Address && x.Kind != operator.APIKey {
+		return nil, operator.Errorf(http.StatusBadRequest, "client: a request can be explained for an address or an api-key, got %s: ask without a URL", x.Kind)
+	}
+	u, err := url.Parse(q.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, operator.Errorf(http.StatusBadRequest, "url: got %q: expected one with scheme and host, such as https://example.com/login", q.URL)
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	method := strings.ToUpper(q.Method)
+	if method == "" {
+		method = http.MethodGet
+	}
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
+	if err != nil {
+		return nil, operator.Errorf(http.StatusBadRequest, "method: got %q: expected a method such as POST", q.Method)
+	}
+	r.RequestURI = u.RequestURI()
+	if q.Header != nil {
+		r.Header = q.Header.Clone()
+	}
+	if host := r.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	if x.Kind == operator.Address {
+		r.RemoteAddr = net.JoinHostPort(x.Network.Addr().String(), "0")
+	}
+	if u.Scheme == "https" {
+		r.TLS = &tls.ConnectionState{HandshakeComplete: true, ServerName: u.Hostname(), Version: tls.VersionTLS13}
+	}
+	return r, nil
+}
+
+// serversOf returns the servers that listen on the port of a URL, or all if none does.
+func serversOf(u *url.URL) ([]*caddyhttp.Server, error) {
+	app, err := caddy.ActiveContext().AppIfConfigured("http")
+	if err != nil {
+		return nil, operator.Errorf(http.StatusConflict, "url: the running config has no sites")
+	}
+	servers := app.(*caddyhttp.App).Servers
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	var listening, all []*caddyhttp.Server
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		all = append(all, servers[name])
+		if slices.ContainsFunc(servers[name].Listen, func(address string) bool { return strings.HasSuffix(address, ":"+port) }) {
+			listening = append(listening, servers[name])
+		}
+	}
+	if listening != nil {
+		return listening, nil
+	}
+	return all, nil
+}
+
+// explainHandler tells what a handler would do to the request.
+func (x *explainer) explainHandler(ctx context.Context, h *Handler, r *http.Request) operator.Forecast {
+	vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
+	if x.Kind == operator.Address {
+		vars[caddyhttp.ClientIPVarKey] = x.Network.Addr().String()
+	} else {
+		vars[caddyhttp.ClientIPVarKey] = ""
+	}
+	e := h.begin(r)
+	defer e.release()
+	e.dry = true
+	if x.Kind == operator.APIKey {
+		tier := ""
+		if h.app.APIKeys != nil {
+			tier = h.app.APIKeys.keys.Keys().TierOf(x.Value, x.now)
+		}
+		e.credentials = credentials{known: true, name: x.Value, tier: tier}
+	}
+	settled := e.collect()
+	if e.credentials.tier != "" && x.told.Tier == "" {
+		x.told.Tier, x.told.TierReason = e.credentials.tier, "of its API key"
+	}
+	switch exempt, _ := e.isExempt(); {
+	case settled.outcome == failed:
+		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "it fails: " + settled.err.Error()}
+	case exempt:
+		x.told.Exempt = true
+		return operator.Forecast{Outcome: "exempt", Text: "it passes: it is exempt"}
+	case settled.outcome == refused:
+		return x.refuses("banned", banName, banName, settled.response.refusal.retry, "an operator has banned it")
+	case e.allowed && e.denied == nil:
+		return operator.Forecast{Outcome: "allowed", Text: "it passes: an operator allows it"}
+	case e.trapBan > 0:
+		return x.refuses("banned", banName, banName, e.trapBan, "it goes into a trap, which bans it")
+	case e.denies != nil:
+		return x.refuses("denied", e.denies.zone.Name, e.denies.name, limiter.Never, "zone "+e.denies.zone.Name+" admits nothing")
+	}
+	return x.explainDebits(ctx, e)
+}
+
+// explainDebits tells what would be decided about the debits of a request.
+func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.Forecast {
+	for i, p := range e.policies {
+		if len(x.told.Limits) < maxExplained && x.isKnown(&e.debits[i]) {
+			x.explainLimit(ctx, p, e.debits[i])
+		}
+	}
+	debits := slices.Clone(e.debits)
+	d := x.instance.engine.Forecast(ctx, e.subject, debits)
+	switch {
+	case d.Reason == engine.Banned:
+		return x.refuses("banned", banName, banName, d.Retry, "it is banned for what it did")
+	case d.Reason == engine.Abandoned:
+		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable, Text: "that could not be found out in time"}
+	case !d.Allowed && len(debits) > 0:
+		p := e.policies[d.Debit]
+		return x.refuses(outcomes[d.Reason], p.zone.Name, p.name, d.Retry, "limit "+p.name+" of zone "+p.zone.Name+" has too little left")
+	case e.denied != nil:
+		status := http.StatusForbidden
+		if denied, ok := errors.AsType[caddyhttp.HandlerError](e.denied); ok {
+			status = denied.StatusCode
+		}
+		return operator.Forecast{Outcome: "denied", Status: status, Text: "it is denied: " + e.denied.Error()}
+	case len(debits) == 0:
+		return operator.Forecast{Outcome: "allowed", Text: "it passes: no limit is for it"}
+	}
+	return operator.Forecast{Outcome: "allowed", Text: "it passes"}
+}
+
+// isKnown reports whether a debit is one of the target. A client that is only named by its API
+// key has no address that it could be counted by.
+func (x *explainer) isKnown(d *engine.Debit) bool {
+	return x.Kind == operator.Address || len(d.Key) > 0 && d.Key[0] != identity.TagUnknown
+}

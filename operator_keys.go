@@ -1,0 +1,85 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// defaultKeys is how many keys are listed unless somebody asks for more.
+const defaultKeys = 20
+
+// Keys implements operator.Service.
+func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, error) {
+	app, h, err := instanceInUse()
+	if err != nil {
+		return nil, err
+	}
+	zones, err := app.zonesNamed(q.Zone)
+	if err != nil {
+		return nil, err
+	}
+	limits := make(map[storage.LimitID]*policy)
+	tiers := make(map[*policy]string)
+	for _, z := range zones {
+		for _, t := range z.setsByTier(app.tierNames()) {
+			for _, p := range t.set.all() {
+				if limits[p.ID] == nil {
+					limits[p.ID], tiers[p] = p, t.tier
+				}
+			}
+		}
+	}
+	wanted := engine.KeysQuery{
+		Match:   func(id storage.LimitID, _ string) bool { return limits[id] != nil },
+		Blocked: q.Blocked, N: min(cmp.Or(q.N, defaultKeys), operator.MaxItems),
+	}
+	if q.By == operator.ByRefused {
+		wanted.Order = engine.ByRefused
+	}
+	list, now := []operator.Key{}, time.Now()
+	for _, k := range h.engine.Keys(wanted) {
+		list = append(list, listedKey(k, limits[k.Limit.ID], tiers[limits[k.Limit.ID]], now))
+	}
+	return list, nil
+}
+
+// listedKey describes a key that a limit counts.
+func listedKey(k engine.KeyState, p *policy, tier string, now time.Time) operator.Key {
+	told := operator.Key{
+		Zone: p.zone.Name, Limit: p.name, Tier: tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
+		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"),
+		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
+	}
+	if k.Blocked > 0 {
+		until := now.Add(k.Blocked).UTC().Truncate(time.Second)
+		told.BlockedUntil = &until
+	}
+	return told
+}
+
+// kindOf returns what kind of client a key is.
+func kindOf(key string) string {
+	switch key[0] {
+	case identity.TagNetwork:
+		return "network"
+	case identity.TagFingerprint:
+		return "client"
+	case identity.TagAPIKey:
+		return "api_key"
+	case identity.TagSession:
+		return "session"
+	case identity.TagEveryone:
+		return "all"
+	case identity.TagService:
+		return "service"
+	case identity.TagUnknown:
+		return "unknown"
+	}
+	return "key"
+}

@@ -1,0 +1,200 @@
+package tally
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+)
+
+// Bounds of how long an operator's statement holds.
+const (
+	minStatement = time.Second
+	maxStatement = 100 * 365 * 24 * time.Hour
+)
+
+// Ban implements operator.Service.
+func (s running) Ban(ctx context.Context, o operator.Order) (operator.Done, error) {
+	return s.state(ctx, rules.Ban, o)
+}
+
+// Allow implements operator.Service.
+func (s running) Allow(ctx context.Context, o operator.Order) (operator.Done, error) {
+	if o.For <= 0 {
+		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: an allowance needs an end: expected for how long, such as 2h")
+	}
+	return s.state(ctx, rules.Allow, o)
+}
+
+// state writes a statement about a target into the file.
+func (s running) state(ctx context.Context, action rules.Action, o operator.Order) (operator.Done, error) {
+	t, err := s.target(o.Client)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	about, err := t.statementTarget()
+	if err != nil {
+		return operator.Done{}, err
+	}
+	added := rules.Statement{Action: action, Target: about, Reason: oneLine(o.Reason)}
+	done := operator.Done{Client: about.String(), Changed: 1}
+	if o.For != 0 {
+		length := o.For.Duration()
+		if length < minStatement || length > maxStatement {
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: expected between 1s and 100 years, got %v", length)
+		}
+		added.Until = time.Now().Add(length).UTC().Truncate(time.Second)
+		done.Until = &added.Until
+	}
+	if err := t.instance.audit(ctx, o.By, action.String(), &t.Target, o.Reason); err != nil {
+		return operator.Done{}, err
+	}
+	if err := t.app.addStatements(o.By, added); err != nil {
+		return operator.Done{}, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	return done, nil
+}
+
+// oneLine returns a text as it may stand in a line, and no longer than a reason may be.
+func oneLine(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
+	if runes := []rune(text); len(runes) > operator.MaxReason {
+		return string(runes[:operator.MaxReason])
+	}
+	return text
+}
+
+// statementTarget returns the target as the file has it. Of a reference it is the client that
+// memory still knows.
+func (t *target) statementTarget() (rules.Target, error) {
+	if t.referred != nil {
+		x := explainer{target: t, now: time.Now()}
+		x.explainReference()
+		if t.referred != nil {
+			return rules.Target{}, operator.Errorf(http.StatusNotFound, "client: the reference is of a client that memory doesn't hold any more: name it by its address, api-key:NAME or key:TEXT")
+		}
+	}
+	about, err := rules.ParseTarget(t.String())
+	if err != nil {
+		return rules.Target{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
+	}
+	return about, nil
+}
+
+// Unban implements operator.Service.
+func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, error) {
+	t, err := s.target(o.Client)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	forgiven, err := t.forgive(ctx, o)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	done := operator.Done{Client: t.String(), Changed: forgiven}
+	if about, err := t.statementTarget(); err == nil {
+		removed, err := t.unstate(ctx, rules.Ban, about, "unban", o)
+		if err != nil {
+			return operator.Done{}, err
+		}
+		done.Client = about.String()
+		done.Changed += removed
+		if wider := t.stillBanned(); wider != "" {
+			done.Notes = append(done.Notes, "it is still banned by the statement about "+wider)
+		}
+	}
+	if done.Changed == 0 {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s", t, t.unknownHint())
+	}
+	return done, nil
+}
+
+// stillBanned returns whom the statement is about that still bans the target, or "".
+func (t *target) stillBanned() string {
+	x := explainer{target: t, now: time.Now()}
+	x.explainStatement()
+	if x.told.Rule == nil || x.told.Rule.Action != rules.Ban.String() {
+		return ""
+	}
+	return x.told.Rule.Client
+}
+
+// unstate removes the statements with an action about a target, and returns how many there
+// were. The audit has it if there were any.
+func (t *target) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Order) (int, error) {
+	statements, err := t.app.listStatements()
+	if err != nil {
+		return 0, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	stated := false
+	for _, s := range statements {
+		stated = stated || s.Action == action && s.Target == about
+	}
+	if !stated {
+		return 0, nil
+	}
+	if err := t.instance.audit(ctx, o.By, act, &t.Target, o.Reason); err != nil {
+		return 0, err
+	}
+	removed, err := t.app.removeStatements(o.By, action, about)
+	if err != nil {
+		return 0, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	return len(removed), nil
+}
+
+// Disallow implements operator.Service.
+func (s running) Disallow(ctx context.Context, o operator.Order) (operator.Done, error) {
+	t, err := s.target(o.Client)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	about, err := t.statementTarget()
+	if err != nil {
+		return operator.Done{}, err
+	}
+	removed, err := t.unstate(ctx, rules.Allow, about, "disallow", o)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	if removed == 0 {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has allowed it", about)
+	}
+	return operator.Done{Client: about.String(), Changed: removed}, nil
+}
+
+// Import implements operator.Service.
+func (running) Import(ctx context.Context, i operator.Import) (operator.Done, error) {
+	app, h, err := instanceInUse()
+	if err != nil {
+		return operator.Done{}, err
+	}
+	if n := len(i.Statements); n == 0 || n > operator.MaxItems {
+		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statements: expected 1 to %d, got %d", operator.MaxItems, n)
+	}
+	var added []rules.Statement
+	for n, line := range i.Statements {
+		statement, err := rules.ParseStatement(line)
+		if err != nil {
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statement %d: %v", n+1, err)
+		}
+		added = append(added, statement)
+	}
+	for _, statement := range added {
+		t, err := operator.ParseTarget(statement.Target.String())
+		if err != nil {
+			return operator.Done{}, err
+		}
+		if err := h.audit(ctx, i.By, statement.Action.String(), &t, statement.Reason); err != nil {
+			return operator.Done{}, err
+		}
+	}
+	if err := app.addStatements(i.By, added...); err != nil {
+		return operator.Done{}, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	return operator.Done{Changed: len(added)}, nil
+}
