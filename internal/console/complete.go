@@ -42,7 +42,7 @@ func (c console) complete(position int, words func(context.Context, operator.Ser
 // completeZone completes the name of a zone.
 func (c console) completeZone(position int) completion {
 	return c.complete(position, func(ctx context.Context, s operator.Service) (names []string) {
-		zones, _ := s.Zones(ctx) //nolint:errcheck // there are no words then
+		zones, _ := s.Zones(ctx)
 		for _, z := range zones {
 			names = append(names, z.Name)
 		}
@@ -53,7 +53,7 @@ func (c console) completeZone(position int) completion {
 // completeClient completes a client of those that are refused most.
 func (c console) completeClient(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return c.complete(0, func(ctx context.Context, s operator.Service) (clients []string) {
-		keys, _ := s.Keys(ctx, operator.KeysQuery{By: operator.ByRefused, N: 100}) //nolint:errcheck // there are no words then
+		keys, _ := s.Keys(ctx, operator.KeysQuery{By: operator.ByRefused, N: 100})
 		for _, k := range keys {
 			clients = append(clients, k.Client)
 		}
@@ -64,7 +64,7 @@ func (c console) completeClient(cmd *cobra.Command, args []string, begun string)
 // completeBanned completes a client of those that are banned or allowed.
 func (c console) completeBanned(action string) completion {
 	return c.complete(0, func(ctx context.Context, s operator.Service) (clients []string) {
-		bans, _ := s.Bans(ctx) //nolint:errcheck // there are no words then
+		bans, _ := s.Bans(ctx)
 		for _, b := range bans {
 			if b.Action == action {
 				clients = append(clients, b.Client)

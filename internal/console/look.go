@@ -145,6 +145,9 @@ with --by refused, those of which most requests were refused.`,
 	return c.command(cmd, func(s *session, args []string) error {
 		q.Zone, q.By = append(args, "")[0], operator.By(by)
 		if watch {
+			ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt)
+			defer stop()
+			s.ctx = ctx
 			return c.watchKeys(s, q)
 		}
 		return s.listKeys(q)
@@ -197,11 +200,8 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 // watchEvery is how often a list that is watched is made again.
 const watchEvery = 2 * time.Second
 
-// watchKeys lists keys again and again, until the command is interrupted.
+// watchKeys lists keys again and again, until the context of the session ends.
 func (c console) watchKeys(s *session, q operator.KeysQuery) error {
-	ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt)
-	defer stop()
-	s.ctx = ctx
 	again := time.NewTicker(watchEvery)
 	defer again.Stop()
 	for {
@@ -212,7 +212,7 @@ func (c console) watchKeys(s *session, q operator.KeysQuery) error {
 		err := s.listKeys(q)
 		s.out = out
 		switch {
-		case ctx.Err() != nil:
+		case s.ctx.Err() != nil:
 			return nil
 		case err != nil && err != errNothing:
 			return err
@@ -220,7 +220,7 @@ func (c console) watchKeys(s *session, q operator.KeysQuery) error {
 		s.showPage(page.String())
 		select {
 		case <-again.C:
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 			return nil
 		}
 	}

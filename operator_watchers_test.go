@@ -1,0 +1,122 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+func noTotals() operator.Totals { return operator.Totals{} }
+
+// mustWatch returns the events of a stream, without the first totals.
+func mustWatch(t *testing.T, w *watchers, ctx context.Context) <-chan operator.Event {
+	t.Helper()
+	events, err := w.watch(ctx, noTotals)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := <-events; first.Totals == nil {
+		t.Fatalf("the first event is %+v", first)
+	}
+	return events
+}
+
+func TestTotalsComeOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watchers)
+		events := mustWatch(t, w, t.Context())
+		for range 3 {
+			before := time.Now()
+			if event := <-events; event.Totals == nil || time.Since(before) != time.Second {
+				t.Errorf("after %v came %+v", time.Since(before), event)
+			}
+		}
+		w.close()
+	})
+}
+
+func TestRefusalsAreSampled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watchers)
+		described := 0
+		refuse := func() {
+			w.refused(time.Now(), func() operator.Refused {
+				described++
+				return operator.Refused{Zone: "login"}
+			})
+		}
+		refuse()
+		if described != 0 {
+			t.Error("a refusal is described that nobody watches")
+		}
+		events := mustWatch(t, w, t.Context())
+		for range 1000 {
+			refuse()
+		}
+		synctest.Wait()
+		if described != refusalsPerSecond {
+			t.Errorf("%d refusals are described, want %d", described, refusalsPerSecond)
+		}
+		for range refusalsPerSecond {
+			if event := <-events; event.Refused == nil || event.Refused.Zone != "login" {
+				t.Errorf("got %+v", event)
+			}
+		}
+		if event := <-events; event.Totals == nil {
+			t.Errorf("got %+v", event)
+		}
+		w.close()
+	})
+}
+
+// A reader that doesn't read holds up nobody, and memory has a bound.
+func TestSlowReadersMissEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watchers)
+		events := mustWatch(t, w, t.Context())
+		time.Sleep(1000 * time.Second)
+		synctest.Wait()
+		w.close()
+		got := 0
+		for range events {
+			got++
+		}
+		if got != watcherBacklog {
+			t.Errorf("%d events wait for a slow reader, want %d", got, watcherBacklog)
+		}
+	})
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watchers)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := mustWatch(t, w, ctx)
+		for range operator.MaxStreams - 1 {
+			mustWatch(t, w, t.Context())
+		}
+		failure, ok := errors.AsType[*operator.Error](second(w.watch(t.Context(), noTotals)))
+		if !ok || failure.Status != http.StatusTooManyRequests {
+			t.Errorf("got %v", failure)
+		}
+		cancel()
+		for range first { // until it is closed
+		}
+		mustWatch(t, w, t.Context())
+		w.close()
+		failure, ok = errors.AsType[*operator.Error](second(w.watch(t.Context(), noTotals)))
+		if !ok || failure.Status != http.StatusServiceUnavailable {
+			t.Errorf("got %v", failure)
+		}
+		if w.watched.Load() != 0 {
+			t.Error("somebody watches after the end")
+		}
+	})
+}
+
+func second[A, B any](_ A, b B) B { return b }
