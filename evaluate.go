@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -216,6 +217,8 @@ func (e *evaluation) deny(z *Zone, err error) {
 func (e *evaluation) refuseAll(by *policy) result {
 	by.zone.meter.request()
 	by.zone.meter.decline()
+	by.zone.past.Refuse(history.Key{}, history.OverLimit)
+	by.past.Refuse(history.Key{}, history.OverLimit)
 	return result{outcome: refused, response: &response{
 		style: e.handler.style, refusal: &refusal{app: e.handler.app, policy: by, retry: limiter.Never, reason: engine.TooCostly},
 	}}

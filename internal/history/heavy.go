@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// sampleFrom is how many requests of a minute are all looked at. Of those after that
-	// one in sampleEvery is, and counts for so many.
-	sampleFrom  = 256
+	// sampleFrom is how many requests of a minute and stripe are all looked at. Of those after
+	// that one in sampleEvery is, and counts for so many.
+	sampleFrom  = 32
 	sampleEvery = 64
 
 	maxTracked = 512 // keys of a meter and minute
@@ -19,13 +19,16 @@ const (
 	maxKey     = 256 // bytes of a key that is looked at; longer ones are not
 )
 
-// weightOf returns how many requests the n-th of a minute stands for, 0 if it isn't looked
-// at. Which are is as good as random, so that no pattern of requests escapes.
-func weightOf(n int64) int64 {
-	if n <= sampleFrom {
+// weightOf returns how many requests the n-th of a minute and stripe stands for, 0 if it isn't looked
+// at. Which are is as good as random, so that no pattern of requests escapes. Keys of a zone
+// are those of its limits.
+func (m *Meter) weightOf(n int64) int64 {
+	switch {
+	case m.series.Limit == "":
+		return 0
+	case n <= sampleFrom:
 		return 1
-	}
-	if uint64(n)*0x9E3779B97F4A7C15>>58 == 0 {
+	case uint64(n)*0x9E3779B97F4A7C15>>58 == 0:
 		return sampleEvery
 	}
 	return 0
@@ -42,7 +45,7 @@ type wanted struct{ units, refused int64 }
 func (w *wanted) total() int64 { return w.units + w.refused }
 
 func (h *heavy) add(key []byte, units, refused int64) {
-	if len(key) > maxKey {
+	if len(key) == 0 || len(key) > maxKey {
 		return
 	}
 	h.mu.Lock()

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
@@ -12,10 +13,38 @@ import (
 type Meter struct {
 	series storage.Series
 
-	allowed, refused, blocked, banned, wouldRefuse atomic.Int64 // requests since the last take
+	counts [stripes]stripe
+	keys   distinct.Set
+	heavy  heavy
+}
+
+// stripes is how many counters of one thing there are, so that processors seldom write to
+// one at a time. Which one counts a request is left to chance.
+const stripes = 8
+
+// stripe is counters of what was decided since the last take. It fills a line of a cache.
+type stripe struct {
+	allowed, refused, blocked, banned, wouldRefuse atomic.Int64 // requests
 	units                                          atomic.Int64 // less one for each allowed request
-	keys                                           distinct.Set
-	heavy                                          heavy
+	_                                              [2]int64
+}
+
+func (m *Meter) stripe() *stripe { return &m.counts[rand.Uint32()%stripes] }
+
+// take returns what was counted since the last call.
+func (s *stripe) take() storage.Tally {
+	counted := storage.Tally{
+		Allowed:     s.allowed.Swap(0),
+		Refused:     s.refused.Swap(0),
+		Blocked:     s.blocked.Swap(0),
+		Banned:      s.banned.Swap(0),
+		WouldRefuse: s.wouldRefuse.Swap(0),
+	}
+	if counted.Units = counted.Allowed + s.units.Swap(0); counted.Units < 0 { // of a request that is counted in the next minute
+		s.units.Add(counted.Units)
+		counted.Units = 0
+	}
+	return counted
 }
 
 // Key is who a request is counted for.
@@ -29,12 +58,13 @@ func (m *Meter) Allow(key Key, units int64) {
 	if m == nil {
 		return
 	}
-	n := m.allowed.Add(1)
+	s := m.stripe()
+	n := s.allowed.Add(1)
 	if units != 1 {
-		m.units.Add(units - 1)
+		s.units.Add(units - 1)
 	}
 	m.see(key)
-	if weight := weightOf(n); weight > 0 {
+	if weight := m.weightOf(n); weight > 0 {
 		m.heavy.add(key.Text, weight*units, 0)
 	}
 }
@@ -54,15 +84,16 @@ func (m *Meter) Refuse(key Key, why Refusal) {
 	if m == nil {
 		return
 	}
-	n := m.refused.Add(1)
+	s := m.stripe()
+	n := s.refused.Add(1)
 	switch why {
 	case Blocked:
-		m.blocked.Add(1)
+		s.blocked.Add(1)
 	case Banned:
-		m.banned.Add(1)
+		s.banned.Add(1)
 	}
 	m.see(key)
-	if weight := weightOf(n); weight > 0 {
+	if weight := m.weightOf(n); weight > 0 {
 		m.heavy.add(key.Text, 0, weight)
 	}
 }
@@ -70,7 +101,7 @@ func (m *Meter) Refuse(key Key, why Refusal) {
 // WouldRefuse counts a request that a limit would have refused that only watches.
 func (m *Meter) WouldRefuse() {
 	if m != nil {
-		m.wouldRefuse.Add(1)
+		m.stripe().wouldRefuse.Add(1)
 	}
 }
 
@@ -83,23 +114,14 @@ func (m *Meter) see(key Key) {
 // take returns what was counted since the last call, or false if that is nothing. at is a
 // time in the minute that it belongs to.
 func (m *Meter) take(at int64, name Namer) (storage.Minute, bool) {
-	counted := storage.Minute{At: at, Series: m.series, Tally: storage.Tally{
-		Allowed:     m.allowed.Swap(0),
-		Refused:     m.refused.Swap(0),
-		Blocked:     m.blocked.Swap(0),
-		Banned:      m.banned.Swap(0),
-		WouldRefuse: m.wouldRefuse.Swap(0),
-	}}
-	if counted.Units = counted.Allowed + m.units.Swap(0); counted.Units < 0 { // of a request that is counted in the next minute
-		m.units.Add(counted.Units)
-		counted.Units = 0
+	counted := storage.Minute{At: at, Series: m.series}
+	for i := range m.counts {
+		counted.Add(m.counts[i].take())
 	}
 	if counted.Tally == (storage.Tally{}) {
 		return counted, false
 	}
 	counted.Keys = m.keys.Take()
-	if m.series.Limit != "" {
-		counted.Heaviest = m.heavy.take(m.series, name)
-	}
+	counted.Heaviest = m.heavy.take(m.series, name)
 	return counted, true
 }

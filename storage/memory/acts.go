@@ -15,12 +15,9 @@ const maxActs = 10_000
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	return s.look(ctx, "audit", func(p *past) {
 		act.Cut()
-		i := 0
-		for ; ; act.At++ {
-			var taken bool
-			if i, taken = slices.BinarySearchFunc(p.acts, act.At, compareActs); !taken {
-				break
-			}
+		i, taken := slices.BinarySearchFunc(p.acts, act.At, compareActs)
+		for ; taken; act.At++ {
+			i, taken = slices.BinarySearchFunc(p.acts, act.At+1, compareActs)
 		}
 		p.acts = slices.Insert(p.acts, i, *act)
 		p.acts = slices.Delete(p.acts, 0, max(len(p.acts)-maxActs, 0))

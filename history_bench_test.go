@@ -1,0 +1,30 @@
+package tally
+
+import (
+	"context"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// BenchmarkHistory measures what it costs a request to be counted for the history, one that
+// memory allows and one that memory refuses.
+func BenchmarkHistory(b *testing.B) {
+	for what, amount := range map[string]int64{"warm": 1 << 40, "blocked": 1} {
+		for name, off := range map[string]bool{"on": false, "off": true} {
+			b.Run(what+"/"+name, func(b *testing.B) {
+				zone := &Zone{Name: "bench", Limits: []Limit{{Amount: amount, Window: 366 * 24 * 3600e9}}}
+				h := &Handler{Zones: []*Zone{zone}}
+				if err := h.Provision(contextOf(b, &App{DisableHistory: off})); err != nil {
+					b.Fatal(err)
+				}
+				startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
+				b.Cleanup(func() { h.app.Cleanup() })
+				if off == (h.zones[0].past != nil) {
+					b.Fatal("the history is not as it is to be")
+				}
+				benchHandlerServe(b, h, 1000, 2)
+			})
+		}
+	}
+}
