@@ -239,8 +239,14 @@ func (e *evaluation) refuseBanned(by *rules.Statement) result {
 // passAllowed lets a request pass that the operator has allowed, unless it lacks the API key
 // that a zone requires.
 func (e *evaluation) passAllowed() result {
-	if m := e.handler.statements; m.allowed != nil && e.denied == nil {
+	if e.denied != nil {
+		return e.pass()
+	}
+	if m := e.handler.statements; m.allowed != nil {
 		m.allowed.Inc()
+	}
+	if e.client.isRenewable() { // or its session, and what is stated about it, would end
+		return result{outcome: counted, response: newResponse(e, e.handler.style)}
 	}
 	return e.pass()
 }

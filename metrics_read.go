@@ -22,6 +22,12 @@ func (m limitMeter) counts() operator.Counts {
 	return c
 }
 
+// counts returns what statements have decided since the process began.
+func (m statementMeter) counts() operator.Counts {
+	banned := valueOf(m.banned)
+	return operator.Counts{Allowed: valueOf(m.allowed), Refused: banned, Banned: banned}
+}
+
 // refused returns how many requests a zone has refused since the process began, those of
 // banned clients aside.
 func (m zoneMeter) refused() int64 { return valueOf(m.declined) }

@@ -146,5 +146,6 @@ func (a *App) totals() operator.Totals {
 		totals.Zones[zone.Name] = zone.Counts
 		totals.Counts.Add(zone.Counts)
 	}
+	totals.Counts.Add(newStatementMeter().counts())
 	return totals
 }

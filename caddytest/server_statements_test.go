@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/identity/session"
 )
 
 // rulesFile is where bans and allowances are unless the config says otherwise.
@@ -246,4 +248,24 @@ func TestStatementsNeedNoFile(t *testing.T) {
 	if left, err := filepath.Glob(s.rulesFile() + "*"); err != nil || len(left) > 0 {
 		t.Errorf("Caddy has made %v, %v", left, err)
 	}
+}
+
+// A session that is allowed is issued anew like any other, or the allowance would end with it.
+func TestAllowedSessionsAreRenewed(t *testing.T) {
+	s := startCaddy(t, withSessions("lifetime 10h", "limit 1/1h"))
+	s.get("/")
+	signer, err := session.New(s.secret(), session.Options{Lifetime: 10 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued, value, err := signer.Issue(time.Now().Add(-6*time.Hour), audience, networkOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.setRules("allow session:" + identity.SessionName(issued.ID[:]))
+	a := s.get("/", from(1), "Cookie: rl="+value)
+	if len(a.header["Ratelimit"]) > 0 {
+		t.Errorf("it is counted: %v", a.header)
+	}
+	s.wantPassed(3, 3, "/", from(1), cookieOf(t, a))
 }
