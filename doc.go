@@ -73,8 +73,9 @@
 //   - admin.go, operator.go, operator_stores.go, operator_history.go, operator_zones.go,
 //     operator_watchers.go, metrics_register.go: what operators are shown, and can do
 //   - operator_keys.go, operator_bans.go, operator_orders.go: lists, and bans and allowances
-//   - operator_explain.go, operator_forecast.go, operator_reset.go, operator_target.go: what
-//     they know of one client, and how they let it in again
+//   - operator_explain.go, operator_forecast.go, operator_explainer.go: what they know of a
+//     client, and what its next request gets
+//   - operator_reset.go, operator_target.go: how they let it in again
 //   - statements.go: changes of the file of bans and allowances
 //   - instance_open.go, instance_keys.go, instance.go: the engine itself
 //   - audit.go, history.go, instance_history.go, ledgers.go: what is kept of what is decided

@@ -3,7 +3,6 @@ package tally
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -14,9 +13,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
-
-// maxExplained bounds the limits of an explanation.
-const maxExplained = 100
 
 // Explain implements operator.Service.
 func (s running) Explain(ctx context.Context, q operator.Question) (operator.Explanation, error) {
@@ -36,22 +32,6 @@ func (s running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 		x.explainCounts(ctx)
 	}
 	return x.told, err
-}
-
-// explainer collects what is known of a target.
-type explainer struct {
-	*target
-	now  time.Time
-	told operator.Explanation
-}
-
-// in returns the time after a wait of the engine.
-func (x *explainer) in(wait time.Duration) *time.Time {
-	if wait <= 0 || wait == limiter.Never {
-		return nil
-	}
-	at := x.now.Add(wait).UTC().Truncate(time.Second)
-	return &at
 }
 
 // explainReference tells what a reference was about, and goes on with the client that it
@@ -211,38 +191,4 @@ func untilOf(b *operator.Ban) time.Time {
 		return time.Time{}
 	}
 	return *b.Until
-}
-
-// refuses returns the forecast of a refusal.
-func (x *explainer) refuses(outcome, zone, limit string, retry time.Duration, why string) operator.Forecast {
-	f := operator.Forecast{Outcome: outcome, Status: http.StatusTooManyRequests, Zone: zone, Limit: limit, Text: "it is refused: " + why}
-	if retry > 0 && retry != limiter.Never {
-		f.Retry = operator.SecondsOf(retry)
-	}
-	return f
-}
-
-// explainLimit adds how a debit stands with a limit, and returns what would be decided if it
-// were the only one.
-func (x *explainer) explainLimit(ctx context.Context, p *policy, debit engine.Debit) engine.Decision {
-	cost := debit.Cost
-	debits := []engine.Debit{debit}
-	d := x.instance.engine.Forecast(ctx, nil, debits)
-	limit := debits[0].Limit
-	state := operator.LimitState{
-		Zone: p.zone.Name, Limit: p.name, Text: limitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
-		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry),
-	}
-	switch {
-	case debits[0].Known && d.Allowed:
-		state.Left = debits[0].Quota.Remaining + cost
-	case debits[0].Known:
-		state.Left = debits[0].Quota.Remaining
-	default:
-		state.Left = limit.Capacity()
-	}
-	state.Left = min(state.Left, state.Amount)
-	state.Used = state.Amount - state.Left
-	x.told.Limits = append(x.told.Limits, state)
-	return d
 }
