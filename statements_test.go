@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 )
 
@@ -165,5 +166,27 @@ func TestStatementsAreAddedAtOnce(t *testing.T) {
 	adds.Wait()
 	if n := a.rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
 		t.Errorf("%d bans are in force, want 20", n)
+	}
+}
+
+// What an operator calls a client is what the file calls it.
+func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
+	for order, want := range map[string]rules.Target{
+		"203.0.113.9":              rules.AddressOf(netip.MustParseAddr("203.0.113.9")),
+		"api-key:acme/web":         {Kind: rules.APIKey, Text: "acme/web"},
+		"key:Jane Doe":             {Kind: rules.Key, Text: "Jane Doe"},
+		`key:"Jane \"J\" # Doe"`:   {Kind: rules.Key, Text: `Jane "J" # Doe`},
+		"session:1f0c9a2b7d4e6f80": {Kind: rules.Session, Text: "1f0c9a2b7d4e6f80"},
+	} {
+		target, err := operator.ParseTarget(order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := rules.ParseTarget(target.String()); err != nil || got != want {
+			t.Errorf("%s is about %v in the file, %v, want %v", order, got, err, want)
+		}
+		if again, err := operator.ParseTarget(want.String()); err != nil || again != target {
+			t.Errorf("%v of the file is %+v, %v, want %+v", want, again, err, target)
+		}
 	}
 }

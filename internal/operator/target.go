@@ -3,6 +3,7 @@ package operator
 import (
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -31,7 +32,8 @@ const (
 const MaxTarget = 1024
 
 // ParseTarget reads the text that names a client: 203.0.113.9, 2001:db8::/48,
-// api-key:acme, key:alice, session:1f2e3d4c or ref:….
+// api-key:acme, key:alice, session:1f2e3d4c5b6a7980 or ref:…. A value may be quoted as in the
+// file of bans and allowances.
 func ParseTarget(text string) (Target, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > MaxTarget {
@@ -41,7 +43,7 @@ func ParseTarget(text string) (Target, error) {
 	switch TargetKind(kind) {
 	case KeyText, APIKey, Session, Reference:
 		if named && value != "" {
-			return Target{Kind: TargetKind(kind), Value: value}, nil
+			return Target{Kind: TargetKind(kind), Value: unquoted(value)}, nil
 		}
 	case Address:
 		text = value
@@ -50,6 +52,14 @@ func ParseTarget(text string) (Target, error) {
 		return Target{Kind: Address, Network: network}, nil
 	}
 	return Target{}, Errorf(http.StatusBadRequest, "client: got %q: expected an address such as 203.0.113.9, a network such as 203.0.113.0/24, or one of api-key:NAME, key:TEXT, session:ID and ref:REFERENCE", text)
+}
+
+// unquoted returns what stands between quotes, or a text without them as it is.
+func unquoted(text string) string {
+	if value, err := strconv.Unquote(text); err == nil && text[0] == '"' && value != "" {
+		return value
+	}
+	return text
 }
 
 func parseNetwork(text string) (netip.Prefix, bool) {
@@ -64,9 +74,11 @@ func parseNetwork(text string) (netip.Prefix, bool) {
 	return netip.PrefixFrom(ip, ip.BitLen()), true
 }
 
-// String returns the text that names the target.
+// String returns the text that names the target, as a word of the file of bans and allowances.
 func (t Target) String() string {
-	switch {
+	switch quoted := strconv.Quote(t.Value); {
+	case t.Kind != Address && (strings.ContainsAny(t.Value, " \t") || quoted != `"`+t.Value+`"`):
+		return string(t.Kind) + ":" + quoted
 	case t.Kind != Address:
 		return string(t.Kind) + ":" + t.Value
 	case t.Network.IsSingleIP():

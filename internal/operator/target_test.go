@@ -16,6 +16,12 @@ func TestParseTarget(t *testing.T) {
 		"2001:db8::1/48":         "2001:db8::/48",
 		"api-key:acme/web":       "api-key:acme/web",
 		"key:a:b":                "key:a:b",
+		"key:Jane Doe":           `key:"Jane Doe"`,
+		`key:"Jane Doe"`:         `key:"Jane Doe"`,
+		`key:"a\tb"`:             `key:"a\tb"`,
+		`key:"a"`:                "key:a",
+		`key:"a`:                 `key:"\"a"`,
+		`key:""`:                 `key:"\"\""`,
 		"session:1f2e3d4c":       "session:1f2e3d4c",
 		"ref:abc":                "ref:abc",
 		"":                       "",
@@ -32,6 +38,15 @@ func TestParseTarget(t *testing.T) {
 			t.Errorf("%.40q: got %v, want an error", text, target)
 		case want != "" && (err != nil || target.String() != want):
 			t.Errorf("%q: got %v, %v, want %v", text, target, err, want)
+		}
+	}
+}
+
+func TestTargetsKeepOddValues(t *testing.T) {
+	for _, value := range []string{"Jane Doe", `a "b" \c`, "a\nb", "\xff", `""`, `"a"`, "'a'", "`a`"} {
+		want := Target{Kind: KeyText, Value: value}
+		if got, err := ParseTarget(want.String()); err != nil || got != want {
+			t.Errorf("%q is written as %s, and read as %q, %v", value, want, got.Value, err)
 		}
 	}
 }
