@@ -43,7 +43,7 @@ func TestValidateWarnsOfServedDatabase(t *testing.T) {
 			if warned := strings.Contains(out, servedWarning); warned != c.want {
 				t.Errorf("it warns: %v, want %v:\n%s", warned, c.want, out)
 			}
-			if warned := strings.Count(out, servedWarning); warned > 2 { // of the database and the secret
+			if warned := strings.Count(out, servedWarning); warned > 3 { // of the database, the secret and the file of bans
 				t.Errorf("it warns %d times:\n%s", warned, out)
 			}
 			wantNoFile(t, filepath.Join(s.dir, "srv"))
