@@ -75,7 +75,7 @@ func New(o Options) (*Dashboard, error) {
 // mounts the dashboard has let them in.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := d.visit(w, r)
-	setHeaders(w.Header(), v.nonce)
+	setHeaders(w.Header(), r, v.nonce)
 	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	if file, ok := assets[name]; ok {
 		v.serveAsset(file)

@@ -41,7 +41,7 @@ const cookieName = "rate_limit_dashboard"
 
 // ServeHTTP implements http.Handler.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	setHeaders(w.Header(), "")
+	setHeaders(w.Header(), r, "")
 	switch {
 	case !isLoopback(r.Host):
 		http.Error(w, "This is for this machine only: expected the host 127.0.0.1 or localhost.", http.StatusMisdirectedRequest)

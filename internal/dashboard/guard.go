@@ -14,7 +14,10 @@ import (
 //
 // The referrer policy is same-origin and not no-referrer, under which browsers send
 // `Origin: null` with forms. No other origin gets a referrer by either.
-func setHeaders(h http.Header, nonce string) {
+func setHeaders(h http.Header, r *http.Request, nonce string) {
+	if r.TLS != nil { // elsewhere browsers ignore it, with a warning
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
 	h.Set("Content-Security-Policy", strings.Join([]string{
 		"default-src 'none'",
 		"script-src 'nonce-" + nonce + "'",
@@ -29,7 +32,6 @@ func setHeaders(h http.Header, nonce string) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 }

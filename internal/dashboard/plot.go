@@ -23,11 +23,12 @@ type Point struct {
 	Allowed, Refused float64
 }
 
-// densePoints returns the points of a history, with zeros where nothing happened. At the end
+// densePoints returns the points of a history, with zeros where nothing happened, unless
+// nothing did at all. At the end
 // up to two are left out that aren't there: they may not have been written yet.
 func densePoints(h operator.History, from, to time.Time) []Point {
 	step := h.Resolution.Duration()
-	if step <= 0 || to.Sub(from)/step > 4000 {
+	if step <= 0 || to.Sub(from)/step > 4000 || len(h.Points) == 0 {
 		return nil
 	}
 	var points []Point

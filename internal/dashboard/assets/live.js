@@ -27,6 +27,9 @@ function localTimes() {
 	for (const zone of all("[data-zone]")) zone.textContent = "those of " + Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
+// Steps of an axis that counts: 1, 2, 5, 10 and so on.
+const wholeSteps = [...Array(13).keys()].flatMap((power) => [1, 2, 5].map((factor) => factor * 10 ** power));
+
 // A short number for an axis: 1.2 k.
 function short(n) {
 	for (const [size, unit] of [[1e9, " G"], [1e6, " M"], [1e3, " k"]]) {
@@ -71,7 +74,7 @@ class Plot {
 			scales: { y: { range: (_, __, top) => [0, Math.max(top * 1.1, 1)] } },
 			axes: [
 				{ ...axis, size: 30, grid: { show: false }, space: 70, values: [[86400 * 28, "{MMM} {YYYY}", null, null, null, null, null, null, 1], [86400, "{D} {MMM}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", "{D} {MMM}", null, "{D} {MMM}", null, null, null, 0], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
-				{ ...axis, size: 52, space: 44, values: (_, ticks) => ticks.map(short) },
+				{ ...axis, size: 52, space: 44, incrs: wholeSteps, values: (_, ticks) => ticks.map(short) },
 			],
 			series: [{}, series("let in", "--ok"), series("refused", "--no")],
 			hooks: { setCursor: [(chart) => this.read(chart.cursor.idx)] },
@@ -171,9 +174,15 @@ class Live {
 		find(".bar .part", row)?.setAttribute("width", sum ? (100 * counts.refused) / sum : 0);
 	}
 
+	// show adds a refusal to the list, or to the latest if it is like that one.
 	show(refused) {
-		const item = element("li");
+		const what = [refused.key, refused.zone, refused.reason].join("\n");
+		const first = this.feed.firstElementChild;
+		const times = first?.what === what ? first.times + 1 : 1;
+		if (times > 1) first.remove();
+		const item = Object.assign(element("li"), { what, times });
 		item.append(element("span", "name", refused.key));
+		if (times > 1) item.append(element("span", "muted", ` × ${whole.format(times)}`));
 		item.append(element("small", "", `${clock.format(new Date(refused.at))} · ${refused.zone} · ${(refused.reason ?? "").replaceAll("_", " ")}`));
 		this.feed.prepend(item);
 		while (this.feed.children.length > 8) this.feed.lastChild.remove();
