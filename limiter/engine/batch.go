@@ -25,6 +25,18 @@ type batch struct {
 // size is how much a batch has to do.
 func (b *batch) size() int { return max(len(b.entries), len(b.clients)) }
 
+// cells returns the cells of a batch, which may be nil. Those that were evicted are in no
+// table any more.
+func (b *batch) cells() (cells []*cell) {
+	if b == nil {
+		return nil
+	}
+	for _, en := range b.entries {
+		cells = append(cells, en.cell)
+	}
+	return cells
+}
+
 // await waits until the batch is done and returns its error. It returns errTimeout if
 // that takes too long, and context.Canceled if ctx ends, for whatever reason.
 func (b *batch) await(ctx context.Context, timeout *time.Timer) error {

@@ -18,23 +18,53 @@ import (
 // tell, it is what memory would decide alone.
 func (e *Engine) Forecast(ctx context.Context, client *Client, debits []Debit) Decision {
 	e.committer.awaitOpen(ctx)
-	r, err := e.rehearsal(ctx, client, debits)
+	r, err := e.rehearsal(ctx, keysOf(client, debits))
 	if err != nil {
 		return Decision{Reason: Abandoned}
 	}
 	go r.answer()
 	defer r.end()
-	d := r.Decide(ctx, client, debits)
-	for ; client != nil; client = client.Parent {
-		client.cell = nil
-	}
+	unbind(client, debits)
+	defer unbind(client, debits)
+	return r.Decide(ctx, client, debits)
+}
+
+// unbind has the cells of a request looked up again, by another engine.
+func unbind(client *Client, debits []Debit) {
+	client.unbind()
 	for i := range debits {
 		debits[i].cell = nil
-		for c := debits[i].Client; c != nil; c = c.Parent {
-			c.cell = nil
-		}
+		debits[i].Client.unbind()
 	}
-	return d
+}
+
+func (c *Client) unbind() {
+	for ; c != nil; c = c.Parent {
+		c.cell = nil
+	}
+}
+
+// cellKey is what a cell is found by.
+type cellKey struct {
+	id  storage.LimitID
+	key string
+}
+
+// keysOf returns copies of the keys of all cells that a request needs.
+func keysOf(client *Client, debits []Debit) (keys []cellKey) {
+	keys = client.appendKeys(nil)
+	for i := range debits {
+		keys = debits[i].Client.appendKeys(keys)
+		keys = append(keys, cellKey{debits[i].Limit.ID, string(debits[i].Key)})
+	}
+	return keys
+}
+
+func (c *Client) appendKeys(keys []cellKey) []cellKey {
+	for ; c != nil; c = c.Parent {
+		keys = append(keys, cellKey{clientsID, string(c.Key)})
+	}
+	return keys
 }
 
 // forecastTimeout is how long a forecast waits for the store before it is what memory
@@ -47,18 +77,18 @@ type rehearsal struct {
 	ended chan struct{}
 }
 
-// rehearsal returns a rehearsal of a request. It copies what memory knows while no call of the
-// store is under way and the store was told everything, so that nothing counts twice. The error
-// is that of ctx.
-func (e *Engine) rehearsal(ctx context.Context, client *Client, debits []Debit) (r *rehearsal, err error) {
+// rehearsal returns a rehearsal of a request that needs some keys. It copies what memory knows
+// while no call of the store is under way and the store was told everything, so that nothing
+// counts twice. The error is that of ctx.
+func (e *Engine) rehearsal(ctx context.Context, keys []cellKey) (r *rehearsal, err error) {
 	err = e.committer.order(ctx, func() error {
 		e.committer.tell()
-		r = e.rehearse(client, debits)
+		r = e.rehearse(keys)
 		return nil
 	})
 	switch {
 	case err == ErrUnavailable:
-		return e.rehearse(client, debits), nil
+		return e.rehearse(keys), nil
 	case err != nil:
 		return nil, err
 	}
@@ -75,8 +105,8 @@ func (m *committer) tell() {
 	}
 }
 
-// rehearse returns a rehearsal with copies of what a request needs.
-func (e *Engine) rehearse(client *Client, debits []Debit) *rehearsal {
+// rehearse returns a rehearsal with copies of what memory knows of some keys.
+func (e *Engine) rehearse(keys []cellKey) *rehearsal {
 	r := &rehearsal{Engine: Engine{opts: e.opts, clock: &clock{source: e.clock.source}, stop: make(chan struct{})}, ended: make(chan struct{})}
 	r.opts.Observer, r.opts.StoreTimeout = noObserver{}, forecastTimeout
 	r.clock.line.Store(e.clock.line.Load())
@@ -98,23 +128,17 @@ func (e *Engine) rehearse(client *Client, debits []Debit) *rehearsal {
 		m.queue.setClosed(true)
 	}
 
-	r.copyClient(e, client)
-	for i := range debits {
-		r.copyClient(e, debits[i].Client)
-		if c := e.table.find(debits[i].Limit.ID, debits[i].Key); c != nil {
-			c.copyTo(r.table.add(c.id, debits[i].Key))
+	for _, k := range keys {
+		c := e.table.find(k.id, []byte(k.key))
+		switch {
+		case c == nil:
+		case c.client != nil:
+			c.client.copyTo(r.table.add(k.id, []byte(k.key)).client)
+		default:
+			c.copyTo(r.table.add(k.id, []byte(k.key)))
 		}
 	}
 	return r
-}
-
-func (r *rehearsal) copyClient(e *Engine, client *Client) {
-	for ; client != nil; client = client.Parent {
-		client.cell = nil
-		if c := e.table.find(clientsID, client.Key); c != nil {
-			c.client.copyTo(r.table.add(clientsID, client.Key).client)
-		}
-	}
 }
 
 // answer has the store answer the claims of a rehearsal until that ends.

@@ -205,3 +205,25 @@ func TestForecastsInAnOutage(t *testing.T) {
 		}
 	}
 }
+
+// A forecast whose context ends changes nothing of the request any more, which its caller may
+// go on with.
+func TestAForecastInTheBackgroundLeavesTheRequest(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		e := onDatabase(t, memory.New())
+		defer e.Close(context.Background())
+		release := holdUp(e)
+		ended, end := context.WithCancel(context.Background())
+		end()
+		client := &Client{Key: []byte("c")}
+		debits := []Debit{{Limit: newLimit(t, limiter.Params{Amount: 1, Window: time.Hour}), Key: []byte("a"), Cost: 1}}
+		if d := e.Forecast(ended, client, debits); d.Reason != Abandoned {
+			t.Errorf("got %+v", d)
+		}
+		e.table.ensureClient(client) // the next request is from the same client
+		release()
+		if client.cell == nil {
+			t.Error("the forecast has taken the client's cell away")
+		}
+	})
+}

@@ -15,7 +15,8 @@ func (o *order) answer(err error) {
 }
 
 // order has the committer do something, and waits for it. It returns [ErrUnavailable] if the
-// store can't be used. If ctx ends first, it is done in the background.
+// store can't be used. If ctx ends first, it is done in the background: do must use nothing
+// then that the caller goes on with.
 func (m *committer) order(ctx context.Context, do func() error) error {
 	o := &order{do: do, done: make(chan struct{})}
 	if !m.queue.order(o) {
@@ -24,8 +25,6 @@ func (m *committer) order(ctx context.Context, do func() error) error {
 	select {
 	case <-o.done:
 		return o.err
-	case <-m.done:
-		return ErrUnavailable
 	case <-ctx.Done():
 		return ctx.Err()
 	}

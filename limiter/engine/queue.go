@@ -38,7 +38,7 @@ func (q *queue) join(fill func(*batch)) *batch {
 }
 
 // order has the committer do something before it takes the open batch, and reports
-// whether it will.
+// whether it will. Whatever is taken in is answered, also by a committer that ends.
 func (q *queue) order(o *order) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,6 +67,13 @@ func (q *queue) forget(c *cell) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.batch.forget(c)
+}
+
+// cells returns the cells of the open batch.
+func (q *queue) cells() []*cell {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.batch.cells()
 }
 
 // wakeUp wakes the committer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -38,7 +39,12 @@ var (
 // An error that wraps [storage.ErrUnknownOutcome] leaves open whether the store has forgotten;
 // to reset once more does no harm. If ctx ends first, the reset happens in the background.
 func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
-	return e.committer.order(ctx, func() error { return e.committer.reset(resets) })
+	own := slices.Clone(resets) // the caller goes on with its own when ctx ends
+	if err := e.committer.order(ctx, func() error { return e.committer.reset(own) }); err != nil {
+		return err
+	}
+	copy(resets, own)
+	return nil
 }
 
 // reset resets what an operator wants to be forgotten.
@@ -115,7 +121,7 @@ func (m *committer) takeResets(own map[int64]string) error {
 	var named []storage.Reset
 	for _, r := range known.List {
 		if key := own[r.Number]; key != "" {
-			m.forgetCell(m.table.find(r.Limit, []byte(key)))
+			m.forgetKey(r.Limit, key)
 		} else {
 			named = append(named, r)
 		}
@@ -138,7 +144,7 @@ func (m *committer) forgetNamed(resets []storage.Reset) (ok bool) {
 		limits[r.Limit] = true
 	}
 	ok = true
-	m.table.each(func(c *cell) {
+	m.each(func(c *cell) {
 		if limits[c.id] && ok && c.holdsAny() {
 			var named bool
 			if named, ok = m.isNamed(c, resets); named {
@@ -147,6 +153,30 @@ func (m *committer) forgetNamed(resets []storage.Reset) (ok bool) {
 		}
 	})
 	return ok
+}
+
+// forgetKey forgets what memory holds of a key, and what is on its way to the store.
+func (m *committer) forgetKey(id storage.LimitID, key string) {
+	m.forgetCell(m.table.find(id, []byte(key)))
+	m.eachOnItsWay(func(c *cell) {
+		if c.id == id && c.key == key {
+			m.forgetCell(c)
+		}
+	})
+}
+
+// each calls f with every cell, also with those that were evicted and whose lease the store
+// has yet to get back.
+func (m *committer) each(f func(*cell)) {
+	m.table.each(f)
+	m.eachOnItsWay(f) // afterwards: what is evicted meanwhile is there
+}
+
+// eachOnItsWay calls f with the cells of the batch that is under way and of the open one.
+func (m *committer) eachOnItsWay(f func(*cell)) {
+	for _, c := range slices.Concat(m.current.cells(), m.queue.cells()) {
+		f(c)
+	}
 }
 
 // isNamed reports whether one of the resets names a cell.

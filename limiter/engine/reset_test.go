@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -288,6 +289,119 @@ func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 			if kept := en.give == give || en.charge.Units > 0 || en.given > 0; kept != (en.cell == other) {
 				t.Errorf("%q: %+v", en.cell.key, en)
 			}
+		}
+	}
+}
+
+// evict removes a key from the table, as for want of room.
+func evict(t *testing.T, e *Engine, limit *Limit, key string) {
+	t.Helper()
+	c := e.table.find(limit.ID, []byte(key))
+	s, _ := e.table.place(limit.ID, []byte(key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if gives, ok := e.table.removeLocked(s, slices.Index(s.ring, c)); !ok || gives == nil {
+		t.Fatalf("%q: evicted: %v, gives back in %v", key, ok, gives)
+	}
+}
+
+// What an evicted key gives back is not given back after a reset, neither of this process nor
+// of another.
+func TestAResetDropsWhatAnEvictedKeyGivesBack(t *testing.T) {
+	const amount = 500
+	for resetter := range 2 {
+		bubble.Test(t, func(t *testing.T) {
+			db := memory.New()
+			one, other := onDatabase(t, db), onDatabase(t, db)
+			limit := newLimit(t, limiter.Params{Amount: amount, Window: 365 * 24 * time.Hour})
+			for range 20 {
+				take(one, limit, "a", 1)
+			}
+			var admitted int64
+			err := one.committer.order(context.Background(), func() error {
+				evict(t, one, limit, "a")
+				reset := []Reset{{Limit: limit, Key: "a"}}
+				do := one.committer.reset
+				if resetter == 1 {
+					do = func(r []Reset) error { return other.Reset(context.Background(), r) }
+				}
+				err := do(reset)
+				admitted = exhaust([]*Engine{other}, limit, "a") // before the batch gives back
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			admitted += exhaust([]*Engine{one, other}, limit, "a")
+			one.Close(context.Background())
+			other.Close(context.Background())
+			if admitted != amount {
+				t.Errorf("reset by process %d: %d are admitted after the reset, want %d", resetter, admitted, amount)
+			}
+		})
+	}
+}
+
+// A reset whose context ends goes on with what was asked for, whatever its caller does next.
+func TestAResetInTheBackgroundIsTheCallers(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		e := onDatabase(t, memory.New())
+		defer e.Close(context.Background())
+		limit := newLimit(t, limiter.Params{Amount: 1, Window: time.Hour})
+		for _, key := range []string{"a", "b"} {
+			take(e, limit, key, 1)
+		}
+		release := holdUp(e)
+		ended, end := context.WithCancel(context.Background())
+		end()
+		resets := []Reset{{Limit: limit, Key: "a"}}
+		if err := e.Reset(ended, resets); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		resets[0].Key = "b"
+		release()
+		if !take(e, limit, "a", 1).Allowed || take(e, limit, "b", 1).Allowed || resets[0].Found {
+			t.Error("another key was reset, or what the caller has was changed")
+		}
+	})
+}
+
+// holdUp holds up the committer until release is called, which waits for what was ordered
+// meanwhile.
+func holdUp(e *Engine) (release func()) {
+	held, goOn := make(chan struct{}), make(chan struct{})
+	go e.committer.order(context.Background(), func() error {
+		close(held)
+		<-goOn
+		return nil
+	})
+	<-held
+	return func() {
+		close(goOn)
+		e.committer.order(context.Background(), func() error { return nil })
+	}
+}
+
+// answering is a context that answers the only order of a committer, which then ends, in the
+// moment that somebody waits for it.
+type answering struct {
+	context.Context
+	m *committer
+}
+
+func (a answering) Done() <-chan struct{} {
+	a.m.queue.takeOrder().answer(nil)
+	close(a.m.done)
+	return nil
+}
+
+// An order that was done is not said to be refused because the engine ends with it.
+func TestTheLastOrderIsAnswered(t *testing.T) {
+	for range 64 {
+		m := &committer{queue: queue{woken: make(chan struct{}, 1)}, done: make(chan struct{})}
+		if err := m.order(answering{context.Background(), m}, func() error { return nil }); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
