@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // Zones implements operator.Service.
@@ -17,12 +18,16 @@ func (running) Zones(context.Context) ([]operator.Zone, error) {
 	if app == nil {
 		return nil, nil
 	}
-	return app.describeZones(), nil
+	var keys map[storage.LimitID]int64
+	if h := app.instance.Load(); h != nil {
+		keys = h.engine.KeyCounts()
+	}
+	return app.describeZones(keys), nil
 }
 
-// describeZones describes the zones of all handlers. Those of one name, which count
-// together, are one.
-func (a *App) describeZones() (zones []operator.Zone) {
+// describeZones describes the zones of all handlers, given how many keys each limit counts.
+// Those of one name, which count together, are one.
+func (a *App) describeZones(keys map[storage.LimitID]int64) (zones []operator.Zone) {
 	var names []string
 	same := make(map[string][]*Zone)
 	for _, z := range a.allZones {
@@ -32,21 +37,29 @@ func (a *App) describeZones() (zones []operator.Zone) {
 		same[z.Name] = append(same[z.Name], z)
 	}
 	for _, name := range names {
-		zones = append(zones, describeZone(same[name], a.tierNames()))
+		zones = append(zones, describeZone(same[name], a.tierNames(), keys))
 	}
 	return zones
 }
 
-// describeZone describes zones of one name.
-func describeZone(zones []*Zone, tiers []string) operator.Zone {
+// describeZone describes zones of one name. A limit that counts on several sites has the keys
+// of all of them.
+func describeZone(zones []*Zone, tiers []string, keys map[storage.LimitID]int64) operator.Zone {
 	zone := operator.Zone{Name: zones[0].Name, Per: zones[0].perText(), Limits: []operator.Limit{}}
 	counted := make(map[string]bool) // those of one name count as one
+	ids := make(map[int][]storage.LimitID)
 	for _, z := range zones {
 		for _, t := range z.setsByTier(tiers) {
 			for i, p := range t.set.all() {
 				limit := p.describe(t.tier)
-				if !slices.ContainsFunc(zone.Limits, limit.IsSame) {
+				at := slices.IndexFunc(zone.Limits, limit.IsSame)
+				if at < 0 {
+					at = len(zone.Limits)
 					zone.Limits = append(zone.Limits, limit)
+				}
+				if !slices.Contains(ids[at], p.ID) {
+					ids[at] = append(ids[at], p.ID)
+					zone.Limits[at].Keys += keys[p.ID]
 				}
 				if !counted[p.name] {
 					counted[p.name] = true
@@ -142,7 +155,7 @@ func limitText(l limiter.Limit) string {
 // totals returns what was decided since the process began.
 func (a *App) totals() operator.Totals {
 	totals := operator.Totals{At: time.Now().UTC(), Zones: make(map[string]operator.Counts)}
-	for _, zone := range a.describeZones() {
+	for _, zone := range a.describeZones(nil) {
 		totals.Zones[zone.Name] = zone.Counts
 		totals.Counts.Add(zone.Counts)
 	}

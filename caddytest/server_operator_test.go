@@ -76,7 +76,7 @@ func (s *server) wantZones(t *testing.T) {
 		t.Errorf("login is %+v", login)
 	}
 	for i, want := range []string{"login 2/1h", "daily 5/24h fixed"} {
-		if l := login.Limits[i]; l.Name+" "+l.Text != want || l.Allowed != 2 {
+		if l := login.Limits[i]; l.Name+" "+l.Text != want || l.Allowed != 2 || l.Keys != 1 {
 			t.Errorf("limit %d of login is %+v, want %s", i, l, want)
 		}
 	}

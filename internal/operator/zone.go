@@ -17,7 +17,7 @@ type Limit struct {
 	Amount    int64   `json:"amount"`   // units in a window
 	Capacity  int64   `json:"capacity"` // units that can be had at once
 	Window    Seconds `json:"window_seconds"`
-	Keys      int64   `json:"keys"` // in memory
+	Keys      int64   `json:"keys"` // in memory; limits of tiers that differ only in their amounts share them
 	Counts
 }
 

@@ -62,6 +62,24 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 	return best.list()
 }
 
+// KeyCounts returns how many keys memory holds of each limit. It looks at each once.
+func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
+	counts := make(map[storage.LimitID]int64)
+	e.table.each(func(c *cell) {
+		if c.client == nil && c.isCounted() {
+			counts[c.id]++
+		}
+	})
+	return counts
+}
+
+// isCounted reports whether anything is known of a key.
+func (c *cell) isCounted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limit != nil && !c.dead
+}
+
 // state describes the key at now, and reports whether anything is known of it.
 func (c *cell) state(now int64) (k KeyState, ok bool) {
 	c.mu.Lock()

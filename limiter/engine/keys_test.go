@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -41,6 +42,13 @@ func TestKeysAreWhatWasUsedAndRefused(t *testing.T) {
 				if c.used > 0 {
 					want = append(want, c)
 				}
+			}
+			counts := make(map[storage.LimitID]int64)
+			for _, c := range want {
+				counts[c.limit.ID]++
+			}
+			if got := f.KeyCounts(); !maps.Equal(got, counts) {
+				t.Errorf("the limits count %v keys, want %v", got, counts)
 			}
 			for _, q := range []KeysQuery{
 				{N: 5}, {N: 100}, {N: 7, Order: ByRefused}, {N: 100, Blocked: true},
