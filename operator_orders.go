@@ -2,6 +2,7 @@ package tally
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -56,7 +57,20 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 	if err := t.app.addStatements(o.By, added); err != nil {
 		return operator.Done{}, operator.Errorf(http.StatusConflict, "%v", err)
 	}
+	done.Notes = t.app.exceptionsTo(added)
 	return done, nil
+}
+
+// exceptionsTo returns a note about the narrower networks that a statement doesn't hold for, if
+// there are any.
+func (a *App) exceptionsTo(s rules.Statement) (notes []string) {
+	if s.Target.Kind != rules.Address {
+		return nil
+	}
+	if n := a.rules.Value().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
+		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower statements do: there are %d", n))
+	}
+	return notes
 }
 
 // oneLine returns a text as it may stand in a line, and no longer than a reason may be.

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // rulesFile is where bans and allowances are unless the config says otherwise.
@@ -268,4 +269,30 @@ func TestAllowedSessionsAreRenewed(t *testing.T) {
 		t.Errorf("it is counted: %v", a.header)
 	}
 	s.wantPassed(3, 3, "/", from(1), cookieOf(t, a))
+}
+
+// What an operator orders is in force with the answer, and is in the file.
+func TestOrdersBecomeStatements(t *testing.T) {
+	s := startCaddy(t, standing("", "", "3/1h"))
+	s.get("/", from(9)) // the store is open
+	orders := s.operator()
+	if _, err := orders.Ban(t.Context(), operator.Order{Client: "192.0.2.1", Reason: "test\nban 192.0.2.0/24"}); err != nil {
+		t.Fatal(err)
+	}
+	s.wantBannedByOperator(false, "/", from(1))
+	s.wantPassed(1, 1, "/", from(2))
+	done, err := orders.Allow(t.Context(), operator.Order{Client: "192.0.2.0/24", For: 3600})
+	if err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "narrower statements") {
+		t.Errorf("an allowance around a ban: %+v, %v", done, err)
+	}
+	s.wantBannedByOperator(false, "/", from(1))
+	s.wantPassed(5, 5, "/", from(2))
+	if done, err := orders.Unban(t.Context(), operator.Order{Client: "192.0.2.1"}); err != nil || done.Changed != 1 {
+		t.Errorf("unban: %+v, %v", done, err)
+	}
+	s.wantPassed(5, 5, "/", from(1))
+	text, err := os.ReadFile(s.rulesFile())
+	if err != nil || strings.Count(string(text), "\nallow 192.0.2.0/24 until ") != 1 || strings.Contains(string(text), "\nban ") {
+		t.Errorf("the file is %s, %v", text, err)
+	}
 }

@@ -140,6 +140,21 @@ func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Statemen
 	return v.inForce(now.Unix(), proved)
 }
 
+// Exceptions returns how many narrower networks have a statement in force with another action
+// than that of a network, which doesn't hold for them.
+func (s *Set) Exceptions(action Action, network netip.Prefix, now time.Time) (n int) {
+	if !s.Has(Address) {
+		return 0
+	}
+	for narrower, v := range s.networks.Subnets(network) {
+		v.wider = nil
+		if found := v.inForce(now.Unix(), true); narrower != network && found != nil && found.Action != action {
+			n++
+		}
+	}
+	return n
+}
+
 // Find returns the statement in force for a text that is a target of a kind other than
 // [Address], or nil. An allowance counts only if the client has proved that the text is its
 // own.

@@ -66,6 +66,33 @@ ban 2001:db8::/32
 	}
 }
 
+func TestExceptions(t *testing.T) {
+	set := mustParse(t, `
+allow 10.0.0.0/8
+ban 10.1.0.0/16
+ban 10.1.2.3
+allow 10.1.2.4
+ban 10.1.2.5 until 2026-11-22T12:00:00Z
+ban 10.1.2.6
+allow 10.1.2.6
+ban 11.0.0.0/8
+`)
+	for _, tt := range []struct {
+		action  Action
+		network string
+		want    int
+	}{
+		{Allow, "10.0.0.0/8", 2}, {Ban, "10.1.0.0/16", 2}, {Allow, "10.1.2.3/32", 0}, {Ban, "10.1.2.0/24", 2}, {Allow, "2001:db8::/32", 0},
+	} {
+		if got := set.Exceptions(tt.action, netip.MustParsePrefix(tt.network), now); got != tt.want {
+			t.Errorf("%v %s has %d exceptions, want %d", tt.action, tt.network, got, tt.want)
+		}
+	}
+	if got := mustParse(t, "ban key:a\n").Exceptions(Allow, netip.MustParsePrefix("10.0.0.0/8"), now); got != 0 {
+		t.Errorf("without networks: %d exceptions", got)
+	}
+}
+
 func TestStatementThatEndsLastCounts(t *testing.T) {
 	set := mustParse(t, `
 ban key:a until 2026-11-23
