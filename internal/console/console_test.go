@@ -228,7 +228,6 @@ func TestQuestions(t *testing.T) {
 		want           operator.Question
 	}{
 		{"203.0.113.9", "", operator.Question{Client: "203.0.113.9"}},
-		{"AbcdefghijklmnopqrstuvwxyZ0-_", "", operator.Question{Client: "ref:AbcdefghijklmnopqrstuvwxyZ0-_"}},
 		{"somebody", "", operator.Question{Client: "somebody"}},
 		{"::1", "POST https://example.com/login", operator.Question{Client: "::1", Method: "POST", URL: "https://example.com/login"}},
 		{"::1", "https://example.com/login", operator.Question{Client: "::1", URL: "https://example.com/login"}},

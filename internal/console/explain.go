@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,14 +48,8 @@ shown, says which client to explain.
 	})
 }
 
-// reference is what the reference of a refusal looks like without ref: in front.
-var reference = regexp.MustCompile(`^[A-Za-z0-9_-]{20,}$`)
-
 // question returns what the arguments of explain ask.
 func question(client, target string, headers []string) (q operator.Question, err error) {
-	if _, err := operator.ParseTarget(client); err != nil && reference.MatchString(client) {
-		client = string(operator.Reference) + ":" + client
-	}
 	q.Client = client
 	if method, url, ok := strings.Cut(target, " "); ok {
 		q.Method, q.URL = method, strings.TrimSpace(url)

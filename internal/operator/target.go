@@ -34,6 +34,9 @@ const MaxTarget = 1024
 // ParseTarget reads the text that names a client: 203.0.113.9, 2001:db8::/48,
 // api-key:acme, key:alice, session:1f2e3d4c5b6a7980 or ref:…. A value may be quoted as in the
 // file of bans and allowances.
+//
+// A reference may also be written as people who were refused see it: without ref:, in groups,
+// or as a URI.
 func ParseTarget(text string) (Target, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > MaxTarget {
@@ -47,9 +50,16 @@ func ParseTarget(text string) (Target, error) {
 		}
 	case Address:
 		text = value
+	case referenceScheme:
+		if value = value[strings.LastIndexByte(value, ':')+1:]; value != "" {
+			return Target{Kind: Reference, Value: value}, nil
+		}
 	}
 	if network, ok := parseNetwork(text); ok {
 		return Target{Kind: Address, Network: network}, nil
+	}
+	if reference, ok := parseReference(text); ok {
+		return Target{Kind: Reference, Value: reference}, nil
 	}
 	return Target{}, Errorf(http.StatusBadRequest, "client: got %q: expected an address such as 203.0.113.9, a network such as 203.0.113.0/24, or one of api-key:NAME, key:TEXT, session:ID and ref:REFERENCE", text)
 }
@@ -60,6 +70,24 @@ func unquoted(text string) string {
 		return value
 	}
 	return text
+}
+
+// referenceScheme begins a reference as a URI.
+const referenceScheme = "urn"
+
+// referenceSize is how many letters and digits a reference has.
+const referenceSize = 64
+
+// parseReference returns a reference that has no kind in front, without what sets its groups
+// apart.
+func parseReference(text string) (string, bool) {
+	text = strings.NewReplacer(" ", "", "-", "").Replace(text)
+	for _, c := range []byte(text) {
+		if isDigit, isLetter := '0' <= c && c <= '9', 'a' <= c|0x20 && c|0x20 <= 'z'; !isDigit && !isLetter {
+			return "", false
+		}
+	}
+	return text, len(text) == referenceSize
 }
 
 func parseNetwork(text string) (netip.Prefix, bool) {

@@ -6,6 +6,8 @@ import (
 )
 
 func TestParseTarget(t *testing.T) {
+	reference := strings.Repeat("0a1B", 16)
+	grouped := reference[:32] + "-" + reference[32:60] + " " + reference[60:]
 	for text, want := range map[string]string{
 		"203.0.113.9":            "203.0.113.9",
 		" 203.0.113.9 ":          "203.0.113.9",
@@ -24,9 +26,15 @@ func TestParseTarget(t *testing.T) {
 		`key:""`:                 `key:"\"\""`,
 		"session:1f2e3d4c":       "session:1f2e3d4c",
 		"ref:abc":                "ref:abc",
+		reference:                "ref:" + reference,
+		grouped:                  "ref:" + reference,
+		"urn:caddy-tally:abc":    "ref:abc",
+		reference + "0":          "",
+		reference[1:] + "_":      "",
 		"":                       "",
 		"acme":                   "",
 		"key:":                   "",
+		"urn:caddy-tally:":       "",
 		"fe80::1%eth0":           "",
 		"203.0.113.0/33":         "",
 		"address:acme":           "",
