@@ -184,7 +184,7 @@ listed. The keys of its parts (NAME/…) stay.`,
 // completeKey completes the name of a key of the file, and then what tells its keys apart.
 func completeKey(file *string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) (words []cobra.Completion, _ cobra.ShellCompDirective) {
-		entries, _ := apikeys.List(*file) //nolint:errcheck // there are no words then
+		entries, _ := apikeys.List(*file) // there are no words then
 		for _, e := range entries {
 			switch {
 			case len(args) == 0 && !slices.Contains(words, e.Name):

@@ -64,6 +64,6 @@ func (at *adminEndpoint) completeTier(_ *cobra.Command, args []string, _ string)
 	if err != nil || len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	names, _ := askTiers(address) //nolint:errcheck // there are no words then
+	names, _ := askTiers(address) // there are no words then
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -28,7 +28,8 @@ func ExampleHasher() {
 		fmt.Println(err)
 		return
 	}
-	same := secret.Hash(1, "acme") == secret.Hash(1, "acme")
+	first := secret.Hash(1, "acme")
+	same := secret.Hash(1, "acme") == first
 	other := secret.Hash(1, "acme") == secret.Hash(2, "acme")
 	fmt.Println(same, other)
 	// Output: true false

@@ -112,7 +112,7 @@ func TestFollow(t *testing.T) {
 		"http://other.example.com/x":         "",
 	} {
 		var way []string
-		r := httptest.NewRequest("GET", target, nil)
+		r := httptest.NewRequest(http.MethodGet, target, nil)
 		answers, err := Follow(server, r, func(h caddyhttp.MiddlewareHandler, r *http.Request) bool {
 			if p, ok := h.(*probe); ok {
 				way = append(way, p.Name+" "+r.URL.RequestURI()+", ")
@@ -128,7 +128,7 @@ func TestFollow(t *testing.T) {
 func TestFollowEndsWhereItIsTold(t *testing.T) {
 	server := servers(t, site)["srv0"]
 	visits := 0
-	answers, err := Follow(server, httptest.NewRequest("GET", "http://one.example.com/below/x", nil), func(h caddyhttp.MiddlewareHandler, _ *http.Request) bool {
+	answers, err := Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/below/x", nil), func(h caddyhttp.MiddlewareHandler, _ *http.Request) bool {
 		if _, ok := h.(*probe); ok {
 			visits++
 			return false
@@ -152,7 +152,7 @@ func TestFollowEndsInARouteThatInvokesItself(t *testing.T) {
 http://one.example.com {
 	invoke again
 }`)["srv0"]
-	if answers, err := Follow(server, httptest.NewRequest("GET", "http://one.example.com/", nil), nil); answers != "" || err != nil {
+	if answers, err := Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/", nil), nil); answers != "" || err != nil {
 		t.Errorf("%q, %v", answers, err)
 	}
 }
