@@ -15,5 +15,12 @@
 //   - A refused claim that gives nothing back writes nothing.
 //   - Values read back are clamped to what is possible, never trusted.
 //
+// # Beside the counters
+//
+// A store may do more than [Store] asks for. Callers look whether it also is a [Timekeeper],
+// which has one time for all processes; [Shared], which knows how many there are; a [Resetter],
+// which forgets a key or a client; a [Historian], which keeps what was decided; or an
+// [Auditor], which keeps who did what.
+//
 // The suite in storage/storagetest holds every store to them.
 package storage

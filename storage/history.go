@@ -22,7 +22,7 @@ type Historian interface {
 	// whose number isn't above the last one of its writer changes nothing, so after
 	// [ErrUnknownOutcome] the same report can be sent again, for up to a week.
 	//
-	// Sweeps drop what is too old, or those and reports do.
+	// What is too old is dropped by sweeps or by later reports.
 	Report(ctx context.Context, now int64, report Report) error
 
 	// History returns what was decided, in the order of time. Where nothing was there is no
