@@ -125,6 +125,9 @@ func ago(t, now time.Time) string {
 
 // sentence makes a message a sentence: it begins with a capital and ends with a stop.
 func sentence(message string) string {
+	if message == "" {
+		return ""
+	}
 	first, size := utf8.DecodeRuneInString(message)
 	message = string(unicode.ToUpper(first)) + message[size:]
 	if !strings.HasSuffix(message, ".") {

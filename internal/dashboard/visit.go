@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -97,21 +98,34 @@ func (v *visit) Say(text string) string {
 type Who struct {
 	Text   string
 	In     bool   // Text is a network that the client is in
+	Print  string // what tells browsers of one network apart, shortened; "" if nothing does
 	Handle string // names the client in forms; "" if it can't be named
 }
 
 // Who returns how a client is shown.
 func (v *visit) Who(text, client string) Who {
 	who := Who{Text: text, Handle: v.d.seals.seal(v.user, client)}
+	if address, print, ok := cutPrint(text); ok {
+		who.Text, who.Print = address, print
+	}
 	if v.revealed {
 		return who
 	}
-	if shown, narrowed, ok := maskOne(text); ok {
+	if shown, narrowed, ok := maskOne(who.Text); ok {
 		who.Text, who.In = shown, narrowed
 	} else {
-		who.Text = mask(text)
+		who.Text = mask(who.Text)
 	}
 	return who
+}
+
+// cutPrint cuts a fingerprint in hex off an address, and shortens it.
+func cutPrint(text string) (address, print string, ok bool) {
+	address, print, _ = strings.Cut(text, " ")
+	if _, _, ok := maskOne(address); !ok || len(print) != 32 || strings.Trim(print, "0123456789abcdef") != "" {
+		return "", "", false
+	}
+	return address, print[:8], true
 }
 
 // client returns whom a form is about: by its handle, or as the reader typed it.
