@@ -14,7 +14,7 @@ import (
 // time, which is the committer; the others by any.
 type connection struct {
 	open  storage.Opener
-	name  func(id storage.LimitID, key string, retention time.Duration, now int64) (Name, error)
+	name  nameFunc
 	clock *clock
 	onSet func(by int64, back bool) // called when the store's time was set
 
@@ -28,6 +28,9 @@ type connection struct {
 	id       int64                  // of this engine among those that use the store, by chance
 	presence atomic.Pointer[storage.Presence]
 }
+
+// nameFunc returns what a key is called in the store: see Options.Name.
+type nameFunc = func(id storage.LimitID, key string, retention time.Duration, now int64) (Name, error)
 
 // opened is a store that is open.
 type opened struct{ storage.Store }

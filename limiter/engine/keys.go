@@ -119,12 +119,12 @@ func (e *Engine) KeyNamed(limit *Limit, name storage.Key) (key string, ok bool) 
 		id = limit.ID
 	}
 	now, _ := e.clock.lasting()
-	named := []storage.Reset{{Limit: id, Key: name, At: now}}
+	names := namesIn([]storage.Reset{{Limit: id, Key: name, At: now}})
 	e.table.each(func(c *cell) {
-		if c.id != id || ok || !c.holdsAny() {
+		if ok || !names.mayHave(c) {
 			return
 		}
-		if is, _ := e.committer.isNamed(c, named); is {
+		if is, _ := names.have(c, e.opts.Name); is {
 			key, ok = c.key, true
 		}
 	})

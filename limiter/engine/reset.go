@@ -139,20 +139,67 @@ func (m *committer) forgetNamed(resets []storage.Reset) (ok bool) {
 	if len(resets) == 0 {
 		return true
 	}
-	limits := make(map[storage.LimitID]bool)
-	for _, r := range resets {
-		limits[r.Limit] = true
-	}
+	names := namesIn(resets)
 	ok = true
 	m.each(func(c *cell) {
-		if limits[c.id] && ok && c.holdsAny() {
+		if ok && names.mayHave(c) {
 			var named bool
-			if named, ok = m.isNamed(c, resets); named {
+			if named, ok = names.have(c, m.conn.name); named {
 				m.forgetCell(c)
 			}
 		}
 	})
 	return ok
+}
+
+// resetNames are the names in resets, to be compared with those of many cells.
+type resetNames struct {
+	keys  map[resetName]bool
+	times map[storage.LimitID][]int64 // as of which each limit's are, ascending
+}
+
+type resetName struct {
+	id  storage.LimitID
+	key storage.Key
+}
+
+func namesIn(resets []storage.Reset) resetNames {
+	names := resetNames{make(map[resetName]bool), make(map[storage.LimitID][]int64)}
+	for _, r := range resets {
+		names.keys[resetName{r.Limit, r.Key}] = true
+		if r.Former != (storage.Key{}) {
+			names.keys[resetName{r.Limit, r.Former}] = true
+		}
+		names.times[r.Limit] = append(names.times[r.Limit], r.At)
+	}
+	for _, times := range names.times {
+		slices.Sort(times)
+	}
+	return names
+}
+
+// mayHave reports whether a cell is to be compared with the names.
+func (n *resetNames) mayHave(c *cell) bool { return n.times[c.id] != nil && c.holdsAny() }
+
+// have reports whether one of the names is the cell's. However many names there are, it asks
+// for that of the cell once for each time in which it holds, since that is a hash.
+func (n *resetNames) have(c *cell, nameOf nameFunc) (named, ok bool) {
+	retention, times := c.retention(), n.times[c.id]
+	for len(times) > 0 {
+		name, err := nameOf(c.id, c.key, retention, times[0])
+		if err != nil {
+			return false, false
+		}
+		if n.keys[resetName{c.id, name.Key}] || name.Former != (storage.Key{}) && n.keys[resetName{c.id, name.Former}] {
+			return true, true
+		}
+		if name.Until == 0 {
+			break
+		}
+		later, _ := slices.BinarySearch(times, name.Until)
+		times = times[max(later, 1):]
+	}
+	return false, true
 }
 
 // forgetKey forgets what memory holds of a key, and what is on its way to the store.
@@ -177,24 +224,6 @@ func (m *committer) eachOnItsWay(f func(*cell)) {
 	for _, c := range slices.Concat(m.current.cells(), m.queue.cells()) {
 		f(c)
 	}
-}
-
-// isNamed reports whether one of the resets names a cell.
-func (m *committer) isNamed(c *cell, resets []storage.Reset) (named, ok bool) {
-	for i := range resets {
-		r := &resets[i]
-		if r.Limit != c.id {
-			continue
-		}
-		name, err := m.conn.name(c.id, c.key, c.retention(), r.At)
-		if err != nil {
-			return false, false
-		}
-		if name.Key == r.Key || name.Former != (storage.Key{}) && name.Former == r.Key || name.Key == r.Former {
-			return true, true
-		}
-	}
-	return false, true
 }
 
 // holdsAny reports whether the cell holds anything that a reset changes.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -402,6 +403,51 @@ func TestTheLastOrderIsAnswered(t *testing.T) {
 		m := &committer{queue: queue{woken: make(chan struct{}, 1)}, done: make(chan struct{})}
 		if err := m.order(answering{context.Background(), m}, func() error { return nil }); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Many keys are compared with many resets by one name for each key and day, because to make a
+// name is dear.
+func TestManyResetsAreComparedByOneName(t *testing.T) {
+	const day, keys = int64(24 * time.Hour), 50
+	limit := newLimit(t, limiter.Params{Amount: 1, Window: time.Hour})
+	made := 0
+	nameAt := func(_ storage.LimitID, key string, _ time.Duration, now int64) (n Name, err error) {
+		made++
+		today := now / day
+		n.Key, n.Former = testName(0, fmt.Sprint(today, key)), testName(0, fmt.Sprint(today-1, key))
+		n.From, n.Until = today*day, (today+1)*day
+		return n, nil
+	}
+	for _, tt := range []struct {
+		days int64 // that the resets are spread over
+		step int   // every which key is reset
+	}{{1, 1}, {1, 7}, {2, 7}, {3, 5}} {
+		var resets []storage.Reset
+		for i := 0; i < keys; i += tt.step {
+			at := (10+int64(i)%tt.days)*day + int64(i)
+			name, _ := nameAt(limit.ID, fmt.Sprint(i), 0, at)
+			resets = append(resets, storage.Reset{Limit: limit.ID, Key: name.Key, At: at})
+		}
+		m := &committer{table: newTable(keys, nil), conn: connection{name: nameAt}}
+		for i := range keys {
+			c := m.table.add(limit.ID, []byte(fmt.Sprint(i)))
+			c.limit = limit
+			c.block.Store(new(block))
+		}
+		made = 0
+		if !m.forgetNamed(resets) {
+			t.Fatalf("%+v: the names can't be compared", tt)
+		}
+		for i := range keys {
+			c := m.table.find(limit.ID, []byte(fmt.Sprint(i)))
+			if forgotten := c.block.Load() == nil; forgotten != (i%tt.step == 0) {
+				t.Errorf("%+v: key %d is forgotten: %v", tt, i, forgotten)
+			}
+		}
+		if made > keys*int(tt.days) {
+			t.Errorf("%+v: %d names are made for %d keys", tt, made, keys)
 		}
 	}
 }
