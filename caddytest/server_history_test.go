@@ -87,6 +87,24 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// A Caddy that is killed loses what it has not written yet, and nothing else; nothing counts
+// twice.
+func TestHistoryOverAKill(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, config("zone z {\nlimit 1000/366d\n}"))
+	s.wantPassed(5, 5, "/")
+	s.stop()
+	s.start()
+	s.wantPassed(3, 3, "/")
+	s.kill()
+	s.start()
+	s.wantPassed(2, 2, "/")
+	s.stop()
+	if sum, _ := s.pastOf("z", ""); sum.Allowed != 7 && sum.Allowed != 10 { // the minute may have been over just then
+		t.Errorf("%d requests are counted of 5, 3 before a kill, and 2", sum.Allowed)
+	}
+}
+
 // With history off nothing is counted.
 func TestHistoryOff(t *testing.T) {
 	t.Parallel()
