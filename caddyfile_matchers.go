@@ -12,8 +12,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
 // unmarshalMatchers reads a matcher set: an endpoint, what begins like a matcher
@@ -106,10 +104,8 @@ func insteadOfMatcher(word string, args []string) string {
 	if _, err := caddy.ParseDuration(word); err == nil {
 		return "write ban " + word + " before the matcher of a trap"
 	}
-	for _, candidate := range slices.Sorted(maps.Keys(matcherNames())) {
-		if n := typo.Distance(word, candidate); n <= 2 && 2*n <= len(word) {
-			return "did you mean " + candidate + "?"
-		}
+	if meant := didYouMean(word, slices.Sorted(maps.Keys(matcherNames()))); meant != "" {
+		return meant
 	}
 	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
 }

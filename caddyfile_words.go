@@ -10,7 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
-	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
 // The words that lines can begin with: in the directive, in a zone, and in the
@@ -82,12 +81,7 @@ func insteadOf(word, line string, known []string) string {
 	case isDirective(word):
 		return fmt.Sprintf("%s is a directive of the site; is a } missing above?", word)
 	}
-	for _, candidate := range known {
-		if n := typo.Distance(word, candidate); n <= 2 && 2*n <= len(word) {
-			return "did you mean " + candidate + "?"
-		}
-	}
-	return ""
+	return didYouMean(word, known)
 }
 
 func isMatcher(word string) bool { return isModule("http.matchers." + word) }

@@ -8,6 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
 // sourceOf returns where the current token stands, such as `Caddyfile:12`.
@@ -68,3 +70,14 @@ func (a *App) warn(problem, write string) { warnOfConfig(a.log, a.Source, proble
 
 // logger returns the logger for what concerns no single configuration.
 func logger() *zap.Logger { return caddy.Log().Named("rate_limit") }
+
+// didYouMean asks whether one of the words was meant that there are, or returns "" if none
+// is like word.
+func didYouMean(word string, known []string) string {
+	for _, candidate := range known {
+		if n := typo.Distance(word, candidate); n <= 2 && 2*n <= len(word) {
+			return "did you mean " + candidate + "?"
+		}
+	}
+	return ""
+}

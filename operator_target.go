@@ -2,6 +2,7 @@ package tally
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -60,7 +61,11 @@ func (a *App) zonesNamed(name string) ([]*Zone, error) {
 		}
 	}
 	if zones == nil {
-		return nil, operator.Errorf(http.StatusNotFound, "zone: there is no %q: expected %s", name, orList(names))
+		message := fmt.Sprintf("zone: there is no %q: expected %s", name, orList(names))
+		if meant := didYouMean(name, names); meant != "" {
+			message += "; " + meant
+		}
+		return nil, operator.Errorf(http.StatusNotFound, "%s", message)
 	}
 	return zones, nil
 }

@@ -47,12 +47,20 @@ then nothing is changed.`,
 		return list(s, bans, []column[operator.Ban]{
 			{"ACTION", func(b operator.Ban) cell { return cell{text: b.Action, style: actionStyle[b.Action]} }},
 			{"CLIENT", func(b operator.Ban) cell { return text(cmp.Or(b.Client, b.Text)) }},
-			{"UNTIL", func(b operator.Ban) cell { return text(strings.TrimPrefix(until(b.Until, s.now), "until ")) }},
+			{"UNTIL", func(b operator.Ban) cell { return s.endOf(b) }},
 			{"BY", func(b operator.Ban) cell { return text(b.By) }},
 			{"ZONE", func(b operator.Ban) cell { return text(b.Zone) }},
 			{"REASON", func(b operator.Ban) cell { return text(b.Reason) }},
 		}, "Nobody is banned, and nobody is allowed by an operator.")
 	})
+}
+
+// endOf says when a statement or a ban ends.
+func (s *session) endOf(b operator.Ban) cell {
+	if b.Until == nil {
+		return text("no end")
+	}
+	return text(moment(*b.Until, s.now))
 }
 
 var actionStyle = map[string]style{"ban": red, "allow": green}

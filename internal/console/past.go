@@ -75,7 +75,7 @@ func (s *session) showHistory(past operator.History) error {
 		}
 	}
 	if len(past.Points) == 0 {
-		return s.nothing("Nothing was decided in that time, or history is not kept.")
+		return s.nothing("Nothing was decided in that time, or it is not kept. The last minute comes when it is over.")
 	}
 	if s.json {
 		return nil

@@ -45,7 +45,7 @@ type column[T any] struct {
 }
 
 // writeTable writes a table with a row for each value. A column without any text is left
-// out.
+// out, and a long text is cut unless it is in the last one.
 func writeTable[T any](w io.Writer, colored bool, columns []column[T], values []T) {
 	rows := [][]cell{nil}
 	for _, c := range columns {
@@ -55,7 +55,10 @@ func writeTable[T any](w io.Writer, colored bool, columns []column[T], values []
 		row := make([]cell, len(columns))
 		for i, c := range columns {
 			row[i] = c.cell(v)
-			row[i].text = shortened(printable(row[i].text))
+			row[i].text = printable(row[i].text)
+			if i < len(columns)-1 {
+				row[i].text = shortened(row[i].text)
+			}
 		}
 		rows = append(rows, row)
 	}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -72,7 +73,10 @@ func number(n int64) string {
 // span returns a duration in its largest unit, and the next if there are few of it: 45s, 4m,
 // 1h 30m, 3d 4h. It is rounded up, so that whoever waits that long has waited enough.
 func span(d time.Duration) string {
-	seconds := int64((d + time.Second - 1) / time.Second)
+	seconds := int64(d / time.Second)
+	if d%time.Second > 0 {
+		seconds++
+	}
 	units := []struct {
 		name    string
 		seconds int64
@@ -105,9 +109,14 @@ func fromNow(at, now time.Time) string {
 	}
 }
 
-// moment returns a time in the time zone of the terminal, and when that is.
+// moment returns a time in the time zone of the terminal, and when that is unless it is
+// centuries from now.
 func moment(at, now time.Time) string {
-	return at.Local().Format("2006-01-02 15:04:05") + " (" + fromNow(at, now) + ")"
+	text := at.Local().Format("2006-01-02 15:04:05")
+	if d := at.Sub(now); d == math.MaxInt64 || d == math.MinInt64 {
+		return text
+	}
+	return text + " (" + fromNow(at, now) + ")"
 }
 
 // until returns until when something holds.

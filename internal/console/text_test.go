@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 func TestSpans(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 1: "1s", time.Second: "1s", 59*time.Second + 1: "1m", 90 * time.Second: "1m 30s", 10 * time.Minute: "10m", 10*time.Minute + 59*time.Second: "10m",
-		time.Hour: "1h", 90 * time.Minute: "1h 30m", 25 * time.Hour: "1d 1h", 400 * 24 * time.Hour: "400d",
+		time.Hour: "1h", 90 * time.Minute: "1h 30m", 25 * time.Hour: "1d 1h", 400 * 24 * time.Hour: "400d", math.MaxInt64: "106751d",
 	} {
 		if got := span(d); got != want {
 			t.Errorf("%v: got %s, want %s", d, got, want)
@@ -23,6 +24,17 @@ func TestTimes(t *testing.T) {
 	for d, want := range map[time.Duration]string{4 * time.Minute: "in 4m", 0: "now", -time.Millisecond: "now", -time.Hour: "1h ago"} {
 		if got := fromNow(noon.Add(d), noon); got != want {
 			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestMoments(t *testing.T) {
+	for at, want := range map[time.Time]string{
+		noon.Add(time.Hour):     noon.Add(time.Hour).Local().Format("2006-01-02 15:04:05") + " (in 1h)",
+		noon.AddDate(900, 0, 0): noon.AddDate(900, 0, 0).Local().Format("2006-01-02 15:04:05"),
+	} {
+		if got := moment(at, noon); got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }
@@ -58,7 +70,7 @@ func TestTables(t *testing.T) {
 	want := "NAME" + strings.Repeat(" ", maxCell-4) + "      N  LAST\n" +
 		"ü" + strings.Repeat(" ", maxCell-1) + "  1,234  ü\n" +
 		`a\nb` + strings.Repeat(" ", maxCell-4) + `      0  a\nb` + "\n" +
-		x + "      5  " + x + "\n"
+		x + "      5  " + strings.Repeat("x", 100) + "\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out, want)
 	}

@@ -1,0 +1,193 @@
+package caddytest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// rateLimit runs `caddy rate-limit` against the server, and returns what it prints and its exit
+// status.
+func (s *server) rateLimit(args ...string) (out, errs string, status int) {
+	s.t.Helper()
+	cmd := s.command(append(append([]string{"rate-limit"}, args...), "--address", s.admin)...)
+	stdout, stderr := new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		status = exit.ExitCode()
+	} else if err != nil {
+		s.t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), status
+}
+
+// wantCommand runs a command, which must have a status and print some texts.
+func (s *server) wantCommand(t *testing.T, status int, args []string, says ...string) {
+	t.Helper()
+	out, errs, got := s.rateLimit(args...)
+	for _, text := range says {
+		if !strings.Contains(out+errs, text) {
+			t.Errorf("%q prints\n%s%swant %q", args, out, errs, text)
+		}
+	}
+	if got != status {
+		t.Errorf("%q: status %d, want %d: %s%s", args, got, status, out, errs)
+	}
+}
+
+func words(line string) []string { return strings.Fields(line) }
+
+// An operator's night, with commands only.
+func TestCommands(t *testing.T) {
+	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\nban after 2 violations in 10m for 1h\n}"+trusting)+site(`
+		rate_limit {
+			zone login {
+				match /login
+				limit 2/1h
+				limit 5/24h name daily
+			}
+			zone names {
+				match /name
+				per key {http.request.header.X-Name}
+				limit 1/1h
+			}
+		}
+		respond hello`))
+	const visitor = "203.0.113.9"
+	from := "X-Forwarded-For: " + visitor
+	hostile := "a\u009b2J b"
+	s.wantPassed(2, 4, "/login", from)
+	s.wantPassed(1, 2, "/name", "X-Name: user 17")
+	s.wantPassed(1, 2, "/name", "X-Name: "+hostile)
+
+	t.Run("look", func(t *testing.T) {
+		s.wantCommand(t, 0, words("status"), "in use", s.database())
+		s.wantCommand(t, 0, words("zones"), "login  ip", "2/1h", "names  key {http.request.header.X-Name}")
+		s.wantCommand(t, 0, words("top"), visitor, `key:"user 17"`, `key:"a\u009b2J b"`)
+		s.wantCommand(t, 0, words("top names --by refused -n 1"), "names")
+		s.wantCommand(t, 0, words("blocked login"), visitor, "in 1h")
+		s.wantCommand(t, 1, words("blocked lgoin"), "expected login or names; did you mean login?")
+		s.wantCommand(t, 1, words("bans"), "Nobody is banned")
+		if out, _, _ := s.rateLimit("export"); strings.Contains(out, `"missing"`) || !strings.Contains(out, visitor) {
+			t.Errorf("export prints\n%s", out)
+		}
+		if out, _, _ := s.rateLimit(words("export --no-clients")...); strings.Contains(out, visitor) || strings.Contains(out, "user 17") {
+			t.Errorf("clients are in\n%s", out)
+		}
+	})
+	t.Run("JSON", func(t *testing.T) {
+		for _, command := range []string{"status", "zones", "top", "blocked", "bans", "history", "audit", "export", "explain " + visitor} {
+			out, errs, _ := s.rateLimit(append(words(command), "--json")...)
+			if !json.Valid([]byte(out)) || strings.ContainsRune(out, '\u009b') {
+				t.Errorf("%s prints %q, %q", command, out, errs)
+			}
+		}
+	})
+	t.Run("explain", func(t *testing.T) {
+		s.wantCommand(t, 0, words("explain "+visitor), "login", "daily", "passes in 1h")
+		s.wantCommand(t, 0, []string{"explain", visitor, "--url", "GET http://127.0.0.1:" + s.port + "/login"}, "refused", "2/1h")
+		s.wantCommand(t, 1, words("explain nobody"), "expected an address such as")
+	})
+	t.Run("reset", func(t *testing.T) {
+		s.wantCommand(t, 1, words("reset 198.51.100.77"), "198.51.100.77")
+		s.wantCommand(t, 0, words("reset "+visitor+" --zone login --reason password"), "Reset 2 limits of "+visitor)
+		s.wantPassed(2, 3, "/login", from)
+		s.wantCommand(t, 0, []string{"reset", "key:user 17"}, `Reset 1 limit of key:"user 17"`)
+		s.wantPassed(1, 2, "/name", "X-Name: user 17")
+	})
+	t.Run("ban and unban", func(t *testing.T) {
+		s.wantPassed(1, 1, "/", "X-Forwarded-For: 198.51.100.7")
+		s.wantCommand(t, 0, words("ban 198.51.100.0/24 --for 7d --reason scraper"), "198.51.100.0/24 is banned until", "(in 7d)")
+		s.wantPassed(0, 1, "/", "X-Forwarded-For: 198.51.100.7")
+		s.wantCommand(t, 0, words("bans"), "198.51.100.0/24", "scraper", "rules")
+		s.wantCommand(t, 0, words("unban 198.51.100.0/24"), "198.51.100.0/24 is no longer banned")
+		s.wantPassed(1, 1, "/", "X-Forwarded-For: 198.51.100.7")
+		s.wantCommand(t, 1, words("unban 198.51.100.0/24"), "198.51.100.0/24")
+		s.wantCommand(t, 0, []string{"ban", "key:user 17"}, `key:"user 17" is banned until it is lifted`)
+		s.wantCommand(t, 0, words("bans"), `key:"user 17"`, "no end")
+		s.wantCommand(t, 0, []string{"unban", "key:user 17"}, `key:"user 17" is no longer banned`)
+	})
+	t.Run("allow and disallow", func(t *testing.T) {
+		s.wantPassed(0, 1, "/login", from)
+		s.wantCommand(t, 0, words("allow "+visitor), "Every request of "+visitor+" passes until", "(in 2h)")
+		s.wantPassed(9, 9, "/login", from)
+		s.wantCommand(t, 0, words("disallow "+visitor), "hold for "+visitor+" again")
+		s.wantPassed(0, 1, "/login", from)
+		s.wantCommand(t, 1, words("disallow "+visitor), visitor)
+	})
+	t.Run("import", func(t *testing.T) {
+		list := filepath.Join(s.dir, "list")
+		if err := os.WriteFile(list, []byte("192.0.2.1\nkey:\"user 17\" # twice\nallow 192.0.2.2 until 2999-01-01\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.wantCommand(t, 0, words("bans --import "+list+" --for 1h --reason list"), "Imported 3 statements.")
+		s.wantPassed(0, 1, "/", "X-Forwarded-For: 192.0.2.1")
+		s.wantCommand(t, 0, words("bans"), "192.0.2.1", `key:"user 17"`, "192.0.2.2", "2999-", "twice")
+		s.wantCommand(t, 0, []string{"unban", "key:user 17"}, "no longer banned")
+	})
+	t.Run("audit", func(t *testing.T) {
+		s.wantCommand(t, 0, words("audit"), "admin", "reset", "ban", "unban", "allow", "disallow", "password")
+		if out, _, _ := s.rateLimit("audit"); strings.Contains(out, visitor) || strings.Contains(out, "198.51.100") {
+			t.Errorf("the audit has addresses:\n%s", out)
+		}
+	})
+	t.Run("completion", func(t *testing.T) {
+		out, err := s.command("__complete", "rate-limit", "--address", s.admin, "top", "").Output()
+		if err != nil || !strings.Contains(string(out), "login\nnames\n") {
+			t.Errorf("got %s, %v", out, err)
+		}
+	})
+	if logs := s.logs(); strings.Contains(logs, visitor) || strings.Contains(logs, "198.51.100") || strings.Contains(logs, "user 17") {
+		t.Error("the log names a client")
+	}
+}
+
+func TestCommandsWithoutCaddy(t *testing.T) {
+	s := newServer(t, config("zone z {\nlimit 1/1h\n}"))
+	s.wantCommand(t, 1, words("status"), "no Caddy can be asked at "+s.admin, "start Caddy")
+	s.wantCommand(t, 1, words("stats"), `unknown command "stats"`, "did you mean status?")
+	s.wantCommand(t, 1, words("ban"), "expected caddy rate-limit ban <client>")
+}
+
+// What people name in commands is in no line of the log, whatever they do.
+func TestOrdersAreNoPartOfURLs(t *testing.T) {
+	s := startCaddy(t, config("zone z {\nlimit 1/1h\n}"))
+	if _, err := s.operator().Ban(t.Context(), operator.Order{Client: "203.0.113.77", For: 60, Reason: "secret reason"}); err != nil {
+		t.Fatal(err)
+	}
+	if logs := s.logs(); !strings.Contains(logs, "/rate_limit/ban") || strings.Contains(logs, "203.0.113.77") || strings.Contains(logs, "secret reason") {
+		t.Error("the log has no line about the request, or names the client")
+	}
+}
+
+func TestExpiredKeysAreRefused(t *testing.T) {
+	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 100/1h\n}\napi_keys {\nmissing deny\n}\n}")+site("rate_limit {\nzone api {\ntiers\n}\n}\nrespond hello"))
+	out, _, status := s.rateLimit(words("key new acme free --expires 1h")...)
+	key := "X-Api-Key: " + strings.TrimSpace(out)
+	if status != 0 {
+		t.Fatal(out)
+	}
+	waitFor(t, "the key to be in force", func() bool { return s.get("/", key).status == 200 })
+	s.wantCommand(t, 0, words("key list"), "acme  free", "until ")
+	file := filepath.Join(filepath.Dir(s.database()), "api_keys")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := string(text[:strings.LastIndex(string(text), " until ")])
+	ended := line + " until " + time.Now().Add(-time.Minute).UTC().Format(time.RFC3339) + "\n"
+	if err := os.WriteFile(file, []byte(ended), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the key to be refused", func() bool { return s.get("/", key).status == 403 })
+	s.wantCommand(t, 0, words("key list"), "expired ")
+}
