@@ -434,7 +434,8 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	s := newSite(t, sample.New(time.Now))
-	r := httptest.NewRequest(http.MethodGet, "https://example.com/limits/events", nil)
+	r, cancel := withCancel(httptest.NewRequest(http.MethodGet, "https://example.com/limits/events", nil))
+	cancel()
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	s.wantPost(403, r)
 }

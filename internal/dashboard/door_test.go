@@ -41,7 +41,7 @@ func TestDoor(t *testing.T) {
 		return response.StatusCode
 	}
 	jar, _ := cookiejar.New(nil)
-	ours, others := &http.Client{Jar: jar}, new(http.Client)
+	ours, others := &http.Client{Jar: jar}, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for _, wrong := range []string{server.URL, page, page + "?token=", page + "?token=x", page + "clients", strings.Replace(address, "token=", "token=x&token=", 1)} {
 		if got := status(others, http.MethodGet, wrong); got != http.StatusForbidden {
 			t.Errorf("%s without the token: got %d, want 403", wrong, got)
