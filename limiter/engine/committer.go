@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -65,7 +66,7 @@ func (m *committer) init(opts *Options, clock *clock, stop, swept <-chan struct{
 	m.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	m.ready, m.started, m.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	m.stop, m.swept = stop, swept
-	m.looking = time.NewTicker(resetInterval)
+	m.looking = time.NewTicker(cmp.Or(opts.resetInterval, resetInterval))
 	m.gathering, m.probe = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	m.gathering.Stop()
 	m.probe.Stop()

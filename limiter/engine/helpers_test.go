@@ -49,10 +49,11 @@ func startOn(t *testing.T, d *disk, clock *fakeClock, change ...func(*Options)) 
 	t.Helper()
 	f := &fixture{t: t, disk: d, store: &hookedStore{disk: d}, fake: clock}
 	opts := Options{
-		Open:         func(context.Context) (storage.Store, error) { return f.store, nil },
-		Name:         testNames,
-		Clock:        clock,
-		StoreTimeout: time.Minute, // no test waits for it unless it means to
+		resetInterval: 1000 * time.Hour,
+		Open:          func(context.Context) (storage.Store, error) { return f.store, nil },
+		Name:          testNames,
+		Clock:         clock,
+		StoreTimeout:  time.Minute, // no test waits for it unless it means to
 	}
 	for _, c := range change {
 		c(&opts)

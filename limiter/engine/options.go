@@ -43,6 +43,10 @@ type Options struct {
 
 	// Clock reads the clocks of the process. Nil means the system's.
 	Clock Clock
+
+	// resetInterval is how often the store is asked for resets of other processes. Zero
+	// means the constant of that name. Tests with days of virtual time need fewer.
+	resetInterval time.Duration
 }
 
 // Name is what a key is called in the store.

@@ -182,6 +182,7 @@ func (w *world) start() {
 		after:  func() error { return p.perhaps() },
 	}
 	e, err := New(Options{
+		resetInterval:   1000 * time.Hour,
 		Open:            func(context.Context) (storage.Store, error) { return store, nil },
 		Name:            p.name,
 		Clock:           &p.wall,
