@@ -173,15 +173,15 @@ func (x *explainer) explainCounts(ctx context.Context) {
 	}
 	switch {
 	case x.told.Rule != nil && x.told.Rule.Action == rules.Allow.String():
-		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "it passes: an operator allows it"}
+		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case x.told.Rule != nil:
-		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Rule)), "an operator has banned it")
+		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Rule)), "because an operator has banned the client")
 	case x.told.Ban != nil:
-		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Ban)), "it is banned for what it did")
+		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Ban)), "because the client is banned for what it did")
 	case by != nil:
-		x.told.Next = x.refuses(outcomes[worst.Reason], by.zone.Name, by.name, worst.Retry, "limit "+by.name+" of zone "+by.zone.Name+" is used up")
+		x.told.Next = x.refuses(outcomes[worst.Reason], by.zone.Name, by.name, worst.Retry, "by limit "+by.name+" of zone "+by.zone.Name)
 	default:
-		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "it passes"}
+		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "passes"}
 	}
 }
 

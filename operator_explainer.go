@@ -33,7 +33,7 @@ const maxExplained = 100
 
 // refuses returns the forecast of a refusal.
 func (x *explainer) refuses(outcome, zone, limit string, retry time.Duration, why string) operator.Forecast {
-	f := operator.Forecast{Outcome: outcome, Status: http.StatusTooManyRequests, Zone: zone, Limit: limit, Text: "it is refused: " + why}
+	f := operator.Forecast{Outcome: outcome, Status: http.StatusTooManyRequests, Zone: zone, Limit: limit, Text: "is refused " + why}
 	if retry > 0 && retry != limiter.Never {
 		f.Retry = operator.SecondsOf(retry)
 	}

@@ -34,7 +34,7 @@ func (x *explainer) explainRequest(ctx context.Context, q operator.Question) err
 	if err != nil {
 		return err
 	}
-	x.told.Next = operator.Forecast{Outcome: "allowed", Text: "it passes: no limit is for it"}
+	x.told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
 	asked := 0
 	for _, server := range servers {
 		answers, err := dryrun.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
@@ -51,7 +51,7 @@ func (x *explainer) explainRequest(ctx context.Context, q operator.Question) err
 		}
 		if asked > 0 || answers != "" {
 			if asked == 0 {
-				x.told.Next.Text = "it passes: " + answers + " answers it before any rate_limit"
+				x.told.Next.Text = "passes: " + answers + " answers it before any rate_limit"
 			}
 			return nil
 		}
@@ -143,18 +143,18 @@ func (x *explainer) explainHandler(ctx context.Context, h *Handler, r *http.Requ
 	}
 	switch exempt, _ := e.isExempt(); {
 	case settled.outcome == failed:
-		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "it fails: " + settled.err.Error()}
+		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + settled.err.Error()}
 	case exempt:
 		x.told.Exempt = true
-		return operator.Forecast{Outcome: "exempt", Text: "it passes: it is exempt"}
+		return operator.Forecast{Outcome: "exempt", Text: "passes: it is exempt"}
 	case settled.outcome == refused:
-		return x.refuses("banned", banName, banName, settled.response.refusal.retry, "an operator has banned it")
+		return x.refuses("banned", banName, banName, settled.response.refusal.retry, "because an operator has banned the client")
 	case e.allowed && e.denied == nil:
-		return operator.Forecast{Outcome: "allowed", Text: "it passes: an operator allows it"}
+		return operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case e.trapBan > 0:
-		return x.refuses("banned", banName, banName, e.trapBan, "it goes into a trap, which bans it")
+		return x.refuses("banned", banName, banName, e.trapBan, "because it goes into a trap, which bans")
 	case e.denies != nil:
-		return x.refuses("denied", e.denies.zone.Name, e.denies.name, limiter.Never, "zone "+e.denies.zone.Name+" admits nothing")
+		return x.refuses("denied", e.denies.zone.Name, e.denies.name, limiter.Never, "by zone "+e.denies.zone.Name+", which admits nothing")
 	}
 	return x.explainDebits(ctx, e)
 }
@@ -170,22 +170,22 @@ func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.F
 	d := x.instance.engine.Forecast(ctx, e.subject, debits)
 	switch {
 	case d.Reason == engine.Banned:
-		return x.refuses("banned", banName, banName, d.Retry, "it is banned for what it did")
+		return x.refuses("banned", banName, banName, d.Retry, "because the client is banned for what it did")
 	case d.Reason == engine.Abandoned:
 		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable, Text: "that could not be found out in time"}
 	case !d.Allowed && len(debits) > 0:
 		p := e.policies[d.Debit]
-		return x.refuses(outcomes[d.Reason], p.zone.Name, p.name, d.Retry, "limit "+p.name+" of zone "+p.zone.Name+" has too little left")
+		return x.refuses(outcomes[d.Reason], p.zone.Name, p.name, d.Retry, "by limit "+p.name+" of zone "+p.zone.Name)
 	case e.denied != nil:
 		status := http.StatusForbidden
 		if denied, ok := errors.AsType[caddyhttp.HandlerError](e.denied); ok {
 			status = denied.StatusCode
 		}
-		return operator.Forecast{Outcome: "denied", Status: status, Text: "it is denied: " + e.denied.Error()}
+		return operator.Forecast{Outcome: "denied", Status: status, Text: "is denied: " + e.denied.Error()}
 	case len(debits) == 0:
-		return operator.Forecast{Outcome: "allowed", Text: "it passes: no limit is for it"}
+		return operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
 	}
-	return operator.Forecast{Outcome: "allowed", Text: "it passes"}
+	return operator.Forecast{Outcome: "allowed", Text: "passes"}
 }
 
 // isKnown reports whether a debit is one of the target. A client that is only named by its API

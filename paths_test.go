@@ -21,8 +21,8 @@ func TestMapsNameFilesThatExist(t *testing.T) {
 		wantFile(t, "doc.go", file)
 	}
 	rows := questionRow.FindAllStringSubmatch(readText(t, "docs/architecture.md"), -1)
-	if len(rows) != 6 {
-		t.Errorf("docs/architecture.md answers %d questions, want 6", len(rows))
+	if len(rows) < 6 {
+		t.Errorf("docs/architecture.md answers %d questions, want 6 at least", len(rows))
 	}
 	for _, row := range rows {
 		files := 0

@@ -87,7 +87,11 @@ func (s *session) showExplanation(e operator.Explanation) {
 	if e.Next.Status != 0 {
 		outcome = red
 	}
-	s.printf("  Next request: %s", styled(printable(e.Next.Text), outcome, s.colored))
+	next := printable(e.Next.Text)
+	if e.Next.Retry > 0 {
+		next += "; it passes in " + span(e.Next.Retry.Duration())
+	}
+	s.printf("  Next request: %s", styled(next, outcome, s.colored))
 	if e.Exempt {
 		s.fact("Exempt", "the request is exempt from all zones")
 	}

@@ -113,7 +113,7 @@ func (s *Service) Explain(_ context.Context, q operator.Question) (operator.Expl
 	name := target.String()
 	x := operator.Explanation{
 		Client: name, Text: strings.TrimPrefix(name, "api-key:"), Kind: string(target.Kind), Tier: "free", TierReason: "no tier says otherwise",
-		Next: operator.Forecast{Outcome: "allowed", Text: "The next request is let in: no limit is used up."},
+		Next: operator.Forecast{Outcome: "allowed", Text: "passes"},
 	}
 	for _, key := range s.keys {
 		if key.Client != name {
@@ -125,16 +125,16 @@ func (s *Service) Explain(_ context.Context, q operator.Question) (operator.Expl
 		})
 		if key.BlockedUntil != nil {
 			x.Reputation = &operator.Reputation{Score: 31, Level: "medium", Violations: []operator.Violation{{At: s.now().Add(-2 * time.Minute), Zone: key.Zone, Reason: "over_limit"}}}
-			x.Next = operator.Forecast{Outcome: "over_limit", Status: 429, Zone: key.Zone, Limit: key.Limit, Retry: operator.SecondsOf(key.BlockedUntil.Sub(s.now())), Text: "The zone " + key.Zone + " refuses the next request: its limit of " + key.Limit + " is used up."}
+			x.Next = operator.Forecast{Outcome: "over_limit", Status: 429, Zone: key.Zone, Limit: key.Limit, Retry: operator.SecondsOf(key.BlockedUntil.Sub(s.now())), Text: "is refused by limit " + key.Limit + " of zone " + key.Zone}
 		}
 	}
 	if ban := s.ruleLocked(name, "ban"); ban != nil {
 		x.Rule = ban
-		x.Next = operator.Forecast{Outcome: "banned", Status: 429, Text: "Every request is refused: " + name + " is banned."}
+		x.Next = operator.Forecast{Outcome: "banned", Status: 429, Text: "is refused because the client is banned"}
 	}
 	if allowance := s.ruleLocked(name, "allow"); allowance != nil {
 		x.Rule = allowance
-		x.Next = operator.Forecast{Outcome: "allowed", Text: "Every request is let in, whatever the limits say, until the allowance ends."}
+		x.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	}
 	return x, nil
 }
