@@ -25,7 +25,8 @@ func (h *instance) auditor() (storage.Auditor, error) {
 
 // audit notes who did what to whom. When it returns nil, that is in the store, so whatever it
 // is about may be answered then. The target is nil if it is nobody. Of a target the audit has
-// its kind and its name at rest: of an address, another one every day.
+// its kind and its name at rest: of an address, also one that a zone's key is, another one
+// every day.
 func (h *instance) audit(ctx context.Context, by, action string, target *operator.Target, reason string) error {
 	auditor, err := h.auditor()
 	if err != nil {
@@ -51,7 +52,7 @@ func (h *instance) nameInAudit(t operator.Target) (kind, name string, err error)
 		return "", "", operator.Errorf(http.StatusServiceUnavailable, "the secret can't be read at the moment, so nothing can be noted in the audit")
 	}
 	hash := atrest.Opaque(secret, []byte(t.String()))
-	if t.Kind == operator.Address {
+	if t.TellsAddress() {
 		hash, err = atrest.OpaqueToday(h.epochs, []byte(t.String()), h.lasting())
 	}
 	return kind, hex.EncodeToString(hash[:]), err

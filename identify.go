@@ -49,7 +49,7 @@ func (e evidence) APIKey() string { return e.authenticate(e.client.app).name }
 // Network implements clients.Evidence.
 func (e evidence) Network() (network netip.Prefix, claimed bool) {
 	a := e.client.app
-	if claimed = e.isClaimed(); claimed {
+	if claimed = e.isClaimed(); claimed && !e.dry {
 		a.noteClaim()
 	}
 	network, _ = a.network(e.clientIP())

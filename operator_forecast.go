@@ -80,11 +80,13 @@ func (x *explainer) requestOf(ctx context.Context, q operator.Question) (*http.R
 		return nil, operator.Errorf(http.StatusBadRequest, "method: got %q: expected a method such as POST", q.Method)
 	}
 	r.RequestURI = u.RequestURI()
-	if q.Header != nil {
-		r.Header = q.Header.Clone()
+	for name, values := range q.Header { // as a server receives them
+		name = http.CanonicalHeaderKey(name)
+		r.Header[name] = append(r.Header[name], values...)
 	}
 	if host := r.Header.Get("Host"); host != "" {
 		r.Host = host
+		r.Header.Del("Host")
 	}
 	if x.Kind == operator.Address {
 		r.RemoteAddr = net.JoinHostPort(x.Network.Addr().String(), "0")

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -78,8 +77,8 @@ func (t *target) isIn(key string) bool {
 	switch t.Kind {
 	case operator.Address:
 		network, ok := identity.NetworkOf(key)
-		if !ok && key[0] == identity.TagText {
-			network, ok = networkOfText(key[1:])
+		if !ok && key[0] == identity.TagText { // of which there may be a million
+			network, ok = operator.ParseNetwork(key[1:])
 		}
 		return ok && network.Overlaps(t.Network)
 	case operator.KeyText:
@@ -87,16 +86,13 @@ func (t *target) isIn(key string) bool {
 	case operator.APIKey:
 		return key == string(identity.TagAPIKey)+t.Value
 	case operator.Session:
+		if key[0] != identity.TagSession {
+			return false
+		}
 		text := identity.KeyText([]byte(key))
-		return key[0] == identity.TagSession && strings.TrimPrefix(text, "session ") == strings.TrimPrefix(t.Value, "session ")
+		return strings.TrimPrefix(text, "session ") == strings.TrimPrefix(t.Value, "session ")
 	}
 	return false
-}
-
-// networkOfText returns the network that the text of a key is.
-func networkOfText(text string) (netip.Prefix, bool) {
-	named, err := operator.ParseTarget(text)
-	return named.Network, err == nil && named.Kind == operator.Address
 }
 
 // textKey returns the key that a text is counted by.

@@ -103,13 +103,24 @@ func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
 			return nil, err
 		}
 		if text := s.keyText(z); matches && text != z.emptyForm {
-			s.add(s.set.Find(rules.Key, z.shortenIP(text), true, s.now))
+			s.add(s.findKey(z, text))
 		}
 		if s.isAllowed() {
 			break
 		}
 	}
 	return s.found, nil
+}
+
+// findKey returns the statement about what a zone counts by. An address is the client's own no
+// more there than anywhere else.
+func (s *statementSearch) findKey(z *Zone, text string) *rules.Statement {
+	key := z.shortenIP(text)
+	found := s.set.Find(rules.Key, key, true, s.now)
+	if found != nil && found.Action == rules.Allow && text == s.clientIP() && s.isClaimed() {
+		return s.set.Find(rules.Key, key, false, s.now)
+	}
+	return found
 }
 
 // longestBan is the longest time after which a client is told to come back. A ban that lasts

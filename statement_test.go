@@ -147,6 +147,22 @@ allow key:"d e"
 	}
 }
 
+// A client that writes its own address earns no allowance of a key that is the address.
+func TestAllowancesOfKeysThatAreAddresses(t *testing.T) {
+	h := stating(t, "allow key:192.0.2.7\nban key:192.0.2.8\nallow key:name\n")
+	for _, tt := range []struct{ ip, key, chain, want string }{
+		{"192.0.2.7", "192.0.2.7", "192.0.2.7", "allow key:192.0.2.7"},
+		{"192.0.2.7", "192.0.2.7", "192.0.2.7, 198.51.100.9", ""},
+		{"192.0.2.8", "192.0.2.8", "192.0.2.8, 198.51.100.9", "ban key:192.0.2.8"},
+		{"192.0.2.7", "name", "192.0.2.7, 198.51.100.9", "allow key:name"},
+	} {
+		h.zones = []*Zone{{per: perKey, Key: tt.key}}
+		if got := found(t, h, tt.ip, tt.chain); got != tt.want {
+			t.Errorf("%+v: found %q", tt, got)
+		}
+	}
+}
+
 // A key that is empty is counted by the address, and is nobody's.
 func TestStatementsOfEmptyKeys(t *testing.T) {
 	h := stating(t, "ban key:-\n")

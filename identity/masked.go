@@ -27,6 +27,9 @@ func MaskedText(key []byte) string {
 		if ip, err := netip.ParseAddr(string(value)); err == nil {
 			return MaskedPrefix(netip.PrefixFrom(ip.WithZone(""), ip.BitLen())).String()
 		}
+		if network, err := netip.ParsePrefix(string(value)); err == nil {
+			return MaskedPrefix(network).String()
+		}
 	}
 	return KeyText(key)
 }

@@ -19,6 +19,7 @@ func TestMaskedTextShowsNoAddress(t *testing.T) {
 		"203.0.113.0/24 00000000000000000000000000000000": browser,
 		"192.0.2.0/24":  []byte("k192.0.2.1"),
 		"2001:db8::/48": []byte("k2001:db8::1"),
+		"192.0.3.0/24":  []byte("k192.0.3.1/32"),
 		"alice":         []byte("kalice"),
 		"acme/web":      []byte("aacme/web"),
 		"":              nil,

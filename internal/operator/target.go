@@ -55,7 +55,7 @@ func ParseTarget(text string) (Target, error) {
 			return Target{Kind: Reference, Value: value}, nil
 		}
 	}
-	if network, ok := parseNetwork(text); ok {
+	if network, ok := ParseNetwork(text); ok {
 		return Target{Kind: Address, Network: network}, nil
 	}
 	if reference, ok := parseReference(text); ok {
@@ -90,7 +90,8 @@ func parseReference(text string) (string, bool) {
 	return text, len(text) == referenceSize
 }
 
-func parseNetwork(text string) (netip.Prefix, bool) {
+// ParseNetwork reads the text of an address or a network, and nothing else.
+func ParseNetwork(text string) (netip.Prefix, bool) {
 	if network, err := netip.ParsePrefix(text); err == nil {
 		return network.Masked(), true
 	}
@@ -100,6 +101,16 @@ func parseNetwork(text string) (netip.Prefix, bool) {
 	}
 	ip = ip.Unmap()
 	return netip.PrefixFrom(ip, ip.BitLen()), true
+}
+
+// TellsAddress reports whether the target is an address or a network, or a key whose text is
+// one.
+func (t Target) TellsAddress() bool {
+	if t.Kind != KeyText {
+		return t.Kind == Address
+	}
+	_, ok := ParseNetwork(t.Value)
+	return ok
 }
 
 // String returns the text that names the target, as a word of the file of bans and allowances.

@@ -1,0 +1,68 @@
+package tally
+
+import (
+	"net/http"
+	"net/netip"
+	"reflect"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// addressTarget returns the target that an address is.
+func addressTarget(address string) *target {
+	ip := netip.MustParseAddr(address)
+	return &target{Target: operator.Target{Kind: operator.Address, Network: netip.PrefixFrom(ip, ip.BitLen())}}
+}
+
+// A request that is asked about has its header fields as a server receives them, however they
+// are spelled.
+func TestRequestsAskedAboutHaveTheirFields(t *testing.T) {
+	x := &explainer{target: addressTarget("192.0.2.1")}
+	r, err := x.requestOf(t.Context(), operator.Question{
+		URL: "https://a.example/", Header: http.Header{"user-agent": {"curl"}, "X-Tenant": {"one"}, "x-tenant": {"one"}, "host": {"b.example"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := http.Header{"User-Agent": {"curl"}, "X-Tenant": {"one", "one"}}
+	if r.Host != "b.example" || !reflect.DeepEqual(r.Header, want) {
+		t.Errorf("the host is %q, the fields are %v", r.Host, r.Header)
+	}
+}
+
+// A forecast tells nobody of a warning that real requests would give once.
+func TestForecastsOfClaimedAddressesWarnNobody(t *testing.T) {
+	h := stating(t, "")
+	h.app.log = zap.NewNop()
+	e := requestTo(h, "192.0.2.7", "192.0.2.7, 198.51.100.9")
+	defer e.release()
+	e.dry, e.client = true, &client{app: h.app, http: e.http}
+	if _, claimed := (evidence{e}).Network(); !claimed {
+		t.Error("the address is not claimed")
+	}
+	warned := true
+	h.app.claims.Do(func() { warned = false })
+	if warned {
+		t.Error("there is no warning left for a real request")
+	}
+}
+
+// Keys of other kinds are told from addresses cheaply: there may be a million of them.
+func TestKeysInANetwork(t *testing.T) {
+	x := addressTarget("192.0.2.1")
+	for key, want := range map[string]bool{
+		"k192.0.2.1": true, "k192.0.2.0/24": true, "k192.0.2.2": false, "kaddress:192.0.2.1": false, "kalice": false, "a192.0.2.1": false,
+		string(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.MustParsePrefix("192.0.2.1/32"))): true,
+	} {
+		if got := x.isIn(key); got != want {
+			t.Errorf("%q: %v", key, got)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { x.isIn("kalice") }); n > 4 {
+		t.Errorf("%v allocations", n)
+	}
+}
