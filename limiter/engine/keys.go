@@ -42,6 +42,8 @@ type KeyState struct {
 	Refused int64
 	// Blocked is for how long some cost is refused yet, or 0.
 	Blocked time.Duration
+
+	part float64 // of the limit that is used
 }
 
 // Keys lists keys that memory holds. It looks at each, and locks one at a time.
@@ -89,27 +91,31 @@ func (c *cell) state(now int64) (k KeyState, ok bool) {
 	}
 	left := c.limit.Quota(c.lease, now).Remaining
 	k = KeyState{Limit: c.limit, Key: c.key, Used: c.limit.Capacity() - left, Left: left, Refused: int64(c.refused.Load())}
+	k.part = float64(k.Used) / float64(max(c.limit.Capacity(), 1))
 	for b := c.block.Load(); b != nil; b = b.older {
 		k.Blocked = max(k.Blocked, time.Duration(b.until-now))
 	}
 	return k, true
 }
 
-func byUsed(a, b KeyState) int {
-	return cmp.Or(cmp.Compare(b.part(), a.part()), byName(a, b))
+func byUsed(a, b *KeyState) int {
+	if order := cmp.Compare(b.part, a.part); order != 0 {
+		return order
+	}
+	return byName(a, b)
 }
 
-func byRefused(a, b KeyState) int {
-	return cmp.Or(cmp.Compare(b.Refused, a.Refused), byName(a, b))
+func byRefused(a, b *KeyState) int {
+	if order := cmp.Compare(b.Refused, a.Refused); order != 0 {
+		return order
+	}
+	return byName(a, b)
 }
 
 // byName lists keys that are equal otherwise in one order.
-func byName(a, b KeyState) int {
+func byName(a, b *KeyState) int {
 	return cmp.Or(cmp.Compare(a.Limit.ID, b.Limit.ID), cmp.Compare(a.Key, b.Key))
 }
-
-// part returns what part of the limit is used.
-func (k *KeyState) part() float64 { return float64(k.Used) / float64(max(k.Limit.Capacity(), 1)) }
 
 // KeyNamed returns the text of the key that a limit counts, or if limit is nil, of the client,
 // that has a name in the store at the moment, as far as memory holds it.
@@ -155,7 +161,7 @@ type ClientRecord struct {
 // for longest first, and then those with the lowest scores.
 func (e *Engine) Clients(q ClientsQuery) []ClientRecord {
 	now := e.clock.now()
-	worst := top[ClientRecord]{n: q.N, compare: func(a, b ClientRecord) int {
+	worst := top[ClientRecord]{n: q.N, compare: func(a, b *ClientRecord) int {
 		return cmp.Or(cmp.Compare(b.Banned, a.Banned), cmp.Compare(a.Record.Score(now), b.Record.Score(now)), cmp.Compare(a.Key, b.Key))
 	}}
 	e.table.each(func(c *cell) {
@@ -181,23 +187,27 @@ func (st *clientState) last() *reputation.Record {
 // top keeps the first n of many.
 type top[T any] struct {
 	n       int
-	compare func(a, b T) int
+	compare func(a, b *T) int
 	kept    []T  // less than twice as many
 	cut     bool // the first n are in order, and none that was left out comes before them
 }
 
 func (t *top[T]) add(v T) {
-	if t.n <= 0 || t.cut && t.compare(t.kept[t.n-1], v) <= 0 {
+	if t.n <= 0 {
 		return
 	}
 	t.kept = append(t.kept, v)
-	if len(t.kept) == 2*t.n {
+	last := len(t.kept) - 1
+	switch {
+	case t.cut && t.compare(&t.kept[t.n-1], &t.kept[last]) <= 0:
+		t.kept = t.kept[:last]
+	case last+1 == 2*t.n:
 		t.kept, t.cut = t.list(), true
 	}
 }
 
 // list returns the first n, in order.
 func (t *top[T]) list() []T {
-	slices.SortFunc(t.kept, t.compare)
+	slices.SortFunc(t.kept, func(a, b T) int { return t.compare(&a, &b) })
 	return t.kept[:min(max(t.n, 0), len(t.kept))]
 }
