@@ -3,6 +3,7 @@ package tally
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // Explain implements operator.Service.
@@ -26,6 +28,9 @@ func (s running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	x.explainReference()
 	x.explainRecord()
 	x.explainStatement()
+	if x.isUnknown() {
+		return operator.Explanation{}, operator.Errorf(http.StatusNotFound, "%s: nothing is known of it", t)
+	}
 	if q.URL != "" {
 		err = x.explainRequest(ctx, q)
 	} else {
@@ -50,7 +55,7 @@ func (x *explainer) explainReference() {
 	if !ok {
 		return
 	}
-	x.told.Text = identity.KeyText([]byte(key))
+	r.key, x.told.Text = key, identity.KeyText([]byte(key))
 	if named := targetOf(key); named != "" {
 		if t, err := operator.ParseTarget(named); err == nil {
 			x.Target, x.referred = t, nil
@@ -75,6 +80,22 @@ func targetOf(key string) string {
 		return operator.Target{Kind: operator.Session, Value: strings.TrimPrefix(text, "session ")}.String()
 	}
 	return ""
+}
+
+// isUnknown reports whether the target is one of which there is no trace. An address may make
+// a first request, and so may somebody with a new key, but no API key and no session can
+// that isn't in force.
+func (x *explainer) isUnknown() bool {
+	if x.told.Rule != nil || x.told.Reputation != nil || x.told.Refusal != nil {
+		return false
+	}
+	switch x.Kind {
+	case operator.KeyText:
+		return !slices.ContainsFunc(x.app.allZones, func(z *Zone) bool { return z.per == perKey })
+	case operator.APIKey, operator.Session:
+		return x.keyTier() == "" && len(x.instance.engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key string) bool { return x.isIn(key) }})) == 0
+	}
+	return false
 }
 
 // explainRecord tells the worst of what the target's clients have done.
@@ -157,20 +178,26 @@ func ruleOf(s *rules.Statement) *operator.Ban {
 // explainCounts tells how the target stands with each limit that counts it, as if its next
 // request cost one unit of each.
 func (x *explainer) explainCounts(ctx context.Context) {
+	if x.told.Tier = x.keyTier(); x.told.Tier != "" {
+		x.told.TierReason = ofItsKey
+	}
 	worst := engine.Decision{Allowed: true}
 	var by *policy
+	var explained []countedKey
 	for _, c := range x.countedKeys(x.app.allZones, maxExplained) {
-		if c.key == "" {
-			continue // it can't be told what it has used
+		if c.key == "" || !x.applies(c) {
+			continue // of a reference it can't be told what its client has used
 		}
 		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: 1}
 		if c.scaling != nil {
 			debit.Scaling, debit.Client = c.scaling, &engine.Client{Key: debit.Key}
 		}
+		explained = append(explained, c)
 		if d := x.explainLimit(ctx, c.policy, debit); !d.Allowed && (worst.Allowed || d.Retry == limiter.Never || d.Retry > worst.Retry && worst.Retry != limiter.Never) {
 			worst, by = d, c.policy
 		}
 	}
+	x.told.Limits = inUse(explained, x.told.Limits)
 	switch {
 	case x.told.Rule != nil && x.told.Rule.Action == rules.Allow.String():
 		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
@@ -180,9 +207,33 @@ func (x *explainer) explainCounts(ctx context.Context) {
 		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Ban)), "because the client is banned for what it did")
 	case by != nil:
 		x.told.Next = x.refuses(outcomes[worst.Reason], by.zone.Name, by.name, worst.Retry, "by limit "+by.name+" of zone "+by.zone.Name)
+	case x.told.Refusal != nil && len(explained) == 0:
+		x.told.Next = operator.Forecast{Outcome: "unknown", Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
 	default:
 		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "passes"}
 	}
+}
+
+// applies reports whether a limit is for the target: those of other tiers aren't.
+func (x *explainer) applies(c countedKey) bool {
+	tier, known := x.tierIn(c.zone)
+	return !known || c.tier == tier || c.held && x.Kind != operator.APIKey
+}
+
+// inUse returns the states of keys without those that only follow from the target's name and
+// have counted nothing, if there is another key of that limit.
+func inUse(keys []countedKey, states []operator.LimitState) (kept []operator.LimitState) {
+	shown := make(map[storage.LimitID]bool)
+	for i, c := range keys {
+		shown[c.ID] = shown[c.ID] || c.held || states[i].Used > 0
+	}
+	kept = []operator.LimitState{}
+	for i, c := range keys {
+		if c.held || states[i].Used > 0 || !shown[c.ID] {
+			kept, shown[c.ID] = append(kept, states[i]), true
+		}
+	}
+	return kept
 }
 
 // untilOf returns when a ban ends, or the zero time if it doesn't.

@@ -49,6 +49,9 @@ func (x *explainer) explainRequest(ctx context.Context, q operator.Question) err
 		if err != nil {
 			return operator.Errorf(http.StatusConflict, "url: a matcher of the config fails: %v", err)
 		}
+		if x.told.Ban != nil && x.told.Next.Outcome == "allowed" {
+			x.told.Next.Text += "; the ban is of another client at this address, told apart by its header fields"
+		}
 		if asked > 0 || answers != "" {
 			if asked == 0 {
 				x.told.Next.Text = "passes: " + answers + " answers it before any rate_limit"
@@ -140,8 +143,8 @@ func (x *explainer) explainHandler(ctx context.Context, h *Handler, r *http.Requ
 		e.credentials = credentials{known: true, name: x.Value, tier: tier}
 	}
 	settled := e.collect()
-	if e.credentials.tier != "" && x.told.Tier == "" {
-		x.told.Tier, x.told.TierReason = e.credentials.tier, "of its API key"
+	if c := &e.credentials; c.tier != "" && x.told.Tier == "" {
+		x.told.Tier, x.told.TierReason = c.tier, c.tierReason()
 	}
 	switch exempt, _ := e.isExempt(); {
 	case settled.outcome == failed:
@@ -159,6 +162,20 @@ func (x *explainer) explainHandler(ctx context.Context, h *Handler, r *http.Requ
 		return x.refuses("denied", e.denies.zone.Name, e.denies.name, limiter.Never, "by zone "+e.denies.zone.Name+", which admits nothing")
 	}
 	return x.explainDebits(ctx, e)
+}
+
+// ofItsKey is why a client has the tier of its API key.
+const ofItsKey = "of its API key"
+
+// tierReason returns why a client has its tier.
+func (c *credentials) tierReason() string {
+	switch {
+	case c.service:
+		return "of its service header"
+	case c.name != "":
+		return ofItsKey
+	}
+	return "of requests without a known API key"
 }
 
 // explainDebits tells what would be decided about the debits of a request.

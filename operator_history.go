@@ -39,7 +39,8 @@ func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.H
 	if store == nil {
 		return operator.History{}, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and the history is in it")
 	}
-	wanted := historyQuery(q, h.engine.Now())
+	now := h.engine.Now()
+	wanted := historyQuery(q, now)
 	if _, _, err := wanted.Periods(); err != nil {
 		return operator.History{}, operator.Errorf(http.StatusBadRequest, "history: %v", err)
 	}
@@ -47,7 +48,7 @@ func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.H
 	if err != nil {
 		return operator.History{}, err
 	}
-	heaviest, err := store.Heaviest(ctx, wanted, storage.MaxHeaviest)
+	heaviest, err := heaviestKept(ctx, store, wanted, now)
 	if err != nil {
 		return operator.History{}, err
 	}
@@ -64,6 +65,14 @@ func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.H
 		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Units: k.Units, Refused: k.Refused})
 	}
 	return told, nil
+}
+
+// heaviestKept returns the heaviest keys of the part of a query's time for which keys are kept.
+func heaviestKept(ctx context.Context, store storage.Historian, q storage.HistoryQuery, now int64) ([]storage.Heavy, error) {
+	if q.From = max(q.From, now-int64(storage.KeepHeaviest)); q.From >= q.To {
+		return nil, nil
+	}
+	return store.Heaviest(ctx, q, storage.MaxHeaviest)
 }
 
 func historyPoint(p storage.Point) operator.HistoryPoint {

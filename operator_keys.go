@@ -24,17 +24,7 @@ func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, er
 	if err != nil {
 		return nil, err
 	}
-	limits := make(map[storage.LimitID]*policy)
-	tiers := make(map[*policy]string)
-	for _, z := range zones {
-		for _, t := range z.setsByTier(app.tierNames()) {
-			for _, p := range t.set.all() {
-				if limits[p.ID] == nil {
-					limits[p.ID], tiers[p] = p, t.tier
-				}
-			}
-		}
-	}
+	limits := app.limitsOf(zones)
 	wanted := engine.KeysQuery{
 		Match:   func(id storage.LimitID, _ string) bool { return limits[id] != nil },
 		Blocked: q.Blocked, N: min(cmp.Or(q.N, defaultKeys), operator.MaxItems),
@@ -44,15 +34,50 @@ func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, er
 	}
 	list, now := []operator.Key{}, time.Now()
 	for _, k := range h.engine.Keys(wanted) {
-		list = append(list, listedKey(k, limits[k.Limit.ID], tiers[limits[k.Limit.ID]], now))
+		list = append(list, listedKey(k, applied(limits[k.Limit.ID], k.Limit), now))
 	}
 	return list, nil
 }
 
+// tierLimit is a limit of a tier, or of all clients if the tier is "".
+type tierLimit struct {
+	*policy
+	tier string
+}
+
+// limitsOf returns the limits of some zones by what they are stored under, which limits of
+// several tiers share if they differ only in their amounts.
+func (a *App) limitsOf(zones []*Zone) map[storage.LimitID][]tierLimit {
+	limits := make(map[storage.LimitID][]tierLimit)
+	for _, z := range zones {
+		for _, s := range z.setsByTier(a.tierNames()) {
+			for _, p := range s.set.all() {
+				limits[p.ID] = append(limits[p.ID], tierLimit{p, s.tier})
+			}
+		}
+	}
+	return limits
+}
+
+// applied returns the one of some limits that was applied to a key. If none of them was, since
+// it was made smaller for the client, it is the first, without a tier unless all have that.
+func applied(limits []tierLimit, last *engine.Limit) tierLimit {
+	of := limits[0]
+	for _, l := range limits {
+		if l.Limit.Limit == last.Limit {
+			return l
+		}
+		if l.tier != of.tier {
+			of.tier = ""
+		}
+	}
+	return of
+}
+
 // listedKey describes a key that a limit counts.
-func listedKey(k engine.KeyState, p *policy, tier string, now time.Time) operator.Key {
+func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 	told := operator.Key{
-		Zone: p.zone.Name, Limit: p.name, Tier: tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
+		Zone: p.zone.Name, Limit: p.name, Tier: p.tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
 		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"),
 		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
 	}

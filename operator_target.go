@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -139,58 +140,101 @@ func (t *target) networkKey(ipv4, ipv6 int) []byte {
 
 // countedKey is a key of the target, and a limit that counts it.
 type countedKey struct {
-	*policy
+	tierLimit
 	key  string      // "" if only its name is known
 	name storage.Key // at rest, if the key is ""
+	held bool        // by memory; otherwise the key follows from the target's name
 }
 
 // countedKeys returns what limits of some zones count for the target, at most so many: all keys
-// that follow from its name, and those that memory holds.
+// that follow from its name, and those that memory holds. Where tiers share a count, the limit
+// is that of the target's tier, or the one that was last applied.
 func (t *target) countedKeys(zones []*Zone, most int) (list []countedKey) {
-	if t.referred != nil {
-		if p := t.referred.policy; p != nil && slices.Contains(zones, p.zone) && t.referred.Name != (storage.Key{}) {
-			list = append(list, countedKey{policy: p, name: t.referred.Name})
+	if r := t.referred; r != nil {
+		if p := r.policy; p != nil && slices.Contains(zones, p.zone) && r.Name != (storage.Key{}) {
+			list = append(list, countedKey{tierLimit: tierLimit{policy: p}, key: r.key, name: r.Name, held: r.key != ""})
 		}
 		return list
 	}
-	limits := make(map[storage.LimitID]*policy)
-	found := make(map[storage.LimitID]map[string]bool)
-	add := func(p *policy, key string) {
-		if !found[p.ID][key] && len(list) < most {
-			if found[p.ID] == nil {
-				found[p.ID] = make(map[string]bool)
+	type id struct {
+		limit storage.LimitID
+		key   string
+	}
+	found := make(map[id]int)
+	add := func(c countedKey) {
+		at, ok := found[id{c.ID, c.key}]
+		switch {
+		case ok && c.held:
+			if list[at].held = true; t.Kind != operator.APIKey {
+				list[at].tierLimit = c.tierLimit
 			}
-			found[p.ID][key] = true
-			list = append(list, countedKey{policy: p, key: key})
+		case !ok && len(list) < most:
+			found[id{c.ID, c.key}] = len(list)
+			list = append(list, c)
 		}
 	}
 	for _, z := range zones {
-		for _, set := range z.sets() {
-			for _, p := range set.all() {
-				if limits[p.ID] == nil {
-					limits[p.ID] = p
-				}
-			}
-			for _, key := range t.keysIn(z) {
-				for _, p := range set.policies {
-					add(limits[p.ID], string(key))
-				}
-			}
-			if set.networks != nil && t.Kind == operator.Address {
-				if key := t.networkKey(t.app.prefixes(0, 0)); key != nil {
-					for _, p := range set.networks.policies {
-						add(limits[p.ID], string(key))
-					}
-				}
-			}
-		}
+		t.eachNamed(z, add)
 	}
+	limits := t.app.limitsOf(zones)
 	for _, k := range t.instance.engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key string) bool {
 		return limits[id] != nil && t.isIn(key)
 	}}) {
-		add(limits[k.Limit.ID], k.Key)
+		add(countedKey{tierLimit: applied(limits[k.Limit.ID], k.Limit), key: k.Key, held: true})
 	}
 	return list
+}
+
+// eachNamed passes the keys that follow from the target's name in a zone, those of the
+// target's tier first.
+func (t *target) eachNamed(z *Zone, add func(countedKey)) {
+	tier, _ := t.tierIn(z)
+	sets := z.setsByTier(t.app.tierNames())
+	slices.SortStableFunc(sets, func(a, b tierSet) int {
+		switch {
+		case a.tier == tier && b.tier != tier:
+			return -1
+		case a.tier != tier && b.tier == tier:
+			return 1
+		}
+		return 0
+	})
+	keys := t.keysIn(z)
+	for _, s := range sets {
+		for _, key := range keys {
+			for _, p := range s.set.policies {
+				add(countedKey{tierLimit: tierLimit{p, s.tier}, key: string(key)})
+			}
+		}
+		if s.set.networks == nil || t.Kind != operator.Address {
+			continue
+		}
+		if key := t.networkKey(t.app.prefixes(0, 0)); key != nil {
+			for _, p := range s.set.networks.policies {
+				add(countedKey{tierLimit: tierLimit{p, s.tier}, key: string(key)})
+			}
+		}
+	}
+}
+
+// tierIn returns the tier that the target has in a zone, and reports whether that is known
+// without a request.
+func (t *target) tierIn(z *Zone) (tier string, known bool) {
+	switch {
+	case z.Tiers && t.Kind == operator.APIKey:
+		return t.keyTier(), true
+	case z.Tiers && t.app.APIKeys != nil:
+		return t.app.APIKeys.DefaultTier, true
+	}
+	return z.DefaultTier, z.DefaultTier != ""
+}
+
+// keyTier returns the tier of the API key that the target names, or "".
+func (t *target) keyTier() string {
+	if t.Kind != operator.APIKey || t.app.APIKeys == nil {
+		return ""
+	}
+	return t.app.APIKeys.keys.Keys().TierOf(t.Value, time.Now())
 }
 
 // clients returns the clients of the target that memory knows something bad of, at most so

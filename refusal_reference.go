@@ -69,6 +69,7 @@ type referredRefusal struct {
 	Name storage.Key
 
 	policy *policy // the limit; nil for a ban, and if the configuration has it no more
+	key    string  // the text of what was counted by, once memory was asked; "" if it doesn't know
 }
 
 // openReference returns what a reference says, or an error if it is none that was made here.

@@ -81,7 +81,7 @@ func (s *session) showExplanation(e operator.Explanation) {
 		s.fact("", e.Text)
 	}
 	if r := e.Refusal; r != nil {
-		s.fact("Refused", "by limit "+r.Limit+" of zone "+r.Zone+", "+moment(r.At, s.now))
+		s.fact("Refused", refusedBy(r)+", "+moment(r.At, s.now))
 	}
 	outcome := green
 	if e.Next.Status != 0 {
@@ -108,6 +108,17 @@ func (s *session) showExplanation(e operator.Explanation) {
 		s.printf("")
 		s.showLimits(e.Limits)
 	}
+}
+
+// refusedBy says what refused a request.
+func refusedBy(r *operator.Refusal) string {
+	switch {
+	case r.Limit == "":
+		return "by a limit that the config doesn't have any more"
+	case r.Limit == "ban" && r.Zone == "ban":
+		return "by a ban"
+	}
+	return "by limit " + r.Limit + " of zone " + r.Zone
 }
 
 // fact prints a line of an explanation.

@@ -90,12 +90,13 @@ func (s *session) showHistory(past operator.History) error {
 		{"KEYS", func(p operator.HistoryPoint) cell { return figure(p.Keys) }},
 	}, past.Points)
 	if len(past.Heaviest) > 0 {
-		s.printf("\nThose who used most:")
+		s.printf("\nThose who wanted most:")
 		writeTable(s.out, s.colored, []column[operator.Heavy]{
 			{"ZONE", func(h operator.Heavy) cell { return text(h.Zone) }},
 			{"LIMIT", func(h operator.Heavy) cell { return text(h.Limit) }},
 			{"KEY", func(h operator.Heavy) cell { return text(h.Text) }},
 			{"UNITS", func(h operator.Heavy) cell { return figure(h.Units) }},
+			{"REFUSED", func(h operator.Heavy) cell { return alarm(h.Refused) }},
 		}, past.Heaviest)
 	}
 	return nil
