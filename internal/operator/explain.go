@@ -76,7 +76,8 @@ type LimitState struct {
 
 // Forecast is what the next request gets.
 type Forecast struct {
-	// Outcome is allowed, over_limit, blocked, too_costly, banned, denied or exempt.
+	// Outcome is allowed, over_limit, blocked, too_costly, banned, denied, exempt, failed, or
+	// unknown if a reference is of a client that memory doesn't hold.
 	Outcome string  `json:"outcome"`
 	Status  int     `json:"status,omitempty"` // of the answer; 0 if the request passes
 	Zone    string  `json:"zone,omitempty"`   // that refuses
