@@ -39,41 +39,6 @@ func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, er
 	return list, nil
 }
 
-// tierLimit is a limit of a tier, or of all clients if the tier is "".
-type tierLimit struct {
-	*policy
-	tier string
-}
-
-// limitsOf returns the limits of some zones by what they are stored under, which limits of
-// several tiers share if they differ only in their amounts.
-func (a *App) limitsOf(zones []*Zone) map[storage.LimitID][]tierLimit {
-	limits := make(map[storage.LimitID][]tierLimit)
-	for _, z := range zones {
-		for _, s := range z.setsByTier(a.tierNames()) {
-			for _, p := range s.set.all() {
-				limits[p.ID] = append(limits[p.ID], tierLimit{p, s.tier})
-			}
-		}
-	}
-	return limits
-}
-
-// applied returns the one of some limits that was applied to a key. If none of them was, since
-// it was made smaller for the client, it is the first, without a tier unless all have that.
-func applied(limits []tierLimit, last *engine.Limit) tierLimit {
-	of := limits[0]
-	for _, l := range limits {
-		if l.Limit.Limit == last.Limit {
-			return l
-		}
-		if l.tier != of.tier {
-			of.tier = ""
-		}
-	}
-	return of
-}
-
 // listedKey describes a key that a limit counts.
 func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 	told := operator.Key{
