@@ -92,7 +92,7 @@ func TestLogIsBounded(t *testing.T) {
 		t.Errorf("the log has %d bytes, want at most %d", size, most)
 	}
 	want := rows*(rounds+1) + int64(others)
-	if n, err := s.writer.int(`SELECT sum(used) FROM counters`); err != nil || n != want {
+	if n, err := askWriter(s, `SELECT sum(used) FROM counters`); err != nil || n != want {
 		t.Errorf("%d units are used (%v), want %d", n, err, want)
 	}
 }

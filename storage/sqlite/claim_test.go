@@ -52,13 +52,13 @@ func TestFailedStatementChangesNothing(t *testing.T) {
 			s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
 			mustFill(t, s, 1000, 5)
 			count := func() (n int64) {
-				n, err := s.writer.int(`SELECT (SELECT count(*) FROM counters) + (SELECT count(*) FROM buckets)`)
+				n, err := askWriter(s, `SELECT (SELECT count(*) FROM counters) + (SELECT count(*) FROM buckets)`)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return n
 			}
-			mustExec(t, s.writer, `DELETE FROM limits`)
+			tellWriter(t, s, `DELETE FROM limits`)
 			s.claims.limits.forget()
 			before := count()
 			f.set(failOnce(prefix, coded(10)))
@@ -70,7 +70,7 @@ func TestFailedStatementChangesNothing(t *testing.T) {
 				t.Errorf("got %d rows after a failed batch, want %d", after, before)
 			}
 			mustFill(t, s, 990, 20)
-			n, err := s.writer.int(`SELECT count(*) FROM limits`)
+			n, err := askWriter(s, `SELECT count(*) FROM limits`)
 			if err != nil || n != 2 {
 				t.Errorf("got %d limits (%v), want 2", n, err)
 			}
@@ -86,7 +86,7 @@ func TestFailedCommitHasUnknownOutcome(t *testing.T) {
 		t.Fatalf("got %v, want %v", err, storage.ErrUnknownOutcome)
 	}
 	mustFill(t, s, 0, 20)
-	if n, err := s.writer.int(`SELECT count(*) FROM limits`); err != nil || n != 2 {
+	if n, err := askWriter(s, `SELECT count(*) FROM limits`); err != nil || n != 2 {
 		t.Errorf("got %d limits (%v), want 2: no sweep knows the others", n, err)
 	}
 }
@@ -118,7 +118,7 @@ func TestFailedRollback(t *testing.T) {
 			if err := next(s); err != nil {
 				t.Fatal(err)
 			}
-			n, err := s.writer.int(`SELECT count(*) FROM counters`)
+			n, err := askWriter(s, `SELECT count(*) FROM counters`)
 			if err != nil || n != 1 {
 				t.Errorf("got %d rows after failed batches and one of one row (%v)", n, err)
 			}

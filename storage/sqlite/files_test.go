@@ -192,7 +192,7 @@ func TestMadeByAnotherMeanwhile(t *testing.T) {
 	if !made {
 		t.Fatal("the other had no chance")
 	}
-	if n, err := s.writer.int(`SELECT count(*) FROM counters`); err != nil || n != 1 {
+	if n, err := askWriter(s, `SELECT count(*) FROM counters`); err != nil || n != 1 {
 		t.Errorf("got %d rows (%v), want that of the other", n, err)
 	}
 }

@@ -214,7 +214,7 @@ func TestGarbageBesideTheDatabase(t *testing.T) {
 			}
 			s := opened(t, Options{Path: path, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
 			for _, table := range []string{"counters", "buckets"} {
-				if n, err := s.writer.int(`SELECT count(*) FROM ` + table); err != nil || n != 150 {
+				if n, err := askWriter(s, `SELECT count(*) FROM `+table); err != nil || n != 150 {
 					t.Errorf("%d rows in %s (%v), want 150", n, table, err)
 				}
 			}
@@ -244,7 +244,7 @@ func TestTruncatedLog(t *testing.T) {
 		write(t, crashed, content)
 		write(t, crashed+walSuffix, log[:n])
 		s := opened(t, Options{Path: crashed, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
-		rows, err := s.writer.int(`SELECT count(*) FROM counters`)
+		rows, err := askWriter(s, `SELECT count(*) FROM counters`)
 		if err != nil || rows > last || n == len(log) && rows != 20 {
 			t.Errorf("%d of %d bytes: %d rows after %d with more (%v)", n, len(log), rows, last, err)
 		}
@@ -255,4 +255,20 @@ func TestTruncatedLog(t *testing.T) {
 		}
 		checkIntegrity(t, crashed)
 	}
+}
+
+// askWriter asks the connection of a store that writes for a number. The store's own
+// goroutine uses that connection as well.
+func askWriter(s *Store, query string) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writer.int(query)
+}
+
+// tellWriter runs a statement on that connection.
+func tellWriter(t testing.TB, s *Store, query string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mustExec(t, s.writer, query)
 }

@@ -130,7 +130,7 @@ func TestReportsInATruncatedLog(t *testing.T) {
 		write(t, killed, content)
 		write(t, killed+walSuffix, log[:n])
 		s := opened(t, Options{Path: killed, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
-		kept, err := s.writer.int(`SELECT coalesce(max(number), 0) FROM writers`)
+		kept, err := askWriter(s, `SELECT coalesce(max(number), 0) FROM writers`)
 		if got := countedAtStart(t, s); err != nil || got != 5000*kept || n == len(log) && kept != reports {
 			t.Errorf("%d of %d bytes: %d requests of %d reports are counted (%v)", n, len(log), got, kept, err)
 		}
@@ -144,7 +144,7 @@ func TestReportsInATruncatedLog(t *testing.T) {
 func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
-	mustExec(t, s.writer, fmt.Sprintf(`WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+	tellWriter(t, s, fmt.Sprintf(`WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 		INSERT INTO series (zone, name) SELECT 'zone ' || i, '' FROM n`, storage.MaxSeries-1))
 	for i := range int64(3) {
 		minutes := []storage.Minute{{At: start, Series: storage.Series{Zone: fmt.Sprint("more ", i)}, Tally: storage.Tally{Allowed: 1}}}
@@ -155,7 +155,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	if got := countedAtStart(t, s); got != 1 {
 		t.Errorf("%d of the new series are counted, want 1", got)
 	}
-	if n, err := s.writer.int(`SELECT count(*) FROM series`); err != nil || n != storage.MaxSeries {
+	if n, err := askWriter(s, `SELECT count(*) FROM series`); err != nil || n != storage.MaxSeries {
 		t.Errorf("there are %d series (%v), want %d", n, err, storage.MaxSeries)
 	}
 }
@@ -164,15 +164,15 @@ func TestSeriesAreBounded(t *testing.T) {
 func TestActsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
-	mustExec(t, s.writer, fmt.Sprintf(`WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+	tellWriter(t, s, fmt.Sprintf(`WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 		INSERT INTO audit SELECT i, '', '', '', '', '' FROM n`, storage.MaxActsKept))
 	if err := s.Audit(context.Background(), &storage.Act{At: start}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.writer.int(`SELECT count(*) FROM audit`); err != nil || n != storage.MaxActsKept {
+	if n, err := askWriter(s, `SELECT count(*) FROM audit`); err != nil || n != storage.MaxActsKept {
 		t.Errorf("there are %d acts (%v), want %d", n, err, storage.MaxActsKept)
 	}
-	if n, err := s.writer.int(`SELECT min(at) FROM audit`); err != nil || n != 2 {
+	if n, err := askWriter(s, `SELECT min(at) FROM audit`); err != nil || n != 2 {
 		t.Errorf("the oldest act is %d (%v), want 2", n, err)
 	}
 }
@@ -186,7 +186,7 @@ func TestHistoryOfADayIsSmall(t *testing.T) {
 		var n [2]int64
 		for i, query := range []string{`PRAGMA page_count`, `PRAGMA freelist_count`} {
 			var err error
-			if n[i], err = s.writer.int(query); err != nil {
+			if n[i], err = askWriter(s, query); err != nil {
 				t.Fatal(err)
 			}
 		}

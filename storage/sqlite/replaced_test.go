@@ -50,7 +50,7 @@ func TestReplacedUnderTwoStores(t *testing.T) {
 			mustFill(t, first, 1000, 500)
 			mustFill(t, second, 1500, 500)
 			for i, s := range []*Store{first, second} {
-				if n, err := s.writer.int(`SELECT count(*) FROM counters`); err != nil || n != want {
+				if n, err := askWriter(s, `SELECT count(*) FROM counters`); err != nil || n != want {
 					t.Errorf("store %d sees %d rows (%v), want %d", i, n, err, want)
 				}
 				if err := s.Close(); err != nil {
@@ -105,7 +105,7 @@ func TestLogReplacedUnderTwoStores(t *testing.T) {
 			mustFill(t, first, 2000, 500)
 			mustFill(t, second, 3000, 500)
 			for i, s := range []*Store{first, second} {
-				if n, err := s.writer.int(`SELECT count(*) FROM counters`); err != nil || n != 2000 {
+				if n, err := askWriter(s, `SELECT count(*) FROM counters`); err != nil || n != 2000 {
 					t.Errorf("store %d sees %d rows (%v), want 2000", i, n, err)
 				}
 				if err := s.Close(); err != nil {

@@ -123,7 +123,7 @@ func TestResetInManyWindows(t *testing.T) {
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
 	for window := range 50 {
 		for n := range uint64(4) {
-			mustExec(t, s.writer, fmt.Sprintf(`INSERT INTO counters VALUES (1, %d, x'%x', %d, 1), (2, %d, x'%x', 0, 1)`,
+			tellWriter(t, s, fmt.Sprintf(`INSERT INTO counters VALUES (1, %d, x'%x', %d, 1), (2, %d, x'%x', 0, 1)`,
 				window*7-100, key(n), window, window, key(n)))
 		}
 	}
@@ -131,10 +131,10 @@ func TestResetInManyWindows(t *testing.T) {
 	if err := s.Reset(context.Background(), term, []storage.Reset{{ID: 1, Limit: 1, Key: key(1)}}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.writer.int(`SELECT count(*) FROM counters`); err != nil || n != 350 {
+	if n, err := askWriter(s, `SELECT count(*) FROM counters`); err != nil || n != 350 {
 		t.Errorf("%d rows are left (%v), want 350", n, err)
 	}
-	if n, err := s.writer.int(fmt.Sprintf(`SELECT count(*) FROM counters WHERE limit_id = 1 AND key = x'%x'`, key(1))); err != nil || n != 0 {
+	if n, err := askWriter(s, fmt.Sprintf(`SELECT count(*) FROM counters WHERE limit_id = 1 AND key = x'%x'`, key(1))); err != nil || n != 0 {
 		t.Errorf("%d rows of the key are left (%v)", n, err)
 	}
 }
@@ -193,7 +193,7 @@ func TestDamagedNumberOfResets(t *testing.T) {
 	t.Parallel()
 	for _, number := range []int64{-5, 1 << 62, 1<<63 - 1, -1 << 63} {
 		s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
-		mustExec(t, s.writer, fmt.Sprintf(`UPDATE clock SET resets = %d`, number))
+		tellWriter(t, s, fmt.Sprintf(`UPDATE clock SET resets = %d`, number))
 		term := termOf(t, s)
 		term.Resets = 0
 		clients, records := []storage.Client{{Key: key(1)}}, make([]reputation.Record, 1)
