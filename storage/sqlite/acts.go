@@ -29,15 +29,9 @@ func (a *acts) prepare(db *conn) (err error) {
 
 // Audit implements [storage.Auditor].
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return wrap("audit", storage.ErrClosed)
-	}
-	if err := ctx.Err(); err != nil {
-		return wrap("audit", err)
-	}
-	return s.failedLocked(wrap("audit", s.transactLocked(nil, func() (int64, error) { return 1, s.acts.note(act) })))
+	return s.with(ctx, "audit", func() error {
+		return s.transactLocked(nil, func() (int64, error) { return 1, s.acts.note(act) })
+	})
 }
 
 func (a *acts) note(act *storage.Act) error {

@@ -57,6 +57,19 @@ func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants [
 	return err
 }
 
+// with calls f, which finds the store locked, and says what failed.
+func (s *Store) with(ctx context.Context, what string, f func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return wrap(what, storage.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap(what, err)
+	}
+	return s.failedLocked(wrap(what, f()))
+}
+
 // transactLocked runs f in a transaction, within a term if there is one. The
 // transaction is committed if f has written rows, or if the time must be kept.
 func (s *Store) transactLocked(term *storage.Term, f func() (written int64, err error)) error {

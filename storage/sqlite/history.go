@@ -72,19 +72,13 @@ func upsertRollup(table string) string {
 
 // Report implements [storage.Historian].
 func (s *Store) Report(ctx context.Context, now int64, report storage.Report) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return wrap("report", storage.ErrClosed)
-	}
-	if err := ctx.Err(); err != nil {
-		return wrap("report", err)
-	}
-	err := s.transactLocked(nil, func() (written int64, err error) { return s.history.add(now, report) })
-	if err != nil {
-		s.history.forget()
-	}
-	return s.failedLocked(wrap("report", err))
+	return s.with(ctx, "report", func() error {
+		err := s.transactLocked(nil, func() (written int64, err error) { return s.history.add(now, report) })
+		if err != nil {
+			s.history.forget()
+		}
+		return err
+	})
 }
 
 // forget drops what this process believes to have written: it did not last.

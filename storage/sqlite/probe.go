@@ -17,29 +17,23 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return wrap("probe", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return wrap("probe", storage.ErrClosed)
-	}
-	if err := ctx.Err(); err != nil {
-		return wrap("probe", err)
-	}
-	defer s.claims.limits.forget()
-	err := s.transactLocked(term, func() (int64, error) {
-		s.claims.era = term.Era
-		for i := range claims {
-			claims[i].Now = term.Time.Now
+	return s.with(ctx, "probe", func() error {
+		defer s.claims.limits.forget()
+		err := s.transactLocked(term, func() (int64, error) {
+			s.claims.era = term.Era
+			for i := range claims {
+				claims[i].Now = term.Time.Now
+			}
+			if _, err := s.claims.run(claims, grants); err != nil {
+				return 0, err
+			}
+			return 0, errProbed
+		})
+		if errors.Is(err, errProbed) && !s.inTx {
+			return nil
 		}
-		if _, err := s.claims.run(claims, grants); err != nil {
-			return 0, err
-		}
-		return 0, errProbed
+		return err
 	})
-	if errors.Is(err, errProbed) && !s.inTx {
-		return nil
-	}
-	return s.failedLocked(wrap("probe", err))
 }
 
 var _ storage.Prober = (*Store)(nil)

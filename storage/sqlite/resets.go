@@ -48,35 +48,32 @@ func (r *resets) prepare(db *conn) (err error) {
 
 // Reset implements [storage.Resetter].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return wrap("reset", storage.ErrClosed)
+	return s.with(ctx, "reset", func() error {
+		return s.transactLocked(term, func() (int64, error) { return s.resetLocked(term, resets) })
+	})
+}
+
+// resetLocked does resets inside a transaction, and returns how many rows were written.
+func (s *Store) resetLocked(term *storage.Term, resets []storage.Reset) (written int64, err error) {
+	newest := term.Time.Resets
+	for i := range resets {
+		n, err := s.resets.apply(&resets[i], term, &newest)
+		if err != nil {
+			return 0, err
+		}
+		written += n
 	}
-	if err := ctx.Err(); err != nil {
-		return wrap("reset", err)
+	if written == 0 {
+		return 0, nil
 	}
-	return s.failedLocked(wrap("reset", s.transactLocked(term, func() (written int64, err error) {
-		newest := term.Time.Resets
-		for i := range resets {
-			n, err := s.resets.apply(&resets[i], term, &newest)
-			if err != nil {
-				return 0, err
-			}
-			written += n
-		}
-		if written == 0 {
-			return 0, nil
-		}
-		s.resets.number.bind(0, newest)
-		if _, err := s.resets.number.exec(); err != nil {
-			return 0, fmt.Errorf("write the time: %w", err)
-		}
-		s.resets.drop.bind(0, newest-storage.MaxResets)
-		_, err = s.resets.drop.exec()
-		s.clock.told.Resets, term.Time.Resets = newest, newest
-		return written, err
-	})))
+	s.resets.number.bind(0, newest)
+	if _, err := s.resets.number.exec(); err != nil {
+		return 0, fmt.Errorf("write the time: %w", err)
+	}
+	s.resets.drop.bind(0, newest-storage.MaxResets)
+	_, err = s.resets.drop.exec()
+	s.clock.told.Resets, term.Time.Resets = newest, newest
+	return written, err
 }
 
 // apply does a reset and notes it, unless it is noted already. It returns how many
@@ -128,24 +125,18 @@ func (r *resets) forget(of *storage.Reset, era int64) (rows int64, err error) {
 }
 
 // Resets implements [storage.Resetter].
-func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return storage.Resets{}, wrap("resets", storage.ErrClosed)
-	}
-	err := ctx.Err()
-	if err == nil {
-		err = s.inPlace()
-	}
-	if err == nil {
-		err = s.rollbackLocked()
-	}
-	var known storage.Resets
-	if err == nil {
+func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
+	err = s.with(ctx, "resets", func() error {
+		if err := s.inPlace(); err != nil {
+			return err
+		}
+		if err := s.rollbackLocked(); err != nil {
+			return err
+		}
 		known, err = s.resets.after(after)
-	}
-	return known, s.failedLocked(wrap("resets", err))
+		return err
+	})
+	return known, err
 }
 
 func (r *resets) after(number int64) (storage.Resets, error) {
