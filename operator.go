@@ -2,7 +2,6 @@ package tally
 
 import (
 	"context"
-	"net/http"
 	"runtime/debug"
 	"time"
 
@@ -51,9 +50,9 @@ func (running) Status(context.Context) (operator.Status, error) {
 
 // Events implements operator.Service.
 func (running) Events(ctx context.Context) (<-chan operator.Event, error) {
-	app := runningApp()
-	if app == nil {
-		return nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+	app, err := appInUse()
+	if err != nil {
+		return nil, err
 	}
 	return app.watchers.watch(ctx, app.totals)
 }

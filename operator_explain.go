@@ -117,13 +117,8 @@ func (x *explainer) explainRecord() {
 	}
 	x.told.Reputation = told
 	if c.Banned > 0 {
-		x.told.Ban = x.banOf(c)
+		x.told.Ban = x.app.banOf(c, now, x.now)
 	}
-}
-
-// banOf describes the ban of a client that it has earned by its conduct.
-func (t *target) banOf(c engine.ClientRecord) *operator.Ban {
-	return t.app.banOf(c, t.instance.engine.Now(), time.Now())
 }
 
 // banOf describes the ban of a client that it has earned by its conduct, where now is the

@@ -16,11 +16,20 @@ import (
 
 // This file has what operators see of the past.
 
-// instanceInUse returns the instance of the configuration that runs.
-func instanceInUse() (*App, *instance, error) {
+// appInUse returns the configuration that runs.
+func appInUse() (*App, error) {
 	app := runningApp()
 	if app == nil {
-		return nil, nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+		return nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+	}
+	return app, nil
+}
+
+// instanceInUse returns the instance of the configuration that runs.
+func instanceInUse() (*App, *instance, error) {
+	app, err := appInUse()
+	if err != nil {
+		return nil, nil, err
 	}
 	h := app.instance.Load()
 	if h == nil {

@@ -35,14 +35,13 @@ type nameFunc = func(id storage.LimitID, key string, retention time.Duration, no
 // opened is a store that is open.
 type opened struct{ storage.Store }
 
-// resetter returns the store if it can forget.
-func (c *connection) resetter() (storage.Resetter, bool) {
-	store := c.store.Load()
-	if store == nil {
-		return nil, false
+// ability returns the store as one that can do something beside what every store can. It is
+// false if there is no store, or that store can't.
+func ability[T any](c *connection) (able T, ok bool) {
+	if store := c.store.Load(); store != nil {
+		able, ok = store.Store.(T)
 	}
-	resetter, ok := store.Store.(storage.Resetter)
-	return resetter, ok
+	return able, ok
 }
 
 // openTimeout is how long opening the store may take.

@@ -121,7 +121,7 @@ func (e *Engine) rehearse(keys []cellKey) *rehearsal {
 	m.conn.presence.Store(e.committer.conn.presence.Load())
 	m.conn.resets.Store(e.committer.conn.resets.Load())
 	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast knows of it
-	if prober, ok := e.committer.conn.prober(); ok && !e.committer.degraded.Load() {
+	if prober, ok := ability[storage.Prober](&e.committer.conn); ok && !e.committer.degraded.Load() {
 		m.conn.store.Store(&opened{&probed{Prober: prober, told: make(map[storage.Key][]reputation.Offense)}})
 	} else {
 		m.degraded.Store(true)
@@ -184,16 +184,6 @@ func (st *clientState) copyTo(to *clientState) {
 	to.record.Store(st.record.Load())
 	to.noted.Store(st.noted.Load())
 	to.attempts = slices.Clone(st.attempts)
-}
-
-// prober returns the store if it can tell what it would answer.
-func (c *connection) prober() (storage.Prober, bool) {
-	store := c.store.Load()
-	if store == nil {
-		return nil, false
-	}
-	prober, ok := store.Store.(storage.Prober)
-	return prober, ok
 }
 
 // probed is a store that changes nothing. It remembers what it is told of clients.

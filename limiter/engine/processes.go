@@ -19,11 +19,7 @@ func (m *committer) join() error { return m.conn.join(staysFor * m.opts.CleanupI
 // store can't be used, they divide each limit among them. Some stores don't know who
 // uses them.
 func (c *connection) join(stays time.Duration) error {
-	store := c.store.Load()
-	if store == nil {
-		return nil
-	}
-	shared, ok := store.Store.(storage.Shared)
+	shared, ok := ability[storage.Shared](c)
 	if !ok {
 		return nil
 	}

@@ -54,7 +54,7 @@ func (m *committer) reset(wanted []Reset) error {
 		resets[i].ID = rand.Int64()
 	}
 	_, err := m.conn.inTerms(func(_ storage.Store, term *storage.Term) error {
-		resetter, ok := m.conn.resetter()
+		resetter, ok := ability[storage.Resetter](&m.conn)
 		if !ok {
 			return ErrNoResets
 		}
@@ -110,7 +110,7 @@ func (m *committer) lookForResets() {
 // takeResets drops what the store has forgotten since it was asked last. own is the texts
 // of keys that this process has reset, by the numbers of their resets.
 func (m *committer) takeResets(own map[int64]string) error {
-	resetter, ok := m.conn.resetter()
+	resetter, ok := ability[storage.Resetter](&m.conn)
 	if !ok {
 		return nil
 	}
