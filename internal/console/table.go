@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // style is how a text looks where colors are shown.
@@ -27,7 +29,7 @@ type cell struct {
 
 func text(s string) cell { return cell{text: s} }
 
-func figure(n int64) cell { return cell{text: number(n), right: true} }
+func figure(n int64) cell { return cell{text: wording.Number(n), right: true} }
 
 // alarm is a number that is red unless it is 0.
 func alarm(n int64) cell {

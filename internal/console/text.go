@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // printable returns a text as a terminal may get it: what isn't printable, such as an escape
@@ -55,19 +57,6 @@ func shortened(text string) string {
 		return text
 	}
 	return string([]rune(text)[:maxCell-1]) + "…"
-}
-
-// number returns a number with its thousands apart: 1,234,567.
-func number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
 }
 
 // span returns a duration in its largest unit, and the next if there are few of it: 45s, 4m,
@@ -129,13 +118,7 @@ func until(end *time.Time, now time.Time) string {
 
 // bytesText returns a size: 4.2 MiB.
 func bytesText(n int64) string {
-	size, unit := float64(n), "B"
-	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if size < 1024 {
-			break
-		}
-		size, unit = size/1024, next
-	}
+	size, unit := wording.Scale(n)
 	if unit == "B" {
 		return fmt.Sprintf("%d B", n)
 	}
@@ -147,5 +130,5 @@ func counted(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return number(int64(n)) + " " + one + "s"
+	return wording.Number(int64(n)) + " " + one + "s"
 }

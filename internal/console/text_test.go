@@ -39,12 +39,7 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-func TestNumbers(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
-		if got := number(n); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
+func TestSizes(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5 << 30: "5.0 GiB"} {
 		if got := bytesText(n); got != want {
 			t.Errorf("got %s, want %s", got, want)

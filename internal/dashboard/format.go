@@ -53,18 +53,8 @@ var functions = template.FuncMap{
 	},
 }
 
-// number writes a count with its thousands apart: 1,204,332.
-func number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, digits = "−", digits[1:]
-	}
-	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return sign + digits
-}
+// number writes a count with its thousands apart, with the sign of a page if it is negative.
+func number(n int64) string { return strings.Replace(wording.Number(n), "-", "−", 1) }
 
 // short writes a count in a few characters: 1.2 M.
 func short(f float64) string {
@@ -102,13 +92,7 @@ func share(part, rest int64) string {
 }
 
 func bytesText(n int64) string {
-	size, unit := float64(n), "B"
-	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if size < 1024 {
-			break
-		}
-		size, unit = size/1024, larger
-	}
+	size, unit := wording.Scale(n)
 	return strconv.FormatFloat(math.Round(size*10)/10, 'f', -1, 64) + " " + unit
 }
 

@@ -17,3 +17,11 @@ func TestWait(t *testing.T) {
 		}
 	}
 }
+
+func TestNumber(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
+		if got := Number(n); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
