@@ -33,11 +33,7 @@ func (s running) Allow(ctx context.Context, o operator.Order) (operator.Done, er
 
 // state writes a statement about a target into the file.
 func (s running) state(ctx context.Context, action rules.Action, o operator.Order) (operator.Done, error) {
-	t, err := s.target(o.Client)
-	if err != nil {
-		return operator.Done{}, err
-	}
-	about, err := t.statementTarget()
+	t, about, err := s.stated(o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}
@@ -80,6 +76,14 @@ func oneLine(text string) string {
 		return string(runes[:operator.MaxReason])
 	}
 	return text
+}
+
+// stated returns whom an operator names, and how the file names them.
+func (s running) stated(client string) (t *target, about rules.Target, err error) {
+	if t, err = s.target(client); err == nil {
+		about, err = t.statementTarget()
+	}
+	return t, about, err
 }
 
 // statementTarget returns the target as the file has it. Of a reference it is the client that
@@ -166,11 +170,7 @@ func (t *target) unstate(ctx context.Context, action rules.Action, about rules.T
 
 // Disallow implements operator.Service.
 func (s running) Disallow(ctx context.Context, o operator.Order) (operator.Done, error) {
-	t, err := s.target(o.Client)
-	if err != nil {
-		return operator.Done{}, err
-	}
-	about, err := t.statementTarget()
+	t, about, err := s.stated(o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}
