@@ -19,7 +19,7 @@ import (
 )
 
 // Dashboard shows what the rate limiter of this Caddy does, to people who have been
-// authenticated: what is let in and refused, who is blocked and why, history, and what
+// authenticated: what passes and what is refused, who is blocked and why, history, and what
 // operators did. It answers everybody else with status 403.
 //
 // It works below any path, if its first page ends with a slash: see `handle_path`.
@@ -29,7 +29,7 @@ type Dashboard struct {
 	// reads only.
 	Writable bool `json:"writable,omitempty"`
 
-	// Who gets in without being authenticated: a list of matcher sets, of which one must
+	// Who may see it without being authenticated: a list of matcher sets, of which one must
 	// match. Default: nobody. `{http.auth.user.id}` must not be empty then, as behind
 	// `basic_auth`.
 	AllowRaw caddyhttp.RawMatcherSets `json:"allow,omitempty" caddy:"namespace=http.matchers"`
@@ -106,7 +106,7 @@ func (d *Dashboard) warnIfShut(ctx caddy.Context, log *zap.Logger) {
 		"basic_auth before it, for the same paths; or allow with a matcher")
 }
 
-// ServeHTTP answers with a page, or with 403 whom nobody lets in.
+// ServeHTTP answers with a page, or with 403 for anyone who may not see it.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	permitted, err := d.permits(r)
 	if err != nil {

@@ -272,7 +272,7 @@ func (d *operatorsDay) allows(t *testing.T) {
 	d.wantPassed(2, 9, "/login", said(client))
 }
 
-// pardons tries that somebody who is banned for what it did is let in by its reference.
+// pardons tries that the reference of a ban is enough to lift it.
 func (d *operatorsDay) pardons(t *testing.T) {
 	who := []string{said("203.0.113.78"), "User-Agent: bad"}
 	refused := d.get("/.env", who...)

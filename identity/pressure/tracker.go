@@ -20,7 +20,7 @@ type Tracker struct {
 	seed   maphash.Seed
 	most   int // networks in a shard
 	shards [shards]shard
-	recent [4096]atomic.Uint64 // hashes of who was new of late; one may displace another
+	recent [4096]atomic.Uint64 // hashes of who was new recently; one may displace another
 }
 
 type shard struct {
@@ -94,7 +94,7 @@ func (t *Tracker) IsNew(now time.Time, client []byte, rule Rule) bool {
 	return true
 }
 
-// note notes a fingerprint and returns how many there were of late.
+// note notes a fingerprint and returns how many there were recently.
 func (n *network) note(at time.Duration, hash uint64, within time.Duration) int {
 	kept := n.set[:0]
 	known := false
