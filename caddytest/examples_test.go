@@ -219,8 +219,10 @@ func askExample(t *testing.T, method, url string) (*http.Response, string) {
 func exampleFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
-	for _, name := range glob(t, "../examples/*Caddyfile") {
-		files["examples/"+filepath.Base(name)] = readSample(t, name)
+	for _, pattern := range []string{"../examples/*Caddyfile", "../examples/*/*Caddyfile"} {
+		for _, name := range glob(t, pattern) {
+			files[strings.TrimPrefix(filepath.ToSlash(name), "../")] = readSample(t, name)
+		}
 	}
 	return files
 }

@@ -264,12 +264,8 @@ func TestExamplesAreNotWarnedOf(t *testing.T) {
 			return strings.HasPrefix(w.Msg, "distributed and storage have no effect") || w.Write == "match GET /*"
 		},
 	}
-	for _, path := range glob(t, "../examples/*Caddyfile") {
-		config, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		warnings, err := load(t, string(config))
+	for path, config := range exampleFiles(t) {
+		warnings, err := load(t, config)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -1,0 +1,361 @@
+package caddytest
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+)
+
+// recipe is a config of examples/recipes, with what stands behind it and the traffic
+// that it is for.
+type recipe struct {
+	name     string             // of the Caddyfile and of its page
+	backends map[string]standIn // by address in the config
+	files    map[string]string  // that the config reads, by path in it
+	env      []string           // NAME=value
+	traffic  []wave             // one after the other
+	after    func(*kitchen)     // what else must be so
+}
+
+// standIn answers as the software behind a recipe does: a way to find the status for
+// each pattern of [http.ServeMux]. It answers 404 to everything else.
+type standIn map[string]func(*http.Request) int
+
+// always answers with one status.
+func always(status int) func(*http.Request) int { return func(*http.Request) int { return status } }
+
+// password answers by whether the right password is in the body, or in the
+// Authorization field.
+func password(right, wrong int) func(*http.Request) int {
+	return func(r *http.Request) int {
+		body, _ := io.ReadAll(r.Body)
+		_, basic, _ := r.BasicAuth()
+		if strings.Contains(string(body), rightPassword) || basic == rightPassword {
+			return right
+		}
+		return wrong
+	}
+}
+
+const rightPassword = "wonderland"
+
+// start starts the standIn, and returns its address.
+func (b standIn) start(t *testing.T) string {
+	mux := http.NewServeMux()
+	for pattern, status := range b {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			for name, value := range answersOf[r.Pattern] {
+				w.Header().Set(name, value)
+			}
+			w.WriteHeader(status(r))
+		})
+	}
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// wave is n requests from an address, all of which get one status.
+type wave struct {
+	from   string
+	n      int
+	line   string // method, URL and body; {n} is the number of the request
+	want   int
+	fields []string // "Name: value"
+}
+
+// send is a wave for a table.
+func send(from string, n int, line string, want int, fields ...string) wave {
+	return wave{from, n, line, want, fields}
+}
+
+// kitchen is a Caddy that runs a recipe.
+type kitchen struct {
+	*server
+	recipe  recipe
+	clients map[string]*http.Client // by address
+}
+
+// cook starts Caddy with a recipe as it stands, but for ports, files, the certificates
+// and the addresses of the backends. Clients say with the PROXY protocol which address
+// they have.
+func cook(t *testing.T, r recipe) *kitchen {
+	t.Helper()
+	s := newServer(t, "", r.env...)
+	text := readSample(t, "../examples/recipes/"+r.name+".Caddyfile")
+	for address, b := range r.backends {
+		text = replaceInExample(t, text, address, b.start(t))
+	}
+	for path, content := range r.files {
+		name := filepath.Join(s.dir, filepath.Base(path))
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text = replaceInExample(t, text, path, filepath.ToSlash(name))
+	}
+	text = strings.ReplaceAll(text, "/var/log/caddy/", filepath.ToSlash(s.dir)+"/")
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": r.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kitchen{s, r, make(map[string]*http.Client)}
+	s.setConfig(k.fit(config))
+	s.start()
+	k.awaitCertificates(text)
+	t.Cleanup(func() {
+		for _, client := range k.clients {
+			client.CloseIdleConnections()
+		}
+	})
+	return k
+}
+
+// sitesOfRecipe finds the hosts that a recipe needs a certificate for.
+var sitesOfRecipe = regexp.MustCompile(`(?m)^[\w.-]+\.example\.com\b`)
+
+// awaitCertificates waits until Caddy has a certificate for each site.
+func (k *kitchen) awaitCertificates(text string) {
+	k.t.Helper()
+	for _, host := range sitesOfRecipe.FindAllString(text, -1) {
+		waitFor(k.t, "the certificate of "+host, func() bool {
+			c, err := k.connect(k.t.Context(), person, "443")
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			return tls.Client(c, &tls.Config{ServerName: host, InsecureSkipVerify: true}).Handshake() == nil
+		})
+	}
+}
+
+// fit returns a config that this machine can run: with free ports, certificates of its
+// own, and a store with time.
+func (k *kitchen) fit(config []byte) string {
+	k.t.Helper()
+	var c map[string]any
+	if err := json.Unmarshal(config, &c); err != nil {
+		k.t.Fatal(err)
+	}
+	set(c, k.admin, "admin", "listen")
+	set(c, false, "admin", "config", "persist")
+	set(c, false, "apps", "pki", "certificate_authorities", "local", "install_trust")
+	set(c, []any{map[string]any{"issuers": []any{map[string]any{"module": "internal"}}}}, "apps", "tls", "automation", "policies")
+	set(c, "1m", "apps", "rate_limit", "store_timeout")
+	for _, s := range dig(c, "apps", "http", "servers") {
+		server := s.(map[string]any)
+		port, wrappers := k.port, []any{map[string]any{"wrapper": "proxy_protocol", "allow": []any{"127.0.0.1/32"}}}
+		if fmt.Sprint(server["listen"]) == "[:443]" {
+			port, wrappers = k.tls, append(wrappers, map[string]any{"wrapper": "tls"})
+		}
+		server["listen"], server["listener_wrappers"], server["protocols"] = []any{"127.0.0.1:" + port}, wrappers, []any{"h1", "h2"}
+		set(server, true, "automatic_https", "disable_redirects")
+	}
+	fitted, err := json.Marshal(c)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(fitted), `":443"`, `":`+k.tls+`"`)
+}
+
+// set sets a value in nested objects, which it makes where they are missing.
+func set(object map[string]any, value any, path ...string) {
+	last := len(path) - 1
+	dig(object, path[:last]...)[path[last]] = value
+}
+
+// dig returns the object at a path, which it makes if it is missing.
+func dig(object map[string]any, path ...string) map[string]any {
+	for _, name := range path {
+		inner, ok := object[name].(map[string]any)
+		if !ok {
+			inner = make(map[string]any)
+			object[name] = inner
+		}
+		object = inner
+	}
+	return object
+}
+
+// connect connects to the port of the running Caddy that stands for one of the recipe's
+// (443, or another) as a client with an address.
+func (k *kitchen) connect(ctx context.Context, from, port string) (net.Conn, error) {
+	to := k.port
+	if port == "443" {
+		to = k.tls
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:"+to)
+	if err != nil {
+		return nil, err
+	}
+	family := "TCP4"
+	if strings.Contains(from, ":") {
+		family = "TCP6"
+	}
+	_, err = fmt.Fprintf(c, "PROXY %s %s %[2]s 50000 %s\r\n", family, from, port)
+	return c, err
+}
+
+// client returns the client with an address.
+func (k *kitchen) client(from string) *http.Client {
+	if k.clients[from] == nil {
+		client := newClient()
+		transport := client.Transport.(*http.Transport)
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+			_, port, _ := net.SplitHostPort(address)
+			return k.connect(ctx, from, port)
+		}
+		k.clients[from] = client
+	}
+	return k.clients[from]
+}
+
+// send sends a wave, several requests at once, and checks the answers.
+func (k *kitchen) send(w wave) {
+	k.t.Helper()
+	method, rest, _ := strings.Cut(w.line, " ")
+	target, body, _ := strings.Cut(rest, " ")
+	client, numbers := k.client(w.from), make(chan int)
+	var mu sync.Mutex
+	wrong, first := 0, ""
+	var senders sync.WaitGroup
+	for range min(w.n, 4) {
+		senders.Go(func() {
+			for n := range numbers {
+				number := strings.NewReplacer("{n}", fmt.Sprint(n))
+				a, err := k.request(client, method, number.Replace(target), number.Replace(body), w.fields)
+				if err != nil || a.status != w.want {
+					mu.Lock()
+					if wrong++; wrong == 1 {
+						first = fmt.Sprintf("%d %v %v %s", a.status, err, a.header, a.body)
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for n := range w.n {
+		numbers <- n + 1
+	}
+	close(numbers)
+	senders.Wait()
+	if wrong > 0 {
+		k.t.Errorf("%d of %d × %s from %s don't get %d, the first got %s", wrong, w.n, w.line, w.from, w.want, first)
+	}
+}
+
+func (k *kitchen) request(client *http.Client, method, target, body string, fields []string) (answer, error) {
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
+	}
+	r, err := http.NewRequest(method, target, content)
+	if err != nil {
+		return answer{}, err
+	}
+	return do(client, r, fields...)
+}
+
+// shellBlock is what a page has its reader type, and the output that it shows.
+var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```\n+```text\n(.*?)^```$")
+
+// try runs what the page of the recipe has its reader type, as a client with an address
+// of its own, and compares the output with the one shown.
+func (k *kitchen) try(page string) {
+	k.t.Helper()
+	blocks := shellBlock.FindAllStringSubmatch(page, -1)
+	if len(blocks) == 0 {
+		k.t.Error("the page doesn't show how to see that it works: expected a block ```sh with a block ```text behind it")
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		k.t.Log("curl is missing, so the commands of the page are not tried")
+		return
+	}
+	rc := "insecure\nhttp1.1\n" // curl 7.88 may take the end of an HTTP/2 request that was refused for an error
+	for _, port := range []string{"443", "8080"} {
+		rc += fmt.Sprintf("connect-to = \":%s:%s\"\n", port, k.forward("198.51.100.99", port))
+	}
+	if err := os.WriteFile(filepath.Join(k.dir, ".curlrc"), []byte(rc), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	for _, block := range blocks {
+		ctx, cancel := context.WithTimeout(k.t.Context(), patience)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "sh", "-c", block[1])
+		cmd.Dir, cmd.Env = k.dir, append([]string{"CURL_HOME=" + k.dir}, k.env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !shows(block[2], string(out)) {
+			k.t.Errorf("%s\nthe page shows\n%s\nand it is (%v)\n%s", block[1], block[2], err, out)
+		}
+	}
+}
+
+// shows reports whether a page shows an output, whatever white space is at the ends of
+// lines. On the page, … stands for anything.
+func shows(page, output string) bool {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(trimLines(page)), "…", ".*")
+	return regexp.MustCompile(`^` + pattern + `$`).MatchString(trimLines(output))
+}
+
+func trimLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " \r")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// forward listens for connections that it hands on to a port of the recipe as those of
+// a client with an address, and returns where.
+func (k *kitchen) forward(from, port string) string {
+	k.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	k.t.Cleanup(func() {
+		listener.Close()
+		all.Wait()
+	})
+	all.Go(func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer in.Close()
+				out, err := k.connect(k.t.Context(), from, port)
+				if err != nil {
+					return
+				}
+				defer out.Close()
+				deadline := time.Now().Add(patience)
+				in.SetDeadline(deadline)
+				out.SetDeadline(deadline)
+				all.Go(func() {
+					io.Copy(out, in)
+					out.(*net.TCPConn).CloseWrite()
+				})
+				io.Copy(in, out)
+			})
+		}
+	})
+	return listener.Addr().String()
+}
