@@ -131,13 +131,19 @@ var rules = []rule{
 		forbidden: []string{"./...", "modernc.org/sqlite"}, allowed: []string{"./storage/sqlite/internal/vfs"},
 		why: "what is unsafe is read alone: it serves SQLite's file calls, and knows neither driver nor rows",
 	},
+	{
+		packages:  []string{"./storage/sqlite/internal/journal"},
+		forbidden: []string{"./...", "database/sql/...", "modernc.org/..."}, allowed: []string{"./storage/sqlite/internal/journal"},
+		why: "what survives a SIGKILL, and who may write it, is hard enough to read alone: what the records mean is for the store to say",
+	},
 }
 
 // usesUnsafe are the packages that may import unsafe, in tests included.
 var usesUnsafe = map[string]string{
-	"./storage/sqlite/internal/vfs": "SQLite's structures lie in memory that Go does not manage",
-	"./benchmarks/scale":            "a benchmark reads the index of SQLite's log, which another process writes",
-	"./caddytest":                   "a test sets the limits of a child process, a system call that package syscall lacks",
+	"./storage/sqlite/internal/vfs":     "SQLite's structures lie in memory that Go does not manage",
+	"./storage/sqlite/internal/journal": "a file that is mapped into memory is read and written in words",
+	"./benchmarks/scale":                "a benchmark reads the index of SQLite's log, which another process writes",
+	"./caddytest":                       "a test sets the limits of a child process, a system call that package syscall lacks",
 }
 
 // dependencies are the modules that this one uses itself, with the reason for
@@ -145,7 +151,7 @@ var usesUnsafe = map[string]string{
 // others: one more needs a reason in docs/decisions.
 var dependencies = map[string]string{
 	"github.com/caddyserver/caddy/v2":     "what this is a module of",
-	"github.com/cespare/xxhash/v2":        "stable hashes, for the names of limits and for shards; Caddy brings it",
+	"github.com/cespare/xxhash/v2":        "stable hashes, for the names of limits, for shards and for checksums; Caddy brings it",
 	"github.com/dustin/go-humanize":       "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
 	"github.com/gaissmai/bart":            "the longest prefix among the networks of the rules file, found in less than 100 ns; a module that Caddy requires uses it, too",
 	"github.com/prometheus/client_golang": "metrics, in Caddy's registry; Caddy brings it",
@@ -155,7 +161,7 @@ var dependencies = map[string]string{
 	"go.opentelemetry.io/otel":            "attributes of spans, for Caddy's tracing; Caddy brings it",
 	"go.opentelemetry.io/otel/trace":      "the span of a request, for Caddy's tracing; Caddy brings it",
 	"go.uber.org/zap":                     "logs, by Caddy's loggers; Caddy brings it",
-	"golang.org/x/sys":                    "the clock of Linux that all processes share and nobody sets, locks of files on Windows; Caddy brings it",
+	"golang.org/x/sys":                    "the clock of Linux that all processes share and nobody sets, mapped files, locks of files; Caddy brings it",
 	"modernc.org/libc":                    "what SQLite calls Go functions with; modernc.org/sqlite brings it, and pins its version",
 	"modernc.org/sqlite":                  "the embedded database, without cgo",
 }

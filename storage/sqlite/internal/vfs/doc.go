@@ -7,7 +7,7 @@
 //
 // [Register] it, and name it in the URI of a database: "file:…?vfs=" + [Name].
 //
-// This is the only package of the module that uses unsafe: SQLite's own
+// The package uses unsafe: SQLite's own
 // structures lie in memory that Go does not manage, and are reached through
 // pointers that are integers. Everything that is kept per file lies in memory
 // that SQLite allocates for that file, and is used under the lock of the file's

@@ -1,0 +1,245 @@
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+const (
+	magic   = 0x74616c6c796a6e6c // "tallyjnl"
+	version = 1
+
+	headerSize  = 4096
+	recordSize  = 64
+	recordWords = recordSize / 8
+
+	// Places in the header, in words of 8 bytes.
+	headWords = 6  // what struct header holds, and its checksum
+	ownerAt   = 16 // alone on two cache lines, as processors fetch lines by two
+	tableAt   = 32
+
+	maxSegments = headerSize/8 - tableAt
+	maxSize     = 1 << 30
+)
+
+// errReplaced says that the file was removed or replaced before it was locked.
+var errReplaced = errors.New("replaced meanwhile")
+
+// complete returns the options with their defaults, or an error.
+func (o Options) complete() (Options, error) {
+	if o.Segments == 0 {
+		o.Segments = DefaultSegments
+	}
+	if o.Records == 0 {
+		o.Records = DefaultRecords
+	}
+	if !possible(int64(o.Segments), int64(o.Records)) {
+		return o, fmt.Errorf("journal %q: got %d segments of %d records; expected 1 to %d segments, and at most %d bytes",
+			o.Path, o.Segments, o.Records, maxSegments, maxSize)
+	}
+	return o, nil
+}
+
+// possible reports whether a file may have that many segments of that many records.
+func possible(segments, records int64) bool {
+	return segments >= 1 && segments <= maxSegments &&
+		records >= 1 && records <= (maxSize-headerSize)/recordSize/segments
+}
+
+// header is what the beginning of a file says of its contents.
+type header struct {
+	segments, records uint32
+	origin, id        int64 // the id is never 0
+}
+
+func (h header) size() int64 {
+	return headerSize + int64(h.segments)*int64(h.records)*recordSize
+}
+
+func (h header) words() (w [headWords]uint64) {
+	w[0] = magic
+	w[1] = version<<32 | recordSize
+	w[2] = uint64(h.segments)<<32 | uint64(h.records)
+	w[3] = uint64(h.origin)
+	w[4] = uint64(h.id)
+	var b [8 * (headWords - 1)]byte
+	for i := range headWords - 1 {
+		binary.NativeEndian.PutUint64(b[8*i:], w[i])
+	}
+	w[5] = xxhash.Sum64(b[:])
+	return w
+}
+
+// parseHeader returns what words say, and whether they are the header of a journal.
+func parseHeader(w [headWords]uint64) (header, bool) {
+	h := header{segments: uint32(w[2] >> 32), records: uint32(w[2]), origin: int64(w[3]), id: int64(w[4])}
+	if h.id == 0 || !possible(int64(h.segments), int64(h.records)) || h.words() != w {
+		return header{}, false
+	}
+	return h, true
+}
+
+// open opens the file, makes it if it doesn't exist, takes part in its locks, and revokes
+// its owner. errReplaced means that it is to be tried again.
+func open(ctx context.Context, o Options) (j *Journal, err error) {
+	f, made, err := openFile(o.Path)
+	if err != nil {
+		return nil, err
+	}
+	j = &Journal{path: o.Path, origin: o.Origin, file: f, full: make(chan struct{}, 1)}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if j.mem != nil {
+			err = errors.Join(err, j.mem.vacate())
+		}
+		_ = f.Close() // ends the locks; err says why
+		j = nil
+	}()
+	if err := elect(ctx, f); err != nil {
+		return nil, fmt.Errorf("journal %q: waiting for those that open it: %w", o.Path, err)
+	}
+	if err := samePlace(f, o.Path); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("journal %q: %w: %w", o.Path, ctx.Err(), err)
+		}
+		return nil, errReplaced
+	}
+	if err := j.prepare(o, made); err != nil {
+		return nil, fmt.Errorf("journal %q: %w", o.Path, err)
+	}
+	if err := j.enter(); err != nil {
+		return nil, fmt.Errorf("journal %q: %w", o.Path, err)
+	}
+	return j, unlock(f, electionByte, 1)
+}
+
+// prepare finds out what the file holds, gives it its size, and maps it. A file that was
+// made just now and gets no space on the disk is removed.
+func (j *Journal) prepare(o Options, made bool) error {
+	if err := checkFileSystem(j.file); err != nil {
+		return errors.Join(err, j.unmake(made))
+	}
+	h, valid, err := readHeader(j.file)
+	if err != nil {
+		return err
+	}
+	shape := h
+	if !valid {
+		shape = header{segments: uint32(o.Segments), records: uint32(o.Records)}
+	}
+	if j.foreign = !valid || h.origin != o.Origin; !j.foreign {
+		j.header = h
+	}
+	if err := allocate(j.file, shape.size()); err != nil {
+		err = fmt.Errorf("allocating %d bytes on the disk: %w", shape.size(), err)
+		return errors.Join(err, j.unmake(made))
+	}
+	info, err := j.file.Stat()
+	if err != nil {
+		return err
+	}
+	j.size = info.Size()
+	j.mem, err = mapFile(j.file, shape)
+	if err != nil {
+		return fmt.Errorf("mapping %d bytes: %w", shape.size(), err)
+	}
+	runtime.AddCleanup(j, (*mapping).free, j.mem)
+	return nil
+}
+
+// unmake removes a file that was made just now. Whoever waits for its lock finds out, and
+// makes another.
+func (j *Journal) unmake(made bool) error {
+	if !made {
+		return nil
+	}
+	return os.Remove(j.path)
+}
+
+// readHeader returns what the file's beginning says of its contents, and whether they are a
+// journal's.
+func readHeader(f *os.File) (header, bool, error) {
+	var b [8 * headWords]byte
+	if _, err := f.ReadAt(b[:], 0); errors.Is(err, io.EOF) {
+		return header{}, false, nil // too short
+	} else if err != nil {
+		return header{}, false, err
+	}
+	var w [headWords]uint64
+	for i := range w {
+		w[i] = binary.NativeEndian.Uint64(b[8*i:])
+	}
+	h, valid := parseHeader(w)
+	return h, valid, nil
+}
+
+// remake gives the file new contents, with no records. It writes the checksum of the header
+// last: if the process dies meanwhile, the contents are no journal.
+func (m *mapping) remake(origin int64) header {
+	h := header{segments: m.segments, records: m.records, origin: origin, id: int64(random())}
+	w := h.words()
+	m.storeHead(headWords-1, ^w[headWords-1])
+	for slot := range int(m.segments) {
+		m.storeEntry(slot, 0)
+	}
+	for i := range w {
+		m.storeHead(i, w[i])
+	}
+	return h
+}
+
+// random returns a random number that is not 0.
+func random() uint64 {
+	for {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails
+		if n := binary.NativeEndian.Uint64(b[:]); n != 0 {
+			return n
+		}
+	}
+}
+
+// InPlace returns an error if the file at the path is not the one that is open any more, or
+// if its size was changed.
+func (j *Journal) InPlace() error {
+	if err := samePlace(j.file, j.path); err != nil {
+		return fmt.Errorf("journal %q: %w", j.path, err)
+	}
+	info, err := j.file.Stat()
+	if err != nil {
+		return fmt.Errorf("journal %q: %w", j.path, err)
+	}
+	if info.Size() != j.size {
+		return fmt.Errorf("journal %q: its size is %d; expected %d, as when it was opened", j.path, info.Size(), j.size)
+	}
+	return nil
+}
+
+// samePlace returns an error if the file at path is not the one that is open.
+func samePlace(f *os.File, path string) error {
+	open, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("the file was removed while it is open")
+	case err != nil:
+		return err
+	case !os.SameFile(open, there):
+		return errors.New("the file was replaced while it is open")
+	}
+	return nil
+}

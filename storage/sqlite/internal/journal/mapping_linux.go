@@ -1,0 +1,76 @@
+//go:build linux && !mips && !mipsle && (!arm || arm.7)
+
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// openFile opens a file for reading and writing, and makes it if there is none; made reports
+// that. It does not follow a symbolic link, and opens regular files only.
+func openFile(path string) (f *os.File, made bool, err error) {
+	const flags = os.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	for {
+		f, err = os.OpenFile(path, flags, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			if f, err = os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o600); errors.Is(err, fs.ErrExist) {
+				continue // another process was faster
+			}
+			made = err == nil
+		}
+		break
+	}
+	if errors.Is(err, unix.ELOOP) {
+		return nil, false, fmt.Errorf("journal %q is a symbolic link; expected a regular file", path)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("journal: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("journal %q is no regular file: %v", path, info.Mode())
+	}
+	if err == nil && made {
+		err = f.Chmod(0o600) // whatever the umask says
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, false, err
+	}
+	return f, made, nil
+}
+
+// allocate makes the file at least size bytes long, and all of these bytes take space on the
+// disk from then on.
+func allocate(f *os.File, size int64) error {
+	for {
+		if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// mapFile maps a file that is long enough.
+func mapFile(f *os.File, shape header) (*mapping, error) {
+	bytes, err := unix.Mmap(int(f.Fd()), 0, int(shape.size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return newMapping(bytes, shape), nil
+}
+
+// vacate ends the mapping of the file, and keeps its addresses: whoever is late to use them
+// meets a fault, not the memory of somebody else. No write may be under way.
+func (m *mapping) vacate() error {
+	_, err := unix.MmapPtr(-1, 0, m.address(), uintptr(len(m.bytes)),
+		unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	return err
+}
+
+// free gives the addresses back.
+func (m *mapping) free() { _ = unix.Munmap(m.bytes) }

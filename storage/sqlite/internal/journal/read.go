@@ -1,0 +1,71 @@
+package journal
+
+import (
+	"cmp"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+)
+
+// Newest returns the highest generation that a segment has, or 0.
+func (j *Journal) Newest() (newest uint32) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = j.guard(func() { newest = j.newestLocked() })
+	return newest
+}
+
+func (j *Journal) newestLocked() (newest uint32) {
+	for slot := range int(j.header.segments) {
+		newest = max(newest, decodeEntry(j.header.id, slot, j.mem.loadEntry(slot)))
+	}
+	return newest
+}
+
+// Segments returns the segments with a generation after the given one, in ascending order. For
+// an owner the one that is written at present is among them, and it remains so after it was
+// revoked. If it returns none because the mapping faults, Err returns an error afterwards.
+func (j *Journal) Segments(after uint32) (segments []*Segment) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.period == nil {
+		_ = j.guard(func() { segments = j.pendingLocked(after) })
+		return segments
+	}
+	for _, s := range j.period.slots {
+		if s != nil && s.generation > after {
+			segments = append(segments, s)
+		}
+	}
+	return ascending(segments)
+}
+
+// pendingLocked returns the segments after a generation as the table has them. It touches the
+// mapping.
+func (j *Journal) pendingLocked(after uint32) (segments []*Segment) {
+	for slot := range int(j.header.segments) {
+		if generation := decodeEntry(j.header.id, slot, j.mem.loadEntry(slot)); generation > after {
+			segments = append(segments, j.pastSegmentLocked(slot, generation))
+		}
+	}
+	return ascending(segments)
+}
+
+func ascending(segments []*Segment) []*Segment {
+	slices.SortFunc(segments, func(a, b *Segment) int { return cmp.Compare(a.generation, b.generation) })
+	return segments
+}
+
+// Read sets r to the record at a place, from 0 on, and reports whether there is one. In a
+// segment that is not settled there may be one later. An error means that the mapping
+// faults, or is closed.
+func (s *Segment) Read(i int, r *Record) (ok bool, err error) {
+	if i < 0 || i >= s.capacity() {
+		return false, nil
+	}
+	defer s.j.recovered(debug.SetPanicOnFault(true), &err)
+	place := s.words[i*recordWords:][:recordWords]
+	w := [recordWords]uint64{atomic.LoadUint64(&place[0])}
+	copy(w[1:], place[1:])
+	return r.decode(&w, s.at(i)), nil
+}
