@@ -116,6 +116,16 @@ func (h *instance) name(id storage.LimitID, key string, retention time.Duration,
 	return engine.Name{Key: hash.Current, Former: hash.Former, From: hash.From, Until: hash.Until}, withRemedy(err)
 }
 
+// nameAtOnce implements engine.Options.NameAtOnce.
+func (h *instance) nameAtOnce(id storage.LimitID, key string, retention time.Duration, now int64) (engine.Name, bool) {
+	secret := h.secret.Load()
+	if secret == nil {
+		return engine.Name{}, false
+	}
+	hash, ok := atrest.HashKeyAtOnce(secret, h.epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
+	return engine.Name{Key: hash.Current, Former: hash.Former, From: hash.From, Until: hash.Until}, ok
+}
+
 // opaqueName returns an opaque name of a client.
 func (h *instance) opaqueName(key []byte, verified bool) (name [16]byte, ok bool) {
 	if !verified {

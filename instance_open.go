@@ -41,6 +41,7 @@ func newInstance(s settings, in Store) (*instance, error) {
 			return store, withRemedy(err)
 		},
 		Name:            h.name,
+		NameAtOnce:      h.nameAtOnce,
 		MaxKeys:         s.maxKeys,
 		StoreTimeout:    s.timeout,
 		CleanupInterval: s.cleanup,

@@ -138,6 +138,7 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 			e, err := engine.New(engine.Options{
 				Open:         func(ctx context.Context) (storage.Store, error) { return sqlite.Open(ctx, sqlite.Options{Path: path}) },
 				Name:         h.name,
+				NameAtOnce:   h.nameAtOnce,
 				Clock:        clock,
 				StoreTimeout: time.Minute,
 			})

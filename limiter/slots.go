@@ -12,16 +12,22 @@ func (l Limit) claimSlots(s *State, c Claim) Grant {
 	if c.Charge.Units > 0 {
 		s.add(c.Charge.At, c.Charge.missing(l.usedSlots(s, c.Now)))
 	}
-	used := l.usedSlots(s, c.Now)
-	g := l.share(c, l.amount-used)
-	g.At = l.Slot(c.Now)
-	if extra := g.Units - c.Want; extra > 0 && max(extra, c.Want) <= l.MaxLate() && used+g.Units <= l.amount/aheadShare {
-		g.At += max(min(c.Ahead, l.MaxAhead()), 0)
-	}
+	g := l.grantSlots(c, l.usedSlots(s, c.Now))
 	if g.Units > 0 {
 		s.add(g.At, g.Units)
 	} else if c.Min > 0 {
 		g.Retry = l.retrySlots(s, c)
+	}
+	return g
+}
+
+// grantSlots grants what a claim asks for where used units count at its time. It doesn't say
+// how long to wait for what is refused.
+func (l Limit) grantSlots(c Claim, used int64) Grant {
+	g := l.share(c, l.amount-used)
+	g.At = l.Slot(c.Now)
+	if extra := g.Units - c.Want; extra > 0 && max(extra, c.Want) <= l.MaxLate() && used+g.Units <= l.amount/aheadShare {
+		g.At += max(min(c.Ahead, l.MaxAhead()), 0)
 	}
 	g.Used = used + g.Units
 	return g

@@ -35,12 +35,31 @@ func HashKey(secret *identity.Secret, epochs *epoch.Keys, scope uint64, key stri
 	if err != nil {
 		return Hash{}, err
 	}
+	return hashUnder(names, days, scope, key, retention, now), nil
+}
+
+// HashKeyAtOnce is [HashKey] without waiting for a disk. It returns false if the keys of the
+// epoch are not in memory.
+func HashKeyAtOnce(secret *identity.Secret, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, bool) {
+	if !identity.IsAddress(key) {
+		return Hash{Current: secret.Hash(scope, key)}, true
+	}
+	days := epoch.Days(retention)
+	names, ok := epochs.Known(now, days)
+	if !ok {
+		return Hash{}, false
+	}
+	return hashUnder(names, days, scope, key, retention, now), true
+}
+
+// hashUnder hashes a key under those of epochs of so many days.
+func hashUnder(names epoch.Pair, days int, scope uint64, key string, retention time.Duration, now time.Time) Hash {
 	begun := names.Ends.AddDate(0, 0, -days)
 	hash := Hash{Current: names.Current.Hash(scope, key), From: begun.UnixNano(), Until: names.Ends.UnixNano()}
 	if names.Previous != nil && now.Sub(begun) < retention {
 		hash.Former = names.Previous.Hash(scope, key)
 	}
-	return hash, nil
+	return hash
 }
 
 // The scope and the beginning of what opaque names are hashes of. No limit has the scope 0.

@@ -137,3 +137,18 @@ func TestOpaqueNames(t *testing.T) {
 		t.Error("a client has the same name on the next day")
 	}
 }
+
+// At once, a key has the same hash, once that can be had without waiting for a disk.
+func TestHashesAtOnce(t *testing.T) {
+	secret, epochs := newSecret(t, "a"), epoch.In(t.TempDir())
+	for _, key := range []string{address, somebody} {
+		_, ok := HashKeyAtOnce(secret, epochs, 1, key, time.Hour, midnight.Add(time.Hour))
+		if ok != (key == somebody) {
+			t.Errorf("before a key of the day was read, the hash of %q can be had at once: %v", key, ok)
+		}
+		want := hashes(t, secret, epochs)(key, midnight.Add(time.Hour))
+		if got, ok := HashKeyAtOnce(secret, epochs, 1, key, time.Hour, midnight.Add(time.Hour)); !ok || got != want {
+			t.Errorf("the hash of %q is %+v at once (%v), want %+v", key, got, ok, want)
+		}
+	}
+}

@@ -61,12 +61,12 @@ func (k *Keys) At(now time.Time, days int) (Pair, error) {
 	if days < 1 {
 		return Pair{}, fmt.Errorf("epoch: an epoch has at least 1 day, got %d", days)
 	}
-	if pair, ok := k.known(now, days); ok {
+	if pair, ok := k.Known(now, days); ok {
 		return pair, nil
 	}
 	k.opening.Lock()
 	defer k.opening.Unlock()
-	if pair, ok := k.known(now, days); ok { // somebody was faster
+	if pair, ok := k.Known(now, days); ok { // somebody was faster
 		return pair, nil
 	}
 	pair, err := k.open(now, days)
@@ -81,8 +81,9 @@ func (k *Keys) At(now time.Time, days int) (Pair, error) {
 // another process, whose request came just before midnight.
 const late = time.Minute
 
-// known returns the pair of a time if it is open and nothing can be added to it.
-func (k *Keys) known(now time.Time, days int) (Pair, bool) {
+// Known returns the pair of a time, for epochs of so many days, if it is open and nothing can be
+// added to it. It waits for nothing.
+func (k *Keys) Known(now time.Time, days int) (Pair, bool) {
 	value, ok := k.pairs.Load(days)
 	if !ok {
 		return Pair{}, false

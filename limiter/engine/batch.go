@@ -74,6 +74,8 @@ type entry struct {
 	given   int64 // units of the cell that the batch gives back, noted with its last entry
 	charge  limiter.Charge
 	grant   limiter.Grant
+	name    Name        // of the key, at the time of the batch
+	period  uint32      // of the store, in which it was answered; or 0
 	held    int64       // units of the key that this process held when the claim was refused
 	fresh   atomic.Bool // the refusal is news, and no decision has reported it yet
 }
@@ -97,7 +99,7 @@ func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 		return e
 	}
 	b.chargeLocked(c)
-	ahead := c.adaptLocked(d.Limit, now)
+	ahead := c.adaptLocked(d.Limit, now, false)
 	e := &entry{
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost,

@@ -10,7 +10,9 @@ import (
 
 // cell is what memory knows of one key of one limit.
 //
-// Invariants: the units of lease are charged to the store and not spent. A cell
+// Invariants: the units of lease are charged to the store and not spent. In the store's period
+// that a cell names, its lease counts at least what is in use of the key, for as long as that
+// counts, unless claims of it are on their way or memory has admitted something. A cell
 // that is dead is in no table, holds no lease, and is not used again. A cell
 // with claims in flight is not evicted.
 type cell struct {
@@ -32,6 +34,12 @@ type cell struct {
 	headroom uint16        // units to ask for beyond what is waiting
 	first    uint16        // the last bits of the slot in which the key came first
 	dead     bool
+
+	// The lease counts all that is in use of the key, if the period of the store is this one.
+	// Then the key has this name, until a time in seconds since the Unix epoch that was never
+	// set; 0 if it always has. Guarded by mu.
+	period, until uint32
+	name          storage.Key
 
 	touched atomic.Bool   // since the clock hand last passed
 	refused atomic.Uint32 // requests, since the cell was made; only as much as fits
@@ -149,11 +157,14 @@ const (
 // adaptLocked sets how much is claimed for later, more and more for a key that uses
 // its lease up before that ends, and returns for how many slots: several only for a
 // key that has shown to be slow, and no more units then than may be forgotten late.
-func (c *cell) adaptLocked(limit *Limit, now int64) (ahead int64) {
+// A key that comes first gets none at once: most of those don't come again.
+func (c *cell) adaptLocked(limit *Limit, now int64, atOnce bool) (ahead int64) {
 	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
 	switch {
 	case c.lease.At == 0:
-		c.headroom = first
+		if c.headroom = first; atOnce {
+			c.headroom = 0
+		}
 		c.noteFirstLocked(limit, now)
 	case limit.InSlot(c.lease.At, now): // it was used up
 		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)

@@ -31,6 +31,7 @@ func (m *committer) claim(b *batch) error {
 
 // claimIn is a claim within a term, of which nothing is known if it fails.
 func (m *committer) claimIn(b *batch, store storage.Store, term *storage.Term) error {
+	period := m.conn.period()
 	if err := m.readClients(b, store, term); err != nil {
 		return err
 	}
@@ -52,8 +53,14 @@ func (m *committer) claimIn(b *batch, store storage.Store, term *storage.Term) e
 	}
 	m.answers.Add(1)
 	m.claimed.Add(int64(len(claims)))
+	if period != m.conn.period() {
+		period = 0
+	}
 	for i, entry := range b.entries {
-		entry.grant = grants[i]
+		entry.grant, entry.period = grants[i], period
+	}
+	for _, c := range b.clients {
+		c.client.period.Store(period)
 	}
 	return nil
 }
@@ -91,6 +98,7 @@ func (m *committer) readClients(b *batch, store storage.Store, term *storage.Ter
 func (m *committer) claimOf(en *entry, term *storage.Term, now int64) (storage.Claim, error) {
 	c := en.cell
 	name, err := m.conn.nameOf(c, en.limit.Retention(), term, now)
+	en.name = name
 	return storage.Claim{
 		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Limit,
 		Claim: limiter.Claim{

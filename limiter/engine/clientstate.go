@@ -54,6 +54,7 @@ type clientState struct {
 	noted    atomic.Pointer[reputation.Record] // likewise: the offenses from before it was read; nil if there were none
 	readBy   uint64                            // guarded by queue.mu: the number of the last batch that reads it
 	reported atomic.Int64                      // the end of the last ban that has refused a request
+	period   atomic.Uint32                     // of the store, since when nobody else can have changed the record; or 0
 
 	mu       sync.Mutex
 	pending  int       // guarded by mu: offenses that record has and the store may not have

@@ -52,11 +52,20 @@ func newClock(source Clock) *clock {
 
 // now returns nanoseconds since the Unix epoch.
 func (c *clock) now() int64 {
+	now, _, _ := c.moment()
+	return now
+}
+
+// moment returns the same, the line that it lies on, and whether it is ahead of that: then the
+// store's time has not come as far.
+func (c *clock) moment() (now int64, on *line, ahead bool) {
 	elapsed := c.source.Elapsed()
 	if elapsed-c.looked.Load() >= slack {
 		c.look()
 	}
-	return c.line.Load().now(elapsed)
+	on = c.line.Load()
+	now = on.NowAfter(elapsed - on.elapsed)
+	return max(now, on.floor), on, now < on.floor
 }
 
 // look compares with the steady clock, which has gone on if the machine slept.

@@ -33,7 +33,18 @@ type connection struct {
 type nameFunc = func(id storage.LimitID, key string, retention time.Duration, now int64) (Name, error)
 
 // opened is a store that is open.
-type opened struct{ storage.Store }
+type opened struct {
+	storage.Store
+	immediate storage.Immediate // the same, if it can claim at once; or nil
+}
+
+// period returns the number of the store's present period, or 0.
+func (c *connection) period() uint32 {
+	if store := c.store.Load(); store != nil && store.immediate != nil {
+		return store.immediate.Period()
+	}
+	return 0
+}
 
 // ability returns the store as one that can do something beside what every store can. It is
 // false if there is no store, or that store can't.
@@ -62,7 +73,8 @@ func (c *connection) reopen() error {
 		store.Close()
 		return err
 	}
-	c.store.Store(&opened{store})
+	immediate, _ := store.(storage.Immediate)
+	c.store.Store(&opened{store, immediate})
 	return nil
 }
 

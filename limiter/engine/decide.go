@@ -202,11 +202,12 @@ func unlock(hs []held) {
 	}
 }
 
-// spend allows the request if every debit is covered by its lease.
+// spend allows the request if every debit is covered by its lease, or what is missing can be
+// claimed at once.
 func (e *Engine) spend(r *request) bool {
 	e.lock(r)
 	defer unlock(r.held)
-	return r.spendLocked()
+	return r.spendLocked() || e.spendAtOnceLocked(r)
 }
 
 func (r *request) spendLocked() bool {

@@ -16,7 +16,7 @@ func (m *committer) deliver(en *entry, now int64) {
 	c.liftLocked(en.grant.InUse(), now)
 	en.limit.Rewind(&c.lease, now)
 	if en.cost == 0 {
-		c.learnLocked(en, now) // it only gave back, or charged
+		c.learnedLocked(en, c.learnLocked(en, now)) // it only gave back, or charged
 		return
 	}
 	if en.client != nil {
@@ -26,7 +26,7 @@ func (m *committer) deliver(en *entry, now int64) {
 		c.local = nil // settled with this claim or before
 	}
 	if en.grant.Units == 0 {
-		c.refusedLocked(en, now)
+		c.learnedLocked(en, c.refusedLocked(en, now))
 		return
 	}
 	granted := en.grant.Lease // the entry's stays what it is: the requests that wait for it were not refused
@@ -35,6 +35,7 @@ func (m *committer) deliver(en *entry, now int64) {
 		m.giveLeaseLocked(c, en.limit, back, now)
 	}
 	m.giveLeaseLocked(c, en.limit, en.limit.Join(&c.lease, granted), now)
+	c.learnedLocked(en, true)
 }
 
 // giveLeaseLocked gives back a lease that a locked cell can't hold.
@@ -44,12 +45,14 @@ func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, 
 	}
 }
 
-// learnLocked notes what the store tells of the key, unless the key holds something:
-// what is known with that is kept.
-func (c *cell) learnLocked(en *entry, now int64) {
-	if en.limit.Settles(c.lease, now) == 0 {
-		en.limit.Join(&c.lease, en.grant.Lease)
+// learnLocked notes what the store tells of the key, and reports whether it did. If the key
+// holds something, what is known with that is kept.
+func (c *cell) learnLocked(en *entry, now int64) bool {
+	if en.limit.Settles(c.lease, now) > 0 {
+		return false
 	}
+	en.limit.Join(&c.lease, en.grant.Lease)
+	return true
 }
 
 // answeredLocked notes that an entry does not wait any more.
@@ -64,14 +67,15 @@ func (c *cell) answeredLocked(en *entry) {
 
 // refusedLocked remembers a refusal, unless this process holds something of the
 // key, or is about to give it back: then there may be enough, or will be sooner
-// than the store says. All that its own batch gives back, the claim was after.
-func (c *cell) refusedLocked(en *entry, now int64) {
+// than the store says. All that its own batch gives back, the claim was after. It reports
+// whether it did.
+func (c *cell) refusedLocked(en *entry, now int64) bool {
 	en.held = en.limit.Settles(c.lease, now)
 	if c.open != nil && c.open.batch != en.batch {
 		en.held += c.open.given
 	}
 	if en.held > 0 {
-		return
+		return false
 	}
 	en.limit.Join(&c.lease, en.grant.Lease)
 	en.fresh.Store(c.blocked(en.limit, en.cost, now, false) == nil)
@@ -82,6 +86,7 @@ func (c *cell) refusedLocked(en *entry, now int64) {
 		amount:   en.limit.Amount(),
 		capacity: en.limit.Capacity(),
 	}, now)
+	return true
 }
 
 // undo takes back what a batch that was not applied would have given back. If

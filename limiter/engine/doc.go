@@ -13,11 +13,13 @@
 //     is refused: a lookup and an atomic load per key, no lock.
 //  2. The cells of the keys are locked. If the lease of each covers its debit,
 //     all are spent.
-//  3. Otherwise claims for what is missing go into the open batch, and the
+//  3. Otherwise, while this process has the store to itself, what is missing is
+//     claimed at once, if memory knows that it is free (atonce.go).
+//  4. Otherwise claims for what is missing go into the open batch, and the
 //     request waits for that batch. The committer puts a batch to the store in
 //     one transaction, however many wait for it, and the next batch fills up
 //     meanwhile. Then the request tries again, as of the time of the batch.
-//  4. If a claim was refused, so is the request, and the key is blocked until
+//  5. If a claim was refused, so is the request, and the key is blocked until
 //     the time the store says.
 //
 // A claim asks for a little more than what is waiting, and the rest is the
@@ -73,7 +75,7 @@
 //
 // # Files
 //
-//   - decide.go, wait.go: the way of a request
+//   - decide.go, atonce.go, wait.go: the way of a request
 //   - decision.go, options.go, stats.go: what goes in and comes out
 //   - table.go, cell.go, clientstate.go, clients.go, local.go, debt.go: what memory knows
 //   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from
@@ -97,5 +99,6 @@
 //  7. waiting.mu: how many decisions wait.
 //  8. keeping.mu: the time of a store that keeps none.
 //
-// No store, observer or other callback is called under any of them.
+// No store, observer or other callback is called under any of them, but for claims at once and
+// the names for them, which wait for nothing ([storage.Immediate]).
 package engine

@@ -50,7 +50,7 @@ func (m *committer) beginEra() {
 
 func (c *cell) beginEraLocked(now int64) {
 	c.block.Store(nil)
-	c.lease = limiter.Lease{}
+	c.lease, c.period = limiter.Lease{}, 0
 	if c.local == nil {
 		return
 	}

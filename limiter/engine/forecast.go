@@ -122,7 +122,7 @@ func (e *Engine) rehearse(keys []cellKey) *rehearsal {
 	m.conn.resets.Store(e.committer.conn.resets.Load())
 	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast knows of it
 	if prober, ok := ability[storage.Prober](&e.committer.conn); ok && !e.committer.degraded.Load() {
-		m.conn.store.Store(&opened{&probed{Prober: prober, told: make(map[storage.Key][]reputation.Offense)}})
+		m.conn.store.Store(&opened{Store: &probed{Prober: prober, told: make(map[storage.Key][]reputation.Offense)}})
 	} else {
 		m.degraded.Store(true)
 		m.queue.setClosed(true)

@@ -22,6 +22,11 @@ type Options struct {
 	// Open, after Open has succeeded.
 	Name func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, error)
 
+	// NameAtOnce names a key as Name does, or returns false if it would have to wait for
+	// anything. It is called by any goroutine, several at a time. Nil means that no claims
+	// are granted at once, see [storage.Immediate].
+	NameAtOnce func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, bool)
+
 	// MaxKeys is how many keys are held in memory, counted once per limit. At
 	// least 1; zero means 1,000,000.
 	MaxKeys int

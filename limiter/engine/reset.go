@@ -259,7 +259,7 @@ func (m *committer) forgetCell(c *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.block.Store(nil)
-	c.lease, c.local = limiter.Lease{}, nil
+	c.lease, c.local, c.period = limiter.Lease{}, nil, 0
 	m.current.forget(c)
 	m.queue.forget(c)
 }

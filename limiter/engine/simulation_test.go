@@ -53,17 +53,19 @@ func TestSimulation(t *testing.T) {
 
 // world is what is simulated.
 type world struct {
-	t       *testing.T
-	rng     *rand.Rand
-	disk    *disk
-	procs   []*process
-	limits  []*simLimit
-	set     int64 // by which the machine's clock was set
-	sets    bool  // clocks are set
-	private bool  // processes read steady clocks of their own
-	pace    pace  // of the disk
-	crashes int
-	trace   []string
+	t         *testing.T
+	rng       *rand.Rand
+	disk      *disk
+	procs     []*process
+	limits    []*simLimit
+	set       int64 // by which the machine's clock was set
+	sets      bool  // clocks are set
+	private   bool  // processes read steady clocks of their own
+	immediate bool  // stores claim at once
+	pace      pace  // of the disk
+	crashes   int
+	telling   bool // a process is asked until it refuses
+	trace     []string
 }
 
 // simKeys are the keys that are asked for.
@@ -96,7 +98,8 @@ type process struct {
 	asked   []*asked
 	ctx     context.Context
 	kill    context.CancelFunc
-	letting atomic.Bool // every batch goes on at once
+	letting atomic.Bool  // every batch goes on at once
+	tries   atomic.Int64 // of claims at once, and names for them
 }
 
 type commitAttempt struct {
@@ -112,7 +115,7 @@ type asked struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(), sets: seed%2 == 0, private: seed%4 == 1}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(), sets: seed%2 == 0, private: seed%4 == 1, immediate: seed%3 > 0}
 	for _, algorithm := range algorithms {
 		window := []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second, time.Minute}[w.rng.IntN(4)]
 		amount := []int64{1, 3, 10, 200}[w.rng.IntN(4)]
@@ -181,10 +184,15 @@ func (w *world) start() {
 		before: func([]storage.Claim) error { return p.atCommit() },
 		after:  func() error { return p.perhaps() },
 	}
+	var opened storage.Store = store
+	if w.immediate {
+		opened = &immediateStore{hookedStore: store, t: w.t, atOnce: p.atOnce}
+	}
 	e, err := New(Options{
 		resetInterval:   1000 * time.Hour,
-		Open:            func(context.Context) (storage.Store, error) { return store, nil },
+		Open:            func(context.Context) (storage.Store, error) { return opened, nil },
 		Name:            p.name,
+		NameAtOnce:      p.nameAtOnce,
 		Clock:           &p.wall,
 		MaxKeys:         1 + w.rng.IntN(8),
 		StoreTimeout:    1000 * time.Hour, // outages have tests of their own
@@ -207,6 +215,24 @@ func (w *world) start() {
 func (p *process) name(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, error) {
 	n, err := simNames(id, key, remembered, now)
 	return n, errors.Join(err, p.perhaps())
+}
+
+// nameAtOnce is a name that can't always be had without waiting.
+func (p *process) nameAtOnce(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, bool) {
+	n, err := simNames(id, key, remembered, now)
+	return n, err == nil && p.tries.Add(1)%8 > 0
+}
+
+// atOnce has claims at once fail now and then.
+func (p *process) atOnce() error {
+	switch n := p.tries.Add(1); {
+	case p.dead.Load() || n%16 == 0:
+		return storage.ErrNotAtOnce
+	case n%61 == 0 && !p.world.telling:
+		p.world.crashes++ // or as good as one
+		return storage.ErrUnknownOutcome
+	}
+	return nil
 }
 
 // perhaps stops a process now and then, as atCommit does.
@@ -469,6 +495,8 @@ func (w *world) quiet() {
 // there may have been traffic in other processes since memory was told.
 func (w *world) beTold(p *process) {
 	w.quiet()
+	w.telling = true
+	defer func() { w.telling = false }()
 	l := w.limits[w.rng.IntN(len(w.limits))]
 	once := func() Decision {
 		a := &asked{decision: make(chan Decision, 1)}

@@ -12,8 +12,9 @@ import (
 type Stats struct {
 	// Keys is how many keys are held in memory, counted once per limit.
 	Keys int64
-	// Claims is how many claims the store has answered.
-	Claims int64
+	// Claims is how many claims the store has answered, and AtOnce how many of them
+	// without a transaction.
+	Claims, AtOnce int64
 	// Evicted is how many keys were dropped from memory to make room.
 	Evicted int64
 	// Clients is how many clients of each level are held in memory, as counted in
@@ -31,9 +32,11 @@ type Stats struct {
 
 // Stats measures the engine and its store.
 func (e *Engine) Stats(ctx context.Context) Stats {
+	atOnce := e.table.claims()
 	s := Stats{
 		Keys:     e.table.count.Load(),
-		Claims:   e.committer.claimed.Load(),
+		Claims:   e.committer.claimed.Load() + atOnce,
+		AtOnce:   atOnce,
 		Evicted:  e.table.evicted.Load(),
 		Degraded: e.committer.degraded.Load(),
 	}

@@ -3,8 +3,10 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"testing"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -53,7 +55,9 @@ func (d *disk) raw() storage.Timekeeper {
 func (d *disk) claim(l *Limit, key string, c limiter.Claim) limiter.Grant {
 	grants := make([]limiter.Grant, 1)
 	claims := []storage.Claim{{ID: l.ID, Key: testName(l.ID, key), Limit: l.Limit, Claim: c}}
-	if err := d.raw().Claim(context.Background(), claims, grants); err != nil {
+	raw := d.raw()
+	defer raw.Close()
+	if err := raw.Claim(context.Background(), claims, grants); err != nil {
 		panic(err)
 	}
 	d.note(claims)
@@ -92,7 +96,9 @@ func (d *disk) used(l *Limit, key string, now int64) int64 {
 func (d *disk) record(client string, now int64) reputation.Record {
 	records := make([]reputation.Record, 1)
 	clients := []storage.Client{{Key: testName(clientsID, client)}}
-	if err := d.raw().Records(context.Background(), clients, now, records); err != nil {
+	raw := d.raw()
+	defer raw.Close()
+	if err := raw.Records(context.Background(), clients, now, records); err != nil {
 		panic(err)
 	}
 	return records[0]
@@ -102,7 +108,9 @@ func (d *disk) record(client string, now int64) reputation.Record {
 func (d *disk) spoil(client string, now int64) {
 	offense := reputation.Offense{Violation: reputation.Violation{At: now, Reason: reputation.Trapped}, Points: 100}
 	offenses := []storage.Offense{{Client: storage.Client{Key: testName(clientsID, client)}, Offense: offense}}
-	if err := d.raw().Punish(context.Background(), offenses, make([]reputation.Record, 1)); err != nil {
+	raw := d.raw()
+	defer raw.Close()
+	if err := raw.Punish(context.Background(), offenses, make([]reputation.Record, 1)); err != nil {
 		panic(err)
 	}
 }
@@ -206,4 +214,52 @@ type hookedTerm struct {
 
 func (t hookedTerm) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
 	return t.hooks.claimIn(ctx, t.Store, claims, grants)
+}
+
+// immediateStore is a hooked store that claims at once. It checks that what the engine knows
+// of a key is all there is.
+type immediateStore struct {
+	*hookedStore
+	t      testing.TB
+	atOnce func() error // fails before anything is charged, or with an unknown outcome afterwards
+	number atomic.Int64 // claims at once that were granted
+}
+
+func (s *immediateStore) immediate() storage.Immediate { return s.store().(storage.Immediate) }
+
+func (s *immediateStore) Period() uint32 {
+	if s.closed.Load() {
+		return 0
+	}
+	return s.immediate().Period()
+}
+
+func (s *immediateStore) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
+	return s.immediate().IsNew(id, era, key)
+}
+
+func (s *immediateStore) Continues(earlier storage.Store) bool {
+	e, ok := earlier.(*immediateStore)
+	return ok && e.disk == s.disk
+}
+
+func (s *immediateStore) ClaimAtOnce(period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
+	failed := s.atOnce()
+	if s.closed.Load() || failed != nil && !errors.Is(failed, storage.ErrUnknownOutcome) {
+		return limiter.Grant{}, storage.ErrNotAtOnce
+	}
+	is := s.db.Load().State(c.ID, c.Key)
+	grant, err := s.immediate().ClaimAtOnce(period, era, c, known)
+	if err != nil {
+		return grant, err
+	}
+	s.note([]storage.Claim{c})
+	s.number.Add(1)
+	if truly := c.Limit.Claim(&is, c.Claim); truly.Units < grant.Units || truly.InUse() > grant.InUse()+truly.Units-grant.Units {
+		s.t.Errorf("%+v was granted %+v at once, knowing %+v; the store grants %+v", c, grant, known, truly)
+	}
+	if failed != nil {
+		return limiter.Grant{}, failed
+	}
+	return grant, nil
 }

@@ -41,7 +41,9 @@ type shard struct {
 	mu   sync.Mutex
 	ring []*cell // guarded by mu: all cells, in the order the clock hand passes
 	hand int     // guarded by mu
-	_    [64]byte
+
+	claims atomic.Int64 // that were granted at once, ever
+	_      [64]byte
 }
 
 func newTable(max int, give func(*cell) *batch) *table {
@@ -64,6 +66,17 @@ func (t *table) place(id storage.LimitID, key []byte) (*shard, uint64) {
 func (t *table) find(id storage.LimitID, key []byte) *cell {
 	s, hash := t.place(id, key)
 	return s.find(id, key, hash)
+}
+
+// countClaim counts a claim that was granted at once.
+func (t *table) countClaim(of *cell) { t.shards[of.hash>>(64-shardBits)].claims.Add(1) }
+
+// claims returns how many claims were granted at once.
+func (t *table) claims() (n int64) {
+	for i := range t.shards {
+		n += t.shards[i].claims.Load()
+	}
+	return n
 }
 
 func (s *shard) find(id storage.LimitID, key []byte, hash uint64) *cell {

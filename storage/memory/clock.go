@@ -16,6 +16,7 @@ func (s *Store) enterLocked(term *storage.Term, now int64) (storage.Time, error)
 	reading := term.Clock.Read()
 	told, _ := s.db.clock.Tell(reading, s.told)
 	s.keepTimeLocked(told.Measured(reading))
+	s.shared = reading.Shared
 	term.Time = s.told.Time
 	if !term.Holds(term.Time) {
 		return term.Time, storage.ErrTerm
@@ -50,6 +51,7 @@ func (s *Store) Time(from storage.Clock, least int64) (t storage.Time, err error
 			told = told.NotBefore(least, reading)
 		}
 		s.keepTimeLocked(told.Measured(reading))
+		s.shared = reading.Shared
 		t = s.told.Time
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -36,6 +37,9 @@ type Database struct {
 	resets []storage.Reset // that are known, in order
 	past   past            // has a lock of its own
 	next   int             // the shard that the next step of a sweep begins with
+	stores int             // that are open
+
+	period atomic.Uint32 // in which one store is open, see [storage.Immediate]; or 0
 }
 
 // shards is how many maps the keys are spread over: so many that one of them has a
@@ -92,6 +96,9 @@ func (db *Database) Opener(o Options) storage.Opener {
 		}
 		s := &Store{db: db, maxSize: o.MaxSize}
 		s.calls = storage.Calls{Claim: s.claim, Records: s.readRecords, Punish: s.punish, Sweep: s.sweep}
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.addStoreLocked(1)
 		return s, nil
 	}
 }
@@ -104,6 +111,7 @@ type Store struct {
 	calls   storage.Calls
 	closed  bool               // guarded by db.mu
 	told    storage.TimeRecord // guarded by db.mu: the time of the last call within a term
+	shared  bool               // guarded by db.mu: all processes read the clock that told it
 }
 
 // with runs f with the database locked, unless the store is closed or the context
@@ -156,8 +164,9 @@ func (s *Store) Continues(earlier storage.Store) bool {
 // Close implements [storage.Store]. What the store has kept stays in the database.
 // A second call returns [storage.ErrClosed].
 func (s *Store) Close() error {
-	return s.with(context.Background(), "close", func(*Database) error {
+	return s.with(context.Background(), "close", func(db *Database) error {
 		s.closed = true
+		db.addStoreLocked(-1)
 		return nil
 	})
 }

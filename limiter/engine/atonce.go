@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// While this process has the store to itself, a store may charge at once what memory knows to
+// be free. Then no request waits: it claims what it lacks while it holds its cells.
+
+// atOnce is a moment at which claims may be granted at once.
+type atOnce struct {
+	store  storage.Immediate
+	period uint32
+	name   func(of *cell, limit *Limit, now int64) (Name, bool)
+	now    int64
+	line   *line
+}
+
+// atOnce returns the present moment, if claims may be granted at once.
+func (e *Engine) atOnce() (at atOnce, ok bool) {
+	store := e.committer.conn.store.Load()
+	if store == nil || store.immediate == nil || e.committer.degraded.Load() {
+		return at, false
+	}
+	period := store.immediate.Period()
+	if period == 0 {
+		return at, false
+	}
+	now, line, ahead := e.clock.moment()
+	return atOnce{store: store.immediate, period: period, name: e.nameAtOnce, now: now, line: line}, !ahead
+}
+
+// spendAtOnceLocked claims at once what the leases lack, and allows the request if all of it is
+// granted. It is decided as of this moment then. What was granted if not all was stays in the
+// leases.
+func (e *Engine) spendAtOnceLocked(r *request) bool {
+	at, ok := e.atOnce()
+	if !ok || !at.knowsClients(r) {
+		return false
+	}
+	for i := range r.held {
+		h := &r.held[i]
+		debit := &r.debits[h.debit]
+		if h.cell.spendableLocked(debit, at.now) {
+			continue
+		}
+		if !at.claimLocked(h.cell, debit) {
+			return false
+		}
+		e.table.countClaim(h.cell)
+	}
+	r.now = at.now
+	return r.spendLocked()
+}
+
+// knowsClients reports whether nobody else can have punished a client of the request since its
+// record was read.
+func (at *atOnce) knowsClients(r *request) bool {
+	if !at.knowsClient(r.client) {
+		return false
+	}
+	for i := range r.debits {
+		if !at.knowsClient(r.debits[i].Client) {
+			return false
+		}
+	}
+	return true
+}
+
+func (at *atOnce) knowsClient(client *Client) bool {
+	for ; client != nil; client = client.Parent {
+		if client.cell == nil || client.cell.client.period.Load() != at.period {
+			return false
+		}
+	}
+	return true
+}
+
+// claimLocked claims for a debit that the lease of a locked cell does not cover.
+func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
+	if c.open != nil || c.inFlight > 0 || c.local != nil || !at.knowsLocked(c, d.Limit) {
+		return false
+	}
+	headroom, first := c.headroom, c.first
+	claim := storage.Claim{ID: c.id, Key: c.name, Limit: d.Limit.Limit}
+	claim.Now, claim.Min, claim.Want = at.now, d.Cost, d.Cost
+	claim.Ahead = c.adaptLocked(d.Limit, at.now, true)
+	claim.Extra = int64(c.headroom)
+	known := c.lease
+	if c.settlesLocked(at.now) > 0 {
+		claim.Return = c.takeLeaseLocked()
+	}
+	grant, err := at.store.ClaimAtOnce(at.period, at.line.Era, claim, known)
+	switch {
+	case err == nil:
+		c.limit = d.Limit
+		c.liftLocked(grant.InUse(), at.now)
+		d.Limit.Join(&c.lease, grant.Lease)
+		return true
+	case errors.Is(err, storage.ErrNotAtOnce):
+		c.headroom, c.first = headroom, first
+		c.lease = known
+	default: // what was to be given back may be free already
+		c.period = 0
+	}
+	return false
+}
+
+// knowsLocked reports whether a cell knows all that is in use of its key, and its name.
+func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
+	lasting := at.now - at.line.Shift
+	if c.period == at.period {
+		return c.until == 0 || lasting < int64(c.until)*second
+	}
+	if c.limit != nil {
+		return false // something was claimed before this period
+	}
+	name, ok := at.name(c, limit, lasting)
+	if !ok || !at.isNew(c.id, name.Key) || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) {
+		return false
+	}
+	c.knowLocked(at.period, name)
+	return true
+}
+
+func (at *atOnce) isNew(id storage.LimitID, key storage.Key) bool {
+	return at.store.IsNew(id, at.line.Era, key)
+}
+
+const second = int64(1e9)
+
+// knowLocked notes that the lease counts, from now on and within a period, at least what is in
+// use of the key, which has a name.
+func (c *cell) knowLocked(period uint32, name Name) {
+	c.period, c.name, c.until = period, name.Key, uint32(min(name.Until/second, maxUntil))
+}
+
+// maxUntil is the latest time that fits cell.until; names are asked for again then.
+const maxUntil = int64(1<<32 - 1)
+
+// learnedLocked notes what the answer to a claim says of the key, if that has become the cell's
+// lease: within a period it is all that is in use.
+func (c *cell) learnedLocked(en *entry, became bool) {
+	switch {
+	case became && en.period != 0 && (c.lease.At == en.grant.At || !en.limit.CountsSlots()):
+		c.knowLocked(en.period, en.name)
+	case became || en.charge.Units > 0:
+		c.period = 0
+	}
+}
+
+// nameAtOnce returns the name of a cell's key, if that can be had without waiting.
+func (e *Engine) nameAtOnce(c *cell, limit *Limit, now int64) (Name, bool) {
+	if e.opts.NameAtOnce == nil {
+		return Name{}, false
+	}
+	return e.opts.NameAtOnce(c.id, c.key, limit.Retention(), now)
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+// atOnceFixture is an engine that has a store in memory to itself.
+func atOnceFixture(t *testing.T, change ...func(*Options)) (*fixture, *immediateStore) {
+	t.Helper()
+	var store *immediateStore
+	f := newFixture(t, append(change, func(o *Options) {
+		open := o.Open
+		o.Open = func(ctx context.Context) (storage.Store, error) {
+			opened, err := open(ctx)
+			if store == nil {
+				store = &immediateStore{hookedStore: opened.(*hookedStore), t: t, atOnce: func() error { return nil }}
+			}
+			return store, err
+		}
+		o.NameAtOnce = func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, bool) {
+			name, err := testNames(id, key, remembered, now)
+			return name, err == nil
+		}
+	})...)
+	<-f.Ready()
+	return f, store
+}
+
+// While nobody else uses the store, requests wait for it only where a limit is used up, and
+// then exactly the limit is admitted.
+func TestClaimsAtOnceWaitForNothing(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			f, store := atOnceFixture(t)
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 20, Window: time.Hour})
+			if admitted := f.count(20, debit(limit, "a", 1)); admitted != 20 {
+				t.Fatalf("%d admitted, want 20", admitted)
+			}
+			if calls := store.calls.Load(); calls != 0 {
+				t.Errorf("%d batches for a new key, want none", calls)
+			}
+			if d := f.ask(debit(limit, "a", 1)); d.Allowed || d.Reason != OverLimit || store.calls.Load() == 0 {
+				t.Errorf("one more: %+v after %d batches, want it refused by the store", d, store.calls.Load())
+			}
+			if used := f.disk.used(limit, "a", f.clock.now()); used != 20 {
+				t.Errorf("%d charged, want 20", used)
+			}
+			if s := f.Stats(t.Context()); s.AtOnce == 0 || s.Claims < s.AtOnce {
+				t.Errorf("stats count %d claims at once of %d", s.AtOnce, s.Claims)
+			}
+		})
+	}
+}
+
+// What others have charged meanwhile counts.
+func TestClaimsAtOnceEndWhereOthersCharge(t *testing.T) {
+	f, store := atOnceFixture(t)
+	limit := sliding(t, 10, time.Hour)
+	if admitted := f.count(3, debit(limit, "a", 1)); admitted != 3 || store.calls.Load() > 0 {
+		t.Fatalf("%d admitted in %d batches, want 3 in none", admitted, store.calls.Load())
+	}
+	f.disk.claim(limit, "a", limiter.Claim{Now: f.clock.now(), Min: 6, Want: 6})
+	if admitted := f.count(10, debit(limit, "a", 1)); admitted != 1 || store.calls.Load() == 0 {
+		t.Errorf("%d admitted in %d batches, want 1 and at least one batch", admitted, store.calls.Load())
+	}
+}
+
+// A request that needs units of several keys takes all of them at once, or none.
+func TestClaimsAtOnceAreAllOrNone(t *testing.T) {
+	f, _ := atOnceFixture(t)
+	wide, narrow := sliding(t, 10, time.Hour), sliding(t, 2, time.Hour)
+	if admitted := f.count(5, debit(wide, "a", 1), debit(narrow, "b", 1)); admitted != 2 {
+		t.Fatalf("%d admitted, want 2", admitted)
+	}
+	if admitted := f.count(20, debit(wide, "a", 1)); admitted != 8 {
+		t.Errorf("%d admitted by the wider limit alone, want the 8 that are left", admitted)
+	}
+}
+
+// BenchmarkNewKeysAtOnce asks for a new key each time.
+func BenchmarkNewKeysAtOnce(b *testing.B) {
+	limit, err := limiter.New(limiter.Params{Amount: 100, Window: time.Minute})
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, err := New(Options{
+		Open: memory.New().Opener(memory.Options{MaxSize: 4 << 30}),
+		Name: testNames,
+		NameAtOnce: func(id storage.LimitID, key string, _ time.Duration, _ int64) (Name, bool) {
+			return Name{Key: testName(id, key)}, true
+		},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	<-e.Ready()
+	of := &Limit{ID: 1, Limit: limit}
+	b.ReportAllocs()
+	b.ResetTimer()
+	key := make([]byte, 8)
+	for i := range b.N {
+		key[0], key[1], key[2], key[3] = byte(i), byte(i>>8), byte(i>>16), byte(i>>24)
+		if d := e.Decide(context.Background(), nil, []Debit{{Limit: of, Key: key, Cost: 1}}); !d.Allowed {
+			b.Fatalf("%+v", d)
+		}
+	}
+}
