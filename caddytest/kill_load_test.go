@@ -10,12 +10,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/admissions"
 )
 
 // killZone is a zone that clients load, each at the path of its name.
 type killZone struct {
 	name   string
-	limits []knownLimit
+	limits []admissions.Limit
 	most   int64 // the highest cost there is
 	share  int   // of the requests, in percent
 	// key returns a key, one of a few that are used in the life of a number.
@@ -26,12 +28,12 @@ type killZone struct {
 // runs, but for one that is longer than all lives together. The flood makes rows
 // for checkpoints and sweeps.
 var killZones = []killZone{
-	{"sliding", []knownLimit{{"sliding", 20, 2 * time.Second, 0}}, 3, 15, oneOf(6)},
-	{"fixed", []knownLimit{{"fixed", 30, 3 * time.Second, 0}}, 1, 10, oneOf(4)},
-	{"bucket", []knownLimit{{"token_bucket", 20, time.Second, 40}}, 3, 10, oneOf(4)},
-	{"both", []knownLimit{{"sliding", 10, time.Second, 0}, {"fixed", 60, 20 * time.Second, 0}}, 1, 10, oneOf(4)},
-	{"long", []knownLimit{{"sliding", 100, 24 * time.Hour, 0}}, 1, 15, longLived},
-	{"flood", []knownLimit{{"sliding", 5, time.Second, 0}}, 1, 40, fresh},
+	{"sliding", []admissions.Limit{admissions.Sliding(20, 2*time.Second)}, 3, 15, oneOf(6)},
+	{"fixed", []admissions.Limit{admissions.Fixed(30, 3*time.Second)}, 1, 10, oneOf(4)},
+	{"bucket", []admissions.Limit{admissions.TokenBucket(20, time.Second, 40)}, 3, 10, oneOf(4)},
+	{"both", []admissions.Limit{admissions.Sliding(10, time.Second), admissions.Fixed(60, 20*time.Second)}, 1, 10, oneOf(4)},
+	{"long", []admissions.Limit{admissions.Sliding(100, 24*time.Hour)}, 1, 15, longLived},
+	{"flood", []admissions.Limit{admissions.Sliding(5, time.Second)}, 1, 40, fresh},
 }
 
 const flood = 5 // the index of that zone

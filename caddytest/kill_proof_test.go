@@ -5,32 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/admissions"
 )
-
-// clientSlack is how far the time as of which a request was decided may lie
-// outside of the time from its sending to its answer: the engine's clock may be
-// a millisecond behind the system's, and the client's is read in between.
-const clientSlack = int64(2 * time.Millisecond)
-
-// knownLimit is a limit as the clients know it.
-type knownLimit struct {
-	algorithm string // sliding, fixed or token_bucket
-	amount    int64
-	window    time.Duration
-	burst     int64 // of a token bucket
-}
-
-// String returns the limit as a Caddyfile has it.
-func (l knownLimit) String() string {
-	s := fmt.Sprintf("%d/%v %s", l.amount, l.window, l.algorithm)
-	if l.burst > 0 {
-		s += fmt.Sprintf(" burst %d", l.burst)
-	}
-	return s
-}
-
-// capacity returns the most units that can be admitted at once.
-func (l knownLimit) capacity() int64 { return max(l.amount, l.burst) }
 
 // observed is a request that was answered, as its client saw it. Requests that
 // were cut off are not among them: whether they were admitted is not known.
@@ -43,75 +20,24 @@ type observed struct {
 	retry          int64 // seconds, of a refusal
 }
 
+// admission returns what is held against limits.
+func (o observed) admission() admissions.Admission {
+	return admissions.Admission{Sent: o.sent, Answered: o.answered, Cost: o.cost}
+}
+
 // earliest and latest return the bounds of the time as of which a request was
 // decided.
-func (o observed) earliest() int64 { return o.sent - clientSlack }
-func (o observed) latest() int64   { return o.answered + clientSlack }
+func (o observed) earliest() int64 { return o.admission().Earliest() }
+func (o observed) latest() int64   { return o.admission().Latest() }
 
-// fullest returns how full a limit was at its fullest, counting only what is
-// certain: the most units of requests that were sent and answered within one
-// window; for a token bucket, within any time, less what was refilled in that
-// time. More than the capacity is a broken promise, whenever exactly in
-// between each of the requests was decided.
-func (l knownLimit) fullest(log []observed) int64 {
-	admitted := slices.DeleteFunc(slices.Clone(log), func(o observed) bool { return !o.admitted })
-	slices.SortFunc(admitted, func(a, b observed) int { return cmp.Compare(a.sent, b.sent) })
-	switch l.algorithm {
-	case "sliding":
-		return l.fullestSliding(admitted)
-	case "fixed":
-		return l.fullestFixed(admitted)
-	case "token_bucket":
-		return l.fullestBucket(admitted)
-	}
-	panic("no such algorithm: " + l.algorithm)
-}
-
-// fullestSliding looks at the windows that begin with each request.
-func (l knownLimit) fullestSliding(admitted []observed) (most int64) {
-	for i, first := range admitted {
-		end, units := first.earliest()+int64(l.window), int64(0)
-		for _, o := range admitted[i:] {
-			if o.earliest() >= end {
-				break
-			}
-			if o.latest() < end {
-				units += o.cost
-			}
-		}
-		most = max(most, units)
-	}
-	return most
-}
-
-// fullestFixed looks at each window.
-func (l knownLimit) fullestFixed(admitted []observed) (most int64) {
-	units := make(map[int64]int64)
-	for _, o := range admitted {
-		window := o.earliest() / int64(l.window)
-		if o.latest()/int64(l.window) == window {
-			units[window] += o.cost
-			most = max(most, units[window])
+// admitted returns the requests of a log that were admitted.
+func admitted(log []observed) (a []admissions.Admission) {
+	for _, o := range log {
+		if o.admitted {
+			a = append(a, o.admission())
 		}
 	}
-	return most
-}
-
-// fullestBucket looks at the times from the sending of each request to the
-// answer to each other.
-func (l knownLimit) fullestBucket(admitted []observed) (most int64) {
-	var since []observed // sent from some time on, by the time of the answer
-	for _, first := range slices.Backward(admitted) {
-		at, _ := slices.BinarySearchFunc(since, first, func(a, b observed) int { return cmp.Compare(a.answered, b.answered) })
-		since = slices.Insert(since, at, first)
-		units := int64(0)
-		for _, o := range since {
-			units += o.cost
-			refilled := (o.latest() - first.earliest()) * l.amount / int64(l.window)
-			most = max(most, units-refilled)
-		}
-	}
-	return most
+	return a
 }
 
 // block says who refuses requests from what cost on; no process is any of them.

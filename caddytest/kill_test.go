@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/admissions"
 )
 
 var (
@@ -33,7 +35,7 @@ func TestLimitsHoldOverKills(t *testing.T) {
 	}
 	k.last()
 	wall := time.Duration(time.Now().UnixNano() - began.UnixNano())
-	if set := wall - time.Since(began); set.Abs() > time.Duration(clientSlack) {
+	if set := wall - time.Since(began); set.Abs() > admissions.Slack {
 		t.Errorf("the system's clock was set by %v meanwhile: nothing is proved", set)
 	}
 	k.prove()
@@ -136,9 +138,9 @@ func (k *killer) proveZone(zone int) killSum {
 			}
 		}
 		for i, l := range limits {
-			fullest := l.fullest(log)
+			fullest := l.Fullest(admitted(log))
 			s.fullest[i] = max(s.fullest[i], fullest)
-			if fullest > l.capacity() {
+			if fullest > l.Capacity() {
 				k.t.Errorf("zone %s, key %q: %v has admitted %d", killZones[zone].name, key.key, l, fullest)
 			}
 		}
