@@ -1,10 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden reference screenshots ci
+.PHONY: help run test race fuzz crowds kill come-and-go faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden reference screenshots ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
 CROWDS    ?= 100000
-KILLS     ?= 220
+KILLS     ?= 300
+EVENTS    ?= 500
 ROWS      ?= 10000000
 
 help: ## say what there is
@@ -26,9 +27,12 @@ crowds: ## send CROWDS (100,000) crowds of 200 requests to an engine on SQLite, 
 	go test ./storage/sqlite -run TestCrowdsLeaveNoLimitShut -v -count 1 -timeout 6h -crowds $(CROWDS)
 	CGO_ENABLED=1 go test -race ./storage/sqlite -run TestCrowdsLeaveNoLimitShut -v -count 1 -timeout 6h -crowds $$(($(CROWDS) / 100))
 
-kill: ## kill KILLS (220) Caddys and hold what their clients were answered against the limits
+kill: ## kill KILLS (300) Caddys and hold what their clients were answered against the limits
 	benchmarks/machine.sh
 	go test ./caddytest -run LimitsHoldOverKills -v -count 1 -timeout 2h -kill.kills $(KILLS)
+
+come-and-go: ## let EVENTS (500) happen to processes on one database, in each of three ways: closed, also killed, also stopped for seconds
+	go test ./storage/sqlite -run TestProcessesComeAndGo -v -count 1 -timeout 6h -comeandgo.events $(EVENTS)
 
 faults: ## break disks, rights, locks and clocks under real Caddys for longer, and send five million keys
 	go test ./caddytest -run 'Database|Disk|WriteLimit|Stop|Reload|RapidReset|ClientsThat|Flood|Zones|Clock' -v -count 1 -timeout 1h -faults.long

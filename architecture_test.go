@@ -58,6 +58,11 @@ var rules = []rule{
 		why: "commands read and write statements while no Caddy runs; what a statement does to a request is for the root package to say",
 	},
 	{
+		packages:  []string{"./internal/admissions"},
+		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/admissions"},
+		why: "a proof that limits hold must not stand on the arithmetic that it is to prove",
+	},
+	{
 		packages:  []string{"./internal/distinct"},
 		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/distinct"},
 		why: "it is arithmetic on hashes, whatever they are of",

@@ -1,0 +1,306 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/admissions"
+)
+
+var (
+	comeAndGoSeed   = flag.Uint64("comeandgo.seed", 0, "draw what processes do from this seed; 0 draws one")
+	comeAndGoEvents = flag.Int("comeandgo.events", 10, "what happens to processes that come and go, in each of three ways")
+)
+
+const (
+	// notStuck is how long a process may take to do what it is told while none is stopped.
+	notStuck   = 30 * time.Second
+	mostEvents = 30 // of a round
+	mostComers = 5
+)
+
+// Up to five processes come and go on one database at random, as one alone for some
+// time and beside others. Whether they end in good order, are killed, or are stopped for
+// seconds: no limit admits more than it may, and none of them is stuck. A seed gives the
+// same plan again, not the same moments: those are the machine's.
+func TestProcessesComeAndGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts dozens of processes")
+	}
+	seed := *comeAndGoSeed
+	for seed == 0 {
+		seed = rand.Uint64()
+	}
+	for _, may := range []mayHappen{{}, {kill: true}, {kill: true, stop: true}} {
+		t.Run(may.String(), func(t *testing.T) {
+			t.Logf("go test ./storage/sqlite -run TestProcessesComeAndGo/%v -v -comeandgo.events=%d -comeandgo.seed=%d", may, *comeAndGoEvents, seed)
+			c := &comings{t: t, may: may, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(),
+				path: filepath.Join(t.TempDir(), "tally.db"), ledger: newLedger(t), counts: make(map[string]int)}
+			t.Cleanup(c.killAll)
+			for c.events < *comeAndGoEvents && !t.Failed() {
+				c.playRound(min(5+c.rng.IntN(mostEvents-5), *comeAndGoEvents-c.events))
+			}
+			c.report()
+		})
+	}
+}
+
+// mayHappen says what may happen to processes.
+type mayHappen struct {
+	kill bool // SIGKILL
+	stop bool // SIGSTOP, and SIGCONT seconds later
+}
+
+func (m mayHappen) String() string {
+	switch {
+	case m.stop:
+		return "stopped"
+	case m.kill:
+		return "killed"
+	}
+	return "closed"
+}
+
+// comings are processes that come and go.
+type comings struct {
+	t      *testing.T
+	may    mayHappen
+	rng    *rand.Rand
+	began  time.Time
+	path   string // of the database
+	ledger *ledger
+
+	round     int
+	events    int
+	processes []*process // that run, with those that are about to end
+	files     []string   // in which those of this round said what they admitted
+	started   int
+	counts    map[string]int // of events
+	story     []string       // of this round, for a person
+}
+
+// playRound has a number of events happen, ends all processes, and looks at what they have
+// admitted. Each round has keys of its own.
+func (c *comings) playRound(events int) {
+	c.round++
+	c.story, c.files = nil, nil
+	for end := c.events + events; c.events < end && !c.t.Failed(); {
+		c.playPhase(min(5+c.rng.IntN(6), end-c.events))
+	}
+	c.continueAll()
+	c.settle()
+	for _, p := range c.running(func(p *process) bool { return !p.leaving }) {
+		if c.may.kill && c.rng.IntN(3) == 0 {
+			c.kill(p)
+		} else {
+			c.leave(p)
+		}
+	}
+	c.settle()
+	c.ledger.prove(c)
+	if c.t.Failed() {
+		c.t.Log(strings.Join(c.story, "\n"))
+	}
+}
+
+// playPhase has events happen while at most so many processes run, often one alone.
+func (c *comings) playPhase(events int) {
+	most := 1
+	if c.rng.IntN(2) == 0 {
+		most = 2 + c.rng.IntN(mostComers-1)
+	}
+	for range events {
+		for len(c.running(isThere)) > most {
+			c.end(c.any(isThere))
+		}
+		c.event(most)
+		c.events++
+		c.pause()
+		c.continueDue()
+		for _, p := range c.running(isThere) {
+			p.tell("alive")
+		}
+		if c.rng.IntN(2) == 0 && len(c.running(isStopped)) == 0 {
+			c.settle()
+		}
+	}
+}
+
+// event has something happen.
+func (c *comings) event(most int) {
+	there := c.running(isThere)
+	if len(there) == 0 || len(there) < most && c.rng.IntN(2) == 0 {
+		c.start()
+		return
+	}
+	p := there[c.rng.IntN(len(there))]
+	switch n := c.rng.IntN(8); {
+	case n == 0 && c.may.kill:
+		c.kill(c.any(isAny))
+	case n <= 2 && c.may.kill:
+		c.kill(p)
+		c.start()
+	case n <= 2:
+		c.leave(p)
+		c.start()
+	case n == 3:
+		c.end(p)
+	case n <= 6 && c.may.stop:
+		c.stop(p)
+	case p.engines > 1:
+		c.note(p, "close")
+		p.engines--
+		p.tell("close")
+	default:
+		c.note(p, "open")
+		p.engines++
+		p.tell("open")
+	}
+}
+
+// pause lets some time pass, so that events fall in the middle of something.
+func (c *comings) pause() { time.Sleep(time.Duration(c.rng.Int64N(int64(300 * time.Millisecond)))) }
+
+// running returns the processes of a kind.
+func (c *comings) running(is func(*process) bool) (of []*process) {
+	for _, p := range c.processes {
+		if is(p) {
+			of = append(of, p)
+		}
+	}
+	return of
+}
+
+func (c *comings) any(is func(*process) bool) *process {
+	of := c.running(is)
+	return of[c.rng.IntN(len(of))]
+}
+
+func (c *comings) note(p *process, what string) {
+	c.counts[what]++
+	c.story = append(c.story, fmt.Sprintf("%8.3f s: process %d of %d with %d engines: %s", time.Since(c.began).Seconds(), p.number, len(c.processes), p.engines, what))
+}
+
+// start starts a process.
+func (c *comings) start() {
+	c.started++
+	p := newProcess(c)
+	c.processes, c.files = append(c.processes, p), append(c.files, p.file)
+	c.note(p, "start")
+}
+
+// end ends a process in one way or another.
+func (c *comings) end(p *process) {
+	if c.may.kill && c.rng.IntN(2) == 0 {
+		c.kill(p)
+	} else {
+		c.leave(p)
+	}
+}
+
+// leave has a process end in good order.
+func (c *comings) leave(p *process) {
+	c.note(p, "leave")
+	p.leaving = true
+	p.in.Close()
+}
+
+// kill kills a process. What it held is lost: see [ledger.lose].
+func (c *comings) kill(p *process) {
+	what := "kill"
+	switch {
+	case isStopped(p):
+		what = "kill while stopped"
+	case p.leaving:
+		what = "kill while leaving"
+	case len(c.processes) == 1:
+		what = "kill while alone"
+	}
+	c.note(p, what)
+	p.kill()
+	c.ledger.lose(p)
+	c.remove(p)
+}
+
+// stop stops a process for some time.
+func (c *comings) stop(p *process) {
+	d := 200*time.Millisecond + time.Duration(c.rng.Int64N(int64(3800*time.Millisecond)))
+	c.note(p, "stop")
+	p.stop(time.Now().Add(d))
+}
+
+// continueDue continues processes that have been stopped for long enough.
+func (c *comings) continueDue() {
+	for _, p := range c.running(isStopped) {
+		if !time.Now().Before(p.until) {
+			c.note(p, "continue")
+			p.goOn()
+		}
+	}
+}
+
+// continueAll waits until no process is stopped any more.
+func (c *comings) continueAll() {
+	for _, p := range c.running(isStopped) {
+		time.Sleep(time.Until(p.until))
+		c.continueDue()
+	}
+}
+
+// settle waits until all processes have done what they were told. None may be stopped.
+func (c *comings) settle() {
+	c.t.Helper()
+	stuck := time.After(notStuck)
+	for _, p := range slices.Clone(c.processes) {
+		if err := p.settle(stuck); err != nil {
+			c.t.Errorf("process %d, %.3f s: %v", p.number, time.Since(c.began).Seconds(), err)
+		}
+		if p.leaving {
+			c.left(p)
+		}
+	}
+}
+
+// left notes how a process has ended in good order. If it couldn't give back what it held,
+// which may be while another is stopped, that is lost.
+func (c *comings) left(p *process) {
+	if err := p.outcome(); err != nil {
+		if !c.may.stop {
+			c.t.Errorf("process %d ended: %v", p.number, err)
+		}
+		c.note(p, "left in vain: "+err.Error())
+		c.ledger.lose(p)
+	}
+	c.remove(p)
+}
+
+func (c *comings) remove(p *process) {
+	if told := p.stderr.String(); told != "" {
+		c.story = append(c.story, fmt.Sprintf("process %d told:\n%s", p.number, told))
+	}
+	c.processes = slices.DeleteFunc(c.processes, func(q *process) bool { return p == q })
+}
+
+func (c *comings) killAll() {
+	for _, p := range c.processes {
+		p.kill()
+	}
+}
+
+// report tells what has happened.
+func (c *comings) report() {
+	wall := time.Duration(time.Now().UnixNano() - c.began.UnixNano())
+	if set := wall - time.Since(c.began); set.Abs() > admissions.Slack {
+		c.t.Errorf("the system's clock was set by %v meanwhile: nothing is proved", set)
+	}
+	c.t.Logf("%d events in %d rounds, %v: %v", c.events, c.round, wall.Round(time.Second), c.counts)
+	c.t.Log(c.ledger)
+}
