@@ -89,14 +89,14 @@ func (h *instance) Committed(claims int, took time.Duration) {
 }
 
 // Swept implements engine.Observer.
-func (h *instance) Swept(rows int64, keys int, err error) {
+func (h *instance) Swept(rows int64, keys int, took time.Duration, err error) {
 	err = errors.Join(err, withRemedy(h.keepKeys()), h.sweepEpochs())
 	metrics.swept.Add(float64(rows))
 	metrics.idle.Add(float64(keys))
 	if err != nil {
 		logger().Error("expired rows could not be removed; it is tried again at the next cleanup", zap.Error(err))
 	} else if rows > 0 || keys > 0 {
-		logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys))
+		logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys), zap.Duration("took", took))
 	}
 	h.pressure.Sweep(h.lasting())
 	h.summarize()

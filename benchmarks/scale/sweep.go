@@ -144,7 +144,7 @@ func (s *watchedStore) Sweep(ctx context.Context, now int64) (storage.Swept, err
 }
 
 // Swept implements engine.Observer.
-func (w *sweepWatch) Swept(rows int64, _ int, err error) {
+func (w *sweepWatch) Swept(rows int64, _ int, _ time.Duration, err error) {
 	w.once.Do(func() {
 		w.rows, w.err, w.took = rows, err, time.Since(w.begun)
 		w.active.Store(false)

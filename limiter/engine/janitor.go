@@ -40,9 +40,10 @@ func (j *janitor) loop() {
 // sweep, and memory is all that knows the keys, idle or not.
 func (j *janitor) clean() {
 	if j.committer.degraded.Load() {
-		j.committer.opts.Observer.Swept(0, 0, nil)
+		j.committer.opts.Observer.Swept(0, 0, 0, nil)
 		return
 	}
+	start := time.Now()
 	keys := j.committer.table.sweep(j.committer.clock.now(), j.awaitDone)
 	j.chargeDebts()
 	j.countClients()
@@ -51,7 +52,7 @@ func (j *janitor) clean() {
 	if err == nil {
 		err = j.committer.join()
 	}
-	j.committer.opts.Observer.Swept(rows, keys, err)
+	j.committer.opts.Observer.Swept(rows, keys, time.Since(start), err)
 	if errors.Is(err, storage.ErrCorrupt) {
 		j.committer.degrade(err) // until it is opened again, which sets the damage aside
 	}

@@ -79,9 +79,9 @@ const (
 type Observer interface {
 	// Committed reports a batch of claims that the store answered.
 	Committed(claims int, took time.Duration)
-	// Swept reports a finished round of cleaning: rows deleted from the store,
-	// and idle keys dropped from memory.
-	Swept(rows int64, keys int, err error)
+	// Swept reports a finished round of cleaning: rows deleted from the store, idle
+	// keys dropped from memory, and how long it took.
+	Swept(rows int64, keys int, took time.Duration, err error)
 	// Punished reports an offense that is noted. It is called from a request's
 	// goroutine.
 	Punished(reason reputation.Reason)
@@ -98,12 +98,12 @@ type Observer interface {
 // noObserver is the observer of an engine that has none.
 type noObserver struct{}
 
-func (noObserver) Committed(int, time.Duration)  {}
-func (noObserver) Swept(int64, int, error)       {}
-func (noObserver) Punished(reputation.Reason)    {}
-func (noObserver) Banned(reputation.Reason)      {}
-func (noObserver) Degraded(time.Duration, error) {}
-func (noObserver) Recovered(time.Duration)       {}
+func (noObserver) Committed(int, time.Duration)           {}
+func (noObserver) Swept(int64, int, time.Duration, error) {}
+func (noObserver) Punished(reputation.Reason)             {}
+func (noObserver) Banned(reputation.Reason)               {}
+func (noObserver) Degraded(time.Duration, error)          {}
+func (noObserver) Recovered(time.Duration)                {}
 
 // withDefaults returns the options with zero values replaced, or an error that
 // names what can't be.

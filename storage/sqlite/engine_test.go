@@ -40,7 +40,7 @@ func (s *site) Punished(reputation.Reason) {}
 func (s *site) Banned(reputation.Reason)   {}
 
 // Swept implements engine.Observer.
-func (s *site) Swept(_ int64, _ int, err error) {
+func (s *site) Swept(_ int64, _ int, _ time.Duration, err error) {
 	if err != nil {
 		s.tell("sweep: " + err.Error())
 	}

@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// slowSweeps is a store whose sweeps take a second.
+type slowSweeps struct{ storage.Store }
+
+func (s slowSweeps) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	time.Sleep(time.Second)
+	return s.Store.Sweep(ctx, now)
+}
+
+// sweptObserver notes how long the last sweep took.
+type sweptObserver struct {
+	noObserver
+	took time.Duration
+}
+
+func (o *sweptObserver) Swept(_ int64, _ int, took time.Duration, _ error) { o.took = took }
+
+func TestObserverLearnsHowLongASweepTook(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var seen sweptObserver
+		f := newFixture(t, func(o *Options) {
+			o.CleanupInterval = 1000 * time.Hour
+			o.Observer = &seen
+			open := o.Open
+			o.Open = func(ctx context.Context) (storage.Store, error) {
+				store, err := open(ctx)
+				return slowSweeps{store}, err
+			}
+		})
+		f.count(1, debit(sliding(t, 10, time.Minute), "a", 1)) // the store is open
+		f.janitor.clean()
+		if seen.took != time.Second {
+			t.Errorf("got %v, want 1s", seen.took)
+		}
+	})
+}
