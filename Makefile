@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill come-and-go faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e lint fmt golden reference screenshots ci
+.PHONY: help run test race fuzz crowds kill come-and-go faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers lint fmt golden reference screenshots ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -7,6 +7,8 @@ CROWDS    ?= 100000
 KILLS     ?= 300
 EVENTS    ?= 500
 ROWS      ?= 10000000
+PEERS     ?=
+RESULT    ?= benchmarks/results/peers-$(shell date -u +%F).txt
 
 help: ## say what there is
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -37,7 +39,7 @@ come-and-go: ## let EVENTS (500) happen to processes on one database, in each of
 faults: ## break disks, rights, locks and clocks under real Caddys for longer, and send five million keys
 	go test ./caddytest -run 'Database|Disk|WriteLimit|Stop|Reload|RapidReset|ClientsThat|Flood|Zones|Clock' -v -count 1 -timeout 1h -faults.long
 
-bench: bench-go bench-rivals bench-scale bench-memory ## run all of the following but bench-e2e; takes about an hour
+bench: bench-go bench-rivals bench-scale bench-memory ## run all of the following but bench-e2e and bench-peers; takes about an hour
 
 bench-go: ## run the Go benchmarks for BENCHTIME (1s) each
 	benchmarks/machine.sh
@@ -57,6 +59,9 @@ bench-memory: ## measure heap per key, and the memory of a Caddy
 
 bench-e2e: ## measure requests per second with wrk, with and without the limiter
 	benchmarks/e2e/run.sh
+
+bench-peers: ## measure this limiter beside those of other servers, with the flags PEERS, into RESULT; takes about 25 minutes
+	(benchmarks/machine.sh && go run ./benchmarks/peers $(PEERS)) > $(RESULT)
 
 lint: ## run golangci-lint, in the version that CI runs
 	.ci/run lint

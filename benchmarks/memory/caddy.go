@@ -3,18 +3,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
 )
 
 // config is a site with a limit and one without, in one Caddy.
@@ -49,8 +47,8 @@ func (s settings) caddy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.stop()
-	limited, plain := address4(s.port), address4(s.port+1)
+	defer c.Stop()
+	limited, plain := process.Address(s.port), process.Address(s.port+1)
 
 	if err := c.load(ctx, "plain", plain, s, func(i int64) string { return strconv.FormatInt(i, 10) }, int64(s.rotating), 0); err != nil {
 		return err
@@ -63,66 +61,32 @@ func (s settings) caddy(ctx context.Context) error {
 	return c.load(ctx, fmt.Sprintf("random keys passed=%d", s.random), limited, s, random, int64(s.random), 0)
 }
 
-func address4(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
 // caddy is a Caddy that runs as a process of its own.
 type caddy struct {
-	command *exec.Cmd
-	folder  string
+	*process.Process
+	folder string
 }
 
 func startCaddy(ctx context.Context, s settings) (*caddy, error) {
 	binary := filepath.Join(s.scratch, "server")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/caddy-tally/caddy-tally/cmd/caddy").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build: %w: %s", err, out)
-	}
-	file := filepath.Join(s.scratch, "Caddyfile")
-	text := fmt.Sprintf(config, filepath.Join(s.scratch, "tally.db"), s.port, s.port+1)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := process.BuildCaddy(ctx, binary); err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, binary, "run", "--config", file)
-	command.Env = append(os.Environ(), "XDG_DATA_HOME="+s.scratch, "XDG_CONFIG_HOME="+s.scratch)
-	c := &caddy{command: command, folder: s.scratch}
-	log, err := os.Create(c.log())
+	text := fmt.Sprintf(config, filepath.Join(s.scratch, "tally.db"), s.port, s.port+1)
+	p, err := process.StartCaddy(ctx, binary, s.scratch, text)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the process has its own
-	command.Stderr = log
-	if err := command.Start(); err != nil {
+	if err := p.Await(process.Address(s.port)); err != nil {
+		p.Stop()
 		return nil, err
 	}
-	return c, c.await(address4(s.port))
+	return &caddy{p, s.scratch}, nil
 }
-
-func (c *caddy) log() string { return filepath.Join(c.folder, "log") }
 
 // outages returns how often the log says that the store couldn't be used. With
 // any, the machine was too busy for what is measured to say much.
-func (c *caddy) outages() (int, error) {
-	log, err := os.ReadFile(c.log())
-	return bytes.Count(log, []byte("the store can't be used")), err
-}
-
-// await waits until Caddy listens.
-func (c *caddy) await(address string) error {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			return conn.Close()
-		}
-		if time.Now().After(deadline) {
-			c.stop()
-			return fmt.Errorf("caddy doesn't listen: %w", err)
-		}
-	}
-}
-
-func (c *caddy) stop() {
-	_ = c.command.Process.Signal(os.Interrupt)
-	_ = c.command.Wait()
-}
+func (c *caddy) outages() (int, error) { return c.Logged("the store can't be used") }
 
 // load sends requests and reports what memory they left Caddy with.
 func (c *caddy) load(ctx context.Context, what, address string, s settings, key func(int64) string, requests int64, period time.Duration) error {
@@ -139,7 +103,7 @@ func (c *caddy) load(ctx context.Context, what, address string, s settings, key 
 		return err
 	}
 	took := time.Since(start)
-	resident, peak, err := c.memory()
+	memory, err := c.Memory()
 	if err != nil {
 		return err
 	}
@@ -149,28 +113,6 @@ func (c *caddy) load(ctx context.Context, what, address string, s settings, key 
 	}
 	outages, err := c.outages()
 	fmt.Printf("caddy %s: answers=%v seconds=%.0f resident=%dMiB peak=%dMiB database=%dMiB outages=%d\n",
-		what, answers, took.Seconds(), resident>>10, peak>>10, size>>20, outages)
+		what, answers, took.Seconds(), memory.Resident>>10, memory.Peak>>10, size>>20, outages)
 	return err
-}
-
-// memory returns the resident memory of the process in KiB, and the most it was.
-func (c *caddy) memory() (now, peak int, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.command.Process.Pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		name, value, _ := strings.Cut(line, ":")
-		kib, _, _ := strings.Cut(strings.TrimSpace(value), " ")
-		switch name {
-		case "VmRSS":
-			now, err = strconv.Atoi(kib)
-		case "VmHWM":
-			peak, err = strconv.Atoi(kib)
-		}
-		if err != nil {
-			return 0, 0, err
-		}
-	}
-	return now, peak, nil
 }

@@ -1,0 +1,51 @@
+package openloop
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"strconv"
+)
+
+// readAnswer reads an HTTP/1.1 answer whose body has a Content-Length, and returns its
+// status. net/http does the same with many allocations, which the server would pay for
+// where both share a machine.
+func readAnswer(r *bufio.Reader) (status int, err error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if status, err = parseStatus(line); err != nil {
+		return 0, err
+	}
+	length := 0
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if bytes.EqualFold(name, []byte("Content-Length")) {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return 0, err
+			}
+		}
+	}
+	_, err = r.Discard(length)
+	return status, err
+}
+
+// parseStatus reads a status line: "HTTP/1.1 200 OK".
+func parseStatus(line []byte) (int, error) {
+	version, rest, _ := bytes.Cut(line, []byte(" "))
+	code, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
+	status, err := strconv.Atoi(string(code))
+	if err != nil || !bytes.HasPrefix(version, []byte("HTTP/1.")) {
+		return 0, fmt.Errorf("expected a status line of HTTP/1.1, got %q", line)
+	}
+	return status, nil
+}

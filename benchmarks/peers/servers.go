@@ -1,0 +1,115 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
+)
+
+// A server is a program that answers requests, with a limiter or without.
+type server struct {
+	name  string
+	sides []side // how it is run; the first has no limiter
+	gogc  bool   // whether it is written in Go, and is measured with each value of GOGC
+
+	// find returns the program, or why there is none.
+	find func(context.Context) (program string, err error)
+	// start starts the program.
+	start func(context.Context, site) (*process.Process, error)
+}
+
+// A side is a way to run a server.
+type side string
+
+const (
+	without    side = "without"
+	limited    side = "limited"
+	headersOn  side = "headers on" // as limited; clients are told how much is left
+	headersOff side = "headers off"
+)
+
+// A site is what a server is started with.
+type site struct {
+	program string
+	side    side
+	limit   limit
+	gogc    string // empty for servers that aren't in Go
+	folder  string // for what it keeps; it exists
+	port    int
+	shared  string // database that several Caddys share, or empty
+	watched bool   // whether Caddy sweeps often, and logs it
+}
+
+// env returns what the environment of the process says beside ours.
+func (s site) env() []string {
+	if s.gogc == "" {
+		return nil
+	}
+	return []string{"GOGC=" + s.gogc}
+}
+
+var serverNames = list{"caddy", "incumbent", "nginx", "haproxy"}
+
+// servers returns the servers to measure.
+func (b *bench) servers() (chosen []server) {
+	for _, s := range []server{b.caddy(), b.incumbentCaddy(), nginx, haproxy} {
+		if slices.Contains(b.settings.servers, s.name) {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen
+}
+
+// running is a side of a server that runs, as one process or several.
+type running struct {
+	side      side
+	addresses []string
+	processes []*process.Process
+	next      int    // number of the next key
+	database  string // of a Caddy with a limiter
+}
+
+// start starts a side of a server, as several processes with the same options.
+func (b *bench) start(ctx context.Context, s server, at site, processes int) (r *running, err error) {
+	r = &running{side: at.side}
+	for range processes {
+		if at.folder, err = b.folder(); err == nil {
+			at.port, err = process.FreePort()
+			r.database = at.database()
+		}
+		var p *process.Process
+		if err == nil {
+			p, err = s.start(ctx, at)
+		}
+		if err == nil {
+			r.processes = append(r.processes, p)
+			r.addresses = append(r.addresses, process.Address(at.port))
+			err = p.Await(process.Address(at.port))
+		}
+		if err != nil {
+			r.stop()
+			return nil, fmt.Errorf("%s, %s: %w", s.name, at.side, err)
+		}
+	}
+	return r, nil
+}
+
+func (r *running) stop() {
+	for _, p := range r.processes {
+		p.Stop()
+	}
+}
+
+// folder makes a folder for a process.
+func (b *bench) folder() (string, error) {
+	b.folders++
+	path := filepath.Join(b.scratch, strconv.Itoa(b.folders))
+	return path, os.Mkdir(path, 0o700)
+}
