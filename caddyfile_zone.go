@@ -173,7 +173,9 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
 		return d.ArgErr()
 	}
 	cost := d.Val()
-	if n, err := strconv.ParseInt(cost, 10, 64); (err != nil || n < 0) && len(placeholder.Names(cost)) == 0 {
+	if n, err := parseCount(cost); err == nil && n >= 0 {
+		cost = strconv.FormatInt(n, 10)
+	} else if len(placeholder.Names(cost)) == 0 {
 		write := "cost 10"
 		if rest := d.RemainingArgs(); len(rest) > 0 {
 			if n, err := strconv.ParseUint(rest[len(rest)-1], 10, 63); err == nil { // the cost stands last
