@@ -1,6 +1,7 @@
 package caddytest
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -26,44 +27,59 @@ import (
 type recipe struct {
 	name     string             // of the Caddyfile and of its page
 	backends map[string]standIn // by address in the config
-	files    map[string]string  // that the config reads, by path in it
+	files    map[string]string  // in /etc/caddy, by name
 	env      []string           // NAME=value
+	visitor  string             // the address of who types the page's commands, 198.51.100.99 if it is empty
 	traffic  []wave             // one after the other
 	after    func(*kitchen)     // what else must be so
 }
 
-// standIn answers as the software behind a recipe does: a way to find the status for
-// each pattern of [http.ServeMux]. It answers 404 to everything else.
-type standIn map[string]func(*http.Request) int
+// standIn answers as the software behind a recipe does, by pattern of [http.ServeMux].
+// It answers 404 to everything else.
+type standIn map[string]http.HandlerFunc
 
 // always answers with one status.
-func always(status int) func(*http.Request) int { return func(*http.Request) int { return status } }
+func always(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.WriteHeader(status)
+	}
+}
 
 // password answers by whether the right password is in the body, or in the
 // Authorization field.
-func password(right, wrong int) func(*http.Request) int {
-	return func(r *http.Request) int {
+func password(right, wrong int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		_, basic, _ := r.BasicAuth()
 		if strings.Contains(string(body), rightPassword) || basic == rightPassword {
-			return right
+			w.WriteHeader(right)
+		} else {
+			w.WriteHeader(wrong)
 		}
-		return wrong
 	}
 }
 
 const rightPassword = "wonderland"
 
-// start starts the standIn, and returns its address.
-func (b standIn) start(t *testing.T) string {
+// names answers for a server that authenticates: with the user that the cookie names, in
+// a header field, or that nobody is signed in.
+func names(field string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		session, err := r.Cookie("session")
+		if err != nil {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set(field, session.Value)
+	}
+}
+
+// start starts the software, and returns its address.
+func (s standIn) start(t *testing.T) string {
 	mux := http.NewServeMux()
-	for pattern, status := range b {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			for name, value := range answersOf[r.Pattern] {
-				w.Header().Set(name, value)
-			}
-			w.WriteHeader(status(r))
-		})
+	for pattern, handler := range s {
+		mux.HandleFunc(pattern, handler)
 	}
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -77,11 +93,18 @@ type wave struct {
 	line   string // method, URL and body; {n} is the number of the request
 	want   int
 	fields []string // "Name: value"
+	beyond bool     // a refusal follows, after n requests at least
 }
 
 // send is a wave for a table.
 func send(from string, n int, line string, want int, fields ...string) wave {
-	return wave{from, n, line, want, fields}
+	return wave{from: from, n: n, line: line, want: want, fields: fields}
+}
+
+// sendBeyond is a wave that goes on until a request is refused by a token bucket, which is
+// filled meanwhile.
+func sendBeyond(from string, n int, line string, want int, fields ...string) wave {
+	return wave{from: from, n: n, line: line, want: want, fields: fields, beyond: true}
 }
 
 // kitchen is a Caddy that runs a recipe.
@@ -97,23 +120,21 @@ type kitchen struct {
 func cook(t *testing.T, r recipe) *kitchen {
 	t.Helper()
 	s := newServer(t, "", r.env...)
+	k := &kitchen{s, r, make(map[string]*http.Client)}
 	text := readSample(t, "../examples/recipes/"+r.name+".Caddyfile")
 	for address, b := range r.backends {
 		text = replaceInExample(t, text, address, b.start(t))
 	}
-	for path, content := range r.files {
-		name := filepath.Join(s.dir, filepath.Base(path))
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+	for name, content := range r.files {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		text = replaceInExample(t, text, path, filepath.ToSlash(name))
 	}
-	text = strings.ReplaceAll(text, "/var/log/caddy/", filepath.ToSlash(s.dir)+"/")
+	text = k.inFolder(text)
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": r.name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kitchen{s, r, make(map[string]*http.Client)}
 	s.setConfig(k.fit(config))
 	s.start()
 	k.awaitCertificates(text)
@@ -123,6 +144,12 @@ func cook(t *testing.T, r recipe) *kitchen {
 		}
 	})
 	return k
+}
+
+// inFolder has a text name files in the server's folder instead of those of the system.
+func (k *kitchen) inFolder(text string) string {
+	folder := filepath.ToSlash(k.dir) + "/"
+	return strings.NewReplacer("/var/log/caddy/", folder, "/etc/caddy/", folder).Replace(text)
 }
 
 // sitesOfRecipe finds the hosts that a recipe needs a certificate for.
@@ -215,6 +242,7 @@ func (k *kitchen) client(from string) *http.Client {
 	if k.clients[from] == nil {
 		client := newClient()
 		transport := client.Transport.(*http.Transport)
+		transport.ExpectContinueTimeout = patience
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 			_, port, _ := net.SplitHostPort(address)
@@ -238,7 +266,7 @@ func (k *kitchen) send(w wave) {
 		senders.Go(func() {
 			for n := range numbers {
 				number := strings.NewReplacer("{n}", fmt.Sprint(n))
-				a, err := k.request(client, method, number.Replace(target), number.Replace(body), w.fields)
+				a, err := k.request(client, method, number.Replace(target), number.Replace(body), w.fields, number)
 				if err != nil || a.status != w.want {
 					mu.Lock()
 					if wrong++; wrong == 1 {
@@ -254,32 +282,60 @@ func (k *kitchen) send(w wave) {
 	}
 	close(numbers)
 	senders.Wait()
-	if wrong > 0 {
+	for until := time.Now().Add(patience); w.beyond && wrong == 0 && time.Now().Before(until); {
+		a, err := k.request(client, method, target, body, w.fields, strings.NewReplacer())
+		if err == nil && a.status == http.StatusTooManyRequests {
+			return
+		}
+	}
+	if wrong > 0 || w.beyond {
 		k.t.Errorf("%d of %d × %s from %s don't get %d, the first got %s", wrong, w.n, w.line, w.from, w.want, first)
 	}
 }
 
-func (k *kitchen) request(client *http.Client, method, target, body string, fields []string) (answer, error) {
+// request sends a request of a wave. The body `zeros 5` is five zeros.
+func (k *kitchen) request(client *http.Client, method, target, body string, fields []string, number *strings.Replacer) (answer, error) {
 	var content io.Reader
-	if body != "" {
+	length := int64(len(body))
+	if _, err := fmt.Sscanf(body, "zeros %d", &length); err == nil {
+		content = io.LimitReader(zeros{}, length)
+	} else if body != "" {
 		content = strings.NewReader(body)
 	}
 	r, err := http.NewRequest(method, target, content)
 	if err != nil {
 		return answer{}, err
 	}
-	return do(client, r, fields...)
+	r.ContentLength = length
+	numbered := make([]string, len(fields))
+	for i, field := range fields {
+		numbered[i] = number.Replace(field)
+	}
+	return do(client, r, numbered...)
 }
 
-// shellBlock is what a page has its reader type, and the output that it shows.
-var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```\n+```text\n(.*?)^```$")
+// fencedBlock is a block of a page, with its language.
+var fencedBlock = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+// commandsIn returns what a page has its reader type, each with the output that is shown
+// right behind it.
+func commandsIn(page string) (commands [][2]string) {
+	blocks := fencedBlock.FindAllStringSubmatchIndex(page, -1)
+	for i, b := range blocks[:max(len(blocks)-1, 0)] {
+		next := blocks[i+1]
+		if page[b[2]:b[3]] == "sh" && page[next[2]:next[3]] == "text" && strings.TrimSpace(page[b[1]:next[0]]) == "" {
+			commands = append(commands, [2]string{page[b[4]:b[5]], page[next[4]:next[5]]})
+		}
+	}
+	return commands
+}
 
 // try runs what the page of the recipe has its reader type, as a client with an address
 // of its own, and compares the output with the one shown.
 func (k *kitchen) try(page string) {
 	k.t.Helper()
-	blocks := shellBlock.FindAllStringSubmatch(page, -1)
-	if len(blocks) == 0 {
+	commands := commandsIn(page)
+	if len(commands) == 0 {
 		k.t.Error("the page doesn't show how to see that it works: expected a block ```sh with a block ```text behind it")
 	}
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -288,19 +344,19 @@ func (k *kitchen) try(page string) {
 	}
 	rc := "insecure\nhttp1.1\n" // curl 7.88 may take the end of an HTTP/2 request that was refused for an error
 	for _, port := range []string{"443", "8080"} {
-		rc += fmt.Sprintf("connect-to = \":%s:%s\"\n", port, k.forward("198.51.100.99", port))
+		rc += fmt.Sprintf("connect-to = \":%s:%s\"\n", port, k.forward(cmp.Or(k.recipe.visitor, "198.51.100.99"), port))
 	}
 	if err := os.WriteFile(filepath.Join(k.dir, ".curlrc"), []byte(rc), 0o600); err != nil {
 		k.t.Fatal(err)
 	}
-	for _, block := range blocks {
+	for _, command := range commands {
 		ctx, cancel := context.WithTimeout(k.t.Context(), patience)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "sh", "-c", block[1])
+		cmd := exec.CommandContext(ctx, "sh", "-c", k.inFolder(command[0]))
 		cmd.Dir, cmd.Env = k.dir, append([]string{"CURL_HOME=" + k.dir}, k.env...)
 		out, err := cmd.CombinedOutput()
-		if err != nil || !shows(block[2], string(out)) {
-			k.t.Errorf("%s\nthe page shows\n%s\nand it is (%v)\n%s", block[1], block[2], err, out)
+		if err != nil || !shows(command[1], string(out)) {
+			k.t.Errorf("%s\nthe page shows\n%s\nand it is (%v)\n%s", command[0], command[1], err, out)
 		}
 	}
 }

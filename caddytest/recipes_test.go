@@ -1,7 +1,10 @@
 package caddytest
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -13,9 +16,7 @@ const (
 	attacker = "203.0.113.66"
 )
 
-// answersOf has header fields of answers that the software gives, by pattern of a
-// standIn.
-var answersOf = map[string]map[string]string{}
+var withPassword = signedIn("alice", rightPassword)
 
 var recipes = []recipe{{
 	name: "jellyfin",
@@ -46,6 +47,361 @@ var recipes = []recipe{{
 		send(attacker, 5, `POST https://jellyfin.example.com/emby/Users/AuthenticateByName {"Username":"alice","Pw":"wonderland"}`, 429),
 		send(attacker, 10, "GET https://jellyfin.example.com/Items/{n}/Images/Primary", 200),
 		send(neighbor, 1, `POST https://jellyfin.example.com/Users/AuthenticateByName {"Username":"bob","Pw":"wonderland"}`, 200),
+	},
+}, {
+	name: "nextcloud",
+	backends: map[string]standIn{"127.0.0.1:11000": {
+		"POST /login":                                             always(303),
+		"POST /index.php/login":                                   always(303),
+		"POST /login/v2/poll":                                     always(404), // until the user has signed in
+		"POST /s/{token}/authenticate/{redirect}":                 always(303),
+		"POST /index.php/s/{token}/authenticate/{redirect}":       always(303),
+		"PROPFIND /remote.php/dav/files/{path...}":                password(207, 401),
+		"GET /remote.php/dav/files/{path...}":                     password(200, 401),
+		"PUT /remote.php/dav/files/{path...}":                     password(201, 401),
+		"MKCOL /remote.php/dav/uploads/{path...}":                 password(201, 401),
+		"PUT /remote.php/dav/uploads/{path...}":                   password(201, 401),
+		"MOVE /remote.php/dav/uploads/{path...}":                  password(201, 401),
+		"GET /ocs/v2.php/apps/notifications/api/v2/notifications": password(200, 401),
+		"GET /status.php":                                         always(200),
+		"GET /apps/files/":                                        always(200),
+	}},
+	traffic: []wave{
+		send(person, 60, "POST https://cloud.example.com/login/v2/poll token=a", 404),
+		send(person, 2, "POST https://cloud.example.com/login user=alice&password=mistyped", 303),
+		send(person, 300, "GET https://cloud.example.com/apps/files/", 200),
+		send(person, 1, "PROPFIND https://cloud.example.com/remote.php/dav/files/alice/", 401), // a client learns that it needs a password
+		send(person, 1000, "PROPFIND https://cloud.example.com/remote.php/dav/files/alice/{n}/", 207, withPassword, "Depth: 1"),
+		send(person, 500, "PUT https://cloud.example.com/remote.php/dav/files/alice/{n}.jpg photo", 201, withPassword),
+		send(person, 1, "MKCOL https://cloud.example.com/remote.php/dav/uploads/alice/film", 201, withPassword),
+		send(person, 200, "PUT https://cloud.example.com/remote.php/dav/uploads/alice/film/{n} chunk", 201, withPassword),
+		send(person, 1, "MOVE https://cloud.example.com/remote.php/dav/uploads/alice/film/.file", 201, withPassword, "Destination: /remote.php/dav/files/alice/film.mkv"),
+		send(person, 60, "GET https://cloud.example.com/ocs/v2.php/apps/notifications/api/v2/notifications", 200, withPassword),
+		send(attacker, 10, "POST https://cloud.example.com/login user=alice&password={n}", 303),
+		send(attacker, 10, "POST https://cloud.example.com/login user=alice&password={n}", 429),
+		send(attacker, 10, "POST https://cloud.example.com/index.php/login user=alice&password={n}", 429),
+		send(attacker, 10, "POST https://cloud.example.com/index.php/s/abc/authenticate/showShare password={n}", 429),
+		sendBeyond(attacker, 2000, "PROPFIND https://cloud.example.com/remote.php/dav/files/alice/", 401),
+		send(neighbor, 1, "POST https://cloud.example.com/login user=bob&password=wonderland", 303),
+	},
+}, {
+	name: "forgejo",
+	backends: map[string]standIn{"127.0.0.1:3000": {
+		"POST /user/login":                            password(303, 200),
+		"POST /user/two_factor":                       always(303),
+		"GET /alice/tool":                             always(200),
+		"GET /alice/tool/blame/{path...}":             always(200),
+		"GET /alice/tool/compare/{path...}":           always(200),
+		"GET /alice/tool/commits/{path...}":           always(200),
+		"GET /alice/tool/src/branch/{path...}":        always(200),
+		"GET /alice/tool/src/commit/{path...}":        always(200),
+		"GET /alice/tool.git/info/refs":               always(200),
+		"POST /alice/tool.git/git-upload-pack":        always(200),
+		"POST /alice/tool.git/git-receive-pack":       password(200, 401),
+		"POST /alice/tool.git/info/lfs/objects/batch": password(200, 401),
+		"GET /api/v1/user":                            password(200, 401),
+		"GET /assets/{path...}":                       always(200),
+	}},
+	traffic: []wave{
+		send(person, 2, "POST https://git.example.com/user/login user_name=alice&password=mistyped", 200),
+		send(person, 1, "POST https://git.example.com/user/login user_name=alice&password=wonderland", 303),
+		send(person, 300, "GET https://git.example.com/assets/{n}.js", 200),
+		send(person, 200, "GET https://git.example.com/alice/tool/src/branch/main/{n}.go", 200),
+		send(person, 30, "GET https://git.example.com/alice/tool/commits/branch/main?page={n}", 200),
+		send(person, 200, "GET https://git.example.com/alice/tool.git/info/refs?service=git-upload-pack", 200),
+		send(person, 200, "POST https://git.example.com/alice/tool.git/git-upload-pack want", 200),
+		send(person, 20, "POST https://git.example.com/alice/tool.git/git-receive-pack pack", 200, withPassword),
+		send(person, 40, "POST https://git.example.com/alice/tool.git/info/lfs/objects/batch {}", 200, withPassword),
+		send(attacker, 10, "POST https://git.example.com/user/login user_name=alice&password={n}", 200),
+		send(attacker, 10, "POST https://git.example.com/user/login user_name=alice&password=wonderland", 429),
+		send(attacker, 10, "POST https://git.example.com/user/two_factor passcode={n}", 429),
+		send(attacker, 120, "GET https://git.example.com/api/v1/user", 401, "Authorization: basic YWxpY2U6Z3Vlc3M="),
+		send(attacker, 10, "GET https://git.example.com/api/v1/user", 429, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
+		send("198.18.5.1", 30, "GET https://git.example.com/alice/tool/blame/commit/{n}/main.go", 200), // a crawler with many addresses
+		send("198.18.5.2", 30, "GET https://git.example.com/alice/tool/src/commit/{n}/main.go", 200),
+		send("198.18.5.3", 30, "GET https://git.example.com/alice/tool/compare/{n}...main", 429),
+		send("198.18.5.3", 5, "GET https://git.example.com/alice/tool", 200),
+		send(neighbor, 30, "GET https://git.example.com/alice/tool/blame/branch/main/{n}.go", 200),
+	},
+}, {
+	name: "vaultwarden",
+	backends: map[string]standIn{"127.0.0.1:8000": {
+		"POST /identity/connect/token":     password(200, 400),
+		"POST /identity/accounts/prelogin": always(200),
+		"POST /api/accounts/password-hint": always(200),
+		"POST /api/sends/access/{id}":      password(200, 400),
+		"POST /admin":                      password(303, 401),
+		"GET /api/sync":                    always(200),
+		"GET /api/accounts/revision-date":  always(200),
+		"PUT /api/ciphers/{id}":            always(200),
+		"GET /icons/{domain}/icon.png":     always(200),
+		"GET /app/{file}":                  always(200),
+	}},
+	traffic: []wave{
+		send(person, 5, "POST https://vault.example.com/identity/accounts/prelogin {}", 200),
+		send(person, 2, "POST https://vault.example.com/identity/connect/token grant_type=password&username=alice&password=mistyped", 400),
+		send(person, 15, "POST https://vault.example.com/identity/connect/token grant_type=refresh_token&refresh_token=wonderland", 200), // as many devices
+		send(person, 30, "GET https://vault.example.com/api/sync", 200),
+		send(person, 400, "GET https://vault.example.com/icons/{n}.example.org/icon.png", 200),
+		send(person, 100, "PUT https://vault.example.com/api/ciphers/{n} {}", 200),
+		send(attacker, 20, "POST https://vault.example.com/identity/connect/token grant_type=password&username=alice&password={n}", 400),
+		send(attacker, 20, "POST https://vault.example.com/identity/connect/token grant_type=password&username=alice&password=wonderland", 429),
+		send(attacker, 5, "POST https://vault.example.com/admin token={n}", 429),
+		send(attacker, 5, "POST https://vault.example.com/api/accounts/password-hint {}", 429),
+		send(attacker, 5, "POST https://vault.example.com/api/sends/access/abc {}", 429),
+		send(attacker, 5, "GET https://vault.example.com/api/sync", 200),
+		send(neighbor, 1, "POST https://vault.example.com/identity/connect/token grant_type=password&username=bob&password=wonderland", 200),
+	},
+}, {
+	name: "immich",
+	backends: map[string]standIn{"127.0.0.1:2283": {
+		"POST /api/auth/login":                password(201, 401),
+		"POST /api/auth/session/unlock":       password(204, 401),
+		"GET /api/shared-links/me":            always(200),
+		"GET /api/assets/{id}/thumbnail":      always(200),
+		"GET /api/assets/{id}/video/playback": always(206),
+		"POST /api/assets":                    always(201),
+		"POST /api/assets/bulk-upload-check":  always(200),
+		"GET /api/server/ping":                always(200),
+	}},
+	traffic: []wave{
+		send(person, 2, `POST https://photos.example.com/api/auth/login {"password":"mistyped"}`, 401),
+		send(person, 1, `POST https://photos.example.com/api/auth/login {"password":"wonderland"}`, 201),
+		send(person, 800, "GET https://photos.example.com/api/assets/{n}/thumbnail?size=preview", 200),
+		send(person, 100, "GET https://photos.example.com/api/assets/{n}/video/playback", 206, "Range: bytes=0-"),
+		send(person, 10, "POST https://photos.example.com/api/assets/bulk-upload-check {}", 200),
+		send(person, 500, "POST https://photos.example.com/api/assets photo", 201),
+		send(neighbor, 50, "GET https://photos.example.com/api/shared-links/me?key=a", 200),
+		send(attacker, 5, `POST https://photos.example.com/api/auth/login {"password":"{n}"}`, 401),
+		send(attacker, 5, "GET https://photos.example.com/api/shared-links/me?key=a&password={n}", 200),
+		send(attacker, 10, "GET https://photos.example.com/api/shared-links/me?key=a&%70assword={n}", 429),
+		send(attacker, 10, `POST https://photos.example.com/api/auth/login {"password":"wonderland"}`, 429),
+		send(attacker, 5, `POST https://photos.example.com/api/auth/session/unlock {"pinCode":"{n}"}`, 429),
+		send(attacker, 5, "GET https://photos.example.com/api/server/ping", 200),
+	},
+}, {
+	name: "wordpress",
+	backends: map[string]standIn{"127.0.0.1:8080": {
+		"GET /":                                    always(200),
+		"POST /wp-login.php":                       password(302, 200),
+		"GET /wp-login.php":                        always(200),
+		"POST /xmlrpc.php":                         always(200),
+		"POST /wp-comments-post.php":               always(302),
+		"POST /wp-admin/admin-ajax.php":            always(200),
+		"GET /wp-content/{path...}":                always(200),
+		"GET /wp-json/wp/v2/users":                 always(200),
+		"POST /wp-json/wp/v2/posts/{id}/autosaves": always(200),
+	}},
+	traffic: []wave{
+		send(person, 300, "GET https://blog.example.com/wp-content/uploads/{n}.jpg", 200),
+		send(person, 100, "GET https://blog.example.com/?p={n}", 200),
+		send(person, 10, "GET https://blog.example.com/?s=caddy", 200),
+		send(person, 3, "POST https://blog.example.com/wp-comments-post.php comment=nice", 302),
+		send(neighbor, 2, "POST https://blog.example.com/wp-login.php log=alice&pwd=mistyped", 200),
+		send(neighbor, 1, "POST https://blog.example.com/wp-login.php log=alice&pwd=wonderland", 302),
+		send(neighbor, 120, "POST https://blog.example.com/wp-admin/admin-ajax.php action=heartbeat", 200),
+		send(neighbor, 60, "POST https://blog.example.com/wp-json/wp/v2/posts/1/autosaves {}", 200),
+		send(attacker, 10, "POST https://blog.example.com/wp-login.php log=alice&pwd={n}", 200),
+		send(attacker, 10, "POST https://blog.example.com/wp-login.php log=alice&pwd=wonderland", 429),
+		send(attacker, 5, "POST https://blog.example.com//WP-LOGIN.php/x log=alice&pwd=wonderland", 429),
+		send(attacker, 20, "POST https://blog.example.com/xmlrpc.php <methodCall/>", 200),
+		send(attacker, 10, "POST https://blog.example.com/xmlrpc.php <methodCall/>", 429),
+		send(attacker, 30, "GET https://blog.example.com/wp-json/wp/v2/users", 200),
+		send(attacker, 10, "GET https://blog.example.com/?s={n}", 429),
+		send(attacker, 5, "GET https://blog.example.com/", 200),
+		send(attacker, 1, "GET https://blog.example.com/wp-config.php.bak", 429),
+		send(attacker, 5, "GET https://blog.example.com/", 429), // for an hour
+	},
+}, {
+	name:     "basic-auth",
+	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
+	traffic: []wave{
+		send(person, 100, "GET https://files.example.com/{n}", 200, withPassword),
+		send(attacker, 300, "GET https://files.example.com/", 401, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
+		send(attacker, 20, "GET https://files.example.com/", 429, withPassword),
+		send(neighbor, 250, "GET https://files.example.com/{n}", 200, withPassword), // who was told the password
+		send("203.0.113.30", 149, "GET https://files.example.com/{n}", 200, withPassword),
+		send("203.0.113.40", 20, "GET https://files.example.com/{n}", 429, withPassword),
+	},
+}, {
+	name: "authelia",
+	backends: map[string]standIn{
+		"127.0.0.1:9091": {
+			"POST /api/firstfactor":       password(200, 401),
+			"POST /api/secondfactor/totp": password(200, 401),
+			"GET /api/state":              always(200),
+			"GET /static/{file}":          always(200),
+			"GET /api/authz/forward-auth": names("Remote-User"),
+		},
+		"127.0.0.1:3000": {"/": always(200)},
+	},
+	traffic: []wave{
+		send(person, 60, "GET https://auth.example.com/static/{n}.js", 200),
+		send(person, 30, "GET https://auth.example.com/api/state", 200),
+		send(person, 2, `POST https://auth.example.com/api/firstfactor {"password":"mistyped"}`, 401),
+		send(person, 1, `POST https://auth.example.com/api/firstfactor {"password":"wonderland"}`, 200),
+		send(person, 200, "GET https://app.example.com/{n}", 200, "Cookie: session=alice"),
+		send(neighbor, 200, "GET https://app.example.com/{n}", 200, "Cookie: session=bob"),
+		send(attacker, 20, `POST https://auth.example.com/api/firstfactor {"password":"{n}"}`, 401),
+		send(attacker, 20, `POST https://auth.example.com/api/firstfactor {"password":"wonderland"}`, 429),
+		send(attacker, 20, `POST https://auth.example.com/api/secondfactor/totp {"token":"{n}"}`, 429),
+		send(attacker, 300, "GET https://app.example.com/{n}", 200, "Cookie: session=mallory"),
+		send(attacker, 20, "GET https://app.example.com/{n}", 429, "Cookie: session=mallory", "Remote-User: {n}"),
+		send("203.0.113.67", 20, "GET https://app.example.com/{n}", 429, "Cookie: session=mallory"), // from elsewhere
+		send(attacker, 500, "GET https://app.example.com/{n}", 401, "Remote-User: alice"),
+		send(person, 50, "GET https://app.example.com/{n}", 200, "Cookie: session=alice"),
+	},
+}, {
+	name: "authentik",
+	backends: map[string]standIn{
+		"127.0.0.1:9000": {
+			"POST /api/v3/flows/executor/{flow}/":    always(200),
+			"GET /api/v3/flows/executor/{flow}/":     always(200),
+			"GET /static/{file}":                     always(200),
+			"GET /outpost.goauthentik.io/auth/caddy": names("X-Authentik-Uid"),
+			"GET /outpost.goauthentik.io/callback":   always(302),
+		},
+		"127.0.0.1:3000": {"/": always(200)},
+	},
+	traffic: []wave{
+		send(person, 60, "GET https://auth.example.com/static/{n}.js", 200),
+		send(person, 20, "GET https://auth.example.com/api/v3/flows/executor/default-authentication-flow/", 200),
+		send(person, 8, `POST https://auth.example.com/api/v3/flows/executor/default-authentication-flow/ {"uid_field":"alice"}`, 200),
+		send(person, 5, "GET https://app.example.com/outpost.goauthentik.io/callback", 302),
+		send(person, 200, "GET https://app.example.com/{n}", 200, "Cookie: session=alice"),
+		send(attacker, 40, `POST https://auth.example.com/api/v3/flows/executor/default-authentication-flow/ {"password":"{n}"}`, 200),
+		send(attacker, 20, `POST https://auth.example.com/api/v3/flows/executor/default-authentication-flow/ {"password":"{n}"}`, 429),
+		send(attacker, 20, `POST https://auth.example.com/api/v3/flows/executor/another-flow/ {"password":"{n}"}`, 429),
+		send(attacker, 300, "GET https://app.example.com/{n}", 200, "Cookie: session=mallory"),
+		send(attacker, 20, "GET https://app.example.com/{n}", 429, "Cookie: session=mallory", "X-Authentik-Uid: {n}"),
+		send(attacker, 500, "GET https://app.example.com/{n}", 401, "X-Authentik-Uid: alice"),
+	},
+}, {
+	name:     "api-keys",
+	backends: map[string]standIn{"127.0.0.1:3000": {"/v1/": always(200)}},
+	files: map[string]string{"api_keys": `salt d882fede5cf991b06d22aecb614e8e152e7038fec0c635c7e79414ed805ede04
+acme paid d3729bcb87c68dff70ff5882a1c62688af714db490a588b39fe2d64319578420
+guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
+`},
+	env: []string{"KEY=tally_KOOMYNXECEIDMH64USVY4ZMORR"},
+	traffic: []wave{
+		send(person, 60, "GET https://api.example.com/v1/time", 200),
+		send(person, 10, "GET https://api.example.com/v1/time", 429),
+		send(person, 60, "GET https://api.example.com/v1/time", 200, "X-Api-Key: tally_O3BUXQUIM3GXTWU3COJHFFKFED"),
+		send(person, 10, "GET https://api.example.com/v1/time", 429, "X-Api-Key: tally_O3BUXQUIM3GXTWU3COJHFFKFED"),
+		send(neighbor, 400, "GET https://api.example.com/v1/time", 200, "X-Api-Key: tally_KOOMYNXECEIDMH64USVY4ZMORR"),
+		send(neighbor, 8, "GET https://api.example.com/v1/export/{n}", 200, "X-Api-Key: tally_KOOMYNXECEIDMH64USVY4ZMORR"),
+		send(attacker, 30, "GET https://api.example.com/v1/time", 403, "X-Api-Key: guess-{n}"),
+		send(attacker, 5, "GET https://api.example.com/v1/time", 400, "X-Api-Key: a", "X-Api-Key: b"),
+	},
+}, {
+	name:     "uploads",
+	backends: map[string]standIn{"127.0.0.1:3000": {"PUT /upload/{file}": always(201), "GET /": always(200)}},
+	traffic: []wave{
+		send(person, 10, "PUT https://upload.example.com/upload/{n} zeros 10000000", 201, "Expect: 100-continue"),
+		send(person, 30, "GET https://upload.example.com/?{n}", 200),
+		send(attacker, 4, "PUT https://upload.example.com/upload/{n} zeros 120000000", 201, "Expect: 100-continue"),
+		send(attacker, 1, "PUT https://upload.example.com/upload/{n} zeros 30000000", 429, "Expect: 100-continue"),
+		send(attacker, 1, "PUT https://upload.example.com/upload/{n} zeros 10000000", 201, "Expect: 100-continue"),
+		send(attacker, 1, "PUT https://upload.example.com/upload/{n} zeros 10000001", 429, "Expect: 100-continue"),
+		send(attacker, 30, "GET https://upload.example.com/?{n}", 200),
+		send(neighbor, 100, "PUT https://upload.example.com/upload/{n} zeros 1", 201),
+		send(neighbor, 5, "PUT https://upload.example.com/upload/{n} zeros 1", 429),
+	},
+}, {
+	name:     "cloudflare",
+	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
+	traffic: []wave{
+		send("173.245.48.9", 200, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: "+person),
+		send("173.245.48.9", 200, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: "+neighbor), // the same machine of Cloudflare
+		send("2606:4700::9", 90, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: "+person),
+		send("173.245.48.9", 300, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: 192.0.2.{n}, "+attacker),
+		send("173.245.48.9", 20, "GET https://shop.example.com/{n}", 429, "X-Forwarded-For: 192.0.2.{n}, "+attacker),
+		send("172.64.0.9", 20, "GET https://shop.example.com/{n}", 429, "X-Forwarded-For: "+attacker),
+		send("198.51.100.7", 300, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: 192.0.2.{n}"), // not by Cloudflare
+		send("198.51.100.7", 20, "GET https://shop.example.com/{n}", 429, "X-Forwarded-For: 192.0.2.{n}", "CF-Connecting-IP: 192.0.2.{n}"),
+	},
+}, {
+	name:     "tunnel",
+	visitor:  "127.0.0.1",
+	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
+	traffic: []wave{
+		send("127.0.0.1", 250, "GET http://app.example.com:8080/{n}", 200, "X-Forwarded-For: "+person),
+		send("127.0.0.1", 250, "GET http://app.example.com:8080/{n}", 200, "X-Forwarded-For: "+neighbor),
+		send("127.0.0.1", 300, "GET http://app.example.com:8080/{n}", 200, "X-Forwarded-For: 192.0.2.{n}, "+attacker),
+		send("127.0.0.1", 20, "GET http://app.example.com:8080/{n}", 429, "X-Forwarded-For: 192.0.2.{n}, "+attacker),
+	},
+}, {
+	name:     "lan",
+	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
+	traffic: []wave{
+		send("192.168.1.20", 500, "GET https://home.example.com/{n}", 200),
+		send("fd00::20", 500, "GET https://home.example.com/{n}", 200),
+		send("192.0.2.7", 500, "GET https://home.example.com/", 200),
+		send(person, 200, "GET https://home.example.com/{n}", 200),
+		send(attacker, 300, "GET https://home.example.com/{n}", 200),
+		send(attacker, 20, "GET https://home.example.com/{n}", 429, "X-Forwarded-For: 192.168.1.20"),
+		send(attacker, 20, "GET https://home.example.com/healthz/../{n}", 429),
+		send(attacker, 5, "GET https://home.example.com/healthz", 200),
+	},
+}, {
+	name:     "cors",
+	backends: map[string]standIn{"127.0.0.1:3000": {"/v1/": always(200)}},
+	traffic: []wave{
+		send(person, 50, "OPTIONS https://api.example.com/v1/notes", 204, "Origin: https://app.example.com", "Access-Control-Request-Method: POST"),
+		send(person, 50, "POST https://api.example.com/v1/notes {}", 200, "Origin: https://app.example.com"),
+		send(attacker, 60, "POST https://api.example.com/v1/notes {}", 200, "Origin: https://app.example.com"),
+		send(attacker, 10, "POST https://api.example.com/v1/notes {}", 429, "Origin: https://app.example.com"),
+		send(attacker, 5, "PROPFIND https://api.example.com/v1/notes", 429),
+		send(attacker, 5, "OPTIONS https://api.example.com/v1/notes", 429, "X-HTTP-Method-Override: POST"),
+		send(attacker, 10, "OPTIONS https://api.example.com/v1/notes", 204, "Origin: https://app.example.com"),
+		send(neighbor, 300, "OPTIONS https://api.example.com/v1/{n}", 204),
+		send(neighbor, 10, "OPTIONS https://api.example.com/v1/{n}", 429),
+	},
+}, {
+	name:     "sites",
+	backends: map[string]standIn{"127.0.0.1:3000": {"POST /login": password(200, 401), "GET /": always(200)}},
+	traffic: []wave{
+		send(person, 5, "POST https://one.example.com/login wonderland", 200),
+		send(person, 5, "POST https://two.example.com/login wonderland", 200),
+		send(person, 10, "POST https://three.example.com/login wonderland", 200),
+		send(person, 10, "POST https://four.example.com/login wonderland", 200),
+		send(person, 100, "GET https://one.example.com/", 200),
+		send(attacker, 10, "POST https://one.example.com/login {n}", 401),
+		send(attacker, 10, "POST https://two.example.com/login {n}", 429),
+		send(attacker, 10, "POST https://three.example.com/login {n}", 401),
+		send(attacker, 10, "POST https://three.example.com/login {n}", 429),
+		send(attacker, 10, "POST https://four.example.com/login {n}", 401),
+	},
+}, {
+	name:     "firewall",
+	backends: map[string]standIn{"127.0.0.1:3000": {"POST /login": password(200, 401)}},
+	traffic: []wave{
+		send(person, 5, "POST https://www.example.com/login wonderland", 200),
+		send(attacker, 10, "POST https://www.example.com/login {n}", 401),
+		send(attacker, 30, "POST https://www.example.com/login {n}", 429),
+	},
+	after: func(k *kitchen) {
+		found := map[any]int{}
+		for _, line := range decisions(k.t, filepath.Join(k.dir, "rate_limit.log")) {
+			found[line["client_ip"]]++
+		}
+		if found[attacker] != 30 || found[person] != 0 {
+			k.t.Errorf("the log has refusals of %v, want 30 of %s and none of %s", found, attacker, person)
+		}
+	},
+}, {
+	name:     "ai-crawlers",
+	backends: map[string]standIn{"127.0.0.1:3000": {"GET /": always(200)}},
+	traffic: []wave{
+		send(person, 100, "GET https://wiki.example.com/page/{n}", 200, "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
+		send(person, 300, "GET https://wiki.example.com/assets/{n}.png", 200, "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
+		send(neighbor, 60, "GET https://wiki.example.com/page/{n}", 200, "User-Agent: Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"),
+		send("198.18.0.1", 20, "GET https://wiki.example.com/page/{n}", 429, "User-Agent: Mozilla/5.0 (compatible; ClaudeBot/1.0; +claudebot@anthropic.com)"), // GPTBot has used them up
+		send("198.18.0.2", 20, "GET https://wiki.example.com/page/{n}", 429, "User-Agent: CCBot/2.0 (https://commoncrawl.org/faq/)"),
+		send("198.18.0.1", 20, "GET https://wiki.example.com/robots.txt", 200, "User-Agent: CCBot/2.0 (https://commoncrawl.org/faq/)"),
+		send(attacker, 120, "GET https://wiki.example.com/page/{n}", 200, "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0"),
+		send(attacker, 20, "GET https://wiki.example.com/page/{n}", 429, "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0", "Accept: text/html"),
 	},
 }}
 
@@ -112,4 +468,36 @@ func withoutHead(text string) string {
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	return text
+}
+
+// The files of the pages about systemd and Compose hold what the pages say of them.
+func TestDeploymentFiles(t *testing.T) {
+	for file, lines := range map[string][]string{
+		"compose/compose.yaml":  {"- caddy_data:/data", "caddy_data:", "- ./Caddyfile:/etc/caddy/Caddyfile:ro", "stop_grace_period: 30s"},
+		"compose/Dockerfile":    {"RUN GOTOOLCHAIN=auto xcaddy build --with github.com/caddy-tally/caddy-tally", "COPY --from=builder /usr/bin/caddy /usr/bin/caddy"},
+		"systemd/caddy.service": {"StateDirectory=caddy", "ProtectSystem=strict", "Type=notify"},
+	} {
+		text := readSample(t, "../examples/"+file)
+		for _, line := range lines {
+			if !regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(line) + `( #.*)?$`).MatchString(text) {
+				t.Errorf("examples/%s: there is no line %q", file, line)
+			}
+		}
+	}
+	if block := firstBlock(readSample(t, "../docs/recipes/compose.md")); block != withoutHead(readSample(t, "../examples/compose/Caddyfile")) {
+		t.Errorf("docs/recipes/compose.md shows another Caddyfile than examples/compose:\n%s", block)
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is missing")
+	}
+	// It looks for the binary, which need not be there.
+	unit := filepath.Join(t.TempDir(), "caddy.service")
+	text := replaceInExample(t, readSample(t, "../examples/systemd/caddy.service"), "/usr/local/bin/caddy", "/bin/true")
+	if err := os.WriteFile(unit, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput(); err != nil || strings.Contains(string(out), "caddy.service:") {
+		t.Errorf("systemd-analyze verify: %v: %s", err, out)
+	}
 }
