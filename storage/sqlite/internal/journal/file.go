@@ -18,9 +18,8 @@ const (
 	magic   = 0x74616c6c796a6e6c // "tallyjnl"
 	version = 1
 
-	headerSize  = 4096
-	recordSize  = 64
-	recordWords = recordSize / 8
+	headerSize = 4096
+	recordSize = 64
 
 	// Places in the header, in words of 8 bytes.
 	headWords = 6  // what struct header holds, and its checksum

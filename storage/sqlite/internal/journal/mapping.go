@@ -7,16 +7,22 @@ import (
 
 // mapping is a file's contents in memory. Every access may fault: see guard.
 type mapping struct {
-	segments, records uint32
-	bytes             []byte   // the whole of it; its memory is not Go's
-	words             []uint64 // the same
+	segments, records uint32 // of each segment
+	bytes             []byte // the whole of it; its memory is not Go's
+	head              *[headerSize / 8]uint64
+	places            []place // of all segments
 }
+
+// place is where a record lies.
+type place [recordSize / 8]uint64
 
 func newMapping(bytes []byte, shape header) *mapping {
 	// A mapping begins at a page's beginning, so its words are aligned, as 64-bit atomics
 	// need it on 32-bit machines.
-	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(bytes))), len(bytes)/8)
-	return &mapping{segments: shape.segments, records: shape.records, bytes: bytes, words: words}
+	m := &mapping{segments: shape.segments, records: shape.records, bytes: bytes}
+	m.head = (*[headerSize / 8]uint64)(m.address())
+	m.places = unsafe.Slice((*place)(unsafe.Add(m.address(), headerSize)), int(shape.segments)*int(shape.records))
+	return m
 }
 
 // holds reports whether an address is in the mapping.
@@ -27,25 +33,24 @@ func (m *mapping) holds(address uintptr) bool {
 
 func (m *mapping) address() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(m.bytes)) }
 
-func (m *mapping) owner() *uint64 { return &m.words[ownerAt] }
+func (m *mapping) owner() *uint64 { return &m.head[ownerAt] }
 
 func (m *mapping) loadHead() (w [headWords]uint64) {
 	for i := range w {
-		w[i] = atomic.LoadUint64(&m.words[i])
+		w[i] = atomic.LoadUint64(&m.head[i])
 	}
 	return w
 }
 
-func (m *mapping) storeHead(i int, word uint64) { atomic.StoreUint64(&m.words[i], word) }
+func (m *mapping) storeHead(i int, word uint64) { atomic.StoreUint64(&m.head[i], word) }
 
-func (m *mapping) loadEntry(slot int) uint64 { return atomic.LoadUint64(&m.words[tableAt+slot]) }
+func (m *mapping) loadEntry(slot int) uint64 { return atomic.LoadUint64(&m.head[tableAt+slot]) }
 
 func (m *mapping) storeEntry(slot int, entry uint64) {
-	atomic.StoreUint64(&m.words[tableAt+slot], entry)
+	atomic.StoreUint64(&m.head[tableAt+slot], entry)
 }
 
-// segment returns the words of the records of a segment.
-func (m *mapping) segment(slot int) []uint64 {
-	n := int(m.records) * recordWords
-	return m.words[headerSize/8+slot*n:][:n:n]
+func (m *mapping) segment(slot int) []place {
+	n := int(m.records)
+	return m.places[slot*n:][:n:n]
 }

@@ -64,8 +64,8 @@ func (s *Segment) Read(i int, r *Record) (ok bool, err error) {
 		return false, nil
 	}
 	defer s.j.recovered(debug.SetPanicOnFault(true), &err)
-	place := s.words[i*recordWords:][:recordWords]
-	w := [recordWords]uint64{atomic.LoadUint64(&place[0])}
-	copy(w[1:], place[1:])
+	there := &s.places[i]
+	w := place{atomic.LoadUint64(&there[0])}
+	*(*[7]uint64)(w[1:]) = [7]uint64(there[1:])
 	return r.decode(&w, s.at(i)), nil
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -9,57 +10,54 @@ import (
 // maxGeneration is the last generation; the first is 1.
 const maxGeneration = 1<<31 - 1
 
-// seat is where a record lies: the id of the file's contents, the use of its segment, and the
-// record's place among all of the file.
+// seat says where a record lies: the id of the file's contents, the use of its segment, and
+// the record's place among all of the file.
 type seat struct {
 	id         int64
 	generation uint32
-	index      uint64
+	index      uint32
 }
 
-// encode returns the words of a record, to be written to its seat.
-func (r *Record) encode(at seat) [recordWords]uint64 {
-	w := [recordWords]uint64{
-		uint64(at.generation) << 33,
-		uint64(r.Limit),
-		binary.NativeEndian.Uint64(r.Key[:8]),
-		binary.NativeEndian.Uint64(r.Key[8:]),
-		uint64(r.N[0]), uint64(r.N[1]), uint64(r.N[2]), uint64(r.N[3]),
-	}
+// encode sets w to the words of a record that is written to a seat.
+func (r *Record) encode(w *place, at seat) {
+	w[0] = uint64(at.generation) << 33
 	if r.Bucket {
 		w[0] |= 1 << 32
 	}
-	w[0] |= uint64(checksum(&w, at))
-	return w
+	w[1] = uint64(r.Limit)
+	w[2] = binary.NativeEndian.Uint64(r.Key[:8])
+	w[3] = binary.NativeEndian.Uint64(r.Key[8:])
+	w[4], w[5], w[6], w[7] = uint64(r.N[0]), uint64(r.N[1]), uint64(r.N[2]), uint64(r.N[3])
+	w[0] |= uint64(checksum(w, at))
 }
 
 // decode sets the record to what words found at a seat say, if they are a record that was
 // written there.
-func (r *Record) decode(w *[recordWords]uint64, at seat) bool {
+func (r *Record) decode(w *place, at seat) bool {
 	if uint32(w[0]>>33) != at.generation || uint32(w[0]) != checksum(w, at) {
 		return false
 	}
+	r.Bucket = w[0]>>32&1 != 0
 	r.Limit = int64(w[1])
 	binary.NativeEndian.PutUint64(r.Key[:8], w[2])
 	binary.NativeEndian.PutUint64(r.Key[8:], w[3])
-	r.Bucket = w[0]>>32&1 != 0
-	for i := range r.N {
-		r.N[i] = int64(w[4+i])
-	}
+	r.N = [4]int64{int64(w[4]), int64(w[5]), int64(w[6]), int64(w[7])}
 	return true
 }
 
-// checksum returns the checksum of a record's words, but for the checksum itself, and of its
-// seat.
-func checksum(w *[recordWords]uint64, at seat) uint32 {
-	var b [recordSize + 16]byte
-	binary.NativeEndian.PutUint64(b[0:], w[0]>>32)
-	for i := 1; i < recordWords; i++ {
-		binary.NativeEndian.PutUint64(b[8*i:], w[i])
-	}
-	binary.NativeEndian.PutUint64(b[recordSize:], uint64(at.id))
-	binary.NativeEndian.PutUint64(b[recordSize+8:], at.index)
-	return uint32(xxhash.Sum64(b[:]))
+// checksum returns the checksum of a record's words and of its seat. In the place of the
+// checksum itself it has the index, so that what is hashed is 64 bytes, not more.
+func checksum(w *place, at seat) uint32 {
+	var b [recordSize]byte
+	binary.NativeEndian.PutUint64(b[0:], w[0]&^math.MaxUint32|uint64(at.index))
+	binary.NativeEndian.PutUint64(b[8:], w[1])
+	binary.NativeEndian.PutUint64(b[16:], w[2])
+	binary.NativeEndian.PutUint64(b[24:], w[3])
+	binary.NativeEndian.PutUint64(b[32:], w[4])
+	binary.NativeEndian.PutUint64(b[40:], w[5])
+	binary.NativeEndian.PutUint64(b[48:], w[6])
+	binary.NativeEndian.PutUint64(b[56:], w[7])
+	return uint32((xxhash.Sum64(b[:]) ^ uint64(at.id)) >> 32)
 }
 
 // encodeEntry returns a segment's entry in the table: its generation, and a checksum.

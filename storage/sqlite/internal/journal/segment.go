@@ -13,7 +13,7 @@ type Segment struct {
 	generation uint32
 	id         int64  // of the file's contents
 	token      uint64 // of the period in which it is written
-	words      []uint64
+	places     []place
 	written    *[shards]counter // by place; nil if it is not this period that writes it
 
 	_    [64]byte // tail changes with each Add, the fields above don't
@@ -35,7 +35,7 @@ type counter struct {
 }
 
 func (j *Journal) newSegmentLocked(slot int, generation uint32) *Segment {
-	return &Segment{j: j, slot: slot, generation: generation, id: j.header.id, words: j.mem.segment(slot)}
+	return &Segment{j: j, slot: slot, generation: generation, id: j.header.id, places: j.mem.segment(slot)}
 }
 
 // pastSegmentLocked is a segment that was written before.
@@ -61,7 +61,7 @@ func (s *Segment) Sealed() bool {
 	return sealed
 }
 
-func (s *Segment) capacity() int { return len(s.words) / recordWords }
+func (s *Segment) capacity() int { return len(s.places) }
 
 func (s *Segment) reserved() (n int, sealed bool) {
 	t := s.tail.Load()
@@ -113,5 +113,5 @@ func (s *Segment) wait() {
 
 // at returns the seat of the record at a place.
 func (s *Segment) at(i int) seat {
-	return seat{id: s.id, generation: s.generation, index: uint64(s.slot)*uint64(s.capacity()) + uint64(i)}
+	return seat{id: s.id, generation: s.generation, index: uint32(s.slot*len(s.places) + i)}
 }

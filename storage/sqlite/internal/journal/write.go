@@ -28,10 +28,11 @@ func (j *Journal) Add(r *Record) bool {
 // built on: see the package's comment.
 func (s *Segment) add(i int, r *Record) (added bool) {
 	defer s.added(i, debug.SetPanicOnFault(true), &added)
-	w := r.encode(s.at(i))
-	place := s.words[i*recordWords:][:recordWords]
-	copy(place[1:], w[1:])
-	atomic.StoreUint64(&place[0], w[0])
+	var w place
+	r.encode(&w, s.at(i))
+	there := &s.places[i]
+	*(*[7]uint64)(there[1:]) = [7]uint64(w[1:])
+	atomic.StoreUint64(&there[0], w[0])
 	return atomic.LoadUint64(s.j.mem.owner()) == s.token
 }
 
