@@ -89,61 +89,58 @@ func parseHeader(w [headWords]uint64) (header, bool) {
 
 // open opens the file, makes it if it doesn't exist, takes part in its locks, and revokes
 // its owner. errReplaced means that it is to be tried again.
-func open(ctx context.Context, o Options) (j *Journal, err error) {
+func open(ctx context.Context, o Options) (*Journal, error) {
 	f, made, err := openFile(o.Path)
 	if err != nil {
 		return nil, err
 	}
-	j = &Journal{path: o.Path, origin: o.Origin, file: f, full: make(chan struct{}, 1)}
-	defer func() {
-		if err == nil {
-			return
-		}
+	j := &Journal{path: o.Path, origin: o.Origin, file: f, full: make(chan struct{}, 1)}
+	if err := j.join(ctx, o, made); err != nil {
 		if j.mem != nil {
-			err = errors.Join(err, j.mem.vacate())
+			_ = j.mem.vacate() // err says what went wrong first
 		}
-		_ = f.Close() // ends the locks; err says why
-		j = nil
-	}()
-	if err := elect(ctx, f); err != nil {
-		return nil, fmt.Errorf("journal %q: waiting for those that open it: %w", o.Path, err)
+		_ = f.Close() // ends the locks
+		return nil, err
 	}
-	if err := samePlace(f, o.Path); err != nil {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("journal %q: %w: %w", o.Path, ctx.Err(), err)
-		}
-		return nil, errReplaced
-	}
-	if err := j.prepare(o, made); err != nil {
-		return nil, fmt.Errorf("journal %q: %w", o.Path, err)
-	}
-	if err := j.enter(); err != nil {
-		return nil, fmt.Errorf("journal %q: %w", o.Path, err)
-	}
-	return j, unlock(f, electionByte, 1)
+	return j, nil
 }
 
-// prepare finds out what the file holds, gives it its size, and maps it. A file that was
-// made just now and gets no space on the disk is removed.
-func (j *Journal) prepare(o Options, made bool) error {
-	if err := checkFileSystem(j.file); err != nil {
-		return errors.Join(err, j.unmake(made))
+// join is open, once there is a file.
+func (j *Journal) join(ctx context.Context, o Options, made bool) error {
+	if err := checkFileSystem(j.file); err != nil { // first: elsewhere locks may hang
+		return j.failed(err, made)
+	}
+	if err := elect(ctx, j.file); err != nil {
+		return j.failed(fmt.Errorf("waiting for others that open it: %w", err), false)
+	}
+	if err := samePlace(j.file, j.path); err != nil {
+		return errReplaced
 	}
 	h, valid, err := readHeader(j.file)
 	if err != nil {
-		return err
-	}
-	shape := h
-	if !valid {
-		shape = header{segments: uint32(o.Segments), records: uint32(o.Records)}
+		return j.failed(err, false)
 	}
 	if j.foreign = !valid || h.origin != o.Origin; !j.foreign {
 		j.header = h
 	}
-	if err := allocate(j.file, shape.size()); err != nil {
-		err = fmt.Errorf("allocating %d bytes on the disk: %w", shape.size(), err)
-		return errors.Join(err, j.unmake(made))
+	if !valid {
+		h = header{segments: uint32(o.Segments), records: uint32(o.Records)}
 	}
+	if err := allocate(j.file, h.size()); err != nil {
+		return j.failed(fmt.Errorf("allocating %d bytes on the disk: %w", h.size(), err), made)
+	}
+	err = j.mapFile(h)
+	if err == nil {
+		err = j.enter()
+	}
+	if err == nil {
+		err = unlock(j.file, electionByte, 1)
+	}
+	return j.failed(err, false)
+}
+
+// mapFile maps a file that has a size.
+func (j *Journal) mapFile(shape header) error {
 	info, err := j.file.Stat()
 	if err != nil {
 		return err
@@ -157,13 +154,17 @@ func (j *Journal) prepare(o Options, made bool) error {
 	return nil
 }
 
-// unmake removes a file that was made just now. Whoever waits for its lock finds out, and
-// makes another.
-func (j *Journal) unmake(made bool) error {
-	if !made {
+// failed returns an error, if it is one, that names the file, and removes that if it was made
+// just now. Whoever waits for its lock finds out, and makes another.
+func (j *Journal) failed(err error, made bool) error {
+	if err == nil {
 		return nil
 	}
-	return os.Remove(j.path)
+	err = fmt.Errorf("journal %q: %w", j.path, err)
+	if made {
+		err = errors.Join(err, os.Remove(j.path))
+	}
+	return err
 }
 
 // readHeader returns what the file's beginning says of its contents, and whether they are a

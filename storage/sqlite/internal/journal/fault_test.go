@@ -1,0 +1,174 @@
+//go:build linux && !mips && !mipsle && (!arm || arm.7)
+
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const cont = unix.SIGCONT
+
+// stop stops a child process, and returns when it has stopped.
+func stop(t *testing.T, p *os.Process) {
+	t.Helper()
+	if err := p.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(p.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("%v, %v", status, err)
+	}
+}
+
+// A file that is truncated while it is mapped breaks the journal, not the process.
+func TestTruncatedWhileOpen(t *testing.T) {
+	for name, length := range map[string]int64{"all of it": 0, "the records": headerSize} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			// The first page that is gone must not be one that is left in part.
+			j := mustOpen(t, Options{Path: path, Segments: 4, Records: 4096})
+			mustOwn(t, j, 0)
+			mustAdd(t, j, 1, 2)
+			s := j.Segments(0)[0]
+			if err := os.Truncate(path, length); err != nil {
+				t.Fatal(err)
+			}
+			if page := int64(os.Getpagesize()); page > headerSize && length > 0 {
+				t.Skipf("a page has %d bytes, so the header's end is not a page's", page)
+			}
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() { refuses(t, j) })
+			}
+			wg.Wait()
+			if err := j.Err(); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("the journal is broken: %v", err)
+			}
+			if ok, err := s.Read(0, new(Record)); ok || err == nil {
+				t.Errorf("reading: %v, %v", ok, err)
+			}
+			if j.Owned() || j.Own(0) {
+				t.Error("a broken journal is owned")
+			}
+			j.Seal()
+			if err := j.Settle(s); err == nil {
+				t.Error("it is settled")
+			}
+			j.Free(1)
+			refuses(t, j)
+			j.Newest()
+			j.Segments(0)
+			if err := j.Close(); err != nil {
+				t.Error(err)
+			}
+			j = mustOpen(t, Options{Path: path, Segments: 4, Records: 4096})
+			mustOwn(t, j, 0)
+			mustAdd(t, j, 3)
+		})
+	}
+}
+
+// Every method meets the fault first.
+func TestFaultsAnywhere(t *testing.T) {
+	for name, call := range map[string]func(j *Journal, s *Segment){
+		"Owned": func(j *Journal, _ *Segment) { j.Owned() }, "Own": func(j *Journal, _ *Segment) { j.Own(0) },
+		"Newest": func(j *Journal, _ *Segment) { j.Newest() }, "Seal": func(j *Journal, _ *Segment) { j.Seal() },
+		"Disown": func(j *Journal, _ *Segment) { j.Disown() },
+		"Read":   func(_ *Journal, s *Segment) { _, _ = s.Read(0, new(Record)) },
+		"Add":    func(j *Journal, _ *Segment) { j.Add(new(Record)) },
+	} {
+		path := newPath(t)
+		j := mustOpen(t, small(path))
+		mustOwn(t, j, 0)
+		mustAdd(t, j, 1)
+		s := j.Segments(0)[0]
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		if call(j, s); j.Err() == nil {
+			t.Errorf("%s: the journal is not broken", name)
+		}
+		refuses(t, j)
+		if j.Owned() {
+			t.Errorf("%s: it is owned", name)
+		}
+	}
+	path := newPath(t)
+	j := mustOpen(t, small(path))
+	mustOwn(t, j, 0)
+	mustAdd(t, j, 1)
+	j.Disown()
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if segments := j.Segments(0); len(segments) != 0 || j.Err() == nil {
+		t.Errorf("%d segments, %v", len(segments), j.Err())
+	}
+}
+
+// Other panics are not swallowed.
+func TestOtherPanicsPass(t *testing.T) {
+	j := mustOpen(t, small(newPath(t)))
+	for _, f := range []func(){
+		func() { panic("other") },
+		func() { var r *Record; r.Limit = 1 },
+		func() { var s []int; _ = s[len(j.path)] },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil || j.Err() != nil {
+					t.Errorf("the panic is taken for a fault: %v", j.Err())
+				}
+			}()
+			_ = j.guard(f)
+		}()
+	}
+}
+
+// A disk that is full when a page of the file has to be allocated after all, as where a file
+// system copies on write, is a fault, too. A hole stands for that here.
+func TestDiskFullLater(t *testing.T) {
+	folder := smallDisk(t)
+	path := filepath.Join(folder, "journal")
+	j := mustOpen(t, Options{Path: path, Segments: 2, Records: 4096})
+	mustOwn(t, j, 0)
+	mustAdd(t, j, 1)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 2*headerSize, 64<<10)
+	f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "rest"), make([]byte, 2<<20), 0o600); err == nil {
+		t.Fatal("the disk has space for everything")
+	}
+	added := 1
+	for n := 2; n < 200; n++ {
+		if r := numbered(n); !j.Add(&r) {
+			break
+		}
+		added++
+	}
+	if added != headerSize/recordSize || j.Err() == nil {
+		t.Errorf("%d records were added until the disk was full: %v", added, j.Err())
+	}
+	left := 0
+	for i := range added {
+		if ok, err := j.Segments(0)[0].Read(i, new(Record)); ok && err == nil {
+			left++
+		}
+	}
+	if left != added {
+		t.Errorf("of %d records %d are found", added, left)
+	}
+	j.Close()
+}
