@@ -78,6 +78,10 @@ type App struct {
 	// it.
 	Pressure *Pressure `json:"pressure,omitempty"`
 
+	// The page that browsers get with a refusal, for handlers that don't say otherwise. Default:
+	// one without a name and a contact.
+	Page *Page `json:"page,omitempty"`
+
 	// Let clients earn sessions, by which they are known again. Default: none do.
 	Session *Session `json:"session,omitempty"`
 

@@ -105,6 +105,9 @@ func (a *App) check() error {
 	if err := a.Reputation.check(); err != nil {
 		return err
 	}
+	if err := a.Page.check(); err != nil {
+		return err
+	}
 	return a.Ban.check()
 }
 

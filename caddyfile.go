@@ -62,6 +62,11 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			<matchers...>
 //		}
 //		headers        draft|legacy|both|off
+//		page           off
+//		page {
+//			name    <text>
+//			contact <text>
+//		}
 //		jitter         <fraction>
 //		log_key
 //		log_ip
@@ -141,6 +146,8 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) er
 		return h.unmarshalTrap(d, token)
 	case "headers":
 		return h.unmarshalHeaders(d)
+	case "page":
+		return unmarshalPage(d, &h.Page)
 	case "jitter":
 		return h.unmarshalJitter(d)
 	case "log_key":

@@ -35,6 +35,11 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		rules_file       <path>
 //		ipv4_prefix      <bits>
 //		ipv6_prefix      <bits>
+//		page             off
+//		page {
+//			name    <text>
+//			contact <text>
+//		}
 //		session {
 //			lifetime                <duration>
 //			max_sessions_per_prefix <n>
@@ -103,6 +108,8 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return unmarshalCount(d, &a.IPv4Prefix)
 	case "ipv6_prefix":
 		return unmarshalCount(d, &a.IPv6Prefix)
+	case "page":
+		return unmarshalPage(d, &a.Page)
 	case "session":
 		return a.unmarshalSession(d)
 	case "pressure":

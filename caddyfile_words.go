@@ -15,14 +15,14 @@ import (
 // The words that lines can begin with: in the directive, in a zone, and in the
 // global option.
 var (
-	handlerWords = []string{"zone", "exempt", "trap", "headers", "jitter", "log_key", "log_ip", "disable_metrics", "sweep_interval", "distributed", "storage"}
+	handlerWords = []string{"zone", "exempt", "trap", "headers", "page", "jitter", "log_key", "log_ip", "disable_metrics", "sweep_interval", "distributed", "storage"}
 	zoneWords    = []string{
 		"match", "per", "limit", "tiers", "tier", "cost", "max_cost", "on_empty_key", "prefix_ceiling", "on_exceeded", "scope",
 		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",
 	}
 	appWords = []string{
 		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "rules_file", "ipv4_prefix", "ipv6_prefix",
-		"session", "pressure", "tier", "api_keys", "reputation", "ban", "history", "decision_log",
+		"page", "session", "pressure", "tier", "api_keys", "reputation", "ban", "history", "decision_log",
 	}
 )
 

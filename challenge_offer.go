@@ -2,7 +2,6 @@ package tally
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -12,7 +11,7 @@ import (
 // offerChallenge returns the exchange to answer a refused request with, if a browser has
 // called up a page and a session would help its client; else nil.
 func (h *Handler) offerChallenge(e *evaluation, p *response) *exchange {
-	if p.refusal.retry == limiter.Never || !isNavigation(e.http) || !h.sessionHelps(e, p.refusal) {
+	if p.refusal.retry == limiter.Never || e.http.Method != http.MethodGet || !isNavigation(e.http) || !h.sessionHelps(e, p.refusal) {
 		return nil
 	}
 	x := &exchange{Session: h.app.Session, app: h.app, http: e.http, client: e.client}
@@ -36,16 +35,6 @@ func (h *Handler) sessionHelps(e *evaluation, r *refusal) bool {
 		return h.app.Session != nil && !e.client.Kind.Verified()
 	}
 	return r.policy.zone.OnExceeded == onExceededChallenge && !e.client.IsVerified()
-}
-
-// isNavigation reports whether a browser has called up a page.
-func isNavigation(r *http.Request) bool {
-	is := func(field, value string) bool { // or an older browser, which doesn't say
-		said := r.Header[field]
-		return len(said) == 0 || said[0] == value
-	}
-	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") &&
-		is("Sec-Fetch-Mode", "navigate") && is("Sec-Fetch-Dest", "document")
 }
 
 // challenge answers a refused request with a challenge.

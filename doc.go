@@ -56,6 +56,8 @@
 //   - challenge_offer.go, challenge_serve.go, challenge_accept.go, challenge_page.go,
 //     challenge_exchange.go: the page that lets a browser earn a session
 //   - refuse.go, response.go, response_legacy.go, limit_status.go: refusals and header fields
+//   - refused_page.go, html_answer.go, error_routes.go, navigation.go: the page for browsers, where
+//     no route handles the error
 //   - refusal_reference.go, refusal.go: why a request is refused, and its reference
 //
 // Who it is from:
@@ -84,7 +86,7 @@
 //
 //   - caddyfile.go, caddyfile_app.go, caddyfile_zone.go, caddyfile_client.go,
 //     caddyfile_dashboard.go, caddyfile_decision_log.go, caddyfile_tier.go, caddyfile_reputation.go,
-//     caddyfile_limit.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_matchers.go
+//     caddyfile_limit.go, caddyfile_page.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_matchers.go
 //   - command.go, command_dashboard.go, command_key.go, command_unknown.go, command_tiers.go,
 //     command_connect.go
 //
@@ -98,7 +100,7 @@
 //
 // The options, with the comments that are their documentation:
 //
-//   - trap.go, app.go, session.go, challenge.go, pressure.go, api_keys.go, reputation.go,
+//   - trap.go, app.go, page.go, session.go, challenge.go, pressure.go, api_keys.go, reputation.go,
 //     decision_log.go
 //   - store_memory.go, store_sqlite.go, store_siting.go, store.go
 //   - zone_setup.go, survey.go, scope.go, policy.go, zone_form.go, zone.go, ban.go, tier.go,

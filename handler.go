@@ -2,6 +2,7 @@ package tally
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	for _, step := range []func(caddy.Context) error{
-		h.checkOrder, h.provisionPeerOptions, h.provisionHeaders, h.warnOfPeers, h.loadExempt, h.provisionZones, h.provisionMetrics, h.provisionHistory,
+		h.checkOrder, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.warnOfPeers, h.loadExempt, h.provisionZones, h.provisionMetrics, h.provisionHistory,
 	} {
 		if err := step(ctx); err != nil {
 			return atSource(err, h.Source)
@@ -39,6 +40,11 @@ func (h *Handler) provisionHeaders(caddy.Context) error {
 	}
 	h.style = style
 	return nil
+}
+
+func (h *Handler) provisionPage(caddy.Context) error {
+	h.page = cmp.Or(h.Page, h.app.Page, new(Page))
+	return h.page.check()
 }
 
 func (h *Handler) loadApps(ctx caddy.Context) error {

@@ -56,6 +56,10 @@ type Handler struct {
 	// which one must match.
 	ExemptRaw caddyhttp.RawMatcherSets `json:"exempt,omitempty" caddy:"namespace=http.matchers"`
 
+	// The page that browsers get with a refusal, instead of the app's. Default: that of the
+	// `rate_limit` app.
+	Page *Page `json:"page,omitempty"`
+
 	// Spreads the return of refused clients: each Retry-After is made longer by
 	// a random part of up to this fraction. 0.2 means up to 20 %. Default: 0.
 	Jitter float64 `json:"jitter,omitempty"`
@@ -97,6 +101,7 @@ type Handler struct {
 	usesClientPlaceholders bool // whether its own options have placeholders of the client
 	exempt                 caddyhttp.MatcherSets
 	style                  headerStyle
+	page                   *Page    // the handler's own, or the app's
 	addressedBy            []string // header fields of which the last line is the client's address
 	app                    *App
 	events                 *caddyevents.App

@@ -3,21 +3,14 @@ package tally
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/intercept"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
-
-// errRefused is what a refused request is handed to the error routes with. It
-// is made once: caddyhttp.Error would look at the stack for every one.
-var errRefused error = caddyhttp.HandlerError{StatusCode: http.StatusTooManyRequests}
 
 // errAbandoned is what becomes of a request whose client has gone.
 var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
@@ -33,7 +26,10 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 		}
 		return problem.Write(w, r)
 	}
-	if h.routed || errorRoutes(r) {
+	if h.showsPage(r) {
+		return h.showPage(w, r, p.refusal)
+	}
+	if h.routed || hasErrorRoutes(r) {
 		return errRefused
 	}
 	w.WriteHeader(http.StatusTooManyRequests) // what comes of an error that nobody handles, for less
@@ -85,35 +81,6 @@ func askAgain(w http.ResponseWriter) error {
 	httpfield.NeverStore(w.Header())
 	w.WriteHeader(http.StatusTooEarly)
 	return nil
-}
-
-// errorRoutes reports whether the server of a request has routes for errors that
-// the request is not in already.
-func errorRoutes(r *http.Request) bool {
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	return !ok || server.Errors != nil && len(server.Errors.Routes) > 0 && !inErrorRoute(r)
-}
-
-// inErrorRoute reports whether a request is being answered with an error. Of an
-// error on top Caddy writes a line to the log, with the client's address, and
-// sends the status of the first one.
-func inErrorRoute(r *http.Request) bool {
-	return r.Context().Value(caddyhttp.ErrorCtxKey) != nil
-}
-
-// errorRouted reports whether a handler that is being provisioned lies where a
-// refusal must be an error: in a subroute that handles errors, or in the intercept
-// handler, which fills an answer without a body with what it has intercepted.
-func errorRouted(ctx caddy.Context) bool {
-	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
-		switch m := m.(type) {
-		case *caddyhttp.Subroute:
-			return m.Errors != nil
-		case *intercept.Intercept:
-			return true
-		}
-		return false
-	})
 }
 
 // keptBody is the length up to which the body of a refused request is taken in,

@@ -55,7 +55,7 @@ func TestChallengeEarnsASession(t *testing.T) {
 	}
 	s.wantPassed(2, 5, "/", append(one, cookie)...)
 	s.wantPassed(0, 2, "/", one...)
-	if a := s.get("/", append(one, append(navigation, cookie)...)...); a.status != http.StatusTooManyRequests || a.body != "" {
+	if a := s.get("/", append(one, append(navigation, cookie)...)...); !a.isPage() {
 		t.Errorf("a verified client that is over its limit is answered with %d %.100q", a.status, a.body)
 	}
 	// The session is all that counts, whatever browser it is in.
@@ -89,7 +89,7 @@ func TestWhoIsOfferedAChallenge(t *testing.T) {
 		}
 	}
 	s.mustReload(withSessions("", "limit 1/1h\ncost 2"))
-	if a := s.get("/", append(one, navigation...)...); a.status != http.StatusTooManyRequests || a.body != "" {
+	if a := s.get("/", append(one, navigation...)...); !a.isPage() {
 		t.Errorf("what no session would help is answered with %d %.100q", a.status, a.body)
 	}
 }
@@ -276,16 +276,16 @@ func TestFloodOfChallenges(t *testing.T) {
 	}
 }
 
-// Refused requests are answered with a page now and then, and not all of them.
-func TestPagesAreBounded(t *testing.T) {
+// Refused requests are answered with a challenge now and then, and not all of them.
+func TestChallengesAreBounded(t *testing.T) {
 	s := startCaddy(t, withSessions("", "limit 1/1h"))
 	s.wantPassed(1, 1, "/", from(1), agent(1))
 	pages, begin := 0, time.Now()
 	for range 200 {
 		if a := s.get("/", append(navigation, from(1), agent(1))...); strings.Contains(a.body, "data-puzzle") {
 			pages++
-		} else if a.status != http.StatusTooManyRequests || a.body != "" || a.header.Get("Retry-After") == "" {
-			t.Fatalf("without a page a refusal is %d %.100q %v", a.status, a.body, a.header)
+		} else if !a.isPage() || a.header.Get("Retry-After") == "" {
+			t.Fatalf("without a challenge a refusal is %d %.100q %v", a.status, a.body, a.header)
 		}
 	}
 	if most := 31 + int(time.Since(begin)/(2*time.Second)); pages < 30 || pages > most { // 30, and one every two seconds

@@ -35,7 +35,7 @@ func viewName(v browser.View) string {
 // elsewhere, nothing to scroll sideways for, and nothing that axe finds.
 func TestBrowserPages(t *testing.T) {
 	chromium := browser.Find(t)
-	axe := readAxe(t)
+	axe := browser.FindAxe(t)
 	for name, service := range map[string]*sample.Service{"busy": sample.New(time.Now), "empty": sample.Empty(time.Now)} {
 		server := httptest.NewServer(newSite(t, service).handler)
 		t.Cleanup(server.Close)
@@ -75,7 +75,7 @@ func TestBrowserPages(t *testing.T) {
 }
 
 // look looks at a page.
-func look(t *testing.T, page *browser.Page, v browser.View, axe, name string) {
+func look(t *testing.T, page *browser.Page, v browser.View, axe browser.Axe, name string) {
 	t.Helper()
 	keepPicture(t, page, v, name)
 	if v.NoScript {
@@ -86,37 +86,10 @@ func look(t *testing.T, page *browser.Page, v browser.View, axe, name string) {
 	if wide.Content > wide.View {
 		t.Errorf("%s at %d px: the page is %d px wide", name, wide.View, wide.Content)
 	}
-	if axe == "" {
-		return
-	}
-	var found []struct {
-		ID, Help string
-		Nodes    []string
-	}
-	page.Eval(axe, nil)
-	page.Eval(`axe.run(document, {resultTypes: ["violations"]}).then(({violations}) => violations.map((v) => ({ID: v.id, Help: v.help, Nodes: v.nodes.map((n) => n.html + " " + n.any.map((a) => a.message).join(" "))})))`, &found)
-	for _, v := range found {
-		t.Errorf("%s: axe finds %s: %s:\n%.2000s", name, v.ID, v.Help, strings.Join(v.Nodes, "\n"))
+	for _, found := range axe.Findings(page) {
+		t.Errorf("%s: axe finds %s", name, found)
 	}
 }
-
-// readAxe returns the script of axe-core, which `.ci/run` fetches, or "" where there is none.
-func readAxe(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Log(err)
-		return ""
-	}
-	script, err := os.ReadFile(filepath.Join(cache, "caddy-tally", "axe-core-"+axeVersion+".min.js"))
-	if err != nil {
-		t.Logf("pages are not checked with axe: %v: `.ci/run test` fetches it", err)
-		return ""
-	}
-	return string(script)
-}
-
-const axeVersion = "4.14.1"
 
 // keepPicture writes a picture of the whole page into the folder DASHBOARD_PICTURES, for
 // people to look at.

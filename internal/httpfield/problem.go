@@ -51,15 +51,20 @@ func (p Problem) Write(w http.ResponseWriter, r *http.Request) error {
 
 // PrefersProblem reports whether a client asks for problem details by name, and
 // weighs no other media type higher. h is the header of its request.
-func PrefersProblem(h http.Header) bool {
+func PrefersProblem(h http.Header) bool { return prefers(h, ProblemType) }
+
+// PrefersHTML does so for HTML.
+func PrefersHTML(h http.Header) bool { return prefers(h, "text/html") }
+
+func prefers(h http.Header, preferred string) bool {
 	accept := h["Accept"]
-	if !slices.ContainsFunc(accept, func(s string) bool { return strings.Contains(s, ProblemType) }) {
+	if !slices.ContainsFunc(accept, func(s string) bool { return strings.Contains(s, preferred) }) {
 		return false
 	}
 	asked, others := 0.0, 0.0
 	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		media, params, _ := strings.Cut(item, ";")
-		if quality := qualityOf(params); strings.TrimSpace(media) == ProblemType {
+		if quality := qualityOf(params); strings.TrimSpace(media) == preferred {
 			asked = max(asked, quality)
 		} else {
 			others = max(others, quality)

@@ -8,28 +8,48 @@ import (
 	"time"
 )
 
-// Wait says a time to wait in words, rounded up: "45 seconds", "2 minutes", "1 day".
-// It is "" if there is none.
-func Wait(d time.Duration) string {
+// Unit is what a time to wait is given in.
+type Unit int
+
+// The units, from the shortest on.
+const (
+	Second Unit = iota
+	Minute
+	Hour
+	Day
+)
+
+var unitNames = [...]string{Second: "second", Minute: "minute", Hour: "hour", Day: "day"}
+
+// Span returns a time to wait as a number of a unit, rounded up. Up to 90 of a unit are given in
+// it: 90 seconds, 2 minutes; of hours up to 48 are, unless they are a day. It returns 0 if there
+// is none.
+func Span(d time.Duration) (n int64, unit Unit) {
 	hours := math.Ceil(d.Hours())
 	switch {
 	case d <= 0:
-		return ""
+		return 0, Second
 	case d <= 90*time.Second:
-		return count(math.Ceil(d.Seconds()), "second")
+		return int64(math.Ceil(d.Seconds())), Second
 	case d <= 90*time.Minute:
-		return count(math.Ceil(d.Minutes()), "minute")
+		return int64(math.Ceil(d.Minutes())), Minute
 	case hours == 24 || hours > 48:
-		return count(math.Ceil(hours/24), "day")
+		return int64(math.Ceil(hours / 24)), Day
 	}
-	return count(hours, "hour")
+	return int64(hours), Hour
 }
 
-func count(n float64, unit string) string {
-	if n == 1 {
-		return "1 " + unit
+// Wait says a time to wait in words, rounded up: "45 seconds", "2 minutes", "1 day".
+// It is "" if there is none.
+func Wait(d time.Duration) string {
+	switch n, unit := Span(d); n {
+	case 0:
+		return ""
+	case 1:
+		return "1 " + unitNames[unit]
+	default:
+		return fmt.Sprintf("%d %ss", n, unitNames[unit])
 	}
-	return fmt.Sprintf("%.0f %ss", n, unit)
 }
 
 // Number returns a number with its thousands apart: 1,234,567.

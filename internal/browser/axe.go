@@ -1,0 +1,51 @@
+package browser
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// axeVersion is the version of axe-core that `.ci/run` fetches.
+const axeVersion = "4.14.1"
+
+// Axe is the script of axe-core, which finds what keeps people from using a page. It is empty
+// where there is none.
+type Axe string
+
+// FindAxe returns the script that `.ci/run` has fetched. Where there is none, the test says so,
+// and nothing is found.
+func FindAxe(t *testing.T) Axe {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Log(err)
+		return ""
+	}
+	script, err := os.ReadFile(filepath.Join(cache, "caddy-tally", "axe-core-"+axeVersion+".min.js"))
+	if err != nil {
+		t.Logf("pages are not checked with axe: %v: `.ci/run test` fetches it", err)
+		return ""
+	}
+	return Axe(script)
+}
+
+// Findings returns what axe finds on a page.
+func (a Axe) Findings(p *Page) (list []string) {
+	p.t.Helper()
+	if a == "" {
+		return nil
+	}
+	var found []struct {
+		ID, Help string
+		Nodes    []string
+	}
+	p.Eval(string(a), nil)
+	p.Eval(`axe.run(document, {resultTypes: ["violations"]}).then(({violations}) => violations.map((v) => ({ID: v.id, Help: v.help, Nodes: v.nodes.map((n) => n.html + " " + n.any.map((a) => a.message).join(" "))})))`, &found)
+	for _, v := range found {
+		list = append(list, fmt.Sprintf("%s: %s:\n%.2000s", v.ID, v.Help, strings.Join(v.Nodes, "\n")))
+	}
+	return list
+}

@@ -1,0 +1,67 @@
+package language
+
+import (
+	"strconv"
+	"strings"
+)
+
+// English is the language of everybody who doesn't ask for another one.
+var English = &all[0]
+
+// All returns the texts in every language, English first.
+func All() []*Texts {
+	list := make([]*Texts, len(all))
+	for i := range all {
+		list[i] = &all[i]
+	}
+	return list
+}
+
+// maxRanges is how many languages of a field are looked at. Browsers send less than ten.
+const maxRanges = 32
+
+// Choose returns the texts in the language that a field Accept-Language gives the highest
+// weight, the first of several (RFC 9110, section 12.5.4). Of a tag such as pt-BR the first part
+// counts. Without a language that there is, they are in English.
+func Choose(accept string) *Texts {
+	best, weight := English, 0.0
+	for range maxRanges {
+		var item string
+		item, accept, _ = strings.Cut(accept, ",")
+		tag, parameters, _ := strings.Cut(item, ";")
+		if w := weightOf(parameters); w > weight {
+			if t := find(strings.TrimSpace(tag)); t != nil {
+				best, weight = t, w
+			}
+		}
+		if accept == "" {
+			break
+		}
+	}
+	return best
+}
+
+// find returns the texts in the language of a tag, or nil.
+func find(tag string) *Texts {
+	primary, _, _ := strings.Cut(tag, "-")
+	for i := range all {
+		if strings.EqualFold(all[i].Tag, primary) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// weightOf returns the weight among the parameters of a language: 1 if there is none, and 0 if
+// it can't be read.
+func weightOf(parameters string) float64 {
+	name, value, _ := strings.Cut(strings.TrimSpace(parameters), "=")
+	if name == "" {
+		return 1
+	}
+	weight, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	if !strings.EqualFold(strings.TrimSpace(name), "q") || err != nil || !(weight >= 0 && weight <= 1) { // which NaN is not
+		return 0
+	}
+	return weight
+}

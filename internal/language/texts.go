@@ -1,0 +1,81 @@
+package language
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// Texts is what pages say in one language. Every field has a text in every language. None holds
+// HTML.
+type Texts struct {
+	Tag string // of the language (BCP 47), for `lang` and Content-Language
+
+	In [4]Forms // "in 42 seconds": by wording.Unit
+
+	// On the page of a refused request; some also on that of the challenge.
+	Title     string // also its heading
+	Lead      string // why, without blame
+	Come      string // when to come back; %s is what Texts.Wait returns
+	Never     string // that waiting doesn't help
+	Now       string // that the time is over
+	Again     string // a link and a button
+	Reference string // what the reference is for; it follows
+	Contact   string // who can be asked; it follows
+
+	// On the page of the challenge.
+	Moment     string // its title and heading
+	Puzzle     string // that a puzzle is being solved, and why
+	Widget     string // that a person has to do something, and why
+	Solving    string // while the puzzle is being solved
+	Slow       string // when that takes long
+	Done       string // when it is solved
+	NoScript   string // that JavaScript is switched off
+	NoCookies  string // that cookies are switched off
+	InCircles  string // that sessions don't help
+	Unloaded   string // that the widget's script could not be loaded
+	Why        string // the question that the details below answer
+	Shared     string // that a limit is shared by an address
+	PuzzleDoes string // what the puzzle is good for
+	WidgetDoes string // what the widget is good for
+	Cookie     string // what the cookie holds
+	Private    string // that nothing is loaded from elsewhere
+
+	// Why the challenge is shown again.
+	Used        string // the solution was accepted before
+	Expired     string // it came too late
+	Foreign     string // the network is another one
+	Unsolved    string // it was none
+	Unavailable string // the service can't be asked
+	Failed      string // the service says no
+}
+
+// Forms are a text with a number, %d, in the forms that a language has for it.
+type Forms struct {
+	One   string // for 1; "" if there is no such form
+	Few   string // for 2 to 4, 22 to 24, 32 to 34 …, as in Polish; "" if there is no such form
+	Other string
+}
+
+// Of returns the text with a number.
+func (f Forms) Of(n int64) string {
+	form := f.Other
+	switch {
+	case n == 1 && f.One != "":
+		form = f.One
+	case f.Few != "" && n%10 >= 2 && n%10 <= 4 && (n%100 < 12 || n%100 > 14):
+		form = f.Few
+	}
+	return fmt.Sprintf(form, n)
+}
+
+// Wait returns when a time to wait is over, such as "in 42 seconds", rounded up as by
+// [wording.Span]. It returns "" if there is none.
+func (t *Texts) Wait(d time.Duration) string {
+	n, unit := wording.Span(d)
+	if n == 0 {
+		return ""
+	}
+	return t.In[unit].Of(n)
+}

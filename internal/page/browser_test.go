@@ -1,0 +1,131 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/browser"
+	"github.com/caddy-tally/caddy-tally/internal/language"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// serve serves the page: the query has its language and how many seconds to wait.
+func serve(t *testing.T) (address string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := full(language.Choose(r.FormValue("lang")))
+		seconds, _ := strconv.Atoi(r.FormValue("wait"))
+		p.Retry = time.Duration(seconds) * time.Second
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", RefusedPolicy)
+		if err := p.Render(w); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// In both schemes from 320 to 1280 px, and in every language: nothing in the console, nothing
+// from elsewhere, nothing to scroll sideways for, and nothing that axe finds.
+func TestBrowserShowsThePage(t *testing.T) {
+	b, axe, address := browser.Start(t, browser.Find(t)), browser.FindAxe(t), serve(t)
+	look := func(page *browser.Page, width int, query string) {
+		page.Go(address + query)
+		var wide int
+		page.Eval(`document.documentElement.scrollWidth`, &wide)
+		if wide > width {
+			t.Errorf("%s at %d px: the page is %d px wide", query, width, wide)
+		}
+		for _, found := range axe.Findings(page) {
+			t.Errorf("%s at %d px: axe finds %s", query, width, found)
+		}
+	}
+	for _, v := range []browser.View{
+		{Width: 320, Height: 640}, {Width: 320, Height: 640, Dark: true}, {Width: 768, Height: 900}, {Width: 768, Height: 900, Dark: true},
+		{Width: 1280, Height: 900}, {Width: 1280, Height: 900, Dark: true},
+	} {
+		page := b.Open(t, v)
+		look(page, v.Width, "/?lang=de&wait=3600")
+		look(page, v.Width, "/?lang=de&wait=0")
+		wantQuiet(t, page, address)
+	}
+	page := b.Open(t, browser.View{Width: 320, Height: 640})
+	for _, texts := range language.All() {
+		look(page, 320, "/?lang="+texts.Tag+"&wait=3600")
+	}
+	wantQuiet(t, page, address)
+}
+
+// wantQuiet checks that the page has nothing in the console, and asks nobody else for anything.
+func wantQuiet(t *testing.T, page *browser.Page, address string) {
+	t.Helper()
+	for _, trouble := range page.Troubles() {
+		t.Error(trouble)
+	}
+	for _, request := range page.Requests() {
+		if !strings.HasPrefix(request, address) && request != "data:," {
+			t.Errorf("the page asks for %s", request)
+		}
+	}
+}
+
+// The page counts down, and then says that the time is over and shows the link. The time is that
+// of a fake clock.
+func TestBrowserCountsDown(t *testing.T) {
+	b, address := browser.Start(t, browser.Find(t)), serve(t)
+	page := b.Open(t, browser.View{Width: 360, Height: 740})
+	page.Go(address + "/?lang=de&wait=100")
+	text := func() (shown struct {
+		When, Now    string
+		Timer, Again bool
+	}) {
+		page.Eval(`({
+			When: document.querySelector(".when").innerText,
+			Now: document.querySelector("[role=status]").innerText,
+			Timer: document.querySelector(".when").checkVisibility(),
+			Again: document.querySelector(".again").checkVisibility(),
+		})`, &shown)
+		return shown
+	}
+	if got := text(); got.When != "Sie können es in 2 Minuten wieder versuchen." || got.Now != "" || got.Again {
+		t.Errorf("at first the page shows %+v", got)
+	}
+	page.Eval(`{ const real = Date.now; let later = 60e3; Date.now = () => real() + later; window.advance = (ms) => { later += ms; }; }`, nil)
+	page.Wait(`/in [34]\d Sekunden/.test(document.querySelector(".when").innerText)`)
+	page.Eval(`advance(100e3)`, nil)
+	page.Wait(`document.querySelector(".again").checkVisibility()`)
+	if got := text(); got.Timer || got.Now != language.Choose("de").Now {
+		t.Errorf("at last the page shows %+v", got)
+	}
+	page.Load(func() { page.Eval(`document.querySelector(".again").click()`, nil) })
+	if got := text(); !got.Timer || got.Now != "" {
+		t.Errorf("the link leads to a page that shows %+v", got)
+	}
+	wantQuiet(t, page, address)
+}
+
+// The script counts down in words that the browser knows. They are those of the table, for every
+// number that there is a form for.
+func TestTimesAreThoseOfTheBrowser(t *testing.T) {
+	b, address := browser.Start(t, browser.Find(t)), serve(t)
+	page := b.Open(t, browser.View{Width: 360, Height: 740})
+	page.Go(address)
+	units := map[wording.Unit]string{wording.Second: "second", wording.Minute: "minute", wording.Hour: "hour", wording.Day: "day"}
+	for _, texts := range language.All() {
+		for unit, name := range units {
+			var said []string
+			page.Eval(fmt.Sprintf(`Array.from({length: 400}, (_, i) => new Intl.RelativeTimeFormat(%q, {numeric: "always"}).format(i + 1, %q))`, texts.Tag, name), &said)
+			for i, want := range said {
+				if got := texts.In[unit].Of(int64(i + 1)); got != want {
+					t.Errorf("%s: %q, where the browser says %q", texts.Tag, got, want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package page
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/language"
+)
+
+func render(t testing.TB, p Refused) string {
+	t.Helper()
+	var b strings.Builder
+	if err := p.Render(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var reference = strings.Repeat("es6vgmf3", 8)
+
+// full is a page with everything that there can be on it.
+func full(texts *language.Texts) Refused {
+	return Refused{Texts: texts, Site: Site{Name: "Example & Söhne", Contact: "help@example.com"}, Retry: 42 * time.Second, Reference: reference}
+}
+
+// The script and style that a browser finds in the page are those that the policy allows, and
+// there is nothing else that it would have to allow.
+func TestPolicyAllowsThePage(t *testing.T) {
+	html := render(t, full(language.English))
+	for element, directive := range map[string]string{"script": "script-src ", "style": "style-src "} {
+		inline := regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(html, -1)
+		if len(inline) != 1 || !strings.Contains(RefusedPolicy, directive+Source(inline[0][1])) {
+			t.Errorf("the policy %s doesn't allow the %d inline %ss", RefusedPolicy, len(inline), element)
+		}
+	}
+	if strings.Contains(RefusedPolicy, "unsafe") || strings.Contains(html, "style=") || regexp.MustCompile(`\son\w+=`).MatchString(html) {
+		t.Errorf("the page has what the policy forbids, or the policy is %s", RefusedPolicy)
+	}
+	own := strings.NewReplacer(`<link rel="icon" href="data:,">`, "", `href=""`, "", `href="mailto:help@example.com"`, "").Replace(html)
+	if found := regexp.MustCompile(`(?:src|href)=\S*|https?://\S*|url\(\S*`).FindString(own); found != "" {
+		t.Errorf("the page refers to %s", found)
+	}
+}
+
+func TestPageInEveryLanguage(t *testing.T) {
+	for _, texts := range language.All() {
+		html := render(t, full(texts))
+		when := strings.Replace(texts.Come, "%s", "<b>"+texts.Wait(42*time.Second)+"</b>", 1)
+		for _, want := range []string{
+			`<html lang="` + texts.Tag + `">`, "<title>" + texts.Title + " – Example &amp; Söhne</title>", when, `data-wait="42"`, texts.Lead, texts.Again,
+			texts.Reference + " <code>" + reference + "</code>", texts.Contact + ` <a href="mailto:help@example.com">help@example.com</a>`,
+		} {
+			if !strings.Contains(html, want) {
+				t.Errorf("%s: the page lacks %s:\n%s", texts.Tag, want, html)
+			}
+		}
+		if strings.Contains(html, texts.Never) {
+			t.Errorf("%s: the page says that waiting doesn't help", texts.Tag)
+		}
+		if len(html) >= 6000 {
+			t.Errorf("%s: the page has %d bytes", texts.Tag, len(html))
+		}
+	}
+}
+
+// Without a time there is nothing to count down to, and what is empty isn't there.
+func TestPageWithoutATime(t *testing.T) {
+	html := render(t, Refused{Texts: language.English})
+	if !strings.Contains(html, language.English.Never) {
+		t.Error("the page doesn't say that waiting doesn't help")
+	}
+	for _, part := range []string{"<script>", language.English.Again, language.English.Reference, language.English.Contact, `class="site"`, "–", `class="ask"`} {
+		if strings.Contains(html, part) {
+			t.Errorf("the page has %s", part)
+		}
+	}
+}
+
+func TestLink(t *testing.T) {
+	for contact, want := range map[string]string{
+		"": "", "help@example.com": "mailto:help@example.com", "https://example.com/help?a=b": "https://example.com/help?a=b", "tel:+4912345": "tel:+4912345",
+		"mailto:help@example.com": "mailto:help@example.com", "the front desk": "", "Help <help@example.com>": "", "javascript:alert(1)": "", "data:text/html,x": "",
+		"//example.com": "", "https:example.com": "", "http://": "", "example.com": "", "%": "", "JavaScript:alert(1)//@example.com": "",
+	} {
+		if got := (Site{Contact: contact}).Link(); got != want {
+			t.Errorf("%q links to %q, want %q", contact, got, want)
+		}
+	}
+}
+
+// Whatever the site is called, its name and contact are texts on the page.
+func FuzzRefused(f *testing.F) {
+	tags := regexp.MustCompile(`<[^>]*>`)
+	f.Add("Example", "help@example.com", "abc", int64(42))
+	f.Add(`</p><script>alert(1)</script>`, `https://example.com/"onclick=alert(1)`, `"'><b>`, int64(-1))
+	f.Add("{{.}}", "javascript:alert(1)", "%s", int64(1<<62))
+	f.Fuzz(func(t *testing.T, name, contact, reference string, seconds int64) {
+		if name == "" || contact == "" || reference == "" || seconds > 1<<33 {
+			return
+		}
+		plain := Refused{Texts: language.English, Site: Site{Name: "x", Contact: "x"}, Reference: "x", Retry: time.Duration(seconds) * time.Second}
+		given := plain
+		given.Site, given.Reference = Site{Name: name, Contact: contact}, reference
+		link := given.Site.Link()
+		want, got := tags.FindAllString(render(t, plain), -1), tags.FindAllString(render(t, given), -1)
+		if link != "" {
+			if extra := len(got) - len(want); extra != 2 {
+				t.Fatalf("a link makes %d tags more", extra)
+			}
+			return
+		}
+		if strings.Join(got, "") != strings.Join(want, "") {
+			t.Fatalf("the tags are %q, want %q", got, want)
+		}
+	})
+}
+
+func BenchmarkRender(b *testing.B) {
+	p := full(language.English)
+	b.ReportAllocs()
+	for b.Loop() {
+		render(b, p)
+	}
+}

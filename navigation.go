@@ -1,0 +1,17 @@
+package tally
+
+import (
+	"net/http"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+)
+
+// isNavigation reports whether a browser has called up a page: it prefers HTML, and if it says
+// what the request is for, that is a document of its own and no frame.
+func isNavigation(r *http.Request) bool {
+	is := func(field, value string) bool { // or an older browser, which doesn't say
+		said := r.Header[field]
+		return len(said) == 0 || said[0] == value
+	}
+	return httpfield.PrefersHTML(r.Header) && is("Sec-Fetch-Mode", "navigate") && is("Sec-Fetch-Dest", "document")
+}
