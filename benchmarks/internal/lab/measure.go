@@ -17,17 +17,17 @@ type Part struct {
 }
 
 // Measure makes those of a program's measurements whose names are in only,
-// separated by commas, or all if it is empty. It ends with the first that fails,
-// and when the program is told to stop. parts is given a folder for what they
-// need, which is made in dir, or where temporary files are if that is empty, and
-// is removed in the end.
+// separated by commas, or all if it is empty. It ends with the first that fails, and
+// when the program is told to stop or nobody reads any more what it prints. parts is
+// given a folder for what they need, which is made in dir, or where temporary files are
+// if that is empty, and is removed in the end.
 func Measure(dir, only string, parts func(scratch string) []Part) error {
 	scratch, err := os.MkdirTemp(dir, "tally-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 	defer stop()
 	for _, part := range parts(scratch) {
 		if only != "" && !slices.Contains(strings.Split(only, ","), part.Name) {
