@@ -51,7 +51,9 @@ func (k *killer) round() {
 	k.young()
 	k.ordinary()
 	k.together()
+	k.handOver()
 	k.early()
+	k.write()
 	k.checkpoint()
 	k.sweep()
 }
@@ -136,6 +138,37 @@ func (k *killer) together() {
 	k.end(p, "beside another process")
 	k.moment(500 * time.Millisecond)
 	k.end(q, "after another process")
+	k.rows = checkLeft(k.t, k.first.database())
+}
+
+// handOver is the life of a process that has the database to itself until another comes,
+// one of which ends about then.
+func (k *killer) handOver() {
+	p := k.begin(k.first, 4, false)
+	p.awaitReady()
+	k.moment(time.Second)
+	q := k.begin(k.second, 4, false)
+	k.moment(400 * time.Millisecond)
+	if k.rng.IntN(4) == 0 {
+		p, q = q, p
+	}
+	k.end(p, "when another process came")
+	q.awaitReady()
+	k.moment(500 * time.Millisecond)
+	k.end(q, "after another process")
+	k.rows = checkLeft(k.t, k.first.database())
+}
+
+// write is a life under load that ends when something is written to the database.
+func (k *killer) write() {
+	p := k.begin(k.first, 6, false)
+	p.awaitReady()
+	for range 1 + k.rng.IntN(3) {
+		log := k.first.database() + "-wal"
+		k.awaitChange(stamp(log), patience, log)
+	}
+	k.moment(3 * time.Millisecond)
+	k.end(p, "when it wrote to the database")
 	k.rows = checkLeft(k.t, k.first.database())
 }
 

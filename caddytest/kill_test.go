@@ -103,6 +103,7 @@ const tooEarly = "  before there was anything in it"
 // killKinds are the kinds of kills in the order of the report.
 var killKinds = []string{
 	"under load", "starting, or soon after", "beside another process", "after another process",
+	"when another process came", "when it wrote to the database",
 	"when a checkpoint began", "  in the middle of it", "when a sweep began", "  in the middle of that",
 	"making a database", tooEarly, "  in the middle of its migration", "  when it was there",
 	"with a database just made",
