@@ -25,13 +25,13 @@ import (
 // recipe is a config of examples/recipes, with what stands behind it and the traffic
 // that it is for.
 type recipe struct {
-	name     string             // of the Caddyfile and of its page
-	backends map[string]standIn // by address in the config
-	files    map[string]string  // in /etc/caddy, by name
-	env      []string           // NAME=value
-	visitor  string             // the address of who types the page's commands, 198.51.100.99 if it is empty
-	traffic  []wave             // one after the other
-	after    func(*kitchen)     // what else must be so
+	name     string              // of the Caddyfile and of its page
+	backends map[string]standIn  // by address in the config
+	files    map[string]string   // in /etc/caddy, by name
+	env      []string            // NAME=value
+	visitor  string              // the address of who types the page's commands, 198.51.100.99 if it is empty
+	traffic  []wave              // one after the other
+	after    func(*recipeServer) // what else must be so
 }
 
 // standIn answers as the software behind a recipe does, by pattern of [http.ServeMux].
@@ -93,7 +93,7 @@ type wave struct {
 	line   string // method, URL and body; {n} is the number of the request
 	want   int
 	fields []string // "Name: value"
-	beyond bool     // a refusal follows, after n requests at least
+	refill int      // above 0: requests follow until one is refused, by a bucket that is refilled by this many a second
 }
 
 // send is a wave for a table.
@@ -101,26 +101,26 @@ func send(from string, n int, line string, want int, fields ...string) wave {
 	return wave{from: from, n: n, line: line, want: want, fields: fields}
 }
 
-// sendBeyond is a wave that goes on until a request is refused by a token bucket, which is
-// filled meanwhile.
-func sendBeyond(from string, n int, line string, want int, fields ...string) wave {
-	return wave{from: from, n: n, line: line, want: want, fields: fields, beyond: true}
+// sendBeyond is a wave that uses up a token bucket of n units, and goes on until a request
+// is refused.
+func sendBeyond(from string, n, refill int, line string, want int, fields ...string) wave {
+	return wave{from: from, n: n, line: line, want: want, fields: fields, refill: refill}
 }
 
-// kitchen is a Caddy that runs a recipe.
-type kitchen struct {
+// recipeServer is a Caddy that runs a recipe.
+type recipeServer struct {
 	*server
 	recipe  recipe
 	clients map[string]*http.Client // by address
 }
 
-// cook starts Caddy with a recipe as it stands, but for ports, files, the certificates
+// startRecipe starts Caddy with a recipe as it stands, but for ports, files, the certificates
 // and the addresses of the backends. Clients say with the PROXY protocol which address
 // they have.
-func cook(t *testing.T, r recipe) *kitchen {
+func startRecipe(t *testing.T, r recipe) *recipeServer {
 	t.Helper()
 	s := newServer(t, "", r.env...)
-	k := &kitchen{s, r, make(map[string]*http.Client)}
+	k := &recipeServer{s, r, make(map[string]*http.Client)}
 	text := readSample(t, "../examples/recipes/"+r.name+".Caddyfile")
 	for address, b := range r.backends {
 		text = replaceInExample(t, text, address, b.start(t))
@@ -147,7 +147,7 @@ func cook(t *testing.T, r recipe) *kitchen {
 }
 
 // inFolder has a text name files in the server's folder instead of those of the system.
-func (k *kitchen) inFolder(text string) string {
+func (k *recipeServer) inFolder(text string) string {
 	folder := filepath.ToSlash(k.dir) + "/"
 	return strings.NewReplacer("/var/log/caddy/", folder, "/etc/caddy/", folder).Replace(text)
 }
@@ -156,7 +156,7 @@ func (k *kitchen) inFolder(text string) string {
 var sitesOfRecipe = regexp.MustCompile(`(?m)^[\w.-]+\.example\.com\b`)
 
 // awaitCertificates waits until Caddy has a certificate for each site.
-func (k *kitchen) awaitCertificates(text string) {
+func (k *recipeServer) awaitCertificates(text string) {
 	k.t.Helper()
 	for _, host := range sitesOfRecipe.FindAllString(text, -1) {
 		waitFor(k.t, "the certificate of "+host, func() bool {
@@ -172,7 +172,7 @@ func (k *kitchen) awaitCertificates(text string) {
 
 // fit returns a config that this machine can run: with free ports, certificates of its
 // own, and a store with time.
-func (k *kitchen) fit(config []byte) string {
+func (k *recipeServer) fit(config []byte) string {
 	k.t.Helper()
 	var c map[string]any
 	if err := json.Unmarshal(config, &c); err != nil {
@@ -220,7 +220,7 @@ func dig(object map[string]any, path ...string) map[string]any {
 
 // connect connects to the port of the running Caddy that stands for one of the recipe's
 // (443, or another) as a client with an address.
-func (k *kitchen) connect(ctx context.Context, from, port string) (net.Conn, error) {
+func (k *recipeServer) connect(ctx context.Context, from, port string) (net.Conn, error) {
 	to := k.port
 	if port == "443" {
 		to = k.tls
@@ -238,7 +238,7 @@ func (k *kitchen) connect(ctx context.Context, from, port string) (net.Conn, err
 }
 
 // client returns the client with an address.
-func (k *kitchen) client(from string) *http.Client {
+func (k *recipeServer) client(from string) *http.Client {
 	if k.clients[from] == nil {
 		client := newClient()
 		transport := client.Transport.(*http.Transport)
@@ -254,13 +254,13 @@ func (k *kitchen) client(from string) *http.Client {
 }
 
 // send sends a wave, several requests at once, and checks the answers.
-func (k *kitchen) send(w wave) {
+func (k *recipeServer) send(w wave) {
 	k.t.Helper()
 	method, rest, _ := strings.Cut(w.line, " ")
 	target, body, _ := strings.Cut(rest, " ")
 	client, numbers := k.client(w.from), make(chan int)
 	var mu sync.Mutex
-	wrong, first := 0, ""
+	wrong, first, begin := 0, "", time.Now()
 	var senders sync.WaitGroup
 	for range min(w.n, 4) {
 		senders.Go(func() {
@@ -282,19 +282,23 @@ func (k *kitchen) send(w wave) {
 	}
 	close(numbers)
 	senders.Wait()
-	for until := time.Now().Add(patience); w.beyond && wrong == 0 && time.Now().Before(until); {
+	if wrong > 0 {
+		k.t.Errorf("%d of %d × %s from %s don't get %d, the first got %s", wrong, w.n, w.line, w.from, w.want, first)
+	}
+	for more := 0; w.refill > 0; more++ {
 		a, err := k.request(client, method, target, body, w.fields, strings.NewReplacer())
 		if err == nil && a.status == http.StatusTooManyRequests {
-			return
+			break
 		}
-	}
-	if wrong > 0 || w.beyond {
-		k.t.Errorf("%d of %d × %s from %s don't get %d, the first got %s", wrong, w.n, w.line, w.from, w.want, first)
+		if float64(more) > float64(w.refill)*(time.Since(begin).Seconds()+1) {
+			k.t.Errorf("%d × %s from %s are more than a bucket of %d and %d a second, and none is refused", w.n+more, w.line, w.from, w.n, w.refill)
+			break
+		}
 	}
 }
 
 // request sends a request of a wave. The body `zeros 5` is five zeros.
-func (k *kitchen) request(client *http.Client, method, target, body string, fields []string, number *strings.Replacer) (answer, error) {
+func (k *recipeServer) request(client *http.Client, method, target, body string, fields []string, number *strings.Replacer) (answer, error) {
 	var content io.Reader
 	length := int64(len(body))
 	if _, err := fmt.Sscanf(body, "zeros %d", &length); err == nil {
@@ -332,7 +336,7 @@ func commandsIn(page string) (commands [][2]string) {
 
 // try runs what the page of the recipe has its reader type, as a client with an address
 // of its own, and compares the output with the one shown.
-func (k *kitchen) try(page string) {
+func (k *recipeServer) try(page string) {
 	k.t.Helper()
 	commands := commandsIn(page)
 	if len(commands) == 0 {
@@ -378,7 +382,7 @@ func trimLines(text string) string {
 
 // forward listens for connections that it hands on to a port of the recipe as those of
 // a client with an address, and returns where.
-func (k *kitchen) forward(from, port string) string {
+func (k *recipeServer) forward(from, port string) string {
 	k.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

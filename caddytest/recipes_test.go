@@ -81,7 +81,7 @@ var recipes = []recipe{{
 		send(attacker, 10, "POST https://cloud.example.com/login user=alice&password={n}", 429),
 		send(attacker, 10, "POST https://cloud.example.com/index.php/login user=alice&password={n}", 429),
 		send(attacker, 10, "POST https://cloud.example.com/index.php/s/abc/authenticate/showShare password={n}", 429),
-		sendBeyond(attacker, 2000, "PROPFIND https://cloud.example.com/remote.php/dav/files/alice/", 401),
+		sendBeyond(attacker, 2000, 100, "PROPFIND https://cloud.example.com/remote.php/dav/files/alice/", 401),
 		send(neighbor, 1, "POST https://cloud.example.com/login user=bob&password=wonderland", 303),
 	},
 }, {
@@ -278,7 +278,7 @@ var recipes = []recipe{{
 	},
 }, {
 	name:     "api-keys",
-	backends: map[string]standIn{"127.0.0.1:3000": {"/v1/": always(200)}},
+	backends: map[string]standIn{"127.0.0.1:3000": {"/v1/": always(200), "GET /docs/{page}": always(200)}},
 	files: map[string]string{"api_keys": `salt d882fede5cf991b06d22aecb614e8e152e7038fec0c635c7e79414ed805ede04
 acme paid d3729bcb87c68dff70ff5882a1c62688af714db490a588b39fe2d64319578420
 guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
@@ -287,6 +287,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	traffic: []wave{
 		send(person, 60, "GET https://api.example.com/v1/time", 200),
 		send(person, 10, "GET https://api.example.com/v1/time", 429),
+		send(person, 100, "GET https://api.example.com/docs/{n}", 200),
 		send(person, 60, "GET https://api.example.com/v1/time", 200, "X-Api-Key: tally_O3BUXQUIM3GXTWU3COJHFFKFED"),
 		send(person, 10, "GET https://api.example.com/v1/time", 429, "X-Api-Key: tally_O3BUXQUIM3GXTWU3COJHFFKFED"),
 		send(neighbor, 400, "GET https://api.example.com/v1/time", 200, "X-Api-Key: tally_KOOMYNXECEIDMH64USVY4ZMORR"),
@@ -299,7 +300,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	backends: map[string]standIn{"127.0.0.1:3000": {"PUT /upload/{file}": always(201), "GET /": always(200)}},
 	traffic: []wave{
 		send(person, 10, "PUT https://upload.example.com/upload/{n} zeros 10000000", 201, "Expect: 100-continue"),
-		send(person, 30, "GET https://upload.example.com/?{n}", 200),
+		send(person, 200, "GET https://upload.example.com/?{n}", 200),
 		send(attacker, 4, "PUT https://upload.example.com/upload/{n} zeros 120000000", 201, "Expect: 100-continue"),
 		send(attacker, 1, "PUT https://upload.example.com/upload/{n} zeros 30000000", 429, "Expect: 100-continue"),
 		send(attacker, 1, "PUT https://upload.example.com/upload/{n} zeros 10000000", 201, "Expect: 100-continue"),
@@ -357,6 +358,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(attacker, 10, "OPTIONS https://api.example.com/v1/notes", 204, "Origin: https://app.example.com"),
 		send(neighbor, 300, "OPTIONS https://api.example.com/v1/{n}", 204),
 		send(neighbor, 10, "OPTIONS https://api.example.com/v1/{n}", 429),
+		send(neighbor, 10, "POST https://api.example.com/v1/notes {}", 200),
 	},
 }, {
 	name:     "sites",
@@ -367,6 +369,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(person, 10, "POST https://three.example.com/login wonderland", 200),
 		send(person, 10, "POST https://four.example.com/login wonderland", 200),
 		send(person, 100, "GET https://one.example.com/", 200),
+		send(person, 100, "GET https://three.example.com/", 200),
 		send(attacker, 10, "POST https://one.example.com/login {n}", 401),
 		send(attacker, 10, "POST https://two.example.com/login {n}", 429),
 		send(attacker, 10, "POST https://three.example.com/login {n}", 401),
@@ -375,13 +378,14 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	},
 }, {
 	name:     "firewall",
-	backends: map[string]standIn{"127.0.0.1:3000": {"POST /login": password(200, 401)}},
+	backends: map[string]standIn{"127.0.0.1:3000": {"POST /login": password(200, 401), "GET /": always(200)}},
 	traffic: []wave{
 		send(person, 5, "POST https://www.example.com/login wonderland", 200),
+		send(person, 100, "GET https://www.example.com/{n}", 200),
 		send(attacker, 10, "POST https://www.example.com/login {n}", 401),
 		send(attacker, 30, "POST https://www.example.com/login {n}", 429),
 	},
-	after: func(k *kitchen) {
+	after: func(k *recipeServer) {
 		found := map[any]int{}
 		for _, line := range decisions(k.t, filepath.Join(k.dir, "rate_limit.log")) {
 			found[line["client_ip"]]++
@@ -403,6 +407,12 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(attacker, 120, "GET https://wiki.example.com/page/{n}", 200, "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0"),
 		send(attacker, 20, "GET https://wiki.example.com/page/{n}", 429, "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0", "Accept: text/html"),
 	},
+	after: func(k *recipeServer) {
+		a, err := k.request(k.client(attacker), "GET", "https://wiki.example.com/", "", []string{"User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0", "Accept: text/html"}, strings.NewReplacer())
+		if err != nil || !strings.Contains(a.body, "/.well-known/rate-limit/") {
+			k.t.Errorf("the refusal isn't the page with the puzzle: %v: %s", err, a.body)
+		}
+	},
 }}
 
 // Every recipe lets normal use through entirely, and refuses what its page says. The
@@ -414,7 +424,7 @@ func TestRecipes(t *testing.T) {
 	for _, r := range recipes {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			k := cook(t, r)
+			k := startRecipe(t, r)
 			k.try(readSample(t, "../docs/recipes/"+r.name+".md"))
 			for _, w := range r.traffic {
 				k.send(w)
@@ -430,13 +440,13 @@ func TestRecipes(t *testing.T) {
 // recipes, and traffic.
 func TestRecipesHavePages(t *testing.T) {
 	index := readSample(t, "../docs/recipes/README.md")
-	cooked := make(map[string]bool)
+	tested := make(map[string]bool)
 	for _, r := range recipes {
-		cooked[r.name] = true
+		tested[r.name] = true
 	}
 	for _, path := range glob(t, "../examples/recipes/*.Caddyfile") {
 		name := strings.TrimSuffix(filepath.Base(path), ".Caddyfile")
-		if !cooked[name] {
+		if !tested[name] {
 			t.Errorf("%s: there is no recipe %q in the test", path, name)
 		}
 		if !strings.Contains(index, "]("+name+".md)") {
