@@ -43,7 +43,7 @@ const tallyLimiter = `rate_limit {
 // caddy returns the Caddy with this module.
 func (b *bench) caddy() server {
 	return server{
-		name: "caddy", sides: []side{without, headersOn, headersOff}, gogc: true,
+		name: "caddy", version: "version", sides: []side{without, headersOn, headersOff}, gogc: true,
 		find: b.buildTally,
 		start: func(ctx context.Context, s site) (*process.Process, error) {
 			return process.StartCaddy(ctx, s.program, s.folder, s.tallyConfig(), s.env()...)
@@ -100,7 +100,7 @@ const incumbentLimiter = `rate_limit {
 // incumbentCaddy returns the Caddy with mholt/caddy-ratelimit.
 func (b *bench) incumbentCaddy() server {
 	return server{
-		name: "incumbent", sides: []side{without, limited}, gogc: true,
+		name: "incumbent", version: "version", sides: []side{without, limited}, gogc: true,
 		find: b.buildIncumbent,
 		start: func(ctx context.Context, s site) (*process.Process, error) {
 			limiter := ""

@@ -31,7 +31,7 @@ const haproxyLimiter = `stick-table type string len 32 size 200k expire %[1]ds s
 	http-request deny deny_status 429 if { sc_http_req_rate(0) gt %[2]d }`
 
 var haproxy = server{
-	name: "haproxy", sides: []side{without, limited},
+	name: "haproxy", version: "-v", sides: []side{without, limited},
 	find: func(context.Context) (string, error) {
 		if found, err := exec.LookPath("haproxy"); err == nil {
 			return found, nil

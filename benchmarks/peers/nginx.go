@@ -42,7 +42,7 @@ http {
 `
 
 var nginx = server{
-	name: "nginx", sides: []side{without, limited},
+	name: "nginx", version: "-v", sides: []side{without, limited},
 	find: func(context.Context) (string, error) {
 		if found, err := exec.LookPath("nginx"); err == nil {
 			return found, nil

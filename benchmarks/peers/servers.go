@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
 )
@@ -19,10 +21,19 @@ type server struct {
 	sides []side // how it is run; the first has no limiter
 	gogc  bool   // whether it is written in Go, and is measured with each value of GOGC
 
+	version string // the argument with which it says its version
+
 	// find returns the program, or why there is none.
 	find func(context.Context) (program string, err error)
 	// start starts the program.
 	start func(context.Context, site) (*process.Process, error)
+}
+
+// printVersion prints the first line of what a server says about its version.
+func (s server) printVersion(ctx context.Context, program string) {
+	said, _ := exec.CommandContext(ctx, program, s.version).CombinedOutput()
+	line, _, _ := strings.Cut(string(said), "\n")
+	fmt.Printf("%s: %s\n", s.name, line)
 }
 
 // A side is a way to run a server.

@@ -19,6 +19,7 @@ func (b *bench) throughput(ctx context.Context) error {
 			t.leaveOut(s.name, err)
 			continue
 		}
+		s.printVersion(ctx, program)
 		for _, gogc := range b.gogcOf(s) {
 			for _, k := range cases {
 				if slices.Contains(b.cases, k.name) {

@@ -64,7 +64,7 @@ func (k kase) advance(requests int) int {
 
 func (b *bench) wrk(ctx context.Context, address string, connections, keys, start int) (answers, error) {
 	command := exec.CommandContext(ctx, "wrk",
-		"-t"+strconv.Itoa(b.threads), "-c"+strconv.Itoa(connections), "-d"+b.period.String(), "-s", b.keysScript, "http://"+address+"/")
+		"-t"+strconv.Itoa(b.threads), "-c"+strconv.Itoa(connections), "-d"+strconv.Itoa(int(b.period.Seconds()))+"s", "-s", b.keysScript, "http://"+address+"/")
 	command.Env = append(os.Environ(), "KEYS="+strconv.Itoa(keys), "START="+strconv.Itoa(start))
 	out, err := command.CombinedOutput()
 	if err != nil {
