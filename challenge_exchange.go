@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -17,6 +18,7 @@ type exchange struct {
 	evaluation *evaluation
 	client     *client
 	keys       *sessionKeys
+	site       page.Site
 }
 
 // Why no session is issued, as metrics have it; beside the reasons of siteverify.

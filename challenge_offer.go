@@ -14,7 +14,7 @@ func (h *Handler) offerChallenge(e *evaluation, p *response) *exchange {
 	if p.refusal.retry == limiter.Never || e.http.Method != http.MethodGet || !isNavigation(e.http) || !h.sessionHelps(e, p.refusal) {
 		return nil
 	}
-	x := &exchange{Session: h.app.Session, app: h.app, http: e.http, client: e.client}
+	x := &exchange{Session: h.app.Session, app: h.app, http: e.http, client: e.client, site: h.page.site()}
 	if d, ok := x.take(x.limits.pages); !ok || !d.Allowed {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (x *exchange) challenge(w http.ResponseWriter, p *response) error {
 	x.w = w
 	p.setRefusal(x.w.Header())
 	leaveBody(x.w, x.http)
-	return x.show(http.StatusTooManyRequests, originalURI(x.http), p.refusal, "")
+	return x.show(http.StatusTooManyRequests, originalURI(x.http), p.refusal, nil)
 }
 
 // originalURI returns what a request was for before other handlers changed it.

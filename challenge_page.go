@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,36 +14,32 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // show answers with a page that has a challenge. refused is the refusal that it is offered
-// for; nil if nothing was refused.
-func (x *exchange) show(status int, target string, refused *refusal, notice string) error {
-	page := challenge.Page{Action: x.Path, Target: x.target(target), Notice: notice}
+// for; nil if nothing was refused. why says why the page is shown again; nil the first time.
+func (x *exchange) show(status int, target string, refused *refusal, why notice) error {
+	answer := htmlAnswer{language: languageOf(x.http)}
+	page := challenge.Page{Texts: answer.language, Site: x.site, Action: x.Path, Target: x.target(target)}
+	if why != nil {
+		page.Notice = why(answer.language)
+	}
 	if refused != nil {
 		page.Retry, page.Reference = refused.retry, refused.id()
 	}
-	var body bytes.Buffer
-	if err := errors.Join(x.set(&page), page.Render(&body)); err != nil {
+	if err := errors.Join(x.set(&page), page.Render(&answer.body)); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	h := x.w.Header()
-	httpfield.NeverStore(h)
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", page.Policy())
-	h.Set("Content-Length", strconv.Itoa(body.Len()))
-	h.Set("Referrer-Policy", "same-origin")
-	h.Set("X-Content-Type-Options", "nosniff")
-	x.w.WriteHeader(status)
-	if x.http.Method == http.MethodHead {
-		return nil
-	}
-	_, err := body.WriteTo(x.w)
-	return err
+	answer.policy = page.Policy()
+	return answer.write(x.w, x.http, status)
 }
+
+// notice returns why the page is shown again, in a language.
+type notice func(*language.Texts) string
 
 // set puts a challenge into a page.
 func (x *exchange) set(page *challenge.Page) error {
@@ -71,25 +66,25 @@ func (x *exchange) target(text string) string {
 }
 
 // notices say why the page is shown again.
-var notices = map[string]string{
-	usedBefore: "This had been solved before. Here is another one.",
-	expired:    "That took too long. Here is another one.",
-	foreign:    "Your network has changed meanwhile. Here is another one.",
-	unsolved:   "That was not right. Here is another one.",
-	malformed:  "That was not right. Here is another one.",
+var notices = map[string]notice{
+	usedBefore: func(t *language.Texts) string { return t.Used },
+	expired:    func(t *language.Texts) string { return t.Expired },
+	foreign:    func(t *language.Texts) string { return t.Foreign },
+	unsolved:   func(t *language.Texts) string { return t.Unsolved },
+	malformed:  func(t *language.Texts) string { return t.Unsolved },
 }
 
 // reject answers a wrong solution with another challenge.
 func (x *exchange) reject(reason string) error {
 	metrics.refusedSessions.WithLabelValues(reason).Inc()
-	status, notice := http.StatusForbidden, notices[reason]
+	status, why := http.StatusForbidden, notices[reason]
 	switch {
 	case siteverify.Result{Reason: siteverify.Reason(reason)}.Unavailable():
-		status, notice = http.StatusServiceUnavailable, "The check can’t be done at the moment. Try it again in a while."
-	case notice == "":
-		notice = "The check didn’t work. Try it again."
+		status, why = http.StatusServiceUnavailable, func(t *language.Texts) string { return t.Unavailable }
+	case why == nil:
+		why = func(t *language.Texts) string { return t.Failed }
 	}
-	return x.show(status, x.http.PostForm.Get("target"), nil, notice)
+	return x.show(status, x.http.PostForm.Get("target"), nil, why)
 }
 
 // refuse answers that no session is issued at the moment.

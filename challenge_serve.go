@@ -24,7 +24,7 @@ func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
 	if isEarly(e.http) {
 		return askAgain(w)
 	}
-	x := &exchange{Session: s, app: e.client.app, w: w, http: e.http, evaluation: e, client: e.client}
+	x := &exchange{Session: s, app: e.client.app, w: w, http: e.http, evaluation: e, client: e.client, site: e.handler.page.site()}
 	x.client.locate(e)
 	httpfield.NeverStore(w.Header())
 	if d, ok := x.visit(); d.Reason == engine.Banned {
@@ -45,5 +45,5 @@ func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
 	if e.http.Method == http.MethodPost {
 		return x.accept()
 	}
-	return x.show(http.StatusOK, e.http.URL.Query().Get("target"), nil, "")
+	return x.show(http.StatusOK, e.http.URL.Query().Get("target"), nil, nil)
 }

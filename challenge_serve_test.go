@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -153,7 +154,7 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 				t.Error(err)
 			}
 			w := x.w.(*httptest.ResponseRecorder)
-			what := fmt.Sprint(w.Code, ", cookies: ", len(w.Result().Cookies()), ", used: ", strings.Contains(w.Body.String(), notices[usedBefore]))
+			what := fmt.Sprint(w.Code, ", cookies: ", len(w.Result().Cookies()), ", used: ", strings.Contains(w.Body.String(), notices[usedBefore](language.English)))
 			mu.Lock()
 			defer mu.Unlock()
 			answers[what]++

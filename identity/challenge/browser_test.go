@@ -4,10 +4,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/browser"
+	"github.com/caddy-tally/caddy-tally/internal/language"
+	"github.com/caddy-tally/caddy-tally/internal/page"
 )
 
 // A browser that is refused solves the puzzle, and is back where it was. It goes
@@ -29,6 +32,53 @@ func TestBrowserSolvesThePage(t *testing.T) {
 		case <-timeout:
 			t.Fatalf("the browser never came to %q", want)
 		}
+	}
+}
+
+// While it is being solved, in both schemes from 320 to 1280 px: nothing in the console, nothing from
+// elsewhere, nothing to scroll sideways for, and nothing that axe finds.
+func TestBrowserShowsThePage(t *testing.T) {
+	setter := newSetter(t, MaxDifficulty, oneSecret) // which takes minutes
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		puzzle, _ := setter.Set(time.Now(), site, home)
+		shown := Page{
+			Texts: language.Choose(r.FormValue("lang")), Site: page.Site{Name: "Example & Söhne", Contact: "help@example.com"}, Action: "/verify", Puzzle: &puzzle,
+			Retry: time.Hour, Reference: "es6vgmf38q0ndd74y6072e8h23n030vehfwh6x5f1bbs2evne6k8xygrykk8frtx",
+		}
+		w.Header().Set("Content-Security-Policy", shown.Policy())
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		shown.Render(w)
+	}))
+	t.Cleanup(server.Close)
+	b, axe := browser.Start(t, browser.Find(t)), browser.FindAxe(t)
+	for _, v := range []browser.View{
+		{Width: 320, Height: 640}, {Width: 320, Height: 640, Dark: true}, {Width: 1280, Height: 900}, {Width: 1280, Height: 900, Dark: true},
+	} {
+		tab := b.Open(t, v)
+		for _, lang := range []string{"de", "zh"} {
+			tab.Go(server.URL + "/?lang=" + lang)
+			tab.Eval(`sessionStorage.clear(); document.querySelector("details").open = true`, nil)
+			var shown struct {
+				Wide   int
+				Status string
+			}
+			tab.Eval(`({Wide: document.documentElement.scrollWidth, Status: document.querySelector(".status").textContent})`, &shown)
+			if shown.Wide > v.Width || shown.Status != language.Choose(lang).Solving {
+				t.Errorf("%s at %d px: %+v", lang, v.Width, shown)
+			}
+			for _, found := range axe.Findings(tab) {
+				t.Errorf("%s at %d px, dark: %v: axe finds %s", lang, v.Width, v.Dark, found)
+			}
+		}
+		for _, trouble := range tab.Troubles() {
+			t.Error(trouble)
+		}
+		for _, request := range tab.Requests() {
+			if !strings.HasPrefix(request, server.URL) && request != "data:," && !strings.HasPrefix(request, "blob:") {
+				t.Errorf("the page asks for %s", request)
+			}
+		}
+		tab.Go("about:blank") // which ends the workers
 	}
 }
 
@@ -63,7 +113,7 @@ func (s *siteWithPuzzle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *siteWithPuzzle) refuse(w http.ResponseWriter, r *http.Request) {
 	puzzle, _ := s.setter.Set(time.Now(), site, home)
-	page := Page{Action: "/verify", Target: r.URL.RequestURI(), Puzzle: &puzzle}
+	page := Page{Texts: language.English, Action: "/verify", Target: r.URL.RequestURI(), Puzzle: &puzzle}
 	w.Header().Set("Content-Security-Policy", page.Policy()+"; report-uri /violated")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(http.StatusTooManyRequests)

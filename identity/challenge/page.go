@@ -1,16 +1,15 @@
 package challenge
 
 import (
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
 	"strings"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/wording"
+	"github.com/caddy-tally/caddy-tally/internal/language"
+	"github.com/caddy-tally/caddy-tally/internal/page"
 )
 
 var (
@@ -30,6 +29,12 @@ var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 // The fields of the form are "target", and "puzzle" and "solution" or those that
 // the widget adds.
 type Page struct {
+	// Texts are the page's, in its language.
+	Texts *language.Texts
+
+	// Site is whose site it is.
+	Site page.Site
+
 	// Action is the path that the form is posted to.
 	Action string
 
@@ -46,7 +51,7 @@ type Page struct {
 	// Retry is how long to wait instead. 0 or less: waiting doesn't help.
 	Retry time.Duration
 
-	// Notice says why the page comes again. Empty the first time.
+	// Notice says why the page comes again, in the page's language. Empty the first time.
 	Notice string
 
 	// Reference is what the person can give to whoever runs the site. Empty if nothing was
@@ -70,8 +75,8 @@ func (p Page) Render(w io.Writer) error {
 		Page
 		Style  template.CSS
 		Script template.JS
-		Wait   string
-	}{p, template.CSS(pageCSS), template.JS(pageJS), wording.Wait(p.Retry)} // #nosec G203 -- our own files
+		Come   string // when to come back; "" if waiting doesn't help
+	}{p, template.CSS(pageCSS), template.JS(pageJS), p.Texts.ComeBack(p.Retry)} // #nosec G203 -- our own files
 	if err := pageTemplate.Execute(w, data); err != nil {
 		return fmt.Errorf("challenge: page: %w", err)
 	}
@@ -81,14 +86,9 @@ func (p Page) Render(w io.Writer) error {
 // The page's script and style are allowed by their hashes: a nonce would have to
 // be new for every answer, and these never change.
 var (
-	scriptSource = hashSource(pageJS)
-	styleSource  = hashSource(pageCSS)
+	scriptSource = page.Source(pageJS)
+	styleSource  = page.Source(pageCSS)
 )
-
-func hashSource(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-}
 
 // Policy returns the Content-Security-Policy of the page: its own script and
 // style, its icon, workers that this script makes, a form to this site, no frame around

@@ -23,7 +23,7 @@
 
 	const leave = () => {
 		show(1);
-		say("Done. Taking you back …");
+		say(form.dataset.done);
 		form.submit();
 	};
 
@@ -117,7 +117,7 @@
 		found.push(...lows.map((low) => hex(high) + hex(low)));
 		tried += batch;
 		show(Math.min(0.98, tried / (numbers * 2 ** zeros)));
-		if (performance.now() - began > 8e3) say("Still working. Older devices take longer …");
+		if (performance.now() - began > 8e3) say(form.dataset.slow);
 		solved = found.length >= numbers;
 		if (!solved) return;
 		form.elements.solution.value = found.sort().slice(0, numbers).join("");
@@ -163,7 +163,7 @@
 	const begin = () => {
 		began = performance.now();
 		bar.hidden = false;
-		say("Solving the puzzle …");
+		say(form.dataset.solving);
 		try {
 			solveInWorkers();
 		} catch {
@@ -171,12 +171,12 @@
 		}
 	};
 
-	if (!navigator.cookieEnabled) stop("Cookies are switched off, so this site can’t know you again. Switch them on for it, and try again.");
-	else if (inCircles()) stop("This did not help several times in a row. Wait a little before you try again.");
+	if (!navigator.cookieEnabled) stop(form.dataset.cookies);
+	else if (inCircles()) stop(form.dataset.circles);
 	else if (puzzle) begin();
 	else {
 		window.tallyDone = leave; // what the widget calls
-		const unloaded = (event) => event.target.src && stop("The check could not be loaded. Try again, and see whether something in your browser blocks it.");
+		const unloaded = (event) => event.target.src && stop(form.dataset.unloaded);
 		addEventListener("error", unloaded, true);
 	}
 })();

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/language"
+	"github.com/caddy-tally/caddy-tally/internal/page"
 )
 
 func render(t testing.TB, p Page) string {
@@ -26,8 +29,8 @@ var widget = &Widget{
 func pages(t testing.TB) map[string]Page {
 	puzzle := set(t, newSetter(t, 8, oneSecret))
 	return map[string]Page{
-		"puzzle": {Action: "/verify", Target: "/a?b=c", Puzzle: &puzzle, Retry: 42 * time.Second},
-		"widget": {Action: "/verify", Target: "/a?b=c", Widget: widget, Notice: "That took too long."},
+		"puzzle": {Texts: language.English, Action: "/verify", Target: "/a?b=c", Puzzle: &puzzle, Retry: 42 * time.Second},
+		"widget": {Texts: language.English, Action: "/verify", Target: "/a?b=c", Widget: widget, Notice: "That took too long."},
 	}
 }
 
@@ -88,6 +91,36 @@ func TestPageEscapes(t *testing.T) {
 	html := render(t, p)
 	if strings.Contains(html, "<script>alert") || strings.Contains(html, "<b onclick") {
 		t.Error("the page has a script that is not its own")
+	}
+}
+
+// The page and what its script says are in one language, and name the site and its contact.
+func TestPageInEveryLanguage(t *testing.T) {
+	own := regexp.MustCompile(`(?s)<(style|script)>.*?</(style|script)>`)
+	for _, texts := range language.All() {
+		for name, p := range pages(t) {
+			p.Texts, p.Site, p.Reference = texts, page.Site{Name: "Example & Söhne", Contact: "https://example.com/help"}, "the-reference"
+			html := own.ReplaceAllString(render(t, p), "")
+			wanted := []string{
+				`<html lang="` + texts.Tag + `">`, "<title>" + texts.Moment + " – Example &amp; Söhne</title>", `data-done="` + texts.Done, `data-slow="` + texts.Slow,
+				`data-cookies="` + texts.NoCookies, `data-circles="` + texts.InCircles, `data-unloaded="` + texts.Unloaded, `data-solving="` + texts.Solving,
+				texts.NoScript, texts.Again, texts.Why, texts.Shared, texts.Cookie, texts.Reference + " <code>the-reference</code>",
+				texts.Contact + ` <a href="https://example.com/help">https://example.com/help</a>`,
+			}
+			if name == "puzzle" {
+				wanted = append(wanted, texts.Puzzle, texts.PuzzleDoes, texts.Private, texts.ComeBack(p.Retry))
+			} else {
+				wanted = append(wanted, texts.Widget, texts.WidgetDoes)
+			}
+			for _, want := range wanted {
+				if !strings.Contains(html, want) {
+					t.Errorf("%s, %s: the page lacks %s", texts.Tag, name, want)
+				}
+			}
+			if english := language.English; texts != english && strings.Contains(html, english.Again) {
+				t.Errorf("%s, %s: the page has English on it", texts.Tag, name)
+			}
+		}
 	}
 }
 

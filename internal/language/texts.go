@@ -79,3 +79,12 @@ func (t *Texts) Wait(d time.Duration) string {
 	}
 	return t.In[unit].Of(n)
 }
+
+// ComeBack returns the sentence that says when to come back, or "" if there is no time to wait.
+func (t *Texts) ComeBack(d time.Duration) string {
+	wait := t.Wait(d)
+	if wait == "" {
+		return ""
+	}
+	return fmt.Sprintf(t.Come, wait)
+}
