@@ -87,8 +87,12 @@
 //   - caddyfile.go, caddyfile_app.go, caddyfile_zone.go, caddyfile_client.go,
 //     caddyfile_dashboard.go, caddyfile_decision_log.go, caddyfile_tier.go, caddyfile_reputation.go,
 //     caddyfile_limit.go, caddyfile_page.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_matchers.go
-//   - command.go, command_dashboard.go, command_key.go, command_unknown.go, command_tiers.go,
-//     command_connect.go
+//   - command.go, command_replay.go, command_dashboard.go, command_key.go, command_unknown.go,
+//     command_tiers.go, command_connect.go
+//
+// How a log is replayed (internal/accesslog reads it, internal/replay counts and reports):
+//
+//   - replay_judge.go, replay_needs.go, replay_clock.go, replay_config.go
 //
 // What a config becomes:
 //

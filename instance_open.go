@@ -18,6 +18,11 @@ import (
 // newInstance starts an engine. It touches no file itself: the engine opens the
 // store in the background.
 func newInstance(s settings, in Store) (*instance, error) {
+	return newInstanceWith(s, in, func(*engine.Options) {})
+}
+
+// newInstanceWith is newInstance with other options of the engine, which set sets.
+func newInstanceWith(s settings, in Store, set func(*engine.Options)) (*instance, error) {
 	h := &instance{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), pressure: pressure.New(0), made: make(chan struct{})}
 	if keyed, ok := in.(keyedStore); ok {
 		h.takeKeys(keyed)
@@ -26,7 +31,7 @@ func newInstance(s settings, in Store) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.engine, err = engine.New(engine.Options{
+	options := engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
 			if err := h.openSecret(s.secret); err != nil {
 				return nil, withRemedy(err)
@@ -47,7 +52,9 @@ func newInstance(s settings, in Store) (*instance, error) {
 		CleanupInterval: s.cleanup,
 		DegradedPercent: s.degraded,
 		Observer:        h,
-	})
+	}
+	set(&options)
+	h.engine, err = engine.New(options)
 	close(h.made)
 	if err != nil {
 		_ = closeLedger(s) // the first error says more

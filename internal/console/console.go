@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // Connect returns the service that a command is about, by its flags.
@@ -110,7 +111,7 @@ func (s *session) writeJSON(value any) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.out.Write(append(printableJSON(text), '\n'))
+	_, err = s.out.Write(append(wording.PrintableJSON(text), '\n'))
 	return err
 }
 

@@ -3,50 +3,17 @@ package console
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// printable returns a text as a terminal may get it: what isn't printable, such as an escape
-// character or one that changes the direction of writing, is written as in Go.
-func printable(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case !strconv.IsPrint(r):
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		default:
-			b.WriteRune(r)
-		}
-		i += size
-	}
-	return b.String()
-}
+// printable returns a text as a terminal may get it.
+func printable(text string) string { return wording.Printable(text, "") }
 
-// printableJSON returns JSON of which strings are so, too. Between its strings JSON has white
-// space only.
-func printableJSON(text []byte) []byte {
-	var b []byte
-	for _, r := range string(text) {
-		switch {
-		case r == '\n' || strconv.IsPrint(r):
-			b = utf8.AppendRune(b, r)
-		case r > 0xffff:
-			r -= 0x10000
-			b = fmt.Appendf(b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
-			b = fmt.Appendf(b, `\u%04x`, r)
-		}
-	}
-	return b
-}
+// Printable returns a text as a terminal may get it.
+func Printable(text string) string { return printable(text) }
 
 // maxCell is how many characters of a text a table shows.
 const maxCell = 60

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 func TestSpans(t *testing.T) {
@@ -87,7 +89,7 @@ func FuzzPrintable(f *testing.F) {
 			t.Fatal(err)
 		}
 		var want, got string
-		shown := printableJSON(encoded)
+		shown := wording.PrintableJSON(encoded)
 		if json.Unmarshal(encoded, &want) != nil || json.Unmarshal(shown, &got) != nil || want != got || string(shown) != allPrintable(string(shown)) {
 			t.Errorf("got %q of %q", shown, encoded)
 		}

@@ -2,7 +2,6 @@ package dryrun
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -19,14 +18,40 @@ type Visit func(caddyhttp.MiddlewareHandler, *http.Request) (goesOn bool)
 // that would answer it, or "" if it came to the end or visit ended it, and an error if a
 // matcher fails.
 func Follow(server *caddyhttp.Server, r *http.Request, visit Visit) (answers string, err error) {
+	return FollowPrepared(server, Prepare(server, r), visit)
+}
+
+// Prepare returns the request as a server has it before its routes.
+func Prepare(server *caddyhttp.Server, r *http.Request) *http.Request {
 	if r.RequestURI == "" {
 		r.RequestURI = r.URL.RequestURI()
 	}
-	f := &follower{server: server, visit: visit, response: httptest.NewRecorder(), groups: make(map[string]bool)}
-	f.request = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), f.response, server)
+	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), new(nobody), server)
+}
+
+// FollowPrepared is Follow for a request that [Prepare] has returned, or one made of it.
+func FollowPrepared(server *caddyhttp.Server, prepared *http.Request, visit Visit) (answers string, err error) {
+	f := &follower{server: server, visit: visit, request: prepared, response: new(nobody)}
 	_, err = f.routes(server.Routes)
 	return f.answers, err
 }
+
+// nobody gets a response that is not sent.
+type nobody struct{ header http.Header }
+
+// Header implements http.ResponseWriter.
+func (n *nobody) Header() http.Header {
+	if n.header == nil {
+		n.header = make(http.Header)
+	}
+	return n.header
+}
+
+// Write implements http.ResponseWriter.
+func (n *nobody) Write(data []byte) (int, error) { return len(data), nil }
+
+// WriteHeader implements http.ResponseWriter.
+func (n *nobody) WriteHeader(int) {}
 
 // follower is a request on its way.
 type follower struct {
@@ -59,7 +84,12 @@ func (f *follower) routes(routes caddyhttp.RouteList) (goesOn bool, err error) {
 			}
 			continue
 		}
-		f.groups[route.Group] = route.Group != ""
+		if route.Group != "" {
+			if f.groups == nil {
+				f.groups = make(map[string]bool)
+			}
+			f.groups[route.Group] = true
+		}
 		for _, handler := range route.Handlers {
 			if goesOn, err := f.handler(handler); err != nil || !goesOn {
 				return false, err

@@ -1,0 +1,149 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/console"
+	"github.com/caddy-tally/caddy-tally/internal/replay"
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
+)
+
+// replayFlags are the flags of `caddy rate-limit replay`.
+type replayFlags struct {
+	format   string
+	from, to string
+	site     string
+	zone     string
+	top      int
+	reveal   bool
+	json     bool
+}
+
+// replayCommand returns `caddy rate-limit replay`.
+func replayCommand(at *adminEndpoint) *cobra.Command {
+	f := new(replayFlags)
+	cmd := &cobra.Command{
+		Use:   "replay LOG...",
+		Short: "Tells what the limits of a config would have refused of an access log",
+		Long: `Reads access logs and decides about their requests as a Caddy with the config of
+--config would have, at their times. It says who would have been refused, how
+often and since when, and what other amounts would do. Nothing is changed, and
+no running Caddy is asked.
+
+Logs are Caddy's JSON, Common and Combined, those of nginx and of Traefik,
+compressed with gzip or zstd or not; - is the standard input. Rotated files may
+come in any order.`,
+		Example: `  caddy rate-limit replay --config Caddyfile /var/log/caddy/access*.log*
+  caddy rate-limit replay --config Caddyfile --zone login --from 24h access.log
+  journalctl -u caddy -o cat | caddy rate-limit replay --config Caddyfile -`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("got no log: expected caddy rate-limit replay --config Caddyfile access.log, or - for the standard input")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, logs []string) error {
+			err := f.run(cmd, at, logs)
+			if err != nil {
+				err = errors.New(console.Printable(err.Error()))
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.format, "format", "", "The format of the log: caddy, common, combined, nginx, traefik, or a string as in nginx's log_format (default: each line is tried)")
+	flags.StringVar(&f.from, "from", "", "Replay requests from a time on: 2026-12-01, 2026-12-01T10:00:00Z, or 24h for the last 24 hours")
+	flags.StringVar(&f.to, "to", "", "Replay requests until before a time")
+	flags.StringVar(&f.site, "site", "", "Replay the requests of one host, and take it for the host of lines that name none")
+	flags.StringVar(&f.zone, "zone", "", "Report one zone. The others still count")
+	flags.IntVar(&f.top, "top", 0, "How many clients of each limit to list (default 20)")
+	flags.BoolVar(&f.reveal, "reveal", false, "Show whole addresses (default: masked)")
+	flags.BoolVar(&f.json, "json", false, "Print JSON")
+	return cmd
+}
+
+// run replays logs and reports.
+func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) error {
+	ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	options, err := f.options(time.Now())
+	if err != nil {
+		return err
+	}
+	parser, err := accesslog.NewParser(f.format)
+	if err != nil {
+		return err
+	}
+	config, err := loadReplayConfig(at.config, at.adapter)
+	if err != nil {
+		return err
+	}
+	defer config.close()
+	log, err := accesslog.NewMerger(parser, logs, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	report, err := replayLog(ctx, log, config, options)
+	if err != nil {
+		return err
+	}
+	return f.write(cmd.OutOrStdout(), report)
+}
+
+// replayLog replays a log with a config.
+func replayLog(ctx context.Context, log *accesslog.Merger, config *replayConfig, o replay.Options) (*replay.Report, error) {
+	judge := newReplayJudge(config)
+	report, err := replay.Run(ctx, log, judge, o)
+	return report, errors.Join(err, judge.close())
+}
+
+func (f *replayFlags) write(w io.Writer, report *replay.Report) error {
+	if f.json {
+		return report.WriteJSON(w)
+	}
+	return report.WriteText(w)
+}
+
+// options returns what the flags say.
+func (f *replayFlags) options(now time.Time) (o replay.Options, err error) {
+	o = replay.Options{Site: f.site, Zone: f.zone, Reveal: f.reveal, Top: f.top}
+	if o.From, err = timeFlag("--from", f.from, now); err != nil {
+		return o, err
+	}
+	if o.To, err = timeFlag("--to", f.to, now); err != nil {
+		return o, err
+	}
+	if o.To != 0 && o.From >= o.To {
+		return o, fmt.Errorf("--from and --to: got %q and %q: expected the earlier time first", f.from, f.to)
+	}
+	return o, nil
+}
+
+// timeFlag returns the time that a word means, in nanoseconds since the Unix epoch, or 0 for "".
+func timeFlag(flag, word string, now time.Time) (int64, error) {
+	if word == "" {
+		return 0, nil
+	}
+	if d, err := caddy.ParseDuration(strings.TrimPrefix(word, "-")); err == nil {
+		return now.Add(-d).UnixNano(), nil
+	}
+	t, err := textfile.ParseTime(word)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w, or a duration such as 24h for that long ago", flag, err)
+	}
+	return t.UnixNano(), nil
+}

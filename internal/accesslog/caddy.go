@@ -1,0 +1,178 @@
+package accesslog
+
+import (
+	"bytes"
+	"net/textproto"
+	"time"
+
+	"github.com/valyala/fastjson"
+)
+
+// caddyJSON reads the JSON that Caddy writes, also behind what journald, Docker or Caddy's
+// format console write before it.
+type caddyJSON struct {
+	json  fastjson.Parser
+	clock clock
+	names map[string]string // canonical names of header fields, by how they are written
+	room  []byte            // for the text of a number
+}
+
+// timeKeys are the names of the time of a line. The first is Caddy's own.
+var timeKeys = []string{"ts", "time", "timestamp", "@timestamp"}
+
+// accessLogger begins the names of Caddy's loggers of requests.
+const accessLogger = "http.log.access"
+
+func (p *caddyJSON) parse(line []byte, r *Record) error {
+	begin := bytes.IndexByte(line, '{')
+	if begin < 0 {
+		return errFormat
+	}
+	object, err := p.json.ParseBytes(line[begin:])
+	if err != nil {
+		return errFormat
+	}
+	request := object.Get("request")
+	logger := object.GetStringBytes("logger")
+	switch {
+	case logger != nil && !bytes.HasPrefix(logger, []byte(accessLogger)):
+		return errOther
+	case request == nil || request.Type() != fastjson.TypeObject:
+		if !object.Exists("RequestMethod") && (object.Exists("level") || logger != nil) {
+			return errOther
+		}
+		return errFormat
+	}
+	p.time(object, line[:begin], r)
+	r.Duration = p.duration(object.Get("duration"))
+	r.Status = object.GetInt("status")
+	r.Size, r.Read = object.GetInt64("size"), object.GetInt64("bytes_read")
+	set := &r.text
+	set.set(&r.User, object.GetStringBytes("user_id"))
+	if own := object.Get("rate_limit"); own != nil {
+		set.set(&r.Refused.Zone, own.GetStringBytes("zone"))
+		set.set(&r.Refused.Limit, own.GetStringBytes("limit"))
+		set.set(&r.Refused.Outcome, own.GetStringBytes("outcome"))
+	}
+	p.request(request, r)
+	set.done()
+	return r.complete()
+}
+
+// request reads what the client sent.
+func (p *caddyJSON) request(request *fastjson.Value, r *Record) {
+	set := &r.text
+	set.set(&r.RemoteIP, request.GetStringBytes("remote_ip"))
+	set.set(&r.RemotePort, request.GetStringBytes("remote_port"))
+	set.set(&r.ClientIP, request.GetStringBytes("client_ip"))
+	set.set(&r.Method, request.GetStringBytes("method"))
+	set.set(&r.Host, request.GetStringBytes("host"))
+	set.set(&r.URI, request.GetStringBytes("uri"))
+	set.set(&r.Proto, request.GetStringBytes("proto"))
+	r.SchemeKnown = true
+	if tls := request.Get("tls"); tls != nil && tls.Type() == fastjson.TypeObject {
+		r.TLS = true
+		set.set(&r.ServerName, tls.GetStringBytes("server_name"))
+	}
+	headers := request.GetObject("headers")
+	if headers == nil {
+		return
+	}
+	r.AllFields = true
+	if cap(r.Header) < maxFields { // so that it isn't moved while it is filled
+		r.Header = make([]Field, 0, maxFields)
+	}
+	headers.Visit(func(name []byte, value *fastjson.Value) {
+		values, err := value.Array()
+		if err != nil {
+			p.field(r, name, value)
+			return
+		}
+		for _, v := range values {
+			p.field(r, name, v)
+		}
+	})
+}
+
+// maxFields is how many header fields of a request are looked at.
+const maxFields = 64
+
+// redacted is what Caddy writes in the place of a value that it hides.
+const redacted = "REDACTED"
+
+func (p *caddyJSON) field(r *Record, name []byte, value *fastjson.Value) {
+	text, err := value.StringBytes()
+	if err != nil || len(r.Header) == maxFields {
+		r.AllFields = false
+		return
+	}
+	canonical := p.canonical(name)
+	if string(text) == redacted {
+		r.Hidden = append(r.Hidden, canonical)
+		return
+	}
+	r.Header = append(r.Header, Field{Name: canonical})
+	r.text.set(&r.Header[len(r.Header)-1].Value, text)
+}
+
+// maxNames bounds how many names of header fields are remembered.
+const maxNames = 1000
+
+func (p *caddyJSON) canonical(name []byte) string {
+	if known, ok := p.names[string(name)]; ok {
+		return known
+	}
+	canonical := textproto.CanonicalMIMEHeaderKey(string(name))
+	if p.names == nil {
+		p.names = make(map[string]string)
+	}
+	if len(p.names) < maxNames {
+		p.names[string(name)] = canonical
+	}
+	return canonical
+}
+
+// time reads when the line was written: from its JSON, or as in the format console from what
+// is before it.
+func (p *caddyJSON) time(object *fastjson.Value, before []byte, r *Record) {
+	for _, key := range timeKeys {
+		value := object.Get(key)
+		if value == nil {
+			continue
+		}
+		text := value.GetStringBytes()
+		if value.Type() == fastjson.TypeNumber {
+			text = p.number(value)
+		}
+		r.Logged, r.Rounded, _ = p.clock.parse(text)
+		return
+	}
+	if first, _, found := bytes.Cut(before, []byte("\t")); found {
+		r.Logged, r.Rounded, _ = p.clock.parse(first)
+	}
+}
+
+// number returns a value as it is written, until the next call.
+func (p *caddyJSON) number(value *fastjson.Value) []byte {
+	p.room = value.MarshalTo(p.room[:0])
+	return p.room
+}
+
+// duration reads how long a request took. A whole number that would be more than a day of
+// seconds is nanoseconds.
+func (p *caddyJSON) duration(value *fastjson.Value) int64 {
+	if value == nil {
+		return 0
+	}
+	if value.Type() == fastjson.TypeString {
+		d, _ := time.ParseDuration(string(value.GetStringBytes()))
+		return min(max(int64(d), 0), maxDuration)
+	}
+	text := p.number(value)
+	if !bytes.ContainsAny(text, ".eE") && len(text) > 5 {
+		d, _ := parseUnits(text, 1)
+		return d
+	}
+	d, _ := parseSeconds(text)
+	return d
+}

@@ -1,0 +1,117 @@
+package accesslog
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// MaxLine is the longest line that is looked at, in bytes.
+const MaxLine = 1 << 20
+
+// File is a log, compressed or not.
+type File struct {
+	path string
+
+	from   io.Reader // of the standard input; nil for a file
+	opened *os.File
+	ended  func()
+	lines  *bufio.Reader
+	read   int64  // bytes, as they are on disk
+	long   []byte // a line that is longer than the reader's room
+}
+
+// Standard is the name of the standard input.
+const Standard = "-"
+
+// maxWindow bounds the memory that a compressed log can ask for.
+const maxWindow = 64 << 20
+
+// open opens the log at its beginning.
+func (f *File) open() error {
+	f.read = 0
+	in := f.from
+	if in == nil {
+		opened, err := os.Open(f.path)
+		if err != nil {
+			return err
+		}
+		f.opened, in = opened, opened
+	}
+	raw := bufio.NewReaderSize(&counted{in, &f.read}, 64<<10)
+	magic, _ := raw.Peek(4)
+	var text io.Reader = raw
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		unzipped, err := gzip.NewReader(raw)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+		text = unzipped
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		unzipped, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+		text, f.ended = unzipped, unzipped.Close
+	}
+	f.lines = bufio.NewReaderSize(text, 64<<10)
+	return nil
+}
+
+func (f *File) close() {
+	if f.ended != nil {
+		f.ended()
+	}
+	if f.opened != nil {
+		f.opened.Close() // it was only read
+	}
+	f.opened, f.lines, f.ended = nil, nil, nil
+}
+
+// errLong says that a line is longer than [MaxLine].
+var errLong = errors.New("the line is longer than 1 MiB")
+
+// line returns the next line, until the next call. After errLong comes the line behind the long
+// one. A last line without an end is one, too.
+func (f *File) line() ([]byte, error) {
+	line, err := f.lines.ReadSlice('\n')
+	if err == nil {
+		return line, nil
+	}
+	f.long = append(f.long[:0], line...)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		line, err = f.lines.ReadSlice('\n')
+		if len(f.long) <= MaxLine {
+			f.long = append(f.long, line...)
+		}
+	}
+	switch {
+	case len(f.long) > MaxLine && (err == nil || err == io.EOF):
+		f.long = f.long[:maxQuoted]
+		return f.long, errLong
+	case err == io.EOF && len(f.long) > 0:
+		return f.long, nil
+	case err != nil && err != io.EOF:
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return f.long, err
+}
+
+// counted counts what is read.
+type counted struct {
+	io.Reader
+	n *int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	*c.n += int64(n)
+	return n, err
+}

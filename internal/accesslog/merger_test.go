@@ -1,0 +1,150 @@
+package accesslog
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+var start = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+// lineAt returns a line of a request that ended some seconds after start, and how long it took.
+func lineAt(seconds, took float64) string {
+	return fmt.Sprintf(`{"ts":%f,"request":{"client_ip":"10.0.0.1","method":"GET","uri":"/%g"},"duration":%f,"status":200}`+"\n",
+		float64(start.Unix())+seconds, seconds, took)
+}
+
+func writeLog(t *testing.T, text []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "access.log")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// read returns the paths of all requests, in their order, and what was counted.
+func read(t *testing.T, stdin io.Reader, paths ...string) (uris []string, counts Counts) {
+	t.Helper()
+	p, err := NewParser("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := NewMerger(p, paths, stdin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for {
+		r, err := m.Next()
+		if err == io.EOF {
+			if read, size := m.Progress(); size > 0 && read != size {
+				t.Errorf("%d of %d bytes were read", read, size)
+			}
+			return uris, m.Counts
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		uris = append(uris, r.URI)
+	}
+}
+
+func zipped(t *testing.T, text string) []byte {
+	t.Helper()
+	out := new(bytes.Buffer)
+	w := gzip.NewWriter(out)
+	_, err := io.WriteString(w, text)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func zstandard(t *testing.T, text string) []byte {
+	t.Helper()
+	out := new(bytes.Buffer)
+	w, err := zstd.NewWriter(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.WriteString(w, text)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// Rotated logs come in the order of their times, however they are named and compressed, and
+// logs of two sites at a time are merged.
+func TestLogsAreMerged(t *testing.T) {
+	oldest := writeLog(t, zipped(t, "garbage\n"+lineAt(0, 0)+lineAt(10, 0)))
+	middle := writeLog(t, zstandard(t, lineAt(100, 0)+lineAt(300, 0)))
+	newest := writeLog(t, []byte(lineAt(400, 0)+lineAt(500, 0)))
+	beside := writeLog(t, []byte(lineAt(5, 0)+lineAt(350, 0)+strings.TrimSuffix(lineAt(450, 0), "\n")))
+	got, counts := read(t, nil, newest, oldest, beside, middle)
+	if want := []string{"/0", "/5", "/10", "/100", "/300", "/350", "/400", "/450", "/500"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if counts.Lines != 10 || counts.Records != 9 || counts.Bad != 1 || counts.Late != 0 {
+		t.Errorf("counted %+v", counts)
+	}
+}
+
+// A server writes a line when the request ends. A request counts from when it arrived.
+func TestRequestsComeInTheOrderOfTheirArrival(t *testing.T) {
+	log := lineAt(0, 0) + lineAt(20, 0) + lineAt(30, 25) + lineAt(31, 0) + lineAt(100, 0) + lineAt(200, 199) + lineAt(201, 0)
+	got, counts := read(t, strings.NewReader(log), Standard)
+	if want := []string{"/0", "/30", "/20", "/31", "/200", "/100", "/201"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if counts.Late != 1 {
+		t.Errorf("%d came late, want the one that took 199 seconds", counts.Late)
+	}
+}
+
+// What can't be read is counted, and the first of it quoted with its control characters
+// escaped.
+func TestGarbage(t *testing.T) {
+	long := strings.Repeat("x", 2*MaxLine)
+	log := "\x1b[2Jevil\u202e\n\n" + long + "\n" + lineAt(0, 0) + `{"level":"info","msg":"started"}` + "\nlast"
+	got, counts := read(t, nil, writeLog(t, []byte(log)))
+	if !slices.Equal(got, []string{"/0"}) || counts.Lines != 6 || counts.Bad != 3 || counts.Others != 2 {
+		t.Errorf("got %v, %+v", got, counts)
+	}
+	first := counts.Quoted[0]
+	if first.Line != 1 || first.Text != `\x1b[2Jevil\u202e\n` || len(counts.Quoted[1].Text) > maxQuoted || !strings.Contains(counts.Quoted[1].Error, "longer") || counts.Quoted[2].Line != 6 {
+		t.Errorf("quoted are %+v", counts.Quoted)
+	}
+}
+
+// A log that ends in the middle of its compression is read as far as it goes.
+func TestTruncatedLog(t *testing.T) {
+	whole := zipped(t, lineAt(0, 0)+lineAt(1, 0))
+	got, counts := read(t, nil, writeLog(t, whole[:len(whole)-6]), writeLog(t, []byte(lineAt(2, 0))))
+	if len(got) != 3 || counts.Bad != 1 || !strings.Contains(counts.Quoted[0].Error, "unexpected EOF") {
+		t.Errorf("got %v, %+v", got, counts)
+	}
+}
+
+func TestLogsThatAreMissing(t *testing.T) {
+	p, err := NewParser("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, paths := range [][]string{{filepath.Join(t.TempDir(), "none")}, {t.TempDir()}, {Standard, Standard}} {
+		if _, err := NewMerger(p, paths, nil); err == nil {
+			t.Errorf("%v: no error", paths)
+		}
+	}
+}

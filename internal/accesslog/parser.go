@@ -1,0 +1,86 @@
+package accesslog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Why a line gives no record.
+var (
+	errFormat    = errors.New("the line has none of the formats that are known")
+	errNoTime    = errors.New("the line has no time")
+	errNoRequest = errors.New("the line has no method or no path")
+	errOther     = errors.New("the line is not about a request")
+)
+
+// Parser reads the lines of logs. It is for one goroutine.
+type Parser struct {
+	formats []format // the one that has read the last line first
+}
+
+// format reads a line into a record that is reset. It returns errFormat for a line of another
+// format.
+type format interface {
+	parse(line []byte, r *Record) error
+}
+
+// NewParser returns a parser of a format: caddy, traefik, the name of one of [Presets], or a
+// string as in nginx's log_format. With an empty name, each line is tried against all that are
+// known.
+func NewParser(name string) (*Parser, error) {
+	p := new(Parser)
+	switch {
+	case strings.Contains(name, "$"):
+		f, err := compileFormat(name)
+		if err != nil {
+			return nil, err
+		}
+		p.formats = []format{f}
+	case name == "":
+		p.formats = []format{new(caddyJSON), new(traefikJSON)}
+		p.add(guessed...)
+	case name == "caddy":
+		p.formats = []format{new(caddyJSON)}
+	case name == "traefik":
+		p.formats = []format{new(traefikJSON)}
+		p.add("traefik")
+	case Presets[name] != "":
+		p.add(name)
+	default:
+		return nil, fmt.Errorf("format: got %q: expected caddy, %s, or a string such as %s", name, strings.Join(slices.Sorted(maps.Keys(Presets)), ", "), Presets["combined"])
+	}
+	return p, nil
+}
+
+// add adds presets.
+func (p *Parser) add(names ...string) {
+	for _, name := range names {
+		f, err := compileFormat(Presets[name])
+		if err != nil {
+			panic(err) // a preset is wrong, which tests find
+		}
+		p.formats = append(p.formats, f)
+	}
+}
+
+// parse reads a line into a record.
+func (p *Parser) parse(line []byte, r *Record) error {
+	line = bytes.TrimRight(line, "\r\n")
+	for i, f := range p.formats {
+		r.reset()
+		err := f.parse(line, r)
+		if err == errFormat {
+			continue
+		}
+		if err == nil && i > 0 {
+			copy(p.formats[1:i+1], p.formats[:i])
+			p.formats[0] = f
+		}
+		return err
+	}
+	return errFormat
+}

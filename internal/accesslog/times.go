@@ -1,0 +1,147 @@
+package accesslog
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"time"
+)
+
+// layouts are how logs write times, with the most frequent ones first. Those without a time
+// zone are taken as UTC, which is what Caddy writes unless it is told otherwise.
+var layouts = []string{
+	"2006-01-02T15:04:05.999999999Z07:00", // RFC 3339
+	"2006-01-02T15:04:05.999999999Z0700",  // ISO 8601
+	"2006/01/02 15:04:05.999999999",       // Caddy's wall
+	commonLayout,
+	"2006-01-02 15:04:05.999999999Z07:00",
+	"2006-01-02 15:04:05.999999999 Z07:00",
+	"2006-01-02 15:04:05.999999999 -0700",
+	"2006-01-02 15:04:05.999999999",
+	"2006-01-02T15:04:05.999999999",
+	time.RFC1123, time.RFC1123Z, time.ANSIC, time.UnixDate, time.RubyDate, time.RFC850,
+}
+
+// commonLayout is the time of the Common Log Format.
+const commonLayout = "02/Jan/2006:15:04:05 -0700"
+
+// clock reads times. It tries the layout of the last time first.
+type clock struct{ last int }
+
+// parse returns the nanoseconds since the Unix epoch of a time that is written in one of the
+// layouts, or as a number, and whether it is rounded to seconds.
+func (c *clock) parse(text []byte) (at int64, rounded, ok bool) {
+	if at, rounded, ok = parseEpoch(text); ok {
+		return at, rounded, ok
+	}
+	if len(text) > maxTime {
+		return 0, false, false
+	}
+	word := string(text)
+	for i := range layouts {
+		i = (i + c.last) % len(layouts)
+		t, err := time.Parse(layouts[i], word)
+		if err != nil {
+			continue
+		}
+		c.last = i
+		if t.Year() < firstYear || t.Year() > lastYear {
+			return 0, false, false
+		}
+		return t.UnixNano(), t.Nanosecond() == 0 && bytes.IndexByte(text, '.') < 0, true
+	}
+	return 0, false, false
+}
+
+const (
+	maxTime   = 64            // bytes of the longest time
+	firstYear = 1980          // of a time that is believed
+	lastYear  = 2200          // of the same; nanoseconds since the epoch end in 2262
+	hour      = int64(3.6e12) // nanoseconds
+)
+
+// parseEpoch reads a number of seconds, milliseconds, microseconds or nanoseconds since the
+// Unix epoch. Which they are its size says: seconds of this century have ten digits.
+func parseEpoch(text []byte) (at int64, rounded, ok bool) {
+	if len(text) == 0 || text[0] < '0' || text[0] > '9' || len(text) > maxTime {
+		return 0, false, false
+	}
+	whole, digits := uint64(0), 0
+	for digits < len(text) && text[digits] >= '0' && text[digits] <= '9' {
+		if digits == 19 {
+			return 0, false, false
+		}
+		whole = whole*10 + uint64(text[digits]-'0')
+		digits++
+	}
+	unit, fraction := int64(1e9), 9
+	switch {
+	case digits > 17:
+		unit, fraction = 1, 0
+	case digits > 14:
+		unit, fraction = 1e3, 3
+	case digits > 11:
+		unit, fraction = 1e6, 6
+	}
+	rest := text[digits:]
+	if len(rest) > 0 && rest[0] == '.' {
+		rest = rest[1:]
+	} else if len(rest) > 0 {
+		return parseFloatEpoch(text)
+	}
+	if whole > math.MaxInt64/uint64(unit) {
+		return 0, false, false
+	}
+	at = int64(whole) * unit
+	part := int64(0)
+	for i := range fraction {
+		part *= 10
+		if i < len(rest) {
+			if rest[i] < '0' || rest[i] > '9' {
+				return parseFloatEpoch(text)
+			}
+			part += int64(rest[i] - '0')
+		}
+	}
+	for _, c := range rest {
+		if c < '0' || c > '9' {
+			return parseFloatEpoch(text)
+		}
+	}
+	return checkEpoch(at+part, unit == 1e9 && len(rest) == 0)
+}
+
+// parseFloatEpoch reads seconds that are written with an exponent, such as 1.7e9.
+func parseFloatEpoch(text []byte) (at int64, rounded, ok bool) {
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(f >= 0 && f < math.MaxInt64/1e9) {
+		return 0, false, false
+	}
+	return checkEpoch(int64(f*1e9), false)
+}
+
+func checkEpoch(at int64, rounded bool) (int64, bool, bool) {
+	year := time.Unix(0, at).UTC().Year()
+	if at < 0 || year < firstYear || year > lastYear {
+		return 0, false, false
+	}
+	return at, rounded, true
+}
+
+// maxDuration is the longest that a request is believed to have taken.
+const maxDuration = 24 * hour
+
+// parseSeconds reads a number of seconds, such as 0.004.
+func parseSeconds(text []byte) (int64, bool) { return parseUnits(text, 1e9) }
+
+// parseUnits reads a number of units of so many nanoseconds.
+func parseUnits(text []byte, unit float64) (int64, bool) {
+	if len(text) == 0 || len(text) > maxTime {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(f >= 0) {
+		return 0, false
+	}
+	return int64(min(f*unit, float64(maxDuration))), true
+}

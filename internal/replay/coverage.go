@@ -1,0 +1,84 @@
+package replay
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// coverage says what the log can't tell, or what else keeps the replay from being the truth.
+func (r *run) coverage(p *Report) (says []string) {
+	say := func(n int64, format string, args ...any) {
+		if n > 0 {
+			says = append(says, fmt.Sprintf(format, args...))
+		}
+	}
+	f, all := &r.facts, r.facts.requests
+	if all == 0 {
+		return []string{"No request was replayed."}
+	}
+	for reason, n := range sorted(r.skipped) {
+		say(n, "%s requests could not be decided about: %s.", wording.Number(n), reason)
+	}
+	say(f.noHost, "%s don't say for which site they were: name it with --site.", share(f.noHost, all))
+	say(f.noFields, "%s have no header fields: what depends on one, a matcher or a key, works as if it were missing.", share(f.noFields, all))
+	say(f.partial, "%s have some header fields only.", share(f.partial, all))
+	say(int64(len(f.hidden)), "Hidden in the log, and taken as missing: %s.", names(f.hidden, 5))
+	for _, l := range p.Limits {
+		for what, n := range sorted(l.Unknown) {
+			say(n, "Zone %s, limit %s: the log lacks %s for %s, so they count as requests without it.", l.Zone, l.Limit, what, share(n, l.Requests))
+		}
+	}
+	say(f.hashed, "%s have no address: each text in its place counts as a client of its own.", share(f.hashed, all))
+	if f.addresses > 100 && f.zeroEnd*100 > f.addresses*95 {
+		say(1, "Nearly all IPv4 addresses end in 0: the log masks them, so the clients of a network count as one.")
+	}
+	say(f.noScheme, "%s don't say whether they came over TLS.", share(f.noScheme, all))
+	say(f.rounded, "%s have times in whole seconds: bursts within a second look like one moment.", share(f.rounded, all))
+	if f.untimed*10 > all {
+		say(f.untimed, "%s don't say how long they took, so they count at the time of their line, which may be that of their end.", share(f.untimed, all))
+	}
+	say(r.log.Late, "%s came too late for their order, and count at the time of a later request.", share(r.log.Late, all))
+	say(f.bodies, "Bodies are in no log: %s had a method that sends one.", share(f.bodies, all))
+	say(r.log.Bad, "%s lines could not be read.", wording.Number(r.log.Bad))
+	return says
+}
+
+// sorted returns counts in the order of what is counted.
+func sorted(counts map[string]int64) func(func(string, int64) bool) {
+	return func(yield func(string, int64) bool) {
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			if !yield(name, counts[name]) {
+				return
+			}
+		}
+	}
+}
+
+// share says how many of all requests: 120 requests (1.2 %).
+func share(n, all int64) string {
+	if n == all {
+		return "all requests"
+	}
+	return fmt.Sprintf("%s requests (%s)", wording.Number(n), percent(n, all))
+}
+
+// percent returns a share in percent, and less than a hundredth of it as such.
+func percent(n, all int64) string {
+	p := 100 * float64(n) / float64(max(all, 1))
+	switch {
+	case n == 0:
+		return "0 %"
+	case p < 0.01:
+		return "< 0.01 %"
+	case p < 1:
+		return fmt.Sprintf("%.2f %%", p)
+	case p < 99.95:
+		return fmt.Sprintf("%.1f %%", p)
+	case n < all:
+		return "> 99.9 %"
+	}
+	return "100 %"
+}

@@ -1,0 +1,80 @@
+package replay
+
+import (
+	"net/http"
+	"net/netip"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+)
+
+// logFacts is what the requests of a log have in common that a replay can't make up for.
+type logFacts struct {
+	requests  int64
+	noFields  int64 // without any header field
+	partial   int64 // with some header fields only
+	hidden    map[string]int64
+	noHost    int64
+	noScheme  int64
+	rounded   int64
+	untimed   int64 // that don't say how long they took
+	bodies    int64
+	addresses int64 // that are addresses
+	zeroEnd   int64 // IPv4 addresses that end in 0
+	hashed    int64 // that are none
+}
+
+func newLogFacts() logFacts { return logFacts{hidden: make(map[string]int64)} }
+
+// maxHidden bounds the names of header fields that are counted.
+const maxHidden = 100
+
+func (f *logFacts) note(r *accesslog.Record) {
+	f.requests++
+	count(&f.noHost, r.Host == "")
+	count(&f.noScheme, !r.SchemeKnown)
+	count(&f.rounded, r.Rounded)
+	count(&f.untimed, r.Duration == 0)
+	count(&f.bodies, r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch)
+	if !r.AllFields {
+		count(&f.noFields, len(r.Header) == 0)
+		count(&f.partial, len(r.Header) > 0)
+	}
+	for _, name := range r.Hidden {
+		if _, known := f.hidden[name]; known || len(f.hidden) < maxHidden {
+			f.hidden[name]++
+		}
+	}
+	address, err := netip.ParseAddr(r.ClientIP)
+	if err != nil {
+		f.hashed++
+		return
+	}
+	f.addresses++
+	if address.Is4() {
+		count(&f.zeroEnd, address.As4()[3] == 0)
+	}
+}
+
+func count(n *int64, yes bool) {
+	if yes {
+		*n++
+	}
+}
+
+// agreement compares verdicts with those of the Caddy that wrote the log, if it had this module.
+type agreement struct {
+	refused    int64 // by the log
+	both       int64 // refused by the log and the replay
+	onlyReplay int64
+	onlyLog    int64
+	same       int64
+}
+
+func (a *agreement) note(r *accesslog.Record, v *Verdict) {
+	was, is := r.Refused.Zone != "", v.Outcome == Refused
+	count(&a.refused, was)
+	count(&a.both, was && is)
+	count(&a.onlyReplay, is && !was)
+	count(&a.onlyLog, was && !is)
+	count(&a.same, was == is)
+}

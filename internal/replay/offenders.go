@@ -1,0 +1,129 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+)
+
+// offenders are the clients that a limit refuses.
+type offenders struct {
+	of      map[uint64]*offender
+	dropped bool // whether there were too many
+}
+
+// offender is a client that is refused.
+type offender struct {
+	key         string
+	refused     int64
+	first, last int64
+	statuses    statuses
+	agents      []string // the first few of them
+	client      *client
+}
+
+const (
+	maxOffenders = 10_000 // per limit
+	dropOf       = 8      // the one refused least of so many goes when there are too many
+	maxAgents    = 3      // of an offender
+	maxAgent     = 120    // bytes of a user agent
+)
+
+// get returns the offender with a hash, added if there is none.
+func (o *offenders) get(hash uint64, key []byte) *offender {
+	of := o.of[hash]
+	if of != nil {
+		return of
+	}
+	if o.of == nil {
+		o.of = make(map[uint64]*offender)
+	}
+	o.makeRoom()
+	of = &offender{key: string(key), statuses: make(statuses)}
+	o.of[hash] = of
+	return of
+}
+
+// makeRoom drops one of a few if there are too many. Which few is left to chance, so those that
+// are refused most stay.
+func (o *offenders) makeRoom() {
+	if len(o.of) < maxOffenders {
+		return
+	}
+	o.dropped = true
+	least, n := uint64(0), 0
+	for hash, of := range o.of {
+		if n == 0 || of.refused < o.of[least].refused {
+			least = hash
+		}
+		if n++; n == dropOf {
+			break
+		}
+	}
+	delete(o.of, least)
+}
+
+// note notes a refusal.
+func (of *offender) note(at int64, status int, agent string) {
+	if of.refused++; of.refused == 1 {
+		of.first = at
+	}
+	of.last = at
+	of.statuses.add(status)
+	if agent = cut(agent); agent != "" && len(of.agents) < maxAgents && !slices.Contains(of.agents, agent) {
+		of.agents = append(of.agents, agent)
+	}
+}
+
+// heaviest returns the offenders, those first that are refused most.
+func (o *offenders) heaviest() []*offender {
+	all := make([]*offender, 0, len(o.of))
+	for _, of := range o.of {
+		all = append(all, of)
+	}
+	slices.SortFunc(all, func(a, b *offender) int {
+		return cmp.Or(cmp.Compare(b.refused, a.refused), cmp.Compare(a.first, b.first), cmp.Compare(a.key, b.key))
+	})
+	return all
+}
+
+// cut shortens a user agent, and copies it.
+func cut(agent string) string {
+	return string([]byte(agent[:min(len(agent), maxAgent)]))
+}
+
+// statuses counts answers by their status. Statuses above 999 are one.
+type statuses map[int]int64
+
+func (s statuses) add(status int) { s[min(max(status, 0), 1000)]++ }
+
+// tally counts texts, of which there may be any number.
+type tally map[string]int64
+
+// maxTally is how many texts are counted. Those that come less often may be missing.
+const maxTally = 500
+
+func (t tally) add(text string) {
+	text = text[:min(len(text), maxAgent)]
+	if _, known := t[text]; !known {
+		t.makeRoom()
+		text = string([]byte(text))
+	}
+	t[text]++
+}
+
+// makeRoom drops one of a few texts if there are too many.
+func (t tally) makeRoom() {
+	if len(t) < maxTally {
+		return
+	}
+	least, n := "", 0
+	for text, count := range t {
+		if n == 0 || count < t[least] {
+			least = text
+		}
+		if n++; n == dropOf {
+			break
+		}
+	}
+	delete(t, least)
+}

@@ -1,0 +1,282 @@
+package replay
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+)
+
+// Report is what a replay found. Its texts may hold what clients have chosen, so a page escapes
+// them and a terminal gets them as they are printable.
+type Report struct {
+	From     *time.Time       `json:"from"` // of the first request; null if there is none
+	To       *time.Time       `json:"to"`   // of the last
+	Log      accesslog.Counts `json:"log"`
+	Requests int64            `json:"requests"` // that were replayed
+	Passed   int64            `json:"passed"`   // of these, within their limits
+	Free     int64            `json:"unlimited"`
+	Refused  int64            `json:"refused"`
+	Denied   int64            `json:"denied"`
+	Skipped  int64            `json:"skipped"`
+	Outside  int64            `json:"outside"`   // not within --from and --to
+	Other    int64            `json:"elsewhere"` // of other sites than --site
+	Limits   []LimitReport    `json:"limits"`
+	Own      *Agreement       `json:"own_verdicts,omitempty"`
+	Coverage []string         `json:"coverage"` // what the log can't tell
+	Masked   bool             `json:"masked"`   // whether addresses are
+}
+
+// LimitReport is what a limit did.
+type LimitReport struct {
+	Zone     string           `json:"zone"`
+	Limit    string           `json:"limit"`
+	Text     string           `json:"text,omitempty"`
+	Per      string           `json:"per,omitempty"`
+	Amount   int64            `json:"amount,omitempty"`
+	Shared   bool             `json:"shared,omitempty"` // clients of a network have it together
+	Requests int64            `json:"requests"`
+	Units    int64            `json:"units"`
+	Clients  int64            `json:"clients"`
+	Refused  int64            `json:"refused"`
+	Hit      int64            `json:"refused_clients"`
+	First    *time.Time       `json:"first,omitempty"`
+	Unknown  map[string]int64 `json:"unknown,omitempty"` // requests by what their key is made of and the log doesn't have
+	Reasons  map[string]int64 `json:"reasons,omitempty"`
+	Statuses []Status         `json:"statuses,omitempty"` // of refused requests, in the log
+	Agents   []Agent          `json:"agents,omitempty"`   // the same
+	Top      []Client         `json:"top,omitempty"`      // who is refused most
+	TopCut   bool             `json:"top_cut,omitempty"`  // there were too many to be sure of these
+	Peaks    *Peaks           `json:"peaks,omitempty"`
+	Amounts  []Amount         `json:"amounts,omitempty"`
+	Inexact  bool             `json:"inexact,omitempty"` // amounts refuse at least so many
+
+	of *series
+}
+
+// Status is an answer, and how many requests had it.
+type Status struct {
+	Status   int   `json:"status"`
+	Requests int64 `json:"requests"`
+}
+
+// Agent is a user agent, and how many requests had it.
+type Agent struct {
+	Agent    string `json:"agent"`
+	Requests int64  `json:"requests"`
+}
+
+// Client is one that is refused.
+type Client struct {
+	Client   string    `json:"client"`
+	Refused  int64     `json:"refused"`
+	Requests int64     `json:"requests"`
+	Peak     int64     `json:"peak"`
+	First    time.Time `json:"first"`
+	Last     time.Time `json:"last"`
+	Statuses []Status  `json:"statuses"`
+	Agents   []string  `json:"agents,omitempty"`
+}
+
+// Peaks is how the peaks of clients are distributed: the most units that each wanted within a
+// window.
+type Peaks struct {
+	P50   int64  `json:"p50"`
+	P90   int64  `json:"p90"`
+	P99   int64  `json:"p99"`
+	P999  int64  `json:"p99.9"`
+	Max   int64  `json:"max"`
+	Steps []Step `json:"steps"`
+}
+
+// Step is how many clients have a peak of at most so many units, and of more than the step
+// before.
+type Step struct {
+	UpTo    int64 `json:"up_to"`
+	Clients int64 `json:"clients"`
+}
+
+// Amount is what another amount of a limit would do, if that were the only limit.
+type Amount struct {
+	Amount  int64 `json:"amount"`
+	Clients int64 `json:"clients"` // that it refuses something
+	Refused int64 `json:"refused"` // requests
+	Own     bool  `json:"own,omitempty"`
+}
+
+// Agreement compares the verdicts with those of the Caddy that wrote the log.
+type Agreement struct {
+	Requests   int64   `json:"requests"`
+	Log        int64   `json:"refused_by_log"`
+	Both       int64   `json:"refused_by_both"`
+	OnlyLog    int64   `json:"refused_only_by_log"`
+	OnlyReplay int64   `json:"refused_only_by_replay"`
+	Share      float64 `json:"same"` // of all verdicts, from 0 to 1
+}
+
+// defaultTop is how many clients of a limit are reported unless it is said.
+const defaultTop = 20
+
+// report returns what was found.
+func (r *run) report() *Report {
+	p := &Report{
+		Log: r.log.Counts, Outside: r.outside, Other: r.elsewhere, Masked: !r.Reveal, Limits: []LimitReport{},
+		Passed: r.outcomes[Passed], Free: r.outcomes[Unlimited], Refused: r.outcomes[Refused], Denied: r.outcomes[Denied], Skipped: r.outcomes[Skipped],
+	}
+	for _, n := range r.outcomes {
+		p.Requests += n
+	}
+	if p.Requests > 0 {
+		p.From, p.To = moment(r.first), moment(r.last)
+	}
+	for _, s := range r.order {
+		if r.Zone == "" || s.Zone == r.Zone {
+			p.Limits = append(p.Limits, r.limitReport(s))
+		}
+	}
+	slices.SortStableFunc(p.Limits, func(a, b LimitReport) int {
+		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(b2i(a.Shared), b2i(b.Shared)), cmp.Compare(a.Limit, b.Limit))
+	})
+	if a := r.own; a.refused > 0 {
+		p.Own = &Agreement{p.Requests, a.refused, a.both, a.onlyLog, a.onlyReplay, float64(a.same) / float64(max(p.Requests, 1))}
+	}
+	p.Coverage = r.coverage(p)
+	return p
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func moment(at int64) *time.Time {
+	t := time.Unix(0, at).UTC().Truncate(time.Millisecond)
+	return &t
+}
+
+func (r *run) limitReport(s *series) LimitReport {
+	l := LimitReport{
+		Zone: s.Zone, Limit: s.Name, Text: s.Text, Per: s.Per, Amount: s.Amount, Shared: s.Shared,
+		Requests: s.requests, Units: s.units, Refused: s.refused, Hit: s.clients,
+		Unknown: s.unknown, Reasons: s.reasons, Statuses: s.statuses.list(), Agents: s.agents.list(maxListed),
+		TopCut: s.offenders.dropped, of: s,
+	}
+	if s.refused > 0 {
+		l.First = moment(s.first)
+	}
+	for _, of := range s.offenders.heaviest()[:min(cmp.Or(r.Top, defaultTop), len(s.offenders.of))] {
+		l.Top = append(l.Top, r.client(of))
+	}
+	l.Clients = int64(s.known.n)
+	if s.demand != nil {
+		l.Clients, l.Inexact = int64(s.demand.clients.n), s.demand.inexact
+		peaks := s.demand.peaks()
+		l.Peaks = distribution(peaks)
+		l.Amounts = s.demand.table(peaks, s.Amount)
+	}
+	return l
+}
+
+// maxListed is how many user agents of a limit are reported.
+const maxListed = 10
+
+func (r *run) client(of *offender) Client {
+	c := Client{
+		Client: clientText([]byte(of.key), r.Reveal), Refused: of.refused, Requests: int64(of.client.requests), Peak: of.client.peak,
+		First: *moment(of.first), Last: *moment(of.last), Statuses: of.statuses.list(), Agents: of.agents,
+	}
+	return c
+}
+
+// clientText returns the text of a key, with addresses masked unless they are to be shown.
+func clientText(key []byte, reveal bool) string {
+	text := identity.MaskedText(key)
+	if reveal {
+		text = identity.KeyText(key)
+	}
+	return cmp.Or(text, "all together")
+}
+
+// list returns the statuses, the most frequent first.
+func (s statuses) list() (list []Status) {
+	for status, n := range s {
+		list = append(list, Status{status, n})
+	}
+	slices.SortFunc(list, func(a, b Status) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Status, b.Status))
+	})
+	return list
+}
+
+// list returns the most frequent texts.
+func (t tally) list(most int) (list []Agent) {
+	for _, text := range slices.SortedFunc(maps.Keys(t), func(a, b string) int { return cmp.Or(cmp.Compare(t[b], t[a]), cmp.Compare(a, b)) }) {
+		if len(list) == most {
+			break
+		}
+		list = append(list, Agent{text, t[text]})
+	}
+	return list
+}
+
+// distribution returns how peaks are distributed, which are ascending.
+func distribution(peaks []int64) *Peaks {
+	if len(peaks) == 0 {
+		return nil
+	}
+	p := &Peaks{P50: quantile(peaks, .5), P90: quantile(peaks, .9), P99: quantile(peaks, .99), P999: quantile(peaks, .999), Max: peaks[len(peaks)-1]}
+	done := 0
+	for power := int64(1); done < len(peaks) && power <= 1e15; power *= 10 {
+		for _, upTo := range []int64{power, 2 * power, 5 * power} {
+			n := sort.Search(len(peaks), func(i int) bool { return peaks[i] > upTo })
+			if n > done || len(p.Steps) > 0 && n < len(peaks) {
+				p.Steps = append(p.Steps, Step{upTo, int64(n - done)})
+			}
+			if done = n; done == len(peaks) {
+				break
+			}
+		}
+	}
+	return p
+}
+
+// quantile returns the smallest of some values that so many of them don't exceed.
+func quantile(ascending []int64, share float64) int64 {
+	i := int(math.Ceil(share*float64(len(ascending)))) - 1
+	return ascending[max(i, 0)]
+}
+
+// table returns what other amounts would do: up to the first that refuses nothing, or to the
+// configured one.
+func (d *demand) table(peaks []int64, own int64) (rows []Amount) {
+	for i, amount := range d.amounts {
+		within := sort.Search(len(peaks), func(i int) bool { return peaks[i] > amount })
+		rows = append(rows, Amount{Amount: amount, Clients: int64(len(peaks) - within), Refused: d.refused[i], Own: amount == own})
+		if within == len(peaks) && amount >= own {
+			break
+		}
+	}
+	return rows
+}
+
+// names joins the names of what was counted, the most frequent first.
+func names(counts map[string]int64, most int) string {
+	list := tally(counts).list(most)
+	texts := make([]string, len(list))
+	for i, a := range list {
+		texts[i] = oneCell(a.Agent)
+	}
+	if len(counts) > most {
+		texts = append(texts, strconv.Itoa(len(counts)-most)+" more")
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,147 @@
+package replay
+
+import (
+	"context"
+	"hash/maphash"
+	"io"
+	"math"
+	"net"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+)
+
+// Options say what is replayed and what for.
+type Options struct {
+	From, To int64  // nanoseconds since the Unix epoch: from when on, and until before when; 0 for all
+	Site     string // the host whose requests are replayed; "" for all
+	Zone     string // the zone that is reported; "" for all
+	Reveal   bool   // whether addresses are shown
+	Top      int    // how many clients of a limit are reported; 0 means 20
+
+	// Progress is called now and then; nil if nobody looks.
+	Progress func(read, size, lines int64)
+}
+
+// run is a replay.
+type run struct {
+	Options
+	log    *accesslog.Merger
+	seed   maphash.Seed
+	series map[*Limit]*series
+	order  []*series
+
+	first, last int64 // of the requests that are replayed
+	now         int64
+	outside     int64 // requests before From or after To
+	elsewhere   int64 // of other sites
+	outcomes    [Skipped + 1]int64
+	answered    map[string]int64 // by the handler that answers before any limit
+	denied      map[string]int64 // by why
+	skipped     map[string]int64 // the same
+	facts       logFacts
+	own         agreement
+}
+
+// progressEvery is after how many lines progress is told.
+const progressEvery = 1 << 14
+
+// Run replays a log, and returns what became of its requests.
+func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*Report, error) {
+	r := &run{
+		Options: o, log: log, seed: maphash.MakeSeed(), series: make(map[*Limit]*series),
+		answered: make(map[string]int64), denied: make(map[string]int64), skipped: make(map[string]int64), facts: newLogFacts(),
+	}
+	if r.To == 0 {
+		r.To = math.MaxInt64
+	}
+	v := new(Verdict)
+	for n := 0; ; n++ {
+		record, err := log.Next()
+		if err == io.EOF {
+			return r.report(), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n%progressEvery == 0 {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			r.progress()
+		}
+		if r.wants(record) {
+			v.Reset()
+			r.replay(judge, record, v)
+		}
+	}
+}
+
+func (r *run) progress() {
+	if r.Progress != nil {
+		read, size := r.log.Progress()
+		r.Progress(read, size, r.log.Lines)
+	}
+}
+
+// wants reports whether a request is to be replayed.
+func (r *run) wants(record *accesslog.Record) bool {
+	if record.Arrived < r.From || record.Arrived >= r.To {
+		r.outside++
+		return false
+	}
+	if r.Site != "" && record.Host == "" {
+		record.Host = r.Site
+	}
+	if r.Site != "" && !strings.EqualFold(hostOf(record.Host), hostOf(r.Site)) {
+		r.elsewhere++
+		return false
+	}
+	return true
+}
+
+// hostOf returns a host without its port.
+func hostOf(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return host
+}
+
+// replay has a request decided about, and counts it.
+func (r *run) replay(judge Judge, record *accesslog.Record, v *Verdict) {
+	r.now = max(r.now, record.Arrived)
+	if r.first == 0 {
+		r.first = r.now
+	}
+	r.last = r.now
+	r.facts.note(record)
+	judge.Judge(record, r.now, v)
+	r.outcomes[v.Outcome]++
+	r.own.note(record, v)
+	switch v.Outcome {
+	case Unlimited:
+		r.answered[v.Answers]++
+	case Denied:
+		r.denied[v.Reason]++
+	case Skipped:
+		r.skipped[v.Reason]++
+	}
+	for i := range v.Counts {
+		r.of(v.Counts[i].Limit).count(&v.Counts[i], record, r.now)
+	}
+	if v.By != nil {
+		r.of(v.By).refuse(v, record, r.now)
+	}
+}
+
+// of returns the series of a limit.
+func (r *run) of(l *Limit) *series {
+	s := r.series[l]
+	if s == nil {
+		s = newSeries(l, r.seed)
+		r.series[l] = s
+		r.order = append(r.order, s)
+	}
+	return s
+}

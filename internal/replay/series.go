@@ -1,0 +1,100 @@
+package replay
+
+import (
+	"hash/maphash"
+	"slices"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+)
+
+// series is what is counted of a limit.
+type series struct {
+	*Limit
+	seed maphash.Seed
+
+	requests int64
+	units    int64
+	refused  int64
+	clients  int64 // that were refused, ever
+	first    int64 // when a request was refused first
+	unknown  map[string]int64
+	reasons  map[string]int64
+	statuses statuses // of refused requests
+	agents   tally    // the same
+	demand   *demand  // nil for a ban
+	known    clients  // of a ban, which has no demand
+	offenders
+}
+
+func newSeries(l *Limit, seed maphash.Seed) *series {
+	s := &series{Limit: l, seed: seed, unknown: make(map[string]int64), reasons: make(map[string]int64), statuses: make(statuses), agents: make(tally)}
+	if l.Counts {
+		s.demand = newDemand(l.Limit, amountsAround(l.Amount))
+	}
+	return s
+}
+
+const (
+	amountsBelow = 4 // the limit's own, in the table of other amounts
+	amountsAbove = 6
+)
+
+// amountsAround returns an amount and round ones around it: 1, 2, 5, 10, 20 and so on.
+func amountsAround(amount int64) []int64 {
+	var round []int64
+	for power := int64(1); power <= 1e15; power *= 10 {
+		round = append(round, power, 2*power, 5*power)
+	}
+	i, exact := slices.BinarySearch(round, amount)
+	above := i
+	if exact {
+		above++
+	}
+	amounts := slices.Clone(round[max(i-amountsBelow, 0):i])
+	amounts = append(amounts, amount)
+	return append(amounts, round[above:min(above+amountsAbove, len(round))]...)
+}
+
+func (s *series) hash(key []byte) uint64 { return maphash.Bytes(s.seed, key) }
+
+// count counts a request for the limit.
+func (s *series) count(c *Count, r *accesslog.Record, now int64) {
+	s.requests++
+	s.units += c.Cost
+	if c.Unknown != "" {
+		s.unknown[c.Unknown]++
+	}
+	if s.demand == nil {
+		return
+	}
+	if client := s.demand.add(s.hash(c.Key), now, c.Cost); isError(r.Status) {
+		client.errors++
+	}
+}
+
+// isError reports whether a status is one that those get who try what they may not.
+func isError(status int) bool { return status == 401 || status == 403 || status == 404 }
+
+// refuse counts a refusal by the limit.
+func (s *series) refuse(v *Verdict, r *accesslog.Record, now int64) {
+	if s.refused++; s.refused == 1 {
+		s.first = now
+	}
+	s.reasons[v.Reason]++
+	s.statuses.add(r.Status)
+	agent := r.Value("User-Agent")
+	s.agents.add(agent)
+	hash := s.hash(v.Key)
+	known := &s.known
+	if s.demand != nil {
+		known = &s.demand.clients
+	}
+	client := known.get(hash)
+	if !client.refused {
+		client.refused = true
+		s.clients++
+	}
+	of := s.offenders.get(hash, v.Key)
+	of.client = client
+	of.note(now, r.Status, agent)
+}

@@ -1,0 +1,171 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// WriteText writes the report for a terminal.
+func (p *Report) WriteText(w io.Writer) error {
+	t := &textWriter{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	t.summary(p)
+	zone := ""
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		if l.Zone != zone || i == 0 {
+			zone = l.Zone
+			t.line("\nZone %s", zone)
+		}
+		t.limit(l)
+	}
+	t.notes(p)
+	return t.Flush()
+}
+
+type textWriter struct{ *tabwriter.Writer }
+
+// line writes a line. All that is printed of a log goes through it.
+func (t *textWriter) line(format string, args ...any) {
+	fmt.Fprintln(t, wording.Printable(fmt.Sprintf(format, args...), "\t\n"))
+}
+
+func (t *textWriter) summary(p *Report) {
+	t.line("%s requests from %s to %s", wording.Number(p.Requests), clockText(p.From), clockText(p.To))
+	t.row("would be refused", p.Refused, p.Requests)
+	t.row("within their limits", p.Passed, p.Requests)
+	t.row("no limit is for them", p.Free, p.Requests)
+	if p.Denied > 0 {
+		t.row("denied for their API key or tier", p.Denied, p.Requests)
+	}
+	if p.Skipped > 0 {
+		t.row("could not be decided about", p.Skipped, p.Requests)
+	}
+	if a := p.Own; a != nil {
+		t.line("\nThe Caddy that wrote the log refused %s of them: %s of all verdicts are the same.", wording.Number(a.Log), percent(int64(a.Share*1e9), 1e9))
+		t.line("Refused by the log only: %s, by the replay only: %s.", wording.Number(a.OnlyLog), wording.Number(a.OnlyReplay))
+	}
+}
+
+func (t *textWriter) row(what string, n, all int64) {
+	t.line("  %s\t%s\t%s", what, wording.Number(n), percent(n, all))
+}
+
+func (t *textWriter) limit(l *LimitReport) {
+	name := "Limit " + l.Limit
+	if l.Text != "" {
+		name += ": " + l.Text
+	}
+	if l.Per != "" {
+		name += ", per " + l.Per
+	}
+	t.line("\n  %s", name)
+	if l.Requests > 0 {
+		t.line("  %s requests of %s; %s would be refused (%s), of %s", wording.Number(l.Requests), counted(l.Clients, "client"),
+			wording.Number(l.Refused), percent(l.Refused, l.Requests), counted(l.Hit, "client"))
+	} else {
+		t.line("  %s requests would be refused, of %s", wording.Number(l.Refused), counted(l.Hit, "client"))
+	}
+	if l.First != nil {
+		t.line("  first at %s; their answers in the log: %s", clockText(l.First), statusText(l.Statuses))
+	}
+	t.top(l)
+	t.peaks(l)
+}
+
+func (t *textWriter) top(l *LimitReport) {
+	if len(l.Top) == 0 {
+		return
+	}
+	t.line("\n  client\trefused\tof\tpeak\tfirst\tanswers\tuser agent")
+	for _, c := range l.Top {
+		t.line("  %s\t%s\t%s\t%s\t%s\t%s\t%s", oneCell(c.Client), wording.Number(c.Refused), wording.Number(c.Requests), wording.Number(c.Peak),
+			clockText(&c.First), statusText(c.Statuses), oneCell(strings.Join(c.Agents[:min(len(c.Agents), 1)], "")))
+	}
+	if more := l.Hit - int64(len(l.Top)); more > 0 {
+		t.line("  and %s more", wording.Number(more))
+	}
+}
+
+func (t *textWriter) peaks(l *LimitReport) {
+	if l.Peaks == nil {
+		return
+	}
+	t.line("\n  The most that a client wanted within a window: half of them %s, 99 %% at most %s, 99.9 %% at most %s, all at most %s",
+		wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999), wording.Number(l.Peaks.Max))
+	t.line("\n  with a limit of\tclients hit\trequests refused")
+	for _, a := range l.Amounts {
+		mark := ""
+		if a.Own {
+			mark = "\tas configured"
+		}
+		t.line("  %s\t%s\t%s%s", wording.Number(a.Amount), wording.Number(a.Clients), wording.Number(a.Refused), mark)
+	}
+	if l.Inexact {
+		t.line("  There were too many active clients to count all refusals: they are at least so many.")
+	}
+}
+
+func (t *textWriter) notes(p *Report) {
+	if len(p.Coverage) > 0 {
+		t.line("\nWhat this log can't tell")
+		for _, says := range p.Coverage {
+			t.line("  %s", says)
+		}
+	}
+	for _, bad := range p.Log.Quoted {
+		t.line("  %s:%d: %s: %s", oneCell(bad.File), bad.Line, bad.Error, bad.Text)
+	}
+}
+
+// maxCell is how many bytes of a text are shown in a table.
+const maxCell = 50
+
+// oneCell returns a text that stays within its cell of a table.
+func oneCell(text string) string {
+	text = strings.NewReplacer("\t", `\t`, "\n", `\n`).Replace(text)
+	if len(text) > maxCell {
+		text = strings.ToValidUTF8(text[:maxCell], "") + "…"
+	}
+	return text
+}
+
+// statusText says which answers there were: 401 (90 %), 200.
+func statusText(list []Status) string {
+	all := int64(0)
+	for _, s := range list {
+		all += s.Requests
+	}
+	var texts []string
+	for _, s := range list[:min(len(list), 3)] {
+		status := strconv.Itoa(s.Status)
+		if s.Status == 0 {
+			status = "none"
+		}
+		if len(list) > 1 {
+			status += " (" + percent(s.Requests, all) + ")"
+		}
+		texts = append(texts, status)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func clockText(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// counted returns a number and what there is: 1 client, 2 clients.
+func counted(n int64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return wording.Number(n) + " " + one + "s"
+}

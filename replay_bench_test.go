@@ -1,0 +1,53 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/replay"
+)
+
+// BenchmarkReplay measures lines per second of Caddy's JSON, as a site behind two zones has
+// them, of so many clients.
+func BenchmarkReplay(b *testing.B) {
+	for _, clients := range []int{1000, 1_000_000} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			config, err := loadReplayConfig(writeFile(b, "Caddyfile", replayCaddyfile), "")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer config.close()
+			log := filepath.Join(b.TempDir(), "access.log")
+			file, err := os.Create(log)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range b.N {
+				fmt.Fprintln(file, caddyLine(replayStart.Add(time.Duration(i)*time.Millisecond), i%clients))
+			}
+			if err := file.Close(); err != nil {
+				b.Fatal(err)
+			}
+			parser, err := accesslog.NewParser("")
+			if err != nil {
+				b.Fatal(err)
+			}
+			merger, err := accesslog.NewMerger(parser, []string{log}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			report, err := replayLog(context.Background(), merger, config, replay.Options{})
+			if err != nil || report.Requests != int64(b.N) {
+				b.Fatal(report, err)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lines/s")
+		})
+	}
+}

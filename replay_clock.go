@@ -1,0 +1,40 @@
+package tally
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// replayClock is a clock that shows the time of a log.
+type replayClock struct {
+	start int64
+	now   atomic.Int64
+}
+
+// Read implements engine.Clock.
+func (c *replayClock) Read() (r storage.Reading, elapsed int64) {
+	now := c.now.Load()
+	return storage.Reading{Wall: now, Steady: now, Source: storage.Source{1}, Shared: true}, now - c.start
+}
+
+// Elapsed implements engine.Clock.
+func (c *replayClock) Elapsed() int64 { return c.now.Load() - c.start }
+
+var _ engine.Clock = (*replayClock)(nil)
+
+// sweep removes from a store what has expired at the time of the log.
+func (h *instance) sweepAt(now int64) error {
+	store := h.store.Load()
+	if store == nil {
+		return nil
+	}
+	for {
+		swept, err := (*store).Sweep(context.Background(), now)
+		if err != nil || !swept.More {
+			return err
+		}
+	}
+}

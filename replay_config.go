@@ -1,0 +1,118 @@
+package tally
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// replayConfig is a config that is provisioned and not started: it decides about requests of
+// the past.
+type replayConfig struct {
+	servers map[string]*caddyhttp.Server
+	app     *App
+	folder  string // that the config keeps files in, until close
+}
+
+// object is a value of JSON.
+type object = map[string]any
+
+// loadReplayConfig reads and provisions a config file, without what a server does beside
+// handling requests: it logs, stores and opens nothing, and needs no certificates.
+func loadReplayConfig(file, adapter string) (*replayConfig, error) {
+	caddy.BufferedLog() // what is logged until the config's own logs are open goes there
+	text, _, _, err := caddycmd.LoadConfig(file, adapter)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) == 0 {
+		return nil, errors.New("there is no config: name one with --config")
+	}
+	folder, err := os.MkdirTemp("", "caddy-replay-")
+	if err != nil {
+		return nil, err
+	}
+	c := &replayConfig{folder: folder}
+	if err := c.provision(text); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// close removes what the config has written.
+func (c *replayConfig) close() { os.RemoveAll(c.folder) }
+
+func (c *replayConfig) provision(text []byte) error {
+	quiet, err := quietConfig(text, c.folder)
+	if err != nil {
+		return err
+	}
+	var config caddy.Config
+	if err := json.Unmarshal(quiet, &config); err != nil {
+		return fmt.Errorf("reading the config: %w", err)
+	}
+	ctx, err := caddy.ProvisionContext(&config)
+	if err != nil {
+		return err
+	}
+	sites, err := ctx.AppIfConfigured("http")
+	if err != nil {
+		return errors.New("the config has no sites")
+	}
+	c.servers = sites.(*caddyhttp.App).Servers
+	app, err := ctx.App("rate_limit")
+	if err != nil {
+		return err
+	}
+	c.app = app.(*App)
+	return nil
+}
+
+// quietConfig returns a config without what would be seen outside of the process.
+func quietConfig(text []byte, folder string) ([]byte, error) {
+	var config object
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, fmt.Errorf("reading the config: %w", err)
+	}
+	delete(config, "admin")
+	config["logging"] = object{"logs": object{"default": object{"writer": object{"output": "discard"}}}}
+	config["storage"] = object{"module": "file_system", "root": folder}
+	apps := child(config, "apps")
+	delete(apps, "tls")
+	delete(apps, "pki")
+	limits := child(apps, "rate_limit")
+	limits["store"] = object{"engine": "memory", "max_size": int64(maxReplayMemory)}
+	limits["disable_history"] = true
+	delete(limits, "decision_log")
+	delete(limits, "secret_file")
+	for _, server := range child(child(apps, "http"), "servers") {
+		server, _ := server.(object)
+		policies, _ := server["tls_connection_policies"].([]any)
+		for _, policy := range policies {
+			if policy, ok := policy.(object); ok {
+				delete(policy, "client_authentication") // which reads certificates
+			}
+		}
+	}
+	return json.Marshal(config)
+}
+
+// maxReplayMemory is no bound: what clients use is forgotten as time goes by, and where a
+// server would refuse to count more, a replay would only be wrong.
+const maxReplayMemory = 1 << 50
+
+// child returns the object that is in another one, made if there is none.
+func child(of object, name string) object {
+	in, ok := of[name].(object)
+	if !ok {
+		in = make(object)
+		of[name] = in
+	}
+	return in
+}

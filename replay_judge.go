@@ -1,0 +1,305 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/dryrun"
+	"github.com/caddy-tally/caddy-tally/internal/replay"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// replayJudge decides about requests of a log as the handlers of a config do.
+type replayJudge struct {
+	config  *replayConfig
+	servers map[string][]*caddyhttp.Server // in the order to be tried, by port
+	clock   replayClock
+	swept   int // requests since the store was swept
+	limits  map[*policy]*replay.Limit
+	same    map[limitKey]*replay.Limit
+	needs   map[*Zone][]replayNeed
+	started *instance // nil before the first request
+}
+
+func newReplayJudge(config *replayConfig) *replayJudge {
+	return &replayJudge{
+		config: config, servers: make(map[string][]*caddyhttp.Server),
+		limits: make(map[*policy]*replay.Limit), same: make(map[limitKey]*replay.Limit), needs: make(map[*Zone][]replayNeed),
+	}
+}
+
+const (
+	// replayKeys is how many counts the engine holds in memory. The store has all of them, and
+	// is memory as well.
+	replayKeys = 100_000
+	// replaySweep is after how many requests the store is swept.
+	replaySweep = 1 << 17
+)
+
+// start starts the engine at the time of the first request.
+func (j *replayJudge) start(now int64) (err error) {
+	j.clock.start = now
+	j.clock.now.Store(now)
+	a := j.config.app
+	j.started, err = newInstanceWith(a.settings, a.store, func(o *engine.Options) {
+		o.Clock, o.MaxKeys = &j.clock, replayKeys
+		o.StoreTimeout, o.CleanupInterval = time.Hour, 24*time.Hour // of the process, whose time has nothing to do with the log's
+	})
+	if err != nil {
+		return err
+	}
+	a.instance.Store(j.started)
+	a.settle()
+	j.started.rules.Store(a.rules)
+	if a.APIKeys != nil {
+		j.started.keys.Store(a.APIKeys.keys)
+	}
+	<-j.started.engine.Ready()
+	return nil
+}
+
+// close ends the engine.
+func (j *replayJudge) close() error {
+	if j.started == nil {
+		return nil
+	}
+	return j.started.Destruct()
+}
+
+// Judge implements replay.Judge.
+func (j *replayJudge) Judge(r *accesslog.Record, now int64, v *replay.Verdict) {
+	if err := j.advance(now); err != nil {
+		v.Outcome, v.Reason = replay.Skipped, err.Error()
+		return
+	}
+	request, err := requestOf(r)
+	if err != nil {
+		v.Outcome, v.Reason = replay.Skipped, err.Error()
+		return
+	}
+	for _, server := range j.serversFor(r) {
+		if j.judgeAt(server, request, r, v) {
+			return
+		}
+	}
+}
+
+// advance sets the clock to the time of a request.
+func (j *replayJudge) advance(now int64) error {
+	if j.started == nil {
+		return j.start(now)
+	}
+	j.clock.now.Store(now)
+	if j.swept++; j.swept%replaySweep == 0 {
+		return j.started.sweepAt(now)
+	}
+	return nil
+}
+
+// judgeAt decides about a request at a server, and reports whether it is that server's.
+func (j *replayJudge) judgeAt(server *caddyhttp.Server, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
+	request = dryrun.Prepare(server, request)
+	vars := request.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
+	vars[caddyhttp.ClientIPVarKey] = addressOf(r.ClientIP)
+	asked := false
+	answers, err := dryrun.FollowPrepared(server, request, func(handler caddyhttp.MiddlewareHandler, request *http.Request) bool {
+		switch handler := handler.(type) {
+		case *Handler:
+			asked = true
+			return j.decide(handler, request, r, v)
+		case *caddyauth.Authentication:
+			return authenticated(request, r)
+		}
+		return true
+	})
+	if err != nil {
+		v.Outcome, v.Reason = replay.Skipped, "a matcher of the config fails"
+		return true
+	}
+	if !asked {
+		v.Answers = answers
+	}
+	return asked || answers != ""
+}
+
+// authenticated tells the handlers behind authentication who the user is, and reports whether
+// the request came to them: not if the log says that it was answered with 401.
+func authenticated(request *http.Request, r *accesslog.Record) bool {
+	if r.User == "" {
+		return r.Status != http.StatusUnauthorized
+	}
+	request.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Set("http.auth.user.id", r.User)
+	return true
+}
+
+// decide has a handler decide about a request, and reports whether that goes on.
+func (j *replayJudge) decide(h *Handler, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
+	h.app.applyServiceHeader(request)
+	if h.app.Session.serves(request.URL.Path) {
+		return false
+	}
+	e := h.begin(request)
+	defer e.release()
+	result := e.decide()
+	for i, p := range e.policies {
+		v.Counts = append(v.Counts, replay.Count{
+			Limit: j.limit(p), Key: v.Copy(e.debits[i].Key), Cost: e.debits[i].Cost, Unknown: j.unknown(p.zone, r),
+		})
+	}
+	switch result.outcome {
+	case passed:
+		return true
+	case counted:
+		v.Outcome = replay.Passed
+		return true
+	case refused:
+		by := result.response.refusal
+		v.Outcome, v.By, v.Key, v.Reason = replay.Refused, j.limit(by.policy), v.Copy(by.key), outcomes[by.reason]
+	case denied:
+		v.Outcome, v.Reason = replay.Denied, denialText(result.err)
+	default:
+		v.Outcome, v.Reason = replay.Skipped, "a matcher or a placeholder of the config fails"
+	}
+	return false
+}
+
+// denialText says why a request is denied.
+func denialText(err error) string {
+	if denied, ok := errors.AsType[caddyhttp.HandlerError](err); ok && denied.Err != nil {
+		return denied.Err.Error()
+	}
+	return err.Error()
+}
+
+// limitKey is what limits have in common that count together.
+type limitKey struct {
+	id         storage.LimitID
+	zone, name string
+	amount     int64
+}
+
+// limit describes a limit. Those of several handlers that count together are one.
+func (j *replayJudge) limit(p *policy) *replay.Limit {
+	if l := j.limits[p]; l != nil {
+		return l
+	}
+	key := limitKey{zone: p.zone.Name, name: p.name}
+	if p.Limit.ID != 0 {
+		key.id, key.amount = p.Limit.ID, p.Capacity()
+	}
+	l := j.same[key]
+	if l == nil {
+		l = describeForReplay(p)
+		j.same[key] = l
+	}
+	j.limits[p] = l
+	return l
+}
+
+func describeForReplay(p *policy) *replay.Limit {
+	l := &replay.Limit{Zone: p.zone.Name, Name: p.name, Shared: p.of != nil}
+	if p.Limit.ID == 0 { // a ban
+		return l
+	}
+	l.Text, l.Amount, l.Limit, l.Counts = limitText(p.Limit.Limit), p.Capacity(), p.Limit.Limit, true
+	l.Per = p.zone.per
+	if l.Per == perKey {
+		l.Per += " " + p.zone.Key
+	}
+	return l
+}
+
+// requestOf returns the request that a line of a log is about, as a server would receive it.
+func requestOf(r *accesslog.Record) (*http.Request, error) {
+	u, err := url.ParseRequestURI(r.URI)
+	if err != nil {
+		if r.URI != "*" && r.Method != http.MethodConnect {
+			return nil, errors.New("its path is none that a server accepts")
+		}
+		u = &url.URL{Path: r.URI}
+	}
+	request := &http.Request{
+		Method: r.Method, URL: u, RequestURI: r.URI, Host: r.Host, Proto: cmp.Or(r.Proto, "HTTP/1.1"), Body: http.NoBody,
+		Header: make(http.Header, len(r.Header)), ContentLength: r.Read,
+		RemoteAddr: net.JoinHostPort(addressOf(r.RemoteIP), cmp.Or(r.RemotePort, "0")),
+	}
+	request.ProtoMajor, request.ProtoMinor, _ = http.ParseHTTPVersion(request.Proto)
+	for _, f := range r.Header {
+		request.Header[f.Name] = append(request.Header[f.Name], f.Value)
+	}
+	if length, err := strconv.ParseInt(r.Value("Content-Length"), 10, 64); err == nil && length >= 0 {
+		request.ContentLength = length
+	}
+	if r.TLS {
+		request.TLS = &tls.ConnectionState{HandshakeComplete: true, ServerName: cmp.Or(r.ServerName, hostName(r.Host)), Version: tls.VersionTLS13}
+	}
+	return request.WithContext(context.Background()), nil
+}
+
+// addressOf returns an address, or for a text in its place, such as a hash of it, an address
+// that is made up of the text, in a network of its own.
+func addressOf(text string) string {
+	if _, err := netip.ParseAddr(text); err == nil || text == "" {
+		return text
+	}
+	hash := xxhash.Sum64String(text)
+	return fmt.Sprintf("fd%02x:%04x:%04x:%04x::1", hash>>48&0xff, hash>>32&0xffff, hash>>16&0xffff, hash&0xffff)
+}
+
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return host
+}
+
+// serversFor returns the servers that may have received a request, first those that listen on
+// its port. Where the log doesn't say whether it came over TLS, that is taken as true: a
+// server for plain HTTP mostly redirects.
+func (j *replayJudge) serversFor(r *accesslog.Record) []*caddyhttp.Server {
+	port := ""
+	if _, named, err := net.SplitHostPort(r.Host); err == nil {
+		port = named
+	} else if r.TLS || !r.SchemeKnown {
+		port = "443"
+	} else {
+		port = "80"
+	}
+	if known, ok := j.servers[port]; ok || len(j.servers) > maxPorts {
+		return known
+	}
+	var listening, others []*caddyhttp.Server
+	for _, name := range slices.Sorted(maps.Keys(j.config.servers)) {
+		server := j.config.servers[name]
+		if slices.ContainsFunc(server.Listen, func(address string) bool { return strings.HasSuffix(address, ":"+port) }) {
+			listening = append(listening, server)
+		} else {
+			others = append(others, server)
+		}
+	}
+	j.servers[port] = append(listening, others...)
+	return j.servers[port]
+}
+
+// maxPorts bounds for how many ports it is remembered which servers to try: clients choose
+// them.
+const maxPorts = 1000

@@ -1,0 +1,195 @@
+package tally
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/replay"
+)
+
+var replayStart = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+// replayCaddyfile has a zone for logins and one for everything.
+const replayCaddyfile = `{
+	admin off
+	auto_https off
+}
+http://example.com {
+	rate_limit {
+		zone login {
+			match POST /login
+			limit 5/1m
+		}
+		zone all {
+			limit 100/10s
+		}
+	}
+	respond hello
+}
+`
+
+func writeFile(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// caddyLine returns a line of Caddy's log for a request of the n-th client.
+func caddyLine(at time.Time, n int) string {
+	address := netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
+	return fmt.Sprintf(`{"level":"info","ts":%d.%06d,"logger":"http.log.access.log0","msg":"handled request",`+
+		`"request":{"remote_ip":"%[3]s","remote_port":"50422","client_ip":"%[3]s","proto":"HTTP/2.0","method":"GET","host":"example.com","uri":"/page/%[4]d?utm=1",`+
+		`"headers":{"User-Agent":["Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"],"Accept":["text/html,application/xhtml+xml"],`+
+		`"Accept-Language":["en-US,en;q=0.5"],"Accept-Encoding":["gzip, deflate, br, zstd"],"Cookie":["REDACTED"],"Sec-Fetch-Mode":["navigate"],"Sec-Fetch-Site":["none"],"Referer":["https://example.com/"]}},`+
+		`"bytes_read":0,"user_id":"","duration":0.001234,"size":1024,"status":200,"resp_headers":{"Server":["Caddy"],"Content-Type":["text/html; charset=utf-8"],"Vary":["Accept-Encoding"]}}`,
+		at.Unix(), at.Nanosecond()/1000, address, n%1000)
+}
+
+// replayed replays lines of a log.
+func replayed(t *testing.T, caddyfile string, o replay.Options, lines ...string) *replay.Report {
+	t.Helper()
+	config, err := loadReplayConfig(writeFile(t, "Caddyfile", caddyfile), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer config.close()
+	parser, err := accesslog.NewParser("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, strings.NewReader(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	report, err := replayLog(context.Background(), log, config, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// limitNamed returns what a report says of a limit.
+func limitNamed(t *testing.T, report *replay.Report, name string) replay.LimitReport {
+	t.Helper()
+	i := slices.IndexFunc(report.Limits, func(l replay.LimitReport) bool { return l.Limit == name })
+	if i < 0 {
+		t.Fatalf("the report has no limit %s: %+v", name, report.Limits)
+	}
+	return report.Limits[i]
+}
+
+// post makes of a line one of a login that failed.
+func post(line string) string {
+	return strings.NewReplacer(`"method":"GET"`, `"method":"POST"`, `/page/`, `/login?p=`, `"status":200`, `"status":401`).Replace(line)
+}
+
+// The limits are those of the config and the times those of the log: of seven logins within a
+// minute two are refused, and after that minute there are five again.
+func TestReplay(t *testing.T) {
+	var lines []string
+	for i := range 7 {
+		lines = append(lines, post(caddyLine(replayStart.Add(time.Duration(i)*time.Second), 1)))
+		lines = append(lines, caddyLine(replayStart.Add(time.Duration(i)*time.Second), 2))
+	}
+	lines = append(lines, "garbage")
+	for i := range 5 {
+		lines = append(lines, post(caddyLine(replayStart.Add(3*time.Minute+time.Duration(i)*time.Second), 1)))
+	}
+	report := replayed(t, replayCaddyfile, replay.Options{Reveal: true}, lines...)
+	if report.Requests != 19 || report.Refused != 2 || report.Passed != 17 || report.Log.Bad != 1 {
+		t.Errorf("got %+v", report)
+	}
+	login, all := limitNamed(t, report, "login"), limitNamed(t, report, "all")
+	if login.Requests != 12 || login.Clients != 1 || login.Hit != 1 || login.Refused != 2 || !login.First.Equal(replayStart.Add(5*time.Second-time.Millisecond-234*time.Microsecond).Truncate(time.Millisecond)) {
+		t.Errorf("got %+v", login)
+	}
+	if top := login.Top[0]; top.Client != "10.0.0.1/32" || top.Refused != 2 || top.Requests != 12 || top.Peak != 7 || top.Statuses[0] != (replay.Status{Status: 401, Requests: 2}) {
+		t.Errorf("got %+v", top)
+	}
+	if all.Clients != 2 || all.Refused != 0 || all.Requests != 19 {
+		t.Errorf("got %+v", all)
+	}
+	for _, a := range login.Amounts {
+		if want := max(7-a.Amount, 0) + max(5-a.Amount, 0); a.Refused != want || (a.Clients == 1) != (want > 0) || a.Own != (a.Amount == 5) {
+			t.Errorf("with %d: got %+v, want %d refused", a.Amount, a, want)
+		}
+	}
+}
+
+func TestReplayPartOfALog(t *testing.T) {
+	lines := []string{
+		caddyLine(replayStart, 1), caddyLine(replayStart.Add(time.Minute), 2), caddyLine(replayStart.Add(2*time.Minute), 3),
+		strings.Replace(caddyLine(replayStart.Add(time.Minute), 4), `"host":"example.com"`, `"host":"other.com"`, 1),
+	}
+	report := replayed(t, replayCaddyfile, replay.Options{
+		From: replayStart.Add(time.Second).UnixNano(), To: replayStart.Add(90 * time.Second).UnixNano(), Site: "example.com", Zone: "all",
+	}, lines...)
+	if report.Requests != 1 || report.Outside != 2 || report.Other != 1 || len(report.Limits) != 1 {
+		t.Errorf("got %+v", report)
+	}
+}
+
+// Addresses are masked unless they are asked for, and nothing that a client has sent reaches a
+// terminal as it is.
+func TestReplayShowsNoAddress(t *testing.T) {
+	var lines []string
+	for range 7 {
+		lines = append(lines, strings.Replace(post(caddyLine(replayStart, 1)), "Mozilla/5.0", `\u001b[2J<script>\t\n`, 1))
+	}
+	lines = append(lines, "\x1b]0;evil\x07")
+	report := replayed(t, replayCaddyfile, replay.Options{}, lines...)
+	text, encoded := new(bytes.Buffer), new(bytes.Buffer)
+	if err := errors.Join(report.WriteText(text), report.WriteJSON(encoded)); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []*bytes.Buffer{text, encoded} {
+		if strings.Contains(out.String(), "10.0.0.1") || strings.ContainsAny(out.String(), "\x1b\x07") {
+			t.Errorf("got %s", out)
+		}
+		if !strings.Contains(out.String(), "10.0.0.0/24") || !strings.Contains(out.String(), `evil`) {
+			t.Errorf("got %s", out)
+		}
+	}
+}
+
+// What the log lacks for a key is said.
+func TestReplayCoverage(t *testing.T) {
+	report := replayed(t, `{
+	auto_https off
+}
+http://example.com {
+	rate_limit {
+		zone keys {
+			per key {http.request.header.X-Api-Key}
+			limit 5/1m
+		}
+	}
+}
+`, replay.Options{},
+		`10.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 5`,
+		strings.Replace(caddyLine(replayStart, 1), `"headers":{`, `"headers":{"X-Api-Key":["REDACTED"],`, 1),
+		strings.Replace(caddyLine(replayStart, 2), `"headers":{`, `"headers":{"X-Api-Key":["k"],`, 1))
+	if keys := limitNamed(t, report, "keys"); keys.Requests != 2 || keys.Clients != 2 || keys.Unknown["the header field X-Api-Key"] != 1 {
+		t.Errorf("got %+v", keys)
+	}
+	all := strings.Join(report.Coverage, "\n")
+	for _, says := range []string{"don't say for which site", "have no header fields", "X-Api-Key", "whole seconds"} {
+		if !strings.Contains(all, says) {
+			t.Errorf("the coverage doesn't say %q:\n%s", says, all)
+		}
+	}
+}
