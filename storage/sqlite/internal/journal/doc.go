@@ -25,6 +25,9 @@
 // there as a whole or not at all; and records of an earlier generation, of another file or of
 // another place, noise, zeros and torn records are no records. A segment may have holes.
 //
+// A file of another version of this format is no journal either: what is pending there is lost
+// to who opens it.
+//
 // The file is allocated when it is opened, so that a full disk shows there. It may still be
 // truncated later, or a file system that copies on write may have no space for the copy: then
 // access to the mapping faults. Every access is made so that a fault becomes a panic, which
@@ -55,7 +58,8 @@
 //     operations are sequentially consistent: the writer stores the record and loads the
 //     owner word, the newcomer stores 0 in the owner word and loads the record. If the newcomer
 //     misses the record, the writer sees the 0 (or a later token, of which none is the same).
-//  3. Revoking asks nobody: an owner that is stopped or hangs keeps nobody waiting.
+//  3. Revoking asks nobody: an owner that is stopped or hangs keeps nobody waiting. Only one that
+//     is stopped within Open or Own does.
 //  4. A record that was written too late does no harm. Its Add reported failure, so nobody
 //     acted on it; it lies where nobody else writes: a place is reserved by one Add only, and
 //     a segment gets a new generation only by the owner, after all Adds of its earlier use

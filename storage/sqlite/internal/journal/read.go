@@ -66,6 +66,9 @@ func (s *Segment) Read(i int, r *Record) (ok bool, err error) {
 	defer s.j.recovered(debug.SetPanicOnFault(true), &err)
 	there := &s.places[i]
 	w := place{atomic.LoadUint64(&there[0])}
+	if generationOf(w[0]) != s.generation {
+		return false, nil // the rest may be about to be written
+	}
 	*(*[7]uint64)(w[1:]) = [7]uint64(there[1:])
 	return r.decode(&w, s.at(i)), nil
 }

@@ -31,10 +31,13 @@ func (r *Record) encode(w *place, at seat) {
 	w[0] |= uint64(checksum(w, at))
 }
 
+// generationOf returns the generation in the first word of a record.
+func generationOf(first uint64) uint32 { return uint32(first >> 33) }
+
 // decode sets the record to what words found at a seat say, if they are a record that was
 // written there.
 func (r *Record) decode(w *place, at seat) bool {
-	if uint32(w[0]>>33) != at.generation || uint32(w[0]) != checksum(w, at) {
+	if generationOf(w[0]) != at.generation || uint32(w[0]) != checksum(w, at) {
 		return false
 	}
 	r.Bucket = w[0]>>32&1 != 0

@@ -8,7 +8,7 @@ import (
 
 // Add adds a record, and reports whether whoever opens the journal later will find it. If
 // not, because this Journal doesn't own the journal, or that is full or broken, it is unknown
-// whether the record counts. It neither waits for anything nor allocates.
+// whether the record counts. It waits for nobody, and r stays with the caller.
 func (j *Journal) Add(r *Record) bool {
 	for {
 		s := j.writing.Load()
@@ -126,24 +126,27 @@ func (j *Journal) Settle(s *Segment) error {
 }
 
 // Free has segments up to a generation be written over, but not one that is not sealed yet. It
-// waits for Adds that are still writing there. It does nothing for a Journal that never owned.
+// waits for Adds that are still writing there. It does nothing for a Journal that isn't the
+// owner.
 func (j *Journal) Free(upto uint32) {
+	for _, s := range j.Segments(0) {
+		if s.generation <= upto && s.Sealed() {
+			s.wait() // not under the lock: Adds need it to go on to another segment
+		}
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	p := j.period
 	if p == nil {
 		return
 	}
-	upto = min(upto, p.next-1)
-	if s := j.writing.Load(); s != nil && !s.Sealed() {
-		upto = min(upto, s.generation-1)
-	}
 	for _, s := range p.slots {
-		if s != nil && s.generation <= upto {
-			s.wait()
+		// One that is sealed by now, but wasn't above, isn't meant either.
+		if s != nil && (!s.Sealed() || !s.settled()) {
+			upto = min(upto, s.generation-1)
 		}
 	}
-	p.freed = max(p.freed, upto)
+	p.freed = max(p.freed, min(upto, p.next-1))
 	if j.writing.Load() == nil && j.Err() == nil {
 		j.startLocked()
 	}
