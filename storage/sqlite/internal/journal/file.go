@@ -184,17 +184,12 @@ func readHeader(f *os.File) (header, bool, error) {
 	return h, valid, nil
 }
 
-// remake gives the file new contents, with no records. It writes the checksum of the header
-// last: if the process dies meanwhile, the contents are no journal.
+// remake gives the file new contents by a new id: neither the table nor a record of the old
+// ones checks under it. If the process dies meanwhile, the contents are no journal.
 func (m *mapping) remake(origin int64) header {
 	h := header{segments: m.segments, records: m.records, origin: origin, id: int64(random())}
-	w := h.words()
-	m.storeHead(headWords-1, ^w[headWords-1])
-	for slot := range int(m.segments) {
-		m.storeEntry(slot, 0)
-	}
-	for i := range w {
-		m.storeHead(i, w[i])
+	for i, word := range h.words() {
+		m.storeHead(i, word)
 	}
 	return h
 }

@@ -158,6 +158,8 @@ func TestFullJournalGoesOnAfterFree(t *testing.T) {
 	if newest := j.Newest(); newest != 46 {
 		t.Errorf("the newest generation is %d; expected 46", newest)
 	}
+	mustAdd(t, j, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28)
+	refuses(t, j) // those that came later were not freed
 }
 
 func TestSeal(t *testing.T) {

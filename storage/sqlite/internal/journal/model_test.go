@@ -25,9 +25,9 @@ type model struct {
 // Random steps, one after the other. After each of them, what is pending is what was added
 // since the caller has dealt with the rest, and perhaps what Add has refused.
 func TestAgainstAModel(t *testing.T) {
-	seeds := 300
+	seeds := 100
 	if testing.Short() {
-		seeds = 30
+		seeds = 20
 	}
 	for seed := range uint64(seeds) {
 		m := &model{

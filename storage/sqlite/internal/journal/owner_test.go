@@ -212,7 +212,7 @@ func TestGenerationsEnd(t *testing.T) {
 
 // Closing while Adds run touches no memory that isn't the journal's any more.
 func TestCloseWhileAdding(t *testing.T) {
-	for range 100 {
+	for range 30 {
 		j := mustOpen(t, Options{Path: newPath(t), Segments: 4, Records: 50})
 		mustOwn(t, j, 0)
 		var began, wg sync.WaitGroup

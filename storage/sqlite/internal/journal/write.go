@@ -26,8 +26,8 @@ func (j *Journal) Add(r *Record) bool {
 
 // add writes a record to a place that was reserved for it. The order is what the protocol is
 // built on: see the package's comment.
-func (s *Segment) add(i int, r *Record) (added bool) {
-	defer s.added(i, debug.SetPanicOnFault(true), &added)
+func (s *Segment) add(i int, r *Record) bool {
+	defer s.added(i, debug.SetPanicOnFault(true)) // after a fault, add returns false
 	var w place
 	r.encode(&w, s.at(i))
 	there := &s.places[i]
@@ -38,12 +38,11 @@ func (s *Segment) add(i int, r *Record) (added bool) {
 
 // added is deferred by add, and is as recovered. The place counts as written, whether it was
 // or a fault came between.
-func (s *Segment) added(i int, before bool, added *bool) {
+func (s *Segment) added(i int, before bool) {
 	p := recover()
 	debug.SetPanicOnFault(before)
 	defer s.written[i%shards].n.Add(1)
 	if p != nil {
-		*added = false
 		_ = s.j.fault(p)
 	}
 }
