@@ -115,6 +115,28 @@ func TestRecordsOfAnotherFileAreHoles(t *testing.T) {
 	}
 }
 
+// A generation counts in its file and its slot only.
+func TestTableOfAnotherFile(t *testing.T) {
+	path, contents := written(t)
+	_, other := written(t)
+	const begin, end = 8 * tableAt, 8 * (tableAt + 3)
+	mixed := bytes.Clone(contents)
+	copy(mixed[begin:end], other[begin:end])
+	if err := os.WriteFile(path, mixed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if newest := mustOpen(t, small(path)).Newest(); newest != 0 {
+		t.Errorf("the newest generation is %d, another file's", newest)
+	}
+	copy(mixed[begin+8:end], contents[begin:end-8])
+	if err := os.WriteFile(path, mixed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if newest := mustOpen(t, small(path)).Newest(); newest != 0 {
+		t.Errorf("the newest generation is %d, another segment's", newest)
+	}
+}
+
 // The table's entries have checksums: noise in one is no generation.
 func TestChangedTable(t *testing.T) {
 	path, contents := written(t)

@@ -5,6 +5,7 @@ package journal
 import (
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +63,10 @@ func TestTruncatedWhileOpen(t *testing.T) {
 			}
 			j.Free(1)
 			refuses(t, j)
+			if err := os.Truncate(path, j.size); err != nil {
+				t.Fatal(err)
+			}
+			refuses(t, j) // also when the memory is there again
 			j.Newest()
 			j.Segments(0)
 			if err := j.Close(); err != nil {
@@ -115,13 +120,21 @@ func TestFaultsAnywhere(t *testing.T) {
 // Other panics are not swallowed.
 func TestOtherPanicsPass(t *testing.T) {
 	j := mustOpen(t, small(newPath(t)))
+	elsewhere, err := unix.Mmap(-1, 0, headerSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, f := range []func(){
 		func() { panic("other") },
 		func() { var r *Record; r.Limit = 1 },
 		func() { var s []int; _ = s[len(j.path)] },
+		func() { j.path = string(elsewhere[:1]) },
 	} {
 		func() {
 			defer func() {
+				if debug.SetPanicOnFault(false) {
+					t.Error("other faults don't end the process any more")
+				}
 				if recover() == nil || j.Err() != nil {
 					t.Errorf("the panic is taken for a fault: %v", j.Err())
 				}

@@ -77,10 +77,14 @@ func TestOnlyLocalFileSystems(t *testing.T) {
 // Nothing of the file is a hole, and a file that gets no space is not left behind.
 func TestSpaceIsAllocated(t *testing.T) {
 	path := newPath(t)
+	defer unix.Umask(unix.Umask(0o777)) // is not for this file
 	j := mustOpen(t, Options{Path: path, Segments: 2, Records: 1000})
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil || st.Blocks*512 < j.size {
 		t.Errorf("%d bytes of %d are on the disk; %v", st.Blocks*512, j.size, err)
+	}
+	if st.Mode&0o777 != 0o600 {
+		t.Errorf("its mode is %o", st.Mode)
 	}
 }
 
@@ -198,6 +202,19 @@ func election(t *testing.T, path string) *os.File {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// A descriptor that a child process has for a moment keeps no lock.
+func TestCloseEndsLocks(t *testing.T) {
+	path := newPath(t)
+	a, b := mustOpen(t, small(path)), mustOpen(t, small(path))
+	copied, err := unix.Dup(int(a.file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(copied)
+	a.Close()
+	mustOwn(t, b, 0)
 }
 
 // One who waits while the file is replaced opens the new one.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -254,6 +255,9 @@ func TestAddDoesNotAllocate(t *testing.T) {
 		}
 	}); allocations != 0 {
 		t.Errorf("an Add allocates %v times", allocations)
+	}
+	if debug.SetPanicOnFault(false) {
+		t.Error("other faults don't end the process any more")
 	}
 }
 

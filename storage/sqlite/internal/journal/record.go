@@ -75,7 +75,7 @@ func encodeEntry(id int64, slot int, generation uint32) uint64 {
 // decodeEntry returns the generation that an entry holds, or 0.
 func decodeEntry(id int64, slot int, entry uint64) uint32 {
 	generation := uint32(entry >> 32)
-	if generation > maxGeneration || entry != encodeEntry(id, slot, generation) {
+	if entry != encodeEntry(id, slot, generation) {
 		return 0
 	}
 	return generation

@@ -76,11 +76,11 @@ func (s *Segment) reserved() (n int, sealed bool) {
 func (s *Segment) seal() {
 	for {
 		t := s.tail.Load()
-		n, sealed := s.reserved()
+		n, sealed := s.reserved() // n is t if the swap succeeds
 		if sealed {
 			return
 		}
-		if uint64(n) == t && s.tail.CompareAndSwap(t, sealMark|uint64(n)<<32) {
+		if s.tail.CompareAndSwap(t, sealMark|uint64(n)<<32) {
 			return
 		}
 	}
