@@ -48,6 +48,13 @@ func TestTruncatedWhileOpen(t *testing.T) {
 				wg.Go(func() { refuses(t, j) })
 			}
 			wg.Wait()
+			if err := os.Truncate(path, j.size); err != nil {
+				t.Fatal(err)
+			}
+			refuses(t, j) // also when the memory is there again
+			if err := os.Truncate(path, length); err != nil {
+				t.Fatal(err)
+			}
 			if err := j.Err(); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("the journal is broken: %v", err)
 			}
@@ -63,10 +70,6 @@ func TestTruncatedWhileOpen(t *testing.T) {
 			}
 			j.Free(1)
 			refuses(t, j)
-			if err := os.Truncate(path, j.size); err != nil {
-				t.Fatal(err)
-			}
-			refuses(t, j) // also when the memory is there again
 			j.Newest()
 			j.Segments(0)
 			if err := j.Close(); err != nil {
