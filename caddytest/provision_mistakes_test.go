@@ -263,6 +263,7 @@ func TestExamplesAreNotWarnedOf(t *testing.T) {
 		"migrate-from-mholt.Caddyfile": func(w warning) bool { // a config of another module, as it stands
 			return strings.HasPrefix(w.Msg, "distributed and storage have no effect") || w.Write == "match GET /*"
 		},
+		"mholt-before.Caddyfile": func(w warning) bool { return w.Write == "match POST /login" },
 	}
 	for path, config := range exampleFiles(t) {
 		warnings, err := load(t, config)

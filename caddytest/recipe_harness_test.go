@@ -26,6 +26,7 @@ import (
 // that it is for.
 type recipe struct {
 	name     string              // of the Caddyfile and of its page
+	file     string              // the Caddyfile, below examples and without extension, if it is no recipe
 	backends map[string]standIn  // by address in the config
 	files    map[string]string   // in /etc/caddy, by name
 	env      []string            // NAME=value
@@ -121,7 +122,7 @@ func startRecipe(t *testing.T, r recipe) *recipeServer {
 	t.Helper()
 	s := newServer(t, "", r.env...)
 	k := &recipeServer{s, r, make(map[string]*http.Client)}
-	text := readSample(t, "../examples/recipes/"+r.name+".Caddyfile")
+	text := readSample(t, "../examples/"+cmp.Or(r.file, "recipes/"+r.name)+".Caddyfile")
 	for address, b := range r.backends {
 		text = replaceInExample(t, text, address, b.start(t))
 	}
