@@ -12,6 +12,9 @@ import (
 
 // guard calls a function that touches the mapping, and returns the error if that faults.
 func (j *Journal) guard(touch func()) (err error) {
+	if j.closed.Load() {
+		return ErrClosed
+	}
 	defer j.recovered(debug.SetPanicOnFault(true), &err)
 	touch()
 	return nil

@@ -63,6 +63,9 @@ func (s *Segment) Read(i int, r *Record) (ok bool, err error) {
 	if i < 0 || i >= s.capacity() {
 		return false, nil
 	}
+	if s.j.closed.Load() {
+		return false, ErrClosed // as the fault would that comes otherwise
+	}
 	defer s.j.recovered(debug.SetPanicOnFault(true), &err)
 	there := &s.places[i]
 	w := place{atomic.LoadUint64(&there[0])}
