@@ -17,7 +17,7 @@ const (
 )
 
 // refused writes that a request is refused now.
-func (l *DecisionLog) refused(e *evaluation, r *refusal, now time.Time) {
+func (l *DecisionLog) refused(e *evaluation, r *refusal, now func() time.Time) {
 	if l == nil {
 		return
 	}
@@ -25,7 +25,7 @@ func (l *DecisionLog) refused(e *evaluation, r *refusal, now time.Time) {
 	if r.fresh {
 		kind = &l.first
 	}
-	if !kind.admits(now, decisionsPerSecond) {
+	if !kind.admits(now(), decisionsPerSecond) {
 		return
 	}
 	l.log.Info("refused", append(e.describeForLog(kind),

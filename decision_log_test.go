@@ -63,7 +63,7 @@ func TestDecisionLogOfHostileClients(t *testing.T) {
 		r.Host = hostile
 		r.Method = strings.Repeat("X", 1<<20)
 		e := h.begin(r)
-		h.app.DecisionLog.refused(e, &refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0]}, time.Now())
+		h.app.DecisionLog.refused(e, &refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0]}, time.Now)
 		e.release()
 	}
 	for _, line := range lines.All() {
@@ -109,7 +109,8 @@ func TestDecisionLogIsBounded(t *testing.T) {
 	h, lines := observed(t, &App{DecisionLog: new(DecisionLog)}, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}})
 	e := h.begin(ask(h, "/", "192.0.2.1").Request)
 	defer e.release()
-	now := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)
+	clock := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)
+	now := func() time.Time { return clock }
 	repeated := &refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0], reference: "made"}
 	for range decisionsPerSecond + 500 {
 		h.app.DecisionLog.refused(e, repeated, now)
@@ -123,7 +124,8 @@ func TestDecisionLogIsBounded(t *testing.T) {
 	if n := lines.Len(); n != decisionsPerSecond+1 {
 		t.Error("a client that becomes blocked has no line")
 	}
-	h.app.DecisionLog.refused(e, repeated, now.Add(time.Second))
+	clock = clock.Add(time.Second)
+	h.app.DecisionLog.refused(e, repeated, now)
 	if left := lines.All()[lines.Len()-1].ContextMap()["left_out"]; left != int64(500) {
 		t.Errorf("the next line says that %v were left out, want 500", left)
 	}

@@ -186,11 +186,10 @@ func (e *evaluation) charge(z *Zone) error {
 		return err
 	}
 	for _, p := range set.policies {
-		d := engine.Debit{Limit: &p.Limit, Key: key, Cost: cost}
+		d := e.debit(p, key, cost)
 		if p.scaling != nil && e.subject != nil && (z.per == perClient || e.client.Kind == identity.APIKey) {
 			d.Client, d.Scaling = e.subject, p.scaling
 		}
-		e.debit(p, d)
 	}
 	if z.per == perClient {
 		e.chargeShared(set, cost)
@@ -246,7 +245,7 @@ func (e *evaluation) passAllowed() result {
 		m.allowed.Inc()
 	}
 	if e.client.isRenewable() { // or its session, and what is stated about it, would end
-		return result{outcome: counted, response: newResponse(e, e.handler.style)}
+		return result{outcome: counted, response: e.newResponse()}
 	}
 	return e.pass()
 }
@@ -265,11 +264,8 @@ func (e *evaluation) refuseTrapped() result {
 
 // answer returns the result of a decision.
 func (e *evaluation) answer(d engine.Decision) result {
-	h := e.handler
-	p := newResponse(e, h.style)
 	if d.Allowed {
-		return result{outcome: counted, response: p}
+		return result{outcome: counted, response: e.newResponse()}
 	}
-	p.refusal = e.newRefusal(d)
-	return result{outcome: refused, response: p}
+	return result{outcome: refused, response: e.newRefusedResponse(d)}
 }

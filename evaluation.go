@@ -31,6 +31,7 @@ type evaluation struct {
 	debits   []engine.Debit
 	policies []*policy // the limit of each debit
 	keys     []byte    // the text of all keys
+	texts    texts     // for the values of header fields
 	denies   *policy   // the limit that refuses the request whatever was counted; or nil
 	denied   error     // why a zone denies the request, whatever others count; or nil
 }
@@ -56,14 +57,22 @@ func (e *evaluation) release() {
 	if cap(e.keys) > maxPooledKeys {
 		e.keys = nil
 	}
-	e.http, e.repl, e.vars, e.credentials, e.denied = nil, nil, nil, credentials{}, nil
+	if e.credentials.known {
+		e.credentials = credentials{}
+	}
+	e.http, e.repl, e.vars, e.denied = nil, nil, nil, nil
 	e.handler, e.denies, e.client, e.subject, e.trapBan = nil, nil, nil, nil, 0
 	e.trapped, e.allowed, e.dry = false, false, false
 	e.debits, e.policies, e.keys = e.debits[:0], e.policies[:0], e.keys[:0]
 	evaluations.Put(e)
 }
 
-func (e *evaluation) debit(p *policy, d engine.Debit) {
-	e.debits = append(e.debits, d)
+// debit adds a debit from a limit, which still has the fields to be set that only some debits
+// have. It is valid until the next one is added.
+func (e *evaluation) debit(p *policy, key []byte, cost int64) *engine.Debit {
 	e.policies = append(e.policies, p)
+	e.debits = append(e.debits, engine.Debit{})
+	d := &e.debits[len(e.debits)-1]
+	d.Limit, d.Key, d.Cost = &p.Limit, key, cost
+	return d
 }

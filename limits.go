@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/identity"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // limits returns the limits that hold for the request in a zone, or nil if none do.
@@ -81,16 +80,15 @@ func (e *evaluation) chargeShared(set *limitSet, cost int64) {
 	c := e.client
 	if c.Session.Elsewhere || c.CrossSite {
 		for _, p := range set.elsewhere.policies {
-			e.debit(p, engine.Debit{Limit: &p.Limit, Key: c.Key, Cost: cost})
+			e.debit(p, c.Key, cost)
 		}
 	}
 	if c.Session.Elsewhere || c.Kind == identity.Fingerprint || c.Kind == identity.ByPrefix {
 		for _, p := range set.networks.policies {
-			debit := engine.Debit{Limit: &p.Limit, Key: c.networkSubject.Key, Cost: cost, Scaling: p.scaling}
+			d := e.debit(p, c.networkSubject.Key, cost)
 			if p.scaling != nil {
-				debit.Client = &c.networkSubject
+				d.Client, d.Scaling = &c.networkSubject, p.scaling
 			}
-			e.debit(p, debit)
 		}
 	}
 }

@@ -93,8 +93,8 @@ func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, total
 
 // refused sends a refusal to all who watch, unless there were enough in this second. It is
 // only described then.
-func (w *watchers) refused(now time.Time, describe func() operator.Refused) {
-	if w.watched.Load() == 0 || !w.sent.admits(now, refusalsPerSecond) {
+func (w *watchers) refused(now func() time.Time, describe func() operator.Refused) {
+	if w.watched.Load() == 0 || !w.sent.admits(now(), refusalsPerSecond) {
 		return
 	}
 	refused := describe()

@@ -45,7 +45,7 @@ func TestRefusalsAreSampled(t *testing.T) {
 		w := new(watchers)
 		described := 0
 		refuse := func() {
-			w.refused(time.Now(), func() operator.Refused {
+			w.refused(time.Now, func() operator.Refused {
 				described++
 				return operator.Refused{Zone: "login"}
 			})

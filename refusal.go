@@ -1,8 +1,10 @@
 package tally
 
 import (
+	"strconv"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -24,11 +26,11 @@ type refusal struct {
 // banName is what a ban is called in the place of a zone and of a limit.
 const banName = "ban"
 
-// newRefusal returns what is said of a decision that refuses the request. It keeps nothing
-// of the evaluation, which is reused.
-func (e *evaluation) newRefusal(d engine.Decision) *refusal {
+// fill sets what is said of a decision that refuses a request. It keeps nothing of the
+// evaluation, which is reused.
+func (r *refusal) fill(e *evaluation, d engine.Decision) {
 	h := e.handler
-	r := &refusal{app: h.app, policy: h.banned, retry: h.jittered(d), reason: d.Reason, fresh: d.Fresh}
+	r.app, r.policy, r.retry, r.reason, r.fresh = h.app, h.banned, h.jittered(d), d.Reason, d.Fresh
 	switch {
 	case d.Reason != engine.Banned:
 		r.policy = e.policies[d.Debit]
@@ -36,7 +38,14 @@ func (e *evaluation) newRefusal(d engine.Decision) *refusal {
 	case e.subject != nil:
 		r.key = append(r.room[:0], e.subject.Key...)
 	}
-	return r
+}
+
+// makeField makes the value of Retry-After. It is empty for what never passes.
+func (r *refusal) makeField(texts *texts) {
+	if r.retry != limiter.Never {
+		var room [20]byte
+		r.field[0] = texts.of(strconv.AppendInt(room[:0], httpfield.Seconds(r.retry), 10))
+	}
 }
 
 // jittered returns a retry time made longer by a random part of up to the

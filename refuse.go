@@ -3,7 +3,6 @@ package tally
 import (
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -40,9 +39,8 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 func (p *response) setRefusal(h http.Header) {
 	p.setFields(h)
 	httpfield.ForbidStoring(h)
-	if refusal := p.refusal; refusal.retry != limiter.Never {
-		refusal.field[0] = strconv.FormatInt(httpfield.Seconds(refusal.retry), 10)
-		h[httpfield.RetryAfter] = refusal.field[:]
+	if p.refusal.retry != limiter.Never {
+		h[httpfield.RetryAfter] = p.refusal.field[:]
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // report tells logs, events and metrics of a refusal.
 func (h *Handler) report(e *evaluation, p *response) {
-	now, zone := time.Now(), p.refusal.policy.zone
+	zone := p.refusal.policy.zone
 	log := zone.log.Load()
 	if log == nil {
 		log = h.app.refusals(zone.Name)
@@ -23,14 +23,14 @@ func (h *Handler) report(e *evaluation, p *response) {
 	}
 	log.refused.Add(1)
 	switch {
-	case !p.refusal.fresh || !log.admits(now):
+	case !p.refusal.fresh || !log.admits(time.Now()):
 	case p.refusal.policy == h.banned:
 		h.log.Info("client banned", h.banDetails(e, p)...)
 	default:
 		h.log.Info("rate limit exceeded", h.details(e, p)...)
 	}
-	h.app.watchers.refused(now, p.refusal.describe)
-	h.app.DecisionLog.refused(e, p.refusal, now)
+	h.app.watchers.refused(time.Now, p.refusal.describe)
+	h.app.DecisionLog.refused(e, p.refusal, time.Now)
 	h.addLogField(e.http, p.refusal)
 	h.trace(e.http, p)
 	if h.events.ShouldEmit(exceededEvent) {

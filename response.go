@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // response has what an answer says about limits: header fields and placeholders. It wraps the
@@ -22,40 +23,61 @@ type response struct {
 	caddyhttp.ResponseWriterWrapper
 	style    headerStyle
 	wrote    bool
+	renews   bool          // whether to renew the client's session
 	refusal  *refusal      // nil if the request may pass
 	client   *client       // nil where no zone needs it
-	renews   bool          // whether to renew the client's session
 	statuses []limitStatus // the limit closest to exhaustion first
 	room     [2]limitStatus
 
-	// The values of header fields, once they are made. No other response uses the same
-	// slices, because Caddy's header directive writes into them.
+	// The values of header fields, made by join. No other response uses the same slices,
+	// because Caddy's header directive writes into them.
 	policies, limits [1]string
 	legacy           *legacyFields
 }
 
-// newResponse returns a response with what is left of the limits of each debit.
-func newResponse(e *evaluation, style headerStyle) *response {
-	p := &response{style: style, client: e.client}
-	p.statuses = p.room[:0]
+// refusedResponse is the response to a refused request, in one allocation.
+type refusedResponse struct {
+	response
+	why refusal
+}
+
+// newResponse returns the response to a request that may pass.
+func (e *evaluation) newResponse() *response {
+	p := new(response)
+	p.fill(e)
+	return p
+}
+
+// newRefusedResponse returns the response to a request that a decision refuses.
+func (e *evaluation) newRefusedResponse(d engine.Decision) *response {
+	p := new(refusedResponse)
+	p.fill(e)
+	p.why.fill(e, d)
+	p.refusal = &p.why
+	return &p.response
+}
+
+// fill adds what is left of the limits of each debit to an empty response.
+func (p *response) fill(e *evaluation) {
+	p.style, p.client, p.statuses = e.handler.style, e.client, p.room[:0]
 	for i := range e.debits {
 		if e.debits[i].Known && !e.isRedundant(i) {
 			p.add(newLimitStatus(e.policies[i], &e.debits[i]))
 		}
 	}
-	return p
 }
 
 // responseVar is the request variable that holds the response while it is made.
 const responseVar = "rate_limit.response"
 
 // join makes p the response of the request. If an earlier handler has made one, join adds p
-// to that one instead, and returns it.
+// to that one instead. It makes the values of the header fields, and returns the response.
 func (p *response) join(e *evaluation) *response {
 	before, _ := e.vars[responseVar].(*response)
 	if before == nil {
 		e.vars[responseVar] = p
 		e.repl.Map(p.placeholder)
+		p.makeFields(&e.texts)
 		return p
 	}
 	if p.refusal != nil {
@@ -65,7 +87,7 @@ func (p *response) join(e *evaluation) *response {
 	for _, s := range p.statuses {
 		before.add(s)
 	}
-	before.limits[0], before.legacy = "", nil
+	before.makeFields(&e.texts)
 	return before
 }
 
@@ -85,25 +107,39 @@ func (p *response) add(s limitStatus) {
 	}
 }
 
+// makeFields makes the values of the header fields.
+func (p *response) makeFields(texts *texts) {
+	if p.refusal != nil {
+		p.refusal.makeField(texts)
+	}
+	if len(p.statuses) == 0 {
+		return
+	}
+	if p.style.draft {
+		p.policies[0], p.limits[0] = p.policyField(), p.limitField(texts)
+	}
+	if p.style.legacy {
+		p.legacy = p.legacyFields()
+	}
+}
+
 // setFields sets the header fields. It may be called several times: a later call replaces
 // what others have added to the fields since.
 func (p *response) setFields(h http.Header) {
 	if len(p.statuses) == 0 {
 		return
 	}
-	if p.style.draft {
-		if p.limits[0] == "" {
-			p.policies[0], p.limits[0] = p.policyField(), p.limitField()
-		}
+	if p.style.draft && !(is(h[httpfield.Policy], &p.policies) && is(h[httpfield.Limit], &p.limits)) {
 		h[httpfield.Policy], h[httpfield.Limit] = p.policies[:], p.limits[:]
 	}
 	if p.style.legacy {
-		if p.legacy == nil {
-			p.legacy = p.legacyFields()
-		}
 		p.legacy.set(h)
 	}
 }
+
+// is reports whether the values of a header field are those of a response. They need not be
+// set again then, which takes longer than looking.
+func is(values []string, of *[1]string) bool { return len(values) == 1 && &values[0] == &of[0] }
 
 // policyField returns the value of RateLimit-Policy, with the items of each zone once.
 func (p *response) policyField() (value string) {
@@ -120,7 +156,7 @@ func (p *response) policyField() (value string) {
 }
 
 // limitField returns the value of RateLimit.
-func (p *response) limitField() string {
+func (p *response) limitField(texts *texts) string {
 	var room [128]byte
 	b := room[:0]
 	for i, s := range p.statuses {
@@ -134,7 +170,7 @@ func (p *response) limitField() string {
 			b = strconv.AppendInt(b, s.effective(p.refusal != nil), 10)
 		}
 	}
-	return string(b)
+	return texts.of(b)
 }
 
 // WriteHeader implements http.ResponseWriter.
