@@ -55,7 +55,8 @@
 //
 //   - challenge_offer.go, challenge_serve.go, challenge_accept.go, challenge_page.go,
 //     challenge_exchange.go: the page that lets a browser earn a session
-//   - refuse.go, response.go, response_legacy.go, limit_status.go: refusals and header fields
+//   - refuse.go, response.go, response_legacy.go, texts.go, limit_status.go: refusals and
+//     header fields
 //   - refused_page.go, html_answer.go, error_routes.go, navigation.go: the page for browsers, where
 //     no route handles the error
 //   - refusal_reference.go, refusal.go: why a request is refused, and its reference
