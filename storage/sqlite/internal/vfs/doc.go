@@ -7,11 +7,10 @@
 //
 // [Register] it, and name it in the URI of a database: "file:…?vfs=" + [Name].
 //
-// The package uses unsafe: SQLite's own
-// structures lie in memory that Go does not manage, and are reached through
-// pointers that are integers. Everything that is kept per file lies in memory
-// that SQLite allocates for that file, and is used under the lock of the file's
-// connection; the package has no state but SQLite's list of file systems. It
-// writes and syncs what SQLite asks it to, and neither reads nor decides
-// anything about rows.
+// The package uses unsafe: SQLite's own structures lie in memory that Go does
+// not manage, and are reached through pointers that are integers. Everything
+// that is kept per file lies in memory that SQLite allocates for that file, and
+// is used under the lock of the file's connection; the package has no state but
+// SQLite's list of file systems. It writes and syncs what SQLite asks it to, and
+// neither reads nor decides anything about rows.
 package vfs
