@@ -45,10 +45,13 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //			max_sessions_per_prefix <n>
 //			max_live_sessions_per_prefix <n>
 //			path                    <path>
-//			challenge               proof_of_work [<difficulty>]
+//			challenge proof_of_work [<difficulty>] {
+//				without_script <duration>
+//			}
 //			challenge turnstile|hcaptcha|recaptcha {
 //				site_key <key>
 //				secret   <secret>
+//				without_script <duration>
 //			}
 //		}
 //		pressure         off

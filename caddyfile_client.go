@@ -81,8 +81,8 @@ func (s *Session) unmarshalOption(d *caddyfile.Dispenser) error {
 	return d.Errf("unrecognized option %q: expected lifetime, max_sessions_per_prefix, max_live_sessions_per_prefix, challenge or path", d.Val())
 }
 
-// unmarshal reads `challenge proof_of_work [<difficulty>]`, or the name of a service
-// with a block.
+// unmarshal reads `challenge proof_of_work [<difficulty>]` or the name of a service, and a
+// block.
 func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 {
@@ -111,6 +111,8 @@ func (c *Challenge) unmarshalOption(d *caddyfile.Dispenser) error {
 		return unmarshalString(d, &c.SiteKey)
 	case "secret":
 		return unmarshalString(d, &c.Secret)
+	case "without_script":
+		return unmarshalDuration(d, &c.WithoutScript)
 	}
-	return d.Errf("unrecognized option %q: expected site_key or secret", d.Val())
+	return d.Errf("unrecognized option %q: expected site_key, secret or without_script", d.Val())
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -25,6 +26,11 @@ type Challenge struct {
 	// computer about a second and a phone two or three.
 	Difficulty int `json:"difficulty,omitempty"`
 
+	// How long a browser without JavaScript waits for a session, from 5s to 1m: the page goes
+	// on by itself then. A tenth of the sessions of a network, at least one, can be earned so.
+	// Default: none can, and the page asks to switch JavaScript on.
+	WithoutScript caddy.Duration `json:"without_script,omitempty"`
+
 	// What the service's widget knows the site by.
 	SiteKey string `json:"site_key,omitempty"`
 
@@ -42,6 +48,9 @@ const widgetAction = "rate-limit"
 
 // provision checks the option, and returns what verifies a service's tokens.
 func (c *Challenge) provision() (*siteverify.Client, error) {
+	if wait := time.Duration(c.WithoutScript); wait != 0 && (wait < challenge.MinWait || wait > challenge.MaxWait) {
+		return nil, fmt.Errorf("without_script: must be between %v and %v, got %v", shortDuration(challenge.MinWait), shortDuration(challenge.MaxWait), wait)
+	}
 	if c.Type == "" || c.Type == proofOfWork {
 		return nil, c.checkPuzzle()
 	}
@@ -76,6 +85,14 @@ func (c *Challenge) difficulty() int {
 		return 0
 	}
 	return c.Difficulty
+}
+
+// withoutScript returns how long a browser without JavaScript waits, or 0 if that earns nothing.
+func (c *Challenge) withoutScript() time.Duration {
+	if c == nil {
+		return 0
+	}
+	return time.Duration(c.WithoutScript)
 }
 
 // What is done with a request that is over a limit.

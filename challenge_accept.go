@@ -28,14 +28,35 @@ func (x *exchange) accept() error {
 	if reason != "" {
 		return x.reject(reason)
 	}
-	d, ok := x.redeem(token)
+	return x.settle(token)
+}
+
+// acceptWait issues a session for a token whose time is over, and redirects the browser. It has
+// limits of its own beside those of solutions.
+func (x *exchange) acceptWait(text string) error {
+	token, err := x.keys.setter.CheckWait(time.Now(), session.Site(x.http.Host), x.client.NetworkID(), text)
+	if err != nil {
+		return x.reject(reasonOf(err))
+	}
+	network := x.client.networkSubject.Key
+	return x.settle(token.Nonce,
+		engine.Debit{Limit: x.limits.waits, Key: network, Cost: 1},
+		engine.Debit{Limit: x.limits.liveWaits, Key: network, Cost: 1})
+}
+
+// settle issues a session for a solution or a token, once, if that is within all limits, among
+// them those of more.
+func (x *exchange) settle(token [tokenSize]byte, more ...engine.Debit) error {
+	d, ok := x.redeem(token, more)
 	switch {
 	case !ok:
 		return x.refuse(noSecret, d, "This can't be done at the moment.")
 	case d.Reason == engine.Abandoned:
 		return errAbandoned
 	case !d.Allowed && d.Debit == 0:
-		x.punish()
+		if x.http.Method == http.MethodPost { // browsers may send a GET again by themselves
+			x.punish()
+		}
 		return x.reject(usedBefore)
 	case !d.Allowed:
 		return x.refuse(tooMany, d, "Many visitors of your network have passed this check of late.")
@@ -52,6 +73,7 @@ func (x *exchange) readForm() (status int, text string) {
 	if err := x.http.ParseForm(); err != nil {
 		return http.StatusBadRequest, "The form can't be read."
 	}
+	x.asked = x.http.PostForm.Get("target")
 	return 0, ""
 }
 
@@ -66,19 +88,25 @@ func (x *exchange) check() (token [tokenSize]byte, reason string) {
 	}
 	solved, err := x.keys.setter.Check(time.Now(), session.Site(x.http.Host), x.client.NetworkID(),
 		x.http.PostForm.Get("puzzle"), x.http.PostForm.Get("solution"))
-	switch {
-	case err == nil:
-		return solved.Nonce, ""
-	case errors.Is(err, challenge.ErrForeign):
-		reason = foreign
-	case errors.Is(err, challenge.ErrExpired):
-		reason = expired
-	case errors.Is(err, challenge.ErrUnsolved):
-		reason = unsolved
-	default:
-		reason = malformed
+	if err != nil {
+		return token, reasonOf(err)
 	}
-	return token, reason
+	return solved.Nonce, ""
+}
+
+// reasonOf returns why a solution or a token is not accepted, as metrics have it.
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, challenge.ErrForeign):
+		return foreign
+	case errors.Is(err, challenge.ErrExpired):
+		return expired
+	case errors.Is(err, challenge.ErrUnsolved):
+		return unsolved
+	case errors.Is(err, challenge.ErrEarly):
+		return early
+	}
+	return malformed
 }
 
 // verify asks the service whether the token of its widget is valid.
@@ -96,14 +124,14 @@ func (x *exchange) verify(given string) (token [tokenSize]byte, reason string) {
 	return token, ""
 }
 
-// redeem accepts a solution, once, and counts the session that is issued for it.
-func (x *exchange) redeem(token [tokenSize]byte) (d engine.Decision, ok bool) {
+// redeem accepts a solution or a token, once, and counts the session that is issued for it.
+func (x *exchange) redeem(token [tokenSize]byte, more []engine.Debit) (d engine.Decision, ok bool) {
 	debits := []engine.Debit{
 		{Limit: x.limits.solutions, Key: append([]byte{identity.TagSolution}, token[:]...), Cost: 1},
 		{Limit: x.limits.sessions, Key: x.client.networkSubject.Key, Cost: 1},
 		{Limit: x.limits.live, Key: x.client.networkSubject.Key, Cost: 1},
 	}
-	return x.app.decide(x.http.Context(), nil, debits)
+	return x.app.decide(x.http.Context(), nil, append(debits, more...))
 }
 
 // punish punishes the client for a solution that was sent again.
@@ -120,7 +148,7 @@ func (x *exchange) grant() error {
 	x.client.passRecordTo(issued)
 	metrics.sessions.WithLabelValues("issued").Inc()
 	x.w.Header().Add("Set-Cookie", cookie)
-	x.w.Header().Set("Location", x.target(x.http.PostForm.Get("target")))
+	x.w.Header().Set("Location", x.target(x.asked))
 	x.w.WriteHeader(http.StatusSeeOther)
 	return nil
 }

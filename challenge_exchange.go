@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -18,7 +17,8 @@ type exchange struct {
 	evaluation *evaluation
 	client     *client
 	keys       *sessionKeys
-	site       page.Site
+	page       *Page
+	asked      string // the target that the request asks for
 }
 
 // Why no session is issued, as metrics have it; beside the reasons of siteverify.
@@ -32,6 +32,7 @@ const (
 	foreign    = "foreign"   // another site's, another network's, or nobody's
 	expired    = "expired"   // too late
 	unsolved   = "unsolved"  // not a solution
+	early      = "early"     // handed in before the time was over
 )
 
 // elsewhereMark ends the key of requests that other sites have the browsers of a network

@@ -18,6 +18,8 @@ type sessionLimits struct {
 	pages     *engine.Limit // of a network: refused requests that are answered with a page
 	sessions  *engine.Limit // of a network: sessions issued in an hour
 	live      *engine.Limit // of a network: sessions issued, or issued anew, in a lifetime
+	waits     *engine.Limit // of a network: those of sessions that are earned by waiting
+	liveWaits *engine.Limit // of a network: those of live that are earned by waiting
 	renewals  *engine.Limit // of a session: one in a quarter of its lifetime
 	solutions *engine.Limit // of a solution: one, as long as it could be sent again
 }
@@ -30,6 +32,10 @@ const (
 	pagesPerMinute  = 30
 )
 
+// waitShare divides the sessions that a network may have into those that it may earn by waiting.
+// A program can wait for any number of them at once, where each puzzle takes time of its own.
+const waitShare = 10
+
 // newSessionLimits returns the limits for so many sessions of a network in an hour,
 // and so many that are valid at a time.
 func newSessionLimits(sessions, live int64, lifetime time.Duration) sessionLimits {
@@ -37,6 +43,8 @@ func newSessionLimits(sessions, live int64, lifetime time.Duration) sessionLimit
 	of := lifetime.String() // counts of one lifetime say nothing of another
 	return sessionLimits{
 		live:      ownLimit("live "+of, limiter.Params{Amount: live, Window: lifetime}),
+		liveWaits: ownLimit("live waits "+of, limiter.Params{Amount: max(1, live/waitShare), Window: lifetime}),
+		waits:     ownLimit("waits", limiter.Params{Amount: max(1, sessions/waitShare), Window: time.Hour}),
 		renewals:  ownLimit("renewals "+of, limiter.Params{Amount: 1, Window: lifetime / 4}),
 		visits:    ownLimit("visits", limiter.Params{Algorithm: limiter.TokenBucket, Amount: visitsPerMinute, Window: time.Minute}),
 		pages:     ownLimit("pages", limiter.Params{Algorithm: limiter.TokenBucket, Amount: pagesPerMinute, Window: time.Minute}),

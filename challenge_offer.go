@@ -14,7 +14,7 @@ func (h *Handler) offerChallenge(e *evaluation, p *response) *exchange {
 	if p.refusal.retry == limiter.Never || e.http.Method != http.MethodGet || !isNavigation(e.http) || !h.sessionHelps(e, p.refusal) {
 		return nil
 	}
-	x := &exchange{Session: h.app.Session, app: h.app, http: e.http, client: e.client, site: h.page.site()}
+	x := &exchange{Session: h.app.Session, app: h.app, http: e.http, client: e.client, page: h.page}
 	if d, ok := x.take(x.limits.pages); !ok || !d.Allowed {
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 // for; nil if nothing was refused. why says why the page is shown again; nil the first time.
 func (x *exchange) show(status int, target string, refused *refusal, why notice) error {
 	answer := htmlAnswer{language: languageOf(x.http)}
-	page := challenge.Page{Texts: answer.language, Site: x.site, Action: x.Path, Target: x.target(target)}
+	page := challenge.Page{Texts: answer.language, Site: x.page.site(), Action: x.Path, Target: x.target(target)}
 	if why != nil {
 		page.Notice = why(answer.language)
 	}
@@ -43,6 +43,13 @@ type notice func(*language.Texts) string
 
 // set puts a challenge into a page.
 func (x *exchange) set(page *challenge.Page) error {
+	if wait := x.Challenge.withoutScript(); wait > 0 {
+		token, err := x.keys.setter.SetWait(time.Now(), session.Site(x.http.Host), x.client.NetworkID(), wait)
+		if err != nil {
+			return err
+		}
+		page.Wait = &token
+	}
 	if x.verifier != nil {
 		service := x.verifier.Service()
 		page.Widget = &challenge.Widget{
@@ -71,6 +78,7 @@ var notices = map[string]notice{
 	expired:    func(t *language.Texts) string { return t.Expired },
 	foreign:    func(t *language.Texts) string { return t.Foreign },
 	unsolved:   func(t *language.Texts) string { return t.Unsolved },
+	early:      func(t *language.Texts) string { return t.Early },
 	malformed:  func(t *language.Texts) string { return t.Unsolved },
 }
 
@@ -84,10 +92,11 @@ func (x *exchange) reject(reason string) error {
 	case why == nil:
 		why = func(t *language.Texts) string { return t.Failed }
 	}
-	return x.show(status, x.http.PostForm.Get("target"), nil, why)
+	return x.show(status, x.asked, nil, why)
 }
 
-// refuse answers that no session is issued at the moment.
+// refuse answers that no session is issued at the moment: a browser with the page of refusals,
+// others with a line of text.
 func (x *exchange) refuse(reason string, d engine.Decision, text string) error {
 	metrics.refusedSessions.WithLabelValues(reason).Inc()
 	if reason == noSecret {
@@ -99,6 +108,9 @@ func (x *exchange) refuse(reason string, d engine.Decision, text string) error {
 		text += fmt.Sprintf(" Try again in %s.", wording.Wait(d.Retry))
 	}
 	leaveBody(x.w, x.http)
+	if x.page.suits(x.http) {
+		return x.page.refuse(x.w, x.http, d.Retry, "")
+	}
 	return x.say(http.StatusTooManyRequests, text)
 }
 

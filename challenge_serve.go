@@ -24,7 +24,7 @@ func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
 	if isEarly(e.http) {
 		return askAgain(w)
 	}
-	x := &exchange{Session: s, app: e.client.app, w: w, http: e.http, evaluation: e, client: e.client, site: e.handler.page.site()}
+	x := &exchange{Session: s, app: e.client.app, w: w, http: e.http, evaluation: e, client: e.client, page: e.handler.page}
 	x.client.locate(e)
 	httpfield.NeverStore(w.Header())
 	if d, ok := x.visit(); d.Reason == engine.Banned {
@@ -45,5 +45,10 @@ func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
 	if e.http.Method == http.MethodPost {
 		return x.accept()
 	}
-	return x.show(http.StatusOK, e.http.URL.Query().Get("target"), nil, nil)
+	query := e.http.URL.Query()
+	x.asked = query.Get("target")
+	if token := query.Get("wait"); token != "" && e.http.Method == http.MethodGet && s.Challenge.withoutScript() > 0 {
+		return x.acceptWait(token)
+	}
+	return x.show(http.StatusOK, x.asked, nil, nil)
 }

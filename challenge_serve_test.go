@@ -2,6 +2,7 @@ package tally
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,18 +122,7 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 	startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
 	t.Cleanup(func() { h.app.Cleanup() })
 
-	post := func(form url.Values) *exchange {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, defaultSessionPath, strings.NewReader(form.Encode()))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
-		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
-		e := newEvaluation(r)
-		e.attachClient(h.app, false)
-		e.client.locate(e)
-		s := h.app.Session
-		return &exchange{Session: s, app: h.app, w: w, http: r, evaluation: e, client: e.client, keys: s.ready(t.Context(), h.app)}
-	}
+	post := func(form url.Values) *exchange { return newExchange(t, h, http.MethodPost, form) }
 	var form url.Values
 	for n := 0; form == nil; n++ {
 		x := post(nil)
@@ -163,6 +154,79 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 	all.Wait()
 	if answers["303, cookies: 1, used: false"] != 1 || answers["403, cookies: 0, used: true"] != 99 {
 		t.Errorf("the answers are %v", answers)
+	}
+}
+
+// newExchange returns a request for the challenge's path, of one client.
+func newExchange(t *testing.T, h *Handler, method string, form url.Values) *exchange {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(method, defaultSessionPath, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+	e := newEvaluation(r)
+	e.attachClient(h.app, false)
+	e.client.locate(e)
+	s := h.app.Session
+	return &exchange{Session: s, app: h.app, w: w, http: r, evaluation: e, client: e.client, keys: s.ready(t.Context(), h.app), page: h.page}
+}
+
+// Somebody who has collected tokens waits for all of them at once, and gets a tenth of the
+// sessions that the network may have: of an hour, or of a lifetime. Puzzles earn the others.
+func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
+	for name, c := range map[string]struct{ hourly, live, waited, solved int }{
+		"by the hour":     {20, 0, 2, 18},
+		"by the lifetime": {20, 10, 1, 9},
+		"of few":          {3, 0, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+			app := &App{Session: &Session{MaxPerPrefix: c.hourly, MaxLivePerPrefix: c.live, Challenge: &Challenge{Difficulty: 1, WithoutScript: 10e9}}}
+			if err := h.Provision(contextOf(t, app)); err != nil {
+				t.Fatal(err)
+			}
+			startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
+			t.Cleanup(func() { h.app.Cleanup() })
+			var all sync.WaitGroup
+			var waited, solved atomic.Int64
+			for range 50 {
+				all.Go(func() {
+					x := newExchange(t, h, http.MethodGet, nil)
+					token, err := x.keys.setter.SetWait(time.Now().Add(-30*time.Second), "example.com", x.client.NetworkID(), 10*time.Second)
+					if err != nil {
+						t.Error(err)
+					}
+					if err := x.acceptWait(token.Token); err != nil {
+						t.Error(err)
+					}
+					count(t, x, &waited)
+				})
+			}
+			all.Wait()
+			for range 50 {
+				x := newExchange(t, h, http.MethodPost, nil)
+				token := [tokenSize]byte{}
+				_, _ = rand.Read(token[:])
+				if err := x.settle(token); err != nil {
+					t.Error(err)
+				}
+				count(t, x, &solved)
+			}
+			if waited.Load() != int64(c.waited) || solved.Load() != int64(c.solved) {
+				t.Errorf("waiting earns %d sessions and puzzles %d, want %d and %d", waited.Load(), solved.Load(), c.waited, c.solved)
+			}
+		})
+	}
+}
+
+// count counts an exchange that has issued a session. It must be refused otherwise.
+func count(t *testing.T, x *exchange, issued *atomic.Int64) {
+	w := x.w.(*httptest.ResponseRecorder)
+	switch {
+	case w.Code == http.StatusSeeOther && len(w.Result().Cookies()) == 1:
+		issued.Add(1)
+	case w.Code != http.StatusTooManyRequests || len(w.Result().Cookies()) != 0:
+		t.Errorf("status %d, %v", w.Code, w.Header())
 	}
 }
 

@@ -25,8 +25,8 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 		}
 		return problem.Write(w, r)
 	}
-	if h.showsPage(r) {
-		return h.showPage(w, r, p.refusal)
+	if !h.routed && h.page.suits(r) && !answersErrors(r, errRefused) {
+		return h.page.refuse(w, r, p.refusal.retry, p.refusal.id())
 	}
 	if h.routed || hasErrorRoutes(r) {
 		return errRefused

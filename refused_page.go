@@ -2,6 +2,7 @@ package tally
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -9,25 +10,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// showsPage reports whether a refused request is answered with the page: a browser has called one
-// up, by a link or a form, and no route handles the error.
-func (h *Handler) showsPage(r *http.Request) bool {
-	switch {
-	case h.page.Disabled || h.routed || !isNavigation(r):
-		return false
-	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
+// suits reports whether a refused request may be answered with the page: a browser has called one
+// up, by a link or a form.
+func (p *Page) suits(r *http.Request) bool {
+	if p.Disabled || !isNavigation(r) {
 		return false
 	}
-	return !answersErrors(r, errRefused)
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodPost
 }
 
-// showPage answers a refused request with the page.
-func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, refused *refusal) error {
+// refuse answers a refused request with the page. retry is how long to wait, or limiter.Never.
+func (p *Page) refuse(w http.ResponseWriter, r *http.Request, retry time.Duration, reference string) error {
 	answer := htmlAnswer{policy: page.RefusedPolicy, language: languageOf(r)}
-	shown := page.Refused{Texts: answer.language, Site: h.page.site(), Reference: refused.id()}
-	if refused.retry != limiter.Never {
-		shown.Retry = refused.retry
+	if retry == limiter.Never {
+		retry = 0
 	}
+	shown := page.Refused{Texts: answer.language, Site: p.site(), Retry: retry, Reference: reference}
 	if err := shown.Render(&answer.body); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}

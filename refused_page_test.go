@@ -14,10 +14,10 @@ import (
 
 // Whatever a request has in it, the page is one of ten, and so are its header fields.
 func FuzzRefusedPage(f *testing.F) {
-	h := &Handler{page: &Page{Name: "Example", Contact: "help@example.com"}}
+	p := &Page{Name: "Example", Contact: "help@example.com"}
 	answer := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		if err := h.showPage(w, r, &refusal{app: new(App), retry: 42 * time.Second, reference: "the-reference"}); err != nil {
+		if err := p.refuse(w, r, 42*time.Second, "the-reference"); err != nil {
 			t.Fatal(err)
 		}
 		return w

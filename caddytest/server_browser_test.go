@@ -10,6 +10,51 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/browser"
 )
 
+// A person without JavaScript waits, and is back where the page was called up.
+func TestBrowserWithoutScriptEarnsASession(t *testing.T) {
+	b := browser.Start(t, browser.Find(t))
+	arrived := make(chan string, 100)
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- r.URL.RequestURI() + " " + r.Header.Get("X-Kind")
+	}))
+	t.Cleanup(backend.Close)
+	s := startCaddy(t, options(`
+	rate_limit {
+		store_timeout 1m
+		session {
+			challenge proof_of_work {
+				without_script 5s
+			}
+		}
+	}`)+site(`
+	rate_limit {
+		zone pages {
+			match /where
+			per client
+			limit 1/1h
+			prefix_ceiling 1
+			on_exceeded challenge
+		}
+	}
+	reverse_proxy {$BACKEND} {
+		header_up X-Kind {http.rate_limit.client.kind}
+	}`), "BACKEND="+strings.TrimPrefix(backend.URL, "http://"))
+	s.wantPassed(1, 2, "/where")
+	<-arrived
+	b.Open(t, browser.View{Width: 360, Height: 740, NoScript: true}).Go("http://site.test:" + s.port + "/where?x=1")
+	timeout := time.After(2 * time.Minute)
+	for want, got := "/where?x=1 session", ""; got != want; {
+		select {
+		case got = <-arrived:
+			if got != want && !strings.HasPrefix(got, "/favicon.ico") {
+				t.Fatalf("the backend is asked for %q, want %q", got, want)
+			}
+		case <-timeout:
+			t.Fatalf("the browser never came to %q", want)
+		}
+	}
+}
+
 // A person whose network has used up its limit calls up a page, and comes there
 // without doing anything.
 func TestBrowserEarnsASession(t *testing.T) {

@@ -223,3 +223,17 @@ func TestBrowserComesBack(t *testing.T) {
 		}
 	}
 }
+
+// A browser that asks for challenges too often sees the same page; others a line of text.
+func TestPageOfTooManyChallenges(t *testing.T) {
+	s := startCaddy(t, withSessions("", "limit 1/1h"))
+	for range 61 {
+		s.get(endpoint, from(1))
+	}
+	if a := s.get(endpoint, append(slices.Clone(navigation), from(1))...); !a.isPage() || a.header.Get("Retry-After") == "" {
+		t.Errorf("a browser gets %d, %v, %q", a.status, a.header, a.body)
+	}
+	if a := s.get(endpoint, from(1)); a.status != http.StatusTooManyRequests || !strings.HasPrefix(a.body, "Too many requests from your network. Try again in ") {
+		t.Errorf("others get %d, %q", a.status, a.body)
+	}
+}

@@ -3,10 +3,12 @@ package caddytest
 import (
 	"encoding/base64"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -524,5 +526,62 @@ func TestSessionsLeaveNothingInLogsAndMetrics(t *testing.T) {
 		if strings.Contains(line, value) || strings.Contains(line, "192.0.2.77") {
 			t.Errorf("a line shows a client: %s", line)
 		}
+	}
+}
+
+var pageToken = regexp.MustCompile(`<noscript><meta http-equiv="refresh" content="(\d+);url=([^"]*)"></noscript>`)
+
+// A browser without JavaScript waits, and has a session then. It is not one before, with another's
+// token or with one twice; and by default there is no such way.
+func TestSessionWithoutScript(t *testing.T) {
+	s := startCaddy(t, perClient("session {\nchallenge proof_of_work 8\n}", "on_exceeded challenge\nlimit 1/1h"))
+	one := []string{from(1), agent(1)}
+	setter, err := challenge.New(s.secret(), challenge.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := func(network int) string { // a token whose time is over
+		token, err := setter.SetWait(time.Now().Add(-30*time.Second), audience.Site, networkOf(network), 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return endpoint + "?" + url.Values{"wait": {token.Token}, "target": {"/where?x=1"}}.Encode()
+	}
+	s.wantPassed(1, 1, "/", one...)
+	if a := s.get("/", append(slices.Clone(one), navigation...)...); !strings.Contains(a.body, "data-puzzle") || pageToken.MatchString(a.body) {
+		t.Errorf("by default the page is %s", a.body)
+	}
+	if a := s.get(ready(1), one...); a.status != http.StatusOK || a.header.Get("Set-Cookie") != "" {
+		t.Errorf("by default a token is answered with %d, %v", a.status, a.header)
+	}
+
+	s.mustReload(perClient("session {\nchallenge proof_of_work 8 {\nwithout_script 10s\n}\n}", "on_exceeded challenge\nlimit 1/1h"))
+	a := s.get("/where?x=1", append(slices.Clone(one), navigation...)...)
+	found := pageToken.FindStringSubmatch(a.body)
+	if found == nil || found[1] != "10" && found[1] != "11" {
+		t.Fatalf("the page has no token that is good in ten seconds: %s", a.body)
+	}
+	if a := s.get(html.UnescapeString(found[2]), one...); a.status != http.StatusForbidden || !strings.Contains(a.body, "That was too early.") || a.header.Get("Set-Cookie") != "" || !pageToken.MatchString(a.body) {
+		t.Errorf("before its time a token is answered with %d, %v: %s", a.status, a.header, a.body)
+	}
+	if a := s.get(ready(2), one...); a.status != http.StatusForbidden || a.header.Get("Set-Cookie") != "" {
+		t.Errorf("another network's token is answered with %d, %v", a.status, a.header)
+	}
+	token := ready(1)
+	if a := s.send(http.MethodHead, token, one...); a.status != http.StatusOK || a.header.Get("Set-Cookie") != "" {
+		t.Errorf("HEAD is answered with %d, %v", a.status, a.header)
+	}
+	a = s.get(token, one...)
+	if a.status != http.StatusSeeOther || a.header.Get("Location") != "/where?x=1" {
+		t.Fatalf("a token is answered with %d, %v", a.status, a.header)
+	}
+	if kind := s.kind(append(one, cookieOf(t, a))...); kind != "session" {
+		t.Errorf("who has waited is known by a %s", kind)
+	}
+	if a := s.get(token, one...); a.status != http.StatusForbidden || a.header.Get("Set-Cookie") != "" {
+		t.Errorf("the same token is answered with %d, %v", a.status, a.header)
+	}
+	if strings.Contains(s.mustMetrics(), `caddy_rate_limit_violations_total{reason="forged"} 1`) {
+		t.Error("a token that a browser has sent twice counts as a violation")
 	}
 }

@@ -14,6 +14,9 @@
 // more than one and a half times as many, and 16 to check. Below a difficulty of 5
 // fewer numbers of one zero bit do. Version 1 was solved by one number.
 //
+// Version 3 is for browsers without JavaScript, where that is allowed: nothing solves it. It is
+// handed in from the time on that stands in the place of "expires", for two minutes.
+//
 // # Invariants
 //
 //   - Nothing is kept of a puzzle until it is solved. Who checks one keeps its

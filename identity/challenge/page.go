@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"net/url"
 	"strings"
 	"time"
 
@@ -45,6 +46,10 @@ type Page struct {
 	// Puzzle is what the browser solves, if there is no widget.
 	Puzzle *Puzzle
 
+	// Wait is what a browser without JavaScript hands in instead, with GET, as "wait", and the
+	// target as "target". nil if there is no such way.
+	Wait *Wait
+
 	// Widget is what the person solves instead of a puzzle.
 	Widget *Widget
 
@@ -76,7 +81,13 @@ func (p Page) Render(w io.Writer) error {
 		Style  template.CSS
 		Script template.JS
 		Come   string // when to come back; "" if waiting doesn't help
-	}{p, template.CSS(pageCSS), template.JS(pageJS), p.Texts.ComeBack(p.Retry)} // #nosec G203 -- our own files
+		Waits  string // that the page goes on by itself, and
+		Next   string // where; both "" if it doesn't
+	}{Page: p, Style: template.CSS(pageCSS), Script: template.JS(pageJS), Come: p.Texts.ComeBack(p.Retry)} // #nosec G203 -- our own files
+	if p.Wait != nil {
+		data.Waits = fmt.Sprintf(p.Texts.Waits, p.Texts.Wait(time.Duration(p.Wait.Seconds)*time.Second))
+		data.Next = p.Action + "?" + url.Values{"wait": {p.Wait.Token}, "target": {p.Target}}.Encode()
+	}
 	if err := pageTemplate.Execute(w, data); err != nil {
 		return fmt.Errorf("challenge: page: %w", err)
 	}

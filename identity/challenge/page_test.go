@@ -3,6 +3,8 @@ package challenge
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	stdhtml "html"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -81,6 +83,30 @@ func TestPageOfAWidget(t *testing.T) {
 	}
 	if strings.Contains(html, "data-puzzle") || strings.Contains(html, "and nobody else learns") {
 		t.Error("the page speaks of a puzzle")
+	}
+}
+
+// Without JavaScript the page goes on by itself when the time is over, with the token and the
+// target. Where there is no token, it asks to switch JavaScript on.
+func TestPageWithoutScript(t *testing.T) {
+	p := pages(t)["puzzle"]
+	refresh := regexp.MustCompile(`<noscript><meta http-equiv="refresh" content="([0-9]+);url=([^"]*)"></noscript>`)
+	if html := render(t, p); refresh.MatchString(html) || !strings.Contains(html, language.English.NoScript) {
+		t.Error("a page without a token goes on by itself")
+	}
+	p.Target = `/a?b=c&d="e'f;g <h>`
+	p.Wait = &Wait{Token: "the-token", Seconds: 11}
+	html := render(t, p)
+	found := refresh.FindStringSubmatch(html)
+	if found == nil || found[1] != "11" {
+		t.Fatalf("the page does not go on by itself:\n%s", html)
+	}
+	next, err := url.Parse(stdhtml.UnescapeString(found[2]))
+	if err != nil || next.Path != "/verify" || next.Query().Get("wait") != "the-token" || next.Query().Get("target") != p.Target {
+		t.Errorf("it goes on to %v, %v", found[2], err)
+	}
+	if strings.Contains(html, language.English.NoScript) || !strings.Contains(html, `This page goes on by itself in 11 seconds. <a href="`+found[2]+`">Continue</a>`) {
+		t.Errorf("it doesn't say so:\n%s", html)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
@@ -88,10 +89,12 @@ const (
 	puzzleSize   = macAt + keyed.Size
 )
 
-// The versions of puzzles. The first is solved by one number, and not set any more.
+// The versions of puzzles. The first is solved by one number, and not set any more. The third
+// isn't solved, but handed in later: see [Wait].
 const (
-	versionOne = 1
-	version    = 2
+	versionOne  = 1
+	version     = 2
+	versionWait = 3
 )
 
 // maxNumbersBits is the binary logarithm of how many numbers solve a puzzle at most.
@@ -134,19 +137,13 @@ type Puzzle struct {
 // [identity.AppendPrefix] writes it, and empty where there is none. An error is
 // one of the random source.
 func (s *Setter) Set(now time.Time, site string, network []byte) (Puzzle, error) {
-	var p [puzzleSize]byte
-	p[0] = version
-	copy(p[keyAt:], s.ring[0].ID[:])
 	expires := now.Add(s.o.Lifetime).Unix()
-	binary.BigEndian.PutUint32(p[expiresAt:], uint32(expires))
-	p[difficultyAt] = byte(s.o.Difficulty)
-	if _, err := io.ReadFull(s.o.Random, p[nonceAt:macAt]); err != nil {
-		return Puzzle{}, fmt.Errorf("challenge: random nonce: %w", err)
+	text, err := s.seal(version, uint32(expires), byte(s.o.Difficulty), site, network)
+	if err != nil {
+		return Puzzle{}, err
 	}
-	sum := sign(s.ring[0], &p, site, network)
-	copy(p[macAt:], sum[:])
 	numbers, zeros := split(version, s.o.Difficulty)
-	return Puzzle{encoding.EncodeToString(p[:]), numbers, zeros, time.Unix(expires, 0)}, nil
+	return Puzzle{text, numbers, zeros, time.Unix(expires, 0)}, nil
 }
 
 func sign(key keyed.Key, p *[puzzleSize]byte, site string, network []byte) [keyed.Size]byte {
@@ -165,7 +162,7 @@ type Solved struct {
 // all numbers, one after the other.
 func (s *Setter) Check(now time.Time, site string, network []byte, puzzle, solution string) (Solved, error) {
 	var p [puzzleSize]byte
-	if !decode(&p, puzzle) {
+	if !decode(&p, puzzle, versionOne, version) {
 		return Solved{}, ErrMalformed
 	}
 	if !s.signed(&p, site, network) {
@@ -182,12 +179,13 @@ func (s *Setter) Check(now time.Time, site string, network []byte, puzzle, solut
 	return Solved{[NonceSize]byte(p[nonceAt:]), expires}, nil
 }
 
-func decode(p *[puzzleSize]byte, puzzle string) bool {
+// decode reads a puzzle of one of the versions.
+func decode(p *[puzzleSize]byte, puzzle string, versions ...byte) bool {
 	if len(puzzle) != PuzzleSize {
 		return false
 	}
 	n, err := encoding.Decode(p[:], []byte(puzzle))
-	return err == nil && n == len(p) && (p[0] == version || p[0] == versionOne)
+	return err == nil && n == len(p) && slices.Contains(versions, p[0])
 }
 
 // check checks the numbers of a solution. They ascend, so none is there twice.

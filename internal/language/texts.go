@@ -32,6 +32,8 @@ type Texts struct {
 	Slow       string // when that takes long
 	Done       string // when it is solved
 	NoScript   string // that JavaScript is switched off
+	Waits      string // that JavaScript is switched off and the page goes on by itself; %s as in Come
+	Continue   string // a link to go on
 	NoCookies  string // that cookies are switched off
 	InCircles  string // that sessions don't help
 	Unloaded   string // that the widget's script could not be loaded
@@ -47,6 +49,7 @@ type Texts struct {
 	Expired     string // it came too late
 	Foreign     string // the network is another one
 	Unsolved    string // it was none
+	Early       string // it came too early
 	Unavailable string // the service can't be asked
 	Failed      string // the service says no
 }
