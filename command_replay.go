@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/console"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // replayFlags are the flags of `caddy rate-limit replay`.
@@ -30,6 +31,9 @@ type replayFlags struct {
 	top      int
 	reveal   bool
 	json     bool
+	suggest  bool
+	html     string
+	failIf   []string
 }
 
 // replayCommand returns `caddy rate-limit replay`.
@@ -58,7 +62,7 @@ come in any order.`,
 		RunE: func(cmd *cobra.Command, logs []string) error {
 			err := f.run(cmd, at, logs)
 			if err != nil {
-				err = errors.New(console.Printable(err.Error()))
+				err = errors.New(wording.Printable(err.Error(), "\n"))
 			}
 			return err
 		},
@@ -72,6 +76,9 @@ come in any order.`,
 	flags.IntVar(&f.top, "top", 0, "How many clients of each limit to list (default 20)")
 	flags.BoolVar(&f.reveal, "reveal", false, "Show whole addresses (default: masked)")
 	flags.BoolVar(&f.json, "json", false, "Print JSON")
+	flags.BoolVar(&f.suggest, "suggest", false, "Suggest amounts, with zones to paste")
+	flags.StringVar(&f.html, "html", "", "Also write a page with plots to a file")
+	flags.StringArrayVar(&f.failIf, "fail-if", nil, "End with status 1 if so much is found: refused>0.1%, clients>10, login:refused>0")
 	return cmd
 }
 
@@ -80,6 +87,10 @@ func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) 
 	ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	options, err := f.options(time.Now())
+	if err != nil {
+		return err
+	}
+	conditions, err := f.conditions()
 	if err != nil {
 		return err
 	}
@@ -97,11 +108,34 @@ func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) 
 		return err
 	}
 	defer log.Close()
+	bar := replay.NewBar(cmd.ErrOrStderr())
+	if console.IsTerminal(cmd.ErrOrStderr()) {
+		options.Progress = bar.Show
+	}
 	report, err := replayLog(ctx, log, config, options)
+	bar.Clear()
 	if err != nil {
 		return err
 	}
-	return f.write(cmd.OutOrStdout(), report)
+	if err := f.write(cmd.OutOrStdout(), report); err != nil {
+		return err
+	}
+	for _, c := range conditions {
+		err = errors.Join(err, c.Check(report))
+	}
+	return err
+}
+
+// conditions returns what must not be found.
+func (f *replayFlags) conditions() (list []replay.Condition, err error) {
+	for _, text := range f.failIf {
+		c, err := replay.ParseCondition(text)
+		if err != nil {
+			return nil, fmt.Errorf("--fail-if: %w", err)
+		}
+		list = append(list, c)
+	}
+	return list, nil
 }
 
 // replayLog replays a log with a config.
@@ -112,15 +146,29 @@ func replayLog(ctx context.Context, log *accesslog.Merger, config *replayConfig,
 }
 
 func (f *replayFlags) write(w io.Writer, report *replay.Report) error {
+	if f.html != "" {
+		if err := writePage(f.html, report); err != nil {
+			return err
+		}
+	}
 	if f.json {
 		return report.WriteJSON(w)
 	}
 	return report.WriteText(w)
 }
 
+// writePage writes the report as a page.
+func writePage(path string, report *replay.Report) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // it shows who came when
+	if err != nil {
+		return err
+	}
+	return errors.Join(report.WriteHTML(file), file.Close())
+}
+
 // options returns what the flags say.
 func (f *replayFlags) options(now time.Time) (o replay.Options, err error) {
-	o = replay.Options{Site: f.site, Zone: f.zone, Reveal: f.reveal, Top: f.top}
+	o = replay.Options{Site: f.site, Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest}
 	if o.From, err = timeFlag("--from", f.from, now); err != nil {
 		return o, err
 	}

@@ -118,8 +118,10 @@ func (j *replayJudge) advance(now int64) error {
 // judgeAt decides about a request at a server, and reports whether it is that server's.
 func (j *replayJudge) judgeAt(server *caddyhttp.Server, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
 	request = dryrun.Prepare(server, request)
-	vars := request.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
-	vars[caddyhttp.ClientIPVarKey] = addressOf(r.ClientIP)
+	if r.ClientIP != r.RemoteIP { // the server that wrote the log has found the client behind proxies
+		vars := request.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
+		vars[caddyhttp.ClientIPVarKey] = addressOf(r.ClientIP)
+	}
 	asked := false
 	answers, err := dryrun.FollowPrepared(server, request, func(handler caddyhttp.MiddlewareHandler, request *http.Request) bool {
 		switch handler := handler.(type) {
@@ -216,7 +218,7 @@ func (j *replayJudge) limit(p *policy) *replay.Limit {
 }
 
 func describeForReplay(p *policy) *replay.Limit {
-	l := &replay.Limit{Zone: p.zone.Name, Name: p.name, Shared: p.of != nil}
+	l := &replay.Limit{Zone: p.zone.Name, Name: p.name, Shared: p.of != nil, Source: p.zone.Source}
 	if p.Limit.ID == 0 { // a ban
 		return l
 	}

@@ -64,8 +64,8 @@ var variables = map[string]func(*lineFormat, *Record, string) bool{
 		return true
 	},
 	"status":          (*lineFormat).setStatus,
-	"body_bytes_sent": func(_ *lineFormat, r *Record, v string) bool { r.Size = digits(v); return true },
-	"bytes_sent":      func(_ *lineFormat, r *Record, v string) bool { r.Size = digits(v); return true },
+	"body_bytes_sent": (*lineFormat).setSize,
+	"bytes_sent":      (*lineFormat).setSize,
 	"request_length":  func(_ *lineFormat, r *Record, v string) bool { r.Read = digits(v); return true },
 	"request_time":    func(_ *lineFormat, r *Record, v string) bool { r.Duration, _ = parseSeconds([]byte(v)); return true },
 	"request_time_ms": func(_ *lineFormat, r *Record, v string) bool { r.Duration, _ = parseUnits([]byte(v), 1e6); return true },
@@ -300,6 +300,11 @@ func (f *lineFormat) setServerName(r *Record, v string) bool {
 		r.Host = v
 	}
 	return true
+}
+
+func (f *lineFormat) setSize(r *Record, v string) bool {
+	r.Size = digits(v)
+	return v == "" || r.Size > 0 || strings.Trim(v, "0") == ""
 }
 
 func (f *lineFormat) setStatus(r *Record, v string) bool {

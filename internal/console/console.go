@@ -82,6 +82,9 @@ func (c console) command(cmd *cobra.Command, run func(*session, []string) error)
 // isColored reports whether an output is a terminal that is to show colors.
 func isColored(out io.Writer) bool { return isTerminal(out) && os.Getenv("NO_COLOR") == "" }
 
+// IsTerminal reports whether an output is a terminal.
+func IsTerminal(out io.Writer) bool { return isTerminal(out) }
+
 // isTerminal reports whether an output is a terminal.
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)

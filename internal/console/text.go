@@ -12,9 +12,6 @@ import (
 // printable returns a text as a terminal may get it.
 func printable(text string) string { return wording.Printable(text, "") }
 
-// Printable returns a text as a terminal may get it.
-func Printable(text string) string { return printable(text) }
-
 // maxCell is how many characters of a text a table shows.
 const maxCell = 60
 

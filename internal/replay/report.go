@@ -30,6 +30,7 @@ type Report struct {
 	Other    int64            `json:"elsewhere"` // of other sites than --site
 	Limits   []LimitReport    `json:"limits"`
 	Own      *Agreement       `json:"own_verdicts,omitempty"`
+	Suggest  []Suggestion     `json:"suggestions,omitempty"`
 	Coverage []string         `json:"coverage"` // what the log can't tell
 	Masked   bool             `json:"masked"`   // whether addresses are
 }
@@ -57,8 +58,16 @@ type LimitReport struct {
 	Peaks    *Peaks           `json:"peaks,omitempty"`
 	Amounts  []Amount         `json:"amounts,omitempty"`
 	Inexact  bool             `json:"inexact,omitempty"` // amounts refuse at least so many
+	Timeline *Timeline        `json:"timeline,omitempty"`
+}
 
-	of *series
+// Timeline is what happened in steps of time.
+type Timeline struct {
+	From  time.Time `json:"from"`
+	Step  string    `json:"step"`
+	Steps []Moment  `json:"steps"`
+
+	step time.Duration
 }
 
 // Status is an answer, and how many requests had it.
@@ -147,8 +156,34 @@ func (r *run) report() *Report {
 	if a := r.own; a.refused > 0 {
 		p.Own = &Agreement{p.Requests, a.refused, a.both, a.onlyLog, a.onlyReplay, float64(a.same) / float64(max(p.Requests, 1))}
 	}
+	p.Suggest = r.suggestions()
 	p.Coverage = r.coverage(p)
 	return p
+}
+
+// suggestions returns what is suggested, with the lines of a zone at its last limit.
+func (r *run) suggestions() (list []Suggestion) {
+	if r.survey == nil {
+		return nil
+	}
+	zones := make(map[string]bool)
+	of := make(map[string][]Suggestion)
+	var order []*series
+	for _, s := range r.order {
+		zones[s.Zone] = true
+		if sg := s.suggest(); sg != nil && (r.Zone == "" || s.Zone == r.Zone) {
+			if of[s.Zone] == nil {
+				order = append(order, s)
+			}
+			of[s.Zone] = append(of[s.Zone], *sg)
+		}
+	}
+	for _, s := range order {
+		own := of[s.Zone]
+		own[len(own)-1].Lines = lines(s.Zone, s.Source, own)
+		list = append(list, own...)
+	}
+	return append(list, r.survey.suggestions(zones)...)
 }
 
 func b2i(b bool) int {
@@ -168,7 +203,11 @@ func (r *run) limitReport(s *series) LimitReport {
 		Zone: s.Zone, Limit: s.Name, Text: s.Text, Per: s.Per, Amount: s.Amount, Shared: s.Shared,
 		Requests: s.requests, Units: s.units, Refused: s.refused, Hit: s.clients,
 		Unknown: s.unknown, Reasons: s.reasons, Statuses: s.statuses.list(), Agents: s.agents.list(maxListed),
-		TopCut: s.offenders.dropped, of: s,
+		TopCut: s.offenders.dropped,
+	}
+	if t := &s.timeline; t.step > 0 {
+		step := time.Duration(t.step)
+		l.Timeline = &Timeline{*moment(t.begin), step.String(), t.counts, step}
 	}
 	if s.refused > 0 {
 		l.First = moment(s.first)

@@ -18,6 +18,7 @@ type Options struct {
 	Zone     string // the zone that is reported; "" for all
 	Reveal   bool   // whether addresses are shown
 	Top      int    // how many clients of a limit are reported; 0 means 20
+	Suggest  bool   // whether limits are suggested
 
 	// Progress is called now and then; nil if nobody looks.
 	Progress func(read, size, lines int64)
@@ -41,6 +42,7 @@ type run struct {
 	skipped     map[string]int64 // the same
 	facts       logFacts
 	own         agreement
+	survey      *survey // nil unless limits are suggested
 }
 
 // progressEvery is after how many lines progress is told.
@@ -51,6 +53,9 @@ func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*R
 	r := &run{
 		Options: o, log: log, seed: maphash.MakeSeed(), series: make(map[*Limit]*series),
 		answered: make(map[string]int64), denied: make(map[string]int64), skipped: make(map[string]int64), facts: newLogFacts(),
+	}
+	if r.Suggest {
+		r.survey = newSurvey(r.seed)
 	}
 	if r.To == 0 {
 		r.To = math.MaxInt64
@@ -116,6 +121,9 @@ func (r *run) replay(judge Judge, record *accesslog.Record, v *Verdict) {
 	}
 	r.last = r.now
 	r.facts.note(record)
+	if r.survey != nil {
+		r.survey.note(record, r.now)
+	}
 	judge.Judge(record, r.now, v)
 	r.outcomes[v.Outcome]++
 	r.own.note(record, v)

@@ -23,6 +23,7 @@ type series struct {
 	agents   tally    // the same
 	demand   *demand  // nil for a ban
 	known    clients  // of a ban, which has no demand
+	timeline timeline
 	offenders
 }
 
@@ -61,6 +62,7 @@ func (s *series) hash(key []byte) uint64 { return maphash.Bytes(s.seed, key) }
 func (s *series) count(c *Count, r *accesslog.Record, now int64) {
 	s.requests++
 	s.units += c.Cost
+	s.timeline.at(now).Passed++ // until it is refused
 	if c.Unknown != "" {
 		s.unknown[c.Unknown]++
 	}
@@ -79,6 +81,11 @@ func isError(status int) bool { return status == 401 || status == 403 || status 
 func (s *series) refuse(v *Verdict, r *accesslog.Record, now int64) {
 	if s.refused++; s.refused == 1 {
 		s.first = now
+	}
+	m := s.timeline.at(now)
+	m.Refused++
+	if s.demand != nil {
+		m.Passed = max(m.Passed-1, 0)
 	}
 	s.reasons[v.Reason]++
 	s.statuses.add(r.Status)

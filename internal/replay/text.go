@@ -24,8 +24,28 @@ func (p *Report) WriteText(w io.Writer) error {
 		}
 		t.limit(l)
 	}
+	t.suggestions(p)
 	t.notes(p)
 	return t.Flush()
+}
+
+func (t *textWriter) suggestions(p *Report) {
+	if len(p.Suggest) > 0 {
+		t.line("\nSuggested limits")
+	}
+	for _, s := range p.Suggest {
+		now := ""
+		if s.Now > 0 {
+			now = " instead of " + wording.Number(s.Now)
+		}
+		t.line("\n  Zone %s, limit %s: %s/%s%s. %s", s.Zone, s.Limit, wording.Number(s.Amount), s.Window, now, s.Reason)
+		if s.Lines != "" {
+			fmt.Fprintln(t)
+			for line := range strings.Lines(s.Lines) {
+				t.line("    %s", strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    "))
+			}
+		}
+	}
 }
 
 type textWriter struct{ *tabwriter.Writer }

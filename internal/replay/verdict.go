@@ -18,6 +18,7 @@ type Limit struct {
 	Text   string // such as 5 per 1m
 	Per    string // what the zone counts by
 	Amount int64  // the most units that can be used at once
+	Source string // where the zone is in a config file, or ""
 	Shared bool   // whether clients of a network have it together, beside their own
 	Limit  limiter.Limit
 	Counts bool // whether Limit is one: a ban has none

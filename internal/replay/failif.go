@@ -1,0 +1,85 @@
+package replay
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// Condition is what a replay must not find, such as refused>0.1%.
+type Condition struct {
+	text    string
+	zone    string // "" for all
+	metric  string
+	most    float64
+	percent bool
+}
+
+// metrics are what conditions can be about.
+var metrics = []string{"refused", "clients", "denied", "unreadable", "skipped"}
+
+// ParseCondition reads a condition: a metric of all or of one zone, and the most that it may be.
+func ParseCondition(text string) (c Condition, err error) {
+	c.text = text
+	left, right, found := strings.Cut(text, ">")
+	left, right = strings.TrimSpace(left), strings.TrimSpace(right)
+	if zone, metric, ofZone := strings.Cut(left, ":"); ofZone {
+		c.zone, left = zone, metric
+	}
+	c.metric = left
+	right, c.percent = strings.CutSuffix(right, "%")
+	c.most, err = strconv.ParseFloat(strings.TrimSpace(right), 64)
+	if !found || err != nil || !(c.most >= 0) || !slices.Contains(metrics, c.metric) || c.zone != "" && c.metric != "refused" && c.metric != "clients" {
+		return c, fmt.Errorf("got %q: expected such as refused>0.1%%, clients>10 or login:refused>0; there are %s", text, strings.Join(metrics, ", "))
+	}
+	return c, nil
+}
+
+// Check returns an error that says what a report has and must not, or nil.
+func (c Condition) Check(p *Report) error {
+	n, all := c.measure(p)
+	is, said := float64(n), wording.Number(n)
+	if c.percent {
+		is, said = 100*float64(n)/float64(max(all, 1)), said+" of "+wording.Number(all)+" ("+percent(n, all)+")"
+	}
+	if is <= c.most {
+		return nil
+	}
+	what := c.metric
+	if c.metric == "clients" {
+		what = "refused clients"
+	}
+	if c.zone != "" {
+		what += " of zone " + c.zone
+	}
+	return fmt.Errorf("%s: %s, which --fail-if %q doesn't allow", what, said, c.text)
+}
+
+// measure returns what the condition is about, and of how many that is.
+func (c Condition) measure(p *Report) (n, all int64) {
+	switch c.metric {
+	case "denied":
+		return p.Denied, p.Requests
+	case "unreadable":
+		return p.Log.Bad, p.Log.Lines
+	case "skipped":
+		return p.Skipped, p.Requests
+	}
+	for _, l := range p.Limits {
+		if c.zone != "" && l.Zone != c.zone {
+			continue
+		}
+		if c.metric == "clients" {
+			n, all = n+l.Hit, max(all, l.Clients)
+		} else {
+			n, all = n+l.Refused, max(all, l.Requests)
+		}
+	}
+	if c.metric == "refused" && c.zone == "" {
+		return p.Refused, p.Requests
+	}
+	return n, all
+}

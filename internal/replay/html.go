@@ -1,0 +1,85 @@
+package replay
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // for the page
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+//go:embed page/report.html
+var pageText string
+
+//go:embed page/style.css
+var pageStyle string
+
+var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+	"number": wording.Number, "percent": percent, "clock": clockText, "statuses": statusText,
+	"clock2":   func(t time.Time) string { return clockText(&t) },
+	"plain":    func(text string) string { return wording.Printable(text, "") },
+	"len64":    func(list []Client) int64 { return int64(len(list)) },
+	"sentence": sentence, "timeline": plotTimeline, "peaks": plotPeaks, "amounts": plotAmounts,
+}).Parse(pageText))
+
+// page is what the template shows.
+type page struct {
+	*Report
+	Style    template.CSS
+	Policy   string // which allows the style, and nothing else
+	Headline string
+}
+
+// WriteHTML writes the report as one page, which needs no script and asks nobody for anything.
+func (p *Report) WriteHTML(w io.Writer) error {
+	style := sha256.Sum256([]byte(pageStyle))
+	out := new(bytes.Buffer)
+	err := pageTemplate.Execute(out, page{
+		Report: p, Style: template.CSS(pageStyle), Headline: p.headline(),
+		Policy: "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) + "'; base-uri 'none'; form-action 'none'",
+	})
+	if err != nil {
+		return err
+	}
+	_, err = out.WriteTo(w)
+	return err
+}
+
+// headline says what matters most.
+func (p *Report) headline() string {
+	clients, refusing := int64(0), 0
+	for _, l := range p.Limits {
+		if clients = max(clients, l.Hit); l.Refused > 0 {
+			refusing++
+		}
+	}
+	if p.Refused == 0 {
+		return "These limits would have refused nobody"
+	}
+	text := fmt.Sprintf("These limits would have refused %s of all requests, of %s", percent(p.Refused, p.Requests), counted(clients, "client"))
+	if refusing > 1 {
+		text += " or more"
+	}
+	return text
+}
+
+// sentence says what a limit did.
+func sentence(l LimitReport) string {
+	if l.Requests == 0 {
+		return fmt.Sprintf("It would have refused %s requests of %s.", wording.Number(l.Refused), counted(l.Hit, "client"))
+	}
+	text := fmt.Sprintf("%s requests of %s. ", wording.Number(l.Requests), counted(l.Clients, "client"))
+	if l.Refused == 0 {
+		return text + "It would have refused none."
+	}
+	return text + fmt.Sprintf("It would have refused %s (%s) of %s, first at %s. Their answers in the log: %s.",
+		wording.Number(l.Refused), percent(l.Refused, l.Requests), counted(l.Hit, "client"), clockText(l.First), statusText(l.Statuses))
+}
+
+// Same returns how many verdicts are the same.
+func (a *Agreement) Same() int64 { return a.Requests - a.OnlyLog - a.OnlyReplay }

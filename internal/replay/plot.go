@@ -1,0 +1,129 @@
+package replay
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// plot is bars, 100 high.
+type plot struct {
+	Width   int
+	Bars    []bar
+	Axis    []string // texts below, evenly spread
+	Caption string
+	Label   string // for those who don't see it
+}
+
+type bar struct {
+	Class      string
+	X, Y, W, H string
+}
+
+// barRoom is how wide a bar is, with the space beside it.
+const barRoom = 10
+
+// add adds a bar to a column, upon what is so high already.
+func (p *plot) add(column int, class string, above, height float64) {
+	if height <= 0 {
+		return
+	}
+	p.Bars = append(p.Bars, bar{class, fmt.Sprint(column*barRoom + 1), fmt.Sprintf("%.2f", 100-above-height), fmt.Sprint(barRoom - 2), fmt.Sprintf("%.2f", height)})
+	p.Width = max(p.Width, (column+1)*barRoom)
+}
+
+// plotTimeline shows what passed and what was refused over time.
+func plotTimeline(l LimitReport) *plot {
+	t := l.Timeline
+	if t == nil || len(t.Steps) < 2 {
+		return nil
+	}
+	most := int64(1)
+	for _, m := range t.Steps {
+		most = max(most, m.Passed+m.Refused)
+	}
+	p := &plot{Width: len(t.Steps) * barRoom}
+	for i, m := range t.Steps {
+		passed := 100 * float64(m.Passed) / float64(most)
+		p.add(i, "passed", 0, passed)
+		p.add(i, "refused", passed, 100*float64(m.Refused)/float64(most))
+	}
+	end := t.From.Add(t.step * time.Duration(len(t.Steps)))
+	p.Axis = []string{clockText(&t.From), clockText(&end)}
+	p.Caption = fmt.Sprintf("Requests over time: green passes, red would be refused. The highest bar is %s in %s.", wording.Number(most), t.Step)
+	p.Label = fmt.Sprintf("Requests over time, at most %s in %s, %s of all refused", wording.Number(most), t.Step, percent(l.Refused, l.Requests))
+	return p
+}
+
+// plotPeaks shows how many clients want how much. The heights are logarithms: one client is to
+// be seen beside a million.
+func plotPeaks(l LimitReport) *plot {
+	if l.Peaks == nil || len(l.Peaks.Steps) == 0 {
+		return nil
+	}
+	most := int64(1)
+	for _, s := range l.Peaks.Steps {
+		most = max(most, s.Clients)
+	}
+	p := new(plot)
+	over := int64(0)
+	for i, s := range l.Peaks.Steps {
+		class := "bar"
+		if s.UpTo > l.Amount {
+			class, over = "refused", over+s.Clients
+		}
+		if s.Clients > 0 {
+			p.add(i, class, 0, 4+96*logShare(s.Clients, most))
+		}
+		p.Width = max(p.Width, (i+1)*barRoom)
+	}
+	p.Axis = ends(len(l.Peaks.Steps), func(i int) string { return wording.Number(l.Peaks.Steps[i].UpTo) })
+	p.Caption = fmt.Sprintf("Clients by their peak, the most they wanted in one window (heights are logarithms). 99 %% want at most %s, 99.9 %% at most %s, the greediest %s.",
+		wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999), wording.Number(l.Peaks.Max))
+	p.Label = fmt.Sprintf("Clients by their peak: half want at most %s, 99 %% at most %s, all at most %s", wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.Max))
+	return p
+}
+
+// plotAmounts shows how many clients other amounts would hit.
+func plotAmounts(l LimitReport) *plot {
+	if len(l.Amounts) == 0 {
+		return nil
+	}
+	most := int64(1)
+	for _, a := range l.Amounts {
+		most = max(most, a.Clients)
+	}
+	p := new(plot)
+	for i, a := range l.Amounts {
+		class := "bar"
+		if a.Own {
+			class = "own"
+		}
+		if a.Clients > 0 {
+			p.add(i, class, 0, 4+96*logShare(a.Clients, most))
+		}
+		p.Width = max(p.Width, (i+1)*barRoom)
+	}
+	p.Axis = ends(len(l.Amounts), func(i int) string { return wording.Number(l.Amounts[i].Amount) })
+	p.Caption = fmt.Sprintf("Clients that another amount would hit (heights are logarithms); blue is the configured %s. The table has the numbers.", wording.Number(l.Amount))
+	p.Label = "Clients that other amounts would hit; the table below has the numbers"
+	return p
+}
+
+// logShare returns how high a bar for n is beside one for most, from 0 to 1.
+func logShare(n, most int64) float64 {
+	return math.Log1p(float64(n)) / math.Log1p(float64(most))
+}
+
+// ends returns the text of the first, the middle and the last of some columns.
+func ends(n int, text func(int) string) []string {
+	switch {
+	case n == 1:
+		return []string{text(0)}
+	case n < 5:
+		return []string{text(0), text(n - 1)}
+	}
+	return []string{text(0), text(n / 2), text(n - 1)}
+}

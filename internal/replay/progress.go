@@ -1,0 +1,58 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// Bar shows on a terminal how far a replay has come, once it takes a while.
+type Bar struct {
+	out   io.Writer
+	now   func() time.Time
+	begun time.Time
+	shown time.Time
+	drawn bool
+}
+
+// NewBar returns a bar that is drawn to a terminal.
+func NewBar(out io.Writer) *Bar { return newBar(out, time.Now) }
+
+func newBar(out io.Writer, now func() time.Time) *Bar {
+	return &Bar{out: out, now: now, begun: now(), shown: now()}
+}
+
+const (
+	barAfter = 2 * time.Second // before which no bar is shown
+	barEvery = 200 * time.Millisecond
+	barWidth = 30
+)
+
+// Show draws the bar anew: so many bytes of all are read, in so many lines.
+func (b *Bar) Show(read, size, lines int64) {
+	now := b.now()
+	took := now.Sub(b.begun)
+	if took < barAfter || now.Sub(b.shown) < barEvery {
+		return
+	}
+	b.shown, b.drawn = now, true
+	text := fmt.Sprintf("%s lines", wording.Number(lines))
+	if size > 0 && read > 0 {
+		done := min(float64(read)/float64(size), 1)
+		full := int(done * barWidth)
+		left := time.Duration(float64(took) * (1 - done) / done).Round(time.Second)
+		text = fmt.Sprintf("%s%s %3.0f %%  %s  %s left", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), 100*done, text, left)
+	}
+	fmt.Fprintf(b.out, "\r\x1b[K%s", text)
+}
+
+// Clear removes the bar.
+func (b *Bar) Clear() {
+	if b.drawn {
+		fmt.Fprint(b.out, "\r\x1b[K")
+	}
+	b.drawn = false
+}

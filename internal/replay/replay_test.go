@@ -1,0 +1,170 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+var start = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+// counter is a judge with a limit per address that refuses as a slow and obvious counter does:
+// it remembers when everything passed.
+type counter struct {
+	Limit
+	passed map[string][]int64
+}
+
+func newCounter(t testing.TB, amount int64, window time.Duration) *counter {
+	t.Helper()
+	l, err := limiter.New(limiter.Params{Amount: amount, Window: window})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &counter{Limit{Zone: "all", Name: "all", Text: "5/1m", Per: "ip", Amount: amount, Limit: l, Counts: true, Source: "Caddyfile:7"}, make(map[string][]int64)}
+}
+
+// Judge implements Judge.
+func (c *counter) Judge(r *accesslog.Record, now int64, v *Verdict) {
+	key := append([]byte{identity.TagText}, r.ClientIP...)
+	v.Counts = append(v.Counts, Count{Limit: &c.Limit, Key: v.Copy(key), Cost: 1})
+	used := int64(0)
+	for _, at := range c.passed[r.ClientIP] {
+		if c.Limit.Limit.Slot(at) >= c.Limit.Limit.Oldest(now) {
+			used++
+		}
+	}
+	if v.Outcome = Passed; used >= c.Amount {
+		v.Outcome, v.By, v.Key, v.Reason = Refused, &c.Limit, v.Copy(key), "over_limit"
+		return
+	}
+	c.passed[r.ClientIP] = append(c.passed[r.ClientIP], now)
+}
+
+// line is a request of a log.
+func line(at time.Duration, client, method, uri string, status int, agent string) string {
+	return fmt.Sprintf(`{"ts":"%s","request":{"client_ip":%q,"method":%q,"host":"example.com","uri":%q,"headers":{"User-Agent":[%q]}},"duration":0.01,"status":%d}`+"\n",
+		start.Add(at).Format(time.RFC3339Nano), client, method, uri, agent, status)
+}
+
+func replayed(t testing.TB, judge Judge, o Options, log string) *Report {
+	t.Helper()
+	parser, err := accesslog.NewParser("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	merger, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, strings.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer merger.Close()
+	report, err := Run(context.Background(), merger, judge, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// evil is what a client sends to those who read logs.
+const evil = "</title><script>alert(1)</script>\x1b[2J\u202e\"'&{{.}}"
+
+// busyReport is a report of forty people, one that hammers, and one who sends what would be
+// markup.
+func busyReport(t testing.TB) *Report {
+	var log strings.Builder
+	for minute := range 30 {
+		for client := range 40 {
+			if (minute+client)%3 == 0 {
+				log.WriteString(line(time.Duration(minute)*time.Minute, fmt.Sprintf("10.0.0.%d", client), "GET", "/", 200, "Mozilla/5.0"))
+			}
+		}
+		for n := range 20 {
+			log.WriteString(line(time.Duration(minute)*time.Minute+time.Duration(n)*time.Second, "203.0.113.9", "POST", "/wp-login.php", 401, evil))
+		}
+	}
+	log.WriteString(evil + "\n")
+	log.WriteString(strings.Repeat("x", 300) + "\n")
+	return replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: true}, log.String())
+}
+
+// Nothing that a client has sent is markup, or reaches a terminal.
+func TestReportsAreSafe(t *testing.T) {
+	report := busyReport(t)
+	page := string(htmlOf(t, report))
+	if strings.Contains(page, "<script") || strings.Contains(page, "alert(1)</script>") || !strings.Contains(page, "&lt;script&gt;") || strings.ContainsAny(page, "\x1b\u202e") {
+		t.Error("the page has what a client sent as it is")
+	}
+	if strings.Count(page, "http://")+strings.Count(page, "https://") > 0 || strings.Contains(page, "style=") {
+		t.Error("the page names another one, or has a style that its policy forbids")
+	}
+	text := new(bytes.Buffer)
+	if err := report.WriteText(text); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(text.String(), "\x1b\u202e") || !strings.Contains(text.String(), `\x1b[2J`) {
+		t.Error("the text has what a client sent as it is")
+	}
+}
+
+func TestSuggestions(t *testing.T) {
+	report := busyReport(t)
+	if len(report.Suggest) != 2 {
+		t.Fatalf("got %+v", report.Suggest)
+	}
+	own, login := report.Suggest[0], report.Suggest[1]
+	if own.Zone != "all" || own.Amount != 2 || own.Now != 5 || own.Clients != 1 || !strings.Contains(own.Lines, "limit 2/1m") || !strings.Contains(own.Lines, "Caddyfile:7") {
+		t.Errorf("got %+v", own)
+	}
+	if login.Lines != "zone wp-login.php {\n\tmatch POST /wp-login.php\n\tlimit 5/10m\n}\n" || !strings.Contains(login.Reason, "600 times") {
+		t.Errorf("got %+v", login)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	p := &Report{Requests: 1000, Refused: 2, Log: accesslog.Counts{Lines: 1100, Bad: 100}, Limits: []LimitReport{
+		{Zone: "login", Requests: 100, Refused: 2, Clients: 50, Hit: 1}, {Zone: "all", Requests: 1000, Clients: 90},
+	}}
+	for text, says := range map[string]string{
+		"refused>0.2%": "", "refused > 0.1 %": "refused: 2 of 1,000 (0.20 %), which", "refused>1": "refused: 2, which", "refused>2": "",
+		"clients>0": "refused clients: 1, which", "login:clients>2%": "", "login:refused>1%": "refused of zone login: 2 of 100 (2.0 %)", "all:refused>0": "",
+		"denied>0": "", "unreadable>5%": "unreadable: 100 of 1,100 (9.1 %)",
+	} {
+		c, err := ParseCondition(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if err := c.Check(p); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want %q", text, err, says)
+		}
+	}
+	for _, text := range []string{"", "refused", "refused>", "refused>x", "refused>-1", "refused>NaN", "nothing>1", "login:denied>0", "refused<1"} {
+		if _, err := ParseCondition(text); err == nil || !strings.Contains(err.Error(), "expected such as") {
+			t.Errorf("%q: got %v", text, err)
+		}
+	}
+}
+
+// On a terminal the bar says how much is left, after a while and not too often.
+func TestBar(t *testing.T) {
+	out, now := new(bytes.Buffer), start
+	b := newBar(out, func() time.Time { return now })
+	b.Show(1, 100, 10)
+	now = now.Add(10 * time.Second)
+	b.Show(25, 100, 1000)
+	b.Show(26, 100, 1001)
+	now = now.Add(time.Second)
+	b.Show(5, 0, 2000)
+	b.Clear()
+	b.Clear()
+	if want := "\r\x1b[K███████░░░░░░░░░░░░░░░░░░░░░░░  25 %  1,000 lines  30s left\r\x1b[K2,000 lines\r\x1b[K"; out.String() != want {
+		t.Errorf("got %q, want %q", out, want)
+	}
+}

@@ -1,0 +1,108 @@
+package replay
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// Suggestion is an amount for a limit, with its reason.
+type Suggestion struct {
+	Zone    string `json:"zone"`
+	Limit   string `json:"limit"`
+	Amount  int64  `json:"amount"`
+	Window  string `json:"window"`
+	Now     int64  `json:"now,omitempty"` // the amount that is configured
+	Reason  string `json:"reason"`
+	Clients int64  `json:"clients"` // that it would have refused something
+	Lines   string `json:"lines"`   // of a Caddyfile
+}
+
+const (
+	// fewClients is below how many clients a log is no ground for a suggestion.
+	fewClients = 20
+	// spare is how much more than what honest clients want is suggested.
+	spare = 1.5
+)
+
+// suggest suggests an amount for each limit: what 99.9 % of the clients want that aren't mostly
+// answered with an error, half as much again, and rounded up to 1, 2 or 5.
+func (s *series) suggest() *Suggestion {
+	if s.demand == nil || s.Shared {
+		return nil
+	}
+	var honest []int64
+	attackers := 0
+	s.demand.clients.each(func(c *client) {
+		if 2*c.errors > c.requests {
+			attackers++
+		} else {
+			honest = append(honest, c.peak)
+		}
+	})
+	if len(honest) < fewClients {
+		return nil
+	}
+	slices.Sort(honest)
+	want := quantile(honest, .999)
+	amount := roundUp(float64(want) * spare)
+	window := windowText(s.demand.limit.Window())
+	sg := &Suggestion{Zone: s.Zone, Limit: s.Name, Amount: amount, Window: window, Now: s.Amount}
+	s.demand.clients.each(func(c *client) {
+		if c.peak > amount {
+			sg.Clients++
+		}
+	})
+	over := len(honest) - sort.Search(len(honest), func(i int) bool { return honest[i] > amount })
+	sg.Reason = fmt.Sprintf("Of %s 99.9 %% want at most %s in %s; this is half as much again, rounded up. It would hit %s of them",
+		counted(int64(len(honest)), "client"), wording.Number(want), window, wording.Number(int64(over)))
+	if attackers > 0 {
+		sg.Reason += fmt.Sprintf(", and %s of the %s that were mostly answered with 401, 403 or 404 and are left aside", wording.Number(sg.Clients-int64(over)), wording.Number(int64(attackers)))
+	}
+	sg.Reason += "."
+	return sg
+}
+
+// lines returns what to write into a Caddyfile for the suggestions of a zone.
+func lines(zone, at string, of []Suggestion) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "zone %s {\n", zone)
+	if at != "" {
+		fmt.Fprintf(&b, "\t# match, per and what else is at %s\n", at)
+	}
+	for _, s := range of {
+		fmt.Fprintf(&b, "\tlimit %d/%s\n", s.Amount, s.Window)
+	}
+	return b.String() + "}\n"
+}
+
+// roundUp returns the least of 1, 2, 5, 10, 20 and so on that is not below a number.
+func roundUp(f float64) int64 {
+	for power := int64(1); power <= 1e15; power *= 10 {
+		for _, n := range []int64{power, 2 * power, 5 * power} {
+			if float64(n) >= f {
+				return n
+			}
+		}
+	}
+	return math.MaxInt64
+}
+
+// windowText writes a duration as in a Caddyfile: 24h, 10m, 1m30s.
+func windowText(d time.Duration) string {
+	for _, unit := range []struct {
+		of   time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if d%unit.of == 0 && d > 0 {
+			return strconv.FormatInt(int64(d/unit.of), 10) + unit.name
+		}
+	}
+	return d.String()
+}

@@ -1,0 +1,118 @@
+package replay
+
+import (
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// survey looks at all requests of a log, whatever the config says, for zones that it might
+// have.
+type survey struct {
+	seed  maphash.Seed
+	all   *series
+	paths map[string]*series // of paths that answer POST with 401 or 403
+	fails map[string]int64
+}
+
+const (
+	maxSurveyed = 16  // paths
+	manyFails   = 100 // failures of a path that is suggested
+)
+
+// aTrial returns a limit per address that only counts.
+func aTrial(zone string, window time.Duration) *Limit {
+	l, err := limiter.New(limiter.Params{Amount: limiter.MaxAmount, Window: window})
+	if err != nil {
+		panic(err) // the window is a constant
+	}
+	return &Limit{Zone: zone, Name: zone, Limit: l, Counts: true}
+}
+
+func newSurvey(seed maphash.Seed) *survey {
+	s := &survey{seed: seed, paths: make(map[string]*series), fails: make(map[string]int64)}
+	s.all = s.series(aTrial("all", time.Minute))
+	return s
+}
+
+func (s *survey) series(l *Limit) *series {
+	of := newSeries(l, s.seed)
+	of.demand.amounts, of.demand.refused = nil, nil
+	return of
+}
+
+func (s *survey) note(r *accesslog.Record, now int64) {
+	c := Count{Key: []byte(r.ClientIP), Cost: 1}
+	s.all.count(&c, r, now)
+	if r.Method != http.MethodPost {
+		return
+	}
+	path, _, _ := strings.Cut(r.URI, "?")
+	of := s.paths[path]
+	if failed := r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden; failed {
+		if of == nil && len(s.paths) < maxSurveyed && len(path) <= maxAgent && isPlain(path) {
+			path = strings.Clone(path)
+			of = s.series(aTrial(zoneName(path), 10*time.Minute))
+			s.paths[path] = of
+		}
+		if of != nil {
+			s.fails[path]++
+		}
+	}
+	if of != nil {
+		of.count(&c, r, now)
+	}
+}
+
+// isPlain reports whether a path can be written into a Caddyfile as it is.
+func isPlain(path string) bool {
+	return strings.HasPrefix(path, "/") && strings.IndexFunc(path, func(c rune) bool {
+		return c != '/' && c != '-' && c != '_' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	}) < 0
+}
+
+// zoneName makes a name of a path: wp-login.php of /wp-login.php.
+func zoneName(path string) string {
+	name := strings.Trim(path, "/")
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		name = name[i+1:]
+	}
+	if name == "" {
+		return "posts"
+	}
+	return name
+}
+
+// suggestions returns zones for what the log has and no zone of the config is for.
+func (s *survey) suggestions(zones map[string]bool) (list []Suggestion) {
+	if sg := s.all.suggest(); sg != nil && len(zones) == 0 {
+		sg.Now = 0
+		sg.Reason = "Any request, per address: " + sg.Reason
+		sg.Lines = lines("all", "", []Suggestion{*sg})
+		list = append(list, *sg)
+	}
+	var paths []string
+	for path, fails := range s.fails {
+		if fails >= manyFails && !zones[zoneName(path)] {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		sg := s.paths[path].suggest()
+		if sg == nil {
+			sg = &Suggestion{Zone: zoneName(path), Limit: zoneName(path), Amount: 5, Window: "10m", Reason: "Too few clients pass to tell what they want, so this is what people need who mistype."}
+		}
+		sg.Now = 0
+		sg.Reason = fmt.Sprintf("POST %s was answered with 401 or 403 %d times. ", path, s.fails[path]) + sg.Reason
+		sg.Lines = fmt.Sprintf("zone %s {\n\tmatch POST %s\n\tlimit %d/%s\n}\n", sg.Zone, path, sg.Amount, sg.Window)
+		list = append(list, *sg)
+	}
+	return list
+}
