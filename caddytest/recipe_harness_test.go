@@ -244,6 +244,7 @@ func (k *recipeServer) client(from string) *http.Client {
 		client := newClient()
 		transport := client.Transport.(*http.Transport)
 		transport.ExpectContinueTimeout = patience
+		transport.ForceAttemptHTTP2 = true // as browsers do
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 			_, port, _ := net.SplitHostPort(address)
