@@ -30,7 +30,7 @@ func (running) Bans(context.Context) ([]operator.Ban, error) {
 	}
 	earned := h.engine.Clients(engine.ClientsQuery{
 		Banned: true, N: operator.MaxItems - len(bans),
-		Match: func(key string) bool { return key[0] != identity.TagNetwork }, // a network is squeezed, not banned
+		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is squeezed, not banned
 	})
 	for _, c := range earned {
 		bans = append(bans, *app.banOf(c, h.engine.Now(), now))

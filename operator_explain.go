@@ -93,7 +93,7 @@ func (x *explainer) isUnknown() bool {
 	case operator.KeyText:
 		return !slices.ContainsFunc(x.app.allZones, func(z *Zone) bool { return z.per == perKey })
 	case operator.APIKey, operator.Session:
-		return x.keyTier() == "" && len(x.instance.engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key string) bool { return x.isIn(key) }})) == 0
+		return x.keyTier() == "" && len(x.instance.engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return x.isIn(string(key)) }})) == 0
 	}
 	return false
 }

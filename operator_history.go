@@ -137,7 +137,7 @@ func (a *App) keysInHistory(h *instance, heaviest []storage.Heavy) map[storage.K
 		}
 	}
 	known := make(map[storage.Key]string)
-	for _, k := range h.engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ string) bool {
+	for _, k := range h.engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ []byte) bool {
 		_, has := series[id]
 		return has
 	}}) {

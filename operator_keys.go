@@ -26,7 +26,7 @@ func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, er
 	}
 	limits := app.limitsOf(zones)
 	wanted := engine.KeysQuery{
-		Match:   func(id storage.LimitID, _ string) bool { return limits[id] != nil },
+		Match:   func(id storage.LimitID, _ []byte) bool { return limits[id] != nil },
 		Blocked: q.Blocked, N: min(cmp.Or(q.N, defaultKeys), operator.MaxItems),
 	}
 	if q.By == operator.ByRefused {

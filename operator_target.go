@@ -177,8 +177,8 @@ func (t *target) countedKeys(zones []*Zone, most int) (list []countedKey) {
 		t.eachNamed(z, add)
 	}
 	limits := t.app.limitsOf(zones)
-	for _, k := range t.instance.engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key string) bool {
-		return limits[id] != nil && t.isIn(key)
+	for _, k := range t.instance.engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
+		return limits[id] != nil && t.isIn(string(key))
 	}}) {
 		add(countedKey{tierLimit: applied(limits[k.Limit.ID], k.Limit), key: k.Key, held: true})
 	}
@@ -243,7 +243,7 @@ func (t *target) clients(most int) (list []engine.ClientRecord) {
 	if t.referred != nil {
 		return nil
 	}
-	list = t.instance.engine.Clients(engine.ClientsQuery{N: most, Match: t.isIn})
+	list = t.instance.engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return t.isIn(string(key)) }})
 	if t.Kind == operator.APIKey && len(list) == 0 {
 		list = append(list, engine.ClientRecord{Key: string(identity.TagAPIKey) + t.Value})
 	}

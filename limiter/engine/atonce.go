@@ -71,7 +71,7 @@ func (at *atOnce) knowsClients(r *request) bool {
 
 func (at *atOnce) knowsClient(client *Client) bool {
 	for ; client != nil; client = client.Parent {
-		if client.cell == nil || client.cell.client.period.Load() != at.period {
+		if client.cell == nil || client.cell.client().period.Load() != at.period {
 			return false
 		}
 	}
@@ -80,7 +80,7 @@ func (at *atOnce) knowsClient(client *Client) bool {
 
 // claimLocked claims for a debit that the lease of a locked cell does not cover.
 func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
-	if c.open != nil || c.inFlight > 0 || c.local != nil || !at.knowsLocked(c, d.Limit) {
+	if c.openLocked() != nil || c.inFlightLocked() > 0 || c.localLocked() != nil || !at.knowsLocked(c, d.Limit) {
 		return false
 	}
 	headroom, first := c.headroom, c.first
@@ -88,7 +88,7 @@ func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
 	claim.Now, claim.Min, claim.Want = at.now, d.Cost, d.Cost
 	claim.Ahead = c.adaptLocked(d.Limit, at.now, true)
 	claim.Extra = int64(c.headroom)
-	known := c.lease
+	known := c.leaseLocked()
 	if c.settlesLocked(at.now) > 0 {
 		claim.Return = c.takeLeaseLocked()
 	}
@@ -97,11 +97,11 @@ func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
 	case err == nil:
 		c.limit = d.Limit
 		c.liftLocked(grant.InUse(), at.now)
-		d.Limit.Join(&c.lease, grant.Lease)
+		c.joinLocked(d.Limit, grant.Lease)
 		return true
 	case errors.Is(err, storage.ErrNotAtOnce):
 		c.headroom, c.first = headroom, first
-		c.lease = known
+		c.setLeaseLocked(known)
 	default: // what was to be given back may be free already
 		c.period = 0
 	}
@@ -144,7 +144,7 @@ const maxUntil = int64(1<<32 - 1)
 // lease: within a period it is all that is in use.
 func (c *cell) learnedLocked(en *entry, became bool) {
 	switch {
-	case became && en.period != 0 && (c.lease.At == en.grant.At || !en.limit.CountsSlots()):
+	case became && en.period != 0 && (c.lease.at == en.grant.At || !en.limit.CountsSlots()):
 		c.knowLocked(en.period, en.name)
 	case became || en.charge.Units > 0:
 		c.period = 0
@@ -156,5 +156,5 @@ func (e *Engine) nameAtOnce(c *cell, limit *Limit, now int64) (Name, bool) {
 	if e.opts.NameAtOnce == nil {
 		return Name{}, false
 	}
-	return e.opts.NameAtOnce(c.id, c.key, limit.Retention(), now)
+	return e.opts.NameAtOnce(c.id, c.key(), limit.Retention(), now)
 }

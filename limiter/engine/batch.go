@@ -94,7 +94,7 @@ func (e *entry) refused(twice bool) bool {
 // be locked and stays so.
 func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	client := d.client()
-	if e := c.open; e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit && e.client == client {
+	if e := c.openLocked(); e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit && e.client == client {
 		e.wanted += d.Cost
 		return e
 	}
@@ -108,8 +108,10 @@ func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	}
 	b.giveWithLocked(e, now)
 	c.limit = d.Limit
-	c.open = e
-	c.inFlight++
+	c.changeRareLocked(func(r *rare) {
+		r.open = e
+		r.inFlight++
+	})
 	b.entries = append(b.entries, e)
 	return e
 }
@@ -137,15 +139,15 @@ func (b *batch) giveLocked(c *cell, limit *Limit, lease limiter.Lease, settles i
 	b.entries = slices.Insert(b.entries, b.gives, e)
 	b.gives++
 	if c.openIn(b) == nil {
-		c.open = e
+		c.changeRareLocked(func(r *rare) { r.open = e })
 	}
-	c.open.given += settles
+	c.rare.open.given += settles
 }
 
 // openIn returns the last entry that the cell has in a batch, or nil.
 func (c *cell) openIn(b *batch) *entry {
-	if c.open != nil && c.open.batch == b {
-		return c.open
+	if open := c.openLocked(); open != nil && open.batch == b {
+		return open
 	}
 	return nil
 }
@@ -155,7 +157,7 @@ func (c *cell) openIn(b *batch) *entry {
 // must be open.
 func (b *batch) readLocked(client *Client) {
 	for ; client != nil; client = client.Parent {
-		if st := client.cell.client; st.readBy != b.number {
+		if st := client.cell.client(); st.readBy != b.number {
 			st.readBy = b.number
 			b.clients = append(b.clients, client.cell)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,15 +20,11 @@ func BenchmarkDecide(b *testing.B) {
 			if keys > 1 && algorithm != limiter.Sliding {
 				continue // the lookup is the same, and a bucket's lease drains before its key is back
 			}
-			b.Run(fmt.Sprintf("warm/%v/keys=%d", algorithm, keys), func(b *testing.B) {
-				limit := newLimit(b, limiter.Params{Algorithm: algorithm, Amount: limiter.MaxAmount, Window: limiter.MaxWindow})
-				benchDecide(b, limit, keys)
-			})
+			limit := newLimit(b, limiter.Params{Algorithm: algorithm, Amount: limiter.MaxAmount, Window: limiter.MaxWindow})
+			benchDecide(b, fmt.Sprintf("warm/%v/keys=%d", algorithm, keys), limit, keys)
 		}
-		b.Run(fmt.Sprintf("blocked/keys=%d", keys), func(b *testing.B) {
-			limit := newLimit(b, limiter.Params{Amount: 1, Window: limiter.MaxWindow})
-			benchDecide(b, limit, keys)
-		})
+		limit := newLimit(b, limiter.Params{Amount: 1, Window: limiter.MaxWindow})
+		benchDecide(b, fmt.Sprintf("blocked/keys=%d", keys), limit, keys)
 	}
 	b.Run("cold", func(b *testing.B) {
 		e := benchEngine(b)
@@ -55,22 +52,46 @@ func benchEngine(b *testing.B) *Engine {
 	return e
 }
 
-func benchDecide(b *testing.B, limit *Limit, keys int) {
-	e := benchEngine(b)
+// benchDecide runs a benchmark of decisions on keys that were asked for twice before.
+func benchDecide(b *testing.B, name string, limit *Limit, keys int) {
+	var e *Engine
 	texts := make([][]byte, keys)
-	for i := range texts {
-		texts[i] = binary.BigEndian.AppendUint64(nil, uint64(i)*0x9E3779B97F4A7C15)
-		for range 2 {
-			e.Decide(context.Background(), nil, []Debit{{Limit: limit, Key: texts[i], Cost: 1}})
+	fill := sync.OnceFunc(func() {
+		e = benchEngine(b)
+		for i := range texts {
+			texts[i] = binary.BigEndian.AppendUint64(nil, uint64(i)*0x9E3779B97F4A7C15)
 		}
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
-		debits := make([]Debit, 1)
-		for i := 0; pb.Next(); i++ {
-			debits[0] = Debit{Limit: limit, Key: texts[(i*7919)%keys], Cost: 1}
-			e.Decide(context.Background(), nil, debits)
-		}
+		askOften(e, limit, texts, 2)
 	})
+	b.Run(name, func(b *testing.B) {
+		fill()
+		b.ReportAllocs()
+		b.ResetTimer()
+		b.RunParallel(func(pb *testing.PB) {
+			debits := make([]Debit, 1)
+			for i := 0; pb.Next(); i++ {
+				debits[0] = Debit{Limit: limit, Key: texts[(i*7919)%keys], Cost: 1}
+				e.Decide(context.Background(), nil, debits)
+			}
+		})
+	})
+	if e != nil {
+		e.Close(context.Background())
+	}
+}
+
+// askOften asks for each key some times, for many keys at a time.
+func askOften(e *Engine, limit *Limit, texts [][]byte, times int) {
+	const clients = 1000
+	var asking sync.WaitGroup
+	for first := range min(clients, len(texts)) {
+		asking.Go(func() {
+			for i := first; i < len(texts); i += clients {
+				for range times {
+					e.Decide(context.Background(), nil, []Debit{{Limit: limit, Key: texts[i], Cost: 1}})
+				}
+			}
+		})
+	}
+	asking.Wait()
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"sync"
 	"sync/atomic"
 
@@ -15,34 +16,131 @@ import (
 // counts, unless claims of it are on their way or memory has admitted something. A cell
 // that is dead is in no table, holds no lease, and is not used again. A cell
 // with claims in flight is not evicted.
+//
+// There are very many of them, and each is often far from the processor. So cells are
+// small, and the fields of most decisions come first: up to touched.
 type cell struct {
-	next  atomic.Pointer[cell]  // in the chain of its bucket
 	block atomic.Pointer[block] // written under mu, read without
+	id    storage.LimitID
+	hash  uint32
+	dead  bool // guarded by mu
+	size  uint8
+	short [shortKey]byte // the key's text, if it is no longer than that; of as many bytes as size
 
-	hash uint64
-	id   storage.LimitID
-	key  string
+	headroom uint16 // guarded by mu: units to ask for beyond what is waiting
+	first    uint16 // guarded by mu: the last bits of the slot in which the key came first
 
-	client *clientState // of a client; nil where the cell is one of a limit
+	mu      sync.Mutex
+	limit   *Limit      // guarded by mu, like lease: as last brought along or chosen
+	lease   lease       // unspent units, and what is known of the rest
+	touched atomic.Bool // since the clock hand last passed
+	refused tally       // requests, since the cell was made
 
-	mu       sync.Mutex
-	limit    *Limit        // guarded by mu, like all up to dead: as last brought along or chosen
-	lease    limiter.Lease // unspent units, and what is known of the rest
-	open     *entry        // the last entry in the last batch that has one and is not answered
-	local    *local        // what was decided without the store, or nil
-	inFlight int32         // claims that are waiting or under way
-	headroom uint16        // units to ask for beyond what is waiting
-	first    uint16        // the last bits of the slot in which the key came first
-	dead     bool
+	rare  *rare  // guarded by mu: what few cells have; nil if it has nothing
+	fixed *fixed // what few cells have from the beginning; nil if this has nothing
 
 	// The lease counts all that is in use of the key, if the period of the store is this one.
 	// Then the key has this name, until a time in seconds since the Unix epoch that was never
 	// set; 0 if it always has. Guarded by mu.
 	period, until uint32
 	name          storage.Key
+}
 
-	touched atomic.Bool   // since the clock hand last passed
-	refused atomic.Uint32 // requests, since the cell was made; only as much as fits
+// shortKey is the length of the longest texts of keys that cells hold themselves: that of an IP
+// address is shorter.
+const shortKey = 22
+
+// fixed is what few cells have, and which never changes.
+type fixed struct {
+	key    []byte       // the text of the key, if it is long
+	client *clientState // of a client; nil where the cell is one of a limit
+}
+
+// rare is what few cells have, and most of these for a short time. It is guarded by the lock of
+// the cell.
+type rare struct {
+	open     *entry // the last entry in the last batch that has one and is not answered
+	local    *local // what was decided without the store, or nil
+	inFlight int32  // claims that are waiting or under way
+	parts    leaseParts
+}
+
+func newCell(id storage.LimitID, key []byte, hash uint32) *cell {
+	c := &cell{id: id, hash: hash}
+	c.touched.Store(true)
+	if id == clientsID || len(key) > shortKey {
+		c.fixed = new(fixed)
+	}
+	if id == clientsID {
+		c.fixed.client = new(clientState)
+	}
+	if len(key) > shortKey {
+		c.fixed.key = bytes.Clone(key)
+	} else {
+		c.size = uint8(copy(c.short[:], key))
+	}
+	return c
+}
+
+// is reports whether the cell is that of a key, which has a hash.
+func (c *cell) is(id storage.LimitID, key []byte, hash uint32) bool {
+	return c.hash == hash && c.id == id && string(c.text()) == string(key)
+}
+
+// text returns the text of the key. Nobody may change it.
+func (c *cell) text() []byte {
+	if c.fixed != nil && c.fixed.key != nil {
+		return c.fixed.key
+	}
+	return c.short[:c.size]
+}
+
+// key returns a copy of the key's text.
+func (c *cell) key() string { return string(c.text()) }
+
+// client returns what is known of a client; nil where the cell is one of a limit.
+func (c *cell) client() *clientState {
+	if c.fixed == nil {
+		return nil
+	}
+	return c.fixed.client
+}
+
+func (c *cell) openLocked() *entry {
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.open
+}
+
+func (c *cell) localLocked() *local {
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.local
+}
+
+func (c *cell) inFlightLocked() int32 {
+	if c.rare == nil {
+		return 0
+	}
+	return c.rare.inFlight
+}
+
+// changeRareLocked changes what few cells have.
+func (c *cell) changeRareLocked(change func(*rare)) {
+	if c.rare == nil {
+		c.rare = new(rare)
+	}
+	change(c.rare)
+	if *c.rare == (rare{}) {
+		c.rare = nil
+	}
+}
+
+// setLocalLocked sets what was decided without the store.
+func (c *cell) setLocalLocked(local *local) {
+	c.changeRareLocked(func(r *rare) { r.local = local })
 }
 
 // block says that requests of at least a cost are refused until a time, by a
@@ -138,14 +236,17 @@ func (c *cell) touch() {
 
 // spendableLocked reports whether the lease covers a debit.
 func (c *cell) spendableLocked(d *Debit, now int64) bool {
-	return d.Limit.Worth(&c.lease, now) >= d.Cost
+	lease := c.leaseLocked()
+	return d.Limit.Worth(&lease, now) >= d.Cost
 }
 
 // spendLocked takes a debit from the lease, which must cover it.
 func (c *cell) spendLocked(d *Debit, now int64) {
-	d.Limit.Spend(&c.lease, now, d.Cost)
-	d.Known, d.at = true, d.Limit.SpentAt(c.lease, now)
-	d.Quota = d.Limit.Quota(c.lease, now)
+	lease := c.leaseLocked()
+	d.Limit.Spend(&lease, now, d.Cost)
+	c.setLeaseLocked(lease)
+	d.Known, d.at = true, d.Limit.SpentAt(lease, now)
+	d.Quota = d.Limit.Quota(lease, now)
 }
 
 const (
@@ -161,12 +262,12 @@ const (
 func (c *cell) adaptLocked(limit *Limit, now int64, atOnce bool) (ahead int64) {
 	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
 	switch {
-	case c.lease.At == 0:
+	case c.lease.at == 0:
 		if c.headroom = first; atOnce {
 			c.headroom = 0
 		}
 		c.noteFirstLocked(limit, now)
-	case limit.InSlot(c.lease.At, now): // it was used up
+	case limit.InSlot(c.lease.at, now): // it was used up
 		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
 	default:
 		c.headroom = max(c.headroom/2, first)
@@ -193,7 +294,7 @@ func (c *cell) slowLocked(limit *Limit, now int64) bool {
 		return false
 	}
 	slot := limit.Slot(now)
-	return limit.Slow(c.lease, slot-int64(uint16(slot)-c.first), now)
+	return limit.Slow(c.leaseLocked(), slot-int64(uint16(slot)-c.first), now)
 }
 
 // settlesLocked returns how many units giving the lease back sets right.
@@ -201,7 +302,7 @@ func (c *cell) settlesLocked(now int64) int64 {
 	if c.limit == nil {
 		return 0 // nothing was ever claimed
 	}
-	return c.limit.Settles(c.lease, now)
+	return c.limit.Settles(c.leaseLocked(), now)
 }
 
 // takeLeaseLocked takes the lease out of the cell, for giving it back.
@@ -209,5 +310,8 @@ func (c *cell) takeLeaseLocked() limiter.Lease {
 	if c.limit == nil {
 		return limiter.Lease{} // nothing was ever claimed
 	}
-	return c.limit.Take(&c.lease)
+	lease := c.leaseLocked()
+	taken := c.limit.Take(&lease)
+	c.setLeaseLocked(lease)
+	return taken
 }

@@ -60,7 +60,7 @@ func (m *committer) claimIn(b *batch, store storage.Store, term *storage.Term) e
 		entry.grant, entry.period = grants[i], period
 	}
 	for _, c := range b.clients {
-		c.client.period.Store(period)
+		c.client().period.Store(period)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (m *committer) readClients(b *batch, store storage.Store, term *storage.Ter
 	}
 	b.now = term.Time.Now
 	for i, c := range b.clients {
-		c.client.learn(records[i], 0)
+		c.client().learn(records[i], 0)
 	}
 	for _, en := range b.entries {
 		if en.client != nil {
@@ -97,7 +97,7 @@ func (m *committer) readClients(b *batch, store storage.Store, term *storage.Ter
 // claimOf returns an entry as the store takes it.
 func (m *committer) claimOf(en *entry, term *storage.Term, now int64) (storage.Claim, error) {
 	c := en.cell
-	name, err := m.conn.nameOf(c, en.limit.Retention(), term, now)
+	name, err := m.conn.nameOf(c.id, c.key(), en.limit.Retention(), term, now)
 	en.name = name
 	return storage.Claim{
 		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Limit,
@@ -110,7 +110,7 @@ func (m *committer) claimOf(en *entry, term *storage.Term, now int64) (storage.C
 
 // clientOf returns a client as the store takes it.
 func (m *committer) clientOf(c *cell, term *storage.Term, now int64) (client storage.Client, err error) {
-	name, err := m.conn.nameOf(c, clientRetention, term, now)
+	name, err := m.conn.nameOf(c.id, c.key(), clientRetention, term, now)
 	return storage.Client{Key: name.Key, Former: name.Former}, err
 }
 

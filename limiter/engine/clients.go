@@ -40,7 +40,7 @@ func (e *Engine) CachedRecord(client Client) *reputation.Record {
 	if record := e.table.findClient(&client); record != nil || client.cell == nil {
 		return record
 	}
-	return client.cell.client.noted.Load()
+	return client.cell.client().noted.Load()
 }
 
 // findClients finds the cells of a client and its parent.

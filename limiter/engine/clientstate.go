@@ -66,7 +66,7 @@ func (c *Client) record() *reputation.Record {
 	if c.cell == nil {
 		return nil
 	}
-	return c.cell.client.record.Load()
+	return c.cell.client().record.Load()
 }
 
 // known reports whether the records of the client and its parent are in memory.
@@ -78,8 +78,8 @@ func (c *Client) known() bool {
 // banned. Otherwise it returns nil.
 func (c *Client) banned(now int64) *clientState {
 	for ; c != nil; c = c.Parent {
-		if c.cell != nil && c.cell.client.bannedAt(now) {
-			return c.cell.client
+		if c.cell != nil && c.cell.client().bannedAt(now) {
+			return c.cell.client()
 		}
 	}
 	return nil
@@ -105,13 +105,13 @@ func (d *Debit) parent() *cell {
 // limit returns the limit for a client and its parent, if it has one. Their
 // records must be known.
 func (f *Scaling) limit(client, parent *cell, now int64) *Limit {
-	record := client.client.record.Load()
+	record := client.client().record.Load()
 	if f.Banned != nil && record.Banned(now) {
 		return f.Banned
 	}
 	level := record.LevelAt(now)
 	if parent != nil {
-		level = max(level, parent.client.record.Load().LevelAt(now))
+		level = max(level, parent.client().record.Load().LevelAt(now))
 	}
 	return f.Levels[level]
 }

@@ -299,7 +299,7 @@ func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
 	if d := f.Decide(t.Context(), of, []Debit{{Limit: whole, Key: of.Key, Cost: 50, Client: of, Scaling: scaling}}); !d.Allowed {
 		t.Fatalf("%+v", d)
 	}
-	if !f.table.find(whole.ID, of.Key).lease.Holds() {
+	if !f.table.find(whole.ID, of.Key).leaseLocked().Holds() {
 		t.Fatal("there is nothing to give back")
 	}
 	f.fake.advance(3 * time.Minute) // 5 of 100 per hour

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -64,7 +65,7 @@ func (r *request) countRefusals() {
 	}
 	for i := range r.debits {
 		if debit := &r.debits[i]; debit.refused && debit.cell != nil {
-			debit.cell.refused.Add(1)
+			debit.cell.refused.add()
 		}
 	}
 }
@@ -152,7 +153,7 @@ func (e *Engine) peek(debit *Debit) {
 	debit.cell.mu.Lock()
 	defer debit.cell.mu.Unlock()
 	debit.Known = true
-	debit.Quota = debit.Limit.Quota(debit.cell.lease, e.clock.now())
+	debit.Quota = debit.Limit.Quota(debit.cell.leaseLocked(), e.clock.now())
 }
 
 // insert adds h to hs, which is in lock order, or merges it with its like.
@@ -177,7 +178,7 @@ func (c *cell) before(other *cell) bool {
 	if c.id != other.id {
 		return c.id < other.id
 	}
-	return c.key < other.key
+	return bytes.Compare(c.text(), other.text()) < 0
 }
 
 // lock locks all cells, replacing those that were evicted since they were

@@ -14,7 +14,7 @@ func (m *committer) deliver(en *entry, now int64) {
 	defer c.mu.Unlock()
 	c.answeredLocked(en)
 	c.liftLocked(en.grant.InUse(), now)
-	en.limit.Rewind(&c.lease, now)
+	c.rewindLocked(en.limit, now)
 	if en.cost == 0 {
 		c.learnedLocked(en, c.learnLocked(en, now)) // it only gave back, or charged
 		return
@@ -22,19 +22,19 @@ func (m *committer) deliver(en *entry, now int64) {
 	if en.client != nil {
 		c.limit = en.limit // which may have been another when it was claimed
 	}
-	if c.local != nil && len(c.local.debts) == 0 {
-		c.local = nil // settled with this claim or before
+	if c.localLocked() != nil && !c.hasDebtLocked() {
+		c.setLocalLocked(nil) // settled with this claim or before
 	}
 	if en.grant.Units == 0 {
 		c.learnedLocked(en, c.refusedLocked(en, now))
 		return
 	}
 	granted := en.grant.Lease // the entry's stays what it is: the requests that wait for it were not refused
-	if c.local != nil {
+	if c.localLocked() != nil {
 		back := c.settleDebtsLocked(en.limit, &granted, m.clock.now()) // what was granted may have drained since
 		m.giveLeaseLocked(c, en.limit, back, now)
 	}
-	m.giveLeaseLocked(c, en.limit, en.limit.Join(&c.lease, granted), now)
+	m.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
 	c.learnedLocked(en, true)
 }
 
@@ -48,21 +48,26 @@ func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, 
 // learnLocked notes what the store tells of the key, and reports whether it did. If the key
 // holds something, what is known with that is kept.
 func (c *cell) learnLocked(en *entry, now int64) bool {
-	if en.limit.Settles(c.lease, now) > 0 {
+	if en.limit.Settles(c.leaseLocked(), now) > 0 {
 		return false
 	}
-	en.limit.Join(&c.lease, en.grant.Lease)
+	c.joinLocked(en.limit, en.grant.Lease)
 	return true
 }
 
 // answeredLocked notes that an entry does not wait any more.
 func (c *cell) answeredLocked(en *entry) {
-	if en.cost > 0 {
-		c.inFlight--
+	if en.cost == 0 && c.openLocked() != en {
+		return
 	}
-	if c.open == en {
-		c.open = nil
-	}
+	c.changeRareLocked(func(r *rare) {
+		if en.cost > 0 {
+			r.inFlight--
+		}
+		if r.open == en {
+			r.open = nil
+		}
+	})
 }
 
 // refusedLocked remembers a refusal, unless this process holds something of the
@@ -70,14 +75,14 @@ func (c *cell) answeredLocked(en *entry) {
 // than the store says. All that its own batch gives back, the claim was after. It reports
 // whether it did.
 func (c *cell) refusedLocked(en *entry, now int64) bool {
-	en.held = en.limit.Settles(c.lease, now)
-	if c.open != nil && c.open.batch != en.batch {
-		en.held += c.open.given
+	en.held = en.limit.Settles(c.leaseLocked(), now)
+	if open := c.openLocked(); open != nil && open.batch != en.batch {
+		en.held += open.given
 	}
 	if en.held > 0 {
 		return false
 	}
-	en.limit.Join(&c.lease, en.grant.Lease)
+	c.joinLocked(en.limit, en.grant.Lease)
 	en.fresh.Store(c.blocked(en.limit, en.cost, now, false) == nil)
 	c.blockLocked(block{
 		until:    now + int64(en.grant.Retry),
@@ -99,7 +104,7 @@ func (m *committer) undo(b *batch) {
 		c.mu.Lock()
 		c.answeredLocked(en)
 		if !unknown && !c.dead && en.give.Holds() {
-			en.limit.Join(&c.lease, en.give)
+			c.joinLocked(en.limit, en.give)
 		}
 		if en.charge.Units > 0 && !en.charge.Floor {
 			c.addDebtLocked(en.limit, en.charge, now)

@@ -50,16 +50,18 @@ func (m *committer) beginEra() {
 
 func (c *cell) beginEraLocked(now int64) {
 	c.block.Store(nil)
-	c.lease, c.period = limiter.Lease{}, 0
-	if c.local == nil {
+	c.setLeaseLocked(limiter.Lease{})
+	c.period = 0
+	was := c.localLocked()
+	if was == nil {
 		return
 	}
-	debts := c.local.debts
-	c.local = newLocal(c.limit, c.lease)
-	for _, charge := range debts {
+	local := newLocal(c.limit, limiter.Lease{})
+	c.setLocalLocked(local)
+	for _, charge := range was.debts {
 		charge = c.limit.NotLater(charge, now)
-		c.limit.Claim(&c.local.state, limiter.Claim{Now: now, Charge: charge})
-		c.local.debts = append(c.local.debts, charge)
+		c.limit.Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
+		local.debts = append(local.debts, charge)
 	}
 }
 
@@ -83,8 +85,8 @@ func (b *batch) beginEra(now int64) {
 // lasts as long as it would have.
 func (m *committer) moveClients(by int64) {
 	m.table.each(func(c *cell) {
-		if c.client != nil {
-			c.client.move(by)
+		if c.client() != nil {
+			c.client().move(by)
 		}
 	})
 	m.offenses.move(by)

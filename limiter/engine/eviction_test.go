@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,7 @@ import (
 func TestKeysOfOneHashAreApart(t *testing.T) {
 	table := newTable(10, func(*cell) *batch { return nil })
 	cell := table.add(1, []byte("a"))
-	shard, hash := table.place(1, []byte("a"))
+	shard, hash := table.shardOf(1, []byte("a"))
 	if again := table.add(1, []byte("a")); again != cell || shard.find(1, []byte("a"), hash) != cell {
 		t.Error("the key is not found, or has another cell when it is added again")
 	}
@@ -140,4 +141,56 @@ func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 		}
 		h.Close(t.Context())
 	})
+}
+
+// A bucket with more cells than fit finds all of them, also when one was removed and when the
+// table has grown or shrunk, and so does who had begun to look before.
+func TestBucketsHoldMoreThanFits(t *testing.T) {
+	table := newTable(math.MaxInt, func(*cell) *batch { return nil })
+	s := &table.shards[0]
+	var cells []*cell
+	check := func(what string) {
+		t.Helper()
+		for i, c := range cells {
+			found := s.find(c.id, c.text(), c.hash)
+			if found != c && !c.dead || found != nil && c.dead {
+				t.Fatalf("%s: cell %d, dead %v, is found as %p, want %p", what, i, c.dead, found, c)
+			}
+		}
+	}
+	for i := range 10 * bucketCells {
+		key := fmt.Appendf(nil, "a key %0*d", 1+i, i) // short and long ones
+		cells = append(cells, newCell(1, key, uint32(i%2)<<31))
+		s.mu.Lock()
+		s.insertLocked(cells[i])
+		s.mu.Unlock()
+		check("added")
+	}
+	before := *s.buckets.Load()
+	for i := 0; i < len(cells); i += 3 {
+		s.mu.Lock()
+		for at, c := range s.all() {
+			if c == cells[i] {
+				table.removeLocked(s, at)
+				break
+			}
+		}
+		s.mu.Unlock()
+		check("removed")
+	}
+	for _, n := range []int{64, 1} {
+		s.mu.Lock()
+		s.rebuildLocked(n)
+		s.mu.Unlock()
+		check(fmt.Sprint("rebuilt with ", n))
+	}
+	seen := 0
+	for i := range before {
+		for range before[i].all() {
+			seen++
+		}
+	}
+	if want := len(cells) * 2 / 3; seen != want {
+		t.Errorf("%d cells are left for those who read the buckets from before, want %d", seen, want)
+	}
 }

@@ -43,7 +43,7 @@ func (m *committer) flushBatch(b *batch) error {
 // returnLocked adds the debts of a key, and the lease that it holds, to a batch.
 func (b *batch) returnLocked(c *cell) {
 	b.chargeLocked(c)
-	if c.lease.Holds() {
+	if c.leaseLocked().Holds() {
 		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, give: c.takeLeaseLocked()})
 	}
 }

@@ -132,8 +132,8 @@ func (e *Engine) rehearse(keys []cellKey) *rehearsal {
 		c := e.table.find(k.id, []byte(k.key))
 		switch {
 		case c == nil:
-		case c.client != nil:
-			c.client.copyTo(r.table.add(k.id, []byte(k.key)).client)
+		case c.client() != nil:
+			c.client().copyTo(r.table.add(k.id, []byte(k.key)).client())
 		default:
 			c.copyTo(r.table.add(k.id, []byte(k.key)))
 		}
@@ -169,11 +169,13 @@ func (r *rehearsal) end() {
 func (c *cell) copyTo(to *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	to.limit, to.lease, to.headroom, to.first = c.limit, c.lease, c.headroom, c.first
+	to.limit, to.headroom, to.first = c.limit, c.headroom, c.first
+	to.setLeaseLocked(c.leaseLocked())
 	to.block.Store(c.block.Load())
-	if c.local != nil {
-		to.local = &local{state: c.local.state, debts: slices.Clone(c.local.debts)}
-		to.local.state.Slots = slices.Clone(c.local.state.Slots)
+	if known := c.localLocked(); known != nil {
+		copied := &local{state: known.state, debts: slices.Clone(known.debts)}
+		copied.state.Slots = slices.Clone(known.state.Slots)
+		to.setLocalLocked(copied)
 	}
 }
 

@@ -63,10 +63,10 @@ func (j *janitor) countClients() {
 	var counted [reputation.Levels]int64
 	now := j.committer.clock.now()
 	j.committer.table.each(func(c *cell) {
-		if c.client == nil {
+		if c.client() == nil {
 			return
 		}
-		if record := c.client.record.Load(); record != nil {
+		if record := c.client().record.Load(); record != nil {
 			counted[record.LevelAt(now)]++
 		}
 	})
@@ -104,7 +104,7 @@ func (j *janitor) chargeDebts() {
 	j.committer.table.each(func(c *cell) {
 		var b *batch
 		c.mu.Lock()
-		if !c.dead && c.inFlight == 0 && c.local != nil && len(c.local.debts) > 0 {
+		if !c.dead && c.inFlightLocked() == 0 && c.hasDebtLocked() {
 			b = j.committer.queue.join(func(b *batch) { b.chargeLocked(c) })
 		}
 		c.mu.Unlock()

@@ -2,12 +2,12 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,10 +52,10 @@ func TestKeysAreWhatWasUsedAndRefused(t *testing.T) {
 			}
 			for _, q := range []KeysQuery{
 				{N: 5}, {N: 100}, {N: 7, Order: ByRefused}, {N: 100, Blocked: true},
-				{N: 3, Match: func(id storage.LimitID, key string) bool { return id == limits[1].ID && key != "key 3" }}, {N: 0}, {N: -1},
+				{N: 3, Match: func(id storage.LimitID, key []byte) bool { return id == limits[1].ID && string(key) != "key 3" }}, {N: 0}, {N: -1},
 			} {
 				expected := slices.DeleteFunc(slices.Clone(want), func(c *count) bool {
-					return q.Blocked && c.refused == 0 || q.Match != nil && !q.Match(c.limit.ID, c.key)
+					return q.Blocked && c.refused == 0 || q.Match != nil && !q.Match(c.limit.ID, []byte(c.key))
 				})
 				slices.SortFunc(expected, func(a, b *count) int {
 					by := cmp.Compare(b.used*a.limit.Capacity(), a.used*b.limit.Capacity())
@@ -107,11 +107,15 @@ func BenchmarkKeys(b *testing.B) {
 	const keys = 1_000_000
 	e := benchEngine(b)
 	limit := newLimit(b, limiter.Params{Amount: 100, Window: time.Hour})
-	var key [8]byte
-	for i := range keys {
-		binary.BigEndian.PutUint64(key[:], uint64(i))
-		e.Decide(context.Background(), nil, []Debit{{Limit: limit, Key: key[:], Cost: 1 + int64(i%7)}})
+	var asking sync.WaitGroup
+	for n := range 7 {
+		var texts [][]byte
+		for i := n; i < keys; i += 7 {
+			texts = append(texts, binary.BigEndian.AppendUint64(nil, uint64(i)))
+		}
+		asking.Go(func() { askOften(e, limit, texts, 1+n) })
 	}
+	asking.Wait()
 	b.ReportAllocs()
 	for b.Loop() {
 		if got := e.Keys(KeysQuery{N: 20}); len(got) != 20 {

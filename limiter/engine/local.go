@@ -56,17 +56,19 @@ func (r *request) decideLocallyLocked(part share) {
 
 // takeLocked takes a debit from a share of its limit.
 func (c *cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
-	if c.local == nil {
-		c.local = newLocal(debit.Limit, c.lease)
+	local := c.localLocked()
+	if local == nil {
+		local = newLocal(debit.Limit, c.leaseLocked())
+		c.setLocalLocked(local)
 	}
 	c.limit = debit.Limit
 	reduced, some := part.of(debit.Limit)
 	if !some {
 		return limiter.Grant{Retry: debit.Limit.Window()} // all of it is other processes'
 	}
-	reduced.Trim(&c.local.state, now)
-	reduced.Coarsen(&c.local.state)
-	g := reduced.Claim(&c.local.state, limiter.Claim{Now: now, Min: debit.Cost, Want: debit.Cost})
+	reduced.Trim(&local.state, now)
+	reduced.Coarsen(&local.state)
+	g := reduced.Claim(&local.state, limiter.Claim{Now: now, Min: debit.Cost, Want: debit.Cost})
 	if g.Retry == limiter.Never {
 		g.Retry = debit.Limit.Window() // more than the share, but not more than the limit
 	}
@@ -76,7 +78,7 @@ func (c *cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
 // undoTakeLocked reverses takeLocked.
 func (c *cell) undoTakeLocked(debit *Debit, taken limiter.Lease, now int64) {
 	if taken.Units > 0 {
-		debit.Limit.Claim(&c.local.state, limiter.Claim{Now: now, Return: taken})
+		debit.Limit.Claim(&c.localLocked().state, limiter.Claim{Now: now, Return: taken})
 	}
 }
 

@@ -98,12 +98,12 @@ func (m *committer) punishSome() (more bool, err error) {
 	m.offenses.remove(len(waiting))
 	for i, o := range waiting {
 		if err == nil {
-			o.cell.client.learn(records[i], 1)
+			o.cell.client().learn(records[i], 1)
 			if records[i].At == o.At && records[i].Banned(o.At) { // offenses of who is banned change nothing
 				m.opts.Observer.Banned(o.Reason)
 			}
 		} else {
-			o.cell.client.forget(1)
+			o.cell.client().forget(1)
 		}
 	}
 	return len(waiting) == offenseBatch, err

@@ -41,11 +41,11 @@ func (b *batch) replayLocked(c *cell, now int64) {
 // knownLocked returns what memory knows to be used of a key, beside what the key
 // holds and its debts.
 func (c *cell) knownLocked(now int64) limiter.Charge {
-	state := newLocal(c.limit, c.lease).state
+	state := newLocal(c.limit, c.leaseLocked()).state
 	known := c.usedLocked(&state, now)
-	if c.local != nil {
-		more := c.usedLocked(&c.local.state, now)
-		for _, debt := range c.local.debts {
+	if local := c.localLocked(); local != nil {
+		more := c.usedLocked(&local.state, now)
+		for _, debt := range local.debts {
 			if c.limit.Counts(debt, now) {
 				more.Units -= debt.Units
 			}

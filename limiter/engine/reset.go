@@ -85,16 +85,16 @@ func (m *committer) reset(wanted []Reset) error {
 
 // nameReset sets what is reset, by the names of the term.
 func (m *committer) nameReset(to *storage.Reset, of *Reset, term *storage.Term) error {
-	c, retention := cell{id: clientsID, key: of.Key}, clientRetention
+	id, retention := clientsID, clientRetention
 	if of.Limit != nil {
-		c.id, retention = of.Limit.ID, of.Limit.Retention()
+		id, retention = of.Limit.ID, of.Limit.Retention()
 	}
-	to.Client, to.Limit = of.Limit == nil, c.id
+	to.Client, to.Limit = of.Limit == nil, id
 	if of.Key == "" {
 		to.Key, to.Former = of.Name, storage.Key{}
 		return nil
 	}
-	name, err := m.conn.nameOf(&c, retention, term, term.Time.Now)
+	name, err := m.conn.nameOf(id, of.Key, retention, term, term.Time.Now)
 	to.Key, to.Former = name.Key, name.Former
 	return err
 }
@@ -186,7 +186,7 @@ func (n *resetNames) mayHave(c *cell) bool { return n.times[c.id] != nil && c.ho
 func (n *resetNames) have(c *cell, nameOf nameFunc) (named, ok bool) {
 	retention, times := c.retention(), n.times[c.id]
 	for len(times) > 0 {
-		name, err := nameOf(c.id, c.key, retention, times[0])
+		name, err := nameOf(c.id, c.key(), retention, times[0])
 		if err != nil {
 			return false, false
 		}
@@ -206,7 +206,7 @@ func (n *resetNames) have(c *cell, nameOf nameFunc) (named, ok bool) {
 func (m *committer) forgetKey(id storage.LimitID, key string) {
 	m.forgetCell(m.table.find(id, []byte(key)))
 	m.eachOnItsWay(func(c *cell) {
-		if c.id == id && c.key == key {
+		if c.id == id && string(c.text()) == key {
 			m.forgetCell(c)
 		}
 	})
@@ -228,8 +228,8 @@ func (m *committer) eachOnItsWay(f func(*cell)) {
 
 // holdsAny reports whether the cell holds anything that a reset changes.
 func (c *cell) holdsAny() bool {
-	if c.client != nil {
-		return c.client.last() != nil
+	if c.client() != nil {
+		return c.client().last() != nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +238,7 @@ func (c *cell) holdsAny() bool {
 
 // retention returns how long the key's name must find what is kept.
 func (c *cell) retention() (retention time.Duration) {
-	if c.client != nil {
+	if c.client() != nil {
 		return clientRetention
 	}
 	c.mu.Lock()
@@ -252,14 +252,16 @@ func (m *committer) forgetCell(c *cell) {
 	if c == nil {
 		return
 	}
-	if c.client != nil {
+	if c.client() != nil {
 		m.forgetClient(c)
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.block.Store(nil)
-	c.lease, c.local, c.period = limiter.Lease{}, nil, 0
+	c.setLeaseLocked(limiter.Lease{})
+	c.setLocalLocked(nil)
+	c.period = 0
 	m.current.forget(c)
 	m.queue.forget(c)
 }
@@ -278,7 +280,7 @@ func (b *batch) forget(c *cell) {
 
 // forgetClient forgets what a client has done, and what the store is to be told of that.
 func (m *committer) forgetClient(c *cell) {
-	st := c.client
+	st := c.client()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.record.Store(nil)
@@ -296,7 +298,7 @@ func (m *committer) forgetAll() {
 		m.current.beginEra(m.clock.now())
 	}
 	m.table.each(func(c *cell) {
-		if c.client != nil {
+		if c.client() != nil {
 			m.forgetClient(c)
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -253,7 +252,7 @@ func TestAResetDropsLeases(t *testing.T) {
 				for range 20 {
 					take(engines[0], limit, "a", 1)
 				}
-				if c := engines[0].table.find(limit.ID, []byte("a")); !c.lease.Holds() {
+				if c := engines[0].table.find(limit.ID, []byte("a")); !c.leaseLocked().Holds() {
 					t.Fatal("there is no lease to drop")
 				}
 				if err := engines[resetter].Reset(context.Background(), []Reset{{Limit: limit, Key: "a"}}); err != nil {
@@ -277,7 +276,8 @@ func TestAResetDropsLeases(t *testing.T) {
 // What is on its way to the store when a key is reset isn't given back, nor charged.
 func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Amount: 10, Window: time.Hour})
-	c, other := &cell{id: limit.ID, key: "a", limit: limit}, &cell{id: limit.ID, key: "b", limit: limit}
+	c, other := newCell(limit.ID, []byte("a"), 0), newCell(limit.ID, []byte("b"), 0)
+	c.limit, other.limit = limit, limit
 	give := limiter.Lease{Units: 3, Used: 3}
 	entries := func() []*entry {
 		return []*entry{{cell: c, give: give, given: 3}, {cell: c, charge: limiter.Charge{Units: 2}}, {cell: other, give: give, given: 3}}
@@ -288,7 +288,7 @@ func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 	for _, b := range []*batch{m.current, m.queue.batch} {
 		for _, en := range b.entries {
 			if kept := en.give == give || en.charge.Units > 0 || en.given > 0; kept != (en.cell == other) {
-				t.Errorf("%q: %+v", en.cell.key, en)
+				t.Errorf("%q: %+v", en.cell.key(), en)
 			}
 		}
 	}
@@ -298,11 +298,16 @@ func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 func evict(t *testing.T, e *Engine, limit *Limit, key string) {
 	t.Helper()
 	c := e.table.find(limit.ID, []byte(key))
-	s, _ := e.table.place(limit.ID, []byte(key))
+	s, _ := e.table.shardOf(limit.ID, []byte(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if gives, ok := e.table.removeLocked(s, slices.Index(s.ring, c)); !ok || gives == nil {
-		t.Fatalf("%q: evicted: %v, gives back in %v", key, ok, gives)
+	for at, other := range s.all() {
+		if other != c {
+			continue
+		}
+		if gives, ok := e.table.removeLocked(s, at); !ok || gives == nil {
+			t.Fatalf("%q: evicted: %v, gives back in %v", key, ok, gives)
+		}
 	}
 }
 

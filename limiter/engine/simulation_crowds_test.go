@@ -167,9 +167,12 @@ func (w *crowds) locked() bool {
 		if !s.mu.TryLock() {
 			return true
 		}
-		ring := append([]*cell(nil), s.ring...)
+		empty := s.cells == 0
 		s.mu.Unlock()
-		for _, c := range ring {
+		if empty {
+			continue
+		}
+		for _, c := range s.all() {
 			if !c.mu.TryLock() {
 				return true
 			}
@@ -209,10 +212,10 @@ func (w *crowds) checkBlockLocked(c *cell, b *block, at int64) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	state := w.disk.stateOf(&Limit{ID: c.id, Limit: limit}, c.key, at)
-	claim := limiter.Claim{Now: at, Min: b.cost, Want: b.cost, Return: c.lease}
+	state := w.disk.stateOf(&Limit{ID: c.id, Limit: limit}, c.key(), at)
+	claim := limiter.Claim{Now: at, Min: b.cost, Want: b.cost, Return: c.leaseLocked()}
 	if g := limit.Claim(&state, claim); !g.Refused(claim) {
 		w.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",
-			limit.Algorithm(), b.amount, limit.Window(), c.key, b.cost, time.Unix(0, b.until).UTC(), time.Duration(b.until-at), c.lease, state)
+			limit.Algorithm(), b.amount, limit.Window(), c.key(), b.cost, time.Unix(0, b.until).UTC(), time.Duration(b.until-at), c.leaseLocked(), state)
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"hash/maphash"
+	"iter"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -12,17 +13,20 @@ import (
 const (
 	shardBits    = 6
 	shardCount   = 1 << shardBits
-	firstBuckets = 8
-	clockSteps   = 16 // cells looked at for one eviction
+	firstBuckets = 2
+	bucketCells  = 6  // so that a bucket fills a cache line
+	maxFill      = 4  // cells per bucket, on average
+	clockSteps   = 16 // cells looked at for one eviction, or a few more
 )
 
 // table finds cells by limit and key. Looking one up takes no lock; adding and
 // removing them locks one of its shards.
 //
-// Within a bucket, cells form a chain that readers walk while writers change
-// it. A reader that is carried into another chain by a writer finds at worst
-// nothing, and then looks again under the lock. Chains are always free of
-// cycles: a link is only ever set to a cell that was linked later.
+// A cell stays in its place until it is removed. A shard that grows or shrinks gets
+// new buckets, and the old ones stay as they are for those who still read them. So a reader
+// finds every cell that was there before it began and is not removed meanwhile. It may miss
+// one that is added meanwhile, and then looks again under the lock. It may find one that was
+// removed, which is dead.
 //
 // The shard and the bucket are chosen by a hash that is seeded per process, so
 // that nobody outside can choose keys that meet in one.
@@ -36,40 +40,57 @@ type table struct {
 }
 
 type shard struct {
-	buckets atomic.Pointer[[]atomic.Pointer[cell]] // a power of two of them
+	buckets atomic.Pointer[[]bucket] // a power of two of them; the slice is written under mu
 
-	mu   sync.Mutex
-	ring []*cell // guarded by mu: all cells, in the order the clock hand passes
-	hand int     // guarded by mu
+	mu    sync.Mutex
+	cells int // guarded by mu: how many there are
+	hand  int // guarded by mu: the bucket that the clock hand comes to next
 
-	claims atomic.Int64 // that were granted at once, ever
+	claims atomic.Int64 // that were granted at once, ever: each shard counts a part of them
 	_      [64]byte
+}
+
+// bucket holds cells, whose hashes end alike. It is changed under the lock of the shard, and
+// read without.
+type bucket struct {
+	tags  atomic.Uint64                     // byte i is the tag of cell i, so that few others are looked at
+	cells [bucketCells]atomic.Pointer[cell] // nil where there is none
+	more  atomic.Pointer[bucket]            // once there are more than fit; never taken away
+}
+
+// spot is where a cell is in a bucket.
+type spot struct {
+	bucket *bucket
+	slot   int
 }
 
 func newTable(max int, give func(*cell) *batch) *table {
 	t := &table{seed: maphash.MakeSeed(), max: int64(max), give: give}
 	for i := range t.shards {
-		buckets := make([]atomic.Pointer[cell], firstBuckets)
+		buckets := make([]bucket, firstBuckets)
 		t.shards[i].buckets.Store(&buckets)
 	}
 	return t
 }
 
-// place returns the shard a key belongs to, and its hash.
-func (t *table) place(id storage.LimitID, key []byte) (*shard, uint64) {
+// shardOf returns the shard a key belongs to, and the hash by which that finds it.
+func (t *table) shardOf(id storage.LimitID, key []byte) (*shard, uint32) {
 	const spread = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio
 	hash := maphash.Bytes(t.seed, key) ^ uint64(id)*spread
-	return &t.shards[hash>>(64-shardBits)], hash
+	return &t.shards[hash>>(64-shardBits)], uint32(hash)
 }
+
+// tagOf returns a part of a hash that says nothing about the bucket, unless there are very many.
+func tagOf(hash uint32) byte { return byte(hash >> 24) }
 
 // find returns the cell of a key, or nil. It takes no lock.
 func (t *table) find(id storage.LimitID, key []byte) *cell {
-	s, hash := t.place(id, key)
+	s, hash := t.shardOf(id, key)
 	return s.find(id, key, hash)
 }
 
 // countClaim counts a claim that was granted at once.
-func (t *table) countClaim(of *cell) { t.shards[of.hash>>(64-shardBits)].claims.Add(1) }
+func (t *table) countClaim(of *cell) { t.shards[of.hash%shardCount].claims.Add(1) }
 
 // claims returns how many claims were granted at once.
 func (t *table) claims() (n int64) {
@@ -79,12 +100,17 @@ func (t *table) claims() (n int64) {
 	return n
 }
 
-func (s *shard) find(id storage.LimitID, key []byte, hash uint64) *cell {
+func (s *shard) find(id storage.LimitID, key []byte, hash uint32) *cell {
 	buckets := *s.buckets.Load()
-	c := buckets[hash&uint64(len(buckets)-1)].Load()
-	for ; c != nil; c = c.next.Load() {
-		if c.hash == hash && c.id == id && c.key == string(key) {
-			return c
+	for b := &buckets[hash&uint32(len(buckets)-1)]; b != nil; b = b.more.Load() {
+		tags := b.tags.Load()
+		for i := range b.cells {
+			if byte(tags>>(8*i)) != tagOf(hash) {
+				continue
+			}
+			if c := b.cells[i].Load(); c != nil && c.is(id, key, hash) {
+				return c
+			}
 		}
 	}
 	return nil
@@ -93,12 +119,8 @@ func (s *shard) find(id storage.LimitID, key []byte, hash uint64) *cell {
 // add returns the cell of a key, made if there is none. Another may have to make
 // room for it.
 func (t *table) add(id storage.LimitID, key []byte) *cell {
-	s, hash := t.place(id, key)
-	fresh := &cell{hash: hash, id: id, key: string(key)}
-	fresh.touched.Store(true)
-	if id == clientsID {
-		fresh.client = new(clientState)
-	}
+	s, hash := t.shardOf(id, key)
+	fresh := newCell(id, key, hash)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,42 +135,71 @@ func (t *table) add(id storage.LimitID, key []byte) *cell {
 }
 
 func (s *shard) insertLocked(c *cell) {
-	s.ring = append(s.ring, c)
-	if buckets := *s.buckets.Load(); len(s.ring) > len(buckets) {
-		s.rebuildLocked(2 * len(buckets)) // links c as well
-		return
+	s.cells++
+	if n := len(*s.buckets.Load()); s.cells > maxFill*n {
+		s.rebuildLocked(2 * n)
 	}
-	s.linkLocked(*s.buckets.Load(), c)
+	link(*s.buckets.Load(), c)
 }
 
-func (s *shard) linkLocked(buckets []atomic.Pointer[cell], c *cell) {
-	head := &buckets[c.hash&uint64(len(buckets)-1)]
-	c.next.Store(head.Load())
-	head.Store(c)
+// link puts a cell into its bucket.
+func link(buckets []bucket, c *cell) {
+	b := &buckets[c.hash&uint32(len(buckets)-1)]
+	for !b.put(c) {
+		if b.more.Load() == nil {
+			b.more.Store(new(bucket))
+		}
+		b = b.more.Load()
+	}
+}
+
+// put puts a cell into a bucket, and reports whether there was room.
+func (b *bucket) put(c *cell) bool {
+	for i := range b.cells {
+		if b.cells[i].Load() == nil {
+			b.cells[i].Store(c)
+			others := b.tags.Load() &^ (0xff << (8 * i))
+			b.tags.Store(others | uint64(tagOf(c.hash))<<(8*i))
+			return true
+		}
+	}
+	return false
+}
+
+// all returns the cells of a bucket, with their spots.
+func (b *bucket) all() iter.Seq2[spot, *cell] {
+	return func(yield func(spot, *cell) bool) {
+		for ; b != nil; b = b.more.Load() {
+			for i := range b.cells {
+				if c := b.cells[i].Load(); c != nil && !yield(spot{b, i}, c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// all returns the cells of a shard, with their spots.
+func (s *shard) all() iter.Seq2[spot, *cell] {
+	return func(yield func(spot, *cell) bool) {
+		buckets := *s.buckets.Load()
+		for i := range buckets {
+			for at, c := range buckets[i].all() {
+				if !yield(at, c) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // rebuildLocked gives the shard n buckets.
 func (s *shard) rebuildLocked(n int) {
-	buckets := make([]atomic.Pointer[cell], n)
-	for _, c := range s.ring {
-		s.linkLocked(buckets, c)
+	buckets := make([]bucket, n)
+	for _, c := range s.all() {
+		link(buckets, c)
 	}
 	s.buckets.Store(&buckets)
-}
-
-// unlinkLocked takes the cell at index i of the ring out of the shard.
-func (s *shard) unlinkLocked(i int) {
-	c := s.ring[i]
-	buckets := *s.buckets.Load()
-	link := &buckets[c.hash&uint64(len(buckets)-1)]
-	for link.Load() != c {
-		link = &link.Load().next
-	}
-	link.Store(c.next.Load())
-
-	last := len(s.ring) - 1
-	s.ring[i], s.ring[last] = s.ring[last], nil
-	s.ring = s.ring[:last]
 }
 
 // rank says how much a cell is worth keeping.
@@ -166,15 +217,19 @@ const (
 // hand, to make room. If all of them are pinned it removes none: the table then
 // is over its bound by one for each claim in flight at most.
 func (t *table) evictLocked(s *shard) {
-	victim, lowest := 0, pinned
-	for range min(clockSteps, len(s.ring)) {
-		i := s.hand % len(s.ring)
-		s.hand = i + 1
-		if r := s.ring[i].rank(); r < lowest {
-			victim, lowest = i, r
-		}
-		if lowest == idle {
-			break
+	var victim spot
+	lowest := pinned
+	buckets := *s.buckets.Load()
+	for seen, passed := 0, 0; seen < clockSteps && passed < len(buckets) && lowest > idle; passed++ {
+		s.hand = (s.hand + 1) % len(buckets)
+		for at, c := range buckets[s.hand].all() {
+			seen++
+			if r := c.rank(); r < lowest {
+				victim, lowest = at, r
+			}
+			if lowest == idle {
+				break
+			}
 		}
 	}
 	if lowest == pinned {
@@ -194,11 +249,11 @@ func (c *cell) rank() rank {
 	}
 	defer c.mu.Unlock()
 	switch {
-	case c.inFlight > 0:
+	case c.inFlightLocked() > 0:
 		return pinned
-	case c.block.Load() != nil, c.nearLimitLocked(), c.client.hasRecord():
+	case c.block.Load() != nil, c.nearLimitLocked(), c.client().hasRecord():
 		return valuable
-	case c.local != nil:
+	case c.localLocked() != nil:
 		return indebted
 	case touched:
 		return active
@@ -206,21 +261,22 @@ func (c *cell) rank() rank {
 	return idle
 }
 
-// removeLocked removes the cell at index i of the ring, unless it has become
-// pinned. It returns the batch that gives back what the cell held, which is there
-// before anybody can claim for the key anew, or nil.
-func (t *table) removeLocked(s *shard, i int) (gives *batch, ok bool) {
-	c := s.ring[i]
+// removeLocked removes the cell at a spot, unless it has become pinned. It returns
+// the batch that gives back what the cell held, which is there before anybody can claim
+// for the key anew, or nil.
+func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
+	c := at.bucket.cells[at.slot].Load()
 	if !c.mu.TryLock() {
 		return nil, false
 	}
 	defer c.mu.Unlock()
-	if c.inFlight > 0 {
+	if c.inFlightLocked() > 0 {
 		return nil, false
 	}
 	gives = t.give(c)
 	c.dead = true
-	s.unlinkLocked(i)
+	at.bucket.cells[at.slot].Store(nil)
+	s.cells--
 	t.count.Add(-1)
 	return gives, true
 }
@@ -230,9 +286,9 @@ func (c *cell) nearLimitLocked() bool {
 	if c.limit == nil {
 		return false
 	}
-	used := c.lease.Used - c.lease.Units
-	if c.local != nil {
-		for _, charge := range c.local.debts {
+	used := c.lease.used - c.lease.units
+	if local := c.localLocked(); local != nil {
+		for _, charge := range local.debts {
 			used += charge.Units
 		}
 	}
@@ -240,14 +296,14 @@ func (c *cell) nearLimitLocked() bool {
 }
 
 // sweep removes cells that were not touched since the last sweep. Keys that are
-// blocked stay. Whenever flushSize leases were given back it calls await, without
+// blocked stay. Whenever about flushSize leases were given back it calls await, without
 // a lock, with the batch of the last.
 func (t *table) sweep(now int64, await func(*batch)) (removed int) {
 	step := sweepStep{now: now}
 	for i := range t.shards {
 		for left := math.MaxInt; left > 0; {
 			left = t.sweepSome(&t.shards[i], left, &step)
-			if step.given == flushSize {
+			if step.given >= flushSize {
 				await(step.gives)
 				step.given = 0
 			}
@@ -264,34 +320,37 @@ type sweepStep struct {
 	gives   *batch // the batch of the last of them
 }
 
-// sweepSome sweeps the first cells of a shard, from the last of them down, and
+// sweepSome sweeps the first buckets of a shard, from the last of them down, and
 // stops when flushSize leases were given back. It returns how many are left.
 func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for left = min(first, len(s.ring)); left > 0 && step.given < flushSize; left-- {
-		c := s.ring[left-1]
-		if c.touched.Swap(false) || c.blockedAt(step.now) || c.client.bannedAt(step.now) || c.hasDebt() {
-			continue
-		}
-		gives, ok := t.removeLocked(s, left-1)
-		if ok {
-			step.removed++
-		}
-		if gives != nil {
-			step.gives = gives
-			step.given++
+	buckets := *s.buckets.Load()
+	for left = min(first, len(buckets)); left > 0 && step.given < flushSize; left-- {
+		for at, c := range buckets[left-1].all() {
+			if c.touched.Swap(false) || c.blockedAt(step.now) || c.client().bannedAt(step.now) || c.hasDebt() {
+				continue
+			}
+			gives, ok := t.removeLocked(s, at)
+			if ok {
+				step.removed++
+			}
+			if gives != nil {
+				step.gives = gives
+				step.given++
+			}
 		}
 	}
-	s.shrinkLocked()
+	if left == 0 { // what was swept is not swept again
+		s.shrinkLocked()
+	}
 	return left
 }
 
 // shrinkLocked gives memory back when most of a shard's cells are gone.
 func (s *shard) shrinkLocked() {
-	if n := len(*s.buckets.Load()); n > firstBuckets && len(s.ring) < n/4 {
+	if n := len(*s.buckets.Load()); n > firstBuckets && s.cells < n*maxFill/4 {
 		s.rebuildLocked(n / 2)
-		s.ring = append(make([]*cell, 0, len(s.ring)), s.ring...)
 	}
 }
 
@@ -305,14 +364,11 @@ func (c *cell) blockedAt(now int64) bool {
 	return false
 }
 
-// each calls f for every cell there is. Cells added meanwhile may be missed.
+// each calls f for every cell there is. Cells added meanwhile may be missed, and those that
+// are removed meanwhile are dead.
 func (t *table) each(f func(*cell)) {
 	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		ring := append([]*cell(nil), s.ring...)
-		s.mu.Unlock()
-		for _, c := range ring {
+		for _, c := range t.shards[i].all() {
 			f(c)
 		}
 	}

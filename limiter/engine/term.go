@@ -106,10 +106,10 @@ func (c *connection) inTerms(f func(in storage.Store, term *storage.Term) error)
 	return t, err
 }
 
-// nameOf returns what a cell is called in the store now, and makes the term of the call
+// nameOf returns what a key is called in the store now, and makes the term of the call
 // no longer than the name is valid.
-func (c *connection) nameOf(of *cell, retention time.Duration, term *storage.Term, now int64) (Name, error) {
-	n, err := c.name(of.id, of.key, retention, now-term.Shift)
+func (c *connection) nameOf(id storage.LimitID, key string, retention time.Duration, term *storage.Term, now int64) (Name, error) {
+	n, err := c.name(id, key, retention, now-term.Shift)
 	if err != nil || n.Until == 0 {
 		return n, err
 	}

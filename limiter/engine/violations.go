@@ -34,7 +34,7 @@ func (e *Engine) recordViolations(r *request) (changed bool) {
 	for i := range r.debits {
 		debit := &r.debits[i]
 		if debit.Client == nil || !debit.refused || debit.Client.record() == nil ||
-			debit.Scaling.Points == 0 && debit.Scaling.Ban.After == 0 || !debit.Client.cell.client.violates(debit, r.now) {
+			debit.Scaling.Points == 0 && debit.Scaling.Ban.After == 0 || !debit.Client.cell.client().violates(debit, r.now) {
 			continue
 		}
 		punished = true
@@ -125,7 +125,7 @@ func (e *Engine) Punish(client *Client, o reputation.Offense) {
 // commitOffense notes an offense in memory and for the store, and reports whether
 // it did.
 func (e *Engine) commitOffense(o offense) (noted bool) {
-	st := o.cell.client
+	st := o.cell.client()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	var record reputation.Record

@@ -120,7 +120,7 @@ func (e *Engine) refused(r *request, twice bool) bool {
 func (e *Engine) release(c *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.inFlight == 0 && !c.dead {
+	if c.inFlightLocked() == 0 && !c.dead {
 		e.committer.giveBackLocked(c)
 	}
 }
