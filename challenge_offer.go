@@ -8,20 +8,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// offerChallenge returns the exchange to answer a refused request with, if a browser has
-// called up a page and a session would help its client; else nil.
-func (h *Handler) offerChallenge(e *evaluation, p *response) *exchange {
-	if p.refusal.retry == limiter.Never || e.http.Method != http.MethodGet || !isNavigation(e.http) || !h.sessionHelps(e, p.refusal) {
-		return nil
+// offerChallenge reports whether a refused request is to be answered with a challenge: if a
+// browser has called up a page and a session would help its client. It sets the exchange to
+// do so with.
+func (h *Handler) offerChallenge(e *evaluation, r *refusal) bool {
+	if r.retry == limiter.Never || e.http.Method != http.MethodGet || !isNavigation(e.http) || !h.sessionHelps(e, r) {
+		return false
 	}
 	x := &exchange{Session: h.app.Session, app: h.app, http: e.http, client: e.client, page: h.page}
 	if d, ok := x.take(x.limits.pages); !ok || !d.Allowed {
-		return nil
+		return false
 	}
 	if x.keys = x.Session.ready(e.http.Context(), h.app); x.keys == nil {
-		return nil
+		return false
 	}
-	return x
+	r.exchange = x
+	return true
 }
 
 // sessionHelps reports whether the client might pass with a session. A ban of an unverified

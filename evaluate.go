@@ -10,28 +10,30 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// evaluate decides what becomes of a request.
-func (h *Handler) evaluate(r *http.Request) result {
+// evaluate decides what becomes of a request. It also returns the placeholders to look at
+// again when a request that is counted comes back.
+func (h *Handler) evaluate(r *http.Request) (result, []*lateName) {
 	e := h.begin(r)
 	defer e.release()
 	result := e.decide()
+	var empty []*lateName
 	switch result.outcome {
 	case passed:
 		e.client.mapPlaceholders(e)
 	case counted:
 		result.response = result.response.join(e)
 		result.response.renews = e.client.isRenewable()
-		result.empty = h.emptyPlaceholders(e)
+		empty = h.emptyPlaceholders(e)
 		h.app.DecisionLog.passed(e, result.response)
 		h.trace(e.http, result.response)
 	case refused:
 		result.response = result.response.join(e)
 		h.report(e, result.response)
-		if result.exchange = h.offerChallenge(e, result.response); result.exchange != nil {
+		if h.offerChallenge(e, result.response.refusal) {
 			result.outcome = challenged
 		}
 	}
-	return result
+	return result, empty
 }
 
 // decide collects what the request takes from all limits, and has the engine decide.
@@ -61,15 +63,15 @@ func (e *evaluation) decide() result {
 	if !ok { // its configuration never ran; the next one limits the client
 		return e.pass()
 	}
-	e.count(d)
-	h.countByKind(e, d)
+	e.count(&d)
+	h.countByKind(e, &d)
 	switch {
 	case d.Reason == engine.Abandoned:
 		return result{outcome: abandoned, err: errAbandoned}
 	case d.Allowed && (e.denied != nil || len(e.debits) == 0):
 		return e.pass()
 	}
-	return e.answer(d)
+	return e.answer(&d)
 }
 
 // pass lets the request pass that no limit refuses, unless a zone denies it.
@@ -231,7 +233,7 @@ func (e *evaluation) refuseBanned(by *rules.Statement) result {
 	}
 	return result{outcome: refused, response: &response{
 		style: h.style, client: e.client,
-		refusal: &refusal{app: h.app, policy: h.bannedByOperator, retry: h.jittered(engine.Decision{Retry: e.bannedFor(by)}), reason: engine.Banned},
+		refusal: &refusal{app: h.app, policy: h.bannedByOperator, retry: h.jittered(e.bannedFor(by)), reason: engine.Banned},
 	}}
 }
 
@@ -258,12 +260,12 @@ func (e *evaluation) refuseTrapped() result {
 	if !ok || d.Reason != engine.Banned {
 		d = engine.Decision{Reason: engine.Banned, Retry: e.trapBan}
 	}
-	h.countByKind(e, d)
-	return e.answer(d)
+	h.countByKind(e, &d)
+	return e.answer(&d)
 }
 
 // answer returns the result of a decision.
-func (e *evaluation) answer(d engine.Decision) result {
+func (e *evaluation) answer(d *engine.Decision) result {
 	if d.Allowed {
 		return result{outcome: counted, response: e.newResponse()}
 	}

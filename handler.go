@@ -155,18 +155,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if h.app.Session.serves(r.URL.Path) {
 		return h.serveSession(w, r)
 	}
-	result := h.evaluate(r)
+	result, empty := h.evaluate(r)
 	switch result.outcome {
 	case passed:
 		return next.ServeHTTP(w, r)
 	case counted:
 		result.response.setFields(w.Header())
-		next = h.watchPlaceholders(result.empty, next)
+		next = h.watchPlaceholders(empty, next)
 		return next.ServeHTTP(result.response.writer(w), r)
 	case refused:
 		return h.refuse(w, r, result.response)
 	case challenged:
-		return result.exchange.challenge(w, result.response)
+		return result.response.refusal.exchange.challenge(w, result.response)
 	case tooEarly:
 		return askAgain(w)
 	default: // denied, abandoned or failed

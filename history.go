@@ -30,7 +30,7 @@ func (h *Handler) provisionHistory(caddy.Context) error {
 
 // remember counts a decision for the history: for each zone once, and for each limit that
 // lets the request pass or refuses it.
-func (e *evaluation) remember(d engine.Decision) {
+func (e *evaluation) remember(d *engine.Decision) {
 	ledger := e.handler.app.ledger
 	if ledger == nil || d.Reason == engine.Abandoned {
 		return
@@ -53,7 +53,7 @@ func (e *evaluation) remember(d engine.Decision) {
 	}
 }
 
-func rememberIn(m *history.Meter, key history.Key, cost int64, d engine.Decision) {
+func rememberIn(m *history.Meter, key history.Key, cost int64, d *engine.Decision) {
 	switch {
 	case d.Allowed:
 		m.Allow(key, cost)

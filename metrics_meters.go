@@ -83,7 +83,7 @@ var clientMeters = func() (meters [identity.APIKey + 1]clientMeter) {
 	return meters
 }()
 
-func (m clientMeter) count(d engine.Decision) {
+func (m clientMeter) count(d *engine.Decision) {
 	switch {
 	case d.Allowed:
 		m.allowed.Inc()

@@ -11,7 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Caddy's header directive writes into the slices of header values. What it
@@ -44,11 +43,11 @@ func TestHeaderValuesAreTheResponsesOwn(t *testing.T) {
 func TestJitterStaysADuration(t *testing.T) {
 	h := &Handler{Jitter: 1e300, random: func() float64 { return 0.999 }}
 	for _, retry := range []time.Duration{0, 1, time.Minute, limiter.MaxWindow} {
-		if got := h.jittered(engine.Decision{Retry: retry}); got < max(retry, 1) || got > retry+maxJitter+1 {
+		if got := h.jittered(retry); got < max(retry, 1) || got > retry+maxJitter+1 {
 			t.Errorf("%v with the largest jitter becomes %v", retry, got)
 		}
 	}
-	if got := h.jittered(engine.Decision{Retry: limiter.Never}); got != limiter.Never {
+	if got := h.jittered(limiter.Never); got != limiter.Never {
 		t.Errorf("never becomes %v", got)
 	}
 }

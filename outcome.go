@@ -14,11 +14,11 @@ const (
 	failed                    // a matcher has failed
 )
 
-// result is the outcome of an evaluation, and what the answer needs.
+// result is the outcome of an evaluation, and what the answer needs. It is four words long, so
+// that functions return it in registers: a longer one is copied in memory at each return, which
+// takes longer than what most of them do.
 type result struct {
 	outcome  outcome
-	response *response   // of what is counted, refused or challenged
-	exchange *exchange   // of what is challenged
-	empty    []*lateName // placeholders to look at again when a counted request comes back
-	err      error       // of what is denied, abandoned or failed
+	response *response // of what is counted, refused or challenged
+	err      error     // of what is denied, abandoned or failed
 }

@@ -21,6 +21,8 @@ type refusal struct {
 	key       []byte   // what was counted by, or of a ban the client; nil if nothing was counted
 	room      [40]byte // of the key, unless it is longer
 	reference string   // once it is made: see refusal.id
+
+	exchange *exchange // of what is answered with a challenge
 }
 
 // banName is what a ban is called in the place of a zone and of a limit.
@@ -28,9 +30,9 @@ const banName = "ban"
 
 // fill sets what is said of a decision that refuses a request. It keeps nothing of the
 // evaluation, which is reused.
-func (r *refusal) fill(e *evaluation, d engine.Decision) {
+func (r *refusal) fill(e *evaluation, d *engine.Decision) {
 	h := e.handler
-	r.app, r.policy, r.retry, r.reason, r.fresh = h.app, h.banned, h.jittered(d), d.Reason, d.Fresh
+	r.app, r.policy, r.retry, r.reason, r.fresh = h.app, h.banned, h.jittered(d.Retry), d.Reason, d.Fresh
 	switch {
 	case d.Reason != engine.Banned:
 		r.policy = e.policies[d.Debit]
@@ -50,11 +52,11 @@ func (r *refusal) makeField(texts *texts) {
 
 // jittered returns a retry time made longer by a random part of up to the
 // handler's jitter.
-func (h *Handler) jittered(d engine.Decision) time.Duration {
-	if d.Retry == limiter.Never {
+func (h *Handler) jittered(retry time.Duration) time.Duration {
+	if retry == limiter.Never {
 		return limiter.Never
 	}
-	retry := max(d.Retry, 1)
+	retry = max(retry, 1)
 	if h.Jitter > 0 {
 		retry += time.Duration(min(h.random()*h.Jitter*float64(retry), float64(maxJitter)))
 	}

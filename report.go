@@ -101,7 +101,7 @@ func remoteIP(r *http.Request) string {
 }
 
 // count counts a decision.
-func (e *evaluation) count(d engine.Decision) {
+func (e *evaluation) count(d *engine.Decision) {
 	e.remember(d)
 	var last *Zone
 	for i, p := range e.policies {
@@ -126,7 +126,7 @@ func (e *evaluation) count(d engine.Decision) {
 
 // countByKind counts a decision by the kind of its client, and notes the client for the
 // pressure of its network.
-func (h *Handler) countByKind(e *evaluation, d engine.Decision) {
+func (h *Handler) countByKind(e *evaluation, d *engine.Decision) {
 	c := e.client
 	if c == nil || !c.identified {
 		return

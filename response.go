@@ -49,7 +49,7 @@ func (e *evaluation) newResponse() *response {
 }
 
 // newRefusedResponse returns the response to a request that a decision refuses.
-func (e *evaluation) newRefusedResponse(d engine.Decision) *response {
+func (e *evaluation) newRefusedResponse(d *engine.Decision) *response {
 	p := new(refusedResponse)
 	p.fill(e)
 	p.why.fill(e, d)

@@ -11,7 +11,7 @@ import (
 // one client too many. A client whose request needed the store is new to memory; one that was
 // answered from memory was counted before, so that warm and blocked requests cost nothing.
 // The exception is a request that the network's ceiling blocks: its client may be new.
-func (a *App) notePressure(c *client, d engine.Decision, byNetwork bool) {
+func (a *App) notePressure(c *client, d *engine.Decision, byNetwork bool) {
 	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
 		return
 	}
