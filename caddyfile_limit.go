@@ -96,7 +96,11 @@ func (l *Limit) setValue(word, value string) error {
 		l.Timezone = value
 		return nil
 	}
-	n, err := parseCount(value)
+	parse := parseCount
+	if word == "burst" {
+		parse = parseUnits
+	}
+	n, err := parse(value)
 	if err != nil {
 		return fmt.Errorf("%s must be a whole number, got %q", word, value)
 	}

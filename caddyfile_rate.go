@@ -17,7 +17,7 @@ func parseRate(words []string) (Limit, []string, error) {
 	if window == "" {
 		return Limit{}, nil, fmt.Errorf("a window is missing in %q: write %s", amount, guessRate(words))
 	}
-	n, err := parseCount(amount)
+	n, err := parseUnits(amount)
 	if err != nil {
 		return Limit{}, nil, fmt.Errorf("amount must be a whole number, got %q: write %s", amount, guessRate(words))
 	}

@@ -66,6 +66,9 @@ func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
 	if len(args) != 7 && len(args) != 10 {
 		return d.Errf("ban: got %q: expected %s, or the same with `up to 24h` at its end", strings.Join(args, " "), form)
 	}
+	if args[2] == "violation" {
+		args[2] = "violations"
+	}
 	for i, word := range words {
 		if i < len(args) && args[i] != word {
 			return d.Errf("ban: expected %q, got %q: write %s", word, args[i], form)

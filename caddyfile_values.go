@@ -38,6 +38,16 @@ func parseCount(s string) (int64, error) {
 	return strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
 }
 
+// parseUnits parses a number of units: a whole number, or a size such as 500MB or 1GiB
+// where units are bytes.
+func parseUnits(s string) (int64, error) {
+	if !strings.HasSuffix(strings.ToLower(s), "b") {
+		return parseCount(s)
+	}
+	size, err := humanize.ParseBytes(s)
+	return int64(min(size, math.MaxInt64)), err
+}
+
 // moduleJSON encodes a module with its name in key.
 func moduleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, error) {
 	var warnings []caddyconfig.Warning

@@ -173,7 +173,7 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
 		return d.ArgErr()
 	}
 	cost := d.Val()
-	if n, err := parseCount(cost); err == nil && n >= 0 {
+	if n, err := parseUnits(cost); err == nil && n >= 0 {
 		cost = strconv.FormatInt(n, 10)
 	} else if len(placeholder.Names(cost)) == 0 {
 		write := "cost 10"
@@ -207,7 +207,7 @@ func (z *Zone) unmarshalMaxCost(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&arg) {
 		return d.ArgErr()
 	}
-	n, err := parseCount(arg)
+	n, err := parseUnits(arg)
 	if err != nil || n < 1 {
 		return d.Errf("max_cost: must be a whole number above zero such as 100, got %q", arg)
 	}
