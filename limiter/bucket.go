@@ -43,7 +43,7 @@ func (l Limit) drainTo(b Bucket, now int64) Bucket {
 }
 
 // less takes units and parts of one from others, which end at zero.
-func (l Limit) less(units, part, byUnits, byPart int64) (int64, int64) {
+func (l *Limit) less(units, part, byUnits, byPart int64) (int64, int64) {
 	if byUnits > units || (byUnits == units && byPart >= part) {
 		return 0, 0
 	}
@@ -55,7 +55,7 @@ func (l Limit) less(units, part, byUnits, byPart int64) (int64, int64) {
 }
 
 // plus adds units and parts of one to others.
-func (l Limit) plus(units, part, byUnits, byPart int64) (int64, int64) {
+func (l *Limit) plus(units, part, byUnits, byPart int64) (int64, int64) {
 	units, part = units+byUnits, part+byPart
 	if part >= l.window {
 		units, part = units+1, part-l.window
@@ -91,7 +91,7 @@ func (l Limit) clampBucket(b Bucket) Bucket {
 
 // refilled returns how many units, and parts of one, drain in elapsed
 // nanoseconds. A number that does not fit is as good as infinite.
-func (l Limit) refilled(elapsed int64) (units, part int64) {
+func (l *Limit) refilled(elapsed int64) (units, part int64) {
 	hi, lo := bits.Mul64(uint64(elapsed), uint64(l.amount))
 	if hi >= uint64(l.window) {
 		return math.MaxInt64, 0
@@ -104,7 +104,7 @@ func (l Limit) refilled(elapsed int64) (units, part int64) {
 }
 
 // refillTime returns the nanoseconds in which units and part drain, rounded up.
-func (l Limit) refillTime(units, part int64) int64 {
+func (l *Limit) refillTime(units, part int64) int64 {
 	hi, lo := bits.Mul64(uint64(units), uint64(l.window))
 	lo, carry := bits.Add64(lo, uint64(part), 0)
 	hi += carry

@@ -31,7 +31,7 @@ func checkCalendar(p Params) error {
 // times the window goes into what the clocks of the location show, as if they
 // had shown 1970-01-01 00:00 first. Clocks that are set back over midnight don't
 // bring the day before back.
-func (l Limit) calendarSlot(now int64) int64 {
+func (l *Limit) calendarSlot(now int64) int64 {
 	at := time.Unix(0, now).In(l.location)
 	_, offset := at.Zone()
 	slot := floorDiv(now+int64(offset)*int64(time.Second), l.width)
@@ -47,7 +47,7 @@ func (l Limit) calendarSlot(now int64) int64 {
 
 // begins returns the first time at which the clocks of the location show the
 // beginning of a window, or more, where they are set ahead over it.
-func (l Limit) begins(slot int64) int64 {
+func (l *Limit) begins(slot int64) int64 {
 	shown := slot * l.width
 	at := shown - int64(MaxOffset)
 	for {

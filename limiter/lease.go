@@ -35,8 +35,9 @@ type Lease struct {
 func (ls Lease) Holds() bool { return ls.Units > 0 || ls.HeldPart > 0 }
 
 // Worth returns how many units of a lease can be spent at now: at most what it
-// holds, and at most what l leaves beside the units used outside the lease.
-func (l Limit) Worth(ls *Lease, now int64) int64 {
+// holds, and at most what l leaves beside the units used outside the lease. Like all that is
+// called for most decisions it has a pointer to the limit, since to copy that takes as long.
+func (l *Limit) Worth(ls *Lease, now int64) int64 {
 	if ls.Units <= 0 {
 		return 0
 	}
@@ -50,25 +51,31 @@ func (l Limit) Worth(ls *Lease, now int64) int64 {
 }
 
 // outside returns what is in use outside the lease.
-func (l Limit) outside(ls Lease) (units, part int64) {
+func (l *Limit) outside(ls Lease) (units, part int64) {
 	return l.less(ls.Used, ls.Part, ls.Units, ls.HeldPart)
 }
 
 // Spend takes cost units from a lease if it is worth that many at now, and
 // reports whether it did. A cost of zero is always spent.
-func (l Limit) Spend(ls *Lease, now, cost int64) bool {
+func (l *Limit) Spend(ls *Lease, now, cost int64) bool {
 	if cost <= 0 {
 		return true
 	}
 	if l.Worth(ls, now) < cost {
 		return false
 	}
+	l.SpendWorth(ls, now, cost)
+	return true
+}
+
+// SpendWorth takes cost units from a lease that is worth at least as many at now, which the
+// caller knows from [Limit.Worth].
+func (l *Limit) SpendWorth(ls *Lease, now, cost int64) {
 	if l.algorithm == TokenBucket {
 		*ls = l.drainLease(*ls, now)
 	}
 	ls.Units -= cost
 	ls.Spent += cost
-	return true
 }
 
 // Take takes out what a lease holds, for giving it back. What is known of the
@@ -85,7 +92,7 @@ func (l Limit) Take(ls *Lease) (taken Lease) {
 
 // isAhead reports whether a lease on a sliding or fixed limit is charged to a slot
 // that begins only after now.
-func (l Limit) isAhead(ls Lease, now int64) bool { return l.end(ls.At-1) > now }
+func (l *Limit) isAhead(ls Lease, now int64) bool { return l.end(ls.At-1) > now }
 
 // Slow reports whether a key of a sliding limit is known to keep to a quarter of
 // the limit's pace: with all that is in use outside a lease, by the slots that have
@@ -166,7 +173,7 @@ func (l Limit) remember(ls *Lease, units, part int64) {
 // that its holder spent drain first; when they are gone the lease itself
 // drains, because the bucket would otherwise refill units that are held as
 // well. What others have in use makes no difference: they may give it back.
-func (l Limit) drainLease(ls Lease, now int64) Lease {
+func (l *Limit) drainLease(ls Lease, now int64) Lease {
 	if now <= ls.At {
 		return ls
 	}
@@ -181,7 +188,7 @@ func (l Limit) drainLease(ls Lease, now int64) Lease {
 
 // SpentAt returns the time as of which units count that are spent from a lease at now. A
 // token bucket may be ahead of now, if a process with a faster clock charged it first.
-func (l Limit) SpentAt(ls Lease, now int64) int64 {
+func (l *Limit) SpentAt(ls Lease, now int64) int64 {
 	if l.algorithm == TokenBucket {
 		return ls.At
 	}
@@ -215,7 +222,7 @@ type Quota struct {
 
 // Quota returns what is left of l for the key that holds the lease, as far as
 // the lease knows it.
-func (l Limit) Quota(ls Lease, now int64) Quota {
+func (l *Limit) Quota(ls Lease, now int64) Quota {
 	if l.algorithm == TokenBucket {
 		is := l.drainLease(ls, now)
 		outside, part := l.outside(is)

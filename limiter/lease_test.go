@@ -248,7 +248,8 @@ func TestQuota(t *testing.T) {
 		})
 	}
 	for _, p := range []limiter.Params{sliding, fixed, bucket} {
-		if got := mustNew(t, p).Quota(limiter.Lease{}, noon); got != (limiter.Quota{Remaining: 10}) {
+		l := mustNew(t, p)
+		if got := l.Quota(limiter.Lease{}, noon); got != (limiter.Quota{Remaining: 10}) {
 			t.Errorf("%v: without a lease: got %+v, want everything", p.Algorithm, got)
 		}
 	}

@@ -274,7 +274,7 @@ func (l Limit) Slots() int64 { return int64(l.slots) }
 // Slot returns the index of the slot that a time lies in. Indices count from
 // the Unix epoch, or in a time zone from its clocks' 1970-01-01 00:00. A token
 // bucket has no slots: Slot, Oldest and Newest panic.
-func (l Limit) Slot(now int64) int64 {
+func (l *Limit) Slot(now int64) int64 {
 	if l.location != nil {
 		return l.calendarSlot(now)
 	}
@@ -313,7 +313,7 @@ func (l Limit) MaxAhead() int64 { return int64(l.slots) * 3 / 4 }
 func (l Limit) MaxLate() int64 { return l.amount / lateShare }
 
 // Expiry returns the time from which on a slot no longer counts.
-func (l Limit) Expiry(slot int64) int64 {
+func (l *Limit) Expiry(slot int64) int64 {
 	if l.algorithm == Fixed {
 		return l.end(slot)
 	}
@@ -321,7 +321,7 @@ func (l Limit) Expiry(slot int64) int64 {
 }
 
 // end returns the time at which a slot ends and the next begins.
-func (l Limit) end(slot int64) int64 {
+func (l *Limit) end(slot int64) int64 {
 	if l.location != nil {
 		return l.begins(slot + 1)
 	}

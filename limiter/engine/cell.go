@@ -243,7 +243,7 @@ func (c *cell) spendableLocked(d *Debit, now int64) bool {
 // spendLocked takes a debit from the lease, which must cover it.
 func (c *cell) spendLocked(d *Debit, now int64) {
 	lease := c.leaseLocked()
-	d.Limit.Spend(&lease, now, d.Cost)
+	d.Limit.SpendWorth(&lease, now, d.Cost)
 	c.setLeaseLocked(lease)
 	d.Known, d.at = true, d.Limit.SpentAt(lease, now)
 	d.Quota = d.Limit.Quota(lease, now)
