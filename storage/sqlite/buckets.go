@@ -17,11 +17,21 @@ type buckets struct {
 }
 
 func (b *buckets) prepare(db *conn) (err error) {
+	if err := b.prepareReads(db); err != nil {
+		return err
+	}
 	for i, n := range sizes {
-		if b.selects[i], err = db.prepare(selectBuckets(n), n+1, 4); err != nil {
+		if b.upserts[i], err = db.prepare(upsertBuckets(n), 6*n, 0); err != nil {
 			return err
 		}
-		if b.upserts[i], err = db.prepare(upsertBuckets(n), 6*n, 0); err != nil {
+	}
+	return nil
+}
+
+// prepareReads prepares what reads.
+func (b *buckets) prepareReads(db *conn) (err error) {
+	for i, n := range sizes {
+		if b.selects[i], err = db.prepare(selectBuckets(n), n+1, 4); err != nil {
 			return err
 		}
 	}

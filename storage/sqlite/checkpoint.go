@@ -79,7 +79,7 @@ func (s *Store) checkpoint() error {
 	if err == nil {
 		err = s.reuseLogLocked()
 	}
-	return s.failedLocked(wrap("checkpoint", err))
+	return s.failed(wrap("checkpoint", err))
 }
 
 // copyLog copies what is in the log at the moment, and reports whether that has
@@ -148,11 +148,13 @@ func (s *Store) Close() error {
 
 	close(s.stop)
 	<-s.stopped
+	<-s.kept
 	s.sideMu.Lock()
 	defer s.sideMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.rollbackLocked() // closing ends it as well
+	unfolded := s.leaveJournalLocked()
 	switch at, err := isAt(s.options.Path, s.file); {
 	case err != nil: // so that nothing is known
 	case !at:
@@ -160,7 +162,7 @@ func (s *Store) Close() error {
 	default:
 		s.finishLogLocked()
 	}
-	err := errors.Join(s.side.close(), s.writer.close())
+	err := errors.Join(unfolded, s.closeConnections())
 	s.side = nil // which tells whoever looks at the past
 	return wrap("close", err)
 }

@@ -26,21 +26,30 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 	if err := ctx.Err(); err != nil {
 		return wrap("claim", err)
 	}
+	if a := s.alone.Load(); a != nil && len(claims) > 0 {
+		err := s.claimAlone(a, term, claims, grants)
+		if err != errTransaction {
+			return s.failed(wrap("claim", err))
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return wrap("claim", storage.ErrClosed)
 	}
-	if err := ctx.Err(); err != nil {
-		return wrap("claim", err)
-	}
 	if len(claims) == 0 {
 		return nil
 	}
-	return s.failedLocked(wrap("claim", s.claimLocked(term, claims, grants)))
+	if err := ctx.Err(); err != nil {
+		return wrap("claim", err)
+	}
+	return s.failed(wrap("claim", s.claimLocked(term, claims, grants)))
 }
 
 func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	if err := s.foldAllLocked(); err != nil {
+		return err
+	}
 	err := s.transactLocked(term, func() (written int64, err error) {
 		s.claims.era = 0
 		if term != nil {
@@ -53,8 +62,14 @@ func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants [
 	})
 	if err != nil {
 		s.claims.limits.forget()
+		return err
 	}
-	return err
+	if a := s.alone.Load(); a != nil {
+		for i := range s.claims.cells {
+			a.filters.add(s.claims.cells[i].id, s.claims.cells[i].key)
+		}
+	}
+	return nil
 }
 
 // with calls f, which finds the store locked, and says what failed.
@@ -67,7 +82,7 @@ func (s *Store) with(ctx context.Context, what string, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return wrap(what, err)
 	}
-	return s.failedLocked(wrap(what, f()))
+	return s.failed(wrap(what, f()))
 }
 
 // transactLocked runs f in a transaction, within a term if there is one. The
@@ -162,8 +177,8 @@ func (s *Store) rollbackLocked() error {
 	return nil
 }
 
-// failedLocked remembers damage for the next Open.
-func (s *Store) failedLocked(err error) error {
+// failed remembers damage for the next Open.
+func (s *Store) failed(err error) error {
 	if errors.Is(err, storage.ErrCorrupt) {
 		return errors.Join(err, markDamaged(s.options.Path, s.file))
 	}
@@ -221,22 +236,14 @@ func newClaimer(c *conn) (*claimer, error) {
 // rows written.
 func (cl *claimer) run(claims []storage.Claim, grants []limiter.Grant) (written int64, err error) {
 	cl.gather(claims)
-	if err := cl.counters.read(claims, cl.cells); err != nil {
-		return 0, err
-	}
-	if err := cl.buckets.read(claims, cl.cells); err != nil {
+	if err := cl.readStates(claims); err != nil {
 		return 0, err
 	}
 	moved, err := cl.renames.move(claims, cl.cells)
 	if err != nil {
 		return 0, err
 	}
-	for i := range cl.cells {
-		c := &cl.cells[i]
-		for _, n := range c.claims {
-			grants[n] = claims[n].Limit.Claim(&c.state, claims[n].Claim)
-		}
-	}
+	cl.answer(claims, grants)
 	slots, err := cl.counters.write(claims, cl.cells)
 	if err != nil {
 		return 0, err
@@ -250,6 +257,24 @@ func (cl *claimer) run(claims []storage.Claim, grants []limiter.Grant) (written 
 		err = cl.limits.see(claims, cl.cells, cl.era)
 	}
 	return written, err
+}
+
+// readStates reads the states of the cells.
+func (cl *claimer) readStates(claims []storage.Claim) error {
+	if err := cl.counters.read(claims, cl.cells); err != nil {
+		return err
+	}
+	return cl.buckets.read(claims, cl.cells)
+}
+
+// answer answers claims by the states of their cells, and changes these.
+func (cl *claimer) answer(claims []storage.Claim, grants []limiter.Grant) {
+	for i := range cl.cells {
+		c := &cl.cells[i]
+		for _, n := range c.claims {
+			grants[n] = claims[n].Limit.Claim(&c.state, claims[n].Claim)
+		}
+	}
 }
 
 // gather finds the cells of a batch.

@@ -104,7 +104,7 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 		}
 		return s.clock.keep(&term, false)
 	})
-	return term.Time, s.failedLocked(wrap("time", err))
+	return term.Time, s.failed(wrap("time", err))
 }
 
 // Within implements [storage.Timekeeper].

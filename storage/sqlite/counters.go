@@ -46,6 +46,22 @@ type slotWrite struct {
 }
 
 func (c *counters) prepare(db *conn) (err error) {
+	if err := c.prepareReads(db); err != nil {
+		return err
+	}
+	for i, n := range sizes {
+		if c.inserts[i], err = db.prepare(insertSlots(n), 5*n, 0); err != nil {
+			return err
+		}
+		if c.upserts[i], err = db.prepare(upsertSlots(n), 5*n, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepareReads prepares what reads.
+func (c *counters) prepareReads(db *conn) (err error) {
 	if c.newest, err = db.prepare(`SELECT window FROM counters WHERE limit_id = ? ORDER BY window DESC LIMIT 1`, 1, 1); err != nil {
 		return err
 	}
@@ -54,12 +70,6 @@ func (c *counters) prepare(db *conn) (err error) {
 	}
 	for i, n := range sizes {
 		if c.selects[i], err = db.prepare(selectSlots(n), 2*n+2, 3); err != nil {
-			return err
-		}
-		if c.inserts[i], err = db.prepare(insertSlots(n), 5*n, 0); err != nil {
-			return err
-		}
-		if c.upserts[i], err = db.prepare(upsertSlots(n), 5*n, 0); err != nil {
 			return err
 		}
 	}

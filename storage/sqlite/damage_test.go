@@ -182,7 +182,7 @@ func TestDamageOfAReplacedFile(t *testing.T) {
 	}
 	write(t, path, "")
 	s.mu.Lock()
-	err := s.failedLocked(storage.ErrCorrupt)
+	err := s.failed(storage.ErrCorrupt)
 	s.mu.Unlock()
 	if !errors.Is(err, storage.ErrCorrupt) || isMarked(path) {
 		t.Errorf("got %v, marked: %v", err, isMarked(path))

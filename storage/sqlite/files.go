@@ -20,6 +20,7 @@ const (
 	walSuffix     = "-wal"
 	shmSuffix     = "-shm"
 	journalSuffix = "-journal"
+	chargesSuffix = "-charges"
 	damagedSuffix = "-damaged"
 	asideInfix    = ".corrupt-" // and then a date, and what belongs to that database
 )

@@ -86,7 +86,7 @@ func (s *Store) look(ctx context.Context, doing string, f func(c *conn) error) e
 	if err == nil {
 		err = f(s.side)
 	}
-	return s.failedLocked(wrap(doing, err))
+	return s.failed(wrap(doing, err))
 }
 
 var _ storage.Historian = (*Store)(nil)

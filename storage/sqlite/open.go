@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
 )
 
@@ -51,6 +52,15 @@ type Store struct {
 	emptied  int64 // the time of the sweep that last had the log emptied; 0 if none did
 	emptying int64 // that of the one that wants it emptied; 0 if none does
 
+	folding  folding
+	unfolded bool // the journal may hold what the database has not
+
+	// alone is the present period, or nil. It is set under mu.
+	alone     atomic.Pointer[alone]
+	reader    *reader          // guarded by alone.reading
+	journal   *journal.Journal // nil where there can be none
+	noJournal error            // why
+
 	// sideMu guards the checkpointing connection.
 	sideMu sync.Mutex
 	side   *conn
@@ -59,8 +69,10 @@ type Store struct {
 	astray atomic.Bool  // what the log held may be lost
 
 	due     chan struct{} // a checkpoint is due; holds one
-	stop    chan struct{} // closed to end the goroutine
-	stopped chan struct{} // closed when it has ended
+	woken   chan struct{} // something may be to be done with the journal; holds one
+	stop    chan struct{} // closed to end the goroutines
+	stopped chan struct{} // closed when that of checkpoints has ended
+	kept    chan struct{} // closed when that of the journal has ended
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -121,6 +133,8 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		options: o,
 		file:    file,
 		due:     make(chan struct{}, 1),
+		woken:   make(chan struct{}, 1),
+		kept:    make(chan struct{}),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
@@ -133,6 +147,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	go s.checkpoints()
+	go s.keep()
 	return s, nil
 }
 
@@ -161,7 +176,26 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	} else if err != nil {
 		return err
 	}
-	return retryBusy(ctx, func() error { s.side, err = s.options.dial(sideCache); return err })
+	if err := retryBusy(ctx, func() error { s.side, err = s.options.dial(sideCache); return err }); err != nil {
+		return err
+	}
+	if err := s.openReader(ctx); err != nil {
+		return err
+	}
+	if err := s.openJournal(ctx); err != nil || s.journal == nil {
+		return err
+	}
+	return retryBusy(ctx, s.settleJournal)
+}
+
+// settleJournal begins a period, or brings what is in the journal to the database.
+func (s *Store) settleJournal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.beginPeriodLocked(); err != nil || s.alone.Load() != nil {
+		return err
+	}
+	return s.foldAllLocked()
 }
 
 // prepare has a look at the database, and prepares all that works with it.
@@ -176,7 +210,8 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if err := errors.Join(s.clients.prepare(s.writer), s.clock.prepare(s.writer), s.resets.prepare(s.writer),
-		s.history.prepare(s.writer), s.acts.prepare(s.writer)); err != nil {
+		s.history.prepare(s.writer), s.acts.prepare(s.writer),
+		s.folding.prepare(s.writer, &s.claims.counters, &s.claims.buckets)); err != nil {
 		return err
 	}
 	if s.beside, err = filesBeside(s.options.Path); err != nil {
@@ -251,7 +286,7 @@ func inspect(c *conn) error {
 		return errDamaged("its version went back")
 	}
 	for _, query := range []string{
-		`SELECT count(*) FROM pragma_table_list WHERE name IN ('limits', 'counters', 'buckets', 'standings', 'clock', 'resets', 'series', 'minutes', 'hours', 'days', 'heaviest', 'audit') AND strict`,
+		`SELECT count(*) FROM pragma_table_list WHERE name IN ('limits', 'counters', 'buckets', 'standings', 'clock', 'resets', 'series', 'minutes', 'hours', 'days', 'heaviest', 'audit', 'journal') AND strict`,
 		`SELECT count(*) FROM limits WHERE slots < 0`,
 		`SELECT count(*) FROM clock WHERE now < 0`,
 		`SELECT count(*) FROM (SELECT used FROM counters ORDER BY limit_id, window, key, slot LIMIT 1)`,
@@ -285,6 +320,12 @@ func retryBusy(ctx context.Context, f func() error) error {
 
 func (s *Store) closeConnections() error {
 	var errs []error
+	if s.journal != nil {
+		errs = append(errs, s.journal.Close())
+	}
+	if s.reader != nil {
+		errs = append(errs, s.reader.conn.close())
+	}
 	for _, c := range []*conn{s.side, s.writer} {
 		if c != nil {
 			errs = append(errs, c.close())

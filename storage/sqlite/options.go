@@ -40,7 +40,7 @@ func (s Synchronous) String() string {
 // default.
 type Options struct {
 	// Path is the database file. The names Path + "-wal", "-shm", "-journal",
-	// "-damaged" and ".corrupt-…" belong to the store as well. Required.
+	// "-charges", "-damaged" and ".corrupt-…" belong to the store as well. Required.
 	Path string
 
 	// Synchronous says what a commit survives. Default: [Normal].
@@ -57,6 +57,10 @@ type Options struct {
 	// Default: [DefaultBusyTimeout].
 	BusyTimeout time.Duration
 
+	// NoJournal has each charge be a transaction, as it is where there can be no journal. A
+	// journal that is there is emptied.
+	NoJournal bool
+
 	// Notice, if set, is told what a person should know of and what is no error:
 	// that a damaged database was set aside. It is called by [Open], on its
 	// goroutine.
@@ -68,6 +72,8 @@ type Options struct {
 	// maxWAL is the size in bytes from which on the log is used from its start
 	// again.
 	maxWAL int64
+	// segments and records are the size of a journal that is made, see [journal.Options].
+	segments, records int
 	// now tells the date for the names of files that are set aside.
 	now func() time.Time
 }

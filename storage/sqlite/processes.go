@@ -19,7 +19,7 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 	err = s.changeProcesses(ctx, "join", func() error {
 		err := s.writer.exec(`DELETE FROM processes WHERE until <= ? OR until > ?`, now, now+int64(longestStay))
 		if err == nil {
-			err = s.writer.exec(`INSERT OR REPLACE INTO processes (id, until) VALUES (?, ?)`, id, until)
+			err = s.writer.exec(`INSERT OR REPLACE INTO processes (id, until, journal) VALUES (?, ?, 1)`, id, until)
 		}
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func (s *Store) changeProcesses(ctx context.Context, what string, change func() 
 		return wrap(what, storage.ErrClosed)
 	}
 	err := s.transactLocked(nil, func() (written int64, err error) { return 1, change() })
-	return s.failedLocked(wrap(what, err))
+	return s.failed(wrap(what, err))
 }
 
 var _ storage.Shared = (*Store)(nil)

@@ -128,6 +128,15 @@ var migrations = []string{
 		kind   TEXT NOT NULL,
 		reason TEXT NOT NULL
 	) STRICT;`,
+
+	// Which journal the database goes with, and up to which generation it has what was noted
+	// there. Processes that know of no journal are not noted in it.
+	`CREATE TABLE journal (
+		id     INTEGER NOT NULL,        -- of the journal's contents, 0 if there is none
+		folded INTEGER NOT NULL
+	) STRICT;
+	INSERT INTO journal VALUES (0, 0);
+	ALTER TABLE processes ADD COLUMN journal INTEGER NOT NULL DEFAULT 0;`,
 }
 
 // rollupTable returns what makes a table of counts per period.

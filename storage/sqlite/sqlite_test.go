@@ -28,7 +28,15 @@ func TestConformance(t *testing.T) {
 var start = time.Date(2026, 11, 21, 14, 15, 16, 123_456_789, time.UTC).UnixNano()
 
 // opened opens a store that the test need not close.
+// opened opens a store each of whose claims is a transaction: most tests are about these.
 func opened(t testing.TB, o Options) *Store {
+	t.Helper()
+	o.NoJournal = true
+	return journaled(t, o)
+}
+
+// journaled opens a store that keeps a journal unless the options say that it has none.
+func journaled(t testing.TB, o Options) *Store {
 	t.Helper()
 	s, err := Open(context.Background(), o)
 	if err != nil {

@@ -102,7 +102,7 @@ func (s *Store) withClients(ctx context.Context, term *storage.Term, doing strin
 	if err := ctx.Err(); err != nil {
 		return wrap(doing, err)
 	}
-	return s.failedLocked(wrap(doing, s.transactLocked(term, func() (int64, error) {
+	return s.failed(wrap(doing, s.transactLocked(term, func() (int64, error) {
 		s.clients.shift = 0
 		if term != nil {
 			s.clients.shift = term.Shift

@@ -75,7 +75,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 		s.claims.limits.forget()
 	}
 	s.askToEmptyLogLocked(sw.now)
-	return storage.Swept{Rows: sw.deleted, More: sw.more}, s.failedLocked(wrap("sweep", err))
+	return storage.Swept{Rows: sw.deleted, More: sw.more}, s.failed(wrap("sweep", err))
 }
 
 // sweeper remembers where the last step stopped.

@@ -1,0 +1,235 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+)
+
+// alone is a period in which this Store alone is charged: it owns the journal. Then charges are
+// added to the journal, and the database has them some time later (fold.go).
+type alone struct {
+	period  uint32
+	limits  atomic.Pointer[map[storage.LimitID]int64] // the times at which the database was told of limits
+	filters filters
+
+	// reading guards what follows, and Store.reader. While it is held, no record of a
+	// segment that was taken in is written over.
+	reading sync.Mutex
+	pending pending
+}
+
+const (
+	// lookEvery is how often the store looks whether it is alone, and has yet its files.
+	lookEvery = 500 * time.Millisecond
+	// foldEvery is how old records of the journal get, about, before they are in the
+	// database.
+	foldEvery = 2 * time.Second
+)
+
+// openJournal opens the journal beside the database, if there can be one. From then on, no other
+// process is alone.
+func (s *Store) openJournal(ctx context.Context) error {
+	o := journal.Options{Path: s.options.Path + chargesSuffix, Origin: s.origin, Segments: s.options.segments, Records: s.options.records}
+	j, err := journal.Open(ctx, o)
+	if errors.Is(err, syscall.ENOSPC) {
+		o.Segments = 2
+		j, err = journal.Open(ctx, o)
+	}
+	if errors.Is(err, journal.ErrUnsupported) {
+		s.noJournal = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.journal = j
+	s.unfolded = true
+	return nil
+}
+
+// journalState returns which journal the database goes with, and up to which generation it has
+// what was noted there.
+func journalState(c *conn) (id int64, folded uint32, err error) {
+	err = c.each(`SELECT id, folded FROM journal`, func(row []driver.Value) error {
+		var generation int64
+		err := integers(row, &id, &generation)
+		folded = uint32(generation)
+		return err
+	})
+	return id, folded, err
+}
+
+// beginPeriodLocked makes this Store the one that is charged alone, if no other process uses the
+// database. One of a version that had no journal is not announced there.
+func (s *Store) beginPeriodLocked() error {
+	if s.journal == nil || s.options.Synchronous == Full || s.options.NoJournal || s.closed || s.alone.Load() != nil {
+		return nil
+	}
+	if err := errors.Join(s.inPlace(), s.journal.InPlace(), s.rollbackLocked()); err != nil {
+		return err
+	}
+	others, err := s.writer.int(`SELECT count(*) FROM processes, clock WHERE until > now AND journal = 0`)
+	if err != nil || others > 0 {
+		return err
+	}
+	id, folded, err := journalState(s.writer)
+	if err != nil {
+		return err
+	}
+	if id != s.journal.ID() {
+		folded = s.journal.Newest() // nothing of it is the database's
+	}
+	if !s.journal.Own(folded) {
+		return s.journal.Err()
+	}
+	if err := s.adoptJournalLocked(id, folded); err != nil {
+		s.journal.Disown()
+		return err
+	}
+	a := &alone{period: storage.NextPeriod()}
+	a.limits.Store(&map[storage.LimitID]int64{})
+	s.unfolded = true
+	s.alone.Store(a)
+	return nil
+}
+
+// adoptJournalLocked has the database go with the journal, unless it does already.
+func (s *Store) adoptJournalLocked(id int64, folded uint32) error {
+	now := s.journal.ID()
+	if now == id {
+		return nil
+	}
+	return s.transactLocked(nil, func() (int64, error) {
+		return 1, s.writer.exec(`UPDATE journal SET id = ?, folded = ?`, now, int64(folded))
+	})
+}
+
+// endPeriod ends a period. The goroutine of the journal, or the next transaction, brings what
+// was noted in it to the database.
+func (s *Store) endPeriod(a *alone) {
+	if s.alone.CompareAndSwap(a, nil) {
+		s.wakeKeeper()
+	}
+}
+
+// checkPeriod ends a period if the journal is not this Store's any more.
+func (s *Store) checkPeriod(a *alone) {
+	if !s.journal.Owned() {
+		s.endPeriod(a)
+	}
+}
+
+// knowsLimit reports whether the database was told of a limit lately.
+func (a *alone) knowsLimit(id storage.LimitID, now int64) bool {
+	seen, ok := (*a.limits.Load())[id]
+	return ok && now < seen+seenEvery
+}
+
+// learnLimits notes that the database was told of the limits of claims.
+func (a *alone) learnLimits(claims []storage.Claim, era int64) {
+	known := maps.Clone(*a.limits.Load())
+	for i := range claims {
+		if id := limitOf(claims[i].ID, era); !a.knowsLimit(id, claims[i].Now) {
+			known[id] = claims[i].Now
+		}
+	}
+	a.limits.Store(&known)
+}
+
+// keep is the journal's goroutine. It begins and ends periods, and brings what is noted in the
+// journal to the database. It ends when stop is closed.
+func (s *Store) keep() {
+	defer close(s.kept)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		var full <-chan struct{}
+		if s.journal != nil {
+			full = s.journal.Full()
+		}
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+			s.lookAfterJournal()
+		case <-s.woken:
+			s.lookAfterJournal()
+		case <-full:
+			s.foldSome(false)
+		}
+	}
+}
+
+func (s *Store) wakeKeeper() {
+	select {
+	case s.woken <- struct{}{}:
+	default:
+	}
+}
+
+// lookAfterJournal begins a period if it can. In a period, it ends that if others use the database or its
+// files are not in their place, folds what is old, and keeps the filter.
+func (s *Store) lookAfterJournal() {
+	a := s.alone.Load()
+	if a == nil {
+		s.mu.Lock()
+		// What fails here fails again where somebody waits for it.
+		_ = s.beginPeriodLocked()
+		if s.alone.Load() == nil && !s.closed {
+			_ = s.failed(wrap("fold", s.foldAllLocked()))
+		}
+		s.mu.Unlock()
+		if a = s.alone.Load(); a == nil {
+			return
+		}
+	}
+	if !s.journal.Owned() || s.inPlace() != nil || s.journal.InPlace() != nil {
+		s.endPeriod(a)
+		return
+	}
+	s.foldSome(true)
+	s.keepFilter(a)
+}
+
+// leaveJournalLocked ends the period for good, and brings to the database what is in the journal.
+// What it can't bring now stays there, for those who open the database next.
+func (s *Store) leaveJournalLocked() error {
+	if s.journal == nil {
+		return nil
+	}
+	a := s.alone.Swap(nil)
+	s.journal.Disown()
+	if a != nil {
+		a.reading.Lock() // for who reads with a connection that is about to be closed
+		defer a.reading.Unlock()
+	}
+	if s.inPlace() != nil {
+		return nil
+	}
+	return s.foldAllLocked()
+}
+
+// keepFilter makes a filter if there is none, or it has become too small. It reads the keys of
+// the database bit by bit, and waits for none of its locks.
+func (s *Store) keepFilter(a *alone) {
+	capacity := a.filters.due()
+	if capacity == 0 {
+		return
+	}
+	next := newFilter(capacity)
+	a.filters.next.Store(next)
+	err := s.fillFilter(a, next)
+	if err == nil && s.alone.Load() == a {
+		a.filters.current.Store(next)
+	}
+	a.filters.next.Store(nil)
+}

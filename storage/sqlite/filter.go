@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+	"encoding/binary"
+	"math"
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+)
+
+// A filter knows which keys may have been charged: a Bloom filter whose bits of one key lie in
+// one cache line (https://algo2.iti.kit.edu/documents/cacheefficientbloomfilters-jea.pdf). Keys
+// are hashes, so their own bits choose.
+//
+// With 16 bits per key and 7 of them set, about one of 500 new keys is taken for an old one. A
+// filter that has more keys than it was made for is taken to know nothing.
+type filter struct {
+	lines    []filterLine // a power of two
+	keys     atomic.Int64 // that were added, about
+	capacity int64
+}
+
+type filterLine [8]atomic.Uint64
+
+const (
+	filterBits = 16 // per key
+	filterSets = 7  // of them, 9 bits of the key choose each
+
+	// minFilter is how many keys a filter is made for at least: 2 MiB.
+	minFilter = 1 << 20
+)
+
+// newFilter returns an empty filter for so many keys.
+func newFilter(capacity int64) *filter {
+	lines := 1
+	for int64(lines)*512 < capacity*filterBits {
+		lines *= 2
+	}
+	return &filter{lines: make([]filterLine, lines), capacity: int64(lines) * 512 / filterBits}
+}
+
+// bits returns the line of a key of a limit, and what chooses the bits in it.
+func (f *filter) bits(id storage.LimitID, key storage.Key) (line *filterLine, bits uint64) {
+	const spread = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio
+	first := (binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)) * spread
+	return &f.lines[first>>20&uint64(len(f.lines)-1)], binary.NativeEndian.Uint64(key[8:]) ^ first
+}
+
+func (f *filter) add(id storage.LimitID, key storage.Key) {
+	line, bits := f.bits(id, key)
+	added := false
+	for range filterSets {
+		word, bit := &line[bits>>6&7], uint64(1)<<(bits&63)
+		if word.Load()&bit == 0 {
+			word.Or(bit)
+			added = true
+		}
+		bits >>= 9
+	}
+	if added {
+		f.keys.Add(1)
+	}
+}
+
+// mayHave reports whether a key may have been added.
+func (f *filter) mayHave(id storage.LimitID, key storage.Key) bool {
+	line, bits := f.bits(id, key)
+	for range filterSets {
+		if line[bits>>6&7].Load()&(1<<(bits&63)) == 0 {
+			return false
+		}
+		bits >>= 9
+	}
+	return true
+}
+
+// filters are the filter in use, and the one that will take its place once it knows all keys.
+//
+// Invariant: whatever was charged since the period began is in both, but for what a goroutine
+// is about to add whose record is in the journal already. It adds before anybody can ask for
+// the same key.
+type filters struct {
+	current, next atomic.Pointer[filter] // nil if there is none
+}
+
+// add notes a key that was charged. Its record must be in the journal, or its transaction be
+// committed.
+func (fs *filters) add(id storage.LimitID, key storage.Key) {
+	if next := fs.next.Load(); next != nil { // first: it becomes the current one
+		next.add(id, key)
+	}
+	if current := fs.current.Load(); current != nil {
+		current.add(id, key)
+	}
+}
+
+// isNew reports whether a key was never charged.
+func (fs *filters) isNew(id storage.LimitID, key storage.Key) bool {
+	current := fs.current.Load()
+	return current != nil && !current.mayHave(id, key)
+}
+
+// due returns for how many keys another filter is to be made, or 0 if none is needed.
+func (fs *filters) due() int64 {
+	current := fs.current.Load()
+	switch {
+	case current == nil:
+		return minFilter
+	case current.keys.Load() > current.capacity:
+		return max(minFilter, 2*current.capacity)
+	}
+	return 0
+}
+
+// fillFilter adds to a filter all keys that are in the database or the journal. Whoever charges
+// another meanwhile adds it, too: after the journal has gone on to another segment, each record
+// that is not read here is of somebody who finds the filter.
+func (s *Store) fillFilter(a *alone, f *filter) error {
+	s.journal.Seal()
+	var r journal.Record
+	for _, segment := range s.journal.Segments(0) {
+		if !segment.Sealed() {
+			continue
+		}
+		if err := s.journal.Settle(segment); err != nil {
+			return err
+		}
+		for i := range segment.Len() {
+			if ok, err := segment.Read(i, &r); err != nil {
+				return err
+			} else if ok {
+				f.add(storage.LimitID(r.Limit), r.Key)
+			}
+		}
+	}
+	c, err := s.options.dial(sideCache)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	for _, table := range filterTables {
+		if err := s.fillFrom(a, f, c, table.query, table.columns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillFrom adds the keys of a table, step by step, for as long as the period lasts.
+func (s *Store) fillFrom(a *alone, f *filter, c *conn, query string, columns int) error {
+	next, err := c.prepare(query, columns, columns)
+	if err != nil {
+		return err
+	}
+	last := []driver.Value{int64(math.MinInt64), int64(math.MinInt64), []byte{}}[3-columns:]
+	last[0] = int64(math.MinInt64)
+	for more := true; more; {
+		more = false
+		next.bind(0, last...)
+		err := next.each(func(row []driver.Value) error {
+			more = true
+			copy(last, row)
+			key, ok := row[columns-1].([]byte)
+			if !ok || len(key) != len(storage.Key{}) {
+				return nil // it is nobody's
+			}
+			f.add(storage.LimitID(row[0].(int64)), storage.Key(key))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if s.alone.Load() != a || isDone(s.stop) {
+			return storage.ErrClosed
+		}
+	}
+	return nil
+}
+
+// isDone reports whether a channel is closed.
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// filterTables are queries for the keys that come after one, as many as a step reads.
+var filterTables = []struct {
+	query   string
+	columns int // the first is the limit, the last the key
+}{
+	{`SELECT limit_id, window, key FROM counters WHERE (limit_id, window, key) > (?, ?, ?) GROUP BY limit_id, window, key
+		ORDER BY limit_id, window, key LIMIT 1000`, 3},
+	{`SELECT limit_id, key FROM buckets WHERE (limit_id, key) > (?, ?) ORDER BY limit_id, key LIMIT 1000`, 2},
+}

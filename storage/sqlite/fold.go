@@ -1,0 +1,302 @@
+package sqlite
+
+import (
+	"bytes"
+	"cmp"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+)
+
+// To fold a segment of the journal is to bring what its records note to the tables, in one
+// transaction in which the segment's generation is noted, too. So each record is folded once,
+// whoever folds it, and whenever a process dies.
+
+// folding is room for one fold.
+type folding struct {
+	limits map[storage.LimitID]limiter.Limit
+	slots  []foldedSlot
+	states []foldedBucket
+
+	times      *stmt
+	known      *stmt
+	take, note *stmt
+	upserts    [len(sizes)]*stmt
+	buckets    [len(sizes)]*stmt
+
+	foldedAt time.Time // when all that was old was folded last
+}
+
+// foldedSlot is what a segment adds to one row of counters.
+type foldedSlot struct {
+	limit        storage.LimitID
+	window, slot int64
+	key          storage.Key
+	units        int64
+}
+
+// foldedBucket is what a segment makes of a token bucket.
+type foldedBucket struct {
+	limit storage.LimitID
+	key   storage.Key
+	n     [4]int64
+	place int
+}
+
+func (f *folding) prepare(db *conn, counters *counters, buckets *buckets) error {
+	f.upserts, f.buckets = counters.upserts, buckets.upserts
+	f.limits = make(map[storage.LimitID]limiter.Limit)
+	for _, p := range []struct {
+		stmt          **stmt
+		query         string
+		args, columns int
+	}{
+		{&f.times, `SELECT now, era FROM clock`, 0, 2},
+		{&f.known, `SELECT id, algorithm, window, slots, era FROM limits`, 0, 5},
+		{&f.take, `UPDATE counters SET used = max(used + ?, 0) WHERE limit_id = ? AND window = ? AND key = ? AND slot = ?`, 5, 0},
+		{&f.note, `UPDATE journal SET folded = ?`, 1, 0},
+	} {
+		var err error
+		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// foldSome folds the segments that nothing is added to any more, and if old is set and there was
+// no fold lately, also the one that is written at present.
+func (s *Store) foldSome(old bool) {
+	for more := true; more; {
+		s.mu.Lock()
+		a := s.alone.Load()
+		if a == nil || s.closed {
+			s.mu.Unlock()
+			return
+		}
+		if old && time.Since(s.folding.foldedAt) >= foldEvery {
+			s.folding.foldedAt = time.Now()
+			s.journal.Seal()
+		}
+		folded, err := s.foldNextLocked()
+		more = folded && err == nil
+		// What fails now is tried again; charges are in the journal for as long as it has room.
+		_ = s.failed(wrap("fold", err))
+		s.mu.Unlock()
+	}
+}
+
+// foldNextLocked folds the first segment that nothing is added to any more, and reports whether
+// there was one.
+func (s *Store) foldNextLocked() (bool, error) {
+	_, folded, err := s.journalStateLocked()
+	if err != nil {
+		return false, err
+	}
+	segments := s.journal.Segments(folded)
+	if len(segments) == 0 || !segments[0].Sealed() {
+		return false, s.journal.Err()
+	}
+	return true, s.foldLocked(segments[0])
+}
+
+// journalStateLocked is journalState of the store, outside of any transaction.
+func (s *Store) journalStateLocked() (id int64, folded uint32, err error) {
+	if err := s.rollbackLocked(); err != nil {
+		return 0, 0, err
+	}
+	return journalState(s.writer)
+}
+
+// foldAllLocked folds all that was noted before, so that a transaction finds it in the tables.
+func (s *Store) foldAllLocked() error {
+	if !s.unfolded {
+		return nil
+	}
+	alone := s.alone.Load() != nil
+	id, folded, err := s.journalStateLocked()
+	if err != nil {
+		return err
+	}
+	if alone {
+		s.journal.Seal()
+	} else {
+		s.journal.Disown()
+	}
+	if id == s.journal.ID() {
+		for _, segment := range s.journal.Segments(folded) {
+			if !segment.Sealed() {
+				continue // of what is noted from now on
+			}
+			if err := s.foldLocked(segment); err != nil {
+				return err
+			}
+		}
+	}
+	s.unfolded = alone
+	return s.journal.Err()
+}
+
+// foldLocked folds a segment that is sealed, unless another process has.
+func (s *Store) foldLocked(segment *journal.Segment) error {
+	if err := s.journal.Settle(segment); err != nil {
+		return err
+	}
+	err := s.transactLocked(nil, func() (int64, error) {
+		id, folded, err := journalState(s.writer)
+		if err != nil || id != s.journal.ID() || segment.Generation() <= folded {
+			return 0, err
+		}
+		return s.folding.run(segment)
+	})
+	if err != nil {
+		return err
+	}
+	if a := s.alone.Load(); a != nil {
+		a.reading.Lock() // whoever reads the segment still needs it
+		defer a.reading.Unlock()
+	}
+	s.journal.Free(segment.Generation())
+	return nil
+}
+
+// run writes what the records of a segment note, and returns how many rows that took.
+func (f *folding) run(segment *journal.Segment) (written int64, err error) {
+	now, err := f.readLimits()
+	if err != nil {
+		return 0, err
+	}
+	if err := f.gather(segment, now); err != nil {
+		return 0, err
+	}
+	if err := f.writeSlots(); err != nil {
+		return 0, fmt.Errorf("fold counters: %w", err)
+	}
+	if err := f.writeBuckets(); err != nil {
+		return 0, fmt.Errorf("fold buckets: %w", err)
+	}
+	f.note.bind(0, int64(segment.Generation()))
+	_, err = f.note.exec()
+	return int64(len(f.slots)+len(f.states)) + 1, err
+}
+
+// readLimits reads which limits there are in this era, and the time.
+func (f *folding) readLimits() (now int64, err error) {
+	var era int64
+	if err := f.times.each(func(row []driver.Value) error { return integers(row, &now, &era) }); err != nil {
+		return 0, err
+	}
+	clear(f.limits)
+	err = f.known.each(func(row []driver.Value) error {
+		var id, algorithm, window, slots, of int64
+		if err := integers(row, &id, &algorithm, &window, &slots, &of); err != nil {
+			return err
+		}
+		if l := stored(algorithm, window, slots); l != nil && of == era {
+			f.limits[storage.LimitID(id)] = *l
+		}
+		return nil
+	})
+	return now, err
+}
+
+// gather collects what the records of a segment note, in the order of the tables, but for what
+// does not count any more.
+func (f *folding) gather(segment *journal.Segment, now int64) error {
+	f.slots, f.states = f.slots[:0], f.states[:0]
+	var r journal.Record
+	for place := range segment.Len() {
+		ok, err := segment.Read(place, &r)
+		if err != nil {
+			return err
+		}
+		l, known := f.limits[storage.LimitID(r.Limit)]
+		if !ok || !known || r.Bucket == l.CountsSlots() {
+			continue
+		}
+		if r.Bucket {
+			f.states = append(f.states, foldedBucket{storage.LimitID(r.Limit), r.Key, r.N, place})
+			continue
+		}
+		oldest := l.Oldest(now - l.ZoneSlack())
+		for i := 0; i < len(r.N); i += 2 {
+			if slot, units := r.N[i], r.N[i+1]; units != 0 && slot >= oldest {
+				f.slots = append(f.slots, foldedSlot{storage.LimitID(r.Limit), l.WindowOf(slot), slot, r.Key, units})
+			}
+		}
+	}
+	f.slots = merged(f.slots)
+	slices.SortFunc(f.states, func(a, b foldedBucket) int {
+		return cmp.Or(cmp.Compare(int64(a.limit), int64(b.limit)), bytes.Compare(a.key[:], b.key[:]), cmp.Compare(b.place, a.place))
+	})
+	f.states = slices.CompactFunc(f.states, func(a, b foldedBucket) bool { return a.limit == b.limit && a.key == b.key })
+	return nil
+}
+
+// merged sorts what is added to rows, and adds up what is of one row. What is taken away comes
+// last.
+func merged(slots []foldedSlot) []foldedSlot {
+	slices.SortFunc(slots, func(a, b foldedSlot) int {
+		return cmp.Or(cmp.Compare(int64(a.limit), int64(b.limit)), cmp.Compare(a.window, b.window),
+			bytes.Compare(a.key[:], b.key[:]), cmp.Compare(a.slot, b.slot))
+	})
+	sums := slots[:0]
+	for _, slot := range slots {
+		if last := len(sums) - 1; last >= 0 && sums[last].sameRow(&slot) {
+			sums[last].units = min(sums[last].units+slot.units, mostUsed)
+			continue
+		}
+		sums = append(sums, slot)
+	}
+	return sums
+}
+
+func (a *foldedSlot) sameRow(b *foldedSlot) bool {
+	return a.limit == b.limit && a.window == b.window && a.key == b.key && a.slot == b.slot
+}
+
+func (f *folding) writeSlots() error {
+	adds := make([]*foldedSlot, 0, len(f.slots))
+	for i := range f.slots {
+		w := &f.slots[i]
+		switch {
+		case w.units > 0:
+			adds = append(adds, w)
+		case w.units < 0:
+			f.take.bind(0, w.units, int64(w.limit), w.window, w.key[:], w.slot)
+			if _, err := f.take.exec(); err != nil {
+				return err
+			}
+		}
+	}
+	for len(adds) > 0 {
+		i := largest(len(adds))
+		for j, w := range adds[:sizes[i]] {
+			f.upserts[i].bind(5*j, int64(w.limit), w.window, w.key[:], w.slot, w.units)
+		}
+		if _, err := f.upserts[i].exec(); err != nil {
+			return err
+		}
+		adds = adds[sizes[i]:]
+	}
+	return nil
+}
+
+func (f *folding) writeBuckets() error {
+	for states := f.states; len(states) > 0; {
+		i := largest(len(states))
+		for j, b := range states[:sizes[i]] {
+			f.buckets[i].bind(6*j, int64(b.limit), b.key[:], b.n[0], b.n[1], b.n[2], b.n[3])
+		}
+		if _, err := f.buckets[i].exec(); err != nil {
+			return err
+		}
+		states = states[sizes[i]:]
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+)
+
+// pending finds the records of the journal that the database does not have yet, by key.
+type pending struct {
+	segments []*segmentIndex // in ascending order of their generations
+	places   []int32         // room for those of one key
+}
+
+// segmentIndex finds the records of one segment. Records of one key form a chain, from the last
+// to the first.
+type segmentIndex struct {
+	segment *journal.Segment
+	looked  int     // places before this one were looked at
+	holes   []int32 // and these of them had no record yet
+	heads   []int32 // by hash: the place of the last record, and 1; a power of two
+	before  []int32 // by place: that of the one before it in its chain, and 1
+	places  int
+}
+
+// follow takes in the segments that there are now, in ascending order, and their records.
+func (p *pending) follow(segments []*journal.Segment) error {
+	known := p.segments
+	p.segments = make([]*segmentIndex, 0, len(segments))
+	for _, s := range segments {
+		for len(known) > 0 && known[0].segment.Generation() < s.Generation() {
+			known = known[1:]
+		}
+		index := &segmentIndex{segment: s}
+		if len(known) > 0 && known[0].segment.Generation() == s.Generation() {
+			index = known[0]
+		}
+		if err := index.catchUp(); err != nil {
+			return err
+		}
+		p.segments = append(p.segments, index)
+	}
+	return nil
+}
+
+// catchUp takes in the records that were added since. Those that are still being written are
+// of keys that nobody asks for.
+func (x *segmentIndex) catchUp() error {
+	var r journal.Record
+	holes := x.holes[:0]
+	for _, place := range x.holes {
+		if ok, err := x.segment.Read(int(place), &r); err != nil {
+			return err
+		} else if ok {
+			x.link(&r, int(place))
+		} else {
+			holes = append(holes, place)
+		}
+	}
+	x.holes = holes
+	for n := x.segment.Len(); x.looked < n; x.looked++ {
+		if ok, err := x.segment.Read(x.looked, &r); err != nil {
+			return err
+		} else if ok {
+			x.link(&r, x.looked)
+		} else {
+			x.holes = append(x.holes, int32(x.looked))
+		}
+	}
+	return nil
+}
+
+// link puts a record at the head of its chain.
+func (x *segmentIndex) link(r *journal.Record, place int) {
+	if x.places == len(x.heads) {
+		x.grow()
+	}
+	for len(x.before) <= place {
+		x.before = append(x.before, 0)
+	}
+	head := &x.heads[x.hash(r.Limit, r.Key)]
+	x.before[place], *head = *head, int32(place)+1
+	x.places++
+}
+
+// grow doubles the hash table. A chain is split in two, each from the last to the first.
+func (x *segmentIndex) grow() {
+	chains := x.heads
+	x.heads = make([]int32, max(256, 2*len(chains)))
+	var r journal.Record
+	for _, next := range chains {
+		var chain []int32
+		for ; next != 0; next = x.before[next-1] {
+			chain = append(chain, next-1)
+		}
+		for i := len(chain) - 1; i >= 0; i-- {
+			place := chain[i]
+			if ok, err := x.segment.Read(int(place), &r); ok && err == nil {
+				head := &x.heads[x.hash(r.Limit, r.Key)]
+				x.before[place], *head = *head, place+1
+			}
+		}
+	}
+}
+
+func (x *segmentIndex) hash(id int64, key [16]byte) uint64 {
+	return (binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)*0x9E3779B97F4A7C15) & uint64(len(x.heads)-1)
+}
+
+// apply adds to the states of cells what is pending after a generation. The states are those
+// of the database, which has all up to that.
+func (p *pending) apply(claims []storage.Claim, cells []cell, folded uint32) error {
+	for i := range cells {
+		c := &cells[i]
+		limit := claims[c.claims[0]].Limit
+		for _, x := range p.segments {
+			if x.segment.Generation() <= folded {
+				continue
+			}
+			if err := p.applySegment(x, limit, c); err != nil {
+				return err
+			}
+		}
+		c.slots = append(c.slots[:0], c.state.Slots...)
+		c.bucket = c.state.Bucket
+	}
+	return nil
+}
+
+// applySegment applies the records of a cell in the order in which they were added: what is
+// given back was charged before, and of several buckets the last counts.
+func (p *pending) applySegment(x *segmentIndex, limit limiter.Limit, c *cell) error {
+	if len(x.heads) == 0 {
+		return nil
+	}
+	p.places = p.places[:0]
+	for next := x.heads[x.hash(int64(c.id), c.key)]; next != 0; next = x.before[next-1] {
+		p.places = append(p.places, next-1)
+	}
+	slices.Sort(p.places)
+	for _, place := range p.places {
+		var r journal.Record
+		ok, err := x.segment.Read(int(place), &r)
+		if err != nil {
+			return err
+		}
+		if ok && r.Limit == int64(c.id) && r.Key == c.key && r.Bucket != limit.CountsSlots() {
+			limit.Apply(&c.state, changesOf(&r))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// reader is a connection that claims of a period read with, while another one writes.
+type reader struct {
+	conn               *conn
+	begin, end, folded *stmt
+	claims             claimer // of which it uses what reads
+	clock              clock
+	writes             []slotWrite
+}
+
+// readerCache is the size of the pages that the reader may keep, in KiB.
+const readerCache = 4 << 10
+
+func (s *Store) openReader(ctx context.Context) (err error) {
+	r := &reader{}
+	err = retryBusy(ctx, func() error { r.conn, err = s.options.dial(readerCache); return err })
+	if err != nil {
+		return err
+	}
+	s.reader = r
+	for _, p := range []struct {
+		stmt    **stmt
+		query   string
+		columns int
+	}{
+		{&r.begin, `BEGIN`, 0},
+		{&r.end, `ROLLBACK`, 0},
+		{&r.folded, `SELECT folded FROM journal`, 1},
+	} {
+		if *p.stmt, err = r.conn.prepare(p.query, 0, p.columns); err != nil {
+			return err
+		}
+	}
+	return errors.Join(r.clock.prepare(r.conn), r.claims.counters.prepareReads(r.conn), r.claims.buckets.prepareReads(r.conn))
+}
+
+// errTransaction says that claims need a transaction that writes.
+var errTransaction = errors.New("the claims need a transaction")
+
+// claimAlone answers claims in a period: from what the database and the journal have, and by
+// adding to the journal. It waits for no transaction.
+func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	if hasFormer(claims) {
+		return errTransaction // their rows are moved
+	}
+	if err := s.inPlace(); err != nil {
+		return err
+	}
+	if err := s.tellLimits(a, term, claims); err != nil {
+		return err
+	}
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	if s.alone.Load() != a || !s.journal.Owned() {
+		s.endPeriod(a)
+		return errTransaction
+	}
+	if err := a.pending.follow(s.journal.Segments(0)); err != nil {
+		return err
+	}
+	if err := s.reader.decide(&a.pending, term, claims, grants); err != nil {
+		return err
+	}
+	if !s.noteCells(a, claims) || !s.journal.Owned() {
+		s.checkPeriod(a)
+		return errNotNoted
+	}
+	return nil
+}
+
+func hasFormer(claims []storage.Claim) bool {
+	for i := range claims {
+		if claims[i].Former != (storage.Key{}) {
+			return true
+		}
+	}
+	return false
+}
+
+// tellLimits tells the database of limits, unless it was told: it must know the limits of what
+// is in the journal.
+func (s *Store) tellLimits(a *alone, term *storage.Term, claims []storage.Claim) error {
+	var era int64
+	if term != nil {
+		era = term.Era
+	}
+	known := true
+	for i := range claims {
+		known = known && a.knowsLimit(limitOf(claims[i].ID, era), claims[i].Now)
+	}
+	if known {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return storage.ErrClosed
+	}
+	err := s.transactLocked(nil, func() (int64, error) {
+		s.claims.era = era
+		s.claims.gather(claims)
+		return 1, s.claims.limits.see(claims, s.claims.cells, era)
+	})
+	if err != nil {
+		s.claims.limits.forget()
+		return s.failed(err)
+	}
+	a.learnLimits(claims, era)
+	return nil
+}
+
+// decide answers claims as of one state of the database, and what is pending then. It changes
+// nothing but the cells.
+func (r *reader) decide(p *pending, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) (err error) {
+	if _, err := r.begin.exec(); err != nil {
+		return err
+	}
+	defer func() {
+		if _, failed := r.end.exec(); failed != nil && code(failed) != codeError {
+			err = errors.Join(err, failed)
+		}
+	}()
+	cl := &r.claims
+	if cl.era = 0; term != nil {
+		if err := r.tell(term, claims); err != nil {
+			return err
+		}
+		cl.era = term.Era
+	}
+	var folded int64
+	if err := r.folded.each(func(row []driver.Value) error { return integers(row, &folded) }); err != nil {
+		return err
+	}
+	cl.gather(claims)
+	if err := cl.readStates(claims); err != nil {
+		return err
+	}
+	if err := p.apply(claims, cl.cells, uint32(folded)); err != nil {
+		return err
+	}
+	cl.answer(claims, grants)
+	return nil
+}
+
+// tell sets the time of a term and of its claims. If the database must be told of the time as
+// well, or others can't tell it, that needs a transaction.
+func (r *reader) tell(term *storage.Term, claims []storage.Claim) error {
+	if err := r.clock.tell(term); err != nil {
+		return err
+	}
+	if r.clock.must || !r.clock.reading.Shared {
+		return errTransaction
+	}
+	if !term.Holds(term.Time) {
+		return storage.ErrTerm
+	}
+	for i := range claims {
+		claims[i].Now = term.Time.Now
+	}
+	return nil
+}
+
+// noteCells adds to the journal what claims have changed, and reports whether that lasts.
+func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
+	r := s.reader
+	for i := range r.claims.cells {
+		c := &r.claims.cells[i]
+		limit, lasts := claims[c.claims[len(c.claims)-1]].Limit, true
+		if !limit.CountsSlots() {
+			if c.state.Bucket == c.bucket {
+				continue
+			}
+			lasts = note(s.journal, c.id, c.key, limit, &limiter.Changes{Bucket: c.state.Bucket})
+		} else {
+			r.writes = c.changes(r.writes[:0], claims, i)
+			if len(r.writes) == 0 {
+				continue
+			}
+			lasts = s.noteSlots(c, limit, r.writes)
+		}
+		if !lasts {
+			return false
+		}
+		a.filters.add(c.id, c.key)
+	}
+	return true
+}
+
+// noteSlots adds to the journal what is to be written of a key's slots.
+func (s *Store) noteSlots(c *cell, limit limiter.Limit, writes []slotWrite) bool {
+	for len(writes) > 0 {
+		var changes limiter.Changes
+		n := min(len(writes), len(changes.Slots))
+		for i, w := range writes[:n] {
+			changes.Slots[i] = limiter.Slot{Index: w.slot, Used: w.units}
+		}
+		if !note(s.journal, c.id, c.key, limit, &changes) {
+			return false
+		}
+		writes = writes[n:]
+	}
+	return true
+}

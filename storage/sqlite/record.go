@@ -1,0 +1,47 @@
+package sqlite
+
+import (
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+)
+
+// A record of the journal notes a change of one key, as the database has the limit's ID: the
+// units that are added to up to two slots, or what a token bucket has become and the time from
+// which on that says nothing.
+
+// note writes changes to the journal, and reports whether they last.
+func note(j *journal.Journal, id storage.LimitID, key storage.Key, limit limiter.Limit, changes *limiter.Changes) bool {
+	r := journal.Record{Limit: int64(id), Key: key, Bucket: !limit.CountsSlots()}
+	if r.Bucket {
+		b := changes.Bucket
+		r.N = [4]int64{b.At, b.Units, b.Part, limit.Expires(&limiter.State{Bucket: b}, 0)}
+		return j.Add(&r)
+	}
+	n := 0
+	for _, slot := range changes.Slots {
+		if slot.Used == 0 {
+			continue
+		}
+		if n == len(r.N) {
+			if !j.Add(&r) {
+				return false
+			}
+			r.N, n = [4]int64{}, 0
+		}
+		r.N[n], r.N[n+1] = slot.Index, slot.Used
+		n += 2
+	}
+	return n == 0 || j.Add(&r)
+}
+
+// changesOf returns the changes that a record notes.
+func changesOf(r *journal.Record) (changes limiter.Changes) {
+	if r.Bucket {
+		changes.Bucket = limiter.Bucket{At: r.N[0], Units: r.N[1], Part: r.N[2]}
+		return changes
+	}
+	changes.Slots[0] = limiter.Slot{Index: r.N[0], Used: r.N[1]}
+	changes.Slots[1] = limiter.Slot{Index: r.N[2], Used: r.N[3]}
+	return changes
+}
