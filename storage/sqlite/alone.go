@@ -71,7 +71,7 @@ func journalState(c *conn) (id int64, folded uint32, err error) {
 // beginPeriodLocked makes this Store the one that is charged alone, if no other process uses the
 // database. One of a version that had no journal is not announced there.
 func (s *Store) beginPeriodLocked() error {
-	if s.journal == nil || s.options.Synchronous == Full || s.options.NoJournal || s.closed || s.alone.Load() != nil {
+	if !s.journals() || s.closed || s.alone.Load() != nil {
 		return nil
 	}
 	if err := errors.Join(s.inPlace(), s.journal.InPlace(), s.rollbackLocked()); err != nil {
@@ -99,7 +99,14 @@ func (s *Store) beginPeriodLocked() error {
 	a.limits.Store(&map[storage.LimitID]int64{})
 	s.unfolded = true
 	s.alone.Store(a)
+	s.wakeKeeper() // for the filter
 	return nil
+}
+
+// journals reports whether charges may go to the journal. What survives a loss of power is
+// committed by transactions.
+func (s *Store) journals() bool {
+	return s.journal != nil && !s.options.NoJournal && s.options.Synchronous != Full
 }
 
 // adoptJournalLocked has the database go with the journal, unless it does already.
@@ -149,13 +156,12 @@ func (a *alone) learnLimits(claims []storage.Claim, era int64) {
 // journal to the database. It ends when stop is closed.
 func (s *Store) keep() {
 	defer close(s.kept)
+	if !s.journals() {
+		return
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		var full <-chan struct{}
-		if s.journal != nil {
-			full = s.journal.Full()
-		}
 		select {
 		case <-s.stop:
 			return
@@ -163,7 +169,7 @@ func (s *Store) keep() {
 			s.lookAfterJournal()
 		case <-s.woken:
 			s.lookAfterJournal()
-		case <-full:
+		case <-s.journal.Full():
 			s.foldSome(false)
 		}
 	}
@@ -181,7 +187,9 @@ func (s *Store) wakeKeeper() {
 func (s *Store) lookAfterJournal() {
 	a := s.alone.Load()
 	if a == nil {
-		s.mu.Lock()
+		if !s.mu.TryLock() {
+			return // it is in use, which is what others wait for
+		}
 		// What fails here fails again where somebody waits for it.
 		_ = s.beginPeriodLocked()
 		if s.alone.Load() == nil && !s.closed {

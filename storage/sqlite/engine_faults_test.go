@@ -21,6 +21,7 @@ func inTrouble(t *testing.T, o Options, amount int64, f func(t *testing.T, s *si
 	if o.Path == "" {
 		o.Path = filepath.Join(t.TempDir(), "tally.db")
 	}
+	o.NoJournal = true // whose faults have tests of their own
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t, o, amount, change...)
 		f(t, s)

@@ -40,7 +40,7 @@ const (
 func openFixture(t *testing.T, path string) outcome {
 	t.Helper()
 	was, became := read(t, path), taken
-	o := Options{Path: path, Notice: func(n Notice) {
+	o := Options{Path: path, NoJournal: true, Notice: func(n Notice) {
 		became = setApart
 		if read(t, n.Aside) != was {
 			t.Error("what was set aside was changed")

@@ -19,6 +19,9 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 	}
 	return s.with(ctx, "probe", func() error {
 		defer s.claims.limits.forget()
+		if err := s.foldAllLocked(); err != nil {
+			return err
+		}
 		err := s.transactLocked(term, func() (int64, error) {
 			s.claims.era = term.Era
 			for i := range claims {

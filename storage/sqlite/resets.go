@@ -49,6 +49,9 @@ func (r *resets) prepare(db *conn) (err error) {
 // Reset implements [storage.Resetter].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
 	return s.with(ctx, "reset", func() error {
+		if err := s.foldAllLocked(); err != nil {
+			return err
+		}
 		return s.transactLocked(term, func() (int64, error) { return s.resetLocked(term, resets) })
 	})
 }

@@ -60,6 +60,11 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 		return storage.Swept{}, nil // the next claim says so
 	}
 	sw := s.sweeping
+	if sw.atStart() {
+		if err := s.foldAllLocked(); err != nil {
+			return storage.Swept{}, s.failed(wrap("sweep", err))
+		}
+	}
 	err := s.transactLocked(term, func() (int64, error) {
 		if sw.now = now; term != nil {
 			sw.now, sw.era, sw.shift = term.Time.Now, term.Era, term.Shift
@@ -145,6 +150,9 @@ func newSweeper(db *conn) (*sweeper, error) {
 func (sw *sweeper) enter(phase int) {
 	sw.phase, sw.limit, sw.bucket = phase, math.MinInt64, []byte{}
 }
+
+// atStart reports whether the next step is the first of a round.
+func (sw *sweeper) atStart() bool { return sw.phase == 0 && sw.limit == math.MinInt64 }
 
 // step works until its bound is reached or all is done.
 func (sw *sweeper) step() error {
