@@ -18,6 +18,10 @@ import (
 // added to the journal, and the database has them some time later (fold.go).
 type alone struct {
 	period  uint32
+	journal *journal.Journal
+	folded  atomic.Uint32                             // the database has what was noted up to that generation, at least
+	crowded atomic.Bool                               // the journal has little room left
+	resets  atomic.Int64                              // the number of the newest reset, or unknownResets
 	limits  atomic.Pointer[map[storage.LimitID]int64] // the times at which the database was told of limits
 	filters filters
 
@@ -33,7 +37,15 @@ const (
 	// foldEvery is how old records of the journal get, about, before they are in the
 	// database.
 	foldEvery = 2 * time.Second
+	// strangerWait is how long nobody is alone with a journal that has taken another's place.
+	strangerWait = 4 * lookEvery
+	// crowdedShare is the part of the journal that may hold what the database has not before
+	// claims wait for it: 3/4.
+	crowdedShare = 4
 )
+
+// unknownResets is no number of a reset.
+const unknownResets = -1
 
 // openJournal opens the journal beside the database, if there can be one. From then on, no other
 // process is alone.
@@ -51,9 +63,24 @@ func (s *Store) openJournal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.journal = j
+	s.journal, s.openedAt = j, time.Now()
 	s.unfolded = true
 	return nil
+}
+
+// reopenJournalLocked opens the journal anew if its file was removed or replaced. What was noted
+// in the one that is gone was brought to the database.
+func (s *Store) reopenJournalLocked() error {
+	if s.closed || s.unfolded || s.journal.InPlace() == nil && s.journal.Err() == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookEvery)
+	defer cancel()
+	old := s.journal
+	if err := s.openJournal(ctx); err != nil {
+		return err
+	}
+	return old.Close()
 }
 
 // journalState returns which journal the database goes with, and up to which generation it has
@@ -87,6 +114,9 @@ func (s *Store) beginPeriodLocked() error {
 	}
 	if id != s.journal.ID() {
 		folded = s.journal.Newest() // nothing of it is the database's
+		if id != 0 && time.Since(s.openedAt) < strangerWait {
+			return nil // who has the one that is gone open notices in this time
+		}
 	}
 	if !s.journal.Own(folded) {
 		return s.journal.Err()
@@ -95,7 +125,9 @@ func (s *Store) beginPeriodLocked() error {
 		s.journal.Disown()
 		return err
 	}
-	a := &alone{period: storage.NextPeriod()}
+	a := &alone{period: storage.NextPeriod(), journal: s.journal}
+	a.folded.Store(folded)
+	a.resets.Store(unknownResets)
 	a.limits.Store(&map[storage.LimitID]int64{})
 	s.unfolded = true
 	s.alone.Store(a)
@@ -130,7 +162,7 @@ func (s *Store) endPeriod(a *alone) {
 
 // checkPeriod ends a period if the journal is not this Store's any more.
 func (s *Store) checkPeriod(a *alone) {
-	if !s.journal.Owned() {
+	if !a.journal.Owned() {
 		s.endPeriod(a)
 	}
 }
@@ -162,6 +194,10 @@ func (s *Store) keep() {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
+		var full <-chan struct{}
+		if a := s.alone.Load(); a != nil {
+			full = a.journal.Full()
+		}
 		select {
 		case <-s.stop:
 			return
@@ -169,8 +205,8 @@ func (s *Store) keep() {
 			s.lookAfterJournal()
 		case <-s.woken:
 			s.lookAfterJournal()
-		case <-s.journal.Full():
-			s.foldSome(false)
+		case <-full:
+			s.foldSome(s.alone.Load(), false)
 		}
 	}
 }
@@ -192,19 +228,20 @@ func (s *Store) lookAfterJournal() {
 		}
 		// What fails here fails again where somebody waits for it.
 		_ = s.beginPeriodLocked()
-		if s.alone.Load() == nil && !s.closed {
+		if s.alone.Load() == nil && !s.closed && s.inPlace() == nil {
 			_ = s.failed(wrap("fold", s.foldAllLocked()))
+			_ = s.reopenJournalLocked()
 		}
 		s.mu.Unlock()
 		if a = s.alone.Load(); a == nil {
 			return
 		}
 	}
-	if !s.journal.Owned() || s.inPlace() != nil || s.journal.InPlace() != nil {
+	if !a.journal.Owned() || s.inPlace() != nil || a.journal.InPlace() != nil {
 		s.endPeriod(a)
 		return
 	}
-	s.foldSome(true)
+	s.foldSome(a, true)
 	s.keepFilter(a)
 }
 
@@ -214,16 +251,19 @@ func (s *Store) leaveJournalLocked() error {
 	if s.journal == nil {
 		return nil
 	}
-	a := s.alone.Swap(nil)
-	s.journal.Disown()
-	if a != nil {
-		a.reading.Lock() // for who reads with a connection that is about to be closed
+	if a := s.alone.Swap(nil); a != nil {
+		a.reading.Lock() // for claims that are under way
 		defer a.reading.Unlock()
 	}
+	s.journal.Disown()
 	if s.inPlace() != nil {
 		return nil
 	}
-	return s.foldAllLocked()
+	err := s.foldAllLocked()
+	if s.journal.Err() != nil {
+		s.astray.Store(true) // what was noted last may be lost
+	}
+	return err
 }
 
 // keepFilter makes a filter if there is none, or it has become too small. It reads the keys of

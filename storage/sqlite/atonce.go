@@ -25,14 +25,14 @@ func (s *Store) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
 // returns, and in the database some time later.
 func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
 	a, id := s.alone.Load(), limitOf(c.ID, era)
-	if a == nil || a.period != period || !a.knowsLimit(id, c.Now) || !s.journal.Owned() {
+	if a == nil || a.period != period || a.crowded.Load() || !a.knowsLimit(id, c.Now) || !a.journal.Owned() {
 		return limiter.Grant{}, storage.ErrNotAtOnce
 	}
 	grant, changes := c.Limit.ClaimKnown(known, c.Claim)
 	if grant.Refused(c.Claim) {
 		return limiter.Grant{}, storage.ErrNotAtOnce
 	}
-	if !note(s.journal, id, c.Key, c.Limit, &changes) {
+	if !note(a.journal, id, c.Key, c.Limit, &changes) {
 		s.checkPeriod(a)
 		return limiter.Grant{}, errNotNoted
 	}

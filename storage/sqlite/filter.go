@@ -118,13 +118,13 @@ func (fs *filters) due() int64 {
 // another meanwhile adds it, too: after the journal has gone on to another segment, each record
 // that is not read here is of somebody who finds the filter.
 func (s *Store) fillFilter(a *alone, f *filter) error {
-	s.journal.Seal()
+	a.journal.Seal()
 	var r journal.Record
-	for _, segment := range s.journal.Segments(0) {
+	for _, segment := range a.journal.Segments(a.folded.Load()) {
 		if !segment.Sealed() {
 			continue
 		}
-		if err := s.journal.Settle(segment); err != nil {
+		if err := a.journal.Settle(segment); err != nil {
 			return err
 		}
 		for i := range segment.Len() {

@@ -71,36 +71,42 @@ func (f *folding) prepare(db *conn, counters *counters, buckets *buckets) error 
 
 // foldSome folds the segments that nothing is added to any more, and if old is set and there was
 // no fold lately, also the one that is written at present.
-func (s *Store) foldSome(old bool) {
-	for more := true; more; {
+func (s *Store) foldSome(a *alone, old bool) {
+	for more := a != nil; more; {
 		s.mu.Lock()
-		a := s.alone.Load()
-		if a == nil || s.closed {
-			s.mu.Unlock()
-			return
-		}
 		if old && time.Since(s.folding.foldedAt) >= foldEvery {
 			s.folding.foldedAt = time.Now()
-			s.journal.Seal()
+			a.journal.Seal()
 		}
-		folded, err := s.foldNextLocked()
-		more = folded && err == nil
 		// What fails now is tried again; charges are in the journal for as long as it has room.
-		_ = s.failed(wrap("fold", err))
+		folded, err := s.foldNextLocked(a)
+		more = folded && s.failed(wrap("fold", err)) == nil
 		s.mu.Unlock()
 	}
 }
 
+// makeRoom folds a segment if the journal has little room left. So claims can't come faster than
+// the database takes them for long.
+func (s *Store) makeRoom(a *alone) error {
+	if !a.crowded.Load() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.foldNextLocked(a)
+	return s.failed(err)
+}
+
 // foldNextLocked folds the first segment that nothing is added to any more, and reports whether
 // there was one.
-func (s *Store) foldNextLocked() (bool, error) {
-	_, folded, err := s.journalStateLocked()
-	if err != nil {
-		return false, err
+func (s *Store) foldNextLocked(a *alone) (bool, error) {
+	if s.closed || s.alone.Load() != a {
+		return false, nil
 	}
-	segments := s.journal.Segments(folded)
+	segments := a.journal.Segments(a.folded.Load())
+	a.crowded.Store(len(segments) > a.journal.Places()-max(a.journal.Places()/crowdedShare, 1))
 	if len(segments) == 0 || !segments[0].Sealed() {
-		return false, s.journal.Err()
+		return false, a.journal.Err()
 	}
 	return true, s.foldLocked(segments[0])
 }
@@ -158,6 +164,7 @@ func (s *Store) foldLocked(segment *journal.Segment) error {
 		return err
 	}
 	if a := s.alone.Load(); a != nil {
+		a.folded.Store(segment.Generation())
 		a.reading.Lock() // whoever reads the segment still needs it
 		defer a.reading.Unlock()
 	}

@@ -58,8 +58,9 @@ type Store struct {
 	// alone is the present period, or nil. It is set under mu.
 	alone     atomic.Pointer[alone]
 	reader    *reader          // guarded by alone.reading
-	journal   *journal.Journal // nil where there can be none
+	journal   *journal.Journal // guarded by mu; nil where there can be none
 	noJournal error            // why
+	openedAt  time.Time        // when the journal was opened
 
 	// sideMu guards the checkpointing connection.
 	sideMu sync.Mutex

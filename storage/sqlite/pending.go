@@ -66,7 +66,7 @@ func (x *segmentIndex) catchUp() error {
 			return err
 		} else if ok {
 			x.link(&r, x.looked)
-		} else {
+		} else if !x.segment.Past() {
 			x.holes = append(x.holes, int32(x.looked))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
 
 // reader is a connection that claims of a period read with, while another one writes.
@@ -56,22 +57,25 @@ func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim,
 	if err := s.inPlace(); err != nil {
 		return err
 	}
+	if err := s.makeRoom(a); err != nil {
+		return err
+	}
 	if err := s.tellLimits(a, term, claims); err != nil {
 		return err
 	}
 	a.reading.Lock()
 	defer a.reading.Unlock()
-	if s.alone.Load() != a || !s.journal.Owned() {
+	if s.alone.Load() != a || !a.journal.Owned() {
 		s.endPeriod(a)
 		return errTransaction
 	}
-	if err := a.pending.follow(s.journal.Segments(0)); err != nil {
+	if err := a.pending.follow(a.journal.Segments(a.folded.Load())); err != nil {
 		return err
 	}
 	if err := s.reader.decide(&a.pending, term, claims, grants); err != nil {
 		return err
 	}
-	if !s.noteCells(a, claims) || !s.journal.Owned() {
+	if !s.noteCells(a, claims) || !a.journal.Owned() {
 		s.checkPeriod(a)
 		return errNotNoted
 	}
@@ -180,13 +184,13 @@ func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 			if c.state.Bucket == c.bucket {
 				continue
 			}
-			lasts = note(s.journal, c.id, c.key, limit, &limiter.Changes{Bucket: c.state.Bucket})
+			lasts = note(a.journal, c.id, c.key, limit, &limiter.Changes{Bucket: c.state.Bucket})
 		} else {
 			r.writes = c.changes(r.writes[:0], claims, i)
 			if len(r.writes) == 0 {
 				continue
 			}
-			lasts = s.noteSlots(c, limit, r.writes)
+			lasts = noteSlots(a.journal, c, limit, r.writes)
 		}
 		if !lasts {
 			return false
@@ -197,14 +201,14 @@ func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 }
 
 // noteSlots adds to the journal what is to be written of a key's slots.
-func (s *Store) noteSlots(c *cell, limit limiter.Limit, writes []slotWrite) bool {
+func noteSlots(j *journal.Journal, c *cell, limit limiter.Limit, writes []slotWrite) bool {
 	for len(writes) > 0 {
 		var changes limiter.Changes
 		n := min(len(writes), len(changes.Slots))
 		for i, w := range writes[:n] {
 			changes.Slots[i] = limiter.Slot{Index: w.slot, Used: w.units}
 		}
-		if !note(s.journal, c.id, c.key, limit, &changes) {
+		if !note(j, c.id, c.key, limit, &changes) {
 			return false
 		}
 		writes = writes[n:]

@@ -49,6 +49,9 @@ func (r *resets) prepare(db *conn) (err error) {
 // Reset implements [storage.Resetter].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
 	return s.with(ctx, "reset", func() error {
+		if a := s.alone.Load(); a != nil {
+			a.resets.Store(unknownResets)
+		}
 		if err := s.foldAllLocked(); err != nil {
 			return err
 		}
@@ -129,6 +132,10 @@ func (r *resets) forget(of *storage.Reset, era int64) (rows int64, err error) {
 
 // Resets implements [storage.Resetter].
 func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
+	a := s.alone.Load()
+	if a != nil && a.resets.Load() == after {
+		return storage.Resets{Newest: after}, nil // nobody else can have reset anything
+	}
 	err = s.with(ctx, "resets", func() error {
 		if err := s.inPlace(); err != nil {
 			return err
@@ -137,6 +144,9 @@ func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, 
 			return err
 		}
 		known, err = s.resets.after(after)
+		if err == nil && a != nil && s.alone.Load() == a {
+			a.resets.Store(known.Newest)
+		}
 		return err
 	})
 	return known, err

@@ -18,7 +18,7 @@ func (s *Store) Stats(ctx context.Context) (storage.Stats, error) {
 	default:
 	}
 	var bytes int64
-	for _, suffix := range []string{"", walSuffix, shmSuffix} {
+	for _, suffix := range []string{"", walSuffix, shmSuffix, chargesSuffix} {
 		bytes += sizeOf(s.options.Path + suffix)
 	}
 	return storage.Stats{Bytes: bytes, FreeBytes: s.free.Load()}, nil

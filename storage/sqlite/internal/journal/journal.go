@@ -90,6 +90,9 @@ func (j *Journal) ID() int64 {
 	return j.header.id
 }
 
+// Places returns how many segments there are.
+func (j *Journal) Places() int { return int(j.mem.segments) }
+
 // Foreign reports whether the contents belong to another origin or are no journal, as in a
 // new file. Nothing is pending then, and Own makes the contents anew.
 func (j *Journal) Foreign() bool {

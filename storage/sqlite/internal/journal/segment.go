@@ -61,6 +61,10 @@ func (s *Segment) Sealed() bool {
 	return sealed
 }
 
+// Past reports whether the segment was written before this Journal became the owner: no records
+// are added to it any more that count.
+func (s *Segment) Past() bool { return s.written == nil }
+
 func (s *Segment) capacity() int { return len(s.places) }
 
 func (s *Segment) reserved() (n int, sealed bool) {
