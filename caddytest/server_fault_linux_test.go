@@ -54,7 +54,7 @@ func fill(t *testing.T, disk string) (ballast string) {
 }
 
 func TestDiskFull(t *testing.T) {
-	s := newServer(t, failing("{$DIR}/disk/tally.db"))
+	s := newServer(t, failing("{$DIR}/disk/tally.db"+noJournal))
 	disk := s.mount("size=1m")
 	s.start()
 	s.checkFault("the disk is full", func() func() {
@@ -109,12 +109,12 @@ func TestDiskThatFails(t *testing.T) {
 		t.Skip("there is no strace to make system calls fail:", err)
 	}
 	for _, c := range []struct{ name, store, calls, reason string }{
-		{"writes", "", "pwrite64:error=EIO", "disk I/O error"},
-		{"some writes", "", "pwrite64:error=EIO:when=2+2", "disk I/O error"},
-		{"writes for want of room", "", "pwrite64:error=ENOSPC", "the disk is full"},
-		{"writes for want of quota", "", "pwrite64:error=EDQUOT", "disk I/O error"},
-		{"writes on a disk that became read-only", "", "pwrite64:error=EROFS", "disk I/O error"},
-		{"reads and writes", "", "pread64,pwrite64:error=EIO", "disk I/O error"},
+		{"writes", noJournal, "pwrite64:error=EIO", "disk I/O error"},
+		{"some writes", noJournal, "pwrite64:error=EIO:when=2+2", "disk I/O error"},
+		{"writes for want of room", noJournal, "pwrite64:error=ENOSPC", "the disk is full"},
+		{"writes for want of quota", noJournal, "pwrite64:error=EDQUOT", "disk I/O error"},
+		{"writes on a disk that became read-only", noJournal, "pwrite64:error=EROFS", "disk I/O error"},
+		{"reads and writes", noJournal, "pread64,pwrite64:error=EIO", "disk I/O error"},
 		{"syncs", " {\nsynchronous full\n}", "fsync,fdatasync:error=EIO", "disk I/O error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func (s *server) isTraced() bool {
 }
 
 func TestWriteLimit(t *testing.T) {
-	s := startCaddy(t, failing("{$DIR}/tally.db"))
+	s := startCaddy(t, failing("{$DIR}/tally.db"+noJournal))
 	s.checkFault("disk I/O error", func() func() {
 		before := s.limitFiles(1, 0) // nothing can be written but one byte
 		return func() { s.limitFiles(before, before) }

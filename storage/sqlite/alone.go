@@ -44,20 +44,32 @@ const (
 	crowdedShare = 4
 )
 
+// journalSize is how many segments a journal has, and how many records each of them.
+type journalSize struct{ segments, records int }
+
+// journalSizes are those of journals that are made: 32 MiB, or less on a disk that has not so
+// much.
+var journalSizes = []journalSize{{64, 8192}, {8, 1024}, {2, 256}}
+
 // unknownResets is no number of a reset.
 const unknownResets = -1
 
 // openJournal opens the journal beside the database, if there can be one. From then on, no other
 // process is alone.
 func (s *Store) openJournal(ctx context.Context) error {
-	o := journal.Options{Path: s.options.Path + chargesSuffix, Origin: s.origin, Segments: s.options.segments, Records: s.options.records}
-	j, err := journal.Open(ctx, o)
-	if errors.Is(err, syscall.ENOSPC) {
-		o.Segments = 2
-		j, err = journal.Open(ctx, o)
+	o := journal.Options{Path: s.options.Path + chargesSuffix, Origin: s.origin}
+	var j *journal.Journal
+	var err error
+	for _, size := range s.options.journalSizes {
+		o.Segments, o.Records = size.segments, size.records
+		if j, err = journal.Open(ctx, o); !errors.Is(err, syscall.ENOSPC) {
+			break
+		}
 	}
 	if errors.Is(err, journal.ErrUnsupported) {
-		s.noJournal = err
+		if s.options.Notice != nil && !s.options.NoJournal && s.options.Synchronous != Full {
+			s.options.Notice(Notice{NoJournal: true, Path: s.options.Path, Cause: err})
+		}
 		return nil
 	}
 	if err != nil {

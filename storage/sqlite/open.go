@@ -56,11 +56,10 @@ type Store struct {
 	unfolded bool // the journal may hold what the database has not
 
 	// alone is the present period, or nil. It is set under mu.
-	alone     atomic.Pointer[alone]
-	reader    *reader          // guarded by alone.reading
-	journal   *journal.Journal // guarded by mu; nil where there can be none
-	noJournal error            // why
-	openedAt  time.Time        // when the journal was opened
+	alone    atomic.Pointer[alone]
+	reader   *reader          // guarded by alone.reading
+	journal  *journal.Journal // guarded by mu; nil where there can be none
+	openedAt time.Time        // when the journal was opened
 
 	// sideMu guards the checkpointing connection.
 	sideMu sync.Mutex

@@ -62,8 +62,8 @@ type Options struct {
 	NoJournal bool
 
 	// Notice, if set, is told what a person should know of and what is no error:
-	// that a damaged database was set aside. It is called by [Open], on its
-	// goroutine.
+	// that a damaged database was set aside, or that there can be no journal. It is called by
+	// [Open], on its goroutine.
 	Notice func(Notice)
 
 	// connect makes connections; nil means the SQLite driver's. Tests put
@@ -72,15 +72,17 @@ type Options struct {
 	// maxWAL is the size in bytes from which on the log is used from its start
 	// again.
 	maxWAL int64
-	// segments and records are the size of a journal that is made, see [journal.Options].
-	segments, records int
+	// journalSizes are the sizes of a journal that is made, the first that the disk has.
+	journalSizes []journalSize
 	// now tells the date for the names of files that are set aside.
 	now func() time.Time
 }
 
-// Notice tells that a damaged database was set aside and a fresh one started.
-// What was counted before is forgotten.
+// Notice tells that a damaged database was set aside and a fresh one started, and what was
+// counted before is forgotten; or that there can be no journal.
 type Notice struct {
+	NoJournal bool // there can be no journal, for the cause, and nothing else is to be told
+
 	Path  string // the database, fresh now
 	Aside string // where the damaged one is; its log has the same name and "-wal"
 	Cause error  // what was wrong with it
@@ -112,6 +114,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.maxWAL == 0 {
 		o.maxWAL = maxWAL
+	}
+	if o.journalSizes == nil {
+		o.journalSizes = journalSizes
 	}
 	if o.connect == nil {
 		o.connect = sqlite3.NewConnector
