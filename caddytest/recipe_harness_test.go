@@ -299,12 +299,15 @@ func (k *recipeServer) send(w wave) {
 	}
 }
 
-// request sends a request of a wave. The body `zeros 5` is five zeros.
+// request sends a request of a wave. The body `zeros 5` is five zeros, and `zeros` some, of
+// which it doesn't say how many.
 func (k *recipeServer) request(client *http.Client, method, target, body string, fields []string, number *strings.Replacer) (answer, error) {
 	var content io.Reader
 	length := int64(len(body))
 	if _, err := fmt.Sscanf(body, "zeros %d", &length); err == nil {
 		content = io.LimitReader(zeros{}, length)
+	} else if body == "zeros" {
+		content, length = io.LimitReader(zeros{}, 1000), -1
 	} else if body != "" {
 		content = strings.NewReader(body)
 	}
@@ -344,9 +347,11 @@ func (k *recipeServer) try(page string) {
 	if len(commands) == 0 {
 		k.t.Error("the page doesn't show how to see that it works: expected a block ```sh with a block ```text behind it")
 	}
-	if _, err := exec.LookPath("curl"); err != nil {
-		k.t.Log("curl is missing, so the commands of the page are not tried")
-		return
+	for _, program := range []string{"sh", "curl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			k.t.Logf("%s is missing, so the commands of the page are not tried", program)
+			return
+		}
 	}
 	rc := "insecure\nhttp1.1\n" // curl 7.88 may take the end of an HTTP/2 request that was refused for an error
 	for _, port := range []string{"443", "8080"} {

@@ -305,6 +305,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(attacker, 1, "PUT https://upload.example.com/upload/{n} zeros 30000000", 429, "Expect: 100-continue"),
 		send(attacker, 1, "PUT https://upload.example.com/upload/{n} zeros 10000000", 201, "Expect: 100-continue"),
 		send(attacker, 1, "PUT https://upload.example.com/upload/{n} zeros 10000001", 429, "Expect: 100-continue"),
+		send(attacker, 5, "PUT https://upload.example.com/upload/{n} zeros", 429), // over HTTP/2
 		send(attacker, 30, "GET https://upload.example.com/?{n}", 200),
 		send(neighbor, 100, "PUT https://upload.example.com/upload/{n} zeros 1", 201),
 		send(neighbor, 5, "PUT https://upload.example.com/upload/{n} zeros 1", 429),
@@ -462,6 +463,19 @@ func TestRecipesHavePages(t *testing.T) {
 	}
 	if files := glob(t, "../examples/recipes/*.Caddyfile"); len(files) != len(recipes) {
 		t.Errorf("there are %d recipes in the test, and %d files", len(recipes), len(files))
+	}
+}
+
+// The recipes for software go together in one Caddyfile, as on a server at home.
+func TestRecipesForSoftwareGoTogether(t *testing.T) {
+	noData(t)
+	var all strings.Builder
+	for _, name := range []string{"jellyfin", "nextcloud", "forgejo", "vaultwarden", "immich", "wordpress", "basic-auth", "uploads", "lan", "cors"} {
+		all.WriteString(readSample(t, "../examples/recipes/"+name+".Caddyfile"))
+	}
+	warnings, err := load(t, all.String())
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("%v, warned of %+v", err, warnings)
 	}
 }
 
