@@ -7,6 +7,7 @@ CROWDS    ?= 100000
 KILLS     ?= 300
 EVENTS    ?= 500
 ROWS      ?= 10000000
+LINES     ?= 10000000
 PEERS     ?=
 RESULT    ?= benchmarks/results/peers-$(shell date -u +%F).txt
 
@@ -35,6 +36,9 @@ kill: ## kill KILLS (300) Caddys and hold what their clients were answered again
 
 come-and-go: ## let EVENTS (500) happen to processes on one database, in each of three ways: closed, also killed, also stopped for seconds
 	go test ./storage/sqlite -run TestProcessesComeAndGo -v -count 1 -timeout 6h -comeandgo.events $(EVENTS)
+
+replay: ## replay a log of LINES (ten million) lines with known bursts
+	go test . -run TestReplayFindsAllBursts -v -count 1 -timeout 1h -replay.lines $(LINES)
 
 faults: ## break disks, rights, locks and clocks under real Caddys for longer, and send five million keys
 	go test ./caddytest -run 'Database|Disk|WriteLimit|Stop|Reload|RapidReset|ClientsThat|Flood|Zones|Clock' -v -count 1 -timeout 1h -faults.long

@@ -25,7 +25,7 @@ func (c *replayClock) Elapsed() int64 { return c.now.Load() - c.start }
 
 var _ engine.Clock = (*replayClock)(nil)
 
-// sweep removes from a store what has expired at the time of the log.
+// sweepAt removes from a store what has expired at the time of the log.
 func (h *instance) sweepAt(now int64) error {
 	store := h.store.Load()
 	if store == nil {

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -38,12 +37,14 @@ type replayJudge struct {
 	same    map[limitKey]*replay.Limit
 	needs   map[*Zone][]replayNeed
 	started *instance // nil before the first request
+	garbage *collector
 }
 
 func newReplayJudge(config *replayConfig) *replayJudge {
 	return &replayJudge{
 		config: config, servers: make(map[string][]*caddyhttp.Server),
 		limits: make(map[*policy]*replay.Limit), same: make(map[limitKey]*replay.Limit), needs: make(map[*Zone][]replayNeed),
+		garbage: newCollector(),
 	}
 }
 
@@ -53,6 +54,8 @@ const (
 	replayKeys = 100_000
 	// replaySweep is after how many requests the store is swept.
 	replaySweep = 1 << 17
+	// replayAdjust is after how many requests the collection of garbage is adjusted.
+	replayAdjust = 1 << 12
 )
 
 // start starts the engine at the time of the first request.
@@ -79,6 +82,7 @@ func (j *replayJudge) start(now int64) (err error) {
 
 // close ends the engine.
 func (j *replayJudge) close() error {
+	j.garbage.restore()
 	if j.started == nil {
 		return nil
 	}
@@ -109,7 +113,10 @@ func (j *replayJudge) advance(now int64) error {
 		return j.start(now)
 	}
 	j.clock.now.Store(now)
-	if j.swept++; j.swept%replaySweep == 0 {
+	if j.swept++; j.swept%replayAdjust == 0 {
+		j.garbage.adjust()
+	}
+	if j.swept%replaySweep == 0 {
 		return j.started.sweepAt(now)
 	}
 	return nil
@@ -241,20 +248,33 @@ func requestOf(r *accesslog.Record) (*http.Request, error) {
 	}
 	request := &http.Request{
 		Method: r.Method, URL: u, RequestURI: r.URI, Host: r.Host, Proto: cmp.Or(r.Proto, "HTTP/1.1"), Body: http.NoBody,
-		Header: make(http.Header, len(r.Header)), ContentLength: r.Read,
+		Header: headerOf(r.Header), ContentLength: r.Read,
 		RemoteAddr: net.JoinHostPort(addressOf(r.RemoteIP), cmp.Or(r.RemotePort, "0")),
 	}
 	request.ProtoMajor, request.ProtoMinor, _ = http.ParseHTTPVersion(request.Proto)
-	for _, f := range r.Header {
-		request.Header[f.Name] = append(request.Header[f.Name], f.Value)
-	}
-	if length, err := strconv.ParseInt(r.Value("Content-Length"), 10, 64); err == nil && length >= 0 {
-		request.ContentLength = length
+	if text := r.Value("Content-Length"); text != "" {
+		if length, err := strconv.ParseInt(text, 10, 64); err == nil && length >= 0 {
+			request.ContentLength = length
+		}
 	}
 	if r.TLS {
 		request.TLS = &tls.ConnectionState{HandshakeComplete: true, ServerName: cmp.Or(r.ServerName, hostName(r.Host)), Version: tls.VersionTLS13}
 	}
-	return request.WithContext(context.Background()), nil
+	return request, nil
+}
+
+// headerOf returns header fields as a server has them.
+func headerOf(fields []accesslog.Field) http.Header {
+	header, values := make(http.Header, len(fields)), make([]string, len(fields))
+	for i, f := range fields {
+		values[i] = f.Value
+		if before := header[f.Name]; before != nil {
+			header[f.Name] = append(before, f.Value)
+		} else {
+			header[f.Name] = values[i : i+1 : i+1]
+		}
+	}
+	return header
 }
 
 // addressOf returns an address, or for a text in its place, such as a hash of it, an address
@@ -267,23 +287,34 @@ func addressOf(text string) string {
 	return fmt.Sprintf("fd%02x:%04x:%04x:%04x::1", hash>>48&0xff, hash>>32&0xffff, hash>>16&0xffff, hash&0xffff)
 }
 
+// hostName returns a host without its port.
 func hostName(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
+	name, _ := splitPort(host)
+	return name
+}
+
+// splitPort splits a host into its name and its port, or "".
+func splitPort(host string) (name, port string) {
+	if i := strings.LastIndexByte(host, ':'); i < 0 || strings.HasSuffix(host, "]") {
+		return host, ""
 	}
-	return host
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		return host, ""
+	}
+	return name, port
 }
 
 // serversFor returns the servers that may have received a request, first those that listen on
 // its port. Where the log doesn't say whether it came over TLS, that is taken as true: a
 // server for plain HTTP mostly redirects.
 func (j *replayJudge) serversFor(r *accesslog.Record) []*caddyhttp.Server {
-	port := ""
-	if _, named, err := net.SplitHostPort(r.Host); err == nil {
-		port = named
-	} else if r.TLS || !r.SchemeKnown {
+	_, port := splitPort(r.Host)
+	switch {
+	case port != "":
+	case r.TLS, !r.SchemeKnown:
 		port = "443"
-	} else {
+	default:
 		port = "80"
 	}
 	if known, ok := j.servers[port]; ok || len(j.servers) > maxPorts {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -25,12 +26,11 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"plain":    func(text string) string { return wording.Printable(text, "") },
 	"len64":    func(list []Client) int64 { return int64(len(list)) },
 	"sentence": sentence, "timeline": plotTimeline, "peaks": plotPeaks, "amounts": plotAmounts,
-}).Parse(pageText))
+}).Parse(strings.Replace(pageText, "STYLE", pageStyle, 1)))
 
 // page is what the template shows.
 type page struct {
 	*Report
-	Style    template.CSS
 	Policy   string // which allows the style, and nothing else
 	Headline string
 }
@@ -40,7 +40,7 @@ func (p *Report) WriteHTML(w io.Writer) error {
 	style := sha256.Sum256([]byte(pageStyle))
 	out := new(bytes.Buffer)
 	err := pageTemplate.Execute(out, page{
-		Report: p, Style: template.CSS(pageStyle), Headline: p.headline(),
+		Report: p, Headline: p.headline(),
 		Policy: "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) + "'; base-uri 'none'; form-action 'none'",
 	})
 	if err != nil {

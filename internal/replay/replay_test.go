@@ -104,6 +104,9 @@ func TestReportsAreSafe(t *testing.T) {
 	if strings.Count(page, "http://")+strings.Count(page, "https://") > 0 || strings.Contains(page, "style=") {
 		t.Error("the page names another one, or has a style that its policy forbids")
 	}
+	if !strings.Contains(page, "<style>"+pageStyle+"</style>") {
+		t.Error("the style isn't the one whose hash the policy has")
+	}
 	text := new(bytes.Buffer)
 	if err := report.WriteText(text); err != nil {
 		t.Fatal(err)

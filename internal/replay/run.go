@@ -107,6 +107,9 @@ func (r *run) wants(record *accesslog.Record) bool {
 
 // hostOf returns a host without its port.
 func hostOf(host string) string {
+	if strings.IndexByte(host, ':') < 0 {
+		return host
+	}
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
 	}

@@ -1,0 +1,176 @@
+package replay
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// spent is units at a time.
+type spent struct{ at, units int64 }
+
+// oracle counts as [demand] does, in the slow and obvious way: it remembers everything.
+type oracle struct {
+	limit   limiter.Limit
+	amounts []int64
+	wanted  map[uint64][]spent
+	passed  []map[uint64][]spent // by each of the amounts
+	refused []int64
+	peaks   map[uint64]int64
+}
+
+func newOracle(l limiter.Limit, amounts []int64) *oracle {
+	o := &oracle{limit: slotted(l), amounts: amounts, wanted: make(map[uint64][]spent), refused: make([]int64, len(amounts)), peaks: make(map[uint64]int64)}
+	for range amounts {
+		o.passed = append(o.passed, make(map[uint64][]spent))
+	}
+	return o
+}
+
+func (o *oracle) used(list []spent, now int64) (sum int64) {
+	for _, s := range list {
+		if o.limit.Slot(s.at) >= o.limit.Oldest(now) {
+			sum += s.units
+		}
+	}
+	return sum
+}
+
+func (o *oracle) add(client uint64, now, cost int64) {
+	o.wanted[client] = append(o.wanted[client], spent{now, cost})
+	o.peaks[client] = max(o.peaks[client], o.used(o.wanted[client], now))
+	for i, amount := range o.amounts {
+		if o.used(o.passed[i][client], now)+cost > amount {
+			o.refused[i]++
+		} else {
+			o.passed[i][client] = append(o.passed[i][client], spent{now, cost})
+		}
+	}
+}
+
+func TestDemandIsThatOfAnOracle(t *testing.T) {
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		params := []limiter.Params{
+			{Amount: 10, Window: time.Second}, {Amount: 5, Window: time.Minute, Slots: 7}, {Algorithm: limiter.Fixed, Amount: 20, Window: 10 * time.Second},
+			{Algorithm: limiter.TokenBucket, Amount: 10, Window: 5 * time.Second, Burst: 3},
+		}[seed%4]
+		l, err := limiter.New(params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		amounts := amountsAround(l.Capacity())
+		d, o := newDemand(l, amounts), newOracle(l, amounts)
+		now := start.UnixNano()
+		for n := range 3000 {
+			if random.IntN(4) == 0 {
+				now += random.Int64N(int64(params.Window) / 20)
+			}
+			if random.IntN(500) == 0 {
+				now += random.Int64N(3 * int64(params.Window))
+			}
+			client, cost := uint64(random.ExpFloat64()*3), int64(1)
+			if random.IntN(10) == 0 {
+				cost = random.Int64N(12)
+			}
+			d.add(client, now, cost)
+			o.add(client, now, cost)
+			if n%700 == 0 {
+				d.sweep()
+			}
+		}
+		if !slices.Equal(d.refused, o.refused) || d.inexact {
+			t.Errorf("seed %d: refused are %v of %v, want %v", seed, d.refused, amounts, o.refused)
+		}
+		slots := 0
+		for _, r := range d.recent[1:] {
+			if r == nil {
+				continue
+			}
+			slots += len(r.wanted.slots)
+			for _, u := range r.passed {
+				slots += len(u.slots)
+			}
+		}
+		if slots != d.slots {
+			t.Errorf("seed %d: there are %d slots, counted are %d", seed, slots, d.slots)
+		}
+		d.clients.each(func(c *client) {
+			if c.peak != o.peaks[c.hash] {
+				t.Errorf("seed %d: client %d has a peak of %d, want %d", seed, c.hash, c.peak, o.peaks[c.hash])
+			}
+		})
+		for _, row := range d.table(d.peaks(), l.Capacity()) {
+			i := sort.Search(len(amounts), func(i int) bool { return amounts[i] >= row.Amount })
+			hit := int64(0)
+			for _, peak := range o.peaks {
+				if peak > row.Amount {
+					hit++
+				}
+			}
+			if row.Refused != o.refused[i] || row.Clients != hit {
+				t.Errorf("seed %d: got %+v, want %d refused of %d clients", seed, row, o.refused[i], hit)
+			}
+		}
+	}
+}
+
+// Without room for the slots of all clients the replay goes on, and says that it isn't exact.
+func TestDemandIsBounded(t *testing.T) {
+	l, err := limiter.New(limiter.Params{Amount: 10, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDemand(l, amountsAround(10))
+	d.maxSlots = 1000
+	now := start.UnixNano()
+	for n := range uint64(100_000) {
+		now += int64(time.Second)
+		d.add(n%500, now, 1)
+		if n%5000 == 0 {
+			d.sweep()
+		}
+	}
+	if !d.inexact || d.slots > 20_000 || d.refused[0] == 0 {
+		t.Errorf("inexact is %v, there are %d slots, refused are %v", d.inexact, d.slots, d.refused)
+	}
+	if peaks := d.peaks(); len(peaks) != 500 || peaks[0] < 7 {
+		t.Errorf("peaks are %v", peaks)
+	}
+}
+
+func TestAmountsAround(t *testing.T) {
+	for amount, want := range map[int64][]int64{
+		1: {1, 2, 5, 10, 20, 50, 100}, 5: {1, 2, 5, 10, 20, 50, 100, 200, 500}, 30: {2, 5, 10, 20, 30, 50, 100, 200, 500, 1000, 2000},
+	} {
+		if got := amountsAround(amount); !slices.Equal(got, want) {
+			t.Errorf("around %d: got %v, want %v", amount, got, want)
+		}
+	}
+	if got := amountsAround(limiter.MaxAmount); !slices.IsSorted(got) || !slices.Contains(got, int64(limiter.MaxAmount)) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// A timeline has few steps, however long the log is, and loses nothing.
+func TestTimeline(t *testing.T) {
+	var l timeline
+	now, n := start.UnixNano(), int64(0)
+	for step := time.Millisecond; step < 1000*time.Hour; step = step * 3 / 2 {
+		l.at(now).Passed++
+		l.at(now).Refused += 2
+		now += int64(step)
+		n++
+	}
+	passed, refused := int64(0), int64(0)
+	for _, m := range l.counts {
+		passed, refused = passed+m.Passed, refused+m.Refused
+	}
+	if passed != n || refused != 2*n || len(l.counts) > maxSteps {
+		t.Errorf("%d and %d of %d are counted in %d steps", passed, refused, n, len(l.counts))
+	}
+}

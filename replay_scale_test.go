@@ -1,0 +1,113 @@
+package tally
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/replay"
+)
+
+var replayLines = flag.Int("replay.lines", 200_000, "how many lines TestReplayFindsAllBursts replays, with a client for every ten; `make replay` takes ten million")
+
+const (
+	burstEvery = 2000 // lines: one client sends some at once
+	burstLimit = 20   // of the zone, per minute
+)
+
+// burst returns how many lines the n-th burst has: at least one more than the limit.
+func burst(n int) int { return burstLimit + 1 + n%10 }
+
+func burstAddress(n int) netip.Addr {
+	return netip.AddrFrom4([4]byte{192, 168, byte(n >> 8), byte(n)})
+}
+
+// bursts is a log of clients that stay far below the limit, and of some that go over it once.
+// It is made as it is read.
+type bursts struct {
+	lines, next int
+	rest        []byte
+}
+
+// Read implements io.Reader.
+func (b *bursts) Read(p []byte) (int, error) {
+	if len(b.rest) == 0 {
+		if b.next == b.lines {
+			return 0, io.EOF
+		}
+		b.rest = b.line(b.next)
+		b.next++
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+// line returns the n-th line. They are a millisecond apart.
+func (b *bursts) line(n int) []byte {
+	client := n % max(b.lines/10, 1)
+	address := netip.AddrFrom4([4]byte{10, byte(client >> 16), byte(client >> 8), byte(client)})
+	if n%burstEvery < burst(n/burstEvery) {
+		address = burstAddress(n / burstEvery)
+	}
+	at := replayStart.Add(time.Duration(n) * time.Millisecond)
+	return fmt.Appendf(b.rest[:0], `{"level":"info","ts":%d.%03d,"logger":"http.log.access.log0","msg":"handled request","request":{"remote_ip":"%[3]s","client_ip":"%[3]s","proto":"HTTP/2.0","method":"GET","host":"example.com","uri":"/","headers":{"User-Agent":["curl"]}},"duration":0.0001,"status":200}`+"\n",
+		at.Unix(), at.Nanosecond()/1e6, address)
+}
+
+// The clients that go over the limit are found, no others, and as many of their requests are
+// refused as they sent beyond it.
+func TestReplayFindsAllBursts(t *testing.T) {
+	config, err := loadReplayConfig(writeFile(t, "Caddyfile", fmt.Sprintf("{\n\tauto_https off\n}\nhttp://example.com {\n\trate_limit {\n\t\tzone all {\n\t\t\tlimit %d/1m\n\t\t}\n\t}\n}\n", burstLimit)), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer config.close()
+	parser, err := accesslog.NewParser("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, &bursts{lines: *replayLines})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	want := make(map[string]int64)
+	refused := int64(0)
+	for n := range (*replayLines + burstEvery - 1) / burstEvery {
+		more := int64(burst(n) - burstLimit)
+		want[burstAddress(n).String()+"/32"] = more
+		refused += more
+	}
+	most := uint64(0)
+	begun := time.Now()
+	report, err := replayLog(context.Background(), log, config, replay.Options{Reveal: true, Top: len(want) + 1, Progress: func(_, _, _ int64) {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most = max(most, m.Sys-m.HeapReleased)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := limitNamed(t, report, "all")
+	t.Logf("%d lines of %d clients in %v, with at most %d MB of memory", report.Requests, all.Clients, time.Since(begun).Round(time.Second), most>>20)
+	if report.Requests != int64(*replayLines) || all.Refused != refused || all.Hit != int64(len(want)) || len(all.Top) != len(want) {
+		t.Errorf("%d requests, %d refused, %d clients, %d listed; want %d, %d, %d", report.Requests, all.Refused, all.Hit, len(all.Top), *replayLines, refused, len(want))
+	}
+	for _, c := range all.Top {
+		if want[c.Client] != c.Refused || c.Peak != burstLimit+c.Refused {
+			t.Errorf("%s: %d refused with a peak of %d, want %d", c.Client, c.Refused, c.Peak, want[c.Client])
+		}
+	}
+	for _, a := range all.Amounts {
+		if a.Own && (a.Refused != refused || a.Clients != int64(len(want))) {
+			t.Errorf("the table has %+v, want %d refused", a, refused)
+		}
+	}
+}
