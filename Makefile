@@ -34,7 +34,7 @@ kill: ## kill KILLS (300) Caddys and hold what their clients were answered again
 	benchmarks/machine.sh
 	go test ./caddytest -run LimitsHoldOverKills -v -count 1 -timeout 2h -kill.kills $(KILLS)
 
-come-and-go: ## let EVENTS (500) happen to processes on one database, in each of three ways: closed, also killed, also stopped for seconds
+come-and-go: ## let EVENTS (500) happen to processes on one database, in each of four ways: closed, also killed, also stopped for seconds, with files damaged
 	go test ./storage/sqlite -run TestProcessesComeAndGo -v -count 1 -timeout 6h -comeandgo.events $(EVENTS)
 
 replay: ## replay a log of LINES (ten million) lines with known bursts

@@ -48,6 +48,8 @@ type comer struct {
 	timeout time.Duration
 	keys    int // that an engine may hold
 	cleanup time.Duration
+	full    bool // each commit is synced
+	plain   bool // without a journal
 	limits  []*engine.Limit
 	asked   atomic.Int64
 
@@ -69,6 +71,8 @@ func come(args []string, in io.Reader, out io.Writer) (err error) {
 	flags.DurationVar(&c.timeout, "timeout", 0, "")
 	flags.DurationVar(&c.cleanup, "cleanup", 0, "")
 	flags.IntVar(&c.keys, "keys", 0, "")
+	flags.BoolVar(&c.full, "full", false, "")
+	flags.BoolVar(&c.plain, "plain", false, "")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -117,10 +121,14 @@ func (c *comer) do(line string) string {
 }
 
 func (c *comer) open() error {
-	options := Options{Path: c.path, BusyTimeout: max(c.timeout, time.Second)} // as Caddy has it
+	options := Options{Path: c.path, NoJournal: c.plain, BusyTimeout: max(c.timeout, time.Second)} // as Caddy has it
+	if c.full {
+		options.Synchronous = Full
+	}
 	e, err := engine.New(engine.Options{
 		Open:            func(ctx context.Context) (storage.Store, error) { return Open(ctx, options) },
 		Name:            hashedName,
+		NameAtOnce:      hashedNameAtOnce,
 		MaxKeys:         c.keys,
 		StoreTimeout:    c.timeout,
 		CleanupInterval: c.cleanup,
@@ -163,6 +171,11 @@ func hashedName(_ storage.LimitID, key string, _ time.Duration, _ int64) (name e
 	sum := sha256.Sum256([]byte(key))
 	copy(name.Key[:], sum[:])
 	return name, nil
+}
+
+func hashedNameAtOnce(id storage.LimitID, key string, remembered time.Duration, now int64) (engine.Name, bool) {
+	name, err := hashedName(id, key, remembered, now)
+	return name, err == nil
 }
 
 // close closes the oldest engine, when nobody uses it any more.

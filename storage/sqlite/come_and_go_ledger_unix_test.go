@@ -20,13 +20,13 @@ import (
 // ledger is what processes said that they admitted.
 type ledger struct {
 	t     *testing.T
-	books map[limitKey]*book
+	books map[limitKey]book
 	lost  int64 // units of each key of longSliding that may be lost, at most
 
 	admitted, degraded int
-	refilled           map[string]int   // keys that were looked at in the end, by what they had left
+	left               map[string]int   // keys that were looked at in the end, by what they had left
 	fullest            map[string]int64 // by limit
-	addedByDegraded    map[string]int64 // by limit: what that was above its capacity
+	added              map[string]int64 // by limit: what went beyond it without the store, or by what was damaged
 }
 
 // limitKey is a key of a limit, by the limit's index.
@@ -36,42 +36,58 @@ type limitKey struct {
 }
 
 // book is what was admitted of a key.
-type book struct {
-	normal   []admissions.Admission
-	degraded []admissions.Admission // without the store
+type book []entry
+
+// entry is an admission, and by which process.
+type entry struct {
+	said
+	process int
 }
+
+// of returns what was admitted that meets a condition.
+func (b book) of(is func(entry) bool) (log []admissions.Admission) {
+	for _, e := range b {
+		if is(e) {
+			log = append(log, e.Admission)
+		}
+	}
+	return log
+}
+
+func isNormal(e entry) bool { return !e.degraded }
+func isAnyEntry(entry) bool { return true }
 
 func newLedger(t *testing.T) *ledger {
-	return &ledger{t: t, books: make(map[limitKey]*book), refilled: make(map[string]int),
-		fullest: make(map[string]int64), addedByDegraded: make(map[string]int64)}
+	return &ledger{t: t, books: make(map[limitKey]book), left: make(map[string]int),
+		fullest: make(map[string]int64), added: make(map[string]int64)}
 }
 
-// lose notes that a process has not given back what it held, or was admitting: a lease of
-// at most an eighth for each engine, and what was asked for at that moment.
-func (l *ledger) lose(p *process) {
-	amount := sharedLimits[longSliding].Amount
-	l.lost += int64(p.engines) * (amount/8 + comerLoaders*3)
+// lose notes that an engine has not given back what it held, or that what it was doing at a
+// moment may be lost: a lease of at most an eighth, as much that was granted or given back at
+// that moment, and what was asked for.
+func (l *ledger) lose(engines int) {
+	l.lost += int64(engines) * (sharedLimits[longSliding].Amount/4 + comerLoaders*3)
 }
 
 // prove holds what processes of a round have admitted against the limits. All of them must
 // have ended.
 func (l *ledger) prove(c *comings) {
 	l.t.Helper()
-	for _, file := range c.files {
-		l.read(file)
+	for process, file := range c.files {
+		l.read(process, file)
 	}
 	l.recount(c)
 	for of, b := range l.books {
-		l.proveKey(of, b, c.may.stop)
-		if strings.HasPrefix(of.key, fmt.Sprint(c.round)+" ") {
-			delete(l.books, of) // it never comes again
+		l.proveKey(c, of, b)
+		if strings.HasPrefix(of.key, fmt.Sprint(c.round)+" ") || c.may.damage {
+			delete(l.books, of) // it never comes again, or is lost
 		}
 	}
 	l.lost = 0
 }
 
 // read reads what a process said, but for a line that it didn't come to the end of.
-func (l *ledger) read(file string) {
+func (l *ledger) read(process int, file string) {
 	l.t.Helper()
 	content, err := os.ReadFile(file)
 	if os.IsNotExist(err) {
@@ -88,49 +104,39 @@ func (l *ledger) read(file string) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		l.add(s)
+		l.add(entry{s, process})
 	}
 	if err := os.Remove(file); err != nil {
 		l.t.Error(err)
 	}
 }
 
-func (l *ledger) add(s said) {
+func (l *ledger) add(e entry) {
 	l.admitted++
-	if s.degraded {
+	if e.degraded {
 		l.degraded++
 	}
-	for _, limit := range errands[s.errand].limits {
-		of := limitKey{limit, s.key}
-		b := l.books[of]
-		if b == nil {
-			b = new(book)
-			l.books[of] = b
-		}
-		if s.degraded {
-			b.degraded = append(b.degraded, s.Admission)
-		} else {
-			b.normal = append(b.normal, s.Admission)
-		}
+	for _, limit := range errands[e.errand].limits {
+		of := limitKey{limit, e.key}
+		l.books[of] = append(l.books[of], e)
 	}
 }
 
 // proveKey holds what was admitted of a key against its limit. What is admitted without
 // the store may come on top only where processes were stopped.
-func (l *ledger) proveKey(of limitKey, b *book, stopped bool) {
+func (l *ledger) proveKey(c *comings, of limitKey, b book) {
 	l.t.Helper()
 	limit := sharedLimits[of.limit]
-	normal := limit.Fullest(b.normal)
-	l.fullest[limit.String()] = max(l.fullest[limit.String()], normal)
-	if over := normal - limit.Capacity(); over > 0 {
-		l.t.Errorf("key %q: %v has admitted %d too many", of.key, limit, over)
+	for _, kept := range c.damages.kept() {
+		normal := limit.Fullest(b.of(func(e entry) bool { return isNormal(e) && kept(e) }))
+		l.fullest[limit.String()] = max(l.fullest[limit.String()], normal)
+		if over := normal - limit.Capacity(); over > 0 {
+			l.t.Errorf("key %q: %v has admitted %d too many", of.key, limit, over)
+		}
 	}
-	if len(b.degraded) == 0 {
-		return
-	}
-	if over := limit.Fullest(slices.Concat(b.normal, b.degraded)) - limit.Capacity(); over > 0 {
-		l.addedByDegraded[limit.String()] = max(l.addedByDegraded[limit.String()], over)
-		if !stopped {
+	if over := limit.Fullest(b.of(isAnyEntry)) - limit.Capacity(); over > 0 {
+		l.added[limit.String()] = max(l.added[limit.String()], over)
+		if !c.may.stop && !c.may.damage {
 			l.t.Errorf("key %q: %v has admitted %d too many, with what was admitted without the store", of.key, limit, over)
 		}
 	}
@@ -146,6 +152,7 @@ func (l *ledger) recount(c *comings) {
 	e, err := engine.New(engine.Options{
 		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, Options{Path: c.path}) },
 		Name:         hashedName,
+		NameAtOnce:   hashedNameAtOnce,
 		StoreTimeout: time.Minute,
 	})
 	if err != nil {
@@ -177,26 +184,26 @@ func (l *ledger) takeAll(e *engine.Engine, limit *engine.Limit, key string) (lef
 }
 
 // checkLeft checks what was left of a key of longSliding.
-func (l *ledger) checkLeft(c *comings, key string, b *book, left int64) {
+func (l *ledger) checkLeft(c *comings, key string, b book, left int64) {
 	l.t.Helper()
-	limit := sharedLimits[longSliding]
-	normal, all := units(b.normal), units(b.normal)+units(b.degraded)
-	most := limit.Amount - all
-	if c.may.stop {
-		most = limit.Amount - normal
+	amount := sharedLimits[longSliding].Amount
+	all := units(b.of(isAnyEntry))
+	charged := all
+	if c.may.stop || c.may.damage {
+		kept := c.damages.keptLast()
+		charged = units(b.of(func(e entry) bool { return isNormal(e) && kept(e) }))
 	}
-	least := limit.Amount - all - l.lost
 	switch {
-	case left > max(most, 0):
-		l.t.Errorf("key %q: %v has admitted %d, %d of them without the store, and then %d more", key, limit, all, all-normal, left)
-	case left < least:
-		l.t.Errorf("key %q: %v has admitted %d, at most %d are lost, and %d are left", key, limit, all, l.lost, left)
+	case left > max(amount-charged, 0):
+		l.t.Errorf("key %q: of %d a day, %d were admitted and certainly charged, and then %d more", key, amount, charged, left)
+	case left < amount-all-l.lost:
+		l.t.Errorf("key %q: of %d a day, %d were admitted, at most %d were lost by processes, and %d are left", key, amount, all, l.lost, left)
 	case left == 0:
-		l.refilled["spent"]++
-	case l.lost == 0:
-		l.refilled["exact"]++
+		l.left["spent"]++
+	case left == amount-all:
+		l.left["exact"]++
 	default:
-		l.refilled["within bounds"]++
+		l.left["within bounds"]++
 	}
 }
 
@@ -209,9 +216,9 @@ func units(log []admissions.Admission) (n int64) {
 
 func (l *ledger) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%d admitted, %d of them without the store; what was left in the end: %v", l.admitted, l.degraded, l.refilled)
+	fmt.Fprintf(&s, "%d admitted, %d of them without the store; what was left in the end: %v", l.admitted, l.degraded, l.left)
 	for _, limit := range slices.Sorted(maps.Keys(l.fullest)) {
-		fmt.Fprintf(&s, "\n%s: %d at the fullest; what was admitted without the store added %d", limit, l.fullest[limit], l.addedByDegraded[limit])
+		fmt.Fprintf(&s, "\n%s: %d at the fullest; without the store, or by damage, at most %d beyond", limit, l.fullest[limit], l.added[limit])
 	}
 	return s.String()
 }

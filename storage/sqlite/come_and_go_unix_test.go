@@ -17,7 +17,7 @@ import (
 
 var (
 	comeAndGoSeed   = flag.Uint64("comeandgo.seed", 0, "draw what processes do from this seed; 0 draws one")
-	comeAndGoEvents = flag.Int("comeandgo.events", 10, "what happens to processes that come and go, in each of three ways")
+	comeAndGoEvents = flag.Int("comeandgo.events", 8, "what happens to processes that come and go, in each of four ways")
 )
 
 const (
@@ -39,12 +39,10 @@ func TestProcessesComeAndGo(t *testing.T) {
 	for seed == 0 {
 		seed = rand.Uint64()
 	}
-	for _, may := range []mayHappen{{}, {kill: true}, {kill: true, stop: true}} {
+	for _, may := range []mayHappen{{}, {kill: true}, {kill: true, stop: true}, {kill: true, damage: true}} {
 		t.Run(may.String(), func(t *testing.T) {
 			t.Logf("go test ./storage/sqlite -run TestProcessesComeAndGo/%v -v -comeandgo.events=%d -comeandgo.seed=%d", may, *comeAndGoEvents, seed)
-			c := &comings{t: t, may: may, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(),
-				path: filepath.Join(t.TempDir(), "tally.db"), ledger: newLedger(t), counts: make(map[string]int)}
-			t.Cleanup(c.killAll)
+			c := newComings(t, may, seed)
 			for c.events < *comeAndGoEvents && !t.Failed() {
 				c.playRound(min(5+c.rng.IntN(mostEvents-5), *comeAndGoEvents-c.events))
 			}
@@ -57,10 +55,14 @@ func TestProcessesComeAndGo(t *testing.T) {
 type mayHappen struct {
 	kill bool // SIGKILL
 	stop bool // SIGSTOP, and SIGCONT seconds later
+
+	damage bool // to the file of pending charges
 }
 
 func (m mayHappen) String() string {
 	switch {
+	case m.damage:
+		return "damaged"
 	case m.stop:
 		return "stopped"
 	case m.kill:
@@ -79,19 +81,28 @@ type comings struct {
 	ledger *ledger
 
 	round     int
+	solo      bool // in this round there is one engine at a time
 	events    int
-	processes []*process // that run, with those that are about to end
-	files     []string   // in which those of this round said what they admitted
+	processes []*process     // that run, with those that are about to end
+	files     map[int]string // in which those of this round said what they admitted, by their number
+	damages   damages
 	started   int
 	counts    map[string]int // of events
 	story     []string       // of this round, for a person
 }
 
+func newComings(t *testing.T, may mayHappen, seed uint64) *comings {
+	c := &comings{t: t, may: may, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(),
+		path: filepath.Join(t.TempDir(), "tally.db"), ledger: newLedger(t), counts: make(map[string]int)}
+	t.Cleanup(c.killAll)
+	return c
+}
+
 // playRound has a number of events happen, ends all processes, and looks at what they have
 // admitted. Each round has keys of its own.
 func (c *comings) playRound(events int) {
-	c.round++
-	c.story, c.files = nil, nil
+	c.beginRound()
+	c.solo = c.rng.IntN(3) == 0
 	for end := c.events + events; c.events < end && !c.t.Failed(); {
 		c.playPhase(min(5+c.rng.IntN(6), end-c.events))
 	}
@@ -104,6 +115,18 @@ func (c *comings) playRound(events int) {
 			c.leave(p)
 		}
 	}
+	c.endRound()
+}
+
+func (c *comings) beginRound() {
+	c.round++
+	c.story, c.files = nil, make(map[int]string)
+	c.damages.begin()
+}
+
+// endRound looks at what processes have admitted that all end.
+func (c *comings) endRound() {
+	c.t.Helper()
 	c.settle()
 	c.ledger.prove(c)
 	if c.t.Failed() {
@@ -114,7 +137,7 @@ func (c *comings) playRound(events int) {
 // playPhase has events happen while at most so many processes run, often one alone.
 func (c *comings) playPhase(events int) {
 	most := 1
-	if c.rng.IntN(2) == 0 {
+	if !c.solo && c.rng.IntN(2) == 0 {
 		most = 2 + c.rng.IntN(mostComers-1)
 	}
 	for range events {
@@ -137,6 +160,10 @@ func (c *comings) playPhase(events int) {
 // event has something happen.
 func (c *comings) event(most int) {
 	there := c.running(isThere)
+	if c.may.damage && c.rng.IntN(8) == 0 {
+		c.damage()
+		return
+	}
 	if len(there) == 0 || len(there) < most && c.rng.IntN(2) == 0 {
 		c.start()
 		return
@@ -159,15 +186,33 @@ func (c *comings) event(most int) {
 		c.note(p, "close")
 		p.engines--
 		p.tell("close")
-	default:
+	case !c.solo:
 		c.note(p, "open")
+		c.come()
 		p.engines++
 		p.tell("open")
+	default:
+		c.leave(p)
 	}
 }
 
-// pause lets some time pass, so that events fall in the middle of something.
-func (c *comings) pause() { time.Sleep(time.Duration(c.rng.Int64N(int64(300 * time.Millisecond)))) }
+// come notes that an engine comes. What one that had the database to itself was charging at
+// that moment may be charged twice.
+func (c *comings) come() {
+	if len(c.processes) > 0 {
+		c.ledger.lose(1)
+	}
+}
+
+// pause lets some time pass, so that events fall in the middle of something. Once in a while
+// it is long enough for all that a process does every few seconds.
+func (c *comings) pause() {
+	most := 300 * time.Millisecond
+	if c.rng.IntN(16) == 0 {
+		most = 4 * time.Second
+	}
+	time.Sleep(time.Duration(c.rng.Int64N(int64(most))))
+}
 
 // running returns the processes of a kind.
 func (c *comings) running(is func(*process) bool) (of []*process) {
@@ -185,15 +230,23 @@ func (c *comings) any(is func(*process) bool) *process {
 }
 
 func (c *comings) note(p *process, what string) {
+	c.noteEvent(what, fmt.Sprintf("process %d of %d with %d engines", p.number, len(c.processes), p.engines))
+}
+
+func (c *comings) noteEvent(what, to string) {
 	c.counts[what]++
-	c.story = append(c.story, fmt.Sprintf("%8.3f s: process %d of %d with %d engines: %s", time.Since(c.began).Seconds(), p.number, len(c.processes), p.engines, what))
+	c.story = append(c.story, fmt.Sprintf("%8.3f s: %s: %s", time.Since(c.began).Seconds(), to, what))
 }
 
 // start starts a process.
 func (c *comings) start() {
+	if c.solo && len(c.running(isStopped)) == 0 {
+		c.settle()
+	}
+	c.come()
 	c.started++
 	p := newProcess(c)
-	c.processes, c.files = append(c.processes, p), append(c.files, p.file)
+	c.processes, c.files[p.number] = append(c.processes, p), p.file
 	c.note(p, "start")
 }
 
@@ -213,7 +266,7 @@ func (c *comings) leave(p *process) {
 	p.in.Close()
 }
 
-// kill kills a process. What it held is lost: see [ledger.lose].
+// kill kills a process. What it held is lost.
 func (c *comings) kill(p *process) {
 	what := "kill"
 	switch {
@@ -226,7 +279,7 @@ func (c *comings) kill(p *process) {
 	}
 	c.note(p, what)
 	p.kill()
-	c.ledger.lose(p)
+	c.ledger.lose(p.engines)
 	c.remove(p)
 }
 
@@ -277,7 +330,7 @@ func (c *comings) left(p *process) {
 			c.t.Errorf("process %d ended: %v", p.number, err)
 		}
 		c.note(p, "left in vain: "+err.Error())
-		c.ledger.lose(p)
+		c.ledger.lose(p.engines)
 	}
 	c.remove(p)
 }
