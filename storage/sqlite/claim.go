@@ -27,8 +27,11 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 		return wrap("claim", err)
 	}
 	if a := s.alone.Load(); a != nil && len(claims) > 0 {
-		err := s.claimAlone(a, term, claims, grants)
-		if err != errTransaction {
+		switch err := s.claimAlone(a, term, claims, grants); err {
+		case errTransaction:
+		case errNotNoted:
+			claims = withoutReturns(claims)
+		default:
 			return s.failed(wrap("claim", err))
 		}
 	}
@@ -70,6 +73,17 @@ func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants [
 		}
 	}
 	return nil
+}
+
+// withoutReturns returns claims as they are put again when it is unknown whether they took
+// effect. What they give back may be another's already. What they were granted may be charged
+// twice, so that somebody waits who need not; no limit admits more for it.
+func withoutReturns(claims []storage.Claim) []storage.Claim {
+	claims = slices.Clone(claims)
+	for i := range claims {
+		claims[i].Return = limiter.Lease{}
+	}
+	return claims
 }
 
 // with calls f, which finds the store locked, and says what failed.

@@ -1,0 +1,60 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+)
+
+// Claims that are under way when another process comes are answered. What they give back is
+// given back once at most.
+func TestClaimsAreAnsweredWhenAnotherComes(t *testing.T) {
+	ctx, path, f := context.Background(), filepath.Join(t.TempDir(), "tally.db"), new(faults)
+	s, err := Open(ctx, Options{Path: path, connect: f.connect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.Period() == 0 {
+		t.Skip("there is no journal here")
+	}
+	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
+	claim := func(of *Store, c limiter.Claim) limiter.Grant {
+		t.Helper()
+		c.Now = start
+		grants := make([]limiter.Grant, 1)
+		if err := of.Claim(ctx, []storage.Claim{{ID: 1, Key: key(1), Limit: limit, Claim: c}}, grants); err != nil {
+			t.Fatal(err)
+		}
+		return grants[0]
+	}
+	held := claim(s, limiter.Claim{Min: 3, Want: 3}).Lease
+	held.Units = 2 // and one is spent
+
+	var comes *journal.Journal
+	var once sync.Once
+	f.setAfter(func(query string) (err error) {
+		if strings.HasPrefix(query, "ROLLBACK") { // it has read, and not charged yet
+			once.Do(func() { comes, err = journal.Open(ctx, journal.Options{Path: path + chargesSuffix, Origin: s.origin}) })
+		}
+		return err
+	})
+	if g := claim(s, limiter.Claim{Min: 20, Want: 20, Return: held}); g.Units != 0 {
+		t.Errorf("granted %d of 10", g.Units)
+	}
+	f.setAfter(nil)
+	if comes == nil || s.Period() != 0 {
+		t.Fatal("the claim did not read in a period, or that goes on")
+	}
+	defer comes.Close()
+	if g := claim(opened(t, Options{Path: path}), limiter.Claim{Min: 1, Want: 10}); g.Units < 7 || g.Units > 9 {
+		t.Errorf("%d of 10 are left; 1 was spent, and 2 were given back once or are lost", g.Units)
+	}
+}
