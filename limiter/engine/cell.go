@@ -17,27 +17,27 @@ import (
 // that is dead is in no table, holds no lease, and is not used again. A cell
 // with claims in flight is not evicted.
 //
-// There are very many of them, and each is often far from the processor. So cells are
-// small, and the fields of most decisions come first: up to touched.
+// There are very many of them, and most are far from the processor. So cells are small, and
+// what most decisions use comes first, up to the first bytes of short: two cache lines mostly.
 type cell struct {
-	block atomic.Pointer[block] // written under mu, read without
-	id    storage.LimitID
-	hash  uint32
-	dead  bool // guarded by mu
-	size  uint8
-	short [shortKey]byte // the key's text, if it is no longer than that; of as many bytes as size
+	block   atomic.Pointer[block] // written under mu, read without
+	id      storage.LimitID
+	hash    uint32
+	touched atomic.Bool // since the clock hand last passed
+
+	mu    sync.Mutex
+	limit *Limit // guarded by mu, like all up to dead: as last brought along or chosen
+	lease lease  // unspent units, and what is known of the rest
+	rare  *rare  // what few cells have; nil if it has nothing
+	dead  bool
+
+	size  uint8          // how many bytes of short are the key's text, or longKey
+	short [shortKey]byte // the key's text, if that is short
 
 	headroom uint16 // guarded by mu: units to ask for beyond what is waiting
 	first    uint16 // guarded by mu: the last bits of the slot in which the key came first
-
-	mu      sync.Mutex
-	limit   *Limit      // guarded by mu, like lease: as last brought along or chosen
-	lease   lease       // unspent units, and what is known of the rest
-	touched atomic.Bool // since the clock hand last passed
-	refused tally       // requests, since the cell was made
-
-	rare  *rare  // guarded by mu: what few cells have; nil if it has nothing
-	fixed *fixed // what few cells have from the beginning; nil if this has nothing
+	refused  tally  // requests, since the cell was made
+	fixed    *fixed // what few cells have from the beginning; nil if this has nothing
 
 	// The lease counts all that is in use of the key, if the period of the store is this one.
 	// Then the key has this name, until a time in seconds since the Unix epoch that was never
@@ -46,9 +46,10 @@ type cell struct {
 	name          storage.Key
 }
 
-// shortKey is the length of the longest texts of keys that cells hold themselves: that of an IP
-// address is shorter.
-const shortKey = 22
+const (
+	shortKey = 22  // the length of the longest text that a cell holds itself: that of an IP address is shorter
+	longKey  = 255 // the size of a cell whose text is longer: fixed has it
+)
 
 // fixed is what few cells have, and which never changes.
 type fixed struct {
@@ -75,7 +76,7 @@ func newCell(id storage.LimitID, key []byte, hash uint32) *cell {
 		c.fixed.client = new(clientState)
 	}
 	if len(key) > shortKey {
-		c.fixed.key = bytes.Clone(key)
+		c.size, c.fixed.key = longKey, bytes.Clone(key)
 	} else {
 		c.size = uint8(copy(c.short[:], key))
 	}
@@ -89,7 +90,7 @@ func (c *cell) is(id storage.LimitID, key []byte, hash uint32) bool {
 
 // text returns the text of the key. Nobody may change it.
 func (c *cell) text() []byte {
-	if c.fixed != nil && c.fixed.key != nil {
+	if c.size == longKey {
 		return c.fixed.key
 	}
 	return c.short[:c.size]
@@ -100,7 +101,7 @@ func (c *cell) key() string { return string(c.text()) }
 
 // client returns what is known of a client; nil where the cell is one of a limit.
 func (c *cell) client() *clientState {
-	if c.fixed == nil {
+	if c.id != clientsID {
 		return nil
 	}
 	return c.fixed.client
