@@ -133,7 +133,7 @@ func TestReferenceOfALongKey(t *testing.T) {
 // keysAtRest returns the names of keys that a query finds in the database of a handler.
 func keysAtRest(t *testing.T, h *Handler, query string) (names []storage.Key) {
 	t.Helper()
-	if _, err := (*h.app.instance.Load().store.Load()).Sweep(context.Background(), 0); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
+	if _, err := (*h.app.instance.Load().store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
 		t.Fatal(err)
 	}
 	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.app.settings.path)+"?mode=ro")
