@@ -105,7 +105,7 @@ func (a *App) check() error {
 	if err := a.Reputation.check(); err != nil {
 		return err
 	}
-	if err := a.Page.check(); err != nil {
+	if err := a.Page.provision(); err != nil {
 		return err
 	}
 	return a.Ban.check()

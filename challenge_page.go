@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,17 +25,18 @@ import (
 // for; nil if nothing was refused. why says why the page is shown again; nil the first time.
 func (x *exchange) show(status int, target string, refused *refusal, why notice) error {
 	answer := htmlAnswer{language: languageOf(x.http)}
-	page := challenge.Page{Texts: answer.language, Site: x.page.site(), Action: x.Path, Target: x.target(target)}
+	page := challenge.Page{Texts: answer.language, Site: x.page.refused.Site, Action: x.Path, Target: x.target(target)}
 	if why != nil {
 		page.Notice = why(answer.language)
 	}
 	if refused != nil {
 		page.Retry, page.Reference = refused.retry, refused.id()
 	}
-	if err := errors.Join(x.set(&page), page.Render(&answer.body)); err != nil {
+	var body bytes.Buffer
+	if err := errors.Join(x.set(&page), page.Render(&body)); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	answer.policy = page.Policy()
+	answer.policy, answer.body = page.Policy(), body.Bytes()
 	return answer.write(x.w, x.http, status)
 }
 

@@ -44,7 +44,7 @@ func (h *Handler) provisionHeaders(caddy.Context) error {
 
 func (h *Handler) provisionPage(caddy.Context) error {
 	h.page = cmp.Or(h.Page, h.app.Page, new(Page))
-	return h.page.check()
+	return h.page.provision()
 }
 
 func (h *Handler) loadApps(ctx caddy.Context) error {

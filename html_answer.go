@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"bytes"
 	"net/http"
 	"strconv"
 
@@ -13,7 +12,7 @@ import (
 type htmlAnswer struct {
 	policy   string // Content-Security-Policy
 	language *language.Texts
-	body     bytes.Buffer
+	body     []byte
 }
 
 // languageOf returns the texts in the language that a browser asks for.
@@ -31,7 +30,7 @@ func (a *htmlAnswer) write(w http.ResponseWriter, r *http.Request, status int) e
 	httpfield.NeverStore(h)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Language", a.language.Tag)
-	h.Set("Content-Length", strconv.Itoa(a.body.Len()))
+	h.Set("Content-Length", strconv.Itoa(len(a.body)))
 	h.Set("Content-Security-Policy", a.policy)
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -40,6 +39,6 @@ func (a *htmlAnswer) write(w http.ResponseWriter, r *http.Request, status int) e
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	_, err := a.body.WriteTo(w)
+	_, err := w.Write(a.body)
 	return err
 }

@@ -23,6 +23,8 @@ type Page struct {
 	// Who can be asked: an e-mail address or a URL, which becomes a link, or another text, of
 	// up to 200 characters. Default: nobody is named.
 	Contact string `json:"contact,omitempty"`
+
+	refused page.Refused
 }
 
 // How many characters the texts of a page have at most, so that it stays small.
@@ -31,8 +33,8 @@ const (
 	maxPageContact = 200
 )
 
-// check returns an error about the first text that a page can't have.
-func (p *Page) check() error {
+// provision checks the option. It may be called several times.
+func (p *Page) provision() error {
 	if p == nil {
 		return nil
 	}
@@ -42,6 +44,7 @@ func (p *Page) check() error {
 	if err := checkPageText("name", p.Name, maxPageName); err != nil {
 		return err
 	}
+	p.refused.Site = page.Site{Name: p.Name, Contact: p.Contact}
 	return checkPageText("contact", p.Contact, maxPageContact)
 }
 
@@ -56,6 +59,3 @@ func checkPageText(option, text string, most int) error {
 	}
 	return nil
 }
-
-// site returns whose site a page is of.
-func (p *Page) site() page.Site { return page.Site{Name: p.Name, Contact: p.Contact} }

@@ -19,14 +19,17 @@ func (p *Page) suits(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodPost
 }
 
+// pageRoom is more than a page takes, in bytes.
+const pageRoom = 6 << 10
+
 // refuse answers a refused request with the page. retry is how long to wait, or limiter.Never.
 func (p *Page) refuse(w http.ResponseWriter, r *http.Request, retry time.Duration, reference string) error {
-	answer := htmlAnswer{policy: page.RefusedPolicy, language: languageOf(r)}
 	if retry == limiter.Never {
 		retry = 0
 	}
-	shown := page.Refused{Texts: answer.language, Site: p.site(), Retry: retry, Reference: reference}
-	if err := shown.Render(&answer.body); err != nil {
+	answer := htmlAnswer{policy: page.RefusedPolicy, language: languageOf(r)}
+	var err error
+	if answer.body, err = p.refused.Append(make([]byte, 0, pageRoom), answer.language, retry, reference); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
 	return answer.write(w, r, http.StatusTooManyRequests)

@@ -15,6 +15,9 @@ import (
 // Whatever a request has in it, the page is one of ten, and so are its header fields.
 func FuzzRefusedPage(f *testing.F) {
 	p := &Page{Name: "Example", Contact: "help@example.com"}
+	if err := p.provision(); err != nil {
+		f.Fatal(err)
+	}
 	answer := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		if err := p.refuse(w, r, 42*time.Second, "the-reference"); err != nil {

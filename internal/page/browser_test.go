@@ -18,14 +18,12 @@ import (
 func serve(t *testing.T) (address string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := full(language.Choose(r.FormValue("lang")))
+		e := full(language.Choose(r.FormValue("lang")))
 		seconds, _ := strconv.Atoi(r.FormValue("wait"))
-		p.Retry = time.Duration(seconds) * time.Second
+		e.retry = time.Duration(seconds) * time.Second
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", RefusedPolicy)
-		if err := p.Render(w); err != nil {
-			t.Error(err)
-		}
+		w.Write([]byte(render(t, e)))
 	}))
 	t.Cleanup(server.Close)
 	return server.URL

@@ -4,9 +4,10 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
 	"math"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/language"
@@ -21,38 +22,78 @@ var (
 	refusedJS string
 )
 
-// refusedTemplate has the script and the style in its text, so that they aren't escaped each
-// time. They must have no comments: html/template takes those out, and the hashes are of the
-// whole files.
+// refusedTemplate has the script and the style in its text. They must have no comments:
+// html/template takes those out, and the hashes are of the whole files.
 var refusedTemplate = template.Must(template.New("refused").Parse(
 	strings.NewReplacer("STYLE", refusedCSS, "SCRIPT", refusedJS).Replace(refusedHTML)))
 
-// Refused is the page of a refused request: it says when to come back, counts down to that, and
-// can be read without JavaScript.
+// Refused is the page of the refused requests of a site: it says when to come back, counts down to
+// that, and can be read without JavaScript. It may be used from any number of goroutines, and must
+// not be copied after first use.
 type Refused struct {
-	Texts *language.Texts
-	Site  Site
+	Site Site
 
-	// Retry is how long to wait. 0 or less: waiting doesn't help.
-	Retry time.Duration
-
-	// Reference is what a person can give to whoever runs the site. It may be empty.
-	Reference string
+	layouts sync.Map // layouts by their keys, each made when it is needed first
 }
 
-// Render writes the page as HTML in UTF-8, which is to be sent with the Content-Security-Policy
-// [RefusedPolicy] and not to be stored.
-func (p Refused) Render(w io.Writer) error {
-	before, after, _ := strings.Cut(p.Texts.Come, "%s")
-	data := struct {
-		Refused
-		Before, Wait, After string // when to come back; Wait is "" if waiting doesn't help
-		Seconds             int64
-	}{p, before, p.Texts.Wait(p.Retry), after, int64(math.Ceil(p.Retry.Seconds()))}
-	if err := refusedTemplate.Execute(w, data); err != nil {
-		return fmt.Errorf("page: refused: %w", err)
+// Append appends the page as HTML in UTF-8, which is to be sent with the Content-Security-Policy
+// [RefusedPolicy] and not to be stored. retry is how long to wait; 0 or less says that waiting
+// doesn't help. The reference is what a person can give to whoever runs the site; it may be empty.
+func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, reference string) ([]byte, error) {
+	layout, err := p.layout(layoutKey{texts, retry > 0, reference != ""})
+	if err != nil {
+		return nil, fmt.Errorf("page: refused: %w", err)
 	}
-	return nil
+	to = append(to, layout[0]...)
+	if retry > 0 {
+		to = strconv.AppendInt(to, int64(math.Ceil(retry.Seconds())), 10)
+		to = append(to, layout[1]...)
+		to = append(to, texts.Wait(retry)...)
+		to = append(to, layout[2]...)
+	}
+	if reference != "" {
+		to = append(to, template.HTMLEscapeString(reference)...)
+		to = append(to, layout[len(layout)-1]...)
+	}
+	return to, nil
+}
+
+// layoutKey is what the text of a page depends on, beside the site, the time and the reference.
+type layoutKey struct {
+	texts           *language.Texts
+	waits, referred bool
+}
+
+// gap stands in a layout for what differs from one page to the next: the time in seconds and in
+// words, and the reference. It is a character that no text of a site has.
+const gap = "\ue000"
+
+// layout returns a page's text between its gaps. html/template takes ten times as long as a
+// refusal may, so each is made once.
+func (p *Refused) layout(key layoutKey) ([]string, error) {
+	if made, ok := p.layouts.Load(key); ok {
+		return made.([]string), nil
+	}
+	name, contact := strings.ReplaceAll(p.Site.Name, gap, ""), strings.ReplaceAll(p.Site.Contact, gap, "")
+	data := struct {
+		Texts                    *language.Texts
+		Site                     Site
+		Before, After            string // of the time, in the sentence that says when to come back
+		Seconds, Wait, Reference string
+	}{Texts: key.texts, Site: Site{Name: name, Contact: contact}}
+	data.Before, data.After, _ = strings.Cut(key.texts.Come, "%s")
+	if key.waits {
+		data.Seconds, data.Wait = gap, gap
+	}
+	if key.referred {
+		data.Reference = gap
+	}
+	var page strings.Builder
+	if err := refusedTemplate.Execute(&page, data); err != nil {
+		return nil, err
+	}
+	made, _ := p.layouts.LoadOrStore(key, strings.Split(page.String(), gap))
+	return made.([]string), nil
 }
 
 // RefusedPolicy is the Content-Security-Policy of [Refused]: its own script, style and icon, no

@@ -9,20 +9,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/language"
 )
 
-func render(t testing.TB, p Refused) string {
-	t.Helper()
-	var b strings.Builder
-	if err := p.Render(&b); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
+// example is a page with everything that there can be on it.
+type example struct {
+	texts     *language.Texts
+	site      Site
+	retry     time.Duration
+	reference string
 }
 
-var reference = strings.Repeat("es6vgmf3", 8)
+func full(texts *language.Texts) example {
+	return example{texts, Site{Name: "Example & Söhne", Contact: "help@example.com"}, 42 * time.Second, strings.Repeat("es6vgmf3", 8)}
+}
 
-// full is a page with everything that there can be on it.
-func full(texts *language.Texts) Refused {
-	return Refused{Texts: texts, Site: Site{Name: "Example & Söhne", Contact: "help@example.com"}, Retry: 42 * time.Second, Reference: reference}
+func render(t testing.TB, e example) string {
+	t.Helper()
+	p := Refused{Site: e.site}
+	html, err := p.Append(nil, e.texts, e.retry, e.reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(html)
 }
 
 // The script and style that a browser finds in the page are those that the policy allows, and
@@ -50,7 +56,7 @@ func TestPageInEveryLanguage(t *testing.T) {
 		when := strings.Replace(texts.Come, "%s", "<b>"+texts.Wait(42*time.Second)+"</b>", 1)
 		for _, want := range []string{
 			`<html lang="` + texts.Tag + `">`, "<title>" + texts.Title + " – Example &amp; Söhne</title>", when, `data-wait="42"`, texts.Lead, texts.Again,
-			texts.Reference + " <code>" + reference + "</code>", texts.Contact + ` <a href="mailto:help@example.com">help@example.com</a>`,
+			texts.Reference + " <code>" + full(texts).reference + "</code>", texts.Contact + ` <a href="mailto:help@example.com">help@example.com</a>`,
 		} {
 			if !strings.Contains(html, want) {
 				t.Errorf("%s: the page lacks %s:\n%s", texts.Tag, want, html)
@@ -67,7 +73,7 @@ func TestPageInEveryLanguage(t *testing.T) {
 
 // Without a time there is nothing to count down to, and what is empty isn't there.
 func TestPageWithoutATime(t *testing.T) {
-	html := render(t, Refused{Texts: language.English})
+	html := render(t, example{texts: language.English})
 	if !strings.Contains(html, language.English.Never) {
 		t.Error("the page doesn't say that waiting doesn't help")
 	}
@@ -90,6 +96,24 @@ func TestLink(t *testing.T) {
 	}
 }
 
+// One site's pages differ in what they are asked for, whichever was made first.
+func TestPagesOfOneSite(t *testing.T) {
+	p := Refused{Site: Site{Name: "Example" + gap}}
+	for range 2 {
+		for _, texts := range language.All() {
+			for _, retry := range []time.Duration{0, 42 * time.Second, time.Hour} {
+				for _, reference := range []string{"", "<one>", "two"} {
+					got, err := p.Append([]byte("before "), texts, retry, reference)
+					want := "before " + render(t, example{texts, Site{Name: "Example"}, retry, reference})
+					if err != nil || string(got) != want {
+						t.Fatalf("%s, %v, %q: %v\n%s\nwant\n%s", texts.Tag, retry, reference, err, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
 // Whatever the site is called, its name and contact are texts on the page.
 func FuzzRefused(f *testing.F) {
 	tags := regexp.MustCompile(`<[^>]*>`)
@@ -97,13 +121,13 @@ func FuzzRefused(f *testing.F) {
 	f.Add(`</p><script>alert(1)</script>`, `https://example.com/"onclick=alert(1)`, `"'><b>`, int64(-1))
 	f.Add("{{.}}", "javascript:alert(1)", "%s", int64(1<<62))
 	f.Fuzz(func(t *testing.T, name, contact, reference string, seconds int64) {
-		if name == "" || contact == "" || reference == "" || seconds > 1<<33 {
+		if strings.Trim(name, gap) == "" || strings.Trim(contact, gap) == "" || reference == "" || seconds > 1<<33 {
 			return
 		}
-		plain := Refused{Texts: language.English, Site: Site{Name: "x", Contact: "x"}, Reference: "x", Retry: time.Duration(seconds) * time.Second}
+		plain := example{language.English, Site{Name: "x", Contact: "x"}, time.Duration(seconds) * time.Second, "x"}
 		given := plain
-		given.Site, given.Reference = Site{Name: name, Contact: contact}, reference
-		link := given.Site.Link()
+		given.site, given.reference = Site{Name: name, Contact: contact}, reference
+		link := given.site.Link()
 		want, got := tags.FindAllString(render(t, plain), -1), tags.FindAllString(render(t, given), -1)
 		if link != "" {
 			if extra := len(got) - len(want); extra != 2 {
@@ -117,10 +141,12 @@ func FuzzRefused(f *testing.F) {
 	})
 }
 
-func BenchmarkRender(b *testing.B) {
-	p := full(language.English)
+func BenchmarkRefused(b *testing.B) {
+	e := full(language.English)
+	p := Refused{Site: e.site}
+	var room []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		render(b, p)
+		room, _ = p.Append(room[:0], e.texts, e.retry, e.reference)
 	}
 }
