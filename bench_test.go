@@ -31,6 +31,10 @@ func BenchmarkServeHTTP(b *testing.B) {
 	}
 	b.Run("warm/per=client/elsewhere", func(b *testing.B) { benchPer(b, perClient, "cross-site") })
 	b.Run("warm/per=client/session", benchSession)
+	b.Run("blocked/page", func(b *testing.B) {
+		h := benchHandler(b, Limit{Amount: 1, Window: 366 * 24 * 3600e9})
+		benchHandlerServe(b, h, 1, 2, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language", "de-AT,de;q=0.9,en;q=0.8")
+	})
 	b.Run("cold", func(b *testing.B) {
 		benchServe(b, Limit{Amount: 100, Window: 3600e9}, b.N, 0)
 	})
