@@ -78,11 +78,17 @@ type shifted struct {
 // newShifted prepares a server with the right time.
 func newShifted(t *testing.T, config string) *shifted {
 	t.Helper()
+	return shift(newServer(t, config))
+}
+
+// shift has a server that wasn't started yet use a clock that a test may shift.
+func shift(server *server) *shifted {
+	server.t.Helper()
 	binary, err := shiftedBinary()
 	if err != nil {
-		t.Fatal(err)
+		server.t.Fatal(err)
 	}
-	s := &shifted{server: newServer(t, config)}
+	s := &shifted{server: server}
 	s.binary = binary
 	s.env = append(s.env, "CLOCK="+s.clock())
 	s.setClock()

@@ -112,16 +112,24 @@ func sendBeyond(from string, n, refill int, line string, want int, fields ...str
 type recipeServer struct {
 	*server
 	recipe  recipe
+	hosts   []string                // that need a certificate
 	clients map[string]*http.Client // by address
 }
 
-// startRecipe starts Caddy with a recipe as it stands, but for ports, files, the certificates
-// and the addresses of the backends. Clients say with the PROXY protocol which address
-// they have.
+// startRecipe starts Caddy with a recipe.
 func startRecipe(t *testing.T, r recipe) *recipeServer {
 	t.Helper()
-	s := newServer(t, "", r.env...)
-	k := &recipeServer{s, r, make(map[string]*http.Client)}
+	s := newRecipeServer(t, r)
+	s.start()
+	return s
+}
+
+// newRecipeServer prepares a Caddy with a recipe as it stands, but for ports, files, the
+// certificates and the addresses of the backends. Clients say with the PROXY protocol
+// which address they have.
+func newRecipeServer(t *testing.T, r recipe) *recipeServer {
+	t.Helper()
+	s := &recipeServer{server: newServer(t, "", r.env...), recipe: r, clients: make(map[string]*http.Client)}
 	text := readSample(t, "../examples/"+cmp.Or(r.file, "recipes/"+r.name)+".Caddyfile")
 	for address, b := range r.backends {
 		text = replaceInExample(t, text, address, b.start(t))
@@ -131,37 +139,27 @@ func startRecipe(t *testing.T, r recipe) *recipeServer {
 			t.Fatal(err)
 		}
 	}
-	text = k.inFolder(text)
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": r.name})
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(s.inFolder(text)), map[string]any{"filename": r.name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.setConfig(k.fit(config))
-	s.start()
-	k.awaitCertificates(text)
+	s.setConfig(s.fit(config))
+	s.hosts = sitesOfRecipe.FindAllString(text, -1)
 	t.Cleanup(func() {
-		for _, client := range k.clients {
+		for _, client := range s.clients {
 			client.CloseIdleConnections()
 		}
 	})
-	return k
+	return s
 }
 
-// inFolder has a text name files in the server's folder instead of those of the system.
-func (k *recipeServer) inFolder(text string) string {
-	folder := filepath.ToSlash(k.dir) + "/"
-	return strings.NewReplacer("/var/log/caddy/", folder, "/etc/caddy/", folder).Replace(text)
-}
-
-// sitesOfRecipe finds the hosts that a recipe needs a certificate for.
-var sitesOfRecipe = regexp.MustCompile(`(?m)^[\w.-]+\.example\.com\b`)
-
-// awaitCertificates waits until Caddy has a certificate for each site.
-func (k *recipeServer) awaitCertificates(text string) {
-	k.t.Helper()
-	for _, host := range sitesOfRecipe.FindAllString(text, -1) {
-		waitFor(k.t, "the certificate of "+host, func() bool {
-			c, err := k.connect(k.t.Context(), person, "443")
+// start starts Caddy and waits until it has a certificate for each site.
+func (s *recipeServer) start() {
+	s.t.Helper()
+	s.server.start()
+	for _, host := range s.hosts {
+		waitFor(s.t, "the certificate of "+host, func() bool {
+			c, err := s.connect(s.t.Context(), person, "443")
 			if err != nil {
 				return false
 			}
@@ -171,33 +169,42 @@ func (k *recipeServer) awaitCertificates(text string) {
 	}
 }
 
+// inFolder has a text name files in the server's folder instead of those of the system.
+func (s *recipeServer) inFolder(text string) string {
+	folder := filepath.ToSlash(s.dir) + "/"
+	return strings.NewReplacer("/var/log/caddy/", folder, "/etc/caddy/", folder).Replace(text)
+}
+
+// sitesOfRecipe finds the hosts that a recipe needs a certificate for.
+var sitesOfRecipe = regexp.MustCompile(`(?m)^[\w.-]+\.example\.com\b`)
+
 // fit returns a config that this machine can run: with free ports, certificates of its
 // own, and a store with time.
-func (k *recipeServer) fit(config []byte) string {
-	k.t.Helper()
+func (s *recipeServer) fit(config []byte) string {
+	s.t.Helper()
 	var c map[string]any
 	if err := json.Unmarshal(config, &c); err != nil {
-		k.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	set(c, k.admin, "admin", "listen")
+	set(c, s.admin, "admin", "listen")
 	set(c, false, "admin", "config", "persist")
 	set(c, false, "apps", "pki", "certificate_authorities", "local", "install_trust")
 	set(c, []any{map[string]any{"issuers": []any{map[string]any{"module": "internal"}}}}, "apps", "tls", "automation", "policies")
 	set(c, "1m", "apps", "rate_limit", "store_timeout")
-	for _, s := range dig(c, "apps", "http", "servers") {
-		server := s.(map[string]any)
-		port, wrappers := k.port, []any{map[string]any{"wrapper": "proxy_protocol", "allow": []any{"127.0.0.1/32"}}}
+	for _, each := range dig(c, "apps", "http", "servers") {
+		server := each.(map[string]any)
+		port, wrappers := s.port, []any{map[string]any{"wrapper": "proxy_protocol", "allow": []any{"127.0.0.1/32"}}}
 		if fmt.Sprint(server["listen"]) == "[:443]" {
-			port, wrappers = k.tls, append(wrappers, map[string]any{"wrapper": "tls"})
+			port, wrappers = s.tls, append(wrappers, map[string]any{"wrapper": "tls"})
 		}
 		server["listen"], server["listener_wrappers"], server["protocols"] = []any{"127.0.0.1:" + port}, wrappers, []any{"h1", "h2"}
 		set(server, true, "automatic_https", "disable_redirects")
 	}
 	fitted, err := json.Marshal(c)
 	if err != nil {
-		k.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	return strings.ReplaceAll(string(fitted), `":443"`, `":`+k.tls+`"`)
+	return strings.ReplaceAll(string(fitted), `":443"`, `":`+s.tls+`"`)
 }
 
 // set sets a value in nested objects, which it makes where they are missing.
@@ -221,10 +228,10 @@ func dig(object map[string]any, path ...string) map[string]any {
 
 // connect connects to the port of the running Caddy that stands for one of the recipe's
 // (443, or another) as a client with an address.
-func (k *recipeServer) connect(ctx context.Context, from, port string) (net.Conn, error) {
-	to := k.port
+func (s *recipeServer) connect(ctx context.Context, from, port string) (net.Conn, error) {
+	to := s.port
 	if port == "443" {
-		to = k.tls
+		to = s.tls
 	}
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:"+to)
 	if err != nil {
@@ -239,8 +246,8 @@ func (k *recipeServer) connect(ctx context.Context, from, port string) (net.Conn
 }
 
 // client returns the client with an address.
-func (k *recipeServer) client(from string) *http.Client {
-	if k.clients[from] == nil {
+func (s *recipeServer) client(from string) *http.Client {
+	if s.clients[from] == nil {
 		client := newClient()
 		transport := client.Transport.(*http.Transport)
 		transport.ExpectContinueTimeout = patience
@@ -248,19 +255,19 @@ func (k *recipeServer) client(from string) *http.Client {
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 			_, port, _ := net.SplitHostPort(address)
-			return k.connect(ctx, from, port)
+			return s.connect(ctx, from, port)
 		}
-		k.clients[from] = client
+		s.clients[from] = client
 	}
-	return k.clients[from]
+	return s.clients[from]
 }
 
 // send sends a wave, several requests at once, and checks the answers.
-func (k *recipeServer) send(w wave) {
-	k.t.Helper()
+func (s *recipeServer) send(w wave) {
+	s.t.Helper()
 	method, rest, _ := strings.Cut(w.line, " ")
 	target, body, _ := strings.Cut(rest, " ")
-	client, numbers := k.client(w.from), make(chan int)
+	client, numbers := s.client(w.from), make(chan int)
 	var mu sync.Mutex
 	wrong, first, begin := 0, "", time.Now()
 	var senders sync.WaitGroup
@@ -268,7 +275,7 @@ func (k *recipeServer) send(w wave) {
 		senders.Go(func() {
 			for n := range numbers {
 				number := strings.NewReplacer("{n}", fmt.Sprint(n))
-				a, err := k.request(client, method, number.Replace(target), number.Replace(body), w.fields, number)
+				a, err := s.request(client, method, number.Replace(target), number.Replace(body), w.fields, number)
 				if err != nil || a.status != w.want {
 					mu.Lock()
 					if wrong++; wrong == 1 {
@@ -285,15 +292,15 @@ func (k *recipeServer) send(w wave) {
 	close(numbers)
 	senders.Wait()
 	if wrong > 0 {
-		k.t.Errorf("%d of %d × %s from %s don't get %d, the first got %s", wrong, w.n, w.line, w.from, w.want, first)
+		s.t.Errorf("%d of %d × %s from %s don't get %d, the first got %s", wrong, w.n, w.line, w.from, w.want, first)
 	}
 	for more := 0; w.refill > 0; more++ {
-		a, err := k.request(client, method, target, body, w.fields, strings.NewReplacer())
+		a, err := s.request(client, method, target, body, w.fields, strings.NewReplacer())
 		if err == nil && a.status == http.StatusTooManyRequests {
 			break
 		}
 		if float64(more) > float64(w.refill)*(time.Since(begin).Seconds()+1) {
-			k.t.Errorf("%d × %s from %s are more than a bucket of %d and %d a second, and none is refused", w.n+more, w.line, w.from, w.n, w.refill)
+			s.t.Errorf("%d × %s from %s are more than a bucket of %d and %d a second, and none is refused", w.n+more, w.line, w.from, w.n, w.refill)
 			break
 		}
 	}
@@ -301,7 +308,7 @@ func (k *recipeServer) send(w wave) {
 
 // request sends a request of a wave. The body `zeros 5` is five zeros, and `zeros` some, of
 // which it doesn't say how many.
-func (k *recipeServer) request(client *http.Client, method, target, body string, fields []string, number *strings.Replacer) (answer, error) {
+func (s *recipeServer) request(client *http.Client, method, target, body string, fields []string, number *strings.Replacer) (answer, error) {
 	var content io.Reader
 	length := int64(len(body))
 	if _, err := fmt.Sscanf(body, "zeros %d", &length); err == nil {
@@ -341,33 +348,33 @@ func commandsIn(page string) (commands [][2]string) {
 
 // try runs what the page of the recipe has its reader type, as a client with an address
 // of its own, and compares the output with the one shown.
-func (k *recipeServer) try(page string) {
-	k.t.Helper()
+func (s *recipeServer) try(page string) {
+	s.t.Helper()
 	commands := commandsIn(page)
 	if len(commands) == 0 {
-		k.t.Error("the page doesn't show how to see that it works: expected a block ```sh with a block ```text behind it")
+		s.t.Error("the page doesn't show how to see that it works: expected a block ```sh with a block ```text behind it")
 	}
 	for _, program := range []string{"sh", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {
-			k.t.Logf("%s is missing, so the commands of the page are not tried", program)
+			s.t.Logf("%s is missing, so the commands of the page are not tried", program)
 			return
 		}
 	}
 	rc := "insecure\nhttp1.1\n" // curl 7.88 may take the end of an HTTP/2 request that was refused for an error
 	for _, port := range []string{"443", "8080"} {
-		rc += fmt.Sprintf("connect-to = \":%s:%s\"\n", port, k.forward(cmp.Or(k.recipe.visitor, "198.51.100.99"), port))
+		rc += fmt.Sprintf("connect-to = \":%s:%s\"\n", port, s.forward(cmp.Or(s.recipe.visitor, "198.51.100.99"), port))
 	}
-	if err := os.WriteFile(filepath.Join(k.dir, ".curlrc"), []byte(rc), 0o600); err != nil {
-		k.t.Fatal(err)
+	if err := os.WriteFile(filepath.Join(s.dir, ".curlrc"), []byte(rc), 0o600); err != nil {
+		s.t.Fatal(err)
 	}
 	for _, command := range commands {
-		ctx, cancel := context.WithTimeout(k.t.Context(), patience)
+		ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "sh", "-c", k.inFolder(command[0]))
-		cmd.Dir, cmd.Env = k.dir, append([]string{"CURL_HOME=" + k.dir}, k.env...)
+		cmd := exec.CommandContext(ctx, "sh", "-c", s.inFolder(command[0]))
+		cmd.Dir, cmd.Env = s.dir, append([]string{"CURL_HOME=" + s.dir}, s.env...)
 		out, err := cmd.CombinedOutput()
 		if err != nil || !shows(command[1], string(out)) {
-			k.t.Errorf("%s\nthe page shows\n%s\nand it is (%v)\n%s", command[0], command[1], err, out)
+			s.t.Errorf("%s\nthe page shows\n%s\nand it is (%v)\n%s", command[0], command[1], err, out)
 		}
 	}
 }
@@ -389,14 +396,14 @@ func trimLines(text string) string {
 
 // forward listens for connections that it hands on to a port of the recipe as those of
 // a client with an address, and returns where.
-func (k *recipeServer) forward(from, port string) string {
-	k.t.Helper()
+func (s *recipeServer) forward(from, port string) string {
+	s.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		k.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	var all sync.WaitGroup
-	k.t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		listener.Close()
 		all.Wait()
 	})
@@ -408,7 +415,7 @@ func (k *recipeServer) forward(from, port string) string {
 			}
 			all.Go(func() {
 				defer in.Close()
-				out, err := k.connect(k.t.Context(), from, port)
+				out, err := s.connect(s.t.Context(), from, port)
 				if err != nil {
 					return
 				}

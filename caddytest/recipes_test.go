@@ -5,8 +5,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Addresses of clients.
@@ -386,13 +388,13 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(attacker, 10, "POST https://www.example.com/login {n}", 401),
 		send(attacker, 30, "POST https://www.example.com/login {n}", 429),
 	},
-	after: func(k *recipeServer) {
+	after: func(s *recipeServer) {
 		found := map[any]int{}
-		for _, line := range decisions(k.t, filepath.Join(k.dir, "rate_limit.log")) {
+		for _, line := range decisions(s.t, filepath.Join(s.dir, "rate_limit.log")) {
 			found[line["client_ip"]]++
 		}
 		if found[attacker] != 30 || found[person] != 0 {
-			k.t.Errorf("the log has refusals of %v, want 30 of %s and none of %s", found, attacker, person)
+			s.t.Errorf("the log has refusals of %v, want 30 of %s and none of %s", found, attacker, person)
 		}
 	},
 }, {
@@ -408,10 +410,10 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(attacker, 120, "GET https://wiki.example.com/page/{n}", 200, "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0"),
 		send(attacker, 20, "GET https://wiki.example.com/page/{n}", 429, "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0", "Accept: text/html"),
 	},
-	after: func(k *recipeServer) {
-		a, err := k.request(k.client(attacker), "GET", "https://wiki.example.com/", "", []string{"User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0", "Accept: text/html"}, strings.NewReplacer())
+	after: func(s *recipeServer) {
+		a, err := s.request(s.client(attacker), "GET", "https://wiki.example.com/", "", []string{"User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0", "Accept: text/html"}, strings.NewReplacer())
 		if err != nil || !strings.Contains(a.body, "/.well-known/rate-limit/") {
-			k.t.Errorf("the refusal isn't the page with the puzzle: %v: %s", err, a.body)
+			s.t.Errorf("the refusal isn't the page with the puzzle: %v: %s", err, a.body)
 		}
 	},
 }}
@@ -425,14 +427,50 @@ func TestRecipes(t *testing.T) {
 	for _, r := range recipes {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			k := startRecipe(t, r)
-			k.try(readSample(t, "../docs/recipes/"+r.name+".md"))
+			s := startRecipe(t, r)
+			s.try(readSample(t, "../docs/recipes/"+r.name+".md"))
 			for _, w := range r.traffic {
-				k.send(w)
+				s.send(w)
 			}
 			if r.after != nil {
-				r.after(k)
+				r.after(s)
 			}
+		})
+	}
+}
+
+// The limits for hours and days of recipes hold as well: a client that keeps to the
+// shorter ones is refused in the end.
+func TestRecipesLimitLongAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a Caddy")
+	}
+	for _, tt := range []struct {
+		name         string
+		each, rounds int
+		line         string
+		want         int
+	}{
+		{"jellyfin", 10, 6, `POST https://jellyfin.example.com/Users/AuthenticateByName {"Pw":"{n}"}`, 401},
+		{"nextcloud", 10, 6, "POST https://cloud.example.com/login password={n}", 303},
+		{"forgejo", 10, 6, "POST https://git.example.com/user/login password={n}", 200},
+		{"vaultwarden", 20, 5, "POST https://vault.example.com/identity/connect/token password={n}", 400},
+		{"immich", 10, 6, `POST https://photos.example.com/api/auth/login {"password":"{n}"}`, 401},
+		{"wordpress", 10, 6, "POST https://blog.example.com/wp-login.php pwd={n}", 200},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			i := slices.IndexFunc(recipes, func(r recipe) bool { return r.name == tt.name })
+			s := newRecipeServer(t, recipes[i])
+			clock := shift(s.server)
+			s.start()
+			for range tt.rounds {
+				s.send(send(attacker, tt.each, tt.line, tt.want))
+				s.send(send(attacker, 1, tt.line, 429))
+				clock.pass(6 * time.Minute)
+			}
+			s.send(send(attacker, 1, tt.line, 429))
+			s.send(send(person, 1, tt.line, tt.want))
 		})
 	}
 }
