@@ -179,7 +179,8 @@ func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 	r := s.reader
 	for i := range r.claims.cells {
 		c := &r.claims.cells[i]
-		limit, lasts := claims[c.claims[len(c.claims)-1]].Limit, true
+		limit := claims[c.claims[len(c.claims)-1]].Limit
+		var lasts bool
 		if !limit.CountsSlots() {
 			if c.state.Bucket == c.bucket {
 				continue
