@@ -205,7 +205,7 @@ func (k *killer) sweep() {
 	k.end(p, "when a sweep began")
 	k.rows = checkLeft(k.t, path)
 	if 0 < k.rows && k.rows < was {
-		k.kills["  in the middle of that"]++
+		k.kills[inSweep]++
 	}
 }
 

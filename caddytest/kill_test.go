@@ -90,7 +90,7 @@ func (k *killer) prove() {
 	k.t.Logf("%d requests answered, %d admitted, %d cut off", total, admitted, k.log.cutOff)
 	for _, kind := range killKinds {
 		k.t.Logf("%4d kills %s", k.kills[kind], kind)
-		if k.kills[kind] == 0 && k.killed() >= 100 && kind != tooEarly {
+		if k.kills[kind] == 0 && k.killed() >= 100 && kind != tooEarly && kind != inSweep {
 			k.t.Errorf("of %d kills none fell %s", k.killed(), kind)
 		}
 	}
@@ -100,11 +100,15 @@ func (k *killer) prove() {
 // depends on the machine, and nothing can be lost of it.
 const tooEarly = "  before there was anything in it"
 
+// inSweep is another: rows that a process adds as it starts, from the journal of the one
+// before, may hide those that it has swept.
+const inSweep = "  in the middle of that"
+
 // killKinds are the kinds of kills in the order of the report.
 var killKinds = []string{
 	"under load", "starting, or soon after", "beside another process", "after another process",
 	"when another process came", "when it wrote to the database",
-	"when a checkpoint began", "  in the middle of it", "when a sweep began", "  in the middle of that",
+	"when a checkpoint began", "  in the middle of it", "when a sweep began", inSweep,
 	"making a database", tooEarly, "  in the middle of its migration", "  when it was there",
 	"with a database just made",
 }
