@@ -38,7 +38,7 @@ come-and-go: ## let EVENTS (500) happen to processes on one database, in each of
 	go test ./storage/sqlite -run TestProcessesComeAndGo -v -count 1 -timeout 6h -comeandgo.events $(EVENTS)
 
 replay: ## replay a log of LINES (ten million) lines with known bursts
-	go test . -run TestReplayFindsAllBursts -v -count 1 -timeout 1h -replay.lines $(LINES)
+	go test . -run TestReplayFindsAllBursts -v -count 1 -timeout 1h -replay.lines $(LINES) -replay.clients $$(($(LINES) / 10))
 
 faults: ## break disks, rights, locks and clocks under real Caddys for longer, and send five million keys
 	go test ./caddytest -run 'Database|Disk|WriteLimit|Stop|Reload|RapidReset|ClientsThat|Flood|Zones|Clock' -v -count 1 -timeout 1h -faults.long

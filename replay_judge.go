@@ -65,7 +65,7 @@ func (j *replayJudge) start(now int64) (err error) {
 	a := j.config.app
 	j.started, err = newInstanceWith(a.settings, a.store, func(o *engine.Options) {
 		o.Clock, o.MaxKeys = &j.clock, replayKeys
-		o.StoreTimeout, o.CleanupInterval = time.Hour, 24*time.Hour // of the process, whose time has nothing to do with the log's
+		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour // of the process, whose time has nothing to do with the log's
 	})
 	if err != nil {
 		return err

@@ -14,7 +14,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 )
 
-var replayLines = flag.Int("replay.lines", 200_000, "how many lines TestReplayFindsAllBursts replays, with a client for every ten; `make replay` takes ten million")
+var (
+	replayLines   = flag.Int("replay.lines", 200_000, "how many lines TestReplayFindsAllBursts replays; make replay takes ten million")
+	replayClients = flag.Int("replay.clients", 20_000, "of how many clients they are, beside those that go over the limit")
+	replayWindow  = flag.String("replay.window", "1m", "of the limit")
+)
 
 const (
 	burstEvery = 2000 // lines: one client sends some at once
@@ -31,8 +35,9 @@ func burstAddress(n int) netip.Addr {
 // bursts is a log of clients that stay far below the limit, and of some that go over it once.
 // It is made as it is read.
 type bursts struct {
-	lines, next int
-	rest        []byte
+	lines, clients, next int
+
+	rest []byte
 }
 
 // Read implements io.Reader.
@@ -51,7 +56,7 @@ func (b *bursts) Read(p []byte) (int, error) {
 
 // line returns the n-th line. They are a millisecond apart.
 func (b *bursts) line(n int) []byte {
-	client := n % max(b.lines/10, 1)
+	client := n % b.clients
 	address := netip.AddrFrom4([4]byte{10, byte(client >> 16), byte(client >> 8), byte(client)})
 	if n%burstEvery < burst(n/burstEvery) {
 		address = burstAddress(n / burstEvery)
@@ -64,7 +69,7 @@ func (b *bursts) line(n int) []byte {
 // The clients that go over the limit are found, no others, and as many of their requests are
 // refused as they sent beyond it.
 func TestReplayFindsAllBursts(t *testing.T) {
-	config, err := loadReplayConfig(writeFile(t, "Caddyfile", fmt.Sprintf("{\n\tauto_https off\n}\nhttp://example.com {\n\trate_limit {\n\t\tzone all {\n\t\t\tlimit %d/1m\n\t\t}\n\t}\n}\n", burstLimit)), "")
+	config, err := loadReplayConfig(writeFile(t, "Caddyfile", fmt.Sprintf("{\n\tauto_https off\n}\nhttp://example.com {\n\trate_limit {\n\t\tzone all {\n\t\t\tlimit %d/%s\n\t\t}\n\t}\n}\n", burstLimit, *replayWindow)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +78,7 @@ func TestReplayFindsAllBursts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, &bursts{lines: *replayLines})
+	log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, &bursts{lines: *replayLines, clients: *replayClients})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -193,3 +193,46 @@ http://example.com {
 		}
 	}
 }
+
+// Whatever a log says, the replay goes on to its end, and nothing of it reaches a terminal as it is.
+func FuzzReplay(f *testing.F) {
+	f.Add(caddyLine(replayStart, 1))
+	f.Add(strings.Replace(post(caddyLine(replayStart, 1)), `/login?p=1?utm=1`, `//login;.css?%zz&a[=\u0000`, 1))
+	f.Add(`10.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "OPTIONS * HTTP/1.1" 200 5 "-" "\x1b"`)
+	f.Add(strings.NewReplacer(`"client_ip":"10.0.0.1"`, `"client_ip":"ab12"`, `example.com`, `[::1]:http`).Replace(caddyLine(replayStart, 1)))
+	caddyfile := writeFile(f, "Caddyfile", replayCaddyfile)
+	f.Fuzz(func(t *testing.T, line string) {
+		config, err := loadReplayConfig(caddyfile, "") // one for each: its counts are in memory, and of one time
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer config.close()
+		parser, err := accesslog.NewParser("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, strings.NewReader(strings.Repeat(line+"\n", 3)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := replayLog(t.Context(), log, config, replay.Options{Suggest: true, Reveal: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := report.Passed + report.Free + report.Refused + report.Denied + report.Skipped; n != report.Requests || report.Requests != report.Log.Records {
+			t.Errorf("%d of %d requests have an outcome, of %d records", n, report.Requests, report.Log.Records)
+		}
+		text, page, encoded := new(bytes.Buffer), new(bytes.Buffer), new(bytes.Buffer)
+		if err := errors.Join(report.WriteText(text), report.WriteHTML(page), report.WriteJSON(encoded)); err != nil {
+			t.Fatal(err)
+		}
+		for _, out := range []*bytes.Buffer{text, page, encoded} {
+			if strings.ContainsFunc(out.String(), func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == 0x202e }) {
+				t.Errorf("got %q", out)
+			}
+		}
+		if strings.Count(page.String(), "<script") > 0 {
+			t.Errorf("got %s", page)
+		}
+	})
+}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -93,6 +95,54 @@ func TestReplayGivesTheVerdictsOfTheLog(t *testing.T) {
 	for _, limit := range []string{"login", "tenants", "all"} {
 		if !slices.ContainsFunc(report.Limits, func(l replay.LimitReport) bool { return l.Limit == limit && l.Refused > 0 }) {
 			t.Errorf("limit %s refuses nothing, which tests nothing", limit)
+		}
+	}
+	s.wantReplay(t, 1, []string{"--fail-if", "refused>1%", "--fail-if", "denied>0", file}, "would be refused", "Zone tenants", `which --fail-if "refused>1%" doesn't allow`)
+	page := filepath.Join(t.TempDir(), "report.html")
+	s.wantReplay(t, 0, []string{"--suggest", "--zone", "login", "--html", page, "--fail-if", "refused>99%", file}, "Zone login", "192.0.2.0/24")
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "These limits would have refused") || strings.Contains(string(text), "192.0.2.1<") {
+		t.Errorf("the page is %.200s, %v", text, err)
+	}
+}
+
+// wantReplay runs a replay with the server's config, which must have a status and print some
+// texts.
+func (s *server) wantReplay(t *testing.T, status int, args []string, says ...string) {
+	t.Helper()
+	cmd := s.command(append([]string{"rate-limit", "replay", "--config", s.config}, args...)...)
+	out, _ := cmd.CombinedOutput()
+	for _, text := range says {
+		if !strings.Contains(string(out), text) {
+			t.Errorf("%q prints\n%swant %q", args, out, text)
+		}
+	}
+	if got := cmd.ProcessState.ExitCode(); got != status {
+		t.Errorf("%q: status %d, want %d: %s", args, got, status, out)
+	}
+}
+
+// Mistakes are told with what is expected, before anything is read. A config's database and logs
+// are neither opened nor made, and of a log of another server is said what it lacks.
+func TestReplayWithoutCaddy(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, options("rate_limit {\nstore sqlite {$DIR}/tally.db\n}\nlog {\noutput file {$DIR}/caddy.log\n}")+
+		"example.com {\ntls {$DIR}/none.pem {$DIR}/none.key\nrate_limit {\nzone all {\nlimit 2/1m\n}\n}\n}\n")
+	log := filepath.Join(t.TempDir(), "access.log")
+	line := `10.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"` + "\n"
+	if err := os.WriteFile(log, []byte(strings.Repeat(line, 3)+"\x1b[2J\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.wantReplay(t, 0, []string{"--site", "example.com", log}, "would be refused      1  33.3 %", "10.0.0.0/24", "whole seconds", "1 lines could not be read", `\x1b[2J`)
+	s.wantReplay(t, 0, []string{log}, "no limit is for them  3", "name it with --site")
+	s.wantReplay(t, 1, nil, "got no log")
+	s.wantReplay(t, 1, []string{log + "none"}, "no such file")
+	s.wantReplay(t, 1, []string{"--format", "nonsense", log}, "expected caddy")
+	s.wantReplay(t, 1, []string{"--fail-if", "nonsense", log}, "expected such as refused>0.1%")
+	s.wantReplay(t, 1, []string{"--from", "nonsense", log}, "--from:")
+	s.wantReplay(t, 1, []string{"--from", "1h", "--to", "2h", log}, "expected the earlier time first")
+	for _, name := range []string{"tally.db", "caddy.log", "data"} {
+		if _, err := os.Stat(filepath.Join(s.dir, name)); err == nil {
+			t.Errorf("%s was made", name)
 		}
 	}
 }
