@@ -115,11 +115,29 @@ func TestFolderRemoved(t *testing.T) {
 	s.wantPassed(4, 6, "/key", key)
 }
 
+// While the journal has room, a locked database neither holds up requests nor lowers limits.
+func TestLockedDatabaseHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, failing("{$DIR}/tally.db"))
+	s.wantPassed(1, 1, "/", from(1)) // so that the database knows the limit
+	unlock := lockDatabase(t, filepath.Join(s.dir, "tally.db"))
+	s.wantPassed(9, 9, "/", from(1))
+	s.wantPassed(10, 10, "/", from(2))
+	if told := s.health(); told.Degraded {
+		t.Errorf("health is %+v", told)
+	}
+	unlock()
+	s.kill() // what was charged is in the journal
+	s.start()
+	s.wantPassed(0, 1, "/", from(1))
+	s.wantPassed(0, 1, "/", from(2))
+}
+
 // A lock that is held for longer than a second holds up requests, and is no
 // outage, if they are to wait for longer than that.
 func TestLockIsWaitedForAsLongAsStoreTimeoutSays(t *testing.T) {
 	t.Parallel()
-	s := startCaddy(t, failing("{$DIR}/tally.db"))
+	s := startCaddy(t, failing("{$DIR}/tally.db"+noJournal))
 	s.passed(1, "/", from(1)) // so that the database is there
 	unlock := lockDatabase(t, filepath.Join(s.dir, "tally.db"))
 	answered := make(chan int)
