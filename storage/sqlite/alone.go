@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"maps"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,11 +23,7 @@ type alone struct {
 	resets  atomic.Int64                              // the number of the newest reset, or unknownResets
 	limits  atomic.Pointer[map[storage.LimitID]int64] // the times at which the database was told of limits
 	filters filters
-
-	// reading guards what follows, and Store.reader. While it is held, no record of a
-	// segment that was taken in is written over.
-	reading sync.Mutex
-	pending pending
+	pending pending // guarded by Store.reading
 }
 
 const (
@@ -179,6 +174,12 @@ func (s *Store) checkPeriod(a *alone) {
 	}
 }
 
+// lasts reports whether a period goes on. The journal may be this Store's again in a later one:
+// by then others may have charged what claims of this one don't know.
+func (s *Store) lasts(a *alone) bool {
+	return a.journal.Owned() && s.alone.Load() == a
+}
+
 // knowsLimit reports whether the database was told of a limit lately.
 func (a *alone) knowsLimit(id storage.LimitID, now int64) bool {
 	seen, ok := (*a.limits.Load())[id]
@@ -263,10 +264,9 @@ func (s *Store) leaveJournalLocked() error {
 	if s.journal == nil {
 		return nil
 	}
-	if a := s.alone.Swap(nil); a != nil {
-		a.reading.Lock() // for claims that are under way
-		defer a.reading.Unlock()
-	}
+	s.alone.Store(nil)
+	s.reading.Lock() // waits for claims that are under way
+	defer s.reading.Unlock()
 	s.journal.Disown()
 	if s.inPlace() != nil {
 		return nil

@@ -32,7 +32,7 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known lim
 	if grant.Refused(c.Claim) {
 		return limiter.Grant{}, storage.ErrNotAtOnce
 	}
-	if !note(a.journal, id, c.Key, c.Limit, &changes) {
+	if !note(a.journal, id, c.Key, c.Limit, &changes) || s.alone.Load() != a { // see lasts
 		s.checkPeriod(a)
 		return limiter.Grant{}, errNotNoted
 	}

@@ -165,10 +165,10 @@ func (s *Store) foldLocked(segment *journal.Segment) error {
 	}
 	if a := s.alone.Load(); a != nil {
 		a.folded.Store(segment.Generation())
-		a.reading.Lock() // whoever reads the segment still needs it
-		defer a.reading.Unlock()
+		s.reading.Lock() // whoever reads the segment still needs it
+		defer s.reading.Unlock()
+		s.journal.Free(segment.Generation())
 	}
-	s.journal.Free(segment.Generation())
 	return nil
 }
 

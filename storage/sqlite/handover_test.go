@@ -58,3 +58,54 @@ func TestClaimsAreAnsweredWhenAnotherComes(t *testing.T) {
 		t.Errorf("%d of 10 are left; 1 was spent, and 2 were given back once or are lost", g.Units)
 	}
 }
+
+// A claim that has read in a period charges nothing in a later one: others have charged between
+// them.
+func TestClaimsEndWithTheirPeriod(t *testing.T) {
+	ctx, path, f := context.Background(), filepath.Join(t.TempDir(), "tally.db"), new(faults)
+	s := journaled(t, Options{Path: path, connect: f.connect})
+	if s.Period() == 0 {
+		t.Skip("there is no journal here")
+	}
+	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
+	claim := func(of *Store, units int64) int64 {
+		c := storage.Claim{ID: 1, Key: key(1), Limit: limit, Claim: limiter.Claim{Now: start, Min: units, Want: units}}
+		grants := make([]limiter.Grant, 1)
+		if err := of.Claim(ctx, []storage.Claim{c}, grants); err != nil {
+			t.Error(err)
+		}
+		return grants[0].Units
+	}
+	claim(s, 1)
+	before := s.Period()
+	comeAndGo := func() error {
+		other, err := Open(ctx, Options{Path: path})
+		if err != nil {
+			return err
+		}
+		if claim(other, 9) != 9 {
+			t.Error("9 of 10 were not there for the other one")
+		}
+		if err := other.Close(); err != nil {
+			return err
+		}
+		s.endPeriod(s.alone.Load())
+		for s.Period() == before || s.Period() == 0 {
+			time.Sleep(time.Millisecond) // the goroutine of the journal begins another
+		}
+		return nil
+	}
+	var once sync.Once
+	f.setAfter(func(query string) (err error) {
+		if strings.HasPrefix(query, "ROLLBACK") { // it has read, and not charged yet
+			once.Do(func() { err = comeAndGo() })
+		}
+		return err
+	})
+	if granted := claim(s, 1); granted != 0 {
+		t.Errorf("11 of 10 were granted")
+	}
+	if s.Period() == before {
+		t.Error("the period did not end")
+	}
+}

@@ -57,9 +57,13 @@ type Store struct {
 
 	// alone is the present period, or nil. It is set under mu.
 	alone    atomic.Pointer[alone]
-	reader   *reader          // guarded by alone.reading
 	journal  *journal.Journal // guarded by mu; nil where there can be none
 	openedAt time.Time        // when the journal was opened
+
+	// reading guards the reader, and what claims know of pending records. While it is held,
+	// no record of a segment that was taken in is written over. It is locked after mu.
+	reading sync.Mutex
+	reader  *reader
 
 	// sideMu guards the checkpointing connection.
 	sideMu sync.Mutex

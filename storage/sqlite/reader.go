@@ -63,9 +63,9 @@ func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim,
 	if err := s.tellLimits(a, term, claims); err != nil {
 		return err
 	}
-	a.reading.Lock()
-	defer a.reading.Unlock()
-	if s.alone.Load() != a || !a.journal.Owned() {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if !s.lasts(a) {
 		s.endPeriod(a)
 		return errTransaction
 	}
@@ -75,7 +75,7 @@ func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim,
 	if err := s.reader.decide(&a.pending, term, claims, grants); err != nil {
 		return err
 	}
-	if !s.noteCells(a, claims) || !a.journal.Owned() {
+	if !s.noteCells(a, claims) || !s.lasts(a) {
 		s.checkPeriod(a)
 		return errNotNoted
 	}
