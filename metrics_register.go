@@ -64,6 +64,8 @@ var (
 		"The same as caddy_rate_limit_keys. A gauge, whatever its name says.", nil, nil)
 	descEvicted = prometheus.NewDesc("caddy_rate_limit_evicted_keys_total",
 		"Keys dropped from memory to make room for others.", nil, nil)
+	descAtOnce = prometheus.NewDesc("caddy_rate_limit_claims_at_once_total",
+		"Claims that were granted at once, without a transaction.", nil, nil)
 	descDegraded = prometheus.NewDesc("caddy_rate_limit_degraded",
 		"Whether the store can't be used and memory decides (1) or not (0).", nil, nil)
 	descClients = prometheus.NewDesc("caddy_rate_limit_clients",
@@ -77,6 +79,7 @@ func (instanceCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descKeys
 	ch <- descKeysTotal
 	ch <- descEvicted
+	ch <- descAtOnce
 	ch <- descDegraded
 	ch <- descBytes
 	ch <- descClients
@@ -84,12 +87,13 @@ func (instanceCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (instanceCollector) Collect(ch chan<- prometheus.Metric) {
-	var keys, evicted, degraded, bytes float64
+	var keys, evicted, atOnce, degraded, bytes float64
 	var clients [reputation.Levels]float64
 	eachInstance(func(h *instance) {
 		stats := h.stats()
 		keys += float64(stats.Keys)
 		evicted += float64(stats.Evicted)
+		atOnce += float64(stats.AtOnce)
 		bytes += float64(stats.Store.Bytes)
 		for level, n := range stats.Clients {
 			clients[level] += float64(n)
@@ -101,6 +105,7 @@ func (instanceCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descKeys, prometheus.GaugeValue, keys)
 	ch <- prometheus.MustNewConstMetric(descKeysTotal, prometheus.GaugeValue, keys)
 	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, evicted)
+	ch <- prometheus.MustNewConstMetric(descAtOnce, prometheus.CounterValue, atOnce)
 	ch <- prometheus.MustNewConstMetric(descDegraded, prometheus.GaugeValue, degraded)
 	ch <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, bytes)
 	for level, n := range clients {
