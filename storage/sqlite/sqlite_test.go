@@ -18,12 +18,15 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	storagetest.Run(t, func(t *testing.T) storage.Opener {
-		path := filepath.Join(t.TempDir(), "rate limit", "tally.db")
-		return func(ctx context.Context) (storage.Store, error) {
-			return Open(ctx, Options{Path: path})
-		}
-	})
+	for name, o := range map[string]Options{"journal": {}, "transactions": {NoJournal: true}} {
+		t.Run(name, func(t *testing.T) {
+			storagetest.Run(t, func(t *testing.T) storage.Opener {
+				o := o
+				o.Path = filepath.Join(t.TempDir(), "rate limit", "tally.db")
+				return func(ctx context.Context) (storage.Store, error) { return Open(ctx, o) }
+			})
+		})
+	}
 }
 
 var start = time.Date(2026, 11, 21, 14, 15, 16, 123_456_789, time.UTC).UnixNano()

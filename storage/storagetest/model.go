@@ -165,7 +165,8 @@ func (tr *traffic) keep(claims []storage.Claim, grants []limiter.Grant) {
 	}
 }
 
-// limitID spreads IDs over all of their range, as hashes do.
+// limitID spreads IDs over all of their range, as hashes do. A store may combine them with an
+// era, so they are no multiples of a constant that is often used for that.
 func limitID(n int) storage.LimitID {
-	return storage.LimitID(uint64(n+1) * 0x9e3779b97f4a7c15)
+	return storage.LimitID(uint64(n+1) * 0xd6e8feb86659fd93)
 }

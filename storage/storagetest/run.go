@@ -14,6 +14,8 @@
 //   - A [storage.Timekeeper] has one time for all who use it; a call whose term
 //     does not hold changes nothing.
 //   - A [storage.Prober] answers what a claim is granted, and changes nothing.
+//   - An [storage.Immediate] grants at once what [limiter.Limit.ClaimKnown] grants, while
+//     nobody else charges it, and all who claim later find that.
 //   - A [storage.Resetter] takes nothing back after a reset that was charged before it,
 //     and does no reset twice.
 package storagetest
@@ -74,6 +76,8 @@ func Run(t *testing.T, place Place) {
 		{"ResetAgain", testResetAgain},
 		{"ResetBad", testResetBad},
 		{"ResetsKept", testResetsKept},
+		{"AtOnce", testAtOnce},
+		{"PeriodsEnd", testPeriodsEnd},
 		{"History", testHistory},
 		{"HistoryKept", testHistoryKept},
 		{"Heaviest", testHeaviest},
@@ -84,6 +88,9 @@ func Run(t *testing.T, place Place) {
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, place(t)) })
 	}
+	t.Run("AtOnceModel", func(t *testing.T) {
+		seeds(t, 4, func(t *testing.T, seed uint64) { testAtOnceModel(t, place(t), seed) })
+	})
 	t.Run("Continues", func(t *testing.T) { testContinues(t, place(t), place(t)) })
 }
 

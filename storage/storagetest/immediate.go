@@ -1,0 +1,351 @@
+package storagetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// The tests of stores that can answer claims at once.
+
+// immediateStore is what such a store must be able to do for these tests.
+type immediateStore interface {
+	storage.Immediate
+	storage.Resetter
+}
+
+// immediate opens a store that can answer claims at once, or skips the test.
+func immediate(t *testing.T, open storage.Opener) immediateStore {
+	t.Helper()
+	s, ok := must(t, open).(immediateStore)
+	if !ok {
+		t.Skip("the store can't answer claims at once")
+	}
+	return s
+}
+
+// alone opens a store that is in a period, or skips the test.
+func alone(t *testing.T, open storage.Opener) immediateStore {
+	t.Helper()
+	s := immediate(t, open)
+	if s.Period() == 0 {
+		t.Skip("the store is in no period where nobody else uses it")
+	}
+	return s
+}
+
+// testAtOnce claims at once what one claim has left, in several steps. Later claims find it, in
+// the same store, in another one, and after all have been closed.
+func testAtOnce(t *testing.T, open storage.Opener) {
+	s, clock, m := alone(t, open), &processClock{wall: start, source: 1}, model{}
+	for i, p := range params {
+		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: newLimit(t, p), Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
+		known := m.check(t, s.Within(termNow(t, s, clock)), c)[0].Lease
+		for range 5 {
+			grant, err := s.ClaimAtOnce(s.Period(), 0, c, known)
+			want, changes := c.Limit.ClaimKnown(known, c.Claim)
+			if full := want.Refused(c.Claim); full != errors.Is(err, storage.ErrNotAtOnce) || !full && (err != nil || grant != want) {
+				t.Fatalf("%v: got %+v, %v, want %+v", p.Algorithm, grant, err, want)
+			} else if full {
+				break
+			}
+			m.apply(c, changes)
+			known = grant.Lease
+		}
+	}
+	other := immediate(t, open)
+	for _, s := range []immediateStore{s, other} {
+		m.checkAll(t, s.Within(termNow(t, s, clock)))
+	}
+	for _, s := range []immediateStore{s, other} {
+		if err := s.Close(); err != nil {
+			t.Fatalf("close: %v", err)
+		}
+	}
+	again := alone(t, open)
+	m.checkAll(t, again.Within(termNow(t, again, clock)))
+}
+
+// testPeriodsEnd has stores come and go. A claim at once in a period that has ended, or was
+// never this store's, is not granted, and no period has the number of an earlier one.
+func testPeriodsEnd(t *testing.T, open storage.Opener) {
+	c, l := &processClock{wall: start, source: 1}, newLimit(t, params[0])
+	ask := storage.Claim{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
+	seen := map[uint32]bool{0: true}
+	for range 4 {
+		s := alone(t, open)
+		known := claim(t, s.Within(termNow(t, s, c)), ask)[0].Lease
+		period := s.Period()
+		if seen[period] {
+			t.Errorf("period %d comes again", period)
+		}
+		other := immediate(t, open)
+		for earlier := range seen {
+			refusesAtOnce(t, s, earlier, ask, known)
+		}
+		refusesAtOnce(t, s, period, ask, known)
+		refusesAtOnce(t, other, period, ask, known)
+		if got := other.Period(); got != 0 {
+			t.Errorf("a store is in period %d beside another", got)
+		}
+		for _, s := range []storage.Immediate{s, other} {
+			if err := s.Close(); err != nil {
+				t.Fatalf("close: %v", err)
+			}
+			refusesAtOnce(t, s, period, ask, known)
+		}
+		seen[period] = true
+	}
+}
+
+// refusesAtOnce claims at once what must not be granted.
+func refusesAtOnce(t *testing.T, s storage.Immediate, period uint32, c storage.Claim, known limiter.Lease) {
+	t.Helper()
+	grant, err := s.ClaimAtOnce(period, 0, c, known)
+	if !errors.Is(err, storage.ErrNotAtOnce) && !errors.Is(err, storage.ErrUnknownOutcome) {
+		t.Errorf("a claim in period %d, which has ended: got %+v, %v", period, grant, err)
+	}
+}
+
+// testAtOnceModel compares random claims and claims at once with the model, while stores come
+// and go, keys are reset, what has expired is swept, and the time is set back.
+func testAtOnceModel(t *testing.T, open storage.Opener, seed uint64) {
+	w := &atOnceWorld{traffic: newTraffic(t, seed), open: open, model: model{},
+		clock: &processClock{wall: start, source: 1}, known: make(map[cell]knownLease), latest: make(map[cell]int64)}
+	w.steady, w.keys = true, 3
+	w.stores = append(w.stores, alone(t, open))
+	for range 300 {
+		w.step(t)
+	}
+	if w.granted == 0 {
+		t.Error("nothing was granted at once")
+	}
+	for _, s := range w.stores {
+		if err := s.Close(); err != nil {
+			t.Fatalf("close: %v", err)
+		}
+	}
+	last := immediate(t, open)
+	w.model.checkAll(t, last.Within(termNow(t, last, w.clock)))
+}
+
+// atOnceWorld is stores in one place and what must be found in it.
+type atOnceWorld struct {
+	*traffic
+	open   storage.Opener
+	stores []immediateStore // one or two
+	clock  *processClock
+	model  model
+	era    int64
+
+	known   map[cell]knownLease
+	latest  map[cell]int64 // the last slot that anything was charged to
+	granted int            // how many claims at once
+	reset   int64          // the last one
+}
+
+// knownLease is all that is in use of a key, as a store's user has learned it in a period.
+type knownLease struct {
+	period uint32
+	limiter.Lease
+}
+
+func (w *atOnceWorld) step(t *testing.T) {
+	s := w.stores[w.rand.IntN(len(w.stores))]
+	switch n := w.rand.IntN(100); {
+	case n < 6 && (n < 2 || w.stores[0].Period() == 0):
+		w.comeOrGo(t)
+	case n < 8:
+		sweepAll(t, s.Within(termNow(t, s, w.clock)), 0)
+	case n < 10:
+		w.forgetOne(t, s)
+	case n < 11:
+		w.setBack(t, s)
+	case n < 35:
+		w.claimBatch(t, s)
+	default:
+		w.claimAtOnce(t, s)
+	}
+}
+
+func (w *atOnceWorld) pass() {
+	was := w.now
+	w.tick()
+	w.clock.advance(time.Duration(w.now - was))
+}
+
+// comeOrGo opens a second store, or closes one or all and opens one if none is left.
+func (w *atOnceWorld) comeOrGo(t *testing.T) {
+	if len(w.stores) == 1 && w.stores[0].Period() != 0 && w.rand.IntN(3) > 0 {
+		w.stores = append(w.stores, immediate(t, w.open))
+		return
+	}
+	for n := 1 + w.rand.IntN(3); n > 0 && len(w.stores) > 0; n-- {
+		i := w.rand.IntN(len(w.stores))
+		if err := w.stores[i].Close(); err != nil {
+			t.Fatalf("close: %v", err)
+		}
+		w.stores = append(w.stores[:i:i], w.stores[i+1:]...)
+	}
+	if len(w.stores) == 0 {
+		w.stores = append(w.stores, immediate(t, w.open))
+	}
+}
+
+// forgetOne resets a limit for a key.
+func (w *atOnceWorld) forgetOne(t *testing.T, s immediateStore) {
+	at := cell{limitID(w.rand.IntN(len(w.limits))), key(w.rand.IntN(w.keys))}
+	w.reset++
+	reset(t, s, w.clock, storage.Reset{ID: w.reset, Limit: at.id, Key: at.key})
+	delete(w.model, at)
+	w.forget(at)
+}
+
+// setBack sets the time back. All counts are forgotten.
+func (w *atOnceWorld) setBack(t *testing.T, s immediateStore) {
+	const back = 3 * time.Hour
+	w.clock.wall -= int64(back)
+	w.now -= int64(back)
+	for range 3 {
+		w.clock.advance(time.Hour)
+		w.now += int64(time.Hour)
+		termNow(t, s, w.clock)
+	}
+	w.era = termNow(t, s, w.clock).Era
+	clear(w.model)
+	clear(w.known)
+	clear(w.latest)
+	clear(w.leases)
+}
+
+func (w *atOnceWorld) forget(at cell) {
+	delete(w.known, at)
+	delete(w.latest, at)
+	delete(w.leases, at)
+}
+
+// claimBatch claims as any store is claimed from, in a term or, in the first era, in none.
+func (w *atOnceWorld) claimBatch(t *testing.T, s immediateStore) {
+	w.pass()
+	claims := make([]storage.Claim, 1+w.rand.IntN(8))
+	now := w.read(t, s)
+	for i := range claims {
+		c := w.next()
+		c.Now = now // the wall clock is ahead of it once it was set back
+		if c.Limit.CountsSlots() {
+			c.Charge.At = min(c.Charge.At, c.Limit.Slot(c.Now))
+		}
+		claims[i] = c
+	}
+	period := s.Period()
+	var in storage.Store = s.Within(termNow(t, s, w.clock))
+	if w.era == 0 && w.rand.IntN(3) == 0 {
+		in = s
+	}
+	grants := w.model.check(t, in, claims...)
+	w.keep(claims, grants)
+	if period != s.Period() {
+		period = 0
+	}
+	for i := range claims {
+		w.learn(period, &claims[i], grants[i])
+	}
+}
+
+// learn notes what a grant says of its key.
+func (w *atOnceWorld) learn(period uint32, c *storage.Claim, g limiter.Grant) {
+	at := cell{c.ID, c.Key}
+	if c.Limit.CountsSlots() {
+		if c.Charge.Units > 0 {
+			w.latest[at] = max(w.latest[at], c.Charge.At)
+		}
+		if latest, ok := w.latest[at]; ok && g.Units > 0 && g.At < latest {
+			period = 0 // what was charged ahead counts for longer
+		} else if g.Units > 0 {
+			w.latest[at] = g.At
+		}
+	}
+	switch {
+	case period != 0 && g.Units > 0 && c.Charge.Units == 0:
+		w.known[at] = knownLease{period, g.Lease}
+	case g.Units > 0 || c.Charge.Units > 0 || c.Return.Holds():
+		delete(w.known, at)
+	}
+}
+
+// claimAtOnce claims at once for a key of which all is known, or nothing kept.
+func (w *atOnceWorld) claimAtOnce(t *testing.T, s immediateStore) {
+	w.pass()
+	c := w.next()
+	c.Charge, c.Return = limiter.Charge{}, limiter.Lease{}
+	at, period := cell{c.ID, c.Key}, s.Period()
+	c.Now = w.read(t, s)
+	known, ok := w.known[at]
+	if len(w.stores) == 1 && period != 0 && s.IsNew(c.ID, w.era, c.Key) {
+		if st := w.model[at]; st != nil && c.Limit.Expires(st, c.Now) > c.Now {
+			t.Fatalf("%v: a key that was charged is new: %+v", c.Limit.Algorithm(), st)
+		}
+		known, ok = knownLease{period: period}, true
+		w.forget(at)
+	}
+	if !ok {
+		return
+	}
+	if len(w.stores) > 1 || known.period != period {
+		refusesAtOnce(t, s, known.period, c, known.Lease)
+		return
+	}
+	c.Limit.Spend(&known.Lease, c.Now, w.rand.Int64N(known.Units+1))
+	if w.rand.IntN(2) == 0 {
+		c.Return = known.Lease
+	}
+	grant, err := s.ClaimAtOnce(period, w.era, c, known.Lease)
+	want, changes := c.Limit.ClaimKnown(known.Lease, c.Claim)
+	switch {
+	case errors.Is(err, storage.ErrNotAtOnce):
+		w.known[at] = known
+		return
+	case err != nil:
+		t.Fatalf("claim at once: %v", err)
+	case grant != want || grant.Refused(c.Claim):
+		t.Fatalf("claim at once: %+v of %+v: got %+v, want %+v", c.Claim, known.Lease, grant, want)
+	}
+	w.granted++
+	w.model.apply(c, changes)
+	if c.Return.Holds() {
+		delete(w.leases, at)
+	}
+	w.learn(period, &c, grant)
+}
+
+// read returns the time that a store has.
+func (w *atOnceWorld) read(t *testing.T, s storage.Timekeeper) int64 {
+	now, err := s.Time(w.clock, 0)
+	if err != nil {
+		t.Fatalf("time: %v", err)
+	}
+	return now.Now
+}
+
+// apply charges what a claim at once has changed.
+func (m model) apply(c storage.Claim, changes limiter.Changes) {
+	at := cell{c.ID, c.Key}
+	if m[at] == nil {
+		m[at] = new(limiter.State)
+	}
+	c.Limit.Apply(m[at], changes)
+}
+
+// checkAll uses up what is left of every limit for every key.
+func (m model) checkAll(t *testing.T, s storage.Store) {
+	t.Helper()
+	for i, p := range params {
+		l := newLimit(t, p)
+		for k := range 10 {
+			m.check(t, s, storage.Claim{ID: limitID(i), Key: key(k), Limit: l, Claim: limiter.Claim{Min: 1, Want: l.Capacity()}})
+		}
+	}
+}
