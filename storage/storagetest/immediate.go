@@ -241,7 +241,7 @@ func (w *atOnceWorld) claimBatch(t *testing.T, s immediateStore) {
 		claims[i] = c
 	}
 	period := s.Period()
-	var in storage.Store = s.Within(termNow(t, s, w.clock))
+	in := s.Within(termNow(t, s, w.clock))
 	if w.era == 0 && w.rand.IntN(3) == 0 {
 		in = s
 	}
