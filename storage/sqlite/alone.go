@@ -289,7 +289,7 @@ func (s *Store) keepFilter(a *alone) {
 	a.filters.next.Store(next)
 	err := s.fillFilter(a, next)
 	if err == nil && s.alone.Load() == a {
-		a.filters.current.Store(next)
+		a.filters.use(next)
 	}
 	a.filters.next.Store(nil)
 }

@@ -15,10 +15,11 @@ import (
 // are hashes, so their own bits choose.
 //
 // With 16 bits per key and 7 of them set, about one of 500 new keys is taken for an old one. A
-// filter that has more keys than it was made for is taken to know nothing.
+// filter with more keys takes more and more of them for old, until another takes its place.
 type filter struct {
 	lines    []filterLine // a power of two
 	keys     atomic.Int64 // that were added, about
+	filled   int64        // how many of them there were when it came into use
 	capacity int64
 }
 
@@ -96,20 +97,27 @@ func (fs *filters) add(id storage.LimitID, key storage.Key) {
 	}
 }
 
+// use has a filter that knows all keys take the place of the one in use.
+func (fs *filters) use(f *filter) {
+	f.filled = f.keys.Load()
+	fs.current.Store(f)
+}
+
 // isNew reports whether a key was never charged.
 func (fs *filters) isNew(id storage.LimitID, key storage.Key) bool {
 	current := fs.current.Load()
 	return current != nil && !current.mayHave(id, key)
 }
 
-// due returns for how many keys another filter is to be made, or 0 if none is needed.
+// due returns for how many keys another filter is to be made, or 0 if none is needed. That
+// depends on how many keys are kept, not on how many have come and expired.
 func (fs *filters) due() int64 {
 	current := fs.current.Load()
 	switch {
 	case current == nil:
 		return minFilter
 	case current.keys.Load() > current.capacity:
-		return max(minFilter, 2*current.capacity)
+		return max(minFilter, 2*current.filled)
 	}
 	return 0
 }

@@ -1,0 +1,38 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// A filter does not grow with the keys that came and expired, only with those that are kept.
+func TestFiltersGrowWithTheKeysThatAreKept(t *testing.T) {
+	var fs filters
+	var key storage.Key
+	come := func(keys int64) {
+		for range keys {
+			binary.NativeEndian.PutUint64(key[:], binary.NativeEndian.Uint64(key[:])+0x9E3779B97F4A7C15)
+			binary.NativeEndian.PutUint64(key[8:], binary.NativeEndian.Uint64(key[8:])+0xBF58476D1CE4E5B9)
+			fs.add(1, key)
+		}
+	}
+	for round := range 6 {
+		capacity := fs.due()
+		if capacity != minFilter {
+			t.Fatalf("round %d: the filter is made for %d keys; expected %d", round, capacity, minFilter)
+		}
+		fs.use(newFilter(capacity))
+		come(capacity + capacity/8)
+	}
+
+	kept := newFilter(minFilter)
+	fs.next.Store(kept)
+	come(minFilter)
+	fs.use(kept)
+	come(minFilter / 2)
+	if capacity := fs.due(); capacity < minFilter*3/2 || capacity > 4*minFilter {
+		t.Errorf("with %d keys that are kept, a filter is made for %d", minFilter, capacity)
+	}
+}
