@@ -144,8 +144,11 @@ func (s *Store) foldAllLocked() error {
 			}
 		}
 	}
+	if err := s.journal.Err(); err != nil {
+		return err // what could not be read is lost: the caller has to open the database again
+	}
 	s.unfolded = alone
-	return s.journal.Err()
+	return nil
 }
 
 // foldLocked folds a segment that is sealed, unless another process has.

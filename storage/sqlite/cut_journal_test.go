@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// What was charged in a journal that is cut off is not forgotten in silence: claims fail until
+// the database is opened again, and whoever does that hears that it lacks something.
+func TestCutJournalIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := journaled(t, Options{Path: path})
+	if s.Period() == 0 {
+		t.Skip("there is no journal here")
+	}
+	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
+	claim := func(s *Store) error {
+		claims := []storage.Claim{{ID: 1, Key: key(1), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}
+		return s.Claim(context.Background(), claims, make([]limiter.Grant, 1))
+	}
+	if err := claim(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path+chargesSuffix, 0); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	_ = s.foldAllLocked() // as the goroutine of the journal does, which nobody hears
+	s.endPeriod(s.alone.Load())
+	_ = s.foldAllLocked()
+	_ = s.reopenJournalLocked()
+	s.mu.Unlock()
+	if err := claim(s); err == nil {
+		t.Error("claims go on though charges are lost")
+	}
+	_ = s.Close()
+	again := journaled(t, Options{Path: path})
+	if again.Continues(s) {
+		t.Error("the database continues one whose charges were lost")
+	}
+	if err := claim(again); err != nil {
+		t.Error(err)
+	}
+}
