@@ -12,6 +12,9 @@ func (m *committer) deliver(en *entry, now int64) {
 	c := en.cell
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.openLocked() != en {
+		en.period = 0 // more of the cell is to be answered, or was since, and claims at once may have come between
+	}
 	c.answeredLocked(en)
 	c.liftLocked(en.grant.InUse(), now)
 	c.rewindLocked(en.limit, now)

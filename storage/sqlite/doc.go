@@ -24,10 +24,13 @@
 //
 //   - The main file carries our application_id from its first commit on:
 //     migrations run, and are committed, before the file is switched to WAL.
-//   - Every batch of claims is one BEGIN IMMEDIATE transaction: states are read,
-//     [limiter.Limit.Claim] decides, changes are written as upserts, or inserted
-//     where there is no row. Counters are never cached between batches, because
-//     another process may write them.
+//   - While others may charge, every batch of claims is one BEGIN IMMEDIATE
+//     transaction: states are read, [limiter.Limit.Claim] decides, changes are
+//     written as upserts, or inserted where there is no row. Counters are never
+//     cached between batches, because another process may write them.
+//   - In a period (alone.go) this Store alone charges. Every change is a record of
+//     the journal first, and each record is folded into the tables once (fold.go).
+//     Before a transaction charges anything, all records before it are folded.
 //   - A batch that changes nothing writes nothing.
 //   - This process never closes a descriptor of its own on a healthy database
 //     file while SQLite may hold locks on it: POSIX locks belong to the process
@@ -39,10 +42,11 @@
 //
 // # Goroutines and locks
 //
-// The store owns one goroutine, which copies the write-ahead log into the main
-// file when enough has been written. It is started last by Open and stopped and
-// waited for by Close. Store.mu guards the write connection; Store.sideMu the
-// goroutine's connection. Who holds both took sideMu first.
+// The store owns two goroutines. One copies the write-ahead log into the main file when
+// enough has been written. The other keeps the journal: it begins and ends periods, and folds.
+// Both are started last by Open, and stopped and waited for by Close. Store.mu guards the write
+// connection, Store.reading the one that claims of a period read with, Store.sideMu that of
+// checkpoints. Whoever holds several took sideMu first, then mu, then reading.
 //
 // # Limits of time
 //

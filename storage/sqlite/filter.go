@@ -183,6 +183,7 @@ func (s *Store) fillFrom(a *alone, f *filter, c *conn, query string, columns int
 		if s.alone.Load() != a || isDone(s.stop) {
 			return storage.ErrClosed
 		}
+		s.foldSome(a, true) // which this goroutine does as well
 	}
 	return nil
 }

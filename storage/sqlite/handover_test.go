@@ -77,6 +77,12 @@ func TestClaimsEndWithTheirPeriod(t *testing.T) {
 		return grants[0].Units
 	}
 	claim(s, 1)
+	s.mu.Lock() // the goroutine of the journal must not wait for the claim below, which waits for it
+	s.folding.foldedAt = time.Now().Add(time.Hour)
+	if err := s.foldAllLocked(); err != nil {
+		t.Error(err)
+	}
+	s.mu.Unlock()
 	before := s.Period()
 	comeAndGo := func() error {
 		other, err := Open(ctx, Options{Path: path})
