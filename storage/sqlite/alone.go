@@ -264,9 +264,9 @@ func (s *Store) leaveJournalLocked() error {
 	if s.journal == nil {
 		return nil
 	}
-	s.alone.Store(nil)
-	s.reading.Lock() // waits for claims that are under way
+	s.reading.Lock() // first: claims that are under way end in the period
 	defer s.reading.Unlock()
+	s.alone.Store(nil)
 	s.journal.Disown()
 	if s.inPlace() != nil {
 		return nil
