@@ -54,9 +54,6 @@ func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim,
 	if hasFormer(claims) {
 		return errTransaction // their rows are moved
 	}
-	if err := s.inPlace(); err != nil {
-		return err
-	}
 	if err := s.makeRoom(a); err != nil {
 		return err
 	}
@@ -68,6 +65,9 @@ func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim,
 	if !s.lasts(a) {
 		s.endPeriod(a)
 		return errTransaction
+	}
+	if err := s.inPlace(); err != nil {
+		return err
 	}
 	if err := a.pending.follow(a.journal.Segments(a.folded.Load())); err != nil {
 		return err
