@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,7 +68,10 @@ func TestAnyStatementOfAReportMayFail(t *testing.T) {
 	for n := 0; ; n++ {
 		report := storage.Report{Writer: 1, Number: int64(n + 1), Minutes: minutesOf(start, 2)}
 		i, which := 0, ""
+		var mu sync.Mutex // checkpoints have statements as well
 		f.set(func(query string) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if i++; i-1 != n {
 				return nil
 			}
@@ -76,20 +80,23 @@ func TestAnyStatementOfAReportMayFail(t *testing.T) {
 		})
 		err := s.Report(context.Background(), start, report)
 		f.set(nil)
-		if err == nil != (which == "") {
-			t.Fatalf("%q failed, and report says %v", which, err)
+		mu.Lock()
+		failed := which
+		mu.Unlock()
+		if err == nil != (failed == "") {
+			t.Fatalf("%q failed, and report says %v", failed, err)
 		}
 		if got := countedAtStart(t, s); err != nil && got != want {
-			t.Errorf("%q failed: %d requests are counted, want %d", which, got, want)
+			t.Errorf("%q failed: %d requests are counted, want %d", failed, got, want)
 		}
 		want += 5000
 		if err := s.Report(context.Background(), start, report); err != nil {
 			t.Fatalf("%q failed, and then %v", which, err)
 		}
 		if got := countedAtStart(t, s); got != want {
-			t.Errorf("%q failed, and the report was sent again: %d requests are counted, want %d", which, got, want)
+			t.Errorf("%q failed, and the report was sent again: %d requests are counted, want %d", failed, got, want)
 		}
-		if which == "" {
+		if failed == "" {
 			break
 		}
 	}
