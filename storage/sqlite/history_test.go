@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -70,6 +71,9 @@ func TestAnyStatementOfAReportMayFail(t *testing.T) {
 		i, which := 0, ""
 		var mu sync.Mutex // checkpoints have statements as well
 		f.set(func(query string) error {
+			if strings.Contains(query, "PRAGMA") {
+				return nil // of a checkpoint
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if i++; i-1 != n {
@@ -91,7 +95,7 @@ func TestAnyStatementOfAReportMayFail(t *testing.T) {
 		}
 		want += 5000
 		if err := s.Report(context.Background(), start, report); err != nil {
-			t.Fatalf("%q failed, and then %v", which, err)
+			t.Fatalf("%q failed, and then %v", failed, err)
 		}
 		if got := countedAtStart(t, s); got != want {
 			t.Errorf("%q failed, and the report was sent again: %d requests are counted, want %d", failed, got, want)
