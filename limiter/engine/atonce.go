@@ -13,7 +13,7 @@ import (
 type atOnce struct {
 	store  storage.Immediate
 	period uint32
-	name   func(of *cell, limit *Limit, now int64) (Name, bool)
+	engine *Engine
 	now    int64
 	line   *line
 }
@@ -29,7 +29,7 @@ func (e *Engine) atOnce() (at atOnce, ok bool) {
 		return at, false
 	}
 	now, line, ahead := e.clock.moment()
-	return atOnce{store: store.immediate, period: period, name: e.nameAtOnce, now: now, line: line}, !ahead
+	return atOnce{store: store.immediate, period: period, engine: e, now: now, line: line}, !ahead
 }
 
 // spendAtOnceLocked claims at once what the leases lack, and allows the request if all of it is
@@ -117,7 +117,7 @@ func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
 	if c.limit != nil {
 		return false // something was claimed before this period
 	}
-	name, ok := at.name(c, limit, lasting)
+	name, ok := at.engine.nameAtOnce(c, limit, lasting)
 	if !ok || !at.isNew(c.id, name.Key) || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) {
 		return false
 	}

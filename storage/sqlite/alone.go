@@ -108,15 +108,15 @@ func (s *Store) beginPeriodLocked() error {
 	if !s.journals() || s.closed || s.alone.Load() != nil {
 		return nil
 	}
-	if err := errors.Join(s.inPlace(), s.journal.InPlace(), s.rollbackLocked()); err != nil {
+	if err := errors.Join(s.inPlace(), s.journal.InPlace()); err != nil {
+		return err
+	}
+	id, folded, err := s.journalStateLocked()
+	if err != nil {
 		return err
 	}
 	others, err := s.writer.int(`SELECT count(*) FROM processes, clock WHERE until > now AND journal = 0`)
 	if err != nil || others > 0 {
-		return err
-	}
-	id, folded, err := journalState(s.writer)
-	if err != nil {
 		return err
 	}
 	if id != s.journal.ID() {
@@ -231,8 +231,8 @@ func (s *Store) wakeKeeper() {
 	}
 }
 
-// lookAfterJournal begins a period if it can. In a period, it ends that if others use the database or its
-// files are not in their place, folds what is old, and keeps the filter.
+// lookAfterJournal begins a period if it can. In a period, it ends that if others use the database
+// or its files are not in their place, folds what is old, and keeps the filter.
 func (s *Store) lookAfterJournal() {
 	a := s.alone.Load()
 	if a == nil {

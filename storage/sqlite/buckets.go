@@ -113,19 +113,11 @@ func (b *buckets) write(claims []storage.Claim, cells []cell) (written int64, er
 }
 
 func (b *buckets) writeLimit(claims []storage.Claim, cells []cell) error {
-	for writes := b.writes; len(writes) > 0; {
-		i := largest(len(writes))
-		s, id := b.upserts[i], driver.Value(int64(cells[0].id))
-		for j, w := range writes[:sizes[i]] {
-			c := &cells[w]
-			is := c.state.Bucket
-			l := claims[c.claims[len(c.claims)-1]].Limit
-			s.bind(6*j, id, c.key[:], is.At, is.Units, is.Part, l.Expires(&c.state, 0))
-		}
-		if _, err := s.exec(); err != nil {
-			return err
-		}
-		writes = writes[sizes[i]:]
-	}
-	return nil
+	id := driver.Value(int64(cells[0].id))
+	return inSizes(&b.upserts, len(b.writes), func(s *stmt, row, n int) {
+		c := &cells[b.writes[n]]
+		is := c.state.Bucket
+		l := claims[c.claims[len(c.claims)-1]].Limit
+		s.bind(6*row, id, c.key[:], is.At, is.Units, is.Part, l.Expires(&c.state, 0))
+	})
 }

@@ -277,16 +277,9 @@ func (c *counters) writeLimit(cells []cell) error {
 
 // writeSlots runs statements that write rows of one limit.
 func writeSlots(statements *[len(sizes)]*stmt, cells []cell, writes []slotWrite) error {
-	for len(writes) > 0 {
-		i := largest(len(writes))
-		s, id := statements[i], driver.Value(int64(cells[0].id))
-		for j, w := range writes[:sizes[i]] {
-			s.bind(5*j, id, w.window, cells[w.cell].key[:], w.slot, w.units)
-		}
-		if _, err := s.exec(); err != nil {
-			return err
-		}
-		writes = writes[sizes[i]:]
-	}
-	return nil
+	id := driver.Value(int64(cells[0].id))
+	return inSizes(statements, len(writes), func(s *stmt, row, n int) {
+		w := &writes[n]
+		s.bind(5*row, id, w.window, cells[w.cell].key[:], w.slot, w.units)
+	})
 }

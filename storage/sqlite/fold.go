@@ -248,8 +248,7 @@ func (f *folding) gather(segment *journal.Segment, now int64) error {
 	return nil
 }
 
-// merged sorts what is added to rows, and adds up what is of one row. What is taken away comes
-// last.
+// merged sorts what is added to rows, and adds up what is of one row.
 func merged(slots []foldedSlot) []foldedSlot {
 	slices.SortFunc(slots, func(a, b foldedSlot) int {
 		return cmp.Or(cmp.Compare(int64(a.limit), int64(b.limit)), cmp.Compare(a.window, b.window),
@@ -284,29 +283,15 @@ func (f *folding) writeSlots() error {
 			}
 		}
 	}
-	for len(adds) > 0 {
-		i := largest(len(adds))
-		for j, w := range adds[:sizes[i]] {
-			f.upserts[i].bind(5*j, int64(w.limit), w.window, w.key[:], w.slot, w.units)
-		}
-		if _, err := f.upserts[i].exec(); err != nil {
-			return err
-		}
-		adds = adds[sizes[i]:]
-	}
-	return nil
+	return inSizes(&f.upserts, len(adds), func(s *stmt, row, n int) {
+		w := adds[n]
+		s.bind(5*row, int64(w.limit), w.window, w.key[:], w.slot, w.units)
+	})
 }
 
 func (f *folding) writeBuckets() error {
-	for states := f.states; len(states) > 0; {
-		i := largest(len(states))
-		for j, b := range states[:sizes[i]] {
-			f.buckets[i].bind(6*j, int64(b.limit), b.key[:], b.n[0], b.n[1], b.n[2], b.n[3])
-		}
-		if _, err := f.buckets[i].exec(); err != nil {
-			return err
-		}
-		states = states[sizes[i]:]
-	}
-	return nil
+	return inSizes(&f.buckets, len(f.states), func(s *stmt, row, n int) {
+		b := &f.states[n]
+		s.bind(6*row, int64(b.limit), b.key[:], b.n[0], b.n[1], b.n[2], b.n[3])
+	})
 }

@@ -41,6 +41,22 @@ func largest(n int) int {
 	return i
 }
 
+// inSizes writes n rows with the statements for each of the sizes. bind binds the nth of them as
+// a row of a statement.
+func inSizes(statements *[len(sizes)]*stmt, n int, bind func(s *stmt, row, n int)) error {
+	for done := 0; done < n; {
+		i := largest(n - done)
+		for row := range sizes[i] {
+			bind(statements[i], row, done+row)
+		}
+		if _, err := statements[i].exec(); err != nil {
+			return err
+		}
+		done += sizes[i]
+	}
+	return nil
+}
+
 // groups yields the bounds of the runs of cells that belong to one limit.
 func groups(cells []cell) func(yield func(from, to int) bool) {
 	return func(yield func(from, to int) bool) {
