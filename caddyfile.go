@@ -247,6 +247,9 @@ func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 	}
 	name := d.Val()
 	module, err := caddyfile.UnmarshalModule(d, "caddy.storage."+name)
+	if err != nil && !isModule("caddy.storage."+name) {
+		return fmt.Errorf("%w: it would have no effect here: remove the line; for several machines that share counts, write %s", err, sharedStore(name))
+	}
 	if err != nil {
 		return err
 	}

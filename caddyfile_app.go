@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -140,11 +139,8 @@ func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	engine := d.Val()
-	if _, err := caddy.GetModule("rate_limit.stores." + engine); err != nil {
-		if strings.Contains(engine, "/") {
-			return d.Errf("store: the name of a store comes first, got %q: write store sqlite %[1]s", engine)
-		}
-		return d.Errf("store: there is no %q: write %s", engine, orList(storeNames()))
+	if !isModule("rate_limit.stores." + engine) {
+		return unknownStore(d, engine)
 	}
 	store, err := caddyfile.UnmarshalModule(d, "rate_limit.stores."+engine)
 	if err != nil {
@@ -152,13 +148,6 @@ func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
 	}
 	a.StoreRaw, err = moduleJSON(d, store, "engine", engine)
 	return err
-}
-
-func storeNames() (names []string) {
-	for _, store := range caddy.GetModules("rate_limit.stores") {
-		names = append(names, store.ID.Name())
-	}
-	return names
 }
 
 func (a *App) unmarshalDegradedLimit(d *caddyfile.Dispenser) error {

@@ -169,3 +169,20 @@ func rateLimitBlocks(input string) []string {
 	}
 	return blocks
 }
+
+// A store that needs a package that this Caddy was built without says which, and a password
+// in the place of a store's name isn't told.
+func TestUnknownStore(t *testing.T) {
+	for store, want := range map[string]string{
+		"redis redis://cache":            "build it with xcaddy build --with github.com/caddy-tally/caddy-tally --with github.com/caddy-tally/caddy-tally/storage/redis",
+		"rediss://:geheim@cache":         "write store redis rediss://…",
+		"postgresql://a:geheim@db/tally": "write store postgres postgresql://…",
+		"mysql://a:geheim@db/tally":      "write store mysql mysql://…",
+		"/var/lib/tally.db":              "write store sqlite /var/lib/tally.db",
+	} {
+		err := new(App).UnmarshalCaddyfile(dispense(t, "rate_limit {\n\tstore "+store+"\n}"))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("store %s: error is %v, want %q in it", store, err, want)
+		}
+	}
+}

@@ -87,7 +87,8 @@
 //
 //   - caddyfile.go, caddyfile_app.go, caddyfile_zone.go, caddyfile_client.go,
 //     caddyfile_dashboard.go, caddyfile_decision_log.go, caddyfile_tier.go, caddyfile_reputation.go,
-//     caddyfile_limit.go, caddyfile_page.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_matchers.go
+//     caddyfile_limit.go, caddyfile_page.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_store.go,
+//     caddyfile_matchers.go
 //   - command.go, command_replay.go, command_dashboard.go, command_key.go, command_unknown.go,
 //     command_tiers.go, command_connect.go
 //
@@ -99,7 +100,7 @@
 //
 //   - app_provision.go, rules.go: the global options, the file of bans and allowances
 //   - zone_provision.go, limit_set.go, ceiling.go, cost.go: zones
-//   - check_costs.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
+//   - check_costs.go, check_distributed.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
 //     check_order.go, check_order_handlers.go, check_order_sets.go, check_plain_http.go,
 //     check_proxies.go, need.go: warnings of what hardly does what was meant
 //

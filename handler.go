@@ -65,6 +65,7 @@ func (h *Handler) provisionPeerOptions(ctx caddy.Context) error {
 	if h.Jitter < 0 || math.IsNaN(h.Jitter) {
 		return fmt.Errorf("jitter must be at least zero, got %v", h.Jitter)
 	}
+	h.warnOfDistributed() // before the storage is loaded, and its text given up
 	if h.StorageRaw != nil {
 		module, err := ctx.LoadModule(h, "StorageRaw")
 		if err != nil {
@@ -73,10 +74,6 @@ func (h *Handler) provisionPeerOptions(ctx caddy.Context) error {
 		if _, ok := module.(caddy.StorageConverter); !ok {
 			return fmt.Errorf("module %T is not a caddy.StorageConverter", module)
 		}
-	}
-	if h.Distributed != nil || h.StorageRaw != nil {
-		h.warn("distributed and storage have no effect: counts are kept in the database of the rate_limit app, which all Caddy processes that use the file share",
-			"neither of them")
 	}
 	return nil
 }

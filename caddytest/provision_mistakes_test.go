@@ -162,6 +162,29 @@ func TestDoubtfulConfigsAreWarnedOf(t *testing.T) {
 	}
 }
 
+// mholt's options for several machines are answered with the lines that do here what they
+// did there.
+func TestDistributedIsAnsweredWithAStore(t *testing.T) {
+	noData(t)
+	const shared = " and the same secret_file on each, in the global option rate_limit"
+	for _, tt := range []struct{ storage, write string }{
+		{`"distributed":{}`, "neither of them on one machine; for several, store redis redis://<host>:6379" + shared},
+		{`"distributed":{},"storage":{"module":"file_system","root":"/mnt/shared"}`, "neither of them on one machine; for several, store redis redis://<host>:6379" + shared},
+		{`"storage":{"module":"file_system","root":"/mnt/shared"}`, "neither of them"},
+	} {
+		warnings, err := loadJSON(t, []byte(`{"apps":{"http":{"servers":{"a":{"listen":[":0"],"routes":[{"handle":[{"handler":"rate_limit",`+
+			`"rate_limits":{"login":{"limits":[{"amount":5,"window":"1m"}]}},`+tt.storage+`}]}]}}}}}`))
+		if err != nil {
+			t.Errorf("%s: %v", tt.storage, err)
+		}
+		if !slices.ContainsFunc(warnings, func(w warning) bool {
+			return strings.HasPrefix(w.Msg, "distributed and storage have no effect: counts are kept in ") && w.Write == tt.write
+		}) {
+			t.Errorf("%s: warned of %+v, want one with %q to write", tt.storage, warnings, tt.write)
+		}
+	}
+}
+
 // What is wrong between parts of a config loads with a warning.
 func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 	noData(t)
