@@ -159,6 +159,10 @@ func (r *leases) claim(s *source, h *holder) {
 	if r.ahead {
 		c.Ahead = s.upTo(r.limit.Slots())
 	}
+	if s.pick(4) == 0 {
+		c.Processes = s.upTo(40)
+		c.Next = r.ahead && s.pick(2) == 0
+	}
 	if late := r.limit.MaxLate(); r.ahead && late > 0 && s.pick(2) == 0 { // few enough for it
 		c.Want = min(c.Want, late)
 		c.Min, c.Extra = min(c.Min, c.Want), 1+s.upTo(late-1)

@@ -276,3 +276,47 @@ func TestResetIsEnough(t *testing.T) {
 		}
 	}
 }
+
+// A grant for the next slot can be spent in this one and in that, and counts a window from that
+// one on, unless it is given back before.
+func TestGrantsForTheNextSlot(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 100, Window: 10 * time.Second, Slots: 10})
+	var s limiter.State
+	l.Claim(&s, limiter.Claim{Want: 70})
+	lease := l.Claim(&s, limiter.Claim{Min: 1, Want: 1, Extra: 3, Ahead: 7, Next: true}).Lease
+	if lease.At != 1 || lease.Units != 4 {
+		t.Fatalf("granted %+v, want 4 units of slot 1", lease)
+	}
+	if !l.Spend(&lease, second-1, 1) || !l.Spend(&lease, 2*second-1, 1) || l.Spend(&lease, 2*second, 1) {
+		t.Errorf("%+v can't be spent in its own slot and the one before only", lease)
+	}
+	for at, left := range map[int64]int64{11*second - 2: 26, 11*second - 1: 96, 12*second - 1: 100} {
+		state := cloneState(s)
+		if g := l.Claim(&state, limiter.Claim{Now: at, Want: 100}); g.Units != left {
+			t.Errorf("at %v %d units are left, want %d", time.Duration(at), g.Units, left)
+		}
+	}
+	for _, algorithm := range []limiter.Algorithm{limiter.Fixed, limiter.TokenBucket} {
+		var s limiter.State
+		l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 100, Window: 10 * time.Second})
+		if g := l.Claim(&s, limiter.Claim{Want: 1, Next: true}); g.At != 0 {
+			t.Errorf("%v: the grant is of %d, want 0", algorithm, g.At)
+		}
+	}
+}
+
+// The more processes claim for a key, the less each is granted for later: together not more than
+// half of what is left. The last units are granted one by one.
+func TestExtraAmongProcesses(t *testing.T) {
+	for _, algorithm := range algorithms {
+		for _, tt := range []struct{ processes, amount, units int64 }{
+			{0, 81, 11}, {-3, 81, 11}, {4, 81, 11}, {5, 81, 9}, {20, 81, 3}, {40, 81, 2}, {41, 81, 1}, {limiter.MaxAmount * 2, 81, 1}, {2, 5, 1},
+		} {
+			l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: tt.amount, Window: time.Minute})
+			var s limiter.State
+			if g := l.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: 1, Extra: 100, Processes: tt.processes}); g.Units != tt.units {
+				t.Errorf("%v among %d: granted %d of %d, want %d", algorithm, tt.processes, g.Units, tt.amount, tt.units)
+			}
+		}
+	}
+}

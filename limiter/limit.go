@@ -28,7 +28,7 @@ const (
 
 const (
 	defaultSlots    = 60
-	leaseExtraShare = 8  // headroom is at most 1/8 of what is left
+	leaseExtraShare = 8  // headroom is at most 1/8 of what is left, or less, see Claim.Processes
 	lateShare       = 64 // and at most 1/64 of the amount where leases last longer
 	aheadShare      = 4  // leases last longer while at most 1/4 is used, at most at 1/4 of the pace
 )
@@ -319,6 +319,9 @@ func (l *Limit) Expiry(slot int64) int64 {
 	}
 	return l.end(slot) - 1 + l.window
 }
+
+// Ends returns the time at which a slot of a sliding or fixed limit ends, and the next begins.
+func (l *Limit) Ends(slot int64) int64 { return l.end(slot) }
 
 // end returns the time at which a slot ends and the next begins.
 func (l *Limit) end(slot int64) int64 {

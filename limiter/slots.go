@@ -26,7 +26,9 @@ func (l Limit) claimSlots(s *State, c Claim) Grant {
 func (l Limit) grantSlots(c Claim, used int64) Grant {
 	g := l.share(c, l.amount-used)
 	g.At = l.Slot(c.Now)
-	if extra := g.Units - c.Want; extra > 0 && max(extra, c.Want) <= l.MaxLate() && used+g.Units <= l.amount/aheadShare {
+	if c.Next && l.algorithm == Sliding {
+		g.At++
+	} else if extra := g.Units - c.Want; extra > 0 && max(extra, c.Want) <= l.MaxLate() && used+g.Units <= l.amount/aheadShare {
 		g.At += max(min(c.Ahead, l.MaxAhead()), 0)
 	}
 	g.Used = used + g.Units

@@ -66,13 +66,21 @@ type Claim struct {
 	// Want is the units that are asked for, at least Min.
 	Want int64
 	// Extra is how many units may be granted on top of Want for later, never
-	// more than an eighth of what is left then.
+	// more than an eighth of what is left then, see also Processes.
 	Extra int64
 	// Ahead is how many slots later the grant may be charged to, at most
 	// [Limit.MaxAhead], so that its lease lasts as long. It is granted with Extra
 	// units, at most [Limit.MaxLate] of these and of Want, while the key has used at
 	// most a quarter of the amount; a token bucket ignores it.
 	Ahead int64
+	// Processes is how many processes claim for the key, 0 if that is not known: of Extra at most
+	// the part of what is left then is granted that is 1 divided by twice their number, so that
+	// what they hold together is half of that at most.
+	Processes int64
+	// Next has a grant of a sliding limit charged to the slot after that of Now whatever Ahead
+	// says, so that its lease lasts over the end of this one. What is spent of it before is
+	// forgotten a slot late. Other algorithms ignore it.
+	Next bool
 	// Return is a lease of the same key whose unspent units are given back
 	// before anything is granted. What was spent of a lease that was charged
 	// ahead is moved to the slot of Now.
@@ -145,10 +153,16 @@ func (l Limit) share(c Claim, left int64) Grant {
 		return Grant{}
 	}
 	units := min(want, left)
-	if extra := min(c.Extra, (left-units)/leaseExtraShare); extra > 0 {
+	if extra := min(c.Extra, (left-units)/c.ExtraShare()); extra > 0 {
 		units += extra
 	}
 	return Grant{Lease: Lease{Units: units}}
+}
+
+// ExtraShare returns what part of the units that are left may be granted as [Claim.Extra]: 1
+// divided by this number, which is at least 8.
+func (c Claim) ExtraShare() int64 {
+	return max(leaseExtraShare, 2*min(c.Processes, MaxAmount))
 }
 
 // Trim removes slots that no longer count at now, so that a state held in

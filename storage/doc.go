@@ -19,7 +19,10 @@
 //
 // A store may do more than [Store] asks for. Callers look whether it also is a [Timekeeper],
 // which has one time for all processes; [Shared], which knows how many there are; a [Resetter],
-// which forgets a key or a client; a [Historian], which keeps what was decided; or an
+// which forgets a key or a client; a [Prober], which tells what it would answer; an [Immediate],
+// which answers claims without waiting while nobody else uses it; a [Joint], which reads records
+// and claims in one call; a [Watcher], which tells what others have changed; a [Remote], which is
+// on a network; a [Historian], which keeps what was decided; or an
 // [Auditor], which keeps who did what.
 //
 // The suite in storage/storagetest holds every store to them.

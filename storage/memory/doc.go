@@ -1,6 +1,6 @@
 // Package memory is a store without a disk: counts and standings live in a
 // [Database], a value in this process, and end with it. It implements
-// [storage.Store] and [storage.Resetter] and nothing else. Use it where counts need not survive a
+// [storage.Store], and what its callers look for beside that. Use it where counts need not survive a
 // restart, and in tests.
 //
 // A Database takes the place of a file. Stores that are opened on one Database,

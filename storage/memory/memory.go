@@ -30,14 +30,15 @@ type Options struct {
 // Database holds what stores keep. It is safe for use by several stores at once.
 // Only one made by [New] is usable.
 type Database struct {
-	mu     sync.Mutex
-	shards [shards]shard // guarded by mu, like all below
-	bytes  int64         // what the entries take, estimated
-	clock  storage.TimeRecord
-	resets []storage.Reset // that are known, in order
-	past   past            // has a lock of its own
-	next   int             // the shard that the next step of a sweep begins with
-	stores int             // that are open
+	mu      sync.Mutex
+	shards  [shards]shard // guarded by mu, like all below
+	bytes   int64         // what the entries take, estimated
+	clock   storage.TimeRecord
+	resets  []storage.Reset // that are known, in order
+	changes changes         // of records
+	past    past            // has a lock of its own
+	next    int             // the shard that the next step of a sweep begins with
+	stores  int             // that are open
 
 	period atomic.Uint32 // in which one store is open, see [storage.Immediate]; or 0
 }

@@ -64,6 +64,7 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 			known := db.recordLocked(o.Client, at)
 			known.Commit(o.Offense)
 			db.keepLocked(o.Key, known, at)
+			db.changes.note(o.Client)
 			records[i] = known
 		}
 		return nil

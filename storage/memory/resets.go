@@ -59,16 +59,22 @@ func (db *Database) forgetLocked(of *storage.Reset, name storage.Key) (found boo
 // Resets implements [storage.Resetter].
 func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
 	err = s.with(ctx, "resets", func(db *Database) error {
-		known.Newest = db.clock.Resets
-		for _, r := range db.resets {
-			if r.Number > after {
-				known.List = append(known.List, r)
-			}
-		}
-		known.Lost = int64(len(known.List)) != known.Newest-after
+		known = db.resetsLocked(after)
 		return nil
 	})
 	return known, err
+}
+
+// resetsLocked returns the resets after a number.
+func (db *Database) resetsLocked(after int64) (known storage.Resets) {
+	known.Newest = db.clock.Resets
+	for _, r := range db.resets {
+		if r.Number > after {
+			known.List = append(known.List, r)
+		}
+	}
+	known.Lost = int64(len(known.List)) != known.Newest-after
+	return known
 }
 
 // sweepResetsLocked drops the notes that nobody needs any more.

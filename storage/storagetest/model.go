@@ -29,13 +29,19 @@ func (m model) claim(c storage.Claim) limiter.Grant {
 func (m model) check(t *testing.T, s storage.Store, claims ...storage.Claim) []limiter.Grant {
 	t.Helper()
 	grants := claim(t, s, claims...)
+	m.checkGrants(t, claims, grants)
+	return grants
+}
+
+// checkGrants claims from the model, and compares with what a store has granted.
+func (m model) checkGrants(t *testing.T, claims []storage.Claim, grants []limiter.Grant) {
+	t.Helper()
 	for i, c := range claims {
 		if want := m.claim(c); grants[i] != want {
 			t.Fatalf("claim %d of %d: %v limit of %d per %v, key %x, %+v:\n got %+v\nwant %+v", i, len(claims),
 				c.Limit.Algorithm(), c.Limit.Amount(), c.Limit.Window(), c.Key, c.Claim, grants[i], want)
 		}
 	}
-	return grants
 }
 
 // start is when the tests begin, neither at the edge of a window nor of a slot.
@@ -142,6 +148,7 @@ func (tr *traffic) next() storage.Claim {
 	c.Min = tr.rand.Int64N(3)
 	c.Want = c.Min + tr.rand.Int64N(1+l.Capacity()/4)
 	c.Extra, c.Ahead = tr.rand.Int64N(20), tr.rand.Int64N(40)
+	c.Processes, c.Next = tr.rand.Int64N(30), tr.rand.IntN(8) == 0
 	if lease := tr.leases[cell{c.ID, c.Key}]; lease.Units > 0 && tr.rand.IntN(2) == 0 {
 		lease.Units = tr.rand.Int64N(lease.Units + 1)
 		c.Return = lease

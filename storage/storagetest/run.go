@@ -14,6 +14,8 @@
 //   - A [storage.Timekeeper] has one time for all who use it; a call whose term
 //     does not hold changes nothing.
 //   - A [storage.Prober] answers what a claim is granted, and changes nothing.
+//   - A [storage.Joint] answers what Records and Claim do.
+//   - A [storage.Watcher] tells each change of a record once.
 //   - An [storage.Immediate] grants at once what [limiter.Limit.ClaimKnown] grants, while
 //     nobody else charges it, and all who claim later find that.
 //   - A [storage.Resetter] takes nothing back after a reset that was charged before it,
@@ -70,12 +72,16 @@ func Run(t *testing.T, place Place) {
 		{"Terms", testTerms},
 		{"TimeSetBack", testTimeSetBack},
 		{"Probe", testProbe},
+		{"ClaimFor", testClaimFor},
+		{"ClaimForFails", testClaimForFails},
 		{"Reset", testReset},
 		{"ResetClient", testResetClient},
 		{"ResetTerm", testResetTerm},
 		{"ResetAgain", testResetAgain},
 		{"ResetBad", testResetBad},
 		{"ResetsKept", testResetsKept},
+		{"News", testNews},
+		{"NewsMissed", testNewsMissed},
 		{"AtOnce", testAtOnce},
 		{"PeriodsEnd", testPeriodsEnd},
 		{"History", testHistory},

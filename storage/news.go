@@ -1,0 +1,42 @@
+package storage
+
+import "context"
+
+// Watcher is a store that tells what other processes have changed, so that each one that has a
+// record in memory reads it again. One call also tells of resets, and shows that the store is
+// there: engines make it twice a second, so it should take one round trip and read little.
+type Watcher interface {
+	Resetter
+
+	// News returns what has happened after what the caller has seen. It waits for what other
+	// processes write no longer than [Resetter.Resets] does, and makes no call wait. It returns
+	// [ErrLostWrites] if the store has lost writes that this process was told of.
+	News(ctx context.Context, seen Seen) (News, error)
+}
+
+// Seen says what a caller knows of.
+type Seen struct {
+	// Resets is the number of the last reset that it knows.
+	Resets int64
+	// Changes is the number of the last change that it knows, or negative if it knows of none:
+	// then it learns the number of the newest, and no changes.
+	Changes int64
+}
+
+// News is what has happened in a store.
+type News struct {
+	Resets Resets
+	// Changed are the clients whose records [Store.Punish] has changed, by the names that it
+	// was called with, in the order of the changes. A client may come more than once. At most
+	// MaxChanges are known: if there were more, these are the last, and Missed is true.
+	Changed []Client
+	// Newest is the number of the newest change: they are counted from 1, without gaps, one for
+	// each offense. 0 if there was none.
+	Newest int64
+	// Missed reports whether Changed isn't complete. A caller that has missed some learns of
+	// them when it reads the records again.
+	Missed bool
+}
+
+// MaxChanges is how many changes of records a store tells of.
+const MaxChanges = 4096

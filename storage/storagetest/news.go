@@ -1,0 +1,93 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// watcher opens a store that tells what other processes have changed, or skips the test.
+func watcher(t *testing.T, open storage.Opener) storage.Watcher {
+	t.Helper()
+	s, ok := must(t, open).(storage.Watcher)
+	if !ok {
+		t.Skip("the store doesn't tell what other processes have changed")
+	}
+	return s
+}
+
+func news(t *testing.T, s storage.Watcher, seen storage.Seen) storage.News {
+	t.Helper()
+	is, err := s.News(context.Background(), seen)
+	if err != nil {
+		t.Fatalf("news: %v", err)
+	}
+	return is
+}
+
+// testNews has one handle punish and reset, of which another is told: of each change once, and
+// by the names that it was made with.
+func testNews(t *testing.T, open storage.Opener) {
+	s, other, c := watcher(t, open), watcher(t, open), &processClock{wall: start, source: 1}
+	if first := news(t, s, storage.Seen{Changes: -1}); len(first.Changed) > 0 || first.Newest != 0 || first.Resets.Newest != 0 || first.Resets.Lost {
+		t.Fatalf("of a new store there is the news %+v", first)
+	}
+	var seen storage.Seen
+	total := int64(0)
+	for round := range 5 {
+		var want []storage.Client
+		for i := range round {
+			client := storage.Client{Key: key(10*round + i)}
+			if i%2 == 1 {
+				client.Former = key(10*round + i - 1)
+			}
+			want = append(want, client)
+			punish(t, other.Within(termNow(t, other, c)), offense(client, start, 25))
+		}
+		total += int64(len(want))
+		reset(t, other, c, storage.Reset{ID: int64(1 + round), Client: true, Key: key(1)})
+		is := news(t, s, seen)
+		if !reflect.DeepEqual(is.Changed, want) || is.Newest != total || is.Missed {
+			t.Fatalf("round %d: %+v, want %d changes of %+v", round, is, total, want)
+		}
+		if known := is.Resets; known.Newest != int64(1+round) || len(known.List) != 1 || known.Lost || known.List[0].Key != key(1) {
+			t.Fatalf("round %d: the resets are %+v", round, known)
+		}
+		seen = storage.Seen{Resets: is.Resets.Newest, Changes: is.Newest}
+		if again := news(t, s, seen); len(again.Changed) > 0 || again.Missed || len(again.Resets.List) > 0 || again.Newest != total {
+			t.Fatalf("round %d: there is more: %+v", round, again)
+		}
+	}
+}
+
+// testNewsMissed asks for more changes than a store knows, and for some of another place.
+func testNewsMissed(t *testing.T, open storage.Opener) {
+	s := watcher(t, open)
+	const many = storage.MaxChanges + 10
+	for made := 0; made < many; {
+		var offenses []storage.Offense
+		for range min(100, many-made) {
+			offenses = append(offenses, offense(storage.Client{Key: key(made)}, start, 1))
+			made++
+		}
+		punish(t, s, offenses...)
+	}
+	is := news(t, s, storage.Seen{})
+	if n := len(is.Changed); !is.Missed || is.Newest != many || n > storage.MaxChanges || n < storage.MaxChanges/2 || is.Changed[n-1].Key != key(many-1) {
+		t.Errorf("%d of %d changes are known, missed is %v", n, is.Newest, is.Missed)
+	}
+	for _, number := range []int64{-1, many + 1} {
+		if is := news(t, s, storage.Seen{Changes: number}); is.Newest != many || len(is.Changed) > 0 || !is.Missed {
+			t.Errorf("after %d: %d changes, the newest is %d, missed is %v", number, len(is.Changed), is.Newest, is.Missed)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.News(context.Background(), storage.Seen{}); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("closed: %v, want %v", err, storage.ErrClosed)
+	}
+}
