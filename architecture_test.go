@@ -23,8 +23,8 @@ type rule struct {
 
 var rules = []rule{
 	{
-		packages:  []string{"./limiter", "./limiter/reputation"},
-		forbidden: []string{"./..."}, allowed: []string{"./limiter", "./limiter/reputation"},
+		packages:  []string{"./limiter", "./limiter/reputation", "./limiter/region"},
+		forbidden: []string{"./..."}, allowed: []string{"./limiter", "./limiter/reputation", "./limiter/region"},
 		why: "the arithmetic is what everything else is held to: it must be possible to read and to test it alone",
 	},
 	{

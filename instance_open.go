@@ -117,7 +117,7 @@ func (h *instance) Punished(reason reputation.Reason) {
 }
 
 // Banned implements engine.Observer.
-func (h *instance) Banned(reason reputation.Reason) {
+func (h *instance) Banned(_ []byte, reason reputation.Reason, _ int64) {
 	if reason == reputation.Crowded {
 		metrics.squeezes.Inc()
 	} else {

@@ -205,6 +205,12 @@ func (l Limit) Scale(percent int) Limit {
 	return l
 }
 
+// Less returns the limit with its amount and burst less some units, each at least 1.
+func (l Limit) Less(units int64) Limit {
+	l.amount, l.capacity = max(l.amount-units, 1), max(l.capacity-units, 1)
+	return l
+}
+
 // Times returns the limit of n keys together: n times its amount and burst, each at most
 // [MaxAmount].
 func (l Limit) Times(n int64) (Limit, error) {

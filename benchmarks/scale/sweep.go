@@ -154,8 +154,8 @@ func (w *sweepWatch) Swept(rows int64, _ int, _ time.Duration, err error) {
 
 // The rest of engine.Observer is not looked at.
 
-func (w *sweepWatch) Committed(int, time.Duration)  {}
-func (w *sweepWatch) Punished(reputation.Reason)    {}
-func (w *sweepWatch) Banned(reputation.Reason)      {}
-func (w *sweepWatch) Degraded(time.Duration, error) {}
-func (w *sweepWatch) Recovered(time.Duration)       {}
+func (w *sweepWatch) Committed(int, time.Duration)            {}
+func (w *sweepWatch) Punished(reputation.Reason)              {}
+func (w *sweepWatch) Banned([]byte, reputation.Reason, int64) {}
+func (w *sweepWatch) Degraded(time.Duration, error)           {}
+func (w *sweepWatch) Recovered(time.Duration)                 {}

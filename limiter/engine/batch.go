@@ -62,9 +62,10 @@ func (b *batch) await(ctx context.Context, timeout *time.Timer) error {
 type entry struct {
 	cell    *cell
 	limit   *Limit
-	client  *cell    // whose record scales the limit; nil if none does
-	parent  *cell    // whose record does so as well, or nil
-	scaling *Scaling // how
+	client  *cell     // whose record scales the limit; nil if none does
+	parent  *cell     // whose record does so as well, or nil
+	scaling *Scaling  // how
+	beside  Elsewhere // what lowers the limit; nil if nothing does
 	batch   *batch
 	cost    int64 // of every request that waits for this claim
 	wanted  int64 // by all of them together
@@ -73,6 +74,7 @@ type entry struct {
 	give    limiter.Lease
 	given   int64 // units of the cell that the batch gives back, noted with its last entry
 	charge  limiter.Charge
+	news    bool // the charge: memory doesn't count it yet
 	grant   limiter.Grant
 	name    Name        // of the key, at the time of the batch
 	period  uint32      // of the store, in which it was answered; or 0
@@ -94,7 +96,7 @@ func (e *entry) refused(twice bool) bool {
 // be locked and stays so.
 func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	client := d.client()
-	if e := c.openLocked(); e != nil && e.batch == b && e.cost == d.Cost && e.limit == d.Limit && e.client == client {
+	if e := c.openLocked(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client {
 		e.wanted += d.Cost
 		return e
 	}
@@ -104,7 +106,7 @@ func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost,
 		extra: int64(c.headroom), ahead: ahead,
-		client: client, parent: d.parent(), scaling: d.Scaling,
+		client: client, parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
 	}
 	b.giveWithLocked(e, now)
 	c.limit = d.Limit

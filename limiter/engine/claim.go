@@ -88,7 +88,7 @@ func (m *committer) readClients(b *batch, store storage.Store, term *storage.Ter
 	}
 	for _, en := range b.entries {
 		if en.client != nil {
-			en.limit = en.scaling.limit(en.client, en.parent, b.now)
+			en.limit = lowered(en.scaling.limit(en.client, en.parent, b.now), en.beside, b.now)
 		}
 	}
 	return nil

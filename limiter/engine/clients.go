@@ -7,7 +7,8 @@ import (
 )
 
 // applyClients scales the debits by the records of their clients, and refuses the request
-// if the client that it is from is banned. It notes whether all records are known.
+// if the client that it is from is banned. It notes whether all records are known. Limits are
+// lowered by what is used elsewhere.
 func (e *Engine) applyClients(r *request) {
 	r.known = true
 	if r.client != nil {
@@ -27,11 +28,12 @@ func (e *Engine) applyClients(r *request) {
 		}
 		e.table.findClients(debit.Client)
 		if debit.Client.known() {
-			debit.Limit = debit.Scaling.limit(debit.client(), debit.parent(), r.now)
+			debit.Limit, debit.whole = debit.Scaling.limit(debit.client(), debit.parent(), r.now), nil
 		} else {
 			r.known = false
 		}
 	}
+	r.lower()
 }
 
 // CachedRecord returns what memory knows of what a client has done, or nil if it knows

@@ -91,12 +91,16 @@ func (e *Engine) refuseAtOnce(r *request) bool {
 	for i := range r.debits {
 		debit := &r.debits[i]
 		debit.Known, debit.refused = false, false
-		if debit.Cost > debit.Limit.Capacity() {
+		if debit.Cost > debit.wholeLimit().Capacity() {
 			r.refuse(TooCostly, i, 0, limiter.Never)
 			debit.Known = false // what is left was not looked at
 			continue
 		}
 		debit.cell = e.table.find(debit.Limit.ID, debit.Key)
+		if left, exceeds := debit.exceedsElsewhere(r.now); exceeds {
+			r.refuse(max(r.Reason, Blocked), i, left, debit.retry(limiter.Never, r.now))
+			continue
+		}
 		if debit.cell == nil || debit.Cost <= 0 {
 			continue
 		}
@@ -105,7 +109,7 @@ func (e *Engine) refuseAtOnce(r *request) bool {
 			if r.Reason == TooCostly {
 				reason = TooCostly
 			}
-			r.refuse(reason, i, b.left, time.Duration(b.until-r.now))
+			r.refuse(reason, i, b.left, debit.retry(time.Duration(b.until-r.now), r.now))
 		}
 	}
 	return r.Reason != None

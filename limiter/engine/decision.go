@@ -43,6 +43,10 @@ type Debit struct {
 	// levels, and is set to the one that holds.
 	Scaling *Scaling
 
+	// Elsewhere tells what is used of the key where the store does not count it, and lowers the
+	// limit by that. Nil means nothing.
+	Elsewhere Elsewhere
+
 	// Known reports whether Quota was set by [Engine.Decide].
 	Known bool
 	// Quota is what is left for the key after the decision. For a debit that
@@ -54,8 +58,9 @@ type Debit struct {
 	Reduced int64
 
 	cell    *cell
-	refused bool  // the debit is one of those that refuse the request
-	at      int64 // the time as of which it was taken, for the simulation
+	whole   *Limit // what Limit was before it was lowered; nil if it was not
+	refused bool   // the debit is one of those that refuse the request
+	at      int64  // the time as of which it was taken, for the simulation
 }
 
 // Reason says why a request was refused.

@@ -109,7 +109,11 @@ func (m *committer) undo(b *batch) {
 		if !unknown && !c.dead && en.give.Holds() {
 			c.joinLocked(en.limit, en.give)
 		}
-		if en.charge.Units > 0 && !en.charge.Floor {
+		switch {
+		case en.charge.Units == 0 || en.charge.Floor:
+		case en.news:
+			c.oweLocked(en.limit, en.charge, now)
+		default:
 			c.addDebtLocked(en.limit, en.charge, now)
 		}
 		c.mu.Unlock()

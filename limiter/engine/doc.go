@@ -75,7 +75,7 @@
 //
 // # Files
 //
-//   - decide.go, atonce.go, wait.go: the way of a request
+//   - decide.go, elsewhere.go, atonce.go, wait.go: the way of a request
 //   - decision.go, options.go, stats.go: what goes in and comes out
 //   - table.go, cell.go, clientstate.go, clients.go, local.go, debt.go: what memory knows
 //   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from

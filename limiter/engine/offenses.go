@@ -100,7 +100,7 @@ func (m *committer) punishSome() (more bool, err error) {
 		if err == nil {
 			o.cell.client().learn(records[i], 1)
 			if records[i].At == o.At && records[i].Banned(o.At) { // offenses of who is banned change nothing
-				m.opts.Observer.Banned(o.Reason)
+				m.opts.Observer.Banned(o.cell.text(), o.Reason, records[i].Until)
 			}
 		} else {
 			o.cell.client().forget(1)

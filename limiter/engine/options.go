@@ -85,8 +85,9 @@ type Observer interface {
 	// Punished reports an offense that is noted. It is called from a request's
 	// goroutine.
 	Punished(reason reputation.Reason)
-	// Banned reports that an offense has led to a ban, once the store knows of it.
-	Banned(reason reputation.Reason)
+	// Banned reports that an offense has led to a ban of a client until a time, in nanoseconds
+	// since the Unix epoch, once the store knows of it. Nobody may change the client's key.
+	Banned(client []byte, reason reputation.Reason, until int64)
 	// Degraded reports that the store can't be used, once when that begins and
 	// once a minute while it lasts. It may be called from a request's goroutine
 	// and from a timer's.
@@ -98,12 +99,12 @@ type Observer interface {
 // noObserver is the observer of an engine that has none.
 type noObserver struct{}
 
-func (noObserver) Committed(int, time.Duration)           {}
-func (noObserver) Swept(int64, int, time.Duration, error) {}
-func (noObserver) Punished(reputation.Reason)             {}
-func (noObserver) Banned(reputation.Reason)               {}
-func (noObserver) Degraded(time.Duration, error)          {}
-func (noObserver) Recovered(time.Duration)                {}
+func (noObserver) Committed(int, time.Duration)            {}
+func (noObserver) Swept(int64, int, time.Duration, error)  {}
+func (noObserver) Punished(reputation.Reason)              {}
+func (noObserver) Banned([]byte, reputation.Reason, int64) {}
+func (noObserver) Degraded(time.Duration, error)           {}
+func (noObserver) Recovered(time.Duration)                 {}
 
 // withDefaults returns the options with zero values replaced, or an error that
 // names what can't be.

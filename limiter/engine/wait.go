@@ -101,7 +101,8 @@ func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
 func (e *Engine) refused(r *request, twice bool) bool {
 	for i := range r.held {
 		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned {
-			r.refuse(OverLimit, r.held[i].debit, en.limit.Left(en.grant.Lease), en.grant.Retry)
+			debit := r.held[i].debit
+			r.refuse(OverLimit, debit, en.limit.Left(en.grant.Lease), r.debits[debit].retry(en.grant.Retry, r.now))
 			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
 		}
 	}

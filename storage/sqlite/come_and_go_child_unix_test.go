@@ -159,12 +159,12 @@ func (tellingOutages) Recovered(after time.Duration) {
 // quiet is an observer that tells nothing.
 type quiet struct{}
 
-func (quiet) Committed(int, time.Duration)           {}
-func (quiet) Punished(reputation.Reason)             {}
-func (quiet) Banned(reputation.Reason)               {}
-func (quiet) Swept(int64, int, time.Duration, error) {}
-func (quiet) Degraded(time.Duration, error)          {}
-func (quiet) Recovered(time.Duration)                {}
+func (quiet) Committed(int, time.Duration)            {}
+func (quiet) Punished(reputation.Reason)              {}
+func (quiet) Banned([]byte, reputation.Reason, int64) {}
+func (quiet) Swept(int64, int, time.Duration, error)  {}
+func (quiet) Degraded(time.Duration, error)           {}
+func (quiet) Recovered(time.Duration)                 {}
 
 // hashedName spreads names over all there can be, however alike keys are.
 func hashedName(_ storage.LimitID, key string, _ time.Duration, _ int64) (name engine.Name, err error) {

@@ -36,8 +36,8 @@ type site struct {
 func (s *site) Committed(int, time.Duration) {}
 
 // Punished implements engine.Observer.
-func (s *site) Punished(reputation.Reason) {}
-func (s *site) Banned(reputation.Reason)   {}
+func (s *site) Punished(reputation.Reason)              {}
+func (s *site) Banned([]byte, reputation.Reason, int64) {}
 
 // Swept implements engine.Observer.
 func (s *site) Swept(_ int64, _ int, _ time.Duration, err error) {

@@ -1,0 +1,125 @@
+package region
+
+import (
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// MinWindow is the shortest window that regions share. Counts that travel for some seconds say
+// nothing of a shorter one.
+const MinWindow = time.Minute
+
+// perWindow is how many groups a sliding window has.
+const perWindow = 8
+
+// Groups divides the time of a limit into parts, in which regions count what they admit. The
+// zero value is of a limit that stays regional.
+type Groups struct {
+	limit  limiter.Limit // the groups are its slots
+	bucket bool
+}
+
+// GroupsOf returns the groups of a limit. It returns false if the window is too short, and the
+// limit stays regional.
+//
+// Regions agree on the groups of limits that differ in amounts only; of token buckets they also
+// agree on how long these take to refill, as far as that is longer than the window.
+func GroupsOf(l limiter.Limit) (g Groups, shared bool) {
+	if l.Window() < MinWindow {
+		return g, false
+	}
+	window := l.Window()
+	switch l.Algorithm() {
+	case limiter.Fixed:
+		return Groups{limit: l}, true
+	case limiter.TokenBucket:
+		window = min(max(window, l.Refill(l.Capacity())), limiter.MaxWindow)
+		g.bucket = true
+	}
+	limit, err := limiter.New(limiter.Params{Amount: l.Amount(), Window: window, Slots: perWindow})
+	if err != nil {
+		return g, false // not reached: the window is that of a limit
+	}
+	g.limit = limit
+	return g, true
+}
+
+// IsBucket reports whether the groups are of a token bucket: growth is charged to it, and it is
+// not lowered.
+func (g *Groups) IsBucket() bool { return g.bucket }
+
+// At returns the group that a time lies in.
+func (g *Groups) At(now int64) int64 { return g.limit.Slot(now) }
+
+// Expires returns the time from which on a group no longer counts.
+func (g *Groups) Expires(group int64) int64 { return g.limit.Expiry(group) }
+
+// Period returns for how many nanoseconds keys have one name in an exchange, at least: a day, or a
+// window that is longer.
+func (g *Groups) Period() int64 { return max(int64(24*time.Hour), int64(g.limit.Window())) }
+
+// Oldest returns the oldest group that still counts at now.
+func (g *Groups) Oldest(now int64) int64 { return g.limit.Oldest(now) }
+
+// Newest returns the newest group that counts at now: a window ahead, for regions whose clocks
+// are fast. Later ones are of a clock that is wrong.
+func (g *Groups) Newest(now int64) int64 { return g.At(now) + g.limit.Slots() }
+
+// Counts reports whether a group counts at now.
+func (g *Groups) Counts(group, now int64) bool {
+	return group >= g.Oldest(now) && group <= g.Newest(now)
+}
+
+// InForce returns the sum of the units that are in force at now, at most [limiter.MaxAmount].
+func (g *Groups) InForce(units []limiter.Slot, now int64) (sum int64) {
+	oldest, newest := g.Oldest(now), g.Newest(now)
+	for _, u := range units {
+		if u.Index >= oldest && u.Index <= newest {
+			sum = min(sum+min(max(u.Used, 0), limiter.MaxAmount), limiter.MaxAmount)
+		}
+	}
+	return sum
+}
+
+// Retry returns how long to wait until cost units of amount are free beside all units, own and
+// foreign ones, if no more are admitted; [limiter.Never] if amount is less than cost. Groups
+// count whole, so a store that counts finer has the units free by then.
+func (g *Groups) Retry(units []limiter.Slot, amount, cost, now int64) time.Duration {
+	l, err := g.limit.WithAmount(min(max(amount, 1), limiter.MaxAmount), 0)
+	if err != nil {
+		return limiter.Never // not reached: the amount is in range
+	}
+	units = slices.DeleteFunc(slices.Clone(units), func(u limiter.Slot) bool { return !g.Counts(u.Index, now) })
+	var s limiter.State
+	l.Merge(&s, limiter.State{Slots: units}, now)
+	return l.Claim(&s, limiter.Claim{Now: now, Min: cost, Want: cost}).Retry
+}
+
+// Level returns the units that are in use at now of a token bucket from which nothing else was
+// taken. The units of a group are taken at its end, or at now if that is earlier, so it is never
+// less than in truth. units must be in ascending order of their groups.
+func (g *Groups) Level(bucket limiter.Limit, units []limiter.Slot, now int64) int64 {
+	var s limiter.State
+	for _, u := range units {
+		if g.Counts(u.Index, now) {
+			end := g.limit.Expiry(u.Index) - int64(g.limit.Window()) + 1
+			bucket.Claim(&s, limiter.Claim{Now: min(end, now), Charge: limiter.Charge{Units: min(max(u.Used, 0), limiter.MaxAmount)}})
+		}
+	}
+	return min(bucket.Claim(&s, limiter.Claim{Now: now}).InUse(), bucket.Capacity())
+}
+
+// freeShare is the part of a limit that regions may use together without the others knowing.
+const freeShare = 4
+
+// Publishes reports whether a machine that has admitted some units of an amount must publish
+// them, where there are other machines in all, and nobody else has published the key. As long as
+// it need not, all of them together hide at most a quarter of the amount.
+func Publishes(own, amount int64, others int) bool {
+	if others <= 0 || own <= 0 {
+		return false
+	}
+	return own > amount/freeShare/int64(others)
+}
