@@ -27,6 +27,19 @@ func (l Limit) AddDebt(debts []Charge, more Charge, state *State, now int64) []C
 	return append(debts, more)
 }
 
+// ForgiveDebt takes a charge off debts, as far as they have it in its slot, and returns the units
+// that it took.
+func (l Limit) ForgiveDebt(debts []Charge, charge Charge) (forgiven int64) {
+	for i := range debts {
+		if !l.CountsSlots() || l.Together(debts[i].At, charge.At) {
+			forgiven = min(charge.Units, debts[i].Units)
+			debts[i].Units -= forgiven
+			return forgiven
+		}
+	}
+	return 0
+}
+
 // SettleDebts spends granted units on debts, and returns the debts that remain. Units are
 // never booked before the slot that they were spent in: for debts of later slots than
 // the grant's, as many granted units are taken out as there are, in back, to be given

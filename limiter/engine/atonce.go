@@ -86,7 +86,9 @@ func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
 	headroom, first := c.headroom, c.first
 	claim := storage.Claim{ID: c.id, Key: c.name, Limit: d.Limit.Limit}
 	claim.Now, claim.Min, claim.Want = at.now, d.Cost, d.Cost
-	claim.Ahead = c.adaptLocked(d.Limit, at.now, true)
+	if claim.Ahead = c.adaptLocked(d.Limit, at.now, true); d.Counting != Always {
+		claim.Ahead = 0
+	}
 	claim.Extra = int64(c.headroom)
 	known := c.leaseLocked()
 	if c.settlesLocked(at.now) > 0 {

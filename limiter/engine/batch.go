@@ -60,26 +60,28 @@ func (b *batch) await(ctx context.Context, timeout *time.Timer) error {
 // batch is open, then it belongs to the committer, and after the batch is done
 // it doesn't change any more.
 type entry struct {
-	cell    *cell
-	limit   *Limit
-	client  *cell     // whose record scales the limit; nil if none does
-	parent  *cell     // whose record does so as well, or nil
-	scaling *Scaling  // how
-	beside  Elsewhere // what lowers the limit; nil if nothing does
-	batch   *batch
-	cost    int64 // of every request that waits for this claim
-	wanted  int64 // by all of them together
-	extra   int64
-	ahead   int64
-	give    limiter.Lease
-	given   int64 // units of the cell that the batch gives back, noted with its last entry
-	charge  limiter.Charge
-	news    bool // the charge: memory doesn't count it yet
-	grant   limiter.Grant
-	name    Name        // of the key, at the time of the batch
-	period  uint32      // of the store, in which it was answered; or 0
-	held    int64       // units of the key that this process held when the claim was refused
-	fresh   atomic.Bool // the refusal is news, and no decision has reported it yet
+	cell       *cell
+	limit      *Limit
+	client     *cell     // whose record scales the limit; nil if none does
+	parent     *cell     // whose record does so as well, or nil
+	scaling    *Scaling  // how
+	beside     Elsewhere // what lowers the limit; nil if nothing does
+	batch      *batch
+	cost       int64 // of every request that waits for this claim
+	wanted     int64 // by all of them together
+	afterwards int64 // of it by requests that count and don't wait
+	unawaited  bool  // only such requests have made it
+	extra      int64
+	ahead      int64
+	give       limiter.Lease
+	given      int64 // units of the cell that the batch gives back, noted with its last entry
+	charge     limiter.Charge
+	news       bool // the charge: memory doesn't count it yet
+	grant      limiter.Grant
+	name       Name        // of the key, at the time of the batch
+	period     uint32      // of the store, in which it was answered; or 0
+	held       int64       // units of the key that this process held when the claim was refused
+	fresh      atomic.Bool // the refusal is news, and no decision has reported it yet
 }
 
 // refused reports whether the claim is refused for good. It is not if what this
@@ -96,12 +98,17 @@ func (e *entry) refused(twice bool) bool {
 // be locked and stays so.
 func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	client := d.client()
-	if e := c.openLocked(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client {
+	if e := c.openLocked(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
+		(e.ahead == 0 || d.Counting == Always) {
 		e.wanted += d.Cost
+		e.unawaited = false
 		return e
 	}
 	b.chargeLocked(c)
 	ahead := c.adaptLocked(d.Limit, now, false)
+	if d.Counting != Always {
+		ahead = 0
+	}
 	e := &entry{
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost,

@@ -64,6 +64,7 @@ type rare struct {
 	local    *local // what was decided without the store, or nil
 	inFlight int32  // claims that are waiting or under way
 	parts    leaseParts
+	holds    holds
 }
 
 func newCell(id storage.LimitID, key []byte, hash uint32) *cell {
@@ -235,10 +236,12 @@ func (c *cell) touch() {
 	}
 }
 
-// spendableLocked reports whether the lease covers a debit.
+// spendableLocked reports whether the lease covers a debit. What may be given back is spent in the
+// slot that it is charged to, and not from a lease that was charged ahead: giving that back moves
+// what was spent of it.
 func (c *cell) spendableLocked(d *Debit, now int64) bool {
 	lease := c.leaseLocked()
-	return d.Limit.Worth(&lease, now) >= d.Cost
+	return d.Limit.Worth(&lease, now) >= d.Cost && (d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now))
 }
 
 // spendLocked takes a debit from the lease, which must cover it.

@@ -12,6 +12,7 @@ import (
 type request struct {
 	Decision
 
+	engine *Engine
 	client *Client // who is refused if it is banned; nil is never banned
 	debits []Debit
 	held   []held // one for each cell that is drawn from, in lock order
@@ -38,7 +39,7 @@ const inlineDebits = 8
 // engine's StoreTimeout, and for nothing else.
 func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Decision {
 	var room [inlineDebits]held
-	r := request{client: client, debits: debits, now: e.clock.now()}
+	r := request{engine: e, client: client, debits: debits, now: e.clock.now()}
 	for {
 		e.applyClients(&r)
 		if r.Reason == None && !e.refuseAtOnce(&r) {
@@ -167,6 +168,9 @@ func insert(hs []held, h held, debits []Debit) []held {
 		i--
 	}
 	if i > 0 && hs[i-1].cell == h.cell {
+		if debits[hs[i-1].debit].Counting != debits[h.debit].Counting {
+			debits[hs[i-1].debit].Counting = Always
+		}
 		debits[hs[i-1].debit].Cost += debits[h.debit].Cost
 		debits[h.debit].Cost = 0
 		return hs
@@ -221,10 +225,19 @@ func (r *request) spendLocked() bool {
 	}
 	for i := range r.held {
 		h := &r.held[i]
-		h.cell.spendLocked(&r.debits[h.debit], r.now)
+		r.takeLocked(h.cell, &r.debits[h.debit])
 	}
 	r.Allowed = true
 	return true
+}
+
+// takeLocked takes a debit from the lease of a cell, which covers it.
+func (r *request) takeLocked(c *cell, d *Debit) {
+	if d.Counting == Always {
+		c.spendLocked(d, r.now)
+	} else {
+		r.reserveLocked(c, d)
+	}
 }
 
 // coveredLocked notes which debits their leases don't cover, and reports whether

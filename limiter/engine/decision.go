@@ -42,6 +42,9 @@ type Debit struct {
 	// Scaling says how, if there is a client. Limit must then be the first of its
 	// levels, and is set to the one that holds.
 	Scaling *Scaling
+	// Counting says which requests use up the cost. Of two debits of one key and limit that
+	// differ in it, every request does.
+	Counting Counting
 
 	// Elsewhere tells what is used of the key where the store does not count it, and lowers the
 	// limit by that. Nil means nothing.
@@ -56,6 +59,9 @@ type Debit struct {
 	// Reduced is the capacity that Quota is of where memory allowed the request
 	// without the store; 0 where that is the one of Limit.
 	Reduced int64
+	// Pending is set by [Engine.Decide] if it has allowed the request and it is known only later
+	// whether that counts. It is nil if there is no cost.
+	Pending *Pending
 
 	cell    *cell
 	whole   *Limit // what Limit was before it was lowered; nil if it was not

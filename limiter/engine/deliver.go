@@ -38,6 +38,7 @@ func (m *committer) deliver(en *entry, now int64) {
 		m.giveLeaseLocked(c, en.limit, back, now)
 	}
 	m.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
+	c.spendAfterwardsLocked(en, now)
 	c.learnedLocked(en, true)
 }
 
@@ -86,6 +87,9 @@ func (c *cell) refusedLocked(en *entry, now int64) bool {
 		return false
 	}
 	c.joinLocked(en.limit, en.grant.Lease)
+	if en.unawaited {
+		return true // the first request that is refused is to be news
+	}
 	en.fresh.Store(c.blocked(en.limit, en.cost, now, false) == nil)
 	c.blockLocked(block{
 		until:    now + int64(en.grant.Retry),
@@ -115,6 +119,9 @@ func (m *committer) undo(b *batch) {
 			c.oweLocked(en.limit, en.charge, now)
 		default:
 			c.addDebtLocked(en.limit, en.charge, now)
+		}
+		if !unknown {
+			c.oweAfterwardsLocked(en, now)
 		}
 		c.mu.Unlock()
 	}

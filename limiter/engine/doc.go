@@ -27,6 +27,11 @@
 // without the store. What is not spent is given back: with the key's next
 // claim, when the key is evicted, and when the engine is closed.
 //
+// Of some debits it is known only later whether the request counts (pending.go). Those that are
+// held are spent, and put back into the lease or given back to the store if it doesn't (hold.go).
+// The others need a lease that covers them, and spend nothing of it until they are known to count
+// (afterwards.go).
+//
 // A debit may have a client, whose record (clientstate.go, and package reputation) chooses
 // among the limits of one ID. A request may be from a client, and is refused while that
 // is banned. The record of a client is read with the first batch that it comes in, and
@@ -56,7 +61,9 @@
 //   - A decision waits at most StoreTimeout, and only for the store. In the first
 //     two seconds of an engine it also waits for the store to be opened.
 //   - Cells, those of clients included, number at most MaxKeys, and one more for
-//     each claim in flight.
+//     each claim in flight and each request that holds something.
+//   - What a request holds is given back at most once, to the slot that it was charged in, and
+//     not at all once the store has forgotten it. Until then its key's cell stays.
 //   - While the store can't be used, a key has some 65 slots and debts at most,
 //     however many slots its limit has.
 //   - Offenses that the store has yet to record number at most maxOffenses.
@@ -76,6 +83,7 @@
 // # Files
 //
 //   - decide.go, elsewhere.go, atonce.go, wait.go: the way of a request
+//   - pending.go, hold.go, afterwards.go: requests of which it is known later whether they count
 //   - decision.go, options.go, stats.go: what goes in and comes out
 //   - table.go, cell.go, clientstate.go, clients.go, local.go, debt.go: what memory knows
 //   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from

@@ -51,6 +51,7 @@ func (m *committer) beginEra() {
 func (c *cell) beginEraLocked(now int64) {
 	c.block.Store(nil)
 	c.setLeaseLocked(limiter.Lease{})
+	c.voidHoldsLocked()
 	c.period = 0
 	was := c.localLocked()
 	if was == nil {

@@ -33,7 +33,7 @@ func (e *Engine) Forecast(ctx context.Context, client *Client, debits []Debit) D
 func unbind(client *Client, debits []Debit) {
 	client.unbind()
 	for i := range debits {
-		debits[i].cell = nil
+		debits[i].cell, debits[i].Pending = nil, nil
 		debits[i].Client.unbind()
 	}
 }

@@ -41,17 +41,26 @@ func (r *request) decideLocallyLocked(part share) {
 		case r.Reason != None:
 			c.undoTakeLocked(debit, grants[i].Lease, r.now)
 		case r.held[i].short:
-			c.addDebtLocked(debit.Limit, limiter.Charge{At: grants[i].At, Units: debit.Cost}, r.now)
 			debit.Known, debit.at = true, r.now
 			spent := grants[i].Lease
 			spent.Units = 0
 			reduced, _ := part.of(debit.Limit)
 			debit.Quota, debit.Reduced = reduced.Quota(spent, r.now), reduced.Capacity()
+			r.oweLocked(c, debit, grants[i].Lease)
 		default:
-			c.spendLocked(debit, r.now)
+			r.takeLocked(c, debit)
 		}
 	}
 	r.Allowed = r.Reason == None
+}
+
+// oweLocked notes what memory has taken for a debit from a share of its limit.
+func (r *request) oweLocked(c *cell, d *Debit, taken limiter.Lease) {
+	if d.Counting == Always {
+		c.addDebtLocked(d.Limit, limiter.Charge{At: taken.At, Units: d.Cost}, r.now)
+	} else {
+		r.reserveLocallyLocked(c, d, taken)
+	}
 }
 
 // takeLocked takes a debit from a share of its limit.

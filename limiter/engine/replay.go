@@ -33,6 +33,7 @@ func (b *batch) replayLocked(c *cell, now int64) {
 		return // nothing was ever claimed
 	}
 	c.takeLeaseLocked()
+	c.voidHoldsLocked()
 	if known := c.knownLocked(now); known.Units > 0 {
 		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: known})
 	}

@@ -260,6 +260,7 @@ func (m *committer) forgetCell(c *cell) {
 	defer c.mu.Unlock()
 	c.block.Store(nil)
 	c.setLeaseLocked(limiter.Lease{})
+	c.voidHoldsLocked()
 	c.setLocalLocked(nil)
 	c.period = 0
 	m.current.forget(c)
@@ -273,7 +274,7 @@ func (b *batch) forget(c *cell) {
 	}
 	for _, en := range b.entries {
 		if en.cell == c {
-			en.give, en.charge, en.given = limiter.Lease{}, limiter.Charge{}, 0
+			en.give, en.charge, en.given, en.afterwards = limiter.Lease{}, limiter.Charge{}, 0, 0
 		}
 	}
 }

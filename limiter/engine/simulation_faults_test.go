@@ -191,7 +191,7 @@ func (w *troubled) decided(a *asked, d Decision) {
 	for i, l := range a.limits {
 		key := string(a.debits[i].Key)
 		if cost := a.debits[i].Cost; cost > 0 {
-			l.admitted[key] = append(l.admitted[key], admission{a.debits[i].at, time.Now().UnixNano(), cost})
+			l.admitted[key] = append(l.admitted[key], admission{at: a.debits[i].at, decided: time.Now().UnixNano(), cost: cost})
 			w.checkBound(l, key)
 		}
 	}

@@ -27,8 +27,8 @@ var (
 // TestSimulation runs engines on one disk in virtual time. What happens next is
 // drawn from a seed: requests, commits, crashes that lose what was not
 // committed, clean stops, restarts, reloads that change amounts, evictions, time
-// that passes, and with every other seed clocks that are set. After every step the promises are held against a
-// log of what was admitted.
+// that passes, and with every other seed clocks that are set. Of some requests it is known later
+// whether they count. After every step the promises are held against a log of what was admitted.
 func TestSimulation(t *testing.T) {
 	first, n := uint64(1), *simSeeds
 	if *simSeed != 0 {
@@ -65,6 +65,8 @@ type world struct {
 	pace      pace  // of the disk
 	crashes   int
 	telling   bool // a process is asked until it refuses
+	pending   []*simPending
+	admitted  int // requests, ever
 	trace     []string
 }
 
@@ -77,10 +79,13 @@ type simLimit struct {
 	most     int64 // the largest capacity there ever was
 	fastest  int64 // the largest amount there ever was
 	admitted map[string][]admission
+	later    map[string]int64 // units of requests that counted afterwards, as far as they were free
 }
 
-// admission is a request that was admitted. Its times are those of the process.
+// admission is a request that was admitted. Its times are those of the process, but for a process
+// whose time is ahead of the disk's: what it admits is moved to the disk's time when it learns that.
 type admission struct {
+	number  int
 	at      int64 // as of which it was decided
 	decided int64 // when that became known, in the time of the disk
 	cost    int64
@@ -100,6 +105,16 @@ type process struct {
 	kill    context.CancelFunc
 	letting atomic.Bool  // every batch goes on at once
 	tries   atomic.Int64 // of claims at once, and names for them
+	closed  bool
+}
+
+// simPending is a debit of which it is known later whether its request counts.
+type simPending struct {
+	*Pending
+	process *process
+	limit   *simLimit
+	key     string
+	number  int // of its admission, or 0
 }
 
 type commitAttempt struct {
@@ -120,7 +135,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		window := []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second, time.Minute}[w.rng.IntN(4)]
 		amount := []int64{1, 3, 10, 200}[w.rng.IntN(4)]
 		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
-		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}})
+		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}, later: map[string]int64{}})
 	}
 	w.start()
 	return w
@@ -132,7 +147,7 @@ func (w *world) note(format string, args ...any) {
 
 // step lets one thing happen.
 func (w *world) step() {
-	switch p := w.procs[w.rng.IntN(len(w.procs))]; w.rng.IntN(22) {
+	switch p := w.procs[w.rng.IntN(len(w.procs))]; w.rng.IntN(25) {
 	default:
 		p.ask()
 	case 6:
@@ -160,6 +175,10 @@ func (w *world) step() {
 	case 20:
 		if w.sets {
 			w.setClock(p)
+		}
+	case 22, 23, 24:
+		if len(w.pending) > 0 {
+			w.settle(w.rng.IntN(len(w.pending)))
 		}
 	case 21:
 		if w.sets && w.rng.IntN(8) == 0 {
@@ -284,6 +303,7 @@ func (p *process) ask() {
 	key := simKeys[w.rng.IntN(len(simKeys))]
 	for _, i := range w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))] {
 		a.add(w.limits[i], key, w.cost())
+		a.debits[len(a.debits)-1].Counting = []Counting{Always, Always, Held, Held, Afterwards}[w.rng.IntN(5)]
 	}
 	w.note("%p asked for %s", p, a)
 	p.send(a)
@@ -296,7 +316,7 @@ func (a *asked) add(l *simLimit, key string, cost int64) {
 
 func (a *asked) String() (s string) {
 	for _, d := range a.debits {
-		s += fmt.Sprintf(" %d of %v %d/%v %s", d.Cost, d.Limit.Algorithm(), d.Limit.Amount(), d.Limit.Window(), d.Key)
+		s += fmt.Sprintf(" %d (%d) of %v %d/%v %s", d.Cost, d.Counting, d.Limit.Algorithm(), d.Limit.Amount(), d.Limit.Window(), d.Key)
 	}
 	return s
 }
@@ -312,6 +332,24 @@ func (p *process) send(a *asked) {
 		a.decided = p.world.time().Now
 		a.decision <- d
 	}()
+}
+
+// settle has a request that was pending count or not. What its process holds comes back only while
+// that runs.
+func (w *world) settle(i int) {
+	p, counts := w.pending[i], w.rng.IntN(2) == 0
+	w.pending = slices.Delete(w.pending, i, i+1)
+	if p.process.dead.Load() {
+		return
+	}
+	w.note("%p is told about %d of %v: counts %v", p.process, p.Cost(), p.limit.now.Algorithm(), counts)
+	p.Settle(counts)
+	switch {
+	case !p.held && counts:
+		p.limit.later[p.key] += p.Cost()
+	case p.held && !counts && !p.process.closed && p.number > 0:
+		p.limit.admitted[p.key] = slices.DeleteFunc(p.limit.admitted[p.key], func(a admission) bool { return a.number == p.number })
+	}
 }
 
 // pass lets time pass while batches stand still. Every minute, processes whose
@@ -348,6 +386,7 @@ func (w *world) stop(p *process) {
 		w.note("%p is closed", p)
 		p.close()
 		w.collectOf(p)
+		p.closed = true
 		return
 	}
 	w.note("%p crashes", p)
@@ -408,8 +447,12 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 	}
 	for i, l := range a.limits {
 		key := string(a.debits[i].Key)
-		if cost := a.debits[i].Cost; cost > 0 {
-			w.admit(p, l, key, admission{a.debits[i].at, a.decided, cost})
+		cost, pending, number := a.debits[i].Cost, a.debits[i].Pending, 0
+		if cost > 0 && (pending == nil || pending.held) {
+			number = w.admit(p, l, key, admission{at: min(a.debits[i].at, a.decided), decided: a.decided, cost: cost})
+		}
+		if pending != nil {
+			w.pending = append(w.pending, &simPending{pending, p, l, key, number})
 		}
 	}
 }
@@ -428,16 +471,19 @@ func (w *world) checkRetry(a *asked, d Decision) {
 
 // admit takes note of what was admitted, and checks that it was so in time. A
 // process that doesn't know yet that the time was set spends what was charged
-// before.
-func (w *world) admit(p *process, l *simLimit, key string, a admission) {
+// before. It returns the number of the admission, or 0.
+func (w *world) admit(p *process, l *simLimit, key string, a admission) int {
 	if line := p.clock.line.Load(); line.Shift != w.pace.Shift || line.Era != w.pace.Era {
-		return
+		return 0
 	}
 	if late := a.decided - a.at; late > int64(spendWithin+spendWithin/10) && l.now.Algorithm() != limiter.TokenBucket {
 		w.t.Errorf("admitted as of %v ago", time.Duration(late))
 	}
+	w.admitted++
+	a.number = w.admitted
 	l.admitted[key] = append(l.admitted[key], a)
 	w.checkBound(l, key)
+	return a.number
 }
 
 // checkBound holds what was admitted for a key against the promise "never more than
@@ -535,6 +581,13 @@ func (w *world) beTold(p *process) {
 // admitted, and of no other, unless a process crashed or one whose clock is ahead
 // did not give back what others still count.
 func (w *world) end() {
+	for len(w.pending) > 0 {
+		w.settle(len(w.pending) - 1)
+	}
+	w.quiet()
+	for len(w.pending) > 0 { // what was decided since
+		w.settle(len(w.pending) - 1)
+	}
 	for _, p := range w.procs {
 		p.close()
 		w.collectOf(p)
@@ -552,7 +605,7 @@ func (w *world) end() {
 // checkDisk holds what the disk says is used at now against what was admitted.
 func (w *world) checkDisk(l *simLimit, key string, all []admission, now int64) {
 	oldest, newest := l.now.Oldest(now), l.now.Newest(now)
-	least, most := int64(0), int64(0)
+	least, most := int64(0), l.later[key]
 	for _, a := range all {
 		// It was charged in one of these: as late as it was decided, and half a
 		// window ahead.

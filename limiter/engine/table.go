@@ -210,12 +210,12 @@ const (
 	active               // somebody did
 	indebted             // something of it is to be charged to the store
 	valuable             // it is near its limit, or blocked
-	pinned               // it is locked or has claims in flight
+	pinned               // it is locked, has claims in flight, or requests hold something of it
 )
 
 // evictLocked removes the cell of the lowest rank among those next to the clock
 // hand, to make room. If all of them are pinned it removes none: the table then
-// is over its bound by one for each claim in flight at most.
+// is over its bound by one for each claim in flight and each request that holds something, at most.
 func (t *table) evictLocked(s *shard) {
 	var victim spot
 	lowest := pinned
@@ -249,7 +249,7 @@ func (c *cell) rank() rank {
 	}
 	defer c.mu.Unlock()
 	switch {
-	case c.inFlightLocked() > 0:
+	case c.isPinnedLocked():
 		return pinned
 	case c.block.Load() != nil, c.nearLimitLocked(), c.client().hasRecord():
 		return valuable
@@ -270,7 +270,7 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 		return nil, false
 	}
 	defer c.mu.Unlock()
-	if c.inFlightLocked() > 0 {
+	if c.isPinnedLocked() {
 		return nil, false
 	}
 	gives = t.give(c)
@@ -280,6 +280,9 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 	t.count.Add(-1)
 	return gives, true
 }
+
+// isPinnedLocked reports whether the cell must stay.
+func (c *cell) isPinnedLocked() bool { return c.inFlightLocked() > 0 || c.isHeldLocked() }
 
 // nearLimitLocked reports whether the key had used half of its limit or more.
 func (c *cell) nearLimitLocked() bool {

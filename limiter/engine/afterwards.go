@@ -1,0 +1,86 @@
+package engine
+
+import "github.com/caddy-tally/caddy-tally/limiter"
+
+// chargeAfterwards charges a request that is known to count, as far as its cost is free: from the
+// key's lease, at once, with the next batch, or to memory's account while the store can't be used.
+func (e *Engine) chargeAfterwards(p *Pending) {
+	c := e.lockAgain(p)
+	defer c.mu.Unlock()
+	now, d := e.clock.now(), Debit{Limit: p.limit, Cost: p.cost, Counting: Afterwards}
+	degraded := e.committer.degraded.Load()
+	switch {
+	case c.spendableLocked(&d, now):
+		c.spendLocked(&d, now)
+		return
+	case c.blocked(p.limit, 1, now, degraded) != nil: // nothing is free
+		return
+	case e.chargeAtOnceLocked(c, &d):
+		return
+	case !degraded && e.committer.queue.join(func(b *batch) { b.chargeAfterwardsLocked(c, &d, now) }) != nil:
+		return
+	}
+	if taken := c.takeLocked(&d, now, e.share()); taken.Units > 0 {
+		c.addDebtLocked(p.limit, limiter.Charge{At: taken.At, Units: taken.Units}, now)
+	}
+}
+
+// lockAgain returns the cell of a request's key, locked.
+func (e *Engine) lockAgain(p *Pending) *cell {
+	for c := p.cell; ; c = e.table.add(p.limit.ID, c.text()) {
+		c.mu.Lock()
+		if !c.dead {
+			return c
+		}
+		c.mu.Unlock()
+	}
+}
+
+// chargeAtOnceLocked charges a debit at once, if that is possible and all of it is free.
+func (e *Engine) chargeAtOnceLocked(c *cell, d *Debit) bool {
+	at, ok := e.atOnce()
+	if !ok || !at.claimLocked(c, d) {
+		return false
+	}
+	e.table.countClaim(c)
+	if !c.spendableLocked(d, at.now) {
+		return false
+	}
+	c.spendLocked(d, at.now)
+	return true
+}
+
+// chargeAfterwardsLocked adds a claim to the open batch for what a request uses up that nobody
+// waits for. The claim is one with that of the requests that wait for as much.
+func (b *batch) chargeAfterwardsLocked(c *cell, d *Debit, now int64) {
+	open := c.openLocked()
+	unawaited := open != nil && open.unawaited
+	en := b.claimLocked(c, &Debit{Limit: d.Limit, Cost: 1, Counting: d.Counting}, now)
+	en.wanted += d.Cost - 1
+	en.afterwards += d.Cost
+	en.unawaited = en != open || unawaited
+}
+
+// spendAfterwardsLocked spends what a claim was granted on the requests that it was made for and
+// that don't wait.
+func (c *cell) spendAfterwardsLocked(en *entry, now int64) {
+	if en.afterwards == 0 {
+		return
+	}
+	lease := c.leaseLocked()
+	en.limit.SpendWorth(&lease, now, min(en.afterwards, en.limit.Worth(&lease, now)))
+	c.setLeaseLocked(lease)
+}
+
+// oweAfterwardsLocked has memory owe what a batch that was not applied should have charged to
+// requests that don't wait.
+func (c *cell) oweAfterwardsLocked(en *entry, now int64) {
+	if en.afterwards == 0 {
+		return
+	}
+	charge := limiter.Charge{Units: min(en.afterwards, en.limit.Capacity())}
+	if en.limit.CountsSlots() {
+		charge.At = en.limit.Slot(now)
+	}
+	c.oweLocked(en.limit, charge, now)
+}

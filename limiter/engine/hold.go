@@ -1,0 +1,110 @@
+package engine
+
+import "github.com/caddy-tally/caddy-tally/limiter"
+
+// holds is what requests hold of a key until it is known whether they count. A cell with any is
+// not evicted, so that what it forgets because the store did is not given back afterwards.
+type holds struct {
+	requests int32
+	mark     uint32       // changes when what was charged before is forgotten
+	bucket   limiter.Held // of a token bucket
+}
+
+// holdLocked notes that a request holds what it has spent.
+func (c *cell) holdLocked(p *Pending, now int64) {
+	c.changeRareLocked(func(r *rare) {
+		r.holds.requests++
+		p.mark = r.holds.mark
+		if !p.debt && !p.limit.CountsSlots() {
+			p.limit.Hold(&r.holds.bucket, now, p.cost)
+		}
+	})
+}
+
+// voidHoldsLocked has nothing given back of what requests hold: the store has forgotten it.
+func (c *cell) voidHoldsLocked() {
+	if c.rare == nil || c.rare.holds.requests == 0 {
+		return
+	}
+	c.rare.holds.mark++
+	c.rare.holds.bucket = limiter.Held{}
+}
+
+// isHeldLocked reports whether requests hold something of the key.
+func (c *cell) isHeldLocked() bool { return c.rare != nil && c.rare.holds.requests > 0 }
+
+// unhold ends that a request holds something. If it doesn't count, that is given back, and
+// whoever was refused for it is let in again.
+func (e *Engine) unhold(p *Pending, counts bool) {
+	c, now := p.cell, e.clock.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.mark == c.rare.holds.mark {
+		if counts {
+			c.keepLocked(p, now)
+		} else {
+			e.giveBackHeldLocked(p, now)
+		}
+	}
+	c.changeRareLocked(func(r *rare) {
+		if r.holds.requests--; r.holds.requests == 0 {
+			r.holds = holds{}
+		}
+	})
+}
+
+func (c *cell) keepLocked(p *Pending, now int64) {
+	if !p.debt && !p.limit.CountsSlots() {
+		p.limit.Keep(&c.rare.holds.bucket, now, p.cost)
+	}
+}
+
+// giveBackHeldLocked gives back what a request holds: to the lease that it was spent from, or to
+// the store if that has another lease now.
+func (e *Engine) giveBackHeldLocked(p *Pending, now int64) {
+	c := p.cell
+	switch {
+	case p.debt:
+		c.forgiveLocked(p.limit, limiter.Charge{At: p.at, Units: p.cost}, now)
+	case !p.limit.CountsSlots():
+		lease := c.leaseLocked()
+		p.limit.Unhold(&c.rare.holds.bucket, &lease, now, p.cost)
+		c.setLeaseLocked(lease)
+	case c.lease.at == p.at:
+		c.lease.units += p.cost
+		c.lease.spent = max(c.lease.spent-p.cost, 0)
+	default:
+		e.committer.giveLeaseLocked(c, p.limit, limiter.Lease{At: p.at, Units: p.cost, Used: p.cost}, now)
+	}
+	c.liftLocked(c.lease.used-c.lease.units, now)
+	c.liftLocalLocked()
+}
+
+// forgiveLocked takes back what memory has admitted without the store, unless the store was told
+// of it: then it stays charged.
+func (c *cell) forgiveLocked(limit *Limit, charge limiter.Charge, now int64) {
+	local := c.localLocked()
+	if local == nil {
+		return
+	}
+	forgiven := limit.ForgiveDebt(local.debts, charge)
+	limit.Claim(&local.state, limiter.Claim{Now: now, Return: limiter.Lease{At: charge.At, Units: forgiven, Used: forgiven}})
+}
+
+// liftLocalLocked forgets what memory has refused without the store. It decides anew.
+func (c *cell) liftLocalLocked() {
+	if c.block.Load() == nil {
+		return
+	}
+	var kept []block
+	for b := c.block.Load(); b != nil; b = b.older {
+		if !b.local {
+			kept = append(kept, *b)
+		}
+	}
+	var newest *block
+	for i := len(kept) - 1; i >= 0; i-- {
+		kept[i].older, newest = newest, &kept[i]
+	}
+	c.block.Store(newest)
+}

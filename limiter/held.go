@@ -1,0 +1,43 @@
+package limiter
+
+// Held is what requests hold of a token bucket until it is known whether they count. The zero
+// value is nothing. What slots hold needs no such thing: it is given back to its slot.
+//
+// What is held drains as if nothing else were in use. A request that doesn't count gives back no
+// more than what has not drained of its own: the bucket has refilled the rest already, and others
+// may have used it since. Of several requests, the first ones that give back lose what has
+// drained of all, so that whichever of the others count, they stay charged in full. If none
+// counts, all of it is back.
+type Held struct {
+	is    Bucket // what is left
+	units int64  // what was taken
+}
+
+// Hold adds units of a token bucket to what is held, which were spent from a lease at now.
+func (l *Limit) Hold(h *Held, now, units int64) {
+	h.is = l.drainTo(h.is, now)
+	h.is.Units += units
+	h.units += units
+}
+
+// Keep takes units off what is held that stay spent.
+func (l *Limit) Keep(h *Held, now, units int64) {
+	h.is = l.drainTo(h.is, now)
+	h.is.Units, h.is.Part = l.less(h.is.Units, h.is.Part, units, 0)
+	h.units = max(h.units-units, 0)
+}
+
+// Unhold takes units off what is held, and puts what has not drained of them back into the lease
+// that they were spent from.
+func (l *Limit) Unhold(h *Held, ls *Lease, now, units int64) {
+	h.is = l.drainTo(h.is, now)
+	h.units = max(h.units-units, 0)
+	back, part := l.less(h.is.Units, h.is.Part, h.units, 0)
+	h.is.Units, h.is.Part = l.less(h.is.Units, h.is.Part, back, part)
+
+	*ls = l.drainLease(*ls, now)
+	outside, outsidePart := l.outside(*ls)
+	back, part = lesser(back, part, outside, outsidePart)
+	ls.Units, ls.HeldPart = l.plus(ls.Units, ls.HeldPart, back, part)
+	ls.Spent, ls.SpentPart = l.less(ls.Spent, ls.SpentPart, back, part)
+}

@@ -1,0 +1,96 @@
+package limiter_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// heldRequest is a request of which it is open whether it counts, or known that it does.
+type heldRequest struct {
+	at, cost int64
+	open     bool
+}
+
+// What is in use of a token bucket from which requests that don't count are taken out is never
+// less than if they had never come; and where none counts, nothing is in use in the end.
+func TestHeldRandom(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		limit := mustNew(t, limiter.Params{
+			Algorithm: limiter.TokenBucket, Amount: 1 + rng.Int64N(20),
+			Window: time.Duration(1+rng.Int64N(10)) * time.Second, Burst: 1 + rng.Int64N(30),
+		})
+		var state limiter.State
+		var lease limiter.Lease
+		var held limiter.Held
+		var requests []heldRequest
+		noneCounts := seed%3 == 0
+		now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC).UnixNano()
+		settle := func(i int) {
+			r := &requests[i]
+			if noneCounts || rng.IntN(2) == 0 {
+				limit.Unhold(&held, &lease, now, r.cost)
+				requests = append(requests[:i], requests[i+1:]...)
+			} else {
+				limit.Keep(&held, now, r.cost)
+				r.open = false
+			}
+		}
+		check := func() {
+			t.Helper()
+			var without limiter.State
+			for _, r := range requests {
+				limit.Claim(&without, limiter.Claim{Now: r.at, Charge: limiter.Charge{Units: r.cost}})
+			}
+			want := limit.Claim(&without, limiter.Claim{Now: now})
+			is := lease
+			limit.SpendWorth(&is, now, 0) // drains it
+			limit.Take(&is)
+			if is.Used < want.Used || is.Used == want.Used && is.Part < want.Part {
+				t.Fatalf("seed %d: %d and %d parts are in use, want at least %d and %d of %+v", seed, is.Used, is.Part, want.Used, want.Part, requests)
+			}
+			if noneCounts && len(requests) == 0 && (is.Used != 0 || is.Part != 0) {
+				t.Fatalf("seed %d: %d and %d parts are in use, and no request counts", seed, is.Used, is.Part)
+			}
+		}
+		for range 60 {
+			now += rng.Int64N(int64(limit.Window()) / 2)
+			cost := 1 + rng.Int64N(3)
+			switch open := openOf(requests); {
+			case rng.IntN(5) < 3 || len(open) == 0:
+				if limit.Worth(&lease, now) < cost {
+					back := limit.Take(&lease)
+					grant := limit.Claim(&state, limiter.Claim{Now: now, Min: cost, Want: cost, Extra: rng.Int64N(3), Return: back})
+					limit.Join(&lease, grant.Lease)
+				}
+				if limit.Spend(&lease, now, cost) {
+					counts := !noneCounts && rng.IntN(4) == 0
+					if !counts {
+						limit.Hold(&held, now, cost)
+					}
+					requests = append(requests, heldRequest{now, cost, !counts})
+				}
+			default:
+				settle(open[rng.IntN(len(open))])
+			}
+			check()
+		}
+		for open := openOf(requests); len(open) > 0; open = openOf(requests) {
+			settle(open[rng.IntN(len(open))])
+		}
+		check()
+	}
+}
+
+// openOf returns the indices of the requests that are open.
+func openOf(requests []heldRequest) (open []int) {
+	for i, r := range requests {
+		if r.open {
+			open = append(open, i)
+		}
+	}
+	return open
+}
