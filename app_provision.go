@@ -45,6 +45,9 @@ func (a *App) provisionFiles() error {
 	if _, ok := a.store.(keyedStore); ok {
 		return nil
 	}
+	if store, ok := a.store.(NetworkStore); ok {
+		return a.provisionNetwork(store)
+	}
 	folder := filepath.Join(caddy.AppDataDir(), defaultFolder)
 	if store, ok := a.store.(FileStore); ok {
 		a.settings.path, folder = store.Place(), store.Folder()
@@ -56,6 +59,16 @@ func (a *App) provisionFiles() error {
 	}
 	a.warnOfAccess("secret_file", a.settings.secret)
 	a.warnOfAccess("the keys that names at rest are hashed under", a.settings.epochs)
+	return nil
+}
+
+// provisionNetwork checks that there is what all machines must have that share a store.
+func (a *App) provisionNetwork(store NetworkStore) error {
+	if a.SecretFile == "" {
+		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", a.settings.kind)
+	}
+	a.settings.address = store.Address()
+	a.warnOfAccess("secret_file", a.settings.secret)
 	return nil
 }
 

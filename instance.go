@@ -61,6 +61,7 @@ type settings struct {
 	store    string // what the store is identified by
 	kind     string // the name of its module
 	path     string // where it is; "" if it has no files
+	address  string // of the server that several machines share; "" if there is none
 	secret   string // the file; "" if the store has it
 	epochs   string // the folder; "" if the store has them
 	maxKeys  int
@@ -71,10 +72,13 @@ type settings struct {
 
 // where returns the field of a log line that says which store it is about.
 func (s settings) where() zap.Field {
-	if s.path == "" {
-		return zap.String("store", s.kind)
+	switch {
+	case s.path != "":
+		return zap.String("path", s.path)
+	case s.address != "":
+		return zap.String("store", s.kind+" "+s.address)
 	}
-	return zap.String("path", s.path)
+	return zap.String("store", s.kind)
 }
 
 // lasting returns the store's time, which goes on evenly when somebody sets the clock. The

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -30,8 +31,11 @@ func (h *instance) keepKeys() error {
 	if isOurs := filepath.Dir(s.secret) == filepath.Dir(s.epochs); s.secret != "" && (isOurs || isMissing(s.secret)) {
 		errs = append(errs, keepFile(s.secret, secret.Keep))
 	}
-	if s.epochs != "" {
+	switch {
+	case s.epochs != "":
 		errs = append(errs, keepFile(s.epochs, func(string) error { return h.epochs.Keep(h.lasting()) }))
+	case s.address != "" && !h.isCutOff():
+		errs = append(errs, h.epochs.Keep(h.lasting()))
 	}
 	return errors.Join(errs...)
 }
@@ -68,10 +72,19 @@ func isMissing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) && noFolder == nil
 }
 
-// takeKeys uses the keys that a store has. A secret that an option names comes
-// first.
-func (h *instance) takeKeys(store keyedStore) {
-	secret, epochs := store.keys()
+// findKeys notes where the keys are that names at rest are made under. A secret that an option
+// names comes before that of a store.
+func (h *instance) findKeys(in Store) {
+	if h.settings.address != "" {
+		h.epochs = epoch.InVault(vaultOf{h}, h.secret.Load)
+		return
+	}
+	keyed, ok := in.(keyedStore)
+	if !ok {
+		h.epochs = epoch.In(h.settings.epochs)
+		return
+	}
+	secret, epochs := keyed.keys()
 	h.epochs = epochs
 	if h.settings.secret == "" {
 		h.secret.Store(secret)

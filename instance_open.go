@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -23,10 +22,8 @@ func newInstance(s settings, in Store) (*instance, error) {
 
 // newInstanceWith is newInstance with other options of the engine, which set sets.
 func newInstanceWith(s settings, in Store, set func(*engine.Options)) (*instance, error) {
-	h := &instance{settings: s, begun: time.Now(), epochs: epoch.In(s.epochs), logs: make(map[string]*refusalLog), pressure: pressure.New(0), made: make(chan struct{})}
-	if keyed, ok := in.(keyedStore); ok {
-		h.takeKeys(keyed)
-	}
+	h := &instance{settings: s, begun: time.Now(), logs: make(map[string]*refusalLog), pressure: pressure.New(0), made: make(chan struct{})}
+	h.findKeys(in)
 	ledger, err := openLedger(s)
 	if err != nil {
 		return nil, err
@@ -42,6 +39,7 @@ func newInstanceWith(s settings, in Store, set func(*engine.Options)) (*instance
 			store, err := in.Open(ctx, s.timeout)
 			if err == nil {
 				h.store.Store(&store)
+				err = h.shareKeys(store)
 			}
 			return store, withRemedy(err)
 		},
@@ -68,7 +66,7 @@ func newInstanceWith(s settings, in Store, set func(*engine.Options)) (*instance
 func (h *instance) sweepEpochs() error {
 	<-h.made
 	now, told := h.engine.Lasting()
-	if !told {
+	if !told || h.isCutOff() {
 		return nil
 	}
 	return h.epochs.Sweep(time.Unix(0, now))

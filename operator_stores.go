@@ -23,7 +23,7 @@ func (h *instance) describe() operator.Store {
 	stats := h.stats()
 	told := operator.Store{
 		Kind:     h.settings.kind,
-		Path:     h.settings.path,
+		Path:     cmp.Or(h.settings.path, h.settings.address),
 		Degraded: stats.Degraded,
 		Keys:     stats.Keys,
 		MaxKeys:  cmp.Or(h.settings.maxKeys, engine.DefaultMaxKeys),

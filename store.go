@@ -32,6 +32,16 @@ type FileStore interface {
 	Folder() string
 }
 
+// NetworkStore is a [Store] that keeps the counts on a server, for several machines together.
+// They must have the same `secret_file`. What Open returns must be a [storage.Vault]: in it are
+// the keys that names at rest are made under, sealed under the secret.
+type NetworkStore interface {
+	Store
+	// Address says where the counts are, for those who run the server, as in `host:6379`. It
+	// shows nothing that must stay secret.
+	Address() string
+}
+
 // keyedStore is a [Store] that has the secret and the keys that names at rest are
 // made under, and no file for them.
 type keyedStore interface {

@@ -22,8 +22,8 @@
 // which forgets a key or a client; a [Prober], which tells what it would answer; an [Immediate],
 // which answers claims without waiting while nobody else uses it; a [Joint], which reads records
 // and claims in one call; a [Watcher], which tells what others have changed; a [Remote], which is
-// on a network; a [Historian], which keeps what was decided; or an
-// [Auditor], which keeps who did what.
+// on a network; a [Historian], which keeps what was decided; an [Auditor], which keeps who did
+// what; or a [Vault], which keeps values for all machines.
 //
 // The suite in storage/storagetest holds every store to them.
 package storage

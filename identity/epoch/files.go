@@ -2,7 +2,6 @@ package epoch
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,35 +29,18 @@ func fileName(epoch int64, days int) string { return fmt.Sprintf("%dd-%d.key", d
 
 var fileNames = regexp.MustCompile(`^([1-9][0-9]{0,4})d-(-?[0-9]{1,10})\.key$`)
 
-// read returns the key with a file name, or an error that wraps [fs.ErrNotExist].
-// The keys must be locked.
-func (k *Keys) read(name string) ([]byte, error) {
-	if k.inMemory == nil {
-		return readKey(filepath.Join(k.path, name))
-	}
-	if key := k.inMemory[name]; key != nil {
-		return key, nil
-	}
-	return nil, fs.ErrNotExist
-}
+// folder keeps each key in a file.
+type folder string
 
-// readOrMake returns the key with a file name, and makes it if there is none. The
-// keys must be locked.
-func (k *Keys) readOrMake(name string) ([]byte, error) {
-	key, err := k.read(name)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return key, err
-	}
-	key = make([]byte, keySize)
-	rand.Read(key) // never fails: see crypto/rand
-	if k.inMemory != nil {
-		k.inMemory[name] = key
-		return key, nil
-	}
-	if err := keyfile.Make(filepath.Join(k.path, name), key); err != nil {
+func (f folder) file(name string) string { return filepath.Join(string(f), name) }
+
+func (f folder) read(name string) ([]byte, error) { return readKey(f.file(name)) }
+
+func (f folder) add(name string, key []byte) ([]byte, error) {
+	if err := keyfile.Keep(f.file(name), key); err != nil {
 		return nil, err
 	}
-	return k.read(name) // it may be another's
+	return f.read(name) // it may be another's
 }
 
 // readKey reads the key in a file.
@@ -73,68 +55,19 @@ func readKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// Keep makes the files again that are not there any more, of the keys that are
-// known and that Sweep would leave. It does nothing about keys in memory.
-func (k *Keys) Keep(now time.Time) (err error) {
-	if k.inMemory != nil {
-		return nil
-	}
-	k.pairs.Range(func(days, value any) bool {
-		pair := value.(Pair)
-		for before, key := range pair.keys {
-			name := fileName(pair.Epoch-int64(before), days.(int))
-			if err == nil && key != "" && !over(name, now) {
-				err = keyfile.Keep(filepath.Join(k.path, name), []byte(key))
-			}
-		}
-		return err == nil
-	})
-	if err != nil {
-		return fmt.Errorf("epoch: keep keys: %w", err)
-	}
-	return nil
-}
-
-// Sweep destroys the keys that nothing is looked up by any more: all but those of
-// the current epochs and the ones before. It is to be called now and then, also
-// when nothing is hashed.
-func (k *Keys) Sweep(now time.Time) error {
-	k.pairs.Range(func(days, pair any) bool {
-		if pair.(Pair).Epoch < number(now, days.(int)) {
-			k.pairs.CompareAndDelete(days, pair)
-		}
-		return true
-	})
-	if k.inMemory != nil {
-		k.sweepMemory(now)
-		return nil
-	}
-	entries, err := os.ReadDir(k.path)
+func (f folder) sweep(now time.Time) error {
+	entries, err := os.ReadDir(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	var errs []error
 	for _, entry := range entries {
 		if over(entry.Name(), now) {
-			errs = append(errs, destroy(filepath.Join(k.path, entry.Name())))
+			errs = append(errs, destroy(f.file(entry.Name())))
 		}
 	}
-	errs = append(errs, keyfile.Sweep(k.path, now))
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return fmt.Errorf("epoch: destroy keys: %w", err)
-	}
-	return nil
-}
-
-func (k *Keys) sweepMemory(now time.Time) {
-	k.opening.Lock()
-	defer k.opening.Unlock()
-	for name, key := range k.inMemory {
-		if over(name, now) {
-			clear(key)
-			delete(k.inMemory, name)
-		}
-	}
+	errs = append(errs, keyfile.Sweep(string(f), now))
+	return errors.Join(append(errs, err)...)
 }
 
 // over reports whether a file is the key of an epoch before the last one.

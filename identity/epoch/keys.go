@@ -1,6 +1,7 @@
 package epoch
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,23 +38,22 @@ type Pair struct {
 	keys [2]string // of Current and of Previous, "" if there is none
 }
 
-// Keys are the keys of epochs, in a folder or in memory. They may be used from any
-// number of goroutines.
+// Keys are the keys of epochs, in a folder, in memory or in a [Vault]. They may be used from
+// any number of goroutines.
 type Keys struct {
-	path  string   // of the folder
+	place place
 	pairs sync.Map // of Pair, by the days of its epochs
 
 	// opening is held while keys are read and made, so that one goroutine does it at
 	// midnight and not all of them. Nothing else waits for it.
-	opening  sync.Mutex
-	inMemory map[string][]byte // guarded by opening: by file name; nil if keys are in a folder
+	opening sync.Mutex
 }
 
 // In returns the keys in a folder, which need not exist. It touches nothing.
-func In(path string) *Keys { return &Keys{path: path} }
+func In(path string) *Keys { return &Keys{place: folder(path)} }
 
 // InMemory returns keys that no file has: they end with the process.
-func InMemory() *Keys { return &Keys{inMemory: make(map[string][]byte)} }
+func InMemory() *Keys { return &Keys{place: &memory{keys: make(map[string][]byte)}} }
 
 // At returns the hashers of the epoch that a time is in, in epochs of so many days. It
 // makes the key of the current epoch if there is none yet.
@@ -99,7 +99,7 @@ func (k *Keys) Known(now time.Time, days int) (Pair, bool) {
 func (k *Keys) open(now time.Time, days int) (Pair, error) {
 	epoch := number(now, days)
 	pair := Pair{Epoch: epoch, Ends: begin(epoch+1, days)}
-	previous, err := k.read(fileName(epoch-1, days))
+	previous, err := k.place.read(fileName(epoch-1, days))
 	switch {
 	case err == nil:
 		hasher := identity.NewHasher(previous)
@@ -113,6 +113,60 @@ func (k *Keys) open(now time.Time, days int) (Pair, error) {
 	}
 	pair.Current, pair.keys[0] = identity.NewHasher(current), string(current)
 	return pair, nil
+}
+
+// readOrMake returns the key with a name, and makes it if there is none. The keys must be
+// locked.
+func (k *Keys) readOrMake(name string) ([]byte, error) {
+	key, err := k.place.read(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	key = make([]byte, keySize)
+	rand.Read(key) // never fails: see crypto/rand
+	return k.place.add(name, key)
+}
+
+// Keep adds the keys again that are known, that Sweep would leave, and that are not there any
+// more. Where somebody has made another one meanwhile, that is used from now on.
+func (k *Keys) Keep(now time.Time) (err error) {
+	k.pairs.Range(func(days, value any) bool {
+		pair := value.(Pair)
+		for before, key := range pair.keys {
+			name := fileName(pair.Epoch-int64(before), days.(int))
+			if key == "" || over(name, now) {
+				continue
+			}
+			var kept []byte
+			if kept, err = k.place.add(name, []byte(key)); err != nil {
+				return false
+			}
+			if string(kept) != key {
+				k.pairs.CompareAndDelete(days, pair)
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("epoch: keep keys: %w", err)
+	}
+	return nil
+}
+
+// Sweep destroys the keys that nothing is looked up by any more: all but those of
+// the current epochs and the ones before. It is to be called now and then, also
+// when nothing is hashed.
+func (k *Keys) Sweep(now time.Time) error {
+	k.pairs.Range(func(days, pair any) bool {
+		if pair.(Pair).Epoch < number(now, days.(int)) {
+			k.pairs.CompareAndDelete(days, pair)
+		}
+		return true
+	})
+	if err := k.place.sweep(now); err != nil {
+		return fmt.Errorf("epoch: destroy keys: %w", err)
+	}
+	return nil
 }
 
 // number returns the number of the epoch that a time is in.

@@ -51,3 +51,6 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 	}
 	return s
 }
+
+// Degraded reports whether the store can't be used at the moment.
+func (e *Engine) Degraded() bool { return e.committer.degraded.Load() }

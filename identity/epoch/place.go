@@ -1,0 +1,54 @@
+package epoch
+
+import (
+	"bytes"
+	"io/fs"
+	"sync"
+	"time"
+)
+
+// place is where keys are kept, by the names that their files have in a folder.
+type place interface {
+	// read returns a key, or an error that wraps [fs.ErrNotExist].
+	read(name string) ([]byte, error)
+	// add keeps a key unless there is one with its name, and returns the one that is kept.
+	add(name string, key []byte) ([]byte, error)
+	// sweep destroys the keys whose epochs are over.
+	sweep(now time.Time) error
+}
+
+// memory keeps keys as long as the process lasts.
+type memory struct {
+	mu   sync.Mutex
+	keys map[string][]byte // guarded by mu: by name
+}
+
+func (m *memory) read(name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if key := m.keys[name]; key != nil {
+		return bytes.Clone(key), nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (m *memory) add(name string, key []byte) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.keys[name] == nil {
+		m.keys[name] = bytes.Clone(key)
+	}
+	return bytes.Clone(m.keys[name]), nil
+}
+
+func (m *memory) sweep(now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, key := range m.keys {
+		if over(name, now) {
+			clear(key)
+			delete(m.keys, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package tally
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+// sharedStore is a NetworkStore for tests: a store in memory that has a vault.
+type sharedStore struct {
+	counts *memory.Database
+	mu     sync.Mutex
+	values map[string][]byte // guarded by mu
+}
+
+func (*sharedStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "rate_limit.stores.shared"}
+}
+func (*sharedStore) Identity() string { return "shared" }
+func (*sharedStore) Address() string  { return "server:1" }
+
+func (s *sharedStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
+	store, err := s.counts.Opener(memory.Options{})(ctx)
+	return sharedVault{store, s}, err
+}
+
+// sharedVault is an open sharedStore.
+type sharedVault struct {
+	storage.Store
+	of *sharedStore
+}
+
+func (v sharedVault) Values(context.Context) (map[string][]byte, error) {
+	v.of.mu.Lock()
+	defer v.of.mu.Unlock()
+	return maps.Clone(v.of.values), nil
+}
+
+func (v sharedVault) AddValue(_ context.Context, name string, value []byte) ([]byte, error) {
+	v.of.mu.Lock()
+	defer v.of.mu.Unlock()
+	if v.of.values[name] == nil {
+		v.of.values[name] = value
+	}
+	return v.of.values[name], nil
+}
+
+func (v sharedVault) RemoveValue(_ context.Context, name string) error {
+	v.of.mu.Lock()
+	defer v.of.mu.Unlock()
+	delete(v.of.values, name)
+	return nil
+}
+
+// machineOn starts an instance on a store, as a machine with a secret file does.
+func machineOn(t *testing.T, store Store, secret string) *instance {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tally.key")
+	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := newInstance(settings{store: t.Name() + path, kind: "shared", address: "server:1", secret: path}, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Destruct() })
+	<-h.engine.Ready()
+	return h
+}
+
+// Machines that share a store name clients alike, addresses among them. One with another secret
+// is told which file to copy, and does not use the store.
+func TestMachinesShareNames(t *testing.T) {
+	store := &sharedStore{counts: memory.New(), values: make(map[string][]byte)}
+	one, two := machineOn(t, store, "a"), machineOn(t, store, "a")
+	l, err := limiter.New(limiter.Params{Amount: 5, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := &engine.Limit{ID: 7, Limit: l}
+	address := string(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.MustParsePrefix("203.0.113.7/32")))
+	for _, key := range []string{address, string(identity.TagText) + "no address"} {
+		first, err := one.engine.NameOf(limit, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second, err := two.engine.NameOf(limit, key); err != nil || second.Key != first.Key {
+			t.Errorf("%q is %x on one machine and %x on the other (%v)", key, first.Key, second.Key, err)
+		}
+	}
+	if values, err := (sharedVault{of: store}).Values(context.Background()); err != nil || len(values) != 2 {
+		t.Errorf("the store has the values %v (%v), want a key and the witness of the secret", values, err)
+	}
+	other := machineOn(t, store, "b")
+	cause := other.stats().Cause
+	if !other.engine.Degraded() || cause == nil || !strings.Contains(cause.Error(), "copy theirs to this one") {
+		t.Errorf("a machine with another secret: degraded: %v, %v", other.engine.Degraded(), cause)
+	}
+}
