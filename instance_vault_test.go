@@ -20,37 +20,37 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// sharedStore is a NetworkStore for tests: a store in memory that has a vault.
-type sharedStore struct {
+// fleetStore is a NetworkStore for tests: a store in memory that has a vault.
+type fleetStore struct {
 	counts *memory.Database
 	mu     sync.Mutex
 	values map[string][]byte // guarded by mu
 }
 
-func (*sharedStore) CaddyModule() caddy.ModuleInfo {
+func (*fleetStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "rate_limit.stores.shared"}
 }
-func (*sharedStore) Identity() string { return "shared" }
-func (*sharedStore) Address() string  { return "server:1" }
+func (*fleetStore) Identity() string { return "shared" }
+func (*fleetStore) Address() string  { return "server:1" }
 
-func (s *sharedStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
+func (s *fleetStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
 	store, err := s.counts.Opener(memory.Options{})(ctx)
-	return sharedVault{store, s}, err
+	return fleetVault{store, s}, err
 }
 
-// sharedVault is an open sharedStore.
-type sharedVault struct {
+// fleetVault is an open fleetStore.
+type fleetVault struct {
 	storage.Store
-	of *sharedStore
+	of *fleetStore
 }
 
-func (v sharedVault) Values(context.Context) (map[string][]byte, error) {
+func (v fleetVault) Values(context.Context) (map[string][]byte, error) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	return maps.Clone(v.of.values), nil
 }
 
-func (v sharedVault) AddValue(_ context.Context, name string, value []byte) ([]byte, error) {
+func (v fleetVault) AddValue(_ context.Context, name string, value []byte) ([]byte, error) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	if v.of.values[name] == nil {
@@ -59,7 +59,7 @@ func (v sharedVault) AddValue(_ context.Context, name string, value []byte) ([]b
 	return v.of.values[name], nil
 }
 
-func (v sharedVault) RemoveValue(_ context.Context, name string) error {
+func (v fleetVault) RemoveValue(_ context.Context, name string) error {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	delete(v.of.values, name)
@@ -85,7 +85,7 @@ func machineOn(t *testing.T, store Store, secret string) *instance {
 // Machines that share a store name clients alike, addresses among them. One with another secret
 // is told which file to copy, and does not use the store.
 func TestMachinesShareNames(t *testing.T) {
-	store := &sharedStore{counts: memory.New(), values: make(map[string][]byte)}
+	store := &fleetStore{counts: memory.New(), values: make(map[string][]byte)}
 	one, two := machineOn(t, store, "a"), machineOn(t, store, "a")
 	l, err := limiter.New(limiter.Params{Amount: 5, Window: time.Minute})
 	if err != nil {
@@ -102,7 +102,7 @@ func TestMachinesShareNames(t *testing.T) {
 			t.Errorf("%q is %x on one machine and %x on the other (%v)", key, first.Key, second.Key, err)
 		}
 	}
-	if values, err := (sharedVault{of: store}).Values(context.Background()); err != nil || len(values) != 2 {
+	if values, err := (fleetVault{of: store}).Values(context.Background()); err != nil || len(values) != 2 {
 		t.Errorf("the store has the values %v (%v), want a key and the witness of the secret", values, err)
 	}
 	other := machineOn(t, store, "b")
