@@ -80,7 +80,7 @@
 //     client, and what its next request gets
 //   - operator_reset.go, operator_target.go: how they let it in again
 //   - statements.go: changes of the file of bans and allowances
-//   - instance_open.go, instance_keys.go, instance.go: the engine itself
+//   - instance_open.go, instance_keys.go, instance_vault.go, instance.go: the engine itself
 //   - audit.go, history.go, instance_history.go, ledgers.go: what is kept of what is decided
 //
 // The grammar, a function per block, and the command line:
