@@ -20,11 +20,8 @@ import (
 // TestSimulation, this holds in every quiet moment: no key is blocked that the
 // store and its own lease have enough for, now or before the block ends.
 func TestSimulationOfCrowds(t *testing.T) {
-	first, n := uint64(1), *simSeeds
-	if *simSeed != 0 {
-		first, n = *simSeed, 1
-	}
-	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
+	first, last := simulated()
+	for seed := first; seed <= last && !t.Failed(); seed++ {
 		bubble.Test(t, func(t *testing.T) {
 			w := newCrowds(t, seed)
 			for i := 0; i < *simSteps && !t.Failed(); i++ {

@@ -20,11 +20,8 @@ import (
 // no key, a limit holds all the same: memory subtracts what it knows, and charges
 // what it admits.
 func TestSimulationOfFaults(t *testing.T) {
-	first, n := uint64(1), *simSeeds
-	if *simSeed != 0 {
-		first, n = *simSeed, 1
-	}
-	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
+	first, last := simulated()
+	for seed := first; seed <= last && !t.Failed(); seed++ {
 		bubble.Test(t, func(t *testing.T) {
 			w := newTroubled(t, seed)
 			for i := 0; i < *simSteps && !t.Failed(); i++ {

@@ -24,17 +24,29 @@ var (
 	simSteps = flag.Int("sim.steps", 200, "how many steps to take with each seed")
 )
 
+// shortSeeds is how many seeds are enough for -short, with which the race detector looks on.
+const shortSeeds = 60
+
+// simulated returns the first seed to simulate and the last.
+func simulated() (first, last uint64) {
+	switch {
+	case *simSeed != 0:
+		return *simSeed, *simSeed
+	case testing.Short():
+		return 1, uint64(min(*simSeeds, shortSeeds))
+	default:
+		return 1, uint64(*simSeeds)
+	}
+}
+
 // TestSimulation runs engines on one disk in virtual time. What happens next is
 // drawn from a seed: requests, commits, crashes that lose what was not
 // committed, clean stops, restarts, reloads that change amounts, evictions, time
 // that passes, and with every other seed clocks that are set. Of some requests it is known later
 // whether they count. After every step the promises are held against a log of what was admitted.
 func TestSimulation(t *testing.T) {
-	first, n := uint64(1), *simSeeds
-	if *simSeed != 0 {
-		first, n = *simSeed, 1
-	}
-	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
+	first, last := simulated()
+	for seed := first; seed <= last && !t.Failed(); seed++ {
 		bubble.Test(t, func(t *testing.T) {
 			w := newWorld(t, seed)
 			for i := 0; i < *simSteps && !t.Failed(); i++ {

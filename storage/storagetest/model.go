@@ -89,8 +89,11 @@ func newTraffic(t *testing.T, seed uint64) *traffic {
 }
 
 // seeds runs f with seeds, of which one changes from run to run; a test that
-// fails has it in its name.
+// fails has it in its name. With -short there are fewer.
 func seeds(t *testing.T, n int, f func(t *testing.T, seed uint64)) {
+	if testing.Short() {
+		n = (n + 2) / 3
+	}
 	for i := range n {
 		seed := uint64(i)
 		if i == n-1 {
