@@ -22,6 +22,23 @@ type batch struct {
 	err     error         // the store's; nobody has been granted anything
 }
 
+// part is what one call of the store answers of a batch.
+type part struct {
+	*batch
+	entries []*entry
+	clients []*cell
+}
+
+// first takes what one call may have at most out of a part.
+func (p *part) first(most int) part {
+	entries, clients := min(len(p.entries), most), min(len(p.clients), most)
+	first := part{p.batch, p.entries[:entries], p.clients[:clients]}
+	p.entries, p.clients = p.entries[entries:], p.clients[clients:]
+	return first
+}
+
+func (p *part) isEmpty() bool { return len(p.entries) == 0 && len(p.clients) == 0 }
+
 // size is how much a batch has to do.
 func (b *batch) size() int { return max(len(b.entries), len(b.clients)) }
 
@@ -73,6 +90,9 @@ type entry struct {
 	unawaited  bool  // only such requests have made it
 	extra      int64
 	ahead      int64
+	next       bool // the grant is for the slot after this one
+	renews     bool // nobody waits for it
+	assumed    bool // the limit was chosen before the client's record was read
 	give       limiter.Lease
 	given      int64 // units of the cell that the batch gives back, noted with its last entry
 	charge     limiter.Charge
@@ -94,12 +114,19 @@ func (e *entry) refused(twice bool) bool {
 	return e.held == 0 || twice && e.limit.Left(e.grant.Lease)+e.held < e.cost
 }
 
+// holdsFor reports whether the claim was made by the limit that is in force for a debit, now that
+// the record of its client is known. Otherwise a refusal says nothing. A request that claims again
+// has known it before.
+func (e *entry) holdsFor(d *Debit, again bool) bool {
+	return !e.assumed || again || *e.limit == *d.Limit
+}
+
 // claimLocked adds a claim for what a debit lacks to the open batch. The cell must
 // be locked and stays so.
 func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	client := d.client()
 	if e := c.openLocked(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
-		(e.ahead == 0 || d.Counting == Always) {
+		(e.ahead == 0 || d.Counting == Always) && !e.renews {
 		e.wanted += d.Cost
 		e.unawaited = false
 		return e
@@ -166,9 +193,14 @@ func (c *cell) openIn(b *batch) *entry {
 // must be open.
 func (b *batch) readLocked(client *Client) {
 	for ; client != nil; client = client.Parent {
-		if st := client.cell.client(); st.readBy != b.number {
-			st.readBy = b.number
-			b.clients = append(b.clients, client.cell)
-		}
+		b.readCellLocked(client.cell)
+	}
+}
+
+// readCellLocked is readLocked for the cell of a client alone.
+func (b *batch) readCellLocked(c *cell) {
+	if st := c.client(); st.readBy != b.number {
+		st.readBy = b.number
+		b.clients = append(b.clients, c)
 	}
 }

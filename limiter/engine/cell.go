@@ -259,12 +259,17 @@ const (
 	maxHeadroom   = 1 << 14
 )
 
+// firstHeadroomOf returns how much is claimed for later of a key that comes first.
+func firstHeadroomOf(limit *Limit) int64 {
+	return min(limit.Capacity()/headroomShare, firstHeadroom)
+}
+
 // adaptLocked sets how much is claimed for later, more and more for a key that uses
 // its lease up before that ends, and returns for how many slots: several only for a
 // key that has shown to be slow, and no more units then than may be forgotten late.
 // A key that comes first gets none at once: most of those don't come again.
 func (c *cell) adaptLocked(limit *Limit, now int64, atOnce bool) (ahead int64) {
-	first := uint16(min(limit.Capacity()/headroomShare, firstHeadroom))
+	first := uint16(firstHeadroomOf(limit))
 	switch {
 	case c.lease.at == 0:
 		if c.headroom = first; atOnce {

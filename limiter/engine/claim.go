@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -9,9 +8,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// claim asks the store for what the entries of a batch want, and sets the time of
+// claim asks the store for what the entries of a part of a batch want, and sets the time of
 // the batch.
-func (m *committer) claim(b *batch) error {
+func (m *committer) claim(p *part) error {
+	b := p.batch
 	m.current = b
 	defer func() { m.current = nil }()
 	b.era = m.clock.line.Load().Era
@@ -20,7 +20,7 @@ func (m *committer) claim(b *batch) error {
 			b.era = term.Era
 			b.beginEra(b.now)
 		}
-		return m.claimIn(b, in, term)
+		return m.claimIn(p, in, term)
 	})
 	b.now, b.taken = t.Now, m.conn.stamp.elapsed
 	if err != nil {
@@ -29,17 +29,121 @@ func (m *committer) claim(b *batch) error {
 	return err
 }
 
-// claimIn is a claim within a term, of which nothing is known if it fails.
-func (m *committer) claimIn(b *batch, store storage.Store, term *storage.Term) error {
+// claimIn is a claim within a term, of which nothing is known if it fails. Records are read
+// first, or where that would take a round trip, in one call with the claims.
+func (m *committer) claimIn(p *part, store storage.Store, term *storage.Term) error {
 	period := m.conn.period()
-	if err := m.readClients(b, store, term); err != nil {
+	joint, together := m.conn.joint()
+	read, err := m.namesOf(p, term)
+	if err != nil {
 		return err
 	}
-	claims := m.claims[:0]
-	for _, entry := range b.entries {
-		claim, err := m.claimOf(entry, term, b.now)
-		if err != nil {
+	records := make([]reputation.Record, len(read))
+	if !together {
+		if err := m.readClients(p, store, term, read, records); err != nil {
 			return err
+		}
+	}
+	p.scale(together)
+	claims, err := m.claimsOf(p, term)
+	if err != nil {
+		return err
+	}
+	grants := m.grants[:len(claims)]
+	ctx, cancel := m.conn.call()
+	defer cancel()
+	start := time.Now()
+	if together {
+		err = joint.ClaimFor(ctx, term, read, records, claims, grants)
+	} else {
+		err = store.Claim(ctx, claims, grants)
+	}
+	if err != nil {
+		return err
+	}
+	m.conn.noteTrip(time.Since(start))
+	m.answers.Add(1)
+	m.claimed.Add(int64(len(claims)))
+	if together {
+		p.learn(read, records)
+	}
+	if period != m.conn.period() {
+		period = 0
+	}
+	for i, entry := range p.entries {
+		entry.grant, entry.period = grants[i], period
+	}
+	for _, c := range p.clients {
+		c.client().period.Store(period)
+	}
+	return nil
+}
+
+// namesOf returns the names of the clients whose records are to be read.
+func (m *committer) namesOf(p *part, term *storage.Term) (names []storage.Client, err error) {
+	if len(p.clients) == 0 {
+		return nil, nil
+	}
+	names = make([]storage.Client, len(p.clients))
+	for i, c := range p.clients {
+		if names[i], err = m.clientOf(c, term, p.now); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// readClients reads the records of clients.
+func (m *committer) readClients(p *part, store storage.Store, term *storage.Term, names []storage.Client, records []reputation.Record) error {
+	if len(names) == 0 {
+		return nil
+	}
+	ctx, cancel := m.conn.call()
+	defer cancel()
+	if err := store.Records(ctx, names, p.now, records); err != nil {
+		return err
+	}
+	p.now = term.Time.Now
+	p.learn(names, records)
+	return nil
+}
+
+// learn notes what the store knows of the clients of a part.
+func (p *part) learn(names []storage.Client, records []reputation.Record) {
+	for i, c := range p.clients {
+		c.setName(names[i].Key)
+		c.client().learn(records[i], 0)
+	}
+}
+
+// scale chooses the limits of the entries by the records of their clients, as far as these are
+// known. If records are read together with the claims, a request whose client's record makes a
+// difference claims again.
+func (p *part) scale(together bool) {
+	for _, en := range p.entries {
+		if en.client == nil {
+			continue
+		}
+		known := en.knowsClients()
+		if en.assumed = together || !known; known {
+			en.limit = lowered(en.scaling.limit(en.client, en.parent, p.now), en.beside, p.now)
+		}
+	}
+}
+
+// knowsClients reports whether the records that scale the limit are in memory.
+func (e *entry) knowsClients() bool {
+	return e.client.client().record.Load() != nil && (e.parent == nil || e.parent.client().record.Load() != nil)
+}
+
+// claimsOf returns the entries of a part as the store takes them, and makes room for as many
+// grants.
+func (m *committer) claimsOf(p *part, term *storage.Term) ([]storage.Claim, error) {
+	claims := m.claims[:0]
+	for _, entry := range p.entries {
+		claim, err := m.claimOf(entry, term, p.now)
+		if err != nil {
+			return nil, err
 		}
 		claims = append(claims, claim)
 	}
@@ -47,51 +151,7 @@ func (m *committer) claimIn(b *batch, store storage.Store, term *storage.Term) e
 	if cap(m.grants) < len(claims) {
 		m.grants = make([]limiter.Grant, len(claims), 2*len(claims))
 	}
-	grants := m.grants[:len(claims)]
-	if err := store.Claim(context.Background(), claims, grants); err != nil {
-		return err
-	}
-	m.answers.Add(1)
-	m.claimed.Add(int64(len(claims)))
-	if period != m.conn.period() {
-		period = 0
-	}
-	for i, entry := range b.entries {
-		entry.grant, entry.period = grants[i], period
-	}
-	for _, c := range b.clients {
-		c.client().period.Store(period)
-	}
-	return nil
-}
-
-// readClients reads the records of the clients of a batch, and scales what is claimed
-// for them.
-func (m *committer) readClients(b *batch, store storage.Store, term *storage.Term) error {
-	if len(b.clients) == 0 {
-		return nil
-	}
-	names := make([]storage.Client, len(b.clients))
-	for i, c := range b.clients {
-		var err error
-		if names[i], err = m.clientOf(c, term, b.now); err != nil {
-			return err
-		}
-	}
-	records := make([]reputation.Record, len(names))
-	if err := store.Records(context.Background(), names, b.now, records); err != nil {
-		return err
-	}
-	b.now = term.Time.Now
-	for i, c := range b.clients {
-		c.client().learn(records[i], 0)
-	}
-	for _, en := range b.entries {
-		if en.client != nil {
-			en.limit = lowered(en.scaling.limit(en.client, en.parent, b.now), en.beside, b.now)
-		}
-	}
-	return nil
+	return claims, nil
 }
 
 // claimOf returns an entry as the store takes it.
@@ -102,10 +162,28 @@ func (m *committer) claimOf(en *entry, term *storage.Term, now int64) (storage.C
 	return storage.Claim{
 		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Limit,
 		Claim: limiter.Claim{
-			Now: now, Min: en.cost, Want: en.wanted, Extra: en.extra, Ahead: en.ahead,
+			Now: now, Min: en.cost, Want: en.wanted, Extra: m.extraOf(en), Ahead: en.ahead,
+			Processes: m.conn.processes(), Next: en.next,
 			Return: en.give, Charge: en.charge,
 		},
 	}, err
+}
+
+// extraOf returns how much an entry asks for later.
+func (m *committer) extraOf(en *entry) int64 {
+	if en.extra == 0 || m.conn.roundTrip() == 0 {
+		return en.extra
+	}
+	c := en.cell
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.wastesLocked(en.limit, m.conn.processes()):
+		return 0
+	case en.limit.CountsSlots():
+		return en.extra
+	}
+	return min(en.extra, refillOf(en.limit).in(int64(lasts))) // more would drain before it is spent
 }
 
 // clientOf returns a client as the store takes it.

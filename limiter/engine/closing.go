@@ -5,6 +5,7 @@ import "errors"
 // finish answers what waits, gives every lease back, and closes the store.
 func (m *committer) finish() {
 	<-m.swept
+	<-m.newsroom.done
 	m.starting.Stop()
 	m.degraded.Store(true) // nothing new is claimed
 	m.answerAll()

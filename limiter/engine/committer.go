@@ -37,6 +37,8 @@ type committer struct {
 	claimed atomic.Int64 // claims that it answered
 	asking  atomic.Bool  // the store's time is to be asked for
 
+	newsroom newsroom // asks what other processes have changed
+
 	ready    chan struct{} // closed when the store was opened or failed to
 	started  chan struct{} // closed when there was enough time to open it
 	starting *time.Timer   // closes started
@@ -51,6 +53,8 @@ type committer struct {
 	current   *batch        // the claims that are under way, or nil
 	looking   *time.Ticker  // fires when the store is to be asked for resets
 	gathering *time.Timer   // fires when a batch has filled up for long enough
+	changes   int64         // the number of the last change of a record that was seen; negative if none was
+	lent      lent
 	claims    []storage.Claim
 	grants    []limiter.Grant
 }
@@ -61,8 +65,11 @@ func (m *committer) init(opts *Options, clock *clock, stop, swept <-chan struct{
 	m.opts, m.clock = opts, clock
 	m.conn = connection{
 		open: opts.Open, name: opts.Name, clock: clock, id: rand.Int64(),
-		onSet: m.timeSet, onReset: func() error { return m.takeResets(nil) },
+		onSet: m.timeSet, onReset: func() error { return m.takeResets(nil) }, timeout: opts.StoreTimeout,
 	}
+	m.conn.onNetwork.Store(opts.Remote)
+	m.changes = -1
+	m.newsroom = newNewsroom(m, stop)
 	m.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	m.ready, m.started, m.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	m.stop, m.swept = stop, swept
@@ -84,7 +91,9 @@ func (m *committer) loop() {
 	for {
 		select {
 		case <-m.looking.C:
-			m.lookForResets()
+			m.look()
+		case a := <-m.newsroom.heard:
+			m.hear(a)
 		case <-m.queue.woken:
 			if m.turn() {
 				m.queue.wakeUp() // there may be more
@@ -99,8 +108,12 @@ func (m *committer) loop() {
 }
 
 // resetInterval is how often the store is asked whether another process has reset
-// anything.
-const resetInterval = 500 * time.Millisecond
+// anything, and newsInterval, where that takes a round trip, for all that others have changed. It
+// is to be known within a second.
+const (
+	resetInterval = 500 * time.Millisecond
+	newsInterval  = 750 * time.Millisecond
+)
 
 // drain takes turns until nothing waits.
 func (m *committer) drain() {
@@ -109,11 +122,16 @@ func (m *committer) drain() {
 }
 
 // turn does one order, or commits some offenses and the open batch. It reports whether
-// there may be more to do. Claims don't wait for all offenses.
+// there may be more to do. Claims don't wait for all offenses, and for none where that takes a
+// round trip.
 func (m *committer) turn() bool {
 	if o := m.queue.takeOrder(); o != nil {
 		o.answer(o.do())
 		return true
+	}
+	b := m.takeFirst()
+	if b != nil {
+		m.commit(b)
 	}
 	more := false
 	if !m.degraded.Load() {
@@ -123,13 +141,22 @@ func (m *committer) turn() bool {
 		}
 	}
 	m.askTimeAgain()
-	b := m.queue.take()
 	if b == nil {
-		return more
+		if b = m.queue.takeDue(); b == nil {
+			return more
+		}
+		m.commit(b)
 	}
-	m.commit(b)
 	m.gather(b.size())
 	return true
+}
+
+// takeFirst returns the open batch if it is to be committed before all else, or nil.
+func (m *committer) takeFirst() *batch {
+	if m.conn.roundTrip() == 0 {
+		return nil
+	}
+	return m.queue.takeDue()
 }
 
 // A batch may fill up for gatherFor, but for no more than a gatherShare of the
@@ -158,17 +185,32 @@ func (m *committer) gather(n int) {
 // commit puts a batch to the store, and hands out what is granted.
 func (m *committer) commit(b *batch) {
 	start := time.Now()
-	b.err = m.claim(b)
-	if b.err == nil {
-		for _, entry := range b.entries {
-			m.deliver(entry, b.now)
-		}
+	if b.err = m.put(b); b.err == nil {
 		m.opts.Observer.Committed(len(b.entries), time.Since(start))
 	} else {
-		m.undo(b)
 		m.degrade(b.err)
 	}
 	close(b.done)
+}
+
+// put puts a batch to the store in as many calls as it takes, and hands out what is granted. When
+// one fails, those after it are not made.
+func (m *committer) put(b *batch) error {
+	most := m.conn.maxBatch()
+	for rest := (part{b, b.entries, b.clients}); ; {
+		p := rest.first(most)
+		if err := m.claim(&p); err != nil {
+			m.undo(p.entries, err)
+			m.undo(rest.entries, errNotSent)
+			return err
+		}
+		for _, entry := range p.entries {
+			m.deliver(entry, b.now)
+		}
+		if rest.isEmpty() {
+			return nil
+		}
+	}
 }
 
 // giveBackLocked gives back what a cell holds. It returns the batch that does, or

@@ -22,10 +22,14 @@ type connection struct {
 	resets  atomic.Int64 // the number of the last reset of which memory holds nothing any more
 	newest  int64        // the number of the last reset when the store was opened
 
-	store    atomic.Pointer[opened] // nil while there is none
-	stamp    stamp                  // when the store last told the time
-	keeping  keeping                // the time of a store that keeps none
-	id       int64                  // of this engine among those that use the store, by chance
+	store     atomic.Pointer[opened] // nil while there is none
+	onNetwork atomic.Bool            // the store is one on a network, or the last one was
+	trip      atomic.Int64           // how long a call of one takes, in nanoseconds; 0 of others
+	timeout   time.Duration          // that requests wait for the store
+
+	stamp    stamp   // when the store last told the time
+	keeping  keeping // the time of a store that keeps none
+	id       int64   // of this engine among those that use the store, by chance
 	presence atomic.Pointer[storage.Presence]
 }
 
@@ -36,6 +40,7 @@ type nameFunc = func(id storage.LimitID, key string, retention time.Duration, no
 type opened struct {
 	storage.Store
 	immediate storage.Immediate // the same, if it can claim at once; or nil
+	remote    storage.Remote    // the same, if it is on a network; or nil
 }
 
 // period returns the number of the store's present period, or 0.
@@ -63,7 +68,7 @@ func (c *connection) reopen() error {
 	if old := c.store.Swap(nil); old != nil {
 		old.Close() // its error says no more than the fault that led here
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	ctx, cancel := c.opening()
 	defer cancel()
 	store, err := c.open(ctx)
 	if err != nil {
@@ -74,7 +79,11 @@ func (c *connection) reopen() error {
 		return err
 	}
 	immediate, _ := store.(storage.Immediate)
-	c.store.Store(&opened{store, immediate})
+	remote, onNetwork := store.(storage.Remote)
+	if c.onNetwork.Store(onNetwork); !onNetwork {
+		c.trip.Store(0)
+	}
+	c.store.Store(&opened{store, immediate, remote})
 	return nil
 }
 
@@ -84,6 +93,11 @@ func (c *connection) sweepStep(ctx context.Context) (storage.Swept, error) {
 	store := c.store.Load()
 	if store == nil {
 		return storage.Swept{}, nil
+	}
+	if c.onNetwork.Load() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.callTimeout())
+		defer cancel()
 	}
 	term := c.term(new(stamp))
 	swept, err := c.within(store, &term).Sweep(ctx, c.clock.now())

@@ -216,7 +216,11 @@ func unlock(hs []held) {
 func (e *Engine) spend(r *request) bool {
 	e.lock(r)
 	defer unlock(r.held)
-	return r.spendLocked() || e.spendAtOnceLocked(r)
+	if r.spendLocked() {
+		e.renewLocked(r)
+		return true
+	}
+	return e.spendAtOnceLocked(r)
 }
 
 func (r *request) spendLocked() bool {

@@ -520,12 +520,12 @@ func TestFlapping(t *testing.T) {
 // another.
 func TestOutageThatEndedMayGoOn(t *testing.T) {
 	var o outage
-	if next := o.goOn(errDisk); next <= 0 {
+	if next := o.goOn(errDisk, lastProbe); next <= 0 {
 		t.Errorf("the next probe comes after %v", next)
 	}
-	o.begin(errDisk)
+	o.begin(errDisk, lastProbe)
 	o.end()
-	if next := o.goOn(errDisk); next <= 0 {
+	if next := o.goOn(errDisk, lastProbe); next <= 0 {
 		t.Errorf("the next probe comes after %v", next)
 	}
 }

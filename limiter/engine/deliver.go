@@ -28,6 +28,11 @@ func (m *committer) deliver(en *entry, now int64) {
 	if c.localLocked() != nil && !c.hasDebtLocked() {
 		c.setLocalLocked(nil) // settled with this claim or before
 	}
+	if en.grant.Units == 0 && en.renews {
+		c.notRenewedLocked(en)
+		c.learnedLocked(en, false)
+		return
+	}
 	if en.grant.Units == 0 {
 		c.learnedLocked(en, c.refusedLocked(en, now))
 		return
@@ -40,12 +45,20 @@ func (m *committer) deliver(en *entry, now int64) {
 	m.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
 	c.spendAfterwardsLocked(en, now)
 	c.learnedLocked(en, true)
+	m.lendLocked(c, en.limit)
 }
 
-// giveLeaseLocked gives back a lease that a locked cell can't hold.
+// giveLeaseLocked gives back a lease that a locked cell can't hold. On a network it waits for
+// something that is worth a round trip.
 func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now int64) {
-	if settles := limit.Settles(lease, now); settles > 0 {
-		m.queue.join(func(b *batch) { b.giveLocked(c, limit, lease, settles) })
+	settles := limit.Settles(lease, now)
+	give := func(b *batch) { b.giveLocked(c, limit, lease, settles) }
+	switch {
+	case settles <= 0:
+	case m.conn.roundTrip() > 0:
+		m.queue.joinQuietly(give)
+	default:
+		m.queue.join(give)
 	}
 }
 
@@ -101,12 +114,11 @@ func (c *cell) refusedLocked(en *entry, now int64) bool {
 	return true
 }
 
-// undo takes back what a batch that was not applied would have given back. If
-// it may have been applied, those units are given up: they stay charged, or
-// are free already.
-func (m *committer) undo(b *batch) {
-	unknown, now := errors.Is(b.err, storage.ErrUnknownOutcome), m.clock.now()
-	for _, en := range b.entries {
+// undo takes back what entries that were not applied would have given back. If err says that
+// they may have been applied, those units are given up: they stay charged, or are free already.
+func (m *committer) undo(entries []*entry, err error) {
+	unknown, now := errors.Is(err, storage.ErrUnknownOutcome), m.clock.now()
+	for _, en := range entries {
 		c := en.cell
 		c.mu.Lock()
 		c.answeredLocked(en)

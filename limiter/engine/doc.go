@@ -32,6 +32,11 @@
 // The others need a lease that covers them, and spend nothing of it until they are known to count
 // (afterwards.go).
 //
+// A store on a network takes a round trip for each call (network.go). There a lease is renewed
+// before it is used up, while requests spend it (renew.go); what few are left of is given back
+// soon (lent.go); and records are read in one call with the claims, which are made by the limit of
+// a client that nothing is known of. A request whose client's record says otherwise claims again.
+//
 // A debit may have a client, whose record (clientstate.go, and package reputation) chooses
 // among the limits of one ID. A request may be from a client, and is refused while that
 // is banned. The record of a client is read with the first batch that it comes in, and
@@ -75,8 +80,9 @@
 //
 // # Goroutines
 //
-// New starts two: the committer (committer.go), which owns the store, and the janitor
-// (janitor.go), which sweeps it. Close stops both and waits for them. Timers of the
+// New starts three: the committer (committer.go), which owns the store, the janitor
+// (janitor.go), which sweeps it, and one that asks it for news (news.go). Close stops them and waits
+// for them. Timers of the
 // committer run on goroutines of their own: they report an outage, and end the time that
 // decisions wait for the store to be opened.
 //
@@ -89,6 +95,7 @@
 //   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
+//   - network.go, renew.go, lent.go, news.go: a store on a network
 //   - keys.go, reset.go, forecast.go, order.go: what operators see and do
 //   - outage.go, recovery.go, replay.go: when the store fails
 //   - closing.go, waiting.go, janitor.go: ends, and cleaning up
@@ -105,7 +112,8 @@
 //  5. offenses.mu: the offenses that the store has yet to record.
 //  6. outage.mu: the times of an outage.
 //  7. waiting.mu: how many decisions wait.
-//  8. keeping.mu: the time of a store that keeps none.
+//  8. newsroom.mu: the clients whose records are to be read again.
+//  9. keeping.mu: the time of a store that keeps none.
 //
 // No store, observer or other callback is called under any of them, but for claims at once and
 // the names for them, which wait for nothing ([storage.Immediate]).

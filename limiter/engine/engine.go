@@ -38,6 +38,7 @@ func New(opts Options) (*Engine, error) {
 	e.table = newTable(opts.MaxKeys, e.committer.giveBackLocked)
 	e.committer.table = e.table
 	go e.committer.loop()
+	go e.committer.newsroom.loop()
 	go e.janitor.loop()
 	return e, nil
 }

@@ -29,12 +29,8 @@ func (m *committer) flushBatch(b *batch) error {
 	if len(b.entries) == 0 {
 		return nil
 	}
-	if b.err = m.claim(b); b.err != nil {
-		m.undo(b)
+	if b.err = m.put(b); b.err != nil {
 		return b.err
-	}
-	for _, en := range b.entries {
-		m.deliver(en, b.now)
 	}
 	b.entries = b.entries[:0]
 	return nil

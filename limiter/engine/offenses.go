@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -38,11 +37,11 @@ func (os *offenses) add(o offense) (added bool) {
 	return true
 }
 
-// first returns the first of those that wait, which stay.
-func (os *offenses) first() []offense {
+// first returns the first of those that wait, which stay, up to some number.
+func (os *offenses) first(most int) []offense {
 	os.mu.Lock()
 	defer os.mu.Unlock()
-	return slices.Clone(os.waiting[:min(len(os.waiting), offenseBatch)])
+	return slices.Clone(os.waiting[:min(len(os.waiting), most)])
 }
 
 // remove takes the first n away.
@@ -73,13 +72,14 @@ func (m *committer) punish() error {
 // punishSome tells the store of the first offenses that wait, in one transaction,
 // and whether there may be more.
 func (m *committer) punishSome() (more bool, err error) {
-	waiting := m.offenses.first()
+	most := min(offenseBatch, m.conn.maxBatch())
+	waiting := m.offenses.first(most)
 	if len(waiting) == 0 {
 		return false, nil
 	}
 	var records []reputation.Record
 	_, err = m.conn.inTerms(func(in storage.Store, term *storage.Term) error {
-		waiting = m.offenses.first() // they may have been moved with the time, or forgotten
+		waiting = m.offenses.first(most) // they may have been moved with the time, or forgotten
 		records = make([]reputation.Record, len(waiting))
 		told := make([]storage.Offense, len(waiting))
 		for i, o := range waiting {
@@ -89,7 +89,9 @@ func (m *committer) punishSome() (more bool, err error) {
 			}
 			told[i] = storage.Offense{Client: client, Offense: o.Offense}
 		}
-		return in.Punish(context.Background(), told, records)
+		ctx, cancel := m.conn.call()
+		defer cancel()
+		return in.Punish(ctx, told, records)
 	})
 	if err != nil && !errors.Is(err, storage.ErrUnknownOutcome) {
 		return false, err
@@ -106,5 +108,5 @@ func (m *committer) punishSome() (more bool, err error) {
 			o.cell.client().forget(1)
 		}
 	}
-	return len(waiting) == offenseBatch, err
+	return len(waiting) == most, err
 }

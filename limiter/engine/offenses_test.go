@@ -98,7 +98,7 @@ func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 			}
 			time.Sleep(minBetween)
 		}
-		if got := len(e.committer.offenses.first()); got != 3 {
+		if got := len(e.committer.offenses.first(maxOffenses)); got != 3 {
 			t.Errorf("%d offenses of one client in three seconds wait", got)
 		}
 		e.broken.Store(false)

@@ -43,6 +43,10 @@ type Options struct {
 	// store can't be used, from 1 to 100. Zero means 40.
 	DegradedPercent int
 
+	// Remote reports that the store is on a network. The engine then tries more often to open
+	// it; of a store that is open it knows that by itself, see [storage.Remote].
+	Remote bool
+
 	// Observer hears what happens. Nil means none does.
 	Observer Observer
 

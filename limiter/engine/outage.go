@@ -27,13 +27,13 @@ type outage struct {
 
 // begin returns when to probe first, when to report that the outage goes on, and
 // whether its beginning is worth telling.
-func (o *outage) begin(cause error) (probe, remind time.Duration, tell bool) {
+func (o *outage) begin(cause error, last time.Duration) (probe, remind time.Duration, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if time.Since(o.ended) > remindAfter {
 		o.backoff = firstProbe
 	} else {
-		o.backoff = min(max(2*o.backoff, firstProbe), lastProbe)
+		o.backoff = min(max(2*o.backoff, firstProbe), last)
 	}
 	o.began, o.cause = time.Now(), cause
 	if silent := time.Since(o.reminded); silent < remindAfter {
@@ -43,12 +43,12 @@ func (o *outage) begin(cause error) (probe, remind time.Duration, tell bool) {
 	return jittered(o.backoff), remindAfter, true
 }
 
-// goOn returns when to probe next.
-func (o *outage) goOn(cause error) (probe time.Duration) {
+// goOn returns when to probe next, after a time of last at most, or a little more.
+func (o *outage) goOn(cause error, last time.Duration) (probe time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.cause = cause
-	o.backoff = min(max(2*o.backoff, firstProbe), lastProbe)
+	o.backoff = min(max(2*o.backoff, firstProbe), last)
 	return jittered(o.backoff)
 }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -23,8 +22,10 @@ func (c *connection) join(stays time.Duration) error {
 	if !ok {
 		return nil
 	}
+	ctx, cancel := c.call()
+	defer cancel()
 	now := c.clock.now()
-	presence, err := shared.Join(context.Background(), c.id, now, now+int64(stays))
+	presence, err := shared.Join(ctx, c.id, now, now+int64(stays))
 	if err == nil {
 		c.presence.Store(&presence)
 	}
@@ -34,9 +35,19 @@ func (c *connection) join(stays time.Duration) error {
 // leave notes in a store that this engine doesn't use it any more.
 func (c *connection) leave(store storage.Store) error {
 	if shared, ok := store.(storage.Shared); ok {
-		return shared.Leave(context.Background(), c.id)
+		ctx, cancel := c.call()
+		defer cancel()
+		return shared.Leave(ctx, c.id)
 	}
 	return nil
+}
+
+// processes returns how many processes are known to use the store, 0 if that isn't known.
+func (c *connection) processes() int64 {
+	if p := c.presence.Load(); p != nil {
+		return int64(p.Processes)
+	}
+	return 0
 }
 
 // share is what part of each limit memory admits without the store.

@@ -7,14 +7,16 @@ import (
 
 // queue holds the open batch: the one that the committer takes next.
 type queue struct {
-	mu     sync.Mutex
-	batch  *batch        // guarded by mu; nil if nothing waits
-	number uint64        // guarded by mu: of the last batch
-	orders []*order      // guarded by mu: in the order they came
-	closed bool          // guarded by mu: nothing is taken in
-	enough int           // guarded by mu: the size that the committer waits for
-	woken  chan struct{} // holds one token when there is something to take
-	full   chan struct{} // holds one token when there is enough
+	mu      sync.Mutex
+	batch   *batch        // guarded by mu; nil if nothing waits
+	quiet   bool          // guarded by mu: the committer need not hurry to take the open batch
+	number  uint64        // guarded by mu: of the last batch
+	hurried uint64        // guarded by mu: that of the last batch when hurry was called
+	orders  []*order      // guarded by mu: in the order they came
+	closed  bool          // guarded by mu: nothing is taken in
+	enough  int           // guarded by mu: the size that the committer waits for
+	woken   chan struct{} // holds one token when there is something to take
+	full    chan struct{} // holds one token when there is enough
 }
 
 // join adds to the open batch, and returns that batch, or nil if the queue is
@@ -25,9 +27,8 @@ func (q *queue) join(fill func(*batch)) *batch {
 	if q.closed {
 		return nil
 	}
-	if q.batch == nil {
-		q.number++
-		q.batch = &batch{number: q.number, done: make(chan struct{})}
+	if q.openLocked() || q.quiet {
+		q.quiet = false
 		q.wakeUp()
 	}
 	fill(q.batch)
@@ -35,6 +36,38 @@ func (q *queue) join(fill func(*batch)) *batch {
 		put(q.full)
 	}
 	return q.batch
+}
+
+// openLocked makes an open batch if there is none, and reports whether it did.
+func (q *queue) openLocked() bool {
+	if q.batch != nil {
+		return false
+	}
+	q.number++
+	q.batch = &batch{number: q.number, done: make(chan struct{})}
+	return true
+}
+
+// joinQuietly is join for what can wait until somebody else joins, or hurry is called.
+func (q *queue) joinQuietly(fill func(*batch)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.quiet = q.openLocked() || q.quiet
+	fill(q.batch)
+}
+
+// hurry has the committer take what has waited quietly since the last call but one.
+func (q *queue) hurry() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.quiet && q.batch.number == q.hurried {
+		q.quiet = false
+		q.wakeUp()
+	}
+	q.hurried = q.number
 }
 
 // order has the committer do something before it takes the open batch, and reports
@@ -87,12 +120,26 @@ func put(c chan struct{}) {
 	}
 }
 
+// takeDue is take, if anything in the open batch is in a hurry.
+func (q *queue) takeDue() *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.quiet {
+		return nil
+	}
+	return q.takeLocked()
+}
+
 // take returns the open batch, or nil, and makes room for another.
 func (q *queue) take() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.takeLocked()
+}
+
+func (q *queue) takeLocked() *batch {
 	b := q.batch
-	q.batch, q.enough = nil, math.MaxInt
+	q.batch, q.quiet, q.enough = nil, false, math.MaxInt
 	select {
 	case <-q.full:
 	default:
@@ -119,5 +166,5 @@ func (q *queue) await(n int) bool {
 func (q *queue) setClosed(closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.closed = closed
+	q.closed, q.quiet = closed, false
 }

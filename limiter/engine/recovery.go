@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -30,10 +31,14 @@ func (m *committer) reopen() error {
 	if err := m.conn.reopen(); err != nil {
 		return err
 	}
-	if m.charged == nil || !m.conn.store.Load().Continues(m.charged) {
+	continues := m.charged != nil && m.conn.store.Load().Continues(m.charged)
+	if !continues {
 		m.conn.resets.Store(m.conn.newest)
 	}
-	return nil
+	if m.conn.onNetwork.Load() {
+		m.looking.Reset(cmp.Or(m.opts.resetInterval, newsInterval))
+	}
+	return m.beginNews(continues)
 }
 
 // startTimeout is how long after the start of an engine decisions wait for its
@@ -68,10 +73,10 @@ func (m *committer) degrade(err error) {
 	}
 	if b := m.queue.take(); b != nil {
 		b.err = errNotSent
-		m.undo(b)
+		m.undo(b.entries, b.err)
 		close(b.done)
 	}
-	probe, remind, tell := m.outage.begin(err)
+	probe, remind, tell := m.outage.begin(err, m.conn.lastProbe())
 	m.probe.Reset(probe)
 	m.reminder.Reset(remind)
 	if tell {
@@ -106,8 +111,7 @@ func (m *committer) recover() {
 	}
 	err := m.reopen()
 	if err == nil {
-		m.makeRoom() // if that is what it takes
-		err = m.proveWritable()
+		err = m.beWritable()
 	}
 	if err == nil {
 		err = m.catchUp()
@@ -119,7 +123,7 @@ func (m *committer) recover() {
 		err = m.join()
 	}
 	if err != nil {
-		m.probe.Reset(m.outage.goOn(err))
+		m.probe.Reset(m.outage.goOn(err, m.conn.lastProbe()))
 		return
 	}
 	m.reminder.Stop()
@@ -131,6 +135,16 @@ func (m *committer) recover() {
 	}
 }
 
+// beWritable makes sure that the store can be written to. It makes room first where that takes no
+// round trips.
+func (m *committer) beWritable() error {
+	if m.conn.onNetwork.Load() && m.proveWritable() == nil {
+		return nil
+	}
+	m.makeRoom() // if that is what it takes
+	return m.proveWritable()
+}
+
 // proveWritable charges a unit to a key that no limit has, because a store
 // that opens and reads well may still be read-only.
 func (m *committer) proveWritable() error {
@@ -140,7 +154,9 @@ func (m *committer) proveWritable() error {
 	}
 	_, err = m.conn.inTerms(func(in storage.Store, term *storage.Term) error {
 		claim := storage.Claim{ID: proofID, Limit: limit, Claim: limiter.Claim{Now: term.Time.Now, Charge: limiter.Charge{Units: 1}}}
-		return in.Claim(context.Background(), []storage.Claim{claim}, make([]limiter.Grant, 1))
+		ctx, cancel := m.conn.call()
+		defer cancel()
+		return in.Claim(ctx, []storage.Claim{claim}, make([]limiter.Grant, 1))
 	})
 	return err
 }
@@ -152,8 +168,10 @@ const roomSteps = 512
 // makeRoom sweeps a part of the store. A store that is full can't be used until
 // somebody does.
 func (m *committer) makeRoom() {
+	ctx, cancel := m.conn.call()
+	defer cancel()
 	for range roomSteps {
-		swept, err := m.conn.sweepStep(context.Background())
+		swept, err := m.conn.sweepStep(ctx)
 		if err != nil || !swept.More {
 			return // if it matters, what comes next fails as well
 		}

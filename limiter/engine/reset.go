@@ -63,7 +63,9 @@ func (m *committer) reset(wanted []Reset) error {
 				return err
 			}
 		}
-		return resetter.Reset(context.Background(), term, resets)
+		ctx, cancel := m.conn.call()
+		defer cancel()
+		return resetter.Reset(ctx, term, resets)
 	})
 	if err != nil {
 		if !errors.Is(err, ErrNoResets) {
@@ -99,14 +101,6 @@ func (m *committer) nameReset(to *storage.Reset, of *Reset, term *storage.Term) 
 	return err
 }
 
-// lookForResets drops what other processes have reset. If the store can't tell, the next
-// claim finds that out as well.
-func (m *committer) lookForResets() {
-	if !m.degraded.Load() {
-		_ = m.takeResets(nil)
-	}
-}
-
 // takeResets drops what the store has forgotten since it was asked last. own is the texts
 // of keys that this process has reset, by the numbers of their resets.
 func (m *committer) takeResets(own map[int64]string) error {
@@ -114,10 +108,17 @@ func (m *committer) takeResets(own map[int64]string) error {
 	if !ok {
 		return nil
 	}
-	known, err := resetter.Resets(context.Background(), m.conn.resets.Load())
-	if err != nil {
-		return err
+	ctx, cancel := m.conn.call()
+	defer cancel()
+	known, err := resetter.Resets(ctx, m.conn.resets.Load())
+	if err == nil {
+		m.forgetResets(known, own)
 	}
+	return err
+}
+
+// forgetResets drops what the store has forgotten, see takeResets.
+func (m *committer) forgetResets(known storage.Resets, own map[int64]string) {
 	var named []storage.Reset
 	for _, r := range known.List {
 		if key := own[r.Number]; key != "" {
@@ -130,7 +131,6 @@ func (m *committer) takeResets(own map[int64]string) error {
 		m.forgetAll()
 	}
 	m.conn.resets.Store(known.Newest)
-	return nil
 }
 
 // forgetNamed forgets the keys that resets name, and reports whether all names could be

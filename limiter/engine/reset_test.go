@@ -171,7 +171,7 @@ func TestAResetDropsOffensesThatWait(t *testing.T) {
 	f.table.ensureClient(other)
 	f.committer.offenses.add(offense{other.cell, reputation.Offense{}})
 	f.committer.forgetClient(client.cell)
-	if left := f.committer.offenses.first(); len(left) != 1 || left[0].cell != other.cell {
+	if left := f.committer.offenses.first(maxOffenses); len(left) != 1 || left[0].cell != other.cell {
 		t.Errorf("%d offenses are left", len(left))
 	}
 }

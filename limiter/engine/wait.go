@@ -100,7 +100,7 @@ func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
 // refused from memory.
 func (e *Engine) refused(r *request, twice bool) bool {
 	for i := range r.held {
-		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned {
+		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned && en.holdsFor(&r.debits[r.held[i].debit], twice) {
 			debit := r.held[i].debit
 			r.refuse(OverLimit, debit, en.limit.Left(en.grant.Lease), r.debits[debit].retry(en.grant.Retry, r.now))
 			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
@@ -110,7 +110,7 @@ func (e *Engine) refused(r *request, twice bool) bool {
 		return false
 	}
 	for i := range r.held {
-		if en := r.held[i].entry; en == nil || !en.refused(twice) {
+		if en := r.held[i].entry; en == nil || !en.refused(twice) || !en.holdsFor(&r.debits[r.held[i].debit], twice) {
 			e.release(r.held[i].cell)
 		}
 	}

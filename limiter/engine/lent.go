@@ -1,0 +1,36 @@
+package engine
+
+// lent is the leases of keys of which few units are left: others may be refused for the want of
+// what this process holds. It has what each lease was when it was last looked at.
+type lent map[*cell]lease
+
+// fewShare is below what part of its limit few units of a key are left.
+const fewShare = 4
+
+// lendLocked notes the lease of a locked cell, if few units of its key are left.
+func (m *committer) lendLocked(c *cell, limit *Limit) {
+	if c.lease.units > 0 && m.conn.roundTrip() > 0 && limit.Left(c.leaseLocked()) < limit.Capacity()/fewShare {
+		if m.lent == nil {
+			m.lent = make(lent)
+		}
+		m.lent[c] = c.lease
+	}
+}
+
+// takeBack gives back the leases of keys of which few units are left, and of which nobody has
+// spent anything since the last time.
+func (m *committer) takeBack() {
+	for c, was := range m.lent {
+		c.mu.Lock()
+		switch {
+		case c.dead, c.lease.units == 0, c.inFlightLocked() > 0: // what is granted then is noted again
+			delete(m.lent, c)
+		case c.lease == was:
+			m.giveBackLocked(c)
+			delete(m.lent, c)
+		default:
+			m.lent[c] = c.lease
+		}
+		c.mu.Unlock()
+	}
+}

@@ -1,0 +1,376 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// scaled returns a debit of a client whose record scales a limit.
+func scaled(l *Limit, client string, cost int64) Debit {
+	d := debit(l, client, cost)
+	d.Client, d.Scaling = &Client{Key: []byte(client)}, new(Scaling)
+	for level := range d.Scaling.Levels {
+		d.Scaling.Levels[level] = &Limit{ID: l.ID, Limit: l.Scale(reputation.Level(level).Share())}
+	}
+	d.Scaling.Levels[0] = l
+	return d
+}
+
+// A request that memory knows nothing of waits for the call that is under way and for its own,
+// also if its client's record must be read.
+func TestColdRequestsWaitForTwoRoundTrips(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const trip = 20 * time.Millisecond
+		f := newFleet(t, trip)
+		m, limit := f.start(0), sliding(t, 100, time.Minute)
+		defer m.Close(t.Context())
+		random := rand.New(rand.NewPCG(1, 2))
+		var all sync.WaitGroup
+		for i := range 1000 {
+			time.Sleep(time.Duration(random.Int64N(int64(4 * time.Millisecond))))
+			all.Go(func() {
+				start := time.Now()
+				if d := m.ask(scaled(limit, fmt.Sprint("client", i), 1)); !d.Allowed || d.Degraded {
+					t.Errorf("request %d: %+v", i, d)
+				}
+				if took := time.Since(start); took > 2*trip+2*time.Millisecond {
+					t.Errorf("request %d took %v", i, took)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// A client whose record is read only with its first claim gets what its level leaves and no more,
+// and is told the time that is true for that.
+func TestColdClientsOfBadRepute(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(t, 5*time.Millisecond)
+		m, limit := f.start(0), sliding(t, 100, time.Minute)
+		defer m.Close(t.Context())
+		for i, used := range []int64{0, 9, 10, 50, 100} {
+			name := fmt.Sprint("bad", i)
+			f.disk.Load().spoil(name, m.Now())
+			f.disk.Load().claim(limit, name, limiter.Claim{Now: m.Now() - int64(10*time.Second), Want: used})
+			want := int(max(10-used, 0)) // of the worst level
+			d := scaled(limit, name, 1)
+			if got := m.count(20, d); got != want {
+				t.Errorf("%d used: %d allowed, want %d", used, got, want)
+			}
+			refused := m.ask(scaled(limit, name, 1))
+			if refused.Allowed || refused.Retry < 45*time.Second || refused.Retry > 62*time.Second {
+				t.Errorf("%d used: %+v, want a wait of about a minute", used, refused)
+			}
+			time.Sleep(refused.Retry)
+			if again := m.ask(scaled(limit, name, 1)); !again.Allowed {
+				t.Errorf("%d used: refused again: %+v", used, again)
+			}
+		}
+	})
+}
+
+// A key that is in use all the time never waits after its first requests, and costs few calls.
+func TestLeasesAreRenewedEarly(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.TokenBucket} {
+		for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
+			for _, machines := range []int{1, 4} {
+				if machines > 1 && algorithm == limiter.TokenBucket {
+					continue // see wastesLocked
+				}
+				t.Run(fmt.Sprint(algorithm, trip, machines), func(t *testing.T) {
+					bubble.Test(t, func(t *testing.T) { testRenewal(t, algorithm, trip, machines) })
+				})
+			}
+		}
+	}
+}
+
+func testRenewal(t *testing.T, algorithm limiter.Algorithm, trip time.Duration, machines int) {
+	f := newFleet(t, trip)
+	limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10_000, Window: time.Minute})
+	var all []*machine
+	for range machines {
+		all = append(all, f.start(0))
+	}
+	const perSecond = 133 // 80 % of the limit
+	waited, calls, requests := 0, int64(0), 0
+	for second := range 150 {
+		if second == 10 {
+			waited, calls, requests = 0, f.calls.Load(), 0
+		}
+		for i := range perSecond {
+			d := all[i%machines].ask(debit(limit, "key", 1))
+			if !d.Allowed {
+				t.Fatalf("refused in second %d: %+v", second, d)
+			}
+			if requests++; d.Waited > 0 {
+				waited++
+			}
+			time.Sleep(time.Second/perSecond - d.Waited)
+		}
+	}
+	perRequest := float64(f.calls.Load()-calls) / float64(requests)
+	t.Logf("%.3f calls per request, %d of %d waited", perRequest, waited, requests)
+	if perRequest > 0.03*float64(machines) || waited > requests/1000 {
+		t.Errorf("%.3f calls per request, %d of %d waited", perRequest, waited, requests)
+	}
+	for _, m := range all {
+		m.Close(t.Context())
+	}
+}
+
+// Leases of several machines don't hold what is left of a bucket that is little used, so a burst
+// passes.
+func TestBurstsPassOnManyMachines(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(t, time.Millisecond)
+		limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10_000, Window: time.Minute})
+		var all []*machine
+		for range 4 {
+			all = append(all, f.start(0))
+		}
+		for _, m := range all {
+			m.committer.join()
+		}
+		for i := range 16 * 60 { // 16 a second
+			if d := all[i%4].ask(debit(limit, "key", 1)); !d.Allowed {
+				t.Fatal(d)
+			}
+			time.Sleep(time.Second / 16)
+		}
+		if d := all[0].ask(debit(limit, "key", 7000)); !d.Allowed {
+			t.Errorf("a burst: %+v", d)
+		}
+		for _, m := range all {
+			m.Close(t.Context())
+		}
+	})
+}
+
+// A key that is refused makes no calls.
+func TestRefusedRequestsMakeNoCalls(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(t, time.Millisecond)
+		m, limit := f.start(0, func(o *Options) { o.resetInterval = 1000 * time.Hour }), sliding(t, 100, time.Minute)
+		defer m.Close(t.Context())
+		if got := m.count(200, debit(limit, "key", 1)); got != 100 {
+			t.Errorf("%d allowed, want 100", got)
+		}
+		synctest.Wait()
+		before := f.calls.Load()
+		if got := m.count(1000, debit(limit, "key", 1)); got != 0 || f.calls.Load() != before {
+			t.Errorf("%d allowed, and %d calls", got, f.calls.Load()-before)
+		}
+	})
+}
+
+// Twenty machines use up a limit, and no more than it.
+func TestManyMachinesReachTheLimit(t *testing.T) {
+	for _, algorithm := range algorithms {
+		for _, amount := range []int{5, 1000} {
+			t.Run(fmt.Sprint(algorithm, amount), func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
+					const machines = 20
+					f, random := newFleet(t, time.Millisecond), rand.New(rand.NewPCG(1, 2))
+					limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: int64(amount), Window: time.Hour})
+					var all []*machine
+					for range machines {
+						all = append(all, f.start(0))
+					}
+					for _, m := range all {
+						m.committer.join() // as all do once a minute
+					}
+					allowed := 0
+					for range 20 * amount { // most come to a few machines
+						m := all[min(random.IntN(machines), random.IntN(machines), random.IntN(machines))]
+						if m.ask(debit(limit, "key", 1)).Allowed {
+							allowed++
+						}
+						time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond))))
+					}
+					if least := amount - amount/100; allowed < least || allowed > amount+amount/10 && algorithm == limiter.TokenBucket || allowed > amount && algorithm != limiter.TokenBucket {
+						t.Errorf("%d allowed, want %d to %d", allowed, least, amount)
+					}
+					for _, m := range all {
+						m.Close(t.Context())
+					}
+				})
+			})
+		}
+	}
+}
+
+// What a machine holds of a key of which few units are left, and doesn't use, others soon have.
+func TestLastUnitsComeBack(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f, limit := newFleet(t, time.Millisecond), sliding(t, 1000, time.Hour)
+		one, other := f.start(0), f.start(0)
+		defer one.Close(t.Context())
+		defer other.Close(t.Context())
+		f.disk.Load().claim(limit, "key", limiter.Claim{Now: one.Now(), Want: 900})
+		if got := one.count(3, debit(limit, "key", 1)); got != 3 {
+			t.Fatalf("%d allowed, want 3", got)
+		}
+		f.disk.Load().claim(limit, "key", limiter.Claim{Now: one.Now(), Want: 97})
+		time.Sleep(2 * time.Second)
+		if got := other.count(200, debit(limit, "key", 1)); got == 0 {
+			t.Error("none is allowed of what one machine has given back")
+		}
+	})
+}
+
+// Batches are cut to what a call may have, and all who wait are answered.
+func TestBatchesAreCut(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(t, 5*time.Millisecond)
+		f.most = 10
+		m, limit := f.start(0, func(o *Options) { o.StoreTimeout = time.Minute }), sliding(t, 100, time.Minute)
+		var all sync.WaitGroup
+		for i := range 95 {
+			all.Go(func() {
+				debits := []Debit{scaled(limit, fmt.Sprint("client", i), 1), debit(limit, fmt.Sprint("key", i), 1)}
+				if d := m.ask(debits...); !d.Allowed || d.Degraded {
+					t.Errorf("request %d: %+v", i, d)
+				}
+			})
+		}
+		all.Wait()
+		if largest := f.largest.Load(); largest > 10 {
+			t.Errorf("a call had %d claims", largest)
+		}
+		if err := m.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		now := time.Now().UnixNano()
+		for i := range 95 {
+			for _, key := range []string{"client", "key"} {
+				if used := f.disk.Load().used(limit, fmt.Sprint(key, i), now); used != 1 {
+					t.Errorf("%s%d: %d used, want 1", key, i, used)
+				}
+			}
+		}
+		if largest := f.largest.Load(); largest > 10 {
+			t.Errorf("a call had %d claims", largest)
+		}
+	})
+}
+
+// A store that answers no more holds nobody up for longer than the timeout, and is in use within
+// two seconds after it answers again, however long that took.
+func TestStoreThatAnswersNoMore(t *testing.T) {
+	for name, down := range map[string]func(ctx context.Context, apply func() error) error{
+		"black hole": func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() },
+		"unknown":    func(ctx context.Context, _ func() error) error { return storage.ErrUnknownOutcome },
+		"refused":    func(context.Context, func() error) error { return errDisk },
+		"half applied": func(ctx context.Context, apply func() error) error {
+			apply()
+			<-ctx.Done()
+			return storage.ErrUnknownOutcome
+		},
+	} {
+		for _, lasts := range []time.Duration{time.Second, 10 * time.Minute} {
+			t.Run(fmt.Sprint(name, lasts), func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
+					f, limit := newFleet(t, 5*time.Millisecond), sliding(t, 100, time.Minute)
+					m := f.start(0)
+					defer m.Close(t.Context())
+					m.ask(debit(limit, "key", 1))
+					f.let(down)
+					for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(time.Second / 4) {
+						start := time.Now()
+						m.ask(debit(limit, fmt.Sprint(start.UnixNano()), 1))
+						if took := time.Since(start); took > storage.DefaultTimeout {
+							t.Fatalf("a request took %v", took)
+						}
+					}
+					f.let(f.travel)
+					time.Sleep(2 * time.Second)
+					if d := m.ask(debit(limit, "another key", 1)); !d.Allowed || d.Degraded {
+						t.Errorf("two seconds after it is back: %+v", d)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A store that is out of reach at the start is in use within two seconds after it is there.
+func TestStoreThatIsNotThereAtFirst(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f, limit := newFleet(t, 5*time.Millisecond), sliding(t, 100, time.Minute)
+		f.let(func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() })
+		m := f.start(0)
+		defer m.Close(t.Context())
+		time.Sleep(10 * time.Minute)
+		f.let(f.travel)
+		time.Sleep(2 * time.Second)
+		if d := m.ask(debit(limit, "key", 1)); !d.Allowed || d.Degraded {
+			t.Errorf("two seconds after it is there: %+v", d)
+		}
+	})
+}
+
+// That writes are lost is noticed where nobody claims anything, and what memory knows is charged
+// again.
+func TestLostWritesAreReplayed(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f, limit := newFleet(t, time.Millisecond), sliding(t, 100, time.Hour)
+		m := f.start(0)
+		defer m.Close(t.Context())
+		if got := m.count(60, debit(limit, "key", 1)); got != 60 {
+			t.Fatalf("%d allowed, want 60", got)
+		}
+		lost := f.disk.Swap(newDisk())
+		f.let(func(ctx context.Context, apply func() error) error {
+			return f.travel(ctx, func() error {
+				if store := m.committer.conn.store.Load(); store != nil && store.Store.(*fleetStore).disk == lost {
+					return fmt.Errorf("test: %w", storage.ErrLostWrites)
+				}
+				return apply()
+			})
+		})
+		time.Sleep(2 * time.Second)
+		if used := f.disk.Load().used(limit, "key", m.Now()); used < 60 {
+			t.Errorf("after 2 seconds without traffic %d are charged again, want 60", used)
+		}
+		if d := m.ask(debit(limit, "other", 1)); d.Degraded {
+			t.Errorf("after 2 seconds: %+v", d)
+		}
+		if got := m.count(100, debit(limit, "key", 1)); got != 40 {
+			t.Errorf("%d allowed, want the 40 that are left", got)
+		}
+	})
+}
+
+// A machine that has a client's record in memory learns within a second that another one has
+// banned the client.
+func TestBansHoldOnAllMachinesSoon(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f, limit := newFleet(t, 5*time.Millisecond), sliding(t, 1_000_000, time.Hour)
+		one, other := f.start(0), f.start(0)
+		defer one.Close(t.Context())
+		defer other.Close(t.Context())
+		client := func() *Client { return &Client{Key: []byte("mallory")} }
+		for range 5 { // so that there is a lease
+			if d := one.Decide(t.Context(), client(), []Debit{debit(limit, "key", 1)}); !d.Allowed {
+				t.Fatal(d)
+			}
+		}
+		other.Punish(client(), banningFor(time.Hour))
+		time.Sleep(time.Second)
+		if d := one.Decide(t.Context(), client(), []Debit{debit(limit, "key", 1)}); d.Reason != Banned || d.Waited > 0 {
+			t.Errorf("a second after the ban: %+v", d)
+		}
+	})
+}

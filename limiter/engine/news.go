@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// newsroom learns what other processes have changed, on a goroutine of its own: a round trip for
+// news holds up no claim, and neither does looking at all that memory holds for the clients whose
+// records are to be read again. The committer says when to ask, and hears of what concerns it.
+type newsroom struct {
+	committer *committer
+	asked     chan question // holds one at most
+	heard     chan reply    // likewise, for the committer
+
+	mu    sync.Mutex
+	names map[storage.Key]struct{} // guarded by mu: of clients whose records are to be read again
+	woken chan struct{}            // holds one token when there are any
+
+	stop <-chan struct{} // closed to stop the goroutine
+	done chan struct{}   // closed when it has ended
+}
+
+// question is what a store is asked for.
+type question struct {
+	store *opened
+	seen  storage.Seen
+}
+
+// reply is what it says.
+type reply struct {
+	question
+	news storage.News
+	err  error
+}
+
+func newNewsroom(m *committer, stop <-chan struct{}) newsroom {
+	return newsroom{
+		committer: m, asked: make(chan question, 1), heard: make(chan reply, 1), woken: make(chan struct{}, 1),
+		stop: stop, done: make(chan struct{}),
+	}
+}
+
+// loop runs until stop is closed.
+func (w *newsroom) loop() {
+	defer close(w.done)
+	for {
+		select {
+		case q := <-w.asked:
+			w.ask(q)
+		case <-w.woken:
+			w.reread(w.take())
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+func (w *newsroom) ask(q question) {
+	ctx, cancel := w.committer.conn.call()
+	defer cancel()
+	a := reply{question: q}
+	a.news, a.err = q.store.Store.(storage.Watcher).News(ctx, q.seen)
+	select {
+	case w.heard <- a:
+	case <-w.stop:
+	}
+}
+
+// look has the store asked for what other processes have changed, and gives back what they may
+// be waiting for. Of a store that tells of resets only it takes those.
+func (m *committer) look() {
+	if m.degraded.Load() {
+		return
+	}
+	m.takeBack()
+	m.queue.hurry()
+	store := m.conn.store.Load()
+	if _, ok := ability[storage.Watcher](&m.conn); !ok {
+		_ = m.takeResets(nil) // if it can't tell, the next claim finds that out as well
+		return
+	}
+	select {
+	case m.newsroom.asked <- question{store, storage.Seen{Resets: m.conn.resets.Load(), Changes: m.changes}}:
+	default: // it has not answered yet
+	}
+}
+
+// hear takes what a store has answered. That it has lost writes nothing else may find out where
+// nobody claims anything.
+func (m *committer) hear(a reply) {
+	switch {
+	case a.store != m.conn.store.Load() || m.degraded.Load():
+	case errors.Is(a.err, storage.ErrLostWrites):
+		m.degrade(a.err)
+	case a.err == nil:
+		m.answers.Add(1)
+		if a.seen.Resets == m.conn.resets.Load() { // otherwise a claim has found them meanwhile
+			m.forgetResets(a.news.Resets, nil)
+		}
+		m.changes = a.news.Newest
+		m.newsroom.add(a.news.Changed)
+	}
+}
+
+// beginNews learns which change of a record is the newest, where another one was known of
+// another store or none. Memory has to know it before it reads records.
+func (m *committer) beginNews(continues bool) error {
+	watcher, ok := ability[storage.Watcher](&m.conn)
+	if !ok || continues && m.changes >= 0 {
+		return nil
+	}
+	ctx, cancel := m.conn.call()
+	defer cancel()
+	news, err := watcher.News(ctx, storage.Seen{Resets: m.conn.newest, Changes: -1})
+	m.changes = news.Newest
+	return err
+}
+
+// add has the records of clients read again. If too many are to be read already, these are read
+// when something is claimed for them.
+func (w *newsroom) add(changed []storage.Client) {
+	if len(changed) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.names == nil {
+		w.names = make(map[storage.Key]struct{})
+	}
+	for _, client := range changed {
+		if len(w.names) >= 2*storage.MaxChanges {
+			break
+		}
+		w.names[client.Key] = struct{}{}
+		if client.Former != (storage.Key{}) {
+			w.names[client.Former] = struct{}{}
+		}
+	}
+	put(w.woken)
+}
+
+// take returns the names of the clients that are to be read again.
+func (w *newsroom) take() map[storage.Key]struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names := w.names
+	w.names = nil
+	return names
+}
+
+// reread has the open batch read the records of clients that have some names in the store.
+func (w *newsroom) reread(names map[storage.Key]struct{}) {
+	w.committer.table.each(func(c *cell) {
+		if c.client() != nil && c.isNamed(names) {
+			w.committer.queue.join(func(b *batch) { b.readCellLocked(c) })
+		}
+	})
+}
+
+// isNamed reports whether the name under which a client's record was read is one of some.
+func (c *cell) isNamed(names map[storage.Key]struct{}) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, named := names[c.name]
+	return named
+}
+
+// setName notes the name under which a client's record is read.
+func (c *cell) setName(name storage.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.name = name
+}

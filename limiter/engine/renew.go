@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// On a store on a network, a lease is renewed before it is used up, and before the slot ends in
+// which it can be spent, while requests go on to spend it. So a key that is in use all the time
+// waits for the store only at first.
+
+const (
+	// enough is how many round trips a lease should last yet when it is renewed: one for the
+	// call that is under way, one for its own, and as many again for a key that speeds up.
+	enough = 4
+	// lasts is how long a renewed lease should last, at the key's rate.
+	lasts = time.Second
+	// leastSpent is how many units a key must have spent of a lease for its rate to be known, and
+	// how many it must be expected to spend of the next.
+	leastSpent = 4
+	// edgeSpent is how many units a key must spend in a slot for its lease to be renewed before
+	// the slot ends. Slower ones may not come again before.
+	edgeSpent = 16
+	// leastLeft is how many units must be left, beside all that is known to be in use, for a
+	// lease to be renewed. The last ones are for requests that wait.
+	leastLeft = 16
+	// maxRenewal is the most units that are claimed for later.
+	maxRenewal = 1 << 20
+)
+
+// renewal says how a lease is renewed.
+type renewal struct {
+	low   int64 // below how many units
+	extra int64 // with how many; 0 if it is not
+	next  bool  // these are for the slot after this one
+}
+
+// renewLocked claims for the next requests of keys whose leases are about to be used up, after a
+// request has spent of them. Nobody waits for these claims.
+func (e *Engine) renewLocked(r *request) {
+	trip := e.committer.conn.roundTrip()
+	if trip == 0 {
+		return
+	}
+	for i := range r.held {
+		c, debit := r.held[i].cell, &r.debits[r.held[i].debit]
+		re := c.renewalLocked(debit.Limit, r.now, trip)
+		if re.next && debit.Counting != Always {
+			continue // it can't spend of the next slot
+		}
+		if re.extra > 0 && !c.wastesLocked(debit.Limit, e.committer.conn.processes()) {
+			e.committer.queue.join(func(b *batch) { b.renewLocked(c, debit, re) })
+		}
+	}
+}
+
+// renewalLocked returns how the lease of a cell is to be renewed at now.
+func (c *cell) renewalLocked(limit *Limit, now, trip int64) (re renewal) {
+	if c.rare != nil && (c.rare.inFlight > 0 || c.rare.local != nil) {
+		return renewal{}
+	}
+	edge := false
+	if limit.CountsSlots() {
+		re, edge = c.slotRenewalLocked(limit, now, trip)
+	} else {
+		re = c.bucketRenewalLocked(limit, trip)
+	}
+	if c.lease.units > re.low && !edge || limit.Left(c.leaseLocked()) < leastLeft {
+		return renewal{}
+	}
+	re.extra = min(re.extra, maxRenewal)
+	return re
+}
+
+// slotRenewalLocked returns how a lease of a sliding or fixed limit is renewed, and whether that
+// must be now because its slot is about to end.
+func (c *cell) slotRenewalLocked(limit *Limit, now, trip int64) (re renewal, edge bool) {
+	slot, spent := limit.Slot(now), c.lease.spent
+	begins, ends := limit.Ends(slot-1), limit.Ends(slot)
+	width := ends - begins
+	passed := max(now-begins, width/64, 1)
+	if re.next = c.lease.at > slot; re.next { // since the last slot was about to end
+		passed = width / edgeShare
+	}
+	pace := rate{spent, passed}
+	use := pace.in(min(int64(lasts), width))
+	if re.extra = max(use, int64(c.headroom)); spent < leastSpent || re.extra < leastSpent {
+		return renewal{}, false
+	}
+	re.low = max(pace.in(enough*trip), re.extra/8)
+	if limit.Algorithm() != limiter.Sliding || re.next || spent < edgeSpent {
+		return re, false
+	}
+	if ends-now <= min(max(enough*trip, enough*passed/spent), width/edgeShare) {
+		return renewal{low: re.low, extra: use + use/spareShare, next: true}, true
+	}
+	return re, false
+}
+
+// wastesLocked reports whether what is claimed for later of a key would be wasted. Each lease of a
+// token bucket drains at the bucket's whole rate, so those of several machines drain faster
+// together than the bucket does, and hold what nobody uses. They may do so while little is in use
+// of the bucket, so that most of a burst is always free.
+func (c *cell) wastesLocked(limit *Limit, processes int64) bool {
+	return !limit.CountsSlots() && processes > 1 && c.lease.used > limit.Capacity()/fewShare
+}
+
+// spareShare is what part of what a slot has used is claimed for the next one on top of it, so that
+// it need not be renewed there.
+const spareShare = 4
+
+// edgeShare is in what part of a slot, at its end, a lease may be renewed for the next one.
+const edgeShare = 4
+
+// bucketRenewalLocked returns how a lease of a token bucket is renewed. A lease drains, so how
+// much is spent of it says nothing of the rate: it is taken for the most that goes on for long.
+func (c *cell) bucketRenewalLocked(limit *Limit, trip int64) renewal {
+	if int64(c.headroom) <= firstHeadroomOf(limit) {
+		return renewal{} // no lease was used up yet
+	}
+	refill := refillOf(limit)
+	extra := refill.in(int64(lasts))
+	return renewal{low: max(refill.in(enough*trip), extra/4), extra: extra}
+}
+
+// rate is so many units in so many nanoseconds.
+type rate struct{ units, nanos int64 }
+
+// refillOf returns the rate of a token bucket.
+func refillOf(limit *Limit) rate { return rate{limit.Amount(), int64(limit.Window())} }
+
+// in returns how many units that makes in a time, up to maxRenewal.
+func (r rate) in(d int64) int64 {
+	return int64(min(float64(r.units)*float64(d)/float64(r.nanos), maxRenewal))
+}
+
+// renewLocked adds a claim for later to the open batch. What the cell holds stays there, to be
+// spent meanwhile. The cell must be locked.
+func (b *batch) renewLocked(c *cell, d *Debit, re renewal) {
+	if re.next {
+		c.headroom = uint16(min(re.extra, maxHeadroom))
+	}
+	e := &entry{
+		cell: c, limit: d.Limit, batch: b,
+		cost: 1, wanted: 1, extra: re.extra, next: re.next, renews: true,
+		client: d.client(), parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
+	}
+	if last := c.openIn(b); last != nil {
+		e.given = last.given
+	}
+	c.changeRareLocked(func(r *rare) {
+		r.open = e
+		r.inFlight++
+	})
+	b.entries = append(b.entries, e)
+}
+
+// notRenewedLocked notes what the store says of a key of which nothing is left for later. Its
+// lease stays as it is.
+func (c *cell) notRenewedLocked(en *entry) {
+	if !en.limit.CountsSlots() || c.lease.at == en.grant.At {
+		c.joinLocked(en.limit, en.grant.Lease)
+	}
+}
