@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill come-and-go faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers lint fmt golden reference screenshots ci
+.PHONY: help run test race fuzz crowds kill come-and-go faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers lint fmt golden reference screenshots accessibility release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -74,14 +74,20 @@ fmt: ## format Go files and Caddyfiles
 	gofmt -w .
 	@for f in examples/*Caddyfile; do go run ./cmd/caddy fmt --overwrite "$$f" || exit 1; done
 
-reference: ## write docs/json.md from the config structs; look at the difference before you commit
-	go test . -run JSONReference -reference.update
+reference: ## write docs/json.md from the config structs, and docs/commands.md from the commands; look at the difference before you commit
+	go test . -run 'JSONReference|CommandReference' -reference.update
 
 golden: ## write the golden files of caddytest; look at the difference before you commit
 	go test ./caddytest -run Adapt -update
 
 screenshots: ## take the pictures of the documents anew; needs Chromium, and better has pngquant and the font Roboto
-	go test ./internal/dashboard -run Screenshots -count 1 -screenshots.update
+	go test ./internal/dashboard ./caddytest -run 'TestScreenshots|TestPictures' -count 1 -screenshots.update
+
+accessibility: ## look at all pages with axe, in both color schemes and nine widths, with and without scripts
+	.ci/run accessibility
+
+release: ## build static binaries for all platforms into dist/, and check them
+	.ci/release
 
 ci: ## run what CI runs
 	.ci/run

@@ -22,7 +22,7 @@ is, --address says, or the config file that --config names.`,
 			at.addFlags(cmd)
 			cmd.Example = "  caddy rate-limit explain 203.0.113.9"
 			cmd.AddCommand(console.Commands(at.connect)...)
-			cmd.AddCommand(replayCommand(at), dashboardCommand(at), keyCommand(at))
+			cmd.AddCommand(replayCommand(at), dashboardCommand(at), keyCommand(at), versionCommand())
 			cmd.RunE = unknownCommand(namesOf(cmd.Commands()))
 		},
 	})

@@ -89,8 +89,8 @@
 //     caddyfile_dashboard.go, caddyfile_decision_log.go, caddyfile_tier.go, caddyfile_reputation.go,
 //     caddyfile_limit.go, caddyfile_page.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_store.go,
 //     caddyfile_matchers.go
-//   - command.go, command_replay.go, command_dashboard.go, command_key.go, command_unknown.go,
-//     command_tiers.go, command_connect.go
+//   - command.go, command_replay.go, command_dashboard.go, command_version.go, command_key.go,
+//     command_unknown.go, command_tiers.go, command_connect.go
 //
 // How a log is replayed (internal/accesslog reads it, internal/replay counts and reports):
 //
@@ -118,7 +118,7 @@
 //     original_request.go: matchers that no spelling of a request gets around
 //   - caddyfile_words.go, caddyfile_values.go: words and values of the grammar
 //   - challenge_limits.go, refusal_log.go, per_second.go, metrics_meters.go, metrics_read.go,
-//     metrics.go, diagnostics.go
+//     metrics.go, diagnostics.go, version.go
 //
 // A config that is only looked at, or that is rejected, opens, makes and changes nothing:
 // the store opens when the whole config has started.

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"context"
-	"runtime/debug"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -21,26 +20,9 @@ type running struct{}
 // started is when this process began.
 var started = time.Now()
 
-// modulePath is what this module is called in a binary.
-const modulePath = "github.com/caddy-tally/caddy-tally"
-
-// version returns the version of this module, or "" if the binary doesn't say it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, module := range append(info.Deps, &info.Main) {
-		if module.Path == modulePath {
-			return module.Version
-		}
-	}
-	return ""
-}
-
 // Status implements operator.Service.
 func (running) Status(context.Context) (operator.Status, error) {
-	status := operator.Status{Version: version(), Started: started.UTC(), Stores: stores()}
+	status := operator.Status{Version: runningVersions().Module, Started: started.UTC(), Stores: stores()}
 	if app := runningApp(); app != nil {
 		status.Rules = app.describeRules()
 		status.History = app.ledger != nil

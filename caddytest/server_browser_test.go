@@ -110,3 +110,43 @@ func TestBrowserEarnsASession(t *testing.T) {
 		}
 	}
 }
+
+// The example's pages can be used in every view: the one to try limits on, and the one of a
+// refusal.
+func TestBrowserShowsTheExample(t *testing.T) {
+	b, axe := browser.Start(t, browser.Find(t)), browser.FindAxe(t)
+	binary, err := caddyBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := startExample(t, binary, "Caddyfile", "")
+	for _, v := range browser.Views() {
+		page := b.Open(t, v)
+		page.Go(address + "/")
+		page.Inspect(t, axe, v, "the page to try limits on")
+		page.WantQuiet(t, address)
+	}
+	for _, v := range browser.Views() {
+		useUpLogin(t, address) // again, for the minute may be over
+		page := b.Open(t, v)
+		page.Go(address + "/")
+		page.Load(func() { page.Eval(`document.querySelector("form").submit()`, nil) })
+		page.Inspect(t, axe, v, "the page of a refusal")
+	}
+}
+
+// useUpLogin uses up the limit of the example's form.
+func useUpLogin(t *testing.T, address string) {
+	t.Helper()
+	client := newClient()
+	defer client.CloseIdleConnections()
+	for range 6 {
+		r, err := http.NewRequest(http.MethodPost, address+"/login", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := do(client, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

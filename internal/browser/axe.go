@@ -32,8 +32,8 @@ func FindAxe(t *testing.T) Axe {
 	return Axe(script)
 }
 
-// Findings returns what axe finds on a page.
-func (a Axe) Findings(p *Page) (list []string) {
+// Findings returns what axe finds on a page, by its rules.
+func (a Axe) Findings(p *Page) map[string]string {
 	p.t.Helper()
 	if a == "" {
 		return nil
@@ -44,8 +44,9 @@ func (a Axe) Findings(p *Page) (list []string) {
 	}
 	p.Eval(string(a), nil)
 	p.Eval(`axe.run(document, {resultTypes: ["violations"]}).then(({violations}) => violations.map((v) => ({ID: v.id, Help: v.help, Nodes: v.nodes.map((n) => n.html + " " + n.any.map((a) => a.message).join(" "))})))`, &found)
+	findings := make(map[string]string)
 	for _, v := range found {
-		list = append(list, fmt.Sprintf("%s: %s:\n%.2000s", v.ID, v.Help, strings.Join(v.Nodes, "\n")))
+		findings[v.ID] = fmt.Sprintf("%s:\n%.2000s", v.Help, strings.Join(v.Nodes, "\n"))
 	}
-	return list
+	return findings
 }

@@ -97,16 +97,8 @@ const patience = time.Minute
 
 // call has the browser do something, and reads its answer into result unless that is nil.
 func (b *Browser) call(session, method string, params, result any) error {
-	b.mu.Lock()
-	b.last++
-	id, done := b.last, make(chan answer, 1)
-	b.waiting[id] = done
-	b.mu.Unlock()
-	text, err := json.Marshal(command{ID: id, SessionID: session, Method: method, Params: params})
-	if err != nil {
-		return err
-	}
-	if _, err := b.commands.Write(append(text, 0)); err != nil {
+	done := make(chan answer, 1)
+	if err := b.send(session, method, params, done); err != nil {
 		return err
 	}
 	select {
@@ -121,4 +113,21 @@ func (b *Browser) call(session, method string, params, result any) error {
 	case <-time.After(patience):
 		return fmt.Errorf("%s: no answer for %v", method, patience)
 	}
+}
+
+// send has the browser do something. Its answer goes to done, unless that is nil.
+func (b *Browser) send(session, method string, params any, done chan answer) error {
+	b.mu.Lock()
+	b.last++
+	id := b.last
+	if done != nil {
+		b.waiting[id] = done
+	}
+	b.mu.Unlock()
+	text, err := json.Marshal(command{ID: id, SessionID: session, Method: method, Params: params})
+	if err != nil {
+		return err
+	}
+	_, err = b.commands.Write(append(text, 0))
+	return err
 }

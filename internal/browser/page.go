@@ -28,6 +28,7 @@ type Page struct {
 	mu       sync.Mutex
 	troubles []string
 	requests []string
+	frames   []frame // of a film
 }
 
 // Open opens a tab for a test.
@@ -91,6 +92,8 @@ func (p *Page) hear(method string, params json.RawMessage) {
 			Exception struct{ Description string }
 		}
 		Entry struct{ Level, Text, URL string }
+		frame
+		SessionID int // of the frame
 	}
 	if json.Unmarshal(params, &event) != nil {
 		return
@@ -105,6 +108,9 @@ func (p *Page) hear(method string, params json.RawMessage) {
 		}
 	case "Network.requestWillBeSent":
 		p.requests = append(p.requests, event.Request.URL)
+	case "Page.screencastFrame":
+		p.frames = append(p.frames, event.frame)
+		_ = p.browser.send(p.session, "Page.screencastFrameAck", map[string]any{"sessionId": event.SessionID}, nil) // or no more come
 	case "Runtime.consoleAPICalled":
 		if event.Type == "error" || event.Type == "warning" || event.Type == "assert" {
 			p.troubles = append(p.troubles, fmt.Sprintf("console.%s: %v", event.Type, event.Args))

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,48 +28,25 @@ func serve(t *testing.T) (address string) {
 	return server.URL
 }
 
-// In both schemes from 320 to 1280 px, and in every language: nothing in the console, nothing
-// from elsewhere, nothing to scroll sideways for, and nothing that axe finds.
+// In both schemes from 320 to 1280 px, with and without scripts, and in every language: nothing in
+// the console, nothing from elsewhere, nothing to scroll sideways for, and nothing that axe finds.
 func TestBrowserShowsThePage(t *testing.T) {
 	b, axe, address := browser.Start(t, browser.Find(t)), browser.FindAxe(t), serve(t)
-	look := func(page *browser.Page, width int, query string) {
-		page.Go(address + query)
-		var wide int
-		page.Eval(`document.documentElement.scrollWidth`, &wide)
-		if wide > width {
-			t.Errorf("%s at %d px: the page is %d px wide", query, width, wide)
-		}
-		for _, found := range axe.Findings(page) {
-			t.Errorf("%s at %d px: axe finds %s", query, width, found)
-		}
-	}
-	for _, v := range []browser.View{
-		{Width: 320, Height: 640}, {Width: 320, Height: 640, Dark: true}, {Width: 768, Height: 900}, {Width: 768, Height: 900, Dark: true},
-		{Width: 1280, Height: 900}, {Width: 1280, Height: 900, Dark: true},
-	} {
+	for _, v := range browser.Views() {
 		page := b.Open(t, v)
-		look(page, v.Width, "/?lang=de&wait=3600")
-		look(page, v.Width, "/?lang=de&wait=0")
-		wantQuiet(t, page, address)
-	}
-	page := b.Open(t, browser.View{Width: 320, Height: 640})
-	for _, texts := range language.All() {
-		look(page, 320, "/?lang="+texts.Tag+"&wait=3600")
-	}
-	wantQuiet(t, page, address)
-}
-
-// wantQuiet checks that the page has nothing in the console, and asks nobody else for anything.
-func wantQuiet(t *testing.T, page *browser.Page, address string) {
-	t.Helper()
-	for _, trouble := range page.Troubles() {
-		t.Error(trouble)
-	}
-	for _, request := range page.Requests() {
-		if !strings.HasPrefix(request, address) && request != "data:," {
-			t.Errorf("the page asks for %s", request)
+		for _, query := range []string{"/?lang=de&wait=3600", "/?lang=de&wait=0"} {
+			page.Go(address + query)
+			page.Inspect(t, axe, v, query)
 		}
+		page.WantQuiet(t, address)
 	}
+	v := browser.View{Width: 320, Height: 640}
+	page := b.Open(t, v)
+	for _, texts := range language.All() {
+		page.Go(address + "/?lang=" + texts.Tag + "&wait=3600")
+		page.Inspect(t, axe, v, texts.Tag)
+	}
+	page.WantQuiet(t, address)
 }
 
 // The page counts down, and then says that the time is over and shows the link. The time is that
@@ -105,7 +81,7 @@ func TestBrowserCountsDown(t *testing.T) {
 	if got := text(); !got.Timer || got.Now != "" {
 		t.Errorf("the link leads to a page that shows %+v", got)
 	}
-	wantQuiet(t, page, address)
+	page.WantQuiet(t, address)
 }
 
 // The script counts down in words that the browser knows. They are those of the table, for every

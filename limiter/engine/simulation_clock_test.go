@@ -18,10 +18,10 @@ import (
 //     but for what it is slewed by, and is set only as storage.TimeRecord says.
 //   - The time of a process is that time, but for what it was slewed by since the
 //     process was told last, and never runs backwards but where the disk's was set back.
-//   - "Never more than the limit" (README) holds in that time, to the nanosecond, until it is set. Then counting
+//   - "Never more than the limit" (docs/promises.md) holds in that time, to the nanosecond, until it is set. Then counting
 //     begins afresh.
 //   - What is admitted as of a time is admitted within spendWithin of it.
-//   - "Retry-After is true" (README), in the time that passes.
+//   - "Retry-After is true" (docs/promises.md), in the time that passes.
 //   - The disk knows at the end of every unit that counts.
 
 // simClock is the system's clock as a process reads it.

@@ -499,7 +499,7 @@ func (w *world) admit(p *process, l *simLimit, key string, a admission) int {
 }
 
 // checkBound holds what was admitted for a key against the promise "never more than
-// the limit" (README). The bounds
+// the limit" (docs/promises.md). The bounds
 // are those of the largest amount there was.
 func (w *world) checkBound(l *simLimit, key string) {
 	all := l.admitted[key]

@@ -46,6 +46,10 @@ type journalSize struct{ segments, records int }
 // much.
 var journalSizes = []journalSize{{64, 8192}, {8, 1024}, {2, 256}}
 
+// HasJournal reports whether there can be a journal on this platform. Whether there is one also
+// depends on the file system of the database.
+const HasJournal = journal.Supported
+
 // unknownResets is no number of a reset.
 const unknownResets = -1
 

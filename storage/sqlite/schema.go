@@ -209,6 +209,10 @@ func migrateLocked(c *conn) error {
 	return c.exec(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, len(migrations)))
 }
 
+// SchemaVersion returns the version of databases that this package makes, and brings older ones
+// to.
+func SchemaVersion() int { return len(migrations) }
+
 // current reports whether the database needs no migration. It refuses one that is
 // not ours: [storage.ErrForeign].
 func current(c *conn) (bool, error) {

@@ -12,6 +12,9 @@ import (
 // or 64-bit atomics are made of locks that other processes don't see. openFile says so, and
 // nothing else here is ever called.
 
+// Supported reports whether there can be a journal on this platform.
+const Supported = false
+
 func openFile(string) (*os.File, bool, error) {
 	return nil, false, fmt.Errorf("%w: %s/%s", ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 }

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Supported reports whether there can be a journal on this platform.
+const Supported = true
+
 // openFile opens a file for reading and writing, and makes it if there is none; made reports
 // that. It does not follow a symbolic link, and opens regular files only.
 func openFile(path string) (f *os.File, made bool, err error) {

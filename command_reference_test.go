@@ -1,0 +1,79 @@
+package tally_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+const commandReference = "docs/commands.md"
+
+const commandReferenceHead = `# Commands
+
+What ` + "`--help`" + ` says of each command of ` + "`caddy rate-limit`" + `. [Operators](operators.md) explains them, with
+what they print.
+
+<!-- Written from the commands by make reference. Do not edit it here. -->
+`
+
+// TestCommandReference holds docs/commands.md against the commands.
+func TestCommandReference(t *testing.T) {
+	want := writeCommandReference(t)
+	if *updateReference {
+		if err := os.WriteFile(commandReference, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got := readText(t, commandReference); got != string(want) {
+		t.Errorf("%s is not what the commands say: run make reference and look at the difference", commandReference)
+	}
+}
+
+func writeCommandReference(t *testing.T) []byte {
+	t.Helper()
+	out := bytes.NewBufferString(commandReferenceHead)
+	var write func(cmd *cobra.Command)
+	write = func(cmd *cobra.Command) {
+		help := new(bytes.Buffer)
+		cmd.SetOut(help)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(help.String(), caddy.AppDataDir(), "DATA") // another one on each machine
+		fmt.Fprintf(out, "\n## `%s`\n\n```text\n%s\n```\n", cmd.CommandPath(), strings.TrimSpace(text))
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() && sub.Name() != "help" {
+				write(sub)
+			}
+		}
+	}
+	write(rateLimitCommand())
+	return out.Bytes()
+}
+
+// rateLimitCommand returns the command as Caddy has it.
+func rateLimitCommand() *cobra.Command {
+	registered := caddycmd.Commands()["rate-limit"]
+	root := &cobra.Command{Use: "caddy"}
+	cmd := &cobra.Command{Use: registered.Name, Short: registered.Short, Long: registered.Long}
+	root.AddCommand(cmd)
+	registered.CobraFunc(cmd)
+	return cmd
+}
+
+// The page for operators names every command in its table.
+func TestOperatorsPageNamesEveryCommand(t *testing.T) {
+	page := readText(t, "docs/operators.md")
+	for _, cmd := range rateLimitCommand().Commands() {
+		if cmd.Name() != "help" && !hasEntry(page, cmd.Name()) {
+			t.Errorf("docs/operators.md: expected a row for `%s` in the table of commands", cmd.Name())
+		}
+	}
+}
