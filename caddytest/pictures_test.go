@@ -66,7 +66,7 @@ func TestPictures(t *testing.T) {
 	for scheme, isDark := range map[string]bool{"light": false, "dark": true} {
 		t.Run(scheme, func(t *testing.T) {
 			s := startCaddy(t, pictured)
-			film := filmChallenge(t, b, "http://site.test:"+s.port+"/", browser.View{Width: 640, Height: 500, Dark: isDark})
+			film := filmChallenge(t, b, "http://site.test:"+s.port+"/", browser.View{Width: 640, Height: 570, Dark: isDark})
 			picture, err := film.GIF()
 			if err != nil {
 				t.Fatal(err)

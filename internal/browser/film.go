@@ -20,7 +20,7 @@ type Film struct {
 
 // shortest is how long each frame is shown at least: it takes the time of those before that are
 // left out.
-const shortest = 90 * time.Millisecond
+const shortest = 140 * time.Millisecond
 
 // frame is what the browser shows from a time on.
 type frame struct {
@@ -72,7 +72,7 @@ func (f *Film) add(picture []byte, shown time.Duration) error {
 }
 
 // GIF returns the film, which repeats. All frames must have the same size. Each holds only what
-// changes, and they share the 255 colors that are in most places.
+// changes, and they share the 63 colors that are in most places.
 func (f *Film) GIF() ([]byte, error) {
 	out := &gif.GIF{}
 	colors := f.palette()
@@ -119,7 +119,7 @@ func (f *Film) palette() color.Palette {
 		return cmp.Or(count[b]-count[a], int(a.R)-int(b.R), int(a.G)-int(b.G), int(a.B)-int(b.B))
 	})
 	colors := color.Palette{color.RGBA{}}
-	for _, c := range all[:min(len(all), 255)] {
+	for _, c := range all[:min(len(all), 63)] {
 		colors = append(colors, c)
 	}
 	return colors
