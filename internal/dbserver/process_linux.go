@@ -1,0 +1,47 @@
+package dbserver
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// nobody is the user that servers run as where this process is root, which they refuse to be.
+const nobody = 65534
+
+// asNobody returns how a server is started. It ends when this process does.
+func asNobody() *syscall.SysProcAttr {
+	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		attributes.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	return attributes
+}
+
+func giveAway(path string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return os.Chown(path, nobody, nobody)
+}
+
+// killAll kills a process and its children, of which each may be in a group of its own.
+func killAll(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // so that it starts no others
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		_, after, _ := bytes.Cut(stat, []byte(") "))
+		fields := bytes.Fields(after)
+		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(pid) && child > 0 {
+			_ = syscall.Kill(child, syscall.SIGKILL)
+		}
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}

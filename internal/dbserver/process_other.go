@@ -1,0 +1,11 @@
+//go:build !linux
+
+package dbserver
+
+import "syscall"
+
+func asNobody() *syscall.SysProcAttr { return nil }
+
+func giveAway(string) error { return nil }
+
+func killAll(int) {}

@@ -1,0 +1,147 @@
+package dbserver
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ErrMissing says that a server isn't installed.
+var ErrMissing = errors.New("not installed")
+
+// Password is that of every server, and User the name of its administrator.
+const (
+	User     = "tally"
+	Password = "the-pass.word"
+)
+
+// Server is a server that was started.
+type Server struct {
+	Port   string
+	folder string
+	ready  string // what a line of its log says when it is ready
+	args   []string
+	dsn    func(s *Server, port string) string
+
+	command *exec.Cmd
+	lines   chan string // of its log, until it ends
+}
+
+// DSN returns how to connect to the server. port is that of the server, or of a proxy before it.
+func (s *Server) DSN(port string) string { return s.dsn(s, port) }
+
+// startFor is how long a server may take to start.
+const startFor = 30 * time.Second
+
+// Start starts the server, again after Kill.
+func (s *Server) Start() error {
+	s.command = exec.Command(s.args[0], s.args[1:]...)
+	s.command.Dir = s.folder
+	s.command.SysProcAttr = asNobody()
+	output, err := s.command.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.command.Start(); err != nil {
+		return err
+	}
+	s.lines = make(chan string, 1000)
+	go s.read(output)
+	return s.await()
+}
+
+// read reads the log until the server ends. Lines that nobody waits for are dropped.
+func (s *Server) read(output io.Reader) {
+	lines := s.lines
+	defer close(lines)
+	for scanner := bufio.NewScanner(output); scanner.Scan(); {
+		select {
+		case lines <- scanner.Text():
+		default:
+		}
+	}
+}
+
+func (s *Server) await() error {
+	var log []string
+	late := time.After(startFor)
+	for {
+		select {
+		case line, ok := <-s.lines:
+			if log = append(log, line); strings.Contains(line, s.ready) {
+				return nil
+			}
+			if !ok {
+				return fmt.Errorf("%s ended: %v\n%s", s.args[0], s.command.Wait(), strings.Join(log, "\n"))
+			}
+		case <-late:
+			return fmt.Errorf("%s was not ready after %v\n%s", s.args[0], startFor, strings.Join(log, "\n"))
+		}
+	}
+}
+
+// Kill ends the server at once, as a loss of power does, but for what the system has not written
+// to the disk yet.
+func (s *Server) Kill() {
+	killAll(s.command.Process.Pid)
+	_ = s.command.Wait()
+	for range s.lines { // until nobody holds its output any more
+	}
+}
+
+// Close kills the server and removes its folder.
+func (s *Server) Close() {
+	s.Kill()
+	_ = os.RemoveAll(s.folder)
+}
+
+// newFolder makes a folder that the server's user owns.
+func newFolder(name string) (string, error) {
+	folder, err := os.MkdirTemp("", name)
+	if err != nil {
+		return "", err
+	}
+	return folder, giveAway(folder)
+}
+
+// run runs a command as the server's user.
+func run(folder string, name string, args ...string) error {
+	command := exec.Command(name, args...)
+	command.Dir = folder
+	command.SysProcAttr = asNobody()
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, output)
+	}
+	return nil
+}
+
+// find returns the path of a program, or ErrMissing.
+func find(name string, elsewhere ...string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, pattern := range elsewhere {
+		if paths, _ := filepath.Glob(filepath.Join(pattern, name)); len(paths) > 0 {
+			return paths[len(paths)-1], nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", name, ErrMissing)
+}
+
+// freePort returns a port that nobody uses.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}

@@ -1,0 +1,71 @@
+package cells
+
+import (
+	"encoding/binary"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// A state is written as a byte that says what it is, and varints: for slots the first index,
+// and then the units of each and how far the next index is away; for a bucket its fields.
+const (
+	asSlots  = 1
+	asBucket = 2
+)
+
+// Append appends a state to bytes. Of an empty one it appends nothing. When it expires is not
+// among the bytes.
+func (s *State) Append(to []byte) []byte {
+	if len(s.Slots) > 0 {
+		to = append(to, asSlots)
+		last := int64(0)
+		for _, slot := range s.Slots {
+			to = binary.AppendVarint(to, slot.Index-last) // wraps around, and back
+			to = binary.AppendVarint(to, slot.Used)
+			last = slot.Index
+		}
+		return to
+	}
+	if s.Bucket == (limiter.Bucket{}) {
+		return to
+	}
+	to = append(to, asBucket)
+	to = binary.AppendVarint(to, s.Bucket.At)
+	to = binary.AppendVarint(to, s.Bucket.Units)
+	return binary.AppendVarint(to, s.Bucket.Part)
+}
+
+// Parse reads what Append has written. Of bytes that are damaged it reads what makes sense:
+// slots in ascending order that hold units.
+func (s *State) Parse(from []byte) {
+	s.State = limiter.State{Slots: s.Slots[:0]}
+	if len(from) == 0 {
+		return
+	}
+	kind, from := from[0], from[1:]
+	next := func() (v int64, ok bool) {
+		v, n := binary.Varint(from)
+		if n <= 0 {
+			from = nil
+			return 0, false
+		}
+		from = from[n:]
+		return v, true
+	}
+	switch kind {
+	case asSlots:
+		index := int64(0)
+		for len(from) > 0 {
+			step, _ := next()
+			used, ok := next()
+			index += step
+			if n := len(s.Slots); ok && used > 0 && (n == 0 || index > s.Slots[n-1].Index) {
+				s.Slots = append(s.Slots, limiter.Slot{Index: index, Used: limiter.Clamp(used)})
+			}
+		}
+	case asBucket:
+		s.Bucket.At, _ = next()
+		s.Bucket.Units, _ = next()
+		s.Bucket.Part, _ = next()
+	}
+}

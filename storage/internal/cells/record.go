@@ -1,0 +1,36 @@
+package cells
+
+import (
+	"encoding/binary"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// AppendRecord appends what is known of a client to bytes. Of a client of which nothing is known
+// it appends nothing.
+func AppendRecord(to []byte, r reputation.Record) []byte {
+	if r.At|r.Lost|r.Until|r.Counts|int64(r.Bans)|int64(r.Level) == 0 && len(r.Past) == 0 {
+		return to
+	}
+	for _, v := range []int64{r.At, r.Lost, int64(r.Level), r.Until, int64(r.Bans), r.Counts} {
+		to = binary.AppendVarint(to, v)
+	}
+	return r.AppendPast(to)
+}
+
+// ParseRecord reads what AppendRecord has written. Whoever uses it calls
+// [reputation.Record.Clamp] first. Bytes that are damaged are a record as well.
+func ParseRecord(from []byte) (r reputation.Record) {
+	var level, bans int64
+	for _, v := range []*int64{&r.At, &r.Lost, &level, &r.Until, &bans, &r.Counts} {
+		n := 0
+		if *v, n = binary.Varint(from); n <= 0 {
+			*v, n = 0, len(from)
+		}
+		from = from[n:]
+	}
+	r.Level = reputation.Level(min(max(level, 0), int64(reputation.Critical)))
+	r.Bans = int(min(max(bans, 0), 1<<30))
+	r.Past = reputation.ParsePast(from)
+	return r
+}

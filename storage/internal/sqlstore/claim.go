@@ -1,0 +1,109 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
+)
+
+// Claim implements [storage.Store].
+func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.claim(ctx, nil, claims, grants)
+}
+
+func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.answer(ctx, "claim", term, claims, grants, false)
+}
+
+// Probe implements [storage.Prober].
+func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.answer(ctx, "probe", term, claims, grants, true)
+}
+
+// answer answers claims, and charges them unless it only peeks.
+func (s *Store) answer(ctx context.Context, what string, term *storage.Term, claims []storage.Claim, grants []limiter.Grant, peek bool) error {
+	if err := storage.CheckClaims(claims, grants); err != nil {
+		return s.place.wrap(what, err)
+	}
+	if len(claims) == 0 && term == nil {
+		return s.place.wrap(what, ctx.Err())
+	}
+	b := &batch{term: term, locks: locksOf(claims), peek: peek}
+	if len(claims) > 0 {
+		b.now = claims[0].Now
+	}
+	b.decide = func(tx *transaction) error {
+		decide(tx, claims, grants)
+		return nil
+	}
+	return s.transact(ctx, what, b)
+}
+
+// cellName is the name of the row that keeps a key of a limit.
+func cellName(id storage.LimitID, key storage.Key) string {
+	var name [8 + len(key)]byte
+	binary.BigEndian.PutUint64(name[:8], uint64(id))
+	copy(name[8:], key[:])
+	return string(name[:])
+}
+
+// locksOf returns the rows of claims.
+func locksOf(claims []storage.Claim) []lock {
+	names := make([]string, 0, len(claims))
+	for i := range claims {
+		c := &claims[i]
+		names = append(names, cellName(c.ID, c.Key))
+		if hasFormer(c) {
+			names = append(names, cellName(c.ID, c.Former))
+		}
+	}
+	return locksOn("cells", names)
+}
+
+func hasFormer(c *storage.Claim) bool {
+	return c.Former != (storage.Key{}) && c.Former != c.Key
+}
+
+// locksOn returns locks on rows, or none if there are no rows.
+func locksOn(t table, names []string) []lock {
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []lock{{t, slices.Compact(names)}}
+}
+
+// decide answers claims by the rows of a transaction, and changes these.
+func decide(tx *transaction, claims []storage.Claim, grants []limiter.Grant) {
+	rows, states := tx.rows["cells"], make(map[string]*cells.State, len(claims))
+	stateOf := func(name string) *cells.State {
+		st := states[name]
+		if st == nil {
+			st = &cells.State{Expires: rows[name].expires}
+			st.Parse(rows[name].state)
+			states[name] = st
+		}
+		return st
+	}
+	for i := range claims {
+		c := &claims[i]
+		if tx.term != nil {
+			c.Now = tx.at.Now
+		}
+		var former *cells.State
+		if hasFormer(c) {
+			former = stateOf(cellName(c.ID, c.Former))
+		}
+		grants[i] = stateOf(cellName(c.ID, c.Key)).Claim(c, former, tx.term != nil)
+		if former != nil {
+			*former = cells.State{}
+		}
+	}
+	for name, st := range states {
+		rows[name].state, rows[name].expires = st.Append(nil), st.Expires
+	}
+}

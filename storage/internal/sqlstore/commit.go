@@ -1,0 +1,78 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+)
+
+// writes reports whether a transaction changes anything.
+func (tx *transaction) writes() bool {
+	if tx.peek {
+		return false
+	}
+	if len(tx.more.sql) > 0 {
+		return true
+	}
+	for _, rows := range tx.rows {
+		for _, r := range rows {
+			if r.changed() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// commitLocked writes what has changed and commits, in one round trip, which ends with trips.
+// Until ctx ends there is time to find out whether it took effect.
+func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction) error {
+	sql := s.place.script()
+	for _, l := range tx.locks {
+		sql.write(l.table, tx.rows[l.table])
+	}
+	sql.sql = append(sql.sql, tx.more.sql...)
+	sql.add("UPDATE ", table("machines"), " SET batches = ", s.sent+1, ", expires = ", raw(s.place.dialect.Clock), " + ", machineStays)
+	if tx.term != nil {
+		sql.add(", time = ", tx.at.Now)
+	}
+	sql.add(" WHERE id = ", s.id).end().add("COMMIT")
+	_, err := s.place.run(trips, c, sql)
+	if err == nil {
+		s.acknowledgeLocked()
+		return nil
+	}
+	if s.place.rollback(trips, c); !c.Broken() {
+		return err // the server has rolled back
+	}
+	return s.resolveLocked(ctx, err)
+}
+
+// write writes rows that have changed, in the order of their names. Rows that say nothing are
+// removed, those among them that were made to be locked.
+func (s *script) write(t table, rows map[string]*row) {
+	var written, removed []string
+	for name, r := range rows {
+		switch {
+		case len(r.state) == 0:
+			removed = append(removed, name)
+		case r.changed():
+			written = append(written, name)
+		}
+	}
+	slices.Sort(written)
+	slices.Sort(removed)
+	for i, name := range written {
+		if i == 0 {
+			s.add("INSERT INTO ", t, " (name, state, expires) VALUES ")
+		} else {
+			s.add(", ")
+		}
+		s.add("(", []byte(name), ", ", rows[name].state, ", ", rows[name].expires, ")")
+	}
+	if len(written) > 0 {
+		s.add(" ", s.place.dialect.Replace).end()
+	}
+	if len(removed) > 0 {
+		s.add("DELETE FROM ", t, " WHERE name IN ").list(removed).end()
+	}
+}

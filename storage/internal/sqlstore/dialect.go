@@ -1,0 +1,71 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+)
+
+// Dialect is what differs from server to server.
+type Dialect struct {
+	// Name is that of the store, for errors.
+	Name string
+	// Connect connects to the server.
+	Connect func(ctx context.Context) (Conn, error)
+	// Explain says what an error of Connect or of a Conn means, and adds to it what to do.
+	Explain func(err error) (Fault, error)
+
+	// Bytes are what stands before and after the hexadecimal digits of a literal.
+	Bytes [2]string
+	// ShortBytes is the type of a column that is a key, LongBytes that of any other bytes.
+	ShortBytes, LongBytes string
+	// Hot follows the columns of a table whose rows are written over and over, Cold those of
+	// any other.
+	Hot, Cold string
+	// Clock is the server's clock when a statement began, or later, in nanoseconds since the
+	// Unix epoch.
+	Clock string
+
+	// Begin begins a transaction, of which each statement sees what was committed before it.
+	// The server gives up waiting for a lock after so long, and ends a transaction that its
+	// client doesn't go on with.
+	Begin func(wait time.Duration) string
+	// Keep follows the rows of an INSERT into a table with a key, and leaves rows alone that
+	// are there, beside locking them.
+	Keep func(key string) string
+	// Replace follows the rows of an INSERT of name, state and expires, and replaces the last
+	// two in rows that are there.
+	Replace string
+	// Making keeps others from making tables until the transaction ends. It may be "".
+	Making string
+	// Exists is 1 if there is a table, or else 0.
+	Exists func(table string) string
+	// Size is the bytes that tables take.
+	Size func(tables []string) string
+}
+
+// Conn is a connection to a server. One call is made at a time.
+type Conn interface {
+	// Run runs statements in one round trip, and returns the rows of each that has columns. If
+	// one fails, those after it are not run.
+	Run(ctx context.Context, statements []byte) ([]Rows, error)
+	// Broken reports whether the connection can't be used any more, as after a call whose
+	// context ended.
+	Broken() bool
+	// Close closes the connection, and waits for nothing.
+	Close()
+}
+
+// Rows are the rows of a statement. A value is a number in decimal digits, bytes as they are, or
+// nil.
+type Rows [][][]byte
+
+// Fault is what an error means.
+type Fault int
+
+// What an error may mean.
+const (
+	Failed  Fault = iota // anything else
+	Broken               // the connection ended
+	Busy                 // others hold locks: the transaction can be tried again
+	Missing              // there is no such table or column
+)

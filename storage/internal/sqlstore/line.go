@@ -1,0 +1,125 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// line is a connection for one call at a time, made anew after it broke.
+type line struct {
+	place *Place
+
+	mu     sync.Mutex
+	conn   Conn // guarded by mu: nil if there is none
+	closed bool // guarded by mu
+}
+
+// with calls f with the connection. f may be called for a connection that has ended without
+// anybody noticing.
+func (l *line) with(ctx context.Context, f func(Conn) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.withLocked(ctx, f)
+}
+
+func (l *line) withLocked(ctx context.Context, f func(Conn) error) error {
+	conn, err := l.connectLocked(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.checkLocked(conn)
+	return f(conn)
+}
+
+// checkLocked drops a connection that can't be used any more.
+func (l *line) checkLocked(conn Conn) {
+	if l.conn == conn && conn.Broken() {
+		l.hangUpLocked()
+	}
+}
+
+// connectLocked returns the connection, and makes one if there is none.
+func (l *line) connectLocked(ctx context.Context) (Conn, error) {
+	if l.closed {
+		return nil, storage.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if l.conn != nil && l.conn.Broken() {
+		l.hangUpLocked()
+	}
+	if l.conn == nil {
+		conn, err := l.place.dialect.Connect(ctx)
+		if err != nil {
+			return nil, l.place.explain(ctx, err)
+		}
+		l.conn = conn
+	}
+	return l.conn, nil
+}
+
+func (l *line) hangUpLocked() {
+	if l.conn != nil {
+		l.conn.Close()
+		l.conn = nil
+	}
+}
+
+// close ends the line after the call that is under way.
+func (l *line) close() (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hangUpLocked()
+	first, l.closed = !l.closed, true
+	return first
+}
+
+// serverError is an error of the server, with what it means.
+type serverError struct {
+	fault Fault
+	err   error
+}
+
+func (e *serverError) Error() string { return e.err.Error() }
+func (e *serverError) Unwrap() error { return e.err }
+
+// explain says what an error means. One that a context is the cause of says so.
+func (p *Place) explain(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	fault, err := p.dialect.Explain(err)
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
+	return &serverError{fault, err}
+}
+
+func faultOf(err error) Fault {
+	if known := (*serverError)(nil); errors.As(err, &known) {
+		return known.fault
+	}
+	return Failed
+}
+
+// run runs a script.
+func (p *Place) run(ctx context.Context, c Conn, s *script) ([]Rows, error) {
+	results, err := c.Run(ctx, s.sql)
+	return results, p.explain(ctx, err)
+}
+
+// rollback ends a transaction that failed or that has written nothing. If that fails, so does
+// the connection, and the server rolls back.
+func (p *Place) rollback(ctx context.Context, c Conn) {
+	if c.Broken() {
+		return
+	}
+	if _, err := c.Run(ctx, []byte("ROLLBACK")); err != nil {
+		c.Close()
+	}
+}

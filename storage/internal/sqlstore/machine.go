@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// A machine is a store that was opened. Its row in machines has how many of its batches took
+// effect, and each of them writes it, in its own transaction.
+
+// machineStays is how long the row of a machine is kept that writes nothing, in nanoseconds. A
+// machine that has lost its row charges anew what it knows.
+const machineStays = int64(7 * 24 * time.Hour)
+
+// register makes a row for the store, and notes how far other machines have come. Batches of
+// earlier stores of this process that may still be under way can't take effect afterwards: the
+// lock on their rows is waited for, and then the rows are removed.
+func (s *Store) register(ctx context.Context, c Conn) error {
+	p, suspects := s.place, s.place.suspects()
+	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
+	for _, id := range suspects {
+		sql.add("SELECT id, batches FROM ", table("machines"), " WHERE id = ", id, " FOR UPDATE").end()
+		sql.add("DELETE FROM ", table("machines"), " WHERE id = ", id).end()
+	}
+	sql.add("INSERT INTO ", table("machines"), " (id, batches, time, expires) VALUES (", s.id, ", 0, 0, ", raw(p.dialect.Clock), " + ", machineStays, ")").end()
+	sql.add("SELECT id, batches FROM ", table("machines")).end()
+	sql.selectMeta(false).add("COMMIT")
+	results, err := p.run(ctx, c, sql)
+	if err != nil {
+		p.rollback(ctx, c)
+		return err
+	}
+	if err := hasResults(results, len(suspects)+2); err != nil {
+		return err
+	}
+	var m meta
+	if err := m.read(results[len(results)-1]); err != nil {
+		return err
+	}
+	s.epoch, s.seen = m.epoch, make(map[int64]int64)
+	for _, rows := range results[:len(results)-1] {
+		for _, row := range rows {
+			var id, batches int64
+			if err := numbers(row, &id, &batches); err != nil {
+				return err
+			}
+			s.seen[id] = batches
+		}
+	}
+	p.acquit(suspects)
+	return nil
+}
+
+// isCurrentLocked returns an error unless the row of the machine says that all of its batches
+// are there that were acknowledged.
+func (s *Store) isCurrentLocked(rows Rows) error {
+	var batches int64
+	if len(rows) == 0 {
+		return s.hasLost()
+	}
+	if err := numbers(rows[0], &batches); err != nil {
+		return err
+	}
+	if s.pending && batches == s.sent+1 {
+		s.acknowledgeLocked()
+	}
+	if batches != s.sent {
+		return s.hasLost()
+	}
+	s.pending = false
+	return nil
+}
+
+func (s *Store) acknowledgeLocked() {
+	s.sent++
+	s.pending = false
+	s.acknowledged.Store(s.sent)
+}
+
+func (s *Store) hasLost() error {
+	s.lost.Store(true)
+	return errLost
+}
+
+// resolveLocked finds out whether a batch took effect whose connection ended before the answer
+// came. The lock on the machine's row is held until the batch has ended, with or without effect.
+// If it had none, it returns the cause.
+func (s *Store) resolveLocked(ctx context.Context, cause error) error {
+	s.pending = true
+	s.claims.hangUpLocked()
+	p := s.place
+	var results []Rows
+	err := s.claims.withLocked(ctx, func(c Conn) (err error) {
+		sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
+		sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, " FOR UPDATE").end().add("ROLLBACK")
+		if results, err = p.run(ctx, c, sql); err != nil {
+			p.rollback(ctx, c)
+		}
+		return err
+	})
+	if err != nil || hasResults(results, 1) != nil {
+		p.suspect(s.id)
+		return fmt.Errorf("%w: %w", storage.ErrUnknownOutcome, cause)
+	}
+	before := s.sent
+	if err := s.isCurrentLocked(results[0]); err != nil {
+		return err
+	}
+	if s.sent == before {
+		return cause
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// DefaultPrefix is what the names of tables begin with.
+const DefaultPrefix = "tally_"
+
+// DefaultTimeout is how long a call may take.
+const DefaultTimeout = time.Second
+
+// Options say where a store keeps its tables, and how. The zero value is the default.
+type Options struct {
+	// Prefix is what the names of tables begin with, after a schema and a dot if need be.
+	// Default: [DefaultPrefix].
+	Prefix string
+	// Timeout is how long a call may take whose context ends later or never. Default:
+	// [DefaultTimeout].
+	Timeout time.Duration
+	// Clock is read instead of the server's clock, in tests. It returns nanoseconds since the
+	// Unix epoch.
+	Clock func(storage.Reading) int64
+}
+
+var prefixes = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}$`)
+
+// CheckPrefix returns an error if no names of tables can begin with a prefix.
+func CheckPrefix(prefix string) error {
+	if prefix == "" || prefixes.MatchString(prefix) {
+		return nil
+	}
+	return fmt.Errorf("expected lowercase letters, digits and _, up to 40, and before it a schema and a dot if need be, got %q", prefix)
+}
+
+// Place is where stores keep what they keep: tables of a server.
+type Place struct {
+	dialect *Dialect
+	options Options
+	prefix  string
+
+	mu        sync.Mutex
+	uncertain []int64 // guarded by mu: machines of which a batch may still take effect
+}
+
+// NewPlace returns a place. It connects to nothing.
+func NewPlace(d *Dialect, o Options) (*Place, error) {
+	if err := CheckPrefix(o.Prefix); err != nil {
+		return nil, fmt.Errorf("%s: prefix: %w", d.Name, err)
+	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	return &Place{dialect: d, options: o, prefix: cmp.Or(o.Prefix, DefaultPrefix)}, nil
+}
+
+// openTimeout is how long opening a store may take whose context ends later or never: a server
+// that is out of reach is tried again, soon after it is back.
+const openTimeout = 2 * time.Second
+
+// opened counts the stores that this process has opened.
+var opened atomic.Int64
+
+// Open opens a store. It makes the tables if there are none.
+func (p *Place) Open(ctx context.Context) (storage.Store, error) {
+	s := &Store{place: p, order: opened.Add(1), id: rand.Int64()}
+	s.claims.place, s.chores.place = p, p
+	s.calls = storage.Calls{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	err := s.claims.with(ctx, func(c Conn) error {
+		if err := s.openTables(ctx, c); err != nil {
+			return err
+		}
+		return s.register(ctx, c)
+	})
+	if err != nil {
+		_ = s.Close()
+		return nil, p.wrap("open", err)
+	}
+	return s, nil
+}
+
+// suspect notes a machine of which a batch may still take effect. The next store that is opened
+// sees to it that it won't.
+func (p *Place) suspect(id int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.uncertain, id) {
+		p.uncertain = append(p.uncertain, id)
+	}
+}
+
+func (p *Place) suspects() []int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.uncertain)
+}
+
+func (p *Place) acquit(ids []int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uncertain = slices.DeleteFunc(p.uncertain, func(id int64) bool { return slices.Contains(ids, id) })
+}
+
+func (p *Place) script() *script { return &script{place: p} }
+
+// wrap says what failed.
+func (p *Place) wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w", p.dialect.Name, what, err)
+}

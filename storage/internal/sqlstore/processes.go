@@ -1,0 +1,52 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// longestStay is how long a process may say that it stays, in nanoseconds. Rows of a longer time
+// were written when a clock was wrong.
+const longestStay = int64(7 * 24 * time.Hour)
+
+// Join implements [storage.Shared]. It also keeps the machine's row from expiring.
+func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
+	err = s.chore(ctx, "join", func(ctx context.Context, c Conn) error {
+		p = storage.Presence{}
+		at := s.place
+		sql := at.script().add(at.dialect.Begin(at.options.Timeout / 2)).end()
+		sql.add("DELETE FROM ", table("processes"), " WHERE expires <= ", now, " OR expires > ", now+longestStay, " OR id = ", id).end()
+		sql.add("INSERT INTO ", table("processes"), " (id, expires) VALUES (", id, ", ", min(until, now+longestStay), ")").end()
+		sql.add("UPDATE ", table("machines"), " SET expires = ", raw(at.dialect.Clock), " + ", machineStays, " WHERE id = ", s.id).end()
+		sql.add("SELECT id FROM ", table("processes")).end().add("COMMIT")
+		results, err := at.run(ctx, c, sql)
+		if err == nil {
+			err = hasResults(results, 1)
+		}
+		if err != nil {
+			return err
+		}
+		for _, values := range results[0] {
+			var other int64
+			if err := numbers(values, &other); err != nil {
+				return err
+			}
+			p.Processes++
+			if other < id {
+				p.Process++
+			}
+		}
+		return nil
+	})
+	return p, err
+}
+
+// Leave implements [storage.Shared].
+func (s *Store) Leave(ctx context.Context, id int64) error {
+	return s.chore(ctx, "leave", func(ctx context.Context, c Conn) error {
+		_, err := s.place.run(ctx, c, s.place.script().add("DELETE FROM ", table("processes"), " WHERE id = ", id))
+		return err
+	})
+}

@@ -1,0 +1,163 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Reset implements [storage.Resetter]. One reset runs at a time. A batch that has locked its rows
+// is waited for; one that locks them later reads the number of the reset.
+func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
+	b := &batch{term: term, alone: true, locks: s.locksOfResets(resets)}
+	if len(resets) > 0 {
+		noted := s.place.script().add("SELECT id, number, at, found FROM ", table("resets"), " WHERE id IN (")
+		for i, r := range resets {
+			if i > 0 {
+				noted.add(", ")
+			}
+			noted.add(r.ID)
+		}
+		b.reads = []*script{noted.add(")")}
+	}
+	var newest int64
+	b.decide = func(tx *transaction) (err error) {
+		newest, err = tx.reset(resets)
+		return err
+	}
+	err := s.transact(ctx, "reset", b)
+	if err == nil {
+		term.Time.Resets = newest
+	}
+	return err
+}
+
+// rowsOf returns the table and the names of the rows that a reset is of.
+func rowsOf(r *storage.Reset) (t table, names []string) {
+	keys := []storage.Key{r.Key}
+	if r.Former != (storage.Key{}) {
+		keys = append(keys, r.Former)
+	}
+	for _, key := range keys {
+		if r.Client {
+			names = append(names, string(key[:]))
+		} else {
+			names = append(names, cellName(r.Limit, key))
+		}
+	}
+	if r.Client {
+		return "clients", names
+	}
+	return "cells", names
+}
+
+func (s *Store) locksOfResets(resets []storage.Reset) []lock {
+	names := make(map[table][]string)
+	for i := range resets {
+		t, of := rowsOf(&resets[i])
+		names[t] = append(names[t], of...)
+	}
+	return append(locksOn("cells", names["cells"]), locksOn("clients", names["clients"])...)
+}
+
+// reset does resets that are not noted already, and notes them. It returns the number of the
+// newest one.
+func (tx *transaction) reset(resets []storage.Reset) (newest int64, err error) {
+	newest = tx.meta.resets
+	if len(resets) == 0 {
+		return newest, nil
+	}
+	noted := make(map[int64]storage.Reset)
+	for _, values := range tx.read[0] {
+		var r storage.Reset
+		var found int64
+		if err := numbers(values, &r.ID, &r.Number, &r.At, &found); err != nil {
+			return 0, err
+		}
+		r.Found = found != 0
+		noted[r.ID] = r
+	}
+	first := newest + 1
+	for i := range resets {
+		r := &resets[i]
+		if was, ok := noted[r.ID]; ok {
+			r.Number, r.At, r.Found = was.Number, was.At, was.Found
+			continue
+		}
+		newest++
+		r.Number, r.At, r.Found = newest, tx.at.Now-tx.at.Shift, false
+		t, names := rowsOf(r)
+		for _, name := range names {
+			forgotten := tx.rows[t][name]
+			r.Found = r.Found || len(forgotten.state) > 0
+			forgotten.state = nil
+		}
+		noted[r.ID] = *r
+		tx.more.note(r, r.Number == first)
+	}
+	if newest >= first {
+		tx.more.end().add("UPDATE ", table("meta"), " SET resets = ", newest, " WHERE id = 1").end()
+		tx.more.add("DELETE FROM ", table("resets"), " WHERE number <= ", newest-storage.MaxResets).end()
+	}
+	return newest, nil
+}
+
+// note notes a reset, as another row of a statement, or the first.
+func (s *script) note(r *storage.Reset, first bool) {
+	if first {
+		s.add("INSERT INTO ", table("resets"), " (number, id, client, counter, name, former, at, found) VALUES ")
+	} else {
+		s.add(", ")
+	}
+	s.add("(", r.Number, ", ", r.ID, ", ", boolean(r.Client), ", ", int64(r.Limit), ", ", r.Key[:], ", ", r.Former[:], ", ", r.At, ", ", boolean(r.Found), ")")
+}
+
+func boolean(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// Resets implements [storage.Resetter].
+func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
+	err = s.chore(ctx, "resets", func(ctx context.Context, c Conn) error {
+		known = storage.Resets{}
+		results, err := s.place.run(ctx, c, s.place.script().add("SELECT resets FROM ", table("meta"), " WHERE id = 1"))
+		if err != nil {
+			return err
+		}
+		if err := first(results, &known.Newest); err != nil || known.Newest == after {
+			return err
+		}
+		results, err = s.place.run(ctx, c, s.place.script().add("SELECT number, id, client, counter, at, found, name, former FROM ", table("resets"),
+			" WHERE number > ", after, " AND number <= ", known.Newest, " ORDER BY number"))
+		if err != nil {
+			return err
+		}
+		if err := hasResults(results, 1); err != nil {
+			return err
+		}
+		for _, values := range results[0] {
+			r, err := resetOf(values)
+			if err != nil {
+				return err
+			}
+			known.List = append(known.List, r)
+		}
+		known.Lost = int64(len(known.List)) != known.Newest-after
+		return nil
+	})
+	return known, err
+}
+
+func resetOf(values [][]byte) (r storage.Reset, err error) {
+	var client, limit, found int64
+	if err := numbers(values, &r.Number, &r.ID, &client, &limit, &r.At, &found); err != nil {
+		return r, err
+	}
+	r.Client, r.Limit, r.Found = client != 0, storage.LimitID(limit), found != 0
+	copy(r.Key[:], values[6])
+	copy(r.Former[:], values[7])
+	return r, nil
+}

@@ -1,0 +1,181 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// schemaVersion is that of the tables. A store leaves those of a later version alone.
+const schemaVersion = 1
+
+// column is a column of a table.
+type column struct {
+	name string
+	kind kind
+}
+
+type kind int
+
+const (
+	number64 kind = iota
+	shortBytes
+	longBytes
+)
+
+// tables are the tables of a place. The first column of each is its key. Meta is the first, so
+// that tables without it are somebody else's.
+var tables = []struct {
+	name    table
+	hot     bool // its rows are written over and over
+	columns []column
+}{
+	// One row, with id 1.
+	{"meta", true, []column{{"id", number64}, {"version", number64}, {"epoch", number64}, {"resets", number64},
+		{"swept", number64}, {"ahead", number64}, {"since", number64}}},
+	{"machines", true, []column{{"id", number64}, {"batches", number64}, {"time", number64}, {"expires", number64}}},
+	// The name is a limit's ID and a key, the state is what package cells makes of it.
+	{"cells", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}},
+	{"clients", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}},
+	{"resets", false, []column{{"number", number64}, {"id", number64}, {"client", number64}, {"counter", number64},
+		{"name", shortBytes}, {"former", shortBytes}, {"at", number64}, {"found", number64}}},
+	{"processes", true, []column{{"id", number64}, {"expires", number64}}},
+}
+
+// openTables makes sure that the tables are there, and this version's.
+func (s *Store) openTables(ctx context.Context, c Conn) error {
+	there, err := s.place.whichExist(ctx, c)
+	if err != nil {
+		return err
+	}
+	if len(there) > 0 && there[0] != "meta" {
+		return fmt.Errorf("%w: there is a table %s%s, but no table %smeta: choose another prefix",
+			storage.ErrForeign, s.place.prefix, there[0], s.place.prefix)
+	}
+	if len(there) > 0 {
+		made, err := s.place.checkVersion(ctx, c)
+		if err != nil || made && len(there) == len(tables) {
+			return err
+		}
+	}
+	return s.place.make(ctx, c)
+}
+
+// whichExist returns the tables that there are.
+func (p *Place) whichExist(ctx context.Context, c Conn) (there []table, err error) {
+	sql := p.script().add("SELECT ")
+	for i, t := range tables {
+		if i > 0 {
+			sql.add(", ")
+		}
+		sql.add(raw(p.dialect.Exists(p.prefix + string(t.name))))
+	}
+	results, err := p.run(ctx, c, sql)
+	if err != nil {
+		return nil, err
+	}
+	exists := make([]int64, len(tables))
+	to := make([]*int64, len(tables))
+	for i := range to {
+		to[i] = &exists[i]
+	}
+	if err := first(results, to...); err != nil {
+		return nil, err
+	}
+	for i, t := range tables {
+		if exists[i] != 0 {
+			there = append(there, t.name)
+		}
+	}
+	return there, nil
+}
+
+// checkVersion returns an error if the table meta is not one of this version. It reports whether
+// the tables were made; if not, somebody began to.
+func (p *Place) checkVersion(ctx context.Context, c Conn) (made bool, err error) {
+	results, err := p.run(ctx, c, p.script().selectColumns("meta"))
+	if faultOf(err) == Missing {
+		return false, fmt.Errorf("%w: the table %smeta is another program's: choose another prefix", storage.ErrForeign, p.prefix)
+	}
+	if err == nil {
+		err = hasResults(results, 1)
+	}
+	if err != nil || len(results[0]) == 0 {
+		return false, err
+	}
+	var id, version int64
+	if err := numbers(results[0][0], &id, &version); err != nil {
+		return false, fmt.Errorf("%w: the table %smeta is another program's: %w", storage.ErrForeign, p.prefix, err)
+	}
+	if version != schemaVersion {
+		return false, fmt.Errorf("%w: the tables %s* have version %d, this caddy-tally knows version %d: update it, or choose another prefix",
+			storage.ErrForeign, p.prefix, version, schemaVersion)
+	}
+	return true, nil
+}
+
+func (s *script) selectColumns(name table) *script {
+	for _, t := range tables {
+		if t.name == name {
+			var names []string
+			for _, c := range t.columns {
+				names = append(names, c.name)
+			}
+			return s.add("SELECT ", strings.Join(names, ", "), " FROM ", name)
+		}
+	}
+	return s
+}
+
+// make makes the tables that are missing, all in one transaction where the server can do that,
+// and begins an epoch.
+func (p *Place) make(ctx context.Context, c Conn) error {
+	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
+	if p.dialect.Making != "" {
+		sql.add(p.dialect.Making).end()
+	}
+	for _, t := range tables {
+		sql.create(t.name, t.hot, t.columns)
+	}
+	epoch := rand.Int64()
+	sql.add("INSERT INTO ", table("meta"), " (id, version, epoch, resets, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", epoch, ", 0, 0, 0, 0) ", raw(p.dialect.Keep("id"))).end()
+	_, err := p.run(ctx, c, sql.add("COMMIT"))
+	if err != nil {
+		p.rollback(ctx, c)
+		return fmt.Errorf("make the tables: %w", err)
+	}
+	return nil
+}
+
+func (s *script) create(name table, hot bool, columns []column) {
+	d := s.place.dialect
+	s.add("CREATE TABLE IF NOT EXISTS ", name, " (")
+	for i, c := range columns {
+		if i > 0 {
+			s.add(", ")
+		}
+		s.add(c.name, " ", map[kind]string{number64: "BIGINT", shortBytes: d.ShortBytes, longBytes: d.LongBytes}[c.kind], " NOT NULL")
+	}
+	s.add(", PRIMARY KEY (", columns[0].name, "))")
+	if hot {
+		s.add(d.Hot)
+	} else {
+		s.add(d.Cold)
+	}
+	s.end()
+}
+
+// first reads numbers of the one row that a script has answered.
+func first(results []Rows, to ...*int64) error {
+	if err := hasResults(results, 1); err != nil {
+		return err
+	}
+	if len(results[0]) != 1 {
+		return fmt.Errorf("the server answered %d rows, expected 1", len(results[0]))
+	}
+	return numbers(results[0][0], to...)
+}
+

@@ -1,0 +1,90 @@
+package sqlstore
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+)
+
+// script is statements that are sent at once.
+type script struct {
+	place *Place
+	sql   []byte
+}
+
+// table is a table of the store, by its name without the prefix.
+type table string
+
+// raw is a value that is SQL.
+type raw string
+
+// add appends parts of statements: strings are SQL, a table is its name, and numbers and bytes
+// are literals.
+func (s *script) add(parts ...any) *script {
+	for _, part := range parts {
+		switch part := part.(type) {
+		case string:
+			s.sql = append(s.sql, part...)
+		case raw:
+			s.sql = append(s.sql, part...)
+		case table:
+			s.sql = append(append(s.sql, s.place.prefix...), part...)
+		case int64:
+			s.sql = strconv.AppendInt(s.sql, part, 10)
+		case int:
+			s.sql = strconv.AppendInt(s.sql, int64(part), 10)
+		case []byte:
+			s.literal(part)
+		default:
+			panic(fmt.Sprintf("sqlstore: %T is no part of a statement", part))
+		}
+	}
+	return s
+}
+
+func (s *script) literal(value []byte) {
+	s.sql = append(s.sql, s.place.dialect.Bytes[0]...)
+	s.sql = hex.AppendEncode(s.sql, value)
+	s.sql = append(s.sql, s.place.dialect.Bytes[1]...)
+}
+
+// list appends a list of bytes in parentheses, of which there must be some.
+func (s *script) list(names []string) *script {
+	for i, name := range names {
+		if i == 0 {
+			s.add("(")
+		} else {
+			s.add(", ")
+		}
+		s.literal([]byte(name))
+	}
+	return s.add(")")
+}
+
+// end ends a statement.
+func (s *script) end() *script { return s.add("; ") }
+
+// number reads a number; one that isn't there is 0.
+func number(value []byte) (int64, error) {
+	if value == nil {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number", value)
+	}
+	return n, nil
+}
+
+// numbers reads numbers of a row.
+func numbers(row [][]byte, to ...*int64) (err error) {
+	if len(row) < len(to) {
+		return fmt.Errorf("a row has %d columns, expected %d", len(row), len(to))
+	}
+	for i := range to {
+		if *to[i], err = number(row[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Store is a [storage.Store] on a [Place]. Its methods are safe for concurrent use. Claims and
+// what is known of clients have a connection, and everything else another one, so that no
+// request waits for a sweep.
+type Store struct {
+	place *Place
+	calls storage.Calls
+	order int64 // among the stores that this process has opened
+	id    int64 // of its row in machines
+
+	epoch int64           // of the tables, when the store was opened
+	seen  map[int64]int64 // how many batches of which machine there were then
+
+	claims line
+	chores line
+
+	sent    int64 // guarded by claims.mu: the batches that were acknowledged
+	pending bool  // guarded by claims.mu: whether one more may have taken effect
+
+	acknowledged atomic.Int64 // as sent
+	lost         atomic.Bool  // the server has lost some of them
+	bytes        atomic.Int64 // of the tables, when they were measured last
+
+	sweeping sweeper
+
+	times   sync.Mutex
+	witness storage.Witness // guarded by times: of the time that was told last
+}
+
+// deadline returns a context that ends when a call must end.
+func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.place.options.Timeout)
+}
+
+// chore runs f with the connection for everything that no request waits for.
+func (s *Store) chore(ctx context.Context, what string, f func(ctx context.Context, c Conn) error) error {
+	s.chores.mu.Lock()
+	defer s.chores.mu.Unlock()
+	return s.choreLocked(ctx, what, f)
+}
+
+func (s *Store) choreLocked(ctx context.Context, what string, f func(ctx context.Context, c Conn) error) error {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	return s.place.wrap(what, again(ctx, func() error {
+		return s.chores.withLocked(ctx, func(c Conn) error {
+			err := f(ctx, c)
+			if err != nil {
+				s.place.rollback(ctx, c)
+			}
+			return err
+		})
+	}))
+}
+
+// maxTries is how often a transaction is tried that had no effect because others held locks, or
+// because its connection had ended.
+const maxTries = 4
+
+// canTryAgain reports whether what failed can be tried again.
+func canTryAgain(err error) bool {
+	if errors.Is(err, storage.ErrUnknownOutcome) {
+		return false
+	}
+	fault := faultOf(err)
+	return fault == Busy || fault == Broken || errors.Is(err, errSwept) || errors.As(err, new(*correction))
+}
+
+// again calls f until it succeeds, it can't be tried again, or the context ends. When f fails, it
+// must have had no effect, unless its error says that the outcome is unknown.
+func again(ctx context.Context, f func() error) (err error) {
+	for range maxTries {
+		if err = f(); err == nil || ctx.Err() != nil || !canTryAgain(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// Stats implements [storage.Store].
+func (s *Store) Stats(ctx context.Context) (stats storage.Stats, err error) {
+	if !s.chores.mu.TryLock() {
+		return storage.Stats{Bytes: s.bytes.Load()}, s.place.wrap("stats", ctx.Err())
+	}
+	defer s.chores.mu.Unlock()
+	err = s.choreLocked(ctx, "stats", func(ctx context.Context, c Conn) error {
+		var names []string
+		for _, t := range tables {
+			names = append(names, s.place.prefix+string(t.name))
+		}
+		results, err := s.place.run(ctx, c, s.place.script().add("SELECT ", s.place.dialect.Size(names)))
+		if err != nil {
+			return err
+		}
+		return first(results, &stats.Bytes)
+	})
+	s.bytes.Store(stats.Bytes)
+	return stats, err
+}
+
+// Continues implements [storage.Store]. A server that has lost what it had acknowledged doesn't
+// hold what was charged.
+func (s *Store) Continues(earlier storage.Store) bool {
+	e, ok := earlier.(*Store)
+	if !ok || e.epoch != s.epoch || e.lost.Load() || s.lost.Load() {
+		return false
+	}
+	if e.order >= s.order {
+		return true // it was opened later, on the same tables
+	}
+	batches, known := s.seen[e.id]
+	return known && batches >= e.acknowledged.Load()
+}
+
+// Close implements [storage.Store]. A second call returns [storage.ErrClosed].
+func (s *Store) Close() error {
+	first := s.claims.close()
+	s.chores.close()
+	if !first {
+		return s.place.wrap("close", storage.ErrClosed)
+	}
+	return nil
+}
+
+var (
+	_ storage.Timekeeper = (*Store)(nil)
+	_ storage.Shared     = (*Store)(nil)
+	_ storage.Resetter   = (*Store)(nil)
+	_ storage.Prober     = (*Store)(nil)
+)

@@ -1,0 +1,155 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+const (
+	// sweepRows is how many rows one step of a sweep looks at.
+	sweepRows = 1000
+	// sweptLately is how long after a sweep, by whichever machine, there is no other, in
+	// nanoseconds.
+	sweptLately = int64(30e9)
+)
+
+// sweeper remembers where the last step stopped.
+type sweeper struct {
+	phase int    // index in sweptTables of the table to go on with, or behind its end
+	after string // the last row that was looked at; "" before the first
+}
+
+var sweptTables = [...]table{"cells", "clients"}
+
+// Sweep implements [storage.Store]. A step reads some rows in the order of their names, and
+// deletes those of them that have expired and that nobody else has locked.
+func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	return s.sweep(ctx, nil, now)
+}
+
+func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
+	err = s.chore(ctx, "sweep", func(ctx context.Context, c Conn) error {
+		swept = storage.Swept{}
+		tx := &transaction{batch: &batch{term: term, now: now}}
+		names, err := s.look(ctx, c, tx)
+		if err != nil {
+			return s.correct(ctx, c, err)
+		}
+		if s.sweeping == (sweeper{}) && term != nil && tx.meta.server-tx.meta.swept < sweptLately && tx.meta.server > tx.meta.swept {
+			return nil
+		}
+		if swept.Rows, err = s.deleteExpired(ctx, c, tx, names.expired); err != nil {
+			return err
+		}
+		swept.More, err = s.goOn(ctx, c, tx, names)
+		return err
+	})
+	return swept, err
+}
+
+// looked is what a step of a sweep has seen.
+type looked struct {
+	expired []string
+	last    string // the last row, "" if there was none
+	all     bool   // there are no rows after it
+}
+
+// look reads the rows that a step looks at, and takes the time.
+func (s *Store) look(ctx context.Context, c Conn, tx *transaction) (seen looked, err error) {
+	p := s.place
+	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end().selectMeta(false)
+	if s.sweeping.phase < len(sweptTables) {
+		sql.add("SELECT name, expires FROM ", sweptTables[s.sweeping.phase])
+		if s.sweeping.after != "" {
+			sql.add(" WHERE name > ", []byte(s.sweeping.after))
+		}
+		sql.add(" ORDER BY name LIMIT ", sweepRows).end()
+	}
+	results, err := s.ask(ctx, c, tx, sql.add("COMMIT"))
+	if err != nil {
+		return seen, err
+	}
+	if len(results) == 1 {
+		return looked{all: true}, nil
+	}
+	rows := results[1]
+	seen.all = len(rows) < sweepRows
+	for _, values := range rows {
+		var expires int64
+		if err := numbers(values[1:], &expires); err != nil {
+			return seen, err
+		}
+		seen.last = string(values[0])
+		if expires <= tx.at.Now {
+			seen.expired = append(seen.expired, seen.last)
+		}
+	}
+	return seen, nil
+}
+
+// ask runs a script that reads meta first, and takes the time.
+func (s *Store) ask(ctx context.Context, c Conn, tx *transaction, sql *script) ([]Rows, error) {
+	tx.ask()
+	results, err := s.place.run(ctx, c, sql)
+	tx.answered()
+	if err != nil {
+		return nil, err
+	}
+	if len(results) == 0 {
+		return nil, hasResults(results, 1)
+	}
+	if err := tx.meta.read(results[0]); err != nil {
+		return nil, err
+	}
+	return results, s.takeTime(tx)
+}
+
+// deleteExpired deletes rows that have expired, unless others have locked them or made them count
+// again.
+func (s *Store) deleteExpired(ctx context.Context, c Conn, tx *transaction, names []string) (deleted int64, err error) {
+	if len(names) == 0 {
+		return 0, nil
+	}
+	p, t := s.place, sweptTables[s.sweeping.phase]
+	results, err := p.run(ctx, c, p.script().add(p.dialect.Begin(p.options.Timeout/2)).end().
+		add("SELECT name FROM ", t, " WHERE expires <= ", tx.at.Now, " AND name IN ").list(names).add(" ORDER BY name FOR UPDATE SKIP LOCKED"))
+	if err == nil {
+		err = hasResults(results, 1)
+	}
+	if err != nil {
+		return 0, err
+	}
+	names = names[:0]
+	for _, values := range results[0] {
+		names = append(names, string(values[0]))
+	}
+	sql := p.script()
+	if len(names) > 0 {
+		sql.add("DELETE FROM ", t, " WHERE name IN ").list(names).end()
+	}
+	_, err = p.run(ctx, c, sql.add("COMMIT"))
+	return int64(len(names)), err
+}
+
+// goOn notes where the next step goes on, and reports whether there is more to do. At the end it
+// removes what is old elsewhere.
+func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) (more bool, err error) {
+	sw := &s.sweeping
+	if !seen.all {
+		sw.after = seen.last
+		return true, nil
+	}
+	sw.phase, sw.after = sw.phase+1, ""
+	if sw.phase < len(sweptTables) {
+		return true, nil
+	}
+	*sw = sweeper{}
+	clock := raw(s.place.dialect.Clock)
+	sql := s.place.script()
+	sql.add("DELETE FROM ", table("resets"), " WHERE at <= ", tx.at.Now-tx.at.Shift-int64(storage.KeepResets)).end()
+	sql.add("DELETE FROM ", table("machines"), " WHERE expires <= ", clock).end()
+	sql.add("UPDATE ", table("meta"), " SET swept = ", clock, " WHERE id = 1")
+	_, err = s.place.run(ctx, c, sql)
+	return false, err
+}

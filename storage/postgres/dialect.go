@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+)
+
+// making is an advisory lock that whoever makes tables holds until its transaction ends.
+const making = 0x74616c6c79 // "tally"
+
+func dialect(config *pgconn.Config, durable bool) *sqlstore.Dialect {
+	return &sqlstore.Dialect{
+		Name:       "postgres",
+		Connect:    func(ctx context.Context) (sqlstore.Conn, error) { return connect(ctx, config) },
+		Explain:    explain,
+		Bytes:      [2]string{`E'\\x`, `'`},
+		ShortBytes: "BYTEA", LongBytes: "BYTEA",
+		Hot:     " WITH (fillfactor = 60)",
+		Clock:   "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT * 1000",
+		Begin:   func(wait time.Duration) string { return begin(wait, durable) },
+		Keep:    func(string) string { return "ON CONFLICT DO NOTHING" },
+		Replace: "ON CONFLICT (name) DO UPDATE SET state = excluded.state, expires = excluded.expires",
+		Making:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", making),
+		Exists:  func(table string) string { return "(to_regclass('" + table + "') IS NOT NULL)::INT" },
+		Size: func(tables []string) string {
+			return "COALESCE(pg_total_relation_size('" + strings.Join(tables, "'), 0) + COALESCE(pg_total_relation_size('") + "'), 0)"
+		},
+	}
+}
+
+// idleFor is how long the server waits for the second round trip of a batch before it ends the
+// transaction, with the locks that it holds.
+const idleFor = 2 * time.Second
+
+// begin begins a transaction. What is set holds in it only, so a pooler may give the next one
+// another connection.
+func begin(wait time.Duration, durable bool) string {
+	ms := max(wait.Milliseconds(), 1)
+	sql := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
+		ms, 2*ms, max(idleFor, 2*wait).Milliseconds())
+	if !durable {
+		sql += "; SET LOCAL synchronous_commit = off"
+	}
+	return sql
+}
+
+// conn is a connection. It uses the protocol's simple queries, in which a message holds all
+// statements of a round trip, and prepares nothing.
+type conn struct{ *pgconn.PgConn }
+
+func connect(ctx context.Context, config *pgconn.Config) (sqlstore.Conn, error) {
+	c, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return conn{c}, nil
+}
+
+// Run implements [sqlstore.Conn].
+func (c conn) Run(ctx context.Context, statements []byte) (results []sqlstore.Rows, err error) {
+	reader := c.Exec(ctx, string(statements))
+	for reader.NextResult() {
+		r := reader.ResultReader()
+		if len(r.FieldDescriptions()) == 0 {
+			_, _ = r.Close() // its error is the reader's
+			continue
+		}
+		rows, failed := read(r)
+		if failed != nil {
+			err = failed
+		}
+		results = append(results, rows)
+	}
+	return results, errors.Join(reader.Close(), err)
+}
+
+func read(r *pgconn.ResultReader) (rows sqlstore.Rows, err error) {
+	columns := r.FieldDescriptions()
+	for r.NextRow() {
+		values := r.Values()
+		row := make([][]byte, len(values))
+		for i, value := range values {
+			switch {
+			case value == nil:
+			case columns[i].DataTypeOID == pgtype.ByteaOID:
+				if row[i], err = decode(value); err != nil {
+					return nil, err
+				}
+			default:
+				row[i] = append([]byte(nil), value...)
+			}
+		}
+		rows = append(rows, row)
+	}
+	_, err = r.Close()
+	return rows, err
+}
+
+// decode reads bytes from text.
+func decode(text []byte) ([]byte, error) {
+	digits, ok := strings.CutPrefix(string(text), `\x`)
+	if !ok {
+		return nil, errors.New(`bytes come in another format than the hexadecimal one: set bytea_output = 'hex'`)
+	}
+	return hex.DecodeString(digits)
+}
+
+// Broken implements [sqlstore.Conn].
+func (c conn) Broken() bool { return c.IsClosed() }
+
+// closeFor is how long closing a connection tries to say so to the server.
+const closeFor = 100 * time.Millisecond
+
+// Close implements [sqlstore.Conn].
+func (c conn) Close() {
+	if c.IsClosed() {
+		return // and is being cleaned up
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeFor)
+	defer cancel()
+	_ = c.PgConn.Close(ctx)
+}
