@@ -1,6 +1,7 @@
 package dbserver
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -28,7 +29,7 @@ func Postgres(settings ...string) (*Server, error) {
 		return nil, err
 	}
 	secret := filepath.Join(folder, "password")
-	if err := os.WriteFile(secret, []byte(Password), 0o644); err != nil {
+	if err := errors.Join(os.WriteFile(secret, []byte(Password), 0o600), giveAway(secret)); err != nil {
 		return nil, err
 	}
 	data := filepath.Join(folder, "data")

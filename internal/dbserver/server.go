@@ -79,7 +79,7 @@ func (s *Server) await() error {
 				return nil
 			}
 			if !ok {
-				return fmt.Errorf("%s ended: %v\n%s", s.args[0], s.command.Wait(), strings.Join(log, "\n"))
+				return fmt.Errorf("%s ended: %w\n%s", s.args[0], errors.Join(errors.New("not ready"), s.command.Wait()), strings.Join(log, "\n"))
 			}
 		case <-late:
 			return fmt.Errorf("%s was not ready after %v\n%s", s.args[0], startFor, strings.Join(log, "\n"))

@@ -3,10 +3,10 @@ package memory
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
 // stateKey is what a state belongs to.
@@ -16,10 +16,7 @@ type stateKey struct {
 }
 
 // state is what one key has used of one limit.
-type state struct {
-	limiter.State
-	expires int64 // the time from which on it says nothing
-}
+type state = cells.State
 
 // What a state takes in bytes: its key and value, twice because a map that has
 // grown is half empty, and each slot.
@@ -28,7 +25,7 @@ const (
 	slotBytes  = 16
 )
 
-func (st *state) bytes() int64 { return stateBytes + slotBytes*int64(cap(st.Slots)) }
+func bytesOfState(st state) int64 { return stateBytes + slotBytes*int64(cap(st.Slots)) }
 
 // Claim implements [storage.Store].
 func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
@@ -52,28 +49,27 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 		}
 		for i := range claims {
 			c := &claims[i]
-			earliest := before(c.Now, c.Limit)
 			if term != nil {
-				c.Now, earliest = at.Now, at.Now
+				c.Now = at.Now
 			}
-			grants[i] = db.claimLocked(c, earliest)
+			grants[i] = db.claimLocked(c, term != nil)
 		}
 		return nil
 	})
 }
 
-// claimLocked decides about one claim, and stores what it changes. No later claim
-// is of a time before the earliest.
-func (db *Database) claimLocked(c *storage.Claim, earliest int64) limiter.Grant {
+// claimLocked decides about one claim, and stores what it changes. inTerm reports
+// whether it is of a term.
+func (db *Database) claimLocked(c *storage.Claim, inTerm bool) limiter.Grant {
 	at := stateKey{c.ID, c.Key}
 	st := db.takeLocked(at)
+	var former *state
 	if c.Former != (storage.Key{}) && c.Former != c.Key {
-		former := db.takeLocked(stateKey{c.ID, c.Former})
+		was := db.takeLocked(stateKey{c.ID, c.Former})
+		former = &was
 		delete(db.shardOf(c.Former).states, stateKey{c.ID, c.Former})
-		c.Limit.Merge(&st.State, former.State, c.Now)
 	}
-	grant := c.Limit.Claim(&st.State, c.Claim)
-	st.settle(c.Limit, c.Now, earliest)
+	grant := st.Claim(c, former, inTerm)
 	db.putLocked(at, st)
 	return grant
 }
@@ -84,7 +80,7 @@ func (db *Database) takeLocked(at stateKey) state {
 	sh := db.shardOf(at.key)
 	st, found := sh.states[at]
 	if found {
-		db.addLocked(sh, -st.bytes())
+		db.addLocked(sh, -bytesOfState(st))
 	}
 	return st
 }
@@ -92,7 +88,7 @@ func (db *Database) takeLocked(at stateKey) state {
 // putLocked stores the state of a key, or removes it if it says nothing.
 func (db *Database) putLocked(at stateKey, st state) {
 	sh := db.shardOf(at.key)
-	if len(st.Slots) == 0 && st.Bucket == (limiter.Bucket{}) {
+	if st.IsEmpty() {
 		delete(sh.states, at)
 		return
 	}
@@ -100,28 +96,5 @@ func (db *Database) putLocked(at stateKey, st state) {
 		sh.states = make(map[stateKey]state)
 	}
 	sh.states[at] = st
-	db.addLocked(sh, st.bytes())
-}
-
-// settle drops slots that no later claim counts, and notes when the state expires: with
-// slots never earlier than before, because a claim may come late.
-func (st *state) settle(l limiter.Limit, now, earliest int64) {
-	if len(st.Slots) > 1 && st.Slots[0].Index < l.Oldest(earliest) {
-		l.Trim(&st.State, earliest)
-	}
-	expires := l.Expires(&st.State, now)
-	if l.CountsSlots() {
-		expires = max(expires, st.expires)
-	}
-	st.expires = expires
-}
-
-// before returns how early a later claim may be that is of no term: where clocks
-// differ, it finds what it would have found.
-func before(now int64, l limiter.Limit) int64 {
-	behind := int64(max(l.Window(), limiter.MaxSkew))
-	if now < math.MinInt64+behind {
-		return math.MinInt64
-	}
-	return now - behind
+	db.addLocked(sh, bytesOfState(st))
 }

@@ -41,7 +41,7 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known lim
 	at := stateKey{c.ID, c.Key}
 	st := s.db.takeLocked(at)
 	c.Limit.Apply(&st.State, changes)
-	st.settle(c.Limit, c.Now, c.Now)
+	st.Settle(c.Limit, c.Now, c.Now)
 	s.db.putLocked(at, st)
 	return grant, nil
 }

@@ -32,7 +32,7 @@ func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []stor
 		}
 		for i := range claims {
 			claims[i].Now = at.Now
-			grants[i] = db.claimLocked(&claims[i], at.Now)
+			grants[i] = db.claimLocked(&claims[i], true)
 		}
 		return nil
 	})

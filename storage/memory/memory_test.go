@@ -201,7 +201,7 @@ func TestBytesAddUp(t *testing.T) {
 func counted(db *Database) (bytes int64) {
 	for i := range db.shards {
 		for _, st := range db.shards[i].states {
-			bytes += st.bytes()
+			bytes += bytesOfState(st)
 		}
 		for _, r := range db.shards[i].clients {
 			bytes += bytesOf(r)

@@ -23,11 +23,11 @@ func AppendRecord(to []byte, r reputation.Record) []byte {
 func ParseRecord(from []byte) (r reputation.Record) {
 	var level, bans int64
 	for _, v := range []*int64{&r.At, &r.Lost, &level, &r.Until, &bans, &r.Counts} {
-		n := 0
-		if *v, n = binary.Varint(from); n <= 0 {
-			*v, n = 0, len(from)
+		value, n := binary.Varint(from)
+		if n <= 0 {
+			value, n = 0, len(from)
 		}
-		from = from[n:]
+		*v, from = value, from[n:]
 	}
 	r.Level = reputation.Level(min(max(level, 0), int64(reputation.Critical)))
 	r.Bans = int(min(max(bans, 0), 1<<30))

@@ -29,9 +29,6 @@ func (s *Store) answer(ctx context.Context, what string, term *storage.Term, cla
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return s.place.wrap(what, err)
 	}
-	if len(claims) == 0 && term == nil {
-		return s.place.wrap(what, ctx.Err())
-	}
 	b := &batch{term: term, locks: locksOf(claims), peek: peek}
 	if len(claims) > 0 {
 		b.now = claims[0].Now
@@ -74,7 +71,7 @@ func locksOn(t table, names []string) []lock {
 		return nil
 	}
 	slices.Sort(names)
-	return []lock{{t, slices.Compact(names)}}
+	return []lock{{table: t, names: slices.Compact(names)}}
 }
 
 // decide answers claims by the rows of a transaction, and changes these.

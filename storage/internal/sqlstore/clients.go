@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
@@ -15,67 +16,94 @@ func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64
 	return s.records(ctx, nil, clients, now, records)
 }
 
-// records reads what is known of clients. Only where something is known under a former name, it
-// writes as well.
 func (s *Store) records(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+	return s.readFor(ctx, "records", &batch{term: term, now: now, peek: true}, clients, records, func(*transaction) {})
+}
+
+// ClaimFor implements [storage.Joint].
+func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
+	if err := storage.CheckClaims(claims, grants); err != nil {
+		return s.place.wrap("claim", err)
+	}
+	b := &batch{term: term, locks: locksOf(claims), peek: len(claims) == 0}
+	return s.readFor(ctx, "claim", b, clients, records, func(tx *transaction) { decide(tx, claims, grants) })
+}
+
+// readFor runs a batch that reads records as well. They are only locked where one of them is kept
+// under a former name and must be moved.
+func (s *Store) readFor(ctx context.Context, what string, b *batch, clients []storage.Client, records []reputation.Record, more func(*transaction)) error {
 	if len(clients) != len(records) {
-		return s.place.wrap("records", fmt.Errorf("%d clients need as many records, got %d", len(clients), len(records)))
+		return s.place.wrap(what, fmt.Errorf("%d clients need as many records, got %d", len(clients), len(records)))
 	}
-	if len(clients) == 0 && term == nil {
-		return s.place.wrap("records", ctx.Err())
+	before := len(b.locks)
+	b.locks = append(b.locks, locksOn("clients", clientNames(clients))...)
+	reads := b.locks[before:]
+	for i := range reads {
+		reads[i].peek = true
 	}
-	b := &batch{term: term, now: now, locks: locksOn("clients", clientNames(clients)), peek: true}
 	b.decide = func(tx *transaction) error {
 		for i, c := range clients {
-			if tx.peek && c.Former != (storage.Key{}) && len(tx.rows["clients"][string(c.Former[:])].state) > 0 {
+			if len(reads) > 0 && reads[0].peek && tx.isMoved(c) {
 				return errMoves
 			}
 			records[i] = tx.recordOf(c, tx.at.Now)
 		}
+		more(tx)
 		return nil
 	}
-	err := s.transact(ctx, "records", b)
+	err := s.transact(ctx, what, b)
 	if errors.Is(err, errMoves) {
-		b.peek = false
-		err = s.transact(ctx, "records", b)
+		b.peek, reads[0].peek = false, false
+		err = s.transact(ctx, what, b)
 	}
 	return err
 }
 
-// errMoves says that records are to be moved to another name.
-var errMoves = errors.New("records are to be moved")
+// errMoves says that a record is to be moved that is only read.
+var errMoves = errors.New("a record is to be moved to another name")
+
+// isMoved reports whether something is kept under a former name of a client.
+func (tx *transaction) isMoved(c storage.Client) bool {
+	return hasFormerName(c) && len(tx.rows["clients"][string(c.Former[:])].state) > 0
+}
+
+func hasFormerName(c storage.Client) bool {
+	return c.Former != (storage.Key{}) && c.Former != c.Key
+}
 
 // Punish implements [storage.Store].
 func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
 	return s.punish(ctx, nil, offenses, records)
 }
 
+// punish notes which records it changes, in an order that all machines see: no two calls run at a
+// time.
 func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	if len(offenses) != len(records) {
 		return s.place.wrap("punish", fmt.Errorf("%d offenses need as many records, got %d", len(offenses), len(records)))
-	}
-	if len(offenses) == 0 && term == nil {
-		return s.place.wrap("punish", ctx.Err())
 	}
 	clients := make([]storage.Client, len(offenses))
 	for i := range offenses {
 		clients[i] = offenses[i].Client
 	}
-	return s.transact(ctx, "punish", &batch{term: term, locks: locksOn("clients", clientNames(clients)), decide: func(tx *transaction) error {
+	b := &batch{term: term, locks: locksOn("clients", clientNames(clients)), alone: true}
+	b.decide = func(tx *transaction) error {
 		for i, o := range offenses {
 			known := tx.recordOf(o.Client, o.At)
 			known.Commit(o.Offense)
 			tx.keepRecord(o.Key, known)
 			records[i] = known
 		}
+		tx.noteChanges(clients)
 		return nil
-	}})
+	}
+	return s.transact(ctx, "punish", b)
 }
 
 func clientNames(clients []storage.Client) (names []string) {
 	for _, c := range clients {
 		names = append(names, string(c.Key[:]))
-		if c.Former != (storage.Key{}) {
+		if hasFormerName(c) {
 			names = append(names, string(c.Former[:]))
 		}
 	}
@@ -85,25 +113,20 @@ func clientNames(clients []storage.Client) (names []string) {
 // recordOf returns what is known of a client at a time, and moves what is kept under its former
 // name.
 func (tx *transaction) recordOf(c storage.Client, now int64) reputation.Record {
-	known, _ := tx.record(c.Key, now)
-	if c.Former == (storage.Key{}) || c.Former == c.Key {
+	known := tx.record(c.Key, now)
+	if !tx.isMoved(c) {
 		return known
 	}
-	former, found := tx.record(c.Former, now)
-	if !found {
-		return known
-	}
-	known = known.Merge(former)
+	known = known.Merge(tx.record(c.Former, now))
 	tx.rows["clients"][string(c.Former[:])].state = nil
 	tx.keepRecord(c.Key, known)
 	return known
 }
 
-func (tx *transaction) record(key storage.Key, now int64) (r reputation.Record, found bool) {
-	kept := tx.rows["clients"][string(key[:])].state
-	r = cells.ParseRecord(kept)
+func (tx *transaction) record(key storage.Key, now int64) reputation.Record {
+	r := cells.ParseRecord(tx.rows["clients"][string(key[:])].state)
 	r.Clamp(now)
-	return r, len(kept) > 0
+	return r
 }
 
 func (tx *transaction) keepRecord(key storage.Key, r reputation.Record) {

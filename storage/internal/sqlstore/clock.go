@@ -11,15 +11,15 @@ import (
 
 // meta is the one row of the table meta, and the server's clock.
 type meta struct {
-	version, epoch, resets, swept int64
-	clock                  storage.ServerTime
-	last                   int64 // the latest time that a machine was told
-	server                 int64 // the server's clock
+	version, epoch, resets, changes, swept int64
+	clock                                  storage.ServerTime
+	last                                   int64 // the latest time that a machine was told
+	server                                 int64 // the server's clock
 }
 
 // selectMeta reads meta, and locks it if need be.
 func (s *script) selectMeta(lock bool) *script {
-	s.add("SELECT version, epoch, resets, swept, ahead, since, (SELECT MAX(time) FROM ", table("machines"), "), ",
+	s.add("SELECT version, epoch, resets, changes, swept, ahead, since, (SELECT MAX(time) FROM ", table("machines"), "), ",
 		raw(s.place.dialect.Clock), " FROM ", table("meta"), " WHERE id = 1")
 	if lock {
 		s.add(" FOR UPDATE")
@@ -29,9 +29,9 @@ func (s *script) selectMeta(lock bool) *script {
 
 func (m *meta) read(rows Rows) error {
 	if len(rows) != 1 {
-		return fmt.Errorf("%w: meta has no row", errLost)
+		return fmt.Errorf("%w: meta has no row", storage.ErrLostWrites)
 	}
-	return numbers(rows[0], &m.version, &m.epoch, &m.resets, &m.swept, &m.clock.Ahead, &m.clock.Since, &m.last, &m.server)
+	return numbers(rows[0], &m.version, &m.epoch, &m.resets, &m.changes, &m.swept, &m.clock.Ahead, &m.clock.Since, &m.last, &m.server)
 }
 
 // ask notes that the server is being asked.

@@ -28,7 +28,9 @@ func (tx *transaction) writes() bool {
 func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction) error {
 	sql := s.place.script()
 	for _, l := range tx.locks {
-		sql.write(l.table, tx.rows[l.table])
+		if !l.peek {
+			sql.write(l.table, tx.rows[l.table])
+		}
 	}
 	sql.sql = append(sql.sql, tx.more.sql...)
 	sql.add("UPDATE ", table("machines"), " SET batches = ", s.sent+1, ", expires = ", raw(s.place.dialect.Clock), " + ", machineStays)

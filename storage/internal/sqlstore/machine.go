@@ -55,7 +55,8 @@ func (s *Store) register(ctx context.Context, c Conn) error {
 }
 
 // isCurrentLocked returns an error unless the row of the machine says that all of its batches
-// are there that were acknowledged.
+// are there that were acknowledged. A batch that may still be under way must have ended: whoever
+// reads the row has waited for the lock on it.
 func (s *Store) isCurrentLocked(rows Rows) error {
 	var batches int64
 	if len(rows) == 0 {
@@ -82,7 +83,7 @@ func (s *Store) acknowledgeLocked() {
 
 func (s *Store) hasLost() error {
 	s.lost.Store(true)
-	return errLost
+	return storage.ErrLostWrites
 }
 
 // resolveLocked finds out whether a batch took effect whose connection ended before the answer

@@ -25,8 +25,8 @@ type Options struct {
 	// Prefix is what the names of tables begin with, after a schema and a dot if need be.
 	// Default: [DefaultPrefix].
 	Prefix string
-	// Timeout is how long a call may take whose context ends later or never. Default:
-	// [DefaultTimeout].
+	// Timeout is how long a call may take whose context ends later or never, and how long a
+	// store may take to open. Default: [DefaultTimeout].
 	Timeout time.Duration
 	// Clock is read instead of the server's clock, in tests. It returns nanoseconds since the
 	// Unix epoch.
@@ -62,10 +62,6 @@ func NewPlace(d *Dialect, o Options) (*Place, error) {
 	return &Place{dialect: d, options: o, prefix: cmp.Or(o.Prefix, DefaultPrefix)}, nil
 }
 
-// openTimeout is how long opening a store may take whose context ends later or never: a server
-// that is out of reach is tried again, soon after it is back.
-const openTimeout = 2 * time.Second
-
 // opened counts the stores that this process has opened.
 var opened atomic.Int64
 
@@ -74,7 +70,7 @@ func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 	s := &Store{place: p, order: opened.Add(1), id: rand.Int64()}
 	s.claims.place, s.chores.place = p, p
 	s.calls = storage.Calls{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
 	err := s.claims.with(ctx, func(c Conn) error {
 		if err := s.openTables(ctx, c); err != nil {

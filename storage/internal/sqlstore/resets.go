@@ -120,35 +120,28 @@ func boolean(is bool) int64 {
 }
 
 // Resets implements [storage.Resetter].
-func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
-	err = s.chore(ctx, "resets", func(ctx context.Context, c Conn) error {
-		known = storage.Resets{}
-		results, err := s.place.run(ctx, c, s.place.script().add("SELECT resets FROM ", table("meta"), " WHERE id = 1"))
+func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
+	news, err := s.News(ctx, storage.Seen{Resets: after, Changes: -1})
+	return news.Resets, err
+}
+
+func (s *script) selectResets(after int64) *script {
+	return s.add("SELECT number, id, client, counter, at, found, name, former FROM ", table("resets"), " WHERE number > ", after, " ORDER BY number")
+}
+
+// readResets reads the resets after a number, up to the newest. Later ones were made meanwhile.
+func readResets(known *storage.Resets, after int64, rows Rows) error {
+	for _, values := range rows {
+		r, err := resetOf(values)
 		if err != nil {
 			return err
 		}
-		if err := first(results, &known.Newest); err != nil || known.Newest == after {
-			return err
-		}
-		results, err = s.place.run(ctx, c, s.place.script().add("SELECT number, id, client, counter, at, found, name, former FROM ", table("resets"),
-			" WHERE number > ", after, " AND number <= ", known.Newest, " ORDER BY number"))
-		if err != nil {
-			return err
-		}
-		if err := hasResults(results, 1); err != nil {
-			return err
-		}
-		for _, values := range results[0] {
-			r, err := resetOf(values)
-			if err != nil {
-				return err
-			}
+		if r.Number <= known.Newest {
 			known.List = append(known.List, r)
 		}
-		known.Lost = int64(len(known.List)) != known.Newest-after
-		return nil
-	})
-	return known, err
+	}
+	known.Lost = int64(len(known.List)) != known.Newest-after
+	return nil
 }
 
 func resetOf(values [][]byte) (r storage.Reset, err error) {

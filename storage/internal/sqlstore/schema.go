@@ -34,7 +34,7 @@ var tables = []struct {
 	columns []column
 }{
 	// One row, with id 1.
-	{"meta", true, []column{{"id", number64}, {"version", number64}, {"epoch", number64}, {"resets", number64},
+	{"meta", true, []column{{"id", number64}, {"version", number64}, {"epoch", number64}, {"resets", number64}, {"changes", number64},
 		{"swept", number64}, {"ahead", number64}, {"since", number64}}},
 	{"machines", true, []column{{"id", number64}, {"batches", number64}, {"time", number64}, {"expires", number64}}},
 	// The name is a limit's ID and a key, the state is what package cells makes of it.
@@ -42,6 +42,8 @@ var tables = []struct {
 	{"clients", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}},
 	{"resets", false, []column{{"number", number64}, {"id", number64}, {"client", number64}, {"counter", number64},
 		{"name", shortBytes}, {"former", shortBytes}, {"at", number64}, {"found", number64}}},
+	// The clients whose records were changed, the last of them.
+	{"changes", true, []column{{"number", number64}, {"name", shortBytes}, {"former", shortBytes}}},
 	{"processes", true, []column{{"id", number64}, {"expires", number64}}},
 }
 
@@ -141,7 +143,7 @@ func (p *Place) make(ctx context.Context, c Conn) error {
 		sql.create(t.name, t.hot, t.columns)
 	}
 	epoch := rand.Int64()
-	sql.add("INSERT INTO ", table("meta"), " (id, version, epoch, resets, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", epoch, ", 0, 0, 0, 0) ", raw(p.dialect.Keep("id"))).end()
+	sql.add("INSERT INTO ", table("meta"), " (id, version, epoch, resets, changes, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", epoch, ", 0, 0, 0, 0, 0) ", raw(p.dialect.Keep("id"))).end()
 	_, err := p.run(ctx, c, sql.add("COMMIT"))
 	if err != nil {
 		p.rollback(ctx, c)
@@ -178,4 +180,3 @@ func first(results []Rows, to ...*int64) error {
 	}
 	return numbers(results[0][0], to...)
 }
-

@@ -37,6 +37,12 @@ type Store struct {
 	witness storage.Witness // guarded by times: of the time that was told last
 }
 
+// maxBatch is how many keys take about as long as a round trip.
+const maxBatch = 128
+
+// MaxBatch implements [storage.Remote].
+func (s *Store) MaxBatch() int { return maxBatch }
+
 // deadline returns a context that ends when a call must end.
 func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.place.options.Timeout)
@@ -137,4 +143,7 @@ var (
 	_ storage.Shared     = (*Store)(nil)
 	_ storage.Resetter   = (*Store)(nil)
 	_ storage.Prober     = (*Store)(nil)
+	_ storage.Remote     = (*Store)(nil)
+	_ storage.Joint      = (*Store)(nil)
+	_ storage.Watcher    = (*Store)(nil)
 )

@@ -27,6 +27,7 @@ type batch struct {
 type lock struct {
 	table table
 	names []string // in ascending order, without repeats, at least one
+	peek  bool     // they are only read
 }
 
 // transaction is a batch under way.
@@ -56,10 +57,8 @@ func (r *row) changed() bool {
 	return !bytes.Equal(r.state, r.was) || len(r.state) > 0 && r.expires != r.wasExpires
 }
 
-var (
-	errSwept = errors.New("a row was swept meanwhile")
-	errLost  = errors.New("the server has lost writes that it had acknowledged, or its tables are others; what memory knows is charged anew")
-)
+// errSwept says that a row was removed while it was to be locked.
+var errSwept = errors.New("a row was swept meanwhile")
 
 // transact runs a batch.
 func (s *Store) transact(ctx context.Context, what string, b *batch) error {
@@ -127,17 +126,21 @@ func (s *Store) begin(ctx context.Context, c Conn, b *batch) (*transaction, erro
 func (s *Store) beginning(b *batch) *script {
 	sql := s.place.script().add(s.place.dialect.Begin(s.place.options.Timeout / 2)).end()
 	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", s.id)
-	if b.peek {
-		for _, l := range b.locks {
-			sql.end().add("SELECT name, state, expires FROM ", l.table, " WHERE name IN ").list(l.names)
-		}
-		return sql.end().selectMeta(false).add("COMMIT")
+	if !b.peek {
+		sql.add(" FOR UPDATE")
 	}
-	sql.add(" FOR UPDATE").end()
+	sql.end()
 	for _, l := range b.locks {
-		sql.lock(l)
+		if l.peek || b.peek {
+			sql.read(l).end()
+		} else {
+			sql.lock(l)
+		}
 	}
 	sql.selectMeta(b.alone)
+	if b.peek {
+		return sql.add("COMMIT")
+	}
 	for _, read := range b.reads {
 		sql.add(raw(read.sql)).end()
 	}
@@ -162,15 +165,19 @@ func (s *script) lock(l lock) {
 		s.add("(", []byte(name), ", ", []byte{}, ", 0)")
 	}
 	s.add(" ", raw(s.place.dialect.Keep("name"))).end()
-	s.add("SELECT name, state, expires FROM ", l.table, " WHERE name IN ").list(l.names).add(" ORDER BY name FOR UPDATE").end()
+	s.read(l).add(" ORDER BY name FOR UPDATE").end()
+}
+
+func (s *script) read(l lock) *script {
+	return s.add("SELECT name, state, expires FROM ", l.table, " WHERE name IN ").list(l.names)
 }
 
 // enter reads what the server answered, takes the time, and checks the term.
 func (s *Store) enter(tx *transaction, results []Rows) error {
-	if !tx.peek {
-		if err := s.isCurrentLocked(results[0]); err != nil {
-			return err
-		}
+	if tx.peek && s.pending {
+		// What became of it is for a batch to find out that locks the row.
+	} else if err := s.isCurrentLocked(results[0]); err != nil {
+		return err
 	}
 	for i, l := range tx.locks {
 		if err := tx.take(l, results[1+i]); err != nil {
@@ -201,7 +208,7 @@ func (tx *transaction) take(l lock, rows Rows) error {
 	for _, name := range l.names {
 		switch {
 		case tx.rows[l.table][name] != nil:
-		case tx.peek:
+		case tx.peek || l.peek:
 			tx.rows[l.table][name] = new(row)
 		default:
 			return errSwept

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -49,9 +50,12 @@ func started(t testing.TB, s *dbserver.Server, err error) *dbserver.Server {
 
 var places atomic.Int64
 
+// patience is how long calls may take on a machine that is busy.
+const patience = 20 * time.Second
+
 // newPlace returns options for a place of its own on a server.
 func newPlace(s *dbserver.Server) Options {
-	return Options{DSN: s.DSN(s.Port), Options: sqlstore.Options{Prefix: fmt.Sprintf("place%d_", places.Add(1))}}
+	return Options{DSN: s.DSN(s.Port), Options: sqlstore.Options{Prefix: fmt.Sprintf("place%d_", places.Add(1)), Timeout: patience}}
 }
 
 func openerOf(t testing.TB, o Options) storage.Opener {
@@ -69,5 +73,5 @@ func TestConformance(t *testing.T) {
 		o := newPlace(s)
 		o.Clock = func(r storage.Reading) int64 { return r.Wall }
 		return openerOf(t, o)
-	})
+	}, storagetest.ServerTime)
 }

@@ -1,0 +1,93 @@
+package sqlstore
+
+import (
+	"context"
+	"math"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// noteChanges notes the clients whose records a transaction changes.
+func (tx *transaction) noteChanges(clients []storage.Client) {
+	newest := tx.meta.changes
+	for i, c := range clients {
+		if i == 0 {
+			tx.more.add("INSERT INTO ", table("changes"), " (number, name, former) VALUES ")
+		} else {
+			tx.more.add(", ")
+		}
+		newest++
+		tx.more.add("(", newest, ", ", c.Key[:], ", ", c.Former[:], ")")
+	}
+	if len(clients) == 0 {
+		return
+	}
+	tx.more.end().add("UPDATE ", table("meta"), " SET changes = ", newest, " WHERE id = 1").end()
+	tx.more.add("DELETE FROM ", table("changes"), " WHERE number <= ", newest-storage.MaxChanges).end()
+}
+
+// News implements [storage.Watcher].
+func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News, err error) {
+	err = s.chore(ctx, "news", func(ctx context.Context, c Conn) error {
+		news = storage.News{}
+		acknowledged := s.acknowledged.Load()
+		sql := s.place.script().add("SELECT epoch, resets, changes, COALESCE((SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, "), -1) FROM ",
+			table("meta"), " WHERE id = 1").end()
+		sql.selectResets(seen.Resets).end()
+		sql.add("SELECT number, name, former FROM ", table("changes"), " WHERE number > ", changesAfter(seen.Changes), " ORDER BY number")
+		results, err := s.place.run(ctx, c, sql)
+		if err == nil {
+			err = hasResults(results, 3)
+		}
+		if err != nil {
+			return err
+		}
+		var epoch, batches int64
+		if err := first(results[:1], &epoch, &news.Resets.Newest, &news.Newest, &batches); err != nil {
+			return err
+		}
+		if epoch != s.epoch || batches < acknowledged {
+			return s.hasLost()
+		}
+		if err := readResets(&news.Resets, seen.Resets, results[1]); err != nil {
+			return err
+		}
+		return readChanges(&news, seen.Changes, results[2])
+	})
+	return news, err
+}
+
+// changesAfter returns the number after which changes are asked for: after a negative one there
+// are none to tell.
+func changesAfter(number int64) int64 {
+	if number < 0 {
+		return math.MaxInt64
+	}
+	return number
+}
+
+// readChanges reads the changes after a number, up to the newest. Later ones were made meanwhile.
+func readChanges(news *storage.News, after int64, rows Rows) error {
+	if after == news.Newest {
+		return nil
+	}
+	if after < 0 || after > news.Newest {
+		news.Missed = true
+		return nil
+	}
+	for _, values := range rows {
+		var number int64
+		if err := numbers(values, &number); err != nil {
+			return err
+		}
+		if number > news.Newest {
+			break
+		}
+		var client storage.Client
+		copy(client.Key[:], values[1])
+		copy(client.Former[:], values[2])
+		news.Changed = append(news.Changed, client)
+	}
+	news.Missed = int64(len(news.Changed)) < news.Newest-after
+	return nil
+}
