@@ -15,7 +15,7 @@ import (
 )
 
 // making is an advisory lock that whoever makes tables holds until its transaction ends.
-const making = 0x74616c6c79 // "tally"
+const making int64 = 0x74616c6c79 // "tally"
 
 func dialect(config *pgconn.Config, durable bool) *sqlstore.Dialect {
 	return &sqlstore.Dialect{
