@@ -48,6 +48,9 @@ func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
 		return d.Errf("on_exceeded already specified: %s", z.OnExceeded)
 	}
 	word, err := oneOf(d, onExceededRefuse, onExceededChallenge)
+	if err != nil && d.Val() == limitShadow {
+		return d.Errf("on_exceeded: must be refuse or challenge, got %q: write shadow into a line of its own", d.Val())
+	}
 	z.OnExceeded = word
 	return err
 }

@@ -23,6 +23,9 @@ func parseLimit(args []string) (Limit, error) {
 	if len(args) == 0 {
 		return Limit{}, errors.New("amount and window are missing: write limit 5/1m")
 	}
+	if args[0] == limitShadow && len(args) > 1 {
+		return Limit{}, fmt.Errorf("shadow stands behind the limit: write limit %s shadow", strings.Join(args[1:], " "))
+	}
 	limit, rest, err := parseRate(args)
 	for err == nil && len(rest) > 0 {
 		rest, err = limit.parseWord(rest)
@@ -38,6 +41,12 @@ func parseLimit(args []string) (Limit, error) {
 func (l *Limit) parseWord(words []string) ([]string, error) {
 	word := words[0]
 	switch {
+	case word == limitShadow:
+		if l.Shadow {
+			return nil, errors.New("shadow is given twice: write it once")
+		}
+		l.Shadow = true
+		return words[1:], nil
 	case slices.Contains(limitAlgorithms, word):
 		if l.Algorithm != "" {
 			return nil, fmt.Errorf("%s after %s: a limit has one algorithm", word, l.Algorithm)
@@ -51,6 +60,9 @@ func (l *Limit) parseWord(words []string) ([]string, error) {
 	}
 	return words[2:], l.setValue(word, words[1])
 }
+
+// limitShadow is the word of a limit that refuses nothing.
+const limitShadow = "shadow"
 
 // The words behind a rate: those that stand alone, and those with a value.
 var (
@@ -69,15 +81,17 @@ func insteadOfWord(word string) string {
 		return "leave it out, nothing is delayed: write burst 20 for what may pass at once"
 	case plain == "per" || plain == "key":
 		return "write it into a line of its own, such as per ip"
+	case slices.Contains([]string{"dry_run", "dryrun", "limit_req_dry_run", "report_only", "log_only", "observe", "test"}, plain):
+		return "write shadow"
 	case strings.Contains(plain, "/"):
 		return "a line has one limit: write another line, limit " + word
 	}
-	for _, known := range append(limitAlgorithms, limitValues...) {
+	for _, known := range slices.Concat(limitAlgorithms, limitValues, []string{limitShadow}) {
 		if plain == known || plain == known+"_window" || known == "token_bucket" && strings.HasSuffix(plain, "bucket") {
 			return "write " + known
 		}
 	}
-	return "write burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name> or name <name>"
+	return "write burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name>, name <name> or shadow"
 }
 
 // setValue sets what word stands for. Zero values are refused because in the

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -55,6 +56,8 @@ func (t *Tier) unmarshalOption(d *caddyfile.Dispenser) error {
 			return fmt.Errorf("service_header is given twice: write it once")
 		}
 		t.ServiceHeader = &ServiceHeader{Name: args[0], Secret: args[1]}
+	case limitShadow:
+		return errors.New("shadow stands behind a limit of a tier: write limit 5/1m shadow")
 	default:
 		return fmt.Errorf("unrecognized option %q: expected limit, unlimited or service_header", option)
 	}

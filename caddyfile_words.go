@@ -17,7 +17,7 @@ import (
 var (
 	handlerWords = []string{"zone", "exempt", "trap", "headers", "page", "jitter", "log_key", "log_ip", "disable_metrics", "sweep_interval", "distributed", "storage"}
 	zoneWords    = []string{
-		"match", "per", "limit", "tiers", "tier", "cost", "max_cost", "on_empty_key", "prefix_ceiling", "on_exceeded", "scope",
+		"match", "per", "limit", "tiers", "tier", "cost", "max_cost", "on_empty_key", "prefix_ceiling", "on_exceeded", "scope", "shadow",
 		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",
 	}
 	appWords = []string{
@@ -32,7 +32,7 @@ var otherWords = map[string]string{
 	"requests": "events", "max_events": "events", "max_requests": "events", "period": "window", "interval": "window",
 	"zones": "zone", "matcher": "match", "matches": "match", "by": "per", "except": "exempt", "ignore": "exempt", "skip": "exempt", "allow": "exempt",
 	"whitelist": "exempt", "allowlist": "exempt", "bypass": "exempt", "database": "store sqlite", "db": "store sqlite",
-	"tokens": "api_keys", "sessions": "session", "bans": "ban", "block": "ban", "honeypot": "trap", "traps": "trap",
+	"tokens": "api_keys", "sessions": "session", "bans": "ban", "block": "ban", "dry_run": "shadow", "dryrun": "shadow", "report_only": "shadow", "log_only": "shadow", "honeypot": "trap", "traps": "trap",
 }
 
 // unrecognized returns the error about the current word, which a block doesn't have

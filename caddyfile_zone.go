@@ -49,6 +49,8 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 		return z.unmarshalOnEmptyKey(d)
 	case "scope":
 		return z.unmarshalScope(d)
+	case "shadow":
+		return z.unmarshalShadow(d)
 	case "key":
 		return z.unmarshalKey(d)
 	case "window":
@@ -231,4 +233,15 @@ func (z *Zone) unmarshalScope(d *caddyfile.Dispenser) error {
 	word, err := oneOf(d, scopeShared, scopeSite)
 	z.Scope = word
 	return err
+}
+
+func (z *Zone) unmarshalShadow(d *caddyfile.Dispenser) error {
+	if args := d.RemainingArgs(); len(args) > 0 {
+		return d.Errf("shadow takes no value, got %q: it is for all limits of the zone; write it behind one, limit 5/1m shadow, for that one alone", args[0])
+	}
+	if z.Shadow {
+		return d.Err("shadow already specified")
+	}
+	z.Shadow = true
+	return nil
 }

@@ -3,6 +3,7 @@ package tally
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -44,7 +45,7 @@ func (z *zoneSetup) checkCeiling() error {
 // and one of everybody who uses a session outside its network.
 func (z *zoneSetup) addShared(s *limitSet) error {
 	s.networks, s.elsewhere = new(limitSet), new(limitSet)
-	for _, p := range s.policies {
+	for _, p := range slices.Concat(s.policies, s.shadows) {
 		ceiling, err := p.Times(z.ceiling())
 		if err != nil {
 			return fmt.Errorf("prefix_ceiling: %w", err)
@@ -70,8 +71,8 @@ func (z *Zone) ceiling() int64 {
 func (z *zoneSetup) derive(p *policy, to *limitSet, what string, limit limiter.Limit) *policy {
 	id := binary.BigEndian.AppendUint64(nil, uint64(p.ID))
 	derived := newPolicy(p.name+"-"+what, z.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
-	derived.zone, derived.set, derived.of = p.zone, to, p
-	to.policies = append(to.policies, derived)
+	derived.zone, derived.set, derived.of, derived.shadow = p.zone, to, p, p.shadow
+	to.add(derived)
 	return derived
 }
 
@@ -92,8 +93,8 @@ func (s *limitSet) provisionShared() {
 		if shared == nil {
 			continue
 		}
-		for _, p := range shared.policies {
-			p.meter = newLimitMeter(p.zone.Name, p.name)
+		for _, p := range slices.Concat(shared.policies, shared.shadows) {
+			p.meter = p.newMeter()
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package tally
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // warnOfCosts finds zones that no request can pass, or that count nothing, because of
 // what requests cost.
@@ -13,12 +16,19 @@ func (z *zoneSetup) warnOfCosts() {
 		return
 	}
 	for _, set := range z.sets() {
-		for _, p := range set.policies {
+		for _, p := range slices.Concat(set.policies, set.shadows) {
 			if p.Capacity() < z.cost.fixed {
-				z.warn(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all are refused", z.cost.fixed, p.name, p.Capacity()),
+				z.warn(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all %s refused", z.cost.fixed, p.name, p.Capacity(), areOrWouldBe(p)),
 					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), z.cost.fixed))
 				return
 			}
 		}
 	}
+}
+
+func areOrWouldBe(p *policy) string {
+	if p.shadow {
+		return "would be"
+	}
+	return "are"
 }

@@ -13,7 +13,7 @@ func (h *Handler) warnIfIdle() {
 
 // warnOfIdleBan warns of a ban that nobody can get.
 func (a *App) warnOfIdleBan(s *survey) {
-	apply := func(z sitedZone) bool { return z.wantsClients() && z.Ban == nil }
+	apply := func(z sitedZone) bool { return z.wantsClients() && z.Ban == nil && !z.wantsShadow() }
 	if a.Ban == nil || s.traps || a.Session != nil || slices.ContainsFunc(s.zones, apply) {
 		return
 	}

@@ -86,11 +86,17 @@ func (s *survey) checkOurPlaceholder(name string) error {
 	}
 	for _, z := range s.zones {
 		known = append(known, z.Name+".remaining")
+		if z.mayShadow() {
+			known = append(known, z.Name+wouldRefuseSuffix)
+		}
 	}
 	if slices.Contains(known, rest) {
 		return nil
 	}
 	best, least := known[0], 3
+	if zone, ok := strings.CutSuffix(rest, wouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") {
+		return fmt.Errorf("placeholder {%s}: no limit of zone %q has shadow: write limit 5/1m shadow into the zone", name, zone)
+	}
 	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
 		if len(s.zones) == 0 {
 			return nil // there is no survey

@@ -9,15 +9,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// knowsClients reports whether the handler keeps records of its clients.
+// knowsClients reports whether the handler keeps records of its clients. For a zone in shadow it
+// does not: that bans nobody, and refuses nobody who is banned.
 func (h *Handler) knowsClients() bool {
-	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, (*Zone).countsClients)
+	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, func(z *Zone) bool { return z.countsClients() && !z.isShadow })
 }
 
 // knowsAnonymous reports whether the handler also keeps records of clients without an
 // API key.
 func (h *Handler) knowsAnonymous() bool {
-	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, func(z *Zone) bool { return z.per == perClient })
+	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, func(z *Zone) bool { return z.per == perClient && !z.isShadow })
 }
 
 // checkConduct identifies the client, if its record matters, and punishes it for visiting

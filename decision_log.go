@@ -12,16 +12,17 @@ import (
 // clients. Where they go, how they are filtered and how long they are kept is configured
 // in Caddy's logging.
 //
-// There are at most 1000 lines a second of each of three kinds: of clients that become
-// blocked, of further refusals of clients that are, and of allowed requests. What is left
-// out is counted in the next line of its kind.
+// There are at most 1000 lines a second of each of four kinds: of clients that become
+// blocked, of further refusals of clients that are, of requests that a limit with `shadow`
+// would refuse, and of allowed requests. What is left out is counted in the next line of
+// its kind.
 type DecisionLog struct {
 	// Also write a line for one in so many allowed requests, chosen at random: 100 means
 	// one in a hundred, 1 means all. From 1 to 1000000000. Default: none.
 	Sample int `json:"sample,omitempty"`
 
-	log                      *zap.Logger
-	first, repeated, allowed perSecond
+	log                              *zap.Logger
+	first, repeated, shadow, allowed perSecond
 }
 
 const (

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // How many bytes a line holds at most of what a client chooses.
@@ -53,24 +55,44 @@ func (l *DecisionLog) passed(e *evaluation, p *response) {
 		zap.Int64("remaining", tightest.Remaining))...)
 }
 
-// describeForLog describes the request in a line of a kind. The client's address comes
-// first, so that nothing that a client chooses stands before it.
-func (e *evaluation) describeForLog(kind *perSecond) []zap.Field {
+// wouldRefuse writes that a shadow limit would have refused a request, which describe describes.
+func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *policy, d engine.Decision) {
+	if l == nil || !l.shadow.admits(time.Now(), decisionsPerSecond) {
+		return
+	}
+	l.log.Info("would refuse", append(l.shadow.complete(describe()),
+		zap.String("zone", by.zone.Name),
+		zap.String("limit", by.name),
+		zap.String("outcome", wouldRefuse),
+		zap.Bool("first", d.Fresh),
+		zap.Duration("wait", max(d.Retry, 0)))...)
+}
+
+// describeForLog describes the request in a line of a kind.
+func (e *evaluation) describeForLog(kind *perSecond) []zap.Field { return kind.complete(e.describe()) }
+
+// complete adds to a line how many of its kind were left out before it.
+func (b *perSecond) complete(fields []zap.Field) []zap.Field {
+	if omitted := b.takeOmitted(); omitted > 0 {
+		fields = append(fields, zap.Int64("left_out", omitted))
+	}
+	return fields
+}
+
+// describe describes the request for logs. The client's address comes first, so that nothing that
+// a client chooses stands before it.
+func (e *evaluation) describe() []zap.Field {
 	sent := e.http
 	if original := originalOf(sent); original != nil {
 		sent = original
 	}
-	fields := []zap.Field{
+	return []zap.Field{
 		zap.String("client_ip", e.clientIP()),
 		zap.String("method", shortened(sent.Method, maxLoggedMethod)),
 		zap.String("host", shortened(sent.Host, maxLoggedHost)),
 		zap.String("uri", shortened(sent.URL.EscapedPath(), maxLoggedPath)),
 		zap.String("user_agent", shortened(first(sent.Header["User-Agent"]), maxLoggedAgent)),
 	}
-	if omitted := kind.takeOmitted(); omitted > 0 {
-		fields = append(fields, zap.Int64("left_out", omitted))
-	}
-	return fields
 }
 
 // shortened returns the beginning of a text, and whole characters only.

@@ -48,6 +48,7 @@
 //   - evaluate.go, outcome.go: the way from a request to a result
 //   - statement.go: what operators have stated about it
 //   - limits.go, counting_key.go, host_key.go: which limits hold, and what is counted by
+//   - shadow.go, shadow_verdicts.go: what limits would refuse that are not enforced
 //   - conduct.go, report.go, squeeze.go: violations, logs and events, crowded networks
 //   - decision_log_lines.go, access_log.go, trace.go: what logs and traces hold of decisions
 //
@@ -67,7 +68,7 @@
 //     identity/client needs, and what is known of the client
 //   - authenticate.go, api_key_search.go, denial.go: API keys and service headers
 //   - session_cookie.go, session_keys.go: sessions
-//   - evaluation.go, client.go, claimed.go, client_ip.go: what a request carries on its way
+//   - evaluation.go, shadow_debits.go, client.go, claimed.go, client_ip.go: what a request carries on its way
 //
 // The engine, its store and its secrets, across reloads:
 //
@@ -99,7 +100,7 @@
 // What a config becomes:
 //
 //   - app_provision.go, rules.go: the global options, the file of bans and allowances
-//   - zone_provision.go, limit_set.go, ceiling.go, cost.go: zones
+//   - zone_provision.go, shadow_zone.go, limit_set.go, ceiling.go, cost.go: zones
 //   - check_costs.go, check_distributed.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
 //     check_order.go, check_order_handlers.go, check_order_sets.go, check_plain_http.go,
 //     check_proxies.go, need.go: warnings of what hardly does what was meant
@@ -143,6 +144,7 @@
 //   - slot: a part of a window that is counted by itself
 //   - blocked: refused until a known time, remembered in memory
 //   - banned: refused for violations, remembered on disk, or by a statement
+//   - shadow: a shadow limit counts as if it was enforced, and refuses nothing
 //   - degraded: the store can't be used, and memory decides with reduced limits
 //   - instance: an engine with its store and secrets, shared by configs across reloads
 package tally

@@ -3,7 +3,6 @@ package tally
 import (
 	"net/http"
 
-	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -36,8 +35,19 @@ func (h *Handler) evaluate(r *http.Request) (result, []*lateName) {
 	return result, empty
 }
 
-// decide collects what the request takes from all limits, and has the engine decide.
+// decide collects what the request takes from all limits, and has the engine decide. If the
+// request may pass, shadow limits decide about it as well.
 func (e *evaluation) decide() result {
+	result := e.decideEnforced()
+	if len(e.shadows.debits) > 0 {
+		e.decideShadows(result.outcome)
+	}
+	return result
+}
+
+// decideEnforced collects what the request takes from all limits, and has the engine decide by
+// those that are enforced.
+func (e *evaluation) decideEnforced() result {
 	h := e.handler
 	if settled := e.collect(); settled.outcome != passed {
 		return settled
@@ -52,7 +62,7 @@ func (e *evaluation) decide() result {
 		return e.refuseAll(e.denies)
 	}
 	if len(e.debits) == 0 {
-		if e.denied == nil {
+		if e.denied == nil && len(e.shadows.debits) == 0 {
 			h.none.request()
 		}
 		if e.subject == nil {
@@ -106,12 +116,16 @@ func (e *evaluation) collect() result {
 		switch matches, err := e.matches(z); {
 		case err != nil:
 			return result{outcome: failed, err: err}
-		case !matches:
+		case !matches, early && z.isShadow:
 			continue
 		case early:
 			return result{outcome: tooEarly}
 		}
 		err := e.charge(z)
+		if z.Shadow && err != nil && isDenial(err) {
+			e.shadowDeny(z)
+			continue
+		}
 		if err != nil {
 			e.deny(z, err)
 		}
@@ -167,7 +181,7 @@ func (e *evaluation) charge(z *Zone) error {
 		return err
 	}
 	if z.deniesAll {
-		e.denies = set.policies[0]
+		e.denyFor(z, set)
 		return nil
 	}
 	from := len(e.keys)
@@ -175,7 +189,7 @@ func (e *evaluation) charge(z *Zone) error {
 	case err != nil || v == keySkipped:
 		return err
 	case v == keyDenied:
-		e.denies = set.policies[0]
+		e.denyFor(z, set)
 		return nil
 	}
 	e.shorten(from)
@@ -188,15 +202,27 @@ func (e *evaluation) charge(z *Zone) error {
 		return err
 	}
 	for _, p := range set.policies {
-		d := e.debit(p, key, cost)
-		if p.scaling != nil && e.subject != nil && (z.per == perClient || e.client.Kind == identity.APIKey) {
-			d.Client, d.Scaling = e.subject, p.scaling
-		}
+		e.scale(e.debit(p, key, cost), p, e.subject)
 	}
 	if z.per == perClient {
 		e.chargeShared(set, cost)
 	}
+	if len(set.shadows) > 0 {
+		e.chargeShadows(z, set, key, cost)
+	}
 	return nil
+}
+
+// denyFor refuses the request for a zone, whatever was counted.
+func (e *evaluation) denyFor(z *Zone, set *limitSet) {
+	switch {
+	case z.Shadow:
+		e.shadowDeny(z)
+	case len(set.policies) > 0:
+		e.denies = set.policies[0]
+	default:
+		e.denies = set.shadows[0]
+	}
 }
 
 // deny notes that a zone denies the request. The first one counts.

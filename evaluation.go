@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -30,6 +31,7 @@ type evaluation struct {
 
 	debits   []engine.Debit
 	policies []*policy // the limit of each debit
+	shadows  shadows   // what the request takes from shadow limits
 	keys     []byte    // the text of all keys
 	texts    texts     // for the values of header fields
 	denies   *policy   // the limit that refuses the request whatever was counted; or nil
@@ -64,6 +66,7 @@ func (e *evaluation) release() {
 	e.handler, e.denies, e.client, e.subject, e.trapBan = nil, nil, nil, nil, 0
 	e.trapped, e.allowed, e.dry = false, false, false
 	e.debits, e.policies, e.keys = e.debits[:0], e.policies[:0], e.keys[:0]
+	e.shadows.reset()
 	evaluations.Put(e)
 }
 
@@ -75,4 +78,11 @@ func (e *evaluation) debit(p *policy, key []byte, cost int64) *engine.Debit {
 	d := &e.debits[len(e.debits)-1]
 	d.Limit, d.Key, d.Cost = &p.Limit, key, cost
 	return d
+}
+
+// scale has the record of a client scale a limit, if there is one and the limit counts clients.
+func (e *evaluation) scale(d *engine.Debit, p *policy, subject *engine.Client) {
+	if p.scaling != nil && subject != nil && (p.zone.per == perClient || e.client.Kind == identity.APIKey) {
+		d.Client, d.Scaling = subject, p.scaling
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
@@ -107,7 +108,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		}
 	}
 	h.clients, h.anonymous = h.knowsClients(), h.knowsAnonymous()
-	h.app.knowsClients = h.app.knowsClients || h.clients
+	h.app.knowsClients = h.app.knowsClients || h.clients || slices.ContainsFunc(zones, (*Zone).countsClients)
 	h.banned = &policy{zone: &Zone{Name: banName}, name: banName}
 	h.bannedByOperator = &policy{zone: &Zone{Name: banName}, name: banName}
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
@@ -128,6 +129,9 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 	}
 	for _, z := range h.zones {
 		z.meter = newZoneMeter(z.Name)
+		if slices.ContainsFunc(z.sets(), func(s *limitSet) bool { return len(s.shadows) > 0 }) {
+			z.meter.wouldRefuse = metrics.wouldRefuse.WithLabelValues(z.Name)
+		}
 		for _, set := range z.sets() {
 			h.provisionMeters(z, set)
 			set.provisionShared()
@@ -138,8 +142,11 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 }
 
 func (h *Handler) provisionMeters(z *Zone, set *limitSet) {
+	for _, p := range set.shadows {
+		p.meter = p.newMeter()
+	}
 	for _, p := range set.policies {
-		p.meter = newLimitMeter(z.Name, p.name)
+		p.meter = p.newMeter()
 		config := configured(z, p)
 		liveConfigs.LoadOrStore(config, config)
 		h.configs = append(h.configs, config)

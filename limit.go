@@ -2,6 +2,7 @@ package tally
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // for machines and containers without time zones
@@ -49,8 +50,15 @@ type Limit struct {
 
 	// The name of the limit in the RateLimit header fields and in metrics.
 	// Default: the zone's name for the first limit without a name, and the
-	// zone's name and the limit's window for others.
+	// zone's name and the limit's window for others. For a limit with `shadow`,
+	// the zone's name and the limit, such as `login-3/1m`.
 	Name string `json:"name,omitempty"`
+
+	// Count as if the limit was enforced, and refuse nothing: see what the limit
+	// would refuse before it does. It decides alone, about the requests that all
+	// other limits of the handler let pass. When `shadow` is taken away, the limit
+	// keeps what it has counted.
+	Shadow bool `json:"shadow,omitempty"`
 }
 
 // compile returns the limit ready for arithmetic, or an error that names the
@@ -102,24 +110,29 @@ func (l Limit) algorithm() (limiter.Algorithm, error) {
 // namedLimit is a limit ready for arithmetic, with the name that it has in its zone.
 type namedLimit struct {
 	limiter.Limit
-	name string
+	name   string
+	shadow bool
 }
 
 // compileLimits compiles the limits of a zone or a tier.
 func compileLimits(of string, limits []Limit) ([]namedLimit, error) {
 	compiled := make([]namedLimit, len(limits))
 	names := make(map[string]bool)
+	enforced := 0
 	for i, l := range limits {
 		arithmetic, err := l.compile()
 		if err != nil {
 			return nil, fmt.Errorf("limit: %w", err)
 		}
-		name := limitName(of, i, l)
+		name := limitName(of, enforced, l)
+		if !l.Shadow {
+			enforced++
+		}
 		if names[name] {
 			return nil, fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", name)
 		}
 		names[name] = true
-		compiled[i] = namedLimit{arithmetic, name}
+		compiled[i] = namedLimit{arithmetic, name, l.Shadow}
 	}
 	return compiled, nil
 }
@@ -136,13 +149,25 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// limitName returns the name of the i-th limit of a zone.
+// limitName returns the name of a limit of a zone, before which so many enforced ones stand. The
+// names of these are the same with shadow limits and without.
 func limitName(zone string, i int, l Limit) string {
 	switch {
 	case l.Name != "":
 		return l.Name
+	case l.Shadow:
+		return fmt.Sprintf("%s-%d/%s", zone, l.Amount, shortDuration(time.Duration(l.Window)))
 	case i == 0:
 		return zone
 	}
 	return zone + "-" + shortDuration(time.Duration(l.Window))
+}
+
+// enforced returns limits as they are without shadow.
+func enforced(limits []Limit) []Limit {
+	limits = slices.Clone(limits)
+	for i := range limits {
+		limits[i].Shadow = false
+	}
+	return limits
 }

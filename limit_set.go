@@ -14,12 +14,15 @@ import (
 // zone and the kind of each limit, not under the tier: a client that changes its tier keeps
 // its counts if the limits of both tiers differ only in their amounts.
 func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) {
+	if z.Shadow {
+		limits = enforced(limits) // their names are those that they will have
+	}
 	compiled, err := compileLimits(z.Name, limits)
 	if err != nil {
 		return nil, err
 	}
 	set := new(limitSet)
-	same := make(map[Limit]uint64)
+	same, above := make(map[Limit]uint64), make(map[Limit]*policy)
 	for i, l := range limits {
 		arithmetic := compiled[i].Limit
 		kind := Limit{
@@ -27,10 +30,15 @@ func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) 
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
 		}
 		p := newPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
-		p.zone, p.set = z.Zone, set
+		p.zone, p.set, p.shadow = z.Zone, set, z.Shadow || compiled[i].shadow
 		p.scaling = z.scalingOf(&p.Limit)
 		same[kind]++
-		set.policies = append(set.policies, p)
+		if p.shadow {
+			above[kind] = p
+		} else if above[kind] != nil {
+			set.misplaced = above[kind]
+		}
+		set.add(p)
 	}
 	set.markQuota()
 	set.field = joinFields(set.policies)

@@ -78,12 +78,12 @@ const maxLabels = 16
 // sessions would have a hundred quarters of a limit there.
 func (e *evaluation) chargeShared(set *limitSet, cost int64) {
 	c := e.client
-	if c.Session.Elsewhere || c.CrossSite {
+	if c.usesElsewhere() {
 		for _, p := range set.elsewhere.policies {
 			e.debit(p, c.Key, cost)
 		}
 	}
-	if c.Session.Elsewhere || c.Kind == identity.Fingerprint || c.Kind == identity.ByPrefix {
+	if c.usesNetwork() {
 		for _, p := range set.networks.policies {
 			d := e.debit(p, c.networkSubject.Key, cost)
 			if p.scaling != nil {
@@ -91,4 +91,12 @@ func (e *evaluation) chargeShared(set *limitSet, cost int64) {
 			}
 		}
 	}
+}
+
+// usesElsewhere reports whether the client takes from what sessions have outside their networks.
+func (c *client) usesElsewhere() bool { return c.Session.Elsewhere || c.CrossSite }
+
+// usesNetwork reports whether the client takes from what its network has together.
+func (c *client) usesNetwork() bool {
+	return c.Session.Elsewhere || c.Kind == identity.Fingerprint || c.Kind == identity.ByPrefix
 }

@@ -17,12 +17,16 @@ var metrics = struct {
 	declined  *prometheus.CounterVec
 	decisions *prometheus.CounterVec
 	process   *prometheus.HistogramVec
-	batch     prometheus.Histogram
-	latency   prometheus.Histogram
-	claims    prometheus.Counter
-	swept     prometheus.Counter
-	idle      prometheus.Counter
-	degraded  prometheus.Counter
+
+	wouldRefuse *prometheus.CounterVec
+	shadow      *prometheus.CounterVec
+
+	batch    prometheus.Histogram
+	latency  prometheus.Histogram
+	claims   prometheus.Counter
+	swept    prometheus.Counter
+	idle     prometheus.Counter
+	degraded prometheus.Counter
 
 	violations      *prometheus.CounterVec
 	bans            prometheus.Counter
@@ -44,6 +48,14 @@ var metrics = struct {
 	decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_decisions_total",
 		Help: "Decisions by zone, limit and outcome: allowed, over_limit, blocked, too_costly, abandoned or banned.",
+	}, []string{"zone", "limit", "outcome"}),
+	wouldRefuse: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_would_refuse_requests_total",
+		Help: "Requests that a zone would have refused without shadow.",
+	}, []string{"zone"}),
+	shadow: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_shadow_decisions_total",
+		Help: "Decisions of shadow limits by zone, limit and outcome: allowed or would_refuse.",
 	}, []string{"zone", "limit", "outcome"}),
 	process: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "caddy_rate_limit_process_time_seconds",

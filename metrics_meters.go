@@ -13,6 +13,7 @@ import (
 // zoneMeter counts the requests of a zone. Its zero value counts nothing.
 type zoneMeter struct {
 	requests, declined prometheus.Counter
+	wouldRefuse        prometheus.Counter // of a zone with shadow limits
 	process            prometheus.Observer
 }
 
@@ -42,10 +43,17 @@ func newZoneMeter(zone string) zoneMeter {
 	}
 }
 
+func (m zoneMeter) shadowRefuse() {
+	if m.wouldRefuse != nil {
+		m.wouldRefuse.Inc()
+	}
+}
+
 // limitMeter counts the decisions of a limit. Its zero value counts nothing.
 type limitMeter struct {
-	allowed prometheus.Counter
-	refused [len(outcomes)]prometheus.Counter // by engine.Reason
+	allowed     prometheus.Counter
+	refused     [len(outcomes)]prometheus.Counter // by engine.Reason; of an enforced limit
+	wouldRefuse prometheus.Counter                // of a shadow limit
 }
 
 func (m limitMeter) allow() {
@@ -60,6 +68,12 @@ func (m limitMeter) refuse(reason engine.Reason) {
 	}
 }
 
+func (m limitMeter) shadowRefuse() {
+	if m.wouldRefuse != nil {
+		m.wouldRefuse.Inc()
+	}
+}
+
 // outcomes are the label values of the engine's reasons.
 var outcomes = [...]string{"allowed", "over_limit", "blocked", "too_costly", "abandoned", "banned"}
 
@@ -69,6 +83,24 @@ func newLimitMeter(zone, limit string) limitMeter {
 		m.refused[i+1] = metrics.decisions.WithLabelValues(zone, limit, outcome)
 	}
 	return m
+}
+
+// wouldRefuse is the outcome of a decision by a shadow limit that would have been a refusal.
+const wouldRefuse = "would_refuse"
+
+func newShadowMeter(zone, limit string) limitMeter {
+	return limitMeter{
+		allowed:     metrics.shadow.WithLabelValues(zone, limit, outcomes[0]),
+		wouldRefuse: metrics.shadow.WithLabelValues(zone, limit, wouldRefuse),
+	}
+}
+
+// newMeter returns the meter of a limit.
+func (p *policy) newMeter() limitMeter {
+	if p.shadow {
+		return newShadowMeter(p.zone.Name, p.name)
+	}
+	return newLimitMeter(p.zone.Name, p.name)
 }
 
 // clientMeter counts the decisions about clients of a kind.

@@ -17,6 +17,8 @@ func (m limitMeter) counts() operator.Counts {
 		Allowed: valueOf(m.allowed),
 		Blocked: valueOf(m.refused[engine.Blocked]),
 		Banned:  valueOf(m.refused[engine.Banned]),
+
+		WouldRefuse: valueOf(m.wouldRefuse),
 	}
 	c.Refused = c.Blocked + c.Banned + valueOf(m.refused[engine.OverLimit]) + valueOf(m.refused[engine.TooCostly])
 	return c
@@ -31,6 +33,10 @@ func (m statementMeter) counts() operator.Counts {
 // refused returns how many requests a zone has refused since the process began, those of
 // banned clients aside.
 func (m zoneMeter) refused() int64 { return valueOf(m.declined) }
+
+// wouldHaveRefused returns how many requests shadow limits of a zone would have refused since the
+// process began.
+func (m zoneMeter) wouldHaveRefused() int64 { return valueOf(m.wouldRefuse) }
 
 // valueOf returns what a counter has counted, or 0 if there is none.
 func valueOf(c prometheus.Counter) int64 {

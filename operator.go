@@ -26,6 +26,11 @@ func (running) Status(context.Context) (operator.Status, error) {
 	if app := runningApp(); app != nil {
 		status.Rules = app.describeRules()
 		status.History = app.ledger != nil
+		for _, zone := range app.describeZones(nil) {
+			if zone.Shadow {
+				status.Shadow = append(status.Shadow, zone.Name)
+			}
+		}
 	}
 	return status, nil
 }

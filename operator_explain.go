@@ -178,6 +178,7 @@ func (x *explainer) explainCounts(ctx context.Context) {
 	}
 	worst := engine.Decision{Allowed: true}
 	var by *policy
+	var shadows []*policy
 	var explained []countedKey
 	for _, c := range x.countedKeys(x.app.allZones, maxExplained) {
 		if c.key == "" || !x.applies(c) {
@@ -188,7 +189,11 @@ func (x *explainer) explainCounts(ctx context.Context) {
 			debit.Scaling, debit.Client = c.scaling, &engine.Client{Key: debit.Key}
 		}
 		explained = append(explained, c)
-		if d := x.explainLimit(ctx, c.policy, debit); !d.Allowed && (worst.Allowed || d.Retry == limiter.Never || d.Retry > worst.Retry && worst.Retry != limiter.Never) {
+		switch d := x.explainLimit(ctx, c.policy, debit); {
+		case d.Allowed:
+		case c.shadow:
+			shadows = append(shadows, c.policy)
+		case worst.Allowed || d.Retry == limiter.Never || d.Retry > worst.Retry && worst.Retry != limiter.Never:
 			worst, by = d, c.policy
 		}
 	}
@@ -205,7 +210,7 @@ func (x *explainer) explainCounts(ctx context.Context) {
 	case x.told.Refusal != nil && len(explained) == 0:
 		x.told.Next = operator.Forecast{Outcome: "unknown", Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
 	default:
-		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "passes"}
+		x.told.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes"}, shadows)
 	}
 }
 

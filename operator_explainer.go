@@ -49,7 +49,7 @@ func (x *explainer) explainLimit(ctx context.Context, p *policy, debit engine.De
 	limit := debits[0].Limit
 	state := operator.LimitState{
 		Zone: p.zone.Name, Limit: p.name, Text: limitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
-		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry),
+		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry), Shadow: p.shadow,
 	}
 	switch {
 	case debits[0].Known && d.Allowed:
@@ -63,4 +63,18 @@ func (x *explainer) explainLimit(ctx context.Context, p *policy, debit engine.De
 	state.Used = state.Amount - state.Left
 	x.told.Limits = append(x.told.Limits, state)
 	return d
+}
+
+// addShadows adds to a forecast of a request that passes which shadow limits would refuse it.
+func addShadows(f operator.Forecast, by []*policy) operator.Forecast {
+	for i, p := range by {
+		if i == 0 {
+			f.Text += "; in shadow, it would be refused by "
+		} else {
+			f.Text += ", and by "
+		}
+		f.Text += "limit " + p.name + " of zone " + p.zone.Name
+		f.WouldRefuse = append(f.WouldRefuse, p.zone.Name+": "+p.name)
+	}
+	return f
 }

@@ -185,6 +185,7 @@ func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.F
 			x.explainLimit(ctx, p, e.debits[i])
 		}
 	}
+	shadows := x.explainShadows(ctx, &e.shadows)
 	debits := slices.Clone(e.debits)
 	d := x.instance.engine.Forecast(ctx, e.subject, debits)
 	switch {
@@ -201,10 +202,30 @@ func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.F
 			status = denied.StatusCode
 		}
 		return operator.Forecast{Outcome: "denied", Status: status, Text: "is denied: " + e.denied.Error()}
-	case len(debits) == 0:
+	case len(debits) == 0 && len(e.shadows.debits) == 0:
 		return operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
+	case len(debits) == 0:
+		return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes: all limits for it are in shadow"}, shadows)
 	}
-	return operator.Forecast{Outcome: "allowed", Text: "passes"}
+	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes"}, shadows)
+}
+
+// explainShadows tells how a request stands with its shadow limits, and returns those that would
+// refuse it.
+func (x *explainer) explainShadows(ctx context.Context, s *shadows) (by []*policy) {
+	for from := 0; from < len(s.debits); {
+		to := s.end(from)
+		for i, p := range s.policies[from:to] {
+			if len(x.told.Limits) < maxExplained && p.ID != 0 && x.isKnown(&s.debits[from+i]) {
+				x.explainLimit(ctx, p, s.debits[from+i])
+			}
+		}
+		if d := x.instance.engine.Forecast(ctx, nil, slices.Clone(s.debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
+			by = append(by, s.policies[from+d.Debit])
+		}
+		from = to
+	}
+	return by
 }
 
 // isKnown reports whether a debit is one of the target. A client that is only named by its API

@@ -202,7 +202,7 @@ func (t *target) eachNamed(z *Zone, add func(countedKey)) {
 	keys := t.keysIn(z)
 	for _, s := range sets {
 		for _, key := range keys {
-			for _, p := range s.set.policies {
+			for _, p := range slices.Concat(s.set.policies, s.set.shadows) {
 				add(countedKey{tierLimit: tierLimit{p, s.tier}, key: string(key)})
 			}
 		}
@@ -210,7 +210,7 @@ func (t *target) eachNamed(z *Zone, add func(countedKey)) {
 			continue
 		}
 		if key := t.networkKey(t.app.prefixes(0, 0)); key != nil {
-			for _, p := range s.set.networks.policies {
+			for _, p := range slices.Concat(s.set.networks.policies, s.set.networks.shadows) {
 				add(countedKey{tierLimit: tierLimit{p, s.tier}, key: string(key)})
 			}
 		}

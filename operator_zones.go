@@ -64,23 +64,27 @@ func describeZone(zones []*Zone, tiers []string, keys map[storage.LimitID]int64)
 				}
 				if !counted[p.name] {
 					counted[p.name] = true
-					addCounts(&zone.Counts, limit.Counts, i == 0)
+					addCounts(&zone.Counts, limit, i == 0)
 				}
 			}
 		}
 	}
 	zone.Refused = zones[0].meter.refused() + zone.Banned
+	for _, z := range zones { // those without a shadow limit don't count it
+		zone.WouldRefuse = max(zone.WouldRefuse, z.meter.wouldHaveRefused())
+	}
+	zone.Shadow = !slices.ContainsFunc(zones, func(z *Zone) bool { return !z.isShadow })
 	return zone
 }
 
 // addCounts adds those of a limit to those of its zone. Each limit of the zone counts what
-// passes, and who is banned; only one counts any other refusal.
-func addCounts(to *operator.Counts, c operator.Counts, first bool) {
-	to.Blocked += c.Blocked
-	to.WouldRefuse += c.WouldRefuse
+// passes, and who is banned; only one counts any other refusal. All that a shadow limit counts
+// passes.
+func addCounts(to *operator.Counts, l operator.Limit, first bool) {
+	to.Blocked += l.Blocked
 	if first {
-		to.Allowed += c.Allowed
-		to.Banned += c.Banned
+		to.Allowed += l.Allowed + l.WouldRefuse
+		to.Banned += l.Banned
 	}
 }
 
@@ -121,13 +125,20 @@ func (z *Zone) setsByTier(tiers []string) (sets []tierSet) {
 	return sets
 }
 
-// all returns the limits of a client, and then those that it shares.
-func (s *limitSet) all() []*policy {
-	policies := slices.Clone(s.policies)
+// all returns the limits of a client, and then those that it shares; those that are enforced, and
+// then those that are not.
+func (s *limitSet) all() (policies []*policy) {
+	sets := []*limitSet{s}
 	for _, shared := range []*limitSet{s.networks, s.elsewhere} {
 		if shared != nil {
-			policies = append(policies, shared.policies...)
+			sets = append(sets, shared)
 		}
+	}
+	for _, set := range sets {
+		policies = append(policies, set.policies...)
+	}
+	for _, set := range sets {
+		policies = append(policies, set.shadows...)
 	}
 	return policies
 }
@@ -172,7 +183,7 @@ func (p *policy) describe(tier string) operator.Limit {
 	return operator.Limit{
 		Name: p.name, Text: limitText(p.Limit.Limit), Tier: tier,
 		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(), Window: operator.SecondsOf(p.Window()),
-		Counts: p.meter.counts(),
+		Shadow: p.shadow, Counts: p.meter.counts(),
 	}
 }
 

@@ -31,6 +31,15 @@ func newPolicy(name string, limit engine.Limit) *policy {
 	return p
 }
 
+// add adds a limit to the set.
+func (s *limitSet) add(p *policy) {
+	if p.shadow {
+		s.shadows = append(s.shadows, p)
+	} else {
+		s.policies = append(s.policies, p)
+	}
+}
+
 // joinFields returns the value of RateLimit-Policy for several limits.
 func joinFields(policies []*policy) string {
 	items := make([]string, len(policies))

@@ -175,10 +175,11 @@ func (j *replayJudge) decide(h *Handler, request *http.Request, r *accesslog.Rec
 		})
 	}
 	switch result.outcome {
-	case passed:
-		return true
-	case counted:
-		v.Outcome = replay.Passed
+	case passed, counted:
+		if result.outcome == counted || len(e.shadows.debits) > 0 {
+			v.Outcome = replay.Passed
+		}
+		j.judgeShadows(e, r, v)
 		return true
 	case refused:
 		by := result.response.refusal
@@ -189,6 +190,21 @@ func (j *replayJudge) decide(h *Handler, request *http.Request, r *accesslog.Rec
 		v.Outcome, v.Reason = replay.Skipped, "a matcher or a placeholder of the config fails"
 	}
 	return false
+}
+
+// judgeShadows adds what the shadow limits say of a request that passes.
+func (j *replayJudge) judgeShadows(e *evaluation, r *accesslog.Record, v *replay.Verdict) {
+	if len(e.shadows.debits) == 0 {
+		return
+	}
+	refusedBy := e.shadowVerdicts().all()
+	for i, p := range e.shadows.policies {
+		key := v.Copy(e.shadows.debits[i].Key)
+		v.Counts = append(v.Counts, replay.Count{Limit: j.limit(p), Key: key, Cost: e.shadows.debits[i].Cost, Unknown: j.unknown(p.zone, r)})
+		if slices.Contains(refusedBy, p) {
+			v.Shadows = append(v.Shadows, replay.Shadow{By: j.limit(p), Key: key})
+		}
+	}
 }
 
 // denialText says why a request is denied.
@@ -204,6 +220,7 @@ type limitKey struct {
 	id         storage.LimitID
 	zone, name string
 	amount     int64
+	shadow     bool
 }
 
 // limit describes a limit. Those of several handlers that count together are one.
@@ -211,7 +228,7 @@ func (j *replayJudge) limit(p *policy) *replay.Limit {
 	if l := j.limits[p]; l != nil {
 		return l
 	}
-	key := limitKey{zone: p.zone.Name, name: p.name}
+	key := limitKey{zone: p.zone.Name, name: p.name, shadow: p.shadow}
 	if p.Limit.ID != 0 {
 		key.id, key.amount = p.Limit.ID, p.Capacity()
 	}
@@ -225,7 +242,7 @@ func (j *replayJudge) limit(p *policy) *replay.Limit {
 }
 
 func describeForReplay(p *policy) *replay.Limit {
-	l := &replay.Limit{Zone: p.zone.Name, Name: p.name, Shared: p.of != nil, Source: p.zone.Source}
+	l := &replay.Limit{Zone: p.zone.Name, Name: p.name, Shadow: p.shadow, Shared: p.of != nil, Source: p.zone.Source}
 	if p.Limit.ID == 0 { // a ban
 		return l
 	}

@@ -141,6 +141,12 @@ type Zone struct {
 	//   one site per server.
 	Scope string `json:"scope,omitempty"`
 
+	// Count as if the zone was enforced, and refuse nothing: all of its limits,
+	// those of tiers included, are shadow limits: see `shadow` of a limit. What
+	// the zone would deny for another reason, such as a missing API key or with
+	// `on_empty_key`, passes as well.
+	Shadow bool `json:"shadow,omitempty"`
+
 	// Where the zone is in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
@@ -153,6 +159,8 @@ type Zone struct {
 	cost        costRule   // what most requests cost
 	costs       []costRule // of those that match; the first one counts
 	deniesAll   bool       // nothing passes
+	isShadow    bool       // no limit is enforced
+	denied      *policy    // stands for what a zone in shadow would deny, whatever was counted; else nil
 	effective   []Limit    // what window and max_events stand for
 	siteLimits
 	sites     map[string]siteLimits // instead, where each site counts on its own
@@ -172,8 +180,10 @@ type siteLimits struct {
 // limitSet is the limits that a client has in a zone: the zone's own, or those of the
 // client's tier.
 type limitSet struct {
-	policies []*policy
-	field    string // the value of RateLimit-Policy
+	policies  []*policy // that are enforced
+	shadows   []*policy // that refuse nothing
+	misplaced *policy   // a shadow limit above an enforced one of its kind; or nil
+	field     string    // the value of RateLimit-Policy
 
 	// In zones that count per client, what clients share of each limit.
 	networks  *limitSet // all those of a network that are not verified
@@ -189,6 +199,7 @@ type policy struct {
 	field   string          // the item of RateLimit-Policy
 	item    string          // the item of RateLimit up to the value of r
 	legacy  string          // the value of X-RateLimit-Limit
+	shadow  bool            // it refuses nothing
 	of      *policy         // the client's own limit, where this is what clients share of it; else nil
 	scaling *engine.Scaling // how it changes with the standing of its client; nil if it doesn't
 	quota   bool            // it has the longest window of several: X-Quota-… are about it

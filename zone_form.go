@@ -19,7 +19,7 @@ func (z *Zone) isPeerForm() bool {
 func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
 		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
-		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != ""
+		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow
 }
 
 // wantsClients reports whether a zone that isn't provisioned yet will count clients.

@@ -27,6 +27,7 @@ func (z *zoneSetup) provision() error {
 		z.checkOnExceeded,
 		z.provisionScope,
 		z.provisionLimits,
+		z.provisionShadow,
 		z.checkKeyMeant,
 		z.checkOurPlaceholders,
 		z.checkMatchers,

@@ -46,7 +46,7 @@ type Tally struct {
 	Refused     int64 // requests, those of the next two included
 	Blocked     int64 // requests refused from memory, since the key was still over its limit
 	Banned      int64 // requests refused since the client was banned
-	WouldRefuse int64 // requests that a limit would have refused that only watches
+	WouldRefuse int64 // requests that a shadow limit would have refused
 	Units       int64 // charged
 }
 
@@ -76,7 +76,7 @@ type Minute struct {
 type HeavyKey struct {
 	Key     Key   // a keyed hash, as everywhere in a store
 	Units   int64 // charged
-	Refused int64 // requests
+	Refused int64 // requests; of a shadow limit, those that it would have refused
 }
 
 // Report is what a process has counted since its last report.

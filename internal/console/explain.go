@@ -166,7 +166,7 @@ func (s *session) showReputation(r *operator.Reputation) {
 func (s *session) showLimits(limits []operator.LimitState) {
 	writeTable(s.out, s.colored, []column[operator.LimitState]{
 		{"ZONE", func(l operator.LimitState) cell { return text(l.Zone) }},
-		{"LIMIT", func(l operator.LimitState) cell { return text(l.Limit) }},
+		{"LIMIT", func(l operator.LimitState) cell { return limitCell(l.Limit, l.Shadow) }},
 		{"UNITS", func(l operator.LimitState) cell { return text(l.Text) }},
 		{"COUNTS", func(l operator.LimitState) cell { return text(l.Counts) }},
 		{"USED", func(l operator.LimitState) cell { return figure(l.Used) }},

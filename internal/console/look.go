@@ -45,6 +45,9 @@ func (s *session) showStatus(status operator.Status) {
 	if !status.History {
 		s.printf("History is not kept.")
 	}
+	if len(status.Shadow) > 0 {
+		s.printf("%s", styled(printable("In shadow, so that nothing is refused: "+strings.Join(status.Shadow, ", ")+"."), yellow, s.colored))
+	}
 	if len(status.Stores) == 0 {
 		s.printf("No request has been counted: the running config has no zone.")
 		return
@@ -116,13 +119,21 @@ func (c console) zones() *cobra.Command {
 var zoneColumns = []column[zoneLimit]{
 	{"ZONE", func(r zoneLimit) cell { return text(r.zone.Name) }},
 	{"PER", func(r zoneLimit) cell { return text(r.zone.Per) }},
-	{"LIMIT", func(r zoneLimit) cell { return text(r.Name) }},
+	{"LIMIT", func(r zoneLimit) cell { return limitCell(r.Name, r.Shadow) }},
 	{"TIER", func(r zoneLimit) cell { return text(r.Tier) }},
 	{"UNITS", func(r zoneLimit) cell { return text(r.Text) }},
 	{"KEYS", func(r zoneLimit) cell { return figure(r.Keys) }},
 	{"ALLOWED", func(r zoneLimit) cell { return figure(r.Allowed) }},
 	{"REFUSED", func(r zoneLimit) cell { return alarm(r.Refused) }},
 	{"WOULD REFUSE", func(r zoneLimit) cell { return figure(r.WouldRefuse) }},
+}
+
+// limitCell names a limit, and says if it refuses nothing.
+func limitCell(name string, shadow bool) cell {
+	if shadow {
+		return text(name + " (shadow)")
+	}
+	return text(name)
 }
 
 // top returns `caddy rate-limit top`.
@@ -182,12 +193,23 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 	}
 	return list(s, keys, []column[operator.Key]{
 		{"ZONE", func(k operator.Key) cell { return text(k.Zone) }},
-		{"LIMIT", func(k operator.Key) cell { return text(k.Limit) }},
+		{"LIMIT", func(k operator.Key) cell { return limitCell(k.Limit, k.Shadow) }},
 		{"KEY", func(k operator.Key) cell { return text(cmp.Or(k.Client, k.Text)) }},
 		{"TIER", func(k operator.Key) cell { return text(k.Tier) }},
 		{"USED", func(k operator.Key) cell { return figure(k.Used) }},
 		{"OF", func(k operator.Key) cell { return figure(k.Amount) }},
-		{"REFUSED", func(k operator.Key) cell { return alarm(k.Refused) }},
+		{"REFUSED", func(k operator.Key) cell {
+			if k.Shadow {
+				return figure(0)
+			}
+			return alarm(k.Refused)
+		}},
+		{"WOULD REFUSE", func(k operator.Key) cell {
+			if k.Shadow {
+				return figure(k.Refused)
+			}
+			return figure(0)
+		}},
 		{"FREE", func(k operator.Key) cell {
 			if k.BlockedUntil == nil {
 				return text("")

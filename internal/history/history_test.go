@@ -124,7 +124,7 @@ func TestMinutes(t *testing.T) {
 			l.Meter(five).Allow(key, 2)
 			l.Meter(five).Refuse(key, Blocked)
 			l.Meter(login).Refuse(key, Banned)
-			l.Meter(login).WouldRefuse()
+			l.Meter(login).WouldRefuse(key)
 			at := storage.Period(wallNow(), time.Minute)
 			sum := want[at]
 			sum.Add(storage.Tally{Allowed: 1, Units: 2, Refused: 1, Blocked: 1})
@@ -357,7 +357,7 @@ func TestNilMeter(*testing.T) {
 	var m *Meter
 	m.Allow(Key{}, 1)
 	m.Refuse(Key{}, Blocked)
-	m.WouldRefuse()
+	m.WouldRefuse(Key{})
 }
 
 func BenchmarkAllow(b *testing.B) {

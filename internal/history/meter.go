@@ -98,10 +98,16 @@ func (m *Meter) Refuse(key Key, why Refusal) {
 	}
 }
 
-// WouldRefuse counts a request that a limit would have refused that only watches.
-func (m *Meter) WouldRefuse() {
-	if m != nil {
-		m.stripe().wouldRefuse.Add(1)
+// WouldRefuse counts a request that a shadow limit would have refused. Among the heaviest keys it
+// counts as a refusal.
+func (m *Meter) WouldRefuse(key Key) {
+	if m == nil {
+		return
+	}
+	n := m.stripe().wouldRefuse.Add(1)
+	m.see(key)
+	if weight := m.weightOf(n); weight > 0 {
+		m.heavy.add(key.Text, 0, weight)
 	}
 }
 

@@ -71,7 +71,7 @@ type LimitState struct {
 	Cost    int64      `json:"cost"`              // of its next request
 	Refuses bool       `json:"refuses"`           // the next request
 	FreeAt  *time.Time `json:"free_at,omitempty"` // when the next request passes; nil if it does now or never will
-	Shadow  bool       `json:"shadow,omitempty"`
+	Shadow  bool       `json:"shadow,omitempty"`  // it refuses nothing: Refuses is what it would do
 }
 
 // Forecast is what the next request gets.
@@ -83,5 +83,7 @@ type Forecast struct {
 	Zone    string  `json:"zone,omitempty"`   // that refuses
 	Limit   string  `json:"limit,omitempty"`
 	Retry   Seconds `json:"retry_seconds,omitempty"` // 0 if no waiting is told
-	Text    string  `json:"text"`                    // a sentence for people
+	// WouldRefuse names the shadow limits that would refuse the request, as zone: limit.
+	WouldRefuse []string `json:"would_refuse,omitempty"`
+	Text        string   `json:"text"` // a sentence for people
 }

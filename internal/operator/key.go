@@ -24,13 +24,14 @@ const (
 type Key struct {
 	Zone    string `json:"zone"`
 	Limit   string `json:"limit"`
-	Text    string `json:"key"`            // what it is, for people: an address, a name, …
-	Kind    string `json:"kind"`           // ip, client, key, api_key, session, network, all
-	Client  string `json:"client"`         // what to name it by in orders and questions; "" if it can't be
-	Tier    string `json:"tier,omitempty"` // "" if none
-	Used    int64  `json:"used"`           // units
-	Amount  int64  `json:"amount"`         // units that it may have
-	Refused int64  `json:"refused"`        // requests, since memory holds it
+	Text    string `json:"key"`              // what it is, for people: an address, a name, …
+	Kind    string `json:"kind"`             // ip, client, key, api_key, session, network, all
+	Client  string `json:"client"`           // what to name it by in orders and questions; "" if it can't be
+	Tier    string `json:"tier,omitempty"`   // "" if none
+	Used    int64  `json:"used"`             // units
+	Amount  int64  `json:"amount"`           // units that it may have
+	Refused int64  `json:"refused"`          // requests, since memory holds it
+	Shadow  bool   `json:"shadow,omitempty"` // Refused and BlockedUntil are what would be if the limit was enforced
 	// BlockedUntil is when it can have another unit; nil if it can now.
 	BlockedUntil *time.Time `json:"blocked_until,omitempty"`
 }

@@ -13,6 +13,8 @@ type Status struct {
 	Rules RulesFile `json:"rules"`
 	// History reports whether what is decided is kept for later.
 	History bool `json:"history"`
+	// Shadow names the zones of which no limit is enforced.
+	Shadow []string `json:"shadow,omitempty"`
 }
 
 // Store is one store, and the memory in front of it.

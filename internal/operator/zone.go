@@ -5,6 +5,7 @@ type Zone struct {
 	Name   string  `json:"zone"`
 	Per    string  `json:"per"` // what it counts by, as in the Caddyfile: ip, client, key, …
 	Limits []Limit `json:"limits"`
+	Shadow bool    `json:"shadow,omitempty"` // no limit of it is enforced
 	Counts
 }
 
@@ -17,7 +18,8 @@ type Limit struct {
 	Amount    int64   `json:"amount"`   // units in a window
 	Capacity  int64   `json:"capacity"` // units that can be had at once
 	Window    Seconds `json:"window_seconds"`
-	Keys      int64   `json:"keys"` // in memory; limits of tiers that differ only in their amounts share them
+	Keys      int64   `json:"keys"`             // in memory; limits of tiers that differ only in their amounts share them
+	Shadow    bool    `json:"shadow,omitempty"` // it refuses nothing, and counts what it would refuse
 	Counts
 }
 
@@ -26,14 +28,14 @@ type Counts struct {
 	Allowed int64 `json:"allowed"`
 	// Refused counts all refusals of the three kinds: over a limit, blocked, banned.
 	Refused     int64 `json:"refused"`
-	Blocked     int64 `json:"blocked"` // refused from memory, since the key is still over its limit
-	Banned      int64 `json:"banned"`  // refused since the client is banned
-	WouldRefuse int64 `json:"would_refuse"`
+	Blocked     int64 `json:"blocked"`      // refused from memory, since the key is still over its limit
+	Banned      int64 `json:"banned"`       // refused since the client is banned
+	WouldRefuse int64 `json:"would_refuse"` // by shadow limits; they passed
 }
 
 // IsSame reports whether two limits are the same one, whatever they have counted.
 func (l Limit) IsSame(other Limit) bool {
-	return l.Name == other.Name && l.Text == other.Text && l.Tier == other.Tier
+	return l.Name == other.Name && l.Text == other.Text && l.Tier == other.Tier && l.Shadow == other.Shadow
 }
 
 // Add adds other counts.

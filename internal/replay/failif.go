@@ -19,7 +19,7 @@ type Condition struct {
 }
 
 // metrics are what conditions can be about.
-var metrics = []string{"refused", "clients", "denied", "unreadable", "skipped"}
+var metrics = []string{"refused", "clients", "would_refuse", "denied", "unreadable", "skipped"}
 
 // ParseCondition reads a condition: a metric of all or of one zone, and the most that it may be.
 func ParseCondition(text string) (c Condition, err error) {
@@ -32,7 +32,7 @@ func ParseCondition(text string) (c Condition, err error) {
 	c.metric = left
 	right, c.percent = strings.CutSuffix(right, "%")
 	c.most, err = strconv.ParseFloat(strings.TrimSpace(right), 64)
-	if !found || err != nil || !(c.most >= 0) || !slices.Contains(metrics, c.metric) || c.zone != "" && c.metric != "refused" && c.metric != "clients" {
+	if !found || err != nil || !(c.most >= 0) || !slices.Contains(metrics, c.metric) || c.zone != "" && !slices.Contains([]string{"refused", "clients", "would_refuse"}, c.metric) {
 		return c, fmt.Errorf("got %q: expected such as refused>0.1%%, clients>10 or login:refused>0; there are %s", text, strings.Join(metrics, ", "))
 	}
 	return c, nil
@@ -69,7 +69,7 @@ func (c Condition) measure(p *Report) (n, all int64) {
 		return p.Skipped, p.Requests
 	}
 	for _, l := range p.Limits {
-		if c.zone != "" && l.Zone != c.zone {
+		if c.zone != "" && l.Zone != c.zone || l.Shadow != (c.metric == "would_refuse") {
 			continue
 		}
 		if c.metric == "clients" {
@@ -78,8 +78,11 @@ func (c Condition) measure(p *Report) (n, all int64) {
 			n, all = n+l.Refused, max(all, l.Requests)
 		}
 	}
-	if c.metric == "refused" && c.zone == "" {
+	switch {
+	case c.metric == "refused" && c.zone == "":
 		return p.Refused, p.Requests
+	case c.metric == "would_refuse" && c.zone == "":
+		return p.Would, p.Requests
 	}
 	return n, all
 }

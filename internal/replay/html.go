@@ -54,6 +54,9 @@ func (p *Report) WriteHTML(w io.Writer) error {
 func (p *Report) headline() string {
 	clients, refusing := int64(0), 0
 	for _, l := range p.Limits {
+		if l.Shadow {
+			continue
+		}
 		if clients = max(clients, l.Hit); l.Refused > 0 {
 			refusing++
 		}

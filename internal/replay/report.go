@@ -25,6 +25,7 @@ type Report struct {
 	Free     int64            `json:"unlimited"`
 	Refused  int64            `json:"refused"`
 	Denied   int64            `json:"denied"`
+	Would    int64            `json:"would_refuse"` // that passed, and that shadow limits would refuse
 	Skipped  int64            `json:"skipped"`
 	Outside  int64            `json:"outside"`   // not within --from and --to
 	Other    int64            `json:"elsewhere"` // of other sites than --site
@@ -42,6 +43,7 @@ type LimitReport struct {
 	Text     string           `json:"text,omitempty"`
 	Per      string           `json:"per,omitempty"`
 	Amount   int64            `json:"amount,omitempty"`
+	Shadow   bool             `json:"shadow,omitempty"` // it refuses nothing: refusals are what would be
 	Shared   bool             `json:"shared,omitempty"` // clients of a network have it together
 	Requests int64            `json:"requests"`
 	Units    int64            `json:"units"`
@@ -137,7 +139,7 @@ const defaultTop = 20
 func (r *run) report() *Report {
 	p := &Report{
 		Log: r.log.Counts, Outside: r.outside, Other: r.elsewhere, Masked: !r.Reveal, Limits: []LimitReport{},
-		Passed: r.outcomes[Passed], Free: r.outcomes[Unlimited], Refused: r.outcomes[Refused], Denied: r.outcomes[Denied], Skipped: r.outcomes[Skipped],
+		Passed: r.outcomes[Passed], Free: r.outcomes[Unlimited], Refused: r.outcomes[Refused], Denied: r.outcomes[Denied], Skipped: r.outcomes[Skipped], Would: r.wouldRefuse,
 	}
 	for _, n := range r.outcomes {
 		p.Requests += n
@@ -151,7 +153,7 @@ func (r *run) report() *Report {
 		}
 	}
 	slices.SortStableFunc(p.Limits, func(a, b LimitReport) int {
-		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(b2i(a.Shared), b2i(b.Shared)), cmp.Compare(a.Limit, b.Limit))
+		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(b2i(a.Shadow), b2i(b.Shadow)), cmp.Compare(b2i(a.Shared), b2i(b.Shared)), cmp.Compare(a.Limit, b.Limit))
 	})
 	if a := r.own; a.refused > 0 {
 		p.Own = &Agreement{p.Requests, a.refused, a.both, a.onlyLog, a.onlyReplay, float64(a.same) / float64(max(p.Requests, 1))}
@@ -200,7 +202,7 @@ func moment(at int64) *time.Time {
 
 func (r *run) limitReport(s *series) LimitReport {
 	l := LimitReport{
-		Zone: s.Zone, Limit: s.Name, Text: s.Text, Per: s.Per, Amount: s.Amount, Shared: s.Shared,
+		Zone: s.Zone, Limit: s.Name, Text: s.Text, Per: s.Per, Amount: s.Amount, Shadow: s.Shadow, Shared: s.Shared,
 		Requests: s.requests, Units: s.units, Refused: s.refused, Hit: s.clients,
 		Unknown: s.unknown, Reasons: s.reasons, Statuses: s.statuses.list(), Agents: s.agents.list(maxListed),
 		TopCut: s.offenders.dropped,

@@ -36,6 +36,7 @@ type run struct {
 	now         int64
 	outside     int64 // requests before From or after To
 	elsewhere   int64 // of other sites
+	wouldRefuse int64 // requests that passed and that a shadow limit would have refused
 	outcomes    [Skipped + 1]int64
 	answered    map[string]int64 // by the handler that answers before any limit
 	denied      map[string]int64 // by why
@@ -142,9 +143,18 @@ func (r *run) replay(judge Judge, record *accesslog.Record, v *Verdict) {
 		r.of(v.Counts[i].Limit).count(&v.Counts[i], record, r.now)
 	}
 	if v.By != nil {
-		r.of(v.By).refuse(v, record, r.now)
+		r.of(v.By).refuse(v.Key, v.Reason, record, r.now)
+	}
+	for _, s := range v.Shadows {
+		r.of(s.By).refuse(s.Key, inShadow, record, r.now)
+	}
+	if len(v.Shadows) > 0 {
+		r.wouldRefuse++
 	}
 }
+
+// inShadow is why a shadow limit would refuse a request.
+const inShadow = "would_refuse"
 
 // of returns the series of a limit.
 func (r *run) of(l *Limit) *series {

@@ -77,8 +77,8 @@ func (s *series) count(c *Count, r *accesslog.Record, now int64) {
 // isError reports whether a status is one that those get who try what they may not.
 func isError(status int) bool { return status == 401 || status == 403 || status == 404 }
 
-// refuse counts a refusal by the limit.
-func (s *series) refuse(v *Verdict, r *accesslog.Record, now int64) {
+// refuse counts a refusal by the limit, or for a shadow limit what would be one.
+func (s *series) refuse(key []byte, reason string, r *accesslog.Record, now int64) {
 	if s.refused++; s.refused == 1 {
 		s.first = now
 	}
@@ -87,11 +87,11 @@ func (s *series) refuse(v *Verdict, r *accesslog.Record, now int64) {
 	if s.demand != nil {
 		m.Passed = max(m.Passed-1, 0)
 	}
-	s.reasons[v.Reason]++
+	s.reasons[reason]++
 	s.statuses.add(r.Status)
 	agent := r.Value("User-Agent")
 	s.agents.add(agent)
-	hash := s.hash(v.Key)
+	hash := s.hash(key)
 	known := &s.known
 	if s.demand != nil {
 		known = &s.demand.clients
@@ -101,7 +101,7 @@ func (s *series) refuse(v *Verdict, r *accesslog.Record, now int64) {
 		client.refused = true
 		s.clients++
 	}
-	of := s.offenders.get(hash, v.Key)
+	of := s.offenders.get(hash, key)
 	of.client = client
 	of.note(now, r.Status, agent)
 }

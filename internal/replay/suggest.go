@@ -18,7 +18,8 @@ type Suggestion struct {
 	Limit   string `json:"limit"`
 	Amount  int64  `json:"amount"`
 	Window  string `json:"window"`
-	Now     int64  `json:"now,omitempty"` // the amount that is configured
+	Now     int64  `json:"now,omitempty"`    // the amount that is configured
+	Shadow  bool   `json:"shadow,omitempty"` // the limit refuses nothing
 	Reason  string `json:"reason"`
 	Clients int64  `json:"clients"` // that it would have refused something
 	Lines   string `json:"lines"`   // of a Caddyfile
@@ -53,7 +54,7 @@ func (s *series) suggest() *Suggestion {
 	want := quantile(honest, .999)
 	amount := roundUp(float64(want) * spare)
 	window := windowText(s.demand.limit.Window())
-	sg := &Suggestion{Zone: s.Zone, Limit: s.Name, Amount: amount, Window: window, Now: s.Amount}
+	sg := &Suggestion{Zone: s.Zone, Limit: s.Name, Amount: amount, Window: window, Now: s.Amount, Shadow: s.Shadow}
 	s.demand.clients.each(func(c *client) {
 		if c.peak > amount {
 			sg.Clients++
@@ -77,7 +78,11 @@ func lines(zone, at string, of []Suggestion) string {
 		fmt.Fprintf(&b, "\t# match, per and what else is at %s\n", at)
 	}
 	for _, s := range of {
-		fmt.Fprintf(&b, "\tlimit %d/%s\n", s.Amount, s.Window)
+		shadow := ""
+		if s.Shadow {
+			shadow = " shadow"
+		}
+		fmt.Fprintf(&b, "\tlimit %d/%s%s\n", s.Amount, s.Window, shadow)
 	}
 	return b.String() + "}\n"
 }

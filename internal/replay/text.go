@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -59,6 +60,9 @@ func (t *textWriter) summary(p *Report) {
 	t.line("%s requests from %s to %s", wording.Number(p.Requests), clockText(p.From), clockText(p.To))
 	t.row("would be refused", p.Refused, p.Requests)
 	t.row("within their limits", p.Passed, p.Requests)
+	if p.Would > 0 || slices.ContainsFunc(p.Limits, func(l LimitReport) bool { return l.Shadow }) {
+		t.row("of these, shadow limits would refuse", p.Would, p.Requests)
+	}
 	t.row("no limit is for them", p.Free, p.Requests)
 	if p.Denied > 0 {
 		t.row("denied for their API key or tier", p.Denied, p.Requests)
@@ -78,6 +82,9 @@ func (t *textWriter) row(what string, n, all int64) {
 
 func (t *textWriter) limit(l *LimitReport) {
 	name := "Limit " + l.Limit
+	if l.Shadow {
+		name += " (shadow, refuses nothing)"
+	}
 	if l.Text != "" {
 		name += ": " + l.Text
 	}

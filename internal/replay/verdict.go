@@ -19,6 +19,7 @@ type Limit struct {
 	Per    string // what the zone counts by
 	Amount int64  // the most units that can be used at once
 	Source string // where the zone is in a config file, or ""
+	Shadow bool   // whether it refuses nothing
 	Shared bool   // whether clients of a network have it together, beside their own
 	Limit  limiter.Limit
 	Counts bool // whether Limit is one: a ban has none
@@ -39,13 +40,20 @@ const (
 // Verdict is what becomes of a request.
 type Verdict struct {
 	Outcome Outcome
-	Counts  []Count // the limits that it counts for
-	By      *Limit  // that refuses it; nil if none does
-	Key     []byte  // that By counts by, or nil
-	Reason  string  // why it is refused, denied or skipped
-	Answers string  // the handler that answers it before any limit, or ""
+	Counts  []Count  // the limits that it counts for
+	By      *Limit   // that refuses it; nil if none does
+	Key     []byte   // that By counts by, or nil
+	Reason  string   // why it is refused, denied or skipped
+	Shadows []Shadow // the shadow limits that would refuse it, though it passes
+	Answers string   // the handler that answers it before any limit, or ""
 
 	room []byte
+}
+
+// Shadow is a shadow limit that would refuse a request.
+type Shadow struct {
+	By  *Limit
+	Key []byte
 }
 
 // Count is what a request takes from a limit.
@@ -57,7 +65,9 @@ type Count struct {
 }
 
 // Reset empties the verdict for reuse.
-func (v *Verdict) Reset() { *v = Verdict{Counts: v.Counts[:0], room: v.room[:0]} }
+func (v *Verdict) Reset() {
+	*v = Verdict{Counts: v.Counts[:0], Shadows: v.Shadows[:0], room: v.room[:0]}
+}
 
 // Copy returns a copy of a key that is there until Reset.
 func (v *Verdict) Copy(key []byte) []byte {

@@ -83,6 +83,7 @@
 // New starts three: the committer (committer.go), which owns the store, the janitor
 // (janitor.go), which sweeps it, and one that asks it for news (news.go). Close stops them and waits
 // for them. Timers of the
+//   - shadow.go: decisions that refuse nobody
 // committer run on goroutines of their own: they report an outage, and end the time that
 // decisions wait for the store to be opened.
 //
@@ -90,6 +91,7 @@
 //
 //   - decide.go, elsewhere.go, atonce.go, wait.go: the way of a request
 //   - pending.go, hold.go, afterwards.go: requests of which it is known later whether they count
+//   - shadow.go: decisions that refuse nobody
 //   - decision.go, options.go, stats.go: what goes in and comes out
 //   - table.go, cell.go, clientstate.go, clients.go, local.go, debt.go: what memory knows
 //   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Engine decides about requests. It may be used from any number of goroutines.
@@ -14,6 +15,7 @@ type Engine struct {
 	table     *table
 	committer committer
 	janitor   janitor
+	shadows   atomic.Int64 // shadow decisions that wait for the store
 
 	closeOnce sync.Once
 	stop      chan struct{} // closed to stop the goroutines

@@ -25,7 +25,7 @@ func (s *Service) fill() {
 	s.zones = []operator.Zone{
 		{Name: "login", Per: "client", Counts: operator.Counts{Allowed: 61_204, Refused: 9_871, Blocked: 8_040, Banned: 1_120}, Limits: []operator.Limit{{Name: "login", Text: "5/10m"}}},
 		{Name: "api", Per: "api_key", Counts: operator.Counts{Allowed: 4_018_332, Refused: 22_410, Blocked: 20_177}, Limits: []operator.Limit{{Name: "api-free", Text: "60/1m", Tier: "free"}, {Name: "api-pro", Text: "1000/1m", Tier: "pro"}}},
-		{Name: "search", Per: "ip", Counts: operator.Counts{Allowed: 812_960, Refused: 4_093, Blocked: 3_300, WouldRefuse: 18_204}, Limits: []operator.Limit{{Name: "search", Text: "30/1m burst 10"}}},
+		{Name: "search", Per: "ip", Counts: operator.Counts{Allowed: 812_960, Refused: 4_093, Blocked: 3_300, WouldRefuse: 18_204}, Limits: []operator.Limit{{Name: "search", Text: "30/1m burst 10"}, {Name: "search-20/1m", Text: "20/1m", Shadow: true}}},
 		{Name: "site", Per: "client", Counts: operator.Counts{Allowed: 9_244_018, Refused: 31_877, Blocked: 28_414, Banned: 902}, Limits: []operator.Limit{{Name: "site", Text: "600/1m"}}},
 	}
 	s.keys = []operator.Key{

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+)
+
+// maxShadows bounds how many shadow decisions wait for the store at a time. Further ones are
+// made from memory alone, as in an outage.
+const maxShadows = 4096
+
+// Shadow decides about a request that takes only these debits, and that passes whatever the
+// decision is: it charges what [Engine.Decide] would, records no violation, and does not wait.
+// Where Decide would wait for the store, Shadow changes nothing and reports false. Then
+// [Engine.ShadowLater] decides.
+func (e *Engine) Shadow(debits []Debit) (d Decision, decided bool) {
+	var room [inlineDebits]held
+	r := request{engine: e, debits: debits, now: e.clock.now()}
+	e.applyClients(&r)
+	if !e.refuseAtOnce(&r) {
+		r.held = e.hold(&r, room[:0])
+		switch {
+		case r.known && e.spend(&r):
+		case e.committer.degraded.Load():
+			e.spendAlone(&r)
+		default:
+			return Decision{}, false
+		}
+	}
+	return e.conclude(&r), true
+}
+
+// ShadowLater decides as Shadow does, once the store has answered. It does not wait for that:
+// it passes the decision to later, with the debits as they were decided, which are copies.
+//
+// It calls later once, mostly on another goroutine, and before Close has returned unless the
+// context of that ends.
+func (e *Engine) ShadowLater(debits []Debit, later func([]Debit, Decision)) {
+	debits = copied(debits)
+	wait := e.shadows.Add(1) <= maxShadows && e.committer.waiting.begin()
+	decide := func() {
+		defer e.shadows.Add(-1)
+		later(debits, e.shadow(debits, wait))
+	}
+	if !wait {
+		decide()
+		return
+	}
+	go func() {
+		defer e.committer.waiting.leave()
+		decide()
+	}()
+}
+
+// shadow decides as Decide does, or if it is not to wait, from memory.
+func (e *Engine) shadow(debits []Debit, wait bool) Decision {
+	var room [inlineDebits]held
+	r := request{engine: e, debits: debits, now: e.clock.now()}
+	e.applyClients(&r)
+	if !e.refuseAtOnce(&r) {
+		r.held = e.hold(&r, room[:0])
+		switch {
+		case r.known && e.spend(&r):
+		case wait:
+			e.decideSlowly(context.Background(), &r)
+		default:
+			e.spendAlone(&r)
+		}
+	}
+	return e.conclude(&r)
+}
+
+// spendAlone decides without the store.
+func (e *Engine) spendAlone(r *request) {
+	r.late = true
+	e.spendOrClaim(r, false)
+}
+
+// conclude ends a decision of which no violation is recorded.
+func (e *Engine) conclude(r *request) Decision {
+	r.countRefusals()
+	e.prolong(r)
+	return r.Decision
+}
+
+// copied returns copies of debits, to be decided by themselves.
+func copied(debits []Debit) []Debit {
+	copies := make([]Debit, len(debits))
+	for i := range debits {
+		of, c := &debits[i], &copies[i]
+		c.Limit, c.Key, c.Cost, c.Counting, c.Elsewhere = of.wholeLimit(), bytes.Clone(of.Key), of.Cost, of.Counting, of.Elsewhere
+		if of.Scaling != nil {
+			c.Limit, c.Client, c.Scaling = of.Scaling.Levels[0], of.Client.copied(), of.Scaling
+		}
+	}
+	return copies
+}
+
+// copied returns a copy of a client and its parent.
+func (c *Client) copied() *Client {
+	if c == nil {
+		return nil
+	}
+	return &Client{Key: bytes.Clone(c.Key), Parent: c.Parent.copied()}
+}

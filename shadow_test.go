@@ -1,0 +1,307 @@
+package tally
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// clockedHandler readies a handler whose engine goes by a clock.
+func clockedHandler(t testing.TB, app *App, clock engine.Clock, h *Handler) *Handler {
+	t.Helper()
+	if err := h.Provision(contextOf(t, app)); err != nil {
+		t.Fatal(err)
+	}
+	i, err := newInstanceWith(h.app.settings, h.app.store, func(o *engine.Options) { o.Clock = clock })
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.app.instance.Store(i)
+	h.app.settle()
+	<-i.engine.Ready()
+	t.Cleanup(func() { i.Destruct() })
+	return h
+}
+
+// shadowAsked is what became of a request, with what a handler behind the limits has read.
+type shadowAsked struct {
+	*httptest.ResponseRecorder
+	passed bool
+	would  map[string]string // by zone
+}
+
+// askThrough has a handler answer a request, behind which another one reads the placeholders of
+// zones.
+func askThrough(t testing.TB, h *Handler, path, ip string, header http.Header, zones ...string) shadowAsked {
+	t.Helper()
+	a := shadowAsked{ResponseRecorder: httptest.NewRecorder(), would: make(map[string]string)}
+	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, nil)
+	maps.Copy(r.Header, header)
+	repl := caddy.NewReplacer()
+	r = caddyhttp.PrepareRequest(r, repl, a, new(caddyhttp.Server))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
+	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+		a.passed = true
+		for _, zone := range zones {
+			a.would[zone] = repl.ReplaceKnown("{http.rate_limit."+zone+".would_refuse}", "")
+		}
+		_, err := w.Write([]byte("fine"))
+		return err
+	})
+	if err := h.ServeHTTP(a, r, next); err != nil {
+		a.WriteHeader(err.(caddyhttp.HandlerError).StatusCode)
+	}
+	return a
+}
+
+// A handler with shadow limits answers as one without does, byte for byte. Each shadow limit says
+// of each request that passes what the same limit says that is enforced over those requests.
+func TestShadowLimitsDecideAsIfEnforced(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { testShadowHandler(t, seed) })
+	}
+}
+
+func testShadowHandler(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 11))
+	clock := &replayClock{start: time.Date(2026, 11, 22, 11, 59, 58, 7, time.UTC).UnixNano()}
+	clock.now.Store(clock.start)
+	drawn := func(name string) Limit {
+		l := Limit{Amount: 1 + random.Int64N(9), Window: caddy.Duration([]time.Duration{time.Second, 20 * time.Second, time.Minute}[random.IntN(3)]), Name: name}
+		l.Algorithm = []string{"sliding", "fixed", "token_bucket"}[random.IntN(3)]
+		return l
+	}
+	zone := func(name, per string, limits ...Limit) *Zone {
+		z := &Zone{Name: name, Per: per, Limits: limits, Cost: "{http.request.header.X-Cost}", MaxCost: 12}
+		z.DisableReputation = per == perClient // or what the oracle refuses would change its limits
+		if per == perKey {
+			z.Key = "{http.request.header.X-Tenant}"
+		}
+		return z
+	}
+	pers := []string{perIP, perKey, perClient}
+	var with, without []*Zone
+	var oracles []*Handler
+	shadows := make(map[string][]string) // the names of the limits of each zone
+	for i, per := range pers {
+		name := "zone-" + per
+		enforced := []Limit{drawn(name)}
+		enforced[0].Amount += 20
+		limits := slices.Clone(enforced)
+		for n := range 1 + random.IntN(2) {
+			l := drawn(fmt.Sprint(name, " shadow ", n))
+			shadows[name] = append(shadows[name], l.Name)
+			oracles = append(oracles, clockedHandler(t, new(App), clock, &Handler{Zones: []*Zone{zone(name, per, l)}}))
+			l.Shadow = true
+			limits = append(limits, l)
+		}
+		if i == int(seed)%len(pers) { // the whole zone
+			l := drawn("all of it")
+			oracles = append(oracles, clockedHandler(t, new(App), clock, &Handler{Zones: []*Zone{zone("whole", per, l)}}))
+			z := zone("whole", per, l)
+			z.Shadow = true
+			with, shadows["whole"] = append(with, z), []string{l.Name}
+		}
+		with, without = append(with, zone(name, per, limits...)), append(without, zone(name, per, enforced...))
+	}
+	tried := clockedHandler(t, new(App), clock, &Handler{Zones: with})
+	plain := clockedHandler(t, new(App), clock, &Handler{Zones: without})
+
+	zones := slices.Collect(maps.Keys(shadows))
+	wouldRefuse := 0
+	for n := range 600 {
+		if random.IntN(3) == 0 {
+			clock.now.Add(random.Int64N(int64([]time.Duration{time.Millisecond, 300 * time.Millisecond, 40 * time.Second}[random.IntN(3)])))
+		}
+		ip := fmt.Sprint("192.0.2.", random.IntN(3))
+		header := http.Header{
+			"X-Cost": {fmt.Sprint([]int{0, 1, 1, 1, 2, 3, 10}[random.IntN(7)])}, "X-Tenant": {fmt.Sprint(random.IntN(2))},
+			"User-Agent": {fmt.Sprint("browser ", random.IntN(3))},
+		}
+		got, want := askThrough(t, tried, "/", ip, header, zones...), askThrough(t, plain, "/", ip, header)
+		if got.Code != want.Code || got.Body.String() != want.Body.String() || !sameHeader(got.Header(), want.Header()) {
+			t.Fatalf("request %d: answered %d %q %v with shadow limits, and %d %q %v without", n, got.Code, got.Body, got.Header(), want.Code, want.Body, want.Header())
+		}
+		if !got.passed {
+			continue
+		}
+		for _, oracle := range oracles {
+			z := oracle.Zones[0]
+			name := z.Limits[0].Name
+			refused := !askThrough(t, oracle, "/", ip, header).passed
+			would := slices.ContainsFunc(strings.Split(got.would[z.Name], ", "), func(by string) bool {
+				return by == name || by == name+"-network" || by == name+"-elsewhere"
+			})
+			if would != refused {
+				t.Fatalf("request %d: refused by %q if enforced: %v, but in shadow by %q", n, name, refused, got.would[z.Name])
+			}
+			if refused {
+				wouldRefuse++
+			}
+		}
+	}
+	if wouldRefuse < 20 {
+		t.Errorf("only %d requests would have been refused", wouldRefuse)
+	}
+}
+
+// sameHeader reports whether two answers have the same header fields. What is left of a limit is
+// what memory knows, which depends on when a batch has come back.
+func sameHeader(a, b http.Header) bool {
+	a.Del("RateLimit")
+	b.Del("RateLimit")
+	return maps.EqualFunc(a, b, func(x, y []string) bool { return slices.Equal(items(x), items(y)) })
+}
+
+// items returns the members of lists in header fields, in an order that doesn't depend on how
+// much is left.
+func items(values []string) []string {
+	return slices.Sorted(strings.SplitSeq(strings.Join(values, ", "), ", "))
+}
+
+// A zone in shadow lets everything pass: what is over its limits, what lacks an API key or has
+// an empty key, and a client that is banned.
+func TestZoneInShadowRefusesNothing(t *testing.T) {
+	keys := writeFile(t, "keys", "salt 00010203040506070809101112131415\n")
+	zones := map[string]*Zone{
+		"over":     {Per: perIP},
+		"client":   {Per: perClient},
+		"api_key":  {Per: perAPIKey},
+		"empty":    {Per: perKey, Key: "{http.request.header.X-Nothing}", OnEmptyKey: emptyDeny},
+		"costly":   {Per: perIP, Cost: "100"},
+		"no tier":  {Tier: "{http.request.header.X-Nothing}"},
+		"everyone": {Per: perEveryone},
+	}
+	for name, z := range zones {
+		t.Run(name, func(t *testing.T) {
+			z.Name, z.Shadow = "tried", true
+			if z.Tier == "" {
+				z.Limits = []Limit{{Amount: 2, Window: hour}}
+			}
+			app := &App{APIKeys: &APIKeys{From: []KeySource{{Type: fromBearer}}, File: keys}, Tiers: []*Tier{{Name: "free", Limits: []Limit{{Amount: 2, Window: hour}}}}}
+			h := startHandler(t, app, &Handler{Zones: []*Zone{z}})
+			would := 0
+			for range 5 {
+				a := askThrough(t, h, "/", "192.0.2.1", nil, "tried")
+				if delete(a.Header(), "Content-Type"); !a.passed || len(a.Header()) > 0 {
+					t.Errorf("passed %v, answered %d with %v", a.passed, a.Code, a.Header())
+				}
+				if a.would["tried"] != "" {
+					would++
+				}
+			}
+			if want := map[string]int{"over": 3, "client": 3, "everyone": 3}[name]; would != 5 && want == 0 || want > 0 && would != want {
+				t.Errorf("%d of 5 would be refused", would)
+			}
+		})
+	}
+}
+
+// A limit that leaves shadow keeps its counts, and so does a zone.
+func TestCountsStayWhenShadowEnds(t *testing.T) {
+	limits := func(shadow bool) []Limit {
+		return []Limit{{Amount: 100, Window: hour}, {Amount: 3, Window: hour, Shadow: shadow, Name: "tight"}}
+	}
+	for name, zone := range map[string]func(shadow bool) *Zone{
+		"a limit": func(shadow bool) *Zone { return &Zone{Name: "z", Limits: limits(shadow)} },
+		"a zone":  func(shadow bool) *Zone { return &Zone{Name: "z", Shadow: shadow, Limits: limits(false)} },
+	} {
+		var ids [2][]engine.Limit
+		for i, shadow := range []bool{true, false} {
+			h := startHandler(t, new(App), &Handler{Zones: []*Zone{zone(shadow)}})
+			for _, p := range h.zones[0].own.all() {
+				ids[i] = append(ids[i], p.Limit)
+			}
+		}
+		if len(ids[0]) != 2 || ids[0][0].ID != ids[1][0].ID || ids[0][1].ID != ids[1][1].ID || ids[0][0].ID == ids[0][1].ID {
+			t.Errorf("%s: counted under %v in shadow, and under %v afterwards", name, ids[0], ids[1])
+		}
+	}
+}
+
+// Shadow limits have the names that tell them apart, and change those of no others.
+func TestNamesOfShadowLimits(t *testing.T) {
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "login", Limits: []Limit{
+		{Amount: 9, Window: hour, Shadow: true, Algorithm: "fixed"}, {Amount: 5, Window: hour}, {Amount: 3, Window: hour, Shadow: true}, {Amount: 2, Window: hour, Shadow: true}, {Amount: 50, Window: 24 * hour},
+	}}}})
+	var names []string
+	for _, p := range h.zones[0].own.all() {
+		names = append(names, p.name)
+	}
+	if want := []string{"login", "login-24h", "login-9/1h", "login-3/1h", "login-2/1h"}; !slices.Equal(names, want) {
+		t.Errorf("named %q, want %q", names, want)
+	}
+}
+
+// What shadow limits would refuse is in metrics, in the history and in the decision log, and
+// nothing of it is counted as a refusal.
+func TestWouldRefuseIsCounted(t *testing.T) {
+	logs, h := shadowLogs(t, &Zone{Name: "seen", Limits: []Limit{{Amount: 4, Window: hour}, {Amount: 2, Window: hour, Shadow: true}, {Amount: 1, Window: hour, Shadow: true}}})
+	for range 6 {
+		askThrough(t, h, "/", "192.0.2.7", nil, "seen") // which waits for the verdicts
+	}
+	zone := h.app.describeZones(nil)[0]
+	if zone.Allowed != 4 || zone.Refused != 2 || zone.WouldRefuse != 3 || zone.Shadow {
+		t.Errorf("the zone counts %+v", zone)
+	}
+	for i, want := range [][3]int64{{4, 2, 0}, {2, 0, 2}, {1, 0, 3}} {
+		l := zone.Limits[i]
+		if got := [3]int64{l.Allowed, l.Refused, l.WouldRefuse}; got != want || l.Shadow != (i > 0) {
+			t.Errorf("limit %s counts %v, want %v: allowed, refused and would refuse", l.Name, got, want)
+		}
+	}
+	lines := logs.FilterMessage("would refuse").All()
+	if len(lines) != 5 {
+		t.Fatalf("%d lines, want 5", len(lines))
+	}
+	fields := lines[4].ContextMap()
+	if fields["zone"] != "seen" || fields["limit"] != "seen-1/1h" || fields["outcome"] != wouldRefuse || fields["client_ip"] != "192.0.2.7" {
+		t.Errorf("logged %v", fields)
+	}
+	if n := len(logs.FilterMessage("refused").All()); n != 2 {
+		t.Errorf("%d refusals are logged, want 2", n)
+	}
+}
+
+func shadowLogs(t *testing.T, zones ...*Zone) (*observer.ObservedLogs, *Handler) {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	h := startHandler(t, &App{DecisionLog: new(DecisionLog)}, &Handler{Zones: zones})
+	h.app.DecisionLog.log = zap.New(core)
+	return logs, h
+}
+
+// A request with verdicts that are yet to come goes on, and whoever asks for them waits.
+func TestShadowVerdictsThatWait(t *testing.T) {
+	v := new(shadowVerdicts)
+	z := &Zone{Name: "slow"}
+	v.zones = []*Zone{z}
+	done := v.await(z)
+	asked := make(chan any, 1)
+	go func() {
+		value, _ := v.placeholder("http.rate_limit.slow.would_refuse")
+		asked <- value
+	}()
+	if value, ok := v.placeholder("http.rate_limit.other.would_refuse"); ok || value != "" {
+		t.Errorf("of another zone: %v, %v", value, ok)
+	}
+	v.wouldRefuse(&policy{zone: z, name: "tight"})
+	done()
+	if value := <-asked; value != "tight" {
+		t.Errorf("got %v", value)
+	}
+}
