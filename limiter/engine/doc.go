@@ -82,9 +82,8 @@
 //
 // New starts three: the committer (committer.go), which owns the store, the janitor
 // (janitor.go), which sweeps it, and one that asks it for news (news.go). Close stops them and waits
-// for them. Timers of the
-//   - shadow.go: decisions that refuse nobody
-// committer run on goroutines of their own: they report an outage, and end the time that
+// for them, and for those of shadow decisions that wait for the store (shadow.go), at most
+// maxShadows. Timers of the committer run on goroutines of their own: they report an outage, and end the time that
 // decisions wait for the store to be opened.
 //
 // # Files
