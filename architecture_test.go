@@ -100,6 +100,7 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"./limiter/...", "./storage/...", "./identity/..."},
+		except:   []string{"./storage/redis"}, // a module of Caddy that users choose to build; its store is below
 		forbidden: []string{
 			"github.com/caddyserver/...", "go.uber.org/zap/...", "github.com/prometheus/...",
 		},
@@ -107,7 +108,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./limiter/...", "./storage/...", "./identity/..."},
-		except:    []string{"./identity/siteverify"}, // which is a client, and serves nothing
+		except:    []string{"./identity/siteverify", "./storage/redis"}, // a client, which serves nothing, and a module of Caddy
 		forbidden: []string{"net/http"},
 		why:       "requests are met in the root package; what they are made of is handed on as plain values",
 	},
@@ -142,6 +143,16 @@ var rules = []rule{
 		why:       "who chooses the store without a disk has none touched",
 	},
 	{
+		packages:  []string{"."},
+		forbidden: []string{"./storage/redis/...", "github.com/redis/..."},
+		why:       "who doesn't build a Caddy with the store gets none of it",
+	},
+	{
+		packages:  []string{"./storage/redis/..."},
+		forbidden: []string{"./storage/sqlite/...", "./storage/memory"},
+		why:       "stores are alternatives; one that needs another can't be left out of a build",
+	},
+	{
 		packages:  []string{"./storage/sqlite/internal/vfs"},
 		forbidden: []string{"./...", "modernc.org/sqlite"}, allowed: []string{"./storage/sqlite/internal/vfs"},
 		why: "what is unsafe is read alone: it serves SQLite's file calls, and knows neither driver nor rows",
@@ -174,6 +185,7 @@ var dependencies = map[string]string{
 	"github.com/prometheus/client_golang": "metrics, in Caddy's registry; Caddy brings it",
 	"github.com/prometheus/client_model":  "what counters have counted, so that operators see the same numbers as metrics; Caddy brings it",
 	"github.com/quic-go/quic-go":          "a client of HTTP/3, for tests; Caddy brings it",
+	"github.com/redis/rueidis":            "the protocol of Redis for storage/redis, without sending writes again by itself: see decision 93",
 	"github.com/spf13/cobra":              "subcommands of `caddy rate-limit`, which Caddy has plugins make with it; Caddy brings it",
 	"github.com/valyala/fastjson":         "JSON of access logs, without reflection, of which each line is another object: see decision 95",
 	"go.opentelemetry.io/otel":            "attributes of spans, for Caddy's tracing; Caddy brings it",

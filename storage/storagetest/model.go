@@ -44,8 +44,9 @@ func (m model) checkGrants(t *testing.T, claims []storage.Claim, grants []limite
 	}
 }
 
-// start is when the tests begin, neither at the edge of a window nor of a slot.
-var start = time.Date(2026, 11, 21, 14, 15, 16, 123_456_789, time.UTC).UnixNano()
+// start is when the tests begin, neither at the edge of a window nor of a slot. It is whole
+// microseconds, as the time of some servers is.
+var start = time.Date(2026, 11, 21, 14, 15, 16, 123_456_000, time.UTC).UnixNano()
 
 // params are limits of every kind, with windows short enough that a test sees
 // them pass.

@@ -1,0 +1,142 @@
+// Package server starts servers that speak the protocol of Redis, for tests.
+package server
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Server is a server of a test's own: with a port, a folder and no other clients.
+type Server struct {
+	Address string
+	Folder  string
+
+	args    []string
+	mu      sync.Mutex
+	process *exec.Cmd // guarded by mu; nil while it is stopped
+}
+
+// Names are the programs that are looked for, the first of which is used.
+var Names = []string{"redis-server", "valkey-server"}
+
+// Find returns the program, or skips the test if there is none.
+func Find(t testing.TB) string {
+	t.Helper()
+	for _, name := range Names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skipf("skipped: none of %v is installed (apt-get install redis-server)", Names)
+	return ""
+}
+
+// Start starts a server with more arguments, and stops it when the test ends. It saves nothing
+// unless they say so.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := start(t, t.TempDir(), args)
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// StartCommon starts a server that goes on when the test ends, for others. Whoever calls it calls
+// Kill and removes the folder.
+func StartCommon(t testing.TB, args ...string) *Server {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "tally-server-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, folder, args)
+}
+
+func start(t testing.TB, folder string, args []string) *Server {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Address: listener.Addr().String(), Folder: folder, args: args}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Run(t)
+	return s
+}
+
+// Run starts the server again, with what is in its folder.
+func (s *Server) Run(t testing.TB) {
+	t.Helper()
+	program := Find(t)
+	_, port, _ := net.SplitHostPort(s.Address)
+	args := append([]string{
+		"--port", port, "--bind", "127.0.0.1", "--dir", s.Folder, "--save", "", "--appendonly", "no",
+		"--logfile", filepath.Join(s.Folder, "log"), "--daemonize", "no",
+	}, s.args...)
+	cmd := exec.Command(program, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.process = cmd
+	s.mu.Unlock()
+	for end := time.Now().Add(20 * time.Second); ; {
+		answer, err := s.Ask("PING")
+		if err == nil && !strings.HasPrefix(answer, "-LOADING") {
+			return
+		}
+		if time.Now().After(end) {
+			log, _ := os.ReadFile(filepath.Join(s.Folder, "log"))
+			t.Fatalf("the server doesn't answer: %v\n%s", err, log)
+		}
+	}
+}
+
+// Kill ends the server at once, as `kill -9` does.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != nil {
+		_ = s.process.Process.Kill()
+		_ = s.process.Wait()
+		s.process = nil
+	}
+}
+
+// Ask sends a command on a connection of its own, and returns the first line of the answer.
+func (s *Server) Ask(words ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprintf(conn, "*%d\r\n", len(words))
+	for _, word := range words {
+		fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(word), word)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+// Must is Ask for a command that the server must not refuse.
+func (s *Server) Must(t testing.TB, words ...string) string {
+	t.Helper()
+	answer, err := s.Ask(words...)
+	if err != nil || strings.HasPrefix(answer, "-") {
+		t.Fatalf("%v: %s, %v", words, answer, err)
+	}
+	return answer
+}

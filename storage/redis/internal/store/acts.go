@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// The audit is a sorted set whose members begin with their time, in 16 hexadecimal digits, so that
+// they are in its order.
+
+var actScript = rueidis.NewLuaScript(`
+if #redis.call('ZRANGEBYLEX', KEYS[1], '[' .. ARGV[1], '[' .. ARGV[1] .. '~', 'LIMIT', 0, 1) > 0 then return 0 end
+redis.call('ZADD', KEYS[1], 0, ARGV[1] .. ARGV[2])
+redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -ARGV[3] - 1)
+return 1
+`)
+
+func timeText(at int64) string { return fmt.Sprintf("%016x", uint64(max(at, 0))) }
+
+// Audit implements [storage.Auditor].
+func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
+	act.Cut()
+	return s.beside(ctx, "audit", func(ctx context.Context) error {
+		for ; ; act.At++ {
+			text, err := json.Marshal(act)
+			if err != nil {
+				return err
+			}
+			args := []string{timeText(act.At), string(text), strconv.Itoa(storage.MaxActsKept)}
+			added, err := actScript.Exec(ctx, s.client, []string{s.names.acts()}, args).AsInt64()
+			if err != nil || added == 1 {
+				return err
+			}
+		}
+	})
+}
+
+// Acts implements [storage.Auditor].
+func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
+	err = s.beside(ctx, "audit", func(ctx context.Context) error {
+		n = min(n, storage.MaxActs)
+		if n <= 0 {
+			return nil
+		}
+		members, err := s.client.Do(ctx, s.client.B().Zrevrangebylex().Key(s.names.acts()).Max("("+timeText(before)).Min("-").Limit(0, int64(n)).Build()).AsStrSlice()
+		if err != nil {
+			return err
+		}
+		for _, member := range members {
+			var act storage.Act
+			if err := json.Unmarshal([]byte(member[min(len(member), 16):]), &act); err != nil {
+				return err
+			}
+			list = append(list, act)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// dropActs removes acts that are too old.
+func (s *Store) dropActs(ctx context.Context, now int64) error {
+	return s.beside(ctx, "sweep", func(ctx context.Context) error {
+		before := max(now, int64(storage.KeepActs)) - int64(storage.KeepActs)
+		return s.client.Do(ctx, s.client.B().Zremrangebylex().Key(s.names.acts()).Min("-").Max("["+timeText(before)).Build()).Error()
+	})
+}
+
+var _ storage.Auditor = (*Store)(nil)

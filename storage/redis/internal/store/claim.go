@@ -1,0 +1,284 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Claim implements [storage.Store].
+func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.claim(ctx, nil, claims, grants)
+}
+
+func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.decide(ctx, call{what: "claim", term: term, writes: true}, nil, nil, claims, grants)
+}
+
+// ClaimFor implements [storage.Joint].
+func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.decide(ctx, call{what: "claim", term: term, writes: true}, clients, records, claims, grants)
+}
+
+// Probe implements [storage.Prober].
+func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.decide(ctx, call{what: "probe", term: term}, nil, nil, claims, grants)
+}
+
+// MaxBatch implements [storage.Remote]. So many claims take the server about as long as a round
+// trip in one data center takes.
+func (s *Store) MaxBatch() int { return 128 }
+
+// decide has the server decide about claims, and reads the records of clients.
+func (s *Store) decide(ctx context.Context, c call, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
+	if err := storage.CheckClaims(claims, grants); err != nil {
+		return fmt.Errorf("redis: %s: %w", c.what, err)
+	}
+	if len(clients) != len(records) {
+		return fmt.Errorf("redis: %s: %d clients need as many records, got %d", c.what, len(clients), len(records))
+	}
+	c.script = claimScript
+	c.writes = c.writes && len(claims) > 0
+	b := batch{names: s.names, claims: claims, term: c.term, dry: !c.writes}
+	read := newReading(s.names, clients)
+	c.request = func(now int64) (request, error) {
+		q := b.request(now)
+		q.keys = append(q.keys, read.keys...)
+		q.args = append(q.args, strconv.Itoa(len(read.keys)))
+		return q, nil
+	}
+	r, err := s.do(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := b.answer(r, grants); err != nil {
+		return fmt.Errorf("redis: %s: %w", c.what, err)
+	}
+	if len(clients) == 0 {
+		return nil
+	}
+	if r.skipped {
+		return s.readRecords(ctx, c.term, clients, r.asof, records)
+	}
+	return s.takeRecords(ctx, c.term, read, r, records)
+}
+
+// batch is claims on their way to the server.
+type batch struct {
+	names  names
+	claims []storage.Claim
+	term   *storage.Term
+	dry    bool
+
+	keys  []string
+	index map[string]int // of keys, from 1
+	text  []byte
+}
+
+// request returns the batch as of a time. Claims outside of terms have times of their own.
+func (b *batch) request(now int64) request {
+	b.keys, b.index, b.text = nil, make(map[string]int, len(b.claims)), b.text[:0]
+	from := now
+	if b.term != nil {
+		from = b.sameSince(now)
+	}
+	for i := range b.claims {
+		c := b.claims[i]
+		earliest := now
+		if b.term != nil {
+			c.Now = now
+		} else {
+			earliest = before(c.Now, c.Limit)
+		}
+		b.add(&c, earliest)
+	}
+	return request{keys: slices.Clone(b.keys), args: []string{string(b.text), strconv.FormatInt(bit(b.dry), 10)}, from: from}
+}
+
+// sameSince returns the earliest time for which the claims would be the same as for now.
+func (b *batch) sameSince(now int64) int64 {
+	for i := range b.claims {
+		l := &b.claims[i].Limit
+		if l.CountsSlots() && (l.Slot(now-waited) != l.Slot(now) || l.Oldest(now-waited) != l.Oldest(now)) {
+			return now
+		}
+	}
+	return now - waited
+}
+
+// before returns how early a later claim may be that is of no term: where clocks differ, it finds
+// what it would have found.
+func before(now int64, l limiter.Limit) int64 {
+	behind := int64(max(l.Window(), limiter.MaxSkew))
+	return max(now, -1<<63+behind) - behind
+}
+
+// key returns the number of a key in the batch.
+func (b *batch) key(id storage.LimitID, key storage.Key) int64 {
+	name := b.names.count(id, key)
+	n, known := b.index[name]
+	if !known {
+		b.keys = append(b.keys, name)
+		n = len(b.keys)
+		b.index[name] = n
+	}
+	return int64(n)
+}
+
+// add adds a claim, in the order in which claim.lua reads it. Later claims are not earlier than
+// earliest.
+func (b *batch) add(c *storage.Claim, earliest int64) {
+	kind, former := byte('b'), int64(0)
+	if c.Limit.CountsSlots() {
+		kind = 's'
+	}
+	own := b.key(c.ID, c.Key)
+	if c.Former != (storage.Key{}) && c.Former != c.Key {
+		former = b.key(c.ID, c.Former)
+	}
+	b.text = append(b.text, kind, ' ')
+	b.numbers(own, former)
+	if kind == 's' {
+		b.addSlots(c, earliest)
+	} else {
+		b.addBucket(c)
+	}
+}
+
+func (b *batch) numbers(list ...int64) {
+	for _, n := range list {
+		b.text = append(strconv.AppendInt(b.text, n, 10), ' ')
+	}
+}
+
+// exact is the largest number of units, and of slots, that is sent: doubles hold it, and no limit
+// has as much.
+const exact = int64(1) << 46
+
+func (b *batch) addSlots(c *storage.Claim, earliest int64) {
+	l := &c.Limit
+	slot, ahead := l.Slot(c.Now), max(min(c.Ahead, l.MaxAhead()), 0)
+	if c.Next && l.Algorithm() == limiter.Sliding {
+		ahead = -1
+	}
+	b.numbers(l.Amount(), slot, l.Oldest(c.Now), l.Newest(c.Now))
+	b.asks(c)
+	b.numbers(ahead, l.MaxLate())
+	b.numbers(index(c.Return.At), units(c.Return.Units), units(c.Return.Spent))
+	b.numbers(index(c.Charge.At), units(c.Charge.Units), bit(c.Charge.Floor))
+	b.numbers(l.Oldest(earliest), ceilMilli(l.Expiry(slot)), ceilMilli(l.Ends(slot+1)-l.Ends(slot)))
+}
+
+// asks adds what a claim asks for.
+func (b *batch) asks(c *storage.Claim) {
+	most := c.Limit.Capacity() + 1 // what is more is as much
+	b.numbers(min(max(c.Min, -1), most), min(max(c.Want, -1), most), units(c.Extra), c.ExtraShare())
+}
+
+// index returns the index of a slot as it is sent. Those that are cut count at no time.
+func index(slot int64) int64 { return min(max(slot, -1<<52), 1<<52) }
+
+func units(n int64) int64 { return min(max(n, 0), exact) }
+
+func ceilMilli(nanos int64) int64 { return nanos/1e6 + 1 }
+
+func (b *batch) addBucket(c *storage.Claim) {
+	l := &c.Limit
+	b.numbers(l.Capacity(), l.Amount())
+	b.limbs(int64(l.Window()))
+	b.time(c.Now)
+	b.time(max(int64(limiter.MaxSkew), int64(l.Window()), int64(l.Refill(l.Capacity()))))
+	b.asks(c)
+	b.numbers(units(c.Charge.Units), bit(c.Charge.Floor))
+	back := c.Return
+	b.numbers(bit(back.Holds()))
+	if !back.Holds() {
+		return
+	}
+	b.time(back.At)
+	b.numbers(units(back.Units))
+	b.limbs(back.HeldPart)
+	b.numbers(units(back.Spent))
+	b.limbs(back.SpentPart)
+}
+
+// limbs adds a number in three limbs of 24 bits, the lowest first.
+func (b *batch) limbs(n int64) {
+	n = max(n, 0)
+	b.numbers(n&0xffffff, n>>24&0xffffff, n>>48)
+}
+
+// time adds nanoseconds as seconds and what is left of one.
+func (b *batch) time(nanos int64) {
+	seconds := nanos / 1e9
+	if nanos%1e9 < 0 {
+		seconds--
+	}
+	b.numbers(seconds, nanos-seconds*1e9)
+}
+
+// answer makes the grants of what the server has answered: for each claim the state that it was
+// decided on.
+func (b *batch) answer(r reply, grants []limiter.Grant) error {
+	said := words{text: r.answer}
+	for i := range b.claims {
+		c := &b.claims[i]
+		if b.term != nil {
+			c.Now = r.asof
+		}
+		if c.Limit.CountsSlots() {
+			grants[i] = grantOfSlots(c, said.next(), said.next())
+		} else {
+			grants[i] = grantOfBucket(c, said.next(), said.next(), said.next(), said.next()|said.next()<<24|said.next()<<48)
+		}
+	}
+	return said.err
+}
+
+// grantOfSlots answers a claim where so much was used after what it gives back and charges. at is
+// the slot in which enough of that expires if the claim is refused.
+func grantOfSlots(c *storage.Claim, used, at int64) limiter.Grant {
+	asks := c.Claim
+	asks.Return, asks.Charge = limiter.Lease{}, limiter.Charge{}
+	at = min(max(at, c.Limit.Oldest(c.Now)), c.Limit.Newest(c.Now))
+	state := limiter.State{Slots: []limiter.Slot{{Index: at, Used: used}}}
+	return c.Limit.Claim(&state, asks)
+}
+
+// grantOfBucket does the same for a bucket in which so much is in use.
+func grantOfBucket(c *storage.Claim, seconds, nanos, units, part int64) limiter.Grant {
+	asks := c.Claim
+	asks.Return.Units, asks.Return.HeldPart, asks.Charge = 0, 0, limiter.Charge{}
+	state := limiter.State{Bucket: limiter.Bucket{At: seconds*1e9 + nanos, Units: units, Part: part}}
+	return c.Limit.Claim(&state, asks)
+}
+
+// words reads numbers with spaces between them.
+type words struct {
+	text string
+	err  error
+}
+
+func (w *words) next() int64 {
+	end := 0
+	for end < len(w.text) && w.text[end] != ' ' {
+		end++
+	}
+	n, err := strconv.ParseInt(w.text[:end], 10, 64)
+	if err != nil && w.err == nil {
+		w.err = fmt.Errorf("the server's answer can't be read: %w", err)
+	}
+	w.text = w.text[min(end+1, len(w.text)):]
+	return n
+}
+
+var (
+	_ storage.Joint  = (*Store)(nil)
+	_ storage.Remote = (*Store)(nil)
+	_ storage.Prober = (*Store)(nil)
+)

@@ -1,0 +1,164 @@
+package store
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// FuzzClaims compares the script with package limiter, claim by claim, for limits of every kind with
+// any numbers that they can have. What one claim changes, the next ones find.
+func FuzzClaims(f *testing.F) {
+	for seed := range uint64(30) {
+		f.Add(seed, uint8(seed), int64(1)<<(seed*4/3), int64(limiter.MinWindow)<<(seed%29), int64(seed%5))
+	}
+	f.Add(uint64(1), uint8(2), int64(limiter.MaxAmount), int64(limiter.MaxWindow)-1, int64(limiter.MaxAmount))
+	f.Add(uint64(2), uint8(2), int64(3), int64(limiter.MaxWindow)-1, int64(0))
+	f.Fuzz(func(t *testing.T, seed uint64, algorithm uint8, amount, window, burst int64) {
+		p := limiter.Params{Algorithm: limiter.Algorithm(algorithm % 3), Amount: amount, Window: time.Duration(window)}
+		switch p.Algorithm {
+		case limiter.TokenBucket:
+			p.Burst = burst
+		case limiter.Sliding:
+			p.Slots = int(uint64(burst) % 300)
+		}
+		l, err := limiter.New(p)
+		if err != nil {
+			return
+		}
+		store := fuzzed(t)
+		w := claimWorld{Rand: rand.New(rand.NewPCG(seed, 0)), limit: l, now: int64(seed%4) * int64(time.Hour) * 24 * 365 * 19}
+		w.id = storage.LimitID(lastLimit.Add(1))
+		for range 30 {
+			w.step(t, store)
+		}
+	})
+}
+
+var (
+	lastLimit atomic.Uint64
+	sharing   struct {
+		once  sync.Once
+		store *Store
+	}
+)
+
+// fuzzed returns the store of all runs: to open one takes longer than a run does. It ends with the
+// process.
+func fuzzed(t *testing.T) *Store {
+	t.Helper()
+	o := newPlace(t)
+	sharing.once.Do(func() {
+		s, err := Opener(o)(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sharing.store = s.(*Store)
+	})
+	return sharing.store
+}
+
+// claimWorld makes claims for two names of one key, and holds what limiter makes of them.
+type claimWorld struct {
+	*rand.Rand
+	limit  limiter.Limit
+	id     storage.LimitID
+	now    int64
+	states [2]limiter.State
+	leases []limiter.Lease
+}
+
+// upTo returns a number from 0 to most: a small one, any one, or one near the end.
+func (w *claimWorld) upTo(most int64) int64 {
+	switch w.IntN(4) {
+	case 0:
+		return w.Int64N(min(most, 3) + 1)
+	case 1:
+		return most - w.Int64N(min(most, 3)+1)
+	default:
+		return w.Int64N(most + 1)
+	}
+}
+
+func (w *claimWorld) step(t *testing.T, s *Store) {
+	claims := make([]storage.Claim, 1+w.IntN(3))
+	want := make([]limiter.Grant, len(claims))
+	for i := range claims {
+		claims[i] = w.claim()
+		of := &w.states[claims[i].Key[0]-1]
+		if claims[i].Former != (storage.Key{}) {
+			former := &w.states[claims[i].Former[0]-1]
+			claims[i].Limit.Merge(of, *former, claims[i].Now)
+			*former = limiter.State{}
+		}
+		want[i] = claims[i].Limit.Claim(of, claims[i].Claim)
+	}
+	got := make([]limiter.Grant, len(claims))
+	if err := s.Claim(context.Background(), claims, got); err != nil {
+		t.Fatal(err)
+	}
+	for i := range claims {
+		if got[i] != want[i] {
+			t.Fatalf("%v limit of %d (%d) per %v in %d, %+v of %x, former %x:\n got %+v\nwant %+v", w.limit.Algorithm(), claims[i].Limit.Amount(),
+				claims[i].Limit.Capacity(), w.limit.Window(), w.limit.Slots(), claims[i].Claim, claims[i].Key[:1], claims[i].Former[:1], got[i], want[i])
+		}
+		if got[i].Units > 0 {
+			w.leases = append(w.leases, got[i].Lease)
+		}
+	}
+}
+
+func (w *claimWorld) claim() storage.Claim {
+	l := w.limit
+	if w.IntN(4) == 0 {
+		l = l.Scale(1 + w.IntN(100))
+	}
+	length, most := int64(l.Window()), l.Capacity()
+	if w.IntN(3) > 0 {
+		w.now += w.upTo(length / 10)
+	} else if w.IntN(5) == 0 {
+		w.now += w.upTo(min(3*length, int64(limiter.MaxWindow)))
+	}
+	c := storage.Claim{ID: w.id, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{
+		Now: w.now - w.upTo(int64(time.Second))*int64(w.IntN(2)), Min: w.upTo(most), Extra: w.upTo(most),
+		Ahead: w.upTo(100), Processes: w.upTo(50), Next: w.IntN(6) == 0,
+	}}
+	c.Min *= int64(w.IntN(2))
+	c.Want = c.Min + w.upTo(most)
+	if w.IntN(5) == 0 { // the key has a new name, or somebody still uses the old one
+		c.Key = storage.Key{2}
+		if w.IntN(2) == 0 {
+			c.Former = storage.Key{1}
+		}
+	}
+	if n := len(w.leases); n > 0 && w.IntN(2) == 0 {
+		lease := w.leases[w.IntN(n)]
+		if spent := w.upTo(lease.Units); w.IntN(3) > 0 {
+			l.Spend(&lease, c.Now, spent)
+		}
+		c.Return = lease
+	}
+	if w.IntN(6) == 0 {
+		c.Charge = limiter.Charge{Units: w.upTo(2 * most), Floor: w.IntN(2) == 0}
+		if l.CountsSlots() {
+			c.Charge.At = l.Slot(c.Now) - w.upTo(2*l.Slots()) + w.upTo(3)
+		}
+	}
+	return c
+}
+
+func opened(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Opener(o)(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s.(*Store)
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+
+	"github.com/redis/rueidis"
+)
+
+// connect connects to the server. Nothing is sent again by itself: see [Store.send].
+func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, error) {
+	options := rueidis.ClientOption{
+		InitAddress:         o.Addresses,
+		Username:            o.Username,
+		Password:            o.Password,
+		SelectDB:            o.Database,
+		TLSConfig:           o.TLS,
+		DialCtxFn:           through.dial,
+		ClientName:          "caddy-tally",
+		ClientSetInfo:       rueidis.DisableClientSetInfo,
+		DisableCache:        true,
+		DisableRetry:        true,
+		PipelineMultiplex:   -1, // one connection
+		RingScaleEachConn:   8,
+		ReadBufferEachConn:  1 << 16,
+		WriteBufferEachConn: 1 << 16,
+		ConnWriteTimeout:    openTimeout,
+	}
+	options.Dialer.Timeout = openTimeout
+	if o.Master != "" {
+		options.Sentinel = rueidis.SentinelOption{
+			MasterSet: o.Master, Username: o.SentinelUsername, Password: o.SentinelPassword, TLSConfig: o.TLS,
+			TopologyRefreshInterval: 5 * openTimeout,
+		}
+		options.Sentinel.Dialer.Timeout = openTimeout
+	}
+	type result struct {
+		client rueidis.Client
+		err    error
+	}
+	made := make(chan result, 1)
+	go func() {
+		client, err := rueidis.NewClient(options)
+		made <- result{client, err}
+	}()
+	select {
+	case r := <-made:
+		return r.client, explain(r.err)
+	case <-ctx.Done():
+		through.close() // which ends what waits for a silent server
+		if r := <-made; r.client != nil {
+			r.client.Close()
+		}
+		return nil, ctx.Err()
+	}
+}
+
+// conns are the connections of a store. Once it is closed, all of them are.
+type conns struct {
+	by func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error)
+
+	mu     sync.Mutex
+	closed bool                             // guarded by mu
+	open   map[net.Conn]struct{}            // guarded by mu
+	cancel map[*context.CancelFunc]struct{} // guarded by mu: of those that are being made
+}
+
+func newConns(by func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)) *conns {
+	if by == nil {
+		by = dialTCP
+	}
+	return &conns{by: by, open: make(map[net.Conn]struct{}), cancel: make(map[*context.CancelFunc]struct{})}
+}
+
+func dialTCP(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	if config == nil {
+		return dialer.DialContext(ctx, "tcp", address)
+	}
+	return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+}
+
+func (c *conns) dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !c.begin(&cancel) {
+		return nil, net.ErrClosed
+	}
+	conn, err := c.by(ctx, address, dialer, config)
+	return c.begun(&cancel, conn, err)
+}
+
+func (c *conns) begin(cancel *context.CancelFunc) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.cancel[cancel] = struct{}{}
+	}
+	return !c.closed
+}
+
+func (c *conns) begun(cancel *context.CancelFunc, conn net.Conn, err error) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.cancel, cancel)
+	if err != nil {
+		return nil, err
+	}
+	if c.closed {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	c.open[conn] = struct{}{}
+	return &tracked{conn, c}, nil
+}
+
+func (c *conns) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for cancel := range c.cancel {
+		(*cancel)()
+	}
+	for conn := range c.open {
+		_ = conn.Close()
+	}
+	clear(c.open)
+}
+
+// tracked is a connection of a store.
+type tracked struct {
+	net.Conn
+	of *conns
+}
+
+// Close implements [net.Conn].
+func (t *tracked) Close() error {
+	t.of.mu.Lock()
+	delete(t.of.open, t.Conn)
+	t.of.mu.Unlock()
+	return t.Conn.Close()
+}

@@ -1,0 +1,24 @@
+// Package store keeps counts on a server that speaks the protocol of Redis, for several machines.
+//
+// # Invariants
+//
+//   - Every call is one script, so one transaction, on one server: all keys of a place have one
+//     hash tag.
+//   - A call that writes has a number, kept with its answer in the record of the machine, in the
+//     same script. Sent again, it is answered and does nothing. So a call takes effect exactly
+//     once, however often the connection is cut.
+//   - A call of a machine that has no record, or whose number doesn't follow the last one, does
+//     nothing. Such a machine was fenced, or writes were lost: see [storage.ErrLostWrites].
+//   - Scripts decide as limiter does. They count in slots that Go has computed, in whole
+//     microseconds, and in limbs where doubles wouldn't be exact.
+//   - A call is decided as of a moment at which it was under way, in the server's time and an
+//     offset that is kept beside it. That time never runs backwards, and goes on evenly when
+//     somebody sets the server's clock while machines use it.
+//
+// # What is kept
+//
+// With {tally} for the prefix: {tally}:meta is the place, {tally}:m:… the machines, {tally}:c:… the
+// states of keys, {tally}:s:… the records of clients, {tally}:changes the last clients whose records
+// were changed, {tally}:resets and {tally}:resetids the notes of resets, {tally}:processes who is
+// there, {tally}:acts the audit, {tally}:values what machines share.
+package store

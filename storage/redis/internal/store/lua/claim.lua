@@ -1,0 +1,285 @@
+-- Decides claims as limiter.Limit.Claim does, and charges what it grants. Go makes the grants from
+-- the answer by the same arithmetic. A fuzz test holds the two together on a real server.
+--
+-- ARGV[2] is the claims; KEYS[3] and up are what they are of. ARGV[3] is 1 if nothing is to be kept.
+-- ARGV[4] is how many of the last keys are records of clients, which are only read.
+get = string.gmatch(ARGV[2], '%S+')
+local dry, records = ARGV[3] == '1', tonumber(ARGV[4])
+local states = {}
+
+-- load returns the state of a key: kind 's' has slots, kind 'b' a bucket, nil if it is empty.
+local function load(i, kind)
+  local st = states[i]
+  if st then return st end
+  st = {kind = kind, used = {}, expires = 0, ttl = 0}
+  states[i] = st
+  local kept = redis.call('GET', KEYS[2 + i])
+  if not kept then return st end
+  local each = string.gmatch(kept, '%S+')
+  if each() ~= kind then return st end
+  st.expires = tonumber(each())
+  if kind == 'b' then
+    st.bucket = {s = tonumber(each()), n = tonumber(each()), units = tonumber(each()), part = {tonumber(each()), tonumber(each()), tonumber(each())}}
+    return st
+  end
+  for index in each do st.used[tonumber(index)] = tonumber(each()) end
+  return st
+end
+
+-- share is limiter.Limit.share.
+local function share(min, want, extra, part, left)
+  left = math.max(left, 0)
+  local most = math.max(want, min)
+  if left < min or most <= 0 then return 0 end
+  local units = math.min(most, left)
+  local more = math.min(extra, math.floor((left - units) / part))
+  if more > 0 then units = units + more end
+  return units
+end
+
+local MOST = 230584300921369 -- units in a slot that are believed: limiter.maxUsed
+
+local function add(st, index, units)
+  local was = st.used[index]
+  if units == 0 or (units < 0 and not was) then return end
+  st.used[index] = math.min(math.max((was or 0) + math.min(units, MOST), 0), MOST)
+  st.changed = true
+end
+
+local function slots(i, former)
+  local amount, slot, oldest, newest = num(), num(), num(), num()
+  local min, want, extra, part, ahead, late = num(), num(), num(), num(), num(), num()
+  local backAt, backUnits, backSpent = num(), num(), num()
+  local chargeAt, chargeUnits, floor = num(), num(), num()
+  local keep, expires, width = num(), num(), num()
+  local st = load(i, 's')
+  if former > 0 then
+    local old = load(former, 's')
+    for index, units in pairs(old.used) do
+      add(st, index, units)
+      old.changed = true
+    end
+    old.used = {}
+  end
+  local function used()
+    local sum = 0
+    for index, units in pairs(st.used) do
+      if index >= oldest and index <= newest then sum = sum + units end
+    end
+    return sum
+  end
+  if backUnits > 0 then add(st, backAt, -backUnits) end
+  if backSpent > 0 and backAt > slot then
+    local moved = math.min(backSpent, st.used[backAt] or 0)
+    add(st, backAt, -moved)
+    add(st, slot, moved)
+  end
+  if chargeUnits > 0 then
+    if floor == 1 then chargeUnits = math.max(chargeUnits - used(), 0) end
+    add(st, chargeAt, chargeUnits)
+  end
+  local before, at = used(), slot
+  local units = share(min, want, extra, part, amount - before)
+  if units > 0 then
+    local more = units - want
+    if ahead < 0 then
+      at = slot + 1
+    elseif more > 0 and math.max(more, want) <= late and before + units <= math.floor(amount / 4) then
+      at = slot + ahead
+    end
+    add(st, at, units)
+  elseif min > 0 then -- when is there enough?
+    local order, left = {}, amount - before
+    for index in pairs(st.used) do
+      if index >= oldest and index <= newest then order[#order + 1] = index end
+    end
+    table.sort(order)
+    for _, index in ipairs(order) do
+      left = left + st.used[index]
+      if left >= min then
+        at = index
+        break
+      end
+    end
+  end
+  if st.changed then
+    local top = slot
+    for index, units in pairs(st.used) do
+      if units == 0 or index < keep then
+        st.used[index] = nil
+      elseif index <= newest and index > top then
+        top = index
+      end
+    end
+    st.expires = math.max(st.expires, expires + (top - slot) * width)
+  end
+  return text(before) .. ' ' .. text(at)
+end
+
+-- What follows is arithmetic of 72 bits, in three limbs of 24, the lowest first. Products and sums
+-- wrap around, so a difference that is small comes out right whatever it is of.
+local B = 16777216
+
+local function carry(a, b, c)
+  local up = math.floor(a / B)
+  a, b = a - up * B, b + up
+  up = math.floor(b / B)
+  b, c = b - up * B, c + up
+  return {a, b, c % B}
+end
+
+local function big(n) -- of a number below 2^53
+  local up = math.floor(n / B)
+  return carry(n - up * B, up, 0)
+end
+
+local function mul(x, y)
+  return carry(x[1] * y[1], x[1] * y[2] + x[2] * y[1], x[1] * y[3] + x[2] * y[2] + x[3] * y[1])
+end
+
+local function plus(x, y) return carry(x[1] + y[1], x[2] + y[2], x[3] + y[3]) end
+local function minus(x, y) return carry(x[1] - y[1], x[2] - y[2], x[3] - y[3]) end
+local function negative(x) return x[3] >= B / 2 end
+local function less(x, y)
+  if x[3] ~= y[3] then return x[3] < y[3] end
+  if x[2] ~= y[2] then return x[2] < y[2] end
+  return x[1] < y[1]
+end
+local function isZero(x) return x[1] == 0 and x[2] == 0 and x[3] == 0 end
+
+local BILLION = big(1000000000)
+local ENDLESS = 70368744177664 -- 2^46 units: more than any limit has
+local CROWD = 2199023255552 -- 2^41: the most units that are believed in a bucket
+
+local function bucket(i, former)
+  local capacity, amount = num(), num()
+  local window = {num(), num(), num()}
+  local now = {s = num(), n = num()}
+  if timed == 1 then now = {s = math.floor(asof / 1000000), n = (asof % 1000000) * 1000} end
+  local aheadS, aheadN = num(), num()
+  local min, want, extra, part = num(), num(), num(), num()
+  local chargeUnits, floor = num(), num()
+  local back = num() == 1
+  local length = window[1] + window[2] * B + window[3] * B * B
+
+  local function take(units, rest, byUnits, byRest)
+    if byUnits > units or (byUnits == units and not less(byRest, rest)) then return 0, {0, 0, 0} end
+    if less(rest, byRest) then return units - byUnits - 1, minus(plus(rest, window), byRest) end
+    return units - byUnits, minus(rest, byRest)
+  end
+  local function since(to, at) -- seconds and nanoseconds, the seconds negative if to is before at
+    local s, n = to.s - at.s, to.n - at.n
+    if n < 0 then s, n = s - 1, n + 1000000000 end
+    return s, n
+  end
+  local function refilled(s, n)
+    local units = math.floor((s * 1000000000 + n) * amount / length) -- or a little more or less
+    if units >= ENDLESS then return ENDLESS, {0, 0, 0} end
+    local rest = minus(mul(plus(mul(big(s), BILLION), big(n)), big(amount)), mul(big(units), window))
+    while negative(rest) do units, rest = units - 1, plus(rest, window) end
+    while not less(rest, window) do units, rest = units + 1, minus(rest, window) end
+    return units, rest
+  end
+  local function drain(b)
+    if not b then return {s = now.s, n = now.n, units = 0, part = {0, 0, 0}} end
+    local is = {s = b.s, n = b.n, units = math.min(math.max(b.units, 0), CROWD), part = b.part}
+    if not less(is.part, window) then is.units, is.part = is.units + 1, {0, 0, 0} end
+    local s, n = since(is, now)
+    if s > 0 or (s == 0 and n > 0) then
+      if s > aheadS or (s == aheadS and n > aheadN) then return drain(nil) end
+      return is
+    end
+    is.units, is.part = take(is.units, is.part, refilled(since(now, is)))
+    is.s, is.n = now.s, now.n
+    return is
+  end
+
+  local st = load(i, 'b')
+  if former > 0 then
+    local old = load(former, 'b')
+    if old.bucket then
+      local is, more = drain(st.bucket), drain(old.bucket)
+      local s, n = since(more, is)
+      if s > 0 or (s == 0 and n > 0) then is.s, is.n = more.s, more.n end
+      is.units, is.part = is.units + more.units, plus(is.part, more.part)
+      if not less(is.part, window) then is.units, is.part = is.units + 1, minus(is.part, window) end
+      is.units = math.min(is.units, CROWD)
+      st.bucket, st.changed = is, true
+      old.bucket, old.changed = nil, true
+    end
+  end
+  local is = drain(st.bucket)
+  local wasUnits, wasPart = is.units, is.part
+  if back then
+    local at = {s = num(), n = num()}
+    local units, held = num(), {num(), num(), num()}
+    local spent, spentPart = num(), {num(), num(), num()}
+    local s, n = since(is, at)
+    if s >= 0 and (s > 0 or n > 0) then
+      local drained, rest = refilled(s, n)
+      drained, rest = take(drained, rest, spent, spentPart)
+      units, held = take(units, held, drained, rest)
+    end
+    is.units, is.part = take(is.units, is.part, math.max(units, 0), held)
+  end
+  local missing = chargeUnits
+  if floor == 1 then missing = chargeUnits - is.units end
+  is.units = math.min(is.units + math.max(missing, 0), CROWD)
+  local answer = table.concat({text(is.s), text(is.n), text(is.units), text(is.part[1]), text(is.part[2]), text(is.part[3])}, ' ')
+  local inUse = is.units
+  if not isZero(is.part) then inUse = inUse + 1 end
+  local units = share(min, want, extra, part, capacity - inUse)
+  is.units = is.units + units
+  if units > 0 or is.units ~= wasUnits or less(is.part, wasPart) or less(wasPart, is.part) then
+    st.bucket, st.changed = is, true
+  end
+  if st.bucket then
+    local b = st.bucket
+    st.expires = math.ceil(b.s * 1000 + b.n / 1000000 + (b.units + 1) * (length / 1000000 / amount)) + 1
+  end
+  return answer
+end
+
+local answers = {}
+local kind = get()
+while kind do
+  local i, former = num(), num()
+  if kind == 's' then
+    answers[#answers + 1] = slots(i, former)
+  else
+    answers[#answers + 1] = bucket(i, former)
+  end
+  kind = get()
+end
+
+for i, st in pairs(states) do
+  if st.changed and not dry then
+    local list = {st.kind, text(math.min(st.expires, 9e15))}
+    if st.bucket then
+      local b = st.bucket
+      list[3], list[4], list[5] = text(b.s), text(b.n), text(b.units)
+      list[6], list[7], list[8] = text(b.part[1]), text(b.part[2]), text(b.part[3])
+    end
+    for index, units in pairs(st.used) do
+      list[#list + 1] = text(index)
+      list[#list + 1] = text(units)
+    end
+    if #list == 2 then
+      redis.call('DEL', KEYS[2 + i])
+    else
+      local ttl = 0
+      if timed == 1 then -- a little longer than it counts
+        ttl = math.max(st.expires - math.floor(asof / 1000), 0)
+        ttl = math.min(ttl + math.floor(ttl / 1024) + 1000, 9e14)
+        if given > 0 then ttl = ttl + 3600000 end
+      end
+      put(KEYS[2 + i], table.concat(list, ' '), ttl)
+    end
+  end
+end
+
+local known = {}
+for i = 1, records do known[i] = redis.call('GET', KEYS[#KEYS - records + i]) or '' end
+local reply = leave(table.concat(answers, ' '))
+reply[7] = known
+return reply

@@ -1,0 +1,25 @@
+-- Tells what is new: resets after the number ARGV[2], and changes of records after ARGV[3]. KEYS[3]
+-- is the notes of resets, KEYS[4] the list of changes. Notes of resets before the time ARGV[4] go,
+-- and those in KEYS[5] with them.
+if ARGV[4] ~= '' then
+  local before = tonumber(ARGV[4])
+  if before == 0 then before = asof - 86400e6 end
+  while true do
+    local oldest = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+    if not oldest then break end
+    local at, id = string.match(oldest, '^%S+ (%S+) %S+ (%S+)')
+    if tonumber(at) > before then break end
+    redis.call('HDEL', KEYS[5], id)
+    redis.call('ZREM', KEYS[3], oldest)
+  end
+end
+redis.call('PEXPIRE', KEYS[2], stays)
+local newest, seenChanges = tonumber(meta[5]), tonumber(ARGV[3])
+local changed = {}
+if seenChanges >= 0 and seenChanges < newest then
+  changed = redis.call('LRANGE', KEYS[4], -math.min(newest - seenChanges, 4096), -1)
+end
+local noted = redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. ARGV[2], '+inf')
+local reply = leave(text(newest))
+reply[7], reply[8] = noted, changed
+return reply

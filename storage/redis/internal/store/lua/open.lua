@@ -1,0 +1,15 @@
+-- Opens the place: makes it if there is nothing, and notes the calling machine. KEYS[3] and up are
+-- machines whose late calls must have no effect any more. ARGV: the format, a new id, the time that
+-- the machine is known in milliseconds.
+local kind = redis.call('TYPE', KEYS[1])
+if type(kind) == 'table' then kind = kind.ok end
+if kind ~= 'none' and kind ~= 'hash' then return {'foreign', kind} end
+local format = redis.call('HGET', KEYS[1], 'format')
+if kind == 'hash' and format ~= ARGV[1] then return {'foreign', format or 'none'} end
+if kind == 'none' then
+  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'id', ARGV[2], 'last', '0', 'offset', '0', 'resets', '0', 'changes', '0')
+end
+for i = 3, #KEYS do redis.call('DEL', KEYS[i]) end
+redis.call('HSET', KEYS[2], 'seq', '0', 'asof', '0', 'answer', '')
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+return {'ok', redis.call('HGET', KEYS[1], 'id')}

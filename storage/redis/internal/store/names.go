@@ -1,0 +1,45 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// names are what keys are called on the server, which all begin with the prefix.
+type names string
+
+func (p names) meta() string      { return string(p) + ":meta" }
+func (p names) changes() string   { return string(p) + ":changes" }
+func (p names) resets() string    { return string(p) + ":resets" }
+func (p names) resetIDs() string  { return string(p) + ":resetids" }
+func (p names) processes() string { return string(p) + ":processes" }
+func (p names) acts() string      { return string(p) + ":acts" }
+func (p names) values() string    { return string(p) + ":values" }
+
+func (p names) machine(id string) string { return string(p) + ":m:" + id }
+
+func (p names) count(id storage.LimitID, key storage.Key) string {
+	var b [8 + len(key)]byte
+	binary.BigEndian.PutUint64(b[:], uint64(id))
+	copy(b[8:], key[:])
+	return string(p) + ":c:" + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func (p names) record(key storage.Key) string {
+	return string(p) + ":s:" + base64.RawURLEncoding.EncodeToString(key[:])
+}
+
+func (p names) isCount(key string) bool  { return strings.HasPrefix(key, string(p)+":c:") }
+func (p names) isRecord(key string) bool { return strings.HasPrefix(key, string(p)+":s:") }
+
+// randomID returns an id that nobody else has.
+func randomID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: see crypto/rand
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,50 @@
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+)
+
+// Options say where the server is and how it is used. Addresses is required; the zero value of all
+// else is the documented default.
+type Options struct {
+	// Addresses are those of the server, as host:port: of some nodes of a cluster, or of sentinels
+	// if Master is given. One is enough.
+	Addresses []string
+	// Master is what sentinels call the server. "" means that there are none.
+	Master string
+	// Username and Password are for the server, as its ACL has them. "" means none.
+	Username, Password string
+	// SentinelUsername and SentinelPassword are for sentinels. "" means none.
+	SentinelUsername, SentinelPassword string
+	// Database is the number of the database. A cluster has only 0.
+	Database int
+	// TLS says how to encrypt. Nil means not at all.
+	TLS *tls.Config
+	// Prefix is what all keys begin with, with a hash tag in it. "" means [DefaultPrefix].
+	Prefix string
+	// Timeout is how long a call may take whose context says nothing else. Zero means
+	// [DefaultTimeout].
+	Timeout time.Duration
+	// Notice is told what those who run the server should know. Nil means nobody is.
+	Notice func(Notice)
+
+	// dial connects to the server. Nil means by TCP.
+	dial func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error)
+	// wallTime has the wall clocks of callers for the server's, in tests.
+	wallTime bool
+}
+
+// Defaults of [Options].
+const (
+	DefaultPrefix  = "{tally}"
+	DefaultTimeout = time.Second
+)
+
+// Notice is what those who run the server should know.
+type Notice struct {
+	// Policy is the server's maxmemory-policy if it may remove what counts.
+	Policy string
+}

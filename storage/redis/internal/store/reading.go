@@ -1,0 +1,158 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// reading is the records of some clients, as they are on the server and as they are to be.
+type reading struct {
+	names   names
+	clients []storage.Client
+	keys    []string
+	index   map[storage.Key]int       // of the keys, by the names of clients
+	seen    []string                  // the values that were read
+	known   map[int]reputation.Record // what they say, and what is to be put there
+	changed map[int]bool              // which have to be put there; those that are not known are removed
+	term    *storage.Term
+	now     int64
+}
+
+func newReading(names names, clients []storage.Client) *reading {
+	read := &reading{names: names, clients: clients, index: make(map[storage.Key]int)}
+	for _, client := range clients {
+		read.add(client.Key)
+		if client.Former != (storage.Key{}) {
+			read.add(client.Former)
+		}
+	}
+	return read
+}
+
+func (read *reading) add(key storage.Key) {
+	if _, known := read.index[key]; !known {
+		read.index[key] = len(read.keys)
+		read.keys = append(read.keys, read.names.record(key))
+	}
+}
+
+// call returns the call that reads the records.
+func (read *reading) call(what string, term *storage.Term) call {
+	return call{what: what, script: swapScript, term: term, request: func(int64) (request, error) {
+		return request{keys: append([]string{read.names.changes()}, read.keys...)}, nil
+	}}
+}
+
+// take takes the values that a call has read.
+func (read *reading) take(more []rueidis.RedisMessage) error {
+	if len(more) == 0 {
+		return errors.New("the server's answer is too short")
+	}
+	values, err := more[0].AsStrSlice()
+	if err != nil || len(values) != len(read.keys) {
+		return fmt.Errorf("the server's answer has %d records, want %d: %w", len(values), len(read.keys), err)
+	}
+	read.seen, read.known, read.changed = values, make(map[int]reputation.Record), make(map[int]bool)
+	for i, value := range values {
+		if record, ok := decode(value); ok {
+			read.known[i] = record
+		}
+	}
+	return nil
+}
+
+// record returns what is known of a client at a time, and moves what is kept under its former name.
+func (read *reading) record(client storage.Client, now int64) reputation.Record {
+	at := read.index[client.Key]
+	is := read.known[at]
+	is.Clamp(now)
+	if client.Former == (storage.Key{}) || client.Former == client.Key {
+		return is
+	}
+	from := read.index[client.Former]
+	former, found := read.known[from]
+	if !found {
+		return is
+	}
+	former.Clamp(now)
+	is = is.Merge(former)
+	delete(read.known, from)
+	read.known[at], read.changed[at], read.changed[from] = is, true, true
+	return is
+}
+
+// commit commits an offense, and returns the record that it leads to.
+func (read *reading) commit(o storage.Offense) reputation.Record {
+	is := read.record(o.Client, o.At)
+	is.Commit(o.Offense)
+	at := read.index[o.Key]
+	read.known[at], read.changed[at] = is, true
+	return is
+}
+
+// put returns the call that puts the records back which have changed, and notes that for the others
+// who use the place.
+func (read *reading) put(what string, term *storage.Term, note []storage.Client) call {
+	return call{what: what, script: swapScript, term: term, writes: true, request: func(now int64) (request, error) {
+		q := request{keys: append([]string{read.names.changes()}, read.keys...)}
+		for i, seen := range read.seen {
+			value, ttl := "=", int64(0)
+			if read.changed[i] {
+				value, ttl = read.value(i, term, now)
+			}
+			q.args = append(q.args, seen, value, strconv.FormatInt(ttl, 10))
+		}
+		for _, client := range note {
+			q.args = append(q.args, string(client.Key[:])+string(client.Former[:]))
+		}
+		return q, nil
+	}}
+}
+
+// value returns the value of a record, and how many milliseconds it is kept: as long as it says
+// something, and a little longer. Outside of terms, sweeps remove it.
+func (read *reading) value(i int, term *storage.Term, now int64) (value string, ttl int64) {
+	record, known := read.known[i]
+	if !known {
+		return "", 0
+	}
+	if term != nil {
+		ttl = max((record.Expires()-now)/1e6, 0)
+		ttl += ttl/1024 + 1000
+	}
+	return encode(record), ttl
+}
+
+// recordVersion begins every value.
+const recordVersion = 1
+
+// encode returns a record as bytes: big-endian numbers, then the violations.
+func encode(r reputation.Record) string {
+	b := []byte{recordVersion, byte(r.Level), byte(r.Bans)}
+	for _, n := range []int64{r.At, r.Lost, r.Until, r.Counts} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	return string(r.AppendPast(b))
+}
+
+// decode returns the record of a value, or false if it is none.
+func decode(value string) (r reputation.Record, ok bool) {
+	const fixed = 3 + 4*8
+	b := []byte(value)
+	if len(b) < fixed || b[0] != recordVersion {
+		return r, false
+	}
+	r.Level, r.Bans = reputation.Level(b[1]), int(b[2])
+	for i, to := range []*int64{&r.At, &r.Lost, &r.Until, &r.Counts} {
+		*to = int64(binary.BigEndian.Uint64(b[3+8*i:]))
+	}
+	r.Past = reputation.ParsePast(b[fixed:])
+	return r, true
+}

@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Records of clients are read, changed here, and put back if nobody has changed them meanwhile:
+// scores are floating-point numbers, which scripts might compute in another way.
+
+// Records implements [storage.Store].
+func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
+	return s.readRecords(ctx, nil, clients, now, records)
+}
+
+func (s *Store) readRecords(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+	if len(clients) != len(records) {
+		return fmt.Errorf("redis: records: %d clients need as many records, got %d", len(clients), len(records))
+	}
+	read := newReading(s.names, clients)
+	r, err := s.do(ctx, read.call("records", term))
+	if err != nil {
+		return err
+	}
+	if term == nil {
+		r.asof = now
+	}
+	return s.takeRecords(ctx, term, read, r, records)
+}
+
+// takeRecords returns the records that a call has read, and moves what is kept under former names.
+// If somebody else is changing that, whoever asks next moves it.
+func (s *Store) takeRecords(ctx context.Context, term *storage.Term, read *reading, r reply, records []reputation.Record) error {
+	if err := read.take(r.more); err != nil {
+		return fmt.Errorf("redis: records: %w", err)
+	}
+	for i, client := range read.clients {
+		records[i] = read.record(client, r.asof)
+	}
+	if len(read.changed) == 0 {
+		return nil
+	}
+	if _, err := s.do(ctx, read.put("records", term, nil)); !errors.Is(err, storage.ErrTerm) {
+		return err
+	}
+	return nil
+}
+
+// Punish implements [storage.Store].
+func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+	return s.punish(ctx, nil, offenses, records)
+}
+
+// maxPunishments is how often records are read and changed that somebody else changes meanwhile.
+const maxPunishments = 20
+
+func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+	if len(offenses) != len(records) {
+		return fmt.Errorf("redis: punish: %d offenses need as many records, got %d", len(offenses), len(records))
+	}
+	clients := make([]storage.Client, len(offenses))
+	for i := range offenses {
+		clients[i] = offenses[i].Client
+	}
+	read := newReading(s.names, clients)
+	r, err := s.do(ctx, read.call("punish", term))
+	for range maxPunishments {
+		if err != nil || len(offenses) == 0 {
+			return err
+		}
+		if err := read.take(r.more); err != nil {
+			return fmt.Errorf("redis: punish: %w", err)
+		}
+		for i, o := range offenses {
+			records[i] = read.commit(o)
+		}
+		if r, err = s.do(ctx, read.put("punish", term, clients)); err != nil || r.status != "changed" {
+			return err
+		}
+	}
+	return errors.New("redis: punish: others change the same records all the time")
+}

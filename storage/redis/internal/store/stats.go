@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Stats implements [storage.Store]. Bytes is the memory that the server uses, for all that it keeps.
+func (s *Store) Stats(ctx context.Context) (stats storage.Stats, err error) {
+	err = s.beside(ctx, "stats", func(ctx context.Context) error {
+		info, err := s.info(ctx, "memory")
+		stats.Bytes, _ = strconv.ParseInt(info["used_memory"], 10, 64)
+		return err
+	})
+	return stats, err
+}
+
+// beside makes a call that waits for no others, and needs no number.
+func (s *Store) beside(ctx context.Context, what string, f func(ctx context.Context) error) error {
+	err := ctx.Err()
+	if s.closed.Load() {
+		err = storage.ErrClosed
+	}
+	if err == nil {
+		within, cancel := context.WithTimeout(ctx, s.options.Timeout)
+		defer cancel()
+		err = explain(f(within))
+	}
+	if err != nil && s.closed.Load() {
+		err = storage.ErrClosed
+	}
+	if err != nil {
+		return fmt.Errorf("redis: %s: %w", what, err)
+	}
+	return nil
+}
+
+// info returns a section of what the server says of itself.
+func (s *Store) info(ctx context.Context, section string) (map[string]string, error) {
+	text, err := s.client.Do(ctx, s.client.B().Info().Section(section).Build()).ToString()
+	if err != nil {
+		return nil, err
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
+
+// inspect looks at what the server does when its memory is full. A server that doesn't tell is
+// taken as it is.
+func (s *Store) inspect(ctx context.Context) error {
+	memory, err := s.info(ctx, "memory")
+	if isAnswer(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	policy := memory["maxmemory_policy"]
+	if policy != "" && policy != "noeviction" && s.options.Notice != nil {
+		s.options.Notice(Notice{Policy: policy})
+	}
+	s.evicted, err = s.evictions(ctx)
+	return err
+}
+
+// evictions returns how many keys the server has removed for want of memory.
+func (s *Store) evictions(ctx context.Context) (int64, error) {
+	stats, err := s.info(ctx, "stats")
+	if err != nil {
+		if isAnswer(err) {
+			err = nil
+		}
+		return 0, err
+	}
+	n, _ := strconv.ParseInt(stats["evicted_keys"], 10, 64)
+	return n, nil
+}
+
+// checkEvictions returns an error if the server has removed keys since the store was opened: counts
+// may be among them.
+func (s *Store) checkEvictions(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.turn }()
+	n, err := s.evictions(ctx)
+	if err == nil && n > s.evicted {
+		s.fail(storage.ErrLostWrites, true)
+		err = fmt.Errorf("%w: the server has evicted %d keys: set its maxmemory-policy to noeviction", storage.ErrLostWrites, n-s.evicted)
+	}
+	return err
+}

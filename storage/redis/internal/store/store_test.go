@@ -1,0 +1,51 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/redis/internal/server"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
+)
+
+// common is a server for tests that only use a place on it. It ends with the process of the tests.
+var common struct {
+	once   sync.Once
+	server *server.Server
+	places atomic.Int64
+}
+
+func TestMain(m *testing.M) {
+	defer func() {
+		if common.server != nil {
+			common.server.Kill()
+			_ = os.RemoveAll(common.server.Folder)
+		}
+	}()
+	m.Run()
+}
+
+// newPlace returns options of a place of its own on the common server.
+func newPlace(t testing.TB) Options {
+	t.Helper()
+	server.Find(t)
+	common.once.Do(func() { common.server = server.StartCommon(t) })
+	return Options{
+		Addresses: []string{common.server.Address},
+		Prefix:    fmt.Sprintf("{t%d}", common.places.Add(1)),
+		Timeout:   10 * time.Second,
+	}
+}
+
+func TestConformance(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T) storage.Opener {
+		o := newPlace(t)
+		o.wallTime = true
+		return Opener(o)
+	}, storagetest.ServerTime)
+}

@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Sweep implements [storage.Store]. The server removes by itself what was charged within a term, so
+// a sweep within one drops notes only. Outside of terms it looks for what has expired.
+func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+	return s.sweep(ctx, nil, now)
+}
+
+func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
+	if term != nil {
+		if _, err := s.look(ctx, "sweep", term, storage.Seen{Resets: -1, Changes: -1}, true); err != nil {
+			return swept, err
+		}
+		if err := s.checkEvictions(ctx); err != nil {
+			return swept, fmt.Errorf("redis: sweep: %w", err)
+		}
+		return swept, s.dropActs(ctx, term.Time.Now)
+	}
+	if err := s.take(ctx); err != nil {
+		return swept, fmt.Errorf("redis: sweep: %w", err)
+	}
+	defer func() { <-s.turn }()
+	if err := s.dropActs(ctx, now); err != nil {
+		return swept, err
+	}
+	if swept, err = s.sweepStep(ctx, now); err != nil {
+		err = fmt.Errorf("redis: sweep: %w", err)
+	}
+	return swept, err
+}
+
+// stepLooks is about how many keys a step looks at.
+const stepLooks = 500
+
+// sweepStep removes what has expired from some keys, and goes on where the last step has stopped.
+func (s *Store) sweepStep(ctx context.Context, now int64) (swept storage.Swept, err error) {
+	scan, err := s.client.Do(ctx, s.client.B().Scan().Cursor(s.cursor).Match(s.options.Prefix+":*").Count(stepLooks).Build()).AsScanEntry()
+	if err != nil {
+		return swept, err
+	}
+	var keys []string // of states and records
+	for _, key := range scan.Elements {
+		if s.names.isRecord(key) || s.names.isCount(key) {
+			keys = append(keys, key)
+		}
+	}
+	s.cursor = scan.Cursor
+	swept.More = s.cursor != 0
+	if len(keys) > 0 {
+		swept.Rows, err = s.removeExpired(ctx, keys, now)
+	}
+	return swept, err
+}
+
+// removeExpired removes those of some keys that say nothing any more.
+func (s *Store) removeExpired(ctx context.Context, keys []string, now int64) (removed int64, err error) {
+	values, err := s.client.Do(ctx, s.client.B().Mget().Key(keys...).Build()).ToArray()
+	if err != nil {
+		return 0, err
+	}
+	var expired []string
+	for i, message := range values {
+		value, err := message.ToString()
+		if err == nil && s.hasExpired(keys[i], value, now) {
+			expired = append(expired, keys[i])
+		}
+	}
+	if len(expired) == 0 {
+		return 0, nil
+	}
+	return s.client.Do(ctx, s.client.B().Del().Key(expired...).Build()).AsInt64()
+}
+
+// hasExpired reports whether a state or a record says nothing any more.
+func (s *Store) hasExpired(key, value string, now int64) bool {
+	if s.names.isRecord(key) {
+		record, ok := decode(value)
+		return ok && record.Expires() <= now
+	}
+	_, rest, _ := strings.Cut(value, " ")
+	at := words{text: rest}
+	expires := at.next()
+	return at.err == nil && now/1e6 >= expires
+}

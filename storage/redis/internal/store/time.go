@@ -1,0 +1,22 @@
+package store
+
+import (
+	"context"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Time implements [storage.Timekeeper].
+func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
+	term := &storage.Term{Clock: from, Resets: -1}
+	_, err := s.do(context.Background(), call{
+		what: "time", script: timeScript, term: term, least: least,
+		request: func(int64) (request, error) { return request{}, nil },
+	})
+	return term.Time, err
+}
+
+// Within implements [storage.Timekeeper].
+func (s *Store) Within(term *storage.Term) storage.Store { return s.calls.Within(s, term) }
+
+var _ storage.Timekeeper = (*Store)(nil)
