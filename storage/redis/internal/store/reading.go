@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
 // reading is the records of some clients, as they are on the server and as they are to be.
@@ -61,8 +61,8 @@ func (read *reading) take(more []rueidis.RedisMessage) error {
 	}
 	read.seen, read.known, read.changed = values, make(map[int]reputation.Record), make(map[int]bool)
 	for i, value := range values {
-		if record, ok := decode(value); ok {
-			read.known[i] = record
+		if value != "" {
+			read.known[i] = cells.ParseRecord([]byte(value))
 		}
 	}
 	return nil
@@ -127,32 +127,5 @@ func (read *reading) value(i int, term *storage.Term, now int64) (value string, 
 		ttl = max((record.Expires()-now)/1e6, 0)
 		ttl += ttl/1024 + 1000
 	}
-	return encode(record), ttl
-}
-
-// recordVersion begins every value.
-const recordVersion = 1
-
-// encode returns a record as bytes: big-endian numbers, then the violations.
-func encode(r reputation.Record) string {
-	b := []byte{recordVersion, byte(r.Level), byte(r.Bans)}
-	for _, n := range []int64{r.At, r.Lost, r.Until, r.Counts} {
-		b = binary.BigEndian.AppendUint64(b, uint64(n))
-	}
-	return string(r.AppendPast(b))
-}
-
-// decode returns the record of a value, or false if it is none.
-func decode(value string) (r reputation.Record, ok bool) {
-	const fixed = 3 + 4*8
-	b := []byte(value)
-	if len(b) < fixed || b[0] != recordVersion {
-		return r, false
-	}
-	r.Level, r.Bans = reputation.Level(b[1]), int(b[2])
-	for i, to := range []*int64{&r.At, &r.Lost, &r.Until, &r.Counts} {
-		*to = int64(binary.BigEndian.Uint64(b[3+8*i:]))
-	}
-	r.Past = reputation.ParsePast(b[fixed:])
-	return r, true
+	return string(cells.AppendRecord(nil, record)), ttl
 }

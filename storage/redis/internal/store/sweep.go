@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
 // Sweep implements [storage.Store]. The server removes by itself what was charged within a term, so
@@ -82,8 +83,8 @@ func (s *Store) removeExpired(ctx context.Context, keys []string, now int64) (re
 // hasExpired reports whether a state or a record says nothing any more.
 func (s *Store) hasExpired(key, value string, now int64) bool {
 	if s.names.isRecord(key) {
-		record, ok := decode(value)
-		return ok && record.Expires() <= now
+		record := cells.ParseRecord([]byte(value))
+		return record.Expires() <= now
 	}
 	_, rest, _ := strings.Cut(value, " ")
 	at := words{text: rest}
