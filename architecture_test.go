@@ -118,6 +118,17 @@ var rules = []rule{
 		why:       "the contract of stores is not SQLite's: a store on a network engine implements it, too",
 	},
 	{
+		packages:  []string{"./internal/regions"},
+		forbidden: []string{"./storage/...", "./exchange/...", "./identity/...", "github.com/caddyserver/...", "database/sql/..."},
+		allowed:   []string{"./storage", "./exchange"},
+		why:       "regions are told the same whatever their stores and their exchange are made of",
+	},
+	{
+		packages:  []string{"./exchange"},
+		forbidden: []string{"./...", "github.com/caddyserver/...", "database/sql/..."}, allowed: []string{"./exchange", "./storage", "./limiter", "./limiter/...", "./internal/distinct"},
+		why: "the contract is names, counts and their arithmetic, nothing else",
+	},
+	{
 		packages:  []string{"./storage"},
 		forbidden: []string{"./..."}, allowed: []string{"./storage", "./limiter", "./limiter/reputation", "./internal/distinct"},
 		why: "the contract is limits, counts and their arithmetic, nothing else",

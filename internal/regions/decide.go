@@ -1,0 +1,126 @@
+package regions
+
+import (
+	"context"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/region"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Decide decides as [engine.Engine.Decide] does, with what other regions have admitted, and
+// counts what is admitted for them.
+func (r *Regions) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
+	r.Prepare(client, debits)
+	d := r.opts.Engine.Decide(ctx, client, debits)
+	if d.Allowed {
+		r.admitted(debits)
+	}
+	return d
+}
+
+// Prepare sets in debits what other regions have admitted, and bans a client that another region
+// has banned.
+func (r *Regions) Prepare(client *engine.Client, debits []engine.Debit) {
+	r.banAsElsewhere(client)
+	for i := range debits {
+		if k := r.keyOf(&debits[i]); k != nil {
+			debits[i].Elsewhere = k
+		}
+	}
+}
+
+// admitted counts the debits of a request that was admitted.
+func (r *Regions) admitted(debits []engine.Debit) {
+	now := r.opts.Engine.Now()
+	for i := range debits {
+		d := &debits[i]
+		k, shared := d.Elsewhere.(*key)
+		if !shared || d.Cost <= 0 { // which a debit before may have taken over
+			continue
+		}
+		for k != nil {
+			ok, dirty := k.admit(d.Cost, now)
+			if dirty {
+				r.publishing.add(k)
+			}
+			if ok {
+				break
+			}
+			k = r.make(k) // it was dropped meanwhile
+		}
+	}
+}
+
+// keyOf returns the key of a debit, made if there is none. It is nil if the limit stays regional
+// or there are too many keys.
+func (r *Regions) keyOf(d *engine.Debit) *key {
+	if d.Limit.Window() < region.MinWindow || d.Cost <= 0 {
+		return nil
+	}
+	k := r.table.find(d.Limit.ID, d.Key)
+	if k == nil {
+		if k = newKey(d); k == nil {
+			return nil
+		}
+		return r.make(k)
+	}
+	if k.periodAt(r.opts.Engine.Now()) != k.period.Load() {
+		r.rename(k)
+	}
+	return k
+}
+
+// make adds a key like one to the table, or returns the one that is there. It is nil if there
+// are too many, or it can't have a name yet.
+func (r *Regions) make(like *key) *key {
+	k := &key{limit: like.limit, least: like.least, text: like.text, groups: like.groups}
+	now := r.opts.Engine.Now()
+	names, ok := r.namesOf(k, now)
+	if !ok {
+		return nil
+	}
+	k, made := r.table.add(k, k.periodAt(now), names, r.me.Region)
+	switch {
+	case k == nil:
+		r.untracked.Add(1)
+	case made:
+		r.chargeLevel(k, now)
+	}
+	return k
+}
+
+// rename gives a key the names of the present period.
+func (r *Regions) rename(k *key) {
+	now := r.opts.Engine.Now()
+	if names, ok := r.namesOf(k, now); ok {
+		r.table.mu.Lock()
+		defer r.table.mu.Unlock()
+		r.table.bindLocked(k, k.periodAt(now), names, r.me.Region)
+	}
+}
+
+// namesOf returns the names of a key by period, for all groups that count. It returns false if
+// they can't be had yet.
+func (r *Regions) namesOf(k *key, now int64) (names map[int64]storage.Key, ok bool) {
+	names = make(map[int64]storage.Key)
+	for period := k.periodOf(k.groups.Oldest(now)); period <= k.periodAt(now); period++ {
+		if names[period], ok = r.opts.Name(k.limit.ID, []byte(k.text), period); !ok {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+// chargeLevel charges a token bucket with what other regions have taken from it before anything
+// of that was charged here, as far as the store doesn't know of it from earlier.
+func (r *Regions) chargeLevel(k *key, now int64) {
+	known := k.known.Load()
+	if !k.groups.IsBucket() || known == nil {
+		return
+	}
+	if level := k.groups.Level(k.limit.Limit, known.foreign, now); level > 0 {
+		r.opts.Engine.Charge(k.limit, []byte(k.text), limiter.Charge{Units: level, Floor: true})
+	}
+}

@@ -1,0 +1,179 @@
+package regions
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/exchange"
+)
+
+const (
+	jitter      = 0.2                    // part of an interval that it may be shorter or longer by
+	maxPause    = time.Minute            // between tries while the exchange can't be used
+	callTimeout = 5 * time.Second        // of one call of the exchange
+	lastTimeout = 2 * time.Second        // of all calls when it is given up
+	urgentAfter = 200 * time.Millisecond // so that bans that come together go together
+	sweepEvery  = time.Minute
+	remindAfter = time.Minute
+)
+
+// loop publishes and collects until it is stopped. The first time is soon after the start, so
+// that what others have admitted counts as soon as possible.
+func (r *Regions) loop() {
+	defer close(r.done)
+	timer, urgent := time.NewTimer(0), false
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			r.sync()
+			urgent = false
+			timer.Reset(r.pause())
+		case <-r.bans.urgent:
+			if !urgent && r.failures == 0 {
+				urgent = true
+				timer.Reset(urgentAfter)
+			}
+		case <-r.stop:
+			r.finish()
+			return
+		}
+	}
+}
+
+// pause returns how long to wait before the next sync: twice as long after each that failed.
+func (r *Regions) pause() time.Duration {
+	pause := r.opts.Interval
+	for range r.failures {
+		pause = min(2*pause, max(maxPause, r.opts.Interval))
+	}
+	return time.Duration(float64(pause) * (1 - jitter + 2*jitter*rand.Float64()))
+}
+
+// sync publishes and collects once. After an error the exchange is opened anew the next time.
+func (r *Regions) sync() {
+	err := r.exchangeCounts()
+	r.trimSometimes()
+	if err == nil {
+		r.succeeded()
+		return
+	}
+	if r.ctx.Err() == nil {
+		r.failed(err)
+	}
+	r.drop()
+}
+
+func (r *Regions) exchangeCounts() error {
+	if r.exchange == nil {
+		if err := r.call(func(ctx context.Context) (err error) {
+			r.exchange, err = r.opts.Open(ctx)
+			return err
+		}); err != nil {
+			return fmt.Errorf("open: %w", err)
+		}
+	}
+	if err := r.meet(); err != nil {
+		return fmt.Errorf("meet: %w", err)
+	}
+	if err := r.publish(r.ctx); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	if err := r.collect(); err != nil {
+		return fmt.Errorf("collect: %w", err)
+	}
+	return nil
+}
+
+// call calls the exchange with a time in which that must end.
+func (r *Regions) call(f func(ctx context.Context) error) error {
+	return callWithin(r.ctx, callTimeout, f)
+}
+
+func callWithin(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// meet learns which machines there are, and whether the exchange is another one than before:
+// then all is published to it anew.
+func (r *Regions) meet() error {
+	var met exchange.Met
+	err := r.call(func(ctx context.Context) (err error) {
+		met, err = r.exchange.Meet(ctx, exchange.Member{Component: r.me, Now: r.opts.Engine.Now()})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	others := -1
+	for _, n := range met.Regions {
+		others += n.Machines
+	}
+	if others > r.others { // each may hide less now
+		r.markDirty(r.table.all())
+	}
+	r.others = max(others, 0)
+	if r.id != met.ID || r.after > met.Seq {
+		if r.id != 0 {
+			r.publishAgain()
+		}
+		r.id, r.after = met.ID, 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.regions, r.state.met = met.Regions, time.Now()
+	return nil
+}
+
+// finish publishes what is left, and takes leave.
+func (r *Regions) finish() {
+	if r.exchange == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
+	defer cancel()
+	if r.publish(ctx) == nil {
+		_ = r.exchange.Leave(ctx, exchange.Member{Component: r.me, Now: r.opts.Engine.Now()}) // it is forgotten in time as well
+	}
+	r.drop()
+}
+
+// drop gives up an exchange that is not to be used any more.
+func (r *Regions) drop() {
+	if r.exchange != nil {
+		_ = r.exchange.Close() // the error that led to this says more
+		r.exchange = nil
+	}
+}
+
+// failed notes that a sync has failed, and reports it now and then.
+func (r *Regions) failed(err error) {
+	now := time.Now()
+	r.failures++
+	if r.failures == 1 {
+		r.failing, r.reminded = now, time.Time{}
+	}
+	r.mu.Lock()
+	r.state.failing, r.state.cause = r.failing, err
+	r.mu.Unlock()
+	r.opts.Observer.Erred()
+	if r.reminded.IsZero() || now.Sub(r.reminded) >= remindAfter {
+		r.reminded = now
+		r.opts.Observer.Failed(now.Sub(r.failing), err)
+	}
+}
+
+func (r *Regions) succeeded() {
+	now := time.Now()
+	if r.failures > 0 {
+		r.opts.Observer.Recovered(now.Sub(r.failing))
+	}
+	r.failures = 0
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.synced, r.state.failing, r.state.cause = now, time.Time{}, nil
+}

@@ -1,0 +1,149 @@
+package regions
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/caddy-tally/caddy-tally/exchange"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// publishRows is how many rows are published in one call, or a few more.
+const publishRows = 1000
+
+// publishing is the keys that have changed since they were looked at for publishing.
+type publishing struct {
+	mu   sync.Mutex
+	keys []*key // guarded by mu; each is dirty
+}
+
+func (p *publishing) add(k ...*key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = append(p.keys, k...)
+}
+
+func (p *publishing) take() []*key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys := p.keys
+	p.keys = nil
+	return keys
+}
+
+// published is a row that is to be published, and of which key.
+type published struct {
+	key *key
+	exchange.Row
+	units limiter.Slot
+}
+
+// publish publishes what has changed, in several calls if it is much. What could not be
+// published is tried again the next time.
+func (r *Regions) publish(ctx context.Context) error {
+	if err := r.publishBans(ctx); err != nil {
+		return err
+	}
+	keys := r.publishing.take()
+	for len(keys) > 0 {
+		var rows []published
+		var n int
+		for n = 0; n < len(keys) && len(rows) < publishRows; n++ {
+			rows = r.appendRows(rows, keys[n])
+		}
+		if err := r.publishRows(ctx, rows); err != nil {
+			r.markDirty(keys)
+			return err
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+// appendRows appends what is to be published of a key.
+func (r *Regions) appendRows(rows []published, k *key) []published {
+	now := r.opts.Engine.Now()
+	for _, units := range k.unpublished(now, r.others) {
+		key, ok := r.opts.Name(k.limit.ID, []byte(k.text), k.periodOf(units.Index))
+		if !ok {
+			continue
+		}
+		rows = append(rows, published{key: k, units: units, Row: exchange.Row{
+			Limit: k.limit.ID, Key: key, Group: units.Index, Component: r.me,
+			Units: units.Used, Expires: k.groups.Expires(units.Index),
+		}})
+	}
+	return rows
+}
+
+// publishRows publishes rows, and then marks them.
+func (r *Regions) publishRows(ctx context.Context, rows []published) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	slices.SortFunc(rows, func(a, b published) int { // so that those who write at once never wait for each other
+		return cmp.Or(cmp.Compare(a.Limit, b.Limit), bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.Group, b.Group))
+	})
+	told := make([]exchange.Row, len(rows))
+	for i := range rows {
+		told[i] = rows[i].Row
+	}
+	if err := callWithin(ctx, callTimeout, func(ctx context.Context) error { return r.exchange.Publish(ctx, told, nil) }); err != nil {
+		return err
+	}
+	for i := range rows {
+		k := rows[i].key
+		k.mu.Lock()
+		k.own.Published(rows[i].units)
+		k.mu.Unlock()
+	}
+	r.opts.Observer.Published(len(rows))
+	return nil
+}
+
+// markDirty has keys looked at again.
+func (r *Regions) markDirty(keys []*key) {
+	r.publishing.add(slices.DeleteFunc(keys, func(k *key) bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		was := k.dirty || k.dead
+		k.dirty = k.dirty || !k.dead
+		return was
+	})...)
+}
+
+// publishAgain has everything published once more, to an exchange that doesn't have it.
+func (r *Regions) publishAgain() {
+	keys := r.table.all()
+	for _, k := range keys {
+		k.mu.Lock()
+		k.own.Unpublish()
+		k.mu.Unlock()
+	}
+	r.markDirty(keys)
+	r.bans.publishAgain()
+}
+
+// publishBans publishes the bans that are new.
+func (r *Regions) publishBans(ctx context.Context) error {
+	for {
+		list := r.bans.unpublished(r.me.Region)
+		if len(list) == 0 {
+			return nil
+		}
+		slices.SortFunc(list, func(a, b exchange.Ban) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+		if err := callWithin(ctx, callTimeout, func(ctx context.Context) error { return r.exchange.Publish(ctx, nil, list) }); err != nil {
+			return err
+		}
+		r.bans.published(list)
+	}
+}
+
+// nameOfBanned names a client for the exchange. Bans last long, and have one name for all time.
+func (r *Regions) nameOfBanned(client []byte) (storage.Key, bool) {
+	return r.opts.Name(0, client, -1)
+}

@@ -1,0 +1,72 @@
+package regions
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/exchange"
+	"github.com/caddy-tally/caddy-tally/limiter/region"
+)
+
+// Regions shares counts with other regions. It may be used from any number of goroutines.
+type Regions struct {
+	opts       Options
+	me         region.Component
+	table      *table
+	publishing publishing
+	bans       bans
+	untracked  atomic.Int64 // times that there was no room for a key
+
+	ctx       context.Context // ends when calls of the exchange are to end
+	cancel    context.CancelFunc
+	closeOnce sync.Once
+	stop      chan struct{} // closed to stop the loop
+	done      chan struct{} // closed when it has ended
+
+	mu    sync.Mutex
+	state state // guarded by mu; written by the loop
+
+	// These are for the loop only.
+	exchange exchange.Exchange // nil while there is none
+	id       int64             // of the exchange that published marks are of
+	after    int64             // the number that everything was collected up to
+	caughtUp bool              // everything was collected once
+	others   int               // machines beside this one
+	failures int               // of syncs, since the last that succeeded
+	failing  time.Time         // when the first of them was
+	reminded time.Time         // when it was last reported
+	swept    time.Time         // when the exchange and memory were last swept
+}
+
+// New starts sharing. It opens nothing itself: the loop does.
+func New(opts Options) (*Regions, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Regions{
+		opts: opts, me: region.Component{Region: opts.Region, Machine: rand.Int64()},
+		table: newTable(opts.MaxKeys), stop: make(chan struct{}), done: make(chan struct{}),
+		state: state{began: time.Now()},
+	}
+	r.bans.urgent = make(chan struct{}, 1)
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	go r.loop()
+	return r, nil
+}
+
+// Close stops sharing, after what was admitted was published once more. If the exchange doesn't
+// answer, Close gives up after two seconds, or when ctx ends.
+func (r *Regions) Close(ctx context.Context) error {
+	r.closeOnce.Do(func() { close(r.stop); r.cancel() })
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("regions: close: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,476 @@
+package regions
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/exchange"
+	"github.com/caddy-tally/caddy-tally/exchange/exchangetest"
+	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+var errGone = errors.New("test: the exchange is gone")
+
+// testName names keys alike in all regions.
+func testName(limit storage.LimitID, key []byte, period int64) (storage.Key, bool) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", limit, key, period))
+	return storage.Key(sum[:16]), true
+}
+
+// site is a region with an engine on a store in memory.
+type site struct {
+	*Regions
+	t      *testing.T
+	engine *engine.Engine
+	heard  heard
+}
+
+// heard counts what an observer is told.
+type heard struct {
+	noObserver
+	published, applied, made, failed, recovered atomic.Int64
+}
+
+func (h *heard) Published(rows int)          { h.published.Add(int64(rows)) }
+func (h *heard) Failed(time.Duration, error) { h.failed.Add(1) }
+func (h *heard) Recovered(time.Duration)     { h.recovered.Add(1) }
+func (h *heard) Collected(_, applied, made int) {
+	h.applied.Add(int64(applied))
+	h.made.Add(int64(made))
+}
+
+// relay tells a site of the bans of its engine.
+type relay struct {
+	engine.Observer
+	to atomic.Pointer[Regions]
+}
+
+func (r *relay) Banned(client []byte, reason reputation.Reason, until int64) {
+	r.to.Load().Banned(client, reason, until)
+}
+func (*relay) Committed(int, time.Duration)           {}
+func (*relay) Swept(int64, int, time.Duration, error) {}
+func (*relay) Punished(reputation.Reason)             {}
+func (*relay) Degraded(time.Duration, error)          {}
+func (*relay) Recovered(time.Duration)                {}
+
+// open opens a region on an exchange, with a store that may be another's.
+func open(t *testing.T, name string, at *exchangetest.Memory, counts *memory.Database, change ...func(*Options)) *site {
+	t.Helper()
+	r, s := new(relay), &site{t: t}
+	var err error
+	s.engine, err = engine.New(engine.Options{
+		Open: counts.Opener(memory.Options{}), Observer: r,
+		Name: func(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
+			name, _ := testName(id, []byte(key), 0)
+			return engine.Name{Key: name}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := Options{
+		Region: name, Engine: s.engine, Name: testName, Observer: &s.heard,
+		Open: func(context.Context) (exchange.Exchange, error) { return at, nil },
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	if s.Regions, err = New(options); err != nil {
+		t.Fatal(err)
+	}
+	r.to.Store(s.Regions)
+	return s
+}
+
+func (s *site) close() {
+	s.t.Helper()
+	if err := errors.Join(s.Close(context.Background()), s.engine.Close(context.Background())); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *site) ask(client *engine.Client, l *engine.Limit, key string) (engine.Decision, engine.Debit) {
+	debits := []engine.Debit{{Limit: l, Key: []byte(key), Cost: 1}}
+	return s.Decide(context.Background(), client, debits), debits[0]
+}
+
+// count asks n times and returns how many were allowed.
+func (s *site) count(n int, l *engine.Limit, key string) (allowed int) {
+	for range n {
+		if d, _ := s.ask(nil, l, key); d.Allowed {
+			allowed++
+		}
+	}
+	return allowed
+}
+
+func limitOf(t *testing.T, p limiter.Params) *engine.Limit {
+	t.Helper()
+	l, err := limiter.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &engine.Limit{ID: storage.LimitID(1 + p.Algorithm), Limit: l}
+}
+
+// inBubble runs f with regions on one exchange, in virtual time.
+func inBubble(t *testing.T, f func(at *exchangetest.Memory, eu, us, ap *site)) {
+	bubble.Test(t, func(t *testing.T) {
+		at := new(exchangetest.Memory)
+		sites := []*site{open(t, "eu", at, memory.New()), open(t, "us", at, memory.New()), open(t, "ap", at, memory.New())}
+		synctest.Wait()
+		time.Sleep(12 * time.Second) // all have met
+		f(at, sites[0], sites[1], sites[2])
+		for _, s := range sites {
+			s.close()
+		}
+	})
+}
+
+// turns is how long it takes at most for what one region admits to be known everywhere.
+const turns = 12*time.Second + time.Millisecond
+
+var everyAlgorithm = []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket}
+
+func TestWhatOneRegionAdmitsCountsInOthers(t *testing.T) {
+	for _, algorithm := range everyAlgorithm {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			l := limitOf(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: 2400 * time.Hour})
+			inBubble(t, func(_ *exchangetest.Memory, eu, us, ap *site) {
+				if got := eu.count(600, l, "key"); got != 600 {
+					t.Fatalf("%d of 600 passed", got)
+				}
+				us.count(1, l, "key") // which it knows of before
+				time.Sleep(turns)
+				if got := us.count(1000, l, "key"); got != 399 {
+					t.Errorf("us admits %d more of a limit of 1000, of which eu has admitted 600 and us 1", got)
+				}
+				time.Sleep(turns)
+				if got := ap.count(100, l, "key"); got != 0 {
+					t.Errorf("ap admits %d of a limit that is used up", got)
+				}
+				if got := ap.count(100, l, "another"); got != 100 {
+					t.Errorf("ap admits %d of 100 of a key that nobody else knows", got)
+				}
+			})
+		})
+	}
+}
+
+// Who waits for as long as a refusal says is let in.
+func TestRetryIsTrueAcrossRegions(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Minute})
+	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
+		eu.count(70, l, "key")
+		time.Sleep(turns)
+		us.count(100, l, "key")
+		time.Sleep(turns)
+		for _, s := range []*site{eu, us} {
+			d, debit := s.ask(nil, l, "key")
+			if d.Allowed || d.Retry <= 0 || d.Retry > 68*time.Second || debit.Quota.Remaining != 0 {
+				t.Fatalf("%s: %+v, %+v", s.me.Region, d, debit.Quota)
+			}
+			time.Sleep(d.Retry)
+			if d, _ := s.ask(nil, l, "key"); !d.Allowed {
+				t.Errorf("%s: refused after that wait: %+v", s.me.Region, d)
+			}
+		}
+	})
+}
+
+// So it is after a restart, of which the region's counts from before are a part.
+func TestRetryIsTrueAfterARestart(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Minute})
+	inBubble(t, func(at *exchangetest.Memory, eu, _, _ *site) {
+		counts := memory.New()
+		first := open(t, "again", at, counts)
+		time.Sleep(turns)
+		eu.count(40, l, "key")
+		time.Sleep(20 * time.Second)
+		first.count(60, l, "key")
+		first.close()
+		again := open(t, "again", at, counts)
+		defer again.close()
+		time.Sleep(turns)
+		ask := func() engine.Decision {
+			return again.Decide(context.Background(), nil, []engine.Debit{{Limit: l, Key: []byte("key"), Cost: 70}})
+		}
+		d := ask()
+		if d.Allowed || d.Retry <= 0 {
+			t.Fatalf("70 more of 100 that are used up: %+v", d)
+		}
+		time.Sleep(d.Retry)
+		if d := ask(); !d.Allowed {
+			t.Errorf("refused after that wait: %+v", d)
+		}
+	})
+}
+
+// A key that is hardly used anywhere is not published, and then it is, with every change.
+func TestLittleUseIsNotPublished(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 1000, Window: time.Hour})
+	inBubble(t, func(at *exchangetest.Memory, eu, us, _ *site) {
+		eu.count(125, l, "key") // 1/(4·2) of the limit
+		time.Sleep(turns)
+		if got := at.Rows(); got != 0 {
+			t.Fatalf("%d rows were published of a key of which an eighth is used", got)
+		}
+		us.count(126, l, "key")
+		time.Sleep(turns)
+		eu.count(1, l, "other")
+		time.Sleep(turns)
+		if got := at.Rows(); got != 2 {
+			t.Errorf("%d rows, want one of each region that uses the key", got)
+		}
+		if got := us.count(1000, l, "key"); got != 1000-126-125 {
+			t.Errorf("us admits %d more, want %d", got, 1000-126-125)
+		}
+	})
+}
+
+// Without the exchange each region goes on alone, and no request notices. When it is back, all
+// that still counts comes to be known.
+func TestTheExchangeIsAway(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 100, Window: 10 * time.Minute})
+	inBubble(t, func(at *exchangetest.Memory, eu, us, ap *site) {
+		at.Fail(func(string) error { return errGone })
+		for range 7 { // 70 minutes
+			for _, s := range []*site{eu, us, ap} {
+				began := time.Now()
+				if got := s.count(200, l, "key"); got > 100 || got < 80 {
+					t.Errorf("%s admits %d of 100", s.me.Region, got)
+				}
+				if time.Since(began) > 10*time.Millisecond {
+					t.Errorf("requests waited for %v", time.Since(began))
+				}
+			}
+			time.Sleep(10*time.Minute + 10*time.Second)
+		}
+		if s := eu.Stats(); !errors.Is(s.Cause, errGone) || time.Since(s.Since) < time.Hour || s.Lag < time.Hour {
+			t.Errorf("the state is %+v", s)
+		}
+		if got := eu.heard.failed.Load(); got < 30 || got > 75 {
+			t.Errorf("it was reported %d times in 70 minutes", got)
+		}
+		at.Fail(nil)
+		eu.count(60, l, "key")
+		time.Sleep(2*maxPause + turns)
+		if got := us.count(100, l, "key"); got != 40 {
+			t.Errorf("us admits %d of the 40 that eu has left", got)
+		}
+		if s := eu.Stats(); s.Cause != nil || s.Lag > turns || eu.heard.recovered.Load() != 1 {
+			t.Errorf("the state is %+v", s)
+		}
+	})
+}
+
+// An exchange that has lost everything gets it again.
+func TestTheExchangeLosesEverything(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
+	inBubble(t, func(at *exchangetest.Memory, eu, us, ap *site) {
+		eu.count(60, l, "key")
+		time.Sleep(turns)
+		at.Lose()
+		time.Sleep(2 * turns)
+		late := open(t, "late", at, memory.New())
+		defer late.close()
+		time.Sleep(time.Second)
+		if got := late.count(100, l, "key"); got != 40 {
+			t.Errorf("a region that comes later admits %d of the 40 that are left", got)
+		}
+	})
+}
+
+// Calls that fail before or after the exchange has taken them lose nothing and count nothing
+// twice.
+func TestCallsThatFail(t *testing.T) {
+	for _, algorithm := range everyAlgorithm {
+		l := limitOf(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: 2400 * time.Hour})
+		inBubble(t, func(at *exchangetest.Memory, eu, us, _ *site) {
+			calls := 0
+			us.count(1, l, "key")
+			for n := range 30 {
+				at.Fail(func(call string) error {
+					if calls++; calls%(2+n%5) == 0 {
+						return errGone
+					}
+					return nil
+				})
+				eu.count(20, l, "key")
+				time.Sleep(7 * time.Second)
+			}
+			at.Fail(func(call string) error {
+				if call == "publish" {
+					return errGone
+				}
+				return nil
+			})
+			eu.count(20, l, "key")
+			time.Sleep(2 * maxPause)
+			at.Fail(nil)
+			time.Sleep(2*maxPause + turns)
+			if got := us.count(1000, l, "key"); got != 379 {
+				t.Errorf("%v: us admits %d more, want 379", algorithm, got)
+			}
+		})
+	}
+}
+
+// A region that is started again knows what it has lost in the meantime, and charges its bucket
+// with nothing twice.
+func TestARegionIsStartedAgain(t *testing.T) {
+	for _, algorithm := range everyAlgorithm {
+		for n, name := range []string{"with an empty store", "with its store", "with an empty store, asked early", "with its store, asked early"} {
+			kept, early := n%2 == 1, n > 1
+			t.Run(algorithm.String()+" "+name, func(t *testing.T) {
+				l := limitOf(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: 2400 * time.Hour})
+				inBubble(t, func(at *exchangetest.Memory, eu, us, _ *site) {
+					counts := memory.New()
+					first := open(t, "again", at, counts)
+					time.Sleep(turns)
+					first.count(1, l, "key")
+					eu.count(300, l, "key")
+					time.Sleep(turns)
+					first.count(1, l, "key")
+					first.close()
+					eu.count(200, l, "key")
+					us.count(200, l, "key")
+					time.Sleep(turns)
+					if !kept {
+						counts = memory.New()
+					}
+					at.Fail(func(string) error { return errGone })
+					again := open(t, "again", at, counts)
+					defer again.close()
+					if early {
+						again.count(1, l, "key")
+					}
+					at.Fail(nil)
+					time.Sleep(2 * turns)
+					if got := again.count(1000, l, "key"); got < 297 || got > 302+16 { // a lease of up to 16 units may have seemed used
+						t.Errorf("it admits %d more, want 300 less what it has admitted itself", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A ban holds in other regions at once, and no longer than where it was decided.
+func TestBansSpread(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
+	client := func() *engine.Client { return &engine.Client{Key: []byte("client")} }
+	inBubble(t, func(at *exchangetest.Memory, eu, us, ap *site) {
+		us.ask(client(), l, "key")
+		eu.engine.Punish(client(), reputation.Offense{
+			Violation: reputation.Violation{Reason: reputation.Trapped},
+			Ban:       reputation.Ban{After: 1, Within: time.Hour, For: time.Hour},
+		})
+		time.Sleep(urgentAfter + 6*time.Second) // published at once, and collected within a turn
+		d, _ := us.ask(client(), l, "key")
+		if d.Reason != engine.Banned || d.Retry > time.Hour || d.Retry < time.Hour-7*time.Second {
+			t.Fatalf("us decides %+v about a client that eu has banned for an hour", d)
+		}
+		if d, _ := us.ask(&engine.Client{Key: []byte("another")}, l, "key"); !d.Allowed {
+			t.Errorf("and about another one %+v", d)
+		}
+		ap.ask(client(), l, "key")
+		if err := ap.engine.Reset(context.Background(), []engine.Reset{{Key: "client"}}); err != nil {
+			t.Fatal(err)
+		}
+		if d, _ := ap.ask(client(), l, "key"); !d.Allowed {
+			t.Errorf("after an operator has lifted the ban, ap decides %+v", d)
+		}
+		time.Sleep(d.Retry)
+		if d, _ := us.ask(client(), l, "key"); !d.Allowed {
+			t.Errorf("after the ban us decides %+v", d)
+		}
+		time.Sleep(time.Hour)
+		if d, _ := eu.ask(client(), l, "key"); !d.Allowed {
+			t.Errorf("after the ban eu decides %+v", d)
+		}
+	})
+}
+
+// Memory and exchange stay bounded, and empty when nothing counts any more.
+func TestNothingIsLeft(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 2, Window: time.Minute})
+	bubble.Test(t, func(t *testing.T) {
+		at := new(exchangetest.Memory)
+		few := func(o *Options) { o.MaxKeys = 50 }
+		eu, us := open(t, "eu", at, memory.New(), few), open(t, "us", at, memory.New(), few)
+		defer us.close()
+		defer eu.close()
+		time.Sleep(turns)
+		for i := range 500 {
+			if got := eu.count(1, l, fmt.Sprint(i)); got != 1 {
+				t.Fatalf("key %d was refused", i)
+			}
+		}
+		time.Sleep(turns)
+		if s := eu.Stats(); s.Keys != 50 || s.Untracked != 450 || s.Names > 50*namesPerKey {
+			t.Errorf("the state is %+v", s)
+		}
+		if s := us.Stats(); s.Names != 50 || us.heard.made.Load() != 50 {
+			t.Errorf("us: the state is %+v", s)
+		}
+		time.Sleep(5 * time.Minute)
+		for _, s := range []*site{eu, us} {
+			if s := s.Stats(); s.Keys != 0 || s.Names != 0 {
+				t.Errorf("later, the state is %+v", s)
+			}
+		}
+		if got := at.Rows(); got != 0 {
+			t.Errorf("the exchange has %d rows", got)
+		}
+	})
+}
+
+// What is admitted of a key that was dropped meanwhile is counted.
+func TestAdmittedOfAKeyThatWasDropped(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
+	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
+		debits := []engine.Debit{{Limit: l, Key: []byte("key"), Cost: 60}}
+		eu.Prepare(nil, debits)
+		time.Sleep(2 * sweepEvery)
+		if got := eu.Stats().Keys; got != 0 {
+			t.Fatalf("%d keys are there, want none of which nothing was admitted", got)
+		}
+		eu.count(30, l, "key")
+		eu.admitted(debits)
+		time.Sleep(turns)
+		if got := us.count(100, l, "key"); got != 10 {
+			t.Errorf("us admits %d, want 10", got)
+		}
+	})
+}
+
+// A name holds for a day; what was admitted under the one before counts on.
+func TestNamesChangeEveryDay(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 100, Window: 6 * time.Hour})
+	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
+		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(16*time.Hour + 50*time.Minute)))
+		eu.count(30, l, "key") // counts until 23:15 at most; what comes two hours later, until the next day
+		us.count(1, l, "key")
+		for range 14 {
+			time.Sleep(20 * time.Minute)
+			eu.count(2, l, "key")
+		}
+		time.Sleep(turns)
+		if got := us.count(100, l, "key"); got != 41 {
+			t.Errorf("us admits %d more, want 41", got)
+		}
+	})
+}

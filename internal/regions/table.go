@@ -1,0 +1,148 @@
+package regions
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/limiter/region"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+const shards = 64
+
+// table finds keys by limit and text, and what others have admitted by name.
+type table struct {
+	seed   maphash.Seed
+	max    int64
+	count  atomic.Int64 // keys
+	shards [shards]shard
+
+	mu    sync.Mutex
+	names map[name]*named // guarded by mu; at most namesPerKey·max, and those of keys
+}
+
+type shard struct {
+	mu   sync.RWMutex
+	keys map[keyID]*key // guarded by mu
+}
+
+// keyID is what a key is found by here, and name what it is called in the exchange.
+type (
+	keyID struct {
+		limit storage.LimitID
+		text  string
+	}
+	name struct {
+		limit storage.LimitID
+		key   storage.Key
+	}
+)
+
+// namesPerKey is how many times more names there may be than keys.
+const namesPerKey = 4
+
+// isNamedLocked reports whether a name is one of the key's at the moment.
+func (k *key) isNamedLocked(as storage.Key) bool {
+	for _, key := range k.names {
+		if key == as {
+			return true
+		}
+	}
+	return false
+}
+
+// named is what components have admitted under a name. It is guarded by table.mu.
+type named struct {
+	counts region.Counts
+	key    *key // that has the name; nil if no request of this region has come for it
+}
+
+func newTable(max int) *table {
+	t := &table{seed: maphash.MakeSeed(), max: int64(max), names: make(map[name]*named)}
+	for i := range t.shards {
+		t.shards[i].keys = make(map[keyID]*key)
+	}
+	return t
+}
+
+func (t *table) shardOf(text []byte) *shard {
+	return &t.shards[maphash.Bytes(t.seed, text)%shards]
+}
+
+// find returns the key of a limit, or nil.
+func (t *table) find(limit storage.LimitID, text []byte) *key {
+	s := t.shardOf(text)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.keys[keyID{limit, string(text)}]
+}
+
+// add adds a key with its names, and reports whether it did. Otherwise it returns the key that is
+// there, or nil if there are too many.
+func (t *table) add(k *key, period int64, names map[int64]storage.Key, home string) (is *key, made bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if is = t.find(k.limit.ID, []byte(k.text)); is != nil {
+		return is, false
+	}
+	if t.count.Load() >= t.max {
+		return nil, false
+	}
+	t.bindLocked(k, period, names, home)
+	t.count.Add(1)
+	s := t.shardOf([]byte(k.text))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[keyID{k.limit.ID, k.text}] = k
+	return k, true
+}
+
+// bindLocked gives a key its names, and what is known under them.
+func (t *table) bindLocked(k *key, period int64, names map[int64]storage.Key, home string) {
+	k.names = names
+	k.period.Store(period)
+	for _, key := range names {
+		at := name{k.limit.ID, key}
+		if t.names[at] == nil {
+			t.names[at] = new(named)
+		}
+		t.names[at].key = k
+	}
+	t.refreshLocked(k, home)
+}
+
+// refreshLocked notes what others have admitted of a key by now.
+func (t *table) refreshLocked(k *key, home string) {
+	now := new(known)
+	for _, key := range k.names {
+		own, foreign := t.names[name{k.limit.ID, key}].counts.Split(home)
+		now.siblings, now.foreign = region.Sum(now.siblings, own), region.Sum(now.foreign, foreign)
+	}
+	k.known.Store(now)
+}
+
+// all returns all keys.
+func (t *table) all() (keys []*key) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.RLock()
+		for _, k := range s.keys {
+			keys = append(keys, k)
+		}
+		s.mu.RUnlock()
+	}
+	return keys
+}
+
+// removeLocked removes a key that is dead.
+func (t *table) removeLocked(k *key) {
+	for _, key := range k.names {
+		t.names[name{k.limit.ID, key}].key = nil
+	}
+	s := t.shardOf([]byte(k.text))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.keys, keyID{k.limit.ID, k.text})
+	t.count.Add(-1)
+}

@@ -1,0 +1,57 @@
+package regions
+
+import (
+	"context"
+	"time"
+)
+
+// trimSometimes forgets what has expired, here and in the exchange, about once a minute.
+func (r *Regions) trimSometimes() {
+	if time.Since(r.swept) < sweepEvery {
+		return
+	}
+	r.swept = time.Now()
+	now := r.opts.Engine.Now()
+	r.trim(now)
+	r.bans.trim(now)
+	if r.exchange != nil {
+		// What is not deleted now is deleted later, by this machine or by another one.
+		_ = r.call(func(ctx context.Context) error { return r.exchange.Sweep(ctx) })
+	}
+}
+
+// trim forgets the groups that have expired, and keys of which nothing is left.
+func (r *Regions) trim(now int64) {
+	t := r.table
+	t.trimNames(now)
+	for _, k := range t.all() {
+		t.mu.Lock()
+		used := k.isKnown()
+		if used {
+			t.refreshLocked(k, r.me.Region)
+			used = k.isKnown()
+		}
+		k.mu.Lock()
+		if left := k.own.Trim(k.groups.Oldest(now)); !left && !used && !k.dirty {
+			k.dead = true
+			t.removeLocked(k)
+		}
+		k.mu.Unlock()
+		t.mu.Unlock()
+	}
+}
+
+// trimNames forgets groups that have expired, and names under which nothing is known and which no
+// key has at the moment.
+func (t *table) trimNames(now int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at, of := range t.names {
+		if of.counts.Trim(now) {
+			continue
+		}
+		if of.key == nil || !of.key.isNamedLocked(at.key) {
+			delete(t.names, at)
+		}
+	}
+}
