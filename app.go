@@ -51,6 +51,9 @@ type App struct {
 	// not exist. Default: `rate_limit/rules` in Caddy's data directory.
 	RulesFile string `json:"rules_file,omitempty"`
 
+	// Share counts with other regions, each with a store of its own. Default: they don't.
+	Region *Region `json:"region,omitempty"`
+
 	// What violations cost, and that they do.
 	Reputation *Reputation `json:"reputation,omitempty"`
 

@@ -16,7 +16,7 @@ import (
 // counts to decide by, because the configuration was rejected.
 func (a *App) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	if h := a.use(); h != nil {
-		if d = h.engine.Decide(ctx, client, debits); !d.Degraded || !h.closing.Load() {
+		if d = h.decide(ctx, client, debits); !d.Degraded || !h.closing.Load() {
 			return d, true
 		}
 	}
@@ -46,7 +46,7 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []en
 	for i := range debits {
 		forget(debits[i].Client)
 	}
-	d = value.(*instance).engine.Decide(ctx, client, debits)
+	d = value.(*instance).decide(ctx, client, debits)
 	if _, err := instances.Delete(a.settings); err != nil {
 		a.log.Error("the rate limiter could not be closed", zap.Error(err))
 	}
@@ -65,7 +65,7 @@ func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, debits
 	if other == nil {
 		return d, false
 	}
-	return other.engine.Decide(ctx, client, debits), true
+	return other.decide(ctx, client, debits), true
 }
 
 // forget has the engine look up a client again.

@@ -93,7 +93,13 @@ func (a *App) isShared() bool {
 	return shared
 }
 
-func (a *App) newInstance() (caddy.Destructor, error) { return newInstance(a.settings, a.store) }
+func (a *App) newInstance() (caddy.Destructor, error) {
+	h, err := newInstance(a.settings, a.store)
+	if err == nil {
+		err = h.startRegion(a.Region)
+	}
+	return h, err
+}
 
 // open returns the instance, and starts it if this configuration has none yet. It is nil
 // after Cleanup, or if it can't be started.

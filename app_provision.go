@@ -20,6 +20,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		a.check,
 		a.provisionClients,
 		a.provisionFiles,
+		func() error { return a.provisionRegion(ctx) },
 		a.provisionRules,
 		a.provisionHistory,
 		func() error { return a.DecisionLog.provision(ctx) },

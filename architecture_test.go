@@ -191,7 +191,7 @@ var dependencies = map[string]string{
 	"github.com/cespare/xxhash/v2":        "stable hashes, for the names of limits, for shards and for checksums; Caddy brings it",
 	"github.com/dustin/go-humanize":       "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
 	"github.com/gaissmai/bart":            "the longest prefix among the networks of the rules file, found in less than 100 ns; a module that Caddy requires uses it, too",
-	"github.com/jackc/pgx/v5":             "the protocol of Postgres, for the store there; Caddy brings it: see decision 99",
+	"github.com/jackc/pgx/v5":             "the protocol of Postgres, for the store and the exchange there; Caddy brings it: see decision 99",
 	"github.com/klauspost/compress":       "access logs that are compressed with zstd; Caddy brings it",
 	"github.com/prometheus/client_golang": "metrics, in Caddy's registry; Caddy brings it",
 	"github.com/prometheus/client_model":  "what counters have counted, so that operators see the same numbers as metrics; Caddy brings it",

@@ -32,6 +32,10 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		degraded_limit   <percent>
 //		secret_file      <path>
 //		rules_file       <path>
+//		region <name> {
+//			exchange <engine...>
+//			interval <duration>
+//		}
 //		ipv4_prefix      <bits>
 //		ipv6_prefix      <bits>
 //		page             off
@@ -106,6 +110,8 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return unmarshalString(d, &a.SecretFile)
 	case "rules_file":
 		return unmarshalString(d, &a.RulesFile)
+	case "region":
+		return a.unmarshalRegion(d)
 	case "ipv4_prefix":
 		return unmarshalCount(d, &a.IPv4Prefix)
 	case "ipv6_prefix":

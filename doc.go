@@ -75,12 +75,13 @@
 //   - app_decide.go, app_instance.go: how a config uses an engine
 //   - dashboard.go: the handler that shows people what operators see
 //   - admin.go, operator.go, operator_stores.go, operator_history.go, operator_zones.go,
-//     operator_watchers.go, metrics_register.go: what operators are shown, and can do
+//     operator_watchers.go, metrics_register.go, metrics_regions.go: what operators are shown, and can do
 //   - operator_keys.go, operator_bans.go, operator_orders.go: lists, and bans and allowances
 //   - operator_explain.go, operator_forecast.go, operator_explainer.go: what they know of a
 //     client, and what its next request gets
 //   - operator_reset.go, operator_target.go: how they let it in again
 //   - statements.go: changes of the file of bans and allowances
+//   - instance_region.go: how counts are shared with other regions
 //   - instance_open.go, instance_keys.go, instance_vault.go, instance.go: the engine itself
 //   - audit.go, history.go, instance_history.go, ledgers.go: what is kept of what is decided
 //
@@ -88,7 +89,7 @@
 //
 //   - caddyfile.go, caddyfile_app.go, caddyfile_zone.go, caddyfile_client.go,
 //     caddyfile_dashboard.go, caddyfile_decision_log.go, caddyfile_tier.go, caddyfile_reputation.go,
-//     caddyfile_limit.go, caddyfile_page.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_store.go,
+//     caddyfile_region.go, caddyfile_limit.go, caddyfile_page.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_store.go,
 //     caddyfile_matchers.go
 //   - command.go, command_replay.go, command_dashboard.go, command_version.go, command_key.go,
 //     command_unknown.go, command_tiers.go, command_connect.go
@@ -103,13 +104,13 @@
 //   - zone_provision.go, shadow_zone.go, limit_set.go, ceiling.go, cost.go: zones
 //   - check_costs.go, check_distributed.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
 //     check_order.go, check_order_handlers.go, check_order_sets.go, check_plain_http.go,
-//     check_proxies.go, need.go: warnings of what hardly does what was meant
+//     check_proxies.go, check_regions.go, need.go: warnings of what hardly does what was meant
 //
 // The options, with the comments that are their documentation:
 //
 //   - trap.go, app.go, page.go, session.go, challenge.go, pressure.go, api_keys.go, reputation.go,
 //     decision_log.go
-//   - store_memory.go, store_sqlite.go, store_siting.go, store.go
+//   - store_memory.go, store_sqlite.go, store_siting.go, store.go, region.go
 //   - zone_setup.go, survey.go, scope.go, policy.go, zone_form.go, zone.go, ban.go, tier.go,
 //     limit.go
 //

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/regions"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -37,20 +38,23 @@ const flushTimeout = 10 * time.Second
 
 // instance is an engine in use, with what it needs of the root package.
 type instance struct {
-	settings   settings
-	engine     *engine.Engine
-	begun      time.Time
-	made       chan struct{} // closed when there is an engine
-	closing    atomic.Bool   // the engine is about to close its store
-	starts     atomic.Int32  // configurations that run with it, or ran
-	secret     atomic.Pointer[identity.Secret]
-	references atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
-	epochs     *epoch.Keys
-	store      atomic.Pointer[storage.Store] // that the engine opened last; it may be closed by now
-	reporter   *history.Reporter             // writes the history
-	pressure   *pressure.Tracker
-	keys       atomic.Pointer[apikeys.File] // of the configuration that runs; nil if it has none
-	rules      atomic.Pointer[rules.File]   // of the configuration that runs
+	settings    settings
+	engine      *engine.Engine
+	begun       time.Time
+	made        chan struct{} // closed when there is an engine
+	closing     atomic.Bool   // the engine is about to close its store
+	starts      atomic.Int32  // configurations that run with it, or ran
+	secret      atomic.Pointer[identity.Secret]
+	references  atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
+	epochs      *epoch.Keys
+	store       atomic.Pointer[storage.Store] // that the engine opened last; it may be closed by now
+	reporter    *history.Reporter             // writes the history
+	pressure    *pressure.Tracker
+	regions     atomic.Pointer[regions.Regions] // shares counts with other regions; nil if there are none
+	exchangedAt string                          // where it does
+	regionNames atomic.Pointer[identity.Hasher] // names keys for them; nil until one is asked for
+	keys        atomic.Pointer[apikeys.File]    // of the configuration that runs; nil if it has none
+	rules       atomic.Pointer[rules.File]      // of the configuration that runs
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone
@@ -68,6 +72,7 @@ type settings struct {
 	timeout  time.Duration
 	cleanup  time.Duration
 	degraded int
+	region   string // how counts are shared with other regions; "" if they are not
 }
 
 // where returns the field of a log line that says which store it is about.

@@ -78,7 +78,7 @@ func (h *instance) Destruct() error {
 	unwritten := h.stopHistory()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	err := errors.Join(unwritten, h.engine.Close(ctx), closeLedger(h.settings))
+	err := errors.Join(unwritten, h.stopRegion(ctx), h.engine.Close(ctx), closeLedger(h.settings))
 	h.summarize()
 	if err != nil {
 		return fmt.Errorf("rate_limit: %w", err)
@@ -115,7 +115,10 @@ func (h *instance) Punished(reason reputation.Reason) {
 }
 
 // Banned implements engine.Observer.
-func (h *instance) Banned(_ []byte, reason reputation.Reason, _ int64) {
+func (h *instance) Banned(client []byte, reason reputation.Reason, until int64) {
+	if shared := h.regions.Load(); shared != nil {
+		shared.Banned(client, reason, until)
+	}
 	if reason == reputation.Crowded {
 		metrics.squeezes.Inc()
 	} else {

@@ -28,6 +28,11 @@ var metrics = struct {
 	idle     prometheus.Counter
 	degraded prometheus.Counter
 
+	regionWrites  prometheus.Counter
+	regionErrors  prometheus.Counter
+	regionApplied prometheus.Counter
+	regionMade    prometheus.Counter
+
 	violations      *prometheus.CounterVec
 	bans            prometheus.Counter
 	keys            *prometheus.GaugeVec
@@ -87,6 +92,22 @@ var metrics = struct {
 	degraded: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_outages_total",
 		Help: "Times that the store could not be used.",
+	}),
+	regionWrites: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_region_published_rows_total",
+		Help: "Counts that were published for other regions.",
+	}),
+	regionErrors: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_region_errors_total",
+		Help: "Times that counts could not be exchanged with other regions.",
+	}),
+	regionApplied: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_region_applied_rows_total",
+		Help: "Counts of other machines that said something new.",
+	}),
+	regionMade: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_region_new_keys_total",
+		Help: "Keys that came to be known by counts of other machines.",
 	}),
 	violations: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_violations_total",

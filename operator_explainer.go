@@ -45,8 +45,8 @@ func (x *explainer) refuses(outcome, zone, limit string, retry time.Duration, wh
 func (x *explainer) explainLimit(ctx context.Context, p *policy, debit engine.Debit) engine.Decision {
 	cost := debit.Cost
 	debits := []engine.Debit{debit}
-	d := x.instance.engine.Forecast(ctx, nil, debits)
-	limit := debits[0].Limit
+	d := x.instance.forecast(ctx, nil, debits)
+	limit := debits[0].Whole()
 	state := operator.LimitState{
 		Zone: p.zone.Name, Limit: p.name, Text: limitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
 		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry), Shadow: p.shadow,

@@ -187,7 +187,7 @@ func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.F
 	}
 	shadows := x.explainShadows(ctx, &e.shadows)
 	debits := slices.Clone(e.debits)
-	d := x.instance.engine.Forecast(ctx, e.subject, debits)
+	d := x.instance.forecast(ctx, e.subject, debits)
 	switch {
 	case d.Reason == engine.Banned:
 		return x.refuses("banned", banName, banName, d.Retry, "because the client is banned for what it did")

@@ -34,12 +34,34 @@ func (h *instance) describe() operator.Store {
 		since := stats.Since.UTC().Truncate(time.Second)
 		told.Since, told.Reason = &since, stats.Cause.Error()
 	}
+	told.Region = h.describeRegion()
 	if keys := h.keys.Load(); keys != nil {
 		keys.Keys() // looks at the file, if no request has
 		told.APIKeys = troubleOf(keys.Path(), keys.Trouble())
 	}
 	if rules := h.rules.Load(); rules != nil {
 		told.Rules = troubleOf(rules.Path(), rules.Trouble())
+	}
+	return told
+}
+
+// describeRegion describes how counts are shared with other regions, or returns nil if they are
+// not.
+func (h *instance) describeRegion() *operator.Region {
+	shared := h.regions.Load()
+	if shared == nil {
+		return nil
+	}
+	s := shared.Stats()
+	told := &operator.Region{Name: s.Region, Exchange: h.exchangedAt, Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
+	if s.Cause != nil {
+		since := s.Since.UTC().Truncate(time.Second)
+		told.Since, told.Reason = &since, s.Cause.Error()
+	}
+	for _, n := range s.Regions {
+		if n.Region != s.Region {
+			told.Others = append(told.Others, operator.OtherRegion{Name: n.Region, Machines: n.Machines, Lag: operator.SecondsOf(n.Lag)})
+		}
 	}
 	return told
 }

@@ -39,6 +39,7 @@ func (z *zoneSetup) provision() error {
 	}
 	z.warnOfUser()
 	z.warnOfCosts()
+	z.warnOfShortWindows()
 	return nil
 }
 

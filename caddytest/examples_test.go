@@ -33,6 +33,7 @@ func TestExamplesAreValid(t *testing.T) {
 	}
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
 	t.Setenv("SERVICE_TOKEN", strings.TrimPrefix(exampleToken, "SERVICE_TOKEN="))
+	t.Setenv("PG_PASSWORD", "a-password")
 	t.Setenv("TURNSTILE_SECRET", "a-secret-of-the-service")
 	for name, sample := range samples {
 		t.Run(name, func(t *testing.T) { checkSample(t, name, sample) })
@@ -103,6 +104,7 @@ func TestExamplesStart(t *testing.T) {
 		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, time.Minute, ""},
 		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, 0, "Refused by each_client."},
 		{"sessions.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests. Try again in N"},
+		{"regions.Caddyfile", http.MethodGet, "/", 20, time.Second, ""},
 		{"users.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests (user). Try again in N."},
 		{"api-tiers.Caddyfile", http.MethodGet, "/v1/time", 5, time.Second, `{"error": "Too Many Requests", "limit": "api"}`},
 	} {

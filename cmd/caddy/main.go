@@ -8,6 +8,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/caddy-tally/caddy-tally"
+	_ "github.com/caddy-tally/caddy-tally/exchange/postgres"
 )
 
 func main() { caddycmd.Main() }

@@ -66,6 +66,24 @@ func (s *session) showStatus(status operator.Status) {
 			s.printf("%s", styled(printable(o.Reason), red, s.colored))
 		}
 		s.showTrouble(o.APIKeys)
+		s.showRegion(o.Region)
+	}
+}
+
+// showRegion shows how counts are shared with other regions, if they are.
+func (s *session) showRegion(r *operator.Region) {
+	if r == nil {
+		return
+	}
+	s.printf("Region %s: counts were exchanged %s ago at %s.", printable(r.Name), span(r.Lag.Duration()), printable(r.Exchange))
+	if r.Since != nil {
+		s.printf("%s", styled(printable("Since "+moment(*r.Since, s.now)+" counts are not exchanged: "+r.Reason), red, s.colored))
+	}
+	for _, o := range r.Others {
+		s.printf("Region %s: %s, heard of %s ago.", printable(o.Name), counted(o.Machines, "machine"), span(o.Lag.Duration()))
+	}
+	if len(r.Others) == 0 {
+		s.printf("No other region was heard of.")
 	}
 }
 

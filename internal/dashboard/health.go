@@ -16,7 +16,7 @@ func loadHealth(v *visit) (any, error) {
 // sound reports whether nothing is wrong with the stores and files.
 func sound(s operator.Status) bool {
 	for _, store := range s.Stores {
-		if store.Degraded || store.APIKeys != nil {
+		if store.Degraded || store.APIKeys != nil || store.Region != nil && store.Region.Since != nil {
 			return false
 		}
 	}

@@ -31,8 +31,30 @@ type Store struct {
 	Bytes     int64      `json:"store_bytes"`         // 0 if unknown
 	Processes int        `json:"processes,omitempty"` // that use the store; 0 if unknown
 
+	Region *Region `json:"region,omitempty"` // nil unless counts are shared with other regions
+
 	APIKeys *FileTrouble `json:"api_keys,omitempty"` // nil unless something is wrong with them
 	Rules   *FileTrouble `json:"rules,omitempty"`    // nil unless something is wrong with the file
+}
+
+// Region describes how counts are shared with other regions.
+type Region struct {
+	Name     string `json:"name"`
+	Exchange string `json:"exchange"` // where they are exchanged
+	// Lag is how long ago all counts were exchanged.
+	Lag    Seconds    `json:"lag_seconds"`
+	Since  *time.Time `json:"since,omitempty"`  // since when that fails
+	Reason string     `json:"reason,omitempty"` // what went wrong last
+	Keys   int64      `json:"keys"`             // that are shared
+	// Others is the other regions that were heard of.
+	Others []OtherRegion `json:"others"`
+}
+
+// OtherRegion is a region that uses the same exchange.
+type OtherRegion struct {
+	Name     string  `json:"name"`
+	Machines int     `json:"machines"`    // that were heard of in the last minutes
+	Lag      Seconds `json:"lag_seconds"` // how long ago the last of them was
 }
 
 // FileTrouble is what is wrong with a file. What was read before is in force.

@@ -24,6 +24,11 @@ func (r *Regions) Decide(ctx context.Context, client *engine.Client, debits []en
 // has banned.
 func (r *Regions) Prepare(client *engine.Client, debits []engine.Debit) {
 	r.banAsElsewhere(client)
+	r.Lower(debits)
+}
+
+// Lower sets in debits what other regions have admitted.
+func (r *Regions) Lower(debits []engine.Debit) {
 	for i := range debits {
 		if k := r.keyOf(&debits[i]); k != nil {
 			debits[i].Elsewhere = k

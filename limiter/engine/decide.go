@@ -92,7 +92,7 @@ func (e *Engine) refuseAtOnce(r *request) bool {
 	for i := range r.debits {
 		debit := &r.debits[i]
 		debit.Known, debit.refused = false, false
-		if debit.Cost > debit.wholeLimit().Capacity() {
+		if debit.Cost > debit.Whole().Capacity() {
 			r.refuse(TooCostly, i, 0, limiter.Never)
 			debit.Known = false // what is left was not looked at
 			continue

@@ -27,7 +27,7 @@ func (r *request) lower() {
 		if d.Elsewhere == nil {
 			continue
 		}
-		d.whole = d.wholeLimit()
+		d.whole = d.Whole()
 		d.Limit = lowered(d.whole, d.Elsewhere, r.now)
 	}
 }
@@ -46,8 +46,8 @@ func lowered(limit *Limit, by Elsewhere, now int64) *Limit {
 	return &less
 }
 
-// wholeLimit returns the limit of a debit as it was before it was lowered.
-func (d *Debit) wholeLimit() *Limit {
+// Whole returns the limit of a debit as it was before it was lowered.
+func (d *Debit) Whole() *Limit {
 	if d.whole != nil {
 		return d.whole
 	}
@@ -60,7 +60,7 @@ func (d *Debit) exceedsElsewhere(now int64) (left int64, exceeds bool) {
 	if d.Elsewhere == nil || d.Cost <= 0 {
 		return 0, false
 	}
-	left = max(d.wholeLimit().Capacity()-d.Elsewhere.Units(now), 0)
+	left = max(d.Whole().Capacity()-d.Elsewhere.Units(now), 0)
 	return left, d.Cost > left
 }
 
@@ -70,7 +70,7 @@ func (d *Debit) retry(told time.Duration, now int64) time.Duration {
 	if d.Elsewhere == nil {
 		return told
 	}
-	if sooner := d.Elsewhere.Retry(d.wholeLimit().Capacity(), d.Cost, now); sooner > 0 && (told == limiter.Never || sooner < told) {
+	if sooner := d.Elsewhere.Retry(d.Whole().Capacity(), d.Cost, now); sooner > 0 && (told == limiter.Never || sooner < told) {
 		return sooner
 	}
 	return told

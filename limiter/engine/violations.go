@@ -55,7 +55,7 @@ func (r *request) limitsChanged() bool {
 	}
 	for i := range r.debits {
 		debit := &r.debits[i]
-		if debit.Client != nil && debit.Client.known() && debit.Scaling.limit(debit.client(), debit.parent(), r.now) != debit.wholeLimit() {
+		if debit.Client != nil && debit.Client.known() && debit.Scaling.limit(debit.client(), debit.parent(), r.now) != debit.Whole() {
 			return true
 		}
 	}
@@ -67,7 +67,7 @@ func (r *request) limitsChanged() bool {
 func (st *clientState) violates(d *Debit, now int64) bool {
 	whole := d.Scaling.Levels[reputation.Low]
 	window := now / int64(max(whole.Window(), minViolationWindow))
-	spare := whole.Capacity() - d.wholeLimit().Capacity()
+	spare := whole.Capacity() - d.Whole().Capacity()
 
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -1,0 +1,24 @@
+package tally
+
+import (
+	"fmt"
+
+	"github.com/caddy-tally/caddy-tally/limiter/region"
+)
+
+// warnOfShortWindows finds limits that stay regional because their windows are over before
+// other regions hear of them.
+func (z *zoneSetup) warnOfShortWindows() {
+	if z.app.Region == nil {
+		return
+	}
+	for _, set := range z.sets() {
+		for _, p := range set.policies {
+			if p.Window() < region.MinWindow {
+				z.warn(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.name, shortDuration(p.Window())),
+					fmt.Sprintf("a window of at least %s beside it, for all regions together", shortDuration(region.MinWindow)))
+				return
+			}
+		}
+	}
+}

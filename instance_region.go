@@ -1,0 +1,108 @@
+package tally
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"go.uber.org/zap"
+
+	exchanges "github.com/caddy-tally/caddy-tally/exchange"
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/regions"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// This file has how an instance shares counts with other regions.
+
+// startRegion begins to share counts, if the configuration says so.
+func (h *instance) startRegion(r *Region) error {
+	if r == nil {
+		return nil
+	}
+	h.exchangedAt = r.exchange.Place()
+	shared, err := regions.New(regions.Options{
+		Region:   r.Name,
+		Open:     func(ctx context.Context) (exchanges.Exchange, error) { return r.exchange.Open(ctx) },
+		Engine:   h.engine,
+		Name:     h.nameForRegions,
+		Interval: time.Duration(r.Interval),
+		MaxKeys:  h.settings.maxKeys,
+		Observer: regionObserver{h},
+	})
+	h.regions.Store(shared)
+	return err
+}
+
+// stopRegion publishes what was admitted, and stops sharing.
+func (h *instance) stopRegion(ctx context.Context) error {
+	if shared := h.regions.Load(); shared != nil {
+		return shared.Close(ctx)
+	}
+	return nil
+}
+
+// nameForRegions names a key as all regions with the same secret do.
+func (h *instance) nameForRegions(limit storage.LimitID, key []byte, period int64) (name storage.Key, ok bool) {
+	hasher := h.regionNames.Load()
+	if hasher == nil {
+		secret := h.secret.Load()
+		if secret == nil {
+			return name, false
+		}
+		keys, err := secret.Derive("names for regions")
+		if err != nil {
+			return name, false
+		}
+		made := identity.NewHasher(keys[0])
+		hasher = &made
+		h.regionNames.Store(hasher)
+	}
+	text := binary.BigEndian.AppendUint64(make([]byte, 0, 64), uint64(period))
+	return hasher.Hash(uint64(limit), string(append(text, key...))), true
+}
+
+// decide decides about a request, with what other regions have admitted.
+func (h *instance) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
+	if shared := h.regions.Load(); shared != nil {
+		return shared.Decide(ctx, client, debits)
+	}
+	return h.engine.Decide(ctx, client, debits)
+}
+
+// forecast tells what decide would decide, and changes nothing.
+func (h *instance) forecast(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
+	if shared := h.regions.Load(); shared != nil {
+		shared.Lower(debits)
+	}
+	return h.engine.Forecast(ctx, client, debits)
+}
+
+// regionObserver implements [regions.Observer].
+type regionObserver struct{ *instance }
+
+// Published implements regions.Observer.
+func (regionObserver) Published(rows int) { metrics.regionWrites.Add(float64(rows)) }
+
+// Collected implements regions.Observer.
+func (regionObserver) Collected(_, applied, made int) {
+	metrics.regionApplied.Add(float64(applied))
+	metrics.regionMade.Add(float64(made))
+}
+
+// Erred implements regions.Observer.
+func (regionObserver) Erred() { metrics.regionErrors.Inc() }
+
+// Failed implements regions.Observer.
+func (o regionObserver) Failed(since time.Duration, err error) {
+	logger().Error("counts can't be exchanged with other regions; this region goes on alone until they can",
+		zap.String("exchange", o.exchangedAt), zap.Duration("since", since), zap.Error(err))
+}
+
+// Recovered implements regions.Observer.
+func (o regionObserver) Recovered(after time.Duration) {
+	logger().Info("counts are exchanged with other regions again", zap.String("exchange", o.exchangedAt), zap.Duration("after", after))
+}
+
+var _ regions.Observer = regionObserver{}
