@@ -88,7 +88,7 @@ func copied(debits []Debit) []Debit {
 	copies := make([]Debit, len(debits))
 	for i := range debits {
 		of, c := &debits[i], &copies[i]
-		c.Limit, c.Key, c.Cost, c.Counting, c.Elsewhere = of.wholeLimit(), bytes.Clone(of.Key), of.Cost, of.Counting, of.Elsewhere
+		c.Limit, c.Key, c.Cost, c.Counting, c.Elsewhere = of.Whole(), bytes.Clone(of.Key), of.Cost, of.Counting, of.Elsewhere
 		if of.Scaling != nil {
 			c.Limit, c.Client, c.Scaling = of.Scaling.Levels[0], of.Client.copied(), of.Scaling
 		}
