@@ -46,10 +46,6 @@ type heldMemory struct {
 	epochs *epoch.Keys
 }
 
-func newHeldMemory() *heldMemory {
-	return &heldMemory{memory.New(), identity.RandomSecret(), epoch.InMemory()}
-}
-
 // Destruct implements caddy.Destructor.
 func (*heldMemory) Destruct() error { return nil }
 
@@ -62,7 +58,7 @@ func (s *MemoryStore) Provision(caddy.Context) error {
 		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", memory.MinMaxSize, s.MaxSize)
 	}
 	held, _, err := memories.LoadOrNew("", func() (caddy.Destructor, error) {
-		return newHeldMemory(), nil
+		return &heldMemory{memory.New(), identity.RandomSecret(), epoch.InMemory()}, nil
 	})
 	if err != nil {
 		return err

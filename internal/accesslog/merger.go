@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -36,7 +35,7 @@ type Merger struct {
 	free   []*Record // for reuse
 	last   *Record   // that Next has returned
 	number int64     // of records that were read
-	size   int64     // bytes of all logs; 0 if that isn't known
+	size   int64     // bytes of all logs
 	latest int64     // the arrival of the record that Next has returned
 	closed int64     // bytes of logs that are read
 
@@ -70,56 +69,39 @@ type source struct {
 }
 
 // NewMerger returns a merger of the logs at some paths, or of the standard input for "-". It
-// looks for the first time in each file. What can be read only once, such as a named pipe, is
-// not opened before its first line is due.
+// looks for the first time in each of them.
 func NewMerger(parser *Parser, paths []string, stdin io.Reader) (*Merger, error) {
 	m := &Merger{parser: parser}
-	var files []os.FileInfo
-	once := false
+	seen := false
 	for _, path := range paths {
 		s := &source{File: &File{path: path}}
-		if path == Standard && slices.ContainsFunc(m.later, func(other *source) bool { return other.path == Standard }) {
-			return nil, errors.New("got - twice: the standard input can be read once")
+		if path == Standard {
+			if s.from = stdin; seen {
+				return nil, errors.New("got - twice: the standard input can be read once")
+			}
+			seen = true
+		} else if err := m.look(s); err != nil {
+			return nil, err
 		}
 		m.later = append(m.later, s)
-		if path == Standard {
-			s.from, once = stdin, true
-			continue
-		}
-		info, err := stat(path)
-		if err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(files, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
-			return nil, fmt.Errorf("got %s twice: expected each log once, because its requests would count twice", path)
-		}
-		if files = append(files, info); !info.Mode().IsRegular() {
-			once = true
-			continue
-		}
-		m.size += info.Size()
-		if err := m.look(s); err != nil {
-			return nil, err
-		}
 	}
-	if once {
+	if seen {
 		m.size = 0
 	}
 	slices.SortStableFunc(m.later, func(a, b *source) int { return cmp.Compare(a.first, b.first) })
 	return m, nil
 }
 
-// stat returns what a path is, unless that can't be a log.
-func stat(path string) (os.FileInfo, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder: expected a log, such as %s", path, filepath.Join(path, "access.log"))
-	}
-	return info, err
-}
-
-// look looks for the first time in a log. One without any is read first.
+// look looks for the first time in a log.
 func (m *Merger) look(s *source) error {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return fmt.Errorf("%s is a folder: expected a log", s.path)
+	}
+	m.size += info.Size()
 	defer s.close()
 	if err := s.open(); err != nil {
 		return err
@@ -127,10 +109,15 @@ func (m *Merger) look(s *source) error {
 	r := new(Record)
 	for range maxPeek {
 		line, err := s.File.line()
-		if err != nil && err != errLong {
-			return nil // which is counted when it is read again
+		switch {
+		case err == io.EOF:
+			return nil
+		case err == errLong:
+			continue
+		case err != nil:
+			return err
 		}
-		if err == nil && m.parser.parse(line, r) == nil {
+		if m.parser.parse(line, r) == nil {
 			s.first = r.Logged
 			return nil
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -15,11 +14,8 @@ type Bar struct {
 	out   io.Writer
 	now   func() time.Time
 	begun time.Time
-
-	mu      sync.Mutex
-	shown   time.Time // guarded by mu, like all below
-	drawn   bool
-	cleared bool
+	shown time.Time
+	drawn bool
 }
 
 // NewBar returns a bar that is drawn to a terminal.
@@ -37,11 +33,9 @@ const (
 
 // Show draws the bar anew: so many bytes of all are read, in so many lines.
 func (b *Bar) Show(read, size, lines int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	now := b.now()
 	took := now.Sub(b.begun)
-	if b.cleared || took < barAfter || now.Sub(b.shown) < barEvery {
+	if took < barAfter || now.Sub(b.shown) < barEvery {
 		return
 	}
 	b.shown, b.drawn = now, true
@@ -55,11 +49,8 @@ func (b *Bar) Show(read, size, lines int64) {
 	fmt.Fprintf(b.out, "\r\x1b[K%s", text)
 }
 
-// Clear removes the bar. It is not drawn again.
+// Clear removes the bar.
 func (b *Bar) Clear() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cleared = true
 	if b.drawn {
 		fmt.Fprint(b.out, "\r\x1b[K")
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -121,7 +120,7 @@ func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
 		return false // something was claimed before this period
 	}
 	name, ok := at.engine.nameAtOnce(c, limit, lasting)
-	if !ok || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) || !at.recallLocked(c, limit, name.Key) {
+	if !ok || !at.isNew(c.id, name.Key) || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) {
 		return false
 	}
 	c.knowLocked(at.period, name)
@@ -130,21 +129,6 @@ func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
 
 func (at *atOnce) isNew(id storage.LimitID, key storage.Key) bool {
 	return at.store.IsNew(id, at.line.Era, key)
-}
-
-// recallLocked has a cell of which nothing was claimed know what the store keeps of its key, and
-// reports whether it does now.
-func (at *atOnce) recallLocked(c *cell, limit *Limit, name storage.Key) bool {
-	store, ok := at.store.(storage.Recaller)
-	if !ok {
-		return at.isNew(c.id, name)
-	}
-	known, ok := store.Recall(c.id, at.line.Era, name, limit.Limit, at.now)
-	if ok && known != (limiter.Lease{}) {
-		c.setLeaseLocked(known)
-		c.noteFirstLocked(limit, at.now)
-	}
-	return ok
 }
 
 const second = int64(1e9)

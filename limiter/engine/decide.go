@@ -12,7 +12,6 @@ import (
 type request struct {
 	Decision
 
-	engine *Engine
 	client *Client // who is refused if it is banned; nil is never banned
 	debits []Debit
 	held   []held // one for each cell that is drawn from, in lock order
@@ -39,7 +38,7 @@ const inlineDebits = 8
 // engine's StoreTimeout, and for nothing else.
 func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Decision {
 	var room [inlineDebits]held
-	r := request{engine: e, client: client, debits: debits, now: e.clock.now()}
+	r := request{client: client, debits: debits, now: e.clock.now()}
 	for {
 		e.applyClients(&r)
 		if r.Reason == None && !e.refuseAtOnce(&r) {
@@ -51,6 +50,7 @@ func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Dec
 		if r.Reason != OverLimit && r.Reason != Blocked || !e.recordViolations(&r) {
 			r.countRefusals()
 			e.prolong(&r)
+			e.bindPending(&r)
 			return r.Decision
 		}
 		// The client has to wait for longer now than what it was refused by says.

@@ -59,6 +59,16 @@ func (p *Pending) Settle(counts bool) {
 	}
 }
 
+// bindPending has the engine settle what a request has reserved. A request doesn't know its engine:
+// then what it makes room for on the stack would be on the heap.
+func (e *Engine) bindPending(r *request) {
+	for i := range r.debits {
+		if p := r.debits[i].Pending; p != nil {
+			p.engine = e
+		}
+	}
+}
+
 // reserveLocked allows a debit of which it is known later whether it counts. The lease of the
 // locked cell covers it.
 func (r *request) reserveLocked(c *cell, d *Debit) {
@@ -67,7 +77,7 @@ func (r *request) reserveLocked(c *cell, d *Debit) {
 	c.spendLocked(d, r.now)
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held,
-		engine: r.engine, cell: c, limit: d.Limit, cost: d.Cost, at: c.lease.at,
+		cell: c, limit: d.Limit, cost: d.Cost, at: c.lease.at,
 	}
 	d.Quota = free
 	if d.Counting == Held {
@@ -82,7 +92,7 @@ func (r *request) reserveLocked(c *cell, d *Debit) {
 func (r *request) reserveLocallyLocked(c *cell, d *Debit, taken limiter.Lease) {
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held, debt: true,
-		engine: r.engine, cell: c, limit: d.Limit, cost: d.Cost, at: taken.At,
+		cell: c, limit: d.Limit, cost: d.Cost, at: taken.At,
 	}
 	d.Quota.Remaining += d.Cost
 	if d.Counting == Held {

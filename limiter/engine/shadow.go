@@ -15,7 +15,7 @@ const maxShadows = 4096
 // [Engine.ShadowLater] decides.
 func (e *Engine) Shadow(debits []Debit) (d Decision, decided bool) {
 	var room [inlineDebits]held
-	r := request{engine: e, debits: debits, now: e.clock.now()}
+	r := request{debits: debits, now: e.clock.now()}
 	e.applyClients(&r)
 	if !e.refuseAtOnce(&r) {
 		r.held = e.hold(&r, room[:0])
@@ -55,7 +55,7 @@ func (e *Engine) ShadowLater(debits []Debit, later func([]Debit, Decision)) {
 // shadow decides as Decide does, or if it is not to wait, from memory.
 func (e *Engine) shadow(debits []Debit, wait bool) Decision {
 	var room [inlineDebits]held
-	r := request{engine: e, debits: debits, now: e.clock.now()}
+	r := request{debits: debits, now: e.clock.now()}
 	e.applyClients(&r)
 	if !e.refuseAtOnce(&r) {
 		r.held = e.hold(&r, room[:0])
@@ -80,6 +80,7 @@ func (e *Engine) spendAlone(r *request) {
 func (e *Engine) conclude(r *request) Decision {
 	r.countRefusals()
 	e.prolong(r)
+	e.bindPending(r)
 	return r.Decision
 }
 

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -22,9 +23,9 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 		copyOf := func(id storage.LimitID, key storage.Key) *limiter.State {
 			k := stateKey{id, key}
 			if copies[k] == nil {
-				st := new(state)
-				db.readLocked(k, st)
-				copies[k] = &st.State
+				st := db.shardOf(key).states[k].State
+				st.Slots = slices.Clone(st.Slots)
+				copies[k] = &st
 			}
 			return copies[k]
 		}

@@ -51,7 +51,8 @@ func (db *Database) forgetLocked(of *storage.Reset, name storage.Key) (found boo
 	}
 	at := stateKey{of.Limit, name}
 	_, found = sh.states[at]
-	db.removeLocked(at)
+	db.takeLocked(at)
+	db.putLocked(at, state{})
 	return found
 }
 

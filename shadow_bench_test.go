@@ -1,0 +1,72 @@
+package tally
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// BenchmarkShadow measures what two shadow limits add to a request: to what the handler takes, and
+// to a whole request that a server receives over a connection on this machine. Compare the ones
+// of one run.
+func BenchmarkShadow(b *testing.B) {
+	year := Limit{Amount: 1 << 40, Window: 366 * 24 * 3600e9}
+	named := func(name string, shadow bool) Limit {
+		l := year
+		l.Name, l.Shadow = name, shadow
+		return l
+	}
+	for _, tt := range []struct {
+		name   string
+		limits []Limit
+	}{
+		{"none", []Limit{year}},
+		{"two", []Limit{year, named("a", true), named("b", true)}},
+		{"two-enforced", []Limit{year, named("a", false), named("b", false)}},
+	} {
+		handler := func(b *testing.B) *Handler { return zoneHandler(b, &Zone{Name: "bench", Limits: tt.limits}) }
+		b.Run("handler/shadows="+tt.name, func(b *testing.B) { benchHandlerServe(b, handler(b), 1000, 2) })
+		b.Run("server/shadows="+tt.name, func(b *testing.B) { benchServer(b, handler(b)) })
+	}
+}
+
+// benchServer has a server answer requests over connections that stay.
+func benchServer(b *testing.B, h *Handler) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	caddyServer := new(caddyhttp.Server)
+	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, caddyServer)
+		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+		h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+			_, err := w.Write([]byte("fine"))
+			return err
+		}))
+	})}
+	go server.Serve(listener)
+	b.Cleanup(func() { server.Close() })
+	url := "http://" + listener.Addr().String() + "/"
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
+		defer client.CloseIdleConnections()
+		for pb.Next() {
+			answer, err := client.Get(url)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				b.Error(fmt.Sprint("answered ", answer.Status))
+			}
+		}
+	})
+}
