@@ -68,6 +68,11 @@ var rules = []rule{
 		why: "it is arithmetic on hashes, whatever they are of",
 	},
 	{
+		packages:  []string{"./internal/slab"},
+		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/slab"},
+		why: "memory is kept alike whatever lies in it",
+	},
+	{
 		packages:  []string{"./internal/typo"},
 		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/typo"},
 		why: "words are compared alike whatever they name",
@@ -145,7 +150,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./storage/memory"},
-		forbidden: []string{"./..."}, allowed: []string{"./storage/memory", "./storage", "./storage/internal/cells", "./limiter", "./limiter/reputation", "./internal/distinct"},
+		forbidden: []string{"./..."}, allowed: []string{"./storage/memory", "./storage", "./storage/internal/cells", "./limiter", "./limiter/reputation", "./internal/distinct", "./internal/slab"},
 		why: "stores are alternatives; one that needs another can't be left out of a build",
 	},
 	{

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,7 +27,7 @@ import (
 type replayFlags struct {
 	format   string
 	from, to string
-	site     string
+	sites    []string
 	zone     string
 	top      int
 	reveal   bool
@@ -41,15 +42,18 @@ func replayCommand(at *adminEndpoint) *cobra.Command {
 	f := new(replayFlags)
 	cmd := &cobra.Command{
 		Use:   "replay LOG...",
-		Short: "Tells what the limits of a config would have refused of an access log",
+		Short: "Shows what the limits of a config would have refused in an access log",
 		Long: `Reads access logs and decides about their requests as a Caddy with the config of
---config would have, at their times. It says who would have been refused, how
-often and since when, and what other amounts would do. Nothing is changed, and
-no running Caddy is asked.
+--config would have, at their times. It shows who would have been refused, how
+often and since when, and how many clients and requests smaller and larger limits
+would refuse. Nothing is changed, and no running Caddy is asked.
 
 Logs are Caddy's JSON, Common and Combined, those of nginx and of Traefik,
 compressed with gzip or zstd or not; - is the standard input. Rotated files may
-come in any order.`,
+come in any order.
+
+The exit status is 0, or 1 if a condition of --fail-if is met, if no line can be
+read, or if something else fails; the message says which.`,
 		Example: `  caddy rate-limit replay --config Caddyfile /var/log/caddy/access*.log*
   caddy rate-limit replay --config Caddyfile --zone login --from 24h access.log
   journalctl -u caddy -o cat | caddy rate-limit replay --config Caddyfile -`,
@@ -71,19 +75,19 @@ come in any order.`,
 	flags.StringVar(&f.format, "format", "", "The format of the log: caddy, common, combined, nginx, traefik, or a string as in nginx's log_format (default: each line is tried)")
 	flags.StringVar(&f.from, "from", "", "Replay requests from a time on: 2026-12-01, 2026-12-01T10:00:00Z, or 24h for the last 24 hours")
 	flags.StringVar(&f.to, "to", "", "Replay requests until before a time")
-	flags.StringVar(&f.site, "site", "", "Replay the requests of one host, and take it for the host of lines that name none")
+	flags.StringSliceVar(&f.sites, "site", nil, "Replay the requests of some hosts only, and take the first for the host of lines that name none")
 	flags.StringVar(&f.zone, "zone", "", "Report one zone. The others still count")
-	flags.IntVar(&f.top, "top", 0, "How many clients of each limit to list (default 20)")
+	flags.IntVar(&f.top, "top", replay.DefaultTop, "How many clients of each limit to list")
 	flags.BoolVar(&f.reveal, "reveal", false, "Show whole addresses (default: masked)")
 	flags.BoolVar(&f.json, "json", false, "Print JSON")
-	flags.BoolVar(&f.suggest, "suggest", false, "Suggest amounts, with zones to paste")
+	flags.BoolVar(&f.suggest, "suggest", false, "Suggest limits, with zones to paste")
 	flags.StringVar(&f.html, "html", "", "Also write a page with plots to a file")
-	flags.StringArrayVar(&f.failIf, "fail-if", nil, "End with status 1 if so much is found: refused>0.1%, clients>10, login:refused>0")
+	flags.StringArrayVar(&f.failIf, "fail-if", nil, "Exit with status 1 if more is found: refused>0.1%, clients>10, login:refused>0")
 	return cmd
 }
 
 // run replays logs and reports.
-func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) error {
+func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) (err error) {
 	ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	options, err := f.options(time.Now())
@@ -103,25 +107,64 @@ func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) 
 		return err
 	}
 	defer config.close()
+	if err := f.checkZones(config, conditions); err != nil {
+		return err
+	}
 	log, err := accesslog.NewMerger(parser, logs, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	bar := replay.NewBar(cmd.ErrOrStderr())
-	if console.IsTerminal(cmd.ErrOrStderr()) {
-		options.Progress = bar.Show
-	}
-	report, err := replayLog(ctx, log, config, options)
-	bar.Clear()
+	page, err := openReplayPage(f.html, logs)
 	if err != nil {
 		return err
 	}
-	if err := f.write(cmd.OutOrStdout(), report); err != nil {
+	defer func() { err = errors.Join(err, page.close()) }()
+	bar := replay.NewBar(cmd.ErrOrStderr())
+	defer bar.Clear()
+	if console.IsTerminal(cmd.ErrOrStderr()) {
+		options.Progress = bar.Show
+	}
+	report, err := replayUnless(ctx, log, config, options)
+	if err != nil {
 		return err
+	}
+	bar.Clear()
+	if err := f.write(cmd.OutOrStdout(), page, report); err != nil {
+		return err
+	}
+	return check(report, conditions)
+}
+
+// check returns an error if a log can't be read at all, or if a condition is met.
+func check(report *replay.Report, conditions []replay.Condition) error {
+	err := report.Check()
+	if err == nil && report.Requests == 0 && len(conditions) > 0 {
+		err = errors.New("no request was replayed, so there is nothing that --fail-if could check")
 	}
 	for _, c := range conditions {
 		err = errors.Join(err, c.Check(report))
+	}
+	return err
+}
+
+// checkZones returns an error if a flag names a zone that the config doesn't have.
+func (f *replayFlags) checkZones(config *replayConfig, conditions []replay.Condition) error {
+	var known []string
+	for _, z := range config.app.describeZones(nil) {
+		known = append(known, z.Name)
+	}
+	named := func(flag, zone string) error {
+		if zone == "" || slices.Contains(known, zone) {
+			return nil
+		}
+		if len(known) == 0 {
+			return fmt.Errorf("%s: got the zone %q, but the config has no zones", flag, zone)
+		}
+		return fmt.Errorf("%s: the config has no zone %q: expected %s", flag, zone, strings.Join(known, ", "))
+	}
+	err := named("--zone", f.zone)
+	for _, c := range conditions {
+		err = errors.Join(err, named("--fail-if", c.Zone()))
 	}
 	return err
 }
@@ -138,6 +181,25 @@ func (f *replayFlags) conditions() (list []replay.Condition, err error) {
 	return list, nil
 }
 
+// replayUnless replays a log unless the context is done first. A log that is a pipe may never
+// say anything again, so that isn't waited for then: the process ends.
+func replayUnless(ctx context.Context, log *accesslog.Merger, config *replayConfig, o replay.Options) (report *replay.Report, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer log.Close()
+		report, err = replayLog(ctx, log, config, o)
+	}()
+	select {
+	case <-done:
+		if ctx.Err() == nil {
+			return report, err
+		}
+	case <-ctx.Done():
+	}
+	return nil, errors.New("the replay was interrupted")
+}
+
 // replayLog replays a log with a config.
 func replayLog(ctx context.Context, log *accesslog.Merger, config *replayConfig, o replay.Options) (*replay.Report, error) {
 	judge := newReplayJudge(config)
@@ -145,11 +207,9 @@ func replayLog(ctx context.Context, log *accesslog.Merger, config *replayConfig,
 	return report, errors.Join(err, judge.close())
 }
 
-func (f *replayFlags) write(w io.Writer, report *replay.Report) error {
-	if f.html != "" {
-		if err := writePage(f.html, report); err != nil {
-			return err
-		}
+func (f *replayFlags) write(w io.Writer, page *replayPage, report *replay.Report) error {
+	if err := page.write(report); err != nil {
+		return err
 	}
 	if f.json {
 		return report.WriteJSON(w)
@@ -157,18 +217,17 @@ func (f *replayFlags) write(w io.Writer, report *replay.Report) error {
 	return report.WriteText(w)
 }
 
-// writePage writes the report as a page.
-func writePage(path string, report *replay.Report) error {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // it shows who came when
-	if err != nil {
-		return err
-	}
-	return errors.Join(report.WriteHTML(file), file.Close())
-}
-
 // options returns what the flags say.
 func (f *replayFlags) options(now time.Time) (o replay.Options, err error) {
-	o = replay.Options{Site: f.site, Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest}
+	o = replay.Options{Sites: f.sites, Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest}
+	if f.top < 1 {
+		return o, fmt.Errorf("--top: got %d: expected 1 or more", f.top)
+	}
+	for _, site := range f.sites {
+		if site == "" || strings.ContainsAny(site, "/* ") {
+			return o, fmt.Errorf("--site: got %q: expected a host such as example.com", site)
+		}
+	}
 	if o.From, err = timeFlag("--from", f.from, now); err != nil {
 		return o, err
 	}

@@ -96,7 +96,8 @@
 //
 // How a log is replayed (internal/accesslog reads it, internal/replay counts and reports):
 //
-//   - replay_judge.go, replay_needs.go, replay_clock.go, replay_memory.go, replay_config.go
+//   - replay_page.go, replay_judge.go, replay_request.go, replay_needs.go, replay_clock.go, replay_memory.go,
+//     replay_config.go, replay_address.go
 //
 // What a config becomes:
 //

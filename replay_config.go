@@ -71,6 +71,9 @@ func (c *replayConfig) provision(text []byte) error {
 		return err
 	}
 	c.app = app.(*App)
+	if store, ok := c.app.store.(*MemoryStore); ok {
+		store.held = newHeldMemory() // of this replay alone
+	}
 	return nil
 }
 

@@ -1,24 +1,16 @@
 package tally
 
 import (
-	"cmp"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"maps"
-	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/dryrun"
@@ -38,6 +30,7 @@ type replayJudge struct {
 	needs   map[*Zone][]replayNeed
 	started *instance // nil before the first request
 	garbage *collector
+	request replayRequest
 }
 
 func newReplayJudge(config *replayConfig) *replayJudge {
@@ -51,7 +44,7 @@ func newReplayJudge(config *replayConfig) *replayJudge {
 const (
 	// replayKeys is how many counts the engine holds in memory. The store has all of them, and
 	// is memory as well.
-	replayKeys = 100_000
+	replayKeys = 1 << 14
 	// replaySweep is after how many requests the store is swept.
 	replaySweep = 1 << 17
 	// replayAdjust is after how many requests the collection of garbage is adjusted.
@@ -95,7 +88,7 @@ func (j *replayJudge) Judge(r *accesslog.Record, now int64, v *replay.Verdict) {
 		v.Outcome, v.Reason = replay.Skipped, err.Error()
 		return
 	}
-	request, err := requestOf(r)
+	request, err := j.request.of(r)
 	if err != nil {
 		v.Outcome, v.Reason = replay.Skipped, err.Error()
 		return
@@ -252,74 +245,6 @@ func describeForReplay(p *policy) *replay.Limit {
 		l.Per += " " + p.zone.Key
 	}
 	return l
-}
-
-// requestOf returns the request that a line of a log is about, as a server would receive it.
-func requestOf(r *accesslog.Record) (*http.Request, error) {
-	u, err := url.ParseRequestURI(r.URI)
-	if err != nil {
-		if r.URI != "*" && r.Method != http.MethodConnect {
-			return nil, errors.New("its path is none that a server accepts")
-		}
-		u = &url.URL{Path: r.URI}
-	}
-	request := &http.Request{
-		Method: r.Method, URL: u, RequestURI: r.URI, Host: r.Host, Proto: cmp.Or(r.Proto, "HTTP/1.1"), Body: http.NoBody,
-		Header: headerOf(r.Header), ContentLength: r.Read,
-		RemoteAddr: net.JoinHostPort(addressOf(r.RemoteIP), cmp.Or(r.RemotePort, "0")),
-	}
-	request.ProtoMajor, request.ProtoMinor, _ = http.ParseHTTPVersion(request.Proto)
-	if text := r.Value("Content-Length"); text != "" {
-		if length, err := strconv.ParseInt(text, 10, 64); err == nil && length >= 0 {
-			request.ContentLength = length
-		}
-	}
-	if r.TLS {
-		request.TLS = &tls.ConnectionState{HandshakeComplete: true, ServerName: cmp.Or(r.ServerName, hostName(r.Host)), Version: tls.VersionTLS13}
-	}
-	return request, nil
-}
-
-// headerOf returns header fields as a server has them.
-func headerOf(fields []accesslog.Field) http.Header {
-	header, values := make(http.Header, len(fields)), make([]string, len(fields))
-	for i, f := range fields {
-		values[i] = f.Value
-		if before := header[f.Name]; before != nil {
-			header[f.Name] = append(before, f.Value)
-		} else {
-			header[f.Name] = values[i : i+1 : i+1]
-		}
-	}
-	return header
-}
-
-// addressOf returns an address, or for a text in its place, such as a hash of it, an address
-// that is made up of the text, in a network of its own.
-func addressOf(text string) string {
-	if _, err := netip.ParseAddr(text); err == nil || text == "" {
-		return text
-	}
-	hash := xxhash.Sum64String(text)
-	return fmt.Sprintf("fd%02x:%04x:%04x:%04x::1", hash>>48&0xff, hash>>32&0xffff, hash>>16&0xffff, hash&0xffff)
-}
-
-// hostName returns a host without its port.
-func hostName(host string) string {
-	name, _ := splitPort(host)
-	return name
-}
-
-// splitPort splits a host into its name and its port, or "".
-func splitPort(host string) (name, port string) {
-	if i := strings.LastIndexByte(host, ':'); i < 0 || strings.HasSuffix(host, "]") {
-		return host, ""
-	}
-	name, port, err := net.SplitHostPort(host)
-	if err != nil {
-		return host, ""
-	}
-	return name, port
 }
 
 // serversFor returns the servers that may have received a request, first those that listen on

@@ -5,9 +5,12 @@ import (
 	runtimemetrics "runtime/metrics"
 )
 
-// spareMemory is how much garbage a replay lets come about before it is collected: with little
-// in use that is seldom, and to much it adds little.
-const spareMemory = 64 << 20
+// A replay makes much garbage. It is collected seldom while little memory is in use, and when much
+// is in use it adds little to that.
+const (
+	usualMemory = 96 << 20 // that is in use when garbage is collected
+	leastSpare  = 20 << 20 // of it, garbage
+)
 
 // collector sets how often garbage is collected.
 type collector struct {
@@ -27,7 +30,7 @@ func newCollector() *collector {
 func (c *collector) adjust() {
 	runtimemetrics.Read(c.live)
 	live := max(c.live[0].Value.Uint64(), 4<<20)
-	percent := int(max(spareMemory*100/live, 25))
+	percent := int(max(usualMemory-min(live, usualMemory), leastSpare) * 100 / live)
 	if 4*percent > 3*c.now && 4*percent < 5*c.now {
 		return
 	}

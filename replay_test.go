@@ -136,7 +136,7 @@ func TestReplayPartOfALog(t *testing.T) {
 		strings.Replace(caddyLine(replayStart.Add(time.Minute), 4), `"host":"example.com"`, `"host":"other.com"`, 1),
 	}
 	report := replayed(t, replayCaddyfile, replay.Options{
-		From: replayStart.Add(time.Second).UnixNano(), To: replayStart.Add(90 * time.Second).UnixNano(), Site: "example.com", Zone: "all",
+		From: replayStart.Add(time.Second).UnixNano(), To: replayStart.Add(90 * time.Second).UnixNano(), Sites: []string{"example.com"}, Zone: "all",
 	}, lines...)
 	if report.Requests != 1 || report.Outside != 2 || report.Other != 1 || len(report.Limits) != 1 {
 		t.Errorf("got %+v", report)
@@ -187,7 +187,7 @@ http://example.com {
 		t.Errorf("got %+v", keys)
 	}
 	all := strings.Join(report.Coverage, "\n")
-	for _, says := range []string{"don't say for which site", "have no header fields", "X-Api-Key", "whole seconds"} {
+	for _, says := range []string{"The site is unknown of", "have no header fields", "X-Api-Key", "whole seconds"} {
 		if !strings.Contains(all, says) {
 			t.Errorf("the coverage doesn't say %q:\n%s", says, all)
 		}

@@ -46,6 +46,10 @@ type heldMemory struct {
 	epochs *epoch.Keys
 }
 
+func newHeldMemory() *heldMemory {
+	return &heldMemory{memory.New(), identity.RandomSecret(), epoch.InMemory()}
+}
+
 // Destruct implements caddy.Destructor.
 func (*heldMemory) Destruct() error { return nil }
 
@@ -58,7 +62,7 @@ func (s *MemoryStore) Provision(caddy.Context) error {
 		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", memory.MinMaxSize, s.MaxSize)
 	}
 	held, _, err := memories.LoadOrNew("", func() (caddy.Destructor, error) {
-		return &heldMemory{memory.New(), identity.RandomSecret(), epoch.InMemory()}, nil
+		return newHeldMemory(), nil
 	})
 	if err != nil {
 		return err

@@ -132,8 +132,8 @@ func TestReplayWithoutCaddy(t *testing.T) {
 	if err := os.WriteFile(log, []byte(strings.Repeat(line, 3)+"\x1b[2J\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.wantReplay(t, 0, []string{"--site", "example.com", log}, "would be refused      1  33.3 %", "10.0.0.0/24", "whole seconds", "1 lines could not be read", `\x1b[2J`)
-	s.wantReplay(t, 0, []string{log}, "no limit is for them  3", "name it with --site")
+	s.wantReplay(t, 0, []string{"--site", "example.com", log}, "would be refused     1  33.3 %", "10.0.0.0/24", "whole seconds", "1 line could not be read", "access.log, line 4: ", `\x1b[2J`)
+	s.wantReplay(t, 0, []string{log}, "no limit applies     3", "name it with --site")
 	s.wantReplay(t, 1, nil, "got no log")
 	s.wantReplay(t, 1, []string{log + "none"}, "no such file")
 	s.wantReplay(t, 1, []string{"--format", "nonsense", log}, "expected caddy")

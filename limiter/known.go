@@ -23,6 +23,27 @@ func (l Limit) Apply(s *State, changes Changes) {
 	}
 }
 
+// Recall returns a lease without units that counts what a state says is in use, each of its units
+// as long as the one that counts longest. It returns false for a state that counts something
+// charged ahead, or of a time to come.
+func (l Limit) Recall(s *State, now int64) (known Lease, ok bool) {
+	if !l.CountsSlots() {
+		b := s.Bucket
+		return Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At <= now
+	}
+	slot, oldest := l.Slot(now), l.Oldest(now)
+	for _, is := range s.Slots {
+		switch {
+		case is.Index > slot:
+			return Lease{}, false
+		case is.Index >= oldest && is.Used > 0:
+			known.At = is.Index
+			known.Used += is.Used
+		}
+	}
+	return known, true
+}
+
 // ClaimKnown answers a claim as [Limit.Claim] does with the [Limit.StateOf] a lease, and
 // returns what that changes. What the claim gives back must be that lease, or nothing; it
 // charges nothing. A grant that is refused does not say how long to wait.

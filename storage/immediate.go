@@ -45,6 +45,16 @@ type Immediate interface {
 	ClaimAtOnce(period uint32, era int64, claim Claim, known limiter.Lease) (limiter.Grant, error)
 }
 
+// Recaller is an Immediate that knows at once what is in use of every key.
+type Recaller interface {
+	Immediate
+
+	// Recall returns a lease without units that counts at least what is in use of a key of a limit
+	// at a time in an era, for as long as that counts: the zero lease if nothing is kept of it. It
+	// returns false if there is no such lease. Nobody may claim for the key meanwhile.
+	Recall(id LimitID, era int64, key Key, l limiter.Limit, now int64) (known limiter.Lease, ok bool)
+}
+
 // ErrNotAtOnce says that a claim can't be granted at once.
 var ErrNotAtOnce = errors.New("the claim can't be granted at once")
 

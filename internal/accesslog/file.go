@@ -33,7 +33,8 @@ const Standard = "-"
 // maxWindow bounds the memory that a compressed log can ask for.
 const maxWindow = 64 << 20
 
-// open opens the log at its beginning.
+// open opens the log at its beginning. That something is wrong with what is in it shows when its
+// lines are read.
 func (f *File) open() error {
 	f.read = 0
 	in := f.from
@@ -49,17 +50,17 @@ func (f *File) open() error {
 	var text io.Reader = raw
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		unzipped, err := gzip.NewReader(raw)
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
+		if unzipped, err := gzip.NewReader(raw); err != nil {
+			text = broken{err}
+		} else {
+			text = unzipped
 		}
-		text = unzipped
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		unzipped, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
+		if unzipped, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
+			text = broken{err}
+		} else {
+			text, f.ended = unzipped, unzipped.Close
 		}
-		text, f.ended = unzipped, unzipped.Close
 	}
 	f.lines = bufio.NewReaderSize(text, 64<<10)
 	return nil
@@ -98,10 +99,26 @@ func (f *File) line() ([]byte, error) {
 		return f.long, errLong
 	case err == io.EOF && len(f.long) > 0:
 		return f.long, nil
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, errCut
 	case err != nil && err != io.EOF:
-		return nil, fmt.Errorf("%s: %w", f.path, err)
+		return nil, fmt.Errorf("the rest can't be read: %w", err)
 	}
 	return f.long, err
+}
+
+// errCut says that a compressed log has no end.
+var errCut = errors.New("the compressed log is cut off: its rest is missing")
+
+// broken is a log that can't be read.
+type broken struct{ err error }
+
+// Read implements io.Reader.
+func (b broken) Read([]byte) (int, error) {
+	if b.err == io.EOF {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return 0, b.err
 }
 
 // counted counts what is read.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -35,7 +36,7 @@ type Merger struct {
 	free   []*Record // for reuse
 	last   *Record   // that Next has returned
 	number int64     // of records that were read
-	size   int64     // bytes of all logs
+	size   int64     // bytes of all logs; 0 if that isn't known
 	latest int64     // the arrival of the record that Next has returned
 	closed int64     // bytes of logs that are read
 
@@ -69,39 +70,56 @@ type source struct {
 }
 
 // NewMerger returns a merger of the logs at some paths, or of the standard input for "-". It
-// looks for the first time in each of them.
+// looks for the first time in each file. What can be read only once, such as a named pipe, is
+// not opened before its first line is due.
 func NewMerger(parser *Parser, paths []string, stdin io.Reader) (*Merger, error) {
 	m := &Merger{parser: parser}
-	seen := false
+	var files []os.FileInfo
+	once := false
 	for _, path := range paths {
 		s := &source{File: &File{path: path}}
-		if path == Standard {
-			if s.from = stdin; seen {
-				return nil, errors.New("got - twice: the standard input can be read once")
-			}
-			seen = true
-		} else if err := m.look(s); err != nil {
-			return nil, err
+		if path == Standard && slices.ContainsFunc(m.later, func(other *source) bool { return other.path == Standard }) {
+			return nil, errors.New("got - twice: the standard input can be read once")
 		}
 		m.later = append(m.later, s)
+		if path == Standard {
+			s.from, once = stdin, true
+			continue
+		}
+		info, err := stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(files, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
+			return nil, fmt.Errorf("got %s twice: expected each log once, because its requests would count twice", path)
+		}
+		if files = append(files, info); !info.Mode().IsRegular() {
+			once = true
+			continue
+		}
+		m.size += info.Size()
+		if err := m.look(s); err != nil {
+			return nil, err
+		}
 	}
-	if seen {
+	if once {
 		m.size = 0
 	}
 	slices.SortStableFunc(m.later, func(a, b *source) int { return cmp.Compare(a.first, b.first) })
 	return m, nil
 }
 
-// look looks for the first time in a log.
+// stat returns what a path is, unless that can't be a log.
+func stat(path string) (os.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a folder: expected a log, such as %s", path, filepath.Join(path, "access.log"))
+	}
+	return info, err
+}
+
+// look looks for the first time in a log. One without any is read first.
 func (m *Merger) look(s *source) error {
-	info, err := os.Stat(s.path)
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		return fmt.Errorf("%s is a folder: expected a log", s.path)
-	}
-	m.size += info.Size()
 	defer s.close()
 	if err := s.open(); err != nil {
 		return err
@@ -109,15 +127,10 @@ func (m *Merger) look(s *source) error {
 	r := new(Record)
 	for range maxPeek {
 		line, err := s.File.line()
-		switch {
-		case err == io.EOF:
-			return nil
-		case err == errLong:
-			continue
-		case err != nil:
-			return err
+		if err != nil && err != errLong {
+			return nil // which is counted when it is read again
 		}
-		if m.parser.parse(line, r) == nil {
+		if err == nil && m.parser.parse(line, r) == nil {
 			s.first = r.Logged
 			return nil
 		}

@@ -128,12 +128,25 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// A log that ends in the middle of its compression is read as far as it goes.
+// A log that ends in the middle of its compression, or is damaged from its beginning, is read as
+// far as it goes, and the others are read.
 func TestTruncatedLog(t *testing.T) {
-	whole := zipped(t, lineAt(0, 0)+lineAt(1, 0))
-	got, counts := read(t, nil, writeLog(t, whole[:len(whole)-6]), writeLog(t, []byte(lineAt(2, 0))))
-	if len(got) != 3 || counts.Bad != 1 || !strings.Contains(counts.Quoted[0].Error, "unexpected EOF") {
-		t.Errorf("got %v, %+v", got, counts)
+	whole, packed := zipped(t, lineAt(0, 0)+lineAt(1, 0)), zstandard(t, lineAt(0, 0)+lineAt(1, 0))
+	for name, tt := range map[string]struct {
+		log     []byte
+		records int
+		says    string
+	}{
+		"gzip without its end":   {whole[:len(whole)-6], 3, "is cut off"},
+		"gzip of a few bytes":    {whole[:3], 1, "is cut off"},
+		"gzip with a bad header": {append([]byte{0x1f, 0x8b, 77}, whole[3:]...), 1, "can't be read"},
+		"zstd without its end":   {packed[:len(packed)-6], 1, "is cut off"},
+		"zstd and garbage":       {append(packed[:4:4], "nonsense"...), 1, "can't be read"},
+	} {
+		got, counts := read(t, nil, writeLog(t, tt.log), writeLog(t, []byte(lineAt(2, 0))))
+		if len(got) != tt.records || counts.Bad != 1 || len(counts.Quoted) != 1 || !strings.Contains(counts.Quoted[0].Error, tt.says) {
+			t.Errorf("%s: got %v, %+v", name, got, counts)
+		}
 	}
 }
 
@@ -142,9 +155,26 @@ func TestLogsThatAreMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, paths := range [][]string{{filepath.Join(t.TempDir(), "none")}, {t.TempDir()}, {Standard, Standard}} {
-		if _, err := NewMerger(p, paths, nil); err == nil {
-			t.Errorf("%v: no error", paths)
+	log, folder := writeLog(t, []byte(lineAt(0, 0))), t.TempDir()
+	link := filepath.Join(folder, "again.log")
+	if err := os.Symlink(log, link); err != nil {
+		t.Skip(err)
+	}
+	for says, paths := range map[string][]string{
+		"no such file":                   {filepath.Join(folder, "none")},
+		"is a folder: expected a log":    {folder},
+		"the standard input can be":      {Standard, log, Standard},
+		"expected each log once":         {log, log},
+		"again.log twice: expected each": {log, link},
+	} {
+		if _, err := NewMerger(p, paths, nil); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got %v, want %q", paths, err, says)
 		}
+	}
+}
+
+func TestEmptyLog(t *testing.T) {
+	if got, counts := read(t, strings.NewReader(""), writeLog(t, nil), Standard); len(got) != 0 || counts.Lines != 0 || counts.Bad != 0 {
+		t.Errorf("got %v, %+v", got, counts)
 	}
 }

@@ -1,69 +1,186 @@
 package replay
 
+import (
+	"encoding/binary"
+
+	"github.com/caddy-tally/caddy-tally/internal/slab"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
 // client is what is known of a client of a limit.
 type client struct {
-	hash     uint64 // of its key
-	peak     int64  // the most units that it wanted within a window
-	slot     int64  // in which it wanted units last, unless recent has more
-	units    int64  // in that slot
-	recent   uint32 // index into the demand's recent; 0 for none
-	requests uint32
-	errors   uint32 // of these, with an answer as attackers get
-	refused  bool   // whether it was, ever
+	requests int64
+	errors   int64 // of these, with an answer as attackers get
+	peak     int64 // the most units that it wanted within a window
+	refused  bool  // whether it was, ever
+	wanted   usage // within the last window
+	passed   []usage
 }
 
-// clients finds clients by the hash of their keys. Clients stay where they are.
+// usage is units in slots, ascending.
+type usage struct {
+	slots []limiter.Slot
+	sum   int64
+}
+
+// clients are the clients of a limit, by the hashes of their keys. Each one is a record of some
+// 16 bytes. Those that came last are held as they are read.
 type clients struct {
-	blocks [][]client
-	index  []uint32 // hash table of numbers of clients, counted from 1; 0 is free
-	n      int
+	refs    map[uint64]slab.Ref
+	records slab.Slab
+	hot     []hot
+	room    []byte // for a record, which is put from there
 }
 
-// blockSize is how many clients are in a block.
-const blockSize = 1 << 12
-
-func (cs *clients) at(number uint32) *client {
-	return &cs.blocks[(number-1)/blockSize][(number-1)%blockSize]
+// hot is a client that came lately. Its record may be older.
+type hot struct {
+	client
+	hash uint64
+	used bool
 }
 
-// get returns the client with a hash, added if there is none.
+// maxHot is how many clients are held as they are read, a power of 2.
+const maxHot = 1 << 10
+
+// get returns the client with a hash, which is added if there is none. It may be changed until
+// the next call.
 func (cs *clients) get(hash uint64) *client {
-	if cs.n*4 >= len(cs.index)*3 {
-		cs.grow()
+	if cs.refs == nil {
+		cs.refs, cs.hot = make(map[uint64]slab.Ref), make([]hot, maxHot)
 	}
-	mask := uint64(len(cs.index) - 1)
-	i := hash & mask
-	for ; cs.index[i] != 0; i = (i + 1) & mask {
-		if c := cs.at(cs.index[i]); c.hash == hash {
-			return c
-		}
+	h := &cs.hot[hash%maxHot]
+	if h.used && h.hash == hash {
+		return &h.client
 	}
-	if cs.n%blockSize == 0 {
-		cs.blocks = append(cs.blocks, make([]client, blockSize))
+	cs.store(h)
+	h.hash, h.used = hash, true
+	h.reset()
+	if ref := cs.refs[hash]; ref != 0 {
+		h.read(cs.records.Get(ref))
+	} else {
+		cs.refs[hash] = cs.records.Put(0, nil)
 	}
-	cs.n++
-	cs.index[i] = uint32(cs.n)
-	c := cs.at(uint32(cs.n))
-	c.hash = hash
-	return c
+	return &h.client
 }
 
-// grow doubles the hash table.
-func (cs *clients) grow() {
-	cs.index = make([]uint32, max(2*len(cs.index), 64))
-	mask := uint64(len(cs.index) - 1)
-	for number := uint32(1); number <= uint32(cs.n); number++ {
-		i := cs.at(number).hash & mask
-		for cs.index[i] != 0 {
-			i = (i + 1) & mask
-		}
-		cs.index[i] = number
+// len returns how many clients there are.
+func (cs *clients) len() int { return len(cs.refs) }
+
+// store brings the record of a client up to date.
+func (cs *clients) store(h *hot) {
+	if !h.used {
+		return
+	}
+	before := cs.refs[h.hash]
+	cs.room = h.append(cs.room[:0])
+	if ref := cs.records.Put(before, cs.room); ref != before {
+		cs.refs[h.hash] = ref
 	}
 }
 
-// each calls f for every client.
-func (cs *clients) each(f func(*client)) {
-	for number := uint32(1); number <= uint32(cs.n); number++ {
-		f(cs.at(number))
+// each calls f for every client, which f may change.
+func (cs *clients) each(f func(hash uint64, c *client)) {
+	for i := range cs.hot {
+		cs.store(&cs.hot[i])
+		cs.hot[i].used = false
 	}
+	h := hot{used: true}
+	for hash, ref := range cs.refs {
+		h.hash = hash
+		h.reset()
+		h.read(cs.records.Get(ref))
+		f(hash, &h.client)
+		cs.store(&h)
+	}
+}
+
+// slotBytes returns how many bytes the records take beyond the smallest that they can be.
+func (cs *clients) slotBytes() int64 { return cs.records.Bytes() - leastRecord*int64(len(cs.refs)) }
+
+// leastRecord is how many bytes the record takes of a client with usage in one slot.
+const leastRecord = 16
+
+// reset makes the client one that nothing is known of. It keeps its memory.
+func (c *client) reset() {
+	*c = client{wanted: usage{slots: c.wanted.slots[:0]}, passed: c.passed[:0]}
+}
+
+// apart begins to keep apart what one more amount lets pass: until now that is all.
+func (c *client) apart() {
+	c.addPassed()
+	last := &c.passed[len(c.passed)-1]
+	last.slots, last.sum = append(last.slots, c.wanted.slots...), c.wanted.sum
+}
+
+// addPassed adds an empty usage to what amounts let pass. It uses memory that there is.
+func (c *client) addPassed() {
+	if n := len(c.passed); n < cap(c.passed) {
+		c.passed = c.passed[:n+1]
+		c.passed[n] = usage{slots: c.passed[n].slots[:0]}
+		return
+	}
+	c.passed = append(c.passed, usage{})
+}
+
+// append appends the record of a client: its numbers and its usages, all of them varints.
+func (c *client) append(b []byte) []byte {
+	requests := uint64(c.requests) << 1
+	if c.refused {
+		requests++
+	}
+	b = binary.AppendUvarint(b, requests)
+	b = binary.AppendUvarint(b, uint64(c.errors))
+	b = binary.AppendUvarint(b, uint64(c.peak))
+	b = binary.AppendUvarint(b, uint64(len(c.passed)))
+	b = c.wanted.append(b)
+	for i := range c.passed {
+		b = c.passed[i].append(b)
+	}
+	return b
+}
+
+// read reads a record into a client of which nothing is known.
+func (c *client) read(record []byte) {
+	r := reader(record)
+	requests := r.next()
+	c.requests, c.refused = int64(requests>>1), requests&1 != 0
+	c.errors, c.peak = int64(r.next()), int64(r.next())
+	passed := r.next()
+	c.wanted.read(&r)
+	for range passed {
+		c.addPassed()
+		c.passed[len(c.passed)-1].read(&r)
+	}
+}
+
+// append appends how many slots there are, and for each how many come between it and the one
+// before, and its units.
+func (u *usage) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(u.slots)))
+	before := int64(0)
+	for _, s := range u.slots {
+		b = binary.AppendVarint(b, s.Index-before)
+		b = binary.AppendUvarint(b, uint64(s.Used))
+		before = s.Index
+	}
+	return b
+}
+
+func (u *usage) read(r *reader) {
+	before := int64(0)
+	for range r.next() {
+		distance := r.next()
+		before += int64(distance>>1) ^ -int64(distance&1)
+		s := limiter.Slot{Index: before, Used: int64(r.next())}
+		u.slots, u.sum = append(u.slots, s), u.sum+s.Used
+	}
+}
+
+// reader is what is left to be read of a record.
+type reader []byte
+
+func (r *reader) next() uint64 {
+	value, n := binary.Uvarint(*r)
+	*r = (*r)[n:]
+	return value
 }

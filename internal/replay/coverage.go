@@ -1,9 +1,11 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
@@ -12,17 +14,17 @@ import (
 func (r *run) coverage(p *Report) (says []string) {
 	say := func(n int64, format string, args ...any) {
 		if n > 0 {
-			says = append(says, fmt.Sprintf(format, args...))
+			says = append(says, capitalized(fmt.Sprintf(format, args...)))
 		}
 	}
 	f, all := &r.facts, r.facts.requests
 	if all == 0 {
-		return []string{"No request was replayed."}
+		return r.nothing(p)
 	}
 	for reason, n := range sorted(r.skipped) {
 		say(n, "%s requests could not be decided about: %s.", wording.Number(n), reason)
 	}
-	say(f.noHost, "%s don't say for which site they were: name it with --site.", share(f.noHost, all))
+	say(f.noHost, "The site is unknown of %s: name it with --site.", share(f.noHost, all))
 	say(f.noFields, "%s have no header fields: what depends on one, a matcher or a key, works as if it were missing.", share(f.noFields, all))
 	say(f.partial, "%s have some header fields only.", share(f.partial, all))
 	say(int64(len(f.hidden)), "Hidden in the log, and taken as missing: %s.", names(f.hidden, 5))
@@ -35,16 +37,64 @@ func (r *run) coverage(p *Report) (says []string) {
 	if f.addresses > 100 && f.zeroEnd*100 > f.addresses*95 {
 		say(1, "Nearly all IPv4 addresses end in 0: the log masks them, so the clients of a network count as one.")
 	}
-	say(f.noScheme, "%s don't say whether they came over TLS.", share(f.noScheme, all))
-	say(f.rounded, "%s have times in whole seconds: bursts within a second look like one moment.", share(f.rounded, all))
+	say(f.noScheme, "Whether TLS was used is unknown of %s.", share(f.noScheme, all))
+	say(f.rounded, "The times of %s are whole seconds: bursts within a second look like one moment.", share(f.rounded, all))
 	if f.untimed*10 > all {
-		say(f.untimed, "%s don't say how long they took, so they count at the time of their line, which may be that of their end.", share(f.untimed, all))
+		say(f.untimed, "How long they took is unknown of %s: they count at the time of their line, which may be that of their end.", share(f.untimed, all))
 	}
 	say(r.log.Late, "%s came too late for their order, and count at the time of a later request.", share(r.log.Late, all))
 	say(f.bodies, "Bodies are in no log: %s had a method that sends one.", share(f.bodies, all))
-	say(r.log.Bad, "%s lines could not be read.", wording.Number(r.log.Bad))
+	say(r.log.Bad, "%s could not be read.", counted(r.log.Bad, "line"))
 	return says
 }
+
+// nothing says why no request was replayed.
+func (r *run) nothing(p *Report) (says []string) {
+	switch log := &p.Log; {
+	case log.Lines == 0:
+		return []string{"The log is empty."}
+	case log.Records == 0 && log.Bad > 0:
+		return []string{unreadable(p)}
+	case log.Records == 0:
+		return []string{"No line of the log is about a request. Caddy writes one for each request if the site has the directive log."}
+	}
+	if p.Outside > 0 {
+		says = append(says, fmt.Sprintf("%s not within --from and --to. The log has requests from %s to %s.",
+			are(p.Outside), clockText(moment(r.span.first)), clockText(moment(r.span.last))))
+	}
+	if p.Other > 0 {
+		says = append(says, fmt.Sprintf("%s for other hosts than those of --site: %s.", are(p.Other), names(r.hosts, 5)))
+	}
+	return says
+}
+
+// are says that some requests are: 1 request is, 2 requests are.
+func are(n int64) string {
+	if n == 1 {
+		return "1 request is"
+	}
+	return counted(n, "request") + " are"
+}
+
+func unreadable(p *Report) string {
+	return fmt.Sprintf("No line of the log could be read as a request, of %s. If its format is none of those that are recognized, name it with --format.", counted(p.Log.Lines, "line"))
+}
+
+// Check returns an error if nothing of the log could be read.
+func (p *Report) Check() error {
+	if p.Log.Records > 0 || p.Log.Bad == 0 {
+		return nil
+	}
+	text := "no line of the log could be read as a request: expected Caddy's JSON, Common, Combined, or those of nginx and Traefik; name another format with --format"
+	if len(p.Log.Quoted) > 0 {
+		first := p.Log.Quoted[0]
+		text += fmt.Sprintf("; %s, line %d: %s", first.File, first.Line, first.Error)
+	}
+	return errors.New(text)
+}
+
+// capitalized returns a sentence with a capital at its beginning.
+func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // sorted returns counts in the order of what is counted.
 func sorted(counts map[string]int64) func(func(string, int64) bool) {

@@ -80,28 +80,15 @@ func TestDemandIsThatOfAnOracle(t *testing.T) {
 			d.add(client, now, cost)
 			o.add(client, now, cost)
 			if n%700 == 0 {
-				d.sweep()
+				d.sweep(now)
 			}
 		}
 		if !slices.Equal(d.refused, o.refused) || d.inexact {
 			t.Errorf("seed %d: refused are %v of %v, want %v", seed, d.refused, amounts, o.refused)
 		}
-		slots := 0
-		for _, r := range d.recent[1:] {
-			if r == nil {
-				continue
-			}
-			slots += len(r.wanted.slots)
-			for _, u := range r.passed {
-				slots += len(u.slots)
-			}
-		}
-		if slots != d.slots {
-			t.Errorf("seed %d: there are %d slots, counted are %d", seed, slots, d.slots)
-		}
-		d.clients.each(func(c *client) {
-			if c.peak != o.peaks[c.hash] {
-				t.Errorf("seed %d: client %d has a peak of %d, want %d", seed, c.hash, c.peak, o.peaks[c.hash])
+		d.clients.each(func(hash uint64, c *client) {
+			if c.peak != o.peaks[hash] {
+				t.Errorf("seed %d: client %d has a peak of %d, want %d", seed, hash, c.peak, o.peaks[hash])
 			}
 		})
 		for _, row := range d.table(d.peaks(), l.Capacity()) {
@@ -126,17 +113,17 @@ func TestDemandIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newDemand(l, amountsAround(10))
-	d.maxSlots = 1000
+	d.most = 1000
 	now := start.UnixNano()
 	for n := range uint64(100_000) {
 		now += int64(time.Second)
 		d.add(n%500, now, 1)
 		if n%5000 == 0 {
-			d.sweep()
+			d.sweep(now)
 		}
 	}
-	if !d.inexact || d.slots > 20_000 || d.refused[0] == 0 {
-		t.Errorf("inexact is %v, there are %d slots, refused are %v", d.inexact, d.slots, d.refused)
+	if slots := d.clients.slotBytes(); !d.inexact || slots > 40_000 || d.refused[0] == 0 {
+		t.Errorf("inexact is %v, the slots take %d bytes, refused are %v", d.inexact, slots, d.refused)
 	}
 	if peaks := d.peaks(); len(peaks) != 500 || peaks[0] < 7 {
 		t.Errorf("peaks are %v", peaks)

@@ -38,6 +38,9 @@ func ParseCondition(text string) (c Condition, err error) {
 	return c, nil
 }
 
+// Zone returns the zone that the condition is about, or "" if it is about all.
+func (c Condition) Zone() string { return c.zone }
+
 // Check returns an error that says what a report has and must not, or nil.
 func (c Condition) Check(p *Report) error {
 	n, all := c.measure(p)

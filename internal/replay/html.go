@@ -22,6 +22,7 @@ var pageStyle string
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"number": wording.Number, "percent": percent, "clock": clockText, "statuses": statusText,
+	"zone":     func(t *time.Time) string { return t.Local().Format("MST") },
 	"clock2":   func(t time.Time) string { return clockText(&t) },
 	"plain":    func(text string) string { return wording.Printable(text, "") },
 	"len64":    func(list []Client) int64 { return int64(len(list)) },
@@ -61,10 +62,13 @@ func (p *Report) headline() string {
 			refusing++
 		}
 	}
+	if p.Requests == 0 {
+		return "No request was replayed"
+	}
 	if p.Refused == 0 {
 		return "These limits would have refused nobody"
 	}
-	text := fmt.Sprintf("These limits would have refused %s of all requests, of %s", percent(p.Refused, p.Requests), counted(clients, "client"))
+	text := fmt.Sprintf("These limits would have refused %s of all requests, from %s", percent(p.Refused, p.Requests), counted(clients, "client"))
 	if refusing > 1 {
 		text += " or more"
 	}
@@ -74,13 +78,13 @@ func (p *Report) headline() string {
 // sentence says what a limit did.
 func sentence(l LimitReport) string {
 	if l.Requests == 0 {
-		return fmt.Sprintf("It would have refused %s requests of %s.", wording.Number(l.Refused), counted(l.Hit, "client"))
+		return fmt.Sprintf("It would have refused %s from %s.", counted(l.Refused, "request"), counted(l.Hit, "client"))
 	}
-	text := fmt.Sprintf("%s requests of %s. ", wording.Number(l.Requests), counted(l.Clients, "client"))
+	text := fmt.Sprintf("%s from %s. ", counted(l.Requests, "request"), counted(l.Clients, "client"))
 	if l.Refused == 0 {
 		return text + "It would have refused none."
 	}
-	return text + fmt.Sprintf("It would have refused %s (%s) of %s, first at %s. Their answers in the log: %s.",
+	return text + fmt.Sprintf("It would have refused %s (%s) from %s, first at %s. Their status in the log: %s.",
 		wording.Number(l.Refused), percent(l.Refused, l.Requests), counted(l.Hit, "client"), clockText(l.First), statusText(l.Statuses))
 }
 

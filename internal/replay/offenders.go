@@ -13,12 +13,12 @@ type offenders struct {
 
 // offender is a client that is refused.
 type offender struct {
+	hash        uint64
 	key         string
 	refused     int64
 	first, last int64
 	statuses    statuses
 	agents      []string // the first few of them
-	client      *client
 }
 
 const (
@@ -38,7 +38,7 @@ func (o *offenders) get(hash uint64, key []byte) *offender {
 		o.of = make(map[uint64]*offender)
 	}
 	o.makeRoom()
-	of = &offender{key: string(key), statuses: make(statuses)}
+	of = &offender{hash: hash, key: string(key), statuses: make(statuses)}
 	o.of[hash] = of
 	return of
 }

@@ -80,13 +80,13 @@ func plotPeaks(l LimitReport) *plot {
 		p.Width = max(p.Width, (i+1)*barRoom)
 	}
 	p.Axis = ends(len(l.Peaks.Steps), func(i int) string { return wording.Number(l.Peaks.Steps[i].UpTo) })
-	p.Caption = fmt.Sprintf("Clients by their peak, the most they wanted in one window (heights are logarithms). 99 %% want at most %s, 99.9 %% at most %s, the greediest %s.",
+	p.Caption = fmt.Sprintf("Clients by their peak, the most that each wanted in one window (logarithmic heights). 99 %% of clients want at most %s, 99.9 %% at most %s; the highest peak is %s.",
 		wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999), wording.Number(l.Peaks.Max))
 	p.Label = fmt.Sprintf("Clients by their peak: half want at most %s, 99 %% at most %s, all at most %s", wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.Max))
 	return p
 }
 
-// plotAmounts shows how many clients other amounts would hit.
+// plotAmounts shows how many clients smaller and larger limits would refuse.
 func plotAmounts(l LimitReport) *plot {
 	if len(l.Amounts) == 0 {
 		return nil
@@ -107,8 +107,8 @@ func plotAmounts(l LimitReport) *plot {
 		p.Width = max(p.Width, (i+1)*barRoom)
 	}
 	p.Axis = ends(len(l.Amounts), func(i int) string { return wording.Number(l.Amounts[i].Amount) })
-	p.Caption = fmt.Sprintf("Clients that another amount would hit (heights are logarithms); blue is the configured %s. The table has the numbers.", wording.Number(l.Amount))
-	p.Label = "Clients that other amounts would hit; the table below has the numbers"
+	p.Caption = fmt.Sprintf("Clients that a limit of so many would refuse (logarithmic heights); blue is the configured %s. The table has the numbers.", wording.Number(l.Amount))
+	p.Label = "Clients that smaller and larger limits would refuse; the table below has the numbers"
 	return p
 }
 

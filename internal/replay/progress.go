@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -14,8 +15,11 @@ type Bar struct {
 	out   io.Writer
 	now   func() time.Time
 	begun time.Time
-	shown time.Time
-	drawn bool
+
+	mu      sync.Mutex
+	shown   time.Time // guarded by mu, like all below
+	drawn   bool
+	cleared bool
 }
 
 // NewBar returns a bar that is drawn to a terminal.
@@ -33,9 +37,11 @@ const (
 
 // Show draws the bar anew: so many bytes of all are read, in so many lines.
 func (b *Bar) Show(read, size, lines int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := b.now()
 	took := now.Sub(b.begun)
-	if took < barAfter || now.Sub(b.shown) < barEvery {
+	if b.cleared || took < barAfter || now.Sub(b.shown) < barEvery {
 		return
 	}
 	b.shown, b.drawn = now, true
@@ -49,8 +55,11 @@ func (b *Bar) Show(read, size, lines int64) {
 	fmt.Fprintf(b.out, "\r\x1b[K%s", text)
 }
 
-// Clear removes the bar.
+// Clear removes the bar. It is not drawn again.
 func (b *Bar) Clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cleared = true
 	if b.drawn {
 		fmt.Fprint(b.out, "\r\x1b[K")
 	}

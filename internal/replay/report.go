@@ -27,12 +27,12 @@ type Report struct {
 	Denied   int64            `json:"denied"`
 	Would    int64            `json:"would_refuse"` // that passed, and that shadow limits would refuse
 	Skipped  int64            `json:"skipped"`
-	Outside  int64            `json:"outside"`   // not within --from and --to
-	Other    int64            `json:"elsewhere"` // of other sites than --site
+	Outside  int64            `json:"outside"`   // requests that were left out, not within --from and --to
+	Other    int64            `json:"elsewhere"` // the same, of other hosts than those of --site
 	Limits   []LimitReport    `json:"limits"`
 	Own      *Agreement       `json:"own_verdicts,omitempty"`
 	Suggest  []Suggestion     `json:"suggestions,omitempty"`
-	Coverage []string         `json:"coverage"` // what the log can't tell
+	Coverage []string         `json:"coverage"` // what the log can't tell; never null
 	Masked   bool             `json:"masked"`   // whether addresses are
 }
 
@@ -132,8 +132,8 @@ type Agreement struct {
 	Share      float64 `json:"same"` // of all verdicts, from 0 to 1
 }
 
-// defaultTop is how many clients of a limit are reported unless it is said.
-const defaultTop = 20
+// DefaultTop is how many clients of a limit are reported unless it is said.
+const DefaultTop = 20
 
 // report returns what was found.
 func (r *run) report() *Report {
@@ -214,12 +214,12 @@ func (r *run) limitReport(s *series) LimitReport {
 	if s.refused > 0 {
 		l.First = moment(s.first)
 	}
-	for _, of := range s.offenders.heaviest()[:min(cmp.Or(r.Top, defaultTop), len(s.offenders.of))] {
-		l.Top = append(l.Top, r.client(of))
+	for _, of := range s.offenders.heaviest()[:min(cmp.Or(r.Top, DefaultTop), len(s.offenders.of))] {
+		l.Top = append(l.Top, r.client(of, s.all().get(of.hash)))
 	}
-	l.Clients = int64(s.known.n)
+	l.Clients = int64(s.all().len())
 	if s.demand != nil {
-		l.Clients, l.Inexact = int64(s.demand.clients.n), s.demand.inexact
+		l.Inexact = s.demand.inexact
 		peaks := s.demand.peaks()
 		l.Peaks = distribution(peaks)
 		l.Amounts = s.demand.table(peaks, s.Amount)
@@ -230,12 +230,11 @@ func (r *run) limitReport(s *series) LimitReport {
 // maxListed is how many user agents of a limit are reported.
 const maxListed = 10
 
-func (r *run) client(of *offender) Client {
-	c := Client{
-		Client: clientText([]byte(of.key), r.Reveal), Refused: of.refused, Requests: int64(of.client.requests), Peak: of.client.peak,
+func (r *run) client(of *offender, c *client) Client {
+	return Client{
+		Client: clientText([]byte(of.key), r.Reveal), Refused: of.refused, Requests: c.requests, Peak: c.peak,
 		First: *moment(of.first), Last: *moment(of.last), Statuses: of.statuses.list(), Agents: of.agents,
 	}
-	return c
 }
 
 // clientText returns the text of a key, with addresses masked unless they are to be shown.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
@@ -13,12 +14,12 @@ import (
 
 // Options say what is replayed and what for.
 type Options struct {
-	From, To int64  // nanoseconds since the Unix epoch: from when on, and until before when; 0 for all
-	Site     string // the host whose requests are replayed; "" for all
-	Zone     string // the zone that is reported; "" for all
-	Reveal   bool   // whether addresses are shown
-	Top      int    // how many clients of a limit are reported; 0 means 20
-	Suggest  bool   // whether limits are suggested
+	From, To int64    // nanoseconds since the Unix epoch: from when on, and until before when; 0 for all
+	Sites    []string // the hosts whose requests are replayed; none for all
+	Zone     string   // the zone that is reported; "" for all
+	Reveal   bool     // whether addresses are shown
+	Top      int      // how many clients of a limit are reported; 0 means [DefaultTop]
+	Suggest  bool     // whether limits are suggested
 
 	// Progress is called now and then; nil if nobody looks.
 	Progress func(read, size, lines int64)
@@ -35,7 +36,9 @@ type run struct {
 	first, last int64 // of the requests that are replayed
 	now         int64
 	outside     int64 // requests before From or after To
-	elsewhere   int64 // of other sites
+	elsewhere   int64 // of other hosts
+	span        span  // of all requests that could be read
+	hosts       tally // of those that are elsewhere
 	wouldRefuse int64 // requests that passed and that a shadow limit would have refused
 	outcomes    [Skipped + 1]int64
 	answered    map[string]int64 // by the handler that answers before any limit
@@ -53,7 +56,7 @@ const progressEvery = 1 << 14
 func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*Report, error) {
 	r := &run{
 		Options: o, log: log, seed: maphash.MakeSeed(), series: make(map[*Limit]*series),
-		answered: make(map[string]int64), denied: make(map[string]int64), skipped: make(map[string]int64), facts: newLogFacts(),
+		answered: make(map[string]int64), denied: make(map[string]int64), skipped: make(map[string]int64), facts: newLogFacts(), hosts: make(tally),
 	}
 	if r.Suggest {
 		r.survey = newSurvey(r.seed)
@@ -90,31 +93,46 @@ func (r *run) progress() {
 	}
 }
 
+// span is from the first time to the last.
+type span struct{ first, last int64 }
+
+func (s *span) note(at int64) {
+	if s.first == 0 || at < s.first {
+		s.first = at
+	}
+	s.last = max(s.last, at)
+}
+
 // wants reports whether a request is to be replayed.
 func (r *run) wants(record *accesslog.Record) bool {
+	r.span.note(record.Arrived)
 	if record.Arrived < r.From || record.Arrived >= r.To {
 		r.outside++
 		return false
 	}
-	if r.Site != "" && record.Host == "" {
-		record.Host = r.Site
+	if len(r.Sites) == 0 {
+		return true
 	}
-	if r.Site != "" && !strings.EqualFold(hostOf(record.Host), hostOf(r.Site)) {
+	if record.Host == "" {
+		record.Host = r.Sites[0]
+	}
+	host := hostOf(record.Host)
+	if !slices.ContainsFunc(r.Sites, func(site string) bool { return strings.EqualFold(hostOf(site), host) }) {
 		r.elsewhere++
+		r.hosts.add(host)
 		return false
 	}
 	return true
 }
 
-// hostOf returns a host without its port.
+// hostOf returns a host without its port, and as it is written without one.
 func hostOf(host string) string {
-	if strings.IndexByte(host, ':') < 0 {
-		return host
+	if strings.IndexByte(host, ':') >= 0 {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
 	}
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
-	}
-	return host
+	return strings.Trim(host, "[].")
 }
 
 // replay has a request decided about, and counts it.

@@ -58,6 +58,14 @@ func amountsAround(amount int64) []int64 {
 
 func (s *series) hash(key []byte) uint64 { return maphash.Bytes(s.seed, key) }
 
+// all returns all clients that came to the limit.
+func (s *series) all() *clients {
+	if s.demand == nil {
+		return &s.known
+	}
+	return &s.demand.clients
+}
+
 // count counts a request for the limit.
 func (s *series) count(c *Count, r *accesslog.Record, now int64) {
 	s.requests++
@@ -92,16 +100,10 @@ func (s *series) refuse(key []byte, reason string, r *accesslog.Record, now int6
 	agent := r.Value("User-Agent")
 	s.agents.add(agent)
 	hash := s.hash(key)
-	known := &s.known
-	if s.demand != nil {
-		known = &s.demand.clients
-	}
-	client := known.get(hash)
-	if !client.refused {
+	if client := s.all().get(hash); !client.refused {
 		client.refused = true
 		s.clients++
 	}
 	of := s.offenders.get(hash, key)
-	of.client = client
 	of.note(now, r.Status, agent)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
+	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // Suggestion is an amount for a limit, with its reason.
@@ -23,6 +24,8 @@ type Suggestion struct {
 	Reason  string `json:"reason"`
 	Clients int64  `json:"clients"` // that it would have refused something
 	Lines   string `json:"lines"`   // of a Caddyfile
+
+	kind string // what comes behind the window in a Caddyfile
 }
 
 const (
@@ -40,7 +43,7 @@ func (s *series) suggest() *Suggestion {
 	}
 	var honest []int64
 	attackers := 0
-	s.demand.clients.each(func(c *client) {
+	s.demand.clients.each(func(_ uint64, c *client) {
 		if 2*c.errors > c.requests {
 			attackers++
 		} else {
@@ -53,21 +56,41 @@ func (s *series) suggest() *Suggestion {
 	slices.Sort(honest)
 	want := quantile(honest, .999)
 	amount := roundUp(float64(want) * spare)
-	window := windowText(s.demand.limit.Window())
-	sg := &Suggestion{Zone: s.Zone, Limit: s.Name, Amount: amount, Window: window, Now: s.Amount, Shadow: s.Shadow}
-	s.demand.clients.each(func(c *client) {
+	sg := s.suggestion(amount, "")
+	over := len(honest) - sort.Search(len(honest), func(i int) bool { return honest[i] > amount })
+	sg.Reason = fmt.Sprintf("Of %s, 99.9 %% want at most %s in %s; this is half as much again, rounded up. It would refuse %s of them",
+		counted(int64(len(honest)), "client"), wording.Number(want), sg.Window, wording.Number(int64(over)))
+	if attackers > 0 {
+		sg.Reason += fmt.Sprintf(", and %s of the %s that were left aside because they were mostly answered with 401, 403 or 404", wording.Number(sg.Clients-int64(over)), wording.Number(int64(attackers)))
+	}
+	sg.Reason += "."
+	return sg
+}
+
+// suggestion returns one of an amount.
+func (s *series) suggestion(amount int64, reason string) *Suggestion {
+	sg := &Suggestion{
+		Zone: s.Zone, Limit: s.Name, Amount: amount, Window: windowText(s.demand.limit.Window()), Now: s.Amount,
+		Reason: reason, Shadow: s.Shadow, kind: kindOf(s.Limit.Limit, amount),
+	}
+	s.demand.clients.each(func(_ uint64, c *client) {
 		if c.peak > amount {
 			sg.Clients++
 		}
 	})
-	over := len(honest) - sort.Search(len(honest), func(i int) bool { return honest[i] > amount })
-	sg.Reason = fmt.Sprintf("Of %s 99.9 %% want at most %s in %s; this is half as much again, rounded up. It would hit %s of them",
-		counted(int64(len(honest)), "client"), wording.Number(want), window, wording.Number(int64(over)))
-	if attackers > 0 {
-		sg.Reason += fmt.Sprintf(", and %s of the %s that were mostly answered with 401, 403 or 404 and are left aside", wording.Number(sg.Clients-int64(over)), wording.Number(int64(attackers)))
-	}
-	sg.Reason += "."
 	return sg
+}
+
+// kindOf returns what a Caddyfile says of a limit behind its window, with another amount: a bucket
+// that may be used up at once lets pass what a client wants in a window.
+func kindOf(l limiter.Limit, amount int64) string {
+	switch l.Algorithm() {
+	case limiter.Fixed:
+		return " fixed"
+	case limiter.TokenBucket:
+		return fmt.Sprintf(" burst %d", amount)
+	}
+	return ""
 }
 
 // lines returns what to write into a Caddyfile for the suggestions of a zone.
@@ -75,14 +98,14 @@ func lines(zone, at string, of []Suggestion) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "zone %s {\n", zone)
 	if at != "" {
-		fmt.Fprintf(&b, "\t# match, per and what else is at %s\n", at)
+		fmt.Fprintf(&b, "\t# keep match, per and the other options of %s\n", at)
 	}
 	for _, s := range of {
 		shadow := ""
 		if s.Shadow {
 			shadow = " shadow"
 		}
-		fmt.Fprintf(&b, "\tlimit %d/%s%s\n", s.Amount, s.Window, shadow)
+		fmt.Fprintf(&b, "\tlimit %d/%s%s\n", s.Amount, s.Window, s.kind+shadow)
 	}
 	return b.String() + "}\n"
 }

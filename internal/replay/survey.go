@@ -58,7 +58,7 @@ func (s *survey) note(r *accesslog.Record, now int64) {
 	if failed := r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden; failed {
 		if of == nil && len(s.paths) < maxSurveyed && len(path) <= maxAgent && isPlain(path) {
 			path = strings.Clone(path)
-			of = s.series(aTrial(zoneName(path), 10*time.Minute))
+			of = s.series(aTrial(path, 10*time.Minute))
 			s.paths[path] = of
 		}
 		if of != nil {
@@ -107,12 +107,29 @@ func (s *survey) suggestions(zones map[string]bool) (list []Suggestion) {
 	for _, path := range paths {
 		sg := s.paths[path].suggest()
 		if sg == nil {
-			sg = &Suggestion{Zone: zoneName(path), Limit: zoneName(path), Amount: 5, Window: "10m", Reason: "Too few clients pass to tell what they want, so this is what people need who mistype."}
+			sg = s.paths[path].suggestion(amountForPeople, "Too few clients pass to see what they want, so this is what people need who mistype.")
 		}
-		sg.Now = 0
+		sg.Zone = nameAmong(paths, path, list)
+		sg.Now, sg.Limit = 0, sg.Zone
 		sg.Reason = fmt.Sprintf("POST %s was answered with 401 or 403 %d times. ", path, s.fails[path]) + sg.Reason
 		sg.Lines = fmt.Sprintf("zone %s {\n\tmatch POST %s\n\tlimit %d/%s\n}\n", sg.Zone, path, sg.Amount, sg.Window)
 		list = append(list, *sg)
 	}
 	return list
+}
+
+// amountForPeople is how often somebody tries a password within ten minutes who has forgotten it.
+const amountForPeople = 5
+
+// nameAmong returns a name for a zone of a path that is none of another path, nor of a zone that is
+// suggested already.
+func nameAmong(paths []string, path string, suggested []Suggestion) string {
+	name := zoneName(path)
+	if slices.ContainsFunc(paths, func(other string) bool { return other != path && zoneName(other) == name }) {
+		name = strings.ReplaceAll(strings.Trim(path, "/"), "/", "-")
+	}
+	for slices.ContainsFunc(suggested, func(sg Suggestion) bool { return sg.Zone == name }) {
+		name += "-2"
+	}
+	return name
 }

@@ -57,18 +57,28 @@ func (t *textWriter) line(format string, args ...any) {
 }
 
 func (t *textWriter) summary(p *Report) {
-	t.line("%s requests from %s to %s", wording.Number(p.Requests), clockText(p.From), clockText(p.To))
+	if p.Requests == 0 {
+		t.line("No request was replayed")
+	} else {
+		t.line("%s from %s to %s", counted(p.Requests, "request"), clockText(p.From), p.To.Local().Format("2006-01-02 15:04:05 MST"))
+	}
 	t.row("would be refused", p.Refused, p.Requests)
 	t.row("within their limits", p.Passed, p.Requests)
 	if p.Would > 0 || slices.ContainsFunc(p.Limits, func(l LimitReport) bool { return l.Shadow }) {
 		t.row("of these, shadow limits would refuse", p.Would, p.Requests)
 	}
-	t.row("no limit is for them", p.Free, p.Requests)
+	t.row("no limit applies", p.Free, p.Requests)
 	if p.Denied > 0 {
 		t.row("denied for their API key or tier", p.Denied, p.Requests)
 	}
 	if p.Skipped > 0 {
 		t.row("could not be decided about", p.Skipped, p.Requests)
+	}
+	if p.Outside > 0 {
+		t.line("  left out: not within --from and --to\t%s", wording.Number(p.Outside))
+	}
+	if p.Other > 0 {
+		t.line("  left out: other hosts than --site\t%s", wording.Number(p.Other))
 	}
 	if a := p.Own; a != nil {
 		t.line("\nThe Caddy that wrote the log refused %s of them: %s of all verdicts are the same.", wording.Number(a.Log), percent(int64(a.Share*1e9), 1e9))
@@ -93,13 +103,13 @@ func (t *textWriter) limit(l *LimitReport) {
 	}
 	t.line("\n  %s", name)
 	if l.Requests > 0 {
-		t.line("  %s requests of %s; %s would be refused (%s), of %s", wording.Number(l.Requests), counted(l.Clients, "client"),
+		t.line("  %s from %s; %s (%s) from %s would be refused", counted(l.Requests, "request"), counted(l.Clients, "client"),
 			wording.Number(l.Refused), percent(l.Refused, l.Requests), counted(l.Hit, "client"))
 	} else {
-		t.line("  %s requests would be refused, of %s", wording.Number(l.Refused), counted(l.Hit, "client"))
+		t.line("  %s from %s would be refused", counted(l.Refused, "request"), counted(l.Hit, "client"))
 	}
 	if l.First != nil {
-		t.line("  first at %s; their answers in the log: %s", clockText(l.First), statusText(l.Statuses))
+		t.line("  First refusal at %s. Status of the refused requests in the log: %s", clockText(l.First), statusText(l.Statuses))
 	}
 	t.top(l)
 	t.peaks(l)
@@ -109,7 +119,7 @@ func (t *textWriter) top(l *LimitReport) {
 	if len(l.Top) == 0 {
 		return
 	}
-	t.line("\n  client\trefused\tof\tpeak\tfirst\tanswers\tuser agent")
+	t.line("\n  client\trefused\trequests\tpeak\tfirst refusal\tstatus\tuser agent")
 	for _, c := range l.Top {
 		t.line("  %s\t%s\t%s\t%s\t%s\t%s\t%s", oneCell(c.Client), wording.Number(c.Refused), wording.Number(c.Requests), wording.Number(c.Peak),
 			clockText(&c.First), statusText(c.Statuses), oneCell(strings.Join(c.Agents[:min(len(c.Agents), 1)], "")))
@@ -123,9 +133,9 @@ func (t *textWriter) peaks(l *LimitReport) {
 	if l.Peaks == nil {
 		return
 	}
-	t.line("\n  The most that a client wanted within a window: half of them %s, 99 %% at most %s, 99.9 %% at most %s, all at most %s",
+	t.line("\n  Peak of a client within one window: median %s, 99 %% of clients at most %s, 99.9 %% at most %s, highest %s",
 		wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999), wording.Number(l.Peaks.Max))
-	t.line("\n  with a limit of\tclients hit\trequests refused")
+	t.line("\n  at a limit of\tclients refused\trequests refused")
 	for _, a := range l.Amounts {
 		mark := ""
 		if a.Own {
@@ -134,7 +144,7 @@ func (t *textWriter) peaks(l *LimitReport) {
 		t.line("  %s\t%s\t%s%s", wording.Number(a.Amount), wording.Number(a.Clients), wording.Number(a.Refused), mark)
 	}
 	if l.Inexact {
-		t.line("  There were too many active clients to count all refusals: they are at least so many.")
+		t.line("  Too many clients were active to count all refusals: these are the least that there would be.")
 	}
 }
 
@@ -146,8 +156,16 @@ func (t *textWriter) notes(p *Report) {
 		}
 	}
 	for _, bad := range p.Log.Quoted {
-		t.line("  %s:%d: %s: %s", oneCell(bad.File), bad.Line, bad.Error, bad.Text)
+		t.line("  %s, line %d: %s%s", bad.File, bad.Line, bad.Error, behindColon(bad.Text))
 	}
+}
+
+// behindColon returns a text behind a colon, or "" for none.
+func behindColon(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
 }
 
 // maxCell is how many bytes of a text are shown in a table.

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -120,7 +121,7 @@ func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
 		return false // something was claimed before this period
 	}
 	name, ok := at.engine.nameAtOnce(c, limit, lasting)
-	if !ok || !at.isNew(c.id, name.Key) || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) {
+	if !ok || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) || !at.recallLocked(c, limit, name.Key) {
 		return false
 	}
 	c.knowLocked(at.period, name)
@@ -129,6 +130,21 @@ func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
 
 func (at *atOnce) isNew(id storage.LimitID, key storage.Key) bool {
 	return at.store.IsNew(id, at.line.Era, key)
+}
+
+// recallLocked has a cell of which nothing was claimed know what the store keeps of its key, and
+// reports whether it does now.
+func (at *atOnce) recallLocked(c *cell, limit *Limit, name storage.Key) bool {
+	store, ok := at.store.(storage.Recaller)
+	if !ok {
+		return at.isNew(c.id, name)
+	}
+	known, ok := store.Recall(c.id, at.line.Era, name, limit.Limit, at.now)
+	if ok && known != (limiter.Lease{}) {
+		c.setLeaseLocked(known)
+		c.noteFirstLocked(limit, at.now)
+	}
+	return ok
 }
 
 const second = int64(1e9)

@@ -238,6 +238,10 @@ func (s *immediateStore) IsNew(id storage.LimitID, era int64, key storage.Key) b
 	return s.immediate().IsNew(id, era, key)
 }
 
+func (s *immediateStore) Recall(id storage.LimitID, era int64, key storage.Key, l limiter.Limit, now int64) (limiter.Lease, bool) {
+	return s.immediate().(storage.Recaller).Recall(id, era, key, l, now)
+}
+
 func (s *immediateStore) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*immediateStore)
 	return ok && e.disk == s.disk

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 
+	"github.com/caddy-tally/caddy-tally/internal/slab"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -40,6 +41,7 @@ func (db *Database) forgetCountsLocked() {
 		db.addLocked(sh, -sh.bytes)
 		sh.states = nil
 	}
+	db.counts = slab.Slab{}
 }
 
 // Time implements [storage.Timekeeper].

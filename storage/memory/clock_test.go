@@ -78,7 +78,7 @@ func TestSlotsWithinTerms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := int64(len(db.shardOf(key(1)).states[stateKey{1, key(1)}].Slots)); n > l.Slots()+1 {
+	if n := int64(len(db.State(1, key(1)).Slots)); n > l.Slots()+1 {
 		t.Errorf("a key has %d slots, want at most %d", n, l.Slots()+1)
 	}
 }

@@ -25,6 +25,8 @@
 //
 // Keys are spread over many small maps, the shards. A step of a sweep walks some
 // of them, so that a claim waits for a short step only, and a map that is empty
-// after a sweep is given back, because Go's maps never shrink. Each entry has the
-// time from which on it says nothing, so a sweep needs to know no limits.
+// after a sweep is given back, because Go's maps never shrink. A map has the names
+// of records, which lie in a slab: a key takes some 80 bytes, and the garbage
+// collector looks at none of them. Each record begins with the time from which on it
+// says nothing, so a sweep needs to know no limits.
 package memory

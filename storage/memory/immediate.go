@@ -27,6 +27,20 @@ func (s *Store) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
 	return !found && era == s.db.clock.Era
 }
 
+// Recall implements [storage.Recaller].
+func (s *Store) Recall(id storage.LimitID, era int64, key storage.Key, l limiter.Limit, now int64) (known limiter.Lease, ok bool) {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	if era != s.db.clock.Era {
+		return known, false
+	}
+	st := &s.db.rooms[0]
+	if !s.db.readLocked(stateKey{id, key}, st) {
+		return known, true
+	}
+	return l.Recall(&st.State, now)
+}
+
 // ClaimAtOnce implements [storage.Immediate].
 func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
 	s.db.mu.Lock()
@@ -39,11 +53,12 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known lim
 		return limiter.Grant{}, storage.ErrNotAtOnce
 	}
 	at := stateKey{c.ID, c.Key}
-	st := s.db.takeLocked(at)
+	st := &s.db.rooms[0]
+	s.db.readLocked(at, st)
 	c.Limit.Apply(&st.State, changes)
 	st.Settle(c.Limit, c.Now, c.Now)
 	s.db.putLocked(at, st)
 	return grant, nil
 }
 
-var _ storage.Immediate = (*Store)(nil)
+var _ storage.Recaller = (*Store)(nil)

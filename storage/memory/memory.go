@@ -3,10 +3,10 @@ package memory
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/caddy-tally/caddy-tally/internal/slab"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -40,16 +40,22 @@ type Database struct {
 	next    int             // the shard that the next step of a sweep begins with
 	stores  int             // that are open
 
+	counts slab.Slab // of states
+	rooms  [2]state  // for the states that a claim is about, which are read into it
+	room   []byte    // for the record of a state, which is put from there
+	text   []byte    // for the state in it
+
 	period atomic.Uint32 // in which one store is open, see [storage.Immediate]; or 0
 }
 
 // shards is how many maps the keys are spread over: so many that one of them has a
-// few hundred entries when there are millions.
-const shards = 1 << 12
+// few hundred entries when there are millions. It is no power of 2, so that a million keys, or
+// two, are not just more than maps have room for before they double.
+const shards = 3 << 10
 
 // shard holds the entries of the keys that begin with the same bits.
 type shard struct {
-	states  map[stateKey]state
+	states  map[stateKey]slab.Ref
 	bytes   int64                             // what the states take
 	clients map[storage.Key]reputation.Record // of times that were never set, see recordLocked
 }
@@ -61,9 +67,9 @@ func New() *Database { return new(Database) }
 func (db *Database) State(id storage.LimitID, key storage.Key) limiter.State {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	is := db.shardOf(key).states[stateKey{id, key}].State
-	is.Slots = slices.Clone(is.Slots)
-	return is
+	var is state
+	db.readLocked(stateKey{id, key}, &is)
+	return is.State
 }
 
 // Time returns the record of the database's time, for tests and tools.

@@ -144,7 +144,7 @@ func TestSlotsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	st := db.shardOf(key(1)).states[stateKey{1, key(1)}]
+	st := db.State(1, key(1))
 	if len(st.Slots) > 130 {
 		t.Errorf("a key has %d slots", len(st.Slots))
 	}
@@ -200,8 +200,8 @@ func TestBytesAddUp(t *testing.T) {
 
 func counted(db *Database) (bytes int64) {
 	for i := range db.shards {
-		for _, st := range db.shards[i].states {
-			bytes += bytesOfState(st)
+		for _, ref := range db.shards[i].states {
+			bytes += bytesOfState(ref)
 		}
 		for _, r := range db.shards[i].clients {
 			bytes += bytesOf(r)

@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -23,9 +22,9 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 		copyOf := func(id storage.LimitID, key storage.Key) *limiter.State {
 			k := stateKey{id, key}
 			if copies[k] == nil {
-				st := db.shardOf(key).states[k].State
-				st.Slots = slices.Clone(st.Slots)
-				copies[k] = &st
+				st := new(state)
+				db.readLocked(k, st)
+				copies[k] = &st.State
 			}
 			return copies[k]
 		}

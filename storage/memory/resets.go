@@ -51,8 +51,7 @@ func (db *Database) forgetLocked(of *storage.Reset, name storage.Key) (found boo
 	}
 	at := stateKey{of.Limit, name}
 	_, found = sh.states[at]
-	db.takeLocked(at)
-	db.putLocked(at, state{})
+	db.removeLocked(at)
 	return found
 }
 

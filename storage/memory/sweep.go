@@ -52,10 +52,9 @@ func (db *Database) sweepLocked(at storage.Time) (swept storage.Swept) {
 
 // sweepShardLocked deletes at most most expired entries of a shard.
 func (db *Database) sweepShardLocked(sh *shard, now storage.Time, most int64) (deleted int64) {
-	for at, st := range sh.states {
-		if st.Expires <= now.Now && deleted < most {
-			db.addLocked(sh, -bytesOfState(st))
-			delete(sh.states, at)
+	for at, ref := range sh.states {
+		if expiresOf(db.counts.Get(ref)) <= now.Now && deleted < most {
+			db.removeLocked(at)
 			deleted++
 		}
 	}

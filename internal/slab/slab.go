@@ -1,0 +1,159 @@
+// Package slab keeps many small records of bytes in few large blocks. The blocks hold no
+// pointers, so the garbage collector doesn't look into them, and a million records cost it no
+// more than a few.
+//
+// # Invariants
+//
+//   - A record has the bytes of its class: 8, 16, 24, 32, 48, 64, 96, 128 and so on.
+//   - A block holds records of one class. One in which no record is left gives its memory back,
+//     except one of each class, so that a record which comes and goes takes none every time.
+package slab
+
+import "encoding/binary"
+
+// Slab keeps records. The zero value is empty. It is for one goroutine at a time.
+type Slab struct {
+	classes [classes]class
+	bytes   int64
+}
+
+// Ref names a record of a slab, until that is replaced or freed. The zero value names none.
+type Ref uint64
+
+// MaxRecord is the most bytes that a record can have.
+const MaxRecord = 64 << 20
+
+const (
+	classes    = 46
+	classBits  = 6
+	blockBytes = 32 << 10
+)
+
+// class holds the records of one size.
+type class struct {
+	blocks []block
+	room   []uint32 // the numbers of blocks that aren't full; the last one is filled first
+	empty  int      // blocks that have memory and no record: 0 or 1
+}
+
+// block is memory for as many records as fit, at least one.
+type block struct {
+	data  []byte // nil if there is no record in it
+	live  uint32 // records
+	fresh uint32 // the number of the first record that was never used
+	free  uint32 // the number of a free record, counted from 1, which begins with that of the next; 0 for none
+}
+
+// sizeOf returns how many bytes the records of a class have.
+func sizeOf(class int) int {
+	switch {
+	case class < 4:
+		return 8 * (class + 1)
+	case class%2 == 0:
+		return 48 << ((class - 4) / 2)
+	}
+	return 64 << ((class - 5) / 2)
+}
+
+// classFor returns the smallest class whose records have room for so many bytes.
+func classFor(bytes int) (class int) {
+	for sizeOf(class) < bytes {
+		class++
+	}
+	return class
+}
+
+// perBlock returns how many records a block of a class has.
+func perBlock(class int) uint32 { return uint32(max(blockBytes/sizeOf(class), 1)) }
+
+// at returns where a record is.
+func (r Ref) at() (class int, block, record uint32) {
+	r--
+	class = int(r & (1<<classBits - 1))
+	number, per := uint64(r)>>classBits, uint64(perBlock(class))
+	return class, uint32(number / per), uint32(number % per)
+}
+
+// Size returns how many bytes the record takes, which are at least those that were put.
+func (r Ref) Size() int {
+	if r == 0 {
+		return 0
+	}
+	return sizeOf(int((r - 1) & (1<<classBits - 1)))
+}
+
+// Get returns the bytes of a record, until the slab is changed. What was put comes first; the
+// bytes after it mean nothing.
+func (s *Slab) Get(r Ref) []byte {
+	if r == 0 {
+		return nil
+	}
+	class, block, record := r.at()
+	size := uint32(sizeOf(class))
+	return s.classes[class].blocks[block].data[record*size:][:size:size]
+}
+
+// Put keeps a copy of at most [MaxRecord] bytes in the place of a record, or as another one if
+// r is 0, and returns its name.
+func (s *Slab) Put(r Ref, bytes []byte) Ref {
+	if r.Size() != sizeOf(classFor(len(bytes))) {
+		s.Free(r)
+		r = s.add(classFor(len(bytes)))
+	}
+	copy(s.Get(r), bytes)
+	return r
+}
+
+// add adds a record of a class.
+func (s *Slab) add(class int) Ref {
+	c, size, per := &s.classes[class], sizeOf(class), perBlock(class)
+	if len(c.room) == 0 {
+		c.room = append(c.room, uint32(len(c.blocks)))
+		c.blocks = append(c.blocks, block{})
+	}
+	number := c.room[len(c.room)-1]
+	b := &c.blocks[number]
+	switch {
+	case b.data == nil:
+		b.data = make([]byte, int(per)*size)
+	case b.live == 0:
+		c.empty--
+	}
+	record := b.fresh
+	if b.free > 0 {
+		record = b.free - 1
+		b.free = binary.LittleEndian.Uint32(b.data[int(record)*size:])
+	} else {
+		b.fresh++
+	}
+	if b.live++; b.live == per {
+		c.room = c.room[:len(c.room)-1]
+	}
+	s.bytes += int64(size)
+	return Ref((uint64(number)*uint64(per)+uint64(record))<<classBits|uint64(class)) + 1
+}
+
+// Free frees a record.
+func (s *Slab) Free(r Ref) {
+	if r == 0 {
+		return
+	}
+	class, number, record := r.at()
+	c, size := &s.classes[class], sizeOf(class)
+	b := &c.blocks[number]
+	binary.LittleEndian.PutUint32(b.data[int(record)*size:], b.free)
+	b.free = record + 1
+	if b.live == perBlock(class) {
+		c.room = append(c.room, number)
+	}
+	if b.live--; b.live == 0 {
+		if c.empty++; c.empty > 1 || perBlock(class) == 1 {
+			*b = block{}
+			c.empty--
+		}
+	}
+	s.bytes -= int64(size)
+}
+
+// Bytes returns how many bytes the records take.
+func (s *Slab) Bytes() int64 { return s.bytes }
