@@ -105,7 +105,7 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"./limiter/...", "./storage/...", "./identity/..."},
-		except:   []string{"./storage/redis"}, // a module of Caddy that users choose to build; its store is below
+		except:   []string{"./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule"}, // modules of Caddy that users choose to build
 		forbidden: []string{
 			"github.com/caddyserver/...", "go.uber.org/zap/...", "github.com/prometheus/...",
 		},
@@ -113,7 +113,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./limiter/...", "./storage/...", "./identity/..."},
-		except:    []string{"./identity/siteverify", "./storage/redis"}, // a client, which serves nothing, and a module of Caddy
+		except:    []string{"./identity/siteverify", "./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule"}, // a client, which serves nothing, and modules of Caddy
 		forbidden: []string{"net/http"},
 		why:       "requests are met in the root package; what they are made of is handed on as plain values",
 	},
@@ -169,6 +169,22 @@ var rules = []rule{
 		why:       "stores are alternatives; one that needs another can't be left out of a build",
 	},
 	{
+		packages:  []string{"."},
+		forbidden: []string{"./storage/postgres", "./storage/mysql", "./storage/internal/sqlstore/..."},
+		why:       "who doesn't build a Caddy with such a store gets none of it",
+	},
+	{
+		packages:  []string{"./storage/internal/sqlstore/..."},
+		except:    []string{"./storage/internal/sqlstore/sqltest"},
+		forbidden: []string{"./storage/..."}, allowed: []string{"./storage", "./storage/internal/cells", "./storage/internal/sqlstore/..."},
+		why: "stores are alternatives; one that needs another can't be left out of a build",
+	},
+	{
+		packages:  []string{"./storage/internal/cells"},
+		forbidden: []string{"./..."}, allowed: []string{"./storage/internal/cells", "./storage", "./limiter", "./limiter/reputation", "./internal/distinct"},
+		why: "it is arithmetic that stores share, and knows no place where states are kept",
+	},
+	{
 		packages:  []string{"./storage/sqlite/internal/vfs"},
 		forbidden: []string{"./...", "modernc.org/sqlite"}, allowed: []string{"./storage/sqlite/internal/vfs"},
 		why: "what is unsafe is read alone: it serves SQLite's file calls, and knows neither driver nor rows",
@@ -196,6 +212,7 @@ var dependencies = map[string]string{
 	"github.com/cespare/xxhash/v2":        "stable hashes, for the names of limits, for shards and for checksums; Caddy brings it",
 	"github.com/dustin/go-humanize":       "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
 	"github.com/gaissmai/bart":            "the longest prefix among the networks of the rules file, found in less than 100 ns; a module that Caddy requires uses it, too",
+	"github.com/go-sql-driver/mysql":      "the protocol of MySQL, for the store there; Caddy brings it: see decision 99",
 	"github.com/jackc/pgx/v5":             "the protocol of Postgres, for the store and the exchange there; Caddy brings it: see decision 99",
 	"github.com/klauspost/compress":       "access logs that are compressed with zstd; Caddy brings it",
 	"github.com/prometheus/client_golang": "metrics, in Caddy's registry; Caddy brings it",

@@ -1,5 +1,5 @@
-// Command caddy is Caddy with its standard modules and this one, for trying it
-// out and for tests. Those who run a server build theirs with xcaddy.
+// Command caddy is Caddy with its standard modules and this one, and with all stores, for
+// trying it out and for tests. Those who run a server build theirs with xcaddy.
 package main
 
 import (
@@ -9,6 +9,8 @@ import (
 
 	_ "github.com/caddy-tally/caddy-tally"
 	_ "github.com/caddy-tally/caddy-tally/exchange/postgres"
+	_ "github.com/caddy-tally/caddy-tally/storage/mysql"
+	_ "github.com/caddy-tally/caddy-tally/storage/postgres"
 )
 
 func main() { caddycmd.Main() }

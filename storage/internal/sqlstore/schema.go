@@ -44,6 +44,7 @@ var tables = []struct {
 		{"name", shortBytes}, {"former", shortBytes}, {"at", number64}, {"found", number64}}},
 	// The clients whose records were changed, the last of them.
 	{"changes", true, []column{{"number", number64}, {"name", shortBytes}, {"former", shortBytes}}},
+	{"vault", false, []column{{"name", shortBytes}, {"title", longBytes}, {"value", longBytes}}},
 	{"processes", true, []column{{"id", number64}, {"expires", number64}}},
 }
 

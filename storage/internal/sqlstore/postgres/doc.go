@@ -1,3 +1,2 @@
-// Package postgres is a store on a Postgres server, version 13 or later, that several machines
-// use, and the module `rate_limit.stores.postgres`.
+// Package postgres is the dialect of Postgres, version 13 or later.
 package postgres

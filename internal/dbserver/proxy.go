@@ -1,0 +1,144 @@
+package dbserver
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Cut is what a proxy does with a message from a client.
+type Cut int
+
+// What a proxy may do.
+const (
+	Pass   Cut = iota // hands it on
+	Before            // ends the connection instead
+	After             // hands it on, waits for the answer, and ends the connection instead of handing that on
+	Amid              // hands it on and ends the connection
+	Hole              // keeps it, and hands nothing on in this connection from now on
+)
+
+// Proxy is between clients and a server.
+type Proxy struct {
+	Port     string
+	listener net.Listener
+	target   string
+	cut      atomic.Pointer[func() Cut]
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // guarded by mu
+	group sync.WaitGroup
+}
+
+// NewProxy starts a proxy before a server's port.
+func NewProxy(port string) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{listener: l, target: net.JoinHostPort("127.0.0.1", port), conns: make(map[net.Conn]bool)}
+	_, p.Port, err = net.SplitHostPort(l.Addr().String())
+	p.SetCut(func() Cut { return Pass })
+	p.group.Go(p.accept)
+	return p, err
+}
+
+// SetCut sets what happens to each message from a client. cut may be called by several
+// goroutines.
+func (p *Proxy) SetCut(cut func() Cut) { p.cut.Store(&cut) }
+
+// Close ends all connections and waits for that.
+func (p *Proxy) Close() {
+	_ = p.listener.Close()
+	p.mu.Lock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+	p.mu.Unlock()
+	p.group.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		if p.keep(client, server) {
+			p.group.Go(func() { p.serve(client, server) })
+		}
+	}
+}
+
+func (p *Proxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		if p.conns == nil {
+			_ = c.Close()
+		} else {
+			p.conns[c] = true
+		}
+	}
+	return p.conns != nil
+}
+
+// serve hands messages on until the connection ends.
+func (p *Proxy) serve(client, server net.Conn) {
+	var deaf atomic.Bool // the server's next answer ends the connection
+	end := func() {
+		_, _ = client.Close(), server.Close()
+		p.mu.Lock()
+		delete(p.conns, client)
+		delete(p.conns, server)
+		p.mu.Unlock()
+	}
+	p.group.Go(func() {
+		defer end()
+		pump(server, client, func() Cut {
+			if deaf.Load() {
+				return Before
+			}
+			return Pass
+		})
+	})
+	defer end()
+	pump(client, server, func() Cut {
+		cut := (*p.cut.Load())()
+		if cut == After {
+			deaf.Store(true)
+			return Pass
+		}
+		return cut
+	})
+}
+
+// pump hands messages on from one side to the other, as cut says.
+func pump(from, to net.Conn, cut func() Cut) {
+	buffer := make([]byte, 1<<20)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		switch is := cut(); is {
+		case Before:
+			return
+		case Hole:
+			for err == nil {
+				_, err = from.Read(buffer)
+			}
+			return
+		default:
+			if _, err := to.Write(buffer[:n]); err != nil || is == Amid {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,80 @@
+// Package sqlmodule is what the modules of stores on SQL servers share: how their settings are
+// read.
+package sqlmodule
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// Expand replaces the placeholders of a DSN, those for environment variables and files among them.
+func Expand(dsn string) (string, error) {
+	if dsn == "" {
+		return "", errors.New("dsn: is required: write how to connect to the server")
+	}
+	expanded, err := caddy.NewReplacer().ReplaceOrErr(dsn, true, true)
+	if err != nil {
+		return "", fmt.Errorf("dsn: %w", err)
+	}
+	return expanded, nil
+}
+
+// fingerprints is the key of this process that fingerprints are made under.
+var fingerprints = func() (key [32]byte) {
+	_, _ = rand.Read(key[:]) // never fails: see crypto/rand
+	return key
+}()
+
+// Fingerprint returns a text that differs where a DSN does, and tells nothing about it.
+func Fingerprint(dsn string) string {
+	mac := hmac.New(sha256.New, fingerprints[:])
+	mac.Write([]byte(dsn))
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// Unmarshal reads `<name> <dsn> { … }` from a Caddyfile. option reads an option, and reports whether
+// it knows it; expected names those that it knows.
+func Unmarshal(d *caddyfile.Dispenser, dsn *string, expected string, option func(*caddyfile.Dispenser) (bool, error)) error {
+	d.Next() // the name of the store
+	name := d.Val()
+	if !d.Args(dsn) {
+		return d.Errf("store %s: expected how to connect to the server, as in %s", name, Examples[name])
+	}
+	if d.NextArg() {
+		return d.Errf("store %s: expected one DSN: put quotes around one that has spaces", name) // the rest may be a password
+	}
+	seen := make(map[string]bool)
+	for d.NextBlock(0) {
+		if seen[d.Val()] {
+			return d.Errf("store %s: %s is given twice", name, d.Val())
+		}
+		seen[d.Val()] = true
+		if known, err := option(d); err != nil {
+			return err
+		} else if !known {
+			return d.Errf("store %s: unrecognized option %q: expected %s", name, d.Val(), expected)
+		}
+	}
+	return nil
+}
+
+// Examples are DSNs as one writes them, by the names of the stores.
+var Examples = map[string]string{
+	"postgres": "store postgres postgres://tally:{env.TALLY_PASSWORD}@db.example.com/tally",
+	"mysql":    "store mysql tally:{env.TALLY_PASSWORD}@tcp(db.example.com:3306)/tally",
+}
+
+// Prefix reads the option prefix.
+func Prefix(d *caddyfile.Dispenser, prefix *string) error {
+	if !d.AllArgs(prefix) {
+		return d.ArgErr()
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+// Package sqltest holds the stores of every dialect to what package sqlstore promises, on real
+// servers, which it kills and cuts off. It is for tests only.
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
+)
+
+// Kind is a kind of server.
+type Kind struct {
+	// Start starts a server.
+	Start func(settings ...string) (*dbserver.Server, error)
+	// Opener returns what opens stores on a server.
+	Opener func(dsn string, o sqlstore.Options) (storage.Opener, error)
+
+	once   sync.Once
+	shared *dbserver.Server
+	err    error
+	places atomic.Int64
+}
+
+// Main runs the tests of a package, which have one server. Tests that kill a server start their
+// own.
+func (k *Kind) Main(m *testing.M) {
+	code := m.Run()
+	if k.shared != nil {
+		k.shared.Close()
+	}
+	os.Exit(code)
+}
+
+// Server returns the server, or skips the test if none is installed.
+func (k *Kind) Server(t testing.TB) *dbserver.Server {
+	t.Helper()
+	k.once.Do(func() { k.shared, k.err = k.Start() })
+	return orSkip(t, k.shared, k.err)
+}
+
+// Own starts a server of the test's own.
+func (k *Kind) Own(t testing.TB, settings ...string) *dbserver.Server {
+	t.Helper()
+	s, err := k.Start(settings...)
+	orSkip(t, s, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func orSkip(t testing.TB, s *dbserver.Server, err error) *dbserver.Server {
+	t.Helper()
+	if errors.Is(err, dbserver.ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// patience is how long calls may take on a machine that is busy.
+const patience = 20 * time.Second
+
+// Options are those of a place of its own.
+func (k *Kind) Options() sqlstore.Options {
+	return sqlstore.Options{Prefix: fmt.Sprintf("place%d_", k.places.Add(1)), Timeout: patience}
+}
+
+// Place returns what opens stores in a place, by a port of a server or of a proxy.
+func (k *Kind) Place(t testing.TB, s *dbserver.Server, port string, o sqlstore.Options) storage.Opener {
+	t.Helper()
+	open, err := k.Opener(s.DSN(port), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open
+}
+
+// opened opens a store.
+func opened(t testing.TB, open storage.Opener) *sqlstore.Store {
+	t.Helper()
+	s, err := open(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s.(*sqlstore.Store)
+}
+
+// Conformance runs the suite of stores. The clocks of the tests take the place of the server's.
+func (k *Kind) Conformance(t *testing.T) {
+	s := k.Server(t)
+	storagetest.Run(t, func(t *testing.T) storage.Opener {
+		o := k.Options()
+		o.Clock = func(r storage.Reading) int64 { return r.Wall }
+		return k.Place(t, s, s.Port, o)
+	}, storagetest.ServerTime)
+}

@@ -1,0 +1,125 @@
+// Package mysql registers the module `rate_limit.stores.mysql`, a store on a MySQL or MariaDB server
+// that several machines share. Who wants it builds Caddy with this package.
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	driver "github.com/go-sql-driver/mysql"
+
+	tally "github.com/caddy-tally/caddy-tally"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlmodule"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/mysql"
+)
+
+// Store keeps the counts on a server of MySQL 8 or later, or of MariaDB 10.6 or later, that several
+// machines share. They need the same `secret_file`. The tables are made if there are none.
+type Store struct {
+	// How to connect to the server, as `user:password@tcp(host:3306)/database`, with options
+	// such as `?tls=true` behind it. Placeholders such as `{env.TALLY_DSN}` and
+	// `{file./run/secrets/dsn}` are replaced. Required.
+	DSN string `json:"dsn"`
+
+	// What the names of the tables begin with, after a database and a dot if need be.
+	// Default: `tally_`.
+	Prefix string `json:"prefix,omitempty"`
+
+	dsn     string // without placeholders
+	address string
+
+	mu   sync.Mutex
+	open storage.Opener // guarded by mu: nil until it is needed
+}
+
+func init() {
+	caddy.RegisterModule(new(Store))
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Store) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "rate_limit.stores.mysql",
+		New: func() caddy.Module { return new(Store) },
+	}
+}
+
+// Provision checks the settings. It connects to nothing.
+func (s *Store) Provision(caddy.Context) (err error) {
+	if err := sqlstore.CheckPrefix(s.Prefix); err != nil {
+		return fmt.Errorf("prefix: %w", err)
+	}
+	if s.dsn, err = sqlmodule.Expand(s.DSN); err != nil {
+		return err
+	}
+	config, err := driver.ParseDSN(s.dsn)
+	if err != nil {
+		return errUnreadable
+	}
+	s.address = config.Addr + "/" + config.DBName
+	return nil
+}
+
+// errUnreadable is all that is said about a DSN that can't be read, because more of it may show a
+// password that has special characters.
+var errUnreadable = fmt.Errorf("dsn: it can't be read; write it as in %s", sqlmodule.Examples["mysql"])
+
+// Identity implements tally.Store.
+func (s *Store) Identity() string {
+	return fmt.Sprintf("mysql %s prefix=%s dsn=%s", s.address, s.Prefix, sqlmodule.Fingerprint(s.dsn))
+}
+
+// Address implements tally.NetworkStore.
+func (s *Store) Address() string { return s.address }
+
+// Open implements tally.Store. All stores that it opens are of one place, which remembers what an
+// earlier one of them has left undecided.
+func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
+	open, err := s.opener(timeout)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx)
+}
+
+func (s *Store) opener(timeout time.Duration) (open storage.Opener, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open, err = mysql.Opener(mysql.Options{
+			DSN:     s.dsn,
+			Options: sqlstore.Options{Prefix: s.Prefix, Timeout: max(2*timeout, sqlstore.DefaultTimeout)},
+		})
+		if err != nil {
+			return nil, errUnreadable
+		}
+	}
+	return s.open, nil
+}
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	mysql <dsn> {
+//		prefix <prefix>
+//	}
+func (s *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return sqlmodule.Unmarshal(d, &s.DSN, "prefix", func(d *caddyfile.Dispenser) (bool, error) {
+		if d.Val() == "prefix" {
+			return true, sqlmodule.Prefix(d, &s.Prefix)
+		}
+		return false, nil
+	})
+}
+
+// Interface guards
+var (
+	_ tally.NetworkStore    = (*Store)(nil)
+	_ caddy.Provisioner     = (*Store)(nil)
+	_ caddyfile.Unmarshaler = (*Store)(nil)
+)

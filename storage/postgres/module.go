@@ -1,0 +1,165 @@
+// Package postgres registers the module `rate_limit.stores.postgres`, a store on a Postgres server
+// that several machines share. Who wants it builds Caddy with this package.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	tally "github.com/caddy-tally/caddy-tally"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlmodule"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/postgres"
+)
+
+// Store keeps the counts on a Postgres server, version 13 or later, that several machines share.
+// They need the same `secret_file`. The tables are made if there are none.
+type Store struct {
+	// How to connect to the server: a URL, `postgres://user:password@host:5432/database`, or
+	// pairs of keyword and value, as libpq reads them. TLS and several hosts are configured
+	// in it, too: `sslmode=verify-full`, `target_session_attrs=read-write`. Placeholders such
+	// as `{env.TALLY_DSN}` and `{file./run/secrets/dsn}` are replaced. Required.
+	DSN string `json:"dsn"`
+
+	// What the names of the tables begin with, after a schema and a dot if need be.
+	// Default: `tally_`.
+	Prefix string `json:"prefix,omitempty"`
+
+	// Whether each commit waits for the server's disk. If not, a server that crashes may lose
+	// the last 0.6 seconds; machines notice that, and charge again what they know.
+	// Default: false.
+	Durable bool `json:"durable,omitempty"`
+
+	dsn     string // without placeholders
+	address string
+
+	mu   sync.Mutex
+	open storage.Opener // guarded by mu: nil until it is needed
+}
+
+func init() {
+	caddy.RegisterModule(new(Store))
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Store) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "rate_limit.stores.postgres",
+		New: func() caddy.Module { return new(Store) },
+	}
+}
+
+// Provision checks the settings. It connects to nothing.
+func (s *Store) Provision(caddy.Context) (err error) {
+	if err := sqlstore.CheckPrefix(s.Prefix); err != nil {
+		return fmt.Errorf("prefix: %w", err)
+	}
+	if s.dsn, err = sqlmodule.Expand(s.DSN); err != nil {
+		return err
+	}
+	config, err := pgconn.ParseConfig(s.dsn)
+	if err != nil {
+		return unreadable(err)
+	}
+	s.address = addressOf(config)
+	return nil
+}
+
+// unreadable returns an error about a DSN. What the driver says may show a password that has
+// special characters, so only what it says about files is passed on.
+func unreadable(err error) error {
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
+		return fmt.Errorf("dsn: %w", file)
+	}
+	return fmt.Errorf("dsn: it can't be read; write it as in %s, and special characters of the password as in %%40 for @", sqlmodule.Examples["postgres"])
+}
+
+// addressOf returns the hosts and the database, without user and password.
+func addressOf(config *pgconn.Config) string {
+	var hosts []string
+	add := func(host string, port uint16) {
+		at := net.JoinHostPort(host, strconv.Itoa(int(port)))
+		if len(hosts) == 0 || hosts[len(hosts)-1] != at { // TLS and no TLS are both in the list
+			hosts = append(hosts, at)
+		}
+	}
+	add(config.Host, config.Port)
+	for _, f := range config.Fallbacks {
+		add(f.Host, f.Port)
+	}
+	return strings.Join(hosts, ",") + "/" + config.Database
+}
+
+// Identity implements tally.Store.
+func (s *Store) Identity() string {
+	return fmt.Sprintf("postgres %s prefix=%s durable=%t dsn=%s", s.address, s.Prefix, s.Durable, sqlmodule.Fingerprint(s.dsn))
+}
+
+// Address implements tally.NetworkStore.
+func (s *Store) Address() string { return s.address }
+
+// Open implements tally.Store. All stores that it opens are of one place, which remembers what an
+// earlier one of them has left undecided.
+func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
+	open, err := s.opener(timeout)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx)
+}
+
+func (s *Store) opener(timeout time.Duration) (open storage.Opener, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open, err = postgres.Opener(postgres.Options{
+			DSN: s.dsn, Durable: s.Durable,
+			Options: sqlstore.Options{Prefix: s.Prefix, Timeout: max(2*timeout, sqlstore.DefaultTimeout)},
+		})
+		if err != nil {
+			return nil, unreadable(err)
+		}
+	}
+	return s.open, nil
+}
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	postgres <dsn> {
+//		prefix  <prefix>
+//		durable
+//	}
+func (s *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return sqlmodule.Unmarshal(d, &s.DSN, "prefix or durable", func(d *caddyfile.Dispenser) (bool, error) {
+		switch d.Val() {
+		case "prefix":
+			return true, sqlmodule.Prefix(d, &s.Prefix)
+		case "durable":
+			s.Durable = true
+			if d.NextArg() {
+				return true, d.ArgErr()
+			}
+			return true, nil
+		}
+		return false, nil
+	})
+}
+
+// Interface guards
+var (
+	_ tally.NetworkStore    = (*Store)(nil)
+	_ caddy.Provisioner     = (*Store)(nil)
+	_ caddyfile.Unmarshaler = (*Store)(nil)
+)
