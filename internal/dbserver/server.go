@@ -45,11 +45,15 @@ func (s *Server) Start() error {
 	s.command = exec.Command(s.args[0], s.args[1:]...)
 	s.command.Dir = s.folder
 	s.command.SysProcAttr = asNobody()
-	output, err := s.command.StderrPipe()
+	output, input, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	if err := s.command.Start(); err != nil {
+	s.command.Stderr = input
+	err = s.command.Start()
+	_ = input.Close()
+	if err != nil {
+		_ = output.Close()
 		return err
 	}
 	s.lines = make(chan string, 1000)
@@ -57,10 +61,12 @@ func (s *Server) Start() error {
 	return s.await()
 }
 
-// read reads the log until the server ends. Lines that nobody waits for are dropped.
-func (s *Server) read(output io.Reader) {
+// read reads the log until the server and all of its children have ended. Lines that nobody waits
+// for are dropped.
+func (s *Server) read(output io.ReadCloser) {
 	lines := s.lines
 	defer close(lines)
+	defer output.Close()
 	for scanner := bufio.NewScanner(output); scanner.Scan(); {
 		select {
 		case lines <- scanner.Text():
@@ -92,7 +98,7 @@ func (s *Server) await() error {
 func (s *Server) Kill() {
 	killAll(s.command.Process.Pid)
 	_ = s.command.Wait()
-	for range s.lines { // until nobody holds its output any more
+	for range s.lines { // until its children have ended, too
 	}
 }
 

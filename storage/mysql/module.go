@@ -12,7 +12,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	driver "github.com/go-sql-driver/mysql"
 
-	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlmodule"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
@@ -119,7 +118,6 @@ func (s *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ tally.NetworkStore    = (*Store)(nil)
 	_ caddy.Provisioner     = (*Store)(nil)
 	_ caddyfile.Unmarshaler = (*Store)(nil)
 )

@@ -17,7 +17,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlmodule"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
@@ -159,7 +158,6 @@ func (s *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ tally.NetworkStore    = (*Store)(nil)
 	_ caddy.Provisioner     = (*Store)(nil)
 	_ caddyfile.Unmarshaler = (*Store)(nil)
 )

@@ -87,23 +87,16 @@ func (s *Store) hasLost() error {
 }
 
 // resolveLocked finds out whether a batch took effect whose connection ended before the answer
-// came. The lock on the machine's row is held until the batch has ended, with or without effect.
-// If it had none, it returns the cause.
+// came. It tries until the context ends. If the batch had no effect, it returns the cause.
 func (s *Store) resolveLocked(ctx context.Context, cause error) error {
 	s.pending = true
 	s.claims.hangUpLocked()
-	p := s.place
-	var results []Rows
-	err := s.claims.withLocked(ctx, func(c Conn) (err error) {
-		sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
-		sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, " FOR UPDATE").end().add("ROLLBACK")
-		if results, err = p.run(ctx, c, sql); err != nil {
-			p.rollback(ctx, c)
-		}
-		return err
-	})
-	if err != nil || hasResults(results, 1) != nil {
-		p.suspect(s.id)
+	results, err := s.askBatchesLocked(ctx)
+	for wait := firstWait; err != nil && await(ctx, wait); wait = min(2*wait, lastWait) {
+		results, err = s.askBatchesLocked(ctx)
+	}
+	if err != nil {
+		s.place.suspect(s.id)
 		return fmt.Errorf("%w: %w", storage.ErrUnknownOutcome, cause)
 	}
 	before := s.sent
@@ -114,4 +107,38 @@ func (s *Store) resolveLocked(ctx context.Context, cause error) error {
 		return cause
 	}
 	return nil
+}
+
+// askBatchesLocked reads the machine's row. It waits for the lock on it, which a batch holds until
+// it has ended, with or without effect.
+func (s *Store) askBatchesLocked(ctx context.Context) (results []Rows, err error) {
+	p := s.place
+	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
+	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, " FOR UPDATE").end().add("ROLLBACK")
+	err = s.claims.withLocked(ctx, func(c Conn) (err error) {
+		if results, err = p.run(ctx, c, sql); err != nil {
+			p.rollback(ctx, c)
+			return err
+		}
+		return hasResults(results, 1)
+	})
+	return results, err
+}
+
+// A server that is out of reach is asked again after so long.
+const (
+	firstWait = time.Millisecond
+	lastWait  = 50 * time.Millisecond
+)
+
+// await waits, and reports whether the context goes on.
+func await(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

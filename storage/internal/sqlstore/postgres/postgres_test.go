@@ -1,7 +1,10 @@
 package postgres
 
 import (
+	"context"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -14,8 +17,29 @@ var kind = sqltest.Kind{
 	Opener: func(dsn string, o sqlstore.Options) (storage.Opener, error) {
 		return Opener(Options{DSN: dsn, Options: o})
 	},
+	Exec: func(dsn, statements string) error {
+		c, err := pgconn.Connect(context.Background(), dsn)
+		if err != nil {
+			return err
+		}
+		defer c.Close(context.Background())
+		_, err = c.Exec(context.Background(), statements).ReadAll()
+		return err
+	},
 }
 
 func TestMain(m *testing.M) { kind.Main(m) }
 
 func TestConformance(t *testing.T) { kind.Conformance(t) }
+
+func TestCuts(t *testing.T) { kind.Cuts(t, 100) }
+
+func TestHole(t *testing.T) { kind.Hole(t) }
+
+func TestKilled(t *testing.T) { kind.Killed(t) }
+
+func TestLostWrites(t *testing.T) { kind.Lost(t) }
+
+func TestStrangers(t *testing.T) { kind.Strangers(t) }
+
+func TestClockSet(t *testing.T) { kind.ClockSet(t) }

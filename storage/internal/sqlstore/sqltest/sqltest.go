@@ -24,6 +24,8 @@ type Kind struct {
 	Start func(settings ...string) (*dbserver.Server, error)
 	// Opener returns what opens stores on a server.
 	Opener func(dsn string, o sqlstore.Options) (storage.Opener, error)
+	// Exec runs statements.
+	Exec func(dsn, statements string) error
 
 	once   sync.Once
 	shared *dbserver.Server

@@ -1,0 +1,243 @@
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+)
+
+// clock is that of a process.
+type clock struct{ began time.Time }
+
+func (c clock) Read() storage.Reading {
+	return storage.Reading{Wall: time.Now().UnixNano(), Steady: int64(time.Since(c.began)), Source: storage.Source{1}}
+}
+
+// large is a limit that no test uses up, and of which no unit comes back while a test lasts.
+func large(t testing.TB) limiter.Limit {
+	t.Helper()
+	l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: time.Hour, Burst: 100_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// term returns a term of the store's time.
+func term(t testing.TB, s storage.Timekeeper, c storage.Clock) *storage.Term {
+	t.Helper()
+	now, err := s.Time(c, 0)
+	if err != nil {
+		t.Fatalf("time: %v", err)
+	}
+	return &storage.Term{Clock: c, Shift: now.Shift, Era: now.Era, Resets: now.Resets}
+}
+
+// claimOf asks for units of a key, and gives nothing back.
+func claimOf(l limiter.Limit, key byte, units int64) []storage.Claim {
+	return []storage.Claim{{ID: 1, Key: storage.Key{key}, Limit: l, Claim: limiter.Claim{Min: units, Want: units}}}
+}
+
+// take charges a unit to a key within the store's time.
+func take(s storage.Timekeeper, l limiter.Limit, key byte) error {
+	c := clock{}
+	grants := make([]limiter.Grant, 1)
+	err := s.Within(&storage.Term{Clock: c}).Claim(context.Background(), claimOf(l, key, 1), grants)
+	if err == nil && grants[0].Units != 1 {
+		return fmt.Errorf("the claim is refused: %+v", grants[0])
+	}
+	return err
+}
+
+// used returns what is in use of a key.
+func used(t testing.TB, s storage.Timekeeper, l limiter.Limit, key byte) int64 {
+	t.Helper()
+	grants := make([]limiter.Grant, 1)
+	if err := s.Within(term(t, s, clock{})).Claim(context.Background(), claimOf(l, key, 0), grants); err != nil {
+		t.Fatalf("claim: %v", err)
+	}
+	if grants[0].Part > 0 {
+		return grants[0].Used + 1
+	}
+	return grants[0].Used
+}
+
+// Cuts has a proxy end connections in the middle of batches: before a message reaches the server,
+// before its answer comes back, and while the server may be working on it. Every batch takes
+// effect once: no unit is charged twice, and none is free.
+func (k *Kind) Cuts(t *testing.T, times int64) {
+	server := k.Server(t)
+	proxy := newProxy(t, server)
+	o := k.Options()
+	direct := opened(t, k.Place(t, server, server.Port, o))
+	s, l := opened(t, k.Place(t, server, proxy.Port, o)), large(t)
+	var cuts atomic.Int64
+	proxy.SetCut(func() dbserver.Cut {
+		if rand.IntN(6) != 0 {
+			return dbserver.Pass
+		}
+		cuts.Add(1)
+		return []dbserver.Cut{dbserver.Before, dbserver.After, dbserver.Amid}[rand.IntN(3)]
+	})
+	taken, failed := int64(0), int64(0)
+	for cuts.Load() < times {
+		switch err := take(s, l, 1); {
+		case err == nil:
+			taken++
+		case errors.Is(err, storage.ErrUnknownOutcome):
+			t.Fatalf("after %d cuts: %v", cuts.Load(), err)
+		default:
+			failed++ // and had no effect
+		}
+	}
+	proxy.SetCut(func() dbserver.Cut { return dbserver.Pass })
+	if got := used(t, direct, l, 1); got != taken {
+		t.Errorf("%d units were granted, %d are charged, after %d cuts and %d failures", taken, got, cuts.Load(), failed)
+	}
+	if failed > taken {
+		t.Errorf("%d batches failed, %d took effect", failed, taken)
+	}
+}
+
+func newProxy(t testing.TB, s *dbserver.Server) *dbserver.Proxy {
+	t.Helper()
+	p, err := dbserver.NewProxy(s.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Hole has messages disappear on the way to the server. Calls end in time. Whatever the outcome of
+// a batch was, once another store is open it is final.
+func (k *Kind) Hole(t *testing.T) {
+	server := k.Server(t)
+	proxy := newProxy(t, server)
+	o := k.Options()
+	direct := opened(t, k.Place(t, server, server.Port, o))
+	o.Timeout = time.Second
+	open, l := k.Place(t, server, proxy.Port, o), large(t)
+	taken, unknown := int64(0), int64(0)
+	for step := range 2 { // the first or the second round trip
+		var messages atomic.Int64
+		s := opened(t, open)
+		if err := take(s, l, 1); err != nil {
+			t.Fatal(err)
+		}
+		taken++
+		proxy.SetCut(func() dbserver.Cut {
+			if messages.Add(1) > int64(step) {
+				return dbserver.Hole
+			}
+			return dbserver.Pass
+		})
+		err := take(s, l, 1)
+		switch {
+		case err == nil:
+			t.Fatalf("step %d: nothing reaches the server, and the claim succeeds", step)
+		case errors.Is(err, storage.ErrUnknownOutcome):
+			unknown++
+		case !errors.Is(err, context.DeadlineExceeded):
+			t.Errorf("step %d: %v", step, err)
+		}
+		proxy.SetCut(func() dbserver.Cut { return dbserver.Pass })
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		next := k.reopened(t, open)
+		if !next.Continues(s) {
+			t.Errorf("step %d: nothing was lost, and the next store doesn't continue the one before", step)
+		}
+		if got := used(t, direct, l, 1); got != taken {
+			t.Errorf("step %d: %d units are charged, want %d", step, got, taken)
+		}
+	}
+	if unknown == 0 {
+		t.Error("no outcome was unknown")
+	}
+}
+
+// reopened opens a store as an engine does after a fault: until it succeeds.
+func (k *Kind) reopened(t *testing.T, open storage.Opener) storage.Store {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		s, err := open(ctx)
+		if err == nil {
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("open: %v", err)
+		}
+	}
+}
+
+// Killed kills the server while many claim, and starts it again. What was acknowledged is there,
+// or the next store doesn't continue the one before.
+func (k *Kind) Killed(t *testing.T) {
+	server := k.Own(t)
+	open, l := k.Place(t, server, server.Port, k.Options()), large(t)
+	type claimer struct {
+		*sqlstore.Store
+		taken int64
+		err   error
+	}
+	claimers := make([]claimer, 4)
+	var group, busy sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range claimers {
+		c := &claimers[i]
+		c.Store = opened(t, open)
+		busy.Add(1)
+		group.Go(func() {
+			for n := 0; c.err == nil && !isClosed(stop); n++ {
+				if c.err = take(c, l, byte(i)); c.err == nil {
+					c.taken++
+				}
+				if n == 50 {
+					busy.Done()
+				}
+			}
+		})
+	}
+	busy.Wait()
+	server.Kill()
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	close(stop)
+	group.Wait()
+	for i := range claimers {
+		c := &claimers[i]
+		if errors.Is(c.err, storage.ErrUnknownOutcome) {
+			t.Errorf("claim: %v", c.err)
+		}
+		next := k.reopened(t, open).(storage.Timekeeper)
+		got, continues := used(t, next, l, byte(i)), next.Continues(c.Store)
+		if continues && (got != c.taken || errors.Is(c.err, storage.ErrLostWrites)) || got > c.taken+1 {
+			t.Errorf("%d units were acknowledged and then %v, %d are charged, and the next store continues: %v", c.taken, c.err, got, continues)
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

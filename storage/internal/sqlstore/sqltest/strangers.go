@@ -1,0 +1,111 @@
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+)
+
+// exec runs statements on a server.
+func (k *Kind) exec(t testing.TB, s *dbserver.Server, statements string) {
+	t.Helper()
+	if err := k.Exec(s.DSN(s.Port), statements); err != nil {
+		t.Fatalf("%s: %v", statements, err)
+	}
+}
+
+// Lost has the server lack what it acknowledged, as after a failover or a restored copy. Each call
+// says so, and the next store doesn't continue the one before.
+func (k *Kind) Lost(t *testing.T) {
+	server, l := k.Server(t), large(t)
+	for what, statements := range map[string]string{
+		"batches":  "UPDATE %smachines SET batches = batches - 1",
+		"machines": "DELETE FROM %smachines",
+		"epoch":    "UPDATE %smeta SET epoch = epoch - 1",
+	} {
+		o := k.Options()
+		open := k.Place(t, server, server.Port, o)
+		s, told := opened(t, open), opened(t, open)
+		for _, of := range []*sqlstore.Store{s, told} {
+			if err := take(of, l, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.exec(t, server, strings.ReplaceAll(statements, "%s", o.Prefix))
+		if err := take(s, l, 1); !errors.Is(err, storage.ErrLostWrites) {
+			t.Errorf("%s: the next claim says %v", what, err)
+		}
+		if _, err := told.News(context.Background(), storage.Seen{}); !errors.Is(err, storage.ErrLostWrites) {
+			t.Errorf("%s: the next question for news says %v", what, err)
+		}
+		next := opened(t, open)
+		if next.Continues(s) || next.Continues(told) {
+			t.Errorf("%s: the next store continues one whose writes were lost", what)
+		}
+		if err := take(next, l, 1); err != nil {
+			t.Errorf("%s: the next store: %v", what, err)
+		}
+	}
+}
+
+// Strangers opens stores in places that are somebody else's, or a later version's. They are left
+// as they are.
+func (k *Kind) Strangers(t *testing.T) {
+	server := k.Server(t)
+	for what, c := range map[string]struct{ made, says string }{
+		"another's meta":  {"CREATE TABLE %smeta (id INT, theirs INT); INSERT INTO %smeta VALUES (1, 2)", "is another program's"},
+		"another's table": {"CREATE TABLE %scells (theirs INT)", "choose another prefix"},
+	} {
+		o := k.Options()
+		k.exec(t, server, strings.ReplaceAll(c.made, "%s", o.Prefix))
+		if _, err := k.Place(t, server, server.Port, o)(context.Background()); !errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: open says %v, want %q", what, err, c.says)
+		}
+		if err := k.Exec(server.DSN(server.Port), "SELECT id FROM "+o.Prefix+"machines"); err == nil {
+			t.Errorf("%s: tables were made", what)
+		}
+	}
+	o := k.Options()
+	open := k.Place(t, server, server.Port, o)
+	opened(t, open)
+	k.exec(t, server, "UPDATE "+o.Prefix+"meta SET version = version + 1")
+	if _, err := open(context.Background()); !errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), "update it") {
+		t.Errorf("of a later version: open says %v", err)
+	}
+}
+
+// still is a clock that stands still.
+type still struct{}
+
+func (still) Read() storage.Reading {
+	return storage.Reading{Wall: 1_800_000_000e9, Steady: 1, Source: storage.Source{1}}
+}
+
+// ClockSet has the server's clock set, back and ahead. Time goes on for whoever was told it lately,
+// and for all others.
+func (k *Kind) ClockSet(t *testing.T) {
+	server := k.Server(t)
+	o := k.Options()
+	wrong := int64(0)
+	o.Clock = func(r storage.Reading) int64 { return r.Wall + wrong }
+	open, c := k.Place(t, server, server.Port, o), still{}
+	stores := []*sqlstore.Store{opened(t, open), opened(t, open)}
+	last := term(t, stores[0], c).Time.Now
+	for i, by := range []time.Duration{-time.Hour, 2 * time.Hour, -5 * time.Second, 100 * time.Hour} {
+		term(t, stores[i%2], c) // is a witness
+		wrong += int64(by)
+		for n := range stores {
+			now := term(t, stores[(i+n)%2], c).Time.Now
+			if passed := time.Duration(now - last); passed < 0 || passed > time.Second {
+				t.Errorf("the clock is set by %v, and the time goes on by %v", by, passed)
+			}
+			last = now
+		}
+	}
+}
