@@ -41,19 +41,21 @@ func (r *Regions) admitted(debits []engine.Debit) {
 	now := r.opts.Engine.Now()
 	for i := range debits {
 		d := &debits[i]
-		k, shared := d.Elsewhere.(*key)
-		if !shared || d.Cost <= 0 { // which a debit before may have taken over
-			continue
+		if k, shared := d.Elsewhere.(*key); shared && d.Cost > 0 && d.Pending == nil {
+			k.Admit(d.Cost, now)
 		}
-		for k != nil {
-			ok, dirty := k.admit(d.Cost, now)
-			if dirty {
-				r.publishing.add(k)
-			}
-			if ok {
-				break
-			}
-			k = r.make(k) // it was dropped meanwhile
+	}
+}
+
+// Admit implements [engine.Elsewhere].
+func (k *key) Admit(units, now int64) {
+	for r := k.of; k != nil; k = r.make(k) { // it was dropped meanwhile
+		ok, dirty := k.admit(units, now)
+		if dirty {
+			r.publishing.add(k)
+		}
+		if ok {
+			return
 		}
 	}
 }
@@ -66,10 +68,11 @@ func (r *Regions) keyOf(d *engine.Debit) *key {
 	}
 	k := r.table.find(d.Limit.ID, d.Key)
 	if k == nil {
-		if k = newKey(d); k == nil {
+		like := newKey(d)
+		if like == nil {
 			return nil
 		}
-		return r.make(k)
+		return r.make(like)
 	}
 	if k.periodAt(r.opts.Engine.Now()) != k.period.Load() {
 		r.rename(k)
@@ -80,7 +83,7 @@ func (r *Regions) keyOf(d *engine.Debit) *key {
 // make adds a key like one to the table, or returns the one that is there. It is nil if there
 // are too many, or it can't have a name yet.
 func (r *Regions) make(like *key) *key {
-	k := &key{limit: like.limit, least: like.least, text: like.text, groups: like.groups}
+	k := &key{of: r, limit: like.limit, least: like.least, text: like.text, groups: like.groups}
 	now := r.opts.Engine.Now()
 	names, ok := r.namesOf(k, now)
 	if !ok {

@@ -14,6 +14,7 @@ import (
 // key is one key of one limit that requests of this region have come for. It implements
 // [engine.Elsewhere].
 type key struct {
+	of     *Regions
 	limit  *engine.Limit // the full one
 	least  int64         // the smallest amount that a client of the key may have
 	text   string

@@ -474,3 +474,21 @@ func TestNamesChangeEveryDay(t *testing.T) {
 		}
 	})
 }
+
+// A request of which it is known later whether it counts is published when it does.
+func TestWhatIsKnownLaterToCount(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
+	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
+		for _, counts := range []bool{true, false} {
+			debits := []engine.Debit{{Limit: l, Key: []byte("key"), Cost: 30, Counting: engine.Afterwards}}
+			if d := eu.Decide(context.Background(), nil, debits); !d.Allowed {
+				t.Fatalf("%+v", d)
+			}
+			debits[0].Pending.Settle(counts)
+		}
+		time.Sleep(turns)
+		if got := us.count(100, l, "key"); got != 70 {
+			t.Errorf("us admits %d, want 70", got)
+		}
+	})
+}

@@ -18,6 +18,9 @@ type Elsewhere interface {
 	// Retry returns how long to wait until cost units of an amount are free beside those that
 	// are used here and elsewhere, or [limiter.Never].
 	Retry(amount, cost, now int64) time.Duration
+	// Admit is told that a request counts of which that was not known when it was allowed, see
+	// [Pending]. What other requests take is for those to count who have called Decide.
+	Admit(units, now int64)
 }
 
 // lower lowers the limits of debits by what is used elsewhere as of the request's time.

@@ -12,7 +12,7 @@ import (
 )
 
 // beside is units that are used elsewhere until a time.
-type beside struct{ units, until atomic.Int64 }
+type beside struct{ units, until, admitted atomic.Int64 }
 
 func (b *beside) Units(now int64) int64 {
 	if now >= b.until.Load() {
@@ -20,6 +20,8 @@ func (b *beside) Units(now int64) int64 {
 	}
 	return b.units.Load()
 }
+
+func (b *beside) Admit(units, _ int64) { b.admitted.Add(units) }
 
 func (b *beside) Retry(amount, cost, now int64) time.Duration {
 	if cost > amount {
@@ -165,5 +167,29 @@ func TestElsewhereLowersTheLimitOfALevel(t *testing.T) {
 	}
 	if allowed != 20 {
 		t.Errorf("%d passed of 50, of which 30 are used elsewhere", allowed)
+	}
+}
+
+// A request of which it is known later whether it counts is told when it does.
+func TestElsewhereIsToldWhatCounts(t *testing.T) {
+	for _, counting := range []Counting{Afterwards, Held} {
+		f, by := newFixture(t), new(beside)
+		limit := sliding(t, 100, time.Hour)
+		for _, counts := range []bool{true, false} {
+			d := debit(limit, "a", 3)
+			d.Elsewhere, d.Counting = by, counting
+			debits := []Debit{d}
+			if !f.Decide(context.Background(), nil, debits).Allowed {
+				t.Fatal("refused")
+			}
+			if got := by.admitted.Load(); counts && got != 0 {
+				t.Errorf("%d units were told before it was known", got)
+			}
+			debits[0].Pending.Settle(counts)
+			debits[0].Pending.Settle(true)
+		}
+		if got := by.admitted.Load(); got != 3 {
+			t.Errorf("%d units were told, want 3", got)
+		}
 	}
 }

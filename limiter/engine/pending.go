@@ -34,6 +34,7 @@ type Pending struct {
 	held    bool // units are taken
 	debt    bool // by memory, without the store
 	engine  *Engine
+	beside  Elsewhere // is told if the request counts; nil if nothing is
 	cell    *cell
 	limit   *Limit
 	cost    int64
@@ -50,8 +51,13 @@ func (p *Pending) Cost() int64 { return p.cost }
 // Settle says whether the request counts. It doesn't wait. It may be called several times, also
 // at once; the first call counts.
 func (p *Pending) Settle(counts bool) {
+	if p.settled.Swap(true) {
+		return
+	}
+	if counts && p.beside != nil {
+		p.beside.Admit(p.cost, p.engine.clock.now())
+	}
 	switch {
-	case p.settled.Swap(true):
 	case p.held:
 		p.engine.unhold(p, counts)
 	case counts:
@@ -77,7 +83,7 @@ func (r *request) reserveLocked(c *cell, d *Debit) {
 	c.spendLocked(d, r.now)
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held,
-		cell: c, limit: d.Limit, cost: d.Cost, at: c.lease.at,
+		beside: d.Elsewhere, cell: c, limit: d.Limit, cost: d.Cost, at: c.lease.at,
 	}
 	d.Quota = free
 	if d.Counting == Held {
@@ -92,7 +98,7 @@ func (r *request) reserveLocked(c *cell, d *Debit) {
 func (r *request) reserveLocallyLocked(c *cell, d *Debit, taken limiter.Lease) {
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held, debt: true,
-		cell: c, limit: d.Limit, cost: d.Cost, at: taken.At,
+		beside: d.Elsewhere, cell: c, limit: d.Limit, cost: d.Cost, at: taken.At,
 	}
 	d.Quota.Remaining += d.Cost
 	if d.Counting == Held {
