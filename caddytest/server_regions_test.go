@@ -1,0 +1,148 @@
+package caddytest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+)
+
+// regional is a Caddyfile of one of several regions.
+const regional = `
+	rate_limit {
+		store_timeout 1m
+		secret_file {$SECRET}
+		region {$REGION} {
+			exchange postgres {env.EXCHANGE}
+			interval 1s
+		}
+	}
+	`
+
+// startRegions starts a Postgres server and a Caddy for each region.
+func startRegions(t *testing.T, regions ...string) (exchange *dbserver.Server, servers []*server) {
+	t.Helper()
+	exchange, err := dbserver.Postgres()
+	if errors.Is(err, dbserver.ErrMissing) {
+		t.Skip("no Postgres server is installed: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(exchange.Close)
+	secret := filepath.Join(t.TempDir(), "tally.key")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("a secret of all regions ", 2)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := options(regional+trusting) +
+		site("rate_limit {\ntrap ban 1h /.env\nzone z {\nper ip\nlimit 100/1h\n}\nzone clients {\nper client\nlimit 10000/1h\n}\n}\nrespond hello")
+	for _, region := range regions {
+		servers = append(servers, startCaddy(t, text, "SECRET="+secret, "REGION="+region, "EXCHANGE="+exchange.DSN(exchange.Port)))
+	}
+	for _, s := range servers {
+		waitFor(t, "all regions to meet", func() bool {
+			return strings.Count(s.metricLines(), "caddy_rate_limit_region_lag_seconds{") == len(regions)
+		})
+	}
+	return exchange, servers
+}
+
+// applied returns how many counts of others a server has taken into account.
+func (s *server) applied() (n float64) {
+	for line := range strings.Lines(s.metricLines()) {
+		if value, ok := strings.CutPrefix(line, "caddy_rate_limit_region_applied_rows_total "); ok {
+			if _, err := fmt.Sscan(value, &n); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+	return n
+}
+
+// metricLines returns all metrics.
+func (s *server) metricLines() string {
+	s.t.Helper()
+	text, err := s.metrics()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return text
+}
+
+// afterNews calls f, and waits until each of some servers has heard of what it did.
+func afterNews(servers []*server, f func()) {
+	before := make([]float64, len(servers))
+	for i, s := range servers {
+		before[i] = s.applied()
+	}
+	f()
+	for i, s := range servers {
+		waitFor(s.t, "counts of another region", func() bool { return s.applied() > before[i] })
+	}
+}
+
+func TestRegions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three Caddys and a Postgres server")
+	}
+	exchange, servers := startRegions(t, "eu", "us", "ap")
+	eu, us, ap := servers[0], servers[1], servers[2]
+	from := func(client string) []string { return []string{"X-Forwarded-For: " + client} }
+
+	afterNews([]*server{us, ap}, func() { eu.wantPassed(60, 60, "/", from("192.0.2.1")...) })
+	afterNews([]*server{eu, ap}, func() { us.wantPassed(40, 60, "/", from("192.0.2.1")...) })
+	ap.wantPassed(0, 5, "/", from("192.0.2.1")...)
+	if a := ap.get("/", from("192.0.2.1")...); a.header.Get("Retry-After") == "" {
+		t.Errorf("a refusal for what others admitted says %v", a.header)
+	}
+	eu.wantPassed(0, 5, "/", from("192.0.2.1")...)
+
+	t.Run("killed and started again", func(t *testing.T) {
+		eu.kill()
+		eu.start()
+		waitFor(t, "what others have admitted", func() bool { return eu.applied() > 0 })
+		eu.wantPassed(0, 5, "/", from("192.0.2.1")...)
+	})
+
+	t.Run("a ban", func(t *testing.T) {
+		us.get("/", from("192.0.2.3")...)
+		ap.get("/.env", from("192.0.2.3")...)
+		waitFor(t, "a ban of another region", func() bool {
+			return us.get("/", from("192.0.2.3")...).status == http.StatusTooManyRequests
+		})
+	})
+
+	t.Run("without the exchange", func(t *testing.T) {
+		exchange.Kill()
+		for i, s := range servers {
+			s.wantPassed(100, 110, "/", from(fmt.Sprintf("192.0.2.1%d", i))...)
+			s.wantPassed(100, 110, "/", from("192.0.2.2")...)
+		}
+		for _, s := range servers {
+			waitFor(t, "the log", func() bool {
+				return len(s.logLines("counts can't be exchanged with other regions; this region goes on alone until they can")) > 0
+			})
+			s.wantCommand(t, 0, words("status"), "counts are not exchanged")
+			if strings.Contains(s.logs(), dbserver.Password) {
+				t.Error("the log has the password")
+			}
+		}
+		if err := exchange.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range servers {
+			waitFor(t, "the exchange", func() bool { return len(s.logLines("counts are exchanged with other regions again")) > 0 })
+			for other := range servers {
+				client := from(fmt.Sprintf("192.0.2.1%d", other))
+				if other != i {
+					waitFor(t, "what others admitted meanwhile", func() bool { return !s.get("/", client...).isAllowed(t) })
+				}
+			}
+		}
+	})
+}
