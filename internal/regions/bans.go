@@ -156,11 +156,10 @@ func (b *bans) trim(now int64) {
 
 // banAsElsewhere bans a client that another region has banned, until the same time. An operator
 // who lifts such a ban here has it lifted here.
-func (r *Regions) banAsElsewhere(client *engine.Client) {
+func (r *Regions) banAsElsewhere(client *engine.Client, now int64) {
 	if !r.bans.any.Load() {
 		return
 	}
-	now := r.opts.Engine.Now()
 	for ; client != nil; client = client.Parent {
 		if record := r.opts.Engine.CachedRecord(*client); record != nil && record.Banned(now) {
 			continue

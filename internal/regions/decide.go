@@ -12,33 +12,29 @@ import (
 // Decide decides as [engine.Engine.Decide] does, with what other regions have admitted, and
 // counts what is admitted for them.
 func (r *Regions) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
-	r.Prepare(client, debits)
+	now := r.opts.Engine.Now()
+	r.banAsElsewhere(client, now)
+	r.lower(debits, now)
 	d := r.opts.Engine.Decide(ctx, client, debits)
 	if d.Allowed {
-		r.admitted(debits)
+		r.admitted(debits, now)
 	}
 	return d
 }
 
-// Prepare sets in debits what other regions have admitted, and bans a client that another region
-// has banned.
-func (r *Regions) Prepare(client *engine.Client, debits []engine.Debit) {
-	r.banAsElsewhere(client)
-	r.Lower(debits)
-}
-
 // Lower sets in debits what other regions have admitted.
-func (r *Regions) Lower(debits []engine.Debit) {
+func (r *Regions) Lower(debits []engine.Debit) { r.lower(debits, r.opts.Engine.Now()) }
+
+func (r *Regions) lower(debits []engine.Debit, now int64) {
 	for i := range debits {
-		if k := r.keyOf(&debits[i]); k != nil {
+		if k := r.keyOf(&debits[i], now); k != nil {
 			debits[i].Elsewhere = k
 		}
 	}
 }
 
 // admitted counts the debits of a request that was admitted.
-func (r *Regions) admitted(debits []engine.Debit) {
-	now := r.opts.Engine.Now()
+func (r *Regions) admitted(debits []engine.Debit, now int64) {
 	for i := range debits {
 		d := &debits[i]
 		if k, shared := d.Elsewhere.(*key); shared && d.Cost > 0 && d.Pending == nil {
@@ -49,7 +45,7 @@ func (r *Regions) admitted(debits []engine.Debit) {
 
 // Admit implements [engine.Elsewhere].
 func (k *key) Admit(units, now int64) {
-	for r := k.of; k != nil; k = r.make(k) { // it was dropped meanwhile
+	for r := k.of; k != nil; k = r.make(k, now) { // it was dropped meanwhile
 		ok, dirty := k.admit(units, now)
 		if dirty {
 			r.publishing.add(k)
@@ -62,7 +58,7 @@ func (k *key) Admit(units, now int64) {
 
 // keyOf returns the key of a debit, made if there is none. It is nil if the limit stays regional
 // or there are too many keys.
-func (r *Regions) keyOf(d *engine.Debit) *key {
+func (r *Regions) keyOf(d *engine.Debit, now int64) *key {
 	if d.Limit.Window() < region.MinWindow || d.Cost <= 0 {
 		return nil
 	}
@@ -72,19 +68,18 @@ func (r *Regions) keyOf(d *engine.Debit) *key {
 		if like == nil {
 			return nil
 		}
-		return r.make(like)
+		return r.make(like, now)
 	}
-	if k.periodAt(r.opts.Engine.Now()) != k.period.Load() {
-		r.rename(k)
+	if k.periodAt(now) != k.period.Load() {
+		r.rename(k, now)
 	}
 	return k
 }
 
 // make adds a key like one to the table, or returns the one that is there. It is nil if there
 // are too many, or it can't have a name yet.
-func (r *Regions) make(like *key) *key {
+func (r *Regions) make(like *key, now int64) *key {
 	k := &key{of: r, limit: like.limit, least: like.least, text: like.text, groups: like.groups}
-	now := r.opts.Engine.Now()
 	names, ok := r.namesOf(k, now)
 	if !ok {
 		return nil
@@ -100,8 +95,7 @@ func (r *Regions) make(like *key) *key {
 }
 
 // rename gives a key the names of the present period.
-func (r *Regions) rename(k *key) {
-	now := r.opts.Engine.Now()
+func (r *Regions) rename(k *key, now int64) {
 	if names, ok := r.namesOf(k, now); ok {
 		r.table.mu.Lock()
 		defer r.table.mu.Unlock()

@@ -443,13 +443,13 @@ func TestAdmittedOfAKeyThatWasDropped(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
 		debits := []engine.Debit{{Limit: l, Key: []byte("key"), Cost: 60}}
-		eu.Prepare(nil, debits)
+		eu.Lower(debits)
 		time.Sleep(2 * sweepEvery)
 		if got := eu.Stats().Keys; got != 0 {
 			t.Fatalf("%d keys are there, want none of which nothing was admitted", got)
 		}
 		eu.count(30, l, "key")
-		eu.admitted(debits)
+		eu.admitted(debits, eu.engine.Now())
 		time.Sleep(turns)
 		if got := us.count(100, l, "key"); got != 10 {
 			t.Errorf("us admits %d, want 10", got)

@@ -1,0 +1,76 @@
+package regions
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/exchange"
+	"github.com/caddy-tally/caddy-tally/exchange/exchangetest"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/region"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+// BenchmarkDecide compares decisions with and without regions, of keys that nobody else has used
+// and of such that others have.
+func BenchmarkDecide(b *testing.B) {
+	l, err := limiter.New(limiter.Params{Amount: 1 << 30, Window: 3600e9})
+	if err != nil {
+		b.Fatal(err)
+	}
+	limit := &engine.Limit{ID: 1, Limit: l}
+	for _, name := range []string{"engine", "regions", "regions/foreign"} {
+		b.Run(name, func(b *testing.B) {
+			e, err := engine.New(engine.Options{
+				Open: memory.New().Opener(memory.Options{}),
+				Name: func(_ storage.LimitID, key string, _ time.Duration, _ int64) (n engine.Name, err error) {
+					copy(n.Key[:], key)
+					return n, nil
+				},
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close(context.Background())
+			at := new(exchangetest.Memory)
+			r, err := New(Options{Region: "eu", Engine: e, Name: testName, Open: func(context.Context) (exchange.Exchange, error) { return at, nil }})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer r.Close(context.Background())
+			decide := e.Decide
+			if name != "engine" {
+				decide = r.Decide
+			}
+			keys := make([][]byte, 1000)
+			for i := range keys {
+				keys[i] = fmt.Append(nil, "key", i)
+				if name == "regions/foreign" {
+					debits := []engine.Debit{{Limit: limit, Key: keys[i], Cost: 1}}
+					r.Lower(debits)
+					k := debits[0].Elsewhere.(*key)
+					group := k.groups.At(e.Now())
+					var rows []exchange.Row
+					for _, name := range k.names {
+						rows = append(rows, exchange.Row{Limit: 1, Key: name, Group: group, Component: region.Component{Region: "us"}, Units: 10, Expires: k.groups.Expires(group)})
+					}
+					r.apply(rows)
+				}
+			}
+			debits := make([]engine.Debit, 1)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				debits[0] = engine.Debit{Limit: limit, Key: keys[i%len(keys)], Cost: 1}
+				if d := decide(context.Background(), nil, debits); !d.Allowed {
+					b.Fatal(d)
+				}
+				i++
+			}
+		})
+	}
+}
