@@ -45,6 +45,7 @@ func newInstanceWith(s settings, in Store, set func(*engine.Options)) (*instance
 		},
 		Name:            h.name,
 		NameAtOnce:      h.nameAtOnce,
+		Remote:          s.address != "",
 		MaxKeys:         s.maxKeys,
 		StoreTimeout:    s.timeout,
 		CleanupInterval: s.cleanup,

@@ -16,7 +16,7 @@ import "errors"
 //     it again until it learns that, in such a way that it never takes effect twice: for example
 //     by a number that the engine's batches have in the order of their sending, kept in the same
 //     transaction. It returns [ErrUnknownOutcome] only when the context has ended; such a call
-//     must not take effect any more once the store was closed and opened again.
+//     must not take effect any more once a later one has, or the store was closed and opened again.
 //   - Writes that are lost. A replica that takes over, or a backup, may lack what was
 //     acknowledged. Each call, and each call of [Watcher.News], returns [ErrLostWrites] when it
 //     finds that. A store that is opened afterwards doesn't continue the one before.

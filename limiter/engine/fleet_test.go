@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,30 +16,40 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// fleetDisk is a disk, with the number of the last write of each session. It is guarded by the
+// fleet's mu.
+type fleetDisk struct {
+	*disk
+	numbers map[int64]int64
+}
+
+func newFleetDisk() *fleetDisk { return &fleetDisk{newDisk(), make(map[int64]int64)} }
+
 // fateFunc makes of a call what becomes of it on its way.
 type fateFunc = func(ctx context.Context, apply func() error) error
 
 // fleet is machines that share a store behind a network, in virtual time.
 type fleet struct {
 	t     *testing.T
-	disk  atomic.Pointer[disk] // the one that is in use
-	clock simClock             // of the machine that has the disk
-	trip  time.Duration        // that each call takes
-	most  int                  // claims of a call
+	disk  atomic.Pointer[fleetDisk] // the one that is in use
+	clock simClock                  // of the machine that has the disk
+	trip  time.Duration             // that each call takes
+	most  int                       // claims of a call
 	fate  atomic.Pointer[fateFunc]
 
 	calls   atomic.Int64 // of any kind
 	claims  atomic.Int64 // calls that claim
 	largest atomic.Int64 // claims of one call
 
-	mu    sync.Mutex
-	stays map[int64]int64 // guarded by mu: until when each process is here
+	sessions atomic.Int64
+	mu       sync.Mutex      // held while a call is applied
+	stays    map[int64]int64 // guarded by mu: until when each process is here
 }
 
 func newFleet(t *testing.T, trip time.Duration) *fleet {
 	f := &fleet{t: t, trip: trip, most: 128, stays: make(map[int64]int64)}
 	f.clock.source = storage.Source{9}
-	f.disk.Store(newDisk())
+	f.disk.Store(newFleetDisk())
 	f.let(f.travel)
 	return f
 }
@@ -97,13 +109,8 @@ func (f *fleet) start(wrong time.Duration, change ...func(*Options)) *machine {
 }
 
 func (f *fleet) open(ctx context.Context) (storage.Store, error) {
-	s := &fleetStore{fleet: f}
-	err := (*f.fate.Load())(ctx, func() error {
-		s.disk = f.disk.Load()
-		s.raw = s.disk.raw()
-		return nil
-	})
-	return s, err
+	s := &fleetStore{fleet: f, session: f.sessions.Add(1)}
+	return s, (*f.fate.Load())(ctx, func() error { return nil })
 }
 
 func (m *machine) ask(debits ...Debit) Decision { return m.Decide(context.Background(), nil, debits) }
@@ -118,28 +125,80 @@ func (m *machine) count(n int, debits ...Debit) (allowed int) {
 	return allowed
 }
 
-// fleetStore is a store on a disk behind a network.
+// fleetStore is a store on a disk behind a network. Its writes have numbers, the last of which is
+// kept with what they write, so that none takes effect twice, and what is lost is found out. None
+// takes effect after the store was closed.
 type fleetStore struct {
-	fleet *fleet
-	disk  *disk
-	raw   storage.Timekeeper
+	fleet   *fleet
+	session int64
+
+	mu     sync.Mutex
+	closed bool               // guarded by mu, like all below
+	sent   int64              // the number of the last write
+	known  int64              // that of the last one that was answered
+	disk   *fleetDisk         // that was used last
+	raw    storage.Timekeeper // on that disk
 }
 
 // do makes a call, which is counted.
-func (s *fleetStore) do(ctx context.Context, apply func() error) error {
+func (s *fleetStore) do(ctx context.Context, apply func(raw storage.Timekeeper) error) error {
 	s.fleet.calls.Add(1)
-	return (*s.fleet.fate.Load())(ctx, apply)
+	return (*s.fleet.fate.Load())(ctx, func() error { return s.arrive(apply) })
 }
 
-// do makes a call within a term, with the clock of the machine that has the disk. That of the
-// caller is read before.
-func (t fleetTerm) do(ctx context.Context, apply func(term *storage.Term) error) error {
-	t.term.Clock.Read()
-	there := *t.term
-	there.Clock = t.store.fleet.reader()
-	err := t.store.do(ctx, func() error { return apply(&there) })
-	t.term.Time = there.Time
+// write makes a call that writes. However often it arrives, it is applied once.
+func (s *fleetStore) write(ctx context.Context, apply func(raw storage.Timekeeper) error) error {
+	s.mu.Lock()
+	s.sent++
+	number := s.sent
+	s.mu.Unlock()
+	applied, failed := false, error(nil)
+	err := s.do(ctx, func(raw storage.Timekeeper) error {
+		if !applied {
+			applied = true
+			if number < s.disk.numbers[s.session] {
+				return errors.New("test: a later call has overtaken this one")
+			}
+			failed = apply(raw)
+			if failed == nil {
+				s.disk.numbers[s.session] = number
+			}
+		}
+		return failed
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.known = number
+	}
 	return err
+}
+
+// arrive applies a call where the disk is.
+func (s *fleetStore) arrive(apply func(raw storage.Timekeeper) error) error {
+	s.fleet.mu.Lock()
+	defer s.fleet.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return storage.ErrClosed
+	}
+	if now := s.fleet.disk.Load(); now != s.disk {
+		s.disk, s.raw = now, now.raw()
+	}
+	if s.disk.numbers[s.session] < s.known {
+		return fmt.Errorf("test: %w", storage.ErrLostWrites)
+	}
+	return apply(s.raw)
+}
+
+// holdsAll reports whether all that was acknowledged is on the disk.
+func (s *fleetStore) holdsAll() bool {
+	s.fleet.mu.Lock()
+	defer s.fleet.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fleet.disk.Load().numbers[s.session] >= s.known
 }
 
 // fleetTerm is a fleetStore within a term.
@@ -149,131 +208,160 @@ type fleetTerm struct {
 	term  *storage.Term
 }
 
-func (s *fleetStore) countClaims(n int) {
-	s.fleet.claims.Add(1)
-	s.fleet.largest.Store(max(s.fleet.largest.Load(), int64(n)))
+// caller is do or write of a fleetStore.
+type caller = func(ctx context.Context, apply func(raw storage.Timekeeper) error) error
+
+// call makes a call within the term, by the clock of the machine that has the disk; that of the
+// caller is read before. What a call changes that arrives too late is nobody's: take brings
+// it to the caller.
+func (t fleetTerm) call(ctx context.Context, by caller, apply func(raw storage.Timekeeper, term *storage.Term) error, take func()) error {
+	t.term.Clock.Read()
+	there := *t.term
+	there.Clock = t.store.fleet.reader()
+	err := by(ctx, func(raw storage.Timekeeper) error { return apply(raw, &there) })
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	t.term.Time = there.Time
+	if err == nil {
+		take()
+	}
+	return err
 }
 
 func (t fleetTerm) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	t.store.countClaims(len(claims))
-	return t.do(ctx, func(term *storage.Term) error {
-		t.store.disk.note(claims)
-		return t.store.raw.Within(term).Claim(ctx, claims, grants)
+	return t.store.ClaimFor(ctx, t.term, nil, nil, claims, grants)
+}
+
+func (s *fleetStore) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
+	s.fleet.claims.Add(1)
+	s.fleet.largest.Store(max(s.fleet.largest.Load(), int64(len(claims))))
+	claims, clients = slices.Clone(claims), slices.Clone(clients)
+	read, granted := make([]reputation.Record, len(clients)), make([]limiter.Grant, len(claims))
+	return fleetTerm{s, s, term}.call(ctx, s.write, func(raw storage.Timekeeper, term *storage.Term) error {
+		s.disk.note(claims)
+		return raw.(storage.Joint).ClaimFor(context.Background(), term, clients, read, claims, granted)
+	}, func() {
+		copy(records, read)
+		copy(grants, granted)
 	})
 }
 
 func (t fleetTerm) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return t.do(ctx, func(term *storage.Term) error { return t.store.raw.Within(term).Records(ctx, clients, now, records) })
+	return t.store.ClaimFor(ctx, t.term, clients, records, nil, nil)
 }
 
 func (t fleetTerm) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return t.do(ctx, func(term *storage.Term) error { return t.store.raw.Within(term).Punish(ctx, offenses, records) })
+	told := make([]reputation.Record, len(records))
+	return t.call(ctx, t.store.write, func(raw storage.Timekeeper, term *storage.Term) error {
+		return raw.Within(term).Punish(context.Background(), offenses, told)
+	}, func() { copy(records, told) })
 }
 
 func (t fleetTerm) Sweep(ctx context.Context, now int64) (swept storage.Swept, err error) {
-	err = t.do(ctx, func(term *storage.Term) error {
-		swept, err = t.store.raw.Within(term).Sweep(ctx, now)
+	var did storage.Swept
+	err = t.call(ctx, t.store.do, func(raw storage.Timekeeper, term *storage.Term) (err error) {
+		did, err = raw.Within(term).Sweep(context.Background(), now)
 		return err
-	})
+	}, func() { swept = did })
 	return swept, err
 }
 
 func (s *fleetStore) Within(term *storage.Term) storage.Store { return fleetTerm{s, s, term} }
 
-func (s *fleetStore) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
-	s.countClaims(len(claims))
-	return fleetTerm{s, s, term}.do(ctx, func(term *storage.Term) error {
-		s.disk.note(claims)
-		return s.raw.(storage.Joint).ClaimFor(ctx, term, clients, records, claims, grants)
-	})
-}
-
 func (s *fleetStore) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
-	return fleetTerm{s, s, term}.do(ctx, func(term *storage.Term) error {
-		return s.raw.(storage.Resetter).Reset(ctx, term, resets)
-	})
+	return fleetTerm{s, s, term}.call(ctx, s.write, func(raw storage.Timekeeper, term *storage.Term) error {
+		return raw.(storage.Resetter).Reset(context.Background(), term, resets)
+	}, func() {})
 }
 
-func (s *fleetStore) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
-	err = s.do(ctx, func() error {
-		known, err = s.raw.(storage.Resetter).Resets(ctx, after)
-		return err
-	})
-	return known, err
+func (s *fleetStore) Resets(ctx context.Context, after int64) (storage.Resets, error) {
+	news, err := s.News(ctx, storage.Seen{Resets: after})
+	return news.Resets, err
 }
 
 func (s *fleetStore) News(ctx context.Context, seen storage.Seen) (news storage.News, err error) {
-	err = s.do(ctx, func() error {
-		news, err = s.raw.(storage.Watcher).News(ctx, seen)
+	var told storage.News
+	err = s.do(ctx, func(raw storage.Timekeeper) (err error) {
+		told, err = raw.(storage.Watcher).News(context.Background(), seen)
 		return err
 	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		news = told
+	}
 	return news, err
 }
 
 func (s *fleetStore) Time(from storage.Clock, least int64) (now storage.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	from.Read()
-	err = s.do(ctx, func() error {
-		now, err = s.raw.Time(s.fleet.reader(), least)
+	term := storage.Term{Clock: from}
+	err = fleetTerm{s, s, &term}.call(ctx, s.do, func(raw storage.Timekeeper, term *storage.Term) (err error) {
+		term.Time, err = raw.Time(term.Clock, least)
 		return err
-	})
-	return now, err
+	}, func() {})
+	return term.Time, err
 }
 
 func (s *fleetStore) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
-	err = s.do(ctx, func() error {
-		s.fleet.mu.Lock()
-		defer s.fleet.mu.Unlock()
+	var is storage.Presence
+	err = s.do(ctx, func(storage.Timekeeper) error {
 		s.fleet.stays[id] = until
-		p = storage.Presence{}
 		for other, until := range s.fleet.stays {
 			if until > now {
-				p.Processes++
+				is.Processes++
 			}
 			if until > now && other < id {
-				p.Process++
+				is.Process++
 			}
 		}
 		return nil
 	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		p = is
+	}
 	return p, err
 }
 
 func (s *fleetStore) Leave(ctx context.Context, id int64) error {
-	return s.do(ctx, func() error {
-		s.fleet.mu.Lock()
-		defer s.fleet.mu.Unlock()
+	return s.do(ctx, func(storage.Timekeeper) error {
 		delete(s.fleet.stays, id)
 		return nil
 	})
 }
 
-// Claim, Records, Punish and Sweep are calls without a term, which an engine doesn't make.
-func (s *fleetStore) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.raw.Claim(ctx, claims, grants)
+var errNoTerm = errors.New("test: an engine makes no call without a term")
+
+func (s *fleetStore) Claim(context.Context, []storage.Claim, []limiter.Grant) error { return errNoTerm }
+
+func (s *fleetStore) Records(context.Context, []storage.Client, int64, []reputation.Record) error {
+	return errNoTerm
 }
 
-func (s *fleetStore) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return s.raw.Records(ctx, clients, now, records)
+func (s *fleetStore) Punish(context.Context, []storage.Offense, []reputation.Record) error {
+	return errNoTerm
 }
 
-func (s *fleetStore) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return s.raw.Punish(ctx, offenses, records)
+func (s *fleetStore) Sweep(context.Context, int64) (storage.Swept, error) {
+	return storage.Swept{}, errNoTerm
 }
 
-func (s *fleetStore) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
-	return s.raw.Sweep(ctx, now)
-}
-
-func (s *fleetStore) Stats(ctx context.Context) (storage.Stats, error) { return s.raw.Stats(ctx) }
+func (s *fleetStore) Stats(context.Context) (storage.Stats, error) { return storage.Stats{}, nil }
 
 func (s *fleetStore) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*fleetStore)
-	return ok && e.disk == s.disk
+	return ok && e.fleet == s.fleet && e.holdsAll()
 }
 
-func (s *fleetStore) Close() error { return s.raw.Close() }
+func (s *fleetStore) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
 
 func (s *fleetStore) MaxBatch() int { return s.fleet.most }
 
