@@ -15,7 +15,7 @@ const (
 	Before            // ends the connection instead
 	After             // hands it on, waits for the answer, and ends the connection instead of handing that on
 	Amid              // hands it on and ends the connection
-	Hole              // keeps it, and hands nothing on in this connection from now on
+	Late              // keeps it until Release, and hands it on then, also if the client is gone
 )
 
 // Proxy is between clients and a server.
@@ -24,6 +24,8 @@ type Proxy struct {
 	listener net.Listener
 	target   string
 	cut      atomic.Pointer[func() Cut]
+
+	released chan struct{}
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // guarded by mu
@@ -36,7 +38,7 @@ func NewProxy(port string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, target: net.JoinHostPort("127.0.0.1", port), conns: make(map[net.Conn]bool)}
+	p := &Proxy{listener: l, target: net.JoinHostPort("127.0.0.1", port), conns: make(map[net.Conn]bool), released: make(chan struct{})}
 	_, p.Port, err = net.SplitHostPort(l.Addr().String())
 	p.SetCut(func() Cut { return Pass })
 	p.group.Go(p.accept)
@@ -46,6 +48,9 @@ func NewProxy(port string) (*Proxy, error) {
 // SetCut sets what happens to each message from a client. cut may be called by several
 // goroutines.
 func (p *Proxy) SetCut(cut func() Cut) { p.cut.Store(&cut) }
+
+// Release hands on what is late. It is called once.
+func (p *Proxy) Release() { close(p.released) }
 
 // Close ends all connections and waits for that.
 func (p *Proxy) Close() {
@@ -101,7 +106,7 @@ func (p *Proxy) serve(client, server net.Conn) {
 	}
 	p.group.Go(func() {
 		defer end()
-		pump(server, client, func() Cut {
+		p.pump(server, client, func() Cut {
 			if deaf.Load() {
 				return Before
 			}
@@ -109,7 +114,7 @@ func (p *Proxy) serve(client, server net.Conn) {
 		})
 	})
 	defer end()
-	pump(client, server, func() Cut {
+	p.pump(client, server, func() Cut {
 		cut := (*p.cut.Load())()
 		if cut == After {
 			deaf.Store(true)
@@ -120,7 +125,7 @@ func (p *Proxy) serve(client, server net.Conn) {
 }
 
 // pump hands messages on from one side to the other, as cut says.
-func pump(from, to net.Conn, cut func() Cut) {
+func (p *Proxy) pump(from, to net.Conn, cut func() Cut) {
 	buffer := make([]byte, 1<<20)
 	for {
 		n, err := from.Read(buffer)
@@ -130,10 +135,9 @@ func pump(from, to net.Conn, cut func() Cut) {
 		switch is := cut(); is {
 		case Before:
 			return
-		case Hole:
-			for err == nil {
-				_, err = from.Read(buffer)
-			}
+		case Late:
+			<-p.released
+			_, _ = to.Write(buffer[:n])
 			return
 		default:
 			if _, err := to.Write(buffer[:n]); err != nil || is == Amid {

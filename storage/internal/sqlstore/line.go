@@ -9,6 +9,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// connectError is why no connection could be made.
+type connectError struct{ err error }
+
+func (e *connectError) Error() string { return e.err.Error() }
+func (e *connectError) Unwrap() error { return e.err }
+
 // line is a connection for one call at a time, made anew after it broke.
 type line struct {
 	place *Place
@@ -56,7 +62,7 @@ func (l *line) connectLocked(ctx context.Context) (Conn, error) {
 	if l.conn == nil {
 		conn, err := l.place.dialect.Connect(ctx)
 		if err != nil {
-			return nil, l.place.explain(ctx, err)
+			return nil, &connectError{l.place.explain(ctx, err)}
 		}
 		l.conn = conn
 	}

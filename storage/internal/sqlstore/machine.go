@@ -16,14 +16,13 @@ import (
 const machineStays = int64(7 * 24 * time.Hour)
 
 // register makes a row for the store, and notes how far other machines have come. Batches of
-// earlier stores of this process that may still be under way can't take effect afterwards: the
-// lock on their rows is waited for, and then the rows are removed.
+// earlier stores of this process that may still be under way hold the locks on their rows until they
+// have ended. These are waited for, so none takes effect afterwards.
 func (s *Store) register(ctx context.Context, c Conn) error {
 	p, suspects := s.place, s.place.suspects()
 	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
 	for _, id := range suspects {
 		sql.add("SELECT id, batches FROM ", table("machines"), " WHERE id = ", id, " FOR UPDATE").end()
-		sql.add("DELETE FROM ", table("machines"), " WHERE id = ", id).end()
 	}
 	sql.add("INSERT INTO ", table("machines"), " (id, batches, time, expires) VALUES (", s.id, ", 0, 0, ", raw(p.dialect.Clock), " + ", machineStays, ")").end()
 	sql.add("SELECT id, batches FROM ", table("machines")).end()

@@ -69,9 +69,13 @@ func (s *Store) choreLocked(ctx context.Context, what string, f func(ctx context
 	}))
 }
 
-// maxTries is how often a transaction is tried that had no effect because others held locks, or
-// because its connection had ended.
-const maxTries = 4
+// A transaction that had no effect, because others held locks or its connection had ended, is tried
+// again until the context ends, but no more often than this. Where no connection can be made, that
+// is tried fewer times: the caller should know soon.
+const (
+	maxTries    = 100
+	maxConnects = 5
+)
 
 // canTryAgain reports whether what failed can be tried again.
 func canTryAgain(err error) bool {
@@ -85,10 +89,19 @@ func canTryAgain(err error) bool {
 // again calls f until it succeeds, it can't be tried again, or the context ends. When f fails, it
 // must have had no effect, unless its error says that the outcome is unknown.
 func again(ctx context.Context, f func() error) (err error) {
+	connects, wait := 0, firstWait
 	for range maxTries {
 		if err = f(); err == nil || ctx.Err() != nil || !canTryAgain(err) {
 			return err
 		}
+		if !errors.As(err, new(*connectError)) {
+			connects, wait = 0, firstWait
+			continue
+		}
+		if connects++; connects == maxConnects || !await(ctx, wait) {
+			return err
+		}
+		wait = min(2*wait, lastWait)
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) { kind.Conformance(t) }
 
 func TestCuts(t *testing.T) { kind.Cuts(t, 100) }
 
-func TestHole(t *testing.T) { kind.Hole(t) }
+func TestLate(t *testing.T) { kind.Late(t) }
 
 func TestKilled(t *testing.T) { kind.Killed(t) }
 

@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Four engines use up a limit together while connections are cut off: they admit what the limit
+// says and not one more.
+func TestEnginesShareALimit(t *testing.T) {
+	const amount, engines, clients = 1000, 4, 8
+	server := kind.Server(t)
+	proxy, err := dbserver.NewProxy(server.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	params, err := limiter.New(limiter.Params{Amount: amount, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := kind.Options()
+	limit := &engine.Limit{ID: 1, Limit: params}
+	var admitted, degraded atomic.Int64
+	var group sync.WaitGroup
+	begin := make(chan struct{})
+	for range engines {
+		e, err := engine.New(engine.Options{
+			Open: kind.Place(t, server, proxy.Port, o), StoreTimeout: time.Minute, Remote: true,
+			Name: func(_ storage.LimitID, key string, _ time.Duration, _ int64) (name engine.Name, _ error) {
+				copy(name.Key[:], key)
+				return name, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close(context.Background())
+		<-e.Ready()
+		for range clients {
+			group.Go(func() {
+				<-begin
+				for {
+					d := e.Decide(context.Background(), nil, []engine.Debit{{Limit: limit, Key: []byte("key"), Cost: 1}})
+					switch {
+					case d.Allowed:
+						admitted.Add(1)
+					case !d.Degraded:
+						return
+					}
+					if d.Degraded {
+						degraded.Add(1)
+					}
+				}
+			})
+		}
+	}
+	var cuts atomic.Int64
+	proxy.SetCut(func() dbserver.Cut {
+		if rand.IntN(20) != 0 {
+			return dbserver.Pass
+		}
+		cuts.Add(1)
+		return []dbserver.Cut{dbserver.Before, dbserver.After, dbserver.Amid}[rand.IntN(3)]
+	})
+	close(begin)
+	group.Wait()
+	proxy.SetCut(func() dbserver.Cut { return dbserver.Pass })
+	if n := admitted.Load(); n > amount || n < amount*99/100 {
+		t.Errorf("%d of %d were admitted, %d decisions were made without the store, after %d cuts", n, amount, degraded.Load(), cuts.Load())
+	}
+}
