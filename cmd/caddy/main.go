@@ -11,6 +11,7 @@ import (
 	_ "github.com/caddy-tally/caddy-tally/exchange/postgres"
 	_ "github.com/caddy-tally/caddy-tally/storage/mysql"
 	_ "github.com/caddy-tally/caddy-tally/storage/postgres"
+	_ "github.com/caddy-tally/caddy-tally/storage/redis"
 )
 
 func main() { caddycmd.Main() }

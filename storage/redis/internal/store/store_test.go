@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/redisserver"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/redis/internal/server"
 	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // common is a server for tests that only use a place on it. It ends with the process of the tests.
 var common struct {
 	once   sync.Once
-	server *server.Server
+	server *redisserver.Server
 	places atomic.Int64
 }
 
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 // newPlace returns options of a place of its own on the common server.
 func newPlace(t testing.TB) Options {
 	t.Helper()
-	server.Find(t)
-	common.once.Do(func() { common.server = server.StartCommon(t) })
+	redisserver.Find(t)
+	common.once.Do(func() { common.server = redisserver.StartCommon(t) })
 	return Options{
 		Addresses: []string{common.server.Address},
 		Prefix:    fmt.Sprintf("{t%d}", common.places.Add(1)),

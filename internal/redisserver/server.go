@@ -1,5 +1,5 @@
-// Package server starts servers that speak the protocol of Redis, for tests.
-package server
+// Package redisserver starts servers that speak the protocol of Redis, for tests.
+package redisserver
 
 import (
 	"bufio"
@@ -99,6 +99,7 @@ func (s *Server) Run(t testing.TB) {
 			log, _ := os.ReadFile(filepath.Join(s.Folder, "log"))
 			t.Fatalf("the server doesn't answer: %v\n%s", err, log)
 		}
+		<-time.After(5 * time.Millisecond)
 	}
 }
 
