@@ -168,9 +168,8 @@ func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, 
 	if err != nil {
 		return r, err
 	}
-	h.from = q.from
 	if c.term != nil {
-		h.from = max(h.from, c.term.From)
+		h.from = max(q.from, c.term.From, now-jump)
 	}
 	keys := append([]string{s.names.meta(), s.machine}, q.keys...)
 	args := append([]string{s.header(h, c.writes)}, q.args...)
@@ -201,7 +200,7 @@ func (s *Store) header(h header, writes bool) string {
 	for _, n := range []int64{
 		s.seq, bit(writes), bit(h.timed),
 		ceilMicro(h.asof), ceilMicro(h.from), h.within / 1000, h.resets,
-		h.adjust / 1000, h.seen / 1000, h.least / 1000, stays.Milliseconds(), h.given / 1000,
+		h.adjust / 1000, h.seen / 1000, h.least / 1000, s.clock.told / 1000, stays.Milliseconds(), h.given / 1000,
 	} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
 	}

@@ -16,6 +16,7 @@ local asof, from, within = num(), num(), num() -- the time it was made for, the 
 local resets = num() -- that the caller knows of, or -1
 local adjust, seen = num(), num() -- what to add to the offset, if that is still the one that was seen
 local least = num() -- the time is not before, if the place is new
+local told = num() -- the last time that the caller was told
 local stays = num() -- milliseconds that the machine is known
 local given = num() -- the server's time, 0 to ask for it
 
@@ -28,6 +29,7 @@ if writes == 1 and done == seq + 1 then return {'again', '0', meta[3], meta[4], 
 if done ~= seq then return {'lost'} end
 
 local now, offset, last = given, tonumber(meta[3]), tonumber(meta[2])
+local fixed = last == 0 -- whether the time must be kept
 if given == 0 then
   local t = redis.call('TIME')
   now = tonumber(t[1]) * 1000000 + tonumber(t[2])
@@ -39,26 +41,33 @@ if timed == 1 then
     if offset < 0 then slewed = -slewed end
     offset = offset - slewed
   end
-  if adjust ~= 0 and seen == tonumber(meta[3]) then offset = offset + adjust end
   if last == 0 and least > now and least - now < 5400e6 then offset = least - now end
   now = now + offset
-  if now < last then
-    offset = offset + last - now
-    now = last
+  local function goOn() -- no time comes back
+    if now < math.max(last, told) then
+      fixed = true
+      offset = offset + math.max(last, told) - now
+      now = math.max(last, told)
+    end
+  end
+  goOn()
+  if adjust ~= 0 and seen == tonumber(meta[3]) then
+    offset, now, fixed = offset + adjust, now + adjust, true
+    goOn()
   end
   if tonumber(meta[4]) ~= resets and resets >= 0 then
     return {'term', text(now), text(offset), meta[4], text(math.min(asof, now)), ''}
   end
   if asof > now and now >= from then asof = now end
   if asof > now or asof < now - within then
-    if adjust ~= 0 then redis.call('HSET', KEYS[1], 'last', text(now), 'offset', text(offset)) end
-    return {'time', text(now), meta[3], meta[4], '0', ''}
+    if fixed then redis.call('HSET', KEYS[1], 'last', text(now), 'offset', text(offset)) end
+    return {'time', text(now), redis.call('HGET', KEYS[1], 'offset'), meta[4], '0', ''}
   end
 end
 
 -- leave ends a call: what it answers is kept if it has written.
 local function leave(answer)
-  if timed == 1 and (writes == 1 or adjust ~= 0 or last == 0) then
+  if timed == 1 and (writes == 1 or fixed) then
     redis.call('HSET', KEYS[1], 'last', text(now), 'offset', text(offset))
   end
   if writes == 1 then

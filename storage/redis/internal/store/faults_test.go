@@ -1,0 +1,333 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// The tests of what goes wrong on the way to a server and in it.
+
+// steadyClock is the clock of a machine.
+type steadyClock struct{ source byte }
+
+var began = time.Now()
+
+func (c steadyClock) Read() storage.Reading {
+	return storage.Reading{Wall: time.Now().UnixNano(), Steady: int64(time.Since(began)), Source: storage.Source{c.source}}
+}
+
+func yearly(t testing.TB) limiter.Limit {
+	t.Helper()
+	l, err := limiter.New(limiter.Params{Amount: 1 << 30, Window: limiter.MaxWindow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// charge claims some units within a term, and returns how many are in use then.
+func charge(ctx context.Context, s *Store, l limiter.Limit, units int64) (used int64, err error) {
+	term := &storage.Term{Clock: steadyClock{1}}
+	grants := make([]limiter.Grant, 1)
+	err = s.Within(term).Claim(ctx, []storage.Claim{{ID: 1, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{Min: units, Want: units}}}, grants)
+	return grants[0].Used, err
+}
+
+func mustCharge(t *testing.T, s *Store, l limiter.Limit, units int64) (used int64) {
+	t.Helper()
+	used, err := charge(context.Background(), s, l, units)
+	if err != nil {
+		t.Fatalf("claim: %v", err)
+	}
+	return used
+}
+
+func at(address string) Options {
+	return Options{Addresses: []string{address}, Timeout: 10 * time.Second}
+}
+
+// Connections are cut before a call reaches the server and before its answer comes back. Each
+// claim is charged once.
+func TestCutConnections(t *testing.T) {
+	server := redisserver.Start(t)
+	proxy := redisserver.NewProxy(t, server)
+	s, l := opened(t, at(proxy.Address)), yearly(t)
+	want := int64(0)
+	for range 200 {
+		proxy.Set([]redisserver.Fault{redisserver.CutCall, redisserver.CutAnswer}[rand.IntN(2)])
+		want++
+		if used := mustCharge(t, s, l, 1); used != want {
+			t.Fatalf("after %d claims of a unit %d are in use", want, used)
+		}
+	}
+	if proxy.Cuts() < 150 {
+		t.Errorf("%d connections were cut, want almost 200", proxy.Cuts())
+	}
+	if used := mustCharge(t, opened(t, at(server.Address)), l, 1); used != want+1 {
+		t.Errorf("another machine finds %d units in use, want %d", used, want+1)
+	}
+}
+
+// A call that the server gets only after the store was opened again has no effect.
+func TestLateCallsAreFenced(t *testing.T) {
+	server := redisserver.Start(t)
+	proxy := redisserver.NewProxy(t, server)
+	open, l := Opener(at(proxy.Address)), yearly(t)
+	first, err := open(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCharge(t, first.(*Store), l, 1)
+	proxy.Set(redisserver.HoldCalls)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := charge(ctx, first.(*Store), l, 100); !errors.Is(err, storage.ErrUnknownOutcome) {
+		t.Fatalf("a call that isn't answered: %v", err)
+	}
+	if _, err := charge(context.Background(), first.(*Store), l, 1); err == nil {
+		t.Error("the store goes on after an unknown outcome")
+	}
+	proxy.Set(redisserver.None)
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	second := openedBy(t, open)
+	if second.Continues(first) {
+		t.Error("a store continues one whose last outcome is unknown")
+	}
+	calls := func() string {
+		_, after, _ := strings.Cut(server.MustInfo(t, "commandstats"), "cmdstat_evalsha:")
+		before, _, _ := strings.Cut(after, ",")
+		return before
+	}
+	before := calls()
+	proxy.Release()
+	waitUntil(t, "the late call to reach the server", func() bool { return calls() != before })
+	if used := mustCharge(t, second, l, 1); used != 2 {
+		t.Errorf("%d units are in use, want 2", used)
+	}
+}
+
+func openedBy(t *testing.T, open storage.Opener) *Store {
+	t.Helper()
+	s, err := open(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s.(*Store)
+}
+
+func waitUntil(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// A server that takes connections and says nothing holds nobody up for longer than was asked for.
+func TestSilentServer(t *testing.T) {
+	server := redisserver.Start(t)
+	proxy := redisserver.NewProxy(t, server)
+	open, l := Opener(at(proxy.Address)), yearly(t)
+	s := openedBy(t, open)
+	mustCharge(t, s, l, 1)
+	proxy.Set(redisserver.Silent)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := charge(ctx, s, l, 1); !errors.Is(err, storage.ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if s, err := open(ctx); err == nil {
+		t.Errorf("a silent server was opened: %v", s)
+	}
+	proxy.Set(redisserver.None)
+	mustCharge(t, openedBy(t, open), l, 1)
+}
+
+// A server that has lost what it acknowledged is noticed by the next claim and by the next look for
+// news, and the store that is opened then doesn't continue the one before.
+func TestLostWrites(t *testing.T) {
+	for what, lose := range map[string]func(t *testing.T, s *redisserver.Server){
+		"FLUSHALL":         func(t *testing.T, s *redisserver.Server) { s.Must(t, "FLUSHALL") },
+		"started empty":    func(t *testing.T, s *redisserver.Server) { s.Kill(); s.Run(t) },
+		"from an old copy": restoreOld,
+	} {
+		t.Run(what, func(t *testing.T) {
+			server, l := redisserver.Start(t), yearly(t)
+			o := at(server.Address)
+			claims, looks := opened(t, o), opened(t, o)
+			for _, s := range []*Store{claims, looks} {
+				mustCharge(t, s, l, 1)
+			}
+			server.Must(t, "SAVE")
+			for _, s := range []*Store{claims, looks} {
+				mustCharge(t, s, l, 1)
+			}
+			lose(t, server)
+			if _, err := charge(context.Background(), claims, l, 1); !errors.Is(err, storage.ErrLostWrites) {
+				t.Errorf("a claim says %v", err)
+			}
+			if _, err := looks.News(context.Background(), storage.Seen{}); !errors.Is(err, storage.ErrLostWrites) {
+				t.Errorf("a look for news says %v", err)
+			}
+			again := opened(t, o)
+			if again.Continues(claims) || again.Continues(looks) {
+				t.Error("the store continues one that has lost writes")
+			}
+			if used := mustCharge(t, again, l, 1); used > 3 {
+				t.Errorf("%d units are in use", used)
+			}
+		})
+	}
+}
+
+// restoreOld has a server start from what it saved before.
+func restoreOld(t *testing.T, s *redisserver.Server) {
+	t.Helper()
+	dump, err := os.ReadFile(filepath.Join(s.Folder, "dump.rdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	if err := os.WriteFile(filepath.Join(s.Folder, "dump.rdb"), dump, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Run(t)
+}
+
+// A restart that loses nothing makes no difference, and neither does a server that forgets scripts.
+func TestNothingLost(t *testing.T) {
+	server, l := redisserver.Start(t), yearly(t)
+	s := opened(t, at(server.Address))
+	mustCharge(t, s, l, 1)
+	server.Must(t, "SCRIPT", "FLUSH")
+	if used := mustCharge(t, s, l, 1); used != 2 {
+		t.Errorf("after SCRIPT FLUSH %d units are in use, want 2", used)
+	}
+	server.Must(t, "SAVE")
+	server.Kill()
+	server.Run(t)
+	if used := mustCharge(t, s, l, 1); used != 3 {
+		t.Errorf("after a restart %d units are in use, want 3", used)
+	}
+}
+
+// A server without memory, and a replica, say what to do; they are used again when that is done.
+func TestServersThatRefuse(t *testing.T) {
+	server, l := redisserver.Start(t), yearly(t)
+	s := opened(t, at(server.Address))
+	mustCharge(t, s, l, 1)
+	server.Must(t, "CONFIG", "SET", "maxmemory", "1")
+	if _, err := charge(context.Background(), s, l, 1); err == nil || !strings.Contains(err.Error(), "raise maxmemory") || errors.Is(err, storage.ErrUnknownOutcome) {
+		t.Errorf("without memory: %v", err)
+	}
+	server.Must(t, "CONFIG", "SET", "maxmemory", "0")
+	if used := mustCharge(t, s, l, 1); used != 2 {
+		t.Errorf("%d units are in use, want 2", used)
+	}
+	primary := redisserver.Start(t)
+	host, port, _ := strings.Cut(primary.Address, ":")
+	server.Must(t, "REPLICAOF", host, port)
+	if _, err := Opener(at(server.Address))(context.Background()); err == nil || !strings.Contains(err.Error(), "name the primary") {
+		t.Errorf("a replica: %v", err)
+	}
+}
+
+// Keys of somebody else, and of a later version, are left as they are.
+func TestForeignKeys(t *testing.T) {
+	server := redisserver.Start(t)
+	for _, make := range [][]string{{"SET", "{tally}:meta", "mine"}, {"HSET", "{tally}:meta", "format", "2"}, {"HSET", "{tally}:meta", "theirs", "1"}} {
+		server.Must(t, "FLUSHALL")
+		server.Must(t, make...)
+		if _, err := Opener(at(server.Address))(context.Background()); !errors.Is(err, storage.ErrForeign) {
+			t.Errorf("%v: %v", make, err)
+		}
+		if size := server.Must(t, "DBSIZE"); size != ":1" {
+			t.Errorf("%v: there are %s keys", make, size)
+		}
+	}
+}
+
+// A server that removes keys is warned of, and when it has done so, writes are lost.
+func TestEvictions(t *testing.T) {
+	server, l := redisserver.Start(t, "--maxmemory", "3mb", "--maxmemory-policy", "allkeys-random"), yearly(t)
+	var notices []Notice
+	o := at(server.Address)
+	o.Notice = func(n Notice) { notices = append(notices, n) }
+	s := opened(t, o)
+	if len(notices) != 1 || notices[0].Policy != "allkeys-random" {
+		t.Errorf("the notices are %+v", notices)
+	}
+	mustCharge(t, s, l, 1)
+	for i := range 60 {
+		server.Must(t, "SET", fmt.Sprint(i), strings.Repeat("x", 1<<16))
+	}
+	_, err := s.Within(&storage.Term{Clock: steadyClock{1}}).Sweep(context.Background(), 0)
+	if !errors.Is(err, storage.ErrLostWrites) {
+		t.Errorf("a sweep says %v", err)
+	}
+	if _, err := charge(context.Background(), s, l, 1); !errors.Is(err, storage.ErrLostWrites) {
+		t.Errorf("a claim after it says %v", err)
+	}
+}
+
+// settableClock is that of a machine and of the server, see Options.wallTime.
+type settableClock struct{ steady, wrong atomic.Int64 }
+
+func (c *settableClock) Read() storage.Reading {
+	const start = int64(1_800_000_000e9)
+	return storage.Reading{Wall: start + c.steady.Load() + c.wrong.Load(), Steady: c.steady.Load(), Source: storage.Source{1}}
+}
+
+// However somebody sets the server's clock, the time of the place goes on as the machine's steady
+// clock does, and never backwards.
+func TestServerClockIsSet(t *testing.T) {
+	o := newPlace(t)
+	o.wallTime = true
+	s, c := opened(t, o), new(settableClock)
+	first, err := s.Time(c, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := first.Now
+	for n := range 300 {
+		c.steady.Add(rand.Int64N(int64(9 * time.Second)))
+		if n%5 == 4 {
+			c.wrong.Add(int64(10*time.Second) - rand.Int64N(int64(20*time.Second)))
+		}
+		if n%50 == 49 {
+			c.wrong.Add(int64(24*time.Hour) - rand.Int64N(int64(48*time.Hour)))
+		}
+		now, err := s.Time(c, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Now < before {
+			t.Fatalf("the time went back by %v", time.Duration(before-now.Now))
+		}
+		before = now.Now
+		passed := c.steady.Load()
+		if off := now.Now - first.Now - passed; off > int64(30*time.Second) || off < -int64(30*time.Second) {
+			t.Fatalf("after %v, with the clock off by %v, the time is off by %v", time.Duration(passed), time.Duration(c.wrong.Load()), time.Duration(off))
+		}
+	}
+}
