@@ -43,6 +43,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			tier         <value> [<default>]
 //			cost         <n>|<placeholder> [<matcher>, as for match]
 //			max_cost     <n>
+//			count        status <statuses...> [hold]
 //			on_empty_key ip|share|skip|deny
 //			scope        shared|site
 //			prefix_ceiling <factor>

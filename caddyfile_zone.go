@@ -37,6 +37,8 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 		return z.unmarshalCost(d, token)
 	case "max_cost":
 		return z.unmarshalMaxCost(d)
+	case "count":
+		return z.unmarshalCount(d)
 	case "reputation":
 		return z.unmarshalReputation(d)
 	case "ban":

@@ -29,6 +29,7 @@
 //	  switch on result.outcome                                   outcome.go
 //	    passed              next handler
 //	    counted             next handler, header fields          response.go
+//	                        limits that count by status          pending.go
 //	    refused             429                                  refuse.go
 //	    challenged          429 with a page                      challenge_offer.go
 //	    tooEarly            425                                  refuse.go
@@ -58,6 +59,7 @@
 //     challenge_exchange.go: the page that lets a browser earn a session
 //   - refuse.go, response.go, response_legacy.go, texts.go, limit_status.go: refusals and
 //     header fields
+//   - pending_debits.go, pending.go, count.go: limits that count by the status of the answer
 //   - refused_page.go, html_answer.go, error_routes.go, navigation.go: the page for browsers, where
 //     no route handles the error
 //   - refusal_reference.go, refusal.go: why a request is refused, and its reference
@@ -89,7 +91,7 @@
 //
 //   - caddyfile.go, caddyfile_app.go, caddyfile_zone.go, caddyfile_client.go,
 //     caddyfile_dashboard.go, caddyfile_decision_log.go, caddyfile_tier.go, caddyfile_reputation.go,
-//     caddyfile_region.go, caddyfile_limit.go, caddyfile_page.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_store.go,
+//     caddyfile_region.go, caddyfile_count.go, caddyfile_limit.go, caddyfile_page.go, caddyfile_peer.go, caddyfile_rate.go, caddyfile_store.go,
 //     caddyfile_matchers.go
 //   - command.go, command_replay.go, command_dashboard.go, command_version.go, command_key.go,
 //     command_unknown.go, command_tiers.go, command_connect.go
@@ -104,7 +106,7 @@
 //   - app_provision.go, rules.go: the global options, the file of bans and allowances
 //   - zone_provision.go, shadow_zone.go, limit_set.go, ceiling.go, cost.go: zones
 //   - check_costs.go, check_distributed.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
-//     check_order.go, check_order_handlers.go, check_order_sets.go, check_plain_http.go,
+//     check_order.go, check_order_handlers.go, check_order_sets.go, check_outcome.go, check_plain_http.go,
 //     check_proxies.go, check_regions.go, need.go: warnings of what hardly does what was meant
 //
 // The options, with the comments that are their documentation:
@@ -131,6 +133,9 @@
 //   - zone: a class of requests, and what it is counted per
 //   - limit: an amount of units in a window
 //   - key: what a zone counts by; its first byte, the tag, tells its kind
+//   - pending: of a request that is let through it is not known yet whether it uses up units;
+//     settled: it is
+//   - held: charged when the request comes, and given back if it doesn't count
 //   - unit: what is counted; a request costs 1 unless a zone says otherwise
 //   - evaluation: one request on its way to a decision
 //   - debit: what a request takes from one limit.

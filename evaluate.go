@@ -9,22 +9,27 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// evaluate decides what becomes of a request. It also returns the placeholders to look at
-// again when a request that is counted comes back.
-func (h *Handler) evaluate(r *http.Request) (result, []*lateName) {
+// evaluate decides what becomes of a request. Of one that is counted it also returns what is
+// known only with the status of the answer, and the placeholders to look at again when it comes back.
+func (h *Handler) evaluate(r *http.Request) (result, *pending, []*lateName) {
 	e := h.begin(r)
 	defer e.release()
 	result := e.decide()
+	var pending *pending
 	var empty []*lateName
 	switch result.outcome {
 	case passed:
 		e.client.mapPlaceholders(e)
+		pending = e.pending(nil)
 	case counted:
 		result.response = result.response.join(e)
 		result.response.renews = e.client.isRenewable()
+		pending = e.pending(result.response)
 		empty = h.emptyPlaceholders(e)
 		h.app.DecisionLog.passed(e, result.response)
 		h.trace(e.http, result.response)
+	case denied:
+		e.pending(nil).settle(statusOf(result.err))
 	case refused:
 		result.response = result.response.join(e)
 		h.report(e, result.response)
@@ -32,7 +37,7 @@ func (h *Handler) evaluate(r *http.Request) (result, []*lateName) {
 			result.outcome = challenged
 		}
 	}
-	return result, empty
+	return result, pending, empty
 }
 
 // decide collects what the request takes from all limits, and has the engine decide. If the

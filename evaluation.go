@@ -32,6 +32,7 @@ type evaluation struct {
 	debits   []engine.Debit
 	policies []*policy // the limit of each debit
 	shadows  shadows   // what the request takes from shadow limits
+	open     *pending  // what awaits the status of the answer; nil if nothing does
 	keys     []byte    // the text of all keys
 	texts    texts     // for the values of header fields
 	denies   *policy   // the limit that refuses the request whatever was counted; or nil
@@ -62,7 +63,7 @@ func (e *evaluation) release() {
 	if e.credentials.known {
 		e.credentials = credentials{}
 	}
-	e.http, e.repl, e.vars, e.denied = nil, nil, nil, nil
+	e.http, e.repl, e.vars, e.denied, e.open = nil, nil, nil, nil, nil
 	e.handler, e.denies, e.client, e.subject, e.trapBan = nil, nil, nil, nil, 0
 	e.trapped, e.allowed, e.dry = false, false, false
 	e.debits, e.policies, e.keys = e.debits[:0], e.policies[:0], e.keys[:0]
@@ -76,7 +77,7 @@ func (e *evaluation) debit(p *policy, key []byte, cost int64) *engine.Debit {
 	e.policies = append(e.policies, p)
 	e.debits = append(e.debits, engine.Debit{})
 	d := &e.debits[len(e.debits)-1]
-	d.Limit, d.Key, d.Cost = &p.Limit, key, cost
+	d.Limit, d.Key, d.Cost, d.Counting = &p.Limit, key, cost, p.zone.counting
 	return d
 }
 

@@ -25,7 +25,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	for _, step := range []func(caddy.Context) error{
-		h.checkOrder, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.warnOfPeers, h.loadExempt, h.provisionZones, h.provisionMetrics, h.provisionHistory,
+		h.checkOrder, h.checkOutcomes, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.warnOfPeers, h.loadExempt, h.provisionZones, h.provisionMetrics, h.provisionHistory,
 	} {
 		if err := step(ctx); err != nil {
 			return atSource(err, h.Source)
@@ -132,6 +132,9 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 		if slices.ContainsFunc(z.sets(), func(s *limitSet) bool { return len(s.shadows) > 0 }) {
 			z.meter.wouldRefuse = metrics.wouldRefuse.WithLabelValues(z.Name)
 		}
+		if z.Count != nil {
+			z.meter.countSettled(z.Name)
+		}
 		for _, set := range z.sets() {
 			h.provisionMeters(z, set)
 			set.provisionShared()
@@ -159,14 +162,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if h.app.Session.serves(r.URL.Path) {
 		return h.serveSession(w, r)
 	}
-	result, empty := h.evaluate(r)
+	result, pending, empty := h.evaluate(r)
 	switch result.outcome {
 	case passed:
-		return next.ServeHTTP(w, r)
+		return pending.serve(w, r, next)
 	case counted:
 		result.response.setFields(w.Header())
 		next = h.watchPlaceholders(empty, next)
-		return next.ServeHTTP(result.response.writer(w), r)
+		return pending.serve(result.response.writer(w), r, next)
 	case refused:
 		return h.refuse(w, r, result.response)
 	case challenged:

@@ -47,9 +47,9 @@ func (e *evaluation) remember(d *engine.Decision) {
 		}
 		if p.zone != last {
 			last = p.zone
-			rememberIn(last.past, key, debit.Cost, d)
+			rememberIn(last.past, key, unitsOf(debit), d)
 		}
-		rememberIn(p.past, key, debit.Cost, d)
+		rememberIn(p.past, key, unitsOf(debit), d)
 	}
 }
 

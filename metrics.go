@@ -16,6 +16,7 @@ var metrics = struct {
 	requests  *prometheus.CounterVec
 	declined  *prometheus.CounterVec
 	decisions *prometheus.CounterVec
+	settled   *prometheus.CounterVec
 	process   *prometheus.HistogramVec
 
 	wouldRefuse *prometheus.CounterVec
@@ -62,6 +63,10 @@ var metrics = struct {
 		Name: "caddy_rate_limit_shadow_decisions_total",
 		Help: "Decisions of shadow limits by zone, limit and outcome: allowed or would_refuse.",
 	}, []string{"zone", "limit", "outcome"}),
+	settled: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_settled_requests_total",
+		Help: "Answered requests of zones that count by status, by whether they counted: true or false.",
+	}, []string{"zone", "counted"}),
 	process: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "caddy_rate_limit_process_time_seconds",
 		Help:    "Time that requests waited for the store; 0 for those that memory decided.",

@@ -13,7 +13,8 @@ import (
 // zoneMeter counts the requests of a zone. Its zero value counts nothing.
 type zoneMeter struct {
 	requests, declined prometheus.Counter
-	wouldRefuse        prometheus.Counter // of a zone with shadow limits
+	wouldRefuse        prometheus.Counter    // of a zone with shadow limits
+	settled            [2]prometheus.Counter // of requests that didn't count, and that did
 	process            prometheus.Observer
 }
 
@@ -26,6 +27,23 @@ func (m zoneMeter) request() {
 func (m zoneMeter) decline() {
 	if m.declined != nil {
 		m.declined.Inc()
+	}
+}
+
+// countSettled has the zone count requests of which it is known later whether they count.
+func (m *zoneMeter) countSettled(zone string) {
+	m.settled = [2]prometheus.Counter{metrics.settled.WithLabelValues(zone, "false"), metrics.settled.WithLabelValues(zone, "true")}
+}
+
+// settle counts a request of which it is known whether it counts.
+func (m zoneMeter) settle(counts bool) {
+	if m.settled[0] == nil {
+		return
+	}
+	if counts {
+		m.settled[1].Inc()
+	} else {
+		m.settled[0].Inc()
 	}
 }
 

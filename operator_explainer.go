@@ -52,7 +52,7 @@ func (x *explainer) explainLimit(ctx context.Context, p *policy, debit engine.De
 		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry), Shadow: p.shadow,
 	}
 	switch {
-	case debits[0].Known && d.Allowed:
+	case debits[0].Known && d.Allowed && debit.Counting == engine.Always:
 		state.Left = debits[0].Quota.Remaining + cost
 	case debits[0].Known:
 		state.Left = debits[0].Quota.Remaining

@@ -162,7 +162,11 @@ func (j *replayJudge) decide(h *Handler, request *http.Request, r *accesslog.Rec
 	e := h.begin(request)
 	defer e.release()
 	result := e.decide()
+	e.pending(nil).settle(r.Status)
 	for i, p := range e.policies {
+		if !p.zone.Count.counts(r.Status) {
+			continue
+		}
 		v.Counts = append(v.Counts, replay.Count{
 			Limit: j.limit(p), Key: v.Copy(e.debits[i].Key), Cost: e.debits[i].Cost, Unknown: j.unknown(p.zone, r),
 		})
@@ -193,7 +197,9 @@ func (j *replayJudge) judgeShadows(e *evaluation, r *accesslog.Record, v *replay
 	refusedBy := e.shadowVerdicts().all()
 	for i, p := range e.shadows.policies {
 		key := v.Copy(e.shadows.debits[i].Key)
-		v.Counts = append(v.Counts, replay.Count{Limit: j.limit(p), Key: key, Cost: e.shadows.debits[i].Cost, Unknown: j.unknown(p.zone, r)})
+		if p.zone.Count.counts(r.Status) {
+			v.Counts = append(v.Counts, replay.Count{Limit: j.limit(p), Key: key, Cost: e.shadows.debits[i].Cost, Unknown: j.unknown(p.zone, r)})
+		}
 		if slices.Contains(refusedBy, p) {
 			v.Shadows = append(v.Shadows, replay.Shadow{By: j.limit(p), Key: key})
 		}

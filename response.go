@@ -107,6 +107,25 @@ func (p *response) add(s limitStatus) {
 	}
 }
 
+// correct sets what is left of a limit when it is known that the request counts. It changes
+// nothing of what is written already.
+func (p *response) correct(policy *policy, left limiter.Quota) {
+	if p.wrote {
+		return
+	}
+	i := slices.IndexFunc(p.statuses, func(s limitStatus) bool { return s.policy == policy })
+	if i < 0 {
+		return
+	}
+	s := p.statuses[i]
+	s.used += s.Remaining - left.Remaining
+	s.Quota = left
+	p.statuses = slices.Delete(p.statuses, i, i+1)
+	p.add(s)
+	p.makeFields(new(texts))
+	p.setFields(p.Header())
+}
+
 // makeFields makes the values of the header fields.
 func (p *response) makeFields(texts *texts) {
 	if p.refusal != nil {
@@ -196,7 +215,7 @@ func (p *response) restore(status int) {
 	if p.wrote {
 		return
 	}
-	p.wrote = status >= 200 || status == http.StatusSwitchingProtocols
+	p.wrote = isFinal(status)
 	p.setFields(p.Header())
 	if p.wrote {
 		p.renew(p.Header())

@@ -100,7 +100,7 @@ func (e *evaluation) countShadowZones(o outcome) {
 		last = p.zone
 		last.meter.request()
 		if ledger != nil && (o == passed || o == counted) {
-			last.past.Allow(ledger.Key(e.shadows.debits[i].Key), e.shadows.debits[i].Cost)
+			last.past.Allow(ledger.Key(e.shadows.debits[i].Key), unitsOf(&e.shadows.debits[i]))
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (a *App) countShadow(policies []*policy, debits []engine.Debit, d engine.De
 			continue
 		}
 		if key := a.ledger.Key(debits[i].Key); d.Allowed {
-			p.past.Allow(key, debits[i].Cost)
+			p.past.Allow(key, unitsOf(&debits[i]))
 		} else {
 			p.past.WouldRefuse(key)
 		}
@@ -147,6 +147,10 @@ func (e *evaluation) decideShadowLater(by *engine.Engine, v *shadowVerdicts, pol
 	if app.DecisionLog != nil {
 		described = e.describe()
 	}
+	var open *pending
+	if debits[0].Counting != engine.Always {
+		open = e.opened()
+	}
 	done := v.await(policies[0].zone)
 	by.ShadowLater(debits, func(debits []engine.Debit, d engine.Decision) {
 		defer done()
@@ -155,6 +159,7 @@ func (e *evaluation) decideShadowLater(by *engine.Engine, v *shadowVerdicts, pol
 		}
 		app.countShadow(policies, debits, d)
 		if d.Allowed {
+			open.addAll(policies, debits)
 			return
 		}
 		by := policies[d.Debit]

@@ -15,7 +15,7 @@ func (s *shadows) add(p *policy, key []byte, cost int64) *engine.Debit {
 	s.policies = append(s.policies, p)
 	s.debits = append(s.debits, engine.Debit{})
 	d := &s.debits[len(s.debits)-1]
-	d.Limit, d.Key, d.Cost = &p.Limit, key, cost
+	d.Limit, d.Key, d.Cost, d.Counting = &p.Limit, key, cost, p.zone.counting
 	return d
 }
 

@@ -117,6 +117,10 @@ type Zone struct {
 	// it, so that no request can use up too much at once. Default: no bound.
 	MaxCost int64 `json:"max_cost,omitempty"`
 
+	// Which requests use up units: those that get one of some answers, for example failed
+	// logins. Default: every request.
+	Count *Count `json:"count,omitempty"`
+
 	// Leave the limits of the zone as they are, whatever the client has done before,
 	// and take no points for violations of them.
 	DisableReputation bool `json:"disable_reputation,omitempty"`
@@ -152,16 +156,17 @@ type Zone struct {
 	Source string `json:"source,omitempty"`
 
 	matchers    caddyhttp.MatcherSets
-	per         string     // perIP, perEveryone, perClient, perAPIKey or perKey
-	static      string     // the key that everyone shares
-	emptyForm   string     // what the key is if all its placeholders are empty
-	oneSpelling bool       // the key has placeholders of which different values mean the same
-	cost        costRule   // what most requests cost
-	costs       []costRule // of those that match; the first one counts
-	deniesAll   bool       // nothing passes
-	isShadow    bool       // no limit is enforced
-	denied      *policy    // stands for what a zone in shadow would deny, whatever was counted; else nil
-	effective   []Limit    // what window and max_events stand for
+	per         string          // perIP, perEveryone, perClient, perAPIKey or perKey
+	static      string          // the key that everyone shares
+	emptyForm   string          // what the key is if all its placeholders are empty
+	oneSpelling bool            // the key has placeholders of which different values mean the same
+	cost        costRule        // what most requests cost
+	costs       []costRule      // of those that match; the first one counts
+	deniesAll   bool            // nothing passes
+	counting    engine.Counting // which requests use up units
+	isShadow    bool            // no limit is enforced
+	denied      *policy         // stands for what a zone in shadow would deny, whatever was counted; else nil
+	effective   []Limit         // what window and max_events stand for
 	siteLimits
 	sites     map[string]siteLimits // instead, where each site counts on its own
 	elsewhere string                // what a site is called in the store that no matcher names

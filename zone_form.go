@@ -18,7 +18,7 @@ func (z *Zone) isPeerForm() bool {
 // does not have.
 func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
-		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
+		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Count != nil ||
 		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow
 }
 

@@ -22,6 +22,7 @@ func (z *zoneSetup) provision() error {
 		z.checkName,
 		z.provisionKey,
 		z.provisionCost,
+		z.provisionCount,
 		z.checkBan,
 		z.checkCeiling,
 		z.checkOnExceeded,

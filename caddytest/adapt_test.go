@@ -33,7 +33,7 @@ var subjects = []string{
 	"compat_storage", "compat_sweep_interval", "compat_window", "compat_zone",
 	"handler", "handler_exempt", "handler_headers",
 	"dashboard", "dashboard_allow",
-	"zone", "zone_cost", "zone_limit", "zone_limit_burst", "zone_limit_name", "zone_limit_slots",
+	"zone", "zone_cost", "zone_count", "zone_limit", "zone_limit_burst", "zone_limit_name", "zone_limit_slots",
 	"zone_limit_timezone", "zone_match", "zone_max_cost", "zone_on_empty_key", "zone_on_exceeded", "zone_per", "zone_prefix_ceiling", "zone_scope", "zone_tier", "zone_tiers",
 }
 

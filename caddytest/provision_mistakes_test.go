@@ -202,6 +202,9 @@ func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 		return ":9080 {\n\trate_limit_user {\n\t\tzone login {\n\t\t\tper key {http.auth.user." + field + "}\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n" + more + "}\n"
 	}
 	const basic = "\tbasic_auth {\n\t\tbob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n\t}\n"
+	failing := func(directive, more string) string {
+		return ":9080 {\n\t" + directive + " {\n\t\tzone login {\n\t\t\tper ip\n\t\t\tlimit 5/1m\n\t\t\tcount status 401\n\t\t}\n\t}\n" + more + "}\n"
+	}
 	showing := func(placeholder string) string {
 		return ":9080 {\n\trate_limit {\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n\theader X-Left " + placeholder + "\n}\n"
 	}
@@ -218,6 +221,8 @@ func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 		{"a proxy's address is a key", trusting + inZone("key {remote_host}\n\t\t\tevents 5\n\t\t\twindow 1m"), "is the address of the proxy", "per ip", "Caddyfile:9"},
 		{"no zone", ":9080 {\n\trate_limit\n}\n", "has no zone, and limits nothing", "zone login {", "Caddyfile:2"},
 		{"only exemptions", inDirective("exempt /health"), "has no zone, and limits nothing", "zone login {", "Caddyfile:2"},
+		{"failed logins that nobody sees", failing("rate_limit_user", basic), "basic_auth runs before this handler", "rate_limit instead of rate_limit_user", "Caddyfile:3"},
+		{"failed logins at another server", failing("rate_limit_user", "\tforward_auth 127.0.0.1:9091 {\n\t\turi /verify\n\t}\n"), "forward_auth runs before this handler", "rate_limit instead of rate_limit_user", "Caddyfile:3"},
 		{"a zone that there is not", showing("{http.rate_limit.lgin.remaining}"), `there is no zone "lgin"`, "{http.rate_limit.login.remaining}", ""},
 		{"a name of ours that there is not", showing("{http.rate_limit.exceded.name}"), "is never set", "{http.rate_limit.exceeded.name}", ""},
 		{"basic_auth has no names", user("nmae", basic), "basic_auth sets {http.auth.user.id} only", "{http.auth.user.id}", "Caddyfile:3"},
@@ -243,6 +248,7 @@ func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 		"a ban for clients":   banning("per client\n\t\t\tlimit 5/1m"),
 		"a ban by a trap":     "{\n\trate_limit {\n\t\tban after 5 violations in 10m for 1h\n\t}\n}\n" + strings.Replace(inDirective("trap endpoint /a"), ":9080", "https://a.test", 1),
 		"a user's name":       user("id", basic),
+		"failed logins":       failing("rate_limit", basic+"\treverse_proxy 127.0.0.1:3000\n"),
 		"a zone's remaining":  showing("{http.rate_limit.login.remaining}{http.rate_limit.client.kind}{http.rate_limit.exceeded.limit}"),
 		"the peer's address":  inDirective("exempt remote_ip 192.0.2.1\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}"),
 	} {

@@ -215,6 +215,31 @@ var recipes = []recipe{{
 		send(attacker, 5, "GET https://blog.example.com/", 429), // for an hour
 	},
 }, {
+	name: "failed-logins",
+	backends: map[string]standIn{
+		"127.0.0.1:3000": {"POST /login": password(303, 401), "POST /api/login": password(200, 403), "/": always(200)},
+		"127.0.0.1:3001": {"/": always(200)},
+	},
+	traffic: []wave{
+		send(person, 30, "POST https://app.example.com/login password=wonderland", 303),
+		send(person, 2, "POST https://app.example.com/login password=mistyped", 401),
+		send(person, 1, "POST https://app.example.com/login password=wonderland", 303),
+		send(person, 100, "GET https://app.example.com/{n}", 200),
+		send(attacker, 3, "POST https://app.example.com/login password=guess{n}", 401),
+		send(attacker, 2, `POST https://app.example.com/api/login {"password":"guess{n}"}`, 403),
+		send(attacker, 5, "POST https://app.example.com/login password=wonderland", 429),
+		send(attacker, 5, `POST https://app.example.com/api/login {"password":"wonderland"}`, 429),
+		send(attacker, 50, "GET https://app.example.com/{n}", 200),
+		send(person, 1, "POST https://app.example.com/login password=wonderland", 303),
+		send(person, 3, "GET https://files.example.com/", 401),
+		send(person, 2, "GET https://files.example.com/", 401, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
+		send(person, 300, "GET https://files.example.com/{n}", 200, withPassword),
+		send(attacker, 20, "GET https://files.example.com/", 401, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
+		send(attacker, 5, "GET https://files.example.com/", 429, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
+		send(attacker, 5, "GET https://files.example.com/", 429, withPassword),
+		send(neighbor, 30, "GET https://files.example.com/{n}", 200, withPassword),
+	},
+}, {
 	name:     "basic-auth",
 	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
 	traffic: []wave{

@@ -69,6 +69,18 @@ func (m *Meter) Allow(key Key, units int64) {
 	}
 }
 
+// Spend counts units that a request uses up, which was counted before with none.
+func (m *Meter) Spend(key Key, units int64) {
+	if m == nil {
+		return
+	}
+	s := m.stripe()
+	n := s.units.Add(units)
+	if weight := m.weightOf(n); weight > 0 {
+		m.heavy.add(key.Text, weight*units, 0)
+	}
+}
+
 // Refusal says what a request was refused for. The zero value is [OverLimit].
 type Refusal int
 

@@ -1,0 +1,109 @@
+package tally
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// Count says which requests of a zone use up units: those that get one of some answers. What
+// counts is the status that a later handler or an upstream writes, or the status of the error
+// that a handler returns, such as the 401 of `basic_auth`.
+type Count struct {
+	// The statuses with which a request uses up units, from 200 to 599, or the first digit for all
+	// that begin with it: 4 stands for 400 to 499. A request that is answered with another
+	// status uses up nothing. Required.
+	Status []int `json:"status,omitempty"`
+
+	// Take what a request costs when it comes, and give it back if its status is none of these.
+	// So never more are let through than the limit, however many come at once, and a client
+	// may have no more requests under way at a time than it has units left. A request whose
+	// client leaves before it is answered uses up what it took, and so does one that is under
+	// way when Caddy is stopped. Without this, a request passes if its cost is free, and is
+	// charged when the status is known: what is under way at a time may be more than the limit.
+	Hold bool `json:"hold,omitempty"`
+}
+
+// check returns an error about what is wrong with the statuses.
+func (c *Count) check() error {
+	if len(c.Status) == 0 {
+		return errors.New("status: one is missing: write 401")
+	}
+	for i, status := range c.Status {
+		if (status < 2 || status > 5) && (status < 200 || status > 599) {
+			return fmt.Errorf("status: must be from 200 to 599, or 2 to 5 for all that begin with it, got %d", status)
+		}
+		for j, other := range c.Status {
+			if i > j && status == other {
+				return fmt.Errorf("status: %s is given twice: leave one out", statusText(status))
+			}
+			if i != j && status/100 == other {
+				return fmt.Errorf("status: %d is among %s: leave one out", status, statusText(other))
+			}
+		}
+	}
+	return nil
+}
+
+// statusText returns a status, or a class of them, as a Caddyfile has it.
+func statusText(status int) string {
+	if status < 10 {
+		return strconv.Itoa(status) + "xx"
+	}
+	return strconv.Itoa(status)
+}
+
+// String returns the statuses as a Caddyfile has them.
+func (c *Count) String() string {
+	words := make([]string, len(c.Status))
+	for i, status := range c.Status {
+		words[i] = statusText(status)
+	}
+	return strings.Join(words, " ")
+}
+
+// counts reports whether a request with a status counts. Nil counts all.
+func (c *Count) counts(status int) bool {
+	return c == nil || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
+}
+
+// countsUnknown reports whether a request counts whose client left before it was answered. What
+// was held stays: otherwise anybody could try without end by leaving early.
+func (c *Count) countsUnknown(status int) bool { return c == nil || c.Hold || c.counts(status) }
+
+// provisionCount settles which requests of the zone use up units.
+func (z *zoneSetup) provisionCount() error {
+	if z.Count == nil {
+		return nil
+	}
+	if err := z.Count.check(); err != nil {
+		return fmt.Errorf("count: %w", err)
+	}
+	if z.deniesAll {
+		return errors.New("count: the zone admits nothing, so no request gets an answer that could count: write a limit, or leave out count")
+	}
+	z.counting = engine.Afterwards
+	if z.Count.Hold {
+		z.counting = engine.Held
+	}
+	return nil
+}
+
+// statusOf returns the status of an answer that a handler leaves to Caddy: that of the error that
+// it returns, or 200.
+func statusOf(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok && failed.StatusCode != 0 {
+		return failed.StatusCode
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,290 @@
+package tally
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// countingHandler is a handler with a zone that counts some statuses.
+func countingHandler(t testing.TB, amount int64, hold bool, statuses ...int) *Handler {
+	return startHandler(t, new(App), &Handler{Zones: []*Zone{{
+		Name: "z", Limits: []Limit{{Amount: amount, Window: hour}}, Count: &Count{Status: statuses, Hold: hold},
+	}}})
+}
+
+// askFor asks h, with a handler behind it, and returns the answer.
+func askFor(ctx context.Context, h *Handler, next caddyhttp.HandlerFunc) (w *hijackable, err error) {
+	w = &hijackable{ResponseRecorder: httptest.NewRecorder()}
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://example.com/login", nil)
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+	err = h.ServeHTTP(w, r, next)
+	return w, err
+}
+
+// hijackable is a recorder whose connection can be taken over.
+type hijackable struct{ *httptest.ResponseRecorder }
+
+func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	ours, _ := net.Pipe()
+	return ours, nil, ours.Close()
+}
+
+// answering returns a handler that writes statuses.
+func answering(statuses ...int) caddyhttp.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		for _, status := range statuses {
+			w.WriteHeader(status)
+		}
+		return nil
+	}
+}
+
+// failing returns a handler that returns an error.
+func failing(err error) caddyhttp.HandlerFunc {
+	return func(http.ResponseWriter, *http.Request) error { return err }
+}
+
+// passedOf returns how many of n requests that count pass.
+func passedOf(h *Handler, n int) (passed int) {
+	for range n {
+		if w, err := askFor(context.Background(), h, answering(401)); err == nil && w.Code == 401 {
+			passed++
+		}
+	}
+	return passed
+}
+
+func TestWhatCountsByStatus(t *testing.T) {
+	panics := func(err error) caddyhttp.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) error { panic(err) }
+	}
+	for name, test := range map[string]struct {
+		next   caddyhttp.HandlerFunc
+		leaves bool // the client does, first
+		counts bool // if its client has left, only with hold
+	}{
+		"written":                 {next: answering(401), counts: true},
+		"written, another":        {next: answering(200)},
+		"of a class":              {next: answering(404)},
+		"after hints":             {next: answering(103, 103, 401), counts: true},
+		"after hints, another":    {next: answering(103, 200)},
+		"only the first":          {next: answering(200, 401)},
+		"upgraded":                {next: answering(101)},
+		"of a returned error":     {next: failing(caddyhttp.Error(401, nil)), counts: true},
+		"of another error":        {next: failing(caddyhttp.Error(502, nil))},
+		"of a wrapped error":      {next: failing(errors.Join(errors.New("no"), caddyhttp.Error(401, nil))), counts: true},
+		"of an error without one": {next: failing(errors.New("no")), counts: false},
+		"nothing written":         {next: answering()},
+		"nothing but a body":      {next: func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }},
+		"an error after the status": {next: func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(http.StatusOK)
+			return caddyhttp.Error(401, nil)
+		}},
+		"panics": {next: panics(errors.New("no"))},
+		"aborts": {next: panics(http.ErrAbortHandler)},
+		"panics after the status": {next: func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(http.StatusUnauthorized)
+			panic("no")
+		}, counts: true},
+		"left":                       {next: failing(caddyhttp.Error(499, nil)), leaves: true, counts: true},
+		"left, and answered":         {next: answering(200), leaves: true},
+		"left, and nothing returned": {next: answering(), leaves: true, counts: true},
+		"read from": {next: func(w http.ResponseWriter, _ *http.Request) error {
+			_, err := (&caddyhttp.ResponseWriterWrapper{ResponseWriter: w}).ReadFrom(strings.NewReader("x"))
+			return err
+		}},
+	} {
+		for _, hold := range []bool{true, false} {
+			h := countingHandler(t, 2, hold, 401, 403)
+			ctx, leave := context.WithCancel(context.Background())
+			func() {
+				defer func() { recover() }()
+				askFor(ctx, h, func(w http.ResponseWriter, r *http.Request) error {
+					if test.leaves {
+						leave()
+					}
+					return test.next(w, r)
+				})
+			}()
+			leave()
+			want := 2
+			if test.counts && (hold || !test.leaves) {
+				want = 1
+			}
+			if passed := passedOf(h, 5); passed != want {
+				t.Errorf("%s, hold %v: %d passed afterwards, want %d", name, hold, passed, want)
+			}
+		}
+	}
+}
+
+// A streamed answer is settled when its status is known, and a connection that is taken over when
+// it is.
+func TestStatusIsKnownEarly(t *testing.T) {
+	for name, begin := range map[string]func(w http.ResponseWriter) error{
+		"header":   func(w http.ResponseWriter) error { w.WriteHeader(http.StatusOK); return nil },
+		"body":     func(w http.ResponseWriter) error { _, err := w.Write([]byte("x")); return err },
+		"flushed":  func(w http.ResponseWriter) error { return http.NewResponseController(w).Flush() },
+		"hijacked": func(w http.ResponseWriter) error { _, _, err := http.NewResponseController(w).Hijack(); return err },
+	} {
+		h := countingHandler(t, 1, true, 401)
+		during := 0
+		askFor(context.Background(), h, func(w http.ResponseWriter, _ *http.Request) error {
+			if passed := passedOf(h, 1); passed != 0 {
+				t.Errorf("%s: another passed before the status was known", name)
+			}
+			if err := begin(w); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			during = passedOf(h, 3)
+			return nil
+		})
+		if during != 1 {
+			t.Errorf("%s: %d passed while the answer was being written, want 1", name, during)
+		}
+	}
+}
+
+// Of many wrong passwords at once, exactly the limit comes to the handler that checks them.
+func TestHeldBurst(t *testing.T) {
+	h := countingHandler(t, 5, true, 401)
+	for _, status := range []int{200, 401} {
+		var mu sync.Mutex
+		reached, all, release := 0, sync.WaitGroup{}, make(chan struct{})
+		arrived := make(chan struct{}, 300)
+		for range 300 {
+			all.Go(func() {
+				askFor(context.Background(), h, func(w http.ResponseWriter, _ *http.Request) error {
+					mu.Lock()
+					reached++
+					mu.Unlock()
+					arrived <- struct{}{}
+					<-release
+					w.WriteHeader(status)
+					return nil
+				})
+				arrived <- struct{}{}
+			})
+		}
+		for range 300 { // each is refused, or waits
+			<-arrived
+		}
+		close(release)
+		all.Wait()
+		if reached != 5 {
+			t.Errorf("%d came through that are answered with %d, want 5", reached, status)
+		}
+	}
+	if passed := passedOf(h, 3); passed != 0 {
+		t.Errorf("%d more passed after five have counted", passed)
+	}
+}
+
+// The header fields say what is left once the answer is counted.
+func TestFieldsOfPendingRequests(t *testing.T) {
+	for _, hold := range []bool{true, false} {
+		h := countingHandler(t, 5, hold, 401)
+		for i, test := range []struct {
+			next caddyhttp.HandlerFunc
+			left string
+		}{
+			{answering(200), "r=5"}, {answering(401), "r=4"}, {answering(200), "r=4"}, {answering(103, 401), "r=3"},
+			{failing(caddyhttp.Error(401, nil)), "r=2"}, {failing(caddyhttp.Error(502, nil)), "r=2"},
+		} {
+			w, _ := askFor(context.Background(), h, test.next)
+			if got := w.Header().Get("RateLimit"); !strings.Contains(got, `"z";`+test.left) {
+				t.Errorf("hold %v: answer %d has %q, want %s", hold, i, got, test.left)
+			}
+		}
+	}
+}
+
+// An inner handler sees the status where it is, and each of two settles for itself.
+func TestPendingInTwoHandlers(t *testing.T) {
+	outer, inner := countingHandler(t, 2, true, 401), countingHandler(t, 3, true, 403)
+	hidden := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		err := inner.ServeHTTP(w, r, failing(caddyhttp.Error(403, nil)))
+		if statusOf(err) == 403 {
+			w.WriteHeader(http.StatusUnauthorized)
+			return nil
+		}
+		return err
+	})
+	for range 2 {
+		askFor(context.Background(), outer, hidden)
+	}
+	if passed := passedOf(outer, 3); passed != 0 {
+		t.Errorf("%d passed the outer handler, want none", passed)
+	}
+	passed := 0
+	for range 3 {
+		if _, err := askFor(context.Background(), inner, failing(caddyhttp.Error(403, nil))); statusOf(err) == 403 {
+			passed++
+		}
+	}
+	if passed != 1 {
+		t.Errorf("%d passed the inner handler, want 1", passed)
+	}
+}
+
+func TestSettledRequestsAreMetered(t *testing.T) {
+	h := countingHandler(t, 50, true, 401)
+	meter := h.zones[0].meter
+	uncounted, counted := valueOf(meter.settled[0]), valueOf(meter.settled[1])
+	for _, status := range []int{200, 401, 200, 200} {
+		askFor(context.Background(), h, answering(status))
+	}
+	if uncounted, counted = valueOf(meter.settled[0])-uncounted, valueOf(meter.settled[1])-counted; counted != 1 || uncounted != 3 {
+		t.Errorf("%v counted and %v didn't, want 1 and 3", counted, uncounted)
+	}
+}
+
+// A request that is denied for its API key counts by the status of that.
+func TestDeniedRequestsCountByStatus(t *testing.T) {
+	app := &App{Tiers: []*Tier{{Name: "free", Limits: []Limit{{Amount: 9, Window: hour}}}}}
+	h := startHandler(t, app, &Handler{Zones: []*Zone{
+		{Name: "bad_keys", Limits: []Limit{{Amount: 2, Window: hour}}, Count: &Count{Status: []int{403}, Hold: true}},
+		{Name: "plan", Tier: "{http.request.header.X-Plan}", Per: perIP},
+	}})
+	denied := 0
+	for range 5 {
+		if _, err := askFor(context.Background(), h, answering(200)); statusOf(err) == 403 {
+			denied++
+		}
+	}
+	if denied != 2 {
+		t.Errorf("%d were denied, and the others refused; want 2", denied)
+	}
+}
+
+// A shadow limit counts by status as one that is enforced would.
+func TestShadowCountsByStatus(t *testing.T) {
+	for _, hold := range []bool{true, false} {
+		h := startHandler(t, new(App), &Handler{Zones: []*Zone{
+			{Name: "tried", Limits: []Limit{{Amount: 2, Window: hour}}, Count: &Count{Status: []int{401}, Hold: hold}, Shadow: true},
+		}})
+		var would []string
+		for _, status := range []int{200, 401, 200, 200, 401, 200, 401} {
+			askFor(context.Background(), h, func(w http.ResponseWriter, r *http.Request) error {
+				repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+				would = append(would, repl.ReplaceAll("{http.rate_limit.tried.would_refuse}", ""))
+				w.WriteHeader(status)
+				return nil
+			})
+		}
+		if got := strings.Join(would, ","); got != ",,,,,tried,tried" {
+			t.Errorf("hold %v: would refuse %q", hold, got)
+		}
+	}
+}
