@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill come-and-go fleets faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers lint fmt golden reference screenshots accessibility release ci
+.PHONY: help run test race fuzz crowds kill come-and-go fleets replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers lint fmt golden reference screenshots accessibility release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -41,8 +41,10 @@ come-and-go: ## let EVENTS (500) happen to processes on one database, in each of
 fleets: ## simulate FLEETS (5,000) fleets of machines on a store that loses, delays and doubles what it is sent
 	go test ./limiter/engine -run TestSimulationOfFleets -v -count 1 -timeout 2h -fleet.seeds $(FLEETS)
 
-replay: ## replay a log of LINES (ten million) lines with known bursts
-	go test . -run TestReplayFindsAllBursts -v -count 1 -timeout 1h -replay.lines $(LINES) -replay.clients $$(($(LINES) / 10))
+replay: ## replay a log of LINES (ten million) lines with known bursts, with a limit per minute and one per day, in 300 MB
+	benchmarks/machine.sh
+	for window in 1m 1d; do GOMAXPROCS=1 go test . -run TestReplayFindsAllBursts -v -count 1 -timeout 2h \
+		-replay.lines $(LINES) -replay.clients $$(($(LINES) / 10)) -replay.window $$window -replay.memory 300 || exit 1; done
 
 faults: ## break disks, rights, locks and clocks under real Caddys for longer, and send five million keys
 	go test ./caddytest -run 'Database|Disk|WriteLimit|Stop|Reload|RapidReset|ClientsThat|Flood|Zones|Clock' -v -count 1 -timeout 1h -faults.long
