@@ -208,13 +208,11 @@ func replayLog(ctx context.Context, log *accesslog.Merger, config *replayConfig,
 }
 
 func (f *replayFlags) write(w io.Writer, page *replayPage, report *replay.Report) error {
-	if err := page.write(report); err != nil {
-		return err
-	}
+	write := report.WriteText
 	if f.json {
-		return report.WriteJSON(w)
+		write = report.WriteJSON
 	}
-	return report.WriteText(w)
+	return errors.Join(write(w), page.write(report))
 }
 
 // options returns what the flags say.

@@ -11,7 +11,7 @@ import (
 
 // Why a line gives no record.
 var (
-	errFormat    = errors.New("the line has none of the formats that are known")
+	errFormat    = errors.New("the format of the line is not recognized")
 	errNoTime    = errors.New("the line has no time")
 	errNoRequest = errors.New("the line has no method or no path")
 	errOther     = errors.New("the line is not about a request")

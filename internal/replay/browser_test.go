@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/browser"
@@ -26,6 +28,36 @@ func TestBrowserShowsTheReport(t *testing.T) {
 			page.Inspect(t, axe, v, path)
 		}
 		page.WantQuiet(t, server.URL)
+	}
+}
+
+// The page needs no server: it opens as a file, which asks for nothing else. Its policy keeps it from
+// asking, too, should anything of a log ever become markup.
+func TestBrowserOpensTheFile(t *testing.T) {
+	b := browser.Start(t, browser.Find(t))
+	file := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(file, htmlOf(t, busyReport(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the page asks for %s", r.URL) }))
+	t.Cleanup(server.Close)
+	page := b.Open(t, browser.View{Width: 1280, Height: 900})
+	page.Go("file://" + file)
+	var bars, tables int
+	page.Eval(`document.querySelectorAll("svg rect").length`, &bars)
+	page.Eval(`document.querySelectorAll("tbody tr").length`, &tables)
+	if bars == 0 || tables == 0 {
+		t.Errorf("the page shows %d bars and %d rows", bars, tables)
+	}
+	page.WantQuiet(t, "file://"+file)
+	var done bool
+	page.Eval(`new Promise((done) => {
+		const image = new Image()
+		image.onload = image.onerror = () => fetch("`+server.URL+`/fetched", {mode: "no-cors"}).then(() => done(false), () => done(true))
+		image.src = "`+server.URL+`/image"
+	})`, &done)
+	if !done {
+		t.Error("a script of the page may fetch something")
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // coverage says what the log can't tell, or what else keeps the replay from being the truth.
@@ -22,7 +20,7 @@ func (r *run) coverage(p *Report) (says []string) {
 		return r.nothing(p)
 	}
 	for reason, n := range sorted(r.skipped) {
-		say(n, "%s requests could not be decided about: %s.", wording.Number(n), reason)
+		say(n, "%s could not be decided about: %s.", counted(n, "request"), reason)
 	}
 	say(f.noHost, "The site is unknown of %s: name it with --site.", share(f.noHost, all))
 	say(f.noFields, "%s have no header fields: what depends on one, a matcher or a key, works as if it were missing.", share(f.noFields, all))
@@ -112,7 +110,7 @@ func share(n, all int64) string {
 	if n == all {
 		return "all requests"
 	}
-	return fmt.Sprintf("%s requests (%s)", wording.Number(n), percent(n, all))
+	return fmt.Sprintf("%s (%s)", counted(n, "request"), percent(n, all))
 }
 
 // percent returns a share in percent, and less than a hundredth of it as such.

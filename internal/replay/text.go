@@ -58,10 +58,25 @@ func (t *textWriter) line(format string, args ...any) {
 
 func (t *textWriter) summary(p *Report) {
 	if p.Requests == 0 {
-		t.line("No request was replayed")
+		t.line("No request was replayed.")
 	} else {
-		t.line("%s from %s to %s", counted(p.Requests, "request"), clockText(p.From), p.To.Local().Format("2006-01-02 15:04:05 MST"))
+		t.outcomes(p)
 	}
+	if p.Outside > 0 {
+		t.line("  left out: not within --from and --to\t%s", wording.Number(p.Outside))
+	}
+	if p.Other > 0 {
+		t.line("  left out: other hosts than --site\t%s", wording.Number(p.Other))
+	}
+	if a := p.Own; a != nil {
+		t.line("\nThe Caddy that wrote the log refused %s of them: %s of all verdicts are the same.", wording.Number(a.Log), percent(int64(a.Share*1e9), 1e9))
+		t.line("Refused by the log only: %s, by the replay only: %s.", wording.Number(a.OnlyLog), wording.Number(a.OnlyReplay))
+	}
+}
+
+// outcomes says what became of the requests.
+func (t *textWriter) outcomes(p *Report) {
+	t.line("%s from %s to %s", counted(p.Requests, "request"), clockText(p.From), p.To.Local().Format("2006-01-02 15:04:05 MST"))
 	t.row("would be refused", p.Refused, p.Requests)
 	t.row("within their limits", p.Passed, p.Requests)
 	if p.Would > 0 || slices.ContainsFunc(p.Limits, func(l LimitReport) bool { return l.Shadow }) {
@@ -73,16 +88,6 @@ func (t *textWriter) summary(p *Report) {
 	}
 	if p.Skipped > 0 {
 		t.row("could not be decided about", p.Skipped, p.Requests)
-	}
-	if p.Outside > 0 {
-		t.line("  left out: not within --from and --to\t%s", wording.Number(p.Outside))
-	}
-	if p.Other > 0 {
-		t.line("  left out: other hosts than --site\t%s", wording.Number(p.Other))
-	}
-	if a := p.Own; a != nil {
-		t.line("\nThe Caddy that wrote the log refused %s of them: %s of all verdicts are the same.", wording.Number(a.Log), percent(int64(a.Share*1e9), 1e9))
-		t.line("Refused by the log only: %s, by the replay only: %s.", wording.Number(a.OnlyLog), wording.Number(a.OnlyReplay))
 	}
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -53,6 +54,29 @@ func TestClaimsAtOnceWaitForNothing(t *testing.T) {
 			}
 			if s := f.Stats(t.Context()); s.AtOnce == 0 || s.Claims < s.AtOnce {
 				t.Errorf("stats count %d claims at once of %d", s.AtOnce, s.Claims)
+			}
+		})
+	}
+}
+
+// A key that memory has forgotten is recalled from a store that can do so, without waiting, with all
+// that it has used.
+func TestForgottenKeysAreRecalledAtOnce(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			f, store := atOnceFixture(t, func(o *Options) { o.MaxKeys = 100 })
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 20, Window: time.Hour})
+			if d := f.ask(debit(limit, "a", 15)); !d.Allowed {
+				t.Fatalf("got %+v", d)
+			}
+			for n := range 2000 {
+				f.ask(debit(limit, fmt.Sprint(n), 1))
+			}
+			if d := f.ask(debit(limit, "a", 5)); !d.Allowed || store.calls.Load() != 0 {
+				t.Errorf("the rest: %+v after %d batches, want it admitted after none", d, store.calls.Load())
+			}
+			if d := f.ask(debit(limit, "a", 1)); d.Allowed || d.Reason != OverLimit || store.calls.Load() == 0 {
+				t.Errorf("one more: %+v after %d batches, want it refused by the store", d, store.calls.Load())
 			}
 		})
 	}
