@@ -9,7 +9,7 @@ import (
 // is in use it adds little to that.
 const (
 	usualMemory = 96 << 20 // that is in use when garbage is collected
-	leastSpare  = 20 << 20 // of it, garbage
+	leastSpare  = 16 << 20 // of it, garbage
 )
 
 // collector sets how often garbage is collected.

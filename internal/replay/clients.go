@@ -30,6 +30,7 @@ type clients struct {
 	records slab.Slab
 	hot     []hot
 	room    []byte // for a record, which is put from there
+	slot    int64  // some slot near those of the clients, so that their distances to it are small
 }
 
 // hot is a client that came lately. Its record may be older.
@@ -56,7 +57,7 @@ func (cs *clients) get(hash uint64) *client {
 	h.hash, h.used = hash, true
 	h.reset()
 	if ref := cs.refs[hash]; ref != 0 {
-		h.read(cs.records.Get(ref))
+		h.read(cs.records.Get(ref), cs.slot)
 	} else {
 		cs.refs[hash] = cs.records.Put(0, nil)
 	}
@@ -72,7 +73,7 @@ func (cs *clients) store(h *hot) {
 		return
 	}
 	before := cs.refs[h.hash]
-	cs.room = h.append(cs.room[:0])
+	cs.room = h.append(cs.room[:0], cs.slot)
 	if ref := cs.records.Put(before, cs.room); ref != before {
 		cs.refs[h.hash] = ref
 	}
@@ -88,7 +89,7 @@ func (cs *clients) each(f func(hash uint64, c *client)) {
 	for hash, ref := range cs.refs {
 		h.hash = hash
 		h.reset()
-		h.read(cs.records.Get(ref))
+		h.read(cs.records.Get(ref), cs.slot)
 		f(hash, &h.client)
 		cs.store(&h)
 	}
@@ -98,7 +99,7 @@ func (cs *clients) each(f func(hash uint64, c *client)) {
 func (cs *clients) slotBytes() int64 { return cs.records.Bytes() - leastRecord*int64(len(cs.refs)) }
 
 // leastRecord is how many bytes the record takes of a client with usage in one slot.
-const leastRecord = 16
+const leastRecord = 8
 
 // reset makes the client one that nothing is known of. It keeps its memory.
 func (c *client) reset() {
@@ -122,8 +123,9 @@ func (c *client) addPassed() {
 	c.passed = append(c.passed, usage{})
 }
 
-// append appends the record of a client: its numbers and its usages, all of them varints.
-func (c *client) append(b []byte) []byte {
+// append appends the record of a client: its numbers and its usages, all of them varints. It must be
+// read with the same slot that is near.
+func (c *client) append(b []byte, near int64) []byte {
 	requests := uint64(c.requests) << 1
 	if c.refused {
 		requests++
@@ -132,32 +134,39 @@ func (c *client) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(c.errors))
 	b = binary.AppendUvarint(b, uint64(c.peak))
 	b = binary.AppendUvarint(b, uint64(len(c.passed)))
-	b = c.wanted.append(b)
+	b = c.wanted.append(b, near)
 	for i := range c.passed {
-		b = c.passed[i].append(b)
+		b = c.passed[i].append(b, c.firstSlot())
 	}
 	return b
 }
 
 // read reads a record into a client of which nothing is known.
-func (c *client) read(record []byte) {
+func (c *client) read(record []byte, near int64) {
 	r := reader(record)
 	requests := r.next()
 	c.requests, c.refused = int64(requests>>1), requests&1 != 0
 	c.errors, c.peak = int64(r.next()), int64(r.next())
 	passed := r.next()
-	c.wanted.read(&r)
+	c.wanted.read(&r, near)
 	for range passed {
 		c.addPassed()
-		c.passed[len(c.passed)-1].read(&r)
+		c.passed[len(c.passed)-1].read(&r, c.firstSlot())
 	}
 }
 
-// append appends how many slots there are, and for each how many come between it and the one
-// before, and its units.
-func (u *usage) append(b []byte) []byte {
+// firstSlot returns the first slot in which the client wanted something within the last window.
+func (c *client) firstSlot() int64 {
+	if len(c.wanted.slots) == 0 {
+		return 0
+	}
+	return c.wanted.slots[0].Index
+}
+
+// append appends how many slots there are, and for each its distance to the one before, and its
+// units. Before the first one is a slot that is near.
+func (u *usage) append(b []byte, before int64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(u.slots)))
-	before := int64(0)
 	for _, s := range u.slots {
 		b = binary.AppendVarint(b, s.Index-before)
 		b = binary.AppendUvarint(b, uint64(s.Used))
@@ -166,8 +175,7 @@ func (u *usage) append(b []byte) []byte {
 	return b
 }
 
-func (u *usage) read(r *reader) {
-	before := int64(0)
+func (u *usage) read(r *reader, before int64) {
 	for range r.next() {
 		distance := r.next()
 		before += int64(distance>>1) ^ -int64(distance&1)

@@ -49,9 +49,12 @@ func (d *demand) add(hash uint64, now, cost int64) *client {
 	if d.clients.slotBytes() > 2*max(d.swept, sweepFrom) {
 		d.sweep(now)
 	}
+	slot := d.limit.Slot(now)
+	if d.clients.len() == 0 {
+		d.clients.slot = slot
+	}
 	c := d.clients.get(hash)
 	c.requests++
-	slot := d.limit.Slot(now)
 	c.expire(d.limit.Oldest(now))
 	wanted := c.wanted.sum + cost
 	c.peak = max(c.peak, wanted)

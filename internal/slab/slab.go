@@ -4,7 +4,8 @@
 //
 // # Invariants
 //
-//   - A record has the bytes of its class: 8, 16, 24, 32, 48, 64, 96, 128 and so on.
+//   - A record has the bytes of its class: 8, 16, 24 and so on to 64, then 80, 96, 112, 128, 160 and so
+//     on, four for each doubling.
 //   - A block holds records of one class. One in which no record is left gives its memory back,
 //     except one of each class, so that a record which comes and goes takes none every time.
 package slab
@@ -24,8 +25,8 @@ type Ref uint64
 const MaxRecord = 64 << 20
 
 const (
-	classes    = 46
-	classBits  = 6
+	classes    = 88
+	classBits  = 7
 	blockBytes = 32 << 10
 )
 
@@ -44,20 +45,28 @@ type block struct {
 	free  uint32 // the number of a free record, counted from 1, which begins with that of the next; 0 for none
 }
 
+const (
+	smallStep    = 8 // bytes between the classes of small records
+	smallClasses = 8
+	largeClasses = 4 // for each doubling beyond
+)
+
 // sizeOf returns how many bytes the records of a class have.
 func sizeOf(class int) int {
-	switch {
-	case class < 4:
-		return 8 * (class + 1)
-	case class%2 == 0:
-		return 48 << ((class - 4) / 2)
+	if class < smallClasses {
+		return smallStep * (class + 1)
 	}
-	return 64 << ((class - 5) / 2)
+	class -= smallClasses
+	double := smallStep * smallClasses << (class / largeClasses)
+	return double + double/largeClasses*(class%largeClasses+1)
 }
 
 // classFor returns the smallest class whose records have room for so many bytes.
 func classFor(bytes int) (class int) {
-	for sizeOf(class) < bytes {
+	if bytes <= smallStep*smallClasses {
+		return max(bytes-1, 0) / smallStep
+	}
+	for class = smallClasses; sizeOf(class) < bytes; {
 		class++
 	}
 	return class

@@ -66,13 +66,13 @@ func TestForgottenKeysAreRecalledAtOnce(t *testing.T) {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			f, store := atOnceFixture(t, func(o *Options) { o.MaxKeys = 100 })
 			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 20, Window: time.Hour})
-			if d := f.ask(debit(limit, "a", 15)); !d.Allowed {
+			if d := f.ask(debit(limit, "a", 1)); !d.Allowed {
 				t.Fatalf("got %+v", d)
 			}
 			for n := range 2000 {
-				f.ask(debit(limit, fmt.Sprint(n), 1))
+				f.ask(debit(limit, fmt.Sprint(n), 15)) // more than a, which is forgotten first then
 			}
-			if d := f.ask(debit(limit, "a", 5)); !d.Allowed || store.calls.Load() != 0 {
+			if d := f.ask(debit(limit, "a", 19)); !d.Allowed || store.calls.Load() != 0 {
 				t.Errorf("the rest: %+v after %d batches, want it admitted after none", d, store.calls.Load())
 			}
 			if d := f.ask(debit(limit, "a", 1)); d.Allowed || d.Reason != OverLimit || store.calls.Load() == 0 {
