@@ -8,9 +8,11 @@ import "context"
 type Watcher interface {
 	Resetter
 
-	// News returns what has happened after what the caller has seen. It waits for what other
-	// processes write no longer than [Resetter.Resets] does, and makes no call wait. It returns
-	// [ErrLostWrites] if the store has lost writes that this process was told of.
+	// News returns what has happened after what the caller has seen. It is called by another
+	// goroutine than claims are, while these are under way: none of them may wait for it, or a
+	// request would wait for three round trips. It waits for what other processes write no longer
+	// than [Resetter.Resets] does. It returns [ErrLostWrites] if the store has lost writes that this
+	// process was told of.
 	News(ctx context.Context, seen Seen) (News, error)
 }
 

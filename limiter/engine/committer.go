@@ -35,6 +35,7 @@ type committer struct {
 
 	answers atomic.Int64 // transactions that the store answered
 	claimed atomic.Int64 // claims that it answered
+	lost    atomic.Int64 // times that it had lost writes
 	asking  atomic.Bool  // the store's time is to be asked for
 
 	newsroom newsroom // asks what other processes have changed

@@ -41,7 +41,8 @@
 // among the limits of one ID. A request may be from a client, and is refused while that
 // is banned. The record of a client is read with the first batch that it comes in, and
 // again with each later one. Violations (violations.go) are noted in memory at once, and
-// recorded in the store before the next batch or, if there are too many, with the next ones.
+// recorded in the store before the next batch or, if there are too many, with the next ones; on a
+// network after it, so that no request waits for them.
 // If they change the client's limits, the request is decided again, so that the time to
 // wait is true.
 //

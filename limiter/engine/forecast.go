@@ -119,6 +119,7 @@ func (e *Engine) rehearse(keys []cellKey) *rehearsal {
 	m.table = newTable(DefaultMaxKeys, m.giveBackLocked)
 	r.table = m.table
 	m.conn.presence.Store(e.committer.conn.presence.Load())
+	m.conn.onNetwork.Store(e.committer.conn.onNetwork.Load())
 	m.conn.resets.Store(e.committer.conn.resets.Load())
 	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast knows of it
 	if prober, ok := ability[storage.Prober](&e.committer.conn); ok && !e.committer.degraded.Load() {

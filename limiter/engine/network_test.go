@@ -347,6 +347,9 @@ func TestLostWritesAreReplayed(t *testing.T) {
 		if got := m.count(100, debit(limit, "key", 1)); got != 40 {
 			t.Errorf("%d allowed, want the 40 that are left", got)
 		}
+		if s := m.Stats(t.Context()); s.LostWrites != 1 || s.Processes != 1 || s.RoundTrip < time.Millisecond || s.RoundTrip > 2*time.Millisecond || max(s.Ahead, -s.Ahead) > time.Second {
+			t.Errorf("the statistics are %+v", s)
+		}
 	})
 }
 

@@ -96,7 +96,6 @@ func (m *committer) hear(a reply) {
 	case errors.Is(a.err, storage.ErrLostWrites):
 		m.degrade(a.err)
 	case a.err == nil:
-		m.answers.Add(1)
 		if a.seen.Resets == m.conn.resets.Load() { // otherwise a claim has found them meanwhile
 			m.forgetResets(a.news.Resets, nil)
 		}

@@ -28,6 +28,17 @@ type Stats struct {
 	Cause error
 	// Store describes the store; what can't be told is zero.
 	Store storage.Stats
+	// Processes is how many processes use the store, as it told in the last round of cleaning; 0
+	// if it can't tell.
+	Processes int
+	// Ahead is how far the wall clock of this machine is ahead of the store's time, as it was told
+	// last; negative if it is behind.
+	Ahead time.Duration
+	// RoundTrip is about how long a call of a store on a network takes; 0 of others.
+	RoundTrip time.Duration
+	// LostWrites is how many times the store has lost what it had acknowledged, as far as this
+	// process has noticed.
+	LostWrites int64
 }
 
 // Stats measures the engine and its store.
@@ -39,7 +50,13 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 		AtOnce:   atOnce,
 		Evicted:  e.table.evicted.Load(),
 		Degraded: e.committer.degraded.Load(),
+
+		Processes:  int(e.committer.conn.processes()),
+		RoundTrip:  time.Duration(e.committer.conn.roundTrip()),
+		LostWrites: e.committer.lost.Load(),
 	}
+	r, elapsed := e.clock.source.Read()
+	s.Ahead = time.Duration(r.Wall - e.clock.line.Load().now(elapsed))
 	if counted := e.janitor.clients.Load(); counted != nil {
 		s.Clients = *counted
 	}
