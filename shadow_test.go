@@ -1,11 +1,15 @@
 package tally
 
 import (
+	"context"
+	"database/sql"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +21,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -303,5 +308,126 @@ func TestShadowVerdictsThatWait(t *testing.T) {
 	done()
 	if value := <-asked; value != "tight" {
 		t.Errorf("got %v", value)
+	}
+}
+
+// Nobody waits for a shadow limit: while the database is locked by somebody else, requests pass
+// at once, and what would have become of them is known when it is free again.
+func TestNobodyWaitsForShadowLimits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	raw, err := json.Marshal(&App{
+		StoreRaw:     json.RawMessage(fmt.Sprintf(`{"engine": "sqlite", "path": %q, "journal": "off"}`, path)),
+		StoreTimeout: caddy.Duration(time.Minute), DisableHistory: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{"rate_limit": raw}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Handler{Zones: []*Zone{{Name: "tried", Shadow: true, Limits: []Limit{{Amount: 2, Window: hour}}}}}
+	if err := h.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
+	defer h.app.Cleanup()
+
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	verdicts := make(chan string, 3)
+	for range 3 {
+		passed := make(chan bool, 1)
+		go func() {
+			w := httptest.NewRecorder()
+			repl := caddy.NewReplacer()
+			r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodGet, "http://example.com/", nil), repl, w, new(caddyhttp.Server))
+			caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+			h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+				passed <- true
+				return nil
+			}))
+			verdicts <- repl.ReplaceAll("{http.rate_limit.tried.would_refuse}", "") // waits
+		}()
+		select {
+		case <-passed:
+		case <-time.After(30 * time.Second): // half of what it may wait for the store
+			t.Fatal("a request waits for a shadow limit")
+		}
+	}
+	if _, err := db.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	var would []string
+	for range 3 {
+		would = append(would, <-verdicts)
+	}
+	slices.Sort(would)
+	if !slices.Equal(would, []string{"", "", "tried"}) {
+		t.Errorf("refused by %q, want one of three", would)
+	}
+}
+
+// A replay says what shadow limits would refuse, beside what is refused.
+func TestReplayOfShadowLimits(t *testing.T) {
+	var lines []string
+	for i := range 9 {
+		lines = append(lines, post(caddyLine(replayStart.Add(time.Duration(i)*time.Second), 1)))
+	}
+	tried := strings.Replace(replayCaddyfile, "limit 5/1m\n", "limit 5/1m\n\t\t\tlimit 3/1m shadow\n", 1)
+	tried = strings.Replace(tried, "zone all {\n", "zone all {\n\t\t\tshadow\n", 1)
+	report := replayed(t, tried, replay.Options{}, lines...)
+	if report.Requests != 9 || report.Refused != 4 || report.Passed != 5 || report.Would != 2 {
+		t.Errorf("%d requests: %d passed, %d refused, %d would be", report.Requests, report.Passed, report.Refused, report.Would)
+	}
+	tight, enforced, all := limitNamed(t, report, "login-3/1m"), limitNamed(t, report, "login"), limitNamed(t, report, "all")
+	if !tight.Shadow || tight.Requests != 5 || tight.Refused != 2 || len(tight.Top) != 1 || enforced.Shadow || enforced.Refused != 4 {
+		t.Errorf("in shadow %+v, enforced %+v", tight, enforced)
+	}
+	if !all.Shadow || all.Refused != 0 || all.Requests != 5 {
+		t.Errorf("a zone in shadow: %+v", all)
+	}
+	var text strings.Builder
+	if err := report.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"of these, shadow limits would refuse", "Limit login-3/1m (shadow, refuses nothing): 3/1m, per ip"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, text.String())
+		}
+	}
+	for condition, met := range map[string]bool{"would_refuse>1": false, "would_refuse>2": true, "login:would_refuse>1": false, "login:refused>4": true, "refused>4": true} {
+		c, err := replay.ParseCondition(condition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Check(report); (err == nil) != met {
+			t.Errorf("%s: %v", condition, err)
+		}
+	}
+}
+
+// What a zone in shadow may do to no other: nobody is banned, scored or challenged for it, a client
+// that is banned elsewhere passes it, and no check takes it for protection.
+func TestZoneInShadowKnowsNoConduct(t *testing.T) {
+	ban := &Ban{After: 1, Within: hour, For: hour}
+	h := startHandler(t, &App{Ban: ban}, &Handler{Zones: []*Zone{{Name: "tried", Per: perClient, Shadow: true, Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	if h.clients || h.anonymous {
+		t.Error("the handler keeps records of clients for a zone in shadow")
+	}
+	for range 9 {
+		if a := askThrough(t, h, "/", "192.0.2.1", nil, "tried"); !a.passed {
+			t.Fatalf("answered %d", a.Code)
+		}
+	}
+	if records := h.app.instance.Load().engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
+		t.Errorf("recorded %+v", records)
 	}
 }

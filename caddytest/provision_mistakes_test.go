@@ -225,6 +225,13 @@ func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 		{"failed logins at another server", failing("rate_limit_user", "\tforward_auth 127.0.0.1:9091 {\n\t\turi /verify\n\t}\n"), "forward_auth runs before this handler", "rate_limit instead of rate_limit_user", "Caddyfile:3"},
 		{"a zone that there is not", showing("{http.rate_limit.lgin.remaining}"), `there is no zone "lgin"`, "{http.rate_limit.login.remaining}", ""},
 		{"a name of ours that there is not", showing("{http.rate_limit.exceded.name}"), "is never set", "{http.rate_limit.exceeded.name}", ""},
+		{"a ban in shadow", inZone("per client\n\t\t\tshadow\n\t\t\tlimit 5/1m\n\t\t\tban after 5 violations in 10m for 1h"), "ban: no limit of the zone is enforced", "ban with limits that are enforced", "Caddyfile:3"},
+		{"a challenge in shadow", "{\n\trate_limit {\n\t\tsession\n\t}\n}\n" + inZone("per client\n\t\t\tlimit 5/1m shadow\n\t\t\ton_exceeded challenge"), "on_exceeded: no limit of the zone is enforced", "on_exceeded challenge with limits", "Caddyfile:8"},
+		{"a ban for a zone in shadow", banning("per client\n\t\t\tshadow\n\t\t\tlimit 5/1m"), "nobody is banned", "per client", "Caddyfile:2"},
+		{"a shadow limit above others", inZone("limit 5/1m shadow\n\t\t\tlimit 10/1m"), "5/1m shadow stands above an enforced limit", "below the enforced limits", "Caddyfile:3"},
+		{"an empty key that is refused though limits are in shadow", inZone("per key {header.X-Name}\n\t\t\ton_empty_key deny\n\t\t\tlimit 5/1m shadow"), "on_empty_key deny refuses requests all the same", "shadow into a line of its own", "Caddyfile:3"},
+		{"a cost that no shadow limit can hold", inZone("cost 9\n\t\t\tlimit 5/1m shadow"), "so all would be refused", "a cost of at most 5", "Caddyfile:3"},
+		{"a placeholder of a zone without shadow", showing("{http.rate_limit.login.would_refuse}"), `no limit of zone "login" has shadow`, "limit 5/1m shadow into the zone", ""},
 		{"basic_auth has no names", user("nmae", basic), "basic_auth sets {http.auth.user.id} only", "{http.auth.user.id}", "Caddyfile:3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,16 +248,20 @@ func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 		})
 	}
 	for name, input := range map[string]string{
-		"shared on purpose":   two("limit 5/1m\n\t\t\tscope shared", "limit 5/1m\n\t\t\tscope shared"),
-		"each on its own":     two("limit 5/1m\n\t\t\tscope site", "limit 50/1m\n\t\t\tscope site"),
-		"mholt's":             two("events 5\n\t\t\twindow 1m", "events 5\n\t\t\twindow 1m"),
-		"one site, two ports": "http://a.test, http://a.test:8081 {\n\trate_limit {\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n}\n",
-		"a ban for clients":   banning("per client\n\t\t\tlimit 5/1m"),
-		"a ban by a trap":     "{\n\trate_limit {\n\t\tban after 5 violations in 10m for 1h\n\t}\n}\n" + strings.Replace(inDirective("trap endpoint /a"), ":9080", "https://a.test", 1),
-		"a user's name":       user("id", basic),
-		"failed logins":       failing("rate_limit", basic+"\treverse_proxy 127.0.0.1:3000\n"),
-		"a zone's remaining":  showing("{http.rate_limit.login.remaining}{http.rate_limit.client.kind}{http.rate_limit.exceeded.limit}"),
-		"the peer's address":  inDirective("exempt remote_ip 192.0.2.1\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}"),
+		"shared on purpose":     two("limit 5/1m\n\t\t\tscope shared", "limit 5/1m\n\t\t\tscope shared"),
+		"each on its own":       two("limit 5/1m\n\t\t\tscope site", "limit 50/1m\n\t\t\tscope site"),
+		"mholt's":               two("events 5\n\t\t\twindow 1m", "events 5\n\t\t\twindow 1m"),
+		"one site, two ports":   "http://a.test, http://a.test:8081 {\n\trate_limit {\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n}\n",
+		"a ban for clients":     banning("per client\n\t\t\tlimit 5/1m"),
+		"a ban by a trap":       "{\n\trate_limit {\n\t\tban after 5 violations in 10m for 1h\n\t}\n}\n" + strings.Replace(inDirective("trap endpoint /a"), ":9080", "https://a.test", 1),
+		"a user's name":         user("id", basic),
+		"failed logins":         failing("rate_limit", basic+"\treverse_proxy 127.0.0.1:3000\n"),
+		"a zone in shadow":      inZone("shadow\n\t\t\tlimit 5/1m\n\t\t\tlimit 50/1h"),
+		"shadow below others":   inZone("limit 10/1m\n\t\t\tlimit 5/1m shadow\n\t\t\tlimit 3/1m shadow"),
+		"shadow of other kinds": inZone("limit 50/1h shadow\n\t\t\tlimit 10/1m"),
+		"a zone's would_refuse": strings.Replace(showing("{http.rate_limit.login.would_refuse}"), "limit 5/1m", "limit 5/1m shadow", 1),
+		"a zone's remaining":    showing("{http.rate_limit.login.remaining}{http.rate_limit.client.kind}{http.rate_limit.exceeded.limit}"),
+		"the peer's address":    inDirective("exempt remote_ip 192.0.2.1\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			warnings, err := load(t, input)
