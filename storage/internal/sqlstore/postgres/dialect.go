@@ -45,7 +45,7 @@ const idleFor = 2 * time.Second
 // another connection.
 func begin(wait time.Duration, durable bool) string {
 	ms := max(wait.Milliseconds(), 1)
-	sql := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
+	sql := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
 		ms, 2*ms, max(idleFor, 2*wait).Milliseconds())
 	if !durable {
 		sql += "; SET LOCAL synchronous_commit = off"

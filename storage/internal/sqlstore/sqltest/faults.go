@@ -109,6 +109,42 @@ func (k *Kind) Cuts(t *testing.T, times int64) {
 	}
 }
 
+// Terminated has the server end all sessions again and again while a store claims. kill is the
+// statement that does.
+func (k *Kind) Terminated(t *testing.T, kill string) {
+	server := k.Own(t)
+	s, l := opened(t, k.Place(t, server, server.Port, k.Options())), large(t)
+	ended := make(chan error, 1)
+	go func() {
+		for range 20 {
+			if err := k.Exec(server.DSN(server.Port), kill); err != nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	taken := int64(0)
+	for {
+		if err := take(s, l, 1); err == nil {
+			taken++
+		} else if errors.Is(err, storage.ErrUnknownOutcome) {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := used(t, s, l, 1); got != taken {
+				t.Errorf("%d units were granted, %d are charged", taken, got)
+			}
+			return
+		default:
+		}
+	}
+}
+
 func newProxy(t testing.TB, s *dbserver.Server) *dbserver.Proxy {
 	t.Helper()
 	p, err := dbserver.NewProxy(s.Port)

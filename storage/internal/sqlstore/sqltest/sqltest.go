@@ -47,19 +47,20 @@ func (k *Kind) Main(m *testing.M) {
 func (k *Kind) Server(t testing.TB) *dbserver.Server {
 	t.Helper()
 	k.once.Do(func() { k.shared, k.err = k.Start() })
-	return orSkip(t, k.shared, k.err)
+	return OrSkip(t, k.shared, k.err)
 }
 
 // Own starts a server of the test's own.
 func (k *Kind) Own(t testing.TB, settings ...string) *dbserver.Server {
 	t.Helper()
 	s, err := k.Start(settings...)
-	orSkip(t, s, err)
+	OrSkip(t, s, err)
 	t.Cleanup(s.Close)
 	return s
 }
 
-func orSkip(t testing.TB, s *dbserver.Server, err error) *dbserver.Server {
+// OrSkip fails a test whose server doesn't start, and skips one whose server isn't installed.
+func OrSkip(t testing.TB, s *dbserver.Server, err error) *dbserver.Server {
 	t.Helper()
 	if errors.Is(err, dbserver.ErrMissing) {
 		t.Skip(err)

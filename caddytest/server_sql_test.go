@@ -1,0 +1,94 @@
+package caddytest
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+)
+
+// sqlServers are the servers that stores are on, by the names of the stores.
+var sqlServers = map[string]func(settings ...string) (*dbserver.Server, error){
+	"postgres": dbserver.Postgres,
+	"mysql":    dbserver.MariaDB,
+}
+
+// onSQL is a Caddyfile whose counts are on a server that several Caddys share.
+func onSQL(store string) string {
+	return options(`
+	rate_limit {
+		store `+store+` {env.DSN}
+		secret_file {$SECRET}
+		store_timeout 5s
+	}
+	`+trusting) + site("rate_limit {\ntrap ban 1h /.env\nzone z {\nper ip\nlimit 100/1h\n}\n}\nrespond hello")
+}
+
+// Two Caddys count together on a Postgres and on a MariaDB: through a kill of one of them, a ban by
+// one of them, and a kill of the server, also for one that is started meanwhile.
+func TestTwoCaddysShareAnSQLServer(t *testing.T) {
+	for store, start := range sqlServers {
+		t.Run(store, func(t *testing.T) {
+			db, err := start()
+			if errors.Is(err, dbserver.ErrMissing) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(db.Close)
+			testSharedServer(t, db, onSQL(store))
+		})
+	}
+}
+
+func testSharedServer(t *testing.T, db *dbserver.Server, config string) {
+	secret := filepath.Join(t.TempDir(), "tally.key")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("a secret of all machines ", 2)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"SECRET=" + secret, "DSN=" + db.DSN(db.Port)}
+	first, second := startCaddy(t, config, env...), startCaddy(t, config, env...)
+	from := func(client string) []string { return []string{"X-Forwarded-For: " + client} }
+
+	first.wantPassed(60, 60, "/", from("192.0.2.1")...)
+	if more := second.passed(60, "/", from("192.0.2.1")...) + first.passed(60, "/", from("192.0.2.1")...); more != 40 {
+		t.Errorf("after 60 of 100 requests passed on one machine, %d more did on both", more)
+	}
+	first.kill()
+	first.start()
+	first.wantPassed(0, 5, "/", from("192.0.2.1")...)
+
+	second.get("/", from("192.0.2.2")...) // knows the client
+	first.get("/.env", from("192.0.2.2")...)
+	waitFor(t, "a ban of the other machine", func() bool {
+		return second.get("/", from("192.0.2.2")...).status == http.StatusTooManyRequests
+	})
+
+	db.Kill()
+	third := startCaddy(t, config, env...)
+	all := []*server{first, second, third}
+	for _, s := range all {
+		s.get("/", from("192.0.2.3")...)
+		s.awaitDegraded()
+		if passed := s.passed(100, "/", from("192.0.2.4")...); passed == 0 || passed > 40 {
+			t.Errorf("in an outage %d of 100 passed", passed)
+		}
+	}
+	if err := db.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		waitFor(t, "the server to be in use again", func() bool { return !s.health().Degraded })
+	}
+	for _, s := range all {
+		s.wantPassed(0, 5, "/", from("192.0.2.1")...)
+		if logs := s.logs(); strings.Contains(logs, dbserver.Password) || !strings.Contains(logs, "the store can't be used") {
+			t.Errorf("the log has the password, or nothing about the outage:\n%s", logs)
+		}
+	}
+}

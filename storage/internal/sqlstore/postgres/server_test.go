@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
+)
+
+// A pooler gives each transaction another connection.
+func TestPgBouncer(t *testing.T) {
+	server := kind.Server(t)
+	bouncer, err := dbserver.PgBouncer(server)
+	sqltest.OrSkip(t, bouncer, err)
+	defer bouncer.Close()
+	storagetest.Run(t, func(t *testing.T) storage.Opener {
+		o := kind.Options()
+		o.Clock = func(r storage.Reading) int64 { return r.Wall }
+		return kind.Place(t, bouncer, bouncer.Port, o)
+	}, storagetest.ServerTime, "Model", "HugeValues", "SweepExpired", "SweepWhileClaiming", "RenamedKeys", "Probe", "NewsMissed", "ResetsKept")
+}
+
+// What an operator must do is in the error, and the password isn't.
+func TestErrorsOfTheServer(t *testing.T) {
+	server := kind.Server(t)
+	exec := func(statements string) {
+		t.Helper()
+		if err := kind.Exec(server.DSN(server.Port), statements); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made := kind.Options()
+	s, err := kind.Place(t, server, server.Port, made)(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	exec("CREATE ROLE stranger LOGIN PASSWORD 'geheim'; CREATE ROLE reader LOGIN PASSWORD 'geheim'; ALTER ROLE reader SET default_transaction_read_only = on")
+	exec("GRANT CREATE ON SCHEMA public TO reader")
+	as := func(user, password string) string {
+		return strings.NewReplacer(dbserver.User+":", user+":", dbserver.Password, password).Replace(server.DSN(server.Port))
+	}
+	for what, c := range map[string]struct {
+		dsn, prefix, says string
+	}{
+		"a wrong password":    {as("stranger", "geheim2"), "x_", "correct the password"},
+		"no right to make":    {as("stranger", "geheim"), "x_", "GRANT USAGE, CREATE ON SCHEMA"},
+		"no right to write":   {as("stranger", "geheim"), made.Prefix, "GRANT SELECT, INSERT, UPDATE, DELETE"},
+		"a read-only session": {as("reader", "geheim"), "x_", "the server is read-only"},
+		"no database":         {strings.Replace(server.DSN(server.Port), "/postgres?", "/nowhere?", 1), "x_", "make the database"},
+		"no schema":           {server.DSN(server.Port), "nowhere.x_", "make the schema"},
+	} {
+		o := kind.Options()
+		o.Prefix = c.prefix
+		open, err := kind.Opener(c.dsn, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := open(context.Background())
+		if err == nil {
+			_ = s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "geheim") || strings.Contains(err.Error(), dbserver.Password) {
+			t.Errorf("%s: open says %v, want %q in it", what, err, c.says)
+		}
+	}
+}
+
+// A session that is ended from outside in the middle of batches costs no unit.
+func TestTerminated(t *testing.T) {
+	kind.Terminated(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = current_user")
+}
