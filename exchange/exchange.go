@@ -53,6 +53,9 @@ type Met struct {
 	// ID is the exchange's own. Another one has lost what was published, and so has one whose
 	// Seq is lower than before.
 	ID, Seq int64
+	// Machines is the machines of the member's region that were heard of in the last half minute,
+	// its own among them, in ascending order.
+	Machines []int64
 	// Regions is all regions that were heard of lately, in the order of their names. The
 	// member's own is among them.
 	Regions []Neighbor

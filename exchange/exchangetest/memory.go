@@ -101,10 +101,14 @@ func (m *Memory) Meet(ctx context.Context, of exchange.Member) (met exchange.Met
 		if !known || lag < n.Lag {
 			n.Lag = lag
 		}
+		if c.Region == of.Region && lag <= 30*time.Second {
+			met.Machines = append(met.Machines, c.Machine)
+		}
 		n.Region = c.Region
 		n.Machines++
 		regions[c.Region] = n
 	}
+	slices.Sort(met.Machines)
 	met.ID, met.Seq = m.id, m.seq
 	for _, n := range regions {
 		met.Regions = append(met.Regions, n)

@@ -90,6 +90,9 @@ func testMembers(t *testing.T, eu, us site) {
 	if one.ID != two.ID || one.ID != eu.meet().ID {
 		t.Error("the exchange has several numbers")
 	}
+	if m := eu.meet().Machines; len(m) != 2 || m[0] != 1 || m[1] != 3 || len(two.Machines) != 1 || two.Machines[0] != us.Machine {
+		t.Errorf("the machines of the regions are %d and %d", m, two.Machines)
+	}
 	if r := two.Regions; len(r) != 2 || r[0].Region != "eu" || r[0].Machines != 2 || r[1].Region != "us" || r[0].Lag < 0 || r[0].Lag > time.Minute {
 		t.Errorf("it meets %+v", two)
 	}

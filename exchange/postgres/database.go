@@ -57,6 +57,15 @@ func (db *database) meet(ctx context.Context, m exchange.Member) (met exchange.M
 		n.Machines, n.Lag = int(machines), max(time.Duration(milliseconds)*time.Millisecond, 0)
 		return n, err
 	})
+	if err != nil {
+		return met, err
+	}
+	rows, err = db.conn.Query(ctx, `SELECT machine FROM tally_exchange_members
+		WHERE region = $1 AND seen > clock_timestamp() - interval '30 seconds' ORDER BY machine`, m.Region)
+	if err != nil {
+		return met, err
+	}
+	met.Machines, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 	return met, err
 }
 

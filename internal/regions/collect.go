@@ -2,6 +2,8 @@ package regions
 
 import (
 	"context"
+	"math"
+	"slices"
 
 	"github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -48,34 +50,58 @@ func (r *Regions) collect() error {
 // apply takes rows into account. It returns how many said something new, and how many names came
 // to be known by them.
 func (r *Regions) apply(rows []exchange.Row) (applied, made int) {
+	now := r.opts.Engine.Now()
 	for from := 0; from < len(rows); from += applyRows {
-		a, m, changed := r.table.apply(rows[from:min(from+applyRows, len(rows))], r.me, r.opts.Engine.Now())
+		a, m, changed := r.table.apply(rows[from:min(from+applyRows, len(rows))], r.me, now)
 		applied, made = applied+a, made+m
-		for k, grew := range changed {
-			r.tookElsewhere(k, grew)
+		for k, by := range changed {
+			if k.groups.IsBucket() && by.units > 0 {
+				r.charge(k, by, now)
+			}
+			r.markDirty([]*key{k}) // if others use the key, every change is published
 		}
 	}
 	return applied, made
 }
 
-// tookElsewhere does what follows when other regions have admitted more of a key than was known:
-// a bucket is charged, and from now on this region publishes every change.
-func (r *Regions) tookElsewhere(k *key, grew int64) {
-	switch {
-	case grew <= 0 || !k.groups.IsBucket():
-	case !r.caughtUp: // the store may know of it from before the last start
-		r.chargeLevel(k, r.opts.Engine.Now())
-	default:
-		grew = min(grew, k.limit.Capacity()) // after an outage of the exchange nobody waits for longer than it takes to refill twice
-		r.opts.Engine.Charge(k.limit, []byte(k.text), limiter.Charge{Units: grew})
+// charge charges a token bucket with what other regions have taken since this one has heard of
+// them. One machine of the region does it: the first of those that use the key.
+func (r *Regions) charge(k *key, by growth, now int64) {
+	if !r.caughtUp { // the store may know of it from before the last start
+		r.chargeLevel(k, now)
+		return
 	}
-	r.markDirty([]*key{k})
+	used, first := k.isUsed(now), r.firstOf(by.users)
+	switch {
+	case used && r.me.Machine <= first:
+		units := min(by.units, region.MostCharged(k.limit.Limit))
+		r.opts.Engine.Charge(k.limit, []byte(k.text), limiter.Charge{Units: units})
+	case !used && first == math.MaxInt64: // nobody does at the moment
+		k.behind.Store(true)
+	}
 }
 
-// apply takes rows into account, and returns by how much other regions' units of each key have
-// grown.
-func (t *table) apply(rows []exchange.Row, me region.Component, now int64) (applied, made int, grown map[*key]int64) {
-	grown = make(map[*key]int64)
+// firstOf returns the first of some machines of this region that are there, or the largest number
+// if none is.
+func (r *Regions) firstOf(machines []int64) int64 {
+	for _, m := range machines {
+		if slices.Contains(r.machines, m) {
+			return m
+		}
+	}
+	return math.MaxInt64
+}
+
+// growth is by how much other regions' units of a key have grown, and which machines of this
+// region use the key beside this one.
+type growth struct {
+	units int64
+	users []int64
+}
+
+// apply takes rows into account, and returns the keys that they say something new of.
+func (t *table) apply(rows []exchange.Row, me region.Component, now int64) (applied, made int, grown map[*key]growth) {
+	grown = make(map[*key]growth)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range rows {
@@ -83,14 +109,11 @@ func (t *table) apply(rows []exchange.Row, me region.Component, now int64) (appl
 		if row.Component == me || row.Expires <= now {
 			continue
 		}
-		at := name{row.Limit, row.Key}
-		of := t.names[at]
+		of, isNew := t.nameLocked(name{row.Limit, row.Key})
 		if of == nil {
-			if int64(len(t.names)) >= namesPerKey*t.max {
-				continue
-			}
-			of = new(named)
-			t.names[at] = of
+			continue
+		}
+		if isNew {
 			made++
 		}
 		grew := of.counts.Take(row.Component, row.Group, row.Units, row.Expires)
@@ -99,14 +122,38 @@ func (t *table) apply(rows []exchange.Row, me region.Component, now int64) (appl
 		}
 		applied++
 		if of.key != nil {
-			if row.Region == me.Region {
-				grew = 0
+			by := grown[of.key]
+			if row.Region != me.Region {
+				by.units += grew
 			}
-			grown[of.key] += grew
+			grown[of.key] = by
 		}
 	}
-	for k := range grown {
+	for k, by := range grown {
 		t.refreshLocked(k, me.Region)
+		if k.groups.IsBucket() {
+			by.users = t.usersLocked(k, me.Region, now)
+			grown[k] = by
+		}
 	}
 	return applied, made, grown
+}
+
+// nameLocked returns what is known under a name, made if there is room for it, or nil.
+func (t *table) nameLocked(at name) (of *named, made bool) {
+	if of = t.names[at]; of != nil || int64(len(t.names)) >= namesPerKey*t.max {
+		return of, false
+	}
+	of = new(named)
+	t.names[at] = of
+	return of, true
+}
+
+// usersLocked returns the other machines of a region that use a key, in ascending order.
+func (t *table) usersLocked(k *key, home string, now int64) (machines []int64) {
+	for _, key := range k.names {
+		machines = append(machines, t.names[name{k.limit.ID, key}].counts.Users(home, now)...)
+	}
+	slices.Sort(machines)
+	return machines
 }

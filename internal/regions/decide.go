@@ -73,6 +73,9 @@ func (r *Regions) keyOf(d *engine.Debit, now int64) *key {
 	if k.periodAt(now) != k.period.Load() {
 		r.rename(k, now)
 	}
+	if k.behind.Load() && k.behind.Swap(false) {
+		r.chargeLevel(k, now)
+	}
 	return k
 }
 

@@ -22,6 +22,7 @@ type key struct {
 
 	period atomic.Int64          // in which its names were looked up last
 	known  atomic.Pointer[known] // what others have admitted; nil if nothing
+	behind atomic.Bool           // a bucket is to be charged with the level of that, with the next request
 
 	names map[int64]storage.Key // guarded by table.mu: by period
 
@@ -93,6 +94,13 @@ func (k *key) Retry(amount, cost, now int64) time.Duration {
 	return k.groups.Retry(units, amount, cost, now)
 }
 
+// isUsed reports whether this machine has admitted anything of the key that still counts.
+func (k *key) isUsed(now int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.groups.InForce(k.own.Units(), now) > 0
+}
+
 // admit counts units that were admitted here. It returns false if the key is in no table any
 // more, and whether it has become one that is to be published.
 func (k *key) admit(units, now int64) (ok, dirty bool) {
@@ -107,14 +115,18 @@ func (k *key) admit(units, now int64) (ok, dirty bool) {
 }
 
 // unpublished returns what is to be published of the key, where there are so many other
-// machines.
-func (k *key) unpublished(now int64, others int) []limiter.Slot {
+// machines, and so many in this region. Those that share a store know by it who uses a token
+// bucket.
+func (k *key) unpublished(now int64, others, machines int) []limiter.Slot {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.dirty = false
 	units := k.own.Unpublished()
-	if len(units) == 0 || others == 0 || !k.isForeign() && !region.Publishes(k.groups.InForce(k.own.Units(), now), k.least, others) {
+	switch {
+	case len(units) == 0 || others == 0:
 		return nil
+	case k.isForeign() || k.groups.IsBucket() && machines > 1 || region.Publishes(k.groups.InForce(k.own.Units(), now), k.least, others):
+		return units
 	}
-	return units
+	return nil
 }

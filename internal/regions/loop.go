@@ -116,7 +116,7 @@ func (r *Regions) meet() error {
 	if others > r.others { // each may hide less now
 		r.markDirty(r.table.all())
 	}
-	r.others = max(others, 0)
+	r.others, r.machines = max(others, 0), met.Machines
 	if r.id != met.ID || r.after > met.Seq {
 		if r.id != 0 {
 			r.publishAgain()

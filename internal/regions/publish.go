@@ -67,7 +67,7 @@ func (r *Regions) publish(ctx context.Context) error {
 // appendRows appends what is to be published of a key.
 func (r *Regions) appendRows(rows []published, k *key) []published {
 	now := r.opts.Engine.Now()
-	for _, units := range k.unpublished(now, r.others) {
+	for _, units := range k.unpublished(now, r.others, len(r.machines)) {
 		key, ok := r.opts.Name(k.limit.ID, []byte(k.text), k.periodOf(units.Index))
 		if !ok {
 			continue

@@ -36,6 +36,7 @@ type Regions struct {
 	after    int64             // the number that everything was collected up to
 	caughtUp bool              // everything was collected once
 	others   int               // machines beside this one
+	machines []int64           // those of this region, in ascending order
 	failures int               // of syncs, since the last that succeeded
 	failing  time.Time         // when the first of them was
 	reminded time.Time         // when it was last reported

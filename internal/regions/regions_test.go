@@ -492,3 +492,67 @@ func TestWhatIsKnownLaterToCount(t *testing.T) {
 		}
 	})
 }
+
+// Several machines of a region that share a store charge its buckets once with what another
+// region has taken, whichever of them use the key.
+func TestMachinesOfARegionChargeOnce(t *testing.T) {
+	for _, algorithm := range everyAlgorithm {
+		l := limitOf(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: 2400 * time.Hour})
+		for users := range 3 {
+			bubble.Test(t, func(t *testing.T) {
+				at, counts := new(exchangetest.Memory), memory.New()
+				us := open(t, "us", at, memory.New())
+				eu := []*site{open(t, "eu", at, counts), open(t, "eu", at, counts)}
+				defer us.close()
+				defer eu[0].close()
+				defer eu[1].close()
+				time.Sleep(turns)
+				for _, s := range eu[:users] {
+					s.count(1, l, "key")
+				}
+				time.Sleep(turns)
+				for range 2 {
+					us.count(200, l, "key")
+					time.Sleep(2 * turns)
+				}
+				got := eu[0].count(300, l, "key") + eu[1].count(1000, l, "key")
+				if want := 600 - users; got < want-32 || got > want { // a lease of another machine may be given back later
+					t.Errorf("%v, %d machines that use the key: the region admits %d more, want %d", algorithm, users, got, want)
+				}
+			})
+		}
+	}
+}
+
+// Regions that use a token bucket all the time get what refills together, also if the burst is
+// far less than what refills between two turns.
+func TestABucketRefillsOnceForAll(t *testing.T) {
+	l := limitOf(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 600, Window: time.Minute, Burst: 10})
+	inBubble(t, func(_ *exchangetest.Memory, eu, us, ap *site) {
+		admitted := 0
+		for range 10 * 60 * 5 {
+			for _, s := range []*site{eu, us, ap} {
+				admitted += s.count(4, l, "key")
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		if most := 600*10 + 3*10 + 3*12*10; admitted > most || admitted < 600*10*3/4 {
+			t.Errorf("three regions admit %d in ten minutes, want at most %d", admitted, most)
+		}
+	})
+}
+
+// A region that has not used a bucket for long is charged when it does again.
+func TestABucketThatWasNotUsedForLong(t *testing.T) {
+	l := limitOf(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 100, Window: time.Hour})
+	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
+		eu.count(1, l, "key")
+		us.count(50, l, "key")
+		time.Sleep(70 * time.Minute) // none of which counts any more
+		us.count(60, l, "key")
+		time.Sleep(turns)
+		if got := eu.count(100, l, "key"); got < 39 || got > 41 {
+			t.Errorf("eu admits %d, want 40", got)
+		}
+	})
+}

@@ -68,6 +68,18 @@ func (c *Counts) Split(home string) (own, foreign []limiter.Slot) {
 	return Sum(own), Sum(foreign)
 }
 
+// Users returns the machines of a region that have units which have not expired at now, in
+// ascending order.
+func (c *Counts) Users(home string, now int64) (machines []int64) {
+	for _, p := range c.parts {
+		if p.of.Region == home && p.expires > now {
+			machines = append(machines, p.of.Machine)
+		}
+	}
+	slices.Sort(machines)
+	return slices.Compact(machines)
+}
+
 // Sum returns the units of each group in ascending order, without repeats.
 func Sum(lists ...[]limiter.Slot) []limiter.Slot {
 	all := slices.Concat(lists...)

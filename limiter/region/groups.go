@@ -111,6 +111,11 @@ func (g *Groups) Level(bucket limiter.Limit, units []limiter.Slot, now int64) in
 	return min(bucket.Claim(&s, limiter.Claim{Now: now}).InUse(), bucket.Capacity())
 }
 
+// MostCharged returns how many units of growth are charged to a token bucket at a time: a burst and
+// what refills in a window. What comes in within a few seconds is less. After an outage of the
+// exchange it may be more, and nobody is to wait until that has drained.
+func MostCharged(bucket limiter.Limit) int64 { return bucket.Capacity() + bucket.Amount() }
+
 // freeShare is the part of a limit that regions may use together without the others knowing.
 const freeShare = 4
 
