@@ -462,18 +462,26 @@ func TestAdmittedOfAKeyThatWasDropped(t *testing.T) {
 
 // A name holds for a day; what was admitted under the one before counts on.
 func TestNamesChangeEveryDay(t *testing.T) {
-	l := limitOf(t, limiter.Params{Amount: 100, Window: 6 * time.Hour})
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
-		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(16*time.Hour + 50*time.Minute)))
-		eu.count(30, l, "key") // counts until 23:15 at most; what comes two hours later, until the next day
+		l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
+		for changes := false; !changes; { // within some hours
+			l = limitOf(t, limiter.Params{Amount: 100, Window: l.Window() + 10*time.Minute})
+			k := newKey(&engine.Debit{Limit: l})
+			changes = l.Window() > 6*time.Hour && k.periodAt(eu.engine.Now()+int64(2*time.Hour)) != k.periodAt(eu.engine.Now()+int64(time.Hour))
+		}
+		eu.count(30, l, "key")
 		us.count(1, l, "key")
-		for range 14 {
-			time.Sleep(20 * time.Minute)
+		first := us.table.find(l.ID, []byte("key")).period.Load()
+		for range 20 { // what comes now counts until the next day
+			time.Sleep(15 * time.Minute)
 			eu.count(2, l, "key")
 		}
 		time.Sleep(12 * time.Minute)
-		if got := us.count(100, l, "key"); got != 41 {
-			t.Errorf("us admits %d more, want 41", got)
+		if got := us.count(100, l, "key"); got != 29 {
+			t.Errorf("us admits %d more, want 29", got)
+		}
+		if us.table.find(l.ID, []byte("key")).period.Load() == first {
+			t.Error("the name has not changed")
 		}
 	}, func(o *Options) { o.Interval = 5 * time.Minute })
 }
