@@ -162,17 +162,50 @@ type header struct {
 	given        int64
 }
 
-// ask sends a call as of a time, and settles its number.
-func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, err error) {
+// read makes a call that is of no term and writes nothing that counts. No other call waits for it.
+func (s *Store) read(ctx context.Context, c call) (r reply, err error) {
+	if err = s.take(ctx); err == nil {
+		keys, args, failed := s.packed(c, header{}, 0)
+		<-s.turn
+		if err = failed; err == nil {
+			within, cancel := context.WithTimeout(ctx, s.options.Timeout)
+			defer cancel()
+			r, err = s.send(within, c, keys, args)
+		}
+	}
+	if err == nil && r.status == "lost" {
+		if err = s.take(ctx); err == nil {
+			s.fail(storage.ErrLostWrites, true)
+			<-s.turn
+			err = storage.ErrLostWrites
+		}
+	}
+	if err != nil {
+		return r, fmt.Errorf("redis: %s: %w", c.what, explain(err))
+	}
+	return r, nil
+}
+
+// packed returns the keys and arguments of a call as of a time.
+func (s *Store) packed(c call, h header, now int64) (keys, args []string, err error) {
 	q, err := c.request(now)
 	if err != nil {
-		return r, err
+		return nil, nil, err
 	}
 	if c.term != nil {
 		h.from = max(q.from, c.term.From, now-jump)
 	}
-	keys := append([]string{s.names.meta(), s.machine}, q.keys...)
-	args := append([]string{s.header(h, c.writes)}, q.args...)
+	keys = append([]string{s.names.meta(), s.machine}, q.keys...)
+	args = append([]string{s.header(h, c.writes)}, q.args...)
+	return keys, args, nil
+}
+
+// ask sends a call as of a time, and settles its number.
+func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, err error) {
+	keys, args, err := s.packed(c, h, now)
+	if err != nil {
+		return r, err
+	}
 	r, err = s.send(ctx, c, keys, args)
 	switch {
 	case errors.Is(err, storage.ErrUnknownOutcome):

@@ -86,12 +86,17 @@ func (s *Store) look(ctx context.Context, what string, term *storage.Term, seen 
 	if drop {
 		before = "0"
 	}
-	r, err := s.do(ctx, call{what: what, script: newsScript, term: term, request: func(int64) (request, error) {
+	c := call{what: what, script: newsScript, term: term, request: func(int64) (request, error) {
 		return request{
 			keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs()},
 			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), before},
 		}, nil
-	}})
+	}}
+	by := s.read
+	if term != nil {
+		by = s.do
+	}
+	r, err := by(ctx, c)
 	if err == nil {
 		is, err = newsOf(r, seen)
 		if err != nil {

@@ -26,7 +26,7 @@ local machine = redis.call('HMGET', KEYS[2], 'seq', 'asof', 'answer')
 if not machine[1] then return {'lost'} end
 local done = tonumber(machine[1])
 if writes == 1 and done == seq + 1 then return {'again', '0', meta[3], meta[4], machine[2], machine[3]} end
-if done ~= seq then return {'lost'} end
+if done < seq or writes == 1 and done > seq then return {'lost'} end -- others may write while one reads
 
 local now, offset, last = given, tonumber(meta[3]), tonumber(meta[2])
 local fixed = last == 0 -- whether the time must be kept
