@@ -69,14 +69,18 @@ func (c *Count) String() string {
 	return strings.Join(words, " ")
 }
 
-// counts reports whether a request with a status counts. Nil counts all.
+// statusLeft is what reverse_proxy writes where the client has left before there was an answer.
+const statusLeft = 499
+
+// counts reports whether a request with a status counts. Nil counts all. What was held stays where
+// the client has left: otherwise anybody could try without end by leaving early.
 func (c *Count) counts(status int) bool {
-	return c == nil || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
+	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
 }
 
-// countsUnknown reports whether a request counts whose client left before it was answered. What
-// was held stays: otherwise anybody could try without end by leaving early.
-func (c *Count) countsUnknown(status int) bool { return c == nil || c.Hold || c.counts(status) }
+// countsUnanswered reports whether a request counts whose client has left before a status was
+// written.
+func (c *Count) countsUnanswered(status int) bool { return c == nil || c.Hold || c.counts(status) }
 
 // provisionCount settles which requests of the zone use up units.
 func (z *zoneSetup) provisionCount() error {

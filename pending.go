@@ -84,7 +84,7 @@ func (p *pending) settle(status int) {
 
 // leave settles where the client has left before there was an answer.
 func (p *pending) leave(status int) {
-	p.settleBy(func(c *Count) bool { return c.countsUnknown(status) })
+	p.settleBy(func(c *Count) bool { return c.countsUnanswered(status) })
 }
 
 func (p *pending) settleBy(counts func(*Count) bool) {

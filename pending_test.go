@@ -97,9 +97,10 @@ func TestWhatCountsByStatus(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			panic("no")
 		}, counts: true},
-		"left":                       {next: failing(caddyhttp.Error(499, nil)), leaves: true, counts: true},
-		"left, and answered":         {next: answering(200), leaves: true},
-		"left, and nothing returned": {next: answering(), leaves: true, counts: true},
+		"left":                        {next: failing(caddyhttp.Error(499, nil)), leaves: true, counts: true},
+		"left, as reverse_proxy says": {next: answering(499), leaves: true, counts: true},
+		"left, and answered":          {next: answering(200), leaves: true},
+		"left, and nothing returned":  {next: answering(), leaves: true, counts: true},
 		"read from": {next: func(w http.ResponseWriter, _ *http.Request) error {
 			_, err := (&caddyhttp.ResponseWriterWrapper{ResponseWriter: w}).ReadFrom(strings.NewReader("x"))
 			return err
