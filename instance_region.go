@@ -71,6 +71,23 @@ func (h *instance) decide(ctx context.Context, client *engine.Client, debits []e
 	return h.engine.Decide(ctx, client, debits)
 }
 
+// shadow decides about debits of a shadow limit without waiting, or reports that it can't.
+func (h *instance) shadow(debits []engine.Debit) (d engine.Decision, decided bool) {
+	if shared := h.regions.Load(); shared != nil {
+		return shared.Shadow(debits)
+	}
+	return h.engine.Shadow(debits)
+}
+
+// shadowLater decides about debits that shadow has not decided about, when the store has answered.
+func (h *instance) shadowLater(debits []engine.Debit, later func([]engine.Debit, engine.Decision)) {
+	if shared := h.regions.Load(); shared != nil {
+		shared.ShadowLater(debits, later)
+	} else {
+		h.engine.ShadowLater(debits, later)
+	}
+}
+
 // forecast tells what decide would decide, and changes nothing.
 func (h *instance) forecast(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
 	if shared := h.regions.Load(); shared != nil {

@@ -220,7 +220,7 @@ func (x *explainer) explainShadows(ctx context.Context, s *shadows) (by []*polic
 				x.explainLimit(ctx, p, s.debits[from+i])
 			}
 		}
-		if d := x.instance.engine.Forecast(ctx, nil, slices.Clone(s.debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
+		if d := x.instance.forecast(ctx, nil, slices.Clone(s.debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
 			by = append(by, s.policies[from+d.Debit])
 		}
 		from = to

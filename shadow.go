@@ -79,10 +79,10 @@ func (e *evaluation) decideShadows(o outcome) {
 	for from := 0; from < len(e.shadows.debits); {
 		to := e.shadows.end(from)
 		debits, policies := e.shadows.debits[from:to], e.shadows.policies[from:to]
-		if d, decided := h.engine.Shadow(debits); decided {
+		if d, decided := h.shadow(debits); decided {
 			e.noteShadow(v, policies, debits, d)
 		} else {
-			e.decideShadowLater(h.engine, v, slices.Clone(policies), debits)
+			e.decideShadowLater(h, v, slices.Clone(policies), debits)
 		}
 		from = to
 	}
@@ -141,7 +141,7 @@ func (a *App) countShadow(policies []*policy, debits []engine.Debit, d engine.De
 
 // decideShadowLater has a shadow limit decide about the request when the store has answered. The
 // request goes on meanwhile, so what is logged of it is copied.
-func (e *evaluation) decideShadowLater(by *engine.Engine, v *shadowVerdicts, policies []*policy, debits []engine.Debit) {
+func (e *evaluation) decideShadowLater(h *instance, v *shadowVerdicts, policies []*policy, debits []engine.Debit) {
 	app := e.handler.app
 	var described []zap.Field
 	if app.DecisionLog != nil {
@@ -152,7 +152,7 @@ func (e *evaluation) decideShadowLater(by *engine.Engine, v *shadowVerdicts, pol
 		open = e.opened()
 	}
 	done := v.await(policies[0].zone)
-	by.ShadowLater(debits, func(debits []engine.Debit, d engine.Decision) {
+	h.shadowLater(debits, func(debits []engine.Debit, d engine.Decision) {
 		defer done()
 		if d.Reason == engine.Abandoned {
 			return
