@@ -22,7 +22,8 @@ func TestPasswordsAreNotTold(t *testing.T) {
 		"host=a,b port=1,2 user=tally password=geheim dbname=x":               "a:1,b:2/x",
 		"postgres://tally:geheim%@db.example.com/counts":                      "",
 		"host=db password=geheim sslrootcert=/not/there sslmode=verify-full":  "",
-		"postgres://tally:{env.TALLY_TEST_NOT_THERE}geheim@db.example.com/db": "",
+		"postgres://tally:{env.TALLY_TEST_NOT_THERE}geheim@db.example.com/db": "db.example.com:5432/db",
+		"{env.TALLY_TEST_NOT_THERE}":                                          "",
 	} {
 		s := &Store{DSN: dsn}
 		err := s.Provision(caddy.Context{})

@@ -14,14 +14,18 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// Expand replaces the placeholders of a DSN, those for environment variables and files among them.
+// Expand replaces the placeholders of a DSN, those for environment variables and files among them. A
+// password that isn't set is for the server to refuse: configs are checked in places without secrets.
 func Expand(dsn string) (string, error) {
 	if dsn == "" {
 		return "", errors.New("dsn: is required: write how to connect to the server")
 	}
-	expanded, err := caddy.NewReplacer().ReplaceOrErr(dsn, true, true)
+	expanded, err := caddy.NewReplacer().ReplaceOrErr(dsn, false, true)
 	if err != nil {
 		return "", fmt.Errorf("dsn: %w", err)
+	}
+	if expanded == "" {
+		return "", fmt.Errorf("dsn: %s is empty: set it where Caddy runs", dsn)
 	}
 	return expanded, nil
 }

@@ -150,6 +150,8 @@ func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) 
 	sql.add("DELETE FROM ", table("resets"), " WHERE at <= ", tx.at.Now-tx.at.Shift-int64(storage.KeepResets)).end()
 	sql.add("DELETE FROM ", table("machines"), " WHERE expires <= ", clock).end()
 	sql.add("UPDATE ", table("meta"), " SET swept = ", clock, " WHERE id = 1")
-	_, err = s.place.run(ctx, c, sql)
-	return false, err
+	if _, err := s.place.run(ctx, c, sql); err != nil {
+		return false, err
+	}
+	return false, s.dropActs(ctx, c, tx.at.Now)
 }
