@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill come-and-go fleets replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers lint fmt golden reference screenshots accessibility release ci
+.PHONY: help run test race fuzz crowds kill come-and-go regions fleets replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers lint fmt golden reference screenshots accessibility release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -7,6 +7,7 @@ CROWDS    ?= 100000
 KILLS     ?= 300
 EVENTS    ?= 500
 FLEETS    ?= 5000
+HAMMER    ?= 1m
 ROWS      ?= 10000000
 LINES     ?= 10000000
 PEERS     ?=
@@ -40,6 +41,9 @@ come-and-go: ## let EVENTS (500) happen to processes on one database, in each of
 
 fleets: ## simulate FLEETS (5,000) fleets of machines on a store that loses, delays and doubles what it is sent
 	go test ./limiter/engine -run TestSimulationOfFleets -v -count 1 -timeout 2h -fleet.seeds $(FLEETS)
+
+regions: ## hammer three regions for HAMMER (1m), and hold what they admit together against the bound
+	go test ./caddytest -run TestRegions -v -count 1 -regions.hammer $(HAMMER)
 
 replay: ## replay a log of LINES (ten million) lines with known bursts, with a limit per minute and one per day, in 300 MB
 	benchmarks/machine.sh

@@ -2,15 +2,21 @@ package caddytest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 )
+
+var hammerFor = flag.Duration("regions.hammer", 0, "hammer three regions for so long, and hold what they admit together against the bound")
 
 // regional is a Caddyfile of one of several regions.
 const regional = `
@@ -145,4 +151,60 @@ func TestRegions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A config that is only looked at connects to nothing, and warns of what stays regional.
+func TestValidateOfRegions(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "tally.key")
+	s := newServer(t, options(regional)+site("rate_limit {\nzone z {\nlimit 5/30s\nlimit 100/1h\n}\n}\nrespond hello"),
+		"SECRET="+secret, "REGION=eu", "EXCHANGE=postgres://tally:the-password@127.0.0.1:1/tally")
+	out, err := s.run("validate", "--config", s.config)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if !strings.Contains(out, `the limit \"z\" counts in each region on its own, because its window of 30s is over before other regions hear of it`) {
+		t.Errorf("it doesn't warn of a window of 30s:\n%s", out)
+	}
+	if strings.Contains(out, "the-password") || strings.Contains(out, "can't be exchanged") {
+		t.Errorf("it connects, or shows the password:\n%s", out)
+	}
+	wantNoFile(t, secret)
+}
+
+// Hammered for long, all regions together admit at most the limit, a quarter of it, and what they
+// admitted in the last turns. This is the long form, of which time is a part: make regions.
+func TestRegionsHammered(t *testing.T) {
+	if *hammerFor == 0 {
+		t.Skip("runs with -regions.hammer only")
+	}
+	const amount, inTurns = 100, 2*1200*time.Millisecond + time.Second
+	_, servers := startRegions(t, "eu", "us", "ap")
+	var mu sync.Mutex
+	var admitted []time.Time // guarded by mu
+	var hammering sync.WaitGroup
+	end := time.Now().Add(*hammerFor)
+	for _, s := range servers {
+		hammering.Go(func() {
+			for time.Now().Before(end) {
+				if s.get("/", "X-Forwarded-For: 192.0.2.9").isAllowed(t) {
+					mu.Lock()
+					admitted = append(admitted, time.Now())
+					mu.Unlock()
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
+	hammering.Wait()
+	slices.SortFunc(admitted, time.Time.Compare)
+	last := 0
+	for _, at := range admitted {
+		if admitted[len(admitted)-1].Sub(at) <= inTurns {
+			last++
+		}
+	}
+	t.Logf("%d of %d were admitted in all, %d of them in the last %v", len(admitted), amount, last, inTurns)
+	if len(admitted) > amount*5/4+last || len(admitted) < amount {
+		t.Errorf("%d were admitted, want %d to %d", len(admitted), amount, amount*5/4+last)
+	}
 }

@@ -306,3 +306,33 @@ func TestWatching(t *testing.T) {
 		}
 	})
 }
+
+// Regions are shown with when they were heard of, and what is wrong with the exchange.
+func TestStatusShowsRegions(t *testing.T) {
+	since := noon.Add(-time.Minute)
+	s := statusOf{sample.New(clock), operator.Status{Started: noon.Add(-time.Hour), Stores: []operator.Store{{Kind: "sqlite", Region: &operator.Region{
+		Name: "eu", Exchange: "db.example.com:5432/tally", Lag: 61, Since: &since, Reason: "no route\x1b", Keys: 3,
+		Others: []operator.OtherRegion{{Name: "us", Machines: 2, Lag: 4}},
+	}}}}}
+	out, _, err := run(s, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Region eu: counts were exchanged 1m1s ago at db.example.com:5432/tally.\n",
+		`counts are not exchanged: no route\x1b`,
+		"Region us: 2 machines, heard of 4s ago.\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it prints\n%swant %q", out, want)
+		}
+	}
+}
+
+// statusOf is a service with another status.
+type statusOf struct {
+	operator.Service
+	status operator.Status
+}
+
+func (s statusOf) Status(context.Context) (operator.Status, error) { return s.status, nil }
