@@ -319,7 +319,7 @@ func TestStatusShowsRegions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Region eu: counts were exchanged 1m1s ago at db.example.com:5432/tally.\n",
+		"Region eu: counts were exchanged 1m 1s ago at db.example.com:5432/tally.\n",
 		`counts are not exchanged: no route\x1b`,
 		"Region us: 2 machines, heard of 4s ago.\n",
 	} {
