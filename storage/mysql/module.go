@@ -5,7 +5,6 @@ package mysql
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -33,8 +32,7 @@ type Store struct {
 	dsn     string // without placeholders
 	address string
 
-	mu   sync.Mutex
-	open storage.Opener // guarded by mu: nil until it is needed
+	stores sqlmodule.Stores
 }
 
 func init() {
@@ -77,29 +75,15 @@ func (s *Store) Identity() string {
 // Address implements tally.NetworkStore.
 func (s *Store) Address() string { return s.address }
 
-// Open implements tally.Store. All stores that it opens are of one place, which remembers what an
-// earlier one of them has left undecided.
+// Open implements tally.Store.
 func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
-	open, err := s.opener(timeout)
-	if err != nil {
-		return nil, err
-	}
-	return open(ctx)
-}
-
-func (s *Store) opener(timeout time.Duration) (open storage.Opener, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open, err = mysql.Opener(mysql.Options{
-			DSN:     s.dsn,
-			Options: sqlstore.Options{Prefix: s.Prefix, Timeout: max(2*timeout, sqlstore.DefaultTimeout)},
-		})
+	return s.stores.Open(ctx, timeout, func(timeout time.Duration) (storage.Opener, error) {
+		open, err := mysql.Opener(mysql.Options{DSN: s.dsn, Options: sqlstore.Options{Prefix: s.Prefix, Timeout: timeout}})
 		if err != nil {
 			return nil, errUnreadable
 		}
-	}
-	return s.open, nil
+		return open, nil
+	})
 }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:

@@ -3,15 +3,21 @@
 package sqlmodule
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
 // Expand replaces the placeholders of a DSN, those for environment variables and files among them. A
@@ -28,6 +34,31 @@ func Expand(dsn string) (string, error) {
 		return "", fmt.Errorf("dsn: %s is empty: set it where Caddy runs", dsn)
 	}
 	return expanded, nil
+}
+
+// Stores opens the stores of a module. All of them are of one place, which remembers what an earlier
+// one of them has left undecided.
+type Stores struct {
+	mu   sync.Mutex
+	open storage.Opener // guarded by mu: nil until it is needed
+}
+
+// Open opens a store. newOpener is called the first time, with the time that a call may take.
+func (s *Stores) Open(ctx context.Context, timeout time.Duration, newOpener func(timeout time.Duration) (storage.Opener, error)) (storage.Store, error) {
+	open, err := s.opener(max(2*timeout, sqlstore.DefaultTimeout), newOpener)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx)
+}
+
+func (s *Stores) opener(timeout time.Duration, newOpener func(timeout time.Duration) (storage.Opener, error)) (open storage.Opener, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open, err = newOpener(timeout)
+	}
+	return s.open, err
 }
 
 // fingerprints is the key of this process that fingerprints are made under.

@@ -13,7 +13,7 @@ import (
 
 // machineStays is how long the row of a machine is kept that writes nothing, in nanoseconds. A
 // machine that has lost its row charges anew what it knows.
-const machineStays = int64(7 * 24 * time.Hour)
+const machineStays = int64(24 * time.Hour)
 
 // register makes a row for the store, and notes how far other machines have come. Batches of
 // earlier stores of this process that may still be under way hold the locks on their rows until they

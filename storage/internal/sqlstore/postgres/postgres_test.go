@@ -43,3 +43,5 @@ func TestLostWrites(t *testing.T) { kind.Lost(t) }
 func TestStrangers(t *testing.T) { kind.Strangers(t) }
 
 func TestClockSet(t *testing.T) { kind.ClockSet(t) }
+
+func TestRoundTrips(t *testing.T) { kind.Trips(t) }
