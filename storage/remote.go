@@ -11,7 +11,8 @@ import "errors"
 //
 //   - Deadlines. Every context that an engine calls with ends, after a second or twice the time
 //     that a request waits at most. The call returns by then. [Timekeeper.Time] and Close have
-//     no context: they return within a second. An [Opener] gives up after a second as well.
+//     no context: they return within a second. An [Opener] has a second, or ten times the time that
+//     a request waits.
 //   - Exactly once. A call that was sent and not answered may have taken effect. The store sends
 //     it again until it learns that, in such a way that it never takes effect twice: for example
 //     by a number that the engine's batches have in the order of their sending, kept in the same

@@ -87,6 +87,14 @@ type machine struct {
 	*Engine
 	fleet *fleet
 	wall  simClock
+	dead  atomic.Bool // it opens no store any more
+}
+
+func (m *machine) open(ctx context.Context) (storage.Store, error) {
+	if m.dead.Load() {
+		return nil, errDisk
+	}
+	return m.fleet.open(ctx)
 }
 
 // start starts a machine whose wall clock is wrong by so much.

@@ -37,12 +37,14 @@ func (c *connection) call() (context.Context, context.CancelFunc) {
 
 func (c *connection) callTimeout() time.Duration { return max(callTimeout, 2*c.timeout) }
 
-// opening returns the context in which a store is opened.
+// opening returns the context in which a store is opened. To connect takes several round trips, and
+// where these are long, requests are given more time.
 func (c *connection) opening() (context.Context, context.CancelFunc) {
+	within := openTimeout
 	if c.onNetwork.Load() {
-		return c.call()
+		within = max(callTimeout, 10*c.timeout)
 	}
-	return context.WithTimeout(context.Background(), openTimeout)
+	return context.WithTimeout(context.Background(), within)
 }
 
 // lastProbe returns the longest time between two tries to use the store again.
