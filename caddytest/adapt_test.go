@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/golden"
 	_ "github.com/caddy-tally/caddy-tally/storage/mysql"
 	_ "github.com/caddy-tally/caddy-tally/storage/postgres"
+	_ "github.com/caddy-tally/caddy-tally/storage/redis"
 )
 
 var update = flag.Bool("update", false, "write what the golden files are adapted to into them")

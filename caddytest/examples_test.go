@@ -34,6 +34,7 @@ func TestExamplesAreValid(t *testing.T) {
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
 	t.Setenv("SERVICE_TOKEN", strings.TrimPrefix(exampleToken, "SERVICE_TOKEN="))
 	t.Setenv("PG_PASSWORD", "a-password")
+	t.Setenv("REDIS_PASSWORD", "a-password")
 	t.Setenv("TURNSTILE_SECRET", "a-secret-of-the-service")
 	for name, sample := range samples {
 		t.Run(name, func(t *testing.T) { checkSample(t, name, sample) })

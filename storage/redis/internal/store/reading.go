@@ -21,8 +21,6 @@ type reading struct {
 	seen    []string                  // the values that were read
 	known   map[int]reputation.Record // what they say, and what is to be put there
 	changed map[int]bool              // which have to be put there; those that are not known are removed
-	term    *storage.Term
-	now     int64
 }
 
 func newReading(names names, clients []storage.Client) *reading {

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// machine is an engine on a server, through a proxy of its own.
+type machine struct {
+	*engine.Engine
+	proxy *redisserver.Proxy
+}
+
+func newMachine(t *testing.T, server *redisserver.Server) *machine {
+	t.Helper()
+	m := &machine{proxy: redisserver.NewProxy(t, server)}
+	o := at(m.proxy.Address)
+	var err error
+	m.Engine, err = engine.New(engine.Options{Open: Opener(o), StoreTimeout: 5 * time.Second, Name: func(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
+		hash := sha256.Sum256(fmt.Appendf(nil, "%d %s", id, key))
+		return engine.Name{Key: storage.Key(hash[:16])}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		_ = m.Close(ctx) // some can't reach the server any more
+	})
+	<-m.Ready()
+	return m
+}
+
+// Four machines use a limit up as fast as they can, while connections are cut and one of them after
+// the other is killed. In every window, at most the limit is admitted, and almost all of it.
+func TestFleet(t *testing.T) {
+	const amount, window, machines, windows = 1000, time.Second, 4, 4
+	server := redisserver.Start(t)
+	l, err := limiter.New(limiter.Params{Algorithm: limiter.Fixed, Amount: amount, Window: window})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := &engine.Limit{ID: 1, Limit: l}
+	var mu sync.Mutex
+	admitted, degraded := make(map[int64]int), 0
+	first := l.Slot(time.Now().UnixNano()) + 1
+	use := func(m *machine, until func() bool) {
+		for !until() {
+			before := time.Now().UnixNano()
+			decision := m.Decide(context.Background(), nil, []engine.Debit{{Limit: limit, Key: []byte("everybody"), Cost: 1}})
+			after := time.Now().UnixNano()
+			mu.Lock()
+			if decision.Degraded {
+				degraded++
+			}
+			if slot := l.Slot(before); decision.Allowed && slot == l.Slot(after) {
+				admitted[slot]++
+			}
+			mu.Unlock()
+		}
+	}
+	over := func() bool { return l.Slot(time.Now().UnixNano()) >= first+windows }
+	var group sync.WaitGroup
+	for i := range machines {
+		group.Go(func() {
+			for life := int64(0); !over(); life++ {
+				m, random := newMachine(t, server), rand.New(rand.NewPCG(uint64(i), uint64(life)))
+				dies := func() bool {
+					if random.IntN(200) == 0 {
+						m.proxy.Set([]redisserver.Fault{redisserver.CutCall, redisserver.CutAnswer}[random.IntN(2)])
+					}
+					return over() || l.Slot(time.Now().UnixNano()) > first+life && i == int(life)
+				}
+				use(m, dies)
+				m.proxy.Set(redisserver.Silent) // as if it was killed: it gives nothing back
+			}
+		})
+	}
+	group.Wait()
+	if degraded > 0 {
+		t.Errorf("%d decisions were made without the server", degraded)
+	}
+	for slot := first; slot < first+windows; slot++ {
+		if n := admitted[slot]; n > amount || n < amount*99/100 {
+			t.Errorf("%d requests were admitted in window %d, want %d to %d", n, slot-first, amount*99/100, amount)
+		}
+	}
+	t.Logf("admitted %v", admitted)
+}
