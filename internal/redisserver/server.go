@@ -23,6 +23,7 @@ type Server struct {
 	args    []string
 	mu      sync.Mutex
 	process *exec.Cmd // guarded by mu; nil while it is stopped
+	guard   *exec.Cmd // guarded by mu: kills the server if the test's process dies before it
 }
 
 // Names are the programs that are looked for, the first of which is used.
@@ -87,8 +88,15 @@ func (s *Server) Run(t testing.TB) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	guard := exec.Command("sh", "-c", fmt.Sprintf("read _; kill -9 %d 2>/dev/null", cmd.Process.Pid))
+	if _, err := guard.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := guard.Start(); err != nil {
+		t.Fatal(err)
+	}
 	s.mu.Lock()
-	s.process = cmd
+	s.process, s.guard = cmd, guard
 	s.mu.Unlock()
 	for end := time.Now().Add(20 * time.Second); ; {
 		answer, err := s.Ask("PING")
@@ -108,9 +116,11 @@ func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process != nil {
+		_ = s.guard.Process.Kill()
+		_ = s.guard.Wait()
 		_ = s.process.Process.Kill()
 		_ = s.process.Wait()
-		s.process = nil
+		s.process, s.guard = nil, nil
 	}
 }
 
