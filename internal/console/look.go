@@ -226,7 +226,7 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 			if k.Shadow {
 				return figure(k.Refused)
 			}
-			return figure(0)
+			return text("")
 		}},
 		{"FREE", func(k operator.Key) cell {
 			if k.BlockedUntil == nil {

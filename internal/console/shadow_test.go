@@ -1,0 +1,43 @@
+package console
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// shadowed is a service of which some keys and a zone are in shadow.
+type shadowed struct {
+	operator.Service
+	keys []operator.Key
+}
+
+func (s shadowed) Keys(context.Context, operator.KeysQuery) ([]operator.Key, error) {
+	return s.keys, nil
+}
+func (s shadowed) Status(context.Context) (operator.Status, error) {
+	return operator.Status{Shadow: []string{"login", "search"}}, nil
+}
+
+// What a shadow limit would refuse stands in a column of its own, which is left out where there is
+// none.
+func TestKeysOfShadowLimits(t *testing.T) {
+	tried := operator.Key{Zone: "login", Limit: "login-3/1m", Text: "a", Used: 3, Amount: 3, Refused: 7, Shadow: true}
+	enforced := operator.Key{Zone: "login", Limit: "login", Text: "a", Used: 5, Amount: 5, Refused: 2}
+	out, _, err := run(shadowed{keys: []operator.Key{tried, enforced}}, "top")
+	lines := strings.Split(out, "\n")
+	if err != nil || len(lines) < 3 || !strings.HasSuffix(lines[0], "REFUSED  WOULD REFUSE") ||
+		!strings.Contains(lines[1], "login-3/1m (shadow)") || !strings.HasSuffix(lines[1], " 0             7") || !strings.HasSuffix(lines[2], " 2") {
+		t.Errorf("got %v\n%s", err, out)
+	}
+	out, _, err = run(shadowed{keys: []operator.Key{enforced}}, "top")
+	if err != nil || strings.Contains(out, "WOULD") {
+		t.Errorf("without shadow limits: %v\n%s", err, out)
+	}
+	out, _, err = run(shadowed{}, "status")
+	if err != nil || !strings.Contains(out, "In shadow, so that nothing is refused: login, search.") {
+		t.Errorf("status: %v\n%s", err, out)
+	}
+}
