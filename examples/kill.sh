@@ -15,6 +15,7 @@ trap 'stop; rm -rf "$folder"' EXIT
 trap 'exit 1' INT TERM
 
 main() {
+  command -v curl >/dev/null || fail 'There is no curl: install it first.'
   binary=${1:-}
   [ -n "$binary" ] || build
   find_port
@@ -103,7 +104,7 @@ say() { printf '%s\n' "$*"; }
 
 fail() {
   say "$*" >&2
-  cat "$folder/log" >&2
+  cat "$folder/log" >&2 2>/dev/null || :
   exit 1
 }
 
