@@ -85,7 +85,7 @@ func TestCommands(t *testing.T) {
 		}
 	})
 	t.Run("JSON", func(t *testing.T) {
-		for _, command := range []string{"status", "zones", "top", "blocked", "bans", "history", "audit", "export", "explain " + visitor} {
+		for _, command := range []string{"status", "zones", "top", "blocked", "bans", "history", "audit", "export", "version", "explain " + visitor} {
 			out, errs, _ := s.rateLimit(append(words(command), "--json")...)
 			if !json.Valid([]byte(out)) || strings.ContainsRune(out, '\u009b') {
 				t.Errorf("%s prints %q, %q", command, out, errs)
