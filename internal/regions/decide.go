@@ -106,14 +106,15 @@ func (r *Regions) rename(k *key, now int64) {
 	}
 }
 
-// namesOf returns the names of a key by period, for all groups that count. It returns false if
+// namesOf returns the names of a key in all groups that count. It returns false if
 // they can't be had yet.
-func (r *Regions) namesOf(k *key, now int64) (names map[int64]storage.Key, ok bool) {
-	names = make(map[int64]storage.Key)
+func (r *Regions) namesOf(k *key, now int64) (names []storage.Key, ok bool) {
 	for period := k.periodOf(k.groups.Oldest(now)); period <= k.periodAt(now); period++ {
-		if names[period], ok = r.opts.Name(k.limit.ID, []byte(k.text), period); !ok {
+		name, ok := r.opts.Name(k.limit.ID, []byte(k.text), period)
+		if !ok {
 			return nil, false
 		}
+		names = append(names, name)
 	}
 	return names, true
 }
@@ -121,11 +122,10 @@ func (r *Regions) namesOf(k *key, now int64) (names map[int64]storage.Key, ok bo
 // chargeLevel charges a token bucket with what other regions have taken from it before anything
 // of that was charged here, as far as the store doesn't know of it from earlier.
 func (r *Regions) chargeLevel(k *key, now int64) {
-	known := k.known.Load()
-	if !k.groups.IsBucket() || known == nil {
+	if !k.groups.IsBucket() {
 		return
 	}
-	if level := k.groups.Level(k.limit.Limit, known.foreign, now); level > 0 {
+	if level := k.groups.Level(k.limit.Limit, k.elsewhere().foreign, now); level > 0 {
 		r.opts.Engine.Charge(k.limit, []byte(k.text), limiter.Charge{Units: level, Floor: true})
 	}
 }

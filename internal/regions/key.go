@@ -24,7 +24,7 @@ type key struct {
 	known  atomic.Pointer[known] // what others have admitted; nil if nothing
 	behind atomic.Bool           // a bucket is to be charged with the level of that, with the next request
 
-	names map[int64]storage.Key // guarded by table.mu: by period
+	names []storage.Key // guarded by table.mu: those of all groups that count
 
 	mu    sync.Mutex
 	own   region.Own // guarded by mu, like all below
@@ -59,25 +59,30 @@ func (k *key) periodOf(group int64) int64 { return k.groups.Expires(group) / k.g
 // periodAt returns the same of the group at now.
 func (k *key) periodAt(now int64) int64 { return k.periodOf(k.groups.At(now)) }
 
+// elsewhere returns what others have admitted of the key.
+func (k *key) elsewhere() known {
+	if is := k.known.Load(); is != nil {
+		return *is
+	}
+	return known{}
+}
+
 // isKnown reports whether others have admitted anything of the key.
 func (k *key) isKnown() bool {
-	known := k.known.Load()
-	return len(known.foreign) > 0 || len(known.siblings) > 0
+	return k.known.Load() != nil
 }
 
 // isForeign reports whether other regions have admitted anything of the key.
 func (k *key) isForeign() bool {
-	known := k.known.Load()
-	return known != nil && len(known.foreign) > 0
+	return len(k.elsewhere().foreign) > 0
 }
 
 // Units implements [engine.Elsewhere]. A token bucket is charged with them instead.
 func (k *key) Units(now int64) int64 {
-	known := k.known.Load()
-	if known == nil || k.groups.IsBucket() {
+	if k.groups.IsBucket() {
 		return 0
 	}
-	return k.groups.InForce(known.foreign, now)
+	return k.groups.InForce(k.elsewhere().foreign, now)
 }
 
 // Retry implements [engine.Elsewhere]. Of a token bucket the store knows it.
@@ -88,9 +93,8 @@ func (k *key) Retry(amount, cost, now int64) time.Duration {
 	k.mu.Lock()
 	units := k.own.Units()
 	k.mu.Unlock()
-	if known := k.known.Load(); known != nil {
-		units = region.Sum(units, known.foreign, known.siblings)
-	}
+	others := k.elsewhere()
+	units = region.Sum(units, others.foreign, others.siblings)
 	return k.groups.Retry(units, amount, cost, now)
 }
 

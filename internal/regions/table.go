@@ -80,7 +80,7 @@ func (t *table) find(limit storage.LimitID, text []byte) *key {
 
 // add adds a key with its names, and reports whether it did. Otherwise it returns the key that is
 // there, or nil if there are too many.
-func (t *table) add(k *key, period int64, names map[int64]storage.Key, home string) (is *key, made bool) {
+func (t *table) add(k *key, period int64, names []storage.Key, home string) (is *key, made bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if is = t.find(k.limit.ID, []byte(k.text)); is != nil {
@@ -99,7 +99,7 @@ func (t *table) add(k *key, period int64, names map[int64]storage.Key, home stri
 }
 
 // bindLocked gives a key its names, and what is known under them.
-func (t *table) bindLocked(k *key, period int64, names map[int64]storage.Key, home string) {
+func (t *table) bindLocked(k *key, period int64, names []storage.Key, home string) {
 	k.names = names
 	k.period.Store(period)
 	for _, key := range names {
@@ -114,12 +114,16 @@ func (t *table) bindLocked(k *key, period int64, names map[int64]storage.Key, ho
 
 // refreshLocked notes what others have admitted of a key by now.
 func (t *table) refreshLocked(k *key, home string) {
-	now := new(known)
+	var now known
 	for _, key := range k.names {
 		own, foreign := t.names[name{k.limit.ID, key}].counts.Split(home)
 		now.siblings, now.foreign = region.Sum(now.siblings, own), region.Sum(now.foreign, foreign)
 	}
-	k.known.Store(now)
+	if len(now.siblings)+len(now.foreign) == 0 {
+		k.known.Store(nil)
+		return
+	}
+	k.known.Store(&now)
 }
 
 // all returns all keys.
