@@ -45,6 +45,7 @@ var tables = []struct {
 	// The clients whose records were changed, the last of them.
 	{"changes", true, []column{{"number", number64}, {"name", shortBytes}, {"former", shortBytes}}},
 	{"vault", false, []column{{"name", shortBytes}, {"title", longBytes}, {"value", longBytes}}},
+	{"history", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}},
 	{"acts", false, []column{{"at", number64}, {"who", longBytes}, {"action", longBytes}, {"target", longBytes},
 		{"kind", longBytes}, {"reason", longBytes}}},
 	{"processes", true, []column{{"id", number64}, {"expires", number64}}},

@@ -20,7 +20,7 @@ type sweeper struct {
 	after string // the last row that was looked at; "" before the first
 }
 
-var sweptTables = [...]table{"cells", "clients"}
+var sweptTables = [...]table{"cells", "clients", "history"}
 
 // Sweep implements [storage.Store]. A step reads some rows in the order of their names, and
 // deletes those of them that have expired and that nobody else has locked.
