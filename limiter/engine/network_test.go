@@ -163,6 +163,25 @@ func TestBurstsPassOnManyMachines(t *testing.T) {
 	})
 }
 
+// Machines that start together know of one another soon: each has its share of a limit if the
+// store can't be used then.
+func TestMachinesKnowOfOneAnother(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(t, time.Millisecond)
+		var all []*machine
+		for range 4 {
+			all = append(all, f.start(0))
+		}
+		time.Sleep(time.Second)
+		for i, m := range all {
+			if n := m.Stats(t.Context()).Processes; n != 4 {
+				t.Errorf("machine %d knows of %d, want 4", i, n)
+			}
+			defer m.Close(t.Context())
+		}
+	})
+}
+
 // A key that is refused makes no calls.
 func TestRefusedRequestsMakeNoCalls(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 // records are to be read again. The committer says when to ask, and hears of what concerns it.
 type newsroom struct {
 	committer *committer
+	asks      int           // for the goroutine only: how many questions there were
 	asked     chan question // holds one at most
 	heard     chan reply    // likewise, for the committer
 
@@ -67,7 +68,14 @@ func (w *newsroom) ask(q question) {
 	case w.heard <- a:
 	case <-w.stop:
 	}
+	if w.asks++; w.asks%joinEvery == 1 && a.err == nil && w.committer.conn.onNetwork.Load() {
+		_ = w.committer.join() // if it fails, the janitor's next one does as well
+	}
 }
+
+// joinEvery is after how many questions a machine says again that it uses a store on a network, and
+// learns which others do: soon after all have started, and then every few seconds.
+const joinEvery = 16
 
 // look has the store asked for what other processes have changed, and gives back what they may
 // be waiting for. Of a store that tells of resets only it takes those.

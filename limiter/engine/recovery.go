@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -67,9 +66,6 @@ func (m *committer) awaitOpen(ctx context.Context) {
 func (m *committer) degrade(err error) {
 	if !m.degraded.CompareAndSwap(false, true) {
 		return
-	}
-	if errors.Is(err, storage.ErrLostWrites) {
-		m.lost.Add(1)
 	}
 	m.queue.setClosed(true)
 	for o := m.queue.takeOrder(); o != nil; o = m.queue.takeOrder() {

@@ -12,18 +12,22 @@ import "github.com/caddy-tally/caddy-tally/limiter"
 func (m *committer) catchUp() error {
 	store := m.conn.store.Load().Store
 	add := (*batch).chargeLocked
-	if m.charged != nil && !store.Continues(m.charged) {
+	another := m.charged != nil && !store.Continues(m.charged)
+	if another {
 		now := m.clock.now()
 		add = func(b *batch, c *cell) {
 			b.replayLocked(c, now)
 			b.chargeLocked(c)
 		}
 	}
-	err := m.flush(add)
-	if err == nil {
-		m.charged = store
+	if err := m.flush(add); err != nil {
+		return err
 	}
-	return err
+	if another && m.conn.onNetwork.Load() {
+		m.lost.Add(1)
+	}
+	m.charged = store
+	return nil
 }
 
 // replayLocked adds what is known to be used of a key to a batch. What the key
