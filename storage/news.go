@@ -4,7 +4,7 @@ import "context"
 
 // Watcher is a store that tells what other processes have changed, so that each one that has a
 // record in memory reads it again. One call also tells of resets, and shows that the store is
-// there: engines make it twice a second, so it should take one round trip and read little.
+// there: engines make it every 0.75 seconds, so it should take one round trip and read little.
 type Watcher interface {
 	Resetter
 

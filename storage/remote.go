@@ -5,7 +5,7 @@ import "errors"
 // Remote is a store on a network, which several machines use at a time. An engine on one
 // renews leases before they are used up, sends batches of bounded size, gives back what it
 // doesn't need sooner, and tries more often to use the store again after a fault. It asks a
-// [Watcher] for news twice a second, also where nobody claims anything.
+// [Watcher] for news every 0.75 seconds, also where nobody claims anything.
 //
 // # What a store on a network has to do
 //
