@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill come-and-go regions fleets replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers lint fmt golden reference screenshots accessibility release ci
+.PHONY: help run test race fuzz crowds kill come-and-go regions fleets replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers cuts lint fmt golden reference screenshots accessibility release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -76,6 +76,9 @@ bench-e2e: ## measure requests per second with wrk, with and without the limiter
 
 bench-peers: ## measure this limiter beside those of other servers, with the flags PEERS, into RESULT; takes about 25 minutes
 	(benchmarks/machine.sh && go run ./benchmarks/peers $(PEERS)) > $(RESULT)
+
+cuts: ## cut off batches to Postgres and MariaDB a thousand times each
+	go test ./storage/internal/sqlstore/postgres ./storage/internal/sqlstore/mysql -run Cuts -count 1 -cuts 1000
 
 lint: ## run golangci-lint, in the version that CI runs
 	.ci/run lint

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { kind.Main(m) }
 
 func TestConformance(t *testing.T) { kind.Conformance(t) }
 
-func TestCuts(t *testing.T) { kind.Cuts(t, 100) }
+func TestCuts(t *testing.T) { kind.Cuts(t) }
 
 func TestLate(t *testing.T) { kind.Late(t) }
 
@@ -45,3 +45,5 @@ func TestStrangers(t *testing.T) { kind.Strangers(t) }
 func TestClockSet(t *testing.T) { kind.ClockSet(t) }
 
 func TestRoundTrips(t *testing.T) { kind.Trips(t) }
+
+func BenchmarkClaim(b *testing.B) { kind.Benchmark(b) }

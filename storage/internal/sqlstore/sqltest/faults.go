@@ -3,6 +3,7 @@ package sqltest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -72,10 +73,12 @@ func used(t testing.TB, s storage.Timekeeper, l limiter.Limit, key byte) int64 {
 	return grants[0].Used
 }
 
+var cutsFlag = flag.Int64("cuts", 100, "how often connections are cut off")
+
 // Cuts has a proxy end connections in the middle of batches: before a message reaches the server,
 // before its answer comes back, and while the server may be working on it. Every batch takes
 // effect once: no unit is charged twice, and none is free.
-func (k *Kind) Cuts(t *testing.T, times int64) {
+func (k *Kind) Cuts(t *testing.T) {
 	server := k.Server(t)
 	proxy := newProxy(t, server)
 	o := k.Options()
@@ -90,7 +93,7 @@ func (k *Kind) Cuts(t *testing.T, times int64) {
 		return []dbserver.Cut{dbserver.Before, dbserver.After, dbserver.Amid}[rand.IntN(3)]
 	})
 	taken, failed := int64(0), int64(0)
-	for cuts.Load() < times {
+	for cuts.Load() < *cutsFlag {
 		switch err := take(s, l, 1); {
 		case err == nil:
 			taken++

@@ -109,3 +109,11 @@ func (k *Kind) Conformance(t *testing.T) {
 		return k.Place(t, s, s.Port, o)
 	}, storagetest.ServerTime)
 }
+
+// Benchmark measures batches of claims.
+func (k *Kind) Benchmark(b *testing.B) {
+	server := k.Server(b)
+	storagetest.BenchmarkClaim(b, func(b *testing.B) storage.Store {
+		return opened(b, k.Place(b, server, server.Port, k.Options()))
+	}, nil)
+}

@@ -103,9 +103,8 @@ func (k *Kind) ClockSet(t *testing.T) {
 		}
 		return told.Now
 	}
-	last := now(stores[0])
 	for i, by := range []time.Duration{-time.Hour, 2 * time.Hour, -5 * time.Second, 100 * time.Hour} {
-		last = now(stores[i%2]) // which is a witness
+		last := now(stores[i%2]) // which is a witness
 		wrong += int64(by)
 		for n := range stores {
 			is := now(stores[(i+n)%2])
