@@ -79,12 +79,7 @@ func start(t testing.TB, folder string, args []string) *Server {
 func (s *Server) Run(t testing.TB) {
 	t.Helper()
 	program := Find(t)
-	_, port, _ := net.SplitHostPort(s.Address)
-	args := append([]string{
-		"--port", port, "--bind", "127.0.0.1", "--dir", s.Folder, "--save", "", "--appendonly", "no",
-		"--logfile", filepath.Join(s.Folder, "log"), "--daemonize", "no",
-	}, s.args...)
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(program, s.arguments(t)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +104,36 @@ func (s *Server) Run(t testing.TB) {
 		}
 		<-time.After(5 * time.Millisecond)
 	}
+}
+
+// arguments returns what the program is called with. A sentinel wants a file that it can write to.
+func (s *Server) arguments(t testing.TB) []string {
+	_, port, _ := net.SplitHostPort(s.Address)
+	log := filepath.Join(s.Folder, "log")
+	if len(s.args) == 0 || s.args[0] != sentinel {
+		return append([]string{
+			"--port", port, "--bind", "127.0.0.1", "--dir", s.Folder, "--save", "", "--appendonly", "no",
+			"--logfile", log, "--daemonize", "no",
+		}, s.args...)
+	}
+	file := filepath.Join(s.Folder, "sentinel.conf")
+	lines := append([]string{"port " + port, "bind 127.0.0.1", "dir " + s.Folder, "logfile " + log}, s.args[1:]...)
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{file, sentinel}
+}
+
+const sentinel = "--sentinel"
+
+// StartSentinel starts a sentinel that alone decides about a primary, which it calls by a name.
+func StartSentinel(t testing.TB, name string, primary *Server) *Server {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(primary.Address)
+	return Start(t, sentinel,
+		fmt.Sprintf("sentinel monitor %s %s %s 1", name, host, port),
+		fmt.Sprintf("sentinel down-after-milliseconds %s 300", name),
+		fmt.Sprintf("sentinel failover-timeout %s 3000", name))
 }
 
 // Kill ends the server at once, as `kill -9` does.
