@@ -42,10 +42,11 @@ func dialect(config *pgconn.Config, durable bool) *sqlstore.Dialect {
 const idleFor = 2 * time.Second
 
 // begin begins a transaction. What is set holds in it only, so a pooler may give the next one
-// another connection.
+// another connection. A batch reads a few rows by their key: with the costs of a disk the server
+// would read all of a small table instead, and compiling a statement takes longer than to run it.
 func begin(wait time.Duration, durable bool) string {
 	ms := max(wait.Milliseconds(), 1)
-	sql := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
+	sql := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL random_page_cost = 1; SET LOCAL jit = off",
 		ms, 2*ms, max(idleFor, 2*wait).Milliseconds())
 	if !durable {
 		sql += "; SET LOCAL synchronous_commit = off"

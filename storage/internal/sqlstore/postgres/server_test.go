@@ -2,8 +2,12 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -73,4 +77,33 @@ func TestErrorsOfTheServer(t *testing.T) {
 // A session that is ended from outside in the middle of batches costs no unit.
 func TestTerminated(t *testing.T) {
 	kind.Terminated(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = current_user")
+}
+
+// The rows of a batch are found by their key, also in a table of a few thousand rows that the server
+// would rather read as a whole.
+func TestRowsAreFoundByTheirKey(t *testing.T) {
+	server := kind.Server(t)
+	c, err := pgconn.Connect(context.Background(), server.DSN(server.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	var names []string
+	for i := range 64 {
+		names = append(names, fmt.Sprintf(`E'\\x%048d'`, i))
+	}
+	const rows = "CREATE TEMPORARY TABLE cells (name BYTEA PRIMARY KEY, state BYTEA NOT NULL, expires BIGINT NOT NULL) WITH (fillfactor = 60);" +
+		"INSERT INTO cells SELECT decode(md5(i::text), 'hex'), decode('01020304', 'hex'), 5 FROM generate_series(1, 10000) i;"
+	results, err := c.Exec(context.Background(), rows+begin(time.Second, false)+
+		"; EXPLAIN SELECT name, state, expires FROM cells WHERE name IN ("+strings.Join(names, ", ")+") ORDER BY name FOR UPDATE").ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan strings.Builder
+	for _, row := range results[len(results)-1].Rows {
+		fmt.Fprintln(&plan, string(row[0]))
+	}
+	if !strings.Contains(plan.String(), "cells_pkey") || strings.Contains(plan.String(), "Seq Scan") {
+		t.Errorf("the plan is\n%s", plan.String())
+	}
 }
