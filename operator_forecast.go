@@ -207,7 +207,7 @@ func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.F
 	case len(debits) == 0:
 		return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes: all limits for it are in shadow"}, shadows)
 	}
-	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes"}, shadows)
+	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + e.countsText()}, shadows)
 }
 
 // explainShadows tells how a request stands with its shadow limits, and returns those that would
@@ -226,6 +226,18 @@ func (x *explainer) explainShadows(ctx context.Context, s *shadows) (by []*polic
 		from = to
 	}
 	return by
+}
+
+// countsText says with which answers the request uses up units of some zones, or "".
+func (e *evaluation) countsText() (text string) {
+	var last *Zone
+	for _, p := range e.policies {
+		if z := p.zone; z != last && z.Count != nil {
+			text += "; in zone " + z.Name + " it counts only if it is answered with " + strings.Join(strings.Fields(z.Count.String()), " or ")
+			last = z
+		}
+	}
+	return text
 }
 
 // isKnown reports whether a debit is one of the target. A client that is only named by its API

@@ -236,3 +236,34 @@ func FuzzReplay(f *testing.F) {
 		}
 	})
 }
+
+// A zone that counts by status is tried with the statuses of the log: 20 logins that worked use up
+// nothing, of seven that failed two are refused, and then so is one that worked.
+func TestReplayCountsByStatus(t *testing.T) {
+	for _, count := range []string{"count status 401 403 hold", "count status 401 403"} {
+		var lines []string
+		second := 0
+		login := func(status string) {
+			line := post(caddyLine(replayStart.Add(time.Duration(second)*time.Second), 1))
+			lines = append(lines, strings.Replace(line, `"status":401`, `"status":`+status, 1))
+			second++
+		}
+		for range 20 {
+			login("303")
+		}
+		for range 7 {
+			login("401")
+		}
+		login("303")
+		report := replayed(t, strings.Replace(replayCaddyfile, "limit 5/1m", "limit 5/1m\n\t\t\t"+count, 1), replay.Options{Reveal: true}, lines...)
+		got := limitNamed(t, report, "login")
+		if report.Requests != 28 || report.Refused != 3 || got.Refused != 3 || got.Clients != 1 || got.Requests != 7 || got.Top[0].Peak != 7 {
+			t.Errorf("%s: got %+v of %+v", count, got, report)
+		}
+		for _, a := range got.Amounts {
+			if want := max(7-a.Amount, 0); a.Refused != want {
+				t.Errorf("%s: with %d %d are refused, want %d of those that failed", count, a.Amount, a.Refused, want)
+			}
+		}
+	}
+}
