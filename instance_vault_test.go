@@ -105,6 +105,9 @@ func TestMachinesShareNames(t *testing.T) {
 	if values, err := (fleetVault{of: store}).Values(context.Background()); err != nil || len(values) != 2 {
 		t.Errorf("the store has the values %v (%v), want a key and the witness of the secret", values, err)
 	}
+	if _, err := one.past(); err == nil || err.Error() != "the store shared keeps no history" {
+		t.Errorf("the history of a store that keeps none: %v", err)
+	}
 	other := machineOn(t, store, "b")
 	cause := other.stats().Cause
 	if !other.engine.Degraded() || cause == nil || !strings.Contains(cause.Error(), "copy theirs to this one") {

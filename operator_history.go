@@ -44,9 +44,9 @@ func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.H
 	if err != nil {
 		return operator.History{}, err
 	}
-	store := h.historian()
-	if store == nil {
-		return operator.History{}, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and the history is in it")
+	store, err := h.past()
+	if err != nil {
+		return operator.History{}, err
 	}
 	now := h.engine.Now()
 	wanted := historyQuery(q, now)
@@ -74,6 +74,18 @@ func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.H
 		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Units: k.Units, Refused: k.Refused})
 	}
 	return told, nil
+}
+
+// past returns the store as one that has a history, or an error that says why there is none.
+func (h *instance) past() (storage.Historian, error) {
+	switch store := h.historian(); store.(type) {
+	case nil:
+		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and the history is in it")
+	case noHistory:
+		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history", h.settings.kind)
+	default:
+		return store, nil
+	}
 }
 
 // heaviestKept returns the heaviest keys of the part of a query's time for which keys are kept.
