@@ -75,10 +75,12 @@ func insteadOfWord(word string) string {
 	plain := strings.ReplaceAll(strings.ToLower(word), "-", "_")
 	name, value, given := strings.Cut(plain, "=")
 	switch {
+	case given && name == "burst":
+		return "write burst " + value + ", or 1 more for nginx's " + plain + ", which doesn't count the first request"
 	case given && slices.Contains(limitValues, name):
 		return "write " + name + " " + value
 	case plain == "nodelay" || plain == "delay":
-		return "leave it out, nothing is delayed: write burst 20 for what may pass at once"
+		return "leave it out, nothing is delayed: burst says how many may pass at once, 21 for nginx's burst=20"
 	case plain == "per" || plain == "key":
 		return "write it into a line of its own, such as per ip"
 	case slices.Contains([]string{"dry_run", "dryrun", "limit_req_dry_run", "report_only", "log_only", "observe", "test"}, plain):

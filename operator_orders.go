@@ -129,7 +129,7 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 		if wider := t.stillBanned(); wider != "" {
 			return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it is banned by the statement about %s: unban that, or allow %s", t, wider, t)
 		}
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s", t, t.unknownHint())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned; if a limit refuses it, reset it%s", t, t.unknownHint())
 	}
 	return done, nil
 }

@@ -94,6 +94,21 @@ func busyReport(t testing.TB) *Report {
 	return replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: true}, log.String())
 }
 
+// Anyone who asks for suggestions is told that there are none, and nobody else is.
+func TestTextSaysThatNothingIsSuggested(t *testing.T) {
+	const says = "No limit is suggested: it takes 20 clients"
+	for _, asked := range []bool{true, false} {
+		log := line(0, "10.0.0.1", "GET", "/", 200, "Mozilla/5.0")
+		text := new(bytes.Buffer)
+		if err := replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: asked}, log).WriteText(text); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text.String(), says) != asked {
+			t.Errorf("asked %v, got\n%s", asked, text)
+		}
+	}
+}
+
 // Nothing that a client has sent is markup, or reaches a terminal.
 func TestReportsAreSafe(t *testing.T) {
 	report := busyReport(t)

@@ -163,11 +163,13 @@ func (r *run) report() *Report {
 	return p
 }
 
-// suggestions returns what is suggested, with the lines of a zone at its last limit.
+// suggestions returns what is suggested, with the lines of a zone at its last limit. It is nil
+// only if nobody asked for it.
 func (r *run) suggestions() (list []Suggestion) {
 	if r.survey == nil {
 		return nil
 	}
+	list = []Suggestion{}
 	zones := make(map[string]bool)
 	of := make(map[string][]Suggestion)
 	var order []*series

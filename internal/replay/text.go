@@ -31,9 +31,14 @@ func (p *Report) WriteText(w io.Writer) error {
 }
 
 func (t *textWriter) suggestions(p *Report) {
-	if len(p.Suggest) > 0 {
-		t.line("\nSuggested limits")
+	if p.Suggest == nil {
+		return
 	}
+	if len(p.Suggest) == 0 {
+		t.line("\nNo limit is suggested: it takes %d clients that weren't mostly answered with 401, 403 or 404.", fewClients)
+		return
+	}
+	t.line("\nSuggested limits")
 	for _, s := range p.Suggest {
 		now := ""
 		if s.Now > 0 {
