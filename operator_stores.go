@@ -29,6 +29,9 @@ func (h *instance) describe() operator.Store {
 		MaxKeys:  cmp.Or(h.settings.maxKeys, engine.DefaultMaxKeys),
 		Evicted:  stats.Evicted,
 		Bytes:    stats.Store.Bytes,
+
+		Processes: stats.Processes,
+		Network:   describeNetwork(stats),
 	}
 	if stats.Cause != nil {
 		since := stats.Since.UTC().Truncate(time.Second)
@@ -43,6 +46,18 @@ func (h *instance) describe() operator.Store {
 		told.Rules = troubleOf(rules.Path(), rules.Trouble())
 	}
 	return told
+}
+
+// describeNetwork describes how a store on a network is reached, or returns nil of others.
+func describeNetwork(stats engine.Stats) *operator.Network {
+	if stats.RoundTrip == 0 {
+		return nil
+	}
+	return &operator.Network{
+		RoundTrip:  operator.SecondsOf(stats.RoundTrip),
+		Ahead:      operator.SecondsOf(stats.Ahead),
+		LostWrites: stats.LostWrites,
+	}
 }
 
 // describeRegion describes how counts are shared with other regions, or returns nil if they are

@@ -78,6 +78,12 @@ func TestTwoCaddysShareARedis(t *testing.T) {
 		t.Errorf("health is %+v", h)
 	}
 
+	for _, line := range []string{"caddy_rate_limit_store_machines 2", "caddy_rate_limit_store_round_trip_seconds 0.", "caddy_rate_limit_store_lost_writes_total 0"} {
+		if lines := fleet[0].mustMetrics(); !strings.Contains(lines, line) {
+			t.Errorf("metrics are\n%s\nwant %s in them", lines, line)
+		}
+	}
+
 	redis.Kill()
 	for _, s := range fleet {
 		s.awaitDegraded()

@@ -307,6 +307,31 @@ func TestWatching(t *testing.T) {
 	})
 }
 
+// A store on a network is shown with who uses it, how far it is, and what it has lost.
+func TestStatusShowsTheNetwork(t *testing.T) {
+	clock := func() time.Time { return noon }
+	s := statusOf{sample.New(clock), operator.Status{Started: noon.Add(-time.Hour), Stores: []operator.Store{
+		{Kind: "redis", Processes: 4, Network: &operator.Network{RoundTrip: 0.0004213, Ahead: -5.25, LostWrites: 2}},
+		{Kind: "postgres", Processes: 1, Network: &operator.Network{RoundTrip: 0.0204, Ahead: 0.003}},
+	}}}
+	out, _, err := run(s, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"4 machines use this store. A call takes 420µs. The clock of this machine is 5.25s behind the store's.\n",
+		"The store has lost writes that it had acknowledged: 2 times since the start.\n",
+		"1 machine uses this store. A call takes 20ms. The clock of this machine is 3ms ahead of the store's.\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status is\n%s\nwant in it %q", out, want)
+		}
+	}
+	if strings.Count(out, "has lost writes") != 1 {
+		t.Errorf("status is\n%s\nwant writes lost by one store", out)
+	}
+}
+
 // Regions are shown with when they were heard of, and what is wrong with the exchange.
 func TestStatusShowsRegions(t *testing.T) {
 	since := noon.Add(-time.Minute)

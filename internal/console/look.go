@@ -66,8 +66,38 @@ func (s *session) showStatus(status operator.Status) {
 			s.printf("%s", styled(printable(o.Reason), red, s.colored))
 		}
 		s.showTrouble(o.APIKeys)
+		s.showNetwork(o)
 		s.showRegion(o.Region)
 	}
+}
+
+// showNetwork shows how a store on a network is reached.
+func (s *session) showNetwork(o operator.Store) {
+	n := o.Network
+	if n == nil {
+		return
+	}
+	use, compared := "use", "ahead of"
+	if o.Processes == 1 {
+		use = "uses"
+	}
+	if n.Ahead < 0 {
+		compared = "behind"
+	}
+	s.printf("%s %s this store. A call takes %v. The clock of this machine is %v %s the store's.", counted(o.Processes, "machine"), use,
+		rounded(n.RoundTrip), rounded(max(n.Ahead, -n.Ahead)), compared)
+	if n.LostWrites > 0 {
+		s.printf("%s", styled("The store has lost writes that it had acknowledged: "+counted(int(n.LostWrites), "time")+" since the start.", red, s.colored))
+	}
+}
+
+// rounded returns a duration that people can read.
+func rounded(s operator.Seconds) time.Duration {
+	d := s.Duration()
+	if d < 10*time.Millisecond {
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(time.Millisecond)
 }
 
 // showRegion shows how counts are shared with other regions, if they are.

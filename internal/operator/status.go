@@ -31,10 +31,24 @@ type Store struct {
 	Bytes     int64      `json:"store_bytes"`         // 0 if unknown
 	Processes int        `json:"processes,omitempty"` // that use the store; 0 if unknown
 
+	Network *Network `json:"network,omitempty"` // nil unless the store is on a network
+
 	Region *Region `json:"region,omitempty"` // nil unless counts are shared with other regions
 
 	APIKeys *FileTrouble `json:"api_keys,omitempty"` // nil unless something is wrong with them
 	Rules   *FileTrouble `json:"rules,omitempty"`    // nil unless something is wrong with the file
+}
+
+// Network describes how a store on a network is reached from this machine.
+type Network struct {
+	// RoundTrip is about how long a call takes.
+	RoundTrip Seconds `json:"round_trip_seconds"`
+	// Ahead is how far the clock of this machine is ahead of the store's time; negative if it is
+	// behind. Counts go by the store's.
+	Ahead Seconds `json:"clock_ahead_seconds"`
+	// LostWrites is how many times the store has lost what it had acknowledged, since this process
+	// was started.
+	LostWrites int64 `json:"lost_writes"`
 }
 
 // Region describes how counts are shared with other regions.
