@@ -20,13 +20,32 @@ import (
 // or when they panic.
 type pending struct {
 	caddyhttp.ResponseWriterWrapper
-	app     *App
-	correct func(*policy, limiter.Quota) // says in the answer what is left of a limit; may be nil
+	app    *App
+	answer correctable // says what is left of limits; may be nil
 
 	mu     sync.Mutex
-	counts func(*Count) bool // guarded by mu: whether a zone counts the answer; nil until that is known
-	debits []pendingDebit    // guarded by mu
-	room   [2]pendingDebit   // of debits
+	status settledBy       // guarded by mu
+	debits []pendingDebit  // guarded by mu
+	room   [2]pendingDebit // of debits
+}
+
+// correctable is an answer in which it can be corrected what is left of a limit.
+type correctable interface {
+	correct(of *policy, left limiter.Quota)
+}
+
+// settledBy is the status of an answer; 0 until it is known.
+type settledBy struct {
+	status int
+	left   bool // the client has left before a status was written
+}
+
+// counts reports whether a zone counts the answer.
+func (s settledBy) counts(c *Count) bool {
+	if s.left {
+		return c.countsUnanswered(s.status)
+	}
+	return c.counts(s.status)
 }
 
 type pendingDebit struct {
@@ -46,10 +65,10 @@ func (p *pending) add(of *policy, open *engine.Pending) {
 	p.mu.Lock()
 	d := pendingDebit{of, !slices.ContainsFunc(p.debits, func(d pendingDebit) bool { return d.policy.zone == of.zone }), open}
 	p.debits = append(p.debits, d)
-	counts := p.counts
+	by := p.status
 	p.mu.Unlock()
-	if counts != nil {
-		p.settleDebit(d, counts)
+	if by.status != 0 {
+		p.settleDebit(d, by)
 	}
 }
 
@@ -78,38 +97,34 @@ func (p *pending) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 }
 
 // settle settles with the status of the answer. Only the first call counts. Nil settles nothing.
-func (p *pending) settle(status int) {
-	p.settleBy(func(c *Count) bool { return c.counts(status) })
-}
+func (p *pending) settle(status int) { p.settleBy(settledBy{status: max(status, 1)}) } // a log may not have it
 
 // leave settles where the client has left before there was an answer.
-func (p *pending) leave(status int) {
-	p.settleBy(func(c *Count) bool { return c.countsUnanswered(status) })
-}
+func (p *pending) leave(status int) { p.settleBy(settledBy{status: status, left: true}) }
 
-func (p *pending) settleBy(counts func(*Count) bool) {
+func (p *pending) settleBy(by settledBy) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
-	if p.counts != nil {
+	if p.status.status != 0 {
 		p.mu.Unlock()
 		return
 	}
-	p.counts = counts
+	p.status = by
 	debits := p.debits
 	p.mu.Unlock()
 	for _, d := range debits {
-		if p.settleDebit(d, counts) && p.correct != nil {
-			p.correct(d.policy, d.Counted)
+		if p.settleDebit(d, by) && p.answer != nil {
+			p.answer.correct(d.policy, d.Counted)
 		}
 	}
 }
 
 // settleDebit settles a debit, and reports whether it counts.
-func (p *pending) settleDebit(d pendingDebit, counts func(*Count) bool) bool {
+func (p *pending) settleDebit(d pendingDebit, by settledBy) bool {
 	z := d.policy.zone
-	counted := counts(z.Count)
+	counted := by.counts(z.Count)
 	d.Settle(counted)
 	if d.leads {
 		z.meter.settle(counted)

@@ -10,7 +10,7 @@ func (e *evaluation) pending(in *response) *pending {
 	e.await(e.policies, e.debits)
 	e.await(e.shadows.policies, e.shadows.debits)
 	if e.open != nil && in != nil {
-		e.open.correct = in.correct
+		e.open.answer = in
 	}
 	return e.open
 }
