@@ -105,7 +105,7 @@ func TestExamplesStart(t *testing.T) {
 		{"reverse-proxy.Caddyfile", http.MethodPost, "/login", 5, time.Minute, ""},
 		{"migrate-from-mholt.Caddyfile", http.MethodGet, "/", 10, 0, "Refused by each_client."},
 		{"sessions.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests. Try again in N"},
-		{"regions.Caddyfile", http.MethodGet, "/", 20, time.Second, ""},
+		{"regions.Caddyfile", http.MethodGet, "/", 1000, time.Hour, ""},
 		{"users.Caddyfile", http.MethodGet, "/", 10, time.Minute, "Too many requests (user). Try again in N."},
 		{"api-tiers.Caddyfile", http.MethodGet, "/v1/time", 5, time.Second, `{"error": "Too Many Requests", "limit": "api"}`},
 	} {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // health is what the admin endpoint tells of a store.
@@ -21,6 +23,10 @@ type health struct {
 	MaxKeys  int64     `json:"max_keys"`
 	Evicted  int64     `json:"evicted_keys"`
 	Bytes    int64     `json:"store_bytes"`
+
+	Processes int               `json:"processes"`
+	Network   *operator.Network `json:"network"`
+	Region    *operator.Region  `json:"region"`
 
 	APIKeys *fileTrouble `json:"api_keys"`
 	Rules   *fileTrouble `json:"rules"`

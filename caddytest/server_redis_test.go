@@ -71,17 +71,16 @@ func TestTwoCaddysShareARedis(t *testing.T) {
 			t.Errorf("%d requests of client %d passed on two machines, want 3", passed, client)
 		}
 	}
+	for _, line := range []string{"caddy_rate_limit_store_machines 2", "caddy_rate_limit_store_round_trip_seconds 0.", "caddy_rate_limit_store_lost_writes_total 0"} {
+		if lines := fleet[0].mustMetrics(); !strings.Contains(lines, line) {
+			t.Errorf("metrics are\n%s\nwant %s in them", lines, line)
+		}
+	}
 	fleet[0].kill()
 	fleet[0].start()
 	fleet[0].wantPassed(0, 2, "/", from(1))
 	if h := fleet[0].health(); h.Store != "redis" || h.Path != redis.Address || h.Degraded {
 		t.Errorf("health is %+v", h)
-	}
-
-	for _, line := range []string{"caddy_rate_limit_store_machines 2", "caddy_rate_limit_store_round_trip_seconds 0.", "caddy_rate_limit_store_lost_writes_total 0"} {
-		if lines := fleet[0].mustMetrics(); !strings.Contains(lines, line) {
-			t.Errorf("metrics are\n%s\nwant %s in them", lines, line)
-		}
 	}
 
 	redis.Kill()
