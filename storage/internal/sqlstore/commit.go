@@ -43,9 +43,11 @@ func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction
 		s.acknowledgeLocked()
 		return nil
 	}
-	if s.place.rollback(trips, c); !c.Broken() {
-		return err // the server has rolled back
+	s.place.rollback(trips, c)
+	if faultOf(err) == Busy {
+		return err // others hold locks, so the server has not committed
 	}
+	// An error is no proof: a proxy answers with one when it loses the server during the COMMIT.
 	return s.resolveLocked(ctx, err)
 }
 

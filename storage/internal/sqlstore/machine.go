@@ -85,8 +85,8 @@ func (s *Store) hasLost() error {
 	return storage.ErrLostWrites
 }
 
-// resolveLocked finds out whether a batch took effect whose connection ended before the answer
-// came. It tries until the context ends. If the batch had no effect, it returns the cause.
+// resolveLocked finds out whether a batch took effect whose commit was not answered, or with an
+// error. It tries until the context ends. If the batch had no effect, it returns the cause.
 func (s *Store) resolveLocked(ctx context.Context, cause error) error {
 	s.pending = true
 	s.claims.hangUpLocked()

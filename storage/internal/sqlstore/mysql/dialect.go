@@ -156,6 +156,8 @@ var faults = map[uint16]struct {
 	1114: {sqlstore.Failed, "the server's disk is full"},
 	1053: {sqlstore.Broken, ""}, // the server shuts down
 	1927: {sqlstore.Broken, ""}, // the connection was killed
+	2006: {sqlstore.Broken, ""}, // a proxy has no connection to the server any more
+	2013: {sqlstore.Broken, ""}, // a proxy lost the server before it answered
 }
 
 const grant = "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON the database to the user"

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql/driver"
 	"testing"
 
 	driverof "github.com/go-sql-driver/mysql"
@@ -18,16 +19,7 @@ var kind = sqltest.Kind{
 		return Opener(Options{DSN: dsn, Options: o})
 	},
 	Exec: func(dsn, statements string) error {
-		config, err := driverof.ParseDSN(dsn)
-		if err != nil {
-			return err
-		}
-		config.MultiStatements = true
-		connector, err := driverof.NewConnector(config)
-		if err != nil {
-			return err
-		}
-		c, err := connect(context.Background(), connector)
+		c, err := connectTo(dsn)
 		if err != nil {
 			return err
 		}
@@ -37,11 +29,39 @@ var kind = sqltest.Kind{
 	},
 }
 
+func connectorTo(dsn string) (driver.Connector, error) {
+	config, err := driverof.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.MultiStatements = true
+	return driverof.NewConnector(config)
+}
+
+func connectTo(dsn string) (sqlstore.Conn, error) {
+	connector, err := connectorTo(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return connect(context.Background(), connector)
+}
+
 func TestMain(m *testing.M) { kind.Main(m) }
 
 func TestConformance(t *testing.T) { kind.Conformance(t) }
 
 func TestCuts(t *testing.T) { kind.Cuts(t) }
+
+func TestCommitAnsweredWithAnError(t *testing.T) {
+	kind.Answered(t, func(dsn string) *sqlstore.Dialect {
+		connector, err := connectorTo(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dialect(connector)
+	}, &driverof.MySQLError{Number: 2013, Message: "Lost connection to server during query"},
+		&driverof.MySQLError{Number: 9001, Message: "Max connect timeout reached"})
+}
 
 func TestLate(t *testing.T) { kind.Late(t) }
 

@@ -34,6 +34,16 @@ func TestConformance(t *testing.T) { kind.Conformance(t) }
 
 func TestCuts(t *testing.T) { kind.Cuts(t) }
 
+func TestCommitAnsweredWithAnError(t *testing.T) {
+	kind.Answered(t, func(dsn string) *sqlstore.Dialect {
+		config, err := pgconn.ParseConfig(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dialect(config, false)
+	}, &pgconn.PgError{Severity: "ERROR", Code: "XX000", Message: "unable to read data from the server"})
+}
+
 func TestLate(t *testing.T) { kind.Late(t) }
 
 func TestKilled(t *testing.T) { kind.Killed(t) }
