@@ -224,7 +224,7 @@ func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, 
 func (s *Store) fail(err error, lost bool) {
 	s.broken = err
 	if lost {
-		s.lost.Store(true)
+		s.former.losses.Add(1)
 	}
 }
 

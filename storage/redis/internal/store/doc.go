@@ -8,7 +8,8 @@
 //     same script. Sent again, it is answered and does nothing. So a call takes effect exactly
 //     once, however often the connection is cut.
 //   - A call of a machine that has no record, or whose number doesn't follow the last one, does
-//     nothing. Such a machine was fenced, or writes were lost: see [storage.ErrLostWrites].
+//     nothing. Such a machine was fenced, or writes were lost: see [storage.ErrLostWrites]. The
+//     record of a store that is closed is read and removed when the next one is opened.
 //   - Scripts decide as limiter does. They count in slots that Go has computed, in whole
 //     microseconds, and in limbs where doubles wouldn't be exact.
 //   - A call is decided as of a moment at which it was under way, in the server's time and an

@@ -200,6 +200,42 @@ func TestLostWrites(t *testing.T) {
 	}
 }
 
+// A server that has lost writes while no call was under way is noticed when the store is opened
+// again, also if that takes more than one attempt.
+func TestLostWritesBetweenCalls(t *testing.T) {
+	server, l := redisserver.Start(t), yearly(t)
+	open := Opener(at(server.Address))
+	first := openedBy(t, open)
+	mustCharge(t, first, l, 1)
+	server.Must(t, "SAVE")
+	mustCharge(t, first, l, 1)
+	restoreOld(t, server)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		again := openedBy(t, open)
+		if again.Continues(first) {
+			t.Error("the store continues one that has lost writes")
+		}
+		_ = again.Close()
+	}
+	second := openedBy(t, open)
+	mustCharge(t, second, l, 1)
+	server.Must(t, "SAVE")
+	mustCharge(t, second, l, 1)
+	_ = second.Close()
+	third := openedBy(t, open)
+	if !third.Continues(second) {
+		t.Error("the store doesn't continue one that has lost nothing")
+	}
+	restoreOld(t, server)
+	_ = third.Close()
+	if openedBy(t, open).Continues(second) {
+		t.Error("the store continues one whose writes were lost after the next was opened")
+	}
+}
+
 // restoreOld has a server start from what it saved before.
 func restoreOld(t *testing.T, s *redisserver.Server) {
 	t.Helper()

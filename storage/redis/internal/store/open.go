@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,12 +21,12 @@ type Store struct {
 	names   names
 	client  rueidis.Client
 	conns   *conns
-	fences  *fences
+	closed  atomic.Bool
+	former  *former
+	losses  int64  // as former had them when the store was opened
 	place   string // the id of the place
 	machine string // the key of this store's record
 	calls   storage.Calls
-	closed  atomic.Bool
-	lost    atomic.Bool // writes were lost, or may have been
 
 	turn    chan struct{} // holds a token while a call is under way
 	seq     int64         // guarded by turn, like all below: of the last call that wrote
@@ -48,9 +47,9 @@ const (
 // Opener returns what opens stores on a server. It touches nothing itself.
 func Opener(o Options) storage.Opener {
 	o.Prefix, o.Timeout = cmp.Or(o.Prefix, DefaultPrefix), cmp.Or(o.Timeout, DefaultTimeout)
-	fenced := new(fences)
+	before := new(former)
 	return func(ctx context.Context) (storage.Store, error) {
-		s, err := open(ctx, o, fenced)
+		s, err := open(ctx, o, before)
 		if err != nil {
 			return nil, fmt.Errorf("redis: open: %w", err)
 		}
@@ -58,13 +57,13 @@ func Opener(o Options) storage.Opener {
 	}
 }
 
-func open(ctx context.Context, o Options, fenced *fences) (*Store, error) {
+func open(ctx context.Context, o Options, before *former) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	s := &Store{options: o, names: names(o.Prefix), conns: newConns(o.dial), fences: fenced, turn: make(chan struct{}, 1)}
+	s := &Store{options: o, names: names(o.Prefix), conns: newConns(o.dial), former: before, turn: make(chan struct{}, 1)}
 	s.calls = storage.Calls{Claim: s.claim, Records: s.readRecords, Punish: s.punish, Sweep: s.sweep}
 	s.machine = s.names.machine(randomID())
 	client, err := connect(ctx, o, s.conns)
@@ -79,11 +78,17 @@ func open(ctx context.Context, o Options, fenced *fences) (*Store, error) {
 	return s, nil
 }
 
-// enter makes the place if there is nothing, and this machine's record in it.
+// enter makes the place if there is nothing, and this machine's record in it. Records of stores that
+// were closed before are removed, and say whether all that these had written is still there.
 func (s *Store) enter(ctx context.Context) error {
-	late := s.fences.list()
-	keys := append([]string{s.names.meta(), s.machine}, late...)
-	reply, err := openScript.Exec(ctx, s.client, keys, []string{format, randomID(), strconv.FormatInt(stays.Milliseconds(), 10)}).ToArray()
+	s.losses = s.former.losses.Load()
+	late := s.former.list()
+	keys := []string{s.names.meta(), s.machine}
+	args := []string{format, randomID(), strconv.FormatInt(stays.Milliseconds(), 10)}
+	for _, r := range late {
+		keys, args = append(keys, r.key), append(args, strconv.FormatInt(r.seq, 10))
+	}
+	reply, err := openScript.Exec(ctx, s.client, keys, args).ToArray()
 	if err != nil {
 		return explain(err)
 	}
@@ -91,10 +96,13 @@ func (s *Store) enter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if status == "foreign" {
+	switch status {
+	case "foreign":
 		return fmt.Errorf("%w: %s holds something else (%s): write another prefix", storage.ErrForeign, s.names.meta(), value)
+	case "lost":
+		s.losses = s.former.losses.Add(1)
 	}
-	s.fences.remove(late)
+	s.former.remove(late)
 	s.place = value
 	return s.inspect(ctx)
 }
@@ -113,21 +121,18 @@ func pairOf(reply []rueidis.RedisMessage) (first, second string, err error) {
 // Continues implements [storage.Store].
 func (s *Store) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*Store)
-	return ok && e.place == s.place && (e == s || !e.lost.Load())
+	return ok && e.place == s.place && (e == s || e.losses == e.former.losses.Load())
 }
 
-// Close implements [storage.Store]. Calls of this store that are late have no effect any more.
+// Close implements [storage.Store]. Its record stays until the next store is opened, which reads in
+// it whether the server has lost writes, or until it expires.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	if s.closed.Swap(true) {
 		return fmt.Errorf("redis: close: %w", storage.ErrClosed)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout/2)
-	defer cancel()
-	if s.broken != nil || s.client.Do(ctx, s.client.B().Del().Key(s.machine).Build()).Error() != nil {
-		s.fences.add(s.machine)
-	}
+	s.former.add(record{s.machine, s.seq})
 	s.hangUp()
 	return nil
 }
@@ -136,39 +141,4 @@ func (s *Store) Close() error {
 func (s *Store) hangUp() {
 	s.conns.close()
 	s.client.Close()
-}
-
-// fences are the records of machines that are gone, and whose calls may still be on their way. They
-// are removed before the place is used again.
-type fences struct {
-	mu   sync.Mutex
-	keys []string // guarded by mu
-}
-
-// maxFences is how many records are removed when a server comes back. Others expire.
-const maxFences = 64
-
-func (f *fences) add(key string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.keys = append(f.keys, key)
-	f.keys = f.keys[max(len(f.keys)-maxFences, 0):]
-}
-
-func (f *fences) list() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return append([]string(nil), f.keys...)
-}
-
-func (f *fences) remove(keys []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	left := f.keys[:0]
-	for _, key := range f.keys {
-		if !contains(keys, key) {
-			left = append(left, key)
-		}
-	}
-	f.keys = left
 }

@@ -1,6 +1,7 @@
 -- Opens the place: makes it if there is nothing, and notes the calling machine. KEYS[3] and up are
 -- machines whose late calls must have no effect any more. ARGV: the format, a new id, the time that
--- the machine is known in milliseconds.
+-- the machine is known in milliseconds, and the last call of each of KEYS[3] and up that was
+-- acknowledged: if one isn't there, writes are lost.
 local kind = redis.call('TYPE', KEYS[1])
 if type(kind) == 'table' then kind = kind.ok end
 if kind ~= 'none' and kind ~= 'hash' then return {'foreign', kind} end
@@ -9,7 +10,12 @@ if kind == 'hash' and format ~= ARGV[1] then return {'foreign', format or 'none'
 if kind == 'none' then
   redis.call('HSET', KEYS[1], 'format', ARGV[1], 'id', ARGV[2], 'last', '0', 'offset', '0', 'resets', '0', 'changes', '0')
 end
-for i = 3, #KEYS do redis.call('DEL', KEYS[i]) end
+local status = 'ok'
+for i = 3, #KEYS do
+  local seq = redis.call('HGET', KEYS[i], 'seq')
+  if not seq or tonumber(seq) < tonumber(ARGV[i + 1]) then status = 'lost' end
+  redis.call('DEL', KEYS[i])
+end
 redis.call('HSET', KEYS[2], 'seq', '0', 'asof', '0', 'answer', '')
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
-return {'ok', redis.call('HGET', KEYS[1], 'id')}
+return {status, redis.call('HGET', KEYS[1], 'id')}

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// former is what an opener knows of the stores that it has opened.
+type former struct {
+	losses atomic.Int64 // how often writes of one were lost, or may have been
+
+	mu      sync.Mutex
+	records []record // guarded by mu: of those that are closed
+}
+
+// record is that of a store that is closed. Calls of it may still be on their way, and have no
+// effect once the record is removed.
+type record struct {
+	key string
+	seq int64 // of the last call that was acknowledged
+}
+
+// maxRecords is how many records are removed when a server comes back. Others expire.
+const maxRecords = 64
+
+func (f *former) add(r record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.records = append(f.records, r)
+	if len(f.records) > maxRecords { // nobody looks whether it is still there
+		f.records = slices.Delete(f.records, 0, 1)
+		f.losses.Add(1)
+	}
+}
+
+func (f *former) list() []record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.records)
+}
+
+func (f *former) remove(records []record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.records = slices.DeleteFunc(f.records, func(r record) bool { return slices.Contains(records, r) })
+}
