@@ -1,6 +1,10 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
 
 // finish answers what waits, gives every lease back, and closes the store.
 func (m *committer) finish() {
@@ -35,6 +39,13 @@ func (m *committer) giveBackOnce() error {
 		return err
 	}
 	if err := m.punish(); err != nil {
+		return err
+	}
+	b := &batch{done: make(chan struct{})}
+	m.queue.resume(func(c *cell, limit *Limit, lease limiter.Lease) {
+		b.entries = append(b.entries, &entry{cell: c, limit: limit, batch: b, give: lease})
+	})
+	if err := m.flushBatch(b); err != nil {
 		return err
 	}
 	return m.flush((*batch).returnLocked)

@@ -49,16 +49,20 @@ func (m *committer) deliver(en *entry, now int64) {
 }
 
 // giveLeaseLocked gives back a lease that a locked cell can't hold. On a network it waits for
-// something that is worth a round trip.
+// something that is worth a round trip. While the store can't be used, it is postponed.
 func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now int64) {
 	settles := limit.Settles(lease, now)
-	give := func(b *batch) { b.giveLocked(c, limit, lease, settles) }
-	switch {
-	case settles <= 0:
-	case m.conn.roundTrip() > 0:
-		m.queue.joinQuietly(give)
-	default:
-		m.queue.join(give)
+	if settles <= 0 {
+		return
+	}
+	give, joined := func(b *batch) { b.giveLocked(c, limit, lease, settles) }, false
+	if m.conn.roundTrip() > 0 {
+		joined = m.queue.joinQuietly(give)
+	} else {
+		joined = m.queue.join(give) != nil
+	}
+	if !joined {
+		m.queue.postponeLocked(c, limit, lease)
 	}
 }
 
@@ -114,6 +118,16 @@ func (c *cell) refusedLocked(en *entry, now int64) bool {
 	return true
 }
 
+// keepLocked keeps what an entry should have given back. A lease that isn't the cell's is
+// postponed: it knows less than the cell does.
+func (m *committer) keepLocked(en *entry) {
+	if c := en.cell; c.lease.at == en.give.At || !en.limit.CountsSlots() {
+		c.joinLocked(en.limit, en.give)
+	} else {
+		m.queue.postponeLocked(c, en.limit, en.give)
+	}
+}
+
 // undo takes back what entries that were not applied would have given back. If err says that
 // they may have been applied, those units are given up: they stay charged, or are free already.
 func (m *committer) undo(entries []*entry, err error) {
@@ -123,7 +137,7 @@ func (m *committer) undo(entries []*entry, err error) {
 		c.mu.Lock()
 		c.answeredLocked(en)
 		if !unknown && !c.dead && en.give.Holds() {
-			c.joinLocked(en.limit, en.give)
+			m.keepLocked(en)
 		}
 		switch {
 		case en.charge.Units == 0 || en.charge.Floor:

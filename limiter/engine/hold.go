@@ -5,7 +5,7 @@ import "github.com/caddy-tally/caddy-tally/limiter"
 // holds is what requests hold of a key until it is known whether they count. A cell with any is
 // not evicted, so that what it forgets because the store did is not given back afterwards.
 type holds struct {
-	requests int32
+	requests int32        // and leases that are postponed
 	mark     uint32       // changes when what was charged before is forgotten
 	bucket   limiter.Held // of a token bucket
 }
@@ -46,6 +46,11 @@ func (e *Engine) unhold(p *Pending, counts bool) {
 			e.giveBackHeldLocked(p, now)
 		}
 	}
+	c.endHoldLocked()
+}
+
+// endHoldLocked notes that a request holds nothing any more.
+func (c *cell) endHoldLocked() {
 	c.changeRareLocked(func(r *rare) {
 		if r.holds.requests--; r.holds.requests == 0 {
 			r.holds = holds{}

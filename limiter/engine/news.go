@@ -84,6 +84,7 @@ func (m *committer) look() {
 		return
 	}
 	m.takeBack()
+	m.resume()
 	m.queue.hurry()
 	store := m.conn.store.Load()
 	if _, ok := ability[storage.Watcher](&m.conn); !ok {

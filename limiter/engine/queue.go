@@ -15,6 +15,7 @@ type queue struct {
 	orders  []*order      // guarded by mu: in the order they came
 	closed  bool          // guarded by mu: nothing is taken in
 	enough  int           // guarded by mu: the size that the committer waits for
+	later   []postponed   // guarded by mu
 	woken   chan struct{} // holds one token when there is something to take
 	full    chan struct{} // holds one token when there is enough
 }
@@ -49,14 +50,16 @@ func (q *queue) openLocked() bool {
 }
 
 // joinQuietly is join for what can wait until somebody else joins, or hurry is called.
-func (q *queue) joinQuietly(fill func(*batch)) {
+// It reports whether the queue is open.
+func (q *queue) joinQuietly(fill func(*batch)) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return
+		return false
 	}
 	q.quiet = q.openLocked() || q.quiet
 	fill(q.batch)
+	return true
 }
 
 // hurry has the committer take what has waited quietly since the last call but one.

@@ -130,6 +130,7 @@ func (m *committer) recover() {
 	lasted, tell := m.outage.end()
 	m.queue.setClosed(false)
 	m.degraded.Store(false)
+	m.resume()
 	if tell {
 		m.opts.Observer.Recovered(lasted)
 	}

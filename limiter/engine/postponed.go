@@ -1,0 +1,52 @@
+package engine
+
+import "github.com/caddy-tally/caddy-tally/limiter"
+
+// postponed is a lease that is given back when the store can be used again. Until then it counts as
+// held by a request: its cell is not evicted, and it is dropped if the store forgets the charge.
+type postponed struct {
+	cell  *cell
+	limit *Limit
+	lease limiter.Lease
+	mark  uint32
+}
+
+// postponeLocked has a lease given back later. Its cell must be locked.
+func (q *queue) postponeLocked(c *cell, limit *Limit, lease limiter.Lease) {
+	p := postponed{cell: c, limit: limit, lease: lease}
+	c.changeRareLocked(func(r *rare) {
+		r.holds.requests++
+		p.mark = r.holds.mark
+	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.later = append(q.later, p)
+}
+
+// resume calls give with the postponed leases that the store still has charged. Their cells are
+// locked then.
+func (q *queue) resume(give func(*cell, *Limit, limiter.Lease)) {
+	q.mu.Lock()
+	later := q.later
+	q.later = nil
+	q.mu.Unlock()
+	for _, p := range later {
+		p.cell.mu.Lock()
+		valid := p.mark == p.cell.rare.holds.mark
+		p.cell.endHoldLocked()
+		if valid {
+			give(p.cell, p.limit, p.lease)
+		}
+		p.cell.mu.Unlock()
+	}
+}
+
+// resume gives back the postponed leases, if the store can be used.
+func (m *committer) resume() {
+	if m.degraded.Load() {
+		return
+	}
+	m.queue.resume(func(c *cell, limit *Limit, lease limiter.Lease) {
+		m.giveLeaseLocked(c, limit, lease, m.clock.now())
+	})
+}
