@@ -87,13 +87,18 @@ func (p *pending) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 		return next.ServeHTTP(w, r)
 	}
 	p.ResponseWriter = w
-	defer p.settle(http.StatusInternalServerError) // if it panics
+	defer p.end(r, http.StatusInternalServerError) // if it panics
 	err := next.ServeHTTP(p, r)
-	if r.Context().Err() != nil {
-		p.leave(statusOf(err))
-	}
-	p.settle(statusOf(err))
+	p.end(r, statusOf(err))
 	return err
+}
+
+// end settles with the status that is written, if none was, when the handlers end.
+func (p *pending) end(r *http.Request, status int) {
+	if r.Context().Err() != nil {
+		p.leave(status)
+	}
+	p.settle(status)
 }
 
 // settle settles with the status of the answer. Only the first call counts. Nil settles nothing.

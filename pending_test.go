@@ -97,6 +97,8 @@ func TestWhatCountsByStatus(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			panic("no")
 		}, counts: true},
+		"left, and panics":            {next: panics(errors.New("no")), leaves: true, counts: true},
+		"left, and aborts":            {next: panics(http.ErrAbortHandler), leaves: true, counts: true},
 		"left":                        {next: failing(caddyhttp.Error(499, nil)), leaves: true, counts: true},
 		"left, as reverse_proxy says": {next: answering(499), leaves: true, counts: true},
 		"left, and answered":          {next: answering(200), leaves: true},
