@@ -14,7 +14,8 @@
 //     microseconds, and in limbs where doubles wouldn't be exact.
 //   - A call is decided as of a moment at which it was under way, in the server's time and an
 //     offset that is kept beside it. That time never runs backwards, and goes on evenly when
-//     somebody sets the server's clock while machines use it.
+//     somebody sets the server's clock while machines use it. If it was set ahead, the server may
+//     have dropped what still counts: the place gets another id, so all machines see lost writes.
 //
 // # What is kept
 //

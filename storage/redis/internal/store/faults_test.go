@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -365,5 +366,38 @@ func TestServerClockIsSet(t *testing.T) {
 		if off := now.Now - first.Now - passed; off > int64(30*time.Second) || off < -int64(30*time.Second) {
 			t.Fatalf("after %v, with the clock off by %v, the time is off by %v", time.Duration(passed), time.Duration(c.wrong.Load()), time.Duration(off))
 		}
+	}
+}
+
+// A server whose clock is set ahead drops keys too early. All machines notice that as lost writes,
+// and the time goes on as before. One whose clock is set back drops nothing.
+func TestServerClockIsSetAhead(t *testing.T) {
+	server, l := redisserver.Start(t), yearly(t)
+	o := at(server.Address)
+	first, second := opened(t, o), opened(t, o)
+	set := func(by time.Duration, want error) { // by setting all that was seen of it to the contrary
+		t.Helper()
+		server.Must(t, "HINCRBY", names(DefaultPrefix).meta(), "last", strconv.FormatInt(-by.Microseconds(), 10))
+		for _, s := range []*Store{first, second} {
+			s.clock.low, s.clock.high, s.clock.told = s.clock.low-int64(by), s.clock.high-int64(by), s.clock.told-int64(by)
+		}
+		for _, s := range []*Store{first, second} {
+			if _, err := charge(context.Background(), s, l, 1); !errors.Is(err, want) {
+				t.Errorf("after the clock was set by %v: %v, want %v", by, err, want)
+			}
+		}
+	}
+	mustCharge(t, first, l, 1)
+	mustCharge(t, second, l, 1)
+	set(-time.Hour, nil)
+	before := first.clock.told
+	set(3*time.Hour, storage.ErrLostWrites)
+	again := opened(t, o)
+	if again.Continues(first) || again.Continues(second) {
+		t.Error("the store continues one whose writes may be lost")
+	}
+	now, err := again.Time(steadyClock{1}, 0)
+	if off := time.Duration(now.Now-before) + 3*time.Hour; err != nil || off.Abs() > time.Hour {
+		t.Errorf("the time is off by %v, %v", off, err)
 	}
 }

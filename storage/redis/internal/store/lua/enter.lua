@@ -54,6 +54,11 @@ if timed == 1 then
   if adjust ~= 0 and seen == tonumber(meta[3]) then
     offset, now, fixed = offset + adjust, now + adjust, true
     goOn()
+    if adjust < 0 and given == 0 then -- the server's clock was set ahead: it may have dropped what still counts
+      local id = string.sub(place, 1, 32) .. '-' .. text(now - offset) -- all machines notice another place
+      redis.call('HSET', KEYS[1], 'id', id, 'last', text(now), 'offset', text(offset))
+      return {'lost'}
+    end
   end
   if tonumber(meta[4]) ~= resets and resets >= 0 then
     return {'term', text(now), text(offset), meta[4], text(math.min(asof, now)), ''}
