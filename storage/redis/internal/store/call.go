@@ -40,10 +40,14 @@ type reply struct {
 	answer  string
 	more    []rueidis.RedisMessage // what else it says
 	skipped bool                   // it was answered before, and more was not said again
+	resent  bool                   // the call was sent before, and may still come to the server
 }
 
 // errBroken says that a store has to be opened again.
 var errBroken = errors.New("an earlier call has failed: the store has to be opened again")
+
+// errLate says that a call which was sent again was refused, and may still be executed.
+var errLate = errors.New("the server may get the call late")
 
 // take waits for the turn of a call.
 func (s *Store) take(ctx context.Context) error {
@@ -207,6 +211,9 @@ func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, 
 		return r, err
 	}
 	r, err = s.send(ctx, c, keys, args)
+	if err == nil && r.resent && !r.settles(h) {
+		err = c.leftOpen(errLate)
+	}
 	switch {
 	case errors.Is(err, storage.ErrUnknownOutcome):
 		s.fail(errBroken, true)
@@ -218,6 +225,15 @@ func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, 
 		s.seq++
 	}
 	return r, err
+}
+
+// settles reports whether no copy of a call that was answered like this takes effect any more.
+func (r *reply) settles(h header) bool {
+	switch r.status {
+	case "ok", "again", "lost":
+		return true
+	}
+	return h.timed && h.asof == 0 // which only asks for the time
 }
 
 // fail has all calls from now on return an error. What was charged here may be gone.
@@ -250,31 +266,40 @@ func bit(is bool) int64 {
 func ceilMicro(nanos int64) int64 { return (max(nanos, 0) + 999) / 1000 }
 
 // send sends a call until it is answered. One that may have been executed is sent again as it was:
-// its number says that it is the same. What the server answers with an error, it has not done.
+// its number says that it is the same.
 func (s *Store) send(ctx context.Context, c call, keys, args []string) (r reply, err error) {
 	sent := false
 	for pause := time.Duration(0); ; pause = min(2*pause+time.Millisecond, 20*time.Millisecond) {
 		var list []rueidis.RedisMessage
 		list, err = c.script.Exec(ctx, s.client, keys, args).ToArray()
-		if err == nil {
-			return parse(list)
-		}
-		if isAnswer(err) && !sent {
-			return r, err
-		}
-		sent = sent || !isAnswer(err) && !wasNotSent(err)
-		if !sent {
+		switch {
+		case err == nil:
+			if r, err = parse(list); err != nil {
+				return r, c.leftOpen(err)
+			}
+			r.resent = sent
+			return r, nil
+		case isAnswer(err) && !wasRefused(err): // it may have ended in the middle
+			return r, c.leftOpen(err)
+		case !isAnswer(err) && !wasNotSent(err):
+			sent = true
+		case !sent:
 			return r, err
 		}
 		select {
 		case <-ctx.Done():
-			if !c.writes {
-				return r, err
-			}
-			return r, fmt.Errorf("%w: %w", storage.ErrUnknownOutcome, err)
+			return r, c.leftOpen(err)
 		case <-time.After(pause):
 		}
 	}
+}
+
+// leftOpen returns the error of a call that may have taken effect or not.
+func (c *call) leftOpen(err error) error {
+	if !c.writes {
+		return err
+	}
+	return fmt.Errorf("%w: %w", storage.ErrUnknownOutcome, err)
 }
 
 // parse reads what a script has answered.

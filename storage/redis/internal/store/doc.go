@@ -7,6 +7,8 @@
 //   - A call that writes has a number, kept with its answer in the record of the machine, in the
 //     same script. Sent again, it is answered and does nothing. So a call takes effect exactly
 //     once, however often the connection is cut.
+//   - A script that fails may have done a part. Such a call, and one of which a copy may still be on
+//     its way, has an unknown outcome.
 //   - A call of a machine that has no record, or whose number doesn't follow the last one, does
 //     nothing. Such a machine was fenced, or writes were lost: see [storage.ErrLostWrites]. The
 //     record of a store that is closed is read and removed when the next one is opened.

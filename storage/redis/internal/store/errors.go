@@ -34,10 +34,23 @@ func explain(err error) error {
 	return err
 }
 
-// isAnswer reports whether an error is one that the server sent: then it has done nothing.
+// isAnswer reports whether an error is one that the server sent.
 func isAnswer(err error) bool {
 	_, ok := rueidis.IsRedisErr(err)
 	return ok
+}
+
+// refusals are how errors begin with which a server refuses a call before it has done anything.
+// After others a script may have done a part: what it did is not taken back.
+var refusals = []string{
+	"NOSCRIPT", "OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "BUSY", "MASTERDOWN",
+	"NOAUTH", "WRONGPASS", "NOPERM", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "CROSSSLOT",
+}
+
+// wasRefused reports whether an error of the server says that it has done nothing.
+func wasRefused(err error) bool {
+	word, _, _ := strings.Cut(err.Error(), " ")
+	return slices.Contains(refusals, word)
 }
 
 // wasNotSent reports whether a call failed before anything was sent.
@@ -45,5 +58,3 @@ func wasNotSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
-
-func contains(list []string, text string) bool { return slices.Contains(list, text) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/redisserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -118,6 +119,40 @@ func TestLateCallsAreFenced(t *testing.T) {
 	waitUntil(t, "the late call to reach the server", func() bool { return calls() != before })
 	if used := mustCharge(t, second, l, 1); used != 2 {
 		t.Errorf("%d units are in use, want 2", used)
+	}
+}
+
+// A call that was sent twice, and refused the second time for its time, may still be executed.
+func TestLateCallsAreNotForgotten(t *testing.T) {
+	proxy := redisserver.NewProxy(t, redisserver.Start(t))
+	s, l := opened(t, at(proxy.Address)), yearly(t)
+	mustCharge(t, s, l, 1)
+	s.clock.high += int64(time.Hour) // so the server refuses the call, which is of a time to come
+	proxy.Set(redisserver.CutCall)
+	if used, err := charge(context.Background(), s, l, 1); !errors.Is(err, storage.ErrUnknownOutcome) {
+		t.Errorf("a call that may come late: %d in use, %v", used, err)
+	}
+}
+
+// A script that ends with an error in the middle may have charged.
+func TestErrorInScript(t *testing.T) {
+	server, l := redisserver.Start(t), yearly(t)
+	open := Opener(at(server.Address))
+	s, client := openedBy(t, open), storage.Client{Key: storage.Key{7}}
+	mustCharge(t, s, l, 1)
+	server.Must(t, "RPUSH", s.names.record(client.Key), "not a record")
+	claims := []storage.Claim{{ID: 1, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{Min: 5, Want: 5}}}
+	err := s.ClaimFor(context.Background(), &storage.Term{Clock: steadyClock{1}}, []storage.Client{client}, make([]reputation.Record, 1), claims, make([]limiter.Grant, 1))
+	if !errors.Is(err, storage.ErrUnknownOutcome) {
+		t.Errorf("the claim says %v", err)
+	}
+	_ = s.Close()
+	again := openedBy(t, open)
+	if again.Continues(s) {
+		t.Error("the store continues one whose last outcome is unknown")
+	}
+	if used := mustCharge(t, again, l, 1); used != 7 {
+		t.Errorf("%d units are in use, want 7: the script has charged before it failed", used)
 	}
 }
 
