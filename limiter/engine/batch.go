@@ -87,7 +87,8 @@ type entry struct {
 	cost       int64 // of every request that waits for this claim
 	wanted     int64 // by all of them together
 	afterwards int64 // of it by requests that count and don't wait
-	unawaited  bool  // only such requests have made it
+	counting   Counting
+	unawaited  bool // only such requests have made it
 	extra      int64
 	ahead      int64
 	next       bool // the grant is for the slot after this one
@@ -128,6 +129,7 @@ func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	if e := c.openLocked(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
 		(e.ahead == 0 || d.Counting == Always) && !e.renews {
 		e.wanted += d.Cost
+		e.counting = max(e.counting, d.Counting)
 		e.unawaited = false
 		return e
 	}
@@ -138,7 +140,7 @@ func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	}
 	e := &entry{
 		cell: c, limit: d.Limit, batch: b,
-		cost: d.Cost, wanted: d.Cost,
+		cost: d.Cost, wanted: d.Cost, counting: d.Counting,
 		extra: int64(c.headroom), ahead: ahead,
 		client: client, parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
 	}

@@ -155,6 +155,7 @@ func (c *cell) setLocalLocked(local *local) {
 // whatever the store tells of the key later lifts the blocks that it disproves.
 type block struct {
 	until    int64
+	asks     int64 // until then the store is not asked; as long as until if nobody may give units back
 	cost     int64
 	left     int64 // units that were left for cheaper requests
 	amount   int64 // of the limit that refused
@@ -168,14 +169,24 @@ const maxBlocks = 4
 
 // blocked returns the block that refuses a request for longest at now, or nil.
 // It knows nothing of a limit whose amount was changed, and what memory refused
-// counts only while it decides.
+// counts only while it decides. Then the store can't be asked.
 func (c *cell) blocked(limit *Limit, cost, now int64, degraded bool) (longest *block) {
 	for b := c.block.Load(); b != nil; b = b.older {
-		if b.applies(limit, cost, now) && (degraded || !b.local) && (longest == nil || b.until > longest.until) {
+		if b.applies(limit, cost, now) && (degraded || !b.local && now < b.asks) && (longest == nil || b.until > longest.until) {
 			longest = b
 		}
 	}
 	return longest
+}
+
+// wasRefused reports whether the store has refused a cost until a time after now.
+func (c *cell) wasRefused(limit *Limit, cost, now int64) bool {
+	for b := c.block.Load(); b != nil; b = b.older {
+		if b.applies(limit, cost, now) && !b.local {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *block) applies(limit *Limit, cost, now int64) bool {

@@ -34,7 +34,7 @@ func (m *committer) deliver(en *entry, now int64) {
 		return
 	}
 	if en.grant.Units == 0 {
-		c.learnedLocked(en, c.refusedLocked(en, now))
+		c.learnedLocked(en, c.refusedLocked(en, now, m.asksAgain(en)))
 		return
 	}
 	granted := en.grant.Lease // the entry's stays what it is: the requests that wait for it were not refused
@@ -93,9 +93,9 @@ func (c *cell) answeredLocked(en *entry) {
 
 // refusedLocked remembers a refusal, unless this process holds something of the
 // key, or is about to give it back: then there may be enough, or will be sooner
-// than the store says. All that its own batch gives back, the claim was after. It reports
-// whether it did.
-func (c *cell) refusedLocked(en *entry, now int64) bool {
+// than the store says. All that its own batch gives back, the claim was after. The store is
+// asked again after asks at the latest. It reports whether it did.
+func (c *cell) refusedLocked(en *entry, now, asks int64) bool {
 	en.held = en.limit.Settles(c.leaseLocked(), now)
 	if open := c.openLocked(); open != nil && open.batch != en.batch {
 		en.held += open.given
@@ -107,9 +107,10 @@ func (c *cell) refusedLocked(en *entry, now int64) bool {
 	if en.unawaited {
 		return true // the first request that is refused is to be news
 	}
-	en.fresh.Store(c.blocked(en.limit, en.cost, now, false) == nil)
+	en.fresh.Store(!c.wasRefused(en.limit, en.cost, now))
 	c.blockLocked(block{
 		until:    now + int64(en.grant.Retry),
+		asks:     now + min(int64(en.grant.Retry), asks),
 		cost:     en.cost,
 		left:     en.limit.Left(en.grant.Lease),
 		amount:   en.limit.Amount(),

@@ -1,6 +1,11 @@
 package engine
 
-import "github.com/caddy-tally/caddy-tally/limiter"
+import (
+	"math"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
 
 // holds is what requests hold of a key until it is known whether they count. A cell with any is
 // not evicted, so that what it forgets because the store did is not given back afterwards.
@@ -83,6 +88,25 @@ func (e *Engine) giveBackHeldLocked(p *Pending, now int64) {
 	}
 	c.liftLocked(c.lease.used-c.lease.units, now)
 	c.liftLocalLocked()
+	if e.committer.othersHold() && c.lease.units > p.limit.Capacity()/headroomShare && c.inFlightLocked() == 0 {
+		e.committer.giveBackLocked(c)
+	}
+}
+
+// othersHold reports whether other processes use the store. What requests have held is
+// theirs as well as soon as it comes back, but for a small part of the limit.
+func (m *committer) othersHold() bool { return m.conn.processes() > 1 }
+
+// asksEvery is how often the store is asked whether other processes have given back what requests
+// held of a key that it has refused.
+const asksEvery = time.Second
+
+// asksAgain returns how long a refusal counts without asking the store again.
+func (m *committer) asksAgain(en *entry) int64 {
+	if en.counting == Held && m.othersHold() {
+		return int64(asksEvery)
+	}
+	return math.MaxInt64
 }
 
 // forgiveLocked takes back what memory has admitted without the store, unless the store was told
