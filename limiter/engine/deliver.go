@@ -55,7 +55,8 @@ func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, 
 	if settles <= 0 {
 		return
 	}
-	give, joined := func(b *batch) { b.giveLocked(c, limit, lease, settles) }, false
+	var joined bool
+	give := func(b *batch) { b.giveLocked(c, limit, lease, settles) }
 	if m.conn.roundTrip() > 0 {
 		joined = m.queue.joinQuietly(give)
 	} else {
