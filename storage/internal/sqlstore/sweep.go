@@ -145,13 +145,34 @@ func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) 
 		return true, nil
 	}
 	*sw = sweeper{}
-	clock := raw(s.place.dialect.Clock)
-	sql := s.place.script()
-	sql.add("DELETE FROM ", table("resets"), " WHERE at <= ", tx.at.Now-tx.at.Shift-int64(storage.KeepResets)).end()
-	sql.add("DELETE FROM ", table("machines"), " WHERE expires <= ", clock).end()
-	sql.add("UPDATE ", table("meta"), " SET swept = ", clock, " WHERE id = 1")
-	if _, err := s.place.run(ctx, c, sql); err != nil {
+	if err := s.dropOld(ctx, c, tx); err != nil {
 		return false, err
 	}
 	return false, s.dropActs(ctx, c, tx.at.Now)
+}
+
+// dropOld removes the rows of old machines and resets, and notes that a sweep has ended. It finds
+// the machines without a lock, and locks only theirs: every batch of a live machine holds the lock
+// on its row. Resets are only written under the lock on meta, which is therefore taken before them.
+func (s *Store) dropOld(ctx context.Context, c Conn, tx *transaction) error {
+	p, clock := s.place, raw(s.place.dialect.Clock)
+	results, err := p.run(ctx, c, p.script().add("SELECT id FROM ", table("machines"), " WHERE expires <= ", clock, " ORDER BY id LIMIT ", sweepRows))
+	if err == nil {
+		err = hasResults(results, 1)
+	}
+	if err != nil {
+		return err
+	}
+	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
+	for _, values := range results[0] {
+		var id int64
+		if err := numbers(values, &id); err != nil {
+			return err
+		}
+		sql.add("DELETE FROM ", table("machines"), " WHERE id = ", id, " AND expires <= ", clock).end()
+	}
+	sql.add("UPDATE ", table("meta"), " SET swept = ", clock, " WHERE id = 1").end()
+	sql.add("DELETE FROM ", table("resets"), " WHERE at <= ", tx.at.Now-tx.at.Shift-int64(storage.KeepResets)).end()
+	_, err = p.run(ctx, c, sql.add("COMMIT"))
+	return err
 }
