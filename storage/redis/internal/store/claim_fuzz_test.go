@@ -33,7 +33,7 @@ func FuzzClaims(f *testing.F) {
 			return
 		}
 		store := fuzzed(t)
-		w := claimWorld{Rand: rand.New(rand.NewPCG(seed, 0)), limit: l, now: int64(seed%4) * int64(time.Hour) * 24 * 365 * 19}
+		w := claimWorld{Rand: rand.New(rand.NewPCG(seed, 0)), limit: l, now: int64(1+seed%4) * int64(time.Hour) * 24 * 365 * 19} // no clock is set to before 1970
 		w.id = storage.LimitID(lastLimit.Add(1))
 		for range 30 {
 			w.step(t, store)
