@@ -172,7 +172,7 @@ func TestWhatOneRegionAdmitsCountsInOthers(t *testing.T) {
 	}
 }
 
-// Who waits for as long as a refusal says is let in.
+// A client that waits for as long as a refusal says is let in.
 func TestRetryIsTrueAcrossRegions(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Minute})
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {

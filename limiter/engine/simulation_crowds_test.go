@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -20,24 +19,7 @@ import (
 // TestSimulation, this holds in every quiet moment: no key is blocked that the
 // store and its own lease have enough for, now or before the block ends.
 func TestSimulationOfCrowds(t *testing.T) {
-	first, last := simulated()
-	for seed := first; seed <= last && !t.Failed(); seed++ {
-		bubble.Test(t, func(t *testing.T) {
-			w := newCrowds(t, seed)
-			for i := 0; i < *simSteps && !t.Failed(); i++ {
-				w.step()
-			}
-			w.quiet()
-			w.checkBlocks()
-			w.end()
-			if t.Failed() {
-				t.Logf("replay: go test ./limiter/engine -run TestSimulationOfCrowds -sim.seed=%d -sim.steps=%d", seed, *simSteps)
-				for _, line := range w.trace[max(0, len(w.trace)-60):] {
-					t.Log(line)
-				}
-			}
-		})
-	}
+	simulate(t, *simSeeds, shortSeeds, newCrowds)
 }
 
 // crowds is a world of one process and the crowds that come to it.
@@ -215,4 +197,11 @@ func (w *crowds) checkBlockLocked(c *cell, b *block, at int64) {
 		w.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",
 			limit.Algorithm(), b.amount, limit.Window(), c.key(), b.cost, time.Unix(0, b.until).UTC(), time.Duration(b.until-at), c.leaseLocked(), state)
 	}
+}
+
+// end waits for a quiet moment first.
+func (w *crowds) end() {
+	w.quiet()
+	w.checkBlocks()
+	w.world.end()
 }

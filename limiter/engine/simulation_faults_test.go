@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -20,22 +19,7 @@ import (
 // no key, a limit holds all the same: memory subtracts what it knows, and charges
 // what it admits.
 func TestSimulationOfFaults(t *testing.T) {
-	first, last := simulated()
-	for seed := first; seed <= last && !t.Failed(); seed++ {
-		bubble.Test(t, func(t *testing.T) {
-			w := newTroubled(t, seed)
-			for i := 0; i < *simSteps && !t.Failed(); i++ {
-				w.step()
-			}
-			w.end()
-			if t.Failed() {
-				t.Logf("replay: go test ./limiter/engine -run TestSimulationOfFaults -sim.seed=%d -sim.steps=%d", seed, *simSteps)
-				for _, line := range w.trace[max(0, len(w.trace)-40):] {
-					t.Log(line)
-				}
-			}
-		})
-	}
+	simulate(t, *simSeeds, shortSeeds, newTroubled)
 }
 
 // troubled is a world with one process, and a store in trouble.

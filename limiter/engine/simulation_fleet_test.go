@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -33,28 +32,7 @@ var fleetSeeds = flag.Int("fleet.seeds", 40, "how many seeds to simulate fleets 
 //   - The store knows in the end of every unit that was admitted, but for as many as were lost, unless
 //     a machine crashed.
 func TestSimulationOfFleets(t *testing.T) {
-	first, n := uint64(1), *fleetSeeds
-	switch {
-	case *simSeed != 0:
-		first, n = *simSeed, 1
-	case testing.Short():
-		n = min(n, 8)
-	}
-	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
-		bubble.Test(t, func(t *testing.T) {
-			w := newFleetWorld(t, seed)
-			for i := 0; i < *simSteps && !t.Failed(); i++ {
-				w.step()
-			}
-			w.end()
-			if t.Failed() {
-				t.Logf("replay: go test ./limiter/engine -run TestSimulationOfFleets -sim.seed=%d -sim.steps=%d", seed, *simSteps)
-				for _, line := range w.trace[max(0, len(w.trace)-60):] {
-					t.Log(line)
-				}
-			}
-		})
-	}
+	simulate(t, *fleetSeeds, 8, newFleetWorld)
 }
 
 // fleetWorld is a fleet in trouble.
@@ -403,3 +381,5 @@ func (w *fleetWorld) end() {
 		}
 	}
 }
+
+func (w *fleetWorld) traced() []string { return w.trace }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,31 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
-
-var (
-	simSeed  = flag.Uint64("sim.seed", 0, "replay the simulation with this seed only")
-	simSeeds = flag.Int("sim.seeds", 300, "how many seeds to simulate")
-	simSteps = flag.Int("sim.steps", 200, "how many steps to take with each seed")
-)
-
-// shortSeeds is how many seeds are enough for -short, with which the race detector looks on.
-const shortSeeds = 60
-
-// simulated returns the first seed to simulate and the last.
-func simulated() (first, last uint64) {
-	switch {
-	case *simSeed != 0:
-		return *simSeed, *simSeed
-	case testing.Short():
-		return 1, uint64(min(*simSeeds, shortSeeds))
-	default:
-		return 1, uint64(*simSeeds)
-	}
-}
 
 // TestSimulation runs engines on one disk in virtual time. What happens next is
 // drawn from a seed: requests, commits, crashes that lose what was not
@@ -45,22 +22,7 @@ func simulated() (first, last uint64) {
 // that passes, and with every other seed clocks that are set. Of some requests it is known later
 // whether they count. After every step the promises are held against a log of what was admitted.
 func TestSimulation(t *testing.T) {
-	first, last := simulated()
-	for seed := first; seed <= last && !t.Failed(); seed++ {
-		bubble.Test(t, func(t *testing.T) {
-			w := newWorld(t, seed)
-			for i := 0; i < *simSteps && !t.Failed(); i++ {
-				w.step()
-			}
-			w.end()
-			if t.Failed() {
-				t.Logf("replay: go test ./limiter/engine -run TestSimulation -sim.seed=%d -sim.steps=%d", seed, *simSteps)
-				for _, line := range w.trace[max(0, len(w.trace)-40):] {
-					t.Log(line)
-				}
-			}
-		})
-	}
+	simulate(t, *simSeeds, shortSeeds, newWorld)
 }
 
 // world is what is simulated.
@@ -156,6 +118,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 func (w *world) note(format string, args ...any) {
 	w.trace = append(w.trace, time.Now().Format("04:05.000000 ")+fmt.Sprintf(format, args...))
 }
+
+func (w *world) traced() []string { return w.trace }
 
 // step lets one thing happen.
 func (w *world) step() {

@@ -1,5 +1,5 @@
 // Package mysql registers the module `rate_limit.stores.mysql`, a store on a MySQL or MariaDB server
-// that several machines share. Who wants it builds Caddy with this package.
+// that several machines share. To use it, build Caddy with this package.
 package mysql
 
 import (

@@ -1,5 +1,5 @@
 // Package postgres registers the module `rate_limit.stores.postgres`, a store on a Postgres server
-// that several machines share. Who wants it builds Caddy with this package.
+// that several machines share. To use it, build Caddy with this package.
 package postgres
 
 import (
