@@ -31,6 +31,8 @@ type Proxy struct {
 	to    string
 	fault atomic.Int32
 	cuts  atomic.Int64
+	calls atomic.Int64 // that come until then is set, or none if it isn't positive
+	then  atomic.Int32
 
 	mu       sync.Mutex
 	released chan struct{} // guarded by mu: closed by Release
@@ -71,6 +73,12 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 // Set has the proxy do something from now on. CutCall and CutAnswer happen once.
 func (p *Proxy) Set(f Fault) { p.fault.Store(int32(f)) }
 
+// SetAfter has the proxy do something after so many more calls.
+func (p *Proxy) SetAfter(calls int64, f Fault) {
+	p.then.Store(int32(f))
+	p.calls.Store(calls + 1)
+}
+
 // Cuts returns how many connections were cut.
 func (p *Proxy) Cuts() int64 { return p.cuts.Load() }
 
@@ -107,6 +115,9 @@ func (p *Proxy) pass(from, to net.Conn, cut Fault) {
 		n, err := from.Read(room)
 		if err != nil {
 			break
+		}
+		if cut == CutCall && p.calls.Add(-1) == 0 {
+			p.fault.Store(p.then.Load())
 		}
 		if p.fault.CompareAndSwap(int32(cut), int32(None)) {
 			p.cuts.Add(1)

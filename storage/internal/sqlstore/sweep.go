@@ -133,22 +133,24 @@ func (s *Store) deleteExpired(ctx context.Context, c Conn, tx *transaction, name
 }
 
 // goOn notes where the next step goes on, and reports whether there is more to do. At the end it
-// removes what is old elsewhere.
+// removes what is old elsewhere. If that fails, the next step tries it again.
 func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) (more bool, err error) {
 	sw := &s.sweeping
 	if !seen.all {
 		sw.after = seen.last
 		return true, nil
 	}
-	sw.phase, sw.after = sw.phase+1, ""
-	if sw.phase < len(sweptTables) {
+	if sw.phase, sw.after = min(sw.phase+1, len(sweptTables)), ""; sw.phase < len(sweptTables) {
 		return true, nil
 	}
-	*sw = sweeper{}
 	if err := s.dropOld(ctx, c, tx); err != nil {
 		return false, err
 	}
-	return false, s.dropActs(ctx, c, tx.at.Now)
+	if err := s.dropActs(ctx, c, tx.at.Now); err != nil {
+		return false, err
+	}
+	*sw = sweeper{}
+	return false, nil
 }
 
 // dropOld removes the rows of old machines and resets, and notes that a sweep has ended. It finds

@@ -76,3 +76,7 @@ func TestClockSet(t *testing.T) { kind.ClockSet(t) }
 func TestRoundTrips(t *testing.T) { kind.Trips(t) }
 
 func BenchmarkClaim(b *testing.B) { kind.Benchmark(b) }
+
+func TestSilentServer(t *testing.T) {
+	kind.Silent(t)
+}

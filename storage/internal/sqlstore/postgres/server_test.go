@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
 	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
@@ -106,4 +107,18 @@ func TestRowsAreFoundByTheirKey(t *testing.T) {
 	if !strings.Contains(plan.String(), "cells_pkey") || strings.Contains(plan.String(), "Seq Scan") {
 		t.Errorf("the plan is\n%s", plan.String())
 	}
+}
+
+func TestSweepEnds(t *testing.T) {
+	kind.SweepEnds(t, func(dsn string) (sqlstore.Conn, error) {
+		config, err := pgconn.ParseConfig(dsn)
+		if err != nil {
+			return nil, err
+		}
+		return connect(context.Background(), config)
+	})
+}
+
+func TestSilentServer(t *testing.T) {
+	kind.Silent(t)
 }

@@ -199,6 +199,26 @@ func TestSilentServer(t *testing.T) {
 	mustCharge(t, openedBy(t, open), l, 1)
 }
 
+// A server that says nothing any more, after however many calls of a store that is being opened, holds
+// it up for no longer than was asked for.
+func TestServerThatFallsSilent(t *testing.T) {
+	server := redisserver.Start(t)
+	const calls = 6 // more than it takes
+	for heard := range int64(calls + 1) {
+		proxy := redisserver.NewProxy(t, server)
+		proxy.SetAfter(heard, redisserver.Silent)
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		s, err := Opener(at(proxy.Address))(ctx)
+		switch {
+		case err == nil:
+			_ = s.Close()
+		case !errors.Is(err, context.DeadlineExceeded):
+			t.Errorf("the server is silent after %d calls, and open says %v", heard, err)
+		}
+	}
+}
+
 // A server that has lost what it acknowledged is noticed by the next claim and by the next look for
 // news, and the store that is opened then doesn't continue the one before.
 func TestLostWrites(t *testing.T) {

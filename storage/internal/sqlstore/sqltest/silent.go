@@ -1,0 +1,88 @@
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Silent has a server say nothing any more: after the connection is made, after the first message,
+// after the second, and so on, until a store is opened before that. Whatever the store waits for, it
+// stops when its context ends, and closing it waits for nothing.
+func (k *Kind) Silent(t *testing.T) {
+	k.silentAtOnce(t)
+	for heard := int64(0); ; heard++ {
+		s, err := k.openSilent(t, heard)
+		if err == nil {
+			within(t, "close", func() { err = s.Close() })
+			if err != nil {
+				t.Errorf("close: %v", err)
+			}
+			return
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("the server is silent after %d messages, and open says %v", heard, err)
+		}
+	}
+}
+
+// openSilent opens a store on a server that hears so many messages and no more. When another one
+// comes, the context of the call ends.
+func (k *Kind) openSilent(t *testing.T, heard int64) (s storage.Store, err error) {
+	server := k.Server(t)
+	proxy := newProxy(t, server)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		proxy.Release()
+	})
+	var messages atomic.Int64
+	proxy.SetCut(func() dbserver.Cut {
+		if messages.Add(1) <= heard {
+			return dbserver.Pass
+		}
+		cancel()
+		return dbserver.Late
+	})
+	within(t, "open", func() { s, err = k.Place(t, server, proxy.Port, k.Options())(ctx) })
+	proxy.SetCut(func() dbserver.Cut { return dbserver.Late })
+	return s, err
+}
+
+// silentAtOnce has a server take a connection and say nothing. Opening a store ends by itself.
+func (k *Kind) silentAtOnce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	o := k.Options()
+	o.Timeout = 50 * time.Millisecond
+	within(t, "open", func() {
+		if _, err := k.Place(t, k.Server(t), port, o)(context.Background()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the server takes a connection and says nothing, and open says %v", err)
+		}
+	})
+}
+
+// within runs f, which must end.
+func within(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience / 2):
+		t.Fatalf("%s waits for a server that is silent", what)
+	}
+}

@@ -1,0 +1,40 @@
+package sqltest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+)
+
+// SweepEnds has somebody hold the lock that the end of a sweep needs. Each sweep says so until the
+// lock is free, and then ends.
+func (k *Kind) SweepEnds(t *testing.T, connect func(dsn string) (sqlstore.Conn, error)) {
+	server, o := k.Server(t), k.Options()
+	o.Timeout = 2 * time.Second // MariaDB waits for a lock for a second at least
+	s := opened(t, k.Place(t, server, server.Port, o))
+	c, err := connect(server.DSN(server.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Run(context.Background(), []byte("START TRANSACTION; SELECT id FROM "+o.Prefix+"meta FOR UPDATE")); err != nil {
+		t.Fatal(err)
+	}
+	const steps = 3 // of a sweep of empty tables
+	for range steps - 1 {
+		if swept, err := s.Sweep(context.Background(), 0); err != nil || !swept.More {
+			t.Fatalf("a step of the sweep: %+v, %v", swept, err)
+		}
+	}
+	if swept, err := s.Sweep(context.Background(), 0); err == nil {
+		t.Fatalf("the end of the sweep is held up, and it says %+v", swept)
+	}
+	if _, err := c.Run(context.Background(), []byte("ROLLBACK")); err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := s.Sweep(context.Background(), 0); err != nil || swept.More {
+		t.Errorf("the end of the sweep, once more: %+v, %v", swept, err)
+	}
+}
