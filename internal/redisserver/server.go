@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,8 @@ import (
 type Server struct {
 	Address string
 	Folder  string
+	// Bus is the port by which nodes of a cluster speak to each other.
+	Bus string
 
 	args    []string
 	mu      sync.Mutex
@@ -63,16 +66,23 @@ func StartCommon(t testing.TB, args ...string) *Server {
 
 func start(t testing.TB, folder string, args []string) *Server {
 	t.Helper()
+	s := &Server{Address: freeAddress(t), Folder: folder, args: args}
+	if slices.Contains(args, "--cluster-enabled") {
+		_, s.Bus, _ = net.SplitHostPort(freeAddress(t))
+		s.args = append(s.args, "--cluster-port", s.Bus)
+	}
+	s.Run(t)
+	return s
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Address: listener.Addr().String(), Folder: folder, args: args}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s.Run(t)
-	return s
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 // Run starts the server again, with what is in its folder.

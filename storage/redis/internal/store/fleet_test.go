@@ -21,15 +21,17 @@ type machine struct {
 	proxy *redisserver.Proxy
 }
 
+func nameOf(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
+	hash := sha256.Sum256(fmt.Appendf(nil, "%d %s", id, key))
+	return engine.Name{Key: storage.Key(hash[:16])}, nil
+}
+
 func newMachine(t *testing.T, server *redisserver.Server) *machine {
 	t.Helper()
 	m := &machine{proxy: redisserver.NewProxy(t, server)}
 	o := at(m.proxy.Address)
 	var err error
-	m.Engine, err = engine.New(engine.Options{Open: Opener(o), StoreTimeout: 5 * time.Second, Name: func(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
-		hash := sha256.Sum256(fmt.Appendf(nil, "%d %s", id, key))
-		return engine.Name{Key: storage.Key(hash[:16])}, nil
-	}})
+	m.Engine, err = engine.New(engine.Options{Open: Opener(o), StoreTimeout: 5 * time.Second, Name: nameOf})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,6 +99,8 @@ func (s *Store) enter(ctx context.Context) error {
 	switch status {
 	case "foreign":
 		return fmt.Errorf("%w: %s holds something else (%s): write another prefix", storage.ErrForeign, s.names.meta(), value)
+	case "timeless":
+		return fmt.Errorf("scripts can't ask this server for its time (TIME: %s): expected Redis 5 or later, Valkey or KeyDB, and a user with the right +time", value)
 	case "lost":
 		s.losses = s.former.losses.Add(1)
 	}

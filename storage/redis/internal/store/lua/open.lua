@@ -1,7 +1,11 @@
 -- Opens the place: makes it if there is nothing, and notes the calling machine. KEYS[3] and up are
 -- machines whose late calls must have no effect any more. ARGV: the format, a new id, the time that
 -- the machine is known in milliseconds, and the last call of each of KEYS[3] and up that was
--- acknowledged: if one isn't there, writes are lost.
+-- acknowledged: if one isn't there, writes are lost. All other scripts need the server's time.
+local time = redis.pcall('TIME')
+if type(time) ~= 'table' then return {'timeless', tostring(time)} end
+if time.err then return {'timeless', time.err} end
+if (tonumber(time[1]) or 0) <= 0 then return {'timeless', 'it answers ' .. tostring(time[1])} end
 local kind = redis.call('TYPE', KEYS[1])
 if type(kind) == 'table' then kind = kind.ok end
 if kind ~= 'none' and kind ~= 'hash' then return {'foreign', kind} end

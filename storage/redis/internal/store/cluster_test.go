@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// node is a server of a cluster.
+type node struct {
+	*redisserver.Server
+	id string
+}
+
+// ask sends a command, given as words with spaces between.
+func (n *node) ask(t *testing.T, command string, more ...string) rueidis.RedisMessage {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{n.Address}, ForceSingleClient: true, DisableCache: true, AlwaysRESP2: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	words := append(strings.Fields(command), more...)
+	answer, err := client.Do(context.Background(), client.B().Arbitrary(words...).Build()).ToMessage()
+	if err != nil {
+		t.Fatalf("%v: %v", words, err)
+	}
+	return answer
+}
+
+// startCluster starts three primaries, of which the first has the keys of the store, and a replica
+// of that one. Fewer primaries can't decide which of them is down.
+func startCluster(t *testing.T) (primaries [3]*node, replica *node) {
+	t.Helper()
+	nodes := make([]*node, 4)
+	var group sync.WaitGroup
+	for i := range nodes {
+		group.Go(func() {
+			nodes[i] = &node{Server: redisserver.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000")}
+		})
+	}
+	group.Wait()
+	for i, n := range nodes {
+		n.id = n.text(t, "CLUSTER MYID")
+		host, port, _ := net.SplitHostPort(nodes[0].Address)
+		if i > 0 {
+			n.ask(t, "CLUSTER MEET", host, port, nodes[0].Bus)
+		}
+	}
+	slot := slotOf(t, nodes[0])
+	nodes[0].ask(t, fmt.Sprintf("CLUSTER ADDSLOTS %d", slot))
+	nodes[1].ask(t, fmt.Sprintf("CLUSTER ADDSLOTSRANGE 0 %d", slot-1))
+	nodes[2].ask(t, fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d 16383", slot+1))
+	for i, n := range nodes {
+		waitUntil(t, "the cluster to be ready", func() bool {
+			return strings.Contains(n.text(t, "CLUSTER INFO"), "cluster_state:ok") && strings.Count(n.text(t, "CLUSTER NODES"), "connected") >= 4
+		})
+		if i == 3 {
+			n.ask(t, "CLUSTER REPLICATE", nodes[0].id)
+		}
+	}
+	waitUntil(t, "the replica to follow", func() bool {
+		return strings.Contains(nodes[3].MustInfo(t, "replication"), "master_link_status:up")
+	})
+	return [3]*node(nodes[:3]), nodes[3]
+}
+
+func (n *node) text(t *testing.T, command string) string {
+	t.Helper()
+	answer := n.ask(t, command)
+	text, err := answer.ToString()
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return text
+}
+
+func slotOf(t *testing.T, n *node) int64 {
+	t.Helper()
+	answer := n.ask(t, "CLUSTER KEYSLOT", DefaultPrefix)
+	slot, err := answer.ToInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slot
+}
+
+func newEngine(t *testing.T, o Options) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(engine.Options{Open: Opener(o), StoreTimeout: time.Second, Remote: true, Name: nameOf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = e.Close(ctx)
+	})
+	<-e.Ready()
+	return e
+}
+
+// use makes so many requests, and returns how many are admitted.
+func use(t *testing.T, e *engine.Engine, limit *engine.Limit, requests int) (admitted int) {
+	t.Helper()
+	for range requests {
+		d := e.Decide(context.Background(), nil, []engine.Debit{{Limit: limit, Key: []byte("everybody"), Cost: 1}})
+		if d.Degraded {
+			t.Fatal("a decision was made without the server")
+		}
+		if d.Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// The primary that has the counts dies while its replica lags, and the replica takes over. That is
+// noticed, and the machines charge what they know. That is all that was admitted in the time that is
+// lost, so no more than the limit is admitted in all. The old primary that comes back changes nothing.
+func TestClusterFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: it takes some ten seconds")
+	}
+	const amount, kept, lost = 1000, 300, 200
+	primaries, replica := startCluster(t)
+	l, err := limiter.New(limiter.Params{Amount: amount, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := &engine.Limit{ID: 1, Limit: l}
+	o := Options{Addresses: []string{primaries[1].Address, primaries[2].Address}, Timeout: 2 * time.Second}
+	engines := []*engine.Engine{newEngine(t, o), newEngine(t, o)}
+	admitted := use(t, engines[0], limit, kept/2) + use(t, engines[1], limit, kept/2)
+	old := primaries[0]
+	waitUntil(t, "the replica to have all", func() bool {
+		offset := func(n *node) string { return line(n.MustInfo(t, "replication"), "master_repl_offset") }
+		return offset(old) == offset(replica)
+	})
+	old.Must(t, "ACL", "SETUSER", "default", "-psync", "-replconf")
+	old.Must(t, "CLIENT", "KILL", "TYPE", "replica")
+	waitUntil(t, "the replica to fall behind", func() bool {
+		return strings.Contains(replica.MustInfo(t, "replication"), "master_link_status:down")
+	})
+	admitted += use(t, engines[0], limit, lost/2) + use(t, engines[1], limit, lost/2)
+	old.Kill()
+	replica.ask(t, "CLUSTER FAILOVER FORCE")
+	recovered := func() {
+		t.Helper()
+		for _, e := range engines {
+			waitUntil(t, "the engines to notice, and to use the new primary", func() bool {
+				stats := e.Stats(context.Background())
+				return stats.LostWrites == 1 && !stats.Degraded
+			})
+		}
+	}
+	recovered()
+	old.Run(t)
+	waitUntil(t, "the old primary to follow", func() bool {
+		return strings.Contains(old.MustInfo(t, "replication"), "role:slave")
+	})
+	recovered()
+	for range amount {
+		admitted += use(t, engines[0], limit, 1) + use(t, engines[1], limit, 1)
+	}
+	if admitted > amount || admitted < amount*3/4 { // a part is lost with the leases of both
+		t.Errorf("%d of %d were admitted", admitted, amount)
+	}
+}
+
+// line returns what a line of INFO says.
+func line(info, name string) string {
+	_, after, _ := strings.Cut(info, "\n"+name+":")
+	value, _, _ := strings.Cut(after, "\r")
+	return value
+}
