@@ -23,7 +23,8 @@
 // which answers claims without waiting while nobody else uses it; a [Joint], which reads records
 // and claims in one call; a [Watcher], which tells what others have changed; a [Remote], which is
 // on a network; a [Historian], which keeps what was decided; an [Auditor], which keeps who did
-// what; or a [Vault], which keeps values for all machines.
+// what; a [Vault], which keeps values for all machines; or a [Notebook], which keeps notes for them
+// and tells of changes.
 //
 // The suite in storage/storagetest holds every store to them.
 package storage

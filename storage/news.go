@@ -23,6 +23,9 @@ type Seen struct {
 	// Changes is the number of the last change that it knows, or negative if it knows of none:
 	// then it learns the number of the newest, and no changes.
 	Changes int64
+	// Notes is the number of the last change of a note that it knows, or negative if it doesn't
+	// want to know of notes. After 0 it is told of all.
+	Notes int64
 }
 
 // News is what has happened in a store.
@@ -38,6 +41,10 @@ type News struct {
 	// Missed reports whether Changed isn't complete. A caller that has missed some learns of
 	// them when it reads the records again.
 	Missed bool
+	// Notes are the notes of a [Notebook] that were changed, each as it is now, in the order of
+	// their numbers, and MoreNotes reports whether there are more after them.
+	Notes     []Note
+	MoreNotes bool
 }
 
 // MaxChanges is how many changes of records a store tells of.

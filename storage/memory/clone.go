@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Clone returns a copy of the counts and records of a database as they are, without what is known
-// of the past: for tests of what happens when an older copy takes the place of a database.
+// Clone returns a copy of the counts, records and notes of a database as they are, without what is
+// known of the past: for tests of what happens when an older copy takes the place of a database.
 func (db *Database) Clone() *Database {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -21,5 +21,6 @@ func (db *Database) Clone() *Database {
 	}
 	c.bytes, c.clock, c.resets, c.next = db.bytes, db.clock, slices.Clone(db.resets), db.next
 	c.changes = changes{slices.Clone(db.changes.known), db.changes.newest}
+	c.notes = notes{slices.Clone(db.notes.list), maps.Clone(db.notes.numbers), db.notes.newest}
 	return c
 }

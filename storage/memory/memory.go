@@ -36,9 +36,10 @@ type Database struct {
 	clock   storage.TimeRecord
 	resets  []storage.Reset // that are known, in order
 	changes changes         // of records
-	past    past            // has a lock of its own
-	next    int             // the shard that the next step of a sweep begins with
-	stores  int             // that are open
+	notes   notes
+	past    past // has a lock of its own
+	next    int  // the shard that the next step of a sweep begins with
+	stores  int  // that are open
 
 	counts slab.Slab // of states
 	rooms  [2]state  // for the states that a claim is about, which are read into it

@@ -39,6 +39,7 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 		news.Resets = db.resetsLocked(seen.Resets)
 		news.Changed, news.Missed = db.changes.after(seen.Changes)
 		news.Newest = db.changes.newest
+		news.Notes, news.MoreNotes = db.notes.tell(seen.Notes)
 		return nil
 	})
 	return news, err

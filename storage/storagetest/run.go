@@ -16,6 +16,7 @@
 //   - A [storage.Prober] answers what a claim is granted, and changes nothing.
 //   - A [storage.Joint] answers what Records and Claim do.
 //   - A [storage.Watcher] tells each change of a record once.
+//   - A [storage.Notebook] tells each change of a note once, and keeps the later of two.
 //   - An [storage.Immediate] grants at once what [limiter.Limit.ClaimKnown] grants, while
 //     nobody else charges it, and all who claim later find that.
 //   - A [storage.Resetter] takes nothing back after a reset that was charged before it,
@@ -87,6 +88,11 @@ func Run(t *testing.T, place Place, except ...string) {
 		{"ResetsKept", testResetsKept},
 		{"News", testNews},
 		{"NewsMissed", testNewsMissed},
+		{"Notes", testNotes},
+		{"NotesReplayed", testNotesReplayed},
+		{"NotesFull", testNotesFull},
+		{"NotesBad", testNotesBad},
+		{"NotesSwept", testNotesSwept},
 		{"AtOnce", testAtOnce},
 		{"PeriodsEnd", testPeriodsEnd},
 		{"History", testHistory},

@@ -34,10 +34,11 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 		sql := s.place.script().add("SELECT epoch, resets, changes, COALESCE((SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, "), -1) FROM ",
 			table("meta"), " WHERE id = 1").end()
 		sql.selectResets(seen.Resets).end()
-		sql.add("SELECT number, name, former FROM ", table("changes"), " WHERE number > ", changesAfter(seen.Changes), " ORDER BY number")
+		sql.add("SELECT number, name, former FROM ", table("changes"), " WHERE number > ", changesAfter(seen.Changes), " ORDER BY number").end()
+		sql.selectNotes(seen.Notes)
 		results, err := s.place.run(ctx, c, sql)
 		if err == nil {
-			err = hasResults(results, 3)
+			err = hasResults(results, 4)
 		}
 		if err != nil {
 			return err
@@ -52,7 +53,11 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 		if err := readResets(&news.Resets, seen.Resets, results[1]); err != nil {
 			return err
 		}
-		return readChanges(&news, seen.Changes, results[2])
+		if err := readChanges(&news, seen.Changes, results[2]); err != nil {
+			return err
+		}
+		news.Notes, news.MoreNotes, err = readNotes(results[3])
+		return err
 	})
 	return news, err
 }

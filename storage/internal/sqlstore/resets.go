@@ -121,7 +121,7 @@ func boolean(is bool) int64 {
 
 // Resets implements [storage.Resetter].
 func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
-	news, err := s.News(ctx, storage.Seen{Resets: after, Changes: -1})
+	news, err := s.News(ctx, storage.Seen{Resets: after, Changes: -1, Notes: -1})
 	return news.Resets, err
 }
 

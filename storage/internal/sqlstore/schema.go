@@ -32,23 +32,27 @@ var tables = []struct {
 	name    table
 	hot     bool // its rows are written over and over
 	columns []column
+	unique  string // another column that is a key, or ""
 }{
 	// One row, with id 1.
 	{"meta", true, []column{{"id", number64}, {"version", number64}, {"epoch", number64}, {"resets", number64}, {"changes", number64},
-		{"swept", number64}, {"ahead", number64}, {"since", number64}}},
-	{"machines", true, []column{{"id", number64}, {"batches", number64}, {"time", number64}, {"expires", number64}}},
+		{"swept", number64}, {"ahead", number64}, {"since", number64}}, ""},
+	{"machines", true, []column{{"id", number64}, {"batches", number64}, {"time", number64}, {"expires", number64}}, ""},
 	// The name is a limit's ID and a key, the state is what package cells makes of it.
-	{"cells", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}},
-	{"clients", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}},
+	{"cells", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
+	{"clients", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
 	{"resets", false, []column{{"number", number64}, {"id", number64}, {"client", number64}, {"counter", number64},
-		{"name", shortBytes}, {"former", shortBytes}, {"at", number64}, {"found", number64}}},
+		{"name", shortBytes}, {"former", shortBytes}, {"at", number64}, {"found", number64}}, ""},
 	// The clients whose records were changed, the last of them.
-	{"changes", true, []column{{"number", number64}, {"name", shortBytes}, {"former", shortBytes}}},
-	{"vault", false, []column{{"name", shortBytes}, {"title", longBytes}, {"value", longBytes}}},
-	{"history", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}},
+	{"changes", true, []column{{"number", number64}, {"name", shortBytes}, {"former", shortBytes}}, ""},
+	{"vault", false, []column{{"name", shortBytes}, {"title", longBytes}, {"value", longBytes}}, ""},
+	{"history", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
 	{"acts", false, []column{{"at", number64}, {"who", longBytes}, {"action", longBytes}, {"target", longBytes},
-		{"kind", longBytes}, {"reason", longBytes}}},
-	{"processes", true, []column{{"id", number64}, {"expires", number64}}},
+		{"kind", longBytes}, {"reason", longBytes}}, ""},
+	// What machines want one another to know: see storage.Notebook.
+	{"notes", false, []column{{"number", number64}, {"name", shortBytes}, {"version", number64}, {"expires", number64},
+		{"value", longBytes}}, "name"},
+	{"processes", true, []column{{"id", number64}, {"expires", number64}}, ""},
 }
 
 // openTables makes sure that the tables are there, and this version's.
@@ -144,7 +148,7 @@ func (p *Place) make(ctx context.Context, c Conn) error {
 		sql.add(p.dialect.Making).end()
 	}
 	for _, t := range tables {
-		sql.create(t.name, t.hot, t.columns)
+		sql.create(t.name, t.hot, t.columns, t.unique)
 	}
 	epoch := rand.Int64()
 	sql.add("INSERT INTO ", table("meta"), " (id, version, epoch, resets, changes, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", epoch, ", 0, 0, 0, 0, 0) ", raw(p.dialect.Keep("id"))).end()
@@ -156,7 +160,7 @@ func (p *Place) make(ctx context.Context, c Conn) error {
 	return nil
 }
 
-func (s *script) create(name table, hot bool, columns []column) {
+func (s *script) create(name table, hot bool, columns []column, unique string) {
 	d := s.place.dialect
 	s.add("CREATE TABLE IF NOT EXISTS ", name, " (")
 	for i, c := range columns {
@@ -165,7 +169,11 @@ func (s *script) create(name table, hot bool, columns []column) {
 		}
 		s.add(c.name, " ", map[kind]string{number64: "BIGINT", shortBytes: d.ShortBytes, longBytes: d.LongBytes}[c.kind], " NOT NULL")
 	}
-	s.add(", PRIMARY KEY (", columns[0].name, "))")
+	s.add(", PRIMARY KEY (", columns[0].name, ")")
+	if unique != "" {
+		s.add(", UNIQUE (", unique, ")")
+	}
+	s.add(")")
 	if hot {
 		s.add(d.Hot)
 	} else {

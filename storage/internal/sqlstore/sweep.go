@@ -149,6 +149,9 @@ func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) 
 	if err := s.dropActs(ctx, c, tx.at.Now); err != nil {
 		return false, err
 	}
+	if err := s.dropNotes(ctx, c, tx.at.Now); err != nil {
+		return false, err
+	}
 	*sw = sweeper{}
 	return false, nil
 }

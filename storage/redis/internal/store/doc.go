@@ -24,5 +24,6 @@
 // With {tally} for the prefix: {tally}:meta is the place, {tally}:m:… the machines, {tally}:c:… the
 // states of keys, {tally}:s:… the records of clients, {tally}:changes the last clients whose records
 // were changed, {tally}:resets and {tally}:resetids the notes of resets, {tally}:processes who is
-// there, {tally}:acts the audit, {tally}:values what machines share.
+// there, {tally}:acts the audit, {tally}:values what machines share, {tally}:notes the notes by name,
+// {tally}:notenumbers their numbers and {tally}:noteends the milliseconds at which they end.
 package store

@@ -21,6 +21,10 @@ func (p names) processes() string { return string(p) + ":processes" }
 func (p names) acts() string      { return string(p) + ":acts" }
 func (p names) values() string    { return string(p) + ":values" }
 
+func (p names) notes() string       { return string(p) + ":notes" }
+func (p names) noteNumbers() string { return string(p) + ":notenumbers" }
+func (p names) noteEnds() string    { return string(p) + ":noteends" }
+
 func (p names) machine(id string) string { return string(p) + ":m:" + id }
 
 func (p names) count(id storage.LimitID, key storage.Key) string {

@@ -71,7 +71,7 @@ func parseNote(note string) (r storage.Reset, err error) {
 
 // Resets implements [storage.Resetter].
 func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
-	is, err := s.look(ctx, "resets", nil, storage.Seen{Resets: after, Changes: -1}, false)
+	is, err := s.look(ctx, "resets", nil, storage.Seen{Resets: after, Changes: -1, Notes: -1}, false)
 	return is.Resets, err
 }
 
@@ -88,8 +88,8 @@ func (s *Store) look(ctx context.Context, what string, term *storage.Term, seen 
 	}
 	c := call{what: what, script: newsScript, term: term, request: func(int64) (request, error) {
 		return request{
-			keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs()},
-			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), before},
+			keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs(), s.names.notes(), s.names.noteNumbers()},
+			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), before, strconv.FormatInt(seen.Notes, 10)},
 		}, nil
 	}}
 	by := s.read
@@ -137,7 +137,11 @@ func newsOf(r reply, seen storage.Seen) (is storage.News, err error) {
 		is.Changed = append(is.Changed, client)
 	}
 	is.Missed = int64(len(is.Changed)) != is.Newest-seen.Changes
-	return is, newest.err
+	if newest.err != nil {
+		return is, newest.err
+	}
+	is.Notes, is.MoreNotes, err = notesOf(r)
+	return is, err
 }
 
 var _ storage.Watcher = (*Store)(nil)

@@ -18,6 +18,7 @@ var (
 	swapScript  = rueidis.NewLuaScript(source("enter") + source("swap"))
 	resetScript = rueidis.NewLuaScript(source("enter") + source("reset"))
 	newsScript  = rueidis.NewLuaScript(source("enter") + source("news"))
+	notesScript = rueidis.NewLuaScript(source("enter") + source("notes"))
 )
 
 func source(name string) string {

@@ -17,13 +17,18 @@ func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 
 func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
 	if term != nil {
-		if _, err := s.look(ctx, "sweep", term, storage.Seen{Resets: -1, Changes: -1}, true); err != nil {
+		if _, err := s.look(ctx, "sweep", term, storage.Seen{Resets: -1, Changes: -1, Notes: -1}, true); err != nil {
 			return swept, err
 		}
 		if err := s.checkEvictions(ctx); err != nil {
 			return swept, fmt.Errorf("redis: sweep: %w", err)
 		}
-		return swept, s.dropActs(ctx, term.Time.Now)
+		if err := s.dropActs(ctx, term.Time.Now); err != nil {
+			return swept, err
+		}
+		swept.Rows, err = s.dropNotes(ctx, term.Time.Now)
+		swept.More = swept.Rows == maxNotesDropped
+		return swept, err
 	}
 	if err := s.take(ctx); err != nil {
 		return swept, fmt.Errorf("redis: sweep: %w", err)
@@ -33,8 +38,11 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept
 		return swept, err
 	}
 	if swept, err = s.sweepStep(ctx, now); err != nil {
-		err = fmt.Errorf("redis: sweep: %w", err)
+		return swept, fmt.Errorf("redis: sweep: %w", err)
 	}
+	dropped, err := s.dropNotes(ctx, now)
+	swept.Rows += dropped
+	swept.More = swept.More || dropped == maxNotesDropped
 	return swept, err
 }
 

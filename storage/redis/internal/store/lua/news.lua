@@ -1,6 +1,7 @@
 -- Tells what is new: resets after the number ARGV[2], and changes of records after ARGV[3]. KEYS[3]
 -- is the notes of resets, KEYS[4] the list of changes. Notes of resets before the time ARGV[4] go,
--- and those in KEYS[5] with them.
+-- and those in KEYS[5] with them. Notes that machines keep are told of after the number ARGV[5], one
+-- more than the 500 that fit: KEYS[6] is the hash of them, KEYS[7] their numbers.
 if ARGV[4] ~= '' then
   local before = tonumber(ARGV[4])
   if before == 0 then before = asof - 86400e6 end
@@ -21,5 +22,9 @@ if seenChanges >= 0 and seenChanges < newest then
 end
 local noted = redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. ARGV[2], '+inf')
 local reply = leave(text(newest))
-reply[7], reply[8] = noted, changed
+reply[7], reply[8], reply[9], reply[10] = noted, changed, {}, {}
+if tonumber(ARGV[5]) >= 0 then
+  reply[9] = redis.call('ZRANGEBYSCORE', KEYS[7], '(' .. ARGV[5], '+inf', 'LIMIT', 0, 501)
+  if #reply[9] > 0 then reply[10] = redis.call('HMGET', KEYS[6], unpack(reply[9])) end
+end
 return reply
