@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill come-and-go regions fleets replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers cuts lint fmt golden reference screenshots accessibility release ci
+.PHONY: help run test race fuzz crowds kill come-and-go regions fleets replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers bench-fleet cuts lint fmt golden reference screenshots accessibility release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -12,6 +12,7 @@ ROWS      ?= 10000000
 LINES     ?= 10000000
 PEERS     ?=
 RESULT    ?= benchmarks/results/peers-$(shell date -u +%F).txt
+FLEET     ?= benchmarks/results/fleet-$(shell date -u +%F).txt
 
 help: ## say what there is
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -53,7 +54,7 @@ replay: ## replay a log of LINES (ten million) lines with known bursts, with a l
 faults: ## break disks, rights, locks and clocks under real Caddys for longer, and send five million keys
 	go test ./caddytest -run 'Database|Disk|WriteLimit|Stop|Reload|RapidReset|ClientsThat|Flood|Zones|Clock' -v -count 1 -timeout 1h -faults.long
 
-bench: bench-go bench-rivals bench-scale bench-memory ## run all of the following but bench-e2e and bench-peers; takes about an hour
+bench: bench-go bench-rivals bench-scale bench-memory ## run all of the following but bench-e2e, bench-peers and bench-fleet; takes about an hour
 
 bench-go: ## run the Go benchmarks for BENCHTIME (1s) each
 	benchmarks/machine.sh
@@ -76,6 +77,9 @@ bench-e2e: ## measure requests per second with wrk, with and without the limiter
 
 bench-peers: ## measure this limiter beside those of other servers, with the flags PEERS, into RESULT; takes about 25 minutes
 	(benchmarks/machine.sh && go run ./benchmarks/peers $(PEERS)) > $(RESULT)
+
+bench-fleet: ## measure what it costs to share limits by a Redis, beside one script per request, into FLEET; takes about 8 minutes
+	(benchmarks/machine.sh && go run ./benchmarks/fleet) > $(FLEET)
 
 cuts: ## cut off batches to Postgres and MariaDB a thousand times each
 	go test ./storage/internal/sqlstore/postgres ./storage/internal/sqlstore/mysql -run Cuts -count 1 -cuts 1000

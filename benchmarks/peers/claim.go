@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 )
 
 // unloadedRate is how many requests per second come where nothing waits for anything.
@@ -45,11 +47,11 @@ func (b *bench) claims(ctx context.Context) error {
 		if sides[0] != plain {
 			slices.Reverse(p50[:])
 		}
-		added = append(added, micros(p50[1]-p50[0]))
-		fmt.Printf("raw p50 with a new key each: %.1f µs, without the limiter %.1f µs\n", micros(p50[1]), micros(p50[0]))
+		added = append(added, stats.Micros(p50[1]-p50[0]))
+		fmt.Printf("raw p50 with a new key each: %.1f µs, without the limiter %.1f µs\n", stats.Micros(p50[1]), stats.Micros(p50[0]))
 		slices.Reverse(sides)
 	}
-	fmt.Printf("a claim adds: p50 %.1f µs (%.1f to %.1f)\n", median(added), slices.Min(added), slices.Max(added))
+	fmt.Printf("a claim adds: p50 %.1f µs (%.1f to %.1f)\n", stats.Median(added), slices.Min(added), slices.Max(added))
 	return nil
 }
 
@@ -65,5 +67,5 @@ func (b *bench) unloaded(ctx context.Context, r *running, keys *keySender, d tim
 		took[i] = s.Took
 	}
 	slices.Sort(took)
-	return percentile(took, .5), nil
+	return stats.Percentile(took, .5), nil
 }

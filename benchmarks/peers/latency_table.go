@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/openloop"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 )
 
 // requestsOf returns when each request was due, and when it was answered.
@@ -46,7 +47,7 @@ func printLatencies(plain, requests spans, seen upkeep) {
 		fmt.Println("(The log was written most of the time: by claims. So a write isn't one of these.)")
 	}
 	fmt.Printf("ratio of any of these to between them: p99 %.2f, p99.9 %.2f\n",
-		ratio(percentile(during, .99), percentile(between, .99)), ratio(percentile(during, .999), percentile(between, .999)))
+		stats.Ratio(stats.Percentile(during, .99), stats.Percentile(between, .99)), stats.Ratio(stats.Percentile(during, .999), stats.Percentile(between, .999)))
 }
 
 // latencyTable is a table of what answers took.
@@ -56,7 +57,7 @@ type latencyTable struct{ w *tabwriter.Writer }
 // the time.
 func (t latencyTable) row(limiter, while string, share float64, took []time.Duration) {
 	fmt.Fprintf(t.w, "%s\t%s\t%.1f %%\t%d\t%.0f µs\t%.0f µs\t%.0f µs\t%.0f µs\n", limiter, while, 100*share, len(took),
-		micros(percentile(took, .5)), micros(percentile(took, .99)), micros(percentile(took, .999)), micros(percentile(took, 1)))
+		stats.Micros(stats.Percentile(took, .5)), stats.Micros(stats.Percentile(took, .99)), stats.Micros(stats.Percentile(took, .999)), stats.Micros(stats.Percentile(took, 1)))
 }
 
 // lengths returns how long the spans are, sorted.

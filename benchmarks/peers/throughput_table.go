@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 )
 
 // throughputTable is what comparisons have shown.
@@ -36,8 +38,8 @@ func (t *throughputTable) print() {
 		cpu, base := o.perRequest(), plain.perRequest()
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t(%.2f to %.2f)\t%.1f µs\t%.1f µs\t%.2f\t%d MiB\t%d MiB\t%s\n",
 			o.server, o.gogc, o.kase.name, o.side,
-			median(o.ratios), slices.Min(o.ratios), slices.Max(o.ratios),
-			micros(cpu), micros(base), ratio(cpu, base), o.resident>>10, plain.resident>>10, o.flaws(plain))
+			stats.Median(o.ratios), slices.Min(o.ratios), slices.Max(o.ratios),
+			stats.Micros(cpu), stats.Micros(base), stats.Ratio(cpu, base), o.resident>>10, plain.resident>>10, o.flaws(plain))
 	}
 	w.Flush()
 	for _, line := range t.leftOut {
