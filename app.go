@@ -20,8 +20,8 @@ type App struct {
 	// Where the counts are kept. Default: `{"engine": "sqlite"}`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=rate_limit.stores inline_key=engine"`
 
-	// How often expired rows are deleted and memory of idle clients is given
-	// back, at least 1s. Default: 1m.
+	// How often expired rows are deleted, at least 1s. Memory of clients that sent
+	// nothing since the last time, and for a minute, is given back. Default: 1m.
 	CleanupInterval caddy.Duration `json:"cleanup_interval,omitempty"`
 
 	// How many counts are held in memory, at least 1000: one per key and limit. In

@@ -38,7 +38,7 @@ func (e *Engine) lockAgain(p *Pending) *cell {
 
 // chargeAtOnceLocked charges a debit at once, if that is possible and all of it is free.
 func (e *Engine) chargeAtOnceLocked(c *cell, d *Debit) bool {
-	at, ok := e.atOnce()
+	at, ok := e.committer.atOnce()
 	if !ok || !at.claimLocked(c, d) {
 		return false
 	}

@@ -14,30 +14,30 @@ import (
 type atOnce struct {
 	store  storage.Immediate
 	period uint32
-	engine *Engine
+	opts   *Options
 	now    int64
 	line   *line
 }
 
 // atOnce returns the present moment, if claims may be granted at once.
-func (e *Engine) atOnce() (at atOnce, ok bool) {
-	store := e.committer.conn.store.Load()
-	if store == nil || store.immediate == nil || e.committer.degraded.Load() {
+func (m *committer) atOnce() (at atOnce, ok bool) {
+	store := m.conn.store.Load()
+	if store == nil || store.immediate == nil || m.degraded.Load() {
 		return at, false
 	}
 	period := store.immediate.Period()
 	if period == 0 {
 		return at, false
 	}
-	now, line, ahead := e.clock.moment()
-	return atOnce{store: store.immediate, period: period, engine: e, now: now, line: line}, !ahead
+	now, line, ahead := m.clock.moment()
+	return atOnce{store: store.immediate, period: period, opts: m.opts, now: now, line: line}, !ahead
 }
 
 // spendAtOnceLocked claims at once what the leases lack, and allows the request if all of it is
 // granted. It is decided as of this moment then. What was granted if not all was stays in the
 // leases.
 func (e *Engine) spendAtOnceLocked(r *request) bool {
-	at, ok := e.atOnce()
+	at, ok := e.committer.atOnce()
 	if !ok || !at.knowsClients(r) {
 		return false
 	}
@@ -95,20 +95,43 @@ func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
 	if c.settlesLocked(at.now) > 0 {
 		claim.Return = c.takeLeaseLocked()
 	}
+	done, changed := at.putLocked(c, d.Limit, claim, known)
+	if !changed {
+		c.headroom, c.first = headroom, first
+	}
+	return done
+}
+
+// giveBackLocked gives back what a locked cell holds, which is something, and reports whether
+// the store has it. If not, the caller gives back what is left.
+func (at *atOnce) giveBackLocked(c *cell) bool {
+	if c.period != at.period || c.inFlightLocked() > 0 || c.localLocked() != nil || !at.knowsLocked(c, c.limit) {
+		return false
+	}
+	claim := storage.Claim{ID: c.id, Key: c.name, Limit: c.limit.Limit}
+	known := c.leaseLocked()
+	claim.Now, claim.Return = at.now, c.takeLeaseLocked()
+	done, _ := at.putLocked(c, c.limit, claim, known)
+	return done
+}
+
+// putLocked puts a claim of a locked cell to the store, which gives back what was taken out of
+// its lease. It reports whether it was granted, and whether it may have changed anything.
+func (at *atOnce) putLocked(c *cell, limit *Limit, claim storage.Claim, known limiter.Lease) (granted, changed bool) {
 	grant, err := at.store.ClaimAtOnce(at.period, at.line.Era, claim, known)
 	switch {
 	case err == nil:
-		c.limit = d.Limit
+		c.limit = limit
 		c.liftLocked(grant.InUse(), at.now)
-		c.joinLocked(d.Limit, grant.Lease)
-		return true
+		c.joinLocked(limit, grant.Lease)
+		return true, true
 	case errors.Is(err, storage.ErrNotAtOnce):
-		c.headroom, c.first = headroom, first
 		c.setLeaseLocked(known)
+		return false, false
 	default: // what was to be given back may be free already
 		c.period = 0
+		return false, true
 	}
-	return false
 }
 
 // knowsLocked reports whether a cell knows all that is in use of its key, and its name.
@@ -120,7 +143,7 @@ func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
 	if c.limit != nil {
 		return false // something was claimed before this period
 	}
-	name, ok := at.engine.nameAtOnce(c, limit, lasting)
+	name, ok := at.nameAtOnce(c, limit, lasting)
 	if !ok || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) || !at.recallLocked(c, limit, name.Key) {
 		return false
 	}
@@ -170,9 +193,9 @@ func (c *cell) learnedLocked(en *entry, became bool) {
 }
 
 // nameAtOnce returns the name of a cell's key, if that can be had without waiting.
-func (e *Engine) nameAtOnce(c *cell, limit *Limit, now int64) (Name, bool) {
-	if e.opts.NameAtOnce == nil {
+func (at *atOnce) nameAtOnce(c *cell, limit *Limit, now int64) (Name, bool) {
+	if at.opts.NameAtOnce == nil {
 		return Name{}, false
 	}
-	return e.opts.NameAtOnce(c.id, c.key(), limit.Retention(), now)
+	return at.opts.NameAtOnce(c.id, c.key(), limit.Retention(), now)
 }

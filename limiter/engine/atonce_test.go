@@ -82,6 +82,34 @@ func TestForgottenKeysAreRecalledAtOnce(t *testing.T) {
 	}
 }
 
+// What memory holds of keys that it forgets is given back without the queue: claims that need that
+// don't wait behind thousands of keys.
+func TestKeysAreForgottenWithoutTheQueue(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			f, store := atOnceFixture(t)
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: time.Hour})
+			f.count(2, debit(limit, "a", 1))
+			c := f.table.find(limit.ID, []byte("a"))
+			c.mu.Lock()
+			held := c.leaseLocked().Units
+			c.mu.Unlock()
+			if held == 0 {
+				t.Fatal("nothing is held of the key")
+			}
+			for range 2 {
+				f.table.sweep(f.clock.now(), func(*batch) { t.Error("waits for a batch") })
+			}
+			if f.table.find(limit.ID, []byte("a")) != nil || store.calls.Load() > 0 {
+				t.Errorf("not forgotten, or in %d batches", store.calls.Load())
+			}
+			if used := f.disk.used(limit, "a", f.clock.now()); used > 2 {
+				t.Errorf("%d are charged, want the 2 that are spent", used)
+			}
+		})
+	}
+}
+
 // What others have charged meanwhile counts.
 func TestClaimsAtOnceEndWhereOthersCharge(t *testing.T) {
 	f, store := atOnceFixture(t)

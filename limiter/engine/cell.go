@@ -20,10 +20,10 @@ import (
 // There are very many of them, and most are far from the processor. So cells are small, and
 // what most decisions use comes first, up to the first bytes of short: two cache lines mostly.
 type cell struct {
-	block   atomic.Pointer[block] // written under mu, read without
-	id      storage.LimitID
-	hash    uint32
-	touched atomic.Bool // since the clock hand last passed
+	block  atomic.Pointer[block] // written under mu, read without
+	id     storage.LimitID
+	hash   uint32
+	unused atomic.Uint32 // how many sweeps found that nobody has asked for it since the one before
 
 	mu    sync.Mutex
 	limit *Limit // guarded by mu, like all up to dead: as last brought along or chosen
@@ -69,7 +69,6 @@ type rare struct {
 
 func newCell(id storage.LimitID, key []byte, hash uint32) *cell {
 	c := &cell{id: id, hash: hash}
-	c.touched.Store(true)
 	if id == clientsID || len(key) > shortKey {
 		c.fixed = new(fixed)
 	}
@@ -242,8 +241,8 @@ func (b *block) covers(other *block) bool {
 
 // touch marks the cell as in use.
 func (c *cell) touch() {
-	if !c.touched.Load() {
-		c.touched.Store(true)
+	if c.unused.Load() != 0 {
+		c.unused.Store(0)
 	}
 }
 

@@ -214,14 +214,20 @@ func (m *committer) put(b *batch) error {
 	}
 }
 
-// giveBackLocked gives back what a cell holds. It returns the batch that does, or
-// nil if there is nothing to give back, or the queue is closed and the cell keeps
-// it. From when the lease leaves the cell it is in the queue: whoever locks the
-// cell finds the units in one of the two.
+// giveBackLocked gives back what a cell holds: at once, or by a batch, which it returns. It
+// returns nil as well if there is nothing to give back, or the queue is closed and the cell keeps
+// it. From when the lease leaves the cell it is in the store or in the queue: whoever locks the
+// cell finds the units there or in the cell.
 func (m *committer) giveBackLocked(c *cell) *batch {
+	if c.settlesLocked(m.clock.now()) <= 0 {
+		return nil
+	}
+	if at, ok := m.atOnce(); ok && at.giveBackLocked(c) {
+		return nil
+	}
 	settles := c.settlesLocked(m.clock.now())
 	if settles <= 0 {
-		return nil
+		return nil // it is unknown whether the store has it
 	}
 	return m.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles) })
 }

@@ -38,6 +38,7 @@ func New(opts Options) (*Engine, error) {
 	e.janitor = janitor{committer: &e.committer, stop: e.stop, done: make(chan struct{})}
 	e.committer.init(&e.opts, e.clock, e.stop, e.janitor.done)
 	e.table = newTable(opts.MaxKeys, e.committer.giveBackLocked)
+	e.table.unused = uint32(max(1, keepUnused/opts.CleanupInterval))
 	e.committer.table = e.table
 	go e.committer.loop()
 	go e.committer.newsroom.loop()

@@ -20,6 +20,10 @@ type janitor struct {
 	done chan struct{}   // closed when it has ended
 }
 
+// keepUnused is how long memory knows a key that nobody asks for, at least. One that comes back
+// later may have to be read from the store.
+const keepUnused = time.Minute
+
 // loop removes expired rows and idle keys at every interval. It ends when
 // stop is closed.
 func (j *janitor) loop() {

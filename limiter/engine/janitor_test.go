@@ -44,3 +44,21 @@ func TestObserverLearnsHowLongASweepTook(t *testing.T) {
 		}
 	})
 }
+
+// A store is swept as often as its owner likes. Memory knows a key for a minute all the same: where
+// it forgot those that still count, the next request for each would be read from the store.
+func TestShortIntervalsForgetNoKeySooner(t *testing.T) {
+	for interval, kept := range map[time.Duration]int{5 * time.Second: 12, time.Minute: 1, time.Hour: 1} {
+		f := newFixture(t, func(o *Options) { o.CleanupInterval = interval })
+		limit := sliding(t, 10, time.Minute)
+		f.count(1, debit(limit, "a", 1))
+		for range kept {
+			if f.table.sweep(f.clock.now(), func(*batch) {}); f.table.find(limit.ID, []byte("a")) == nil {
+				t.Fatalf("with an interval of %v, the key is forgotten after less than %d sweeps", interval, kept)
+			}
+		}
+		if f.table.sweep(f.clock.now(), func(*batch) {}); f.table.find(limit.ID, []byte("a")) != nil {
+			t.Errorf("with an interval of %v, the key is not forgotten after %d sweeps", interval, kept+1)
+		}
+	}
+}

@@ -35,8 +35,8 @@ type Options struct {
 	// decides alone. Zero means [storage.DefaultTimeout].
 	StoreTimeout time.Duration
 
-	// CleanupInterval is how often expired rows and idle keys are removed. Zero
-	// means one minute.
+	// CleanupInterval is how often expired rows are removed, and keys that were not asked
+	// for since the last time, and for a minute at least. Zero means one minute.
 	CleanupInterval time.Duration
 
 	// DegradedPercent is the share of every limit that memory admits while the

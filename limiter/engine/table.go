@@ -33,6 +33,7 @@ const (
 type table struct {
 	seed    maphash.Seed
 	max     int64
+	unused  uint32             // how many sweeps find a key unused before it is removed
 	give    func(*cell) *batch // gives back what a locked cell holds that is to be removed
 	count   atomic.Int64
 	evicted atomic.Int64 // to make room, ever
@@ -65,7 +66,7 @@ type spot struct {
 }
 
 func newTable(max int, give func(*cell) *batch) *table {
-	t := &table{seed: maphash.MakeSeed(), max: int64(max), give: give}
+	t := &table{seed: maphash.MakeSeed(), max: int64(max), unused: 1, give: give}
 	for i := range t.shards {
 		buckets := make([]bucket, firstBuckets)
 		t.shards[i].buckets.Store(&buckets)
@@ -243,7 +244,7 @@ func (t *table) evictLocked(s *shard) {
 // rank ranks a cell, and lets it be idle the next time unless it is touched
 // again.
 func (c *cell) rank() rank {
-	touched := c.touched.Swap(false)
+	touched := c.unused.CompareAndSwap(0, 1)
 	if !c.mu.TryLock() {
 		return pinned
 	}
@@ -298,9 +299,9 @@ func (c *cell) nearLimitLocked() bool {
 	return used >= (c.limit.Capacity()+1)/2
 }
 
-// sweep removes cells that were not touched since the last sweep. Keys that are
-// blocked stay. Whenever about flushSize leases were given back it calls await, without
-// a lock, with the batch of the last.
+// sweep removes cells that were not asked for since as many sweeps as t.unused says. Keys that
+// are blocked stay. Whenever about flushSize leases were given back by batches it calls await,
+// without a lock, with the last of these.
 func (t *table) sweep(now int64, await func(*batch)) (removed int) {
 	step := sweepStep{now: now}
 	for i := range t.shards {
@@ -319,19 +320,23 @@ func (t *table) sweep(now int64, await func(*batch)) (removed int) {
 type sweepStep struct {
 	now     int64
 	removed int    // cells
-	given   int    // leases, since it was last waited for
+	given   int    // leases by batches, since it was last waited for
 	gives   *batch // the batch of the last of them
 }
 
-// sweepSome sweeps the first buckets of a shard, from the last of them down, and
-// stops when flushSize leases were given back. It returns how many are left.
+// sweepBuckets is how many buckets of a shard are swept while new keys wait for its lock.
+const sweepBuckets = 64
+
+// sweepSome sweeps the first buckets of a shard, from the last of them down. It stops after
+// sweepBuckets, and when flushSize leases were given back. It returns how many are left.
 func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	buckets := *s.buckets.Load()
-	for left = min(first, len(buckets)); left > 0 && step.given < flushSize; left-- {
+	first = min(first, len(buckets))
+	for left = first; left > 0 && left > first-sweepBuckets && step.given < flushSize; left-- {
 		for at, c := range buckets[left-1].all() {
-			if c.touched.Swap(false) || c.blockedAt(step.now) || c.client().bannedAt(step.now) || c.hasDebt() {
+			if c.unused.Add(1) <= t.unused || c.blockedAt(step.now) || c.client().bannedAt(step.now) || c.hasDebt() {
 				continue
 			}
 			gives, ok := t.removeLocked(s, at)
