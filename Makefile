@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill come-and-go regions fleets replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers bench-fleet cuts lint fmt golden reference screenshots accessibility release ci
+.PHONY: help run test race fuzz crowds kill come-and-go regions fleets fleet-faults replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers bench-fleet cuts lint fmt golden reference screenshots accessibility release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -42,6 +42,10 @@ come-and-go: ## let EVENTS (500) happen to processes on one database, in each of
 
 fleets: ## simulate FLEETS (5,000) fleets of machines on a store that loses, delays and doubles what it is sent
 	go test ./limiter/engine -run TestSimulationOfFleets -v -count 1 -timeout 2h -fleet.seeds $(FLEETS)
+
+fleet-faults: ## kill, cut off and set the clocks of four Caddys on a Redis, a Postgres and a MariaDB, and of these servers; takes about half an hour
+	benchmarks/machine.sh
+	go test ./caddytest -run TestFleetOfFour -v -count 1 -timeout 2h -faults.long
 
 regions: ## hammer three regions for HAMMER (1m), and hold what they admit together against the bound
 	go test ./caddytest -run TestRegions -v -count 1 -regions.hammer $(HAMMER)

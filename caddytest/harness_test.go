@@ -532,7 +532,13 @@ func config(handler string) string {
 // waitFor waits until something is so.
 func waitFor(t *testing.T, what string, isSo func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !isSo(); time.Sleep(5 * time.Millisecond) {
+	waitUpTo(t, patience, what, isSo)
+}
+
+// waitUpTo is waitFor with a time of its own.
+func waitUpTo(t *testing.T, most time.Duration, what string, isSo func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(most); !isSo(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}

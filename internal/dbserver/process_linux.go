@@ -30,6 +30,14 @@ func giveAway(path string) error {
 // killAll kills a process and its children, of which each may be in a group of its own.
 func killAll(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGSTOP) // so that it starts no others
+	signalAll(pid, syscall.SIGKILL)
+}
+
+func pauseAll(pid int)  { signalAll(pid, syscall.SIGSTOP) }
+func resumeAll(pid int) { signalAll(pid, syscall.SIGCONT) }
+
+// signalAll sends a signal to a process and its children.
+func signalAll(pid int, signal syscall.Signal) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
@@ -40,8 +48,8 @@ func killAll(pid int) {
 		fields := bytes.Fields(after)
 		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(pid) && child > 0 {
-			_ = syscall.Kill(child, syscall.SIGKILL)
+			_ = syscall.Kill(child, signal)
 		}
 	}
-	_ = syscall.Kill(pid, syscall.SIGKILL)
+	_ = syscall.Kill(pid, signal)
 }

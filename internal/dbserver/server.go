@@ -25,6 +25,7 @@ const (
 // Server is a server that was started.
 type Server struct {
 	Port   string
+	Env    []string // more of the environment, from the next Start on
 	folder string
 	ready  string // what a line of its log says when it is ready
 	args   []string
@@ -44,6 +45,7 @@ const startFor = 30 * time.Second
 func (s *Server) Start() error {
 	s.command = exec.Command(s.args[0], s.args[1:]...)
 	s.command.Dir = s.folder
+	s.command.Env = append(os.Environ(), s.Env...)
 	s.command.SysProcAttr = asNobody()
 	output, input, err := os.Pipe()
 	if err != nil {
@@ -101,6 +103,25 @@ func (s *Server) Kill() {
 	for range s.lines { // until its children have ended, too
 	}
 }
+
+// Pause stops all processes of the server, which answer nothing until Resume.
+func (s *Server) Pause() { pauseAll(s.command.Process.Pid) }
+
+// Resume has the processes go on.
+func (s *Server) Resume() { resumeAll(s.command.Process.Pid) }
+
+// Save copies the data of a server that was killed, in place of an earlier copy.
+func (s *Server) Save() error {
+	return errors.Join(os.RemoveAll(s.saved()), run(s.folder, "cp", "-a", s.data(), s.saved()))
+}
+
+// Restore replaces the data of a server that was killed with the copy.
+func (s *Server) Restore() error {
+	return errors.Join(os.RemoveAll(s.data()), run(s.folder, "cp", "-a", s.saved(), s.data()))
+}
+
+func (s *Server) data() string  { return filepath.Join(s.folder, "data") }
+func (s *Server) saved() string { return filepath.Join(s.folder, "saved") }
 
 // Close kills the server and removes its folder.
 func (s *Server) Close() {

@@ -22,6 +22,8 @@ type Server struct {
 	Folder  string
 	// Bus is the port by which nodes of a cluster speak to each other.
 	Bus string
+	// Env is more of the environment, from the next Run on.
+	Env []string
 
 	args    []string
 	mu      sync.Mutex
@@ -90,6 +92,7 @@ func (s *Server) Run(t testing.TB) {
 	t.Helper()
 	program := Find(t)
 	cmd := exec.Command(program, s.arguments(t)...)
+	cmd.Env = append(os.Environ(), s.Env...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,121 @@
+//go:build unix
+
+package caddytest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
+)
+
+// testNetwork has connections between the Caddys and their server be cut and slow.
+func (f *fleet) testNetwork() {
+	cuts := 100
+	if *long {
+		cuts = 1000
+	}
+	f.testCuts(cuts)
+	delays := []time.Duration{time.Millisecond, 20 * time.Millisecond, 80 * time.Millisecond}
+	if !*long {
+		delays = delays[1:2]
+	}
+	for _, d := range delays {
+		f.all(func(m *fleetMachine) { m.network.SetDelay(d) })
+		f.spend(fmt.Sprint("with a delay of ", d), 20)
+	}
+	f.all(func(m *fleetMachine) { m.network.SetDelay(0) })
+}
+
+// testSilence has the network drop what is sent.
+func (f *fleet) testSilence() {
+	all := func(do func(*faultproxy.Proxy)) func() {
+		return func() { f.all(func(m *fleetMachine) { do(m.network) }) }
+	}
+	none := all(func(p *faultproxy.Proxy) { p.Set(faultproxy.None) })
+	if *long {
+		f.testOutage("a black hole", all(func(p *faultproxy.Proxy) { p.Set(faultproxy.BlackHole) }), none)
+		f.testOutage("lost packets", all(func(p *faultproxy.Proxy) { p.Set(faultproxy.Stall) }), none)
+	}
+	all((*faultproxy.Proxy).HalfOpen)()
+	l := newLedger()
+	f.askAround(l, "half-open", 20)
+	all((*faultproxy.Proxy).Reset)()
+	f.awaitUse()
+	f.askAround(l, "half-open", 20)
+	f.checkSpent(l, "half-open", 20, degradedPercent)
+}
+
+// testCuts cuts connections, each in one of all ways, while limits are used up.
+func (f *fleet) testCuts(most int) {
+	var pieces, cuts atomic.Int64
+	kinds := faultproxy.Cuts()
+	f.all(func(m *fleetMachine) {
+		m.network.SetCut(func() faultproxy.Cut {
+			if pieces.Add(1)%5 != 0 || cuts.Load() >= int64(most) {
+				return faultproxy.Pass
+			}
+			return kinds[cuts.Add(1)%int64(len(kinds))]
+		})
+	})
+	for round := 0; cuts.Load() < int64(most); round++ {
+		f.spend(fmt.Sprint("cuts ", round), 40)
+	}
+	f.all(func(m *fleetMachine) { m.network.SetCut(nil) })
+	f.t.Logf("%d connections were cut", cuts.Load())
+}
+
+// spend uses up the limits of some clients on all machines, and checks that each got what the limit
+// says and not one request more.
+func (f *fleet) spend(what string, clients int) {
+	f.t.Helper()
+	l := newLedger()
+	f.askAround(l, what, clients)
+	if f.wasOut() {
+		f.t.Skipf("%s: the store was given up for a while, in which each machine decides for itself; nothing is proved", what)
+	}
+	f.checkSpent(l, what, clients, 0)
+}
+
+// askAround has some clients ask each machine twice.
+func (f *fleet) askAround(l *fleetLedger, what string, clients int) {
+	f.each(clients, func(i int) {
+		for range 2 {
+			for _, m := range rand.Perm(len(f.machines)) {
+				l.ask(f.machines[m], "few", fewKey(what, i))
+			}
+		}
+	})
+}
+
+func fewKey(what string, i int) string { return fmt.Sprint(what, ", client ", i) }
+
+// checkSpent checks that each client got what the limit says, or up to so many percent more.
+func (f *fleet) checkSpent(l *fleetLedger, what string, clients, more int) {
+	f.t.Helper()
+	l.check(f.t)
+	f.t.Logf("%s: %v", what, l)
+	want := int(fleetZones["few"].Amount)
+	for i := range clients {
+		if n := l.count("few", fewKey(what, i)); n < want || n > want+want*more/100 {
+			f.t.Errorf("%s: client %d was admitted %d times of %d", what, i, n, want)
+		}
+	}
+}
+
+// each does something for each number below n, several at once.
+func (f *fleet) each(n int, do func(i int)) {
+	var group sync.WaitGroup
+	var next atomic.Int64
+	for range 8 {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	group.Wait()
+}

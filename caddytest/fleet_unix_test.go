@@ -1,0 +1,171 @@
+//go:build unix
+
+package caddytest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
+)
+
+// fleetZones are what clients of a fleet load, each at the path of its name. Keys are in a header.
+var fleetZones = map[string]admissions.Limit{
+	"hammered": admissions.Sliding(1000, 2*time.Second),
+	"minutely": admissions.Sliding(1000, time.Minute),
+	"second":   admissions.Sliding(20, time.Second),
+	"tenth":    admissions.Sliding(100, 10*time.Second),
+	"minute":   admissions.Sliding(200, time.Minute),
+	"hour":     admissions.Sliding(500, time.Hour),
+	"few":      admissions.Sliding(5, time.Hour),
+}
+
+// storeTimeout is that of a fleet's Caddys.
+const storeTimeout = 2 * time.Second
+
+// fleetConfig is a Caddyfile with these zones.
+func fleetConfig(store string) string {
+	var zones strings.Builder
+	for name, l := range fleetZones {
+		fmt.Fprintf(&zones, "zone %s {\nmatch path /%[1]s\nper key {http.request.header.X-Key}\nlimit %v\n}\n", name, l)
+	}
+	return options(fmt.Sprintf(`
+	rate_limit {
+		store %s
+		secret_file {$DIR}/secret
+		store_timeout %v
+	}
+	`, store, storeTimeout)) + site("rate_limit {\n"+zones.String()+"}\nrespond hello")
+}
+
+// fleet is several Caddys, each with a folder and a clock of its own, and a network of its own to
+// the server of their store.
+type fleet struct {
+	t        *testing.T
+	server   *fleetServer
+	machines []*fleetMachine
+}
+
+// fleetMachine is one of them.
+type fleetMachine struct {
+	*shifted
+	network *faultproxy.Proxy
+	keys    int // that were made up
+}
+
+// fleetClocks are how wrong the clocks of the machines are.
+var fleetClocks = []time.Duration{5 * time.Second, -5 * time.Second, 10 * time.Minute, -10 * time.Minute}
+
+// startFour starts four Caddys whose clocks differ.
+func startFour(t *testing.T, server *fleetServer) *fleet {
+	t.Helper()
+	f := &fleet{t: t, server: server}
+	for _, wrong := range fleetClocks {
+		network, err := faultproxy.New(server.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(network.Close)
+		m := &fleetMachine{shifted: shift(newServer(t, fleetConfig(server.store), "STORE="+network.Port)), network: network}
+		m.writeSecret(strings.Repeat("one secret for all ", 3))
+		m.step(wrong)
+		f.machines = append(f.machines, m)
+	}
+	f.all(func(m *fleetMachine) { m.launch() })
+	f.all(func(m *fleetMachine) { m.awaitReady() })
+	f.awaitUse()
+	return f
+}
+
+// all does something for each machine, one after another.
+func (f *fleet) all(do func(*fleetMachine)) {
+	f.t.Helper()
+	for _, m := range f.machines {
+		do(m)
+	}
+}
+
+// awaitUse waits until all machines use the store.
+func (f *fleet) awaitUse() {
+	f.t.Helper()
+	f.all(func(m *fleetMachine) {
+		waitFor(f.t, "the store to be in use", func() bool { return !m.health().Degraded })
+	})
+}
+
+// awaitOutage waits until a machine has noticed that it can't use the store.
+func (m *fleetMachine) awaitOutage() {
+	m.t.Helper()
+	waitFor(m.t, "an outage", func() bool {
+		m.keys++
+		m.get("/few", fmt.Sprintf("X-Key: made up by %s, %d", m.port, m.keys)).isAllowed(m.t)
+		return m.health().Degraded
+	})
+}
+
+// restart kills the server, has something done, and starts it again, each when all machines have noticed.
+func (f *fleet) restart(do func()) {
+	f.t.Helper()
+	f.server.kill()
+	f.all((*fleetMachine).awaitOutage)
+	do()
+	f.server.start()
+	f.awaitUse()
+}
+
+// lines returns how many lines each machine has logged about outages so far, in all its lives.
+func (f *fleet) lines() (lines []int) {
+	f.all(func(m *fleetMachine) {
+		lines = append(lines, len(m.logLines("the store can't be used; reduced limits are kept in memory until it can")))
+	})
+	return lines
+}
+
+// wasOut reports whether a machine has given up the store in its life, which only a slow computer
+// makes it do until the server or its network fails.
+func (f *fleet) wasOut() bool {
+	return slices.ContainsFunc(f.machines, func(m *fleetMachine) bool {
+		return m.metric("caddy_rate_limit_outages_total") != "0"
+	})
+}
+
+// in has the rest of a subtest fail that one.
+func (f *fleet) in(t *testing.T) {
+	whole := f.t
+	set := func(t *testing.T) {
+		f.t = t
+		f.all(func(m *fleetMachine) { m.t = t })
+	}
+	set(t)
+	t.Cleanup(func() { set(whole) })
+}
+
+// Four Caddys on one Redis, with clocks that are wrong, keep a limit while they are killed, their
+// clocks and that of the server are set, their network fails, and the server does. The long form
+// does more of it, also with a Postgres and a MariaDB, and holds times against what is promised:
+// make fleet-faults.
+func TestFleetOfFour(t *testing.T) {
+	for store, start := range fleetServers {
+		t.Run(store, func(t *testing.T) {
+			if store != "redis" && !*long {
+				t.Skip("runs with -faults.long only")
+			}
+			f := startFour(t, start(t).own(t))
+			t.Run("kills", func(t *testing.T) { f.in(t); f.testKills() })
+			t.Run("network", func(t *testing.T) { f.in(t); f.testNetwork() })
+			t.Run("clocks", func(t *testing.T) { f.in(t); f.testClocks() })
+			t.Run("silence", func(t *testing.T) { f.in(t); f.testSilence() })
+			t.Run("faults of the server", func(t *testing.T) { f.in(t); f.testServer() })
+			t.Run("the server's clock", func(t *testing.T) { f.in(t); f.testServerClock() })
+			f.all(func(m *fleetMachine) {
+				if strings.Contains(m.logs(), redisPassword) {
+					t.Error("a log has the password of the store")
+				}
+			})
+		})
+	}
+}

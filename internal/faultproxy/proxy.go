@@ -1,0 +1,193 @@
+// Package faultproxy is a proxy for tests, between clients and a server of TCP, that delays, cuts and
+// holds up their connections. It knows no protocol.
+package faultproxy
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Fault is what happens to all connections, until another is set.
+type Fault int32
+
+// The faults.
+const (
+	// None passes everything on.
+	None Fault = iota
+	// BlackHole accepts connections, drops what is sent, and answers nothing.
+	BlackHole
+	// Stall passes nothing on until the fault ends, and everything then, as a network does that loses
+	// packets for a while.
+	Stall
+)
+
+// Cut says whether a connection ends with a piece of what is sent.
+type Cut int
+
+// The cuts.
+const (
+	Pass     Cut = iota // the piece is passed on
+	Instead             // the connection ends, and the piece is lost
+	Half                // half of the piece is passed on before the connection ends
+	Unheard             // the piece is passed on, and the connection ends when it is answered
+	AtOnce              // the piece is passed on, and the connection ends
+	cutKinds = iota
+)
+
+// Cuts are all ways to end a connection.
+func Cuts() (all []Cut) {
+	for c := Instead; c < cutKinds; c++ {
+		all = append(all, c)
+	}
+	return all
+}
+
+// Proxy is between clients and a server. Its methods may be called from any goroutine.
+type Proxy struct {
+	Port string
+
+	target   string
+	listener net.Listener
+	delay    atomic.Int64 // of each piece, each way, in nanoseconds
+	cut      atomic.Pointer[func() Cut]
+	group    sync.WaitGroup
+
+	mu      sync.Mutex
+	fault   Fault          // guarded by mu
+	changed chan struct{}  // guarded by mu: closed when the fault changes
+	links   map[*link]bool // guarded by mu; nil after Close
+}
+
+// New starts a proxy before a server's address.
+func New(target string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{Port: port, target: target, listener: listener, changed: make(chan struct{}), links: make(map[*link]bool)}
+	p.SetCut(nil)
+	p.group.Go(p.accept)
+	return p, nil
+}
+
+// Set has a fault begin, and the one before end. Connections that were in a black hole end with it.
+func (p *Proxy) Set(f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.fault
+	p.fault = f
+	close(p.changed)
+	p.changed = make(chan struct{})
+	for l := range p.links {
+		if was == BlackHole {
+			l.end(true)
+		}
+	}
+}
+
+// SetDelay delays each piece by so much, each way, from now on.
+func (p *Proxy) SetDelay(d time.Duration) { p.delay.Store(int64(d)) }
+
+// SetCut has each piece that a client sends decided about from now on; nil passes all on. Several
+// goroutines may call cut.
+func (p *Proxy) SetCut(cut func() Cut) {
+	if cut == nil {
+		cut = func() Cut { return Pass }
+	}
+	p.cut.Store(&cut)
+}
+
+// HalfOpen closes the servers' sides of all connections, without a word to their clients. New
+// connections are as they were.
+func (p *Proxy) HalfOpen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.halfOpen()
+	}
+}
+
+// Reset ends all connections, as a server does that knows nothing of them.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.end(true)
+	}
+}
+
+// Close ends all connections and waits for that.
+func (p *Proxy) Close() {
+	p.Set(None)
+	_ = p.listener.Close()
+	p.mu.Lock()
+	for l := range p.links {
+		l.end(true)
+	}
+	p.links = nil
+	p.mu.Unlock()
+	p.group.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.group.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	l := &link{client: client}
+	if !p.add(l) {
+		return
+	}
+	defer p.remove(l)
+	if f, _ := p.state(); f == BlackHole {
+		_, _ = io.Copy(io.Discard, client)
+		return
+	}
+	server, err := net.Dial("tcp", p.target)
+	if err != nil || !l.join(server) {
+		return
+	}
+	p.group.Go(func() { p.pass(l, server, client, l.answer) })
+	p.pass(l, client, server, func() Cut {
+		c := (*p.cut.Load())()
+		l.unheard.Store(c == Unheard)
+		return c
+	})
+}
+
+func (p *Proxy) state() (Fault, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault, p.changed
+}
+
+func (p *Proxy) add(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.links == nil {
+		l.end(true)
+		return false
+	}
+	p.links[l] = true
+	return true
+}
+
+func (p *Proxy) remove(l *link) {
+	l.end(false)
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
