@@ -71,6 +71,7 @@ func (m *committer) init(opts *Options, clock *clock, stop, swept <-chan struct{
 	m.conn.onNetwork.Store(opts.Remote)
 	m.changes = -1
 	m.newsroom = newNewsroom(m, stop)
+	m.newsroom.notes = newNotes(opts.Notes)
 	m.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	m.ready, m.started, m.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	m.stop, m.swept = stop, swept

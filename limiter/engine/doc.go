@@ -82,7 +82,7 @@
 // # Goroutines
 //
 // New starts three: the committer (committer.go), which owns the store, the janitor
-// (janitor.go), which sweeps it, and one that asks it for news (news.go). Close stops them and waits
+// (janitor.go), which sweeps it, and one that asks it for news and puts notes (news.go). Close stops them and waits
 // for them, and for those of shadow decisions that wait for the store (shadow.go), at most
 // maxShadows. Timers of the committer run on goroutines of their own: they report an outage, and end the time that
 // decisions wait for the store to be opened.
@@ -97,7 +97,7 @@
 //   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
-//   - network.go, renew.go, lent.go, news.go: a store on a network
+//   - network.go, renew.go, lent.go, news.go, notes.go: a store on a network
 //   - keys.go, reset.go, forecast.go, order.go: what operators see and do
 //   - outage.go, recovery.go, replay.go: when the store fails
 //   - closing.go, waiting.go, janitor.go: ends, and cleaning up

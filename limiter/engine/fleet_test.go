@@ -287,6 +287,19 @@ func (s *fleetStore) Resets(ctx context.Context, after int64) (storage.Resets, e
 	return news.Resets, err
 }
 
+func (s *fleetStore) PutNotes(ctx context.Context, notes []storage.Note, replay bool) error {
+	put := slices.Clone(notes)
+	err := s.write(ctx, func(raw storage.Timekeeper) error {
+		return raw.(storage.Notebook).PutNotes(context.Background(), put, replay)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		copy(notes, put)
+	}
+	return err
+}
+
 func (s *fleetStore) News(ctx context.Context, seen storage.Seen) (news storage.News, err error) {
 	var told storage.News
 	err = s.do(ctx, func(raw storage.Timekeeper) (err error) {

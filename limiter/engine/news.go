@@ -13,8 +13,11 @@ import (
 type newsroom struct {
 	committer *committer
 	asks      int           // for the goroutine only: how many questions there were
+	notes     notes         // likewise
 	asked     chan question // holds one at most
 	heard     chan reply    // likewise, for the committer
+	orders    chan *order   // to put notes
+	begun     chan struct{} // closed when the first question is done with
 
 	mu    sync.Mutex
 	names map[storage.Key]struct{} // guarded by mu: of clients whose records are to be read again
@@ -40,6 +43,7 @@ type reply struct {
 func newNewsroom(m *committer, stop <-chan struct{}) newsroom {
 	return newsroom{
 		committer: m, asked: make(chan question, 1), heard: make(chan reply, 1), woken: make(chan struct{}, 1),
+		orders: make(chan *order), begun: make(chan struct{}),
 		stop: stop, done: make(chan struct{}),
 	}
 }
@@ -51,6 +55,8 @@ func (w *newsroom) loop() {
 		select {
 		case q := <-w.asked:
 			w.ask(q)
+		case o := <-w.orders:
+			o.answer(o.do())
 		case <-w.woken:
 			w.reread(w.take())
 		case <-w.stop:
@@ -60,6 +66,7 @@ func (w *newsroom) loop() {
 }
 
 func (w *newsroom) ask(q question) {
+	q.seen.Notes = w.notesSeen(q.store.Store)
 	ctx, cancel := w.committer.conn.call()
 	defer cancel()
 	a := reply{question: q}
@@ -68,8 +75,16 @@ func (w *newsroom) ask(q question) {
 	case w.heard <- a:
 	case <-w.stop:
 	}
-	if w.asks++; w.asks%joinEvery == 1 && a.err == nil && w.committer.conn.onNetwork.Load() {
+	if a.err == nil && q.seen.Notes >= 0 {
+		w.takeNotes(q.store.Store, a.news)
+	}
+	w.asks++
+	if w.asks == 1 {
+		close(w.begun)
+	}
+	if w.asks%joinEvery == 1 && a.err == nil && w.committer.conn.onNetwork.Load() {
 		_ = w.committer.join() // if it fails, the janitor's next one does as well
+		w.forgetNotes()
 	}
 }
 
@@ -122,7 +137,7 @@ func (m *committer) beginNews(continues bool) error {
 	}
 	ctx, cancel := m.conn.call()
 	defer cancel()
-	news, err := watcher.News(ctx, storage.Seen{Resets: m.conn.newest, Changes: -1})
+	news, err := watcher.News(ctx, storage.Seen{Resets: m.conn.newest, Changes: -1, Notes: -1})
 	m.changes = news.Newest
 	return err
 }

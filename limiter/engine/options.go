@@ -47,6 +47,15 @@ type Options struct {
 	// it; of a store that is open it knows that by itself, see [storage.Remote].
 	Remote bool
 
+	// Noted is told of the notes of the store, see [storage.Notebook]: of those that were changed,
+	// or of all that there are. It is called by one goroutine at a time, which reads the news. Nil
+	// means that no notes are read.
+	Noted func(notes []storage.Note, all bool)
+
+	// Notes are notes that are known before the store is open, for example of another engine on
+	// the same store. The store is told of them.
+	Notes []storage.Note
+
 	// Observer hears what happens. Nil means none does.
 	Observer Observer
 

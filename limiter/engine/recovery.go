@@ -22,6 +22,22 @@ func (m *committer) open() {
 	m.charged = m.conn.store.Load().Store // memory knows nothing yet
 	if err := m.join(); err != nil {
 		m.degrade(err)
+		return
+	}
+	m.awaitNotes()
+}
+
+// awaitNotes has the notes read that are in the store. Decisions wait for that as they do for the
+// store to be opened.
+func (m *committer) awaitNotes() {
+	if _, ok := ability[storage.Notebook](&m.conn); !ok || m.opts.Noted == nil {
+		return
+	}
+	m.newsroom.asked <- question{m.conn.store.Load(), storage.Seen{Resets: m.conn.resets.Load(), Changes: m.changes}}
+	select {
+	case <-m.newsroom.begun:
+	case <-m.started:
+	case <-m.stop:
 	}
 }
 
