@@ -4,6 +4,7 @@ package caddytest
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"sort"
 	"time"
@@ -13,23 +14,21 @@ import (
 
 // testKills kills Caddys of the fleet, and starts them again, while a limit is hammered on all of them.
 func (f *fleet) testKills() {
-	zone, kills, lasts := "hammered", 2, time.Duration(0)
+	zone, kills := "hammered", 2
 	if *long {
-		zone, kills, lasts = "minutely", 8, 200*time.Second
+		zone, kills = "minutely", 12
 	}
-	limit, since, began := fleetZones[zone], f.lines(), time.Now()
+	limit, since := fleetZones[zone], f.lines()
 	l := f.load(8, "kills", 0, zone)
 	for i := range kills {
-		f.awaitUnits(l, zone, 100)
+		f.awaitAnswers(l, 500)
 		m := f.machines[i%len(f.machines)]
 		m.kill()
-		f.awaitUnits(l, zone, 100)
+		f.awaitAnswers(l, 500)
 		m.start()
 	}
-	whole := time.Now()
-	waitFor(f.t, "two windows without a kill", func() bool {
-		return time.Since(began) > lasts && time.Since(whole) > 2*limit.Window+limit.Window/10
-	})
+	whole, windows := time.Now().UnixNano(), 2*limit.Window+limit.Window/10
+	waitUpTo(f.t, windows+patience, "two windows without a kill", func() bool { return l.newest(zone, "kills") > whole+int64(windows) })
 	l.stop()
 	l.check(f.t)
 	admitted := l.clone()[zone+" kills"]
@@ -41,17 +40,18 @@ func (f *fleet) testKills() {
 	if fullest > limit.Amount {
 		f.t.Errorf("%v admitted %d in a window", limit, fullest)
 	}
-	if possible < limit.Amount*99/100 {
+	if refused := l.statuses[http.StatusTooManyRequests]; refused < len(admitted) {
+		f.t.Logf("only %d requests were refused: the computer is too slow to show that all of a limit can be used", refused)
+	} else if possible < limit.Amount*99/100 {
 		f.t.Errorf("%v admitted %d at most", limit, possible)
 	}
 }
 
-// awaitUnits waits until so many more requests of a load were admitted.
-func (f *fleet) awaitUnits(l *fleetLoad, zone string, more int) {
+// awaitAnswers waits until so many more requests of a load were answered.
+func (f *fleet) awaitAnswers(l *fleetLoad, more int) {
 	f.t.Helper()
-	key := "kills"
-	before := l.count(zone, key)
-	waitFor(f.t, "requests to be admitted", func() bool { return l.count(zone, key) >= before+more })
+	before := l.answered()
+	waitFor(f.t, "requests to be answered", func() bool { return l.answered() >= before+more })
 }
 
 // possibly returns how many of some requests one window may have had, whenever exactly each of them

@@ -58,6 +58,26 @@ func (l *fleetLedger) count(zone, key string) int {
 	return len(l.admitted[zone+" "+key])
 }
 
+// newest returns when a request of a key was admitted last, or 0.
+func (l *fleetLedger) newest(zone, key string) (at int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.admitted[zone+" "+key] {
+		at = max(at, a.Answered)
+	}
+	return at
+}
+
+// answered returns how many requests were answered.
+func (l *fleetLedger) answered() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range l.statuses {
+		n += of
+	}
+	return n
+}
+
 // check fails the test unless all requests were admitted or refused.
 func (l *fleetLedger) check(t *testing.T) {
 	t.Helper()

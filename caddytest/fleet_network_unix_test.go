@@ -51,20 +51,20 @@ func (f *fleet) testSilence() {
 
 // testCuts cuts connections, each in one of all ways, while limits are used up.
 func (f *fleet) testCuts(most int) {
-	var pieces, cuts atomic.Int64
+	var cuts atomic.Int64
 	kinds := faultproxy.Cuts()
 	f.all(func(m *fleetMachine) {
 		m.network.SetCut(func() faultproxy.Cut {
-			if pieces.Add(1)%5 != 0 || cuts.Load() >= int64(most) {
+			if rand.IntN(15) != 0 || cuts.Load() >= int64(most) {
 				return faultproxy.Pass
 			}
 			return kinds[cuts.Add(1)%int64(len(kinds))]
 		})
 	})
+	defer f.all(func(m *fleetMachine) { m.network.SetCut(nil) })
 	for round := 0; cuts.Load() < int64(most); round++ {
 		f.spend(fmt.Sprint("cuts ", round), 40)
 	}
-	f.all(func(m *fleetMachine) { m.network.SetCut(nil) })
 	f.t.Logf("%d connections were cut", cuts.Load())
 }
 

@@ -52,8 +52,8 @@ func (f *fleet) testFault(fault fleetFault) {
 		f.all((*fleetMachine).awaitOutage)
 	}
 	ask(knows, 3)
-	ended := time.Now()
 	fault.end()
+	ended := time.Now()
 	if fault.passing && fault.loses {
 		waitFor(f.t, "the loss to be noticed by all", func() bool {
 			return !slices.ContainsFunc(f.machines, func(m *fleetMachine) bool { return m.losses() == losses[m] })
