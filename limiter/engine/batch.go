@@ -11,16 +11,21 @@ import (
 
 // batch is the claims that go to the store in one transaction.
 type batch struct {
-	number  uint64        // counted from 1 by the queue; nothing holds on to a batch by it
-	entries []*entry      // those that only give back come first, see giveLocked
-	gives   int           // how many do
-	clients []*cell       // whose records are read first
-	done    chan struct{} // closed when the fields below are final
-	now     int64         // the time of the store as of which it was decided
-	era     int64         // of that time
-	taken   int64         // what had elapsed then
-	err     error         // the store's; nobody has been granted anything
+	number   uint64        // counted from 1 by the queue; nothing holds on to a batch by it
+	entries  []*entry      // those that only give back come first, see giveLocked
+	gives    int           // how many do
+	renewals int           // how many nobody waits for, see renewLocked
+	clients  []*cell       // whose records are read first
+	done     chan struct{} // closed when the fields below are final
+	now      int64         // the time of the store as of which it was decided
+	era      int64         // of that time
+	taken    int64         // what had elapsed then
+	err      error         // the store's; nobody has been granted anything
 }
+
+// maxRenewals is how many leases a batch renews at most, so that those who wait for it don't wait
+// for all keys in use. It is half of a usual call ([storage.Remote.MaxBatch]); the rest is theirs.
+const maxRenewals = 64
 
 // part is what one call of the store answers of a batch.
 type part struct {

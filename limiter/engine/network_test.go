@@ -101,6 +101,35 @@ func TestLeasesAreRenewedEarly(t *testing.T) {
 	}
 }
 
+// However many leases are about to be used up at a time, a request that memory knows nothing of
+// waits for two round trips.
+func TestRenewalsDontHoldUpOthers(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const trip, keys = 20 * time.Millisecond, 1000
+		f := newFleet(t, trip)
+		m := f.start(0, func(o *Options) { o.StoreTimeout = time.Second })
+		limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10_000, Window: time.Hour})
+		defer m.Close(t.Context())
+		ask := func(key string) Decision { return m.ask(debit(limit, key, 1)) }
+		var all sync.WaitGroup
+		for i := range keys {
+			all.Go(func() { ask(fmt.Sprint("key", i)) })
+		}
+		all.Wait()
+		for i := range keys {
+			key := fmt.Sprint("key", i)
+			for c := m.table.find(limit.ID, []byte(key)); c.lease.units > 1; {
+				if d := ask(key); d.Waited > 0 {
+					t.Fatalf("%s: %+v", key, d)
+				}
+			}
+		}
+		if d := ask("cold"); !d.Allowed || d.Degraded || d.Waited > 2*trip+2*time.Millisecond {
+			t.Errorf("a request of another key: %+v", d)
+		}
+	})
+}
+
 func testRenewal(t *testing.T, algorithm limiter.Algorithm, trip time.Duration, machines int) {
 	f := newFleet(t, trip)
 	limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10_000, Window: time.Minute})

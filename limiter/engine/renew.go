@@ -136,8 +136,13 @@ func (r rate) in(d int64) int64 {
 }
 
 // renewLocked adds a claim for later to the open batch. What the cell holds stays there, to be
-// spent meanwhile. The cell must be locked.
+// spent meanwhile. If the batch has enough of these, the key's next request tries again. The cell
+// must be locked.
 func (b *batch) renewLocked(c *cell, d *Debit, re renewal) {
+	if b.renewals == maxRenewals {
+		return
+	}
+	b.renewals++
 	if re.next {
 		c.headroom = uint16(min(re.extra, maxHeadroom))
 	}
