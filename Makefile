@@ -1,11 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz crowds kill come-and-go regions fleets fleet-faults replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers bench-fleet cuts lint fmt golden reference screenshots accessibility release ci
+.PHONY: help run test race fuzz simulations crowds kill come-and-go regions fleets fleet-faults replay faults bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers bench-fleet cuts lint fmt golden reference screenshots accessibility release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
 CROWDS    ?= 100000
 KILLS     ?= 300
 EVENTS    ?= 500
+SEEDS     ?= 5000
 FLEETS    ?= 5000
 HAMMER    ?= 1m
 ROWS      ?= 10000000
@@ -39,6 +40,9 @@ kill: ## kill KILLS (300) Caddys and hold what their clients were answered again
 
 come-and-go: ## let EVENTS (500) happen to processes on one database, in each of four ways: closed, also killed, also stopped for seconds, with files damaged
 	go test ./storage/sqlite -run TestProcessesComeAndGo -v -count 1 -timeout 6h -comeandgo.events $(EVENTS)
+
+simulations: ## simulate SEEDS (5,000) worlds of each kind, and compare forecasts with decisions in a thirtieth as many
+	go test ./limiter/engine -run 'TestSimulation|TestForecastsAreTrue' -v -count 1 -timeout 6h -sim.seeds $(SEEDS)
 
 fleets: ## simulate FLEETS (5,000) fleets of machines on a store that loses, delays and doubles what it is sent
 	go test ./limiter/engine -run TestSimulationOfFleets -v -count 1 -timeout 2h -fleet.seeds $(FLEETS)

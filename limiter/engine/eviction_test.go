@@ -87,6 +87,7 @@ func TestEvictionsAmongRequestsLoseNothing(t *testing.T) {
 // In an outage, who is near a limit is kept in preference to those who flood the
 // memory with fresh keys.
 func TestKeysNearTheirLimitOutliveAFloodInAnOutage(t *testing.T) {
+	withoutRaces(t)
 	const near = 200
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {

@@ -144,7 +144,11 @@ func (a answer) equals(b answer) bool {
 // A forecast is what is then decided, in random states: leases held here and there, blocks,
 // violations, levels, bans. Forecasts change nothing: without them the same is decided.
 func TestForecastsAreTrue(t *testing.T) {
-	const seeds, steps = 10, 1000 // ten thousand states
+	const steps = 1000
+	seeds := max(1, *simSeeds/30)
+	if testing.Short() {
+		seeds = 1
+	}
 	const slot = 10 * time.Second // those of all limits are multiples of it
 	for seed := range seeds {
 		var with, without []answer

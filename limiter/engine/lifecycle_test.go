@@ -103,6 +103,7 @@ func TestFormerNamesAreClaimedFor(t *testing.T) {
 }
 
 func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
+	withoutRaces(t)
 	f := newFixture(t, func(o *Options) { o.MaxKeys = 1000 })
 	limit := sliding(t, 100_000, 24*time.Hour)
 	for i := range 5000 {
@@ -120,6 +121,7 @@ func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
 }
 
 func TestKeysNearTheirLimitOutliveFreshOnes(t *testing.T) {
+	withoutRaces(t)
 	f := newFixture(t, func(o *Options) { o.MaxKeys = 10_000 })
 	limit := sliding(t, 10, 24*time.Hour)
 	const near = 500
@@ -209,6 +211,7 @@ func TestDebtsAreNotForgotten(t *testing.T) {
 }
 
 func TestHeapPerKey(t *testing.T) {
+	withoutRaces(t)
 	const keys = 200_000
 	limit := sliding(t, 100, time.Hour)
 	f := newFixture(t)

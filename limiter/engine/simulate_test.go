@@ -9,12 +9,21 @@ import (
 
 var (
 	simSeed  = flag.Uint64("sim.seed", 0, "replay the simulation with this seed only")
-	simSeeds = flag.Int("sim.seeds", 300, "how many seeds to simulate")
+	simSeeds = flag.Int("sim.seeds", 150, "how many seeds to simulate; make simulations takes five thousand")
 	simSteps = flag.Int("sim.steps", 200, "how many steps to take with each seed")
 )
 
 // shortSeeds is how many seeds are enough for -short, with which the race detector looks on.
-const shortSeeds = 60
+const shortSeeds = 15
+
+// withoutRaces skips a test with -short, with which the race detector looks on: it sends many requests
+// one after the other, and no other test's goroutines meet in another way.
+func withoutRaces(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("sends many requests, one after the other")
+	}
+}
 
 // simulated is a world that a seed has made.
 type simulated interface {

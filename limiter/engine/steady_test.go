@@ -16,6 +16,7 @@ const (
 // A fresh client that keeps to 97 % of a sliding limit, evenly, is never refused,
 // wherever in a slot it begins.
 func TestSteadyClientIsNotRefused(t *testing.T) {
+	withoutRaces(t)
 	for _, tt := range []struct {
 		amount, cost int64
 		window       time.Duration
@@ -57,6 +58,7 @@ func TestSteadyClientIsNotRefused(t *testing.T) {
 // One that keeps to exactly the pace of a token bucket is never refused if the
 // burst is 2 of its requests or more.
 func TestSteadyClientOfATokenBucketIsNotRefused(t *testing.T) {
+	withoutRaces(t)
 	for _, tt := range []struct {
 		amount, burst, cost int64
 		window              time.Duration
