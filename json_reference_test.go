@@ -9,11 +9,16 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	tally "github.com/caddy-tally/caddy-tally"
+	pgexchange "github.com/caddy-tally/caddy-tally/exchange/postgres"
+	"github.com/caddy-tally/caddy-tally/storage/mysql"
+	"github.com/caddy-tally/caddy-tally/storage/postgres"
+	"github.com/caddy-tally/caddy-tally/storage/redis"
 )
 
 var updateReference = flag.Bool("reference.update", false, "write docs/json.md anew from the config structs")
@@ -23,23 +28,30 @@ const jsonReference = "docs/json.md"
 const jsonReferenceHead = `# JSON reference
 
 Every field of the JSON config, with its type, its default and its range. Caddy shows the same text. The
-[reference](reference.md) explains the Caddyfile and the terms.
+[reference](reference.md) explains the Caddyfile and the terms. The stores and the exchange that are on a
+server are in a Caddy that was built with them.
 
 A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds.
 
 <!-- Written from the doc comments of the config structs by make reference. Do not edit it here. -->
 `
 
-// configRoots are the modules whose JSON is documented, with where they stand in a config.
+// configRoots are the modules whose JSON is documented, each with its heading, which is the name of
+// its type if that says enough, and with where it stands in a config.
 var configRoots = []struct {
-	config any
-	where  string
+	config  any
+	heading string
+	where   string
 }{
-	{tally.Handler{}, "The handler, module `http.handlers.rate_limit`"},
-	{tally.Dashboard{}, "The handler, module `http.handlers.rate_limit_dashboard`"},
-	{tally.App{}, "The app, module `rate_limit`, in `apps`"},
-	{tally.SQLiteStore{}, "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},
-	{tally.MemoryStore{}, "The store in memory, module `rate_limit.stores.memory`, in `store` of the app"},
+	{tally.Handler{}, "Handler", "The handler, module `http.handlers.rate_limit`"},
+	{tally.Dashboard{}, "Dashboard", "The handler, module `http.handlers.rate_limit_dashboard`"},
+	{tally.App{}, "App", "The app, module `rate_limit`, in `apps`"},
+	{tally.SQLiteStore{}, "SQLiteStore", "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},
+	{tally.MemoryStore{}, "MemoryStore", "The store in memory, module `rate_limit.stores.memory`, in `store` of the app"},
+	{&redis.Store{}, "RedisStore", "The store on a server of Redis, module `rate_limit.stores.redis`, in `store` of the app"},
+	{&postgres.Store{}, "PostgresStore", "The store on a server of Postgres, module `rate_limit.stores.postgres`, in `store` of the app"},
+	{&mysql.Store{}, "MySQLStore", "The store on a server of MySQL or MariaDB, module `rate_limit.stores.mysql`, in `store` of the app"},
+	{pgexchange.Exchange{}, "PostgresExchange", "The exchange on a server of Postgres, module `rate_limit.exchanges.postgres`, in `exchange` of [Region](#region)"},
 }
 
 // TestJSONReference holds docs/json.md against the config structs.
@@ -62,33 +74,39 @@ func TestJSONReference(t *testing.T) {
 
 func writeJSONReference(t *testing.T) []byte {
 	t.Helper()
-	w := &referenceWriter{t: t, comments: typeComments(t), done: make(map[reflect.Type]bool)}
+	w := &referenceWriter{
+		t: t, headings: make(map[reflect.Type]string), done: make(map[reflect.Type]bool),
+		comments: make(map[string]map[string]*doc.Type),
+	}
 	w.out.WriteString(jsonReferenceHead)
 	for _, root := range configRoots {
-		w.writeStruct(reflect.TypeOf(root.config), root.where)
+		typ := reflect.Indirect(reflect.ValueOf(root.config)).Type()
+		w.headings[typ] = root.heading
+		w.writeStruct(typ, root.where)
 	}
 	return w.out.Bytes()
 }
 
-// typeComments returns the types of the root package with their doc comments, by name.
-func typeComments(t *testing.T) map[string]*doc.Type {
+// typeComments returns the types of a package of this module with their doc comments, by name.
+func typeComments(t *testing.T, importPath string) map[string]*doc.Type {
 	t.Helper()
 	files := token.NewFileSet()
 	var parsed []*ast.File
-	entries, err := os.ReadDir(".")
+	dir := "." + strings.TrimPrefix(importPath, module)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, entry := range entries {
 		if name := entry.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
-			file, err := parser.ParseFile(files, name, nil, parser.ParseComments)
+			file, err := parser.ParseFile(files, filepath.Join(dir, name), nil, parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
 			}
 			parsed = append(parsed, file)
 		}
 	}
-	pkg, err := doc.NewFromFiles(files, parsed, "github.com/caddy-tally/caddy-tally")
+	pkg, err := doc.NewFromFiles(files, parsed, importPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +121,30 @@ func typeComments(t *testing.T) map[string]*doc.Type {
 type referenceWriter struct {
 	t        *testing.T
 	out      bytes.Buffer
-	comments map[string]*doc.Type
+	headings map[reflect.Type]string         // that aren't the name of the type
+	comments map[string]map[string]*doc.Type // of types, by package and name
 	done     map[reflect.Type]bool
+}
+
+// documented returns a type with its doc comments, or nil if it has none.
+func (w *referenceWriter) documented(typ reflect.Type) *doc.Type {
+	types, known := w.comments[typ.PkgPath()]
+	if !known {
+		types = typeComments(w.t, typ.PkgPath())
+		w.comments[typ.PkgPath()] = types
+	}
+	if documented := types[typ.Name()]; documented != nil && documented.Doc != "" {
+		return documented
+	}
+	w.t.Errorf("type %s has no doc comment", typ)
+	return nil
+}
+
+func (w *referenceWriter) heading(typ reflect.Type) string {
+	if heading := w.headings[typ]; heading != "" {
+		return heading
+	}
+	return typ.Name()
 }
 
 func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
@@ -112,12 +152,11 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 		return
 	}
 	w.done[typ] = true
-	documented := w.comments[typ.Name()]
-	if documented == nil || documented.Doc == "" {
-		w.t.Errorf("type %s has no doc comment", typ)
+	documented := w.documented(typ)
+	if documented == nil {
 		return
 	}
-	fmt.Fprintf(&w.out, "\n## %s\n\n%s.\n\n%s", typ.Name(), where, documented.Doc)
+	fmt.Fprintf(&w.out, "\n## %s\n\n%s.\n\n%s", w.heading(typ), where, documented.Doc)
 	comments := fieldComments(documented)
 	type reference struct {
 		typ   reflect.Type
@@ -137,7 +176,7 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 		kind, inner := jsonType(field)
 		fmt.Fprintf(&w.out, "\n### `%s` (%s)\n\n%s", name, kind, comment)
 		if inner != nil {
-			refers = append(refers, reference{inner, fmt.Sprintf("In `%s` of %s", name, typ.Name())})
+			refers = append(refers, reference{inner, fmt.Sprintf("In `%s` of %s", name, w.heading(typ))})
 		}
 	}
 	for _, r := range refers {

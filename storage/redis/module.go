@@ -23,7 +23,7 @@ import (
 type Store struct {
 	// Where the server is: `redis://host`, `redis://host:6379/0`, or `rediss://` for TLS. A user and
 	// password may come before the host, as in `redis://user:password@host`. Several nodes of a
-	// cluster are separated by commas.
+	// cluster are separated by commas. Required.
 	URL string `json:"url,omitempty"`
 
 	// The user, as the server's ACL has it. Default: the one in the URL, or none.
@@ -57,21 +57,25 @@ type TLS struct {
 	// The name that the certificate of the server must have. Default: the host.
 	ServerName string `json:"server_name,omitempty"`
 
-	// Files with a certificate of this client and its key, in PEM. Default: none.
+	// A file with a certificate of this client, in PEM. Default: none.
 	Certificate string `json:"certificate,omitempty"`
-	Key         string `json:"key,omitempty"`
+
+	// A file with the key of that certificate, in PEM.
+	Key string `json:"key,omitempty"`
 }
 
 // Sentinel says which sentinels there are.
 type Sentinel struct {
-	// What they call the primary.
+	// What they call the primary. Required.
 	Master string `json:"master,omitempty"`
 
-	// Where they are, as `host:26379`.
+	// Where they are, as `host:26379`, at least one. Default of the port: 26379.
 	Addresses []string `json:"addresses,omitempty"`
 
-	// The user and password that they want. Default: none.
+	// The user that they want. Default: none.
 	Username string `json:"username,omitempty"`
+
+	// The password that they want. Default: none.
 	Password string `json:"password,omitempty"`
 }
 
