@@ -179,7 +179,11 @@ func (c crash) recover(t *testing.T, limit limiter.Limit, r *rand.Rand) {
 // A process dies at any point: after a charge, about a fold, about a hand-over. Whoever opens
 // the database next finds each charge that was granted, and each once.
 func TestCrashPoints(t *testing.T) {
-	for seed := range uint64(4) {
+	seeds := uint64(4)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
 		w := &crashes{path: filepath.Join(t.TempDir(), "tally.db"), rand: rand.New(rand.NewPCG(seed, 0)),
 			limit: newLimit(t, limiter.Params{Algorithm: []limiter.Algorithm{limiter.Fixed, limiter.TokenBucket}[seed%2], Amount: 1 << 40, Window: time.Hour})}
 		o := Options{Path: w.path, connect: w.faults.connect, journalSizes: []journalSize{{4, 8}}}

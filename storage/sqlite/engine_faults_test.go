@@ -165,7 +165,11 @@ func TestDamagedUnderAnEngine(t *testing.T) {
 
 // A database that opens and can't be written to is not in use again until it can.
 func TestReadOnlyUnderAnEngine(t *testing.T) {
-	for _, prefix := range []string{"INSERT", "COMMIT", "BEGIN IMMEDIATE"} {
+	prefixes := []string{"INSERT", "COMMIT", "BEGIN IMMEDIATE"}
+	if testing.Short() {
+		prefixes = prefixes[:1]
+	}
+	for _, prefix := range prefixes {
 		t.Run(prefix, func(t *testing.T) {
 			f := new(faults)
 			inTrouble(t, Options{connect: f.connect}, 300, func(t *testing.T, s *site) {
