@@ -56,6 +56,9 @@ func send(ctx context.Context, clients []client, l load) (sum report) {
 		all.Go(func() { clients[i].send(ctx, l, start, &reports[i]) })
 	}
 	all.Wait()
+	if len(clients) == 0 {
+		time.Sleep(l.Period) // the machine is idle
+	}
 	for i := range reports {
 		sum.merge(&reports[i])
 	}
