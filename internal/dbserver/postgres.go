@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 )
 
+const installed = "/usr/lib/postgresql/*/bin" // of Postgres, in Debian
+
 // Postgres starts a Postgres server with a database. Settings are added to those that it starts
 // with, for example "fsync=on".
 func Postgres(settings ...string) (*Server, error) {
-	const installed = "/usr/lib/postgresql/*/bin"
 	postgres, err := find("postgres", installed)
 	if err != nil {
 		return nil, err
@@ -36,13 +37,38 @@ func Postgres(settings ...string) (*Server, error) {
 	if err := run(folder, initdb, "--no-sync", "-D", data, "-U", User, "-A", "scram-sha-256", "--pwfile", secret, "--locale=C", "-E", "UTF8"); err != nil {
 		return nil, err
 	}
+	return startPostgres(postgres, folder, data, port, settings)
+}
+
+func startPostgres(postgres, folder, data, port string, settings []string) (*Server, error) {
 	args := []string{postgres, "-D", data, "-h", "127.0.0.1", "-p", port, "-k", folder}
 	for _, setting := range append([]string{"fsync=off", "shared_buffers=16MB", "max_connections=60"}, settings...) {
 		args = append(args, "-c", setting)
 	}
-	s := &Server{Port: port, folder: folder, args: args, ready: "ready to accept connections",
+	s := &Server{Port: port, folder: folder, args: args, ready: "ready to accept", // "connections" or "read-only connections"
 		dsn: func(_ *Server, port string) string {
 			return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%s/postgres?sslmode=disable", User, url.PathEscape(Password), port)
 		}}
 	return s, s.Start()
+}
+
+// Standby starts a standby of a Postgres server, with a copy of its data, which follows it.
+func Standby(primary *Server) (*Server, error) {
+	backup, err := find("pg_basebackup", installed)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := newFolder("standby")
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(folder, "data")
+	if err := run(folder, backup, "-d", primary.DSN(primary.Port), "-D", data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync"); err != nil {
+		return nil, err
+	}
+	return startPostgres(primary.args[0], folder, data, port, nil)
 }

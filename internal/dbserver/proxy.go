@@ -22,14 +22,14 @@ const (
 type Proxy struct {
 	Port     string
 	listener net.Listener
-	target   string
 	cut      atomic.Pointer[func() Cut]
 
 	released chan struct{}
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool // guarded by mu
-	group sync.WaitGroup
+	mu     sync.Mutex
+	target string            // guarded by mu: the address of the server
+	conns  map[net.Conn]bool // guarded by mu: nil once it is closed
+	group  sync.WaitGroup
 }
 
 // NewProxy starts a proxy before a server's port.
@@ -38,7 +38,8 @@ func NewProxy(port string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, target: net.JoinHostPort("127.0.0.1", port), conns: make(map[net.Conn]bool), released: make(chan struct{})}
+	p := &Proxy{listener: l, conns: make(map[net.Conn]bool), released: make(chan struct{})}
+	p.SetServer(port)
 	_, p.Port, err = net.SplitHostPort(l.Addr().String())
 	p.SetCut(func() Cut { return Pass })
 	p.group.Go(p.accept)
@@ -48,6 +49,16 @@ func NewProxy(port string) (*Proxy, error) {
 // SetCut sets what happens to each message from a client. cut may be called by several
 // goroutines.
 func (p *Proxy) SetCut(cut func() Cut) { p.cut.Store(&cut) }
+
+// SetServer has clients reach the server with a port. Connections to the one before end.
+func (p *Proxy) SetServer(port string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = net.JoinHostPort("127.0.0.1", port)
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
 
 // Release hands on what is late. It is called once.
 func (p *Proxy) Release() { close(p.released) }
@@ -70,28 +81,25 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		if p.keep(client, server) {
+		if server := p.connect(client); server != nil {
 			p.group.Go(func() { p.serve(client, server) })
 		}
 	}
 }
 
-func (p *Proxy) keep(conns ...net.Conn) bool {
+// connect connects a client to the server. It returns nil, and ends the client's connection, if
+// there is none.
+func (p *Proxy) connect(client net.Conn) net.Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range conns {
-		if p.conns == nil {
-			_ = c.Close()
-		} else {
-			p.conns[c] = true
+	if p.conns != nil {
+		if server, err := net.Dial("tcp", p.target); err == nil {
+			p.conns[client], p.conns[server] = true, true
+			return server
 		}
 	}
-	return p.conns != nil
+	_ = client.Close()
+	return nil
 }
 
 // serve hands messages on until the connection ends.

@@ -151,6 +151,7 @@ var faults = map[uint16]struct {
 	1290: {sqlstore.Failed, "the server is read-only: name the primary"},
 	1836: {sqlstore.Failed, "the server is read-only: name the primary"},
 	1792: {sqlstore.Failed, "the server is read-only: name the primary"},
+	1665: {sqlstore.Failed, "set the server's binlog_format to ROW or MIXED: batches are READ COMMITTED"},
 	1040: {sqlstore.Failed, "each Caddy takes two connections: raise max_connections"},
 	1021: {sqlstore.Failed, "the server's disk is full"},
 	1114: {sqlstore.Failed, "the server's disk is full"},

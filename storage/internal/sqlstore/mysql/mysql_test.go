@@ -80,3 +80,32 @@ func BenchmarkClaim(b *testing.B) { kind.Benchmark(b) }
 func TestSilentServer(t *testing.T) {
 	kind.Silent(t)
 }
+
+func TestUserIsRestricted(t *testing.T) {
+	global := func(variable, value, was, says string) sqltest.Restriction {
+		return sqltest.Restriction{Do: "SET GLOBAL " + variable + " = " + value, Undo: "SET GLOBAL " + variable + " = " + was, Says: says}
+	}
+	grant := "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON tally.* TO app@'127.0.0.1'"
+	kind.Restricted(t, "CREATE USER app@'127.0.0.1' IDENTIFIED BY '"+dbserver.Password+"'; "+grant, endSessions, []sqltest.Restriction{
+		global("read_only", "ON", "OFF", "the server is read-only"),
+		global("innodb_lock_wait_timeout", "1", "50", ""),
+		global("idle_transaction_timeout", "1", "0", ""),
+		global("wait_timeout", "1", "28800", ""),
+		global("tx_isolation", "'SERIALIZABLE'", "'REPEATABLE-READ'", ""),
+		global("sql_mode", "'ANSI,NO_BACKSLASH_ESCAPES,TRADITIONAL'", "DEFAULT", ""),
+		global("autocommit", "OFF", "ON", ""),
+		{Do: "REVOKE UPDATE ON tally.* FROM app@'127.0.0.1'", Undo: grant, Says: "GRANT SELECT, INSERT, UPDATE, DELETE"},
+		{Do: "ALTER USER app@'127.0.0.1' ACCOUNT LOCK", Undo: "ALTER USER app@'127.0.0.1' ACCOUNT UNLOCK", Says: "locked"},
+	})
+}
+
+// A session that is ended from outside in the middle of batches costs no unit.
+func TestTerminated(t *testing.T) {
+	kind.Terminated(t, endSessions)
+}
+
+// endSessions ends all sessions of the store.
+const endSessions = `BEGIN NOT ATOMIC
+	DECLARE CONTINUE HANDLER FOR 1094 DO 0;
+	FOR c IN (SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user IN ('tally', 'app')) DO KILL c.id; END FOR;
+END`

@@ -77,8 +77,10 @@ func TestErrorsOfTheServer(t *testing.T) {
 
 // A session that is ended from outside in the middle of batches costs no unit.
 func TestTerminated(t *testing.T) {
-	kind.Terminated(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = current_user")
+	kind.Terminated(t, endSessions)
 }
+
+const endSessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = current_user"
 
 // The rows of a batch are found by their key, also in a table of a few thousand rows that the server
 // would rather read as a whole.
@@ -121,4 +123,23 @@ func TestSweepEnds(t *testing.T) {
 
 func TestSilentServer(t *testing.T) {
 	kind.Silent(t)
+}
+
+func TestRoleIsRestricted(t *testing.T) {
+	role := func(setting, value, says string) sqltest.Restriction {
+		return sqltest.Restriction{Do: "ALTER ROLE app SET " + setting + " = " + value, Undo: "ALTER ROLE app RESET " + setting, Says: says}
+	}
+	kind.Restricted(t, "CREATE ROLE app LOGIN PASSWORD '"+dbserver.Password+"'; GRANT CREATE ON SCHEMA public TO app",
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'", []sqltest.Restriction{
+			role("default_transaction_read_only", "on", "the server is read-only"),
+			role("statement_timeout", "1", ""),
+			role("idle_in_transaction_session_timeout", "1", ""),
+			role("lock_timeout", "1", ""),
+			role("synchronous_commit", "on", ""),
+			role("default_transaction_isolation", "'serializable'", ""),
+			{Do: "ALTER ROLE app NOLOGIN", Undo: "ALTER ROLE app LOGIN", Says: "not permitted to log in"},
+			{Do: "REVOKE UPDATE ON PLACEcells FROM app", Undo: "GRANT UPDATE ON PLACEcells TO app", Says: "GRANT SELECT, INSERT, UPDATE, DELETE"},
+			{Do: "REVOKE UPDATE ON PLACEmachines FROM app", Undo: "GRANT UPDATE ON PLACEmachines TO app", Says: "GRANT SELECT, INSERT, UPDATE, DELETE"},
+			{Do: "REVOKE SELECT ON PLACEmeta FROM app", Undo: "GRANT SELECT ON PLACEmeta TO app", Says: "GRANT SELECT, INSERT, UPDATE, DELETE"},
+		})
 }

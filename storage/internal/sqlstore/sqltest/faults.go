@@ -115,7 +115,7 @@ func (k *Kind) Cuts(t *testing.T) {
 // Terminated has the server end all sessions again and again while a store claims. kill is the
 // statement that does.
 func (k *Kind) Terminated(t *testing.T, kill string) {
-	server := k.Own(t)
+	server := k.Server(t)
 	s, l := opened(t, k.Place(t, server, server.Port, k.Options())), large(t)
 	ended := make(chan error, 1)
 	go func() {

@@ -97,7 +97,7 @@ func slotOf(t *testing.T, n *node) int64 {
 
 func newEngine(t *testing.T, o Options) *engine.Engine {
 	t.Helper()
-	e, err := engine.New(engine.Options{Open: Opener(o), StoreTimeout: time.Second, Remote: true, Name: nameOf})
+	e, err := engine.New(engine.Options{Open: Opener(o), StoreTimeout: 20 * time.Second, Remote: true, Name: nameOf})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestClusterFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	limit := &engine.Limit{ID: 1, Limit: l}
-	o := Options{Addresses: []string{primaries[1].Address, primaries[2].Address}, Timeout: 2 * time.Second}
+	o := Options{Addresses: []string{primaries[1].Address, primaries[2].Address}, Timeout: 10 * time.Second}
 	engines := []*engine.Engine{newEngine(t, o), newEngine(t, o)}
 	admitted := use(t, engines[0], limit, kept/2) + use(t, engines[1], limit, kept/2)
 	old := primaries[0]
@@ -153,6 +153,9 @@ func TestClusterFailover(t *testing.T) {
 		return strings.Contains(replica.MustInfo(t, "replication"), "master_link_status:down")
 	})
 	admitted += use(t, engines[0], limit, lost/2) + use(t, engines[1], limit, lost/2)
+	for _, e := range engines { // what it admits may be charged since before
+		use(t, e, &engine.Limit{ID: 2, Limit: l}, 1)
+	}
 	old.Kill()
 	replica.ask(t, "CLUSTER FAILOVER FORCE")
 	recovered := func() {

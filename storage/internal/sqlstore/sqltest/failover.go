@@ -1,0 +1,128 @@
+package sqltest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Pair is a server and another one that follows it.
+type Pair struct {
+	Primary, Replica *dbserver.Server
+	// DSN says how to connect to whichever of them is the primary.
+	DSN string
+	// Stop has the replica follow no longer, once it has all that was written before.
+	Stop func(t *testing.T)
+	// TakeOver makes the replica the primary. The other one is dead.
+	TakeOver func(t *testing.T)
+	// GoBack has all clients connect to the old primary, which lives again.
+	GoBack func(t *testing.T)
+}
+
+// Failover has a primary die whose replica lags, and the replica take over. That is noticed, and the
+// machines charge what they know. That is all that was admitted in the time that is lost, so no more
+// than the limit is admitted in all, not even when clients come to the old primary again.
+func (k *Kind) Failover(t *testing.T, p Pair) {
+	const amount, kept, lost = 1000, 300, 200
+	params, err := limiter.New(limiter.Params{Amount: amount, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := &engine.Limit{ID: 1, Limit: params}
+	open, err := k.Opener(p.DSN, k.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	engines := []*engine.Engine{newEngine(t, open), newEngine(t, open)}
+	both := func(requests int) (admitted int) {
+		return use(t, engines[0], limit, requests/2) + use(t, engines[1], limit, requests/2)
+	}
+	noticed := func(times int64) {
+		t.Helper()
+		for _, e := range engines {
+			waitUntil(t, "an engine to notice lost writes, and to use the server again", func() bool {
+				stats := e.Stats(context.Background())
+				return stats.LostWrites == times && !stats.Degraded
+			})
+		}
+	}
+	admitted := both(kept)
+	p.Stop(t)
+	admitted += both(lost)
+	for _, e := range engines { // what it admits may be charged since before
+		use(t, e, &engine.Limit{ID: 2, Limit: params}, 1)
+	}
+	p.Primary.Kill()
+	p.TakeOver(t)
+	noticed(1)
+	if admitted += both(kept); admitted != kept+lost+kept {
+		t.Errorf("%d of %d requests were admitted", admitted, kept+lost+kept)
+	}
+	if err := p.Primary.Start(); err != nil {
+		t.Fatal(err)
+	}
+	noticed(1)
+	p.GoBack(t)
+	noticed(2)
+	for range amount {
+		admitted += both(2)
+	}
+	if admitted > amount || admitted < amount*3/4 { // a part is lost with the leases of both
+		t.Errorf("%d of %d were admitted", admitted, amount)
+	}
+}
+
+func newEngine(t *testing.T, open storage.Opener) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(engine.Options{Open: open, StoreTimeout: patience, Remote: true,
+		Name: func(_ storage.LimitID, key string, _ time.Duration, _ int64) (name engine.Name, _ error) {
+			copy(name.Key[:], key)
+			return name, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = e.Close(ctx)
+	})
+	<-e.Ready()
+	return e
+}
+
+// use makes so many requests, and returns how many are admitted.
+func use(t *testing.T, e *engine.Engine, limit *engine.Limit, requests int) (admitted int) {
+	t.Helper()
+	for range requests {
+		d := e.Decide(context.Background(), nil, []engine.Debit{{Limit: limit, Key: []byte("everybody"), Cost: 1}})
+		if d.Degraded {
+			t.Fatal("a decision was made without the server")
+		}
+		if d.Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+func waitUntil(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// Until runs a statement on a server until it succeeds.
+func (k *Kind) Until(t testing.TB, s *dbserver.Server, statement string) {
+	t.Helper()
+	waitUntil(t, statement, func() bool { return k.Exec(s.DSN(s.Port), statement) == nil })
+}
