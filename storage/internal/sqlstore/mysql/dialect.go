@@ -80,6 +80,19 @@ func connect(ctx context.Context, connector driver.Connector) (sqlstore.Conn, er
 
 // Run implements [sqlstore.Conn].
 func (c *conn) Run(ctx context.Context, statements []byte) (results []sqlstore.Rows, err error) {
+	if results, err = c.run(ctx, statements); err != nil && c.Broken() {
+		err = &endedError{err}
+	}
+	return results, err
+}
+
+// endedError is an error with which a connection ended. MySQL sends one, with a number, when it ends
+// a connection that was idle.
+type endedError struct{ error }
+
+func (e *endedError) Unwrap() error { return e.error }
+
+func (c *conn) run(ctx context.Context, statements []byte) (results []sqlstore.Rows, err error) {
 	rows, err := c.Conn.(driver.QueryerContext).QueryContext(ctx, string(statements), nil)
 	if err != nil {
 		return nil, err
@@ -171,6 +184,9 @@ func explain(err error) (sqlstore.Fault, error) {
 		return sqlstore.Broken, err
 	}
 	known := faults[answer.Number]
+	if ended := (*endedError)(nil); errors.As(err, &ended) {
+		known.fault = sqlstore.Broken
+	}
 	if known.remedy != "" {
 		err = fmt.Errorf("%w; %s", err, known.remedy)
 	}

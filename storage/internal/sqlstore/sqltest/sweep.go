@@ -12,7 +12,6 @@ import (
 // lock is free, and then ends.
 func (k *Kind) SweepEnds(t *testing.T, connect func(dsn string) (sqlstore.Conn, error)) {
 	server, o := k.Server(t), k.Options()
-	o.Timeout = 2 * time.Second // MariaDB waits for a lock for a second at least
 	s := opened(t, k.Place(t, server, server.Port, o))
 	c, err := connect(server.DSN(server.Port))
 	if err != nil {
@@ -28,7 +27,9 @@ func (k *Kind) SweepEnds(t *testing.T, connect func(dsn string) (sqlstore.Conn, 
 			t.Fatalf("a step of the sweep: %+v, %v", swept, err)
 		}
 	}
-	if swept, err := s.Sweep(context.Background(), 0); err == nil {
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	if swept, err := s.Sweep(ctx, 0); err == nil {
 		t.Fatalf("the end of the sweep is held up, and it says %+v", swept)
 	}
 	if _, err := c.Run(context.Background(), []byte("ROLLBACK")); err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/redisserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // node is a server of a cluster.
@@ -58,9 +60,9 @@ func startCluster(t *testing.T) (primaries [3]*node, replica *node) {
 		}
 	}
 	slot := slotOf(t, nodes[0])
-	nodes[0].ask(t, fmt.Sprintf("CLUSTER ADDSLOTS %d", slot))
+	nodes[0].ask(t, fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", slot, slot+1)) // a node without any becomes a replica
 	nodes[1].ask(t, fmt.Sprintf("CLUSTER ADDSLOTSRANGE 0 %d", slot-1))
-	nodes[2].ask(t, fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d 16383", slot+1))
+	nodes[2].ask(t, fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d 16383", slot+2))
 	for i, n := range nodes {
 		waitUntil(t, "the cluster to be ready", func() bool {
 			return strings.Contains(n.text(t, "CLUSTER INFO"), "cluster_state:ok") && strings.Count(n.text(t, "CLUSTER NODES"), "connected") >= 4
@@ -186,4 +188,64 @@ func line(info, name string) string {
 	_, after, _ := strings.Cut(info, "\n"+name+":")
 	value, _, _ := strings.Cut(after, "\r")
 	return value
+}
+
+// The slot of the store moves to another node, key by key, while machines use it, and back. Each claim
+// is charged once or refused as a whole, and none is of unknown outcome.
+func TestSlotMigration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: it takes some seconds")
+	}
+	primaries, _ := startCluster(t)
+	slot, l := fmt.Sprint(slotOf(t, primaries[0])), yearly(t)
+	open := Opener(Options{Addresses: []string{primaries[2].Address}, Timeout: 10 * time.Second})
+	stores := []*Store{openedBy(t, open), openedBy(t, open)}
+	granted, refused := int64(0), 0
+	claim := func() {
+		t.Helper()
+		for _, s := range stores {
+			switch used, err := charge(context.Background(), s, l, 1); {
+			case err == nil:
+				if granted++; used != granted {
+					t.Fatalf("%d units are in use, want %d", used, granted)
+				}
+			case errors.Is(err, storage.ErrUnknownOutcome), errors.Is(err, storage.ErrLostWrites), errors.Is(err, errBroken):
+				t.Fatal(err)
+			default:
+				refused++
+			}
+		}
+	}
+	move := func(from, to *node) {
+		t.Helper()
+		claim()
+		to.ask(t, "CLUSTER SETSLOT "+slot+" IMPORTING", from.id)
+		from.ask(t, "CLUSTER SETSLOT "+slot+" MIGRATING", to.id)
+		host, port, _ := net.SplitHostPort(to.Address)
+		for {
+			claim()
+			list := from.ask(t, "CLUSTER GETKEYSINSLOT "+slot+" 1")
+			keys, err := list.AsStrSlice()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(keys) == 0 {
+				break
+			}
+			from.ask(t, "MIGRATE", host, port, keys[0], "0", "5000")
+		}
+		for _, n := range []*node{to, from, primaries[2]} {
+			n.ask(t, "CLUSTER SETSLOT "+slot+" NODE", to.id)
+			claim()
+		}
+	}
+	move(primaries[0], primaries[1])
+	mustCharge(t, stores[0], l, 0)
+	move(primaries[1], primaries[0])
+	if used := mustCharge(t, openedBy(t, open), l, 1); used != granted+1 {
+		t.Errorf("%d units are in use, want %d", used, granted+1)
+	}
+	if granted < 10 || refused == 0 {
+		t.Errorf("%d claims were granted and %d refused while the slot moved", granted, refused)
+	}
 }

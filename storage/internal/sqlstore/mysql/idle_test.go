@@ -1,0 +1,64 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"testing"
+
+	driverof "github.com/go-sql-driver/mysql"
+
+	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+)
+
+// idle is a connection that the server ends before the next call, as MySQL 8 does: it says so with an
+// error, and the driver closes its side because nobody had asked.
+type idle struct {
+	driver.Conn
+	ends *bool
+}
+
+func (c idle) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if *c.ends {
+		*c.ends = false
+		_ = c.Close()
+		return nil, &driverof.MySQLError{Number: 4031, Message: "The client was disconnected by the server because of inactivity."}
+	}
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+func (c idle) IsValid() bool { return c.Conn.(driver.Validator).IsValid() }
+
+// idling makes connections that the server ends.
+type idling struct {
+	driver.Connector
+	ends *bool
+}
+
+func (c idling) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	return idle{conn, c.ends}, err
+}
+
+// A connection that was idle for too long is made anew, and no call fails.
+func TestIdleConnections(t *testing.T) {
+	server, ends := kind.Server(t), false
+	connector, err := connectorTo(server.DSN(server.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	place, err := sqlstore.NewPlace(dialect(idling{connector, &ends}), kind.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := place.Open(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 3 {
+		if _, err := s.Stats(context.Background()); err != nil {
+			t.Error(err)
+		}
+		ends = true
+	}
+}
