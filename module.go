@@ -49,7 +49,8 @@ type Handler struct {
 	// - `off`
 	//
 	// Retry-After is sent with every refusal that waiting can mend, whatever
-	// this says.
+	// this says. If several handlers decide about one request, the first of
+	// them says which fields are sent, for the limits of all.
 	Headers string `json:"headers,omitempty"`
 
 	// Requests that no zone of this handler looks at: a list of matcher sets, of

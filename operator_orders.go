@@ -109,11 +109,11 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 	if err != nil {
 		return operator.Done{}, err
 	}
-	forgiven, err := t.forgive(ctx, o)
+	forgiven, banned, err := t.forgive(ctx, o)
 	if err != nil {
 		return operator.Done{}, err
 	}
-	done := operator.Done{Client: t.String(), Changed: forgiven}
+	done := operator.Done{Client: t.String(), Changed: forgiven, Bans: banned}
 	if about, err := t.statementTarget(); err == nil {
 		removed, err := t.unstate(ctx, rules.Ban, about, "unban", o)
 		if err != nil {
@@ -121,6 +121,7 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 		}
 		done.Client = about.String()
 		done.Changed += removed
+		done.Bans += removed
 		if wider := t.stillBanned(); wider != "" {
 			done.Notes = append(done.Notes, "it is still banned by the statement about "+wider)
 		}

@@ -76,17 +76,22 @@ func (t *target) unknownHint() string {
 }
 
 // forgive forgets the violations of a client, which ends the ban that they have led to. It
-// returns how many clients had any.
-func (t *target) forgive(ctx context.Context, o operator.Order) (int, error) {
+// returns how many clients had any, and how many bans ended.
+func (t *target) forgive(ctx context.Context, o operator.Order) (forgiven, banned int, err error) {
 	var resets []engine.Reset
 	for _, c := range t.clients(operator.MaxItems) {
 		resets = append(resets, engine.Reset{Key: c.Key})
+		if c.Banned > 0 {
+			banned++
+		}
 	}
 	if t.referred != nil && t.referred.Limit == banName && t.referred.Name != (storage.Key{}) {
 		resets = append(resets, engine.Reset{Name: t.referred.Name})
+		banned++
 	}
 	if len(resets) == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
-	return t.resetAll(ctx, resets, "unban", o)
+	forgiven, err = t.resetAll(ctx, resets, "unban", o)
+	return forgiven, min(banned, forgiven), err
 }

@@ -41,7 +41,7 @@ func (z *zoneSetup) provisionShadow() error {
 	if z.Ban != nil {
 		z.warn("ban: no limit of the zone is enforced, so nobody is banned while shadow is there", "ban with limits that are enforced")
 	}
-	z.log.Info("this zone refuses nothing, because no limit of it is enforced", zap.String("zone", z.Name))
+	z.log.Info("this zone is in shadow: no limit of it is enforced, so it refuses nothing", zap.String("zone", z.Name))
 	return nil
 }
 

@@ -283,8 +283,8 @@ func (d *operatorsDay) pardons(t *testing.T) {
 	if got := d.get("/other", who[0], "User-Agent: good").status; got != http.StatusOK || e.Next.Status != 0 || !strings.Contains(e.Next.Text, "another client") {
 		t.Errorf("another client at its address: status %d, forecast %+v", got, e.Next)
 	}
-	if _, err := d.Unban(t.Context(), operator.Order{Client: "ref:" + refused.body}); err != nil {
-		t.Fatal(err)
+	if done, err := d.Unban(t.Context(), operator.Order{Client: "ref:" + refused.body}); err != nil || done.Bans != 1 {
+		t.Fatalf("%+v, %v, want one ban lifted", done, err)
 	}
 	d.wantPassed(1, 1, "/other", who...)
 }

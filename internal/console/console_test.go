@@ -132,6 +132,33 @@ func TestOrders(t *testing.T) {
 	}
 }
 
+// What unban says is true: of a client that wasn't banned, and of one that another statement bans.
+func TestUnban(t *testing.T) {
+	for _, test := range []struct {
+		done operator.Done
+		says string
+	}{
+		{operator.Done{Changed: 1}, "No ban of 203.0.113.9 was found; its violations are forgotten.\n"},
+		{operator.Done{Changed: 2, Bans: 1}, "203.0.113.9 is no longer banned.\n"},
+		{operator.Done{Changed: 1, Bans: 1, Notes: []string{"it is still banned by the statement about 203.0.113.0/24"}},
+			"Lifted 1 ban of 203.0.113.9.\nit is still banned by the statement about 203.0.113.0/24\n"},
+	} {
+		test.done.Client = "203.0.113.9"
+		out, _, err := run(unbans{sample.New(clock), test.done}, "unban", "203.0.113.9")
+		if err != nil || out != test.says {
+			t.Errorf("%+v: %q, %v, want %q", test.done, out, err, test.says)
+		}
+	}
+}
+
+// unbans is a service whose answer to unban is given.
+type unbans struct {
+	operator.Service
+	done operator.Done
+}
+
+func (s unbans) Unban(context.Context, operator.Order) (operator.Done, error) { return s.done, nil }
+
 // inLocal puts times of a text into the time zone of the machine.
 func inLocal(text string) string {
 	const layout = "2006-01-02 15:04:05"

@@ -105,6 +105,12 @@ func (c console) unban() *cobra.Command {
 		Example:           "  caddy rate-limit unban 203.0.113.9",
 		ValidArgsFunction: c.completeBanned("ban"),
 	}, &o, operator.Service.Unban, func(_ *session, d operator.Done) string {
+		switch {
+		case d.Bans == 0:
+			return "No ban of " + d.Client + " was found; its violations are forgotten."
+		case len(d.Notes) > 0: // which say what else bans it
+			return fmt.Sprintf("Lifted %s of %s.", counted(d.Bans, "ban"), d.Client)
+		}
 		return d.Client + " is no longer banned."
 	}, "%s is not banned.")
 }

@@ -29,7 +29,8 @@ type Import struct {
 // Done is what an order has changed.
 type Done struct {
 	Client  string     `json:"client"`          // as understood
-	Changed int        `json:"changed"`         // limits reset, bans lifted, statements written
+	Changed int        `json:"changed"`         // limits reset, clients forgiven, statements written or removed
+	Bans    int        `json:"bans,omitempty"`  // of unban: how many were lifted, as far as memory knows
 	Until   *time.Time `json:"until,omitempty"` // when it ends by itself
 	Notes   []string   `json:"notes,omitempty"` // what else a person should know
 }

@@ -217,8 +217,8 @@ func (m *committer) put(b *batch) error {
 
 // giveBackLocked gives back what a cell holds: at once, or by a batch, which it returns. It
 // returns nil as well if there is nothing to give back, or the queue is closed and the cell keeps
-// it. From when the lease leaves the cell it is in the store or in the queue: whoever locks the
-// cell finds the units there or in the cell.
+// it. From when the lease leaves the cell it is in the store or in the queue: a caller that
+// locks the cell finds the units there or in the cell.
 func (m *committer) giveBackLocked(c *cell) *batch {
 	if c.settlesLocked(m.clock.now()) <= 0 {
 		return nil

@@ -39,7 +39,7 @@ func (c *cell) voidHoldsLocked() {
 func (c *cell) isHeldLocked() bool { return c.rare != nil && c.rare.holds.requests > 0 }
 
 // unhold ends that a request holds something. If it doesn't count, that is given back, and
-// whoever was refused for it is let in again.
+// clients that were refused because of it are let in again.
 func (e *Engine) unhold(p *Pending, counts bool) {
 	c, now := p.cell, e.clock.now()
 	c.mu.Lock()

@@ -53,8 +53,8 @@ func onStores(t *testing.T, params limiter.Params, test func(t *testing.T, f *fi
 	}
 }
 
-// What requests hold is charged: whoever asks meanwhile is refused, and let in again as soon as
-// one of them turns out not to count.
+// What requests hold is charged: other requests are refused meanwhile, and let in again as soon
+// as one of those that hold turns out not to count.
 func TestHeldUnitsComeBack(t *testing.T) {
 	onStores(t, limiter.Params{Amount: 5, Window: time.Hour}, func(t *testing.T, f *fixture, limit *Limit) {
 		held := f.hold(5, limit, "a")

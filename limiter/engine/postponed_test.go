@@ -43,7 +43,8 @@ func TestHeldUnitsComeBackAsTheStoreFails(t *testing.T) {
 	})
 }
 
-// What comes back during an outage is given back after it, and whoever was refused for it is let in.
+// What comes back during an outage is given back after it, and clients that were refused
+// because of it are let in.
 func TestHeldUnitsComeBackDuringAnOutage(t *testing.T) {
 	slotted(t, 5, func(t *testing.T, e *faulty, limit *Limit) {
 		held := e.hold(5, limit, "a")

@@ -226,8 +226,8 @@ func TestReplacedBeforeTheStop(t *testing.T) {
 	})
 }
 
-// What memory admitted in an outage is known of a key, to whoever asks what is left
-// and to a database that takes the place of this one, once it is charged.
+// Once it is charged, what memory admitted in an outage is known of a key: to a caller that asks
+// what is left, and to a database that takes the place of this one.
 func TestDebtsAreKnownOnceTheyAreCharged(t *testing.T) {
 	atPlace(t, 100, func(t *testing.T, p *place, limit *Limit) {
 		var broken atomic.Bool

@@ -171,7 +171,9 @@ func (s *Service) Allow(_ context.Context, o operator.Order) (operator.Done, err
 
 // Unban implements operator.Service.
 func (s *Service) Unban(_ context.Context, o operator.Order) (operator.Done, error) {
-	return s.order(o, "unban", func() int { return s.liftLocked(o, "ban") })
+	done, err := s.order(o, "unban", func() int { return s.liftLocked(o, "ban") })
+	done.Bans = done.Changed
+	return done, err
 }
 
 // Disallow implements operator.Service.
