@@ -30,6 +30,41 @@ type folding struct {
 	buckets    [len(sizes)]*stmt
 
 	foldedAt time.Time // when all that was old was folded last
+
+	written int    // statements since the last rest
+	rest    func() // is called now and then if the fold is in no hurry; or nil
+}
+
+// A fold takes tens of milliseconds of a processor. Go interrupts a goroutine only every 10 ms, so
+// requests would wait for it. A fold that nobody waits for rests after every restAfter
+// statements, of up to 16 rows each, for about as long as these take.
+const (
+	restAfter = 4
+	restFor   = 300 * time.Microsecond
+)
+
+// wrote notes that a statement is about to write.
+func (f *folding) wrote() {
+	if f.written++; f.written%restAfter == 0 && f.rest != nil {
+		f.rest()
+	}
+}
+
+// unhurriedly calls fold, which rests now and then, unless somebody waits for the store, the
+// period has ended, or the journal fills up.
+func (s *Store) unhurriedly(a *alone, fold func() error) error {
+	s.folding.rest = func() {
+		if !s.mu.wanted() && s.lasts(a) && !a.filling() {
+			s.options.rest(restFor)
+		}
+	}
+	defer func() { s.folding.rest = nil }()
+	return fold()
+}
+
+// filling reports whether half of the journal holds what the database has not.
+func (a *alone) filling() bool {
+	return len(a.journal.Segments(a.folded.Load())) > a.journal.Places()/2
 }
 
 // foldedSlot is what a segment adds to one row of counters.
@@ -79,7 +114,11 @@ func (s *Store) foldSome(a *alone, old bool) {
 			a.journal.Seal()
 		}
 		// What fails now is tried again; charges are in the journal for as long as it has room.
-		folded, err := s.foldNextLocked(a)
+		var folded bool
+		err := s.unhurriedly(a, func() (err error) {
+			folded, err = s.foldNextLocked(a)
+			return err
+		})
 		more = folded && s.failed(wrap("fold", err)) == nil
 		s.mu.Unlock()
 	}
@@ -277,6 +316,7 @@ func (f *folding) writeSlots() error {
 		case w.units > 0:
 			adds = append(adds, w)
 		case w.units < 0:
+			f.wrote()
 			f.take.bind(0, w.units, int64(w.limit), w.window, w.key[:], w.slot)
 			if _, err := f.take.exec(); err != nil {
 				return err
@@ -284,6 +324,9 @@ func (f *folding) writeSlots() error {
 		}
 	}
 	return inSizes(&f.upserts, len(adds), func(s *stmt, row, n int) {
+		if row == 0 {
+			f.wrote()
+		}
 		w := adds[n]
 		s.bind(5*row, int64(w.limit), w.window, w.key[:], w.slot, w.units)
 	})
@@ -291,6 +334,9 @@ func (f *folding) writeSlots() error {
 
 func (f *folding) writeBuckets() error {
 	return inSizes(&f.buckets, len(f.states), func(s *stmt, row, n int) {
+		if row == 0 {
+			f.wrote()
+		}
 		b := &f.states[n]
 		s.bind(6*row, int64(b.limit), b.key[:], b.n[0], b.n[1], b.n[2], b.n[3])
 	})

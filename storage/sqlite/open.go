@@ -37,7 +37,7 @@ type Store struct {
 	beside  map[string]fs.FileInfo // what identifies its log and its index, by suffix
 
 	// mu guards the write connection and everything down to sideMu.
-	mu       sync.Mutex
+	mu       writerLock
 	writer   *conn
 	inTx     bool // the connection may be in a transaction
 	closed   bool

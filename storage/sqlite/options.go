@@ -74,6 +74,9 @@ type Options struct {
 	maxWAL int64
 	// journalSizes are the sizes of a journal that is made, the first that the disk has.
 	journalSizes []journalSize
+	// rest sleeps for a while in the middle of a fold; nil means [time.Sleep]. Tests put what
+	// happens meanwhile here.
+	rest func(time.Duration)
 	// now tells the date for the names of files that are set aside.
 	now func() time.Time
 }
@@ -120,6 +123,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.connect == nil {
 		o.connect = sqlite3.NewConnector
+	}
+	if o.rest == nil {
+		o.rest = time.Sleep
 	}
 	if o.now == nil {
 		o.now = time.Now

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
@@ -15,6 +16,7 @@ type reader struct {
 	conn               *conn
 	begin, end, folded *stmt
 	claims             claimer // of which it uses what reads
+	clients            standings
 	clock              clock
 	writes             []slotWrite
 }
@@ -42,7 +44,7 @@ func (s *Store) openReader(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return errors.Join(r.clock.prepare(r.conn), r.claims.counters.prepareReads(r.conn), r.claims.buckets.prepareReads(r.conn))
+	return errors.Join(r.clock.prepare(r.conn), r.claims.counters.prepareReads(r.conn), r.claims.buckets.prepareReads(r.conn), r.clients.prepareReads(r.conn))
 }
 
 // errTransaction says that claims need a transaction that writes.
@@ -125,7 +127,12 @@ func (s *Store) tellLimits(a *alone, term *storage.Term, claims []storage.Claim)
 
 // decide answers claims as of one state of the database, and what is pending then. It changes
 // nothing but the cells.
-func (r *reader) decide(p *pending, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) (err error) {
+func (r *reader) decide(p *pending, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return r.look(func() error { return r.decideAsOf(p, term, claims, grants) })
+}
+
+// look calls f, which reads one state of the database.
+func (r *reader) look(f func() error) (err error) {
 	if _, err := r.begin.exec(); err != nil {
 		return err
 	}
@@ -134,6 +141,10 @@ func (r *reader) decide(p *pending, term *storage.Term, claims []storage.Claim, 
 			err = errors.Join(err, failed)
 		}
 	}()
+	return f()
+}
+
+func (r *reader) decideAsOf(p *pending, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	cl := &r.claims
 	if cl.era = 0; term != nil {
 		if err := r.tell(term, claims); err != nil {
@@ -215,4 +226,41 @@ func noteSlots(j *journal.Journal, c *cell, limit limiter.Limit, writes []slotWr
 		writes = writes[n:]
 	}
 	return true
+}
+
+// recordsAlone reads the records of clients in a period. It waits for no transaction.
+func (s *Store) recordsAlone(a *alone, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if !s.lasts(a) {
+		s.endPeriod(a)
+		return errTransaction
+	}
+	if err := s.inPlace(); err != nil {
+		return err
+	}
+	return s.reader.look(func() error { return s.reader.records(term, clients, now, records) })
+}
+
+// records reads the records of clients. One that is kept under the former name of its client is
+// moved, which needs a transaction.
+func (r *reader) records(term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+	r.clients.shift = 0
+	if term != nil {
+		if err := r.tell(term, nil); err != nil {
+			return err
+		}
+		now, r.clients.shift = term.Time.Now, term.Shift
+	}
+	for i, client := range clients {
+		known, moved, err := r.clients.of(client, now)
+		if err != nil {
+			return err
+		}
+		if moved {
+			return errTransaction
+		}
+		records[i] = known
+	}
+	return nil
 }

@@ -18,19 +18,27 @@ type standings struct {
 	shift  int64  // by how much the times in records lie after those in the table
 }
 
+// prepareReads prepares what reads.
+func (st *standings) prepareReads(db *conn) (err error) {
+	st.read, err = db.prepare(`SELECT at, lost, level, until, bans, expires, past FROM standings WHERE key = ?`, 1, 7)
+	return err
+}
+
 func (st *standings) prepare(db *conn) (err error) {
+	if err := st.prepareReads(db); err != nil {
+		return err
+	}
 	for _, p := range []struct {
-		stmt          **stmt
-		query         string
-		args, columns int
+		stmt  **stmt
+		query string
+		args  int
 	}{
-		{&st.read, `SELECT at, lost, level, until, bans, expires, past FROM standings WHERE key = ?`, 1, 7},
 		{&st.write, `INSERT INTO standings (key, at, lost, level, until, bans, past, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (key) DO UPDATE SET at = excluded.at, lost = excluded.lost, level = excluded.level,
-			    until = excluded.until, bans = excluded.bans, past = excluded.past, expires = excluded.expires`, 8, 0},
-		{&st.remove, `DELETE FROM standings WHERE key = ?`, 1, 0},
+			    until = excluded.until, bans = excluded.bans, past = excluded.past, expires = excluded.expires`, 8},
+		{&st.remove, `DELETE FROM standings WHERE key = ?`, 1},
 	} {
-		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
+		if *p.stmt, err = db.prepare(p.query, p.args, 0); err != nil {
 			return err
 		}
 	}
@@ -45,6 +53,11 @@ func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64
 func (s *Store) readStandings(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
 	if len(clients) != len(records) {
 		return wrap("standings", fmt.Errorf("%d clients need as many records, got %d", len(clients), len(records)))
+	}
+	if a := s.alone.Load(); a != nil && ctx.Err() == nil {
+		if err := s.recordsAlone(a, term, clients, now, records); err != errTransaction {
+			return s.failed(wrap("standings", err))
+		}
 	}
 	return s.withClients(ctx, term, "standings", func(st *standings) (written int64, err error) {
 		if term != nil {

@@ -61,7 +61,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	}
 	sw := s.sweeping
 	if sw.atStart() {
-		if err := s.foldAllLocked(); err != nil {
+		if err := s.foldForSweepLocked(); err != nil {
 			return storage.Swept{}, s.failed(wrap("sweep", err))
 		}
 	}
@@ -81,6 +81,14 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	}
 	s.askToEmptyLogLocked(sw.now)
 	return storage.Swept{Rows: sw.deleted, More: sw.more}, s.failed(wrap("sweep", err))
+}
+
+// foldForSweepLocked folds what was noted before a sweep, which nobody waits for.
+func (s *Store) foldForSweepLocked() error {
+	if a := s.alone.Load(); a != nil {
+		return s.unhurriedly(a, s.foldAllLocked)
+	}
+	return s.foldAllLocked()
 }
 
 // sweeper remembers where the last step stopped.
