@@ -71,7 +71,7 @@ func (s *Store) checkpoint() error {
 	if err == nil {
 		err = s.side.exec(`PRAGMA ` + vfs.SyncPragma)
 	}
-	s.mu.Lock()
+	s.mu.lockPatiently()
 	defer s.mu.Unlock()
 	if s.closed {
 		return storage.ErrClosed

@@ -50,7 +50,7 @@ func (f *folding) wrote() {
 	}
 }
 
-// unhurriedly calls fold, which rests now and then, unless somebody waits for the store, the
+// unhurriedly calls fold, which rests now and then, unless requests may wait for the store, the
 // period has ended, or the journal fills up.
 func (s *Store) unhurriedly(a *alone, fold func() error) error {
 	s.folding.rest = func() {

@@ -48,7 +48,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, wrap("sweep", err)
 	}
-	s.mu.Lock()
+	s.mu.lockPatiently()
 	defer s.mu.Unlock()
 	if s.closed {
 		return storage.Swept{}, wrap("sweep", storage.ErrClosed)
