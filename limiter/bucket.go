@@ -121,6 +121,18 @@ func (l *Limit) refillTime(units, part int64) int64 {
 	return int64(q)
 }
 
+// drainTime returns the nanoseconds in which no more than units and part drain.
+func (l *Limit) drainTime(units, part int64) int64 {
+	hi, lo := bits.Mul64(uint64(units), uint64(l.window))
+	lo, carry := bits.Add64(lo, uint64(part), 0)
+	hi += carry
+	if hi >= uint64(l.amount) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(l.amount))
+	return int64(min(q, math.MaxInt64))
+}
+
 // claimBucket is [Limit.Claim] for a token bucket.
 func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	was := l.drainTo(*b, c.Now)
@@ -129,9 +141,12 @@ func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	is.Units, is.Part = l.less(is.Units, is.Part, max(returned.Units, 0), returned.HeldPart)
 	is.Units = min(addSaturating(is.Units, c.Charge.missing(is.Units)), 2*MaxAmount)
 
-	g := l.share(c, l.capacity-is.inUse())
+	g := l.share(c, l.capacity-l.inUseAt(is, c.Now))
 	if g.Units == 0 && c.Min > 0 {
 		g.Retry = l.retryBucket(is, c)
+	}
+	if later := l.lasting(is, c); g.Units > max(c.Want, c.Min) && l.inUseAt(later, c.Now) <= l.capacity-g.Units {
+		is, returned = later, l.drainLease(returned, later.At)
 	}
 	is.Units += g.Units
 	g.At, g.Used, g.Part = is.At, is.Units, is.Part
@@ -142,13 +157,56 @@ func (l Limit) claimBucket(b *Bucket, c Claim) Grant {
 	return g
 }
 
+// inUseAt returns the units in use at now, a part of a unit counted whole. A bucket whose time is
+// later has drained by then, and what is in leases until then must not be granted again before.
+func (l Limit) inUseAt(b Bucket, now int64) int64 { return whole(l.asOf(b, now)) }
+
+// asOf returns the units and parts of one in use at now.
+func (l Limit) asOf(b Bucket, now int64) (units, part int64) {
+	if b.At <= now {
+		return b.Units, b.Part
+	}
+	units, part = l.refilled(int64(min(uint64(b.At)-uint64(now), uint64(l.MaxLasts()))))
+	return l.plus(b.Units, b.Part, units, part)
+}
+
+// lasting returns what a bucket is at the time to which leases on it that a claim is granted don't
+// drain.
+func (l Limit) lasting(b Bucket, c Claim) Bucket {
+	lasts := min(c.Lasts, l.MaxLasts())
+	if lasts <= 0 || c.Now > math.MaxInt64-lasts || c.Now+lasts <= b.At {
+		return b
+	}
+	return l.drainTo(b, c.Now+lasts)
+}
+
+const (
+	lastsShare = 16                     // of a bucket may drain while leases on it don't
+	maxLasts   = int64(2 * time.Second) // which is no longer than this
+)
+
+// MaxLasts returns for how many nanoseconds after a claim a lease on a token bucket may keep all
+// of its worth: in which a 16th of the bucket drains, and two seconds at most. It is 0 for other
+// limits.
+func (l *Limit) MaxLasts() int64 {
+	if l.algorithm != TokenBucket {
+		return 0
+	}
+	return min(l.refillTime(l.capacity/lastsShare, 0), maxLasts)
+}
+
 // retryBucket returns how long a claim must wait until c.Min units are free.
 func (l Limit) retryBucket(b Bucket, c Claim) time.Duration {
 	if c.Min > l.capacity {
 		return Never
 	}
-	over := b.Units + c.Min - l.capacity // ≥ 0, and with Part/window on top > 0
-	return time.Duration(addSaturating(max(b.At-c.Now, 0), l.refillTime(over, b.Part)))
+	wait := max(b.At-c.Now, 0)
+	over := b.Units + c.Min - l.capacity
+	if over > 0 || over == 0 && b.Part > 0 {
+		return time.Duration(addSaturating(wait, l.refillTime(over, b.Part)))
+	}
+	units, part := l.less(-over, 0, 0, b.Part) // are free at the bucket's time: more than must be
+	return time.Duration(wait - l.drainTime(units, part))
 }
 
 // emptyAt returns the time from which on a bucket is empty, if the limit stays as it is.

@@ -82,6 +82,9 @@ func (c *claims) charge(units int64, floor bool) {
 	charge := limiter.Charge{Units: units, Floor: floor}
 	if floor {
 		used := c.oracle.used(c.p, c.now)
+		if bucket, ok := c.oracle.(*bucketOracle); ok {
+			used = bucket.left(c.p, c.now)
+		}
 		units = max(units-new(big.Int).Div(used.Num(), used.Denom()).Int64(), 0)
 	}
 	if c.p.Algorithm != limiter.TokenBucket {
@@ -123,7 +126,11 @@ func (c *claims) claim(cost int64) {
 	}
 	used := new(big.Rat).SetInt64(g.Used)
 	used.Add(used, big.NewRat(g.Part, int64(c.p.Window)))
-	if wantUsed := c.oracle.used(c.p, c.now); used.Cmp(wantUsed) != 0 {
+	wantUsed := c.oracle.used(c.p, c.now)
+	if bucket, ok := c.oracle.(*bucketOracle); ok {
+		wantUsed = bucket.left(c.p, c.now)
+	}
+	if used.Cmp(wantUsed) != 0 {
 		c.Fatalf("%+v at %d: claim of %d on %+v: used %v, want %v", c.p, c.now, cost, before, used, wantUsed)
 	}
 	if want || cost == 0 {

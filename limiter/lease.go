@@ -214,7 +214,9 @@ func (l Limit) InSlot(at, now int64) bool {
 // It is exact for a key with one holder as long as that spends what it claims,
 // but for one thing. A lease does not know in which slots of a sliding limit
 // the units in use were charged: it takes all for charged in its own slot, so
-// Remaining may be too low and Reset too long, by a window and a slot at most.
+// Remaining may be too low and Reset too long, by a window and a slot at most. A lease on a token
+// bucket that lasts, see [Claim.Lasts], knows what is in use when that ends: Remaining may be too
+// high by what drains until then, and Reset too long by that time.
 type Quota struct {
 	Remaining int64
 	Reset     time.Duration
@@ -227,7 +229,7 @@ func (l *Limit) Quota(ls Lease, now int64) Quota {
 		is := l.drainLease(ls, now)
 		outside, part := l.outside(is)
 		q := Quota{Remaining: max(l.capacity-whole(outside, part), 0)}
-		if outside > 0 || part > 0 {
+		if outside > 0 || part > 0 || is.At > now && ls != (Lease{}) {
 			q.Reset = time.Duration(addSaturating(l.refillTime(outside, part), max(is.At-now, 0)))
 		}
 		return q
@@ -275,6 +277,15 @@ func (l Limit) Settles(ls Lease, now int64) int64 {
 // InUse returns the units that a lease knows to be in use by everyone, those that
 // it holds included, and a part of a unit counted whole.
 func (ls Lease) InUse() int64 { return whole(ls.Used, ls.Part) }
+
+// InUseAt returns the units that a lease knows to be in use by everyone at now. Before the time of a
+// token bucket's lease that is what is in use then, and what drains until then.
+func (l Limit) InUseAt(ls Lease, now int64) int64 {
+	if l.algorithm != TokenBucket {
+		return ls.InUse()
+	}
+	return l.inUseAt(l.drainTo(Bucket{At: ls.At, Units: ls.Used, Part: ls.Part}, now), now)
+}
 
 // Left returns how many units of l are free beside everything that a lease
 // knows to be in use, held units included.

@@ -158,6 +158,7 @@ func (r *leases) claim(s *source, h *holder) {
 	c.Extra = s.upTo(r.limit.Capacity())
 	if r.ahead {
 		c.Ahead = s.upTo(r.limit.Slots())
+		c.Lasts = s.upTo(2 * r.limit.MaxLasts())
 	}
 	if s.pick(4) == 0 {
 		c.Processes = s.upTo(40)
@@ -337,7 +338,11 @@ func (r *leases) lostNothing(h *holder) {
 func (r *leases) inUse() *big.Rat {
 	probe := cloneState(r.state)
 	g := r.limit.Claim(&probe, limiter.Claim{Now: r.now})
-	return r.parts(g.Used, g.Part)
+	used := r.parts(g.Used, g.Part)
+	if lead := g.At - r.now; r.p.Algorithm == limiter.TokenBucket && lead > 0 { // leases last that long
+		used.Add(used, new(big.Rat).Mul(big.NewRat(r.p.Amount, int64(r.p.Window)), new(big.Rat).SetInt64(lead)))
+	}
+	return used
 }
 
 // quota checks what is told of a key to its only holder.
@@ -350,6 +355,11 @@ func (r *leases) quota(h *holder) {
 	switch {
 	case r.p.Algorithm == limiter.TokenBucket && r.changes:
 		exact = true // the oracle drains at another rate
+	case r.p.Algorithm == limiter.TokenBucket && r.ahead:
+		// A lease that lasts knows what is in use at its end, and what is spent of it drains from then on.
+		lasts := new(big.Rat).Mul(big.NewRat(r.p.Amount, int64(r.p.Window)), new(big.Rat).SetInt64(r.limit.MaxLasts()))
+		most := ceil(lasts).Num().Int64() + left
+		exact = q.Remaining <= most && q.Remaining >= 0 && q.Reset >= reset
 	case r.p.Algorithm == limiter.Sliding:
 		// What it does not know is which slots were used before the last.
 		exact = q.Remaining <= left && q.Remaining >= 0 && q.Reset >= reset && q.Reset <= max(reset, r.p.Window+time.Duration(slotWidth(r.p)))

@@ -320,3 +320,31 @@ func TestExtraAmongProcesses(t *testing.T) {
 		}
 	}
 }
+
+// A lease that lasts keeps its worth until its time, and what drains of the bucket until then is
+// free for nobody else.
+func TestLeaseThatLasts(t *testing.T) {
+	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 600, Window: time.Minute})
+	const second = int64(time.Second)
+	var s limiter.State
+	g := l.Claim(&s, limiter.Claim{Now: 100 * second, Min: 1, Want: 1, Extra: 50, Lasts: second})
+	if g.Units != 51 || g.At != 101*second || l.Worth(&g.Lease, 101*second) != 51 {
+		t.Fatalf("granted %+v, want 51 units that last a second", g)
+	}
+	if worth := l.Worth(&g.Lease, 103*second); worth != 31 {
+		t.Errorf("two seconds after its time it is worth %d, want 31", worth)
+	}
+	for _, of := range []struct{ now, free int64 }{{100 * second, 539}, {100*second + second/2, 544}, {101 * second, 549}, {102 * second, 559}} {
+		if used := l.InUseAt(g.Lease, of.now); used != 600-of.free {
+			t.Errorf("%v: %d in use, want %d", time.Duration(of.now), used, 600-of.free)
+		}
+		probe := cloneState(s)
+		refused := l.Claim(&probe, limiter.Claim{Now: of.now, Min: of.free + 1, Want: of.free + 1})
+		if refused.Units > 0 || refused.Retry != time.Second/10 {
+			t.Errorf("%v: a claim of %d: %+v, want it refused until a unit is free", time.Duration(of.now), of.free+1, refused)
+		}
+		if all := l.Claim(&probe, limiter.Claim{Now: of.now, Min: of.free, Want: of.free}); all.Units != of.free {
+			t.Errorf("%v: a claim of %d: %+v", time.Duration(of.now), of.free, all)
+		}
+	}
+}

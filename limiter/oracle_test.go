@@ -213,7 +213,24 @@ func ceil(r *big.Rat) *big.Rat {
 	return new(big.Rat).SetInt(whole)
 }
 
+// used is the level, and where that is of a later time, what will have drained until then: in two
+// seconds and a 16th of the bucket at most.
 func (o *bucketOracle) used(p limiter.Params, now int64) *big.Rat {
+	used := o.left(p, now)
+	if lead := new(big.Int).Sub(big.NewInt(o.at), big.NewInt(now)); lead.Sign() > 0 && !o.ahead(p, now) {
+		drains := new(big.Rat).SetInt(lead)
+		for _, most := range []*big.Rat{new(big.Rat).SetInt64(2e9), ceil(new(big.Rat).Quo(new(big.Rat).SetInt64(capacityOf(p)/16), o.rate(p)))} {
+			if drains.Cmp(most) > 0 {
+				drains = most
+			}
+		}
+		used.Add(used, drains.Mul(drains, o.rate(p)))
+	}
+	return used
+}
+
+// left returns what is left of the level at now, which is the level before its time.
+func (o *bucketOracle) left(p limiter.Params, now int64) *big.Rat {
 	if o.ahead(p, now) {
 		return new(big.Rat)
 	}
@@ -233,7 +250,7 @@ func (o *bucketOracle) charge(p limiter.Params, at, units int64) {
 	if units <= 0 {
 		return
 	}
-	o.level = o.used(p, at)
+	o.level = o.left(p, at)
 	if o.at < at || o.ahead(p, at) {
 		o.at = at
 	}

@@ -81,6 +81,11 @@ type Claim struct {
 	// says, so that its lease lasts over the end of this one. What is spent of it before is
 	// forgotten a slot late. Other algorithms ignore it.
 	Next bool
+	// Lasts is for how many nanoseconds after Now a lease on a token bucket keeps all of its
+	// worth, at most [Limit.MaxLasts]. It does so if Extra units are granted, and if the bucket is
+	// not so full that what drains in that time must be kept free. Otherwise a lease drains from
+	// Now on, as the bucket does, behind what its holder has spent. Other algorithms ignore it.
+	Lasts int64
 	// Return is a lease of the same key whose unspent units are given back
 	// before anything is granted. What was spent of a lease that was charged
 	// ahead is moved to the slot of Now.
@@ -139,8 +144,11 @@ func (l Limit) Merge(s *State, other State, now int64) {
 		return
 	}
 	is, more := l.drainTo(s.Bucket, now), l.drainTo(other.Bucket, now)
-	is.At = max(is.At, more.At)
-	is.Units, is.Part = l.plus(is.Units, is.Part, more.Units, more.Part)
+	if is.At < more.At {
+		is, more = more, is
+	}
+	units, part := l.asOf(more, now)
+	is.Units, is.Part = l.plus(is.Units, is.Part, units, part)
 	is.Units = min(is.Units, 2*MaxAmount)
 	s.Bucket = is
 }

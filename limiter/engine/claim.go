@@ -163,7 +163,7 @@ func (m *committer) claimOf(en *entry, term *storage.Term, now int64) (storage.C
 		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Limit,
 		Claim: limiter.Claim{
 			Now: now, Min: en.cost, Want: en.wanted, Extra: m.extraOf(en), Ahead: en.ahead,
-			Processes: m.conn.processes(), Next: en.next,
+			Processes: m.conn.processes(), Next: en.next, Lasts: m.lastsOf(en),
 			Return: en.give, Charge: en.charge,
 		},
 	}, err
@@ -171,19 +171,25 @@ func (m *committer) claimOf(en *entry, term *storage.Term, now int64) (storage.C
 
 // extraOf returns how much an entry asks for later.
 func (m *committer) extraOf(en *entry) int64 {
-	if en.extra == 0 || m.conn.roundTrip() == 0 {
+	if en.extra == 0 || m.conn.roundTrip() == 0 || en.limit.CountsSlots() {
 		return en.extra
 	}
-	c := en.cell
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.wastesLocked(en.limit, m.conn.processes()):
+	refill := refillOf(en.limit)
+	if processes := m.conn.processes(); processes <= 1 {
+		return min(en.extra, refill.in(int64(lasts))) // more would drain before it is spent
+	} else if !en.renews {
+		return min(en.extra, refill.in(en.limit.MaxLasts())/processes) // this machine's pace is not known
+	}
+	return en.extra
+}
+
+// lastsOf returns how long the lease of a token bucket is not to drain that an entry asks for. That
+// of a machine that has the bucket for itself is not wasted if it drains.
+func (m *committer) lastsOf(en *entry) int64 {
+	if m.conn.roundTrip() == 0 || m.conn.processes() <= 1 {
 		return 0
-	case en.limit.CountsSlots():
-		return en.extra
 	}
-	return min(en.extra, refillOf(en.limit).in(int64(lasts))) // more would drain before it is spent
+	return en.limit.MaxLasts()
 }
 
 // clientOf returns a client as the store takes it.

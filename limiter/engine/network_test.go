@@ -90,9 +90,6 @@ func TestLeasesAreRenewedEarly(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.TokenBucket} {
 		for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
 			for _, machines := range []int{1, 4} {
-				if machines > 1 && algorithm == limiter.TokenBucket {
-					continue // see wastesLocked
-				}
 				t.Run(fmt.Sprint(algorithm, trip, machines), func(t *testing.T) {
 					bubble.Test(t, func(t *testing.T) { testRenewal(t, algorithm, trip, machines) })
 				})

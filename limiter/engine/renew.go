@@ -43,26 +43,29 @@ func (e *Engine) renewLocked(r *request) {
 	if trip == 0 {
 		return
 	}
+	processes := e.committer.conn.processes()
 	for i := range r.held {
 		c, debit := r.held[i].cell, &r.debits[r.held[i].debit]
-		re := c.renewalLocked(debit.Limit, r.now, trip)
+		re := c.renewalLocked(debit.Limit, r.now, trip, processes)
 		if re.next && debit.Counting != Always {
 			continue // it can't spend of the next slot
 		}
-		if re.extra > 0 && !c.wastesLocked(debit.Limit, e.committer.conn.processes()) {
+		if re.extra > 0 {
 			e.committer.queue.join(func(b *batch) { b.renewLocked(c, debit, re) })
 		}
 	}
 }
 
 // renewalLocked returns how the lease of a cell is to be renewed at now.
-func (c *cell) renewalLocked(limit *Limit, now, trip int64) (re renewal) {
+func (c *cell) renewalLocked(limit *Limit, now, trip, processes int64) (re renewal) {
 	if c.rare != nil && (c.rare.inFlight > 0 || c.rare.local != nil) {
 		return renewal{}
 	}
 	edge := false
 	if limit.CountsSlots() {
 		re, edge = c.slotRenewalLocked(limit, now, trip)
+	} else if processes > 1 {
+		re, edge = c.sharedRenewalLocked(limit, now, trip)
 	} else {
 		re = c.bucketRenewalLocked(limit, trip)
 	}
@@ -98,14 +101,6 @@ func (c *cell) slotRenewalLocked(limit *Limit, now, trip int64) (re renewal, edg
 	return re, false
 }
 
-// wastesLocked reports whether what is claimed for later of a key would be wasted. Each lease of a
-// token bucket drains at the bucket's whole rate, so those of several machines drain faster
-// together than the bucket does, and hold what nobody uses. They may do so while little is in use
-// of the bucket, so that most of a burst is always free.
-func (c *cell) wastesLocked(limit *Limit, processes int64) bool {
-	return !limit.CountsSlots() && processes > 1 && c.lease.used > limit.Capacity()/fewShare
-}
-
 // spareShare is what part of what a slot has used is claimed for the next one on top of it, so that
 // it need not be renewed there.
 const spareShare = 4
@@ -123,6 +118,31 @@ func (c *cell) bucketRenewalLocked(limit *Limit, trip int64) renewal {
 	extra := refill.in(int64(lasts))
 	return renewal{low: max(refill.in(enough*trip), extra/4), extra: extra}
 }
+
+// sharedRenewalLocked returns how a lease of a token bucket is renewed that several machines use,
+// and whether that must be now because it begins to drain. It drains at the bucket's whole rate, and
+// this machine may have a small part of that, so it is to be spent before ([limiter.Claim.Lasts]).
+func (c *cell) sharedRenewalLocked(limit *Limit, now, trip int64) (re renewal, edge bool) {
+	lasts := limit.MaxLasts()
+	pace := rate{c.lease.spent, max(now-(c.lease.at-lasts), lasts/16, 1)}
+	use := min(pace.in(lasts), refillOf(limit).in(lasts))
+	if c.lease.spent < leastSpent || use < leastSpent {
+		return renewal{}, false
+	}
+	re.extra = use + use/spareUse
+	re.low = max(pace.in(max(enough*trip, lasts/lowShare)), 1)
+	drains := c.lease.at + int64(limit.Refill(c.lease.spent)) // what was spent of it drains first
+	return re, drains-now <= max(enough*trip, pace.nanos/pace.units)
+}
+
+const (
+	// spareUse is what part of what a machine is expected to spend of a token bucket's lease is
+	// claimed on top of it.
+	spareUse = 8
+	// lowShare is for what part of the time that such a lease lasts the rest of it suffices when it
+	// is renewed. What is left when the next one comes drains.
+	lowShare = 64
+)
 
 // rate is so many units in so many nanoseconds.
 type rate struct{ units, nanos int64 }

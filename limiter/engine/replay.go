@@ -67,10 +67,7 @@ func (c *cell) knownLocked(now int64) limiter.Charge {
 // but not after now.
 func (c *cell) usedLocked(s *limiter.State, now int64) (used limiter.Charge) {
 	g := c.limit.Claim(s, limiter.Claim{Now: now})
-	used.Units = g.Used
-	if g.Part > 0 {
-		used.Units++
-	}
+	used.Units = c.limit.InUseAt(g.Lease, now)
 	if last := len(s.Slots) - 1; last >= 0 {
 		used.At = min(s.Slots[last].Index, c.limit.Slot(now))
 	}

@@ -193,6 +193,7 @@ func (b *batch) addBucket(c *storage.Claim) {
 	b.limbs(int64(l.Window()))
 	b.time(c.Now)
 	b.time(max(int64(limiter.MaxSkew), int64(l.Window()), int64(l.Refill(l.Capacity()))))
+	b.numbers(min(max(c.Lasts, 0), l.MaxLasts()), l.MaxLasts())
 	b.asks(c)
 	b.numbers(units(c.Charge.Units), bit(c.Charge.Floor))
 	back := c.Return

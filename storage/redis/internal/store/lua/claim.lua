@@ -157,6 +157,7 @@ local function bucket(i, former)
   local now = {s = num(), n = num()}
   if timed == 1 then now = {s = math.floor(asof / 1000000), n = (asof % 1000000) * 1000} end
   local aheadS, aheadN = num(), num()
+  local lasts, mostLasts = num(), num() -- nanoseconds
   local min, want, extra, part = num(), num(), num(), num()
   local chargeUnits, floor = num(), num()
   local back = num() == 1
@@ -193,6 +194,29 @@ local function bucket(i, former)
     is.s, is.n = now.s, now.n
     return is
   end
+  local function asOf(b) -- limiter.Limit.asOf
+    local s, n = since(b, now)
+    if s < 0 or (s == 0 and n == 0) then return b.units, b.part end
+    if s * 1000000000 + n > mostLasts then s, n = 0, mostLasts end
+    local units, rest = refilled(s, n)
+    units, rest = b.units + units, plus(b.part, rest)
+    if not less(rest, window) then units, rest = units + 1, minus(rest, window) end
+    return units, rest
+  end
+  local function inUse(b)
+    local units, rest = asOf(b)
+    if isZero(rest) then return units end
+    return units + 1
+  end
+  local function lasting(b)
+    local n = now.n + lasts
+    local over = math.floor(n / 1000000000)
+    local later = {s = now.s + over, n = n - over * 1000000000}
+    local s, rest = since(later, b)
+    if lasts <= 0 or s < 0 or (s == 0 and rest == 0) then return b end
+    later.units, later.part = take(b.units, b.part, refilled(s, rest))
+    return later
+  end
 
   local st = load(i, 'b')
   if former > 0 then
@@ -200,8 +224,9 @@ local function bucket(i, former)
     if old.bucket then
       local is, more = drain(st.bucket), drain(old.bucket)
       local s, n = since(more, is)
-      if s > 0 or (s == 0 and n > 0) then is.s, is.n = more.s, more.n end
-      is.units, is.part = is.units + more.units, plus(is.part, more.part)
+      if s > 0 or (s == 0 and n > 0) then is, more = more, is end
+      local units, rest = asOf(more)
+      is.units, is.part = is.units + units, plus(is.part, rest)
       if not less(is.part, window) then is.units, is.part = is.units + 1, minus(is.part, window) end
       is.units = math.min(is.units, CROWD)
       st.bucket, st.changed = is, true
@@ -226,9 +251,11 @@ local function bucket(i, former)
   if floor == 1 then missing = chargeUnits - is.units end
   is.units = math.min(is.units + math.max(missing, 0), CROWD)
   local answer = table.concat({text(is.s), text(is.n), text(is.units), text(is.part[1]), text(is.part[2]), text(is.part[3])}, ' ')
-  local inUse = is.units
-  if not isZero(is.part) then inUse = inUse + 1 end
-  local units = share(min, want, extra, part, capacity - inUse)
+  local units = share(min, want, extra, part, capacity - inUse(is))
+  if units > math.max(want, min) then
+    local later = lasting(is)
+    if inUse(later) <= capacity - units then is = later end
+  end
   is.units = is.units + units
   if units > 0 or is.units ~= wasUnits or less(is.part, wasPart) or less(wasPart, is.part) then
     st.bucket, st.changed = is, true
