@@ -222,6 +222,7 @@ var dependencies = map[string]string{
 	"github.com/redis/rueidis":            "the protocol of Redis for storage/redis, without sending writes again by itself: see decision 93",
 	"github.com/spf13/cobra":              "subcommands of `caddy rate-limit`, which Caddy has plugins make with it; Caddy brings it",
 	"github.com/valyala/fastjson":         "JSON of access logs, without reflection, of which each line is another object: see decision 95",
+	"go.yaml.in/yaml/v3":                  "compose files, in tests; Caddy brings it",
 	"go.opentelemetry.io/otel":            "attributes of spans, for Caddy's tracing; Caddy brings it",
 	"go.opentelemetry.io/otel/trace":      "the span of a request, for Caddy's tracing; Caddy brings it",
 	"go.uber.org/zap":                     "logs, by Caddy's loggers; Caddy brings it",

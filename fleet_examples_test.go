@@ -1,0 +1,119 @@
+package tally_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+)
+
+// composition is what a compose file says, as far as tests look at it.
+type composition struct {
+	Services map[string]composed  `yaml:"services"`
+	Secrets  map[string]yaml.Node `yaml:"secrets"`
+	Volumes  map[string]yaml.Node `yaml:"volumes"`
+}
+
+type composed struct {
+	Build       string            `yaml:"build"`
+	Image       string            `yaml:"image"`
+	DependsOn   []string          `yaml:"depends_on"`
+	Environment map[string]string `yaml:"environment"`
+	Secrets     []string          `yaml:"secrets"`
+	Volumes     []string          `yaml:"volumes"`
+	Command     string            `yaml:"command"`
+}
+
+func readComposition(t *testing.T, path string) (c composition) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(readText(t, path)), &c); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return c
+}
+
+// What the compose files of fleets refer to is there, and their Caddys are told all that the
+// Caddyfile beside them asks for.
+func TestFleetExamplesAreComplete(t *testing.T) {
+	placeholder := regexp.MustCompile(`\{\$([A-Z_]+)`)
+	for _, dir := range []string{"examples/fleet", "examples/fleet-postgres"} {
+		c := readComposition(t, filepath.Join(dir, "compose.yaml"))
+		caddyfile := readText(t, filepath.Join(dir, "Caddyfile"))
+		built := 0
+		for name, s := range c.Services {
+			for _, other := range s.DependsOn {
+				if _, exists := c.Services[other]; !exists {
+					t.Errorf("%s: %s depends on %q, which there is not", dir, name, other)
+				}
+			}
+			for _, volume := range s.Volumes {
+				source, _, _ := strings.Cut(volume, ":")
+				_, named := c.Volumes[source]
+				if _, err := os.Stat(filepath.Join(dir, source)); err != nil && !named {
+					t.Errorf("%s: %s mounts %q: %v", dir, name, source, err)
+				}
+			}
+			if s.Build == "" {
+				continue
+			}
+			built++
+			if _, err := os.Stat(filepath.Join(dir, s.Build, "Dockerfile")); err != nil {
+				t.Error(err)
+			}
+			for _, found := range placeholder.FindAllStringSubmatch(caddyfile, -1) {
+				if s.Environment[found[1]] == "" {
+					t.Errorf("%s: %s isn't told %s, which the Caddyfile asks for", dir, name, found[1])
+				}
+			}
+			secret, isSecret := strings.CutPrefix(s.Environment["TALLY_SECRET_FILE"], "/run/secrets/")
+			if _, exists := c.Secrets[secret]; !isSecret || !exists || !slices.Contains(s.Secrets, secret) {
+				t.Errorf("%s: %s has no secret %q", dir, name, secret)
+			}
+		}
+		if built != 2 {
+			t.Errorf("%s: %d Caddys are built, want 2", dir, built)
+		}
+		if _, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"}); err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+// A server takes the flags that the compose file starts it with.
+func TestFleetExampleStartsItsServer(t *testing.T) {
+	command := readComposition(t, "examples/fleet/compose.yaml").Services["valkey"].Command
+	flags, found := strings.CutPrefix(command, "valkey-server ")
+	if !found {
+		t.Fatalf("the command is %q", command)
+	}
+	flags = strings.ReplaceAll(flags, "${TALLY_VALKEY_PASSWORD:?}", "secret")
+	socket := filepath.Join(t.TempDir(), "s")
+	server := exec.Command(redisserver.Find(t), append(strings.Fields(flags), "--port", "0", "--unixsocket", socket)...)
+	server.Dir = filepath.Dir(socket)
+	output, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Wait() //nolint:errcheck // it is killed
+	defer server.Process.Kill()
+	var said strings.Builder
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "eady to accept connections") {
+			return
+		}
+	}
+	t.Errorf("the server doesn't start: %s", &said)
+}
