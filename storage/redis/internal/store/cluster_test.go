@@ -149,7 +149,7 @@ func TestClusterFailover(t *testing.T) {
 		offset := func(n *node) string { return line(n.MustInfo(t, "replication"), "master_repl_offset") }
 		return offset(old) == offset(replica)
 	})
-	old.Must(t, "ACL", "SETUSER", "default", "-psync", "-replconf")
+	old.Must(t, "ACL", "SETUSER", "default", "-psync", "-sync", "-replconf")
 	old.Must(t, "CLIENT", "KILL", "TYPE", "replica")
 	waitUntil(t, "the replica to fall behind", func() bool {
 		return strings.Contains(replica.MustInfo(t, "replication"), "master_link_status:down")

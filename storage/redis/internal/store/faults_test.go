@@ -65,13 +65,20 @@ func at(address string) Options {
 func TestCutConnections(t *testing.T) {
 	server := redisserver.Start(t)
 	proxy := redisserver.NewProxy(t, server)
-	s, l := opened(t, at(proxy.Address)), yearly(t)
-	want := int64(0)
+	open, l := Opener(at(proxy.Address)), yearly(t)
+	s, want := openedBy(t, open), int64(0)
 	for range 200 {
 		proxy.Set([]redisserver.Fault{redisserver.CutCall, redisserver.CutAnswer}[rand.IntN(2)])
+		used, err := charge(context.Background(), s, l, 1)
 		want++
-		if used := mustCharge(t, s, l, 1); used != want {
-			t.Fatalf("after %d claims of a unit %d are in use", want, used)
+		if errors.Is(err, storage.ErrUnknownOutcome) { // on a busy computer, where the server takes the time of the call for the future
+			proxy.Set(redisserver.None)
+			s = openedBy(t, open)
+			used, err = charge(context.Background(), s, l, 0)
+			want = min(max(used, want-1), want)
+		}
+		if err != nil || used != want {
+			t.Fatalf("after %d claims of a unit %d are in use, %v", want, used, err)
 		}
 	}
 	if proxy.Cuts() < 150 {
