@@ -21,6 +21,7 @@ type kase struct{ name, keys string }
 
 var groups = []group{
 	{1000, true, []kase{{"keys in rotation", rotation}, {"keys at random", random}, {"half refused", halfRefused}, {"new keys", newKeys}}},
+	{10_000, true, []kase{{"keys in rotation, 10,000/1m", rotation}}},
 	{1_000_000_000, false, []kase{{"one hot key", hotKey}}},
 }
 

@@ -15,11 +15,11 @@ import (
 // printThroughput prints a line for each way in each case.
 func printThroughput(rows []row) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nmachines\tgoroutines\tcase\tway\trequests/s\tto incrby\t(min to max)\tto script\t(min to max)\tRedis CPU\tmachine CPU\tcommands\tp50\tp99\trefused\t")
+	fmt.Fprintln(w, "\nmachines\tgoroutines\tcase\tway\trequests/s\tmean\tto incrby\t(min to max)\tto script\t(min to max)\tRedis CPU\tmachine CPU\tcommands\tp50\tp99\trefused\t")
 	for _, r := range rows {
 		for _, o := range r.outcomes {
-			fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%.0f\t%s\t%s\t%.2f µs\t%.2f µs\t%.4f\t%v\t%v\t%.0f %%\t%s\n",
-				r.machines, r.goroutines, r.kase, o.way, stats.Median(o.rates), beside(o, r.outcomes[0]), beside(o, r.outcomes[1]),
+			fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%.0f\t%.0f\t%s\t%s\t%.2f µs\t%.2f µs\t%.4f\t%v\t%v\t%.0f %%\t%s\n",
+				r.machines, r.goroutines, r.kase, o.way, stats.Median(o.rates), o.all.rate(), beside(o, r.outcomes[0]), beside(o, r.outcomes[1]),
 				o.perRequest(o.all.redis.cpu), o.perRequest(o.all.CPU), float64(o.all.redis.commands)/float64(max(1, o.all.Requests)),
 				short(o.all.Took.percentile(.5)), short(o.all.Took.percentile(.99)), 100*o.all.refused(), o.flaws())
 		}
