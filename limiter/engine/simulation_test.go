@@ -418,7 +418,7 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 		if d.Retry == 0 || d.Reason == None {
 			w.t.Errorf("refused without a reason or a time to retry: %+v", d)
 		}
-		w.checkRetry(a, d)
+		w.checkRetry(p, a, d)
 		return
 	}
 	for i, l := range a.limits {
@@ -434,12 +434,16 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 }
 
 // checkRetry checks that nobody is shut out for longer than what was counted is
-// remembered, however clocks were set.
-func (w *world) checkRetry(a *asked, d Decision) {
+// remembered, however clocks were set. What was charged at once is charged as of the time of
+// its process, which may have been ahead of the store's. It counts until the store's time has come as
+// much further, and until that has come as far as before, the process' time stands still.
+func (w *world) checkRetry(p *process, a *asked, d Decision) {
 	var longest time.Duration
 	for _, l := range a.limits {
 		longest = max(longest, l.now.Retention(), l.now.Refill(l.most))
 	}
+	line := p.clock.line.Load()
+	longest += time.Duration(max(line.floor-line.Now, 0))
 	if longest += longest / storage.Slew * 2; !d.Degraded && d.Retry > longest+time.Microsecond {
 		w.t.Errorf("refused for %v, want at most %v: %+v", d.Retry, longest, d)
 	}
