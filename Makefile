@@ -92,6 +92,9 @@ bench-fleet: ## measure what it costs to share limits by a Redis, beside one scr
 cuts: ## cut off batches to Postgres and MariaDB a thousand times each
 	go test ./storage/internal/sqlstore/postgres ./storage/internal/sqlstore/mysql -run Cuts -count 1 -cuts 1000
 
+failovers: ## have replicas that lag take over, and a slot of a cluster move, five times each
+	go test ./storage/internal/sqlstore/postgres ./storage/internal/sqlstore/mysql ./storage/redis/internal/store -run 'Failover|SlotMigration' -count 5
+
 lint: ## run golangci-lint, in the version that CI runs
 	.ci/run lint
 
