@@ -111,6 +111,7 @@ type App struct {
 	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
 
 	rules        *rules.File
+	stated       statementsInForce
 	unwatchRules func() // nil unless the file is being watched
 
 	store    Store

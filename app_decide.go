@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 
+	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -38,7 +39,7 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []en
 	if a.instance.Load() == nil && !a.isShared() {
 		return a.decideElsewhere(ctx, client, debits)
 	}
-	value, _, err := instances.LoadOrNew(a.settings, a.newInstance)
+	value, _, err := instances.LoadOrNew(a.settings, func() (caddy.Destructor, error) { return a.newInstance(nil) })
 	if err != nil {
 		return d, false
 	}

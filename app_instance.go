@@ -93,8 +93,8 @@ func (a *App) isShared() bool {
 	return shared
 }
 
-func (a *App) newInstance() (caddy.Destructor, error) {
-	h, err := newInstance(a.settings, a.store)
+func (a *App) newInstance(known *sharedStatements) (caddy.Destructor, error) {
+	h, err := newInstance(a.settings, a.store, known)
 	if err == nil {
 		err = h.startRegion(a.Region)
 	}
@@ -109,13 +109,18 @@ func (a *App) open() *instance {
 	if h := a.instance.Load(); h != nil || a.closed {
 		return h
 	}
-	value, _, err := instances.LoadOrNew(a.settings, a.newInstance)
+	known := statementsOnStore(a.settings)
+	value, _, err := instances.LoadOrNew(a.settings, func() (caddy.Destructor, error) { return a.newInstance(known) })
 	if err != nil {
 		a.log.Error("the rate limiter could not be started", zap.Error(err))
 		return nil
 	}
-	a.instance.Store(value.(*instance))
-	return a.instance.Load()
+	h := value.(*instance)
+	if a.settings.address != "" {
+		a.stated.begin(&h.shared)
+	}
+	a.instance.Store(h)
+	return h
 }
 
 // refusals returns the log of a zone's refusals.
@@ -141,6 +146,7 @@ func (a *App) Cleanup() error {
 		return nil
 	}
 	a.closed = true
+	a.stated.end()
 	var errs []error
 	if a.instance.Load() != nil {
 		_, err := instances.Delete(a.settings)

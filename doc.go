@@ -83,9 +83,10 @@
 //   - operator_explain.go, operator_forecast.go, operator_explainer.go: what they know of a
 //     client, and what its next request gets
 //   - operator_reset.go, operator_target.go: how they let it in again
-//   - statements.go: changes of the file of bans and allowances
+//   - statements_shared.go, statements.go: changes of operators' statements
 //   - instance_region.go: how counts are shared with other regions
-//   - instance_open.go, instance_keys.go, instance_vault.go, instance.go: the engine itself
+//   - instance_open.go, instance_keys.go, instance_vault.go: the engine itself
+//   - instance_statements.go, instance.go: statements in a store that machines share
 //   - audit.go, history.go, instance_history.go, ledgers.go: what is kept of what is decided
 //
 // The grammar, a function per block, and the command line:
@@ -105,6 +106,7 @@
 // What a config becomes:
 //
 //   - app_provision.go, rules.go: the global options, the file of bans and allowances
+//   - statements_in_force.go, shared_statements.go: those of the file and of the store
 //   - zone_provision.go, shadow_zone.go, limit_set.go, ceiling.go, cost.go: zones
 //   - check_costs.go, check_distributed.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
 //     check_order.go, check_order_handlers.go, check_order_sets.go, check_outcome.go, check_plain_http.go,

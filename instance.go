@@ -55,6 +55,7 @@ type instance struct {
 	regionNames atomic.Pointer[identity.Hasher] // names keys for them; nil until one is asked for
 	keys        atomic.Pointer[apikeys.File]    // of the configuration that runs; nil if it has none
 	rules       atomic.Pointer[rules.File]      // of the configuration that runs
+	shared      sharedStatements                // of operators, in a store that machines share
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone

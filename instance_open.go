@@ -15,9 +15,15 @@ import (
 )
 
 // newInstance starts an engine. It touches no file itself: the engine opens the
-// store in the background.
-func newInstance(s settings, in Store) (*instance, error) {
-	return newInstanceWith(s, in, func(*engine.Options) {})
+// store in the background. The operators' statements are in force that are known of the store, which
+// may be nil.
+func newInstance(s settings, in Store, known *sharedStatements) (*instance, error) {
+	notes := known.allNotes()
+	h, err := newInstanceWith(s, in, func(o *engine.Options) { o.Notes = notes })
+	if err == nil {
+		h.shared.begin(known)
+	}
+	return h, err
 }
 
 // newInstanceWith is newInstance with other options of the engine, which set sets.
@@ -51,6 +57,9 @@ func newInstanceWith(s settings, in Store, set func(*engine.Options)) (*instance
 		CleanupInterval: s.cleanup,
 		DegradedPercent: s.degraded,
 		Observer:        h,
+	}
+	if s.address != "" {
+		options.Noted = h.noted
 	}
 	set(&options)
 	h.engine, err = engine.New(options)
@@ -96,7 +105,7 @@ func (h *instance) Committed(claims int, took time.Duration) {
 
 // Swept implements engine.Observer.
 func (h *instance) Swept(rows int64, keys int, took time.Duration, err error) {
-	err = errors.Join(err, withRemedy(h.keepKeys()), h.sweepEpochs())
+	err = errors.Join(err, withRemedy(h.keepKeys()), h.sweepEpochs(), h.sealAgain())
 	metrics.swept.Add(float64(rows))
 	metrics.idle.Add(float64(keys))
 	if err != nil {

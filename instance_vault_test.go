@@ -73,7 +73,7 @@ func machineOn(t *testing.T, store Store, secret string) *instance {
 	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 40)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := newInstance(settings{store: t.Name() + path, kind: "shared", address: "server:1", secret: path}, store)
+	h, err := newInstance(settings{store: t.Name() + path, kind: "shared", address: "server:1", secret: path}, store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,10 +22,15 @@ func (running) Bans(context.Context) ([]operator.Ban, error) {
 		return nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	bans, now := []operator.Ban{}, time.Now()
+	for _, s := range h.shared.list() {
+		if len(bans) < operator.MaxItems {
+			bans = append(bans, *ruleOf(&s, byStore))
+		}
+	}
 	for i := range statements {
 		s := &statements[i]
 		if ended := !s.Until.IsZero() && !now.Before(s.Until); !ended && len(bans) < operator.MaxItems {
-			bans = append(bans, *ruleOf(s))
+			bans = append(bans, *ruleOf(s, byRules))
 		}
 	}
 	earned := h.engine.Clients(engine.ClientsQuery{

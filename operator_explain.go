@@ -139,7 +139,7 @@ func (a *App) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.
 
 // explainStatement tells the operator's statement about the target.
 func (x *explainer) explainStatement() {
-	set := x.app.rules.Value()
+	set := x.app.stated.now()
 	if set.IsEmpty() {
 		return
 	}
@@ -154,15 +154,24 @@ func (x *explainer) explainStatement() {
 	case operator.Session:
 		found = set.Find(rules.Session, x.Value, true, x.now)
 	}
-	x.told.Rule = ruleOf(found)
+	x.told.Rule = ruleOf(found, byRules)
+	if found != nil && x.instance.shared.has(found) {
+		x.told.Rule.By = byStore
+	}
 }
 
+// Where the statements of operators are.
+const (
+	byRules = "rules" // in the file of this machine
+	byStore = "store" // in the store, for all machines that share it
+)
+
 // ruleOf describes a statement of the operator, or nil.
-func ruleOf(s *rules.Statement) *operator.Ban {
+func ruleOf(s *rules.Statement, by string) *operator.Ban {
 	if s == nil {
 		return nil
 	}
-	told := &operator.Ban{Action: s.Action.String(), Client: s.Target.String(), Text: s.Target.String(), By: "rules", Reason: s.Reason}
+	told := &operator.Ban{Action: s.Action.String(), Client: s.Target.String(), Text: s.Target.String(), By: by, Reason: s.Reason}
 	if !s.Until.IsZero() {
 		until := s.Until.UTC()
 		told.Until = &until

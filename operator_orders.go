@@ -31,7 +31,7 @@ func (s running) Allow(ctx context.Context, o operator.Order) (operator.Done, er
 	return s.state(ctx, rules.Allow, o)
 }
 
-// state writes a statement about a target into the file.
+// state makes a statement about a target.
 func (s running) state(ctx context.Context, action rules.Action, o operator.Order) (operator.Done, error) {
 	t, about, err := s.stated(o.Client)
 	if err != nil {
@@ -47,13 +47,16 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 		added.Until = time.Now().Add(length).UTC().Truncate(time.Second)
 		done.Until = &added.Until
 	}
-	if err := t.instance.audit(ctx, o.By, action.String(), &t.Target, o.Reason); err != nil {
+	if err := t.app.canState(t.instance, added); err != nil {
 		return operator.Done{}, err
 	}
-	if err := t.app.addStatements(o.By, added); err != nil {
-		return operator.Done{}, operator.Errorf(http.StatusConflict, "%v", err)
+	if err := t.instance.audit(ctx, o.By, action.String(), &t.Target, o.Reason); err != nil {
+		return operator.Done{}, t.app.unstated(err, added)
 	}
-	done.Notes = t.app.exceptionsTo(added)
+	if done.In, err = t.app.state(ctx, t.instance, o.By, added); err != nil {
+		return operator.Done{}, err
+	}
+	done.Notes = append(t.app.besideInFile(about), t.app.exceptionsTo(added)...)
 	return done, nil
 }
 
@@ -63,7 +66,7 @@ func (a *App) exceptionsTo(s rules.Statement) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
 	}
-	if n := a.rules.Value().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
+	if n := a.stated.now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
 		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower statements do: there are %d", n))
 	}
 	return notes
@@ -109,6 +112,9 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 	if err != nil {
 		return operator.Done{}, err
 	}
+	if err := t.app.canState(t.instance); err != nil {
+		return operator.Done{}, err
+	}
 	forgiven, banned, err := t.forgive(ctx, o)
 	if err != nil {
 		return operator.Done{}, err
@@ -122,6 +128,7 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 		done.Client = about.String()
 		done.Changed += removed
 		done.Bans += removed
+		done.Notes = t.app.otherFiles()
 		if wider := t.stillBanned(); wider != "" {
 			done.Notes = append(done.Notes, "it is still banned by the statement about "+wider)
 		}
@@ -130,7 +137,7 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 		if wider := t.stillBanned(); wider != "" {
 			return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it is banned by the statement about %s: unban that, or allow %s", t, wider, t)
 		}
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned; if a limit refuses it, reset it%s", t, t.unknownHint())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.app.unlessElsewhere(), t.unknownHint())
 	}
 	return done, nil
 }
@@ -148,25 +155,28 @@ func (t *target) stillBanned() string {
 // unstate removes the statements with an action about a target, and returns how many there
 // were. The audit has it if there were any.
 func (t *target) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Order) (int, error) {
-	statements, err := t.app.listStatements()
+	inFile, err := t.app.inFile(action, about)
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
 	}
-	stated := false
-	for _, s := range statements {
-		stated = stated || s.Action == action && s.Target == about
-	}
-	if !stated {
+	if len(inFile) == 0 && len(t.instance.shared.find(action, about)) == 0 {
 		return 0, nil
 	}
 	if err := t.instance.audit(ctx, o.By, act, &t.Target, o.Reason); err != nil {
+		return 0, t.app.unstated(err)
+	}
+	shared, err := t.app.unstateShared(ctx, t.instance, o.By, action, about)
+	if err != nil {
 		return 0, err
 	}
 	removed, err := t.app.removeStatements(o.By, action, about)
-	if err != nil {
+	switch {
+	case err != nil && shared > 0:
+		return 0, operator.Errorf(http.StatusConflict, "it was removed from the store, but not from the file of this machine: %v", err)
+	case err != nil:
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
 	}
-	return len(removed), nil
+	return shared + len(removed), nil
 }
 
 // Disallow implements operator.Service.
@@ -175,14 +185,17 @@ func (s running) Disallow(ctx context.Context, o operator.Order) (operator.Done,
 	if err != nil {
 		return operator.Done{}, err
 	}
+	if err := t.app.canState(t.instance); err != nil {
+		return operator.Done{}, err
+	}
 	removed, err := t.unstate(ctx, rules.Allow, about, "disallow", o)
 	if err != nil {
 		return operator.Done{}, err
 	}
 	if removed == 0 {
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has allowed it", about)
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has allowed it%s", about, t.app.unlessElsewhere())
 	}
-	return operator.Done{Client: about.String(), Changed: removed}, nil
+	return operator.Done{Client: about.String(), Changed: removed, Notes: t.app.otherFiles()}, nil
 }
 
 // Import implements operator.Service.
@@ -202,17 +215,21 @@ func (running) Import(ctx context.Context, i operator.Import) (operator.Done, er
 		}
 		added = append(added, statement)
 	}
+	if err := app.canState(h, added...); err != nil {
+		return operator.Done{}, err
+	}
 	for _, statement := range added {
 		t, err := operator.ParseTarget(statement.Target.String())
 		if err != nil {
 			return operator.Done{}, err
 		}
 		if err := h.audit(ctx, i.By, statement.Action.String(), &t, statement.Reason); err != nil {
-			return operator.Done{}, err
+			return operator.Done{}, app.unstated(err, added...)
 		}
 	}
-	if err := app.addStatements(i.By, added...); err != nil {
-		return operator.Done{}, operator.Errorf(http.StatusConflict, "%v", err)
+	in, err := app.state(ctx, h, i.By, added...)
+	if err != nil {
+		return operator.Done{}, err
 	}
-	return operator.Done{Changed: len(added)}, nil
+	return operator.Done{Changed: len(added), In: in}, nil
 }

@@ -32,6 +32,7 @@ func (a *App) provisionRules() error {
 	if a.rules, err = rules.Open(path, a.rulesChanged); err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}
+	a.stated.file = a.rules
 	a.warnOfAccess("rules_file", path)
 	return nil
 }
@@ -42,6 +43,7 @@ func (a *App) rulesChanged(set *rules.Set, err error) {
 		a.log.Error("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right", zap.Error(err))
 		return
 	}
+	a.stated.merge()
 	a.log.Info("the file of bans and allowances was read again", a.rulesFields(set)...)
 }
 
@@ -69,7 +71,7 @@ func (a *App) watchRules() {
 		defer ticker.Stop()
 		for {
 			a.rules.Look()
-			countStatements(a.rules.Value())
+			countStatements(a.stated.now())
 			select {
 			case <-ticker.C:
 			case <-stop:

@@ -30,7 +30,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tally.key")
 			synctest.Test(t, func(t *testing.T) {
 				hung := make(chan struct{})
-				h, err := newInstance(settings{secret: path}, hungStore{hung: hung})
+				h, err := newInstance(settings{secret: path}, hungStore{hung: hung}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"context"
 	"net/netip"
 	"strings"
 	"time"
@@ -22,11 +23,23 @@ type statementSearch struct {
 // of its targets, or the ban that ends last; nil if there is none. Without any statement it
 // costs an atomic load.
 func (e *evaluation) statement() (*rules.Statement, error) {
-	set := e.handler.app.rules.Value()
+	e.handler.app.awaitStatements(e.http.Context())
+	set := e.handler.app.stated.now()
 	if set.IsEmpty() {
 		return nil, nil
 	}
 	return e.statementAt(time.Now(), set)
+}
+
+// awaitStatements waits until the statements in a store that machines share are known, as requests
+// wait for the store after a start. Where the file has all it costs a comparison.
+func (a *App) awaitStatements(ctx context.Context) {
+	if !a.sharesStatements() {
+		return
+	}
+	if h := a.use(); h != nil {
+		h.awaitStatements(ctx)
+	}
 }
 
 // statementAt returns the statement of a set that counts for the request at a time.
@@ -130,7 +143,7 @@ const longestBan = 100 * 366 * 24 * time.Hour
 // bannedFor returns how long a request is refused that a ban is about, or [limiter.Never]. When
 // the ban ends, that of a wider network may count, and so on.
 func (e *evaluation) bannedFor(ban *rules.Statement) time.Duration {
-	now, set := time.Now(), e.handler.app.rules.Value()
+	now, set := time.Now(), e.handler.app.stated.now()
 	for !ban.Until.IsZero() && ban.Until.Sub(now) <= longestBan {
 		next, err := e.statementAt(ban.Until, set)
 		if err != nil || next == nil || next.Action == rules.Allow {

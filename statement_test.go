@@ -266,7 +266,7 @@ func TestStatementsWithoutZones(t *testing.T) {
 func TestStatementsDoNotHoldForEarlyData(t *testing.T) {
 	h := zoneHandler(t, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: 3600e9}}, MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": []byte(`["/limited"]`)}}})
 	other := stating(t, "allow 192.0.2.1\nban 192.0.2.2\n")
-	h.app.rules = other.app.rules
+	h.app.stated.file = other.app.rules
 	early := func(r *http.Request) { r.TLS = new(tls.ConnectionState) }
 	for ip, want := range map[string]int{"192.0.2.1": http.StatusTooEarly, "192.0.2.2": http.StatusTooEarly, "192.0.2.3": http.StatusOK} {
 		if w := served(t, h, ip, early); w.Code != want {

@@ -11,8 +11,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 )
 
-// This file changes the file of bans and allowances while Caddy runs. What is changed here is
-// in force in this process at once, and in others that use the file within a second.
+// This file changes operators' statements while Caddy runs: in the store if several machines share
+// it, or else in the file of bans and allowances. What is changed here is in force in this process
+// at once, and in others that use the store or the file within a second.
 
 // listStatements returns the statements in the file, in its order, those that have ended among
 // them.
@@ -48,21 +49,32 @@ func (a *App) removeStatements(who string, action rules.Action, target rules.Tar
 	return removed, nil
 }
 
-// statementsChanged brings a change of the file into force, and tells who has made it. It is
-// where all changes of this process come by. The log doesn't say whom they are about: that is
-// in the file.
+// statementsChanged brings a change of the file into force, and tells who has made it. The log
+// doesn't say whom it is about.
 func (a *App) statementsChanged(who, how string, statements []rules.Statement) {
 	a.rules.Reload()
-	a.log.Info("bans or allowances were "+how, zap.Int("statements", len(statements)), zap.String("by", who))
+	a.logStatements(who, how, len(statements))
 }
+
+func (a *App) logStatements(who, how string, n int) {
+	a.log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
+}
+
+// sharesStatements reports whether statements are kept in the store, for all machines.
+func (a *App) sharesStatements() bool { return a.settings.address != "" }
 
 // describeRules describes the file of bans and allowances.
 func (a *App) describeRules() operator.RulesFile {
 	set, now := a.rules.Value(), time.Now()
-	return operator.RulesFile{
+	told := operator.RulesFile{
 		Path:       a.rules.Path(),
 		Bans:       set.InForce(rules.Ban, now),
 		Allowances: set.InForce(rules.Allow, now),
 		Trouble:    troubleOf(a.rules.Path(), a.rules.Trouble()),
 	}
+	if h := a.instance.Load(); h != nil && a.sharesStatements() {
+		shared := h.shared.set.Load()
+		told.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
+	}
+	return told
 }

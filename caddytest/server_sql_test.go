@@ -69,6 +69,15 @@ func testSharedServer(t *testing.T, db *dbserver.Server, config string) {
 		return second.get("/", from("192.0.2.2")...).status == http.StatusTooManyRequests
 	})
 
+	first.wantCommand(t, 0, []string{"ban", "192.0.2.9"}, "on all machines that share the store")
+	waitFor(t, "a ban by an operator on the other machine", func() bool {
+		return second.get("/", from("192.0.2.9")...).status == http.StatusTooManyRequests
+	})
+	second.wantCommand(t, 0, []string{"unban", "192.0.2.9"}, "no longer banned")
+	waitFor(t, "the end of the ban on the other machine", func() bool {
+		return first.get("/", from("192.0.2.9")...).status == http.StatusOK
+	})
+
 	db.Kill()
 	third := startCaddy(t, config, env...)
 	all := []*server{first, second, third}

@@ -2,9 +2,6 @@ package epoch
 
 import (
 	"bytes"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,47 +92,23 @@ func (v *inVault) sweep(now time.Time) error {
 
 // seal seals a key under the secret in use. What is sealed is of no use under another name.
 func (v *inVault) seal(name string, key []byte) ([]byte, error) {
-	ciphers, err := v.ciphers()
+	sealer, err := v.sealer()
 	if err != nil {
 		return nil, err
 	}
-	nonce := make([]byte, ciphers[0].NonceSize(), ciphers[0].NonceSize()+keySize+ciphers[0].Overhead())
-	rand.Read(nonce) // never fails: see crypto/rand
-	return ciphers[0].Seal(nonce, nonce, key, []byte(name)), nil
+	return sealer.Seal(name, key), nil
 }
 
 // open opens what was sealed under any line of the secret file.
 func (v *inVault) open(name string, sealed []byte) ([]byte, error) {
-	ciphers, err := v.ciphers()
+	sealer, err := v.sealer()
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range ciphers {
-		if len(sealed) < c.NonceSize() {
-			break
-		}
-		key, err := c.Open(nil, sealed[:c.NonceSize()], sealed[c.NonceSize():], []byte(name))
-		if err == nil && len(key) == keySize {
-			return key, nil
-		}
+	if key, _, ok := sealer.Open(name, sealed); ok && len(key) == keySize {
+		return key, nil
 	}
 	return nil, ErrOtherSecret
 }
 
-func (v *inVault) ciphers() ([]cipher.AEAD, error) {
-	keys, err := v.secret().Derive("keys in a vault")
-	if err != nil {
-		return nil, err
-	}
-	ciphers := make([]cipher.AEAD, len(keys))
-	for i, key := range keys {
-		block, err := aes.NewCipher(key)
-		if err != nil {
-			return nil, err
-		}
-		if ciphers[i], err = cipher.NewGCM(block); err != nil {
-			return nil, err
-		}
-	}
-	return ciphers, nil
-}
+func (v *inVault) sealer() (*identity.Sealer, error) { return v.secret().Sealer("keys in a vault") }

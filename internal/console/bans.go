@@ -154,7 +154,7 @@ func (s *session) importLines(lines []string) error {
 			return err
 		}
 		total.Changed += done.Changed
-		total.Notes = done.Notes
+		total.Notes, total.In = done.Notes, done.In
 		lines = lines[n:]
 	}
 	switch {
@@ -163,7 +163,7 @@ func (s *session) importLines(lines []string) error {
 	case total.Changed == 0:
 		return s.nothing("There is nothing to import.")
 	}
-	s.printf("Imported %s.", counted(total.Changed, "statement"))
+	s.printf("Imported %s%s.", counted(total.Changed, "statement"), holds(total.In))
 	s.showNotes(total.Notes)
 	return nil
 }

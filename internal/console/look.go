@@ -40,6 +40,9 @@ func (s *session) showStatus(status operator.Status) {
 	s.printf("Caddy has run for %s%s.", span(s.now.Sub(status.Started)), version)
 	if r := status.Rules; r.Path != "" {
 		s.printf("Rules: %s and %s in %s.", counted(r.Bans, "ban"), counted(r.Allowances, "allowance"), printable(r.Path))
+		if in := r.Store; in != nil {
+			s.printf("       %s and %s in the store, for all machines.", counted(in.Bans, "ban"), counted(in.Allowances, "allowance"))
+		}
 		s.showTrouble(r.Trouble)
 	}
 	if !status.History {

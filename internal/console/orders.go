@@ -81,7 +81,7 @@ func (c console) ban() *cobra.Command {
 	held := cmd.Flags().String("for", "", "How long: 90m, 24h, 7d (default: until it is lifted)")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(&o, *held) }
 	return c.order(cmd, &o, operator.Service.Ban, func(s *session, d operator.Done) string {
-		return fmt.Sprintf("%s is banned %s.", d.Client, until(d.Until, s.now))
+		return fmt.Sprintf("%s is banned %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
 }
 
@@ -128,8 +128,19 @@ func (c console) allow() *cobra.Command {
 	held := cmd.Flags().String("for", "2h", "How long: 90m, 24h, 7d")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(&o, *held) }
 	return c.order(cmd, &o, operator.Service.Allow, func(s *session, d operator.Done) string {
-		return fmt.Sprintf("Every request of %s passes %s.", d.Client, until(d.Until, s.now))
+		return fmt.Sprintf("Every request of %s passes %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
+}
+
+// holds says where a statement holds that is in the store or in the rules file.
+func holds(in string) string {
+	switch in {
+	case "store":
+		return ", on all machines that share the store"
+	case "rules":
+		return ", on this machine"
+	}
+	return ""
 }
 
 // disallow returns `caddy rate-limit disallow`.

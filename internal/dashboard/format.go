@@ -179,7 +179,9 @@ func actionText(action string) string {
 func byText(by string) string {
 	switch by {
 	case "rules":
-		return "an operator"
+		return "an operator, in the file of this machine"
+	case "store":
+		return "an operator, for all machines"
 	case "conduct":
 		return "its violations"
 	}

@@ -29,6 +29,7 @@ type Import struct {
 // Done is what an order has changed.
 type Done struct {
 	Client  string     `json:"client"`          // as understood
+	In      string     `json:"in,omitempty"`    // where a ban or an allowance is: store, for all machines that share it; rules, in the file of this machine
 	Changed int        `json:"changed"`         // limits reset, clients forgiven, statements written or removed
 	Bans    int        `json:"bans,omitempty"`  // of unban: how many were lifted, as far as memory knows
 	Until   *time.Time `json:"until,omitempty"` // when it ends by itself

@@ -84,4 +84,11 @@ type RulesFile struct {
 	Bans       int          `json:"bans"`
 	Allowances int          `json:"allowances"`
 	Trouble    *FileTrouble `json:"trouble,omitempty"`
+	Store      *StoredRules `json:"store,omitempty"` // nil unless machines share the store
+}
+
+// StoredRules describes the bans and allowances that hold on all machines which share a store.
+type StoredRules struct {
+	Bans       int `json:"bans"`
+	Allowances int `json:"allowances"`
 }

@@ -10,9 +10,11 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// Set is the statements of one reading of a file. It does not change, and may be used from
+// Set is some statements, such as those of one reading of a file. It does not change, and may be used from
 // any number of goroutines. A nil Set has none.
 type Set struct {
+	statements []Statement // all, in their order
+
 	networks bart.Fast[verdict]
 	texts    [kinds]map[string]verdict
 	ends     [len(actionNames)][]int64 // of statements that end, the first first, by action
@@ -43,9 +45,10 @@ func termOf(s *Statement) term {
 	return term{s.Until.Unix(), s}
 }
 
-// NewSet returns the set of some statements, each of which must pass [Statement.Check].
+// NewSet returns the set of some statements, each of which must pass [Statement.Check]. Nobody may
+// change them afterwards.
 func NewSet(statements []Statement) *Set {
-	s := new(Set)
+	s := &Set{statements: statements}
 	networks := make(map[netip.Prefix]*verdict)
 	for i := range statements {
 		of := &statements[i]

@@ -1,0 +1,113 @@
+package caddytest
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+)
+
+// wantEverywhere waits until all machines answer a client with a status.
+func wantEverywhere(t *testing.T, fleet []*server, status, client int, what string) {
+	t.Helper()
+	for _, s := range fleet {
+		waitFor(t, what, func() bool { return s.get("/", from(client)).status == status })
+	}
+}
+
+// What an operator states on one machine of a store holds on all: also after a reload and a
+// restart, in an outage, and when the store has lost its data.
+func TestStatementsHoldOnAllMachines(t *testing.T) {
+	redis := newRedis(t)
+	fleet := startFleet(t, redis, 2, onRedis("limit 1000/1h"))
+	a, b := fleet[0], fleet[1]
+	a.wantCommand(t, 0, []string{"ban", "192.0.2.1", "--reason", "scraper"}, "192.0.2.1 is banned until it is lifted, on all machines that share the store.")
+	if got := a.get("/", from(1)).status; got != http.StatusTooManyRequests {
+		t.Errorf("right after the ban: %d", got)
+	}
+	wantEverywhere(t, fleet, http.StatusTooManyRequests, 1, "the ban to hold on both")
+	b.wantCommand(t, 0, []string{"ban", "192.0.2.2"}, "banned")
+	b.wantCommand(t, 0, []string{"bans"}, "192.0.2.1", "store", "scraper")
+	wantEverywhere(t, fleet, http.StatusTooManyRequests, 2, "the second ban to hold on both")
+	for _, s := range fleet {
+		if _, err := os.Stat(s.rulesFile()); err == nil {
+			t.Error("a rules file was written")
+		}
+		s.wantCommand(t, 0, []string{"status"}, "2 bans and 0 allowances in the store")
+	}
+	if keys := redis.Must(t, "HVALS", "{tally}:notes"); strings.Contains(keys, "192.0.2") || strings.Contains(keys, "scraper") {
+		t.Errorf("the Redis shows whom the notes are about: %q", keys)
+	}
+
+	b.wantCommand(t, 0, []string{"unban", "192.0.2.1"}, "no longer banned", "rules files of other machines")
+	wantEverywhere(t, fleet, http.StatusOK, 1, "the end of the ban on both")
+
+	testReloadsWithBans(t, a)
+	b.kill()
+	b.start()
+	if got := b.get("/", from(2)).status; got != http.StatusTooManyRequests {
+		t.Errorf("the first request after a restart: %d", got)
+	}
+	testBansInAnOutage(t, redis, fleet)
+}
+
+// testReloadsWithBans reloads with the same engine, with another, and with one that can't reach the
+// store, while a banned client sends requests.
+func testReloadsWithBans(t *testing.T, s *server) {
+	t.Helper()
+	stop, done := make(chan struct{}), make(chan int)
+	go func() {
+		passed := 0
+		for {
+			select {
+			case <-stop:
+				done <- passed
+				return
+			default:
+				if a, err := s.try(http.MethodGet, "/", from(2)); err == nil && a.status == http.StatusOK {
+					passed++
+				}
+			}
+		}
+	}()
+	for _, options := range []string{"ipv4_prefix 24", "max_keys 2000", "max_keys 3000\nipv4_prefix 32"} {
+		s.mustReload(strings.Replace(onRedis("limit 1000/1h"), "store_timeout 2s", "store_timeout 2s\n"+options, 1))
+	}
+	close(stop)
+	if passed := <-done; passed > 0 {
+		t.Errorf("%d requests of a banned client passed during reloads", passed)
+	}
+}
+
+// testBansInAnOutage has the Redis come back without its data.
+func testBansInAnOutage(t *testing.T, redis *redisserver.Server, fleet []*server) {
+	t.Helper()
+	redis.Kill()
+	for _, s := range fleet {
+		s.awaitDegraded()
+		if got := s.get("/", from(2)).status; got != http.StatusTooManyRequests {
+			t.Errorf("in an outage: %d", got)
+		}
+		s.wantCommand(t, 1, []string{"ban", "192.0.2.3"}, "nothing was changed", "ban 192.0.2.3")
+	}
+	fleet[1].mustReload(strings.Replace(onRedis("limit 1000/1h"), "store_timeout 2s", "store_timeout 2s\nmax_keys 4000", 1))
+	if got := fleet[1].get("/", from(2)).status; got != http.StatusTooManyRequests {
+		t.Errorf("after a reload in an outage: %d", got)
+	}
+	redis.Run(t) // with nothing: it saves nothing
+	for _, s := range fleet {
+		waitFor(t, "the Redis to be in use again", func() bool { return !s.health().Degraded })
+	}
+	waitFor(t, "the ban to be back in the store", func() bool { return redis.Must(t, "HLEN", "{tally}:notes") != ":0" })
+	late := newServer(t, onRedis("limit 1000/1h"), "REDIS="+redis.Address, "REDIS_PASSWORD="+redisPassword)
+	late.writeSecret(strings.Repeat("one secret for all ", 3))
+	late.start()
+	if got := late.get("/", from(2)).status; got != http.StatusTooManyRequests {
+		t.Errorf("on a machine that starts after the store has lost its data: %d", got)
+	}
+	if got := late.get("/", from(1)).status; got != http.StatusOK {
+		t.Errorf("a client that is not banned any more: %d", got)
+	}
+}

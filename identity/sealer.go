@@ -1,0 +1,54 @@
+package identity
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+)
+
+// Sealer seals values that are kept where others can read them. It may be used from any number of
+// goroutines.
+type Sealer struct{ ciphers []cipher.AEAD } // the one in use first
+
+// Sealer returns what seals values for one purpose.
+func (s *Secret) Sealer(purpose string) (*Sealer, error) {
+	keys, err := s.Derive(purpose)
+	if err != nil {
+		return nil, err
+	}
+	sealer := new(Sealer)
+	for _, key := range keys {
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, err
+		}
+		sealed, err := cipher.NewGCM(block)
+		if err != nil {
+			return nil, err
+		}
+		sealer.ciphers = append(sealer.ciphers, sealed)
+	}
+	return sealer, nil
+}
+
+// Seal seals a value under the secret in use. What is sealed is of no use under another name.
+func (s *Sealer) Seal(name string, value []byte) []byte {
+	c := s.ciphers[0]
+	nonce := make([]byte, c.NonceSize(), c.NonceSize()+len(value)+c.Overhead())
+	rand.Read(nonce) // never fails: see crypto/rand
+	return c.Seal(nonce, nonce, value, []byte(name))
+}
+
+// Open returns the value that was sealed under any of the secrets, and whether that is the one in
+// use. It returns false for ok if it can't be opened.
+func (s *Sealer) Open(name string, sealed []byte) (value []byte, inUse, ok bool) {
+	for i, c := range s.ciphers {
+		if len(sealed) < c.NonceSize() {
+			break
+		}
+		if value, err := c.Open(nil, sealed[:c.NonceSize()], sealed[c.NonceSize():], []byte(name)); err == nil {
+			return value, i == 0, true
+		}
+	}
+	return nil, false, false
+}

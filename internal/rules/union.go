@@ -1,0 +1,14 @@
+package rules
+
+import "slices"
+
+// Union returns the set of the statements of two sets, either of which may be nil.
+func Union(a, b *Set) *Set {
+	switch {
+	case b.IsEmpty():
+		return a
+	case a.IsEmpty():
+		return b
+	}
+	return NewSet(slices.Concat(a.statements, b.statements))
+}

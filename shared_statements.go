@@ -1,0 +1,158 @@
+package tally
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// sharedStatements are the operators' statements in a store that several machines share. Each is a
+// note there: its name is a keyed hash of what it is about, and its value the line that a rules file
+// would have, sealed. So who reads the store learns no address.
+//
+// Those that are known hold while the store can't be used, and another instance on the same store
+// begins with them.
+type sharedStatements struct {
+	set atomic.Pointer[rules.Set] // of those in force; nil if there were never any
+
+	mu    sync.Mutex
+	notes map[storage.Key]storage.Note    // guarded by mu, like all below: as the store has them
+	known map[storage.Key]rules.Statement // what they say
+	older map[storage.Key]bool            // are sealed under an older line of the secret
+	hear  map[any]func()                  // called after changes, by who wants to hear of them
+}
+
+// take takes notes as the engine tells them, and returns how many of them can't be read.
+func (s *sharedStatements) take(sealer *identity.Sealer, notes []storage.Note, all bool) (unread int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if all || s.notes == nil {
+		s.notes, s.known, s.older = make(map[storage.Key]storage.Note), make(map[storage.Key]rules.Statement), make(map[storage.Key]bool)
+	}
+	for _, n := range notes {
+		s.notes[n.Name] = n
+		delete(s.known, n.Name)
+		delete(s.older, n.Name)
+		if len(n.Value) == 0 {
+			continue
+		}
+		line, inUse, ok := sealer.Open(string(n.Name[:]), n.Value)
+		stated, err := rules.ParseStatement(string(line))
+		if !ok || err != nil {
+			unread++
+			continue
+		}
+		s.known[n.Name] = stated
+		if !inUse {
+			s.older[n.Name] = true
+		}
+	}
+	s.collectLocked()
+	return unread
+}
+
+// collectLocked makes the set of what is in force, and forgets what has ended.
+func (s *sharedStatements) collectLocked() {
+	now := time.Now()
+	for name, n := range s.notes {
+		if n.IsOver(now.UnixNano() - int64(storage.KeepNotes)) {
+			delete(s.notes, name)
+			delete(s.known, name)
+			delete(s.older, name)
+		}
+	}
+	s.set.Store(rules.NewSet(slices.Collect(maps.Values(s.known))))
+}
+
+// tell tells those who hear of changes that there were some.
+func (s *sharedStatements) tell() {
+	s.mu.Lock()
+	hear := slices.Collect(maps.Values(s.hear))
+	s.mu.Unlock()
+	for _, f := range hear {
+		f()
+	}
+}
+
+// follow has who hear of changes, or not any more if f is nil.
+func (s *sharedStatements) follow(who any, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hear == nil {
+		s.hear = make(map[any]func())
+	}
+	if s.hear[who] = f; f == nil {
+		delete(s.hear, who)
+	}
+}
+
+// allNotes returns all that is known, as notes.
+func (s *sharedStatements) allNotes() []storage.Note {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.notes))
+}
+
+// begin takes what another instance knows, unless the store has told already what there is.
+func (s *sharedStatements) begin(other *sharedStatements) {
+	if other == nil {
+		return
+	}
+	other.mu.Lock()
+	notes, known, older, set := maps.Clone(other.notes), maps.Clone(other.known), maps.Clone(other.older), other.set.Load()
+	other.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notes == nil && notes != nil {
+		s.notes, s.known, s.older = notes, known, older
+		s.set.Store(set)
+	}
+}
+
+// list returns the statements that have not ended, in the order of their lines.
+func (s *sharedStatements) list() (list []rules.Statement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, stated := range s.known {
+		if stated.Until.IsZero() || now.Before(stated.Until) {
+			list = append(list, stated)
+		}
+	}
+	slices.SortFunc(list, func(a, b rules.Statement) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
+
+// find returns the names of the statements about a target with an action, or with any if it is 0,
+// and what they say.
+func (s *sharedStatements) find(action rules.Action, target rules.Target) map[storage.Key]rules.Statement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := make(map[storage.Key]rules.Statement)
+	for name, stated := range s.known {
+		if stated.Target == target && (action == 0 || action == stated.Action) {
+			found[name] = stated
+		}
+	}
+	return found
+}
+
+// has reports whether a statement is one of those in the store.
+func (s *sharedStatements) has(stated *rules.Statement) bool {
+	for _, found := range s.find(stated.Action, stated.Target) {
+		if found == *stated {
+			return true
+		}
+	}
+	return false
+}

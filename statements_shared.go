@@ -1,0 +1,113 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// This file says where operators' statements go, and what operators should know of that.
+
+// canState returns an error if statements can't be changed at the moment. Those that are to be added
+// are for its text.
+func (a *App) canState(h *instance, added ...rules.Statement) error {
+	if a.sharesStatements() && h.engine.Degraded() {
+		return a.unstated(errors.New("the store can't be used at the moment"), added...)
+	}
+	return nil
+}
+
+// unstated returns what an operator is told when statements could not be changed.
+func (a *App) unstated(err error, added ...rules.Statement) error {
+	if !a.sharesStatements() {
+		return err
+	}
+	switch {
+	case errors.Is(err, storage.ErrNotesFull):
+		return operator.Errorf(http.StatusConflict, "the store holds %d bans and allowances, which is as many as it may; those that were removed in the last week are among them; nothing was changed: "+
+			"write long lists into the rules file of each machine, such as %s", storage.MaxNotes, a.rules.Path())
+	case errors.Is(err, storage.ErrUnknownOutcome):
+		return operator.Errorf(http.StatusServiceUnavailable, "%v: it isn't known whether that has changed anything; once more does no harm", err)
+	}
+	line := "allow <client> until <time>"
+	if len(added) > 0 {
+		line = added[0].String()
+	}
+	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again, or write a line into the rules file of each machine, which is read within a second: %s (here: %s)", err, line, a.rules.Path())
+}
+
+// state adds statements, all or none, and returns where they are: byStore or byRules.
+func (a *App) state(ctx context.Context, h *instance, who string, added ...rules.Statement) (in string, err error) {
+	if !a.sharesStatements() {
+		if err := a.addStatements(who, added...); err != nil {
+			return "", operator.Errorf(http.StatusConflict, "%v", err)
+		}
+		return byRules, nil
+	}
+	if err := h.put(ctx, added); err != nil {
+		return "", a.unstated(err, added...)
+	}
+	a.logStatements(who, "added", len(added))
+	return byStore, nil
+}
+
+// unstateShared removes the statements about a target with an action from a store that machines
+// share, and returns how many there were.
+func (a *App) unstateShared(ctx context.Context, h *instance, who string, action rules.Action, about rules.Target) (int, error) {
+	removed, err := h.drop(ctx, action, about)
+	if err != nil {
+		return 0, a.unstated(err)
+	}
+	if len(removed) > 0 {
+		a.logStatements(who, "removed", len(removed))
+	}
+	return len(removed), nil
+}
+
+// inFile returns the statements in the file about a target with an action, or with any if it is 0.
+func (a *App) inFile(action rules.Action, about rules.Target) (found []rules.Statement, err error) {
+	statements, err := a.listStatements()
+	for _, s := range statements {
+		if s.Target == about && (action == 0 || s.Action == action) {
+			found = append(found, s)
+		}
+	}
+	return found, err
+}
+
+// besideInFile returns notes about the lines in the file of this machine about a target, if
+// statements are kept in the store: they hold as well.
+func (a *App) besideInFile(about rules.Target) (notes []string) {
+	if !a.sharesStatements() {
+		return nil
+	}
+	lines, err := a.inFile(0, about)
+	if err != nil {
+		return []string{fmt.Sprintf("the rules file of this machine can't be used as it is: %v", err)}
+	}
+	for _, line := range lines {
+		notes = append(notes, "the rules file of this machine has a line about it as well: "+line.String())
+	}
+	return notes
+}
+
+// otherFiles returns a note about the files of other machines, if these share the store.
+func (a *App) otherFiles() []string {
+	if !a.sharesStatements() {
+		return nil
+	}
+	return []string{"lines about it in the rules files of other machines stay: remove them there"}
+}
+
+// unlessElsewhere says where else a statement may be that was not found, or "".
+func (a *App) unlessElsewhere() string {
+	if !a.sharesStatements() {
+		return ""
+	}
+	return ", unless the rules file of another machine says so"
+}
