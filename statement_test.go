@@ -29,7 +29,7 @@ func stating(t testing.TB, lines string) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Handler{app: &App{rules: file}}
+	return &Handler{app: &App{rules: file, stated: statementsInForce{file: file}}}
 }
 
 // requestTo returns a request to a handler from an address, and what a proxy that is trusted

@@ -129,7 +129,7 @@ func TestCommands(t *testing.T) {
 		if err := os.WriteFile(list, []byte("192.0.2.1\nkey:\"user 17\" # twice\nallow 192.0.2.2 until 2999-01-01\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s.wantCommand(t, 0, words("bans --import "+list+" --for 1h --reason list"), "Imported 3 statements.")
+		s.wantCommand(t, 0, words("bans --import "+list+" --for 1h --reason list"), "Imported 3 statements, on this machine.")
 		s.wantPassed(0, 1, "/", "X-Forwarded-For: 192.0.2.1")
 		s.wantCommand(t, 0, words("bans"), "192.0.2.1", `key:"user 17"`, "192.0.2.2", "2999-", "twice")
 		s.wantCommand(t, 0, []string{"unban", "key:user 17"}, "no longer banned")
