@@ -41,7 +41,7 @@ func TestStatementsHoldOnAllMachines(t *testing.T) {
 		t.Errorf("the Redis shows whom the notes are about: %q", keys)
 	}
 
-	b.wantCommand(t, 0, []string{"unban", "192.0.2.1"}, "no longer banned", "rules files of other machines")
+	b.wantCommand(t, 0, []string{"unban", "192.0.2.1"}, "Lifted 1 ban of 192.0.2.1", "rules files of other machines")
 	wantEverywhere(t, fleet, http.StatusOK, 1, "the end of the ban on both")
 
 	testReloadsWithBans(t, a)

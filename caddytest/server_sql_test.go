@@ -73,7 +73,7 @@ func testSharedServer(t *testing.T, db *dbserver.Server, config string) {
 	waitFor(t, "a ban by an operator on the other machine", func() bool {
 		return second.get("/", from("192.0.2.9")...).status == http.StatusTooManyRequests
 	})
-	second.wantCommand(t, 0, []string{"unban", "192.0.2.9"}, "no longer banned")
+	second.wantCommand(t, 0, []string{"unban", "192.0.2.9"}, "Lifted 1 ban of 192.0.2.9")
 	waitFor(t, "the end of the ban on the other machine", func() bool {
 		return first.get("/", from("192.0.2.9")...).status == http.StatusOK
 	})
