@@ -106,7 +106,7 @@ func TestFleetExampleStartsItsServer(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer server.Wait() //nolint:errcheck // it is killed
+	defer func() { _ = server.Wait() }() // it is killed
 	defer server.Process.Kill()
 	var said strings.Builder
 	for lines := bufio.NewScanner(output); lines.Scan(); {
