@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,7 +158,7 @@ func sqlOfFleet(t *testing.T, open func(...string) (*dbserver.Server, error), wo
 	save := func() { must(db.Save()) }
 	restore := func() { must(db.Restore()); start() }
 	f := &fleetServer{
-		address: net.JoinHostPort("127.0.0.1", db.Port), store: words.store,
+		address: db.Address(), store: words.store,
 		start: start, kill: db.Kill, setEnv: func(env []string) { db.Env = env },
 	}
 	f.faults = []fleetFault{

@@ -35,6 +35,9 @@ type Server struct {
 	lines   chan string // of its log, until it ends
 }
 
+// Address returns the address of the server, with its port.
+func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.Port) }
+
 // DSN returns how to connect to the server. port is that of the server, or of a proxy before it.
 func (s *Server) DSN(port string) string { return s.dsn(s, port) }
 

@@ -83,7 +83,7 @@ func (p *Proxy) pass(l *link, from, to net.Conn, cut func() Cut) {
 	pieces := make(chan piece, 1000)
 	var writing sync.WaitGroup
 	writing.Go(func() { p.write(l, to, pieces) })
-	for room := make([]byte, 1<<16); ; {
+	for room := make([]byte, 1<<20); ; {
 		n, err := from.Read(room)
 		if err != nil {
 			break
@@ -98,6 +98,9 @@ func (p *Proxy) pass(l *link, from, to net.Conn, cut func() Cut) {
 		case Half:
 			send.data, send.last = send.data[:n/2], true
 		case AtOnce:
+			send.last = true
+		case Late:
+			<-p.released
 			send.last = true
 		}
 		pieces <- send

@@ -29,33 +29,29 @@ type Cut int
 
 // The cuts.
 const (
-	Pass     Cut = iota // the piece is passed on
-	Instead             // the connection ends, and the piece is lost
-	Half                // half of the piece is passed on before the connection ends
-	Unheard             // the piece is passed on, and the connection ends when it is answered
-	AtOnce              // the piece is passed on, and the connection ends
-	cutKinds = iota
+	Pass    Cut = iota // the piece is passed on
+	Instead            // the connection ends, and the piece is lost
+	Half               // half of the piece is passed on before the connection ends
+	Unheard            // the piece is passed on, and the connection ends when it is answered
+	AtOnce             // the piece is passed on, and the connection ends
+	Late               // the piece is passed on at Release, also if the client is gone by then, and the connection ends
 )
 
-// Cuts are all ways to end a connection.
-func Cuts() (all []Cut) {
-	for c := Instead; c < cutKinds; c++ {
-		all = append(all, c)
-	}
-	return all
-}
+// Cuts are all ways to end a connection now.
+func Cuts() []Cut { return []Cut{Instead, Half, Unheard, AtOnce} }
 
 // Proxy is between clients and a server. Its methods may be called from any goroutine.
 type Proxy struct {
 	Port string
 
-	target   string
 	listener net.Listener
 	delay    atomic.Int64 // of each piece, each way, in nanoseconds
 	cut      atomic.Pointer[func() Cut]
+	released chan struct{}
 	group    sync.WaitGroup
 
 	mu      sync.Mutex
+	target  string         // guarded by mu: the server's address
 	fault   Fault          // guarded by mu
 	changed chan struct{}  // guarded by mu: closed when the fault changes
 	links   map[*link]bool // guarded by mu; nil after Close
@@ -71,7 +67,10 @@ func New(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{Port: port, target: target, listener: listener, changed: make(chan struct{}), links: make(map[*link]bool)}
+	p := &Proxy{
+		Port: port, target: target, listener: listener,
+		released: make(chan struct{}), changed: make(chan struct{}), links: make(map[*link]bool),
+	}
 	p.SetCut(nil)
 	p.group.Go(p.accept)
 	return p, nil
@@ -103,6 +102,19 @@ func (p *Proxy) SetCut(cut func() Cut) {
 	}
 	p.cut.Store(&cut)
 }
+
+// SetServer has clients reach the server at an address. Connections to the one before end.
+func (p *Proxy) SetServer(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+	for l := range p.links {
+		l.end(false)
+	}
+}
+
+// Release passes on what is late. It is called once.
+func (p *Proxy) Release() { close(p.released) }
 
 // HalfOpen closes the servers' sides of all connections, without a word to their clients. New
 // connections are as they were.
@@ -156,7 +168,7 @@ func (p *Proxy) serve(client net.Conn) {
 		_, _ = io.Copy(io.Discard, client)
 		return
 	}
-	server, err := net.Dial("tcp", p.target)
+	server, err := net.Dial("tcp", p.server())
 	if err != nil || !l.join(server) {
 		return
 	}
@@ -166,6 +178,12 @@ func (p *Proxy) serve(client net.Conn) {
 		l.unheard.Store(c == Unheard)
 		return c
 	})
+}
+
+func (p *Proxy) server() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
 }
 
 func (p *Proxy) state() (Fault, <-chan struct{}) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
 )
@@ -17,7 +18,7 @@ func TestFailover(t *testing.T) {
 		t.Skip("skipped: it takes some ten seconds")
 	}
 	primary, replica := kind.Own(t, "--log-bin=binlog", "--server-id=1"), kind.Own(t, "--server-id=2")
-	proxy, err := dbserver.NewProxy(primary.Port)
+	proxy, err := faultproxy.New(primary.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +47,8 @@ func TestFailover(t *testing.T) {
 			}
 			ask(replica, "STOP SLAVE")
 		},
-		TakeOver: func(*testing.T) { proxy.SetServer(replica.Port) },
-		GoBack:   func(*testing.T) { proxy.SetServer(primary.Port) },
+		TakeOver: func(*testing.T) { proxy.SetServer(replica.Address()) },
+		GoBack:   func(*testing.T) { proxy.SetServer(primary.Address()) },
 	}
 	kind.Failover(t, pair)
 	ask(primary, "SET GLOBAL binlog_format = STATEMENT")

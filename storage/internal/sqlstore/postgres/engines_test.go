@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -19,7 +19,7 @@ import (
 func TestEnginesShareALimit(t *testing.T) {
 	const amount, engines, clients = 1000, 4, 8
 	server := kind.Server(t)
-	proxy, err := dbserver.NewProxy(server.Port)
+	proxy, err := faultproxy.New(server.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,16 +65,16 @@ func TestEnginesShareALimit(t *testing.T) {
 		}
 	}
 	var cuts atomic.Int64
-	proxy.SetCut(func() dbserver.Cut {
+	proxy.SetCut(func() faultproxy.Cut {
 		if rand.IntN(20) != 0 {
-			return dbserver.Pass
+			return faultproxy.Pass
 		}
 		cuts.Add(1)
-		return []dbserver.Cut{dbserver.Before, dbserver.After, dbserver.Amid}[rand.IntN(3)]
+		return []faultproxy.Cut{faultproxy.Instead, faultproxy.Unheard, faultproxy.AtOnce}[rand.IntN(3)]
 	})
 	close(begin)
 	group.Wait()
-	proxy.SetCut(func() dbserver.Cut { return dbserver.Pass })
+	proxy.SetCut(func() faultproxy.Cut { return faultproxy.Pass })
 	if n := admitted.Load(); n > amount || n < amount*99/100 {
 		t.Errorf("%d of %d were admitted, %d decisions were made without the store, after %d cuts", n, amount, degraded.Load(), cuts.Load())
 	}

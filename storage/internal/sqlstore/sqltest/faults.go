@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
@@ -85,12 +86,12 @@ func (k *Kind) Cuts(t *testing.T) {
 	direct := opened(t, k.Place(t, server, server.Port, o))
 	s, l := opened(t, k.Place(t, server, proxy.Port, o)), large(t)
 	var cuts atomic.Int64
-	proxy.SetCut(func() dbserver.Cut {
+	proxy.SetCut(func() faultproxy.Cut {
 		if rand.IntN(6) != 0 {
-			return dbserver.Pass
+			return faultproxy.Pass
 		}
 		cuts.Add(1)
-		return []dbserver.Cut{dbserver.Before, dbserver.After, dbserver.Amid}[rand.IntN(3)]
+		return []faultproxy.Cut{faultproxy.Instead, faultproxy.Unheard, faultproxy.AtOnce}[rand.IntN(3)]
 	})
 	taken, failed := int64(0), int64(0)
 	for cuts.Load() < *cutsFlag {
@@ -103,7 +104,7 @@ func (k *Kind) Cuts(t *testing.T) {
 			failed++ // and had no effect
 		}
 	}
-	proxy.SetCut(func() dbserver.Cut { return dbserver.Pass })
+	proxy.SetCut(func() faultproxy.Cut { return faultproxy.Pass })
 	if got := used(t, direct, l, 1); got != taken {
 		t.Errorf("%d units were granted, %d are charged, after %d cuts and %d failures", taken, got, cuts.Load(), failed)
 	}
@@ -148,9 +149,9 @@ func (k *Kind) Terminated(t *testing.T, kill string) {
 	}
 }
 
-func newProxy(t testing.TB, s *dbserver.Server) *dbserver.Proxy {
+func newProxy(t testing.TB, s *dbserver.Server) *faultproxy.Proxy {
 	t.Helper()
-	p, err := dbserver.NewProxy(s.Port)
+	p, err := faultproxy.New(s.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,11 +172,11 @@ func (k *Kind) Late(t *testing.T) {
 		open := k.Place(t, server, proxy.Port, o)
 		s := opened(t, open)
 		var messages atomic.Int64
-		proxy.SetCut(func() dbserver.Cut {
+		proxy.SetCut(func() faultproxy.Cut {
 			if messages.Add(1) == trip+1 {
-				return dbserver.Late
+				return faultproxy.Late
 			}
-			return dbserver.Pass
+			return faultproxy.Pass
 		})
 		err := take(s, l, 1)
 		if err == nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -43,15 +43,15 @@ func (k *Kind) openSilent(t *testing.T, heard int64) (s storage.Store, err error
 		proxy.Release()
 	})
 	var messages atomic.Int64
-	proxy.SetCut(func() dbserver.Cut {
+	proxy.SetCut(func() faultproxy.Cut {
 		if messages.Add(1) <= heard {
-			return dbserver.Pass
+			return faultproxy.Pass
 		}
 		cancel()
-		return dbserver.Late
+		return faultproxy.Late
 	})
 	within(t, "open", func() { s, err = k.Place(t, server, proxy.Port, k.Options())(ctx) })
-	proxy.SetCut(func() dbserver.Cut { return dbserver.Late })
+	proxy.SetCut(func() faultproxy.Cut { return faultproxy.Late })
 	return s, err
 }
 
