@@ -46,19 +46,61 @@ func statementsOnStore(of settings) (known *sharedStatements) {
 }
 
 // changes are notes to be put, of each name the last.
-type changes map[storage.Key]storage.Note
+type changes struct {
+	sealer *identity.Sealer
+	names  identity.Hasher
+	notes  map[storage.Key]storage.Note
+}
 
-func (c changes) list() []storage.Note { return slices.Collect(maps.Values(c)) }
-
-// remove removes statements.
-func (c changes) remove(removed map[storage.Key]rules.Statement) {
-	for name, stated := range removed {
-		until := time.Now().Add(keepRemoved)
-		if !stated.Until.IsZero() && stated.Until.Before(until) {
-			until = stated.Until
-		}
-		c[name] = storage.Note{Name: name, Until: until.UnixNano()}
+func (h *instance) newChanges() (c changes, err error) {
+	if c.sealer, err = h.secret.Load().Sealer("statements"); err != nil {
+		return c, err
 	}
+	keys, err := h.secret.Load().Derive("names of statements")
+	if err != nil {
+		return c, err
+	}
+	c.names, c.notes = identity.NewHasher(keys[0]), make(map[storage.Key]storage.Note)
+	return c, nil
+}
+
+func (c *changes) list() []storage.Note { return slices.Collect(maps.Values(c.notes)) }
+
+func (c *changes) nameOf(action rules.Action, target rules.Target) storage.Key {
+	return c.names.Hash(uint64(action), target.String())
+}
+
+// add adds a statement, of a version or a later one.
+func (c *changes) add(stated rules.Statement, version int64) {
+	n := storage.Note{Name: c.nameOf(stated.Action, stated.Target), Version: version}
+	if !stated.Until.IsZero() {
+		n.Until = stated.Until.UnixNano()
+	}
+	line := stated.String()
+	line += strings.Repeat(" ", (padding-len(line)%padding)%padding)
+	n.Value = c.sealer.Seal(string(n.Name[:]), []byte(line))
+	c.notes[n.Name] = n
+}
+
+// remove removes statements. Another machine may be about to seal one again that is sealed under an
+// older line of the secret: under its new name it is removed as well.
+func (c *changes) remove(removed map[storage.Key]foundStatement) (version int64) {
+	for name, stated := range removed {
+		c.removeOne(name, stated)
+		if stated.older {
+			c.removeOne(c.nameOf(stated.Action, stated.Target), stated)
+		}
+		version = max(version, stated.version+1)
+	}
+	return version
+}
+
+func (c *changes) removeOne(name storage.Key, stated foundStatement) {
+	until := time.Now().Add(keepRemoved)
+	if !stated.Until.IsZero() && stated.Until.Before(until) {
+		until = stated.Until
+	}
+	c.notes[name] = storage.Note{Name: name, Until: until.UnixNano(), Version: stated.version + 1}
 }
 
 // padding is what the length of a sealed line is a multiple of, so that it says little.
@@ -67,68 +109,59 @@ const padding = 64
 // put puts statements into the store, in the place of those with the same action about the same
 // targets. A ban also removes the allowance of its target.
 func (h *instance) put(ctx context.Context, added []rules.Statement) error {
-	sealer, err := h.secret.Load().Sealer("statements")
+	c, err := h.newChanges()
 	if err != nil {
 		return err
-	}
-	keys, err := h.secret.Load().Derive("names of statements")
-	if err != nil {
-		return err
-	}
-	names, notes := identity.NewHasher(keys[0]), make(changes)
-	nameOf := func(action rules.Action, target rules.Target) storage.Key {
-		return names.Hash(uint64(action), target.String())
 	}
 	for _, stated := range added {
-		notes.remove(h.shared.find(stated.Action, stated.Target)) // which has another name under an older secret
 		if stated.Action == rules.Ban {
-			notes.remove(h.shared.find(rules.Allow, stated.Target))
-			if allowance := nameOf(rules.Allow, stated.Target); len(notes[allowance].Value) > 0 {
-				delete(notes, allowance) // it was added before
+			c.remove(h.shared.find(rules.Allow, stated.Target))
+			if allowance := c.nameOf(rules.Allow, stated.Target); len(c.notes[allowance].Value) > 0 {
+				delete(c.notes, allowance) // it was added before
 			}
 		}
-		n := storage.Note{Name: nameOf(stated.Action, stated.Target)}
-		if !stated.Until.IsZero() {
-			n.Until = stated.Until.UnixNano()
-		}
-		line := stated.String()
-		line += strings.Repeat(" ", (padding-len(line)%padding)%padding)
-		n.Value = sealer.Seal(string(n.Name[:]), []byte(line))
-		notes[n.Name] = n
+		version := c.remove(h.shared.find(stated.Action, stated.Target)) // which has another name under an older secret
+		c.add(stated, version)
 	}
-	return h.engine.PutNotes(ctx, notes.list())
+	return h.engine.PutNotes(ctx, c.list())
 }
 
-// drop removes the statements about a target with an action from the store, and returns them.
-func (h *instance) drop(ctx context.Context, action rules.Action, target rules.Target) ([]rules.Statement, error) {
-	found, notes := h.shared.find(action, target), make(changes)
+// drop removes the statements about a target with an action from the store, and returns how many
+// there were.
+func (h *instance) drop(ctx context.Context, action rules.Action, target rules.Target) (int, error) {
+	found := h.shared.find(action, target)
 	if len(found) == 0 {
-		return nil, nil
+		return 0, nil
 	}
-	notes.remove(found)
-	if err := h.engine.PutNotes(ctx, notes.list()); err != nil {
-		return nil, err
+	c, err := h.newChanges()
+	if err != nil {
+		return 0, err
 	}
-	return slices.Collect(maps.Values(found)), nil
+	c.remove(found)
+	return len(found), h.engine.PutNotes(ctx, c.list())
 }
+
+// sealedAgain is how many statements are sealed again at once.
+const sealedAgain = 100
 
 // sealAgain seals some of the statements that are sealed under an older line of the secret, which
-// may be removed some day, under the line in use.
+// may be removed some day, under the line in use. What operators change meanwhile stays.
 func (h *instance) sealAgain() error {
-	var again []rules.Statement
-	h.shared.mu.Lock()
-	for name := range h.shared.older {
-		if again = append(again, h.shared.known[name]); len(again) == 100 {
-			break
-		}
-	}
-	h.shared.mu.Unlock()
+	again := h.shared.someOlder(sealedAgain)
 	if len(again) == 0 {
 		return nil
 	}
+	c, err := h.newChanges()
+	if err != nil {
+		return err
+	}
+	for name, stated := range again {
+		c.removeOne(name, stated)
+		c.add(stated.Statement, stated.version+1)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
-	return h.put(ctx, again)
+	return h.engine.ReplaceNotes(ctx, c.list())
 }
 
 // awaitStatements waits until the statements in the store are read, or it is known that they can't

@@ -133,24 +133,49 @@ func (s *sharedStatements) list() (list []rules.Statement) {
 	return list
 }
 
+// foundStatement is a statement as the store has it.
+type foundStatement struct {
+	rules.Statement
+	version int64 // of its note
+	older   bool  // it is sealed under an older line of the secret
+}
+
 // find returns the names of the statements about a target with an action, or with any if it is 0,
 // and what they say.
-func (s *sharedStatements) find(action rules.Action, target rules.Target) map[storage.Key]rules.Statement {
+func (s *sharedStatements) find(action rules.Action, target rules.Target) map[storage.Key]foundStatement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := make(map[storage.Key]rules.Statement)
+	found := make(map[storage.Key]foundStatement)
 	for name, stated := range s.known {
 		if stated.Target == target && (action == 0 || action == stated.Action) {
-			found[name] = stated
+			found[name] = s.foundLocked(name)
 		}
 	}
 	return found
 }
 
+// someOlder returns some of the statements that are sealed under an older line of the secret.
+func (s *sharedStatements) someOlder(most int) map[storage.Key]foundStatement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := make(map[storage.Key]foundStatement)
+	for name := range s.older {
+		if len(found) == most {
+			break
+		}
+		found[name] = s.foundLocked(name)
+	}
+	return found
+}
+
+func (s *sharedStatements) foundLocked(name storage.Key) foundStatement {
+	return foundStatement{s.known[name], s.notes[name].Version, s.older[name]}
+}
+
 // has reports whether a statement is one of those in the store.
 func (s *sharedStatements) has(stated *rules.Statement) bool {
 	for _, found := range s.find(stated.Action, stated.Target) {
-		if found == *stated {
+		if found.Statement == *stated {
 			return true
 		}
 	}

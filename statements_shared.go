@@ -31,7 +31,7 @@ func (a *App) unstated(err error, added ...rules.Statement) error {
 	case errors.Is(err, storage.ErrNotesFull):
 		return operator.Errorf(http.StatusConflict, "the store holds %d bans and allowances, which is as many as it may; those that were removed in the last week are among them; nothing was changed: "+
 			"write long lists into the rules file of each machine, such as %s", storage.MaxNotes, a.rules.Path())
-	case errors.Is(err, storage.ErrUnknownOutcome):
+	case errors.Is(err, storage.ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return operator.Errorf(http.StatusServiceUnavailable, "%v: it isn't known whether that has changed anything; once more does no harm", err)
 	}
 	line := "allow <client> until <time>"
@@ -63,10 +63,10 @@ func (a *App) unstateShared(ctx context.Context, h *instance, who string, action
 	if err != nil {
 		return 0, a.unstated(err)
 	}
-	if len(removed) > 0 {
-		a.logStatements(who, "removed", len(removed))
+	if removed > 0 {
+		a.logStatements(who, "removed", removed)
 	}
-	return len(removed), nil
+	return removed, nil
 }
 
 // inFile returns the statements in the file about a target with an action, or with any if it is 0.

@@ -46,8 +46,20 @@ const (
 // later one. After an error that wraps [storage.ErrUnknownOutcome] the notes may have been put, and
 // can be put again. If ctx ends first, they are put in the background.
 func (e *Engine) PutNotes(ctx context.Context, notes []storage.Note) error {
+	return e.orderNotes(ctx, notes, (*newsroom).put)
+}
+
+// ReplaceNotes puts notes into the store that say in another way what notes said that this process
+// knows. Each takes effect only if its version is higher than the one in the store: what others have
+// changed meanwhile stays. This process hears of them with the news.
+func (e *Engine) ReplaceNotes(ctx context.Context, notes []storage.Note) error {
+	return e.orderNotes(ctx, notes, (*newsroom).replace)
+}
+
+// orderNotes has the newsroom do something with notes.
+func (e *Engine) orderNotes(ctx context.Context, notes []storage.Note, do func(*newsroom, []storage.Note) error) error {
 	w, own := &e.committer.newsroom, slices.Clone(notes)
-	o := &order{do: func() error { return w.put(own) }, done: make(chan struct{})}
+	o := &order{do: func() error { return do(w, own) }, done: make(chan struct{})}
 	select {
 	case w.orders <- o:
 	case <-w.done:
@@ -63,8 +75,24 @@ func (e *Engine) PutNotes(ctx context.Context, notes []storage.Note) error {
 	}
 }
 
-// put puts notes into the store.
+// put puts notes into the store, each as the latest version.
 func (w *newsroom) put(notes []storage.Note) error {
+	for i := range notes {
+		n := &notes[i]
+		n.Version = max(n.Version, w.committer.clock.now()/1000, w.notes.known[n.Name].Version+1)
+	}
+	err := w.write(notes, false)
+	if err == nil {
+		w.learn(notes)
+	}
+	return err
+}
+
+// replace puts notes into the store that has none of the same or a later version.
+func (w *newsroom) replace(notes []storage.Note) error { return w.write(notes, true) }
+
+// write puts notes into the store, which sets their versions.
+func (w *newsroom) write(notes []storage.Note, replay bool) error {
 	m := w.committer
 	store := m.conn.store.Load()
 	if store == nil || m.degraded.Load() {
@@ -74,17 +102,10 @@ func (w *newsroom) put(notes []storage.Note) error {
 	if !ok {
 		return ErrNoNotes
 	}
-	for i := range notes {
-		n := &notes[i]
-		n.Version = max(n.Version, m.clock.now()/1000, w.notes.known[n.Name].Version+1)
-	}
 	ctx, cancel := m.conn.call()
 	defer cancel()
-	err := book.PutNotes(ctx, notes, false)
-	switch {
-	case err == nil:
-		w.learn(notes)
-	case !errors.Is(err, storage.ErrNotesFull):
+	err := book.PutNotes(ctx, notes, replay)
+	if err != nil && !errors.Is(err, storage.ErrNotesFull) {
 		m.degrade(err)
 	}
 	return err

@@ -18,14 +18,16 @@ end
 if redis.call('HLEN', KEYS[3]) + added > most then
   return {'full', text(now), text(offset), meta[4], text(asof), ''}
 end
+-- Numbers come from the time: those that a server has given and lost stay below.
+local number = math.max(tonumber(redis.call('HGET', KEYS[1], 'notes') or '0'), now - 1)
 local versions = {}
 for i = 4, #ARGV, 5 do
   local name, version = ARGV[i], tonumber(ARGV[i + 1])
   if not replay then version = math.max(version, known[name] + 1) end
   if version > known[name] then
-    local number = redis.call('HINCRBY', KEYS[1], 'notes', 1)
+    number = number + 1
     redis.call('HSET', KEYS[3], name, text(number) .. ' ' .. text(version) .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 4])
-    redis.call('ZADD', KEYS[4], number, name)
+    redis.call('ZADD', KEYS[4], text(number), name)
     if ARGV[i + 3] == '0' then
       redis.call('ZREM', KEYS[5], name)
     else
@@ -35,4 +37,5 @@ for i = 4, #ARGV, 5 do
   end
   versions[#versions + 1] = text(known[name])
 end
+redis.call('HSET', KEYS[1], 'notes', text(number))
 return leave(table.concat(versions, ' '))

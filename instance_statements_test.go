@@ -1,0 +1,139 @@
+package tally
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+// notesStore is a fleetStore that keeps notes as well.
+type notesStore struct{ *fleetStore }
+
+func (s notesStore) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
+	store, err := s.fleetStore.Open(ctx, timeout)
+	if err != nil {
+		return nil, err
+	}
+	vault := store.(fleetVault)
+	return struct {
+		fleetVault
+		storage.Notebook
+	}{vault, vault.Store.(storage.Notebook)}, nil
+}
+
+// machineWith starts an instance on a store, as a machine does with a secret file of some lines.
+func machineWith(t *testing.T, store Store, lines ...string) *instance {
+	t.Helper()
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString(strings.Repeat(line, 40) + "\n")
+	}
+	path := filepath.Join(t.TempDir(), "tally.key")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := newInstance(settings{store: t.Name() + path, kind: "shared", address: "server:1", secret: path}, store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Destruct() })
+	<-h.engine.Ready()
+	if err := h.stats().Cause; err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// stateLines has a machine make some statements, one after the other.
+func stateLines(t *testing.T, h *instance, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		stated, err := rules.ParseStatement(line)
+		if err == nil {
+			err = h.put(t.Context(), []rules.Statement{stated})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mustState fails the test unless a machine that starts now reads these statements, all of them
+// sealed under the line in use.
+func mustState(t *testing.T, h *instance, lines ...string) {
+	t.Helper()
+	var is []string
+	for _, stated := range h.shared.list() {
+		is = append(is, stated.String())
+	}
+	older := len(h.shared.someOlder(9))
+	if strings.Join(is, "\n") != strings.Join(lines, "\n") || older > 0 {
+		t.Errorf("the statements are %q, %d of them under an older line; want %q under the one in use", is, older, lines)
+	}
+}
+
+// What is sealed again under a new line of the secret says the same as before: an allowance isn't
+// lifted by a ban that was there before it.
+func TestStatementsSealedAgain(t *testing.T) {
+	store := notesStore{&fleetStore{counts: memory.New(), values: make(map[string][]byte)}}
+	lines := []string{"allow 203.0.113.7 until 2099-01-01", "ban 203.0.113.7"}
+	stateLines(t, machineWith(t, store, "a"), lines[1])
+	rotated := machineWith(t, store, "b", "a")
+	if n := len(rotated.shared.someOlder(9)); n != 1 {
+		t.Fatalf("%d statements are sealed under an older line, want 1", n)
+	}
+	stateLines(t, rotated, lines[0])
+	if err := rotated.sealAgain(); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, machineWith(t, store, "b", "a"), lines...)
+}
+
+// A machine that seals statements again, and hasn't heard yet what another one has changed, doesn't
+// undo that.
+func TestStatementsChangedWhileSealedAgain(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *instance, rules.Target){
+		"removed": func(t *testing.T, h *instance, target rules.Target) {
+			if n, err := h.drop(t.Context(), rules.Ban, target); n != 1 || err != nil {
+				t.Fatalf("removed %d, %v", n, err)
+			}
+		},
+		"prolonged": func(t *testing.T, h *instance, _ rules.Target) {
+			stateLines(t, h, "ban 203.0.113.7 until 2099-01-01")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := notesStore{&fleetStore{counts: memory.New(), values: make(map[string][]byte)}}
+			stateLines(t, machineWith(t, store, "a"), "ban 203.0.113.7 until 2098-01-01")
+			one, late := machineWith(t, store, "b", "a"), machineWith(t, store, "b", "a")
+			s := &late.shared
+			s.mu.Lock()
+			notes, known, older := maps.Clone(s.notes), maps.Clone(s.known), maps.Clone(s.older)
+			s.mu.Unlock()
+			target, err := rules.ParseTarget("203.0.113.7")
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(t, one, target)
+			s.mu.Lock()
+			s.notes, s.known, s.older = notes, known, older // it hasn't heard of it
+			s.mu.Unlock()
+			if err := late.sealAgain(); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			if name == "prolonged" {
+				want = append(want, "ban 203.0.113.7 until 2099-01-01")
+			}
+			mustState(t, machineWith(t, store, "b", "a"), want...)
+		})
+	}
+}

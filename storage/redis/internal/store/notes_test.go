@@ -1,0 +1,37 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// A machine whose own writes are all there doesn't notice that a server has lost notes of others,
+// for example by a failover. It is told of all that is noted afterwards.
+func TestNotesAfterOthersWereLost(t *testing.T) {
+	server := redisserver.Start(t)
+	opened(t, at(server.Address))
+	server.Must(t, "SAVE")
+	put := func(name byte) {
+		s := opened(t, at(server.Address))
+		if err := s.PutNotes(t.Context(), []storage.Note{{Name: storage.Key{name}, Value: []byte("x"), Version: 1}}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func(after int64) []storage.Note {
+		news, err := opened(t, at(server.Address)).News(t.Context(), storage.Seen{Changes: -1, Notes: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return news.Notes
+	}
+	put(1)
+	put(2)
+	seen := told(0)
+	restoreOld(t, server)
+	put(3)
+	if now := told(seen[len(seen)-1].Number); len(now) != 1 || now[0].Name != (storage.Key{3}) {
+		t.Errorf("after %+v were lost, machines that knew them are told of %+v, want the third note", seen, now)
+	}
+}
