@@ -155,6 +155,9 @@ func (w *newsroom) replay(book storage.Notebook) error {
 		}
 	}
 	for some := range slices.Chunk(known, replayedNotes) {
+		if isClosed(w.stop) {
+			return errNotSent
+		}
 		ctx, cancel := w.committer.conn.call()
 		err := book.PutNotes(ctx, some, true)
 		cancel()

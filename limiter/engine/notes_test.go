@@ -241,3 +241,23 @@ func mustTell(t *testing.T, s storage.Watcher) []storage.Note {
 	}
 	return news.Notes
 }
+
+// A machine that is telling a slow store what it knows stops that when it ends.
+func TestNotesAreToldNoMoreAfterTheEnd(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(t, 500*time.Millisecond)
+		var known []storage.Note
+		for i := range 200 * replayedNotes {
+			n := noteOf(fmt.Sprintf("%06d", i), "x")
+			n.Version = 1
+			known = append(known, n)
+		}
+		r := startReader(f, known...)
+		hearNews()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := r.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
