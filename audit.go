@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"net/http"
 
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
@@ -10,11 +11,23 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// errAuditAway says that the audit can't be used, because the store can't.
+var errAuditAway = operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and neither can the audit that is in it: caddy rate-limit status says why")
+
+// auditError returns what an operator is told of an error of the store. In an outage the last store that
+// was in use is closed.
+func auditError(err error) error {
+	if errors.Is(err, storage.ErrClosed) {
+		return errAuditAway
+	}
+	return err
+}
+
 // auditor returns the store that is in use as one that keeps the audit.
 func (h *instance) auditor() (storage.Auditor, error) {
 	store := h.store.Load()
 	if store == nil {
-		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, so nothing can be noted in the audit")
+		return nil, errAuditAway
 	}
 	auditor, ok := (*store).(storage.Auditor)
 	if !ok {
@@ -38,7 +51,7 @@ func (h *instance) audit(ctx context.Context, by, action string, target *operato
 			return err
 		}
 	}
-	return auditor.Audit(ctx, &act)
+	return auditError(auditor.Audit(ctx, &act))
 }
 
 // nameInAudit returns the kind of a target, and its name at rest.
@@ -65,5 +78,6 @@ func (h *instance) acts(ctx context.Context, before int64, n int) ([]storage.Act
 	if err != nil {
 		return nil, err
 	}
-	return auditor.Acts(ctx, before, n)
+	acts, err := auditor.Acts(ctx, before, n)
+	return acts, auditError(err)
 }

@@ -2,10 +2,12 @@ package tally
 
 import (
 	"encoding/hex"
+	"errors"
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
 // Whatever says an address has a name in the audit that nobody can link later.
@@ -26,6 +28,32 @@ func TestAddressesInTheAuditHaveANameOfToday(t *testing.T) {
 		lasting := atrest.Opaque(in.secret.Load(), []byte(target.String()))
 		if forgotten := name != hex.EncodeToString(lasting[:]); forgotten != address {
 			t.Errorf("%s: the name can't be linked tomorrow: %v", text, forgotten)
+		}
+	}
+}
+
+// In an outage the store that was in use is closed. Operators are told so in words that help.
+func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	in := h.app.use()
+	before := in.store.Load()
+	t.Cleanup(func() { in.store.Store(before) })
+	closed, err := memory.New().Opener(memory.Options{})(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in.store.Store(&closed)
+	target, err := operator.ParseTarget("192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, reads := in.acts(t.Context(), 0, 1)
+	for what, err := range map[string]error{"to read": reads, "to write": in.audit(t.Context(), "admin", "reset", &target, "")} {
+		if !errors.Is(err, errAuditAway) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func parseURL(text string, repl *caddy.Replacer) (p place, err error) {
 		return p, fmt.Errorf("redis: url: must begin with redis:// or rediss://, got %q: for sentinels write the option sentinel", scheme+"://")
 	}
 	if rest, _, ok = strings.Cut(rest, "?"); ok {
-		return p, errors.New("redis: url: takes no parameters after a question mark: write options in the block of the store")
+		return p, errors.New("redis: url: takes no parameters after a question mark: write options in the block of the store, and %3F for a question mark in a password")
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		username, password, both := strings.Cut(rest[:at], ":")

@@ -48,13 +48,13 @@ func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, er
 	}()
 	select {
 	case r := <-made:
-		return r.client, explain(r.err)
+		return r.client, explain(o.explainSilence(r.err))
 	case <-ctx.Done():
 		through.close() // which ends what waits for a silent server
 		if r := <-made; r.client != nil {
 			r.client.Close()
 		}
-		return nil, ctx.Err()
+		return nil, o.explainSilence(ctx.Err())
 	}
 }
 

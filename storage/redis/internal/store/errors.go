@@ -1,11 +1,14 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/redis/rueidis"
 )
@@ -32,6 +35,28 @@ func explain(err error) error {
 		}
 	}
 	return err
+}
+
+// explainSilence adds to an error of connecting what to look at if what listens there doesn't answer
+// as a Redis does. A server that speaks TLS does so to a client that doesn't, and the other way round.
+func (o Options) explainSilence(err error) error {
+	switch {
+	case err == nil || !isNoRedis(err):
+		return err
+	case o.TLS != nil:
+		return fmt.Errorf("%w: no Redis has answered with TLS: check host and port, and write redis:// for a server without TLS", err)
+	}
+	return fmt.Errorf("%w: no Redis has answered: check host and port, and write rediss:// for a server with TLS", err)
+}
+
+// isNoRedis reports whether an error of connecting is one that is seen where no Redis answers.
+func isNoRedis(err error) bool {
+	for _, silence := range []error{io.EOF, syscall.ECONNRESET, context.DeadlineExceeded} {
+		if errors.Is(err, silence) {
+			return true
+		}
+	}
+	return strings.HasPrefix(err.Error(), "received unknown message type")
 }
 
 // isAnswer reports whether an error is one that the server sent.

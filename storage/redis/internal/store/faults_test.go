@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -206,6 +209,43 @@ func TestSilentServer(t *testing.T) {
 	mustCharge(t, openedBy(t, open), l, 1)
 }
 
+// When what listens at the address doesn't answer as a Redis does, the error says what to look at.
+func TestNoRedisThere(t *testing.T) {
+	for what, answer := range map[string]string{"hangs up": "", "speaks HTTP": "HTTP/1.1 400 Bad Request\r\n\r\n"} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 1))
+				_, _ = io.WriteString(conn, answer)
+				_ = conn.Close()
+			}
+		}()
+		if _, err := Opener(at(listener.Addr().String()))(context.Background()); err == nil || !strings.Contains(err.Error(), "write rediss://") {
+			t.Errorf("what listens there %s: %v", what, err)
+		}
+		_ = listener.Close()
+		<-served
+	}
+	silent := redisserver.NewProxy(t, redisserver.Start(t))
+	silent.Set(redisserver.Silent)
+	o := at(silent.Address)
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Opener(o)(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "write redis://") {
+		t.Errorf("a server that doesn't speak TLS: %v", err)
+	}
+}
+
 // A server that says nothing any more, after however many calls of a store that is being opened, holds
 // it up for no longer than was asked for.
 func TestServerThatFallsSilent(t *testing.T) {
@@ -233,6 +273,10 @@ func TestLostWrites(t *testing.T) {
 		"FLUSHALL":         func(t *testing.T, s *redisserver.Server) { s.Must(t, "FLUSHALL") },
 		"started empty":    func(t *testing.T, s *redisserver.Server) { s.Kill(); s.Run(t) },
 		"from an old copy": restoreOld,
+		"without transactions": func(t *testing.T, s *redisserver.Server) {
+			s.Must(t, "FLUSHALL")
+			s.Must(t, "HSET", "{tally}:meta", "last", "1795369981677150", "offset", "0")
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			server, l := redisserver.Start(t), yearly(t)

@@ -8,10 +8,13 @@ if time.err then return {'timeless', time.err} end
 if (tonumber(time[1]) or 0) <= 0 then return {'timeless', 'it answers ' .. tostring(time[1])} end
 local kind = redis.call('TYPE', KEYS[1])
 if type(kind) == 'table' then kind = kind.ok end
-if kind ~= 'none' and kind ~= 'hash' then return {'foreign', kind} end
+if kind ~= 'none' and kind ~= 'hash' then return {'foreign', 'a ' .. kind} end
 local format = redis.call('HGET', KEYS[1], 'format')
-if kind == 'hash' and format ~= ARGV[1] then return {'foreign', format or 'none'} end
-if kind == 'none' then
+local broken = not format and redis.call('HEXISTS', KEYS[1], 'last') + redis.call('HEXISTS', KEYS[1], 'offset') == 2
+if kind == 'hash' and format ~= ARGV[1] and not broken then
+  return {'foreign', format and 'format ' .. format or 'a hash without a format'}
+end
+if kind == 'none' or broken then -- broken: a server has loaded its log without the transactions in it
   redis.call('HSET', KEYS[1], 'format', ARGV[1], 'id', ARGV[2], 'last', '0', 'offset', '0', 'resets', '0', 'changes', '0')
 end
 local status = 'ok'
