@@ -35,3 +35,22 @@ func TestNotesAfterOthersWereLost(t *testing.T) {
 		t.Errorf("after %+v were lost, machines that knew them are told of %+v, want the third note", seen, now)
 	}
 }
+
+// Where somebody has removed notes from the server by hand, machines are told of the others, and of
+// all other news.
+func TestNotesRemovedByHand(t *testing.T) {
+	server := redisserver.Start(t)
+	s := opened(t, at(server.Address))
+	put := func(name byte) {
+		if err := s.PutNotes(t.Context(), []storage.Note{{Name: storage.Key{name}, Value: []byte("x"), Version: 1}}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(1)
+	server.Must(t, "DEL", s.names.notes())
+	put(2)
+	news, err := s.News(t.Context(), storage.Seen{Changes: -1})
+	if err != nil || len(news.Notes) != 1 || news.Notes[0].Name != (storage.Key{2}) {
+		t.Errorf("after the first note was removed by hand: %+v (%v), want the second", news.Notes, err)
+	}
+}

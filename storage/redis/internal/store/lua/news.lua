@@ -24,7 +24,16 @@ local noted = redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. ARGV[2], '+inf')
 local reply = leave(text(newest))
 reply[7], reply[8], reply[9], reply[10] = noted, changed, {}, {}
 if tonumber(ARGV[5]) >= 0 then
-  reply[9] = redis.call('ZRANGEBYSCORE', KEYS[7], '(' .. ARGV[5], '+inf', 'LIMIT', 0, 501)
-  if #reply[9] > 0 then reply[10] = redis.call('HMGET', KEYS[6], unpack(reply[9])) end
+  local names = redis.call('ZRANGEBYSCORE', KEYS[7], '(' .. ARGV[5], '+inf', 'LIMIT', 0, 501)
+  local notes = {}
+  if #names > 0 then notes = redis.call('HMGET', KEYS[6], unpack(names)) end
+  for i, name in ipairs(names) do
+    if notes[i] then
+      table.insert(reply[9], name)
+      table.insert(reply[10], notes[i])
+    else -- somebody has removed it by hand
+      redis.call('ZREM', KEYS[7], name)
+    end
+  end
 end
 return reply
