@@ -137,3 +137,13 @@ func TestStatementsChangedWhileSealedAgain(t *testing.T) {
 		})
 	}
 }
+
+// An operator who is cut off while the store is asked is not told that nothing was changed.
+func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
+	a := &App{settings: settings{address: "server:1"}}
+	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
+		if err := a.unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
+			t.Errorf("%v: %v", cause, err)
+		}
+	}
+}
