@@ -9,6 +9,9 @@ import (
 
 // A filter does not grow with the keys that came and expired, only with those that are kept.
 func TestFiltersGrowWithTheKeysThatAreKept(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: millions of keys, one after the other")
+	}
 	var fs filters
 	var key storage.Key
 	come := func(keys int64) {
