@@ -145,15 +145,7 @@ func TestClusterFailover(t *testing.T) {
 	engines := []*engine.Engine{newEngine(t, o), newEngine(t, o)}
 	admitted := use(t, engines[0], limit, kept/2) + use(t, engines[1], limit, kept/2)
 	old := primaries[0]
-	waitUntil(t, "the replica to have all", func() bool {
-		offset := func(n *node) string { return line(n.MustInfo(t, "replication"), "master_repl_offset") }
-		return offset(old) == offset(replica)
-	})
-	old.Must(t, "ACL", "SETUSER", "default", "-psync", "-sync", "-replconf")
-	old.Must(t, "CLIENT", "KILL", "TYPE", "replica")
-	waitUntil(t, "the replica to fall behind", func() bool {
-		return strings.Contains(replica.MustInfo(t, "replication"), "master_link_status:down")
-	})
+	leaveBehind(t, old.Server, replica.Server)
 	admitted += use(t, engines[0], limit, lost/2) + use(t, engines[1], limit, lost/2)
 	for _, e := range engines { // what it admits may be charged since before
 		use(t, e, &engine.Limit{ID: 2, Limit: l}, 1)
@@ -181,6 +173,20 @@ func TestClusterFailover(t *testing.T) {
 	if admitted > amount || admitted < amount*3/4 { // a part is lost with the leases of both
 		t.Errorf("%d of %d were admitted", admitted, amount)
 	}
+}
+
+// leaveBehind ends replication for good, once a replica has all that was written.
+func leaveBehind(t *testing.T, primary, replica *redisserver.Server) {
+	t.Helper()
+	waitUntil(t, "the replica to have all", func() bool {
+		offset := func(s *redisserver.Server) string { return line(s.MustInfo(t, "replication"), "master_repl_offset") }
+		return offset(primary) == offset(replica)
+	})
+	primary.Must(t, "ACL", "SETUSER", "default", "-psync", "-sync", "-replconf")
+	primary.Must(t, "CLIENT", "KILL", "TYPE", "replica")
+	waitUntil(t, "the replica to fall behind", func() bool {
+		return strings.Contains(replica.MustInfo(t, "replication"), "master_link_status:down")
+	})
 }
 
 // line returns what a line of INFO says.

@@ -64,11 +64,7 @@ func TestSentinelFailover(t *testing.T) {
 	open := Opener(Options{Addresses: []string{sentinel.Address}, Master: "main", Timeout: 5 * time.Second})
 	s := openedBy(t, open)
 	mustCharge(t, s, l, 5)
-	primary.Must(t, "ACL", "SETUSER", "default", "-psync", "-sync", "-replconf") // the replica can't follow any more
-	primary.Must(t, "CLIENT", "KILL", "TYPE", "replica")
-	waitUntil(t, "the replica to fall behind", func() bool {
-		return strings.Contains(replica.MustInfo(t, "replication"), "master_link_status:down")
-	})
+	leaveBehind(t, primary, replica)
 	if used := mustCharge(t, s, l, 5); used != 10 {
 		t.Fatalf("%d units are in use, want 10", used)
 	}
