@@ -142,6 +142,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	s.mu.init()
 	s.calls = storage.Calls{Claim: s.claim, Records: s.readStandings, Punish: s.punish, Sweep: s.sweep}
 	if err := s.connect(ctx); err != nil {
 		_ = s.closeConnections()
