@@ -105,32 +105,24 @@ func (l *Limit) refilled(elapsed int64) (units, part int64) {
 
 // refillTime returns the nanoseconds in which units and part drain, rounded up.
 func (l *Limit) refillTime(units, part int64) int64 {
-	hi, lo := bits.Mul64(uint64(units), uint64(l.window))
-	lo, carry := bits.Add64(lo, uint64(part), 0)
-	hi += carry
-	if hi >= uint64(l.amount) {
-		return math.MaxInt64
+	nanos, exact := l.drainTime(units, part)
+	if !exact && nanos < math.MaxInt64 {
+		nanos++
 	}
-	q, r := bits.Div64(hi, lo, uint64(l.amount))
-	if r > 0 {
-		q++
-	}
-	if q > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(q)
+	return nanos
 }
 
-// drainTime returns the nanoseconds in which no more than units and part drain.
-func (l *Limit) drainTime(units, part int64) int64 {
+// drainTime returns the nanoseconds in which no more than units and part drain, and whether these
+// drain in exactly that time.
+func (l *Limit) drainTime(units, part int64) (nanos int64, exact bool) {
 	hi, lo := bits.Mul64(uint64(units), uint64(l.window))
 	lo, carry := bits.Add64(lo, uint64(part), 0)
 	hi += carry
 	if hi >= uint64(l.amount) {
-		return math.MaxInt64
+		return math.MaxInt64, false
 	}
-	q, _ := bits.Div64(hi, lo, uint64(l.amount))
-	return int64(min(q, math.MaxInt64))
+	q, r := bits.Div64(hi, lo, uint64(l.amount))
+	return int64(min(q, math.MaxInt64)), r == 0
 }
 
 // claimBucket is [Limit.Claim] for a token bucket.
@@ -206,7 +198,8 @@ func (l Limit) retryBucket(b Bucket, c Claim) time.Duration {
 		return time.Duration(addSaturating(wait, l.refillTime(over, b.Part)))
 	}
 	units, part := l.less(-over, 0, 0, b.Part) // are free at the bucket's time: more than must be
-	return time.Duration(wait - l.drainTime(units, part))
+	drains, _ := l.drainTime(units, part)
+	return time.Duration(wait - drains)
 }
 
 // emptyAt returns the time from which on a bucket is empty, if the limit stays as it is.

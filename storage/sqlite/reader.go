@@ -64,11 +64,7 @@ func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim,
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if !s.lasts(a) {
-		s.endPeriod(a)
-		return errTransaction
-	}
-	if err := s.inPlace(); err != nil {
+	if err := s.mayReadAlone(a); err != nil {
 		return err
 	}
 	if err := a.pending.follow(a.journal.Segments(a.folded.Load())); err != nil {
@@ -228,15 +224,20 @@ func noteSlots(j *journal.Journal, c *cell, limit limiter.Limit, writes []slotWr
 	return true
 }
 
-// recordsAlone reads the records of clients in a period. It waits for no transaction.
-func (s *Store) recordsAlone(a *alone, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
+// mayReadAlone returns an error if a period is over, or the files of the database aren't in place.
+func (s *Store) mayReadAlone(a *alone) error {
 	if !s.lasts(a) {
 		s.endPeriod(a)
 		return errTransaction
 	}
-	if err := s.inPlace(); err != nil {
+	return s.inPlace()
+}
+
+// recordsAlone reads the records of clients in a period. It waits for no transaction.
+func (s *Store) recordsAlone(a *alone, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if err := s.mayReadAlone(a); err != nil {
 		return err
 	}
 	return s.reader.look(func() error { return s.reader.records(term, clients, now, records) })
