@@ -48,6 +48,7 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error {
 	case <-h.engine.Ready():
 	case <-time.After(readyTimeout):
 	}
+	h.checkSecret(s.app.log)
 	s.app.noteReload(h)
 	return nil
 }

@@ -60,11 +60,10 @@ func (h *instance) nameInAudit(t operator.Target) (kind, name string, err error)
 	if t.Kind == operator.Address && !t.Network.IsSingleIP() {
 		kind = "network"
 	}
-	secret := h.secret.Load()
-	if secret == nil {
+	if h.secret.Load() == nil {
 		return "", "", operator.Errorf(http.StatusServiceUnavailable, "the secret can't be read at the moment, so nothing can be noted in the audit")
 	}
-	hash := atrest.Opaque(secret, []byte(t.String()))
+	hash := atrest.Opaque(h.lastingNames(), []byte(t.String()))
 	if t.TellsAddress() {
 		hash, err = atrest.OpaqueToday(h.epochs, []byte(t.String()), h.lasting())
 	}

@@ -25,7 +25,7 @@ func TestAddressesInTheAuditHaveANameOfToday(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lasting := atrest.Opaque(in.secret.Load(), []byte(target.String()))
+		lasting := atrest.Opaque(in.secret.Load().Hasher, []byte(target.String()))
 		if forgotten := name != hex.EncodeToString(lasting[:]); forgotten != address {
 			t.Errorf("%s: the name can't be linked tomorrow: %v", text, forgotten)
 		}

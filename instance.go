@@ -47,6 +47,7 @@ type instance struct {
 	secret      atomic.Pointer[identity.Secret]
 	references  atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
 	epochs      *epoch.Keys
+	agreed      atomic.Pointer[agreedKey]     // by the machines that share a store; nil if there are none
 	store       atomic.Pointer[storage.Store] // that the engine opened last; it may be closed by now
 	reporter    *history.Reporter             // writes the history
 	pressure    *pressure.Tracker

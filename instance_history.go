@@ -88,11 +88,10 @@ var errNoSecret = errors.New("the secret is not known")
 
 // namesInHistory returns the names that a key has today and had yesterday.
 func (h *instance) namesInHistory(of storage.Series, key string) (names [2]storage.Key, err error) {
-	secret := h.secret.Load()
-	if secret == nil {
+	if h.secret.Load() == nil {
 		return names, errNoSecret
 	}
-	hash, err := atrest.HashKey(secret, h.epochs, historyScope(of), key, 24*time.Hour, h.lasting())
+	hash, err := atrest.HashKey(h.lastingNames(), h.epochs, historyScope(of), key, 24*time.Hour, h.lasting())
 	return [2]storage.Key{hash.Current, hash.Former}, err
 }
 

@@ -125,17 +125,16 @@ func (h *instance) awaitSecret(ctx context.Context) *identity.Secret {
 
 // name implements engine.Options.Name.
 func (h *instance) name(id storage.LimitID, key string, retention time.Duration, now int64) (engine.Name, error) {
-	hash, err := atrest.HashKey(h.secret.Load(), h.epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
+	hash, err := atrest.HashKey(h.lastingNames(), h.epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
 	return engine.Name{Key: hash.Current, Former: hash.Former, From: hash.From, Until: hash.Until}, withRemedy(err)
 }
 
 // nameAtOnce implements engine.Options.NameAtOnce.
 func (h *instance) nameAtOnce(id storage.LimitID, key string, retention time.Duration, now int64) (engine.Name, bool) {
-	secret := h.secret.Load()
-	if secret == nil {
+	if h.secret.Load() == nil {
 		return engine.Name{}, false
 	}
-	hash, ok := atrest.HashKeyAtOnce(secret, h.epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
+	hash, ok := atrest.HashKeyAtOnce(h.lastingNames(), h.epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
 	return engine.Name{Key: hash.Current, Former: hash.Former, From: hash.From, Until: hash.Until}, ok
 }
 
@@ -145,9 +144,8 @@ func (h *instance) opaqueName(key []byte, verified bool) (name [16]byte, ok bool
 		name, err := atrest.OpaqueToday(h.epochs, key, h.lasting())
 		return name, err == nil
 	}
-	secret := h.secret.Load()
-	if secret == nil {
+	if h.secret.Load() == nil {
 		return name, false
 	}
-	return atrest.Opaque(secret, key), true
+	return atrest.Opaque(h.lastingNames(), key), true
 }

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"net/netip"
@@ -50,20 +51,16 @@ func (v fleetVault) Values(context.Context) (map[string][]byte, error) {
 	return maps.Clone(v.of.values), nil
 }
 
-func (v fleetVault) AddValue(_ context.Context, name string, value []byte) ([]byte, error) {
+func (v fleetVault) SwapValue(_ context.Context, name string, former, value []byte) ([]byte, error) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
-	if v.of.values[name] == nil {
+	if bytes.Equal(v.of.values[name], former) {
 		v.of.values[name] = value
 	}
+	if len(v.of.values[name]) == 0 {
+		delete(v.of.values, name)
+	}
 	return v.of.values[name], nil
-}
-
-func (v fleetVault) RemoveValue(_ context.Context, name string) error {
-	v.of.mu.Lock()
-	defer v.of.mu.Unlock()
-	delete(v.of.values, name)
-	return nil
 }
 
 // machineOn starts an instance on a store, as a machine with a secret file does.

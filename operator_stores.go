@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -31,7 +33,7 @@ func (h *instance) describe() operator.Store {
 		Bytes:    stats.Store.Bytes,
 
 		Processes: stats.Processes,
-		Network:   describeNetwork(stats),
+		Network:   h.describeNetwork(stats),
 	}
 	if stats.Cause != nil {
 		since := stats.Since.UTC().Truncate(time.Second)
@@ -49,14 +51,19 @@ func (h *instance) describe() operator.Store {
 }
 
 // describeNetwork describes how a store on a network is reached, or returns nil of others.
-func describeNetwork(stats engine.Stats) *operator.Network {
+func (h *instance) describeNetwork(stats engine.Stats) *operator.Network {
 	if stats.RoundTrip == 0 {
 		return nil
+	}
+	seals, err := h.epochs.Seals()
+	if err != nil {
+		logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
 	}
 	return &operator.Network{
 		RoundTrip:  operator.SecondsOf(stats.RoundTrip),
 		Ahead:      operator.SecondsOf(stats.Ahead),
 		LostWrites: stats.LostWrites,
+		LaterLines: seals.Later + h.shared.countOlder(),
 	}
 }
 

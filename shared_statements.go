@@ -154,6 +154,13 @@ func (s *sharedStatements) find(action rules.Action, target rules.Target) map[st
 	return found
 }
 
+// countOlder returns how many statements are sealed under an older line of the secret.
+func (s *sharedStatements) countOlder() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.older)
+}
+
 // someOlder returns some of the statements that are sealed under an older line of the secret.
 func (s *sharedStatements) someOlder(most int) map[storage.Key]foundStatement {
 	s.mu.Lock()

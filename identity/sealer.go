@@ -40,7 +40,7 @@ func (s *Sealer) Seal(name string, value []byte) []byte {
 }
 
 // Open returns the value that was sealed under any of the secrets, and whether that is the one in
-// use. It returns false for ok if it can't be opened.
+// use. It returns false for ok if no secret opens it.
 func (s *Sealer) Open(name string, sealed []byte) (value []byte, inUse, ok bool) {
 	for i, c := range s.ciphers {
 		if len(sealed) < c.NonceSize() {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/caddy-tally/caddy-tally/identity/internal/keyfile"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
@@ -28,6 +29,7 @@ const maxSecretFile = 64 << 10
 // under. It may be used from any number of goroutines.
 type Secret struct {
 	Hasher          // under the text in use
+	key    []byte   // of the hasher
 	texts  [][]byte // the one in use first
 }
 
@@ -49,8 +51,16 @@ func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Hasher = NewHasher(key)
+	s.key, s.Hasher = key, NewHasher(key)
 	return s, nil
+}
+
+// Key returns the key of the secret's hasher, which is derived from the text in use.
+func (s *Secret) Key() []byte { return bytes.Clone(s.key) }
+
+// Equal reports whether two secrets have the same texts in the same order.
+func (s *Secret) Equal(other *Secret) bool {
+	return slices.EqualFunc(s.texts, other.texts, bytes.Equal)
 }
 
 // Derive returns a key of 32 bytes from each text, for one purpose: keys for
@@ -89,12 +99,19 @@ func RandomSecret() *Secret {
 // digits, mode 0600. Of several processes that do so at once, all get the same
 // secret. Empty lines after the first are skipped.
 func OpenSecret(path string) (*Secret, error) {
-	text, _, err := textfile.Read(path, maxSecretFile)
+	secret, err := ReadSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = keyfile.Make(path, randomText()); err == nil {
-			text, _, err = textfile.Read(path, maxSecretFile)
+		if err := keyfile.Make(path, randomText()); err != nil {
+			return nil, fmt.Errorf("identity: secret file: %w", err)
 		}
+		return ReadSecret(path)
 	}
+	return secret, err
+}
+
+// ReadSecret is [OpenSecret] for a file that must exist.
+func ReadSecret(path string) (*Secret, error) {
+	text, _, err := textfile.Read(path, maxSecretFile)
 	if err != nil {
 		return nil, fmt.Errorf("identity: secret file: %w", err)
 	}

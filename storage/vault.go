@@ -13,10 +13,9 @@ type Vault interface {
 	// Values returns all values by their names.
 	Values(ctx context.Context) (map[string][]byte, error)
 
-	// AddValue keeps a value under a name unless one is kept there already, and returns the
-	// one that is kept. So all who add at once get the same.
-	AddValue(ctx context.Context, name string, value []byte) (kept []byte, err error)
-
-	// RemoveValue removes the value with a name, if there is one.
-	RemoveValue(ctx context.Context, name string) error
+	// SwapValue puts a value in the place of the former one under a name, and returns the value
+	// that is there afterwards: this one, or another if the former one wasn't there. So all
+	// processes that swap at once get the same value. A former value of no bytes stands for no
+	// value, and a value of no bytes removes the former one.
+	SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error)
 }

@@ -3,7 +3,7 @@
 //
 // A key that can be linked to an address is hashed under a key of an epoch, which is
 // destroyed later, so that old rows can't be linked to anybody. Any other key is hashed
-// under the secret. Both are HMAC-SHA-256: see [identity.Hasher].
+// under a lasting key. Both are HMAC-SHA-256: see [identity.Hasher].
 package atrest
 
 import (
@@ -26,9 +26,9 @@ type Hash struct {
 
 // HashKey hashes a key within a scope. retention is how long after now the hash must find
 // what is counted. An error is one of reading or making the key of an epoch.
-func HashKey(secret *identity.Secret, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, error) {
+func HashKey(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, error) {
 	if !identity.IsAddress(key) {
-		return Hash{Current: secret.Hash(scope, key)}, nil
+		return Hash{Current: lasting.Hash(scope, key)}, nil
 	}
 	days := epoch.Days(retention)
 	names, err := epochs.At(now, days)
@@ -40,9 +40,9 @@ func HashKey(secret *identity.Secret, epochs *epoch.Keys, scope uint64, key stri
 
 // HashKeyAtOnce is [HashKey] without waiting for a disk. It returns false if the keys of the
 // epoch are not in memory.
-func HashKeyAtOnce(secret *identity.Secret, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, bool) {
+func HashKeyAtOnce(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, bool) {
 	if !identity.IsAddress(key) {
-		return Hash{Current: secret.Hash(scope, key)}, true
+		return Hash{Current: lasting.Hash(scope, key)}, true
 	}
 	days := epoch.Days(retention)
 	names, ok := epochs.Known(now, days)
@@ -69,8 +69,8 @@ const (
 )
 
 // Opaque returns an opaque name of a verified client, which is always the same.
-func Opaque(secret *identity.Secret, key []byte) [16]byte {
-	return secret.Hash(opaqueScope, opaquePrefix+string(key))
+func Opaque(lasting identity.Hasher, key []byte) [16]byte {
+	return lasting.Hash(opaqueScope, opaquePrefix+string(key))
 }
 
 // OpaqueToday returns an opaque name of any other client. It is another every day, and two

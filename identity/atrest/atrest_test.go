@@ -30,7 +30,7 @@ func newSecret(t *testing.T, character string) *identity.Secret {
 func hashes(t *testing.T, secret *identity.Secret, epochs *epoch.Keys) func(key string, at time.Time) Hash {
 	return func(key string, at time.Time) Hash {
 		t.Helper()
-		hash, err := HashKey(secret, epochs, 1, key, time.Hour, at)
+		hash, err := HashKey(secret.Hasher, epochs, 1, key, time.Hour, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,12 +96,12 @@ func TestOtherKeysAreHashedUnderTheSecret(t *testing.T) {
 func TestLongCountsAreHashedUnderKeysOfLongerEpochs(t *testing.T) {
 	const week = 7 * 24 * time.Hour
 	secret, epochs := newSecret(t, "a"), epoch.InMemory()
-	first, err := HashKey(secret, epochs, 1, address, week, midnight)
+	first, err := HashKey(secret.Hasher, epochs, 1, address, week, midnight)
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := midnight.Add(week - 1)
-	second, err := HashKey(secret, epochs, 1, address, week, last)
+	second, err := HashKey(secret.Hasher, epochs, 1, address, week, last)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,11 +115,11 @@ func TestLongCountsAreHashedUnderKeysOfLongerEpochs(t *testing.T) {
 
 func TestOpaqueNames(t *testing.T) {
 	secret, epochs := newSecret(t, "a"), epoch.InMemory()
-	first := Opaque(secret, []byte("aacme"))
-	if again := Opaque(secret, []byte("aacme")); again != first || Opaque(secret, []byte("aacme")) == Opaque(secret, []byte("aemca")) {
+	first := Opaque(secret.Hasher, []byte("aacme"))
+	if again := Opaque(secret.Hasher, []byte("aacme")); again != first || Opaque(secret.Hasher, []byte("aacme")) == Opaque(secret.Hasher, []byte("aemca")) {
 		t.Error("a verified client has not always one name, or two have the same")
 	}
-	if Opaque(secret, []byte(somebody)) == secret.Hash(opaqueScope, somebody) {
+	if Opaque(secret.Hasher, []byte(somebody)) == secret.Hash(opaqueScope, somebody) {
 		t.Error("an opaque name is the hash of a key, which may be on a disk")
 	}
 	today := func(at time.Time) [16]byte {
@@ -142,12 +142,12 @@ func TestOpaqueNames(t *testing.T) {
 func TestHashesAtOnce(t *testing.T) {
 	secret, epochs := newSecret(t, "a"), epoch.In(t.TempDir())
 	for _, key := range []string{address, somebody} {
-		_, ok := HashKeyAtOnce(secret, epochs, 1, key, time.Hour, midnight.Add(time.Hour))
+		_, ok := HashKeyAtOnce(secret.Hasher, epochs, 1, key, time.Hour, midnight.Add(time.Hour))
 		if ok != (key == somebody) {
 			t.Errorf("before a key of the day was read, the hash of %q can be had at once: %v", key, ok)
 		}
 		want := hashes(t, secret, epochs)(key, midnight.Add(time.Hour))
-		if got, ok := HashKeyAtOnce(secret, epochs, 1, key, time.Hour, midnight.Add(time.Hour)); !ok || got != want {
+		if got, ok := HashKeyAtOnce(secret.Hasher, epochs, 1, key, time.Hour, midnight.Add(time.Hour)); !ok || got != want {
 			t.Errorf("the hash of %q is %+v at once (%v), want %+v", key, got, ok, want)
 		}
 	}

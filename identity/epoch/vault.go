@@ -15,38 +15,59 @@ import (
 type Vault interface {
 	// Values returns all values by their names.
 	Values() (map[string][]byte, error)
-	// AddValue keeps a value under a name unless one is kept there already, and returns the
-	// one that is kept.
-	AddValue(name string, value []byte) (kept []byte, err error)
-	// RemoveValue removes the value with a name, if there is one.
-	RemoveValue(name string) error
+	// SwapValue puts a value in the place of the former one under a name, and returns the value
+	// that is there afterwards. No bytes stand for no value.
+	SwapValue(name string, former, value []byte) (kept []byte, err error)
 }
 
 // ErrOtherSecret says that what is in a vault was sealed under a secret that isn't known here.
 var ErrOtherSecret = errors.New("sealed under another secret")
 
-// InVault returns the keys in a vault, sealed under a secret. secret is called for each key; what
-// it returns isn't nil then.
+// InVault returns the keys in a vault, sealed under a secret, which secret returns.
 func InVault(vault Vault, secret func() *identity.Secret) *Keys {
 	return &Keys{place: &inVault{vault, secret}}
 }
 
-// witness is the name of a value that is sealed under the secret that all machines have.
-const witness = "secret"
+// shared is the name of the key that verified clients are named under, and unnamed the value that
+// versions before that key had there.
+const shared = "secret"
 
-// Verify returns an error that wraps [ErrOtherSecret] if those who use the vault have another
-// secret. Whoever comes first says which one it is; after that an older line of the secret file
-// does as well. Keys that are not in a vault need no such thing.
-func (k *Keys) Verify() error {
+var unnamed = make([]byte, keySize)
+
+// Agree returns the key that all who use the vault name verified clients under: the first one that
+// was given to Agree anywhere. It stays the same when the lines of the secret file change. What a
+// later line of that file opens is sealed again under the first one, so that the later line can be
+// removed once all have the same order of lines.
+//
+// The error wraps [ErrOtherSecret] if no line opens the key. Keys that are not in a vault need no
+// agreement: key is returned.
+func (k *Keys) Agree(key []byte) (agreed []byte, err error) {
 	v, ok := k.place.(*inVault)
 	if !ok {
-		return nil
+		return key, nil
 	}
-	_, err := v.add(witness, make([]byte, keySize))
+	if agreed, err = v.agree(key); err == nil {
+		err = v.sealAgain()
+	}
 	if err != nil {
-		return fmt.Errorf("epoch: %w", err)
+		return nil, fmt.Errorf("epoch: %w", err)
 	}
-	return nil
+	return agreed, nil
+}
+
+// Seals counts the values in a vault by what opens them.
+type Seals struct {
+	First   int // the first line of the secret file
+	Later   int // a later line, which is still needed
+	Unknown int // no line
+}
+
+// Seals counts the values in the vault. There are none for keys that are not in a vault.
+func (k *Keys) Seals() (n Seals, err error) {
+	if v, ok := k.place.(*inVault); ok {
+		n, err = v.each(func(string, []byte, []byte) error { return nil })
+	}
+	return n, err
 }
 
 // inVault keeps keys in a vault.
@@ -72,19 +93,78 @@ func (v *inVault) add(name string, key []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := v.vault.AddValue(name, sealed)
+	kept, err := v.vault.SwapValue(name, nil, sealed)
 	if err != nil || bytes.Equal(kept, sealed) {
 		return key, err
 	}
 	return v.open(name, kept)
 }
 
+func (v *inVault) agree(key []byte) ([]byte, error) {
+	agreed, err := v.add(shared, key)
+	if err != nil || !bytes.Equal(agreed, unnamed) {
+		return agreed, err
+	}
+	values, err := v.vault.Values()
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := v.seal(shared, key)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := v.vault.SwapValue(shared, values[shared], sealed)
+	if err != nil {
+		return nil, err
+	}
+	return v.open(shared, kept)
+}
+
+// sealAgain seals what a later line opens under the first one. Somebody else may be doing the same:
+// then their value stays.
+func (v *inVault) sealAgain() error {
+	_, err := v.each(func(name string, sealed, key []byte) error {
+		again, err := v.seal(name, key)
+		if err == nil {
+			_, err = v.vault.SwapValue(name, sealed, again)
+		}
+		return err
+	})
+	return err
+}
+
+// each counts the values, and calls f for those that a later line opens.
+func (v *inVault) each(f func(name string, sealed, key []byte) error) (n Seals, err error) {
+	sealer, err := v.sealer()
+	if err != nil {
+		return n, err
+	}
+	values, err := v.vault.Values()
+	if err != nil {
+		return n, err
+	}
+	var errs []error
+	for name, sealed := range values {
+		switch key, first, ok := sealer.Open(name, sealed); {
+		case !ok:
+			n.Unknown++
+		case first:
+			n.First++
+		default:
+			n.Later++
+			errs = append(errs, f(name, sealed, key))
+		}
+	}
+	return n, errors.Join(errs...)
+}
+
 func (v *inVault) sweep(now time.Time) error {
 	values, err := v.vault.Values()
 	errs := []error{err}
-	for name := range values {
+	for name, sealed := range values {
 		if over(name, now) {
-			errs = append(errs, v.vault.RemoveValue(name))
+			_, err := v.vault.SwapValue(name, sealed, nil)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -24,20 +24,16 @@ func (v *vaultOf) Values() (map[string][]byte, error) {
 	return maps.Clone(v.values), nil
 }
 
-func (v *vaultOf) AddValue(name string, value []byte) ([]byte, error) {
+func (v *vaultOf) SwapValue(name string, former, value []byte) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.values[name] == nil {
+	if bytes.Equal(v.values[name], former) {
 		v.values[name] = value
 	}
+	if len(v.values[name]) == 0 {
+		delete(v.values, name)
+	}
 	return v.values[name], nil
-}
-
-func (v *vaultOf) RemoveValue(name string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.values, name)
-	return nil
 }
 
 func newVault() *vaultOf { return &vaultOf{values: make(map[string][]byte)} }
@@ -88,9 +84,7 @@ func TestVaultIsSharedByMachines(t *testing.T) {
 func TestVaultIsSwept(t *testing.T) {
 	v := newVault()
 	k := InVault(v, secretOf(t, "a"))
-	if err := k.Verify(); err != nil {
-		t.Fatal(err)
-	}
+	agree(t, k, "one")
 	at(t, k, t0, 1)
 	at(t, k, t0, 7)
 	for _, c := range []struct {
@@ -132,30 +126,101 @@ func TestVaultThatIsEmptied(t *testing.T) {
 	}
 }
 
-// A machine with another secret is told so, at once and when it looks for keys. One that has
-// the secret as an older line is not.
-func TestVaultUnderAnotherSecret(t *testing.T) {
-	v := newVault()
-	if err := InVault(v, secretOf(t, "a")).Verify(); err != nil {
+// keyOf returns a key for tests.
+func keyOf(text string) []byte { return []byte((text + strings.Repeat(".", keySize))[:keySize]) }
+
+// agree returns the key that the vault's users agree on, or fails the test.
+func agree(t *testing.T, k *Keys, own string) []byte {
+	t.Helper()
+	key, err := k.Agree(keyOf(own))
+	if err != nil {
 		t.Fatal(err)
 	}
+	return key
+}
+
+// A machine with another secret is told so, when it starts and when it looks for keys. One that
+// has the secret as a later line is not.
+func TestVaultUnderAnotherSecret(t *testing.T) {
+	v := newVault()
+	agree(t, InVault(v, secretOf(t, "a")), "a")
 	at(t, InVault(v, secretOf(t, "a")), t0, 1)
 	other := InVault(v, secretOf(t, "b"))
-	if err := other.Verify(); !errors.Is(err, ErrOtherSecret) {
+	if _, err := other.Agree(keyOf("b")); !errors.Is(err, ErrOtherSecret) {
 		t.Errorf("another secret: %v", err)
 	}
 	if _, err := other.At(t0, 1); !errors.Is(err, ErrOtherSecret) {
 		t.Errorf("keys under another secret: %v", err)
 	}
-	rotated := InVault(v, secretOf(t, "b", "a"))
-	if err := rotated.Verify(); err != nil {
-		t.Errorf("an older line: %v", err)
+	if n, err := other.Seals(); err != nil || n != (Seals{Unknown: 2}) {
+		t.Errorf("another secret opens %+v (%v)", n, err)
 	}
+	rotated := InVault(v, secretOf(t, "b", "a"))
+	agree(t, rotated, "b")
 	at(t, rotated, t0, 1)
 	for name := range v.values {
 		v.values[name] = []byte("short")
 	}
-	if err := rotated.Verify(); !errors.Is(err, ErrOtherSecret) {
+	if _, err := rotated.Agree(keyOf("b")); !errors.Is(err, ErrOtherSecret) {
 		t.Errorf("a damaged value: %v", err)
+	}
+}
+
+// Machines that are restarted one after the other at each step of a rotation hash alike all the
+// time, and need the former line no longer at the end.
+func TestRotationWithRollingRestarts(t *testing.T) {
+	v := newVault()
+	const machines = 3
+	lines := make([][]string, machines)
+	for i := range lines {
+		lines[i] = []string{"a"}
+	}
+	first := InVault(v, secretOf(t, "a"))
+	want, today := agree(t, first, "a"), at(t, first, t0, 1)
+	at(t, first, t0, 7)
+	moments := 0
+	for _, step := range [][]string{{"a", "b"}, {"b", "a"}, {"b"}} {
+		for restarted := range machines {
+			lines[restarted] = step
+			for i := range machines { // others may be restarted beside it, by a crash
+				k := InVault(v, secretOf(t, lines[(restarted+1+i)%machines]...))
+				if got := agree(t, k, lines[(restarted+1+i)%machines][0]); !bytes.Equal(got, want) {
+					t.Fatalf("with lines %v: a machine with %v names verified clients otherwise", lines, lines[i])
+				}
+				if pair := at(t, k, t0, 1); name(pair.Current) != name(today.Current) {
+					t.Fatalf("with lines %v: a machine with %v names addresses otherwise", lines, lines[i])
+				}
+				moments++
+			}
+		}
+		last := InVault(v, secretOf(t, step...))
+		if n, err := last.Seals(); err != nil || n != (Seals{First: 3}) {
+			t.Fatalf("after the step to %v the values are sealed %+v (%v)", step, n, err)
+		}
+	}
+	if moments != 3*machines*machines {
+		t.Fatalf("looked at %d moments", moments)
+	}
+}
+
+// Machines that start at once with lines in different orders agree, also when they replace what a
+// former version has in the vault, and one that was sealed again meanwhile.
+func TestMachinesAgreeAtOnce(t *testing.T) {
+	for range 20 {
+		v, keys := newVault(), make([][]byte, 8)
+		if _, err := InVault(v, secretOf(t, "b")).place.add(shared, unnamed); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for i := range keys {
+			lines := [][]string{{"a", "b"}, {"b", "a"}}[i%2]
+			wg.Go(func() { keys[i], _ = InVault(v, secretOf(t, lines...)).Agree(keyOf(lines[0])) })
+		}
+		wg.Wait()
+		for _, key := range keys {
+			if len(key) == 0 || !bytes.Equal(key, keys[0]) || bytes.Equal(key, unnamed) {
+				t.Fatalf("machines have the keys %q", keys)
+			}
+		}
 	}
 }

@@ -92,6 +92,9 @@ func (s *session) showNetwork(o operator.Store) {
 	if n.LostWrites > 0 {
 		s.printf("%s", styled("The store has lost writes that it had acknowledged: "+counted(int(n.LostWrites), "time")+" since the start.", red, s.colored))
 	}
+	if n.LaterLines > 0 {
+		s.printf("%s in the store still need a line of secret_file after the first. Don't remove that line yet.", counted(n.LaterLines, "value"))
+	}
 }
 
 // rounded returns a duration that people can read.

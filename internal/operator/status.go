@@ -49,6 +49,9 @@ type Network struct {
 	// LostWrites is how many times the store has lost what it had acknowledged, since this process
 	// was started.
 	LostWrites int64 `json:"lost_writes"`
+	// LaterLines is how many values in the store are sealed under a line of secret_file after the
+	// first. While there are any, these lines are needed.
+	LaterLines int `json:"sealed_under_later_lines"`
 }
 
 // Region describes how counts are shared with other regions.

@@ -183,7 +183,7 @@ func exercise(t *testing.T, opened storage.Store) {
 	_, statsErr := s.Stats(ctx)
 	_, sweepErr := s.Within(term).Sweep(ctx, 0)
 	_, oldSweepErr := s.Sweep(ctx, 0)
-	_, addErr := s.AddValue(ctx, "a", []byte("b"))
+	_, addErr := s.SwapValue(ctx, "a", nil, []byte("b"))
 	_, valuesErr := s.Values(ctx)
 	_, actsErr := s.Acts(ctx, 1, 1)
 	for what, err := range map[string]error{
@@ -191,7 +191,7 @@ func exercise(t *testing.T, opened storage.Store) {
 		"a sweep of tools": oldSweepErr, "add": addErr, "values": valuesErr, "acts": actsErr,
 		"claim":  s.ClaimFor(ctx, term, clients, records, claims, grants),
 		"punish": s.Within(term).Punish(ctx, []storage.Offense{{Client: clients[0], Offense: reputation.Offense{Violation: reputation.Violation{At: 1}}}}, records),
-		"probe":  s.Probe(ctx, term, claims, grants), "leave": s.Leave(ctx, 1), "remove": s.RemoveValue(ctx, "a"), "audit": s.Audit(ctx, new(storage.Act)),
+		"probe":  s.Probe(ctx, term, claims, grants), "leave": s.Leave(ctx, 1), "audit": s.Audit(ctx, new(storage.Act)),
 		"reset": s.Reset(ctx, term, []storage.Reset{{ID: 1, Limit: 1, Key: storage.Key{1}}}),
 	} {
 		if err != nil {

@@ -17,6 +17,7 @@
 //   - A [storage.Joint] answers what Records and Claim do.
 //   - A [storage.Watcher] tells each change of a record once.
 //   - A [storage.Notebook] tells each change of a note once, and keeps the later of two.
+//   - A [storage.Vault] swaps a value only for the one that is there.
 //   - An [storage.Immediate] grants at once what [limiter.Limit.ClaimKnown] grants, while
 //     nobody else charges it, and all who claim later find that.
 //   - A [storage.Resetter] takes nothing back after a reset that was charged before it,
@@ -93,6 +94,8 @@ func Run(t *testing.T, place Place, except ...string) {
 		{"NotesFull", testNotesFull},
 		{"NotesBad", testNotesBad},
 		{"NotesSwept", testNotesSwept},
+		{"Vault", testVault},
+		{"VaultAtOnce", testVaultAtOnce},
 		{"AtOnce", testAtOnce},
 		{"PeriodsEnd", testPeriodsEnd},
 		{"History", testHistory},

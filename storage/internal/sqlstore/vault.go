@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -27,34 +26,33 @@ func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error
 	return values, err
 }
 
-// AddValue implements [storage.Vault].
-func (s *Store) AddValue(ctx context.Context, name string, value []byte) (kept []byte, err error) {
-	err = s.chore(ctx, "add value", func(ctx context.Context, c Conn) error {
-		id := vaultID(name)
-		results, err := s.place.run(ctx, c, s.place.script().
-			add("INSERT INTO ", table("vault"), " (name, title, value) VALUES (", id, ", ", []byte(name), ", ", value, ") ", raw(s.place.dialect.Keep("name"))).end().
-			add("SELECT value FROM ", table("vault"), " WHERE name = ", id))
+// SwapValue implements [storage.Vault].
+func (s *Store) SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error) {
+	err = s.chore(ctx, "swap value", func(ctx context.Context, c Conn) error {
+		kept = nil
+		results, err := s.place.run(ctx, c, s.place.swapValue(name, former, value).
+			end().add("SELECT value FROM ", table("vault"), " WHERE name = ", vaultID(name)))
 		if err == nil {
 			err = hasResults(results, 1)
 		}
-		if err != nil {
-			return err
+		if err == nil && len(results[0]) == 1 {
+			kept = results[0][0][0]
 		}
-		if len(results[0]) != 1 {
-			return errors.New("the value was removed at once")
-		}
-		kept = results[0][0][0]
-		return nil
+		return err
 	})
 	return kept, err
 }
 
-// RemoveValue implements [storage.Vault].
-func (s *Store) RemoveValue(ctx context.Context, name string) error {
-	return s.chore(ctx, "remove value", func(ctx context.Context, c Conn) error {
-		_, err := s.place.run(ctx, c, s.place.script().add("DELETE FROM ", table("vault"), " WHERE name = ", vaultID(name)))
-		return err
-	})
+// swapValue returns the statement that adds, replaces or removes a value.
+func (p *Place) swapValue(name string, former, value []byte) *script {
+	s, id := p.script(), vaultID(name)
+	switch {
+	case len(former) == 0:
+		return s.add("INSERT INTO ", table("vault"), " (name, title, value) VALUES (", id, ", ", []byte(name), ", ", value, ") ", raw(p.dialect.Keep("name")))
+	case len(value) == 0:
+		return s.add("DELETE FROM ", table("vault"), " WHERE name = ", id, " AND value = ", former)
+	}
+	return s.add("UPDATE ", table("vault"), " SET value = ", value, " WHERE name = ", id, " AND value = ", former)
 }
 
 // vaultID is the key of a value, which fits however long its name is.

@@ -21,28 +21,28 @@ func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error
 	return values, err
 }
 
-// AddValue implements [storage.Vault].
-func (s *Store) AddValue(ctx context.Context, name string, value []byte) (kept []byte, err error) {
-	err = s.beside(ctx, "add a value", func(ctx context.Context) error {
-		key := s.names.values()
-		answers := s.client.DoMulti(ctx,
-			s.client.B().Hsetnx().Key(key).Field(name).Value(rueidis.BinaryString(value)).Build(),
-			s.client.B().Hget().Key(key).Field(name).Build(),
-		)
-		if err := answers[0].Error(); err != nil {
-			return err
-		}
-		kept, err = answers[1].AsBytes()
+// SwapValue implements [storage.Vault].
+func (s *Store) SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error) {
+	err = s.beside(ctx, "swap a value", func(ctx context.Context) error {
+		arguments := []string{name, rueidis.BinaryString(former), rueidis.BinaryString(value)}
+		kept, err = swapValueScript.Exec(ctx, s.client, []string{s.names.values()}, arguments).AsBytes()
 		return err
 	})
 	return kept, err
 }
 
-// RemoveValue implements [storage.Vault].
-func (s *Store) RemoveValue(ctx context.Context, name string) error {
-	return s.beside(ctx, "remove a value", func(ctx context.Context) error {
-		return s.client.Do(ctx, s.client.B().Hdel().Key(s.names.values()).Field(name).Build()).Error()
-	})
-}
+// swapValueScript puts ARGV[3] in the place of ARGV[2] under the name ARGV[1], and returns what is
+// there afterwards. An empty text stands for no value.
+var swapValueScript = rueidis.NewLuaScript(`
+local kept = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+if kept ~= ARGV[2] then
+  return kept
+elseif ARGV[3] ~= '' then
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+else
+  redis.call('HDEL', KEYS[1], ARGV[1])
+end
+return ARGV[3]
+`)
 
 var _ storage.Vault = (*Store)(nil)

@@ -1,0 +1,106 @@
+package caddytest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+)
+
+// rotating is a Caddyfile with a limit by address and one by a key that is no address.
+func rotating(store string) string {
+	return options(`
+	rate_limit {
+		store `+store+`
+		secret_file {$DIR}/secret
+		store_timeout 5s
+	}
+	`+trusting) + site("rate_limit {\nzone a {\nmatch path /address\nper ip\nlimit 20/1h\n}\nzone t {\nmatch path /tenant\nper key {http.request.header.Tenant}\nlimit 20/1h\n}\n}\nrespond hello")
+}
+
+// Machines that are restarted one after the other at each step of a rotation of their secret count
+// together all the time, and don't need the former line at the end.
+func TestSecretIsRotatedWithRollingRestarts(t *testing.T) {
+	t.Run("redis", func(t *testing.T) {
+		redis := newRedis(t)
+		testRotation(t, rotating("redis redis://caddy:{env.REDIS_PASSWORD}@"+redis.Address), "REDIS_PASSWORD="+redisPassword)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		db, err := dbserver.Postgres()
+		if errors.Is(err, dbserver.ErrMissing) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(db.Close)
+		testRotation(t, rotating("postgres {env.DSN}"), "DSN="+db.DSN(db.Port))
+	})
+}
+
+func testRotation(t *testing.T, config string, env ...string) {
+	former, latter := strings.Repeat("former ", 6)+"\n", strings.Repeat("latter ", 6)+"\n"
+	var fleet []*server
+	for range 2 {
+		s := newServer(t, config, env...)
+		s.writeSecret(former)
+		s.start()
+		fleet = append(fleet, s)
+	}
+	passed := map[string]int{}
+	send := func() {
+		for _, s := range fleet {
+			passed["/address"] += s.passed(2, "/address", "X-Forwarded-For: 192.0.2.1")
+			passed["/tenant"] += s.passed(2, "/tenant", "Tenant: acme")
+		}
+	}
+	send()
+	for _, secret := range []string{former + latter, latter + former, latter} {
+		for _, s := range fleet {
+			s.writeSecret(secret)
+			s.stop()
+			s.start()
+			s.awaitRecovery()
+			send()
+		}
+	}
+	for path, n := range passed { // two machines, two requests each, at seven moments
+		if n != 20 {
+			t.Errorf("%d of 28 requests to %s passed, want 20", n, path)
+		}
+	}
+	for _, s := range fleet {
+		if h := s.health(); h.Degraded || h.Network == nil || h.Network.LaterLines != 0 {
+			t.Errorf("health is %+v", h)
+		}
+	}
+}
+
+// Values that a later line opens are counted, and a secret file that was replaced by one that doesn't
+// fit is noticed at the next reload, not at the next start.
+func TestSecretFileThatChanges(t *testing.T) {
+	redis := newRedis(t)
+	config := rotating("redis redis://caddy:{env.REDIS_PASSWORD}@" + redis.Address)
+	former, latter := strings.Repeat("former ", 6)+"\n", strings.Repeat("latter ", 6)+"\n"
+	one, two := newServer(t, config, "REDIS_PASSWORD="+redisPassword), newServer(t, config, "REDIS_PASSWORD="+redisPassword)
+	one.writeSecret(latter + former)
+	one.start()
+	two.writeSecret(former + latter)
+	two.start()
+	one.wantPassed(1, 1, "/tenant", "Tenant: other")
+	if h := one.health(); h.Network == nil || h.Network.LaterLines == 0 {
+		t.Errorf("the other machine has sealed values under the former line, and health is %+v", h.Network)
+	}
+	one.wantCommand(t, 0, []string{"status"}, "still need a line of secret_file after the first")
+
+	for _, changed := range []struct{ secret, message string }{
+		{former + latter, "secret_file has changed; restart Caddy to use it"},
+		{latter, "secret_file has changed, and does not fit the store: after its next start this machine could not use the store. Add the former line behind the new one"},
+	} {
+		one.writeSecret(changed.secret)
+		one.mustReload(config)
+		waitFor(t, changed.message, func() bool { return len(one.logLines(changed.message)) == 1 })
+	}
+	one.wantPassed(1, 1, "/tenant", "Tenant: acme")
+}
