@@ -43,9 +43,10 @@ type MatchEndpoint struct {
 	// included. Required.
 	Paths []string `json:"paths,omitempty"`
 
-	// Parameters of the query, and the values they must have; `*` is any. A parameter
-	// is matched in any of the ways in which backends read it, such as `mode[]` for
-	// `mode`. If there are several of a name, one must match.
+	// Parameters of the query, and the values they must have. A `*` is any text, as in
+	// paths: `q=*`, `rest_route=/wp/v2/search*`. A parameter is matched in any of the
+	// ways in which backends read it, such as `mode[]` for `mode`. If there are several
+	// of a name, one must match.
 	Query map[string]string `json:"query,omitempty"`
 
 	endpoint *endpoint.Endpoint

@@ -28,7 +28,7 @@ type Request struct {
 // New returns an endpoint. Each of methods is an upper-case token; without any,
 // all methods match. At least one path is required, of which one must match; each
 // begins with a slash, and `*` stands for any text. All of query must hold: it
-// maps names of parameters to values, of which "*" is any.
+// maps names of parameters to values, in which `*` stands for any text, too.
 func New(methods, paths []string, query map[string]string) (*Endpoint, error) {
 	e := new(Endpoint)
 	for _, m := range methods {

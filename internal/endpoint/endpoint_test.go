@@ -191,6 +191,39 @@ func TestIsWithQuery(t *testing.T) {
 	}
 }
 
+// A star in a value is any text, as in a path; it was taken for itself, so that such
+// an endpoint matched nothing.
+func TestStarInValueIsAnyText(t *testing.T) {
+	for value, values := range map[string]struct{ is, covered, other []string }{
+		"/wp/v2/search*": {
+			is:      []string{"/wp/v2/search", "/wp/v2/searches"},
+			covered: []string{"%2Fwp%2fv2%2Fsearch", "/WP/v2/search", "/wp/v2/search/5", "+/wp/v2/search%00", "/wp/v2/search/../x", "/wp/v2/search%252f5", "/wp/%zz"},
+			other:   []string{"", "/wp/v2/users", "x/wp/v2/search", "/wp/v2", "wp/v2/search"},
+		},
+		"/wp/v2/*": {
+			is:      []string{"/wp/v2/users", "/wp/v2/users/5", "/wp/v2"},
+			covered: []string{"/wp/v2/../x", "/wp/v2/users//5", "/wp/v2/%2e%2e", "%2fwp/v2"},
+			other:   []string{"/wp/v3", "/wp", "/wp/v2x"},
+		},
+		"a*c*e": {
+			is:      []string{"ace", "abcde", "aXcYe"},
+			covered: []string{"ABCDE", "a/c/e", "a%62cde", "a..ce"},
+			other:   []string{"abcd", "bace", "aec", "ae"},
+		},
+	} {
+		e := mustNew(t, nil, "/", map[string]string{"rest_route": value})
+		for _, sent := range slices.Concat(values.is, values.covered, values.other) {
+			r := received(t, "GET", "/?x=1&rest_route="+sent)
+			if is, want := e.Is(r), slices.Contains(values.is, sent); is != want {
+				t.Errorf("%s is %q: %v, want %v", value, sent, is, want)
+			}
+			if covers, want := e.Covers(r), !slices.Contains(values.other, sent); covers != want || e.Names(r) != want {
+				t.Errorf("%s covers %q: %v, want %v, names %v", value, sent, covers, want, e.Names(r))
+			}
+		}
+	}
+}
+
 func TestMethods(t *testing.T) {
 	for _, c := range []struct {
 		methods   string
@@ -254,6 +287,7 @@ func TestBadEndpoints(t *testing.T) {
 		{path: "/", query: map[string]string{"mode": ""}, want: "mode=* for any value"},
 		{path: "/", query: map[string]string{"": "x"}, want: "has no name"},
 		{path: "/", query: map[string]string{"a": "b&c"}, want: "set parameters apart"},
+		{path: "/", query: map[string]string{"a": "[b]*"}, want: "such as a=/v2/search*"},
 	} {
 		_, err := New(c.methods, []string{c.path}, c.query)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -8,8 +8,9 @@ import (
 // condition is what must hold of the parameters of a query.
 type condition struct {
 	key     Name
-	value   string // as readValue gives it
-	any     bool   // of whatever value
+	value   string   // as readValue gives it
+	any     bool     // of whatever value
+	pieces  []string // of a value with `*` in it, split there
 	written [2]string
 }
 
@@ -20,8 +21,13 @@ func newCondition(key, value string) (condition, error) {
 		return c, fmt.Errorf("a condition on the query has no name, got %q: expected one such as mode=heavy", key+"="+value)
 	case value == "":
 		return c, fmt.Errorf("the parameter %q has no value: expected %s=heavy, or %s=* for any value", key, key, key)
+	case c.value != "*" && strings.Contains(c.value, "*") && strings.ContainsAny(c.value, `[]?\%`):
+		return c, fmt.Errorf("the value of %q has one of [ ] ? \\ %% beside *, got %q: expected * and plain text, such as %[1]s=/v2/search*", key, value)
 	case strings.ContainsAny(key+value, "&;"):
 		return c, fmt.Errorf("the parameter %q has & or ; in it, which set parameters apart", key)
+	}
+	if strings.Contains(c.value, "*") {
+		c.pieces = strings.Split(c.value, "*")
 	}
 	return c, nil
 }
@@ -87,13 +93,45 @@ func (n Name) MayBe(sent string) bool {
 
 func (c *condition) mayBeValue(value string) bool {
 	switch {
-	case equalFolded(c.value, value):
+	case c.isFolded(value):
 		return true
 	case isWord(value):
 		return false
 	}
 	text := decodeParameter(value)
-	return strings.Contains(text, "%") || trimBlanks(text) == c.value || trimBlanks(cutParameter(text)) == c.value
+	return strings.Contains(text, "%") || c.isFolded(trimBlanks(text)) || c.isFolded(trimBlanks(cutParameter(text)))
+}
+
+// isFolded reports whether a decoded value is that of the condition, in either case.
+func (c *condition) isFolded(value string) bool {
+	if c.pieces == nil {
+		return equalFolded(c.value, value)
+	}
+	return inOrder(c.pieces, value) || isFolder(c.pieces, value)
+}
+
+// inOrder reports whether a text is some pieces, with any text between them.
+func inOrder(pieces []string, text string) bool {
+	last := len(pieces) - 1
+	if !hasFoldedPrefix(text, pieces[0]) {
+		return false
+	}
+	text = text[len(pieces[0]):]
+	for _, piece := range pieces[1:last] {
+		i := indexFolded(text, piece)
+		if i < 0 {
+			return false
+		}
+		text = text[i+len(piece):]
+	}
+	return len(text) >= len(pieces[last]) && equalFolded(pieces[last], text[len(text)-len(pieces[last]):])
+}
+
+// isFolder reports whether a text is the folder of which the pieces are all that is
+// below it: /wp/v2 of /wp/v2/*.
+func isFolder(pieces []string, text string) bool {
+	folder, ok := strings.CutSuffix(pieces[0], "/")
+	return ok && len(pieces) == 2 && pieces[1] == "" && equalFolded(folder, text)
 }
 
 // is reports whether the condition holds for all programs: there is one parameter
@@ -110,12 +148,25 @@ func (c *condition) is(query string) bool {
 		if !c.mayBeKey(key) {
 			continue
 		}
-		if held || key != c.written[0] || !c.any && value != c.written[1] {
+		if held || key != c.written[0] || !c.isValue(value) {
 			return false
 		}
 		held = true
 	}
 	return held
+}
+
+// isValue reports whether a value is exactly as it is written. What `*` stands for
+// is plain, and without slashes unless the value ends in `/*`, as in paths.
+func (c *condition) isValue(value string) bool {
+	if c.any || c.pieces == nil {
+		return c.any || value == c.written[1]
+	}
+	if r := (Request{Path: "/" + strings.TrimPrefix(value, "/")}); !r.isPlain() {
+		return false
+	}
+	p := pattern{written: c.written[1], below: strings.HasSuffix(c.written[1], "/*") && len(c.pieces) == 2}
+	return p.is(value)
 }
 
 // isWord reports whether a text means itself to all programs, but for its case.
