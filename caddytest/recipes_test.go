@@ -1,6 +1,7 @@
 package caddytest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -439,6 +440,9 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		a, err := s.request(s.client(attacker), "GET", "https://wiki.example.com/", "", []string{"User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0", "Accept: text/html"}, strings.NewReplacer())
 		if err != nil || !strings.Contains(a.body, "/.well-known/rate-limit/") {
 			s.t.Errorf("the refusal isn't the page with the puzzle: %v: %s", err, a.body)
+		}
+		for n := range 60 { // as the page says: a crawler with many networks passes
+			s.send(send(fmt.Sprintf("198.18.%d.1", 10+n), 5, "GET https://wiki.example.com/page/{n}", 200))
 		}
 	},
 }}

@@ -1,0 +1,44 @@
+package tally_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// The README was a list of 24 links: it is short, and begins with what people come for.
+func TestReadmeIsShortAndNamesTasks(t *testing.T) {
+	const most = 700
+	text := readText(t, "README.md")
+	if n := len(strings.Fields(text)); n > most {
+		t.Errorf("README.md has %d words, want at most %d", n, most)
+	}
+	for _, task := range []string{
+		"| Stop password guessing | [", "| Give customers quotas | [", "| Survive scrapers | [",
+		"| Run several machines | [", "| Move from another limiter | [",
+	} {
+		if !strings.Contains(text, task) {
+			t.Errorf("README.md has no row %q", task)
+		}
+	}
+}
+
+// What README.md doesn't link to is in the index of documents.
+func TestIndexNamesAllDocuments(t *testing.T) {
+	index := readText(t, "docs/README.md")
+	for _, name := range markdownFiles(t) {
+		if inDocs, found := strings.CutPrefix(name, "docs/"); found && strings.Count(inDocs, "/") == 0 && inDocs != "README.md" && !strings.Contains(index, "]("+inDocs+")") {
+			t.Errorf("docs/README.md doesn't link to %s", inDocs)
+		}
+	}
+}
+
+// The pages about Traefik and HAProxy said that machines can't share counts.
+func TestMigrationPagesSayHowMachinesShareCounts(t *testing.T) {
+	for page, option := range map[string]string{"traefik": "redis", "haproxy": "peers"} {
+		_, row, _ := strings.Cut(readText(t, "docs/migrate/"+page+".md"), "\n| `"+option+"` |")
+		row, _, _ = strings.Cut(row, "\n")
+		if !strings.Contains(row, "](../fleets.md") {
+			t.Errorf("docs/migrate/%s.md: the row of `%s` doesn't link to fleets.md, got %q", page, option, row)
+		}
+	}
+}
