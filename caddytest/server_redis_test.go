@@ -125,6 +125,32 @@ func TestRedisThatComesLate(t *testing.T) {
 	waitFor(t, "the Redis to be in use again", func() bool { return !s.health().Degraded })
 }
 
+// A password that is changed on the server and in the file that a placeholder names is used by the next
+// connection, without a restart.
+func TestRedisPasswordIsReadAnew(t *testing.T) {
+	redis := newRedis(t)
+	s := newServer(t, strings.Replace(onRedis("limit 10/1h"), "{env.REDIS_PASSWORD}", "{file.{$DIR}/password}", 1), "REDIS="+redis.Address)
+	s.writeSecret(strings.Repeat("one secret for all ", 3))
+	write := func(password string) {
+		if err := os.WriteFile(filepath.Join(s.dir, "password"), []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(redisPassword)
+	s.start()
+	s.wantPassed(2, 2, "/", from(1))
+	write("an@ther/one")
+	redis.Must(t, "ACL", "SETUSER", "caddy", "resetpass", ">an@ther/one")
+	redis.Must(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	before, n := redis.Must(t, "DBSIZE"), 2
+	waitFor(t, "a count on the Redis with the new password", func() bool {
+		n++
+		s.passed(1, "/", from(n))
+		return redis.Must(t, "DBSIZE") != before
+	})
+	s.wantPassed(8, 10, "/", from(1))
+}
+
 // A machine with another secret doesn't use the Redis, and says which file to copy. Without a
 // secret file there is an error; a config that is only checked opens nothing.
 func TestRedisWantsOneSecret(t *testing.T) {

@@ -5,12 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/exchange"
+	"github.com/caddy-tally/caddy-tally/internal/dsn"
 )
 
 // Exchange carries counts between regions in tables of a Postgres server.
@@ -42,11 +42,11 @@ func (e *Exchange) Provision(caddy.Context) error {
 	if e.DSN == "" {
 		return errors.New("dsn: is missing: expected " + example)
 	}
-	dsn, err := caddy.NewReplacer().ReplaceOrErr(e.DSN, true, true)
+	expanded, err := dsn.Expand(e.DSN, dsn.Postgres)
 	if err != nil {
-		return fmt.Errorf("dsn: a placeholder has no value: %w", err)
+		return err
 	}
-	e.server, err = parse(dsn)
+	e.server, err = parse(expanded)
 	return err
 }
 

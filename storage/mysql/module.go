@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/caddy-tally/caddy-tally/internal/dsn"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlmodule"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
@@ -52,7 +53,7 @@ func (s *Store) Provision(caddy.Context) (err error) {
 	if err := sqlstore.CheckPrefix(s.Prefix); err != nil {
 		return fmt.Errorf("prefix: %w", err)
 	}
-	if s.dsn, err = sqlmodule.Expand(s.DSN); err != nil {
+	if s.dsn, err = s.expand(); err != nil {
 		return err
 	}
 	config, err := driver.ParseDSN(s.dsn)
@@ -62,6 +63,8 @@ func (s *Store) Provision(caddy.Context) (err error) {
 	s.address = config.Addr + "/" + config.DBName
 	return nil
 }
+
+func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.AsItIs) }
 
 // errUnreadable is all that is said about a DSN that can't be read, because more of it may show a
 // password that has special characters.
@@ -78,7 +81,7 @@ func (s *Store) Address() string { return s.address }
 // Open implements tally.Store.
 func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
 	return s.stores.Open(ctx, timeout, func(timeout time.Duration) (storage.Opener, error) {
-		open, err := mysql.Opener(mysql.Options{DSN: s.dsn, Options: sqlstore.Options{Prefix: s.Prefix, Timeout: timeout}})
+		open, err := mysql.Opener(mysql.Options{DSN: s.dsn, Reread: s.expand, Options: sqlstore.Options{Prefix: s.Prefix, Timeout: timeout}})
 		if err != nil {
 			return nil, errUnreadable
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/caddy-tally/caddy-tally/internal/dsn"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlmodule"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
@@ -63,7 +64,7 @@ func (s *Store) Provision(caddy.Context) (err error) {
 	if err := sqlstore.CheckPrefix(s.Prefix); err != nil {
 		return fmt.Errorf("prefix: %w", err)
 	}
-	if s.dsn, err = sqlmodule.Expand(s.DSN); err != nil {
+	if s.dsn, err = s.expand(); err != nil {
 		return err
 	}
 	config, err := pgconn.ParseConfig(s.dsn)
@@ -73,6 +74,8 @@ func (s *Store) Provision(caddy.Context) (err error) {
 	s.address = addressOf(config)
 	return nil
 }
+
+func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.Postgres) }
 
 // unreadable returns an error about a DSN. What the driver says may show a password that has
 // special characters, so only what it says about files is passed on.
@@ -110,7 +113,7 @@ func (s *Store) Address() string { return s.address }
 // Open implements tally.Store.
 func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
 	return s.stores.Open(ctx, timeout, func(timeout time.Duration) (storage.Opener, error) {
-		open, err := postgres.Opener(postgres.Options{DSN: s.dsn, Durable: s.Durable, Options: sqlstore.Options{Prefix: s.Prefix, Timeout: timeout}})
+		open, err := postgres.Opener(postgres.Options{DSN: s.dsn, Reread: s.expand, Durable: s.Durable, Options: sqlstore.Options{Prefix: s.Prefix, Timeout: timeout}})
 		if err != nil {
 			return nil, unreadable(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	tally "github.com/caddy-tally/caddy-tally"
 )
@@ -37,5 +38,59 @@ func TestPasswordsAreNotTold(t *testing.T) {
 			t.Errorf("%s and %s have one identity", dsn, other)
 		}
 		identities[s.Identity()] = dsn
+	}
+}
+
+// A password with any characters stands for itself, wherever its placeholder is in the DSN: no part of
+// it becomes a host, which would be in errors, the status and questions to a DNS server.
+func TestPasswordsOfAnyCharacters(t *testing.T) {
+	for _, password := range []string{"pa@evil.example/x#y?z", "a/b", "a#b", "a?b=c&d", "a b", `'it''s'`, `back\slash\`, "100%", "%", "{x}", "a:b", "@", "a,b", "ü+&"} {
+		t.Setenv("TALLY_TEST_PASSWORD", password)
+		t.Setenv("TALLY_TEST_USER", "tal/ly")
+		for _, dsn := range []string{
+			"postgres://tally:{env.TALLY_TEST_PASSWORD}@db.example.com/counts",
+			"postgres://{env.TALLY_TEST_USER}:{env.TALLY_TEST_PASSWORD}@db.example.com/counts?sslmode=disable",
+			"postgresql://tally@db.example.com/counts?password={env.TALLY_TEST_PASSWORD}",
+			"host=db.example.com dbname=counts user=tally password='{env.TALLY_TEST_PASSWORD}'",
+			"password = '{env.TALLY_TEST_PASSWORD}' host='db.example.com' dbname=counts",
+		} {
+			s := &Store{DSN: dsn}
+			if err := s.Provision(caddy.Context{}); err != nil || s.address != "db.example.com:5432/counts" {
+				t.Errorf("%s with %q: address %q (%v)", dsn, password, s.address, err)
+				continue
+			}
+			if config, err := pgconn.ParseConfig(s.dsn); err != nil || config.Password != password {
+				t.Errorf("%s with %q: the password is %q (%v)", dsn, password, config.Password, err)
+			}
+		}
+	}
+}
+
+// What stood for itself before does so still: values that are percent-encoded, hosts, options and
+// whole DSNs.
+func TestPlaceholdersElsewhereInADSN(t *testing.T) {
+	for _, c := range []struct{ value, dsn, password, address string }{
+		{"pa%40ss%2F", "postgres://tally:{env.TALLY_TEST}@db/counts", "pa@ss/", "db:5432/counts"},
+		{"tally:pa@ss", "postgres://{env.TALLY_TEST}@db/counts", "pa@ss", "db:5432/counts"},
+		{"a.example:5433,b.example", "postgres://tally:x@{env.TALLY_TEST}/counts", "x", "a.example:5433,b.example:5432/counts"},
+		{"sslmode=disable&target_session_attrs=any", "postgres://tally:x@db/counts?{env.TALLY_TEST}", "x", "db:5432/counts"},
+		{"postgres://tally:x@db/counts\n", "{env.TALLY_TEST}", "x", "db:5432/counts"},
+		{"db", "host={env.TALLY_TEST} dbname=counts password=x", "x", "db:5432/counts"},
+		{"plain", "host=db dbname=counts password={env.TALLY_TEST}", "plain", "db:5432/counts"},
+	} {
+		t.Setenv("TALLY_TEST", c.value)
+		s := &Store{DSN: c.dsn}
+		if err := s.Provision(caddy.Context{}); err != nil || s.address != c.address {
+			t.Errorf("%s with %q: address %q (%v)", c.dsn, c.value, s.address, err)
+			continue
+		}
+		if config, err := pgconn.ParseConfig(s.dsn); err != nil || config.Password != c.password {
+			t.Errorf("%s with %q: the password is %q (%v)", c.dsn, c.value, config.Password, err)
+		}
+	}
+	t.Setenv("TALLY_TEST", "two words")
+	s := &Store{DSN: "host=db password={env.TALLY_TEST}"}
+	if err := s.Provision(caddy.Context{}); err == nil || strings.Contains(err.Error(), "two") || !strings.Contains(err.Error(), "put the placeholder in quotes") {
+		t.Errorf("a password that needs quotes: %v", err)
 	}
 }

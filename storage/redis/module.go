@@ -137,10 +137,17 @@ const leastTimeout = time.Second
 func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
 	s.once.Do(func() {
 		o := s.options
+		o.Reread = s.reread
 		o.Timeout = max(2*timeout, leastTimeout)
 		s.open = store.Opener(o)
 	})
 	return s.open(ctx)
+}
+
+// reread returns user and password as their placeholders are now.
+func (s *Store) reread() (username, password string, err error) {
+	o, err := s.toOptions(caddy.NewReplacer())
+	return o.Username, o.Password, err
 }
 
 // toOptions returns the settings with all placeholders replaced.

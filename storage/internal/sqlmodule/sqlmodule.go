@@ -8,33 +8,14 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
-
-// Expand replaces the placeholders of a DSN, those for environment variables and files among them. A
-// password that isn't set is for the server to refuse: configs are checked in places without secrets.
-func Expand(dsn string) (string, error) {
-	if dsn == "" {
-		return "", errors.New("dsn: is required: write how to connect to the server")
-	}
-	expanded, err := caddy.NewReplacer().ReplaceOrErr(dsn, false, true)
-	if err != nil {
-		return "", fmt.Errorf("dsn: %w", err)
-	}
-	if expanded == "" {
-		return "", fmt.Errorf("dsn: %s is empty: set it where Caddy runs", dsn)
-	}
-	return expanded, nil
-}
 
 // Stores opens the stores of a module. All of them are of one place, which remembers what an earlier
 // one of them has left undecided.

@@ -17,10 +17,10 @@ import (
 // making is an advisory lock that whoever makes tables holds until its transaction ends.
 const making int64 = 0x74616c6c79 // "tally"
 
-func dialect(config *pgconn.Config, durable bool) *sqlstore.Dialect {
+func dialect(current func() (*pgconn.Config, error), durable bool) *sqlstore.Dialect {
 	return &sqlstore.Dialect{
 		Name:       "postgres",
-		Connect:    func(ctx context.Context) (sqlstore.Conn, error) { return connect(ctx, config) },
+		Connect:    func(ctx context.Context) (sqlstore.Conn, error) { return connect(ctx, current) },
 		Explain:    explain,
 		Bytes:      [2]string{`E'\\x`, `'`},
 		ShortBytes: "BYTEA", LongBytes: "BYTEA",
@@ -58,7 +58,11 @@ func begin(wait time.Duration, durable bool) string {
 // statements of a round trip, and prepares nothing.
 type conn struct{ *pgconn.PgConn }
 
-func connect(ctx context.Context, config *pgconn.Config) (sqlstore.Conn, error) {
+func connect(ctx context.Context, current func() (*pgconn.Config, error)) (sqlstore.Conn, error) {
+	config, err := current()
+	if err != nil {
+		return nil, err
+	}
 	c, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err

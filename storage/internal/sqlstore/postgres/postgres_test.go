@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -40,7 +42,7 @@ func TestCommitAnsweredWithAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return dialect(config, false)
+		return dialect(Options{}.current(config), false)
 	}, &pgconn.PgError{Severity: "ERROR", Code: "XX000", Message: "unable to read data from the server"})
 }
 
@@ -57,3 +59,24 @@ func TestClockSet(t *testing.T) { kind.ClockSet(t) }
 func TestRoundTrips(t *testing.T) { kind.Trips(t) }
 
 func BenchmarkClaim(b *testing.B) { kind.Benchmark(b) }
+
+// A connection has the user and the password that the DSN has when it is made.
+func TestPasswordIsReadAnew(t *testing.T) {
+	config, err := pgconn.ParseConfig("postgres://tally:first@db.example.com/counts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn, unreadable := "postgres://other:second@elsewhere.example.com/x", errors.New("no such file")
+	current := Options{Reread: func() (string, error) { return dsn, unreadable }}.current(config)
+	if _, err := current(); !errors.Is(err, unreadable) {
+		t.Errorf("without the file: %v", err)
+	}
+	unreadable = nil
+	if c, err := current(); err != nil || c.User != "other" || c.Password != "second" || c.Host != "db.example.com" || c.Database != "counts" {
+		t.Errorf("%+v (%v)", c, err)
+	}
+	dsn = "postgres://%zz:second@"
+	if _, err := current(); err == nil || strings.Contains(err.Error(), "second") {
+		t.Errorf("a DSN that can't be read: %v", err)
+	}
+}

@@ -117,7 +117,7 @@ func TestSweepEnds(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return connect(context.Background(), config)
+		return connect(context.Background(), Options{}.current(config))
 	})
 }
 

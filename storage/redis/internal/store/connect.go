@@ -30,6 +30,12 @@ func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, er
 		ClusterOption:       rueidis.ClusterOption{MaxMovedRedirections: 8}, // nodes may disagree about a slot for a while
 	}
 	options.Dialer.Timeout = openTimeout
+	if o.Reread != nil && o.Master == "" { // it would be asked for those of the sentinels, too
+		options.AuthCredentialsFn = func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+			username, password, err := o.Reread()
+			return rueidis.AuthCredentials{Username: username, Password: password}, err
+		}
+	}
 	if o.Master != "" {
 		options.Sentinel = rueidis.SentinelOption{
 			MasterSet: o.Master, Username: o.SentinelUsername, Password: o.SentinelPassword, TLSConfig: o.TLS,

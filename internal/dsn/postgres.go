@@ -1,0 +1,59 @@
+package dsn
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// Postgres is for [Expand] with a URL or with pairs of keyword and value, as libpq reads them. A password may
+// have any characters, and no part of it is taken for a host, a path or another option. Hosts and lists of
+// options stay as they are.
+func Postgres(before, value, after string) (string, error) {
+	switch {
+	case isURL(before):
+		return quoteInURL(before, value, after), nil
+	case strings.Count(escaped.Replace(before), "'")%2 == 1:
+		return strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value), nil
+	case passwordAtEnd.MatchString(before) && (value == "" || strings.ContainsAny(value, " \t\n\r\f\v'\\")):
+		return "", errors.New("is empty or has a blank, a quote or a backslash: put the placeholder in quotes, as in password='{env.TALLY_PASSWORD}'")
+	}
+	return value, nil
+}
+
+var (
+	// escaped removes the escaped characters from pairs of keyword and value.
+	escaped       = strings.NewReplacer(`\\`, "", `\'`, "")
+	passwordAtEnd = regexp.MustCompile(`(?:user|password)\s*=\s*$`)
+)
+
+func isURL(dsn string) bool {
+	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
+}
+
+// quoteInURL percent-encodes a user, a password, or a user and a password with a colon between them.
+func quoteInURL(before, value, after string) string {
+	_, authority, _ := strings.Cut(before, "://")
+	host, _, _ := strings.Cut(after, "/")
+	user, password, both := strings.Cut(value, ":")
+	switch {
+	case strings.Contains(authority, "/"), !strings.Contains(host, "@"):
+		if passwordAtEnd.MatchString(before) {
+			return encode(value)
+		}
+		return value
+	case authority == "" && both:
+		return encode(user) + ":" + encode(password)
+	}
+	return encode(value)
+}
+
+// encode percent-encodes a value, unless it is percent-encoded already.
+func encode(value string) string {
+	plain, err := url.PathUnescape(value)
+	if err == nil && plain != value && !strings.ContainsAny(value, " @/#?:[]&=+") {
+		return value
+	}
+	return strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
+}
