@@ -38,6 +38,9 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 		return operator.Done{}, err
 	}
 	added := rules.Statement{Action: action, Target: about, Reason: oneLine(o.Reason)}
+	if err := (rules.Trust{Allow: true, Wide: o.Force}).Check(added); err != nil {
+		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
+	}
 	done := operator.Done{Client: about.String(), Changed: 1}
 	if o.For != 0 {
 		length := o.For.Duration()
@@ -208,8 +211,12 @@ func (running) Import(ctx context.Context, i operator.Import) (operator.Done, er
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statements: expected 1 to %d, got %d", operator.MaxItems, n)
 	}
 	var added []rules.Statement
+	trust := rules.Trust{Allow: i.Allow, Wide: i.Force}
 	for n, line := range i.Statements {
 		statement, err := rules.ParseStatement(line)
+		if err == nil {
+			err = trust.Check(statement)
+		}
 		if err != nil {
 			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statement %d: %v", n+1, err)
 		}

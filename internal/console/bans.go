@@ -15,30 +15,35 @@ import (
 
 // bans returns `caddy rate-limit bans`.
 func (c console) bans() *cobra.Command {
-	var file, held, reason string
+	var in imported
 	cmd := &cobra.Command{
 		Use:   "bans",
 		Short: "Lists who is banned or allowed, or bans those that a file lists",
 		Long: `Lists who is banned or allowed, by an operator or for what they did.
 
 With --import it bans those that a file lists, or the standard input if the file
-is "-": one client per line, or lines as in the rules file (allow 203.0.113.7
-until 2026-12-01 # the office). Comments begin with #. A bad line is named, and
-then nothing is changed.`,
+is "-": one client per line, or lines as in the rules file (ban 203.0.113.7
+until 2026-12-01 # scraper). Comments begin with #. A bad line is named, and
+then nothing is changed.
+
+Lines that allow clients need --allow, and networks wider than /8 (IPv6: /19)
+need --force: with one of them a list from elsewhere opens or closes the site.`,
 		Example: `  caddy rate-limit bans
   caddy rate-limit bans --import blocklist.txt --for 7d --reason blocklist`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&file, "import", "", `Ban those that this file lists ("-": the standard input)`)
-	cmd.Flags().StringVar(&held, "for", "", "With --import: how long, where a line doesn't say it: 24h, 7d (default: until it is lifted)")
-	cmd.Flags().StringVar(&reason, "reason", "", "With --import: why, where a line doesn't say it")
+	cmd.Flags().StringVar(&in.file, "import", "", `Ban those that this file lists ("-": the standard input)`)
+	cmd.Flags().StringVar(&in.held, "for", "", "With --import: how long, where a line doesn't say it: 24h, 7d (default: until it is lifted)")
+	cmd.Flags().StringVar(&in.reason, "reason", "", "With --import: why, where a line doesn't say it")
+	cmd.Flags().BoolVar(&in.trust.Allow, "allow", false, "With --import: take lines that allow clients, too")
+	cmd.Flags().BoolVar(&in.trust.Wide, "force", false, "With --import: take networks wider than /8 (IPv6: /19), too")
 	input := cmd.InOrStdin
 	return c.command(cmd, func(s *session, _ []string) error {
 		switch {
-		case file != "":
-			return s.importFile(file, input(), held, reason)
-		case held != "" || reason != "":
-			return fmt.Errorf("--for and --reason are for --import; write caddy rate-limit ban <client> for a single one")
+		case in.file != "":
+			return s.importFile(&in, input())
+		case in != imported{}:
+			return fmt.Errorf("--for, --reason, --allow and --force are for --import; write caddy rate-limit ban <client> for a single one")
 		}
 		bans, err := s.Bans(s.ctx)
 		if err != nil {
@@ -68,25 +73,31 @@ var actionStyle = map[string]style{"ban": red, "allow": green}
 // maxImport is how many bytes a file that is imported has at most.
 const maxImport = 64 << 20
 
-// importFile has the service add the statements of a file.
-func (s *session) importFile(file string, stdin io.Reader, held, reason string) error {
-	text, err := readImport(file, stdin)
+// imported is a file that is imported, and what the flags say of it.
+type imported struct {
+	file, held, reason string
+	trust              rules.Trust
+}
+
+// importFile makes the service add the statements of a file.
+func (s *session) importFile(in *imported, stdin io.Reader) error {
+	text, err := readImport(in.file, stdin)
 	if err != nil {
 		return err
 	}
-	o := operator.Order{Reason: reason}
-	if err := setFor(&o, held); err != nil {
+	o := operator.Order{Reason: in.reason}
+	if err := setFor(&o, in.held); err != nil {
 		return err
 	}
 	ending := ""
 	if o.For != 0 {
 		ending = " until " + s.now.Add(o.For.Duration()).UTC().Format("2006-01-02T15:04:05Z")
 	}
-	lines, err := statements(text, ending, reason)
+	lines, err := in.statements(text, ending)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return fmt.Errorf("%s: %w", in.file, err)
 	}
-	return s.importLines(lines)
+	return s.importLines(lines, in.trust)
 }
 
 func readImport(file string, stdin io.Reader) ([]byte, error) {
@@ -108,7 +119,7 @@ func readImport(file string, stdin io.Reader) ([]byte, error) {
 
 // statements returns the statements of a text that is imported, each checked. A line that
 // names a client only bans it.
-func statements(text []byte, ending, reason string) (lines []string, err error) {
+func (in *imported) statements(text []byte, ending string) (lines []string, err error) {
 	n := 0
 	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
 		n++
@@ -119,7 +130,7 @@ func statements(text []byte, ending, reason string) (lines []string, err error) 
 			continue
 		}
 		if !commented {
-			comment = reason
+			comment = in.reason
 		}
 		if words[0] != "ban" && words[0] != "allow" {
 			line = "ban " + line
@@ -130,23 +141,27 @@ func statements(text []byte, ending, reason string) (lines []string, err error) 
 		if comment = strings.TrimSpace(comment); comment != "" {
 			line += " # " + comment
 		}
-		if _, err := rules.Parse([]byte(line)); err != nil {
-			return nil, fmt.Errorf("line %d: %s", n, strings.TrimPrefix(err.Error(), "line 1: "))
+		statement, err := rules.ParseStatement(line)
+		if err == nil {
+			err = in.trust.Check(statement)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		lines = append(lines, line)
 	}
 	return lines, nil
 }
 
-// importLines has the service add statements, as many at once as an order may have.
-func (s *session) importLines(lines []string) error {
+// importLines makes the service add statements, as many at once as an order may have.
+func (s *session) importLines(lines []string, trust rules.Trust) error {
 	total := operator.Done{}
 	for len(lines) > 0 {
 		n := 0
 		for size := 0; n < len(lines) && n < operator.MaxItems && size < operator.MaxBody/2; n++ {
 			size += len(lines[n]) + len(`"",`)
 		}
-		done, err := s.Import(s.ctx, operator.Import{Statements: lines[:n]})
+		done, err := s.Import(s.ctx, operator.Import{Statements: lines[:n], Allow: trust.Allow, Force: trust.Wide})
 		if err != nil {
 			if total.Changed > 0 {
 				return fmt.Errorf("%s were imported, then: %w", counted(total.Changed, "statement"), err)

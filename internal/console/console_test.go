@@ -180,6 +180,7 @@ func TestMistakesInCommands(t *testing.T) {
 		"history --by week":                "expected minute, hour or day",
 		"history --since yesterday":        "--since: got \"yesterday\"",
 		"bans --for 7d":                    "are for --import",
+		"bans --allow":                     "are for --import",
 		"explain 203.0.113.9 --url /login": "expected a URL with its scheme and host",
 		"explain 203.0.113.9 --header A:b": "expected --url as well",
 		"explain 203.0.113.9 --url http://a/ --header A": "expected a name and a value",
@@ -198,7 +199,7 @@ func TestImport(t *testing.T) {
 	if err := os.WriteFile(file, []byte(listed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _, err := run(s, "bans", "--import", file, "--for", "1h", "--reason", "list")
+	out, _, err := run(s, "bans", "--import", file, "--allow", "--for", "1h", "--reason", "list")
 	if err != nil || out != "Imported 3 statements.\n" || !s.Banned("192.0.2.200") || !s.Banned("198.51.100.7") || s.Banned("192.0.2.1") {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -208,13 +209,27 @@ func TestImport(t *testing.T) {
 	if _, errs, err := runWith(s, "192.0.2.202\nsomebody\n", "bans", "--import", "-"); err == nil || !strings.Contains(errs, "-: line 2:") || s.Banned("192.0.2.202") {
 		t.Errorf("%q, %v", errs, err)
 	}
+	for line, says := range map[string]string{
+		"allow 0.0.0.0/0":      "-: line 2: got \"allow 0.0.0.0/0\", expected clients to ban",
+		"allow api-key:theirs": "with --allow",
+		"ban 0.0.0.0/0":        "-: line 2: got 0.0.0.0/0, expected a network of at most /8 (IPv6: /19)",
+		"::/0":                 "add --force",
+	} {
+		if _, errs, err := runWith(s, "192.0.2.203\n"+line+"\n", "bans", "--import", "-"); err == nil || !strings.Contains(errs, says) || s.Banned("192.0.2.203") {
+			t.Errorf("%s: %q, %v", line, errs, err)
+		}
+	}
+	if out, _, err := runWith(s, "allow 198.51.0.0/16\nban 10.0.0.0/7\n", "bans", "--import", "-", "--allow", "--force"); err != nil || out != "Imported 2 statements.\n" {
+		t.Errorf("%q, %v", out, err)
+	}
 	if out, _, err := runWith(s, "# nobody\n", "bans", "--import", "-"); !errors.Is(err, errNothing) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
 
 func TestStatementsOfAnImport(t *testing.T) {
-	got, err := statements([]byte("203.0.113.9\nban 203.0.113.9 until 2030-01-01\n203.0.113.9#own\n"), " until 2026-12-01", "why")
+	in := imported{reason: "why"}
+	got, err := in.statements([]byte("203.0.113.9\nban 203.0.113.9 until 2030-01-01\n203.0.113.9#own\n"), " until 2026-12-01")
 	want := []string{"ban 203.0.113.9 until 2026-12-01 # why", "ban 203.0.113.9 until 2030-01-01 # why", "ban 203.0.113.9 until 2026-12-01 # own"}
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %q, %v", got, err)

@@ -79,10 +79,15 @@ func (c console) ban() *cobra.Command {
 		ValidArgsFunction: c.completeClient,
 	}
 	held := cmd.Flags().String("for", "", "How long: 90m, 24h, 7d (default: until it is lifted)")
+	addForce(cmd, &o)
 	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(&o, *held) }
 	return c.order(cmd, &o, operator.Service.Ban, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("%s is banned %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
+}
+
+func addForce(cmd *cobra.Command, o *operator.Order) {
+	cmd.Flags().BoolVar(&o.Force, "force", false, "Also a network wider than /8 (IPv6: /19)")
 }
 
 // setFor says for how long an order holds.
@@ -126,6 +131,7 @@ func (c console) allow() *cobra.Command {
 		ValidArgsFunction: c.completeClient,
 	}
 	held := cmd.Flags().String("for", "2h", "How long: 90m, 24h, 7d")
+	addForce(cmd, &o)
 	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(&o, *held) }
 	return c.order(cmd, &o, operator.Service.Allow, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("Every request of %s passes %s%s.", d.Client, until(d.Until, s.now), holds(d.In))

@@ -68,6 +68,7 @@ func (v *visit) readOrder() (o operator.Order, err error) {
 		return o, err
 	}
 	o.By, o.Zone, o.Reason = v.user, form.Get("zone"), strings.TrimSpace(form.Get("reason"))
+	o.Force = form.Get("force") != ""
 	if len([]rune(o.Reason)) > operator.MaxReason {
 		return o, operator.Errorf(http.StatusBadRequest, "The reason is longer than %d characters.", operator.MaxReason)
 	}

@@ -11,6 +11,8 @@ type Order struct {
 	// For is how long a ban or an allowance holds; 0 means until it is lifted. An allowance
 	// needs an end.
 	For Seconds `json:"for_seconds,omitempty"`
+	// Force bans or allows also a network wider than /8, or /19 of IPv6.
+	Force bool `json:"force,omitempty"`
 	// Reason is for the audit and the file; at most MaxReason characters.
 	Reason string `json:"reason,omitempty"`
 	// By is who gives the order, for the audit, for example the user of the dashboard. The
@@ -23,7 +25,11 @@ type Import struct {
 	// Statements are lines as in the file of rules, at most MaxItems, such as
 	// "ban 203.0.113.0/24 until 2026-12-01 # scraper". Required.
 	Statements []string `json:"statements"`
-	By         string   `json:"-"` // as in [Order]
+	// Allow takes allowances too; otherwise the list may only ban.
+	Allow bool `json:"allow,omitempty"`
+	// Force takes networks wider than /8, or /19 of IPv6.
+	Force bool   `json:"force,omitempty"`
+	By    string `json:"-"` // as in [Order]
 }
 
 // Done is what an order has changed.

@@ -1,0 +1,37 @@
+package rules
+
+import "fmt"
+
+// Trust says what somebody may state without saying that it is meant. The zero value is for a
+// list from elsewhere: bans only, and of no network that is a large part of the internet.
+type Trust struct {
+	Allow bool // allowances are taken
+	Wide  bool // networks wider than wide4 and wide6 are taken
+}
+
+// The widest networks that are taken without Wide. No provider has been given a wider one in one
+// piece.
+const (
+	wide4 = 8
+	wide6 = 19
+)
+
+// Check returns an error if a statement isn't taken.
+func (t Trust) Check(s Statement) error {
+	switch {
+	case s.Action == Allow && !t.Allow:
+		return fmt.Errorf("got %s, expected clients to ban: a list may allow clients only with --allow (in JSON: \"allow\": true)", quoted(s.Action.String()+" "+s.Target.String()))
+	case s.Target.IsWide() && !t.Wide:
+		return fmt.Errorf("got %v, expected a network of at most /%d (IPv6: /%d), since a wider one has a large part of all visitors: if that is meant, add --force (in JSON: \"force\": true)", s.Target, wide4, wide6)
+	}
+	return nil
+}
+
+// IsWide reports whether the target is a network with a large part of all addresses.
+func (t Target) IsWide() bool {
+	bits := wide6
+	if t.Network.Addr().Is4() {
+		bits = wide4
+	}
+	return t.Kind == Address && t.Network.Bits() < bits
+}
