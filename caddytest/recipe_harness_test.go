@@ -28,6 +28,7 @@ type recipe struct {
 	name     string              // of the Caddyfile and of its page
 	file     string              // the Caddyfile, below examples and without extension, if it is no recipe
 	backends map[string]standIn  // by address in the config
+	running  map[string]string   // the addresses of real software, by address in the config
 	files    map[string]string   // in /etc/caddy, by name
 	env      []string            // NAME=value
 	visitor  string              // the address of who types the page's commands, 198.51.100.99 if it is empty
@@ -133,6 +134,9 @@ func newRecipeServer(t *testing.T, r recipe) *recipeServer {
 	text := readSample(t, "../examples/"+cmp.Or(r.file, "recipes/"+r.name)+".Caddyfile")
 	for address, b := range r.backends {
 		text = replaceInExample(t, text, address, b.start(t))
+	}
+	for address, running := range r.running {
+		text = replaceInExample(t, text, address, running)
 	}
 	for name, content := range r.files {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {

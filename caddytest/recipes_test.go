@@ -186,6 +186,7 @@ var recipes = []recipe{{
 	name: "wordpress",
 	backends: map[string]standIn{"127.0.0.1:8080": {
 		"GET /":                                    always(200),
+		"POST /{$}":                                always(200),
 		"POST /wp-login.php":                       password(302, 200),
 		"GET /wp-login.php":                        always(200),
 		"POST /xmlrpc.php":                         always(200),
@@ -211,6 +212,13 @@ var recipes = []recipe{{
 		send(attacker, 10, "POST https://blog.example.com/xmlrpc.php <methodCall/>", 429),
 		send(attacker, 30, "GET https://blog.example.com/wp-json/wp/v2/users", 200),
 		send(attacker, 10, "GET https://blog.example.com/?s={n}", 429),
+		send(attacker, 5, "GET https://blog.example.com/search/{n}", 429),
+		send(attacker, 5, "GET https://blog.example.com/?rest_route=/wp/v2/users/{n}", 429),
+		send(attacker, 5, "GET https://blog.example.com/wp-json/wp/v2/posts?search={n}", 429),
+		send("198.18.6.1", 120, "POST https://blog.example.com/ s={n}", 200),
+		send("198.18.6.1", 10, "POST https://blog.example.com/ s={n}", 429),
+		send("198.18.6.1", 5, "GET https://blog.example.com/wp-json/wp/v2/posts", 429),
+		send("198.18.6.1", 5, "GET https://blog.example.com/?p={n}", 200),
 		send(attacker, 5, "GET https://blog.example.com/", 200),
 		send(attacker, 1, "GET https://blog.example.com/wp-config.php.bak", 429),
 		send(attacker, 5, "GET https://blog.example.com/", 429), // for an hour

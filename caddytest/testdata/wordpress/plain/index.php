@@ -1,0 +1,1 @@
+<?php // A theme that shows nothing.
