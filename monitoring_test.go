@@ -169,12 +169,24 @@ type grafana struct {
 	Templating    struct {
 		List []struct{ Name, Type, Definition string }
 	}
-	Panels []struct {
-		ID                       int
-		Type, Title, Description string
-		GridPos                  struct{ X, Y, W, H int }
-		Targets                  []struct{ Expr, LegendFormat, RefID string }
+	Panels []grafanaPanel
+}
+
+type grafanaPanel struct {
+	ID                       int
+	Type, Title, Description string
+	GridPos                  struct{ X, Y, W, H int }
+	Targets                  []struct{ Expr, LegendFormat, RefID string }
+	Collapsed                bool
+	Panels                   []grafanaPanel // of a row that is collapsed
+}
+
+// unfolded returns the panels, and those of collapsed rows after their row.
+func (g grafana) unfolded() (panels []grafanaPanel) {
+	for _, panel := range g.Panels {
+		panels = append(append(panels, panel), panel.Panels...)
 	}
+	return panels
 }
 
 func readDashboard(t *testing.T) (g grafana) {
@@ -197,7 +209,7 @@ func TestDashboardIsAboutMetricsThatExist(t *testing.T) {
 			checkExpression(t, exported, "variable "+variable.Name, variable.Definition)
 		}
 	}
-	for _, panel := range g.Panels {
+	for _, panel := range g.unfolded() {
 		if panel.Type == "row" {
 			continue
 		}
@@ -232,12 +244,24 @@ func TestDashboardHasTheShapeThatGrafanaWants(t *testing.T) {
 	if want := []string{"datasource", "instance", "zone"}; !slices.Equal(variables, want) {
 		t.Errorf("the variables are %q, want %q", variables, want)
 	}
-	ids, taken := make(map[int]bool), make(map[[2]int]string)
-	for _, panel := range g.Panels {
+	ids := make(map[int]bool)
+	for _, panel := range g.unfolded() {
 		if ids[panel.ID] || panel.ID == 0 {
 			t.Errorf("panel %q: the id %d is taken", panel.Title, panel.ID)
 		}
 		ids[panel.ID] = true
+	}
+	wantApart(t, g.Panels)
+	for _, panel := range g.Panels {
+		wantApart(t, panel.Panels)
+	}
+}
+
+// wantApart checks that panels are within 24 columns, and none lies on top of another.
+func wantApart(t *testing.T, panels []grafanaPanel) {
+	t.Helper()
+	taken := make(map[[2]int]string)
+	for _, panel := range panels {
 		at := panel.GridPos
 		if at.W < 1 || at.H < 1 || at.X < 0 || at.X+at.W > 24 {
 			t.Errorf("panel %q: lies at %+v of 24 columns", panel.Title, at)
@@ -253,11 +277,26 @@ func TestDashboardHasTheShapeThatGrafanaWants(t *testing.T) {
 	}
 }
 
+// Rows about several machines have nothing to show where there is one: they are folded. Grafana
+// wants the panels of a folded row inside it, and none inside another.
+func TestDashboardFoldsRowsAboutSeveralMachines(t *testing.T) {
+	folded := []string{"Regions", "Store on a network"}
+	for _, panel := range readDashboard(t).Panels {
+		if panel.Type != "row" {
+			continue
+		}
+		fold := slices.Contains(folded, panel.Title)
+		if panel.Collapsed != fold || fold == (len(panel.Panels) == 0) {
+			t.Errorf("row %q: collapsed %t with %d panels inside, want %t", panel.Title, panel.Collapsed, len(panel.Panels), fold)
+		}
+	}
+}
+
 // Prometheus understands every expression of the dashboard.
 func TestDashboardHasExpressionsOfPromQL(t *testing.T) {
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$zone", ".*")
 	rules := "groups:\n  - name: dashboard\n    rules:\n"
-	for _, panel := range readDashboard(t).Panels {
+	for _, panel := range readDashboard(t).unfolded() {
 		for _, target := range panel.Targets {
 			rules += fmt.Sprintf("      - record: panel:%d:%s\n        expr: %q\n", panel.ID, strings.ToLower(target.RefID), variables.Replace(target.Expr))
 		}
