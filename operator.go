@@ -41,7 +41,7 @@ func (running) Events(ctx context.Context) (<-chan operator.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return app.watchers.watch(ctx, app.totals)
+	return app.watchers.watch(ctx, app.totals, app.tag)
 }
 
 // Interface guards

@@ -38,7 +38,14 @@ func (running) Bans(context.Context) ([]operator.Ban, error) {
 		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is squeezed, not banned
 	})
 	for _, c := range earned {
-		bans = append(bans, *app.banOf(c, h.engine.Now(), now))
+		ban := app.banOf(c, h.engine.Now(), now)
+		ban.Tag = h.tag(c.Key)
+		bans = append(bans, *ban)
+	}
+	for i := range bans {
+		if bans[i].Tag == "" {
+			bans[i].Tag = app.tagOf(h, bans[i].Client)
+		}
 	}
 	return bans, nil
 }

@@ -26,6 +26,7 @@ func (s running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 		Client: t.String(), Text: t.String(), Kind: string(t.Kind), Limits: []operator.LimitState{},
 	}}
 	x.explainReference()
+	x.told.Tag = x.tag()
 	x.explainRecord()
 	x.explainStatement()
 	if x.isUnknown() {

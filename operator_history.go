@@ -67,11 +67,11 @@ func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.H
 	}
 	known := app.keysInHistory(h, heaviest)
 	for _, k := range heaviest {
-		text := known[k.Key]
-		if text == "" {
-			text = hex.EncodeToString(k.Key[:8])
+		key, text := known[k.Key], hex.EncodeToString(k.Key[:8])
+		if key != "" {
+			text = identity.KeyText([]byte(key))
 		}
-		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Units: k.Units, Refused: k.Refused})
+		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Tag: h.tag(key), Units: k.Units, Refused: k.Refused})
 	}
 	return told, nil
 }
@@ -134,7 +134,7 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 	return wanted
 }
 
-// keysInHistory returns the texts of heavy keys that memory still knows, by their names at
+// keysInHistory returns the heavy keys that memory still knows, by their names at
 // rest.
 func (a *App) keysInHistory(h *instance, heaviest []storage.Heavy) map[storage.Key]string {
 	if len(heaviest) == 0 {
@@ -158,7 +158,7 @@ func (a *App) keysInHistory(h *instance, heaviest []storage.Heavy) map[storage.K
 			return nil
 		}
 		for _, name := range names {
-			known[name] = identity.KeyText([]byte(k.Key))
+			known[name] = k.Key
 		}
 	}
 	return known

@@ -36,7 +36,9 @@ func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, er
 	}
 	list, now := []operator.Key{}, time.Now()
 	for _, k := range h.engine.Keys(wanted) {
-		list = append(list, listedKey(k, applied(limits[k.Limit.ID], k.Limit), now))
+		listed := listedKey(k, applied(limits[k.Limit.ID], k.Limit), now)
+		listed.Tag = h.tag(k.Key)
+		list = append(list, listed)
 	}
 	return list, nil
 }

@@ -35,6 +35,9 @@ func (running) target(text string) (*target, error) {
 		return nil, err
 	}
 	t := &target{Target: named, app: app, instance: h}
+	if t.Kind == operator.Tag {
+		return t, t.resolveTag()
+	}
 	if t.Kind == operator.Reference {
 		referred, err := app.openReference(t.Value)
 		if err != nil {

@@ -4,26 +4,26 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// watchers are the operators who follow what is decided. The zero value has none.
+// watchers are the operators who follow what is decided, and the sample of refusals that they are
+// shown. The zero value has none.
 type watchers struct {
-	watched atomic.Int32 // how many there are, so that requests need no lock while nobody watches
-	sent    perSecond    // refusals
+	sampled perSecond // refusals
 
 	mu      sync.Mutex
 	streams map[*watcher]struct{} // guarded by mu
 	closed  bool                  // guarded by mu: there will be no more
+	latest  refusalSample         // guarded by mu
 	running sync.WaitGroup
 }
 
 // watcher is one of them.
 type watcher struct {
-	refusals chan operator.Refused
+	refusals chan sampledRefusal
 	end      context.CancelFunc
 }
 
@@ -34,7 +34,7 @@ const (
 )
 
 // watch returns the events from now on, until ctx ends or the watchers are closed.
-func (w *watchers) watch(ctx context.Context, totals func() operator.Totals) (<-chan operator.Event, error) {
+func (w *watchers) watch(ctx context.Context, totals func() operator.Totals, tag func(key string) string) (<-chan operator.Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -44,17 +44,16 @@ func (w *watchers) watch(ctx context.Context, totals func() operator.Totals) (<-
 		return nil, operator.Errorf(http.StatusTooManyRequests, "there are %d streams of events already; end one of them", operator.MaxStreams)
 	}
 	ctx, end := context.WithCancel(ctx)
-	one := &watcher{make(chan operator.Refused, refusalsPerSecond), end}
+	one := &watcher{make(chan sampledRefusal, refusalsPerSecond), end}
 	if w.streams == nil {
 		w.streams = make(map[*watcher]struct{})
 	}
 	w.streams[one] = struct{}{}
-	w.watched.Add(1)
 	events := make(chan operator.Event, watcherBacklog)
 	w.running.Go(func() {
 		defer close(events)
 		defer w.leave(one)
-		one.forward(ctx, events, totals)
+		one.forward(ctx, events, totals, tag)
 	})
 	return events, nil
 }
@@ -64,12 +63,11 @@ func (w *watchers) leave(one *watcher) {
 	defer w.mu.Unlock()
 	one.end()
 	delete(w.streams, one)
-	w.watched.Add(-1)
 }
 
 // forward sends totals now and every second, and refusals as they come. What finds no room
 // is dropped.
-func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, totals func() operator.Totals) {
+func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, totals func() operator.Totals, tag func(key string) string) {
 	ticker := time.NewTicker(totalsEvery)
 	defer ticker.Stop()
 	now := totals()
@@ -83,7 +81,8 @@ func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, total
 		case <-ticker.C:
 			now := totals()
 			event = operator.Event{Totals: &now}
-		case refused := <-one.refusals:
+		case sampled := <-one.refusals:
+			refused := sampled.describe(tag)
 			event = operator.Event{Refused: &refused}
 		case <-ctx.Done():
 			return
@@ -91,21 +90,28 @@ func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, total
 	}
 }
 
-// refused sends a refusal to all who watch, unless there were enough in this second. It is
-// only described then.
-func (w *watchers) refused(now func() time.Time, describe func() operator.Refused) {
-	if w.watched.Load() == 0 || !w.sent.admits(now(), refusalsPerSecond) {
+// refused keeps a refusal and sends it to all who watch, unless there were enough in this second.
+func (w *watchers) refused(now time.Time, sample func(now time.Time) sampledRefusal) {
+	if !w.sampled.admits(now, refusalsPerSecond) {
 		return
 	}
-	refused := describe()
+	refused := sample(now)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.latest.add(refused)
 	for one := range w.streams {
 		select {
 		case one.refusals <- refused:
 		default:
 		}
 	}
+}
+
+// recent returns the refusals of the last minutes in the sample, the newest first.
+func (w *watchers) recent(now time.Time) []sampledRefusal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.latest.since(now.Add(-recentRefusals))
 }
 
 // close ends all streams, and waits for that.

@@ -13,10 +13,12 @@ import (
 
 func noTotals() operator.Totals { return operator.Totals{} }
 
+func noTag(string) string { return "" }
+
 // mustWatch returns the events of a stream, without the first totals.
 func mustWatch(t *testing.T, w *watchers, ctx context.Context) <-chan operator.Event {
 	t.Helper()
-	events, err := w.watch(ctx, noTotals)
+	events, err := w.watch(ctx, noTotals, noTag)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,14 +47,10 @@ func TestRefusalsAreSampled(t *testing.T) {
 		w := new(watchers)
 		described := 0
 		refuse := func() {
-			w.refused(time.Now, func() operator.Refused {
+			w.refused(time.Now(), func(now time.Time) sampledRefusal {
 				described++
-				return operator.Refused{Zone: "login"}
+				return sampledRefusal{at: now, zone: "login"}
 			})
-		}
-		refuse()
-		if described != 0 {
-			t.Error("a refusal is described that nobody watches")
 		}
 		events := mustWatch(t, w, t.Context())
 		for range 1000 {
@@ -100,7 +98,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		for range operator.MaxStreams - 1 {
 			mustWatch(t, w, t.Context())
 		}
-		failure, ok := errors.AsType[*operator.Error](second(w.watch(t.Context(), noTotals)))
+		failure, ok := errors.AsType[*operator.Error](second(w.watch(t.Context(), noTotals, noTag)))
 		if !ok || failure.Status != http.StatusTooManyRequests {
 			t.Errorf("got %v", failure)
 		}
@@ -109,11 +107,11 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 		mustWatch(t, w, t.Context())
 		w.close()
-		failure, ok = errors.AsType[*operator.Error](second(w.watch(t.Context(), noTotals)))
+		failure, ok = errors.AsType[*operator.Error](second(w.watch(t.Context(), noTotals, noTag)))
 		if !ok || failure.Status != http.StatusServiceUnavailable {
 			t.Errorf("got %v", failure)
 		}
-		if w.watched.Load() != 0 {
+		if len(w.streams) != 0 {
 			t.Error("somebody watches after the end")
 		}
 	})

@@ -2,28 +2,37 @@ package tally
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // perSecond bounds how often something is done in a second. The zero value is ready for use,
 // by any number of goroutines.
 type perSecond struct {
-	mu      sync.Mutex
-	second  int64 // guarded by mu: the second of the last time, since the Unix epoch
-	done    int   // guarded by mu: how often in that second
-	omitted int64 // guarded by mu: how often it was not admitted since takeOmitted
+	full    atomic.Int64 // the second in which no more is admitted: a flood takes no lock
+	omitted atomic.Int64 // how often it was not admitted since takeOmitted
+
+	mu     sync.Mutex
+	second int64 // guarded by mu: the second of the last time, since the Unix epoch
+	done   int   // guarded by mu: how often in that second
 }
 
 // admits reports whether it may be done once more in the second of now, and counts it. most
 // is how often it may be.
 func (b *perSecond) admits(now time.Time, most int) bool {
+	second := now.Unix()
+	if b.full.Load() == second {
+		b.omitted.Add(1)
+		return false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if second := now.Unix(); second != b.second {
+	if second != b.second {
 		b.second, b.done = second, 0
 	}
 	if b.done >= most {
-		b.omitted++
+		b.full.Store(second)
+		b.omitted.Add(1)
 		return false
 	}
 	b.done++
@@ -32,9 +41,5 @@ func (b *perSecond) admits(now time.Time, most int) bool {
 
 // takeOmitted returns how often it was not admitted since the last call.
 func (b *perSecond) takeOmitted() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	omitted := b.omitted
-	b.omitted = 0
-	return omitted
+	return b.omitted.Swap(0)
 }

@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
-	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -29,7 +28,7 @@ func (h *Handler) report(e *evaluation, p *response) {
 	default:
 		h.log.Info("rate limit exceeded", h.details(e, p)...)
 	}
-	h.app.watchers.refused(time.Now, p.refusal.describe)
+	h.app.watchers.refused(time.Now(), func(now time.Time) sampledRefusal { return p.refusal.sample(e.http, now) })
 	h.app.DecisionLog.refused(e, p.refusal, time.Now)
 	h.addLogField(e.http, p.refusal)
 	h.trace(e.http, p)
@@ -44,14 +43,6 @@ func (h *Handler) report(e *evaluation, p *response) {
 }
 
 const exceededEvent = "rate_limit_exceeded"
-
-// describe describes a refusal to operators who watch.
-func (r *refusal) describe() operator.Refused {
-	return operator.Refused{
-		At: time.Now().UTC(), Zone: r.policy.zone.Name, Limit: r.policy.name,
-		Text: identity.MaskedText(r.key), Reason: outcomes[r.reason], Retry: max(operator.SecondsOf(r.retry), 0),
-	}
-}
 
 // details returns what is logged of a refusal: who it was only if the operator
 // asks for it.

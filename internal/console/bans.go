@@ -51,6 +51,7 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 		}
 		return list(s, bans, []column[operator.Ban]{
 			{"ACTION", func(b operator.Ban) cell { return cell{text: b.Action, style: actionStyle[b.Action]} }},
+			{"TAG", func(b operator.Ban) cell { return text(b.Tag) }},
 			{"CLIENT", func(b operator.Ban) cell { return text(cmp.Or(b.Client, b.Text)) }},
 			{"UNTIL", func(b operator.Ban) cell { return s.endOf(b) }},
 			{"BY", func(b operator.Ban) cell { return text(b.By) }},

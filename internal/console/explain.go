@@ -80,6 +80,9 @@ func (s *session) showExplanation(e operator.Explanation) {
 	if e.Text != "" && e.Text != e.Client {
 		s.fact("", e.Text)
 	}
+	if e.Tag != "" {
+		s.fact("Tag", e.Tag)
+	}
 	if r := e.Refusal; r != nil {
 		s.fact("Refused", refusedBy(r)+", "+moment(r.At, s.now))
 	}

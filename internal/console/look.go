@@ -248,10 +248,12 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 	return list(s, keys, []column[operator.Key]{
 		{"ZONE", func(k operator.Key) cell { return text(k.Zone) }},
 		{"LIMIT", func(k operator.Key) cell { return limitCell(k.Limit, k.Shadow) }},
+		{"TAG", func(k operator.Key) cell { return text(k.Tag) }},
 		{"KEY", func(k operator.Key) cell { return text(cmp.Or(k.Client, k.Text)) }},
 		{"TIER", func(k operator.Key) cell { return text(k.Tier) }},
 		{"USED", func(k operator.Key) cell { return figure(k.Used) }},
 		{"OF", func(k operator.Key) cell { return figure(k.Amount) }},
+		{"%", func(k operator.Key) cell { return figure(100 * k.Used / max(k.Amount, 1)) }},
 		{"REFUSED", func(k operator.Key) cell {
 			if k.Shadow {
 				return figure(0)
@@ -271,6 +273,59 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 			return cell{text: fromNow(*k.BlockedUntil, s.now), style: yellow}
 		}},
 	}, nothing)
+}
+
+// refusals returns `caddy rate-limit refusals`.
+func (c console) refusals() *cobra.Command {
+	return c.command(&cobra.Command{
+		Use:   "refusals [zone]",
+		Short: "Lists the latest refusals, and the paths and agents that were refused most",
+		Long: `Lists the latest refusals, and the paths and User-Agents that were refused most
+in the last 15 minutes. They are a sample of at most ten refusals a second, which
+only memory holds. Addresses are shown as networks.`,
+		Example:           "  caddy rate-limit refusals login",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeZone(0),
+	}, func(s *session, args []string) error {
+		refusals, err := s.Refusals(s.ctx, append(args, "")[0])
+		if err != nil {
+			return err
+		}
+		if s.json {
+			if err := s.writeJSON(refusals); err != nil {
+				return err
+			}
+		}
+		if refusals.Sampled == 0 {
+			return s.nothing("Nothing was refused in the last 15 minutes.")
+		}
+		if !s.json {
+			s.showRefusals(refusals)
+		}
+		return nil
+	})
+}
+
+func (s *session) showRefusals(r operator.Refusals) {
+	writeTable(s.out, s.colored, []column[operator.Refused]{
+		{"LAST", func(r operator.Refused) cell { return text(fromNow(r.At, s.now)) }},
+		{"TIMES", func(r operator.Refused) cell { return figure(int64(max(r.Times, 1))) }},
+		{"ZONE", func(r operator.Refused) cell { return text(r.Zone) }},
+		{"LIMIT", func(r operator.Refused) cell { return text(r.Limit) }},
+		{"TAG", func(r operator.Refused) cell { return text(r.Tag) }},
+		{"KEY", func(r operator.Refused) cell { return text(r.Text) }},
+		{"REASON", func(r operator.Refused) cell { return text(r.Reason) }},
+	}, r.Latest)
+	for _, list := range []struct {
+		head   string
+		shares []operator.RefusedShare
+	}{{"PATH", r.Paths}, {"USER-AGENT", r.Agents}} {
+		s.printf("")
+		writeTable(s.out, s.colored, []column[operator.RefusedShare]{
+			{"TIMES", func(r operator.RefusedShare) cell { return figure(int64(r.Refused)) }},
+			{list.head, func(r operator.RefusedShare) cell { return text(r.Text) }},
+		}, list.shares)
+	}
 }
 
 // watchEvery is how often a list that is watched is made again.

@@ -12,7 +12,7 @@ import (
 // clientHelp says in help texts how a client is named.
 const clientHelp = `
 A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME,
-key:TEXT (the value of a zone's key) or session:ID, as lists show them.`
+key:TEXT (the value of a zone's key), session:ID or tag:TAG, as lists show them.`
 
 // act is a method of a service that does something to a client.
 type act func(operator.Service, context.Context, operator.Order) (operator.Done, error)

@@ -94,7 +94,9 @@ func (s *session) showHistory(past operator.History) error {
 		writeTable(s.out, s.colored, []column[operator.Heavy]{
 			{"ZONE", func(h operator.Heavy) cell { return text(h.Zone) }},
 			{"LIMIT", func(h operator.Heavy) cell { return text(h.Limit) }},
+			{"TAG", func(h operator.Heavy) cell { return text(h.Tag) }},
 			{"KEY", func(h operator.Heavy) cell { return text(h.Text) }},
+			{"WANTED", func(h operator.Heavy) cell { return figure(h.Units + h.Refused) }},
 			{"UNITS", func(h operator.Heavy) cell { return figure(h.Units) }},
 			{"REFUSED", func(h operator.Heavy) cell { return alarm(h.Refused) }},
 		}, past.Heaviest)

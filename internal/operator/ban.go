@@ -4,10 +4,11 @@ import "time"
 
 // Ban is a ban or an allowance that is in force.
 type Ban struct {
-	Action string     `json:"action"` // ban or allow
-	Client string     `json:"client"` // as in orders; "" if only its name at rest is known
-	Text   string     `json:"text"`   // for people
-	By     string     `json:"by"`     // rules: an operator, in the file of this machine; store: an operator, for all machines; conduct: its violations
+	Action string     `json:"action"`        // ban or allow
+	Client string     `json:"client"`        // as in orders; "" if only its name at rest is known
+	Text   string     `json:"text"`          // for people
+	Tag    string     `json:"tag,omitempty"` // as in [Key]
+	By     string     `json:"by"`            // rules: an operator, in the file of this machine; store: an operator, for all machines; conduct: its violations
 	Reason string     `json:"reason,omitempty"`
 	Zone   string     `json:"zone,omitempty"`  // where the last violation was
 	Since  *time.Time `json:"since,omitempty"` // nil if unknown

@@ -67,6 +67,11 @@ func (c *Client) Keys(ctx context.Context, q KeysQuery) ([]Key, error) {
 // Bans implements [Service].
 func (c *Client) Bans(ctx context.Context) ([]Ban, error) { return ask[[]Ban](ctx, c, "bans", nil) }
 
+// Refusals implements [Service].
+func (c *Client) Refusals(ctx context.Context, zone string) (Refusals, error) {
+	return ask[Refusals](ctx, c, "refusals", queryOf("zone", zone))
+}
+
 // History implements [Service].
 func (c *Client) History(ctx context.Context, q HistoryQuery) (History, error) {
 	return ask[History](ctx, c, "history", q.values())

@@ -15,12 +15,34 @@ type Totals struct {
 	Zones map[string]Counts `json:"zones"`
 }
 
-// Refused is one refusal. Addresses are shown as networks.
+// Refused is one refusal, or several that are alike but for their times, paths and agents.
+// Addresses are shown as networks.
 type Refused struct {
 	At     time.Time `json:"at"`
 	Zone   string    `json:"zone"`
 	Limit  string    `json:"limit"`
 	Text   string    `json:"key"`
-	Reason string    `json:"reason"` // over_limit, blocked, too_costly or banned
+	Tag    string    `json:"tag,omitempty"` // as in [Key]
+	Reason string    `json:"reason"`        // over_limit, blocked, too_costly or banned
 	Retry  Seconds   `json:"retry_seconds,omitempty"`
+	Path   string    `json:"path,omitempty"`  // the class of the path, without a query: see [Refusals]
+	Agent  string    `json:"agent,omitempty"` // the beginning of User-Agent
+	Times  int       `json:"times,omitempty"` // how many refusals of the sample these are; 0 means 1
+}
+
+// Refusals is what was refused in the last 15 minutes, as far as a sample of at most 10 refusals
+// a second tells. Only memory holds it, since the config was loaded.
+type Refusals struct {
+	Sampled int       `json:"sampled"` // refusals of which the rest tells
+	Latest  []Refused `json:"latest"`  // the newest first; alike ones are one
+	// Paths is the classes of paths that were refused most. A class is the first three segments of
+	// a path, with * for a segment that is long or looks like an id.
+	Paths  []RefusedShare `json:"paths"`
+	Agents []RefusedShare `json:"agents"` // the values of User-Agent that were refused most
+}
+
+// RefusedShare is a number of refusals of a sample that have something in common.
+type RefusedShare struct {
+	Text    string `json:"text"`
+	Refused int    `json:"refused"`
 }

@@ -17,8 +17,9 @@ type Question struct {
 
 // Explanation is all that is known of a client, and what its next request gets.
 type Explanation struct {
-	Client string `json:"client"` // as understood
-	Text   string `json:"text"`   // for people
+	Client string `json:"client"`        // as understood
+	Text   string `json:"text"`          // for people
+	Tag    string `json:"tag,omitempty"` // as in [Key]
 	Kind   string `json:"kind"`
 	// Refusal is what a reference was about; nil if none was given.
 	Refusal *Refusal `json:"refusal,omitempty"`

@@ -77,6 +77,10 @@ func (f *fake) Import(_ context.Context, i Import) (Done, error) {
 	return Done{Changed: len(i.Statements)}, f.note(i)
 }
 
+func (f *fake) Refusals(_ context.Context, zone string) (Refusals, error) {
+	return Refusals{Sampled: 2, Latest: []Refused{{Zone: "login", Tag: "3fa9c1", Times: 2}}, Paths: []RefusedShare{{"/login", 2}}}, f.note(zone)
+}
+
 // Events passes on what the test sends.
 func (f *fake) Events(ctx context.Context) (<-chan Event, error) {
 	if f.events == nil {

@@ -33,14 +33,15 @@ type endpoint struct {
 
 func endpointsOf(s Service) map[string]endpoint {
 	return map[string]endpoint{
-		"status":  get(noQuery, func(ctx context.Context, _ none) (any, error) { return s.Status(ctx) }),
-		"zones":   get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Zones(ctx)) }),
-		"top":     get(readKeysQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
-		"blocked": get(readBlockedQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
-		"bans":    get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Bans(ctx)) }),
-		"history": get(readHistoryQuery, func(ctx context.Context, q HistoryQuery) (any, error) { return s.History(ctx, q) }),
-		"audit":   get(readAuditQuery, func(ctx context.Context, q AuditQuery) (any, error) { return listed(s.Audit(ctx, q)) }),
-		"events":  {method: http.MethodGet, stream: true},
+		"status":   get(noQuery, func(ctx context.Context, _ none) (any, error) { return s.Status(ctx) }),
+		"zones":    get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Zones(ctx)) }),
+		"top":      get(readKeysQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
+		"blocked":  get(readBlockedQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
+		"bans":     get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Bans(ctx)) }),
+		"refusals": get(func(q *query) string { return q.text("zone") }, func(ctx context.Context, zone string) (any, error) { return s.Refusals(ctx, zone) }),
+		"history":  get(readHistoryQuery, func(ctx context.Context, q HistoryQuery) (any, error) { return s.History(ctx, q) }),
+		"audit":    get(readAuditQuery, func(ctx context.Context, q AuditQuery) (any, error) { return listed(s.Audit(ctx, q)) }),
+		"events":   {method: http.MethodGet, stream: true},
 
 		"explain":  post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, s.Explain),
 		"reset":    post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),

@@ -13,6 +13,8 @@ type Service interface {
 	Keys(ctx context.Context, q KeysQuery) ([]Key, error)
 	// Bans lists who is banned, and who is allowed, by an operator or by their conduct.
 	Bans(ctx context.Context) ([]Ban, error)
+	// Refusals returns what was refused in the last minutes, in a zone, or in all if it is "".
+	Refusals(ctx context.Context, zone string) (Refusals, error)
 	// History returns what was decided in the past.
 	History(ctx context.Context, q HistoryQuery) (History, error)
 	// Audit lists what operators did, the newest first.

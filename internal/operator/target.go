@@ -25,6 +25,7 @@ const (
 	KeyText   TargetKind = "key"     // what the value of a zone's `key` is
 	APIKey    TargetKind = "api-key" // the name of an API key
 	Session   TargetKind = "session" // the id of a session, as lists show it
+	Tag       TargetKind = "tag"     // the tag of a client that memory holds, as lists show it, or all of {http.rate_limit.client}
 	Reference TargetKind = "ref"     // the reference of a refusal
 )
 
@@ -32,7 +33,7 @@ const (
 const MaxTarget = 1024
 
 // ParseTarget reads the text that names a client: 203.0.113.9, 2001:db8::/48,
-// api-key:acme, key:alice, session:1f2e3d4c5b6a7980 or ref:…. A value may be quoted as in the
+// api-key:acme, key:alice, session:1f2e3d4c5b6a7980, tag:3fa9c1 or ref:…. A value may be quoted as in the
 // file of bans and allowances.
 //
 // A reference may also be written as people who were refused see it: without ref:, in groups,
@@ -40,10 +41,14 @@ const MaxTarget = 1024
 func ParseTarget(text string) (Target, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > MaxTarget {
-		return Target{}, Errorf(http.StatusBadRequest, "client: expected an address, a network, api-key:NAME, key:TEXT, session:ID or ref:REFERENCE of at most %d bytes", MaxTarget)
+		return Target{}, Errorf(http.StatusBadRequest, "client: expected an address, a network, api-key:NAME, key:TEXT, session:ID, tag:TAG or ref:REFERENCE of at most %d bytes", MaxTarget)
 	}
 	kind, value, named := strings.Cut(text, ":")
 	switch TargetKind(kind) {
+	case Tag:
+		if tag := strings.ToLower(value); named && isTag(tag) {
+			return Target{Kind: Tag, Value: tag}, nil
+		}
 	case KeyText, APIKey, Session, Reference:
 		if named && value != "" {
 			return Target{Kind: TargetKind(kind), Value: unquoted(value)}, nil
@@ -61,7 +66,12 @@ func ParseTarget(text string) (Target, error) {
 	if reference, ok := parseReference(text); ok {
 		return Target{Kind: Reference, Value: reference}, nil
 	}
-	return Target{}, Errorf(http.StatusBadRequest, "client: got %q: expected an address such as 203.0.113.9, a network such as 203.0.113.0/24, or one of api-key:NAME, key:TEXT, session:ID and ref:REFERENCE", text)
+	return Target{}, Errorf(http.StatusBadRequest, "client: got %q: expected an address such as 203.0.113.9, a network such as 203.0.113.0/24, or one of api-key:NAME, key:TEXT, session:ID, tag:TAG and ref:REFERENCE", text)
+}
+
+// isTag reports whether a text is 6 to 32 hexadecimal digits.
+func isTag(text string) bool {
+	return len(text) >= 6 && len(text) <= 32 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
 // unquoted returns what stands between quotes, or a text without them as it is.

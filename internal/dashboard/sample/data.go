@@ -3,8 +3,11 @@ package sample
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +50,12 @@ func (s *Service) fill() {
 		{Action: "ban", Client: "api-key:umbrella", Text: "umbrella", By: "rules", Reason: "unpaid", Since: at(-12 * 24 * time.Hour)},
 		{Action: "allow", Client: "192.0.2.146", Text: "192.0.2.146", By: "rules", Reason: "load test on Tuesday", Since: at(-40 * time.Minute), Until: at(80 * time.Minute)},
 	}
+	for i := range s.keys {
+		s.keys[i].Tag = tagOf(s.keys[i].Client)
+	}
+	for i := range s.bans {
+		s.bans[i].Tag = tagOf(s.bans[i].Client)
+	}
 	s.acts = []operator.Act{
 		{At: now.Add(-40 * time.Minute), By: "maria", Action: "allow", Target: "client 5d0c1e22", Reason: "load test on Tuesday"},
 		{At: now.Add(-95 * time.Minute), By: "maria", Action: "reveal", Target: "blocked"},
@@ -80,9 +89,9 @@ func (s *Service) History(_ context.Context, q operator.HistoryQuery) (operator.
 		}, Keys: int64(allowed * 3)})
 	}
 	h.Heaviest = []operator.Heavy{
-		{Zone: "api", Limit: "1000/1m", Text: "globex", Units: 1_204_551},
-		{Zone: "site", Limit: "600/1m", Text: "203.0.113.77", Units: 88_310},
-		{Zone: "search", Limit: "30/1m burst 10", Text: "k:4f1a90bd", Units: 21_004},
+		{Zone: "api", Limit: "1000/1m", Text: "globex", Tag: "5be230", Units: 1_204_551, Refused: 0},
+		{Zone: "site", Limit: "600/1m", Text: "203.0.113.77", Tag: "3fa9c1", Units: 88_310, Refused: 130_118},
+		{Zone: "search", Limit: "30/1m burst 10", Text: "4f1a90bd51c7e002", Units: 21_004, Refused: 1_207},
 	}
 	return h, nil
 }
@@ -112,7 +121,7 @@ func (s *Service) Explain(_ context.Context, q operator.Question) (operator.Expl
 	}
 	name := target.String()
 	x := operator.Explanation{
-		Client: name, Text: strings.TrimPrefix(name, "api-key:"), Kind: string(target.Kind), Tier: "free", TierReason: "no tier says otherwise",
+		Client: name, Text: strings.TrimPrefix(name, "api-key:"), Kind: string(target.Kind), Tag: tagOf(name), Tier: "free", TierReason: "no tier says otherwise",
 		Next: operator.Forecast{Outcome: "allowed", Text: "passes"},
 	}
 	for _, key := range s.keys {
@@ -137,6 +146,18 @@ func (s *Service) Explain(_ context.Context, q operator.Question) (operator.Expl
 		x.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	}
 	return x, nil
+}
+
+// tagOf returns a tag that a client of the sample could have.
+func tagOf(client string) string {
+	switch client {
+	case "203.0.113.77":
+		return "3fa9c1"
+	case "203.0.113.0/24":
+		return ""
+	}
+	sum := sha256.Sum256([]byte(client))
+	return hex.EncodeToString(sum[:3])
 }
 
 func firstOf(errs ...error) error {
@@ -200,8 +221,29 @@ func shares(zones map[string]operator.Counts, allowed, refused int64) map[string
 }
 
 var refusals = []operator.Refused{
-	{Zone: "login", Limit: "5/10m", Text: "203.0.113.0/24", Reason: "blocked"},
-	{Zone: "api", Limit: "60/1m", Text: "acme/web", Reason: "over_limit"},
-	{Zone: "search", Limit: "30/1m burst 10", Text: "2001:db8:4c1::/48", Reason: "over_limit"},
-	{Zone: "site", Limit: "600/1m", Text: "198.51.100.0/24", Reason: "banned"},
+	{Zone: "login", Limit: "5/10m", Text: "203.0.113.0/24", Tag: "3fa9c1", Reason: "blocked", Path: "/login", Agent: "python-requests/2.32.3"},
+	{Zone: "api", Limit: "60/1m", Text: "acme/web", Tag: "b07d52", Reason: "over_limit", Path: "/api/v2/*", Agent: "axios/1.7.9"},
+	{Zone: "search", Limit: "30/1m burst 10", Text: "2001:db8:4c1::/48", Tag: "e1180a", Reason: "over_limit", Path: "/search", Agent: "Mozilla/5.0 (compatible; ExampleBot/1.2; +https://bot.example/)"},
+	{Zone: "site", Limit: "600/1m", Text: "198.51.100.0/24", Tag: "90c4ee", Reason: "banned", Path: "/wp-login.php", Agent: "curl/8.15.0"},
+}
+
+// Refusals implements operator.Service.
+func (s *Service) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || len(s.zones) == 0 {
+		return operator.Refusals{}, s.err
+	}
+	told := operator.Refusals{}
+	for i, r := range slices.Concat(s.refused, refusals) {
+		if zone != "" && zone != r.Zone {
+			continue
+		}
+		r.At, r.Times = s.now().Add(-time.Duration(i*47+3)*time.Second), 412/(i*i*3+1)
+		told.Sampled += r.Times
+		told.Latest = append(told.Latest, r)
+		told.Paths = append(told.Paths, operator.RefusedShare{Text: r.Path, Refused: r.Times})
+		told.Agents = append(told.Agents, operator.RefusedShare{Text: r.Agent, Refused: r.Times})
+	}
+	return told, nil
 }

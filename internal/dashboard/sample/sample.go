@@ -24,6 +24,7 @@ type Service struct {
 	keys    []operator.Key
 	bans    []operator.Ban
 	acts    []operator.Act
+	refused []operator.Refused
 	streams int
 	err     error
 }
@@ -53,10 +54,11 @@ func (s *Service) Fail(err error) {
 func (s *Service) Add(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keys = slices.Insert(s.keys, 0, operator.Key{Zone: text, Limit: text, Text: text, Kind: "key", Client: "key:" + text, Tier: text, Used: 1, Amount: 2})
+	s.keys = slices.Insert(s.keys, 0, operator.Key{Zone: text, Limit: text, Text: text, Kind: "key", Client: "key:" + text, Tag: text, Tier: text, Used: 1, Amount: 2})
 	s.zones = slices.Insert(s.zones, 0, operator.Zone{Name: text, Per: text, Limits: []operator.Limit{{Name: text, Text: text, Tier: text}}})
-	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: "ban", Client: "key:" + text, Text: text, By: text, Reason: text, Zone: text})
+	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: "ban", Client: "key:" + text, Text: text, Tag: text, By: text, Reason: text, Zone: text})
 	s.acts = slices.Insert(s.acts, 0, operator.Act{At: s.now(), By: text, Action: text, Target: text, Reason: text})
+	s.refused = slices.Insert(s.refused, 0, operator.Refused{Zone: text, Limit: text, Text: text, Tag: text, Reason: text, Path: text, Agent: text})
 	s.status.Rules.Trouble = &operator.FileTrouble{File: text, Since: s.now(), Reason: text}
 }
 
@@ -220,7 +222,7 @@ func (s *Service) endOf(o operator.Order) *time.Time {
 
 func (s *Service) stateLocked(o operator.Order, action string) int {
 	since := s.now()
-	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: action, Client: o.Client, Text: o.Client, By: "rules", Reason: o.Reason, Since: &since, Until: s.endOf(o)})
+	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: action, Client: o.Client, Text: o.Client, Tag: tagOf(o.Client), By: "rules", Reason: o.Reason, Since: &since, Until: s.endOf(o)})
 	return 1
 }
 

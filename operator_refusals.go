@@ -1,0 +1,173 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// This file keeps a sample of refusals in memory, so that operators see what happened before they
+// looked. At most refusalsPerSecond are added a second, and nothing of it is ever written.
+
+// Bounds of the sample, and of what each refusal holds of what a client chooses.
+const (
+	maxSampled     = 2048 // refusals, less than 1 MB
+	recentRefusals = 15 * time.Minute
+	maxClassified  = 3   // segments of a path
+	maxSegment     = 24  // bytes; a longer one is an id
+	maxAgent       = 100 // bytes
+	maxLatest      = 50  // refusals that are listed one by one
+	maxShares      = 10  // of paths, and of agents
+)
+
+// sampledRefusal is a refusal in the sample.
+type sampledRefusal struct {
+	at          time.Time
+	zone, limit string
+	key         string // what was counted by, at most longKey bytes
+	reason      string
+	retry       time.Duration
+	path, agent string
+}
+
+// sample returns what the sample holds of a refusal. It keeps nothing of the request, and waits
+// for nothing.
+func (r *refusal) sample(of *http.Request, now time.Time) sampledRefusal {
+	if original := originalOf(of); original != nil {
+		of = original
+	}
+	return sampledRefusal{
+		at: now.UTC(), zone: r.policy.zone.Name, limit: r.policy.name, key: string(r.key), reason: outcomes[r.reason], retry: r.retry,
+		path: pathClass(of.URL.Path), agent: strings.Clone(shortened(first(of.Header["User-Agent"]), maxAgent)),
+	}
+}
+
+// describe describes the refusal to operators.
+func (s sampledRefusal) describe(tag func(key string) string) operator.Refused {
+	return operator.Refused{
+		At: s.at, Zone: s.zone, Limit: s.limit, Text: identity.MaskedText([]byte(s.key)), Tag: tag(s.key),
+		Reason: s.reason, Retry: max(operator.SecondsOf(s.retry), 0), Path: s.path, Agent: s.agent,
+	}
+}
+
+// pathClass returns the first segments of a path, with * for those that look like an id, a name or
+// a token: they would tell who somebody is, and make every path another one.
+func pathClass(path string) string {
+	var class strings.Builder
+	for range maxClassified {
+		var segment string
+		segment, path, _ = strings.Cut(strings.TrimLeft(path, "/"), "/")
+		if segment == "" {
+			break
+		}
+		class.WriteByte('/')
+		class.WriteString(segmentClass(segment))
+	}
+	if strings.Trim(path, "/") != "" {
+		class.WriteString("/…")
+	}
+	return cmp.Or(class.String(), "/")
+}
+
+// segmentClass returns a segment of a path, or * for one that is long, has more than three digits,
+// or has other characters than names of pages and folders mostly have.
+func segmentClass(segment string) string {
+	digits := 0
+	for _, c := range []byte(segment) {
+		isDigit, isLetter := '0' <= c && c <= '9', 'a' <= c|0x20 && c|0x20 <= 'z'
+		if isDigit {
+			digits++
+		}
+		if !isDigit && !isLetter && !strings.ContainsRune("-._~", rune(c)) {
+			return "*"
+		}
+	}
+	if len(segment) > maxSegment || digits > 3 {
+		return "*"
+	}
+	return segment
+}
+
+// refusalSample holds the latest refusals. The zero value is empty.
+type refusalSample struct {
+	ring []sampledRefusal // at most maxSampled
+	next int              // where the next one goes, once the ring is full
+}
+
+func (s *refusalSample) add(r sampledRefusal) {
+	if len(s.ring) < maxSampled {
+		s.ring = append(s.ring, r)
+		return
+	}
+	s.ring[s.next] = r
+	s.next = (s.next + 1) % maxSampled
+}
+
+// since returns the refusals from a time on, the newest first.
+func (s *refusalSample) since(begin time.Time) (list []sampledRefusal) {
+	for i := range s.ring {
+		r := s.ring[(s.next-1-i+2*len(s.ring))%len(s.ring)]
+		if r.at.Before(begin) {
+			break
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// Refusals implements operator.Service.
+func (running) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
+	app, err := appInUse()
+	if err != nil {
+		return operator.Refusals{}, err
+	}
+	if _, err := app.zonesNamed(zone); err != nil {
+		return operator.Refusals{}, err
+	}
+	sample := slices.DeleteFunc(app.watchers.recent(time.Now()), func(s sampledRefusal) bool { return zone != "" && s.zone != zone })
+	return operator.Refusals{
+		Sampled: len(sample), Latest: latestOf(sample, app.tag),
+		Paths:  sharesOf(sample, func(s sampledRefusal) string { return s.path }),
+		Agents: sharesOf(sample, func(s sampledRefusal) string { return cmp.Or(s.agent, "none") }),
+	}, nil
+}
+
+// latestOf describes refusals of a sample, those that are alike as one.
+func latestOf(sample []sampledRefusal, tag func(key string) string) []operator.Refused {
+	latest, places := []operator.Refused{}, make(map[[4]string]int)
+	for _, s := range sample {
+		what := [...]string{s.zone, s.limit, s.key, s.reason}
+		at, ok := places[what]
+		if !ok {
+			if at = len(latest); at == maxLatest {
+				break
+			}
+			places[what] = at
+			latest = append(latest, s.describe(tag))
+		}
+		latest[at].Times++
+	}
+	return latest
+}
+
+// sharesOf returns the most common texts of a sample.
+func sharesOf(sample []sampledRefusal, text func(sampledRefusal) string) []operator.RefusedShare {
+	places, shares := make(map[string]int), []operator.RefusedShare{}
+	for _, s := range sample {
+		at, ok := places[text(s)]
+		if !ok {
+			at = len(shares)
+			places[text(s)] = at
+			shares = append(shares, operator.RefusedShare{Text: text(s)})
+		}
+		shares[at].Refused++
+	}
+	slices.SortStableFunc(shares, func(a, b operator.RefusedShare) int { return cmp.Compare(b.Refused, a.Refused) })
+	return shares[:min(len(shares), maxShares)]
+}
