@@ -2,6 +2,7 @@ package tally
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -148,4 +149,28 @@ func (h *instance) opaqueName(key []byte, verified bool) (name [16]byte, ok bool
 		return name, false
 	}
 	return atrest.Opaque(h.lastingNames(), key), true
+}
+
+// tagSize is the number of hexadecimal digits of a tag.
+const tagSize = 6
+
+// tag returns the short name by which lists tell clients apart whose addresses are masked: the
+// beginning of the client's opaque name, {http.rate_limit.client}. It is the same in all zones and
+// on all machines that share a secret. It is "" for a key that isn't one client's, and while the
+// secret can't be read.
+func (h *instance) tag(key string) string {
+	name := h.fullTag([]byte(key))
+	return name[:min(tagSize, len(name))]
+}
+
+// fullTag returns the opaque name that a tag is the beginning of, or "".
+func (h *instance) fullTag(key []byte) string {
+	if len(key) == 0 || key[0] == identity.TagEveryone || key[0] == identity.TagUnknown {
+		return ""
+	}
+	name, ok := h.opaqueName(key, key[0] == identity.TagSession || key[0] == identity.TagAPIKey)
+	if !ok {
+		return ""
+	}
+	return hex.EncodeToString(name[:])
 }

@@ -1,7 +1,9 @@
 package tally
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -42,6 +44,31 @@ func (running) Events(ctx context.Context) (<-chan operator.Event, error) {
 		return nil, err
 	}
 	return app.watchers.watch(ctx, app.totals, app.tag)
+}
+
+// Refusals implements operator.Service.
+func (running) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
+	app, err := appInUse()
+	if err != nil {
+		return operator.Refusals{}, err
+	}
+	if _, err := app.zonesNamed(zone); err != nil {
+		return operator.Refusals{}, err
+	}
+	sample := slices.DeleteFunc(app.watchers.recent(time.Now()), func(s sampledRefusal) bool { return zone != "" && s.zone != zone })
+	return operator.Refusals{
+		Sampled: len(sample), Latest: latestOf(sample, app.tag),
+		Paths:  sharesOf(sample, func(s sampledRefusal) string { return s.path }),
+		Agents: sharesOf(sample, func(s sampledRefusal) string { return cmp.Or(s.agent, "none") }),
+	}, nil
+}
+
+// tag returns the tag of a key, or "" while there is no instance.
+func (a *App) tag(key string) string {
+	if h := a.instance.Load(); h != nil {
+		return h.tag(key)
+	}
+	return ""
 }
 
 // Interface guards

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
@@ -63,24 +62,6 @@ func (x *explainer) explainReference() {
 			x.told.Client, x.told.Kind = t.String(), string(t.Kind)
 		}
 	}
-}
-
-// targetOf returns the text that names the client of a key, or "".
-func targetOf(key string) string {
-	if network, ok := identity.NetworkOf(key); ok {
-		return operator.Target{Kind: operator.Address, Network: network}.String()
-	}
-	text := identity.KeyText([]byte(key))
-	switch {
-	case text == "":
-	case key[0] == identity.TagText:
-		return operator.Target{Kind: operator.KeyText, Value: text}.String()
-	case key[0] == identity.TagAPIKey:
-		return operator.Target{Kind: operator.APIKey, Value: text}.String()
-	case key[0] == identity.TagSession:
-		return operator.Target{Kind: operator.Session, Value: strings.TrimPrefix(text, "session ")}.String()
-	}
-	return ""
 }
 
 // isUnknown reports whether the target is one of which there is no trace. An address may make

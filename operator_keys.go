@@ -3,6 +3,7 @@ package tally
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
@@ -40,7 +41,23 @@ func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, er
 		listed.Tag = h.tag(k.Key)
 		list = append(list, listed)
 	}
+	if q.By == operator.ByRefused {
+		slices.SortStableFunc(list, moreRefused)
+	}
 	return list, nil
+}
+
+// moreRefused orders keys by the requests that were refused, and then by those that would have been.
+func moreRefused(a, b operator.Key) int {
+	return cmp.Or(cmp.Compare(refusedOf(b), refusedOf(a)), cmp.Compare(b.Refused, a.Refused))
+}
+
+// refusedOf returns how many requests of a key were refused, which a shadow limit refuses none of.
+func refusedOf(k operator.Key) int64 {
+	if k.Shadow {
+		return 0
+	}
+	return k.Refused
 }
 
 // listedKey describes a key that a limit counts.

@@ -2,8 +2,6 @@ package tally
 
 import (
 	"cmp"
-	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -34,18 +32,6 @@ type sampledRefusal struct {
 	reason      string
 	retry       time.Duration
 	path, agent string
-}
-
-// sample returns what the sample holds of a refusal. It keeps nothing of the request, and waits
-// for nothing.
-func (r *refusal) sample(of *http.Request, now time.Time) sampledRefusal {
-	if original := originalOf(of); original != nil {
-		of = original
-	}
-	return sampledRefusal{
-		at: now.UTC(), zone: r.policy.zone.Name, limit: r.policy.name, key: string(r.key), reason: outcomes[r.reason], retry: r.retry,
-		path: pathClass(of.URL.Path), agent: strings.Clone(shortened(first(of.Header["User-Agent"]), maxAgent)),
-	}
 }
 
 // describe describes the refusal to operators.
@@ -121,28 +107,11 @@ func (s *refusalSample) since(begin time.Time) (list []sampledRefusal) {
 	return list
 }
 
-// Refusals implements operator.Service.
-func (running) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
-	app, err := appInUse()
-	if err != nil {
-		return operator.Refusals{}, err
-	}
-	if _, err := app.zonesNamed(zone); err != nil {
-		return operator.Refusals{}, err
-	}
-	sample := slices.DeleteFunc(app.watchers.recent(time.Now()), func(s sampledRefusal) bool { return zone != "" && s.zone != zone })
-	return operator.Refusals{
-		Sampled: len(sample), Latest: latestOf(sample, app.tag),
-		Paths:  sharesOf(sample, func(s sampledRefusal) string { return s.path }),
-		Agents: sharesOf(sample, func(s sampledRefusal) string { return cmp.Or(s.agent, "none") }),
-	}, nil
-}
-
-// latestOf describes refusals of a sample, those that are alike as one.
+// latestOf describes refusals of a sample, those of a client by a limit as one.
 func latestOf(sample []sampledRefusal, tag func(key string) string) []operator.Refused {
-	latest, places := []operator.Refused{}, make(map[[4]string]int)
+	latest, places := []operator.Refused{}, make(map[[3]string]int)
 	for _, s := range sample {
-		what := [...]string{s.zone, s.limit, s.key, s.reason}
+		what := [...]string{s.zone, s.limit, s.key}
 		at, ok := places[what]
 		if !ok {
 			if at = len(latest); at == maxLatest {

@@ -252,3 +252,67 @@ func (t *target) clients(most int) (list []engine.ClientRecord) {
 	}
 	return list
 }
+
+// targetOf returns the text that names the client of a key, or "".
+func targetOf(key string) string {
+	if network, ok := identity.NetworkOf(key); ok {
+		return operator.Target{Kind: operator.Address, Network: network}.String()
+	}
+	text := identity.KeyText([]byte(key))
+	switch {
+	case text == "":
+	case key[0] == identity.TagText:
+		return operator.Target{Kind: operator.KeyText, Value: text}.String()
+	case key[0] == identity.TagAPIKey:
+		return operator.Target{Kind: operator.APIKey, Value: text}.String()
+	case key[0] == identity.TagSession:
+		return operator.Target{Kind: operator.Session, Value: strings.TrimPrefix(text, "session ")}.String()
+	}
+	return ""
+}
+
+// tag returns the tag of the target's client, or "" if the target isn't one client.
+func (t *target) tag() string {
+	switch t.Kind {
+	case operator.Address:
+		return t.instance.tag(string(t.networkKey(t.app.prefixes(0, 0))))
+	case operator.KeyText:
+		return t.instance.tag(string(textKey(t.Value)))
+	case operator.APIKey:
+		return t.instance.tag(string(identity.TagAPIKey) + t.Value)
+	}
+	return ""
+}
+
+// tagOf returns the tag of the client that a text names, or "".
+func (a *App) tagOf(h *instance, client string) string {
+	named, err := operator.ParseTarget(client)
+	if err != nil {
+		return ""
+	}
+	return (&target{Target: named, app: a, instance: h}).tag()
+}
+
+// resolveTag makes a target that is a tag the client that memory knows by it.
+func (t *target) resolveTag() error {
+	tag, clients := strings.ToLower(t.Value), make(map[string]bool)
+	has := func(key []byte) bool { return strings.HasPrefix(t.instance.fullTag(key), tag) }
+	for _, k := range t.instance.engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
+		clients[targetOf(k.Key)] = true
+	}
+	for _, c := range t.instance.engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
+		clients[targetOf(c.Key)] = true
+	}
+	delete(clients, "") // those that can't be named
+	switch len(clients) {
+	case 0:
+		return operator.Errorf(http.StatusNotFound, "client: memory holds no client with the tag %s: tags of addresses change every day (UTC); name it by its address, api-key:NAME or key:TEXT", t.Value)
+	case 1:
+		for client := range clients {
+			named, err := operator.ParseTarget(client)
+			t.Target = named
+			return err
+		}
+	}
+	return operator.Errorf(http.StatusConflict, "client: %d clients have the tag %s: name the one you mean by its address, api-key:NAME or key:TEXT", len(clients), t.Value)
+}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -43,6 +44,18 @@ func (h *Handler) report(e *evaluation, p *response) {
 }
 
 const exceededEvent = "rate_limit_exceeded"
+
+// sample returns what the sample holds of a refusal. It keeps nothing of the request, and waits
+// for nothing.
+func (r *refusal) sample(of *http.Request, now time.Time) sampledRefusal {
+	if original := originalOf(of); original != nil {
+		of = original
+	}
+	return sampledRefusal{
+		at: now.UTC(), zone: r.policy.zone.Name, limit: r.policy.name, key: string(r.key), reason: outcomes[r.reason], retry: r.retry,
+		path: pathClass(of.URL.Path), agent: strings.Clone(shortened(first(of.Header["User-Agent"]), maxAgent)),
+	}
+}
 
 // details returns what is logged of a refusal: who it was only if the operator
 // asks for it.

@@ -46,7 +46,7 @@ func runWith(s operator.Service, input string, args ...string) (out, errs string
 
 // looks are the commands that read, with what they are called with.
 var looks = [][]string{
-	{"status"}, {"zones"}, {"top"}, {"blocked"}, {"bans"}, {"history"}, {"audit"}, {"explain", "203.0.113.9"},
+	{"status"}, {"zones"}, {"top"}, {"blocked"}, {"refusals"}, {"bans"}, {"history"}, {"audit"}, {"explain", "203.0.113.9"},
 }
 
 // Clients choose keys, and with them what an operator's terminal gets.
@@ -100,7 +100,7 @@ func TestJSONIsTheSame(t *testing.T) {
 
 func TestNothingFoundIsStatus1(t *testing.T) {
 	s := sample.Empty(clock)
-	for _, args := range [][]string{{"zones"}, {"top"}, {"blocked"}, {"bans"}, {"audit"}, {"unban", "203.0.113.9"}, {"disallow", "203.0.113.9"}, {"reset", "203.0.113.9"}} {
+	for _, args := range [][]string{{"zones"}, {"top"}, {"blocked"}, {"refusals"}, {"bans"}, {"audit"}, {"unban", "203.0.113.9"}, {"disallow", "203.0.113.9"}, {"reset", "203.0.113.9"}} {
 		out, errs, err := run(s, args...)
 		if !errors.Is(err, errNothing) || errs != "" || strings.Count(out, "\n") != 1 {
 			t.Errorf("%v prints %q, %q, and returns %v", args, out, errs, err)

@@ -11,15 +11,16 @@ import (
 // exported is all that can be seen at one moment. What can't be had is missing, and Missing
 // says why.
 type exported struct {
-	At      time.Time         `json:"at"`
-	Status  *operator.Status  `json:"status,omitempty"`
-	Zones   []operator.Zone   `json:"zones,omitempty"`
-	Bans    []operator.Ban    `json:"bans,omitempty"`
-	Top     []operator.Key    `json:"top,omitempty"`
-	Blocked []operator.Key    `json:"blocked,omitempty"`
-	History *operator.History `json:"history,omitempty"` // of the last day
-	Audit   []operator.Act    `json:"audit,omitempty"`
-	Missing map[string]string `json:"missing,omitempty"`
+	At       time.Time          `json:"at"`
+	Status   *operator.Status   `json:"status,omitempty"`
+	Zones    []operator.Zone    `json:"zones,omitempty"`
+	Bans     []operator.Ban     `json:"bans,omitempty"`
+	Top      []operator.Key     `json:"top,omitempty"`
+	Blocked  []operator.Key     `json:"blocked,omitempty"`
+	History  *operator.History  `json:"history,omitempty"`  // of the last day
+	Refusals *operator.Refusals `json:"refusals,omitempty"` // of the last minutes
+	Audit    []operator.Act     `json:"audit,omitempty"`
+	Missing  map[string]string  `json:"missing,omitempty"`
 }
 
 // export returns `caddy rate-limit export`.
@@ -71,6 +72,11 @@ func (s *session) exportAll(status *operator.Status, noClients bool) exported {
 	note("top", err)
 	all.Blocked, err = s.Keys(s.ctx, operator.KeysQuery{N: operator.MaxItems, Blocked: true})
 	note("blocked", err)
+	refusals, err := s.Refusals(s.ctx, "")
+	note("refusals", err)
+	if err == nil {
+		all.Refusals = &refusals
+	}
 	all.Audit, err = s.Audit(s.ctx, operator.AuditQuery{N: operator.MaxItems})
 	note("audit", err)
 	return all

@@ -280,9 +280,9 @@ func (c console) refusals() *cobra.Command {
 	return c.command(&cobra.Command{
 		Use:   "refusals [zone]",
 		Short: "Lists the latest refusals, and the paths and agents that were refused most",
-		Long: `Lists the latest refusals, and the paths and User-Agents that were refused most
-in the last 15 minutes. They are a sample of at most ten refusals a second, which
-only memory holds. Addresses are shown as networks.`,
+		Long: `Lists the latest refusals, and the paths and User-Agents that were refused
+most in the last 15 minutes. They are a sample of at most ten refusals a second,
+which only memory holds. Addresses are shown as networks.`,
 		Example:           "  caddy rate-limit refusals login",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeZone(0),

@@ -15,7 +15,7 @@ type Totals struct {
 	Zones map[string]Counts `json:"zones"`
 }
 
-// Refused is one refusal, or several that are alike but for their times, paths and agents.
+// Refused is one refusal, or several of a client by one limit: then the rest is of the last one.
 // Addresses are shown as networks.
 type Refused struct {
 	At     time.Time `json:"at"`
@@ -34,7 +34,7 @@ type Refused struct {
 // a second tells. Only memory holds it, since the config was loaded.
 type Refusals struct {
 	Sampled int       `json:"sampled"` // refusals of which the rest tells
-	Latest  []Refused `json:"latest"`  // the newest first; alike ones are one
+	Latest  []Refused `json:"latest"`  // the newest first; those of a client by a limit are one
 	// Paths is the classes of paths that were refused most. A class is the first three segments of
 	// a path, with * for a segment that is long or looks like an id.
 	Paths  []RefusedShare `json:"paths"`

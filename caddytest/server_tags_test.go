@@ -1,0 +1,93 @@
+package caddytest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// Clients of one network looked alike wherever addresses are masked: now each has a tag, the same in
+// all lists, in the API and on the dashboard, and in the placeholder.
+func TestClientsOfOneNetworkAreToldApart(t *testing.T) {
+	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\n}"+trusting)+site(`
+		handle_path /limits/* {
+			rate_limit_dashboard {
+				allow client_ip 127.0.0.1
+			}
+		}
+		rate_limit {
+			zone login {
+				match /login
+				limit 2/1h
+				limit 5/24h name daily
+			}
+			zone client {
+				match /login
+				per client
+				limit 100/1h
+			}
+		}
+		respond {http.rate_limit.client}`))
+	addresses := []string{"203.0.113.7", "203.0.113.77"}
+	var names []string
+	for _, address := range addresses {
+		from := "X-Forwarded-For: " + address
+		answer := s.get("/login", from, "User-Agent: Probe/1.0")
+		names = append(names, answer.body)
+		s.wantPassed(1, 3, "/login?password=hunter2", from, "User-Agent: Probe/1.0")
+	}
+	admin := operator.NewClient("tcp", s.admin)
+	tags := tagsOf(t, admin, addresses)
+
+	refusals, err := admin.Refusals(t.Context(), "login")
+	if err != nil || refusals.Sampled != 4 || len(refusals.Latest) != 2 {
+		t.Fatalf("got %+v, %v", refusals, err)
+	}
+	for i, r := range refusals.Latest { // the last one first
+		if r.Tag != tags[1-i] || r.Times != 2 || r.Text != "203.0.113.0/24" || r.Path != "/login" {
+			t.Errorf("got %+v, want a refusal of %s", r, tags[1-i])
+		}
+	}
+	if len(refusals.Paths) != 1 || refusals.Paths[0] != (operator.RefusedShare{Text: "/login", Refused: 4}) || refusals.Agents[0].Text != "Probe/1.0" {
+		t.Errorf("got %+v", refusals)
+	}
+	for _, tag := range tags {
+		s.wantCommand(t, 0, words("top login"), tag)
+		s.wantCommand(t, 0, words("blocked"), tag)
+		s.wantCommand(t, 0, words("refusals"), tag, "Probe/1.0", "/login")
+	}
+
+	s.wantCommand(t, 0, words("explain tag:"+tags[0]), addresses[0], "Tag: "+tags[0])
+	s.wantCommand(t, 1, words("explain tag:abcdef01"), "no client with the tag")
+	s.wantCommand(t, 0, words("ban tag:"+tags[1]), addresses[1]+" is banned")
+	s.wantCommand(t, 0, words("bans"), tags[1], addresses[1])
+	s.wantCommand(t, 0, words("explain tag:"+strings.ToUpper(tags[0])), addresses[0])
+	if !slices.ContainsFunc(names, func(name string) bool { return len(name) == 32 }) {
+		t.Fatalf("the placeholder is %q", names)
+	}
+	s.wantCommand(t, 0, words("explain tag:"+names[0]), addresses[0])
+}
+
+// tagsOf returns the tags that lists have for addresses, which must be the same in all limits, and
+// different ones.
+func tagsOf(t *testing.T, s operator.Service, addresses []string) []string {
+	t.Helper()
+	keys, err := s.Keys(t.Context(), operator.KeysQuery{Zone: "login"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags := make([]string, len(addresses))
+	for _, k := range keys {
+		i := slices.Index(addresses, k.Client)
+		if i < 0 || len(k.Tag) != 6 || tags[i] != "" && tags[i] != k.Tag {
+			t.Fatalf("got %+v after the tags %q", k, tags)
+		}
+		tags[i] = k.Tag
+	}
+	if len(keys) != 4 || tags[0] == tags[1] {
+		t.Fatalf("%d keys have the tags %q", len(keys), tags)
+	}
+	return tags
+}
