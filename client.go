@@ -2,6 +2,7 @@ package tally
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	clients "github.com/caddy-tally/caddy-tally/identity/client"
@@ -46,8 +47,21 @@ func hintsOf(r *http.Request) identity.Hints {
 			Origin:  first(h["Origin"]),
 			Referer: first(h["Referer"]),
 			Upgrade: first(h["Upgrade-Insecure-Requests"]),
+
+			Speculative: isSpeculative(h),
 		}.Initiator(),
 	}
+}
+
+// isSpeculative reports whether a browser sends a request before its user asks for the page, by
+// a prefetch, a prerender or a preview: Sec-Purpose
+// (https://fetch.spec.whatwg.org/#sec-purpose-header), or what older browsers say.
+func isSpeculative(h http.Header) bool {
+	says := func(field, value string) bool {
+		said := first(h[field])
+		return len(said) >= len(value) && strings.EqualFold(said[:len(value)], value)
+	}
+	return len(h["Sec-Purpose"]) > 0 || says("Purpose", "pre") || says("X-Purpose", "pre") || says("X-Moz", "prefetch")
 }
 
 func first(values []string) string {

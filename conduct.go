@@ -22,7 +22,8 @@ func (h *Handler) knowsAnonymous() bool {
 }
 
 // checkConduct identifies the client, if its record matters, and punishes it for visiting
-// a trap or tampering with a session. One that the operator has allowed is neither.
+// a trap or tampering with a session. One that the operator has allowed is neither. A browser
+// that loads a page ahead isn't punished for a trap, because any page that it shows can cause that.
 func (e *evaluation) checkConduct() error {
 	h := e.handler
 	if !h.clients || e.allowed {
@@ -45,7 +46,9 @@ func (e *evaluation) checkConduct() error {
 		if caught {
 			o := t.offenseOf(e.client)
 			e.trapped = true
-			h.app.reportOffense(e, e.subject, o)
+			if !isSpeculative(e.http.Header) {
+				h.app.reportOffense(e, e.subject, o)
+			}
 			if t.Ban > 0 {
 				e.trapBan = max(e.trapBan, o.Ban.For)
 			}

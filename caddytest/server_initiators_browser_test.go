@@ -108,3 +108,82 @@ func TestPageElsewhereBansNoVisitors(t *testing.T) {
 
 // host returns the address of the server under a name.
 func (s *server) host(name string) string { return name + ":" + s.port }
+
+// ahead is a page that has its visitors' browsers load pages of another site ahead, with and
+// without saying where it is.
+const ahead = `<!doctype html><script type=speculationrules>{
+"prefetch": [
+	{"source": "list", "urls": %[1]s, "eagerness": "immediate"},
+	{"source": "list", "urls": %[2]s, "eagerness": "immediate", "referrer_policy": "no-referrer"}
+]}</script>`
+
+// A page elsewhere has its visitors' browsers load pages ahead, which they say is a typed address:
+// what these requests do isn't held against the visitors, and no trap punishes it.
+func TestPagesLoadedAheadBanNoVisitors(t *testing.T) {
+	t.Parallel()
+	chromium := browser.Find(t)
+	for name, c := range map[string]struct {
+		path, limit string
+		bans        string // of what browsers load ahead
+	}{
+		"trap":  {"/trap", "9/1h", "0"},
+		"limit": {"/page", "4/1h", "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := make(chan string, 1000)
+			backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests <- r.URL.Path
+			}))
+			t.Cleanup(backend.Close)
+			s := startCaddy(t, options(`
+			rate_limit {
+				store_timeout 1m
+				ban after 1 violations in 1h for 1h
+			}
+			auto_https disable_redirects`)+site("respond hello")+`
+			https://site.test:{$TLS} {
+				tls internal
+				rate_limit {
+					trap path /trap
+					zone z {
+						per client
+						limit `+c.limit+`
+					}
+				}
+				reverse_proxy {$BACKEND}
+			}`, "BACKEND="+strings.TrimPrefix(backend.URL, "http://"))
+			there := "https://site.test:" + s.tls
+			address := func(n int) string { return fmt.Sprintf(`"%s%s?%d"`, there, c.path, n) }
+			evil := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/html")
+				fmt.Fprintf(w, ahead, "["+address(1)+","+address(2)+","+address(3)+"]", "["+address(4)+","+address(5)+","+address(6)+"]")
+			}))
+			t.Cleanup(evil.Close)
+			at, _ := url.Parse(evil.URL)
+			arrival := func(path string) {
+				t.Helper()
+				for timeout := time.After(patience); ; {
+					select {
+					case got := <-requests:
+						if got == path {
+							return
+						}
+					case <-timeout:
+						t.Fatalf("no browser came to %s", path)
+					}
+				}
+			}
+
+			browser.Visit(t, chromium, "https://evil.test:"+at.Port()+"/")
+			for range 4 {
+				arrival(c.path)
+			}
+			waitFor(t, "what comes of them", func() bool { return s.metric("caddy_rate_limit_bans_total") == c.bans })
+			browser.Visit(t, chromium, there+"/visit")
+			arrival("/visit")
+			if got := s.metric("caddy_rate_limit_bans_total"); got != c.bans {
+				t.Errorf("%s bans after the visit, want %s", got, c.bans)
+			}
+		})
+	}
+}

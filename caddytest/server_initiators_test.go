@@ -1,6 +1,7 @@
 package caddytest
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -297,4 +298,57 @@ func TestSolutionsLeaveNoRecordBehind(t *testing.T) {
 			t.Errorf("%s: the score of a session is %q, want 60", name, a.body)
 		}
 	}
+}
+
+// loadedAhead is what browsers say when they load a page ahead that a page elsewhere has named.
+var loadedAhead = map[string][]string{
+	"speculation rules":       {typed, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Purpose: prefetch", "Referer: http://evil.test/"},
+	"rules that hide where":   {typed, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Purpose: prefetch"},
+	"prerender":               {typed, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Purpose: prefetch;prerender"},
+	"link":                    {"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Purpose: prefetch"},
+	"older Chromium":          {typed, "Purpose: prefetch"},
+	"Safari":                  {"Upgrade-Insecure-Requests: 1", "X-Purpose: preview"},
+	"older Firefox":           {"Upgrade-Insecure-Requests: 1", "X-Moz: prefetch"},
+	"a page that begins like": {typed, "Sec-Purpose: prefetch", "Referer: http://127.0.0.1.evil.test/"},
+}
+
+// What a browser loads ahead isn't what its user does: it uses up nothing of the user's limit, and
+// no trap punishes it. A trap that bans refuses it all the same.
+func TestPagesLoadedAheadAreNoEvidence(t *testing.T) {
+	s := startCaddy(t, standing("ban after 1 violations in 1h for 1h", "trap path /points\ntrap ban 1h path /trap", "5/1h"))
+	own := "Referer: http://127.0.0.1:" + s.port + "/"
+	n := 0
+	for name, says := range loadedAhead {
+		n++
+		one := []string{from(n), agent(1)}
+		ahead := with(says, one...)
+		if a := s.get("/points", ahead...); a.status != http.StatusOK {
+			t.Errorf("%s: a trap that doesn't ban answers %d", name, a.status)
+		}
+		if a := s.get("/trap", ahead...); a.status != http.StatusTooManyRequests {
+			t.Errorf("%s: a trap that bans answers %d", name, a.status)
+		}
+		s.get("/trap", with(one, own, "Sec-Purpose: prefetch")...)
+		if got := s.metric("caddy_rate_limit_bans_total"); got != fmt.Sprint(2*(n-1)) {
+			t.Errorf("%s: after a visit to a trap that is loaded ahead there are %s bans", name, got)
+		}
+		if passed := s.passed(7, "/", ahead...); passed != 4 {
+			t.Errorf("%s: %d of 7 passed what was left of a limit of 5", name, passed)
+		}
+		if passed := s.passed(7, "/", with(one, typed)...); passed != 5 {
+			t.Errorf("%s: afterwards %d of 7 visits passed a limit of 5", name, passed)
+		}
+		waitFor(t, "both to be banned", func() bool { return s.metric("caddy_rate_limit_bans_total") == fmt.Sprint(2*n) })
+	}
+}
+
+// What the site's own page has a browser load ahead is its user's.
+func TestOwnPagesLoadedAheadCount(t *testing.T) {
+	s := startCaddy(t, standing("", "", "5/1h"))
+	one := []string{from(1), agent(1)}
+	ahead := with(one, typed, "Sec-Purpose: prefetch", "Referer: http://127.0.0.1:"+s.port+"/")
+	if passed := s.passed(3, "/", ahead...); passed != 3 {
+		t.Errorf("%d of 3 passed", passed)
+	}
+	s.wantPassed(2, 4, "/", with(one, typed)...)
 }

@@ -16,7 +16,8 @@ const (
 	// SameSite is a page of another host of the same site, such as www.example.com
 	// for api.example.com.
 	SameSite
-	// CrossSite is a page of another site.
+	// CrossSite is a page of another site, or the browser itself, which loads ahead what the
+	// person may want next.
 	CrossSite
 	// Unsaid is unknown. Programs say nothing, and neither does a browser over plain
 	// HTTP that loads a picture for a page that hides where it is.
@@ -49,10 +50,16 @@ type Fetch struct {
 	Origin  string // Origin
 	Referer string // Referer
 	Upgrade string // Upgrade-Insecure-Requests, which browsers send when they call up a page
+
+	// Speculative reports whether the browser loads a page ahead: Sec-Purpose.
+	Speculative bool
 }
 
 // Initiator returns who had the request sent:
 //
+//	speculative              same-site              SameSite
+//	                         Referer of the host    OwnSite, unless Sec-Fetch-Site says cross-site
+//	                         otherwise              CrossSite
 //	Sec-Fetch-Site           same-origin, none      OwnSite
 //	                         same-site              SameSite; Link if it calls up a page
 //	                         cross-site             CrossSite; Link if it calls up a page
@@ -68,7 +75,13 @@ type Fetch struct {
 // (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header). Over plain HTTP a
 // frame or a link of a page with the referrer policy no-referrer is like a typed
 // address.
+//
+// Of a page that it loads ahead, Chromium says `Sec-Fetch-Site: none`, as of a typed address,
+// whichever site asked for that.
 func (f Fetch) Initiator() Initiator {
+	if f.Speculative {
+		return f.speculator()
+	}
 	switch f.Site {
 	case "same-origin", "none":
 		return OwnSite
@@ -92,6 +105,18 @@ func (f Fetch) Initiator() Initiator {
 		return OwnSite
 	}
 	return Unsaid
+}
+
+// speculator returns who had a browser load a page ahead. Only the site's own page is known by
+// the address that it is sent with.
+func (f Fetch) speculator() Initiator {
+	switch {
+	case f.Site == "same-site":
+		return SameSite
+	case f.Site != "cross-site" && f.isOwn(f.Referer):
+		return OwnSite
+	}
+	return CrossSite
 }
 
 // linkOr returns Link if the request calls up a page, and embedded if it is for a

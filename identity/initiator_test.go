@@ -24,6 +24,14 @@ func TestInitiator(t *testing.T) {
 		"form elsewhere":                 {Fetch{Method: "POST", Site: "cross-site", Mode: "navigate", Dest: "document", Upgrade: "1"}, CrossSite},
 		"script elsewhere":               {Fetch{Method: "POST", Site: "cross-site", Mode: "no-cors", Origin: other}, CrossSite},
 		"prefetch elsewhere":             {Fetch{Site: "cross-site", Mode: "no-cors", Dest: "empty"}, CrossSite},
+		"prefetch by rules elsewhere":    {Fetch{Site: "none", Mode: "navigate", Dest: "document", Upgrade: "1", Referer: other + "/", Speculative: true}, CrossSite},
+		"prefetch that hides where":      {Fetch{Site: "none", Mode: "navigate", Dest: "document", Upgrade: "1", Speculative: true}, CrossSite},
+		"prefetch without a page":        {Fetch{Site: "same-origin", Speculative: true}, CrossSite},
+		"prefetch by own page":           {Fetch{Site: "none", Mode: "navigate", Dest: "document", Upgrade: "1", Referer: own + "/x", Speculative: true}, OwnSite},
+		"prefetch of a link elsewhere":   {Fetch{Site: "cross-site", Mode: "navigate", Dest: "document", Speculative: true}, CrossSite},
+		"prefetch by a sibling":          {Fetch{Site: "same-site", Mode: "navigate", Dest: "document", Speculative: true}, SameSite},
+		"HTTP: prefetch":                 {Fetch{Upgrade: "1", Speculative: true}, CrossSite},
+		"HTTPS: prefetch":                {Fetch{TLS: true, Speculative: true}, CrossSite},
 		"one header":                     {Fetch{Site: "cross-site"}, CrossSite},
 		"one header more":                {Fetch{Site: "cross-site", Upgrade: "1"}, Link},
 		"HTTP: typed address":            {Fetch{Upgrade: "1"}, OwnSite},
@@ -76,7 +84,11 @@ func FuzzInitiator(f *testing.F) {
 	f.Add("POST", "site.test:80", false, "", "", "", "null", "", "1")
 	f.Add("GET", "[::1]:443", false, "same-site", "", "", "", "http://[::1]/", "")
 	f.Fuzz(func(t *testing.T, method, host string, tls bool, site, mode, dest, origin, referer, upgrade string) {
-		fetch := Fetch{method, host, tls, site, mode, dest, origin, referer, upgrade}
+		fetch := Fetch{method, host, tls, site, mode, dest, origin, referer, upgrade, true}
+		if got := fetch.Initiator(); got == OwnSite && (!fetch.isOwn(referer) || site == "cross-site" || site == "same-site") || got == Link || got == Unsaid {
+			t.Errorf("%+v is %v", fetch, got)
+		}
+		fetch.Speculative = false
 		got := fetch.Initiator()
 		if said := site == "cross-site" || site == "same-site"; said != got.IsOther() && (said || site == "same-origin" || site == "none") {
 			t.Errorf("%+v is %v", fetch, got)

@@ -27,10 +27,11 @@ func Find(t *testing.T) (path string) {
 }
 
 // Visit has the browser at path go to an address. Every host below test is this
-// machine, until the test ends. What it says is shown if the test fails.
+// machine, until the test ends, and may have any certificate. What it says is shown if the test
+// fails.
 func Visit(t *testing.T, path, address string) {
 	t.Helper()
-	launch(t, path, nil, "--remote-debugging-port=0", address)
+	launch(t, path, nil, "--remote-debugging-port=0", "--ignore-certificate-errors", address)
 }
 
 // launch starts the browser with arguments, and with files as its descriptors from 3 on. It
