@@ -78,10 +78,6 @@ func (c *Count) counts(status int) bool {
 	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
 }
 
-// countsUnanswered reports whether a request counts whose client has left before a status was
-// written.
-func (c *Count) countsUnanswered(status int) bool { return c == nil || c.Hold || c.counts(status) }
-
 // provisionCount settles which requests of the zone use up units.
 func (z *zoneSetup) provisionCount() error {
 	if z.Count == nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -22,6 +23,9 @@ type pending struct {
 	caddyhttp.ResponseWriterWrapper
 	app    *App
 	answer correctable // says what is left of limits; may be nil
+	body   watchedBody // of the request
+	repl   *caddy.Replacer
+	before statuses // before later handlers ran
 
 	mu     sync.Mutex
 	status settledBy       // guarded by mu
@@ -32,20 +36,6 @@ type pending struct {
 // correctable is an answer in which it can be corrected what is left of a limit.
 type correctable interface {
 	correct(of *policy, left limiter.Quota)
-}
-
-// settledBy is the status of an answer; 0 until it is known.
-type settledBy struct {
-	status int
-	left   bool // the client has left before a status was written
-}
-
-// counts reports whether a zone counts the answer.
-func (s settledBy) counts(c *Count) bool {
-	if s.left {
-		return c.countsUnanswered(s.status)
-	}
-	return c.counts(s.status)
 }
 
 type pendingDebit struct {
@@ -87,8 +77,12 @@ func (p *pending) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 		return next.ServeHTTP(w, r)
 	}
 	p.ResponseWriter = w
+	p.body.watch(r)
+	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	p.before = statusesIn(p.repl)
 	defer p.end(r, http.StatusInternalServerError) // if it panics
 	err := next.ServeHTTP(p, r)
+	p.body.noteError(err)
 	p.end(r, statusOf(err))
 	return err
 }
@@ -108,8 +102,12 @@ func (p *pending) settle(status int) { p.settleBy(settledBy{status: max(status, 
 func (p *pending) leave(status int) { p.settleBy(settledBy{status: status, left: true}) }
 
 func (p *pending) settleBy(by settledBy) {
-	if p == nil {
+	if p == nil || p.isSettled() {
 		return
+	}
+	by.left = by.left || p.body.broken.Load()
+	if p.repl != nil {
+		by.replaced = statusesIn(p.repl).since(p.before)
 	}
 	p.mu.Lock()
 	if p.status.status != 0 {
@@ -124,6 +122,12 @@ func (p *pending) settleBy(by settledBy) {
 			p.answer.correct(d.policy, d.Counted)
 		}
 	}
+}
+
+func (p *pending) isSettled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status.status != 0
 }
 
 // settleDebit settles a debit, and reports whether it counts.

@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -24,8 +27,13 @@ func countingHandler(t testing.TB, amount int64, hold bool, statuses ...int) *Ha
 
 // askFor asks h, with a handler behind it, and returns the answer.
 func askFor(ctx context.Context, h *Handler, next caddyhttp.HandlerFunc) (w *hijackable, err error) {
+	return askWith(ctx, h, nil, next)
+}
+
+// askWith is askFor with a body.
+func askWith(ctx context.Context, h *Handler, body io.Reader, next caddyhttp.HandlerFunc) (w *hijackable, err error) {
 	w = &hijackable{ResponseRecorder: httptest.NewRecorder()}
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://example.com/login", nil)
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://example.com/login", body)
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
 	err = h.ServeHTTP(w, r, next)
@@ -53,6 +61,15 @@ func answering(statuses ...int) caddyhttp.HandlerFunc {
 // failing returns a handler that returns an error.
 func failing(err error) caddyhttp.HandlerFunc {
 	return func(http.ResponseWriter, *http.Request) error { return err }
+}
+
+// errorRoute returns a handler that answers an error with a page, as the error routes of a subroute.
+func errorRoute(status int) caddyhttp.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		new(caddyhttp.HTTPErrorConfig).WithError(r, caddyhttp.Error(status, nil))
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
 }
 
 // passedOf returns how many of n requests that count pass.
@@ -91,8 +108,11 @@ func TestWhatCountsByStatus(t *testing.T) {
 			w.WriteHeader(http.StatusOK)
 			return caddyhttp.Error(401, nil)
 		}},
-		"panics": {next: panics(errors.New("no"))},
-		"aborts": {next: panics(http.ErrAbortHandler)},
+		"an error route answers":     {next: errorRoute(401), counts: true},
+		"an error route, of another": {next: errorRoute(502)},
+		"left, an error route":       {next: errorRoute(499), leaves: true, counts: true},
+		"panics":                     {next: panics(errors.New("no"))},
+		"aborts":                     {next: panics(http.ErrAbortHandler)},
 		"panics after the status": {next: func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(http.StatusUnauthorized)
 			panic("no")
@@ -127,6 +147,58 @@ func TestWhatCountsByStatus(t *testing.T) {
 			}
 			if passed := passedOf(h, 5); passed != want {
 				t.Errorf("%s, hold %v: %d passed afterwards, want %d", name, hold, passed, want)
+			}
+		}
+	}
+}
+
+// A client that breaks off its body has left, however that shows. An upstream that fails has the body
+// closed, which isn't the client's fault.
+func TestBodiesThatCannotBeRead(t *testing.T) {
+	read := func(w http.ResponseWriter, r *http.Request) error {
+		_, err := io.ReadAll(r.Body)
+		return caddyhttp.Error(http.StatusBadGateway, err)
+	}
+	unreadable := iotest.ErrReader(os.ErrDeadlineExceeded)
+	for name, test := range map[string]struct {
+		then   io.Reader // of the body, behind a guess
+		next   caddyhttp.HandlerFunc
+		counts bool // with hold
+	}{
+		"read":       {nil, read, false},
+		"times out":  {unreadable, read, true},
+		"breaks off": {iotest.ErrReader(io.ErrUnexpectedEOF), read, true},
+		"breaks off, answered": {unreadable, func(w http.ResponseWriter, r *http.Request) error {
+			io.ReadAll(r.Body)
+			return answering(502)(w, r)
+		}, true},
+		"breaks off, panics": {unreadable, func(w http.ResponseWriter, r *http.Request) error {
+			io.ReadAll(r.Body)
+			panic(http.ErrAbortHandler)
+		}, true},
+		"too long for a later handler": {nil, func(w http.ResponseWriter, r *http.Request) error {
+			r.Body = http.MaxBytesReader(w, r.Body, 2)
+			return read(w, r)
+		}, true},
+		"too long, and nothing is read": {nil, failing(caddyhttp.Error(502, new(http.MaxBytesError))), false},
+		"not read":                      {unreadable, failing(errors.New("no upstream")), false},
+		"closed":                        {unreadable, func(w http.ResponseWriter, r *http.Request) error { r.Body.Close(); return read(w, r) }, false},
+	} {
+		for status, counts := range map[int]bool{401: false, 4: test.counts, 499: test.counts} {
+			for _, hold := range []bool{true, false} {
+				h := countingHandler(t, 1, hold, status)
+				var body io.Reader = strings.NewReader("guess")
+				if test.then != nil {
+					body = io.MultiReader(body, test.then)
+				}
+				func() {
+					defer func() { recover() }()
+					askWith(context.Background(), h, body, test.next)
+				}()
+				w, err := askFor(context.Background(), h, answering(200))
+				if want := !counts && !(hold && test.counts); err != nil || w.Code == 200 != want {
+					t.Errorf("%s, count status %d, hold %v: the next is answered with %d, %v", name, status, hold, w.Code, err)
+				}
 			}
 		}
 	}
