@@ -111,7 +111,7 @@ func (x *exchange) refuse(reason string, d engine.Decision, text string) error {
 	}
 	leaveBody(x.w, x.http)
 	if x.page.suits(x.http) {
-		return x.page.refuse(x.w, x.http, d.Retry, "")
+		return x.page.refuse(x.w, x.http, shown{status: http.StatusTooManyRequests, retry: d.Retry})
 	}
 	return x.say(http.StatusTooManyRequests, text)
 }

@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"net/http"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ func (l *DecisionLog) refused(e *evaluation, r *refusal, now func() time.Time) {
 		zap.String("zone", r.policy.zone.Name),
 		zap.String("limit", r.policy.name),
 		zap.String("outcome", outcomes[r.reason]),
-		zap.Int("status", http.StatusTooManyRequests),
+		zap.Int("status", r.status()),
 		zap.Duration("wait", max(r.retry, 0)),
 		zap.String("reference", r.id()))...)
 }

@@ -30,7 +30,7 @@
 //	    passed              next handler
 //	    counted             next handler, header fields          response.go
 //	                        limits that count by status          pending.go
-//	    refused             429                                  refuse.go
+//	    refused             429, or 403 if it costs too much     refuse.go
 //	    challenged          429 with a page                      challenge_offer.go
 //	    tooEarly            425                                  refuse.go
 //	    denied, abandoned   400, 401, 403, 499                   refuse.go

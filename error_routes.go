@@ -9,9 +9,12 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/intercept"
 )
 
-// errRefused is what a refused request is handed to the error routes with. It
-// is made once: caddyhttp.Error would look at the stack for every one.
-var errRefused error = caddyhttp.HandlerError{StatusCode: http.StatusTooManyRequests}
+// Errors that a refused request is handed to the error routes with. They are made once:
+// caddyhttp.Error would look at the stack for every one.
+var (
+	errRefused   error = caddyhttp.HandlerError{StatusCode: http.StatusTooManyRequests}
+	errTooCostly error = caddyhttp.HandlerError{StatusCode: http.StatusForbidden}
+)
 
 // errorRoutes returns the routes for errors that the server of a request has, unless the request
 // is in them already. It is false if the server isn't known.

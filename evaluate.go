@@ -264,7 +264,7 @@ func (e *evaluation) refuseBanned(by *rules.Statement) result {
 	}
 	return result{outcome: refused, response: &response{
 		style: h.style, client: e.client,
-		refusal: &refusal{app: h.app, policy: h.bannedByOperator, retry: h.jittered(e.bannedFor(by)), reason: engine.Banned},
+		refusal: &refusal{app: h.app, policy: h.bannedByOperator, retry: h.spread(e.bannedFor(by), &h.bannedByOperator.Limit.Limit), reason: engine.Banned},
 	}}
 }
 

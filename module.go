@@ -62,7 +62,8 @@ type Handler struct {
 	Page *Page `json:"page,omitempty"`
 
 	// Spreads the return of refused clients: each Retry-After is made longer by
-	// a random part of up to this fraction. 0.2 means up to 20 %. Default: 0.
+	// a random part of up to this fraction. 0.2 means up to 20 %. Default: 0, which adds a
+	// tenth of a long wait at most, less than a slot of the limit, and no more than a minute.
 	Jitter float64 `json:"jitter,omitempty"`
 
 	// Write the key of a client that becomes blocked, and its address, to the

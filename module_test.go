@@ -43,11 +43,11 @@ func TestHeaderValuesAreTheResponsesOwn(t *testing.T) {
 func TestJitterStaysADuration(t *testing.T) {
 	h := &Handler{Jitter: 1e300, random: func() float64 { return 0.999 }}
 	for _, retry := range []time.Duration{0, 1, time.Minute, limiter.MaxWindow} {
-		if got := h.jittered(retry); got < max(retry, 1) || got > retry+maxJitter+1 {
+		if got := h.spread(retry, new(limiter.Limit)); got < max(retry, 1) || got > retry+maxJitter+1 {
 			t.Errorf("%v with the largest jitter becomes %v", retry, got)
 		}
 	}
-	if got := h.jittered(limiter.Never); got != limiter.Never {
+	if got := h.spread(limiter.Never, new(limiter.Limit)); got != limiter.Never {
 		t.Errorf("never becomes %v", got)
 	}
 }

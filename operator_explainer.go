@@ -3,6 +3,7 @@ package tally
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -30,6 +31,16 @@ func (x *explainer) in(wait time.Duration) *time.Time {
 
 // maxExplained bounds the limits of an explanation.
 const maxExplained = 100
+
+// refusedByDebit returns the forecast of a request that one of its debits refuses.
+func (x *explainer) refusedByDebit(d engine.Decision, p *policy, cost int64) operator.Forecast {
+	f := x.refuses(outcomes[d.Reason], p.zone.Name, p.name, d.Retry, "by limit "+p.name+" of zone "+p.zone.Name)
+	if r := (&refusal{policy: p, cost: cost}); r.neverPasses() {
+		f.Status = r.status()
+		f.Text += fmt.Sprintf(": it costs %d, and the limit is %d, so it never passes", cost, p.Capacity())
+	}
+	return f
+}
 
 // refuses returns the forecast of a refusal.
 func (x *explainer) refuses(outcome, zone, limit string, retry time.Duration, why string) operator.Forecast {

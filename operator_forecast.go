@@ -195,7 +195,7 @@ func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.F
 		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable, Text: "that could not be found out in time"}
 	case !d.Allowed && len(debits) > 0:
 		p := e.policies[d.Debit]
-		return x.refuses(outcomes[d.Reason], p.zone.Name, p.name, d.Retry, "by limit "+p.name+" of zone "+p.zone.Name)
+		return x.refusedByDebit(d, p, debits[d.Debit].Cost)
 	case e.denied != nil:
 		status := http.StatusForbidden
 		if denied, ok := errors.AsType[caddyhttp.HandlerError](e.denied); ok {

@@ -6,7 +6,7 @@ type outcome int
 const (
 	passed     outcome = iota // nothing limits it
 	counted                   // it is within its limits: header fields say what is left
-	refused                   // it is over a limit, or its client is banned: 429
+	refused                   // it is over a limit, or its client is banned: 429, or 403 if it costs too much
 	challenged                // it is refused with a page that lets a browser earn a session
 	denied                    // its API key or its tier is missing or wrong: 400, 401 or 403
 	tooEarly                  // its connection is not established yet: 425

@@ -20,18 +20,19 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) er
 	leaveBody(w, r)
 	if httpfield.PrefersProblem(r.Header) {
 		problem := httpfield.QuotaExceeded(p.refusal.policy.name)
+		problem.Status = p.refusal.status()
 		if id := p.refusal.id(); id != "" {
 			problem.Instance = reference.URN + id
 		}
 		return problem.Write(w, r)
 	}
-	if !h.routed && h.page.suits(r) && !answersErrors(r, errRefused) {
-		return h.page.refuse(w, r, p.refusal.retry, p.refusal.id())
+	if !h.routed && h.page.suits(r) && !answersErrors(r, p.refusal.err()) {
+		return h.page.refuse(w, r, p.refusal.shown())
 	}
 	if h.routed || hasErrorRoutes(r) {
-		return errRefused
+		return p.refusal.err()
 	}
-	w.WriteHeader(http.StatusTooManyRequests) // what comes of an error that nobody handles, for less
+	w.WriteHeader(p.refusal.status()) // what comes of an error that nobody handles, for less
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/page"
-	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // suits reports whether a refused request may be answered with the page: a browser has called one
@@ -22,15 +21,23 @@ func (p *Page) suits(r *http.Request) bool {
 // pageRoom is more than a page takes, in bytes.
 const pageRoom = 6 << 10
 
-// refuse answers a refused request with the page. retry is how long to wait, or limiter.Never.
-func (p *Page) refuse(w http.ResponseWriter, r *http.Request, retry time.Duration, reference string) error {
-	if retry == limiter.Never {
-		retry = 0
-	}
+// shown is the part of a refusal that the page shows.
+type shown struct {
+	status    int
+	retry     time.Duration // how long to wait, or limiter.Never
+	reference string        // may be empty
+}
+
+// shown returns what the page shows of a refusal.
+func (r *refusal) shown() shown { return shown{r.status(), r.retry, r.id()} }
+
+// refuse answers a refused request with the page.
+func (p *Page) refuse(w http.ResponseWriter, r *http.Request, why shown) error {
+	retry := max(why.retry, 0) // limiter.Never is negative
 	answer := htmlAnswer{policy: page.RefusedPolicy, language: languageOf(r)}
 	var err error
-	if answer.body, err = p.refused.Append(make([]byte, 0, pageRoom), answer.language, retry, reference); err != nil {
+	if answer.body, err = p.refused.Append(make([]byte, 0, pageRoom), answer.language, retry, why.reference); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	return answer.write(w, r, http.StatusTooManyRequests)
+	return answer.write(w, r, why.status)
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/language"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Whatever a request has in it, the page is one of ten, and so are its header fields.
@@ -20,7 +22,7 @@ func FuzzRefusedPage(f *testing.F) {
 	}
 	answer := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		if err := p.refuse(w, r, 42*time.Second, "the-reference"); err != nil {
+		if err := p.refuse(w, r, shown{status: http.StatusTooManyRequests, retry: 42 * time.Second, reference: "the-reference"}); err != nil {
 			t.Fatal(err)
 		}
 		return w
@@ -72,5 +74,16 @@ func TestErrorRoutesAreAskedAboutTheRequestAsSent(t *testing.T) {
 	}
 	if r.Method != http.MethodGet || r.URL.Path != "/rewritten" || r.RequestURI != "/rewritten" {
 		t.Errorf("afterwards the request is %s %s %s", r.Method, r.URL.Path, r.RequestURI)
+	}
+}
+
+// A cost that only a lowered limit has no room for may pass later, so it isn't forbidden.
+func TestCostAboveALoweredLimitIsA429(t *testing.T) {
+	p := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 10, Window: hour}}}}}).zones[0].siteLimits.own.policies[0]
+	for cost, want := range map[int64]int{0: 429, 10: 429, 11: 403} {
+		r := refusal{policy: p, retry: limiter.Never, reason: engine.TooCostly, cost: cost}
+		if got := r.status(); got != want {
+			t.Errorf("a cost of %d, where the limit is 10 in full and lower now: %d, want %d", cost, got, want)
+		}
 	}
 }

@@ -106,7 +106,7 @@ type Zone struct {
 	// How much a request counts: a whole number of units from 0, or a
 	// placeholder that holds one, such as `{http.request.header.X-Batch}`. A
 	// missing or malformed value counts 1. A cost above a limit's amount is
-	// always refused. Default: 1.
+	// always refused, with status 403. Default: 1.
 	Cost string `json:"cost,omitempty"`
 
 	// What requests of some kinds count instead; the first that matches is the

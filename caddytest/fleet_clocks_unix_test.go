@@ -91,7 +91,7 @@ func (f *fleet) checkTimes(l *fleetLoad, zone, key string, lost bool) {
 		f.t.Errorf("%s: %v admitted %d in a window", key, limit, fullest)
 	}
 	longest := limit.Window + limit.Window/60 + limit.Window/2000 + time.Second
-	if told := time.Duration(l.longest[zone+" "+key]) * time.Second; told > longest+time.Second {
+	if told := time.Duration(l.longest[zone+" "+key]) * time.Second; told > longest+min(limit.Window/60, longestSpread)+time.Second {
 		f.t.Errorf("%s: %v told a client to wait for %v", key, limit, told)
 	}
 	if *long && zone != "hour" && shut > longest+time.Second {

@@ -81,9 +81,9 @@ func checkBlocked(log []observed) (kept int, err error) {
 }
 
 // tell notes what a refusal says of the time to come. Its Retry-After is
-// rounded up to seconds, so the client may be admitted up to a second earlier.
+// rounded up to seconds and made longer by up to a tenth, so the client may be admitted earlier.
 func (o observed) tell(blocks map[block]told) {
-	until := o.earliest() + (o.retry-1)*int64(time.Second)
+	until := o.earliest() + (o.retry-1-min(o.retry/10, int64(longestSpread/time.Second)))*int64(time.Second)
 	for _, process := range []int{o.process, 0} {
 		b := block{process, o.cost}
 		if (process != 0 || o.alone) && until > blocks[b].until {

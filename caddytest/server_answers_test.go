@@ -28,9 +28,9 @@ func TestErrorRoutesSeeRefusals(t *testing.T) {
 			}
 		}
 		respond hello
-		handle_errors 429 {
+		handle_errors 429 403 {
 			header X-Code {http.error.status_code}
-			respond "{http.rate_limit.exceeded.name}|{http.rate_limit.exceeded.limit}|{http.rate_limit.exceeded.retry_after}" 429
+			respond "{http.rate_limit.exceeded.name}|{http.rate_limit.exceeded.limit}|{http.rate_limit.exceeded.retry_after}" {http.error.status_code}
 		}`))
 	s.wantPassed(1, 1, "/login")
 	a := s.get("/login")
@@ -40,7 +40,7 @@ func TestErrorRoutesSeeRefusals(t *testing.T) {
 	if a.header.Get("Retry-After") == "" || a.header.Get("RateLimit") == "" {
 		t.Errorf("fields are missing: %v", a.header)
 	}
-	if a := s.get("/never"); a.status != http.StatusTooManyRequests || a.body != "never|never|" {
+	if a := s.get("/never"); a.status != http.StatusForbidden || a.header.Get("X-Code") != "403" || a.body != "never|never|" {
 		t.Errorf("what no waiting can mend: status %d, body %q", a.status, a.body)
 	}
 	s.wantPassed(3, 3, "/elsewhere")

@@ -107,10 +107,10 @@ func TestCost(t *testing.T) {
 	s.wantPassed(1, 1, "/", "X-Batch: -5") // as malformed as others: 1
 	s.wantPassed(1, 1, "/")
 	s.wantPassed(1, 2, "/", "X-Batch: 1e3")
-	if a := s.get("/", "X-Batch: 11"); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") != "" {
+	if a := s.get("/", "X-Batch: 11"); a.status != http.StatusForbidden || a.header.Get("Retry-After") != "" {
 		t.Errorf("a cost that can never be had: status %d, Retry-After %q", a.status, a.header.Get("Retry-After"))
 	}
-	if a := s.get("/", from(9), "X-Batch: 99999999999999999999"); a.status != http.StatusTooManyRequests {
+	if a := s.get("/", from(9), "X-Batch: 99999999999999999999"); a.status != http.StatusForbidden {
 		t.Errorf("a cost beyond all numbers: status %d", a.status)
 	}
 	s.wantPassed(1, 1, "/", from(9), "X-Batch: 10")

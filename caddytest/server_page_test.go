@@ -27,7 +27,7 @@ func refusing(global, handler, rest string) string {
 
 // isPage reports whether an answer is the page of a refused request.
 func (a answer) isPage() bool {
-	return a.status == http.StatusTooManyRequests && strings.Contains(a.body, "Please come back a little later")
+	return (a.status == http.StatusTooManyRequests || a.status == http.StatusForbidden) && strings.Contains(a.body, "Please come back a little later")
 }
 
 func TestBrowsersGetAPage(t *testing.T) {
@@ -180,7 +180,7 @@ func TestPageOfARequestThatCanNeverPass(t *testing.T) {
 	s := startCaddy(t, refusing("", "", ""))
 	s.mustReload(strings.Replace(refusing("", "", ""), "limit 1/1h", "limit 1/1h\ncost 2", 1))
 	a := s.get("/", navigation...)
-	if !a.isPage() || !strings.Contains(a.body, "Waiting won’t change this.") || strings.Contains(a.body, "<script>") || a.header.Get("Retry-After") != "" {
+	if a.status != http.StatusForbidden || !a.isPage() || !strings.Contains(a.body, "Waiting won’t change this.") || strings.Contains(a.body, "<script>") || a.header.Get("Retry-After") != "" {
 		t.Errorf("status %d, %v, %q", a.status, a.header, a.body)
 	}
 }

@@ -89,6 +89,10 @@ func (s *server) exhaust(path string) (retry int, err error) {
 	return 0, errors.New("no request is refused")
 }
 
+// longestSpread is the most that is added to the Retry-After of a long wait, so that not all who
+// wait for the same units come back at once.
+const longestSpread = time.Minute
+
 // retryAfter returns the seconds in Retry-After, 0 if there are none.
 func (a answer) retryAfter() int {
 	n, err := strconv.Atoi(a.header.Get("Retry-After"))
