@@ -63,7 +63,7 @@ func (a *App) noteReload(h *instance) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
 	defer cancel()
-	if err := h.audit(ctx, "config", "reload", nil, ""); err != nil {
+	if err := h.audit(ctx, auditEntry{by: "config", action: "reload"}); err != nil {
 		a.log.Debug("the reload could not be noted in the audit", zap.Error(err))
 	}
 }

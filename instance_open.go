@@ -106,6 +106,7 @@ func (h *instance) Committed(claims int, took time.Duration) {
 // Swept implements engine.Observer.
 func (h *instance) Swept(rows int64, keys int, took time.Duration, err error) {
 	err = errors.Join(err, withRemedy(h.keepKeys()), h.sweepEpochs(), h.sealAgain())
+	h.auditAfterOutage()
 	metrics.swept.Add(float64(rows))
 	metrics.idle.Add(float64(keys))
 	if err != nil {

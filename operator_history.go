@@ -170,6 +170,11 @@ func (running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act
 	if err != nil {
 		return nil, err
 	}
+	return auditOf(ctx, h, q)
+}
+
+// auditOf returns the audit of an instance as operators see it.
+func auditOf(ctx context.Context, h *instance, q operator.AuditQuery) ([]operator.Act, error) {
 	before, n := int64(math.MaxInt64), q.N
 	if !q.Before.IsZero() {
 		before = q.Before.UnixNano()
@@ -177,20 +182,46 @@ func (running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act
 	if n <= 0 {
 		n = 50
 	}
-	acts, err := h.acts(ctx, before, min(n, operator.MaxItems))
+	n = min(n, operator.MaxItems)
+	acts, err := h.actsOf(ctx, q.Client, before, n)
+	if err != nil {
+		return nil, err
+	}
+	sealer, err := h.secret.Load().Sealer(auditPurpose)
 	if err != nil {
 		return nil, err
 	}
 	told := make([]operator.Act, len(acts))
-	for i, a := range acts {
-		told[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a), Reason: a.Reason}
+	for i := range acts {
+		a := &acts[i]
+		name, reason := openAct(sealer, a)
+		told[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a, name), Reason: reason}
 	}
 	return told, nil
 }
 
-// targetText returns whom an act was about: the kind, and the beginning of the name at rest.
-func targetText(a storage.Act) string {
-	if a.Target == "" {
+// actsOf returns the newest entries of the audit before a time: all, or those about a client.
+func (h *instance) actsOf(ctx context.Context, client string, before int64, n int) ([]storage.Act, error) {
+	if h.secret.Load() == nil {
+		return nil, errAuditAway
+	}
+	if client == "" {
+		return h.acts(ctx, before, n)
+	}
+	t, err := operator.ParseTarget(client)
+	if err != nil {
+		return nil, err
+	}
+	return h.actsAbout(ctx, t, before, n)
+}
+
+// targetText returns whom an act was about: an API key by its name, and any other by its kind and
+// the beginning of the name at rest.
+func targetText(a *storage.Act, name string) string {
+	switch {
+	case name != "":
+		return operator.Target{Kind: operator.APIKey, Value: name}.String()
+	case a.Target == "":
 		return a.Kind
 	}
 	return a.Kind + " " + a.Target[:min(len(a.Target), 16)]
@@ -202,7 +233,7 @@ func (running) Reveal(ctx context.Context, by, list string) error {
 	if err != nil {
 		return err
 	}
-	err = h.audit(ctx, by, "reveal", nil, list)
+	err = h.audit(ctx, auditEntry{by: by, action: "reveal", reason: list})
 	if told := (*operator.Error)(nil); err != nil && !errors.As(err, &told) {
 		return operator.Errorf(http.StatusServiceUnavailable, "it can't be noted in the audit: %v", err)
 	}

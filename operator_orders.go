@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -50,17 +51,20 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 		added.Until = time.Now().Add(length).UTC().Truncate(time.Second)
 		done.Until = &added.Until
 	}
-	if err := t.app.canState(t.instance, added); err != nil {
+	if done.In, done.Notes, err = t.app.state(ctx, t.instance, []auditEntry{t.entry(action.String(), o)}, added); err != nil {
 		return operator.Done{}, err
 	}
-	if err := t.instance.audit(ctx, o.By, action.String(), &t.Target, o.Reason); err != nil {
-		return operator.Done{}, t.app.unstated(err, added)
+	if done.In == byStore {
+		done.Notes = append(done.Notes, t.app.besideInFile(about)...)
 	}
-	if done.In, err = t.app.state(ctx, t.instance, o.By, added); err != nil {
-		return operator.Done{}, err
-	}
-	done.Notes = append(t.app.besideInFile(about), t.app.exceptionsTo(added)...)
+	done.Notes = append(done.Notes, t.app.exceptionsTo(added)...)
 	return done, nil
+}
+
+// entry returns the audit entry of an order about the target.
+func (t *target) entry(action string, o operator.Order) auditEntry {
+	about := t.Target
+	return auditEntry{by: o.By, action: action, target: &about, reason: o.Reason}
 }
 
 // exceptionsTo returns a note about the narrower networks that a statement doesn't hold for, if
@@ -115,15 +119,14 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 	if err != nil {
 		return operator.Done{}, err
 	}
-	if err := t.app.canState(t.instance); err != nil {
+	done := operator.Done{Client: t.String()}
+	about, unstatable := t.statementTarget()
+	if unstatable == nil && t.app.isOnlyInFile(t.instance, rules.Ban, about) {
+		done.Notes = append(done.Notes, "the store can't be used at the moment: what the client did isn't forgotten")
+	} else if done.Changed, done.Bans, err = t.forgive(ctx, o); err != nil {
 		return operator.Done{}, err
 	}
-	forgiven, banned, err := t.forgive(ctx, o)
-	if err != nil {
-		return operator.Done{}, err
-	}
-	done := operator.Done{Client: t.String(), Changed: forgiven, Bans: banned}
-	if about, err := t.statementTarget(); err == nil {
+	if unstatable == nil {
 		removed, err := t.unstate(ctx, rules.Ban, about, "unban", o)
 		if err != nil {
 			return operator.Done{}, err
@@ -131,7 +134,7 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 		done.Client = about.String()
 		done.Changed += removed
 		done.Bans += removed
-		done.Notes = t.app.otherFiles()
+		done.Notes = append(done.Notes, t.app.otherFiles()...)
 		if wider := t.stillBanned(); wider != "" {
 			done.Notes = append(done.Notes, "it is still banned by the statement about "+wider)
 		}
@@ -162,11 +165,13 @@ func (t *target) unstate(ctx context.Context, action rules.Action, about rules.T
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
 	}
-	if len(inFile) == 0 && len(t.instance.shared.find(action, about)) == 0 {
+	inStore := len(t.instance.shared.find(action, about))
+	if len(inFile) == 0 && inStore == 0 {
 		return 0, nil
 	}
-	if err := t.instance.audit(ctx, o.By, act, &t.Target, o.Reason); err != nil {
-		return 0, t.app.unstated(err)
+	late, err := t.instance.auditSoon(ctx, t.entry(act, o))
+	if err != nil || inStore > 0 && late {
+		return 0, t.app.unstated(cmp.Or(err, errStoreAway))
 	}
 	shared, err := t.app.unstateShared(ctx, t.instance, o.By, action, about)
 	if err != nil {
@@ -186,9 +191,6 @@ func (t *target) unstate(ctx context.Context, action rules.Action, about rules.T
 func (s running) Disallow(ctx context.Context, o operator.Order) (operator.Done, error) {
 	t, about, err := s.stated(o.Client)
 	if err != nil {
-		return operator.Done{}, err
-	}
-	if err := t.app.canState(t.instance); err != nil {
 		return operator.Done{}, err
 	}
 	removed, err := t.unstate(ctx, rules.Allow, about, "disallow", o)
@@ -222,21 +224,17 @@ func (running) Import(ctx context.Context, i operator.Import) (operator.Done, er
 		}
 		added = append(added, statement)
 	}
-	if err := app.canState(h, added...); err != nil {
-		return operator.Done{}, err
-	}
-	for _, statement := range added {
+	entries := make([]auditEntry, len(added))
+	for n, statement := range added {
 		t, err := operator.ParseTarget(statement.Target.String())
 		if err != nil {
 			return operator.Done{}, err
 		}
-		if err := h.audit(ctx, i.By, statement.Action.String(), &t, statement.Reason); err != nil {
-			return operator.Done{}, app.unstated(err, added...)
-		}
+		entries[n] = auditEntry{by: i.By, action: statement.Action.String(), target: &t, reason: statement.Reason}
 	}
-	in, err := app.state(ctx, h, i.By, added...)
+	in, notes, err := app.state(ctx, h, entries, added...)
 	if err != nil {
 		return operator.Done{}, err
 	}
-	return operator.Done{Changed: len(added), In: in}, nil
+	return operator.Done{Changed: len(added), In: in, Notes: notes}, nil
 }

@@ -15,7 +15,7 @@ import (
 // resetAll resets what is to be forgotten, and notes that in the audit before. It returns how
 // much of it there was.
 func (t *target) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Order) (found int, err error) {
-	if err := t.instance.audit(ctx, o.By, action, &t.Target, o.Reason); err != nil {
+	if err := t.instance.audit(ctx, t.entry(action, o)); err != nil {
 		return 0, err
 	}
 	err = t.instance.engine.Reset(ctx, resets)

@@ -13,13 +13,16 @@ import (
 
 // This file says where operators' statements go, and what operators should know of that.
 
-// canState returns an error if statements can't be changed at the moment. Those that are to be added
-// are for its text.
-func (a *App) canState(h *instance, added ...rules.Statement) error {
-	if a.sharesStatements() && h.engine.Degraded() {
-		return a.unstated(errors.New("the store can't be used at the moment"), added...)
+// errStoreAway says that the store can't be used.
+var errStoreAway = errors.New("the store can't be used at the moment")
+
+// isOnlyInFile reports whether the store can't be used, and the file of this machine has a statement.
+func (a *App) isOnlyInFile(h *instance, action rules.Action, about rules.Target) bool {
+	if !h.engine.Degraded() {
+		return false
 	}
-	return nil
+	lines, err := a.inFile(action, about)
+	return err == nil && len(lines) > 0
 }
 
 // unstated returns what an operator is told when statements could not be changed.
@@ -41,19 +44,54 @@ func (a *App) unstated(err error, added ...rules.Statement) error {
 	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again, or write a line into the rules file of each machine, which is read within a second: %s (here: %s)", err, line, a.rules.Path())
 }
 
-// state adds statements, all or none, and returns where they are: byStore or byRules.
-func (a *App) state(ctx context.Context, h *instance, who string, added ...rules.Statement) (in string, err error) {
-	if !a.sharesStatements() {
-		if err := a.addStatements(who, added...); err != nil {
-			return "", operator.Errorf(http.StatusConflict, "%v", err)
+// state adds statements, all or none, and notes that in the audit before. It returns where they are,
+// byStore or byRules, and what operators should know. While the store can't be used, they are in the
+// rules file of this machine.
+func (a *App) state(ctx context.Context, h *instance, entries []auditEntry, added ...rules.Statement) (in string, notes []string, err error) {
+	who, away := entries[0].by, false
+	for _, e := range entries {
+		late, err := h.auditSoon(ctx, e)
+		if err != nil {
+			return "", nil, a.unstated(err, added...)
 		}
-		return byRules, nil
+		away = away || late
 	}
-	if err := h.put(ctx, added); err != nil {
-		return "", a.unstated(err, added...)
+	if !away && a.sharesStatements() {
+		if err := h.put(ctx, added); err != nil {
+			return "", nil, a.unstated(err, added...)
+		}
+		a.logStatements(who, "added", len(added))
+		return byStore, nil, nil
 	}
-	a.logStatements(who, "added", len(added))
-	return byStore, nil
+	if err := a.addStatements(who, added...); err != nil {
+		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	if away {
+		notes = append(notes, "the store can't be used at the moment: the audit has it once the store is back, if Caddy runs until then")
+	}
+	if away && a.sharesStatements() {
+		if ban := added[0]; ban.Action == rules.Ban && len(h.shared.find(rules.Allow, ban.Target)) > 0 {
+			notes = append(notes, "it doesn't hold: the store has an allowance of it, which counts")
+		}
+		notes = append(notes, fmt.Sprintf("it is in the rules file of this machine only, and stays there when the store is back: on other machines write the same line into theirs: %s (here: %s)", added[0], a.rules.Path()))
+	}
+	return byRules, notes, nil
+}
+
+// auditSoon notes an entry in the audit, or keeps it until the store can be used: late reports that.
+func (h *instance) auditSoon(ctx context.Context, e auditEntry) (late bool, err error) {
+	if !h.engine.Degraded() {
+		err = h.audit(ctx, e)
+		told := (*operator.Error)(nil)
+		if err == nil || ctx.Err() != nil || errors.As(err, &told) && told != errAuditAway {
+			return false, err
+		}
+	}
+	e.at = h.engine.Now()
+	if !h.lateAudit().add(e) {
+		return false, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and %d entries of the audit wait for it already", maxLateAudit)
+	}
+	return true, nil
 }
 
 // unstateShared removes the statements about a target with an action from a store that machines

@@ -37,9 +37,16 @@ func TestStatementsHoldOnAllMachines(t *testing.T) {
 		}
 		s.wantCommand(t, 0, []string{"status"}, "2 bans and 0 allowances in the store")
 	}
-	if keys := redis.Must(t, "HVALS", "{tally}:notes"); strings.Contains(keys, "192.0.2") || strings.Contains(keys, "scraper") {
-		t.Errorf("the Redis shows whom the notes are about: %q", keys)
+	for text, want := range map[string]string{"ban": ":1", "192.0.2": ":0", "scraper": ":0"} {
+		const look = "return string.find(table.concat(redis.call(unpack(ARGV, 2))), ARGV[1], 1, true) and 1 or 0"
+		if got := redis.Must(t, "EVAL", look, "0", text, "ZRANGE", "{tally}:acts", "0", "-1"); got != want {
+			t.Errorf("the audit in the Redis has %q: %s, want %s", text, got, want)
+		}
+		if got := redis.Must(t, "EVAL", look, "0", text, "HVALS", "{tally}:notes"); got != ":0" {
+			t.Errorf("the notes in the Redis have %q", text)
+		}
 	}
+	b.wantCommand(t, 0, words("audit --client 192.0.2.1"), "admin", "ban", "scraper")
 
 	b.wantCommand(t, 0, []string{"unban", "192.0.2.1"}, "Lifted 1 ban of 192.0.2.1", "rules files of other machines")
 	wantEverywhere(t, fleet, http.StatusOK, 1, "the end of the ban on both")
@@ -90,7 +97,13 @@ func testBansInAnOutage(t *testing.T, redis *redisserver.Server, fleet []*server
 		if got := s.get("/", from(2)).status; got != http.StatusTooManyRequests {
 			t.Errorf("in an outage: %d", got)
 		}
-		s.wantCommand(t, 1, []string{"ban", "192.0.2.3"}, "nothing was changed", "ban 192.0.2.3")
+		for range 2 { // which can be undone in an outage as well
+			s.wantPassed(1, 1, "/", from(3))
+			s.wantCommand(t, 0, words("ban 192.0.2.3 --reason outage"), "in the rules file of this machine only", "ban 192.0.2.3", "the audit has it once the store is back")
+			s.wantPassed(0, 1, "/", from(3))
+			s.wantCommand(t, 0, words("unban 192.0.2.3"), "Lifted 1 ban")
+		}
+		s.wantCommand(t, 1, words("unban 192.0.2.2"), "nothing was changed")
 	}
 	fleet[1].mustReload(strings.Replace(onRedis("limit 1000/1h"), "store_timeout 2s", "store_timeout 2s\nmax_keys 4000", 1))
 	if got := fleet[1].get("/", from(2)).status; got != http.StatusTooManyRequests {
@@ -101,6 +114,9 @@ func testBansInAnOutage(t *testing.T, redis *redisserver.Server, fleet []*server
 		waitFor(t, "the Redis to be in use again", func() bool { return !s.health().Degraded })
 	}
 	waitFor(t, "the ban to be back in the store", func() bool { return redis.Must(t, "HLEN", "{tally}:notes") != ":0" })
+	for _, s := range fleet { // one of which has been reloaded meanwhile
+		s.wantCommand(t, 0, words("audit --client 192.0.2.3"), "unban", "outage")
+	}
 	late := newServer(t, onRedis("limit 1000/1h"), "REDIS="+redis.Address, "REDIS_PASSWORD="+redisPassword)
 	late.writeSecret(strings.Repeat("one secret for all ", 3))
 	late.start()

@@ -296,3 +296,23 @@ func TestOrdersBecomeStatements(t *testing.T) {
 		t.Errorf("the file is %s, %v", text, err)
 	}
 }
+
+// In an outage a command still bans, by the rules file, and takes that back. The audit has both once
+// the store is in use again.
+func TestBansInAnOutageOfTheStore(t *testing.T) {
+	s := startCaddy(t, strings.Replace(failing("{$DIR}/tally.db"+noJournal), "store_timeout 1m", "store_timeout 1s", 1))
+	s.awaitRecovery()
+	unlock := lockDatabase(t, filepath.Join(s.dir, "tally.db"))
+	for asked := 0; !s.health().Degraded && asked < 100; asked++ {
+		s.get("/", from(2))
+	}
+	s.wantCommand(t, 0, words("ban 192.0.2.9 --reason outage"), "192.0.2.9 is banned", "on this machine", "the audit has it once the store is back")
+	s.wantBannedByOperator(false, "/", from(9))
+	s.wantCommand(t, 0, words("unban 192.0.2.9"), "isn't forgotten")
+	if got := s.get("/", from(9)).status; got != http.StatusOK {
+		t.Errorf("after unban: %d", got)
+	}
+	unlock()
+	s.awaitRecovery()
+	s.wantCommand(t, 0, words("audit --client 192.0.2.9"), "unban", "outage")
+}

@@ -33,25 +33,27 @@ const (
 	KeepActs    = 90 * Day
 	MaxActsKept = 100_000 // the oldest go first
 	MaxActs     = 1000    // at once
-	MaxActText  = 256     // bytes of each text
+	MaxActText  = 256     // bytes of each text but the reason
+	MaxReason   = 2048    // bytes of the reason, which may be sealed
 )
 
-// Cut makes the texts of an act valid UTF-8 of at most MaxActText bytes, without control
-// characters.
+// Cut makes the texts of an act valid UTF-8 of at most MaxActText and MaxReason bytes, without
+// control characters.
 func (a *Act) Cut() {
-	for _, text := range []*string{&a.By, &a.Action, &a.Target, &a.Kind, &a.Reason} {
-		*text = cut(*text)
+	for _, text := range []*string{&a.By, &a.Action, &a.Target, &a.Kind} {
+		*text = cut(*text, MaxActText)
 	}
+	a.Reason = cut(a.Reason, MaxReason)
 }
 
-func cut(text string) string {
+func cut(text string, most int) string {
 	clean := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(text[:min(len(text), 2*MaxActText)], "�"))
-	for len(clean) > MaxActText {
+	}, strings.ToValidUTF8(text[:min(len(text), 2*most)], "�"))
+	for len(clean) > most {
 		_, size := utf8.DecodeLastRuneInString(clean)
 		clean = clean[:len(clean)-size]
 	}

@@ -76,9 +76,17 @@ func Opaque(lasting identity.Hasher, key []byte) [16]byte {
 // OpaqueToday returns an opaque name of any other client. It is another every day, and two
 // days later nobody can link it any more.
 func OpaqueToday(epochs *epoch.Keys, key []byte, now time.Time) ([16]byte, error) {
-	names, err := epochs.At(now, 1)
+	hash, err := OpaqueFor(epochs, key, 24*time.Hour, now)
+	return hash.Current, err
+}
+
+// OpaqueFor returns opaque names of any other client that can be linked for so long after now, and
+// not for longer than twice that.
+func OpaqueFor(epochs *epoch.Keys, key []byte, retention time.Duration, now time.Time) (Hash, error) {
+	days := epoch.Days(retention)
+	names, err := epochs.At(now, days)
 	if err != nil {
-		return [16]byte{}, err
+		return Hash{}, err
 	}
-	return names.Current.Hash(opaqueScope, opaquePrefix+string(key)), nil
+	return hashUnder(names, days, opaqueScope, opaquePrefix+string(key), retention, now), nil
 }

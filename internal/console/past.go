@@ -109,13 +109,17 @@ func (c console) audit() *cobra.Command {
 	var q operator.AuditQuery
 	var ago string
 	cmd := &cobra.Command{
-		Use:     "audit",
-		Short:   "Lists what operators did, the newest first",
-		Example: "  caddy rate-limit audit -n 100",
+		Use:   "audit",
+		Short: "Lists what operators did, the newest first",
+		Long: `Lists what operators did, the newest first. It doesn't name addresses; with
+--client it lists what was done to an address or to networks around it.
+` + clientHelp,
+		Example: "  caddy rate-limit audit -n 100\n  caddy rate-limit audit --client 203.0.113.9",
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().IntVarP(&q.N, "number", "n", 50, "How many acts to list at most")
 	cmd.Flags().StringVar(&ago, "before", "", "Only what was done longer ago than this: 24h, 7d")
+	cmd.Flags().StringVar(&q.Client, "client", "", "Only what was done to this client")
 	return c.command(cmd, func(s *session, _ []string) (err error) {
 		if q.Before, err = before(s.now, "--before", ago); err != nil {
 			return err

@@ -79,6 +79,9 @@ func (c *Client) History(ctx context.Context, q HistoryQuery) (History, error) {
 
 // Audit implements [Service].
 func (c *Client) Audit(ctx context.Context, q AuditQuery) ([]Act, error) {
+	if q.Client != "" {
+		return tell[[]Act](ctx, c, "audit/client", q)
+	}
 	return ask[[]Act](ctx, c, "audit", q.values())
 }
 

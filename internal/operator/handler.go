@@ -43,6 +43,12 @@ func endpointsOf(s Service) map[string]endpoint {
 		"audit":    get(readAuditQuery, func(ctx context.Context, q AuditQuery) (any, error) { return listed(s.Audit(ctx, q)) }),
 		"events":   {method: http.MethodGet, stream: true},
 
+		"audit/client": post(`{"client": "203.0.113.9", "n": 50, "before": "2026-11-22T08:00:00Z"}`, func(ctx context.Context, q AuditQuery) (any, error) {
+			if q.Client == "" {
+				return nil, Errorf(http.StatusBadRequest, "client: expected one; GET audit lists all acts")
+			}
+			return listed(s.Audit(ctx, q))
+		}),
 		"explain":  post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, s.Explain),
 		"reset":    post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),
 		"ban":      post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Ban)),

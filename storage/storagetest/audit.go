@@ -44,12 +44,12 @@ func testActs(t *testing.T, open storage.Opener) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 
-	long := storage.Act{At: start + int64(time.Hour), By: "a\nb\x00\xffc\u202e", Reason: strings.Repeat("é", 1000)}
+	long := storage.Act{At: start + int64(time.Hour), By: "a\nb\x00\xffc\u202e", Reason: strings.Repeat("é", 2000)}
 	if err := s.Audit(context.Background(), &long); err != nil {
 		t.Fatal(err)
 	}
 	page, err := s.Acts(context.Background(), math.MaxInt64, 1)
-	if err != nil || len(page) != 1 || page[0] != long || len(long.Reason) > storage.MaxActText || !utf8.ValidString(long.Reason) || strings.ContainsAny(long.By, "\n\x00\u202e") {
+	if err != nil || len(page) != 1 || page[0] != long || len(long.Reason) > storage.MaxReason || !utf8.ValidString(long.Reason) || strings.ContainsAny(long.By, "\n\x00\u202e") {
 		t.Errorf("got %+v, %v, want it cut", page, err)
 	}
 
