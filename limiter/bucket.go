@@ -202,6 +202,19 @@ func (l Limit) retryBucket(b Bucket, c Claim) time.Duration {
 	return time.Duration(wait - drains)
 }
 
+// Cap lowers what a token bucket has in use at now to the capacity of the limit, where it was filled
+// under a larger limit. So it drains no longer than a full one. Slots stay as they are.
+func (l Limit) Cap(s *State, now int64) {
+	if l.CountsSlots() {
+		return
+	}
+	b := l.drainTo(s.Bucket, now)
+	b.Units, b.Part = l.asOf(b, now)
+	b.At = now
+	b.Units, b.Part = lesser(b.Units, b.Part, l.capacity, 0)
+	s.Bucket = b
+}
+
 // emptyAt returns the time from which on a bucket is empty, if the limit stays as it is.
 func (l Limit) emptyAt(b Bucket) int64 {
 	takes := int64(l.Quota(Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At).Reset)

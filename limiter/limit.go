@@ -226,24 +226,23 @@ func times(units, n int64) int64 {
 	return min(units*n, MaxAmount)
 }
 
-// Share returns the part of percent of the limit that falls to one of n processes,
-// which count from 0. The parts of all of them add up to percent of the limit,
-// rounded down, but at least 1. It returns false if nothing falls to this process.
-func (l Limit) Share(percent, process, n int) (part Limit, some bool) {
+// Share returns the part of percent of the limit that falls to one of n processes, which count from
+// 0. It is at least 1, so the parts of all of them add up to percent of the limit, rounded down, or to
+// n if that is more.
+func (l Limit) Share(percent, process, n int) Limit {
 	l.amount = shareOf(l.amount, percent, process, n)
 	l.capacity = shareOf(l.capacity, percent, process, n)
-	return l, l.amount > 0 && l.capacity > 0
+	return l
 }
 
-// shareOf divides percent of some units among n processes. The first ones get what
-// is left over.
+// shareOf divides percent of some units among n processes. The first ones get the remainder.
 func shareOf(units int64, percent, process, n int) int64 {
-	whole := max(units*int64(min(max(percent, 1), 100))/100, 1)
+	whole := units * int64(min(max(percent, 1), 100)) / 100
 	part := whole / int64(n)
 	if int64(process) < whole%int64(n) {
 		part++
 	}
-	return part
+	return max(part, 1)
 }
 
 // Retention returns how long after a claim its state may still matter: what it

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The parts of all processes together are what one alone has, rounded down.
+// The parts of all processes together are what one alone has, rounded down, or one for each.
 func TestSharesAddUp(t *testing.T) {
 	for _, algorithm := range []Algorithm{Sliding, Fixed, TokenBucket} {
 		for amount := int64(1); amount <= 40; amount++ {
@@ -15,10 +15,10 @@ func TestSharesAddUp(t *testing.T) {
 			}
 			for _, percent := range []int{1, 30, 40, 99, 100} {
 				for n := 1; n <= 7; n++ {
-					all, want := int64(0), max(amount*int64(percent)/100, 1)
+					all, want := int64(0), max(amount*int64(percent)/100, int64(n))
 					for process := range n {
-						part, some := l.Share(percent, process, n)
-						if some != (part.Capacity() > 0) || part.Capacity() != part.Amount() {
+						part := l.Share(percent, process, n)
+						if part.Capacity() < 1 || part.Capacity() != part.Amount() {
 							t.Fatalf("%v %d: process %d of %d has %d, %d", algorithm, amount, process, n, part.Amount(), part.Capacity())
 						}
 						all += part.Capacity()
@@ -32,16 +32,15 @@ func TestSharesAddUp(t *testing.T) {
 	}
 }
 
-// A burst is divided as well, and nobody has a bucket that is never refilled.
+// A burst is divided as well, and each process has a bucket that is refilled.
 func TestSharesOfABurst(t *testing.T) {
 	l, err := New(Params{Algorithm: TokenBucket, Amount: 2, Burst: 100, Window: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if part, some := l.Share(50, 0, 2); !some || part.Amount() != 1 || part.Capacity() != 25 {
-		t.Errorf("the first has %d, %d", part.Amount(), part.Capacity())
-	}
-	if part, some := l.Share(50, 1, 2); some {
-		t.Errorf("the second has %d, %d", part.Amount(), part.Capacity())
+	for process := range 2 {
+		if part := l.Share(50, process, 2); part.Amount() != 1 || part.Capacity() != 25 {
+			t.Errorf("process %d has %d, %d", process, part.Amount(), part.Capacity())
+		}
 	}
 }

@@ -28,6 +28,7 @@ func (r *request) decideLocallyLocked(part share) {
 		if h.short {
 			g = h.cell.takeLocked(debit, r.now, part)
 			if g.Units == 0 {
+				g.Retry = min(g.Retry, part.probe) // then the store may be back, and with it the whole limit
 				h.cell.blockLocallyLocked(debit, g, r.now)
 				r.refuse(OverLimit, h.debit, 0, g.Retry)
 				r.Fresh = true
@@ -44,7 +45,7 @@ func (r *request) decideLocallyLocked(part share) {
 			debit.Known, debit.at = true, r.now
 			spent := grants[i].Lease
 			spent.Units = 0
-			reduced, _ := part.of(debit.Limit)
+			reduced := part.of(debit.Limit)
 			debit.Quota, debit.Reduced = reduced.Quota(spent, r.now), reduced.Capacity()
 			r.oweLocked(c, debit, grants[i].Lease)
 		default:
@@ -65,16 +66,13 @@ func (r *request) oweLocked(c *cell, d *Debit, taken limiter.Lease) {
 
 // takeLocked takes a debit from a share of its limit.
 func (c *cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
-	local := c.localLocked()
+	reduced, local := part.of(debit.Limit), c.localLocked()
 	if local == nil {
 		local = newLocal(debit.Limit, c.leaseLocked())
+		reduced.Cap(&local.state, now)
 		c.setLocalLocked(local)
 	}
 	c.limit = debit.Limit
-	reduced, some := part.of(debit.Limit)
-	if !some {
-		return limiter.Grant{Retry: debit.Limit.Window()} // all of it is other processes'
-	}
 	reduced.Trim(&local.state, now)
 	reduced.Coarsen(&local.state)
 	g := reduced.Claim(&local.state, limiter.Claim{Now: now, Min: debit.Cost, Want: debit.Cost})

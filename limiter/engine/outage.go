@@ -3,6 +3,7 @@ package engine
 import (
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,24 @@ type outage struct {
 	told     bool          // that the outage began, and not yet that it ended
 	backoff  time.Duration // until the next probe
 	cause    error         // what went wrong last
+
+	next atomic.Pointer[time.Time] // when the store is tried again
+}
+
+// untilProbe returns how long it is until the store is tried again, at least firstProbe.
+func (o *outage) untilProbe() time.Duration {
+	if next := o.next.Load(); next != nil {
+		return max(time.Until(*next), firstProbe)
+	}
+	return firstProbe
+}
+
+// nextLocked returns how long to wait for the next probe.
+func (o *outage) nextLocked() time.Duration {
+	wait := jittered(o.backoff)
+	next := time.Now().Add(wait)
+	o.next.Store(&next)
+	return wait
 }
 
 // begin returns when to probe first, when to report that the outage goes on, and
@@ -37,10 +56,10 @@ func (o *outage) begin(cause error, last time.Duration) (probe, remind time.Dura
 	}
 	o.began, o.cause = time.Now(), cause
 	if silent := time.Since(o.reminded); silent < remindAfter {
-		return jittered(o.backoff), remindAfter - silent, false
+		return o.nextLocked(), remindAfter - silent, false
 	}
 	o.reminded, o.told = o.began, true
-	return jittered(o.backoff), remindAfter, true
+	return o.nextLocked(), remindAfter, true
 }
 
 // goOn returns when to probe next, after a time of last at most, or a little more.
@@ -49,7 +68,7 @@ func (o *outage) goOn(cause error, last time.Duration) (probe time.Duration) {
 	defer o.mu.Unlock()
 	o.cause = cause
 	o.backoff = min(max(2*o.backoff, firstProbe), last)
-	return jittered(o.backoff)
+	return o.nextLocked()
 }
 
 // remind returns how long the outage has lasted, and what went wrong last.
@@ -77,8 +96,7 @@ func (o *outage) last() (began time.Time, cause error) {
 	return o.began, o.cause
 }
 
-// jittered returns a duration of 3/4 to 5/4 of d, so that the probes of several
-// processes spread.
+// jittered returns a duration of 3/4 to 5/4 of d, so that the probes of several processes spread.
 func jittered(d time.Duration) time.Duration {
 	return d - d/4 + rand.N(d/2)
 }

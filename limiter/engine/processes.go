@@ -54,21 +54,21 @@ func (c *connection) processes() int64 {
 type share struct {
 	percent  int
 	presence storage.Presence
+	probe    time.Duration // until the store is tried again
 }
 
 func (e *Engine) share() share {
-	s := share{percent: e.opts.DegradedPercent}
+	s := share{percent: e.opts.DegradedPercent, probe: e.committer.outage.untilProbe()}
 	if p := e.committer.conn.presence.Load(); p != nil {
 		s.presence = *p
 	}
 	return s
 }
 
-// of returns the part of a limit, or false if there is none for this process. One
-// that knows of no others has its percentage rounded up.
-func (s share) of(limit *Limit) (part limiter.Limit, some bool) {
+// of returns the part of a limit. A process that knows of no others has its percentage rounded up.
+func (s share) of(limit *Limit) limiter.Limit {
 	if s.presence.Processes > 1 {
 		return limit.Share(s.percent, s.presence.Process, s.presence.Processes)
 	}
-	return limit.Scale(s.percent), true
+	return limit.Scale(s.percent)
 }
