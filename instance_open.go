@@ -137,11 +137,11 @@ func (h *instance) Banned(client []byte, reason reputation.Reason, until int64) 
 	}
 }
 
+// Outage implements engine.Observer.
+func (h *instance) Outage() { metrics.degraded.Inc() }
+
 // Degraded implements engine.Observer.
 func (h *instance) Degraded(since time.Duration, err error) {
-	if since == 0 {
-		metrics.degraded.Inc()
-	}
 	logger().Error("the store can't be used; reduced limits are kept in memory until it can",
 		h.settings.where(), zap.Duration("since", since), zap.Error(err))
 }

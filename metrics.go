@@ -17,6 +17,7 @@ var metrics = struct {
 	declined  *prometheus.CounterVec
 	decisions *prometheus.CounterVec
 	settled   *prometheus.CounterVec
+	byMemory  *prometheus.CounterVec
 	process   *prometheus.HistogramVec
 
 	wouldRefuse *prometheus.CounterVec
@@ -63,6 +64,10 @@ var metrics = struct {
 		Name: "caddy_rate_limit_shadow_decisions_total",
 		Help: "Decisions of shadow limits by zone, limit and outcome: allowed or would_refuse.",
 	}, []string{"zone", "limit", "outcome"}),
+	byMemory: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_decisions_by_memory_total",
+		Help: "Requests that memory alone decided, with reduced limits, because the store could not be used or did not answer in time.",
+	}, []string{"zone"}),
 	settled: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_settled_requests_total",
 		Help: "Answered requests of zones that count by status, by whether they counted: true or false.",

@@ -13,6 +13,7 @@ import (
 // zoneMeter counts the requests of a zone. Its zero value counts nothing.
 type zoneMeter struct {
 	requests, declined prometheus.Counter
+	byMemory           prometheus.Counter
 	wouldRefuse        prometheus.Counter    // of a zone with shadow limits
 	settled            [2]prometheus.Counter // of requests that didn't count, and that did
 	process            prometheus.Observer
@@ -27,6 +28,12 @@ func (m zoneMeter) request() {
 func (m zoneMeter) decline() {
 	if m.declined != nil {
 		m.declined.Inc()
+	}
+}
+
+func (m zoneMeter) decideByMemory() {
+	if m.byMemory != nil {
+		m.byMemory.Inc()
 	}
 }
 
@@ -57,6 +64,7 @@ func newZoneMeter(zone string) zoneMeter {
 	return zoneMeter{
 		requests: metrics.requests.WithLabelValues(zone),
 		declined: metrics.declined.WithLabelValues(zone),
+		byMemory: metrics.byMemory.WithLabelValues(zone),
 		process:  metrics.process.WithLabelValues(zone),
 	}
 }

@@ -15,6 +15,8 @@ var (
 		"How far the clock of this machine is ahead of the time of the store on a network; negative if it is behind.", nil, nil)
 	descLostWrites = prometheus.NewDesc("caddy_rate_limit_store_lost_writes_total",
 		"Times that the store on a network has lost what it had acknowledged.", nil, nil)
+	descUnsettled = prometheus.NewDesc("caddy_rate_limit_store_unsettled_total",
+		"Times that it stayed open whether the last calls of the store on a network took effect.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -23,15 +25,17 @@ func (networkCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descRoundTrip
 	ch <- descClockAhead
 	ch <- descLostWrites
+	ch <- descUnsettled
 }
 
 // Collect implements prometheus.Collector. Of several stores it reports the one that takes
 // longest, and the losses of all.
 func (networkCollector) Collect(ch chan<- prometheus.Metric) {
-	var machines, roundTrip, ahead, lost float64
+	var machines, roundTrip, ahead, lost, unsettled float64
 	eachInstance(func(h *instance) {
 		stats := h.stats()
 		lost += float64(stats.LostWrites)
+		unsettled += float64(stats.Unsettled)
 		if trip := stats.RoundTrip.Seconds(); trip > roundTrip {
 			machines, roundTrip, ahead = float64(stats.Processes), trip, stats.Ahead.Seconds()
 		}
@@ -43,4 +47,5 @@ func (networkCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descRoundTrip, prometheus.GaugeValue, roundTrip)
 	ch <- prometheus.MustNewConstMetric(descClockAhead, prometheus.GaugeValue, ahead)
 	ch <- prometheus.MustNewConstMetric(descLostWrites, prometheus.CounterValue, lost)
+	ch <- prometheus.MustNewConstMetric(descUnsettled, prometheus.CounterValue, unsettled)
 }

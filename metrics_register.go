@@ -13,7 +13,7 @@ import (
 // registerMetrics makes the collectors part of a configuration's registry.
 func registerMetrics(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
-		metrics.requests, metrics.declined, metrics.decisions, metrics.settled, metrics.wouldRefuse, metrics.shadow, metrics.process,
+		metrics.requests, metrics.declined, metrics.decisions, metrics.settled, metrics.byMemory, metrics.wouldRefuse, metrics.shadow, metrics.process,
 		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
 		metrics.regionWrites, metrics.regionErrors, metrics.regionApplied, metrics.regionMade, regionCollector{}, networkCollector{},
 		metrics.violations, metrics.bans, metrics.keys, metrics.statements, metrics.clients, metrics.squeezes, metrics.sessions, metrics.refusedSessions,

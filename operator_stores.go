@@ -63,6 +63,7 @@ func (h *instance) describeNetwork(stats engine.Stats) *operator.Network {
 		RoundTrip:  operator.SecondsOf(stats.RoundTrip),
 		Ahead:      operator.SecondsOf(stats.Ahead),
 		LostWrites: stats.LostWrites,
+		Unsettled:  stats.Unsettled,
 		LaterLines: seals.Later + h.shared.countOlder(),
 	}
 }

@@ -113,6 +113,9 @@ func (e *evaluation) count(d *engine.Decision) {
 			last = p.zone
 			last.meter.request()
 			last.meter.waited(d.Waited)
+			if d.Degraded {
+				last.meter.decideByMemory()
+			}
 		}
 		switch {
 		case d.Allowed:

@@ -45,6 +45,9 @@ type News struct {
 	// their numbers, and MoreNotes reports whether there are more after them.
 	Notes     []Note
 	MoreNotes bool
+	// Processes is how many processes use the store, as [Shared.Join] counts them; 0 if the store
+	// doesn't know. A process that knows another number joins again.
+	Processes int
 }
 
 // MaxChanges is how many changes of records a store tells of.

@@ -33,6 +33,11 @@ type Remote interface {
 	// doesn't refuse a larger one. A good value is as many as take about as long as a round
 	// trip, for example 128.
 	MaxBatch() int
+
+	// Lacks reports whether the store lacks writes of an earlier one that were acknowledged. If it
+	// lacks none and doesn't continue the earlier one, it isn't known whether the last calls of
+	// that one took effect, as after a process that was stopped for a while.
+	Lacks(earlier Store) bool
 }
 
 // ErrLostWrites says that the store doesn't hold any more what it acknowledged before. Nothing

@@ -149,6 +149,7 @@ func (outages) Recovered(after time.Duration) {
 	fmt.Fprintf(os.Stderr, "the store is in use again after %v\n", after)
 }
 
+func (outages) Outage()                                 {}
 func (outages) Committed(int, time.Duration)            {}
 func (outages) Swept(int64, int, time.Duration, error)  {}
 func (outages) Punished(reputation.Reason)              {}

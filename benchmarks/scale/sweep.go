@@ -157,5 +157,6 @@ func (w *sweepWatch) Swept(rows int64, _ int, _ time.Duration, err error) {
 func (w *sweepWatch) Committed(int, time.Duration)            {}
 func (w *sweepWatch) Punished(reputation.Reason)              {}
 func (w *sweepWatch) Banned([]byte, reputation.Reason, int64) {}
+func (w *sweepWatch) Outage()                                 {}
 func (w *sweepWatch) Degraded(time.Duration, error)           {}
 func (w *sweepWatch) Recovered(time.Duration)                 {}

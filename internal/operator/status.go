@@ -49,6 +49,9 @@ type Network struct {
 	// LostWrites is how many times the store has lost what it had acknowledged, since this process
 	// was started.
 	LostWrites int64 `json:"lost_writes"`
+	// Unsettled is how many times, since this process was started, it could not learn whether its
+	// last calls took effect. It has charged what it knew again then.
+	Unsettled int64 `json:"unsettled"`
 	// LaterLines is how many values in the store are sealed under a line of secret_file after the
 	// first. While there are any, these lines are needed.
 	LaterLines int `json:"sealed_under_later_lines"`

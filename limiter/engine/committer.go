@@ -33,10 +33,11 @@ type committer struct {
 	probe    *time.Timer // fires when the store is worth another try
 	reminder *time.Timer // reports that an outage goes on
 
-	answers atomic.Int64 // transactions that the store answered
-	claimed atomic.Int64 // claims that it answered
-	lost    atomic.Int64 // times that it had lost writes
-	asking  atomic.Bool  // the store's time is to be asked for
+	answers   atomic.Int64 // transactions that the store answered
+	claimed   atomic.Int64 // claims that it answered
+	lost      atomic.Int64 // times that it had lost writes
+	unsettled atomic.Int64 // times that calls were left open
+	asking    atomic.Bool  // the store's time is to be asked for
 
 	newsroom newsroom // asks what other processes have changed
 

@@ -25,8 +25,10 @@ type faulty struct {
 // eventLog counts what an observer is told.
 type eventLog struct {
 	noObserver
-	degraded, reminded, recovered atomic.Int64
+	outages, degraded, reminded, recovered atomic.Int64
 }
+
+func (l *eventLog) Outage() { l.outages.Add(1) }
 
 func (l *eventLog) Degraded(since time.Duration, _ error) {
 	if since == 0 {
@@ -520,12 +522,12 @@ func TestFlapping(t *testing.T) {
 // another.
 func TestOutageThatEndedMayGoOn(t *testing.T) {
 	var o outage
-	if next := o.goOn(errDisk, lastProbe); next <= 0 {
+	if next, _ := o.goOn(errDisk, lastProbe); next <= 0 {
 		t.Errorf("the next probe comes after %v", next)
 	}
 	o.begin(errDisk, lastProbe)
 	o.end()
-	if next := o.goOn(errDisk, lastProbe); next <= 0 {
+	if next, _ := o.goOn(errDisk, lastProbe); next <= 0 {
 		t.Errorf("the next probe comes after %v", next)
 	}
 }
@@ -597,5 +599,44 @@ func TestGrantPaysDebts(t *testing.T) {
 		if granted.Units != tt.left || granted.Spent != tt.spent || owed != tt.owed || back.Units != tt.given || back.At != granted.At {
 			t.Errorf("%+v: %+v is left, %d owed and %+v given back", tt, granted, owed, back)
 		}
+	}
+}
+
+// Each outage is counted, also those of which only the first is told, since they follow one another.
+func TestEveryOutageCounts(t *testing.T) {
+	limit := sliding(t, 1000, time.Hour)
+	inBubble(t, func(t *testing.T, e *faulty) {
+		for range 5 {
+			e.broken.Store(true)
+			e.ask(debit(limit, fmt.Sprint(e.opens.Load()), 1))
+			e.broken.Store(false)
+			eventuallyInBubble(t, func() bool { return !e.committer.degraded.Load() })
+		}
+		if outages, told := e.events.outages.Load(), e.events.degraded.Load(); outages != 5 || told != 1 {
+			t.Errorf("%d outages count, of which %d were told, want 5 and 1", outages, told)
+		}
+	})
+}
+
+// An outage begins with a call that took too long. Why that was so is told as soon as it is known, and
+// once: later causes come with the next reminder.
+func TestCauseOfAnOutageIsToldAtOnce(t *testing.T) {
+	var o outage
+	tooLong, full, gone := errors.New("took too long"), errors.New("no space left"), errors.New("connection refused")
+	if _, _, tell := o.begin(tooLong, lastProbe); !tell {
+		t.Fatal("the outage isn't told")
+	}
+	for i, step := range []struct {
+		cause error
+		told  bool
+	}{{tooLong, false}, {full, true}, {full, false}, {gone, false}, {tooLong, false}} {
+		if _, since := o.goOn(step.cause, lastProbe); (since > 0) != step.told {
+			t.Errorf("step %d: told after %v", i, since)
+		}
+	}
+	o.end()
+	o.begin(tooLong, lastProbe) // soon after the last one, and not told
+	if _, since := o.goOn(full, lastProbe); since != 0 {
+		t.Errorf("the cause of an outage that isn't told is told after %v", since)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -304,6 +305,7 @@ func (s *fleetStore) News(ctx context.Context, seen storage.Seen) (news storage.
 	var told storage.News
 	err = s.do(ctx, func(raw storage.Timekeeper) (err error) {
 		told, err = raw.(storage.Watcher).News(context.Background(), seen)
+		told.Processes = len(s.fleet.stays)
 		return err
 	})
 	s.mu.Lock()
@@ -329,11 +331,10 @@ func (s *fleetStore) Join(ctx context.Context, id, now, until int64) (p storage.
 	var is storage.Presence
 	err = s.do(ctx, func(storage.Timekeeper) error {
 		s.fleet.stays[id] = until
-		for other, until := range s.fleet.stays {
-			if until > now {
-				is.Processes++
-			}
-			if until > now && other < id {
+		maps.DeleteFunc(s.fleet.stays, func(_, until int64) bool { return until <= now })
+		is.Processes = len(s.fleet.stays)
+		for other := range s.fleet.stays {
+			if other < id {
 				is.Process++
 			}
 		}
@@ -376,6 +377,8 @@ func (s *fleetStore) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*fleetStore)
 	return ok && e.fleet == s.fleet && e.holdsAll()
 }
+
+func (s *fleetStore) Lacks(earlier storage.Store) bool { return !s.Continues(earlier) }
 
 func (s *fleetStore) Close() error {
 	s.mu.Lock()

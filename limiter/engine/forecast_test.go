@@ -198,16 +198,18 @@ func TestForecastsAreTrue(t *testing.T) {
 
 // While the store can't be used, a forecast is what memory decides.
 func TestForecastsInAnOutage(t *testing.T) {
-	f := newFixture(t)
 	limit := newLimit(t, limiter.Params{Amount: 10, Window: time.Hour})
-	f.committer.degrade(errDisk)
-	for i := range 10 {
-		debits := []Debit{{Limit: limit, Key: []byte("a"), Cost: 1}}
-		foretold := f.Forecast(context.Background(), nil, debits)
-		if got := f.ask(debit(limit, "a", 1)); foretold.Allowed != got.Allowed || foretold.Retry != got.Retry || foretold.Degraded != got.Degraded {
-			t.Errorf("%d: foretold %+v, decided %+v", i, foretold, got)
+	inBubble(t, func(t *testing.T, f *faulty) {
+		f.broken.Store(true)
+		f.committer.degrade(errDisk)
+		for i := range 10 {
+			debits := []Debit{{Limit: limit, Key: []byte("a"), Cost: 1}}
+			foretold := f.Forecast(context.Background(), nil, debits)
+			if got := f.ask(debit(limit, "a", 1)); foretold.Allowed != got.Allowed || foretold.Retry != got.Retry || foretold.Degraded != got.Degraded {
+				t.Errorf("%d: foretold %+v, decided %+v", i, foretold, got)
+			}
 		}
-	}
+	})
 }
 
 // A forecast whose context ends changes nothing of the request any more, which its caller may

@@ -82,14 +82,26 @@ func (w *newsroom) ask(q question) {
 	if w.asks == 1 {
 		close(w.begun)
 	}
-	if w.asks%joinEvery == 1 && a.err == nil && w.committer.conn.onNetwork.Load() {
+	w.join(a)
+}
+
+// join says again that this machine uses a store on a network, now and then and when the number of
+// machines has changed.
+func (w *newsroom) join(a reply) {
+	conn := &w.committer.conn
+	if a.err != nil || !conn.onNetwork.Load() {
+		return
+	}
+	regular := w.asks%joinEvery == 1
+	if regular || a.news.Processes != 0 && int64(a.news.Processes) != conn.processes() {
 		_ = w.committer.join() // if it fails, the janitor's next one does as well
+	}
+	if regular {
 		w.forgetNotes()
 	}
 }
 
-// joinEvery is after how many questions a machine says again that it uses a store on a network, and
-// learns which others do: soon after all have started, and then every few seconds.
+// joinEvery is after how many questions a machine says again that it uses a store on a network.
 const joinEvery = 16
 
 // look has the store asked for what other processes have changed, and gives back what they may

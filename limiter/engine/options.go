@@ -101,9 +101,13 @@ type Observer interface {
 	// Banned reports that an offense has led to a ban of a client until a time, in nanoseconds
 	// since the Unix epoch, once the store knows of it. Nobody may change the client's key.
 	Banned(client []byte, reason reputation.Reason, until int64)
-	// Degraded reports that the store can't be used, once when that begins and
-	// once a minute while it lasts. It may be called from a request's goroutine
-	// and from a timer's.
+	// Outage reports that the store can't be used from now on. It is called for each outage,
+	// and like Degraded from any goroutine.
+	Outage()
+	// Degraded reports that the store can't be used, and why: when that begins, when the cause
+	// turns out to be another one than was reported, and once a minute while it lasts. For outages
+	// that follow one another it is called once a minute at most. It may be called from a
+	// request's goroutine and from a timer's.
 	Degraded(since time.Duration, err error)
 	// Recovered reports that the store is in use again.
 	Recovered(after time.Duration)
@@ -116,6 +120,7 @@ func (noObserver) Committed(int, time.Duration)            {}
 func (noObserver) Swept(int64, int, time.Duration, error)  {}
 func (noObserver) Punished(reputation.Reason)              {}
 func (noObserver) Banned([]byte, reputation.Reason, int64) {}
+func (noObserver) Outage()                                 {}
 func (noObserver) Degraded(time.Duration, error)           {}
 func (noObserver) Recovered(time.Duration)                 {}
 

@@ -24,6 +24,7 @@ type outage struct {
 	told     bool          // that the outage began, and not yet that it ended
 	backoff  time.Duration // until the next probe
 	cause    error         // what went wrong last
+	toldWhy  string        // the cause that the observer was told first; "" after it was told another one
 
 	next atomic.Pointer[time.Time] // when the store is tried again
 }
@@ -58,17 +59,23 @@ func (o *outage) begin(cause error, last time.Duration) (probe, remind time.Dura
 	if silent := time.Since(o.reminded); silent < remindAfter {
 		return o.nextLocked(), remindAfter - silent, false
 	}
-	o.reminded, o.told = o.began, true
+	o.reminded, o.told, o.toldWhy = o.began, true, cause.Error()
 	return o.nextLocked(), remindAfter, true
 }
 
-// goOn returns when to probe next, after a time of last at most, or a little more.
-func (o *outage) goOn(cause error, last time.Duration) (probe time.Duration) {
+// goOn returns when to probe next, after a time of last at most, or a little more. since is how long
+// the outage has lasted if its cause is worth telling: the first that differs from what was told when
+// it began, which often is no more than that a call took too long.
+func (o *outage) goOn(cause error, last time.Duration) (probe, since time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.cause = cause
 	o.backoff = min(max(2*o.backoff, firstProbe), last)
-	return o.nextLocked()
+	if o.told && o.toldWhy != "" && o.toldWhy != cause.Error() {
+		o.toldWhy = ""
+		since = max(time.Since(o.began), 1)
+	}
+	return o.nextLocked(), since
 }
 
 // remind returns how long the outage has lasted, and what went wrong last.

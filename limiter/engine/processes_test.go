@@ -146,3 +146,30 @@ func TestRefusalsByAShareEndAtTheNextProbe(t *testing.T) {
 		})
 	}
 }
+
+// Machines know of one another a moment after the last of them has started or ended, not only after
+// the next cleanup: in an outage soon after that their shares fit.
+func TestMachinesSoonKnowOfOneAnother(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(t, time.Millisecond)
+		var all []*machine
+		for n := range 4 {
+			time.Sleep(5 * time.Second) // so that they don't join regularly at the same time
+			all = append(all, f.start(0))
+			time.Sleep(newsInterval + 100*time.Millisecond)
+			for i, m := range all {
+				if known := m.committer.conn.processes(); known != int64(n+1) {
+					t.Errorf("of %d machines, machine %d knows %d", n+1, i, known)
+				}
+			}
+		}
+		all[0].Close(t.Context())
+		time.Sleep(newsInterval + 100*time.Millisecond)
+		for i, m := range all[1:] {
+			if known := m.committer.conn.processes(); known != 3 {
+				t.Errorf("after the end of one of four machines, machine %d knows %d", i+1, known)
+			}
+			m.Close(t.Context())
+		}
+	})
+}

@@ -92,6 +92,7 @@ func (m *committer) degrade(err error) {
 		m.undo(b.entries, b.err)
 		close(b.done)
 	}
+	m.opts.Observer.Outage()
 	probe, remind, tell := m.outage.begin(err, m.conn.lastProbe())
 	m.probe.Reset(probe)
 	m.reminder.Reset(remind)
@@ -139,7 +140,11 @@ func (m *committer) recover() {
 		err = m.join()
 	}
 	if err != nil {
-		m.probe.Reset(m.outage.goOn(err, m.conn.lastProbe()))
+		probe, since := m.outage.goOn(err, m.conn.lastProbe())
+		m.probe.Reset(probe)
+		if since > 0 {
+			m.opts.Observer.Degraded(since, err)
+		}
 		return
 	}
 	m.reminder.Stop()

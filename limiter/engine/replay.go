@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/caddy-tally/caddy-tally/limiter"
+import (
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
 
 // A store may be opened again and turn out to be another one: its database was removed,
 // replaced, or damaged and set aside. Then memory replays the usage that it knows of:
@@ -23,11 +26,24 @@ func (m *committer) catchUp() error {
 	if err := m.flush(add); err != nil {
 		return err
 	}
-	if another && m.conn.onNetwork.Load() {
-		m.lost.Add(1)
+	if another {
+		m.countLoss(store)
 	}
 	m.charged = store
 	return nil
+}
+
+// countLoss counts that a store on a network doesn't continue the one before: because it has lost
+// writes, or because calls were left open.
+func (m *committer) countLoss(store storage.Store) {
+	remote, ok := store.(storage.Remote)
+	switch {
+	case !ok:
+	case remote.Lacks(m.charged):
+		m.lost.Add(1)
+	default:
+		m.unsettled.Add(1)
+	}
 }
 
 // replayLocked adds what is known to be used of a key to a batch. What the key

@@ -39,6 +39,9 @@ type Stats struct {
 	// LostWrites is how many times the store has lost what it had acknowledged, as far as this
 	// process has noticed.
 	LostWrites int64
+	// Unsettled is how many times this process could not learn whether its last calls took effect.
+	// It has charged what it knew again then, so some units may be charged twice.
+	Unsettled int64
 }
 
 // Stats measures the engine and its store.
@@ -54,6 +57,7 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 		Processes:  int(e.committer.conn.processes()),
 		RoundTrip:  time.Duration(e.committer.conn.roundTrip()),
 		LostWrites: e.committer.lost.Load(),
+		Unsettled:  e.committer.unsettled.Load(),
 	}
 	r, elapsed := e.clock.source.Read()
 	s.Ahead = time.Duration(r.Wall - e.clock.line.Load().now(elapsed))

@@ -163,6 +163,7 @@ func (quiet) Committed(int, time.Duration)            {}
 func (quiet) Punished(reputation.Reason)              {}
 func (quiet) Banned([]byte, reputation.Reason, int64) {}
 func (quiet) Swept(int64, int, time.Duration, error)  {}
+func (quiet) Outage()                                 {}
 func (quiet) Degraded(time.Duration, error)           {}
 func (quiet) Recovered(time.Duration)                 {}
 

@@ -47,6 +47,7 @@ func (s *site) Swept(_ int64, _ int, _ time.Duration, err error) {
 }
 
 // Degraded implements engine.Observer.
+func (s *site) Outage()                             {}
 func (s *site) Degraded(_ time.Duration, err error) { s.tell("degraded: " + err.Error()) }
 
 // Recovered implements engine.Observer.

@@ -31,8 +31,8 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 	err = s.chore(ctx, "news", func(ctx context.Context, c Conn) error {
 		news = storage.News{}
 		acknowledged := s.acknowledged.Load()
-		sql := s.place.script().add("SELECT epoch, resets, changes, COALESCE((SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, "), -1) FROM ",
-			table("meta"), " WHERE id = 1").end()
+		sql := s.place.script().add("SELECT epoch, resets, changes, COALESCE((SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, "), -1), (SELECT COUNT(*) FROM ",
+			table("processes"), ") FROM ", table("meta"), " WHERE id = 1").end()
 		sql.selectResets(seen.Resets).end()
 		sql.add("SELECT number, name, former FROM ", table("changes"), " WHERE number > ", changesAfter(seen.Changes), " ORDER BY number").end()
 		sql.selectNotes(seen.Notes)
@@ -43,13 +43,14 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 		if err != nil {
 			return err
 		}
-		var epoch, batches int64
-		if err := first(results[:1], &epoch, &news.Resets.Newest, &news.Newest, &batches); err != nil {
+		var epoch, batches, processes int64
+		if err := first(results[:1], &epoch, &news.Resets.Newest, &news.Newest, &batches, &processes); err != nil {
 			return err
 		}
 		if epoch != s.epoch || batches < acknowledged {
 			return s.hasLost()
 		}
+		news.Processes = int(processes)
 		if err := readResets(&news.Resets, seen.Resets, results[1]); err != nil {
 			return err
 		}

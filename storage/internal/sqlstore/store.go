@@ -141,6 +141,10 @@ func (s *Store) Continues(earlier storage.Store) bool {
 	return known && batches >= e.acknowledged.Load()
 }
 
+// Lacks implements [storage.Remote]. Whether calls took effect that were left open is known when the
+// next store is opened.
+func (s *Store) Lacks(earlier storage.Store) bool { return !s.Continues(earlier) }
+
 // Close implements [storage.Store]. A second call returns [storage.ErrClosed].
 func (s *Store) Close() error {
 	first := s.claims.close()

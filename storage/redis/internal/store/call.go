@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -179,7 +180,7 @@ func (s *Store) read(ctx context.Context, c call) (r reply, err error) {
 	}
 	if err == nil && r.status == "lost" {
 		if err = s.take(ctx); err == nil {
-			s.fail(storage.ErrLostWrites, true)
+			s.fail(storage.ErrLostWrites, &s.former.losses)
 			<-s.turn
 			err = storage.ErrLostWrites
 		}
@@ -216,10 +217,10 @@ func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, 
 	}
 	switch {
 	case errors.Is(err, storage.ErrUnknownOutcome):
-		s.fail(errBroken, true)
+		s.fail(errBroken, &s.former.leaves)
 	case err != nil:
 	case r.status == "lost":
-		s.fail(storage.ErrLostWrites, true)
+		s.fail(storage.ErrLostWrites, &s.former.losses)
 		return r, storage.ErrLostWrites
 	case c.writes && (r.status == "ok" || r.status == "again"):
 		s.seq++
@@ -236,12 +237,10 @@ func (r *reply) settles(h header) bool {
 	return h.timed && h.asof == 0 // which only asks for the time
 }
 
-// fail has all calls from now on return an error. What was charged here may be gone.
-func (s *Store) fail(err error, lost bool) {
+// fail has all calls from now on return an error, and counts why: what was charged here may be gone.
+func (s *Store) fail(err error, count *atomic.Int64) {
 	s.broken = err
-	if lost {
-		s.former.losses.Add(1)
-	}
+	count.Add(1)
 }
 
 func (s *Store) header(h header, writes bool) string {

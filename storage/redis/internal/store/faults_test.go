@@ -119,6 +119,9 @@ func TestLateCallsAreFenced(t *testing.T) {
 	if second.Continues(first) {
 		t.Error("a store continues one whose last outcome is unknown")
 	}
+	if second.Lacks(first) {
+		t.Error("a call that was left open is taken for a lost write")
+	}
 	calls := func() string {
 		_, after, _ := strings.Cut(server.MustInfo(t, "commandstats"), "cmdstat_evalsha:")
 		before, _, _ := strings.Cut(after, ",")
@@ -300,6 +303,9 @@ func TestLostWrites(t *testing.T) {
 			if again.Continues(claims) || again.Continues(looks) {
 				t.Error("the store continues one that has lost writes")
 			}
+			if !again.Lacks(claims) || !again.Lacks(looks) {
+				t.Error("lost writes are not taken for such")
+			}
 			if used := mustCharge(t, again, l, 1); used > 3 {
 				t.Errorf("%d units are in use", used)
 			}
@@ -322,7 +328,7 @@ func TestLostWritesBetweenCalls(t *testing.T) {
 	}
 	for range 2 {
 		again := openedBy(t, open)
-		if again.Continues(first) {
+		if again.Continues(first) || !again.Lacks(first) {
 			t.Error("the store continues one that has lost writes")
 		}
 		_ = again.Close()

@@ -8,7 +8,8 @@ import (
 
 // former is what an opener knows of the stores that it has opened.
 type former struct {
-	losses atomic.Int64 // how often writes of one were lost, or may have been
+	losses atomic.Int64 // how often writes of one were lost
+	leaves atomic.Int64 // how often it stayed open whether a call of one took effect
 
 	mu      sync.Mutex
 	records []record // guarded by mu: of those that are closed
@@ -30,7 +31,7 @@ func (f *former) add(r record) {
 	f.records = append(f.records, r)
 	if len(f.records) > maxRecords { // nobody looks whether it is still there
 		f.records = slices.Delete(f.records, 0, 1)
-		f.losses.Add(1)
+		f.leaves.Add(1)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 func TestNewsMayBeOvertaken(t *testing.T) {
 	s, l := opened(t, newPlace(t)), yearly(t)
 	news := call{what: "news", script: newsScript, request: func(int64) (request, error) {
-		return request{keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs(), s.names.notes(), s.names.noteNumbers()}, args: []string{"0", "0", "", "0"}}, nil
+		return request{keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs(), s.names.notes(), s.names.noteNumbers(), s.names.processes()}, args: []string{"0", "0", "", "0"}}, nil
 	}}
 	keys, args, err := s.packed(news, header{}, 0)
 	if err != nil {

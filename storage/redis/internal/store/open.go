@@ -24,6 +24,7 @@ type Store struct {
 	closed  atomic.Bool
 	former  *former
 	losses  int64  // as former had them when the store was opened
+	leaves  int64  // likewise
 	place   string // the id of the place
 	machine string // the key of this store's record
 	calls   storage.Calls
@@ -81,7 +82,7 @@ func open(ctx context.Context, o Options, before *former) (*Store, error) {
 // enter makes the place if there is nothing, and this machine's record in it. Records of stores that
 // were closed before are removed, and say whether all that these had written is still there.
 func (s *Store) enter(ctx context.Context) error {
-	s.losses = s.former.losses.Load()
+	s.losses, s.leaves = s.former.losses.Load(), s.former.leaves.Load()
 	late := s.former.list()
 	keys := []string{s.names.meta(), s.machine}
 	args := []string{format, randomID(), strconv.FormatInt(stays.Milliseconds(), 10)}
@@ -123,7 +124,13 @@ func pairOf(reply []rueidis.RedisMessage) (first, second string, err error) {
 // Continues implements [storage.Store].
 func (s *Store) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*Store)
-	return ok && e.place == s.place && (e == s || e.losses == e.former.losses.Load())
+	return ok && (e == s || e.leaves == e.former.leaves.Load()) && !s.Lacks(e)
+}
+
+// Lacks implements [storage.Remote].
+func (s *Store) Lacks(earlier storage.Store) bool {
+	e, ok := earlier.(*Store)
+	return !ok || e.place != s.place || e != s && e.losses != e.former.losses.Load()
 }
 
 // Close implements [storage.Store]. Its record stays until the next store is opened, which reads in

@@ -88,7 +88,7 @@ func (s *Store) look(ctx context.Context, what string, term *storage.Term, seen 
 	}
 	c := call{what: what, script: newsScript, term: term, request: func(int64) (request, error) {
 		return request{
-			keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs(), s.names.notes(), s.names.noteNumbers()},
+			keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs(), s.names.notes(), s.names.noteNumbers(), s.names.processes()},
 			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), before, strconv.FormatInt(seen.Notes, 10)},
 		}, nil
 	}}
@@ -130,6 +130,7 @@ func newsOf(r reply, seen storage.Seen) (is storage.News, err error) {
 	is.Resets.Lost = int64(len(is.Resets.List)) != is.Resets.Newest-seen.Resets
 	newest := words{text: r.answer}
 	is.Newest = newest.next()
+	is.Processes = int(newest.next())
 	for _, value := range changed {
 		var client storage.Client
 		copy(client.Key[:], value)

@@ -94,7 +94,7 @@ func (s *Store) checkEvictions(ctx context.Context) error {
 	defer func() { <-s.turn }()
 	n, err := s.evictions(ctx)
 	if err == nil && n > s.evicted {
-		s.fail(storage.ErrLostWrites, true)
+		s.fail(storage.ErrLostWrites, &s.former.losses)
 		err = fmt.Errorf("%w: the server has evicted %d keys: set its maxmemory-policy to noeviction", storage.ErrLostWrites, n-s.evicted)
 	}
 	return err
