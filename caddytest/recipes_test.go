@@ -347,6 +347,49 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(neighbor, 5, "PUT https://upload.example.com/upload/{n} zeros 1", 429),
 	},
 }, {
+	name: "git",
+	backends: map[string]standIn{"127.0.0.1:3000": {
+		"GET /alice/{repo}/info/refs":         always(200),
+		"POST /alice/{repo}/git-upload-pack":  always(200),
+		"POST /alice/{repo}/git-receive-pack": password(200, 401),
+		"GET /alice/{repo}":                   always(200),
+	}},
+	traffic: []wave{
+		send(person, 300, "GET https://code.example.com/alice/tool{n}.git/info/refs?service=git-upload-pack", 200),
+		send(person, 600, "POST https://code.example.com/alice/tool{n}.git/git-upload-pack want", 200),
+		send(person, 20, "POST https://code.example.com/alice/tool.git/git-receive-pack pack", 401), // without a password, at first
+		send(person, 40, "POST https://code.example.com/alice/tool.git/git-receive-pack pack", 200, withPassword),
+		send(neighbor, 20, "POST https://code.example.com/alice/tool.git/git-receive-pack pack", 401, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
+		send(neighbor, 5, "POST https://code.example.com/alice/tool.git/git-receive-pack pack", 429, withPassword),
+		sendBeyond(attacker, 1000, 20, "POST https://code.example.com/alice/tool.git/git-upload-pack want", 200),
+		send(attacker, 5, "GET https://code.example.com/alice/tool", 200),
+	},
+}, {
+	name: "caldav",
+	backends: map[string]standIn{"127.0.0.1:5232": {
+		"PROPFIND /alice/{path...}": password(207, 401),
+		"REPORT /alice/{path...}":   password(207, 401),
+		"PUT /alice/{path...}":      password(201, 401),
+	}},
+	traffic: []wave{
+		send(person, 10, "PROPFIND https://dav.example.com/alice/", 401), // without a password, at first
+		send(person, 50, "PROPFIND https://dav.example.com/alice/", 207, withPassword),
+		send(person, 1500, "PUT https://dav.example.com/alice/work/{n}.ics entry", 201, withPassword),
+		send(person, 50, "REPORT https://dav.example.com/alice/work/", 207, withPassword),
+		send(neighbor, 20, "PROPFIND https://dav.example.com/alice/", 401, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
+		send(neighbor, 5, "PROPFIND https://dav.example.com/alice/", 429, withPassword),
+		sendBeyond(attacker, 2000, 20, "PROPFIND https://dav.example.com/alice/", 401),
+	},
+}, {
+	name:     "mirror",
+	backends: map[string]standIn{"127.0.0.1:8080": {"GET /debian/{path...}": always(200)}},
+	traffic: []wave{
+		send(person, 20, "GET https://mirror.example.com/debian/dists/stable/InRelease", 200),
+		send(person, 2900, "GET https://mirror.example.com/debian/pool/main/p/p{n}.deb", 200),
+		sendBeyond(attacker, 3000, 50, "GET https://mirror.example.com/debian/pool/main/p/p.deb", 200),
+		send(neighbor, 100, "GET https://mirror.example.com/debian/pool/main/p/p{n}.deb", 200),
+	},
+}, {
 	name:     "cloudflare",
 	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
 	traffic: []wave{
