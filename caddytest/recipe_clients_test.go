@@ -113,6 +113,7 @@ func (w workshop) write(name, text string) {
 // No recipe had limits above the bursts of git, which gives up when it is refused.
 func TestGitRecipeLetsGitThrough(t *testing.T) {
 	needs(t, "git")
+	t.Parallel()
 	w := newWorkshop(t)
 	backend := strings.TrimSpace(w.run("git --exec-path")) + "/git-http-backend"
 	if _, err := os.Stat(backend); err != nil {
@@ -174,6 +175,7 @@ done`, commits, modules))
 // each entry, and give up when they are refused.
 func TestCalDAVRecipeLetsASyncThrough(t *testing.T) {
 	needs(t, "radicale", "vdirsyncer")
+	t.Parallel()
 	const entries = 300
 	w := newWorkshop(t)
 	port := freePort(t)
@@ -224,6 +226,7 @@ password = "`+rightPassword+`"
 // No recipe had limits above the bursts of apt, which gives up on a file when it is refused.
 func TestMirrorRecipeLetsAptThrough(t *testing.T) {
 	needs(t, "apt-get")
+	t.Parallel()
 	const packages = 400
 	w := newWorkshop(t)
 	var index, names strings.Builder
