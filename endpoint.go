@@ -105,8 +105,34 @@ func (m *MatchEndpoint) matches(r *http.Request) bool {
 func received(r *http.Request) endpoint.Request {
 	return endpoint.Request{
 		Method: r.Method, Header: r.Header, Path: r.URL.Path, RawPath: r.URL.RawPath, Query: r.URL.RawQuery,
-		Odd: r.URL.Host != "" || r.URL.Opaque != "",
+		Odd: r.URL.Host != "" || r.URL.Opaque != "", Tunnel: isTunnel(r), Memory: readingsIn{r},
 	}
+}
+
+// isTunnel reports whether a request is an extended CONNECT, which opens a WebSocket over
+// HTTP/2 or HTTP/3. Caddy's reverse proxy hands it on as a GET.
+func isTunnel(r *http.Request) bool {
+	return r.Method == http.MethodConnect && (r.ProtoMajor == 3 && !strings.HasPrefix(r.Proto, "HTTP/") || r.ProtoMajor == 2 && r.Header[":protocol"] != nil)
+}
+
+// readingsIn keeps how a request was read among its variables, for all that matches it
+// later: other handlers, too.
+type readingsIn struct{ http *http.Request }
+
+const readingsVar = "rate_limit.readings"
+
+// Readings implements [endpoint.Memory].
+func (r readingsIn) Readings() *endpoint.Readings {
+	vars, ok := r.http.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
+	if !ok {
+		return new(endpoint.Readings)
+	}
+	readings, ok := vars[readingsVar].(*endpoint.Readings)
+	if !ok {
+		readings = new(endpoint.Readings)
+		vars[readingsVar] = readings
+	}
+	return readings
 }
 
 // UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,7 +13,7 @@ func (r *Request) IsCanonical() bool {
 	if r.isPlain() {
 		return true
 	}
-	if r.Odd || r.isLong() || !strings.HasPrefix(r.Path, "/") || !utf8.ValidString(r.Path) {
+	if r.Odd || r.isLong() || hasSession(r.Path) || !strings.HasPrefix(r.Path, "/") || !utf8.ValidString(r.Path) {
 		return false
 	}
 	before := '/'
@@ -52,21 +53,23 @@ func (r *Request) isEncodedAsNeeded() bool {
 	return true
 }
 
+// mostCanonical is how many parameters a canonical query has at most.
+const mostCanonical = 64
+
 // HasCanonicalQuery reports whether all programs find the same parameters in the
 // query: none twice, and nothing that is split or decoded in several ways.
 func (r *Request) HasCanonicalQuery() bool {
-	seen := make(map[Name]bool)
-	for query := r.Query; query != ""; {
-		var pair string
-		if pair, query = nextPair(query, "&"); pair == "" {
-			continue
-		}
-		key, value, _ := strings.Cut(pair, "=")
-		name := NewName(key)
-		if seen[name] || strings.Contains(decodeParameter(key)+decodeParameter(value), "%") {
+	var few [fewParameters]parameter
+	params := r.parameters(few[:0])
+	if params.mixed || params.unread || len(params.list) > mostCanonical {
+		return false
+	}
+	for i := range params.list {
+		p := &params.list[i]
+		twice := func(other parameter) bool { return strings.EqualFold(other.name, p.name) }
+		if p.name == anyText || p.value == anyText || p.sent && strings.Contains(decoded(p.value), "%") || slices.ContainsFunc(params.list[:i], twice) {
 			return false
 		}
-		seen[name] = true
 	}
-	return !strings.ContainsAny(r.Query, ";?#")
+	return true
 }

@@ -1,28 +1,12 @@
 package endpoint
 
-import (
-	"errors"
-	"strings"
-)
+import "errors"
 
 // Endpoint is what a backend does something for. It is immutable.
 type Endpoint struct {
-	methods   []string // upper case; none means any
-	overrides []condition
-	paths     []pattern
-	query     []condition
-}
-
-// Request is what a server has received, as [net/http.Request] has it.
-type Request struct {
-	Method  string
-	Header  map[string][]string
-	Path    string // decoded once
-	RawPath string // as received, where encoding Path gives something else; or ""
-	Query   string // as received
-	// Odd reports that the request target is not a path and a query: it has
-	// a scheme, or is not hierarchical.
-	Odd bool
+	methods []string // upper case; none means any
+	paths   []pattern
+	query   []condition
 }
 
 // New returns an endpoint. Each of methods is an upper-case token; without any,
@@ -59,68 +43,90 @@ func New(methods, paths []string, query map[string]string) (*Endpoint, error) {
 
 // Covers reports whether some backend may route the request to the endpoint.
 func (e *Endpoint) Covers(r *Request) bool {
-	more, ok := e.coversPath(r)
-	return ok && e.coversMethod(r) && (holdAll(e.query, r.Query) || more != "" && holdAll(e.query, more))
+	return e.coversPath(r) && e.coversMethod(r) && e.mayHold(r, true)
 }
 
 // coversPath reports whether some backend may take the path for one of the
-// endpoint's. more is what one that decodes too early takes for the query.
-func (e *Endpoint) coversPath(r *Request) (more string, ok bool) {
+// endpoint's.
+func (e *Endpoint) coversPath(r *Request) bool {
 	if r.isPlain() {
-		return "", e.anyPath(r.Path, (*pattern).covers)
+		path := newSpelling(r.Path)
+		return e.anyPath(func(p *pattern) bool { return p.covers(&path) })
 	}
-	if r.Odd && !strings.HasPrefix(r.Path, "/") || r.isLong() {
-		return "", true
+	if r.isUnread() {
+		return true
 	}
-	read := readingsOf(r)
-	if read.disputed {
-		return read.query, true
-	}
-	for _, path := range read.paths {
-		if e.anyPath(path, (*pattern).covers) {
-			return read.query, true
-		}
-	}
-	return "", false
-}
-
-// Names reports whether the request names the endpoint, in whatever encoding.
-func (e *Endpoint) Names(r *Request) bool {
-	return e.namesPath(r) && e.coversMethod(r) && holdAll(e.query, r.Query)
-}
-
-func (e *Endpoint) namesPath(r *Request) bool {
-	if r.isPlain() {
-		return e.anyPath(r.Path, (*pattern).names)
-	}
-	if r.isLong() {
-		return false
-	}
-	for _, path := range readingsOf(r).paths {
-		if e.anyPath(path, (*pattern).names) {
+	read := r.reading()
+	for i := range read.paths {
+		path := &read.paths[i]
+		if e.anyPath(func(p *pattern) bool {
+			return read.disputed && p.mentioned(path.text) || !read.disputed && p.covers(path)
+		}) {
 			return true
 		}
 	}
 	return false
 }
 
-// Is reports whether the request is the endpoint, canonical and exactly as it is
-// written, case included.
-func (e *Endpoint) Is(r *Request) bool {
-	if !r.IsCanonical() || !e.isMethod(r) {
+// Names reports whether the request names the endpoint, in whatever encoding.
+func (e *Endpoint) Names(r *Request) bool {
+	return e.namesPath(r) && e.coversMethod(r) && e.mayHold(r, false)
+}
+
+func (e *Endpoint) namesPath(r *Request) bool {
+	if r.isPlain() {
+		return e.anyPath(func(p *pattern) bool { return p.names(r.Path) })
+	}
+	if r.isUnread() {
 		return false
 	}
+	read := r.reading()
+	for _, path := range read.paths[:read.named] {
+		if e.anyPath(func(p *pattern) bool { return p.names(path.text) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayHold reports whether some program may find all conditions on the query to hold;
+// unread is the answer for a query with more parameters than are read.
+func (e *Endpoint) mayHold(r *Request, unread bool) bool {
+	if len(e.query) == 0 {
+		return true
+	}
+	var few [fewParameters]parameter
+	params := r.parameters(few[:0])
 	for i := range e.query {
-		if !e.query[i].is(r.Query) {
+		if !params.unread && !e.query[i].mayHold(params.list) {
 			return false
 		}
 	}
-	return e.anyPath(r.Path, (*pattern).is)
+	return !params.unread || unread
 }
 
-func (e *Endpoint) anyPath(path string, matches func(*pattern, string) bool) bool {
+// Is reports whether the request is the endpoint, canonical and exactly as it is
+// written, case included.
+func (e *Endpoint) Is(r *Request) bool {
+	if !r.IsCanonical() || !e.isMethod(r) || !e.anyPath(func(p *pattern) bool { return p.is(r.Path) }) {
+		return false
+	}
+	if len(e.query) == 0 {
+		return true
+	}
+	var few [fewParameters]parameter
+	params := r.parameters(few[:0])
+	for i := range e.query {
+		if params.unread || params.mixed || !e.query[i].is(params.list) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *Endpoint) anyPath(matches func(*pattern) bool) bool {
 	for i := range e.paths {
-		if matches(&e.paths[i], path) {
+		if matches(&e.paths[i]) {
 			return true
 		}
 	}

@@ -1,7 +1,9 @@
 package endpoint
 
 import (
+	"bytes"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -20,41 +22,162 @@ var lower = func() (table [256]byte) {
 // foldRune returns the same rune for all that differ in case only, ASCII where one
 // of them is.
 func foldRune(r rune) rune {
-	if r < utf8.RuneSelf {
-		return rune(lower[byte(r)])
+	if page := r >> 8; page < foldPages {
+		if page := folds()[page]; page != nil && page[byte(r)] != 0 {
+			return page[byte(r)]
+		}
 	}
-	if 0xff01 <= r && r <= 0xff5e { // fullwidth
-		return rune(lower[byte(r-0xff01+'!')])
-	}
-	return unicode.ToLower(unicode.ToUpper(unicode.ToLower(r)))
+	return r
 }
 
-// appendFolded appends text, folded, with overlong sequences of UTF-8 as what they
-// stand for. Bytes that are no UTF-8 at all stay as they are.
-func appendFolded(to []byte, text []byte) []byte {
-	for len(text) > 0 {
-		if c := text[0]; c < utf8.RuneSelf {
-			to, text = append(to, lower[c]), text[1:]
-			continue
+// foldPages is how many times 256 runes there are up to the last one that has a case.
+const foldPages = 0x1ea
+
+// folds returns what runes are folded to, if that is another. Asking package unicode takes
+// as long as reading 20 bytes, and clients may send nothing else.
+var folds = sync.OnceValue(func() *[foldPages]*[256]rune {
+	var pages [foldPages]*[256]rune
+	fold := func(r, to rune) {
+		if pages[r>>8] == nil {
+			pages[r>>8] = new([256]rune)
 		}
-		r, n := utf8.DecodeRune(text)
-		if r == utf8.RuneError && n == 1 {
-			if r, n = decodeOverlong(text); n == 0 {
-				to, text = append(to, text[0]), text[1:]
-				continue
+		pages[r>>8][byte(r)] = to
+	}
+	for _, cased := range unicode.CaseRanges {
+		for r := rune(cased.Lo); r <= rune(cased.Hi); r++ {
+			fold(r, unicode.ToLower(unicode.ToUpper(unicode.ToLower(r))))
+		}
+	}
+	for c := rune('!'); c <= '~'; c++ {
+		fold(c-'!'+0xff01, rune(lower[c])) // fullwidth
+	}
+	return &pages
+})
+
+// decoder decodes text. The zero value is ready for use.
+type decoder struct {
+	work int // how many bytes and characters were looked at
+}
+
+// append appends text as it is read by whoever decodes as often as anybody may:
+// percent-encoding, also as %uXXXX, overlong UTF-8, fullwidth characters as ASCII, and what a
+// table has for ASCII characters. It takes one pass over the text, however deeply that is
+// encoded: what a decoded character completes is decoded at once. Bytes that are no UTF-8
+// at all stay as they are.
+func (d *decoder) append(to []byte, text string, table *[256]byte) []byte {
+	from := len(to)
+	d.work += len(text)
+	for i := range len(text) {
+		c := table[text[i]]
+		to = append(to, c)
+		switch completes[c] {
+		case aRune:
+			to = d.settle(to, from, table)
+		case anEscape:
+			if n := len(to); n >= from+3 && to[n-3] == '%' || n >= from+6 && to[n-6] == '%' {
+				to = d.settle(to, from, table)
 			}
 		}
-		to, text = utf8.AppendRune(to, foldRune(r)), text[n:]
 	}
 	return to
 }
 
-// decodeOverlong decodes an ASCII character that is written in two to four bytes,
+// What a byte may be the last one of.
+const (
+	nothing = iota
+	aRune
+	anEscape
+)
+
+var completes = func() (table [256]byte) {
+	for c := range table {
+		switch {
+		case c >= utf8.RuneSelf && c < 0xc0:
+			table[c] = aRune
+		case digits[c] != notHex:
+			table[c] = anEscape
+		}
+	}
+	return table
+}()
+
+// settle decodes what the last byte completes, and what that completes in turn. Each step
+// but the last makes the text shorter.
+func (d *decoder) settle(to []byte, from int, table *[256]byte) []byte {
+	for {
+		d.work++
+		text, r, size := to[from:], rune(0), 0
+		if last := text[len(text)-1]; last >= utf8.RuneSelf {
+			r, size = lastRune(text)
+		} else if low := digits[last]; low != notHex && len(text) >= 3 {
+			if high := digits[text[len(text)-2]]; text[len(text)-3] == '%' && high != notHex {
+				to = to[:len(to)-2]
+				to[len(to)-1] = table[high<<4|low]
+				continue
+			}
+			r, size = lastUnicode(text)
+		}
+		if size == 0 {
+			return to
+		}
+		if to, r = to[:len(to)-size], foldRune(r); r >= utf8.RuneSelf {
+			return utf8.AppendRune(to, r)
+		}
+		to = append(to, table[byte(r)])
+	}
+}
+
+// lastUnicode returns the character that a text ends with as %uXXXX.
+func lastUnicode(text []byte) (r rune, size int) {
+	n := len(text)
+	if n < 6 || text[n-6] != '%' || text[n-5] != 'u' {
+		return 0, 0
+	}
+	for _, c := range text[n-4:] {
+		if digits[c] == notHex {
+			return 0, 0
+		}
+		r = r<<4 | rune(digits[c])
+	}
+	return r, 6
+}
+
+// lastRune returns the character that a text ends with, overlong or not, if that is not
+// ASCII.
+func lastRune(text []byte) (r rune, size int) {
+	for size = 2; size <= min(utf8.UTFMax, len(text)); size++ {
+		end := text[len(text)-size:]
+		if end[0] < utf8.RuneSelf {
+			return 0, 0
+		}
+		if end[0] < 0xc0 {
+			continue
+		}
+		if size == 2 && end[0] < 0xe0 {
+			return rune(end[0]&0x1f)<<6 | rune(end[1]&0x3f), size
+		}
+		if r, n := utf8.DecodeRune(end); n == size {
+			return r, n
+		}
+		if r, n := decodeOverlong(end); n == size {
+			return r, n
+		}
+		return 0, 0
+	}
+	return 0, 0
+}
+
+func (d *decoder) decode(text string) string {
+	return string(d.append(make([]byte, 0, len(text)), text, &lower))
+}
+
+// decoded returns text as the most lenient program decodes it.
+func decoded(text string) string { return new(decoder).decode(text) }
+
+// decodeOverlong decodes an ASCII character that is written in three or four bytes,
 // as decoders accept that don't check. Without one, n is 0.
 func decodeOverlong(text []byte) (r rune, n int) {
 	switch c := text[0]; {
-	case c == 0xc0 || c == 0xc1:
-		n = 2
 	case c == 0xe0:
 		n = 3
 	case c == 0xf0:
@@ -64,10 +187,6 @@ func decodeOverlong(text []byte) (r rune, n int) {
 	}
 	if len(text) < n {
 		return 0, 0
-	}
-	r = rune(text[0] & 0x01)
-	if n > 2 {
-		r = 0
 	}
 	for _, c := range text[1:n] {
 		if c&0xc0 != 0x80 {
@@ -81,53 +200,36 @@ func decodeOverlong(text []byte) (r rune, n int) {
 	return r, n
 }
 
-// decodeAll decodes percent-encoding until nothing is left to decode, %uXXXX
-// included, in one pass: what a decoded character completes is decoded at once.
-func decodeAll(text string) []byte {
-	to := make([]byte, 0, len(text))
+// appendFolded appends text, folded, with nothing decoded but overlong characters.
+func appendFolded(to []byte, text string) []byte {
 	for i := range len(text) {
-		to = append(to, text[i])
-		for {
-			n := len(to)
-			if n >= 3 && to[n-3] == '%' && isHex(to[n-2]) && isHex(to[n-1]) {
-				to = append(to[:n-3], unhex(to[n-2])<<4|unhex(to[n-1]))
-				continue
-			}
-			if n >= 6 && to[n-6] == '%' && lower[to[n-5]] == 'u' && allHex(to[n-4:]) {
-				r := rune(0)
-				for _, c := range to[n-4:] {
-					r = r<<4 | rune(unhex(c))
-				}
-				to = utf8.AppendRune(to[:n-6], r)
-				if r < utf8.RuneSelf {
-					continue
-				}
-			}
-			break
+		c := lower[text[i]]
+		if to = append(to, c); c < utf8.RuneSelf {
+			continue
+		}
+		if r, size := lastRune(to); size > 0 {
+			to = utf8.AppendRune(to[:len(to)-size], foldRune(r))
 		}
 	}
 	return to
 }
 
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= lower[c] && lower[c] <= 'f'
-}
-
-func allHex(text []byte) bool {
-	for _, c := range text {
-		if !isHex(c) {
-			return false
+// digits are what hex digits stand for.
+var digits = func() (table [256]byte) {
+	for c := range table {
+		table[c] = notHex
+		if i := strings.IndexByte("0123456789abcdef", lower[c]); i >= 0 {
+			table[c] = byte(i)
 		}
 	}
-	return true
-}
+	return table
+}()
 
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return lower[c] - 'a' + 10
-}
+const notHex = 0xff
+
+func isHex(c byte) bool { return digits[c] != notHex }
+
+func unhex(c byte) byte { return digits[c] }
 
 // equalFolded reports whether text, folded as ASCII, is the same as folded.
 func equalFolded(folded, text string) bool {
@@ -159,4 +261,10 @@ func indexFolded(text, folded string) int {
 // isBlank reports whether programs trim a rune: blanks and control characters.
 func isBlank(r rune) bool { return r <= ' ' || r == 0x7f || unicode.IsSpace(r) }
 
-func trimBlanks(text string) string { return strings.TrimFunc(text, isBlank) }
+// trimBlanks removes blanks and control characters around a text.
+func trimBlanks(text []byte) []byte {
+	if n := len(text); n == 0 || kinds[text[0]] == plain && kinds[text[n-1]] == plain {
+		return text
+	}
+	return bytes.TrimFunc(text, isBlank)
+}

@@ -2,17 +2,38 @@ package endpoint
 
 import (
 	"fmt"
+	"net/textproto"
 	"slices"
 	"strings"
 )
 
-// overrideKeys are parameters of the query that name the method for a backend that
-// lets clients do so.
-var overrideKeys = []string{"_method", "_httpmethod"}
+// overrideFields are header fields that name the method for a backend that lets clients do
+// so, as [net/http.Header] has them. Gateways take `_` for `-`.
+var overrideFields = func() (fields []string) {
+	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
+		words := strings.Split(name, "-")
+		for marks := range 1 << (len(words) - 1) {
+			spelled := words[0]
+			for i, word := range words[1:] {
+				spelled += string("-_"[marks>>i&1]) + word
+			}
+			fields = append(fields, textproto.CanonicalMIMEHeaderKey(spelled))
+		}
+	}
+	return fields
+}()
 
-// overrideFields are header fields that do, in small letters. Gateways take `_`
-// for `-`.
-var overrideFields = []string{"x-http-method-override", "x-http-method", "x-method-override"}
+// isOverride reports whether the parameter names the method.
+func (p *parameter) isOverride() bool {
+	return p.name == anyText || equalFolded("_method", p.name) || equalFolded("_httpmethod", p.name)
+}
+
+// So many header fields of a name are read that name the method, and of such a length. More
+// of them, and longer ones, may name any.
+const (
+	mostOverrides   = 4
+	longestOverride = 100
+)
 
 // IsMethod reports whether a word is written as a method: in capitals.
 func IsMethod(word string) bool {
@@ -34,9 +55,6 @@ func (e *Endpoint) addMethod(method string) {
 		return
 	}
 	e.methods = append(e.methods, method)
-	for _, key := range overrideKeys {
-		e.overrides = append(e.overrides, condition{key: Name(key), value: strings.ToLower(method)})
-	}
 	if method == "GET" {
 		e.addMethod("HEAD")
 	}
@@ -45,25 +63,42 @@ func (e *Endpoint) addMethod(method string) {
 // coversMethod reports whether the request has one of the methods, or a backend
 // that lets clients override the method may take it so.
 func (e *Endpoint) coversMethod(r *Request) bool {
-	if len(e.methods) == 0 || e.hasMethod(r.Method) {
+	if len(e.methods) == 0 || e.hasMethod(r.Method) || r.Tunnel && e.hasMethod("GET") {
 		return true
 	}
-	for name, values := range r.Header {
-		if !isOverride(name) {
-			continue
-		}
-		for _, value := range values {
-			if e.hasMethod(strings.TrimSpace(value)) {
-				return true
-			}
+	for _, name := range overrideFields {
+		if values := r.Header[name]; len(values) > mostOverrides || slices.ContainsFunc(values, e.hasMethodIn) {
+			return true
 		}
 	}
-	for i := range e.overrides {
-		if e.overrides[i].mayHold(r.Query) {
+	var few [fewParameters]parameter
+	params := r.parameters(few[:0])
+	for i := range params.list {
+		if p := &params.list[i]; p.isOverride() && e.mayBeMethod(p) {
+			return true
+		}
+	}
+	return params.unread
+}
+
+// hasMethodIn reports whether a header field names one of the methods. Some programs take
+// the first of a list, others may take another.
+func (e *Endpoint) hasMethodIn(field string) bool {
+	if len(field) > longestOverride {
+		return true
+	}
+	for method := range strings.SplitSeq(field, ",") {
+		if e.hasMethod(strings.TrimSpace(method)) {
 			return true
 		}
 	}
 	return false
+}
+
+func (e *Endpoint) mayBeMethod(p *parameter) bool {
+	return slices.ContainsFunc(e.methods, func(m string) bool {
+		return (&condition{value: strings.ToLower(m)}).mayBeValue(p)
+	})
 }
 
 // hasMethod reports whether the endpoint has a method. Some programs take small
@@ -78,35 +113,23 @@ func (e *Endpoint) isMethod(r *Request) bool {
 }
 
 // OverridesMethod reports whether some backend may take the request for one with
-// another method, which a header field or the query names.
+// another method: of one that a header field or the query names, or of what a proxy makes
+// of a tunnel.
 func (r *Request) OverridesMethod() bool {
-	for name := range r.Header {
-		if isOverride(name) {
-			return true
-		}
+	if r.Tunnel {
+		return true
 	}
-	for _, key := range overrideKeys {
-		if (&condition{key: Name(key), any: true}).mayHold(r.Query) {
-			return true
-		}
-	}
-	return false
-}
-
-func isOverride(field string) bool {
 	for _, name := range overrideFields {
-		if len(name) == len(field) && sameField(name, field) {
+		if _, found := r.Header[name]; found {
 			return true
 		}
 	}
-	return false
-}
-
-func sameField(name, field string) bool {
-	for i := range len(name) {
-		if c := lower[field[i]]; c != name[i] && (c != '_' || name[i] != '-') {
-			return false
+	var few [fewParameters]parameter
+	params := r.parameters(few[:0])
+	for i := range params.list {
+		if params.list[i].isOverride() {
+			return true
 		}
 	}
-	return true
+	return params.unread
 }

@@ -1,7 +1,9 @@
 package endpoint
 
 import (
+	"cmp"
 	"fmt"
+	"net/url"
 	"path"
 	"strings"
 )
@@ -13,6 +15,7 @@ type pattern struct {
 	segments []segment
 	below    bool     // also everything below the segments
 	pieces   []string // instead of segments
+	words    []string // what of it is in each path that it covers, in this order
 }
 
 // segment is a part of a path between slashes, folded.
@@ -25,21 +28,31 @@ func newPattern(written string) (pattern, error) {
 	if err := checkPath(written); err != nil {
 		return pattern{}, err
 	}
-	p := pattern{written: string(decodeAll(written))}
-	folded := strings.TrimRight(fold(p.written), "/")
+	p := pattern{written: unescaped(written)}
+	folded := strings.TrimRight(decoded(p.written), "/")
 	if folder, ok := strings.CutSuffix(folded, "/*"); ok && !strings.Contains(folder, "*") {
 		folded, p.below = folder, true
 	}
 	if strings.Contains(folded, "*") {
 		p.pieces = strings.Split(folded, "*")
+		p.words = strings.FieldsFunc(folded, func(c rune) bool { return c == '/' || c == '*' })
 		return p, nil
 	}
 	for text := range strings.SplitSeq(folded, "/") {
 		if text != "" {
 			p.segments = append(p.segments, segment{text, stem(text)})
+			p.words = append(p.words, cmp.Or(stem(text), text))
 		}
 	}
 	return p, nil
+}
+
+// unescaped returns a path as it was before it was percent-encoded.
+func unescaped(written string) string {
+	if path, err := url.PathUnescape(written); err == nil {
+		return path
+	}
+	return written
 }
 
 // stem returns a name without its extension, or "" if it has none. A number is no
@@ -60,7 +73,7 @@ func checkPath(written string) error {
 	if !strings.HasPrefix(written, "/") {
 		return wrong("doesn't begin with a slash: expected one such as /login, /api/* or /*.php")
 	}
-	decoded := string(decodeAll(written))
+	decoded := unescaped(written)
 	if decoded == "/" {
 		return nil
 	}
@@ -109,30 +122,54 @@ func (p *pattern) is(s string) bool {
 // names reports whether a reading of a path is the pattern.
 func (p *pattern) names(s string) bool {
 	if p.pieces != nil {
-		return p.globs(s, 0, false)
+		return p.globs(&spelling{text: s, file: -1}, 0, false)
 	}
 	rest, _, ok := p.follow(s, false)
 	return ok && (p.below || isEmpty(rest))
 }
 
+// mentioned reports whether a reading of a disputed path may come to be the pattern's by
+// leaving out some of its names, whichever.
+func (p *pattern) mentioned(s string) bool {
+	if len(p.words) == 0 && p.pieces == nil && !p.below { // the front page
+		last := s[strings.LastIndexByte(s, '/'):]
+		return last == "/.." || isEmpty(last) || isIndex(last)
+	}
+	for _, word := range p.words {
+		i := strings.Index(s, word)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(word):]
+	}
+	return true
+}
+
 // covers reports whether some program may take a reading of a path for the
 // pattern: behind a script, with an extension, or with more behind it.
-func (p *pattern) covers(s string) bool {
-	for at := 0; at >= 0; at = afterScript(s, at) {
+func (p *pattern) covers(path *spelling) bool {
+	if path.crowded {
+		return true
+	}
+	for i := range path.scripts + 1 {
+		at := 0
+		if i > 0 {
+			at = path.ends[i-1]
+		}
 		switch {
 		case p.pieces == nil:
-			if p.coversFrom(s[at:]) {
+			if p.coversFrom(path, at) {
 				return true
 			}
-		case hasFoldedPrefix(s[at:], p.pieces[0]): // a later one can't match if this one doesn't
-			return p.globs(s, at, true)
+		case hasFoldedPrefix(path.text[at:], p.pieces[0]): // a later one can't match if this one doesn't
+			return p.globs(path, at, true)
 		}
 	}
 	return false
 }
 
-func (p *pattern) coversFrom(s string) bool {
-	rest, extended, ok := p.follow(s, true)
+func (p *pattern) coversFrom(path *spelling, at int) bool {
+	rest, extended, ok := p.follow(path.text[at:], true)
 	switch {
 	case !ok:
 		return false
@@ -141,7 +178,7 @@ func (p *pattern) coversFrom(s string) bool {
 	case len(p.segments) == 0: // the front page, which not everything is below of
 		return isIndex(rest) && strings.IndexByte(rest[1:], '/') < 0
 	}
-	return extended || isIndex(rest) || lastFile(rest) >= 0
+	return extended || isIndex(rest) || path.file >= len(path.text)-len(rest)
 }
 
 // follow takes the segments off the begin of a path. It returns what follows them,
@@ -183,7 +220,8 @@ func (g *segment) extends(name string, last bool) bool {
 
 // globs reports whether a path from a position is the pieces with any text between
 // them.
-func (p *pattern) globs(s string, from int, guess bool) bool {
+func (p *pattern) globs(path *spelling, from int, guess bool) bool {
+	s := path.text
 	if !hasFoldedPrefix(s[from:], p.pieces[0]) {
 		return false
 	}
@@ -196,21 +234,20 @@ func (p *pattern) globs(s string, from int, guess bool) bool {
 		}
 		at += i + len(piece)
 	}
-	tail := p.pieces[last]
-	if tail == "" {
-		return true
-	}
-	file, name := -1, strings.LastIndexByte(strings.TrimSuffix(s, "/"), '/')
-	if guess {
-		file = lastFile(s)
-	}
+	return p.pieces[last] == "" || endsIn(path, at, p.pieces[last], guess)
+}
+
+// endsIn reports whether a path ends, behind a position, in the end of a pattern.
+func endsIn(path *spelling, at int, tail string, guess bool) bool {
+	s := path.text
+	name := strings.LastIndexByte(strings.TrimSuffix(s, "/"), '/')
 	for {
 		i := indexFolded(s[at:], tail)
 		if i < 0 {
 			return false
 		}
 		end := at + i + len(tail)
-		if rest := s[end:]; isEmpty(rest) || guess && endsName(s[:end], rest, file > end, end > name) {
+		if rest := s[end:]; isEmpty(rest) || guess && endsName(s[:end], rest, path.file > end, end > name) {
 			return true
 		}
 		at += i + 1
@@ -250,42 +287,4 @@ func isIndex(rest string) bool {
 		}
 	}
 	return false
-}
-
-// afterScript returns where the path behind the first script begins that starts
-// after a position, or -1.
-func afterScript(s string, from int) int {
-	for dot := from; ; {
-		i := strings.IndexByte(s[dot:], '.')
-		if i < 0 {
-			return -1
-		}
-		dot += i
-		slash := strings.IndexByte(s[dot:], '/')
-		if slash < 0 {
-			return -1
-		}
-		if end := dot + slash; isScript(s[dot:end]) {
-			return end
-		}
-		dot += slash
-	}
-}
-
-// lastFile returns where the extension of the last file in a path begins, or -1.
-func lastFile(s string) int {
-	for end := len(s); ; {
-		dot := strings.LastIndexByte(s[:end], '.')
-		if dot < 0 {
-			return -1
-		}
-		stop := strings.IndexByte(s[dot:end], '/')
-		if stop < 0 {
-			stop = end - dot
-		}
-		if isFile(s[dot : dot+stop]) {
-			return dot
-		}
-		end = dot
-	}
 }

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 )
@@ -32,74 +33,30 @@ func newCondition(key, value string) (condition, error) {
 	return c, nil
 }
 
-func holdAll(conditions []condition, query string) bool {
-	for i := range conditions {
-		if !conditions[i].mayHold(query) {
-			return false
-		}
-	}
-	return true
-}
-
 // mayHold reports whether some program may find the condition to hold: for any of
 // several parameters of a name, and for what can't be decoded.
-func (c *condition) mayHold(query string) bool {
-	return c.mayHoldIn(query, "&;") || strings.IndexByte(query, '?') >= 0 && c.mayHoldIn(query, "&;?")
-}
-
-func (c *condition) mayHoldIn(query, separators string) bool {
-	for query != "" {
-		var pair string
-		pair, query = nextPair(query, separators)
-		key, value, _ := strings.Cut(pair, "=")
-		if c.mayBeKey(key) && (c.any || c.mayBeValue(value)) {
+func (c *condition) mayHold(list []parameter) bool {
+	for i := range list {
+		if p := &list[i]; c.mayBeName(p) && c.mayBeValue(p) {
 			return true
 		}
 	}
 	return false
 }
 
-// nextPair splits a query at one of the separators. Some programs also start again at
-// a question mark.
-func nextPair(query, separators string) (pair, rest string) {
-	if end := strings.IndexAny(query, separators); end >= 0 {
-		return query[:end], query[end+1:]
-	}
-	return query, ""
+func (c *condition) mayBeName(p *parameter) bool {
+	return p.name == anyText || equalFolded(string(c.key), p.name)
 }
 
-func (c *condition) mayBeKey(key string) bool {
-	return c.key.MayBe(key) || !isWord(key) && strings.Contains(decodeParameter(key), "%")
-}
-
-// Name is the name of a parameter of a query or of a cookie, as programs read it.
-type Name string
-
-// NewName returns the name that is written so.
-func NewName(written string) Name { return Name(keyOf(decodeParameter(written))) }
-
-// MayBe reports whether some program may take what a client has sent for the name:
-// decoded, in either case, as a list, or with what PHP makes of `.`, `[` and blanks.
-func (n Name) MayBe(sent string) bool {
+func (c *condition) mayBeValue(p *parameter) bool {
 	switch {
-	case equalFolded(string(n), sent):
+	case c.any, p.value == anyText, c.isFolded(p.value):
 		return true
-	case isWord(sent):
+	case !p.sent || isWord(p.value):
 		return false
 	}
-	text := decodeParameter(sent)
-	return keyOf(text) == string(n) || mangled(text) == string(n)
-}
-
-func (c *condition) mayBeValue(value string) bool {
-	switch {
-	case c.isFolded(value):
-		return true
-	case isWord(value):
-		return false
-	}
-	text := decodeParameter(value)
-	return strings.Contains(text, "%") || c.isFolded(trimBlanks(text)) || c.isFolded(trimBlanks(cutParameter(text)))
+	text := new(decoder).append(nil, p.value, &lowerParameter)
+	return bytes.IndexByte(text, '%') >= 0 || c.isFolded(string(trimBlanks(text))) || c.isFolded(string(trimBlanks(cutParameter(text))))
 }
 
 // isFolded reports whether a decoded value is that of the condition, in either case.
@@ -136,18 +93,14 @@ func isFolder(pieces []string, text string) bool {
 
 // is reports whether the condition holds for all programs: there is one parameter
 // of the name, exactly as written.
-func (c *condition) is(query string) bool {
+func (c *condition) is(list []parameter) bool {
 	held := false
-	if strings.ContainsAny(query, ";?#") {
-		return false
-	}
-	for query != "" {
-		var pair string
-		pair, query = nextPair(query, "&")
-		key, value, _ := strings.Cut(pair, "=")
-		if !c.mayBeKey(key) {
+	for i := range list {
+		p := &list[i]
+		if !c.mayBeName(p) {
 			continue
 		}
+		key, value, _ := strings.Cut(p.pair, "=")
 		if held || key != c.written[0] || !c.isValue(value) {
 			return false
 		}
@@ -169,45 +122,6 @@ func (c *condition) isValue(value string) bool {
 	return p.is(value)
 }
 
-// isWord reports whether a text means itself to all programs, but for its case.
-func isWord(text string) bool {
-	for i := range len(text) {
-		c := lower[text[i]]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
-}
-
-// decodeParameter decodes a name or a value. A plus, encoded or not, is a blank: some
-// programs decode twice, and who writes a plus in a config may mean either.
-func decodeParameter(text string) string {
-	return strings.ReplaceAll(fold(text), "+", " ")
-}
-
-// keyOf returns the name that a decoded key stands for: mode of mode[], mode[0]
-// and [mode].
-func keyOf(text string) string {
-	text = strings.TrimLeft(cutParameter(text), " []")
-	if end := strings.IndexAny(text, "[]"); end > 0 {
-		text = text[:end]
-	}
-	return mangled(text)
-}
-
-// mangled returns a decoded key as PHP makes a name of it.
-func mangled(text string) string {
-	return strings.NewReplacer(".", "_", " ", "_", "[", "_").Replace(trimBlanks(cutParameter(text)))
-}
-
-func readValue(value string) string { return trimBlanks(decodeParameter(value)) }
-
-// cutParameter removes what programs don't see that keep text in C strings, or take
-// what follows `#` for a fragment.
-func cutParameter(text string) string {
-	if end := strings.IndexAny(text, "\x00#"); end >= 0 {
-		text = text[:end]
-	}
-	return text
+func readValue(value string) string {
+	return string(trimBlanks(new(decoder).append(nil, value, &lowerParameter)))
 }

@@ -1,150 +1,138 @@
 package endpoint
 
 import (
+	"bytes"
 	"path"
 	"strings"
 )
 
-// maxPath is the length of the longest path that is read. Honest clients send no
-// longer ones.
-const maxPath = 2 << 10
-
-func (r *Request) isLong() bool { return len(r.Path) > maxPath || len(r.RawPath) > maxPath }
-
-// Bytes that may stand in a plain path.
-const (
-	odd = iota
-	plain
-	dot
-	slash
-	colon
-)
-
-var kinds = func() (table [256]byte) {
-	for c := byte('!'); c <= '~'; c++ {
-		table[c] = plain
-	}
-	for _, c := range []byte(`%\;?#`) {
-		table[c] = odd
-	}
-	table['.'], table['/'], table[':'] = dot, slash, colon
-	return table
-}()
-
-// isPlain reports whether the path can be compared as it is: all programs read it
-// alike, but for its case. It is fast.
-func (r *Request) isPlain() bool {
-	if r.Odd || r.Path == "" || r.Path[0] != '/' || r.isLong() || r.RawPath != "" && r.RawPath != r.Path {
-		return false
-	}
-	before := byte(plain)
-	for i := range len(r.Path) {
-		kind := kinds[r.Path[i]]
-		if kind != plain {
-			if kind == odd || kind == before || kind == slash && before == dot {
-				return false // `//`, `..`, `::`, or a dot at the end of a segment
-			}
-		}
-		before = kind
-	}
-	return before != dot
+// pathReading is what programs may read a path as.
+type pathReading struct {
+	paths    []spelling
+	named    int      // so many of the paths are the one that was sent; others are guesses
+	queries  []string // behind an encoded question mark, or a semicolon
+	disputed bool     // programs disagree on what `..` removes
 }
 
-// readings are what programs may read a path as.
-type readings struct {
-	paths    []string
-	query    string // behind an encoded question mark
-	disputed bool   // programs disagree on what `..` removes
-}
-
-func readingsOf(r *Request) readings {
-	raw := r.RawPath
+func (read *reading) readPath() {
+	raw := read.raw
 	if raw == "" {
-		raw = r.Path
+		raw = read.path
 	}
-	var read readings
-	read.add(cleanedOnce(r.Path))
-	decoded := fold(r.Path)
+	read.add(read.cleanedOnce())
+	decoded := read.decoder.decode(read.path)
 	read.addNames(decoded)
 	if plain := withoutParameters(decoded, isSlash); plain != decoded {
 		read.addNames(plain)
 	}
 	if i := strings.IndexByte(decoded, '?'); i >= 0 {
-		read.query = decoded[i+1:]
+		read.queries = append(read.queries, decoded[i+1:])
 	}
 	if short := cut(decoded); short != decoded {
 		read.addNames(withoutParameters(short, isSlash))
 	}
-	if strings.ContainsRune(raw, ';') { // some remove parameters before they decode
-		early := fold(withoutParameters(raw, func(c rune) bool { return c == '/' }))
+	semicolon := strings.IndexByte(raw, ';')
+	if semicolon >= 0 { // some remove parameters before they decode
+		early := read.decoder.decode(withoutParameters(raw, func(c byte) bool { return c == '/' }))
 		read.addNames(withoutParameters(cut(early), isSlash))
 	}
 	if isAuthority(raw) {
 		read.addBehindHost()
 	}
+	read.named = len(read.paths)
+	if semicolon >= 0 { // some take it for the question mark
+		read.addNames(read.decoder.decode(raw[:semicolon]))
+		read.queries = append(read.queries, raw[semicolon+1:])
+	}
+	if hasSession(decoded) {
+		read.addNames(withoutSessions(decoded))
+	}
 	read.disputed = read.disputed && !isOnlyDotted(raw)
-	return read
 }
 
 // cleanedOnce reads a path as Caddy's path matcher does.
-func cleanedOnce(s string) string {
-	cleaned := path.Clean("/" + s)
-	if cleaned != "/" && strings.HasSuffix(s, "/") {
+func (read *reading) cleanedOnce() string {
+	cleaned := path.Clean("/" + read.path)
+	if cleaned != "/" && strings.HasSuffix(read.path, "/") {
 		cleaned += "/"
 	}
-	return string(appendFolded(nil, []byte(cleaned)))
+	return string(appendFolded(make([]byte, 0, len(cleaned)), cleaned))
 }
 
-func (read *readings) add(s string) {
-	for _, other := range read.paths {
-		if other == s {
+func (read *reading) add(s string) {
+	read.decoder.work += len(s)
+	for i := range read.paths {
+		if read.paths[i].text == s {
 			return
 		}
 	}
-	read.paths = append(read.paths, s)
+	read.paths = append(read.paths, newSpelling(s))
 }
 
 // addNames adds the names between slashes or backslashes, trimmed, with dots
 // resolved and left alone.
-func (read *readings) addNames(s string) {
-	names := make([]string, 0, strings.Count(s, "/")+1)
-	resolved := make([]string, 0, cap(names))
-	for name := range strings.FieldsFuncSeq(s, isSlash) {
-		name = trimBlanks(name)
-		trimmed := strings.TrimRightFunc(name, func(c rune) bool { return c == '.' || isBlank(c) })
+func (read *reading) addNames(s string) {
+	read.decoder.work += len(s)
+	names := make([]byte, 0, len(s)+1)
+	resolved := make([]byte, 0, len(s)+1)
+	dotted := false
+	for rest := s; rest != ""; {
+		var name string
+		name, rest = nextName(rest)
+		trimmed := trimName(name)
 		switch {
 		case trimmed != "":
-			names, resolved = append(names, trimmed), append(resolved, trimmed)
+			names, resolved = append(append(names, '/'), trimmed...), append(append(resolved, '/'), trimmed...)
 		case strings.Count(name, ".") > 1:
-			read.disputed = true
-			names = append(names, "..")
-			resolved = resolved[:max(len(resolved)-1, 0)]
+			dotted = true
+			names = append(names, "/.."...)
+			resolved = resolved[:max(bytes.LastIndexByte(resolved, '/'), 0)]
 		}
 	}
-	read.add("/" + strings.Join(resolved, "/"))
-	if len(resolved) != len(names) {
-		read.add("/" + strings.Join(names, "/"))
+	read.disputed = read.disputed || dotted
+	read.add("/" + strings.TrimPrefix(string(resolved), "/"))
+	if dotted {
+		read.add(string(names))
 	}
 }
 
+// nextName splits a path behind its first name.
+func nextName(s string) (name, rest string) {
+	for i := range len(s) {
+		if isSlash(s[i]) {
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+// trimName removes blanks around a name, and dots behind it.
+func trimName(name string) string {
+	if name == "" {
+		return ""
+	}
+	if first, last := name[0], name[len(name)-1]; kinds[first] == plain && kinds[last] == plain {
+		return name
+	}
+	return strings.TrimRightFunc(strings.TrimFunc(name, isBlank), func(c rune) bool { return c == '.' || isBlank(c) })
+}
+
 // addBehindHost adds what the readings are without their first name.
-func (read *readings) addBehindHost() {
+func (read *reading) addBehindHost() {
 	for _, path := range read.paths[:len(read.paths):len(read.paths)] {
 		behind := "/"
-		if end := strings.IndexByte(path[1:], '/'); end >= 0 {
-			behind = path[1+end:]
+		if end := strings.IndexByte(path.text[1:], '/'); end >= 0 {
+			behind = path.text[1+end:]
 		}
 		read.add(behind)
 	}
 }
 
-func isSlash(c rune) bool { return c == '/' || c == '\\' }
+func isSlash(c byte) bool { return c == '/' || c == '\\' }
 
 // isAuthority reports whether a request target begins as `//host`, which parsers
 // of URLs take for the name of one.
-func isAuthority(raw string) bool {
-	return len(raw) > 1 && isSlash(rune(raw[0])) && isSlash(rune(raw[1]))
-}
+func isAuthority(raw string) bool { return len(raw) > 1 && isSlash(raw[0]) && isSlash(raw[1]) }
 
 // isOnlyDotted reports whether all that a raw path has beside plain names is dots,
 // on which programs agree.
@@ -170,28 +158,43 @@ func cut(s string) string {
 }
 
 // withoutParameters removes `;…` from each segment.
-func withoutParameters(s string, endsSegment func(rune) bool) string {
+func withoutParameters(s string, endsSegment func(byte) bool) string {
 	if !strings.Contains(s, ";") {
 		return s
 	}
-	var b strings.Builder
+	kept := make([]byte, 0, len(s))
 	skip := false
 	for i := range len(s) {
-		skip = !endsSegment(rune(s[i])) && (skip || s[i] == ';')
+		skip = !endsSegment(s[i]) && (skip || s[i] == ';')
 		if !skip {
-			b.WriteByte(s[i])
+			kept = append(kept, s[i])
 		}
 	}
-	return b.String()
+	return string(kept)
 }
 
-// fold decodes and folds a text until that changes nothing any more.
-func fold(s string) string {
-	for {
-		folded := appendFolded(make([]byte, 0, len(s)), decodeAll(s))
-		if string(folded) == s {
-			return s
+// hasSession reports whether a path may have a session of ASP.NET in it: /(S(x))/login.
+func hasSession(s string) bool {
+	for rest := s; ; {
+		i := strings.Index(rest, "/(")
+		if i < 0 {
+			return false
 		}
-		s = string(folded)
+		if rest = rest[i+2:]; len(rest) > 1 && rest[1] == '(' {
+			return true
+		}
 	}
+}
+
+// withoutSessions removes segments that are sessions of ASP.NET.
+func withoutSessions(s string) string {
+	kept := make([]byte, 0, len(s))
+	for rest := s; rest != ""; {
+		var name string
+		name, rest = nextName(rest)
+		if isSession := len(name) > 2 && name[0] == '(' && name[2] == '(' && strings.HasSuffix(name, "))"); !isSession {
+			kept = append(append(kept, name...), '/')
+		}
+	}
+	return string(kept)
 }

@@ -1,0 +1,265 @@
+package endpoint
+
+import (
+	"bytes"
+	"strings"
+)
+
+// parameter is one of a query, as a program may read it.
+type parameter struct {
+	pair  string // as sent
+	name  string // decoded and folded, or a word; or anyText
+	value string // the same
+	sent  bool   // value is as it was sent
+}
+
+// anyText is the name or value that can't be decoded: programs may take it for any.
+const anyText = "%"
+
+// parameters are those of a query.
+type parameters struct {
+	list   []parameter
+	mixed  bool // programs split the query differently
+	unread bool // there are more than maxParameters
+}
+
+// maxParameters is how many parameters are read. PHP reads as many, Tomcat and Node.js
+// too, and honest clients send fewer.
+const maxParameters = 1000
+
+// A query that is shorter than shortQuery and has no more than fewParameters, whose names
+// are words, is read for each endpoint, which takes no memory. Any other is read once.
+const (
+	shortQuery    = 512
+	fewParameters = 16
+)
+
+// appendFew appends the parameters of a query if they are few and are simple to read.
+func appendFew(few []parameter, query string) (list []parameter, ok bool) {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		if pair == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		if len(few) == cap(few) || !isWord(name) || name == "" || strings.ContainsAny(value, "?;#") {
+			return nil, false
+		}
+		few = append(few, parameter{pair: pair, name: name, value: value, sent: true})
+	}
+	return few, true
+}
+
+// readQuery reads the query and what backends may take for one in the path.
+func (read *reading) readQuery() {
+	p := &read.parameters
+	p.list = make([]parameter, 0, min(strings.Count(read.query, "&")+strings.Count(read.query, ";")+1, maxParameters))
+	reader := parameterReader{parameters: p, decoder: &read.decoder}
+	p.mixed = strings.ContainsAny(read.query, ";?#")
+	reader.split(read.query)
+	for _, query := range read.queries {
+		reader.split(query)
+	}
+}
+
+// parameterReader reads parameters.
+type parameterReader struct {
+	*parameters
+	decoder *decoder
+	scratch []byte // the pair, decoded
+	name    []byte
+	text    strings.Builder // of decoded names and values
+	pairs   int
+}
+
+// split reads a query. Some programs also split it at a semicolon.
+func (p *parameterReader) split(query string) {
+	from := 0
+	for i := 0; i <= len(query) && !p.unread; i++ {
+		if i == len(query) || query[i] == '&' || query[i] == ';' {
+			p.pair(query[from:i])
+			from = i + 1
+		}
+	}
+}
+
+// pair reads a name and a value. Some programs don't see a `=` before the name, and some
+// start again at a question mark.
+func (p *parameterReader) pair(pair string) {
+	text := strings.TrimLeft(pair, "=")
+	p.mixed = p.mixed || len(text) < len(pair)
+	if text == "" {
+		return
+	}
+	if key, value, _ := strings.Cut(text, "="); isWord(key) && isWord(value) {
+		p.decoder.work += len(pair)
+		p.add(parameter{pair: pair, name: key, value: value})
+		return
+	}
+	p.scratch = p.scratch[:0]
+	whole := -1 // where the value of the whole begins
+	for rest, more := text, true; more && !p.unread; p.scratch = append(p.scratch, '?') {
+		var part string
+		if more = rest != "" && rest[0] == '?'; more { // many in a row
+			rest = rest[1:]
+			continue
+		}
+		part, rest, more = strings.Cut(rest, "?")
+		from, key, value := p.part(part)
+		if value >= 0 && whole < 0 {
+			whole = value
+		}
+		if len(part) < len(text) && part != "" {
+			p.decoded(pair, p.scratch[from:key], p.scratch[max(value, key):])
+		}
+	}
+	all := p.scratch[:len(p.scratch)-1]
+	if whole < 0 {
+		whole = len(all) + 1
+	}
+	p.decoded(pair, all[:whole-1], all[min(whole, len(all)):])
+}
+
+// part decodes a part of a pair. It returns where its name begins and ends, and where its
+// value begins, or -1.
+func (p *parameterReader) part(part string) (from, end, value int) {
+	key, rest, found := strings.Cut(part, "=")
+	from = len(p.scratch)
+	p.scratch = p.decoder.append(p.scratch, key, &lowerParameter)
+	end, value = len(p.scratch), -1
+	if found {
+		p.scratch = append(p.scratch, '=')
+		value = len(p.scratch)
+		p.scratch = p.decoder.append(p.scratch, rest, &lowerParameter)
+	}
+	return from, end, value
+}
+
+// decoded adds what programs take a decoded pair for: PHP may read another name, and some
+// read no further than to a NUL.
+func (p *parameterReader) decoded(pair string, key, value []byte) {
+	first := parameter{pair: pair, name: anyText, value: anyText}
+	alias := ""
+	if bytes.IndexByte(key, '%') < 0 {
+		p.name = append(p.name[:0], key...)
+		base, mangled := readName(p.name)
+		first.name = p.keep(base)
+		if len(base) < len(mangled) {
+			alias = p.keep(mangled)
+		}
+	}
+	short := first
+	if bytes.IndexByte(value, '%') < 0 {
+		text := trimBlanks(value)
+		first.value = p.keep(text)
+		short.value = p.keep(trimBlanks(cutParameter(value)))
+	}
+	p.add(first)
+	if alias != "" {
+		p.list = append(p.list, parameter{pair: pair, name: alias, value: first.value})
+	}
+	if short.value != first.value {
+		p.list = append(p.list, short)
+	}
+}
+
+// add adds a parameter, unless there are too many.
+func (p *parameterReader) add(a parameter) {
+	if p.pairs++; p.pairs > maxParameters {
+		p.unread = true
+		return
+	}
+	p.list = append(p.list, a)
+}
+
+// keep returns the text as a string.
+func (p *parameterReader) keep(text []byte) string {
+	from := p.text.Len()
+	p.text.Write(text)
+	return p.text.String()[from:]
+}
+
+// isWord reports whether a text means itself to all programs, but for its case.
+func isWord(text string) bool {
+	for i := range len(text) {
+		if !words[text[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+var words = func() (table [256]bool) {
+	for i := range table {
+		c := lower[i]
+		table[i] = 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-'
+	}
+	return table
+}()
+
+// lowerParameter is lower for names and values. A plus, encoded or not, is a blank: some
+// programs decode twice, and who writes a plus in a config may mean either.
+var lowerParameter = func() [256]byte {
+	table := lower
+	table['+'] = ' '
+	return table
+}()
+
+// readName returns the name that a decoded key stands for, which is mode of mode[],
+// mode[0] and [mode], and what PHP makes of the whole key. It changes the text.
+func readName(text []byte) (base, mangled []byte) {
+	text = cutParameter(text)
+	mangled = trimBlanks(text)
+	for len(text) > 0 && (text[0] == ' ' || text[0] == '[' || text[0] == ']') {
+		text = text[1:]
+	}
+	for i, c := range text {
+		if c == '[' || c == ']' {
+			text = text[:i]
+			break
+		}
+	}
+	base = trimBlanks(text)
+	for i, c := range mangled {
+		if c == '.' || c == ' ' || c == '[' {
+			mangled[i] = '_'
+		}
+	}
+	return base, mangled
+}
+
+// cutParameter removes what programs don't see that keep text in C strings, or take
+// what follows `#` for a fragment.
+func cutParameter(text []byte) []byte {
+	if i := bytes.IndexByte(text, 0); i >= 0 {
+		text = text[:i]
+	}
+	if i := bytes.IndexByte(text, '#'); i >= 0 {
+		text = text[:i]
+	}
+	return text
+}
+
+// Name is the name of a parameter of a query or of a cookie, as programs read it.
+type Name string
+
+// NewName returns the name that is written so.
+func NewName(written string) Name {
+	base, _ := readName(new(decoder).append(nil, written, &lowerParameter))
+	return Name(base)
+}
+
+// MayBe reports whether some program may take what a client has sent for the name:
+// decoded, in either case, as a list, or with what PHP makes of `.`, `[` and blanks.
+func (n Name) MayBe(sent string) bool {
+	switch {
+	case equalFolded(string(n), sent):
+		return true
+	case isWord(sent):
+		return false
+	}
+	var scratch [64]byte
+	base, mangled := readName(new(decoder).append(scratch[:0], sent, &lowerParameter))
+	return string(base) == string(n) || string(mangled) == string(n)
+}
