@@ -106,7 +106,9 @@ func mentionsBearer(value string) bool {
 }
 
 // query looks into a query as it was sent: Go leaves out what it can't decode.
-func (s *keySearch) query(raw string, name endpoint.Name) { s.pairs(raw, "&;", name, unescapeQuery) }
+func (s *keySearch) query(raw string, name endpoint.Name) {
+	s.pairs(raw, [2]byte{'&', ';'}, name, unescapeQuery)
+}
 
 func unescapeQuery(text string) string {
 	if unescaped, err := url.QueryUnescape(text); err == nil {
@@ -118,7 +120,7 @@ func unescapeQuery(text string) string {
 // cookies looks into cookies, of which Caddy's placeholder has the first.
 func (s *keySearch) cookies(fields []string, name endpoint.Name) {
 	for _, field := range fields {
-		s.pairs(field, ";,", name, func(text string) string {
+		s.pairs(field, [2]byte{';', ','}, name, func(text string) string {
 			text = httpfield.TrimSpace(text)
 			if len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' { // RFC 6265, section 4.1.1
 				return text[1 : len(text)-1]
@@ -128,15 +130,27 @@ func (s *keySearch) cookies(fields []string, name endpoint.Name) {
 	}
 }
 
-// pairs looks for values in pairs of a name and a value, with any of some
-// separators between them.
-func (s *keySearch) pairs(text, separators string, name endpoint.Name, decode func(string) string) {
-	for text != "" {
-		pair, rest := text, ""
-		if i := strings.IndexAny(text, separators); i >= 0 {
-			pair, rest = text[:i], text[i+1:]
+// mostPairs is how many pairs of a query or a cookie are looked at. Upstreams stop at some
+// number, such as 1000 in PHP and Node.js, and might not find what is found here.
+const mostPairs = 1000
+
+// pairs looks for values in pairs of a name and a value, with either of two separators
+// between them. Some upstreams don't see a `=` or `?` before a name.
+func (s *keySearch) pairs(text string, separators [2]byte, name endpoint.Name, decode func(string) string) {
+	from, pairs := 0, 0
+	for i := 0; i <= len(text); i++ {
+		if i < len(text) && text[i] != separators[0] && text[i] != separators[1] {
+			continue
 		}
-		text = rest
+		pair := strings.TrimLeft(text[from:i], "=?")
+		from = i + 1
+		if pair == "" {
+			continue
+		}
+		if pairs++; pairs > mostPairs {
+			s.err = errManyPairs
+			return
+		}
 		if before, value, ok := strings.Cut(pair, "="); ok && name.MayBe(httpfield.TrimSpace(before)) {
 			s.found(decode(value))
 		}

@@ -3,8 +3,10 @@ package tally
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -102,6 +104,11 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		{query, "api_key=K&api_key=K", nil, "", errTwoKeys},
 		{query, "api_key=K&api_key[]=L", nil, "", errTwoKeys},
 		{query, "api_keys=K&x=api_key=K&api_key", nil, "", nil},
+		{query, "=api_key=K", nil, "K", nil}, // h3 and Nitro
+		{query, "?api_key=K", nil, "K", nil},
+		{query, "api_key=K&?api_key=L", nil, "", errTwoKeys},
+		{query, strings.Repeat("a=b&", 999) + "api_key=K", nil, "K", nil},
+		{query, strings.Repeat("a=b&", 1000) + "api_key=K", nil, "", errManyPairs},
 
 		{cookie, "", []string{"Cookie: a=b; key=K"}, "K", nil},
 		{cookie, "", []string{`Cookie: key="K"`}, "K", nil},
@@ -123,6 +130,40 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		got, err := findKey(t, c.from, c.query, c.fields...)
 		if err != c.err || err == nil && got != c.key {
 			t.Errorf("%+v: ?%s %q: %q, %v; want %q, %v", c.from, c.query, c.fields, got, err, c.key, c.err)
+		}
+	}
+}
+
+// hostilePairs are queries and cookies of 14 kB that took up to seconds to decode.
+func hostilePairs() (all []string) {
+	for _, unit := range []string{"%c0%a5", "\xc0\xa5", "%25", "%%32%35", "%u0025", "&", ";", "=", "a&", "a;", "%25=&", "%25=;", "a[=;", "%00=&", "api_ke%79=&", "key[=;", ",", "?"} {
+		all = append(all, "%"+strings.Repeat(unit, 14<<10/len(unit)))
+	}
+	return all
+}
+
+func BenchmarkFindKeyOfHostileRequests(b *testing.B) {
+	k := &APIKeys{From: []KeySource{{Type: fromQuery, Name: "api_key"}, {Type: fromPlaceholder, Name: "{http.request.cookie.key}"}}}
+	for i := range k.From {
+		if err := k.From[i].provision(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, text := range hostilePairs() {
+		for place, r := range map[string]*http.Request{
+			"query":  {URL: &url.URL{RawQuery: text}},
+			"cookie": {URL: new(url.URL), Header: http.Header{"Cookie": {text}}},
+		} {
+			b.Run(place+"/"+url.QueryEscape(text[1:min(len(text), 9)]), func(b *testing.B) {
+				fastest := time.Hour
+				for b.Loop() {
+					start := time.Now()
+					k.find(r, nil)
+					fastest = min(fastest, time.Since(start))
+				}
+				b.ReportMetric(float64(fastest.Nanoseconds())/float64(len(text)), "ns/byte")
+				b.ReportMetric(float64(fastest.Microseconds()), "fastest-µs")
+			})
 		}
 	}
 }

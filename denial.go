@@ -14,6 +14,7 @@ var (
 	errUnknownKey = denial(http.StatusForbidden, "the API key is not known")
 	errTwoKeys    = denial(http.StatusBadRequest, "the request has two API keys")
 	errOddKey     = denial(http.StatusBadRequest, "the API key is not a single token")
+	errManyPairs  = denial(http.StatusBadRequest, "the request has too many parameters or cookies to look for an API key in")
 	errNoTier     = denial(http.StatusForbidden, "the client has no tier")
 )
 
@@ -23,5 +24,5 @@ func denial(status int, text string) error {
 
 // isDenial reports whether an error is one of those that a request is denied with.
 func isDenial(err error) bool {
-	return err == errNoKey || err == errUnknownKey || err == errTwoKeys || err == errOddKey || err == errNoTier
+	return err == errNoKey || err == errUnknownKey || err == errTwoKeys || err == errOddKey || err == errManyPairs || err == errNoTier
 }

@@ -57,7 +57,7 @@ func forTrap(sets caddyhttp.MatcherSets) {
 }
 
 // missedSpellings says what Caddy's matchers don't match that backends accept.
-const missedSpellings = "path, query and method miss spellings that a backend may accept, such as /login/, /login.json, /login;x, ?a=%zz&mode=heavy or X-HTTP-Method-Override: POST, and see a request only as it was rewritten; what they miss isn't counted"
+const missedSpellings = "path, query and method miss spellings that a backend may accept, such as /login/, /login.json, /login;x, ?a=%zz&mode=heavy, X-HTTP-Method-Override: POST or a WebSocket over HTTP/3, which is a GET to the backend, and see a request only as it was rewritten; what they miss isn't counted"
 
 // safeWords returns what to write in the place of a matcher set in an option that
 // limits something, if the set has matchers that miss spellings; or "".

@@ -15,7 +15,7 @@
 //   - [Endpoint.Is]: is the request the endpoint, exactly as it is written? For
 //     exemptions: what is exempt by mistake isn't limited.
 //
-// # How a path is read
+// # How a request is read
 //
 // A canonical path (see [Request.IsCanonical]) is compared as it is, without
 // memory allocation. Any other is read in each way that a program may read it
@@ -24,17 +24,22 @@
 //   - percent-encoding, until nothing is left to decode; overlong UTF-8 and
 //     fullwidth characters as ASCII; upper and lower case alike
 //   - `\` as `/`; several slashes as one; a trailing slash as none
-//   - `;parameters` of segments, removed before and after decoding
+//   - `;parameters` of segments, removed before and after decoding; for Covers also
+//     as the query
 //   - blanks and control characters around a segment, and dots after it, removed
 //   - what follows a NUL, an encoded `?` or `#`, or `::$`, kept and removed
 //   - `//host/path` as a URL with a host
+//   - for Covers, /(S(x))/ as a session, which ASP.NET removes
 //   - `..` resolved and left alone. Beside anything else on this list, programs
-//     disagree on what it removes, so that then every endpoint is covered.
+//     disagree on what it removes, so that then every endpoint is covered whose names
+//     are in the path, in their order.
 //
 // A reading then covers an endpoint with guesses (pattern.go): after a script
 // (/index.php/login), with an extension (/login.json), and with more behind a script
 // or before a file (/login.php/x, /login/x.css).
 //
-// Work is linear in the length of the request. Paths longer than 2048 bytes cover every
-// endpoint, unread.
+// Reading takes one pass over the bytes of a request, however often they are encoded, and
+// is done once for all endpoints, whose [Request.Memory] keeps it. What is too long isn't
+// read, and is covered: a path of more than 2048 bytes or 8 scripts, a query of more than
+// 8192 bytes or 1000 parameters. It is never named, and never the endpoint.
 package endpoint

@@ -22,6 +22,9 @@ var lower = func() (table [256]byte) {
 // foldRune returns the same rune for all that differ in case only, ASCII where one
 // of them is.
 func foldRune(r rune) rune {
+	if r < utf8.RuneSelf {
+		return rune(lower[byte(r)])
+	}
 	if page := r >> 8; page < foldPages {
 		if page := folds()[page]; page != nil && page[byte(r)] != 0 {
 			return page[byte(r)]
@@ -48,8 +51,8 @@ var folds = sync.OnceValue(func() *[foldPages]*[256]rune {
 			fold(r, unicode.ToLower(unicode.ToUpper(unicode.ToLower(r))))
 		}
 	}
-	for c := rune('!'); c <= '~'; c++ {
-		fold(c-'!'+0xff01, rune(lower[c])) // fullwidth
+	for c := rune('!'); c <= '~'; c++ { // fullwidth
+		fold(c-'!'+0xff01, rune(lower[c]))
 	}
 	return &pages
 })

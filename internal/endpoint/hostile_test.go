@@ -33,8 +33,9 @@ func hostileRequests(text string) map[string]*Request {
 	return map[string]*Request{
 		"path":     {Method: "POST", Path: "/" + short, RawPath: raw},
 		"longPath": {Method: "POST", Path: "/" + text, RawPath: "/" + text},
-		"query":    {Method: "GET", Path: "/login", Query: text},
-		"asked":    {Method: "GET", Path: "/login", Query: "?" + text},
+		"query":    {Method: "GET", Path: "/login", Query: text[:min(len(text), maxQuery)]},
+		"asked":    {Method: "GET", Path: "/login", Query: ("?" + text)[:min(len(text), maxQuery)]},
+		"longest":  {Method: "GET", Path: "/login", Query: text},
 		"field":    {Method: "GET", Path: "/login", Header: field},
 		"fields":   {Method: "GET", Path: "/login", Header: map[string][]string{overrideFields[0]: slices.Repeat([]string{text[:1]}, len(text)/len("X-HTTP-Method:a\r\n"))}},
 	}

@@ -20,12 +20,16 @@ const anyText = "%"
 type parameters struct {
 	list   []parameter
 	mixed  bool // programs split the query differently
-	unread bool // there are more than maxParameters
+	unread bool // it is too long
 }
 
-// maxParameters is how many parameters are read. PHP reads as many, Tomcat and Node.js
-// too, and honest clients send fewer.
-const maxParameters = 1000
+// So many parameters are read, and a query that is so long. A longer one may have any.
+// PHP and Node.js read as many parameters; nginx, Apache and Tomcat accept no longer line,
+// unless they are told to.
+const (
+	maxParameters = 1000
+	maxQuery      = 8 << 10
+)
 
 // A query that is shorter than shortQuery and has no more than fewParameters, whose names
 // are words, is read for each endpoint, which takes no memory. Any other is read once.
@@ -54,7 +58,11 @@ func appendFew(few []parameter, query string) (list []parameter, ok bool) {
 // readQuery reads the query and what backends may take for one in the path.
 func (read *reading) readQuery() {
 	p := &read.parameters
-	p.list = make([]parameter, 0, min(strings.Count(read.query, "&")+strings.Count(read.query, ";")+1, maxParameters))
+	most := strings.Count(read.query, "&") + strings.Count(read.query, ";") + 1
+	if p.unread = len(read.query) > maxQuery || most > maxParameters; p.unread {
+		return
+	}
+	p.list = make([]parameter, 0, most)
 	reader := parameterReader{parameters: p, decoder: &read.decoder}
 	p.mixed = strings.ContainsAny(read.query, ";?#")
 	reader.split(read.query)
