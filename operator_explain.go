@@ -28,6 +28,9 @@ func (s running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	x.told.Tag = x.tag()
 	x.explainRecord()
 	x.explainStatement()
+	if err := x.note(ctx, q); err != nil {
+		return operator.Explanation{}, err
+	}
 	if x.isUnknown() {
 		return operator.Explanation{}, operator.Errorf(http.StatusNotFound, "%s: nothing is known of it", t)
 	}
@@ -37,6 +40,14 @@ func (s running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 		x.explainCounts(ctx)
 	}
 	return x.told, err
+}
+
+// note notes a question in the audit, if that is asked for.
+func (x *explainer) note(ctx context.Context, q operator.Question) error {
+	if !q.Note {
+		return nil
+	}
+	return noted(x.instance.audit(ctx, auditEntry{by: q.By, action: "explain", target: &x.Target}))
 }
 
 // explainReference tells what a reference was about, and goes on with the client that it

@@ -233,7 +233,11 @@ func (running) Reveal(ctx context.Context, by, list string) error {
 	if err != nil {
 		return err
 	}
-	err = h.audit(ctx, auditEntry{by: by, action: "reveal", reason: list})
+	return noted(h.audit(ctx, auditEntry{by: by, action: "reveal", reason: list}))
+}
+
+// noted returns what an operator is told about an entry of the audit that could not be written.
+func noted(err error) error {
 	if told := (*operator.Error)(nil); err != nil && !errors.As(err, &told) {
 		return operator.Errorf(http.StatusServiceUnavailable, "it can't be noted in the audit: %v", err)
 	}

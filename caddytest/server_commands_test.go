@@ -150,6 +150,13 @@ func TestCommands(t *testing.T) {
 		s.wantCommand(t, 0, words("unban 192.0.0.0/7"), "no longer banned")
 	})
 	t.Run("audit", func(t *testing.T) {
+		s.wantCommand(t, 0, words("explain 203.0.113.88"))
+		s.wantCommand(t, 1, words("audit --client 203.0.113.88"), "Nobody has done anything to it")
+		if _, err := s.operator().Explain(t.Context(), operator.Question{Client: "203.0.113.88", Note: true}); err != nil { // as a dashboard asks
+			t.Error(err)
+		}
+		s.wantCommand(t, 0, words("audit --client 203.0.113.88 --json"), `"action": "explain"`)
+		s.wantCommand(t, 0, words("audit --client 198.51.100.7"), "scraper", "network ")
 		s.wantCommand(t, 0, words("audit"), "admin", "reset", "ban", "unban", "allow", "disallow", "password")
 		if out, _, _ := s.rateLimit("audit"); strings.Contains(out, visitor) || strings.Contains(out, "198.51.100") {
 			t.Errorf("the audit has addresses:\n%s", out)

@@ -134,6 +134,6 @@ func (c console) audit() *cobra.Command {
 			{"ACTION", func(a operator.Act) cell { return text(a.Action) }},
 			{"TARGET", func(a operator.Act) cell { return text(a.Target) }},
 			{"REASON", func(a operator.Act) cell { return text(a.Reason) }},
-		}, "Nobody has done anything.")
+		}, map[bool]string{true: "Nobody has done anything.", false: "Nobody has done anything to it that the audit has."}[q.Client == ""])
 	})
 }

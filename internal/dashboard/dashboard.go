@@ -41,6 +41,7 @@ type Dashboard struct {
 	options Options
 	seals   *sealer
 	streams chan struct{} // one is in it for each stream
+	looks   looks
 }
 
 // New returns a dashboard.
@@ -131,6 +132,9 @@ func (v *visit) reveal(name string) error {
 	if !ok || p.list == "" {
 		return operator.Errorf(http.StatusBadRequest, "This page has no addresses to show.")
 	}
+	if err := v.d.looks.take(v.user, v.now); err != nil {
+		return err
+	}
 	if err := v.d.options.Service.Reveal(v.r.Context(), v.user, p.list); err != nil {
 		return err
 	}
@@ -160,6 +164,9 @@ func (v *visit) fail(err error) {
 	if !errors.As(err, &known) {
 		v.d.options.Report(fmt.Errorf("dashboard: %w", err))
 		known = operator.Errorf(http.StatusInternalServerError, "The rate limiter gave no answer. Caddy's log says why.")
+	}
+	if !v.isAboutKnown() {
+		known = operator.Errorf(known.Status, "%s", mask(known.Message))
 	}
 	v.render(known.Status, "", "That didn’t work", "error", known)
 }

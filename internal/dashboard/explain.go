@@ -34,7 +34,13 @@ func loadExplain(v *visit) (any, error) {
 			p.Method = method
 		}
 	}
-	q := operator.Question{Client: client, URL: p.URL}
+	knows := isKnown(p.Client)
+	if knows {
+		if err := v.d.looks.take(v.user, v.now); err != nil {
+			return nil, err
+		}
+	}
+	q := operator.Question{Client: client, URL: p.URL, Note: knows, By: v.user}
 	if p.URL != "" {
 		q.Method = p.Method
 	}
@@ -42,10 +48,30 @@ func loadExplain(v *visit) (any, error) {
 		return nil, err
 	}
 	p.Who = v.Who(p.Answer.Text, p.Answer.Client)
-	if p.Client != "" && !strings.HasPrefix(p.Client, string(operator.Reference)+":") {
-		p.Who.Text, p.Who.In = p.Answer.Text, false // the reader knows it
+	if knows {
+		p.Who.Text, p.Who.In = p.Answer.Text, false
 	}
 	return p, nil
+}
+
+// isKnown reports whether a client that a reader has typed is named by what pages mask: an address,
+// a network, or a key that may hold one. Questions about such clients are noted in the audit and
+// bounded: otherwise a reader could find masked addresses by asking for halves of their networks.
+// References and tags name clients whose addresses the reader doesn't know.
+func isKnown(typed string) bool {
+	t, err := operator.ParseTarget(typed)
+	return err == nil && (t.Kind == operator.Address || t.Kind == operator.KeyText)
+}
+
+// isAboutKnown reports whether a form is about nobody, or about a client that its sender has typed by
+// what pages mask.
+func (v *visit) isAboutKnown() bool {
+	if v.r.PostForm.Get("handle") != "" {
+		return false
+	}
+	typed := v.r.PostForm.Get("client")
+	_, err := operator.ParseTarget(typed)
+	return err != nil || isKnown(typed)
 }
 
 // Passes reports whether the next request is let in.

@@ -53,7 +53,7 @@ func (v *visit) order(o order) {
 		return
 	}
 	p := orderPage{Who: v.Who(done.Client, done.Client), Done: done, Zone: given.Zone, Undo: o.undo, Undone: o.undone}
-	if v.r.PostForm.Get("handle") == "" {
+	if v.isAboutKnown() {
 		p.Who.Text, p.Who.In = done.Client, false // the reader typed it
 	}
 	v.render(http.StatusOK, "", o.done, "done", p)

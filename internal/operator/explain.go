@@ -13,6 +13,11 @@ type Question struct {
 	URL    string      `json:"url,omitempty"`
 	Method string      `json:"method,omitempty"` // "" means GET
 	Header http.Header `json:"headers,omitempty"`
+	// Note says that the audit notes the question, before it is answered, as for a reader of the
+	// dashboard.
+	Note bool `json:"note,omitempty"`
+	// By is who asks, for the audit, as in [Order].
+	By string `json:"-"`
 }
 
 // Explanation is all that is known of a client, and what its next request gets.

@@ -49,7 +49,7 @@ func endpointsOf(s Service) map[string]endpoint {
 			}
 			return listed(s.Audit(ctx, q))
 		}),
-		"explain":  post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, s.Explain),
+		"explain":  post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, explained(s)),
 		"reset":    post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),
 		"ban":      post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Ban)),
 		"unban":    post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Unban)),
@@ -76,6 +76,13 @@ func byAdmin(do func(context.Context, Order) (Done, error)) func(context.Context
 	return func(ctx context.Context, o Order) (Done, error) {
 		o.By = admin
 		return do(ctx, o)
+	}
+}
+
+func explained(s Service) func(context.Context, Question) (Explanation, error) {
+	return func(ctx context.Context, q Question) (Explanation, error) {
+		q.By = admin
+		return s.Explain(ctx, q)
 	}
 }
 
