@@ -31,6 +31,21 @@ func (x *exchange) accept() error {
 	return x.settle(token)
 }
 
+// isVisit reports whether the request may be the one with which the page goes on: one of the site
+// itself, of a browser that calls up a page, or of a program. A picture or a prefetch elsewhere could
+// have a browser use up a token, and a session of its network.
+func (x *exchange) isVisit() bool {
+	switch hintsOf(x.http).Initiator {
+	case identity.OwnSite:
+		return !isSpeculative(x.http.Header)
+	case identity.Link:
+		return isNavigation(x.http)
+	case identity.Unsaid: // browsers always send Accept
+		return len(x.http.Header["Accept"]) == 0 || isNavigation(x.http)
+	}
+	return false
+}
+
 // acceptWait issues a session for a token whose time is over, and redirects the browser. It has
 // limits of its own beside those of solutions.
 func (x *exchange) acceptWait(text string) error {

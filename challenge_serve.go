@@ -48,6 +48,9 @@ func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
 	query := e.http.URL.Query()
 	x.asked = query.Get("target")
 	if token := query.Get("wait"); token != "" && e.http.Method == http.MethodGet && s.Challenge.withoutScript() > 0 {
+		if !x.isVisit() {
+			return x.reject(foreign)
+		}
 		return x.acceptWait(token)
 	}
 	return x.show(http.StatusOK, x.asked, nil, nil)

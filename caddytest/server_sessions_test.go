@@ -568,6 +568,19 @@ func TestSessionWithoutScript(t *testing.T) {
 		t.Errorf("another network's token is answered with %d, %v", a.status, a.header)
 	}
 	token := ready(1)
+	for name, says := range map[string][]string{
+		"a picture elsewhere":                      {"Accept: image/avif,image/webp,*/*;q=0.8", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"},
+		"a picture elsewhere, over plain HTTP":     {"Accept: image/avif,image/webp,*/*;q=0.8", "Referer: http://evil.test/"},
+		"a picture that hides where":               {"Accept: image/avif,image/webp,*/*;q=0.8"},
+		"a frame elsewhere":                        with(navigation[:1], "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"),
+		"a script of a sibling":                    {"Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: cors"},
+		"a page that is loaded ahead":              with(navigation, "Sec-Fetch-Site: none", "Sec-Purpose: prefetch"),
+		"a page that is loaded ahead for its site": with(navigation, "Sec-Fetch-Site: same-origin", "Sec-Purpose: prefetch;prerender", "Referer: http://127.0.0.1:"+s.port+"/"),
+	} {
+		if a := s.get(token, with(one, says...)...); a.status != http.StatusForbidden || a.header.Get("Set-Cookie") != "" {
+			t.Errorf("%s redeems a token: %d, %v", name, a.status, a.header)
+		}
+	}
 	if a := s.send(http.MethodHead, token, one...); a.status != http.StatusOK || a.header.Get("Set-Cookie") != "" {
 		t.Errorf("HEAD is answered with %d, %v", a.status, a.header)
 	}
