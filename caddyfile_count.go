@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/dustin/go-humanize"
 )
 
 // unmarshalCount reads which requests use up units.
@@ -37,6 +38,13 @@ func parseCounted(words []string) (*Count, error) {
 	}
 	words = words[1:]
 	c := new(Count)
+	if i := slices.Index(words, "read_body"); i >= 0 {
+		var err error
+		if c.ReadBody, err = parseReadBody(words[i+1:]); err != nil {
+			return nil, err
+		}
+		words = words[:i]
+	}
 	if i := slices.Index(words, "hold"); i >= 0 {
 		if i < len(words)-1 {
 			return nil, fmt.Errorf("hold stands last: write count status %s hold", strings.Join(slices.Delete(slices.Clone(words), i, i+1), " "))
@@ -54,6 +62,19 @@ func parseCounted(words []string) (*Count, error) {
 		c.Status = append(c.Status, status)
 	}
 	return c, c.check()
+}
+
+// parseReadBody parses what stands behind the word `read_body`.
+func parseReadBody(words []string) (int64, error) {
+	switch len(words) {
+	case 0:
+		return defaultReadBody, nil
+	case 1:
+		if size, err := humanize.ParseBytes(words[0]); err == nil && size > 0 && size <= maxReadBody {
+			return int64(size), nil
+		}
+	}
+	return 0, fmt.Errorf("read_body: must be one size from 1B to 1MiB, got %q: write hold read_body 64KiB", strings.Join(words, " "))
 }
 
 // parseStatus parses a status such as 401, or a class of them such as 4xx.

@@ -29,12 +29,22 @@ type Count struct {
 	// way when Caddy is stopped. Without this, a request passes if its cost is free, and is
 	// charged when the status is known: what is under way at a time may be more than the limit.
 	Hold bool `json:"hold,omitempty"`
+
+	// With `hold`, read the body of a request before it takes anything, up to this many bytes, at
+	// most 1048576, so that clients that send slowly hold nothing meanwhile. A request with a longer
+	// body is answered with 413, one whose body can't be read with 400, and neither uses up
+	// anything. The bodies of all requests together take at most 64 MiB; beyond that they aren't
+	// read before. 65536 is enough for a login form. Default: the body isn't read.
+	ReadBody int64 `json:"read_body,omitempty"`
 }
 
 // check returns an error about what is wrong with the statuses.
 func (c *Count) check() error {
 	if len(c.Status) == 0 {
 		return errors.New("status: one is missing: write 401")
+	}
+	if err := c.checkReadBody(); err != nil {
+		return err
 	}
 	for i, status := range c.Status {
 		if (status < 2 || status > 5) && (status < 200 || status > 599) {
@@ -48,6 +58,16 @@ func (c *Count) check() error {
 				return fmt.Errorf("status: %d is among %s: leave one out", status, statusText(other))
 			}
 		}
+	}
+	return nil
+}
+
+func (c *Count) checkReadBody() error {
+	switch {
+	case c.ReadBody < 0 || c.ReadBody > maxReadBody:
+		return fmt.Errorf("read_body: must be from 1 to %d bytes, got %d", maxReadBody, c.ReadBody)
+	case c.ReadBody > 0 && !c.Hold:
+		return fmt.Errorf("read_body is for hold, because nothing is held without it: write count status %v hold read_body", c)
 	}
 	return nil
 }

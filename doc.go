@@ -59,7 +59,7 @@
 //     challenge_exchange.go: the page that lets a browser earn a session
 //   - refuse.go, response.go, response_legacy.go, texts.go, limit_status.go: refusals and
 //     header fields
-//   - pending_debits.go, pending.go, settled.go, count.go: limits that count by the status of the answer
+//   - pending_debits.go, pending.go, settled.go, read_body.go, count.go: limits that count by the status of the answer
 //   - refused_page.go, html_answer.go, error_routes.go, navigation.go: the page for browsers, where
 //     no route handles the error
 //   - refusal_reference.go, refusal.go: why a request is refused, and its reference

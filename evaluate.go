@@ -74,6 +74,9 @@ func (e *evaluation) decideEnforced() result {
 			return e.pass()
 		}
 	}
+	if err := e.readBody(); err != nil {
+		return result{outcome: failed, err: err}
+	}
 	d, ok := h.app.decide(e.http.Context(), e.subject, e.debits)
 	if !ok { // its configuration never ran; the next one limits the client
 		return e.pass()

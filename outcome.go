@@ -11,7 +11,7 @@ const (
 	denied                    // its API key or its tier is missing or wrong: 400, 401 or 403
 	tooEarly                  // its connection is not established yet: 425
 	abandoned                 // its client has gone
-	failed                    // a matcher has failed
+	failed                    // a matcher has failed, or the body can't be read
 )
 
 // result is the outcome of an evaluation, and what the answer needs. It is four words long, so

@@ -86,6 +86,13 @@ func (e *Engine) prolong(r *request) {
 	}
 }
 
+// Refuses reports whether memory knows that Decide refuses one of the debits. It takes no lock, and
+// nothing is charged or recorded.
+func (e *Engine) Refuses(debits []Debit) bool {
+	r := request{debits: debits, now: e.clock.now()}
+	return e.refuseAtOnce(&r)
+}
+
 // refuseAtOnce refuses what memory knows to be refused. It takes no lock.
 func (e *Engine) refuseAtOnce(r *request) bool {
 	degraded := e.committer.degraded.Load()
