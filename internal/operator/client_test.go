@@ -26,7 +26,7 @@ type answer struct{ asked, value, err any }
 func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 	ctx := t.Context()
 	add := func(value any, err error) { answers = append(answers, answer{f.last(), value, err}) }
-	order := Order{Client: "203.0.113.9", Zone: "login", For: 60, Reason: "r", By: "admin"}
+	order := Order{Client: "203.0.113.9", Zone: "login", For: 60, Reason: "r", Force: true, By: "admin"}
 	value, err := s.Status(ctx)
 	add(value, err)
 	zones, err := s.Zones(ctx)
@@ -41,13 +41,15 @@ func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 	add(history, err)
 	audit, err := s.Audit(ctx, AuditQuery{Before: moment, N: 7})
 	add(audit, err)
-	explanation, err := s.Explain(ctx, Question{Client: "key:ü", URL: "https://a/b", Method: "POST", Header: http.Header{"A": {"b"}}})
+	audit, err = s.Audit(ctx, AuditQuery{Client: "203.0.113.9", Before: moment, N: 7})
+	add(audit, err)
+	explanation, err := s.Explain(ctx, Question{Client: "key:ü", URL: "https://a/b", Method: "POST", Header: http.Header{"A": {"b"}}, Note: true, By: "admin"})
 	add(explanation, err)
 	for _, do := range []func(context.Context, Order) (Done, error){s.Reset, s.Ban, s.Unban, s.Allow, s.Disallow} {
 		done, err := do(ctx, order)
 		add(done, err)
 	}
-	done, err := s.Import(ctx, Import{Statements: []string{"ban 203.0.113.9 # <a&b>"}, By: "admin"})
+	done, err := s.Import(ctx, Import{Statements: []string{"ban 203.0.113.9 # <a&b>"}, Allow: true, Force: true, By: "admin"})
 	add(done, err)
 	add(nil, s.Reveal(ctx, "admin", "bans"))
 	return answers

@@ -69,7 +69,7 @@ func TestMistakesAreSaid(t *testing.T) {
 		status               int
 		says                 string
 	}{
-		{"GET", "nothing", "", 404, "audit, ban, bans, blocked"},
+		{"GET", "nothing", "", 404, "audit, audit/client, ban, bans, blocked"},
 		{"GET", "top/", "", 404, "top"},
 		{"POST", "top", "{}", 405, "expected GET"},
 		{"GET", "ban", "", 405, "expected POST"},
