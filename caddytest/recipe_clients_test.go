@@ -138,6 +138,7 @@ git -C all config -f .gitmodules --get-regexp url | while read key _; do git -C 
 git -C all add .gitmodules
 git -C all commit -qm all
 git clone -q --bare all repos/all.git
+git clone -q --bare repos/tool.git repos/own.git
 for repo in repos/*; do
   git -C $repo config http.receivepack true
   git -C $repo config uploadpack.allowFilter true
@@ -145,7 +146,8 @@ for repo in repos/*; do
 done`, commits, modules))
 	handler := &cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + filepath.Join(w.dir, "repos"), "GIT_HTTP_EXPORT_ALL=1", "HOME=" + w.dir}}
 	repos := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if _, password, _ := r.BasicAuth(); strings.Contains(r.RequestURI, "git-receive-pack") && password != rightPassword {
+		secret := strings.Contains(r.RequestURI, "git-receive-pack") || strings.HasPrefix(r.URL.Path, "/own.git/")
+		if _, password, _ := r.BasicAuth(); secret && password != rightPassword {
 			rw.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 			rw.WriteHeader(http.StatusUnauthorized)
 			return
@@ -161,6 +163,7 @@ done`, commits, modules))
 		script string
 	}{
 		{"clone", 4, "git clone -q http://FRONT/tool.git clone"},
+		{"clone with a password", 4, "git clone -q http://alice:" + rightPassword + "@FRONT/own.git own"},
 		{"fetch of nothing new", 3, "git -C clone fetch -q"},
 		{"push", 6, "cd clone; echo new > file; git commit -qam new; git push -q http://alice:" + rightPassword + "@FRONT/tool.git main"},
 		{"clone with 20 submodules, 8 at once", 4 * (modules + 1), "git clone -q --recurse-submodules -j8 http://FRONT/all.git everything; test -e everything/part20/file"},
