@@ -11,12 +11,13 @@ func (h *Handler) warnIfIdle() {
 	}
 }
 
-// warnOfIdleBan warns of a ban that nobody can get.
-func (a *App) warnOfIdleBan(s *survey) {
+// checkIdleBan finds a ban that nobody can get.
+func checkIdleBan(s *survey) []Advice {
+	a := s.app
 	apply := func(z sitedZone) bool { return z.wantsClients() && z.Ban == nil && !z.wantsShadow() }
 	if a.Ban == nil || s.traps || a.Session != nil || slices.ContainsFunc(s.zones, apply) {
-		return
+		return nil
 	}
-	a.warn("ban: nobody is banned, because no zone counts per client or per api_key, and there is no trap",
-		"per client in a zone whose limits lead to bans")
+	return []Advice{{Source: a.Source, Problem: "ban: nobody is banned, because no zone counts per client or per api_key, and there is no trap",
+		Fix: "per client in a zone whose limits lead to bans"}}
 }

@@ -10,29 +10,24 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
-
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
-// checkSurvey warns of what is wrong between parts of the config.
-func (a *App) checkSurvey(s *survey) {
-	a.warnOfIdleBan(s)
-	a.warnOfEqualNames(s)
+// checkMentions finds placeholders of ours in other handlers that are never set.
+func checkMentions(s *survey) (found []Advice) {
 	for _, name := range slices.Sorted(maps.Keys(s.mentions)) {
 		if err := s.checkOurPlaceholder(name); err != nil {
 			problem, write, _ := strings.Cut(err.Error(), ": write ")
-			warnOfConfig(a.log, "", problem, write, zap.String("handler", s.mentions[name]))
+			found = append(found, Advice{Problem: problem, Fix: write, Handler: s.mentions[name]})
 		}
 	}
+	return found
 }
 
-// warnOfEqualNames warns of zones that count together because they have one name,
-// where that may not be meant.
-func (a *App) warnOfEqualNames(s *survey) {
+// checkNames finds zones that count together because they have one name, where that may not be
+// meant.
+func checkNames(s *survey) (found []Advice) {
 	first := make(map[string]sitedZone)
 	told := make(map[string]bool)
 	for _, z := range s.zones {
@@ -44,15 +39,16 @@ func (a *App) warnOfEqualNames(s *survey) {
 		switch {
 		case told[z.Name] || z.handler == before.handler || z.Scope == scopeSite || before.Scope == scopeSite:
 		case !z.limitsLike(before.Zone):
-			z.warn(a.log, "a zone of this name has other limits"+inSource(before.Source)+": both count together where window and algorithm are the same, each up to its own amount",
-				"another name, or scope site in both, which counts each site on its own")
+			found = append(found, z.advice("a zone of this name has other limits"+inSource(before.Source)+": both count together where window and algorithm are the same, each up to its own amount",
+				"another name, or scope site in both, which counts each site on its own"))
 			told[z.Name] = true
 		case z.Scope == "" && z.hasOwnWords() && !z.isTwinOf(before):
-			z.warn(a.log, "a zone of this name is also in another handler"+inSource(before.Source)+": both count together",
-				"scope shared if that is meant; scope site if each site counts on its own; or another name")
+			found = append(found, z.advice("a zone of this name is also in another handler"+inSource(before.Source)+": both count together",
+				"scope shared if that is meant; scope site if each site counts on its own; or another name"))
 			told[z.Name] = true
 		}
 	}
+	return found
 }
 
 func inSource(source string) string {
@@ -135,33 +131,16 @@ func (z *zoneSetup) checkOurPlaceholders() error {
 	return nil
 }
 
-// warnOfUser warns of what is never known of a user, because only basic_auth
-// authenticates.
-func (z *zoneSetup) warnOfUser() {
+// checkUser finds what is never known of a user, because only basic_auth authenticates.
+func (z *zoneSetup) checkUser() (found []Advice) {
 	const user = "http.auth.user."
 	if s := z.survey; s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
-		return
+		return nil
 	}
 	for _, name := range append(placeholder.Names(z.Key), placeholder.Names(z.Tier)...) {
 		if field, ok := strings.CutPrefix(name, user); ok && field != "id" {
-			z.warn(fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}")
+			found = append(found, z.advice(fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}"))
 		}
 	}
-}
-
-// surveyed returns the survey of the config that ctx is of, of one of its handlers.
-func (a *App) surveyed(ctx caddy.Context) *survey {
-	if a.survey != nil {
-		return a.survey
-	}
-	a.survey = &survey{mentions: make(map[string]string), hosts: make(map[*caddyhttp.Server][]string), providers: make(map[string]bool)}
-	for _, m := range ctx.Modules() {
-		if app, ok := m.(*caddyhttp.App); ok {
-			for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
-				a.survey.addServer(app.Servers[name])
-			}
-		}
-	}
-	a.checkSurvey(a.survey)
-	return a.survey
+	return found
 }

@@ -3,12 +3,11 @@ package tally
 // This file finds options that depend on what only a later handler sets.
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 // identityFields are header fields in which proxies and their authentication services
@@ -23,46 +22,31 @@ var identityFields = []string{
 // userDirective is what to write where a zone depends on who a user is.
 const userDirective = "rate_limit_user instead of rate_limit: it runs after basic_auth and forward_auth; or in a route block and in JSON, put the handler behind the one that sets it"
 
-// checkOrder returns an error about what can't work because a later handler sets what it
-// depends on, and warns of what hardly does. It comes before anything is loaded, since
-// texts are given up then.
-func (h *Handler) checkOrder(ctx caddy.Context) error {
-	needs := h.needs()
-	if len(needs) == 0 {
-		return nil
-	}
-	around := aroundHandler(ctx)
-	told := make(map[need]bool)
-	for _, n := range needs {
-		problem, write, fatal := around.judge(n.name)
-		if problem == "" || told[n] {
-			continue
-		}
-		told[n] = true
-		problem = fmt.Sprintf("%s: {%s} %s", n.where, n.name, problem)
-		source := h.Source
-		if n.zone != nil && n.zone.Source != "" {
-			source = n.zone.Source
-		}
-		if fatal && !n.mild {
-			err := fmt.Errorf("%s; write %s", problem, write)
-			if n.zone != nil {
-				err = fmt.Errorf("zone %q: %w", n.zone.Name, err)
+// checkOrder finds what can't work, or hardly does, because a later handler sets what it depends
+// on.
+func checkOrder(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		told := make(map[need]bool)
+		for _, n := range p.needs(s.app.APIKeys) {
+			problem, fix, fatal := p.judge(n.name)
+			if problem == "" || told[n] {
+				continue
 			}
-			return atSource(err, source)
-		}
-		if n.zone != nil {
-			n.zone.warn(h.log, problem, write)
-		} else {
-			h.warn(problem, write)
+			told[n] = true
+			advice := p.handler.advice(fmt.Sprintf("%s: {%s} %s", n.where, n.name, problem), fix)
+			if n.zone != nil {
+				advice.Zone, advice.Source = n.zone.Name, cmp.Or(n.zone.Source, advice.Source)
+			}
+			advice.Refused = fatal && !n.mild
+			found = append(found, advice)
 		}
 	}
-	return nil
+	return found
 }
 
 // judge says what is wrong with depending on a placeholder at this place among handlers,
 // and what to write; "" if nothing is known to be. It is fatal if it can never work.
-func (a *around) judge(name string) (problem, write string, fatal bool) {
+func (p *place) judge(name string) (problem, write string, fatal bool) {
 	field, isField := strings.CutPrefix(name, "http.request.header.")
 	if isField {
 		field = http.CanonicalHeaderKey(field)
@@ -70,17 +54,17 @@ func (a *around) judge(name string) (problem, write string, fatal bool) {
 	}
 	isUser := strings.HasPrefix(name, "http.auth.")
 	switch {
-	case a.before.has(name):
+	case p.before.has(name):
 		return "", "", false
-	case isField && a.after.has(name):
+	case isField && p.after.has(name):
 		return "is set by a handler that runs later: until then it holds what the client has sent", userDirective, false
-	case isField && slices.Contains(identityFields, field) && !a.before.anything:
+	case isField && slices.Contains(identityFields, field) && !p.before.anything:
 		return "is what the client has sent: nothing before this handler sets or removes it, so clients choose who they are", userDirective, false
-	case isField || a.before.anything:
+	case isField || p.before.anything:
 		return "", "", false
 	case isOfAnswer(name):
 		return "is always empty here: no handler before this one has asked for an answer", "rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
-	case a.after.has(name):
+	case p.after.has(name):
 		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
 	case isUser:
 		return "is always empty here: nothing before this handler authenticates users", userDirective, false
@@ -96,27 +80,24 @@ func isOfAnswer(name string) bool {
 }
 
 // needs returns what the handler's config depends on.
-func (h *Handler) needs() (needs []need) {
-	zones, err := h.ordered()
-	if err != nil {
-		return nil // as provisioning them will say
-	}
-	for _, z := range zones {
+func (p *place) needs(keys *APIKeys) (needs []need) {
+	for _, z := range p.zones {
 		needs = append(needs, z.needs()...)
 	}
-	if slices.ContainsFunc(zones, (*Zone).looksAtKeys) && h.app.APIKeys != nil {
-		for _, from := range h.app.APIKeys.From {
+	if keys != nil && slices.ContainsFunc(p.zones, (*Zone).looksAtKeys) {
+		for _, from := range keys.From {
 			for _, n := range needsOfTexts(nil, "api_keys", from.Name) {
-				n.mild = len(h.app.APIKeys.From) > 1 // there are other places to look
+				n.mild = len(keys.From) > 1 // there are other places to look
 				needs = append(needs, n)
 			}
 		}
 	}
-	needs = append(needs, needsOfMatchers(nil, "exempt", h.ExemptRaw)...)
-	for _, t := range h.Traps {
-		if t != nil {
-			needs = append(needs, needsOfMatchers(nil, "trap", t.MatcherSetsRaw)...)
-		}
+	if p.handler == nil {
+		return needs
+	}
+	needs = append(needs, needsOfMatchers(nil, "exempt", p.handler.ExemptRaw)...)
+	for _, t := range p.handler.Traps {
+		needs = append(needs, needsOfMatchers(nil, "trap", t.MatcherSetsRaw)...)
 	}
 	return needs
 }

@@ -5,48 +5,47 @@ package tally
 
 import (
 	"encoding/json"
+	"iter"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
-// warnOfPeers warns of options that look at the address of the peer on a server whose
-// peers are proxies: that is one address for all clients. It must be called before the
-// matchers are loaded.
-func (h *Handler) warnOfPeers(ctx caddy.Context) error {
-	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok || !trustsProxies(server) {
-		return nil
-	}
-	const problem, write = ": remote_ip is the address of the proxy and not of the client, because this server has trusted_proxies", "client_ip in the place of remote_ip"
-	if hasMatcher(h.ExemptRaw, "remote_ip") {
-		h.warn("exempt"+problem, write)
-	}
-	for _, t := range h.Traps {
-		if t != nil && hasMatcher(t.MatcherSetsRaw, "remote_ip") {
-			warnOfConfig(h.log, t.Source, "trap"+problem, write)
+// checkPeers finds options that look at the address of the peer on a server whose peers are
+// proxies: that is one address for all clients.
+func checkPeers(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		if p.handler != nil && trustsProxies(p.server) {
+			found = append(found, p.checkPeers()...)
 		}
 	}
-	zones, err := h.ordered()
-	if err != nil {
-		return err
+	return found
+}
+
+func (p *place) checkPeers() (found []Advice) {
+	const problem, write = ": remote_ip is the address of the proxy and not of the client, because this server has trusted_proxies", "client_ip in the place of remote_ip"
+	if hasMatcher(p.handler.ExemptRaw, "remote_ip") {
+		found = append(found, p.handler.advice("exempt"+problem, write))
 	}
-	for _, z := range zones {
+	for _, t := range p.handler.Traps {
+		if hasMatcher(t.MatcherSetsRaw, "remote_ip") {
+			found = append(found, Advice{Problem: "trap" + problem, Fix: write, Source: t.Source})
+		}
+	}
+	for _, z := range p.zones {
 		if hasMatcher(z.MatcherSetsRaw, "remote_ip") || slices.ContainsFunc(z.Costs, func(c Cost) bool { return hasMatcher(c.MatcherSetsRaw, "remote_ip") }) {
-			z.warn(h.log, "match"+problem, write)
+			found = append(found, z.advice("match"+problem, write))
 		}
 		if slices.Contains(placeholder.Names(z.Key), "http.request.remote.host") {
-			z.warn(h.log, "key: {http.request.remote.host} is the address of the proxy, because this server has trusted_proxies, so that all clients behind it share one count",
-				"per ip, or key {client_ip}")
+			found = append(found, z.advice("key: {http.request.remote.host} is the address of the proxy, because this server has trusted_proxies, so that all clients behind it share one count",
+				"per ip, or key {client_ip}"))
 		}
 	}
-	return nil
+	return found
 }
 
 // hasMatcher reports whether there is a matcher of a name in matcher sets.
@@ -60,23 +59,34 @@ func hasMatcher(sets caddyhttp.RawMatcherSets, name string) bool {
 	})
 }
 
-// warnOfLooseProxies warns once of a server that takes the word of clients for their
-// addresses, if its proxies append to what they are sent. ctx is that of a handler.
-func (a *App) warnOfLooseProxies(ctx caddy.Context) {
-	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok || server.TrustedProxiesStrict > 0 || !trustsProxies(server) {
-		return
+// checkLooseProxies finds servers that take the word of clients for their addresses, if their
+// proxies append to what they are sent.
+func checkLooseProxies(s *survey) (found []Advice) {
+	for server := range s.limited() {
+		// of a field such as Cloudflare's own, the proxy replaces what it is sent
+		takesFirst := server.ClientIPHeaders == nil || slices.ContainsFunc(server.ClientIPHeaders, func(field string) bool { return !isSingle(field) })
+		if server.TrustedProxiesStrict == 0 && trustsProxies(server) && takesFirst {
+			found = append(found, Advice{Server: server.Listen, Fix: strictProxies,
+				Problem: "this server trusts proxies, and takes the first address of X-Forwarded-For: behind a proxy that appends to it, as most do, clients can write that themselves, and be whoever they like"})
+		}
 	}
-	if !slices.ContainsFunc(server.ClientIPHeaders, func(field string) bool { return !isSingle(field) }) {
-		return // such as Cloudflare's own, which it replaces
+	return found
+}
+
+// limited returns the servers that have handlers which do anything, each once.
+func (s *survey) limited() iter.Seq[*caddyhttp.Server] {
+	return func(yield func(*caddyhttp.Server) bool) {
+		seen := make(map[*caddyhttp.Server]bool)
+		for _, p := range s.places {
+			idle := p.handler == nil || len(p.zones) == 0 && len(p.handler.Traps) == 0 && s.app.Session == nil
+			if idle || seen[p.server] {
+				continue
+			}
+			if seen[p.server] = true; !yield(p.server) {
+				return
+			}
+		}
 	}
-	name := "loose proxies of " + strings.Join(server.Listen, " ")
-	if a.warned[name] {
-		return
-	}
-	a.warned[name] = true
-	warnOfConfig(a.log, "", "this server trusts proxies, and takes the first address of X-Forwarded-For: behind a proxy that appends to it, as most do, clients can write that themselves, and be whoever they like",
-		strictProxies, zap.Strings("server", server.Listen))
 }
 
 // trustsProxies reports whether a server has trusted proxies, which it doesn't show.

@@ -6,19 +6,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/region"
 )
 
-// warnOfShortWindows finds limits that stay regional because their windows are over before
+// checkShortWindows finds limits that stay regional because their windows are over before
 // other regions hear of them.
-func (z *zoneSetup) warnOfShortWindows() {
+func (z *zoneSetup) checkShortWindows() []Advice {
 	if z.app.Region == nil {
-		return
+		return nil
 	}
 	for _, set := range z.sets() {
 		for _, p := range set.policies {
 			if p.Window() < region.MinWindow {
-				z.warn(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.name, shortDuration(p.Window())),
-					fmt.Sprintf("a window of at least %s beside it, for all regions together", shortDuration(region.MinWindow)))
-				return
+				return []Advice{z.advice(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.name, shortDuration(p.Window())),
+					fmt.Sprintf("a window of at least %s beside it, for all regions together", shortDuration(region.MinWindow)))}
 			}
 		}
 	}
+	return nil
 }

@@ -98,12 +98,13 @@ const userID = "http.auth.user.id"
 
 // warnIfShut warns if nobody can ever get in.
 func (d *Dashboard) warnIfShut(ctx caddy.Context, log *zap.Logger) {
-	around := aroundHandler(ctx)
-	if len(d.AllowRaw) > 0 || around.before.anything || around.before.has(userID) {
-		return
+	shut := func(p *place) bool {
+		return p.dashboard != nil && sameJSON(p.dashboard, d) && len(d.AllowRaw) == 0 && !p.before.anything && !p.before.has(userID)
 	}
-	warnOfConfig(log, d.Source, "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
-		"basic_auth before it, for the same paths; or allow with a matcher")
+	if slices.ContainsFunc(newSurvey(ctx, nil).places, shut) {
+		Advice{Source: d.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
+			Fix: "basic_auth before it, for the same paths; or allow with a matcher"}.log(log)
+	}
 }
 
 // ServeHTTP answers with a page, or with 403 for anyone who may not see it.

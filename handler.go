@@ -25,7 +25,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	for _, step := range []func(caddy.Context) error{
-		h.checkOrder, h.checkOutcomes, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.warnOfPeers, h.loadExempt, h.provisionZones, h.provisionMetrics, h.provisionHistory,
+		h.checkConfig, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.loadExempt, h.provisionZones, h.provisionMetrics, h.provisionHistory,
 	} {
 		if err := step(ctx); err != nil {
 			return atSource(err, h.Source)
@@ -80,7 +80,6 @@ func (h *Handler) provisionPeerOptions(ctx caddy.Context) error {
 }
 
 func (h *Handler) provisionZones(ctx caddy.Context) error {
-	survey := h.app.surveyed(ctx)
 	zones, err := h.ordered()
 	if err != nil {
 		return err
@@ -89,13 +88,13 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		h.usesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
 	for _, z := range zones {
-		if err := (&zoneSetup{z, ctx, h.app, survey, h.log}).provision(); err != nil {
+		if err := (&zoneSetup{z, ctx, h.app, h.app.survey, h.log}).provision(); err != nil {
 			return err
 		}
 		h.app.zoneNames[zoneHash(z.Name)] = z.Name
 	}
 	h.zones = zones
-	h.logsAccess, h.traced = writesAccessLogs(ctx), survey.traces || survey.foreign
+	h.logsAccess, h.traced = writesAccessLogs(ctx), h.app.survey.traces || h.app.survey.foreign
 	h.app.allZones = append(h.app.allZones, zones...)
 	h.provisionLate()
 	h.warnIfIdle()
@@ -113,8 +112,6 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 	h.bannedByOperator = &policy{zone: &Zone{Name: banName}, name: banName}
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
 		h.app.zones = true
-		h.warnOfPlainHTTP(ctx)
-		h.app.warnOfLooseProxies(ctx)
 		h.app.warnIfServed(ctx)
 	}
 	return nil

@@ -8,15 +8,15 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
-// survey is what the whole HTTP config says that a handler can't know by itself. It is
-// made when the first handler is provisioned, because of that one and all after it
-// there is JSON still.
+// survey is the summary of the whole HTTP config that all checks share. It is made when the
+// first handler is provisioned: all handlers of ours are JSON then.
 type survey struct {
+	app       *App
+	places    []*place // of our handlers, in the order in which they run
 	zones     []sitedZone
 	traps     bool              // whether there are any
 	mentions  map[string]string // placeholders of ours in other handlers, and the name of one such handler
@@ -33,169 +33,205 @@ type sitedZone struct {
 	site    string // the hosts of its site, or ""
 }
 
+// place is a handler of ours and what is around it.
+type place struct {
+	handler   *Handler   // nil for a dashboard
+	dashboard *Dashboard // nil for others
+	zones     []*Zone    // in the order in which they are looked at
+	server    *caddyhttp.Server
+	before    sets
+	after     sets
+	hidden    string // the handler before it that answers all requests, or ""
+	leavings  string // a handler before it that answers some, if none after it answers any
+	inErrors  bool   // it is in routes for errors
+}
+
+// newSurvey returns the survey of the config that ctx is of, of one of its handlers.
+func newSurvey(ctx caddy.Context, app *App) *survey {
+	s := &survey{app: app, mentions: make(map[string]string), hosts: make(map[*caddyhttp.Server][]string), providers: make(map[string]bool)}
+	for _, m := range ctx.Modules() {
+		if app, ok := m.(*caddyhttp.App); ok {
+			for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
+				s.addServer(app.Servers[name])
+			}
+		}
+	}
+	return s
+}
+
 func (s *survey) addServer(server *caddyhttp.Server) {
 	look := surveyor{survey: s, server: server}
-	look.routes(server.Routes)
+	routes := routesOf(server.Routes)
+	look.routes(routes)
 	if server.Errors != nil {
-		look.routes(server.Errors.Routes)
+		look.before, look.inErrors = handlersOf(routes), true
+		look.routes(routesOf(server.Errors.Routes))
 	}
+	look.anywhere, look.before, look.inErrors = true, nil, false
 	for _, name := range slices.Sorted(maps.Keys(server.NamedRoutes)) {
-		look.routes(caddyhttp.RouteList{*server.NamedRoutes[name]})
+		look.routes(routesOf(caddyhttp.RouteList{*server.NamedRoutes[name]}))
 	}
 }
 
-// surveyor goes through the handlers of a server.
+// surveyor goes through the handlers of a server, in the order in which they run. It knows what
+// is around the one that it looks at.
 type surveyor struct {
 	*survey
-	server  *caddyhttp.Server
-	site    string // the hosts of the routes that the handlers are in
-	handler string // the name of the innermost one
+	server        *caddyhttp.Server
+	site          string // the hosts of the routes that the handlers are in
+	before, after []node
+	hidden        string // a handler that answers all requests before this one, or ""
+	answering     string // a handler before this one that answers some requests, or ""
+	inErrors      bool
+	anywhere      bool // in a named route, which may be invoked anywhere
 }
 
-func (l surveyor) routes(routes caddyhttp.RouteList) {
-	for _, route := range routes {
+func (l surveyor) routes(routes []route) {
+	for i, r := range routes {
 		in := l
-		for _, set := range route.MatcherSets {
-			for _, matcher := range set {
-				if hosts, ok := matcher.(*caddyhttp.MatchHost); ok {
-					in = in.below(*hosts)
-				}
+		if len(r.hosts) > 0 {
+			in.site = strings.ToLower(strings.Join(slices.Sorted(slices.Values(r.hosts)), " "))
+			l.survey.hosts[l.server] = append(l.survey.hosts[l.server], r.hosts...)
+		}
+		for _, earlier := range routes[:i] {
+			in.passed(earlier, earlier.group != "" && earlier.group == r.group)
+		}
+		for _, later := range routes[i+1:] {
+			if !r.terminal && (later.group == "" || later.group != r.group) {
+				in.after = slices.Concat(in.after, later.handlers)
 			}
 		}
-		for _, raw := range route.HandlersRaw {
-			in.raw(raw)
+		in.handlers(r.handlers)
+	}
+}
+
+// passed notes a route before the one that is looked at. Only one of those that exclude each
+// other runs.
+func (l *surveyor) passed(r route, excludes bool) {
+	if l.hidden == "" && !r.matched {
+		l.hidden = r.answers()
+		if l.hidden == "" && (excludes || r.terminal) {
+			l.hidden = "a route without a matcher"
 		}
-		for _, handler := range route.Handlers {
-			in.loaded(handler)
+	}
+	if excludes || r.terminal {
+		return
+	}
+	l.before = slices.Concat(l.before, r.handlers)
+	for _, n := range r.handlers {
+		l.meets(n)
+	}
+}
+
+func (l *surveyor) meets(n node) {
+	if l.answering == "" {
+		l.answering = n.mayAnswer()
+	}
+}
+
+func (l surveyor) handlers(handlers []node) {
+	for i, n := range handlers {
+		in := l
+		in.after = slices.Concat(handlers[i+1:], l.after)
+		in.handler(n)
+		l.before = slices.Concat(l.before, handlers[i:i+1])
+		l.meets(n)
+		if l.hidden == "" {
+			l.hidden = n.answers()
 		}
 	}
 }
 
-// below returns the surveyor of what is for some hosts.
-func (l surveyor) below(hosts []string) surveyor {
-	l.site = strings.ToLower(strings.Join(slices.Sorted(slices.Values(hosts)), " "))
-	l.hosts[l.server] = append(l.hosts[l.server], hosts...)
-	return l
-}
-
-// loaded notes a handler that is loaded already, which none of ours is.
-func (l surveyor) loaded(handler caddyhttp.MiddlewareHandler) {
-	switch handler := handler.(type) {
-	case *caddyhttp.Subroute:
-		l.routes(handler.Routes)
-		if handler.Errors != nil {
-			l.routes(handler.Errors.Routes)
+func (l surveyor) handler(n node) {
+	l.note(n)
+	if n.isOurs() {
+		l.ours(n)
+		return
+	}
+	outer := n
+	outer.lists = nil
+	l.before = slices.Concat(l.before, []node{outer})
+	for _, list := range n.lists {
+		in := l
+		if list.forErrors {
+			in.inErrors, in.hidden = true, ""
 		}
-	case *caddyauth.Authentication:
-		for name := range handler.Providers {
-			l.providers[name] = true
-		}
-	default:
-		l.foreign = l.foreign || !placeholder.IsCaddy(placeholder.PackageOf(handler))
-		module, ok := handler.(caddy.Module)
-		l.traces = l.traces || ok && module.CaddyModule().ID == "http.handlers.tracing"
+		in.routes(list.routes)
+		l.before = slices.Concat(l.before, handlersOf(list.routes))
 	}
 }
 
-func (l surveyor) raw(raw json.RawMessage) {
-	var value any
-	if json.Unmarshal(raw, &value) == nil {
-		l.value(value)
+// note notes what the whole config should know of a handler.
+func (l surveyor) note(n node) {
+	for _, provider := range n.providers {
+		l.providers[provider] = true
+	}
+	l.survey.foreign = l.survey.foreign || n.foreign
+	l.survey.traces = l.survey.traces || n.name == "tracing"
+	if !n.isOurs() {
+		l.texts(n.name, n.fields)
 	}
 }
 
-func (l surveyor) value(value any) {
+// texts notes placeholders of ours in the config of another handler.
+func (l surveyor) texts(handler string, value any) {
 	switch value := value.(type) {
 	case string:
-		l.text(value)
-	case []any:
-		for _, element := range value {
-			l.value(element)
-		}
-	case map[string]any:
-		l.object(value)
-	}
-}
-
-func (l surveyor) object(object map[string]any) {
-	name, _ := object["handler"].(string)
-	switch {
-	case name == "rate_limit":
-		l.ours(object)
-		return
-	case name == "authentication":
-		providers, _ := object["providers"].(map[string]any)
-		for provider := range providers {
-			l.providers[provider] = true
-		}
-	case name != "":
-		if info, err := caddy.GetModule("http.handlers." + name); err == nil && !placeholder.IsCaddy(placeholder.PackageOf(info.New())) {
-			l.foreign = true
-		}
-	}
-	if name != "" {
-		l.handler = name
-		l.traces = l.traces || name == "tracing"
-	}
-	if hosts := hostsOf(object["match"]); len(hosts) > 0 {
-		l = l.below(hosts)
-	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		l.text(key)
-		l.value(object[key])
-	}
-}
-
-// hostsOf returns the hosts that matcher sets name.
-func hostsOf(sets any) (hosts []string) {
-	list, _ := sets.([]any)
-	for _, set := range list {
-		matchers, _ := set.(map[string]any)
-		names, _ := matchers["host"].([]any)
-		for _, name := range names {
-			if host, ok := name.(string); ok {
-				hosts = append(hosts, host)
+		for _, name := range placeholder.Names(value) {
+			if strings.HasPrefix(name, ourPlaceholders) {
+				l.mentions[name] = handler
 			}
 		}
+	case []any:
+		for _, element := range value {
+			l.texts(handler, element)
+		}
+	case map[string]any:
+		if name, _ := value["handler"].(string); name == handlerName {
+			return
+		} else if name != "" {
+			handler = name
+		}
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			l.texts(handler, key)
+			l.texts(handler, value[key])
+		}
 	}
-	return hosts
 }
 
-// ours notes the zones of a handler of ours.
-func (l surveyor) ours(object map[string]any) {
-	raw, err := json.Marshal(object)
-	var h struct {
-		Zones      []*Zone           `json:"zones"`
-		RateLimits map[string]*Zone  `json:"rate_limits"`
-		Traps      []json.RawMessage `json:"traps"`
-	}
-	if err != nil || json.Unmarshal(raw, &h) != nil {
-		return // what is wrong with it is said when it is loaded
-	}
-	l.traps = l.traps || len(h.Traps) > 0
-	handler := 0
-	if n := len(l.zones); n > 0 {
-		handler = l.zones[n-1].handler + 1
-	}
-	zones, err := orderedZones(h.Zones, h.RateLimits)
+const (
+	ourPlaceholders = "http.rate_limit."
+	handlerName     = "rate_limit"
+	dashboardName   = "rate_limit_dashboard"
+)
+
+// ours notes a handler of ours. What is wrong with its JSON is said when it is loaded.
+func (l surveyor) ours(n node) {
+	raw, err := json.Marshal(n.fields)
 	if err != nil {
 		return
 	}
-	for _, z := range zones {
-		l.zones = append(l.zones, sitedZone{z, handler, l.site})
+	p := &place{server: l.server, before: setsOf(l.before), after: setsOf(l.after), hidden: l.hidden, inErrors: l.inErrors}
+	p.before.anything = p.before.anything || l.anywhere
+	if !l.inErrors && !l.anywhere && l.hidden == "" && !slices.ContainsFunc(l.after, func(n node) bool { return n.mayAnswer() != "" || n.foreign }) {
+		p.leavings = l.answering
 	}
-}
-
-const ourPlaceholders = "http.rate_limit."
-
-// text notes placeholders of ours.
-func (l surveyor) text(text string) {
-	if !strings.Contains(text, "{"+ourPlaceholders) {
+	if n.name == dashboardName {
+		p.dashboard = new(Dashboard)
+		if json.Unmarshal(raw, p.dashboard) == nil {
+			l.survey.places = append(l.survey.places, p)
+		}
 		return
 	}
-	for _, name := range placeholder.Names(text) {
-		if strings.HasPrefix(name, ourPlaceholders) {
-			l.mentions[name] = l.handler
-		}
+	p.handler = new(Handler)
+	if json.Unmarshal(raw, p.handler) != nil {
+		return
 	}
+	p.handler.Traps = slices.DeleteFunc(p.handler.Traps, func(t *Trap) bool { return t == nil })
+	l.survey.traps = l.survey.traps || len(p.handler.Traps) > 0
+	p.zones, _ = p.handler.ordered()
+	for _, z := range p.zones {
+		l.survey.zones = append(l.survey.zones, sitedZone{z, len(l.survey.places), l.site})
+	}
+	l.survey.places = append(l.survey.places, p)
 }

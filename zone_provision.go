@@ -3,6 +3,7 @@ package tally
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -38,10 +39,7 @@ func (z *zoneSetup) provision() error {
 			return atSource(fmt.Errorf("zone %q: %w", z.Name, err), z.Source)
 		}
 	}
-	z.warnOfUser()
-	z.warnOfCosts()
-	z.warnOfShortWindows()
-	return nil
+	return give(z.log, slices.Concat(z.checkUser(), z.checkCosts(), z.checkShortWindows()))
 }
 
 // provisionPeerForm translates `window` and `max_events` into a limit. It is at

@@ -16,7 +16,7 @@ type zoneSetup struct {
 	log    *zap.Logger
 }
 
-// warn warns of something in the zone: see [warnOfConfig].
+// warn warns of something in the zone.
 func (z *zoneSetup) warn(problem, write string) { z.Zone.warn(z.log, problem, write) }
 
 // mistake returns an error about something in the zone that Caddy accepts and that
