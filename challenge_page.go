@@ -30,7 +30,7 @@ func (x *exchange) show(status int, target string, refused *refusal, why notice)
 		page.Notice = why(answer.language)
 	}
 	if refused != nil {
-		page.Retry, page.Reference = refused.retry, refused.id()
+		page.Retry, page.Reference = refused.retry, refused.references()
 	}
 	var body bytes.Buffer
 	if err := errors.Join(x.set(&page), page.Render(&body)); err != nil {

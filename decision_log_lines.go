@@ -35,6 +35,8 @@ func (l *DecisionLog) refused(e *evaluation, r *refusal, now func() time.Time) {
 		zap.String("outcome", outcomes[r.reason]),
 		zap.Int("status", r.status()),
 		zap.Duration("wait", max(r.retry, 0)),
+		zap.Int64("cost", r.cost),
+		zap.Int64("remaining", r.left),
 		zap.String("reference", r.id()))...)
 }
 

@@ -62,7 +62,8 @@
 //   - pending_debits.go, pending.go, settled.go, read_body.go, count.go: limits that count by the status of the answer
 //   - refused_page.go, html_answer.go, error_routes.go, navigation.go: the page for browsers, where
 //     no route handles the error
-//   - refusal_reference.go, refusal.go: why a request is refused, and its reference
+//   - refusal_reference.go, refusal_recent.go, refusal.go: why a request is refused, its reference,
+//     and recent refusals
 //
 // Who it is from:
 //

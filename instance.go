@@ -46,6 +46,7 @@ type instance struct {
 	starts      atomic.Int32  // configurations that run with it, or ran
 	secret      atomic.Pointer[identity.Secret]
 	references  atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
+	recent      recentByReference
 	epochs      *epoch.Keys
 	agreed      atomic.Pointer[agreedKey]     // by the machines that share a store; nil if there are none
 	store       atomic.Pointer[storage.Store] // that the engine opened last; it may be closed by now

@@ -3,6 +3,7 @@ package tally
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -57,7 +58,7 @@ func (x *explainer) explainReference() {
 	if r == nil {
 		return
 	}
-	x.told.Refusal = &operator.Refusal{Zone: r.Zone, Limit: r.Limit, At: r.At.UTC()}
+	x.told.Refusal = r.describe()
 	var limit *engine.Limit
 	if r.policy != nil {
 		limit = &r.policy.Limit
@@ -173,7 +174,7 @@ func ruleOf(s *rules.Statement, by string) *operator.Ban {
 }
 
 // explainCounts tells how the target stands with each limit that counts it, as if its next
-// request cost one unit of each.
+// request cost as much as the refused one, if that is known, or as most requests do.
 func (x *explainer) explainCounts(ctx context.Context) {
 	if x.told.Tier = x.keyTier(); x.told.Tier != "" {
 		x.told.TierReason = ofItsKey
@@ -186,7 +187,7 @@ func (x *explainer) explainCounts(ctx context.Context) {
 		if c.key == "" || !x.applies(c) {
 			continue // of a reference it can't be told what its client has used
 		}
-		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: 1}
+		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: x.nextCost(c.zone)}
 		if c.scaling != nil {
 			debit.Scaling, debit.Client = c.scaling, &engine.Client{Key: debit.Key}
 		}
@@ -208,12 +209,30 @@ func (x *explainer) explainCounts(ctx context.Context) {
 	case x.told.Ban != nil:
 		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Ban)), "because the client is banned for what it did")
 	case by != nil:
-		x.told.Next = x.refuses(outcomes[worst.Reason], by.zone.Name, by.name, worst.Retry, "by limit "+by.name+" of zone "+by.zone.Name)
+		x.told.Next = x.refusedByDebit(worst, by, x.nextCost(by.zone))
 	case x.told.Refusal != nil && len(explained) == 0:
 		x.told.Next = operator.Forecast{Outcome: "unknown", Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
 	default:
-		x.told.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes"}, shadows)
+		x.told.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + x.assumption(explained)}, shadows)
 	}
+}
+
+// nextCost returns what the next request is taken to cost in a zone.
+func (x *explainer) nextCost(z *Zone) int64 {
+	if r := x.told.Refusal; r != nil && r.Zone == z.Name && r.Cost > 0 {
+		return r.Cost
+	}
+	return max(z.cost.fixed, 1)
+}
+
+// assumption says what the next request is taken to cost, where requests differ in that.
+func (x *explainer) assumption(keys []countedKey) string {
+	for _, c := range keys {
+		if z := c.zone; len(z.costs) > 0 || z.cost.from != "" {
+			return fmt.Sprintf(" if it costs %d in zone %s, where costs differ", x.nextCost(z), z.Name)
+		}
+	}
+	return ""
 }
 
 // applies reports whether a limit is for the target: those of other tiers aren't.

@@ -44,6 +44,7 @@ func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/login?token=s3cret", nil)
 			r.Header.Set("User-Agent", strings.Repeat("x", n%5)+strings.Repeat("long", 1000))
 			refusal := refusal{policy: by, key: fmt.Appendf([]byte{identity.TagText}, "user %d", n)}
+			refusal.note(r)
 			w.refused(time.Now(), func(now time.Time) sampledRefusal { return refusal.sample(r, now) })
 		}
 		refuse(0)

@@ -25,6 +25,8 @@ type refusal struct {
 	room      [40]byte // of the key, unless it is longer
 	reference string   // once it is made: see refusal.id
 
+	method, path string // of the request as it was sent; "" of what nobody is told
+
 	exchange *exchange // of what is answered with a challenge
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -16,9 +17,15 @@ func (r *refusal) id() string {
 	if r.reference == "" && r.app.zones { // without a zone there is no instance, and no secret
 		if h := r.app.use(); h != nil {
 			r.reference = h.refer(r, time.Now())
+			h.recent.add(r)
 		}
 	}
 	return r.reference
+}
+
+// references returns the reference in both forms that people are shown.
+func (r *refusal) references() page.Reference {
+	return page.Reference{Short: reference.Short(r.id()), Whole: r.id()}
 }
 
 // refer returns a new reference of a refusal, or "" if it can't be made.
@@ -68,6 +75,8 @@ type referredRefusal struct {
 	// client was banned, of its record. It is zero if nothing was counted.
 	Name storage.Key
 
+	recalled *recentRefusal // more about it; nil if memory has forgotten it
+
 	policy *policy // the limit; nil for a ban, and if the configuration has it no more
 	key    string  // the text of what was counted by, once memory was asked; "" if it doesn't know
 }
@@ -78,6 +87,13 @@ func (a *App) openReference(text string) (referredRefusal, error) {
 	if h == nil || h.sealer() == nil {
 		return referredRefusal{}, errors.New("reference: the secret can't be had at the moment")
 	}
+	recalled, err := h.recent.find(text)
+	if err != nil {
+		return referredRefusal{}, err
+	}
+	if recalled != nil {
+		text = recalled.reference
+	}
 	content, err := h.sealer().Open(text)
 	if err != nil {
 		return referredRefusal{}, err
@@ -86,7 +102,7 @@ func (a *App) openReference(text string) (referredRefusal, error) {
 	if int(reason) >= len(outcomes) {
 		return referredRefusal{}, fmt.Errorf("reference: of a newer version: unknown reason %d", reason)
 	}
-	opened := referredRefusal{Outcome: outcomes[reason], At: content.Time, Name: content.Name}
+	opened := referredRefusal{Outcome: outcomes[reason], At: content.Time, Name: content.Name, recalled: recalled}
 	if reason == engine.Banned {
 		opened.Zone, opened.Limit = banName, banName
 	} else if p := a.limitByID(content.Scope); p != nil {

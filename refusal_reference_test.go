@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -236,7 +238,7 @@ func TestReferenceOnTheChallengePage(t *testing.T) {
 	}
 	page()
 	refused := page()
-	if body := refused.answer.Body.String(); !strings.Contains(body, "<code>"+refused.reference()+"</code>") {
+	if body := refused.answer.Body.String(); !strings.Contains(body, "<code>"+refused.reference()+"</code>") || !strings.Contains(body, "<code>"+reference.Short(refused.reference())+"</code>") {
 		t.Errorf("the page lacks the reference %s:\n%s", refused.reference(), body)
 	}
 	if visited := ask(h, defaultSessionPath, "192.0.2.2"); strings.Contains(visited.answer.Body.String(), "<code>") {
@@ -252,5 +254,88 @@ func TestOpenReferenceOfNobody(t *testing.T) {
 		if got, err := h.app.openReference(text); !errors.Is(err, want) {
 			t.Errorf("%q: got %+v, %v; want %v", text, got, err, want)
 		}
+	}
+}
+
+// explained returns the explanation of a reference, as far as the engine decides it.
+func explained(t *testing.T, h *Handler, text string) operator.Explanation {
+	t.Helper()
+	r, err := h.app.openReference(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &explainer{now: time.Now(), target: &target{Target: operator.Target{Kind: operator.Reference, Value: text}, app: h.app, instance: h.app.instance.Load(), referred: &r}}
+	x.explainReference()
+	x.explainCounts(context.Background())
+	return x.told
+}
+
+// A request that cost 10 was refused with 9 left, and was explained with "the next request passes".
+func TestReferenceKeepsTheCost(t *testing.T) {
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: perIP, Cost: "{http.request.header.X-Batch}", Limits: []Limit{{Amount: 10, Window: hour}}}}})
+	ask(h, "/", "192.0.2.1")
+	costly := ask(h, "/export/12345", "192.0.2.1", "X-Batch", "10")
+	whole := costly.reference()
+	for _, text := range []string{whole, reference.Short(whole), "ref:" + strings.ToUpper(whole[:10])} {
+		told := explained(t, h, strings.TrimPrefix(text, "ref:"))
+		if r := told.Refusal; r.Cost != 10 || r.Left != 9 || r.Text != "GET /export/*: it cost 10, 9 were left" {
+			t.Errorf("%s: the refusal is %+v", text, r)
+		}
+		if told.Next.Outcome == "allowed" || told.Next.Retry == 0 {
+			t.Errorf("%s: the next request %s", text, told.Next.Text)
+		}
+	}
+	never := explained(t, h, ask(h, "/", "192.0.2.1", "X-Batch", "11").reference())
+	if never.Next.Status != http.StatusForbidden || never.Refusal.Text != "GET /: it cost 11, and the limit is 10" {
+		t.Errorf("a cost above the limit: %+v, %+v", never.Refusal, never.Next)
+	}
+	h.app.instance.Load().recent = recentByReference{}
+	if told := explained(t, h, whole); told.Refusal.Cost != 0 || told.Next.Text != "passes if it costs 1 in zone z, where costs differ" {
+		t.Errorf("when memory has forgotten the refusal: %+v, the next request %s", told.Refusal, told.Next.Text)
+	}
+}
+
+func TestShortReferenceThatMemoryDoesNotHold(t *testing.T) {
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	ask(h, "/", "192.0.2.1")
+	refused := ask(h, "/", "192.0.2.1")
+	text := refused.reference()
+	if _, err := h.app.openReference("00000-00000"); err == nil || !strings.Contains(err.Error(), "decision log") {
+		t.Errorf("got %v, want where to look", err)
+	}
+	if got, err := h.app.openReference(text[:9]); !errors.Is(err, reference.ErrMalformed) {
+		t.Errorf("a part of a short reference: got %+v, %v", got, err)
+	}
+	twin := refused.made(t)[:reference.ShortSize] + strings.Repeat("0", reference.TextSize-reference.ShortSize)
+	h.app.instance.Load().recent.add(&refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0], reference: twin})
+	if got, err := h.app.openReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
+		t.Errorf("two refusals with one short reference: got %+v, %v", got, err)
+	}
+	if _, err := h.app.openReference(text); err != nil {
+		t.Errorf("the whole reference of one of them: %v", err)
+	}
+}
+
+// Who is refused a thousand times pushes nobody else's refusal out of memory, or few.
+func TestOneClientCannotMakeMemoryForgetOthers(t *testing.T) {
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: perIP, Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	var others []string
+	for i := range 100 {
+		ip := fmt.Sprintf("192.0.2.%d", i)
+		ask(h, "/", ip)
+		others = append(others, ask(h, "/", ip).reference())
+	}
+	ask(h, "/", "198.51.100.1")
+	for range 10_000 {
+		ask(h, "/", "198.51.100.1").reference()
+	}
+	forgotten := 0
+	for _, text := range others {
+		if _, err := h.app.openReference(text[:reference.ShortSize]); err != nil {
+			forgotten++
+		}
+	}
+	if forgotten > 20 { // of 100, of which about one shares the set
+		t.Errorf("%d of %d refusals are forgotten", forgotten, len(others))
 	}
 }

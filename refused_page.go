@@ -25,11 +25,11 @@ const pageRoom = 6 << 10
 type shown struct {
 	status    int
 	retry     time.Duration // how long to wait, or limiter.Never
-	reference string        // may be empty
+	reference page.Reference
 }
 
 // shown returns what the page shows of a refusal.
-func (r *refusal) shown() shown { return shown{r.status(), r.retry, r.id()} }
+func (r *refusal) shown() shown { return shown{r.status(), r.retry, r.references()} }
 
 // refuse answers a refused request with the page.
 func (p *Page) refuse(w http.ResponseWriter, r *http.Request, why shown) error {

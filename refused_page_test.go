@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/language"
+	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -22,7 +23,7 @@ func FuzzRefusedPage(f *testing.F) {
 	}
 	answer := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		if err := p.refuse(w, r, shown{status: http.StatusTooManyRequests, retry: 42 * time.Second, reference: "the-reference"}); err != nil {
+		if err := p.refuse(w, r, shown{status: http.StatusTooManyRequests, retry: 42 * time.Second, reference: page.Reference{Short: "short", Whole: "the-reference"}}); err != nil {
 			t.Fatal(err)
 		}
 		return w

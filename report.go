@@ -16,6 +16,7 @@ import (
 // report tells logs, events and metrics of a refusal.
 func (h *Handler) report(e *evaluation, p *response) {
 	zone := p.refusal.policy.zone
+	p.refusal.note(e.http)
 	log := zone.log.Load()
 	if log == nil {
 		log = h.app.refusals(zone.Name)
@@ -48,12 +49,9 @@ const exceededEvent = "rate_limit_exceeded"
 // sample returns what the sample holds of a refusal. It keeps nothing of the request, and waits
 // for nothing.
 func (r *refusal) sample(of *http.Request, now time.Time) sampledRefusal {
-	if original := originalOf(of); original != nil {
-		of = original
-	}
 	return sampledRefusal{
 		at: now.UTC(), zone: r.policy.zone.Name, limit: r.policy.name, key: string(r.key), reason: outcomes[r.reason], retry: r.retry,
-		path: pathClass(of.URL.Path), agent: strings.Clone(shortened(first(of.Header["User-Agent"]), maxAgent)),
+		path: pathClass(r.path), agent: strings.Clone(shortened(first(of.Header["User-Agent"]), maxAgent)),
 	}
 }
 

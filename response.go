@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -224,9 +225,10 @@ func (p *response) restore(status int) {
 
 // exceededPlaceholders are the placeholders of a refusal, by the ends of their names.
 var exceededPlaceholders = map[string]func(*refusal) any{
-	"exceeded.name":  func(r *refusal) any { return r.policy.zone.Name },
-	"exceeded.limit": func(r *refusal) any { return r.policy.name },
-	"exceeded.id":    func(r *refusal) any { return r.id() },
+	"exceeded.name":     func(r *refusal) any { return r.policy.zone.Name },
+	"exceeded.limit":    func(r *refusal) any { return r.policy.name },
+	"exceeded.id":       func(r *refusal) any { return r.id() },
+	"exceeded.short_id": func(r *refusal) any { return reference.Short(r.id()) },
 	"exceeded.retry_after": func(r *refusal) any {
 		if r.retry == limiter.Never {
 			return ""

@@ -29,9 +29,12 @@ func TestCostAboveTheLimitIsAnsweredWith403(t *testing.T) {
 	if a := s.get("/", "X-Batch: 1"); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
 		t.Errorf("a cost that the limit has room for: status %d, fields %v", a.status, a.header)
 	}
+	a = s.get("/export", "X-Batch: 1", "Accept: application/problem+json")
+	_, id, _ := strings.Cut(a.body, "urn:caddy-tally:")
+	s.wantCommand(t, 0, []string{"explain", id[:5] + " " + strings.ToUpper(id[5:10])}, "GET /export: it cost 1, 0 were left")
 	s.stop()
 	for _, line := range decisions(t, file) {
-		want := map[any]float64{"allowed": 0, "too_costly": 403, "over_limit": 429}[line["outcome"]]
+		want := map[any]float64{"allowed": 0, "too_costly": 403, "over_limit": 429, "blocked": 429}[line["outcome"]]
 		if got, _ := line["status"].(float64); got != want {
 			t.Errorf("the line of the outcome %v has the status %v, want %v", line["outcome"], got, want)
 		}

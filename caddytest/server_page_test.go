@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -189,10 +190,23 @@ func TestPageOfARequestThatCanNeverPass(t *testing.T) {
 func TestReferenceOnThePage(t *testing.T) {
 	s := startCaddy(t, refusing("", "", ""))
 	s.wantPassed(1, 1, "/")
-	_, rest, _ := strings.Cut(s.get("/", navigation...).body, "<code>")
-	id, _, _ := strings.Cut(rest, "</code>")
-	if out, err := s.run("rate-limit", "explain", id, "--config", "Caddyfile"); err != nil || len(id) != 64 || !strings.Contains(out, "limit z") {
-		t.Errorf("%q is explained as %q, %v", id, out, err)
+	codes := regexp.MustCompile("<code>([^<]*)</code>").FindAllStringSubmatch(s.get("/where/12345", navigation...).body, -1)
+	if len(codes) != 2 || len(codes[0][1]) != 11 || len(codes[1][1]) != 64 {
+		t.Fatalf("the page has the references %q", codes)
+	}
+	s.mustReload(refusing("page {\nname Another\n}", "", "")) // memory outlives it
+	for _, code := range codes {
+		if out, err := s.run("rate-limit", "explain", code[1], "--config", "Caddyfile"); err != nil || !strings.Contains(out, "limit z") || !strings.Contains(out, "GET /where/*: it cost 1, 0 were left") {
+			t.Errorf("%q is explained as %q, %v", code[1], out, err)
+		}
+	}
+	s.stop()
+	s.start()
+	if out, err := s.run("rate-limit", "explain", codes[0][1], "--config", "Caddyfile"); err == nil || !strings.Contains(out, "decision log") {
+		t.Errorf("after a restart %q is explained as %q", codes[0][1], out)
+	}
+	if out, err := s.run("rate-limit", "explain", codes[1][1], "--config", "Caddyfile"); err != nil || !strings.Contains(out, "limit z") {
+		t.Errorf("after a restart %q is explained as %q, %v", codes[1][1], out, err)
 	}
 }
 

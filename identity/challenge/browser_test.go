@@ -79,7 +79,7 @@ func showing(t *testing.T) http.Handler {
 		wait, _ := setter.SetWait(time.Now(), site, home, time.Minute)
 		shown := Page{
 			Texts: language.Choose(r.FormValue("lang")), Site: page.Site{Name: "Example & Söhne", Contact: "help@example.com"}, Action: "/verify", Puzzle: &puzzle,
-			Retry: time.Hour, Reference: "es6vgmf38q0ndd74y6072e8h23n030vehfwh6x5f1bbs2evne6k8xygrykk8frtx",
+			Retry: time.Hour, Reference: page.Reference{Short: "es6vg-mf38q", Whole: "es6vgmf38q0ndd74y6072e8h23n030vehfwh6x5f1bbs2evne6k8xygrykk8frtx"},
 		}
 		switch r.FormValue("kind") {
 		case "wait":

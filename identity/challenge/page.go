@@ -59,9 +59,8 @@ type Page struct {
 	// Notice says why the page comes again, in the page's language. Empty the first time.
 	Notice string
 
-	// Reference is what the person can give to whoever runs the site. Empty if nothing was
-	// refused.
-	Reference string
+	// Reference is empty if nothing was refused.
+	Reference page.Reference
 }
 
 // Widget is a service's script that shows that a person is there.

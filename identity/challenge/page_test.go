@@ -125,12 +125,12 @@ func TestPageInEveryLanguage(t *testing.T) {
 	own := regexp.MustCompile(`(?s)<(style|script)>.*?</(style|script)>`)
 	for _, texts := range language.All() {
 		for name, p := range pages(t) {
-			p.Texts, p.Site, p.Reference = texts, page.Site{Name: "Example & Söhne", Contact: "https://example.com/help"}, "the-reference"
+			p.Texts, p.Site, p.Reference = texts, page.Site{Name: "Example & Söhne", Contact: "https://example.com/help"}, page.Reference{Short: "short", Whole: "the-reference"}
 			html := own.ReplaceAllString(render(t, p), "")
 			wanted := []string{
 				`<html lang="` + texts.Tag + `">`, "<title>" + texts.Moment + " – Example &amp; Söhne</title>", `data-done="` + texts.Done, `data-slow="` + texts.Slow,
 				`data-cookies="` + texts.NoCookies, `data-circles="` + texts.InCircles, `data-unloaded="` + texts.Unloaded, `data-solving="` + texts.Solving,
-				texts.NoScript, texts.Again, texts.Why, texts.Shared, texts.Cookie, texts.Reference + " <code>the-reference</code>",
+				texts.NoScript, texts.Again, texts.Why, texts.Shared, texts.Cookie, texts.Reference + " <code>short</code>", "<code>the-reference</code>",
 				texts.Contact + ` <a href="https://example.com/help">https://example.com/help</a>`,
 			}
 			if name == "puzzle" {

@@ -15,7 +15,7 @@ import (
 
 // Why a text is no reference.
 var (
-	ErrMalformed = errors.New("reference: expected 64 letters and digits")
+	ErrMalformed = errors.New("reference: expected 10 or 64 letters and digits")
 	ErrForeign   = errors.New("reference: not sealed under a secret in use, or changed since")
 )
 

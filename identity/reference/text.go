@@ -16,18 +16,36 @@ var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPaddin
 // spellings has what people write instead of characters of the alphabet, and between them.
 var spellings = strings.NewReplacer("i", "1", "l", "1", "o", "0", " ", "", "-", "")
 
+// ShortSize is how many characters at the beginning of a reference are enough to find it by among
+// recent ones: 50 bits that nobody can choose or guess.
+const ShortSize = 10
+
+// Short returns the beginning of a reference in two groups, as people are shown it. Of what is no
+// reference it is "".
+func Short(text string) string {
+	if len(text) != TextSize {
+		return ""
+	}
+	return text[:ShortSize/2] + "-" + text[ShortSize/2:ShortSize]
+}
+
+// Canonical returns a reference, or the beginning of one, in the alphabet that it is made in, however
+// it is spelled. Of a text that is too long it is "".
+func Canonical(text string) string {
+	if len(text) > maxText {
+		return ""
+	}
+	text = strings.ToLower(strings.TrimSpace(text))
+	return spellings.Replace(strings.TrimPrefix(text, URN))
+}
+
 // maxText bounds the text that is looked at.
 const maxText = 4 * TextSize
 
 // parse reads a token from its text, which may be in capitals, in groups set apart by
 // spaces or hyphens, with letters in place of the digits they look like, and a URI.
 func parse(text string) (t token, ok bool) {
-	if len(text) > maxText {
-		return t, false
-	}
-	text = strings.ToLower(strings.TrimSpace(text))
-	text = spellings.Replace(strings.TrimPrefix(text, URN))
-	if len(text) != TextSize {
+	if text = Canonical(text); len(text) != TextSize {
 		return t, false
 	}
 	n, err := encoding.Decode(t[:], []byte(text))

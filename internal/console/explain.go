@@ -22,7 +22,8 @@ func (c console) explain() *cobra.Command {
 		Long: `Says all that is known of a client: what it has used of which limit and when
 that frees, its tier, its score and its violations, whether it is banned, and
 what its next request gets. The reference of a refusal, which a visitor was
-shown, says which client to explain.
+shown, says which client to explain. Its first ten characters are enough while
+Caddy has the refusal in memory.
 ` + clientHelp,
 		Example: `  caddy rate-limit explain 203.0.113.9
   caddy rate-limit explain 203.0.113.9 --url 'POST https://example.com/login' --header 'X-Api-Key: …'`,
@@ -85,6 +86,9 @@ func (s *session) showExplanation(e operator.Explanation) {
 	}
 	if r := e.Refusal; r != nil {
 		s.fact("Refused", refusedBy(r)+", "+moment(r.At, s.now))
+		if r.Text != "" {
+			s.fact("  Request", r.Text)
+		}
 	}
 	outcome := green
 	if e.Next.Status != 0 {

@@ -49,6 +49,11 @@ type Refusal struct {
 	Zone  string    `json:"zone"`
 	Limit string    `json:"limit"`
 	At    time.Time `json:"at"`
+	// The rest is known as long as memory holds the refusal.
+	Request string `json:"request,omitempty"`   // method and first segments of the path, with * for ids
+	Cost    int64  `json:"cost,omitempty"`      // units
+	Left    int64  `json:"remaining,omitempty"` // units that were left
+	Text    string `json:"text,omitempty"`      // all of that, for people
 }
 
 // Reputation is a client's score and where that is from.

@@ -85,8 +85,12 @@ func unquoted(text string) string {
 // referenceScheme begins a reference as a URI.
 const referenceScheme = "urn"
 
-// referenceSize is how many letters and digits a reference has.
-const referenceSize = 64
+// referenceSize is how many letters and digits a reference has, and shortReferenceSize how many of
+// them people are shown first.
+const (
+	referenceSize      = 64
+	shortReferenceSize = 10
+)
 
 // parseReference returns a reference that has no kind in front, without what sets its groups
 // apart.
@@ -97,7 +101,7 @@ func parseReference(text string) (string, bool) {
 			return "", false
 		}
 	}
-	return text, len(text) == referenceSize
+	return text, len(text) == referenceSize || len(text) == shortReferenceSize
 }
 
 // ParseNetwork reads the text of an address or a network, and nothing else.

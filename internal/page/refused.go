@@ -38,9 +38,9 @@ type Refused struct {
 
 // Append appends the page as HTML in UTF-8, which is to be sent with the Content-Security-Policy
 // [RefusedPolicy] and not to be stored. retry is how long to wait; 0 or less says that waiting
-// doesn't help. The reference is what a person can give to whoever runs the site; it may be empty.
-func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, reference string) ([]byte, error) {
-	layout, err := p.layout(layoutKey{texts, retry > 0, reference != ""})
+// doesn't help.
+func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, reference Reference) ([]byte, error) {
+	layout, err := p.layout(layoutKey{texts, retry > 0, reference != Reference{}})
 	if err != nil {
 		return nil, fmt.Errorf("page: refused: %w", err)
 	}
@@ -51,8 +51,10 @@ func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, 
 		to = append(to, texts.Wait(retry)...)
 		to = append(to, layout[2]...)
 	}
-	if reference != "" {
-		to = append(to, template.HTMLEscapeString(reference)...)
+	if reference != (Reference{}) {
+		to = append(to, template.HTMLEscapeString(reference.Short)...)
+		to = append(to, layout[len(layout)-2]...)
+		to = append(to, template.HTMLEscapeString(reference.Whole)...)
 		to = append(to, layout[len(layout)-1]...)
 	}
 	return to, nil
@@ -65,7 +67,7 @@ type layoutKey struct {
 }
 
 // gap stands in a layout for what differs from one page to the next: the time in seconds and in
-// words, and the reference. It is a character that no text of a site has.
+// words, and the two forms of the reference. It is a character that no text of a site has.
 const gap = "\ue000"
 
 // layout returns a page's text between its gaps. html/template takes ten times as long as a
@@ -76,17 +78,18 @@ func (p *Refused) layout(key layoutKey) ([]string, error) {
 	}
 	name, contact := strings.ReplaceAll(p.Site.Name, gap, ""), strings.ReplaceAll(p.Site.Contact, gap, "")
 	data := struct {
-		Texts                    *language.Texts
-		Site                     Site
-		Before, After            string // of the time, in the sentence that says when to come back
-		Seconds, Wait, Reference string
+		Texts         *language.Texts
+		Site          Site
+		Before, After string // of the time, in the sentence that says when to come back
+		Seconds, Wait string
+		Reference     Reference
 	}{Texts: key.texts, Site: Site{Name: name, Contact: contact}}
 	data.Before, data.After, _ = strings.Cut(key.texts.Come, "%s")
 	if key.waits {
 		data.Seconds, data.Wait = gap, gap
 	}
 	if key.referred {
-		data.Reference = gap
+		data.Reference = Reference{gap, gap}
 	}
 	var page strings.Builder
 	if err := refusedTemplate.Execute(&page, data); err != nil {

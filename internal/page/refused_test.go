@@ -14,11 +14,11 @@ type example struct {
 	texts     *language.Texts
 	site      Site
 	retry     time.Duration
-	reference string
+	reference Reference
 }
 
 func full(texts *language.Texts) example {
-	return example{texts, Site{Name: "Example & Söhne", Contact: "help@example.com"}, 42 * time.Second, strings.Repeat("es6vgmf3", 8)}
+	return example{texts, Site{Name: "Example & Söhne", Contact: "help@example.com"}, 42 * time.Second, Reference{"es6vg-mf38q", strings.Repeat("es6vgmf3", 8)}}
 }
 
 func render(t testing.TB, e example) string {
@@ -56,7 +56,7 @@ func TestPageInEveryLanguage(t *testing.T) {
 		when := strings.Replace(texts.Come, "%s", "<b>"+texts.Wait(42*time.Second)+"</b>", 1)
 		for _, want := range []string{
 			`<html lang="` + texts.Tag + `">`, "<title>" + texts.Title + " – Example &amp; Söhne</title>", when, `data-wait="42"`, texts.Lead, texts.Again,
-			texts.Reference + " <code>" + full(texts).reference + "</code>", texts.Contact + ` <a href="mailto:help@example.com">help@example.com</a>`,
+			texts.Reference + " <code>es6vg-mf38q</code>", "<code>" + full(texts).reference.Whole + "</code>", texts.Contact + ` <a href="mailto:help@example.com">help@example.com</a>`,
 		} {
 			if !strings.Contains(html, want) {
 				t.Errorf("%s: the page lacks %s:\n%s", texts.Tag, want, html)
@@ -102,7 +102,7 @@ func TestPagesOfOneSite(t *testing.T) {
 	for range 2 {
 		for _, texts := range language.All() {
 			for _, retry := range []time.Duration{0, 42 * time.Second, time.Hour} {
-				for _, reference := range []string{"", "<one>", "two"} {
+				for _, reference := range []Reference{{}, {"<one>", "<of one>"}, {"two", "of two"}} {
 					got, err := p.Append([]byte("before "), texts, retry, reference)
 					want := "before " + render(t, example{texts, Site{Name: "Example"}, retry, reference})
 					if err != nil || string(got) != want {
@@ -124,9 +124,9 @@ func FuzzRefused(f *testing.F) {
 		if strings.Trim(name, gap) == "" || strings.Trim(contact, gap) == "" || reference == "" || seconds > 1<<33 {
 			return
 		}
-		plain := example{language.English, Site{Name: "x", Contact: "x"}, time.Duration(seconds) * time.Second, "x"}
+		plain := example{language.English, Site{Name: "x", Contact: "x"}, time.Duration(seconds) * time.Second, Reference{"x", "x"}}
 		given := plain
-		given.site, given.reference = Site{Name: name, Contact: contact}, reference
+		given.site, given.reference = Site{Name: name, Contact: contact}, Reference{reference, reference}
 		link := given.site.Link()
 		want, got := tags.FindAllString(render(t, plain), -1), tags.FindAllString(render(t, given), -1)
 		if link != "" {

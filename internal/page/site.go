@@ -14,6 +14,12 @@ type Site struct {
 	Contact string // an e-mail address, a URL or any other text
 }
 
+// Reference is what a person can give to whoever runs the site. It is empty if there is none.
+type Reference struct {
+	Short string // to read out
+	Whole string // which tells more
+}
+
 // Link returns what the contact links to: the e-mail address with mailto:, or the URL if it is
 // one of https, http, mailto or tel. Else it returns "".
 func (s Site) Link() string {
