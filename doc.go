@@ -79,8 +79,7 @@
 //   - dashboard.go: the handler that shows people what operators see
 //   - admin.go, operator.go, operator_stores.go, operator_history.go, operator_zones.go,
 //     operator_watchers.go, operator_refusals.go, metrics_register.go, metrics_network.go,
-//     metrics_regions.go: what
-//     operators are shown, and can do
+//     metrics_regions.go: what operators are shown, and can do
 //   - operator_keys.go, operator_bans.go, operator_orders.go: lists, and bans and allowances
 //   - operator_explain.go, operator_forecast.go, operator_explainer.go: what they know of a
 //     client, and what its next request gets

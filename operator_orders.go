@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // Bounds of how long an operator's statement holds.
@@ -51,13 +53,14 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 		added.Until = time.Now().Add(length).UTC().Truncate(time.Second)
 		done.Until = &added.Until
 	}
+	earlier := t.replacedBy(added)
 	if done.In, done.Notes, err = t.app.state(ctx, t.instance, []auditEntry{t.entry(action.String(), o)}, added); err != nil {
 		return operator.Done{}, err
 	}
 	if done.In == byStore {
 		done.Notes = append(done.Notes, t.app.besideInFile(about)...)
 	}
-	done.Notes = append(done.Notes, t.app.exceptionsTo(added)...)
+	done.Notes = slices.Concat(done.Notes, earlier, t.app.exceptionsTo(added))
 	return done, nil
 }
 
@@ -65,6 +68,28 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 func (t *target) entry(action string, o operator.Order) auditEntry {
 	about := t.Target
 	return auditEntry{by: o.By, action: action, target: &about, reason: o.Reason}
+}
+
+// replacedBy returns a note about the earlier statement whose place another takes, if there is one:
+// undoing the other doesn't bring it back.
+func (t *target) replacedBy(added rules.Statement) (notes []string) {
+	var earlier []rules.Statement
+	for _, s := range t.instance.shared.find(added.Action, added.Target) {
+		earlier = append(earlier, s.Statement)
+	}
+	if !t.app.sharesStatements() {
+		earlier, _ = t.app.inFile(added.Action, added.Target) // an error: adding to the file says it
+	}
+	for _, s := range earlier {
+		left := "no end"
+		if !s.Until.IsZero() {
+			left = wording.Wait(time.Until(s.Until)) + " left"
+		}
+		if left != " left" { // it has ended
+			notes = append(notes, "it is in the place of an earlier one that had "+left+", which undoing it doesn't bring back")
+		}
+	}
+	return notes
 }
 
 // exceptionsTo returns a note about the narrower networks that a statement doesn't hold for, if
@@ -121,10 +146,14 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 	}
 	done := operator.Done{Client: t.String()}
 	about, unstatable := t.statementTarget()
-	if unstatable == nil && t.app.isOnlyInFile(t.instance, rules.Ban, about) {
+	switch {
+	case o.KeepViolations:
+	case unstatable == nil && t.app.isOnlyInFile(t.instance, rules.Ban, about):
 		done.Notes = append(done.Notes, "the store can't be used at the moment: what the client did isn't forgotten")
-	} else if done.Changed, done.Bans, err = t.forgive(ctx, o); err != nil {
-		return operator.Done{}, err
+	default:
+		if done.Changed, done.Bans, err = t.forgive(ctx, o); err != nil {
+			return operator.Done{}, err
+		}
 	}
 	if unstatable == nil {
 		removed, err := t.unstate(ctx, rules.Ban, about, "unban", o)
@@ -138,6 +167,9 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 		if wider := t.stillBanned(); wider != "" {
 			done.Notes = append(done.Notes, "it is still banned by the statement about "+wider)
 		}
+	}
+	if done.Changed == 0 && o.KeepViolations {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned by an operator%s", t, t.app.unlessElsewhere())
 	}
 	if done.Changed == 0 {
 		if wider := t.stillBanned(); wider != "" {

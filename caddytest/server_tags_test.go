@@ -53,7 +53,14 @@ func TestClientsOfOneNetworkAreToldApart(t *testing.T) {
 	if len(refusals.Paths) != 1 || refusals.Paths[0] != (operator.RefusedShare{Text: "/login", Refused: 4}) || refusals.Agents[0].Text != "Probe/1.0" {
 		t.Errorf("got %+v", refusals)
 	}
+	pages := s.get("/limits/").body + s.get("/limits/clients").body
+	if strings.Contains(pages, addresses[1]) || strings.Contains(pages, "hunter2") {
+		t.Error("the dashboard shows an address or a query")
+	}
 	for _, tag := range tags {
+		if strings.Count(pages, tag) < 3 {
+			t.Errorf("the dashboard shows the tag %s %d times", tag, strings.Count(pages, tag))
+		}
 		s.wantCommand(t, 0, words("top login"), tag)
 		s.wantCommand(t, 0, words("blocked"), tag)
 		s.wantCommand(t, 0, words("refusals"), tag, "Probe/1.0", "/login")
@@ -90,4 +97,43 @@ func tagsOf(t *testing.T, s operator.Service, addresses []string) []string {
 		t.Fatalf("%d keys have the tags %q", len(keys), tags)
 	}
 	return tags
+}
+
+// Undoing a ban by an operator leaves what the client's conduct has earned, which unban forgives.
+func TestUndoOfABanKeepsViolations(t *testing.T) {
+	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\nban after 2 violations in 10m for 1h\n}"+trusting)+site(`
+		rate_limit {
+			zone login {
+				match /login
+				limit 1/1h
+				limit 9/24h
+			}
+		}
+		respond hello`))
+	const visitor = "203.0.113.9"
+	s.wantPassed(1, 4, "/login", "X-Forwarded-For: "+visitor)
+	admin := operator.NewClient("tcp", s.admin)
+	order := operator.Order{Client: visitor, For: 3600}
+	if done, err := admin.Ban(t.Context(), order); err != nil || len(done.Notes) != 0 {
+		t.Fatalf("got %+v, %v", done, err)
+	}
+	if done, err := admin.Ban(t.Context(), order); err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "in the place of an earlier one that had 60 minutes left") {
+		t.Errorf("got %+v, %v, want a note about the earlier ban", done, err)
+	}
+	order.KeepViolations = true
+	if _, err := admin.Unban(t.Context(), order); err != nil {
+		t.Fatal(err)
+	}
+	bans, err := admin.Bans(t.Context())
+	if err != nil || len(bans) != 1 || bans[0].By != "conduct" || bans[0].Client != visitor {
+		t.Errorf("after undoing got %+v, %v, want the ban for its conduct", bans, err)
+	}
+	if _, err := admin.Unban(t.Context(), order); err == nil || !strings.Contains(err.Error(), "isn't banned by an operator") {
+		t.Errorf("undoing it again: %v", err)
+	}
+	order.KeepViolations = false
+	if _, err := admin.Unban(t.Context(), order); err != nil {
+		t.Error(err)
+	}
+	s.wantCommand(t, 1, words("bans"), "Nobody is banned")
 }

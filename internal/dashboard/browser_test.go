@@ -113,6 +113,74 @@ func TestBrowserLivePlotMoves(t *testing.T) {
 	page.Wait(`/^Live$/.test(document.querySelector("[data-state]").textContent)`)
 }
 
+// Times are in the time zone of the browser, on every page and in every answer.
+func TestBrowserTimesAreInItsZone(t *testing.T) {
+	chromium := browser.Find(t)
+	t.Setenv("TZ", "Asia/Kathmandu") // 5:45 ahead
+	server := httptest.NewServer(newSite(t, sample.New(time.Now)).handler)
+	t.Cleanup(server.Close)
+	page := browser.Start(t, chromium).Open(t, browser.View{Width: 1280, Height: 900})
+	check := func(what string) {
+		t.Helper()
+		var wrong []string
+		page.Eval(`(document.body.innerText.match(/.*(UTC|\d{4}-\d\d-\d\d).*/g) ?? [])
+			.concat([...document.querySelectorAll("time")].filter((at) => !at.textContent.includes(new Date(at.dateTime).toLocaleTimeString("en-GB", {timeZone: "Asia/Kathmandu"}))).map((at) => at.outerHTML))`, &wrong)
+		if len(wrong) > 0 {
+			t.Errorf("%s has times in another zone: %q", what, wrong)
+		}
+	}
+	for _, path := range append(names, "history?range=30d", "history?range=1y", "./?zone=login") {
+		page.Go(server.URL + "/limits/" + path)
+		check(path)
+	}
+	page.Go(server.URL + "/limits/clients")
+	page.Load(func() { page.Eval(`document.querySelector("form[action=explain]").requestSubmit()`, nil) })
+	check("an explanation")
+	page.Load(func() { page.Eval(`document.querySelector("form.decree[action=ban]").requestSubmit()`, nil) })
+	check("what a ban is answered with")
+}
+
+// On a phone each client is one line, which its menu unfolds; nothing is lost with it.
+func TestBrowserPhonesShowALinePerClient(t *testing.T) {
+	chromium := browser.Find(t)
+	server := httptest.NewServer(newSite(t, sample.New(time.Now)).handler)
+	t.Cleanup(server.Close)
+	b := browser.Start(t, chromium)
+	for _, width := range []int{320, 360, 400} {
+		page := b.Open(t, browser.View{Width: width, Height: 740})
+		for _, path := range []string{"", "clients", "bans", "history"} {
+			page.Go(server.URL + "/limits/" + path)
+			var tall []string
+			page.Eval(`[...document.querySelectorAll(".lines tbody tr")].filter((row) => row.offsetHeight > 48 || row.offsetHeight < 24).map((row) => row.offsetHeight + ": " + row.innerText)`, &tall)
+			var rows int
+			page.Eval(`document.querySelectorAll(".lines tbody tr").length`, &rows)
+			if len(tall) > 0 || rows == 0 {
+				t.Errorf("%q, %d wide: of %d rows these are more than a line: %q", path, width, rows, tall)
+			}
+		}
+		page.Go(server.URL + "/limits/clients")
+		page.Eval(`document.querySelector(".lines summary").click()`, nil)
+		page.Wait(`/login[^]*5 of 5[^]*412[^]*blocked[^]*Explain[^]*Ban/.test(document.querySelector(".lines tbody tr").innerText)`)
+	}
+}
+
+// Clicking a zone plots it, and what is refused in it.
+func TestBrowserZonesHaveAPlot(t *testing.T) {
+	chromium := browser.Find(t)
+	server := httptest.NewServer(newSite(t, sample.New(time.Now)).handler)
+	t.Cleanup(server.Close)
+	page := browser.Start(t, chromium).Open(t, browser.View{Width: 1280, Height: 900})
+	page.Go(server.URL + "/limits/")
+	page.Load(func() { page.Eval(`document.querySelector("[data-zone-row=search] a").click()`, nil) })
+	page.Wait(`document.querySelector("#h-plot").textContent === "Requests per second in search"`)
+	page.Wait(`document.querySelector("[data-live]").dataset.last`)
+	var other []string
+	page.Eval(`[...document.querySelectorAll("[data-feed] li")].map((item) => item.innerText).filter((text) => !text.includes("search"))`, &other)
+	if len(other) > 0 {
+		t.Errorf("the list has refusals of other zones: %q", other)
+	}
+}
+
 // What is clicked happens: a ban refuses, lifting it lets in again, and the audit has both.
 func TestBrowserBansAndLifts(t *testing.T) {
 	chromium := browser.Find(t)

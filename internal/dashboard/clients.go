@@ -1,13 +1,19 @@
 package dashboard
 
-import "github.com/caddy-tally/caddy-tally/internal/operator"
+import (
+	"maps"
+	"net/url"
+	"slices"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
 
 // clientsPage lists what memory holds of clients.
 type clientsPage struct {
+	sorting
 	Zones   []string
 	Zone    string // that is listed; "" for all
-	By      operator.By
-	Blocked bool // only those that are refused now
+	Blocked bool   // only those that are refused now
 	Keys    []operator.Key
 	Full    bool // there may be more
 }
@@ -16,18 +22,38 @@ const clientsShown = 50
 
 func loadClients(v *visit) (any, error) {
 	q := v.r.URL.Query()
-	p := clientsPage{Zone: q.Get("zone"), By: operator.ByUsed, Blocked: q.Get("blocked") == "1"}
-	if q.Get("by") == string(operator.ByRefused) {
-		p.By = operator.ByRefused
-	}
+	p := clientsPage{sorting: sortingOf("clients", q, string(operator.ByUsed), string(operator.ByRefused)), Zone: q.Get("zone"), Blocked: q.Get("blocked") == "1"}
 	zones, err := v.d.options.Service.Zones(v.r.Context())
 	if err != nil {
 		return nil, err
 	}
 	p.Zones = zoneNames(zones)
-	p.Keys, err = v.d.options.Service.Keys(v.r.Context(), operator.KeysQuery{Zone: p.Zone, Blocked: p.Blocked, By: p.By, N: clientsShown})
+	p.Keys, err = v.d.options.Service.Keys(v.r.Context(), operator.KeysQuery{Zone: p.Zone, Blocked: p.Blocked, By: operator.By(p.By), N: clientsShown})
 	p.Full = len(p.Keys) == clientsShown
 	return p, err
+}
+
+// sorting is what the rows of a page are sorted by, the largest first. Templates call its methods.
+type sorting struct {
+	page  string
+	query url.Values
+	By    string
+}
+
+// sortingOf returns what a query sorts the rows of a page by: one of some columns, or the first.
+func sortingOf(page string, query url.Values, columns ...string) sorting {
+	s := sorting{page, query, columns[0]}
+	if by := query.Get("by"); slices.Contains(columns, by) {
+		s.By = by
+	}
+	return s
+}
+
+// URL returns the address of the page sorted by another column.
+func (s sorting) URL(by string) string {
+	query := maps.Clone(s.query)
+	query.Set("by", by)
+	return s.page + "?" + query.Encode()
 }
 
 func zoneNames(zones []operator.Zone) (names []string) {

@@ -9,7 +9,6 @@ import (
 // explainPage answers what would happen if a client sent a request.
 type explainPage struct {
 	Asked   bool
-	Client  string // as it was typed; "" if a row's client was asked about
 	URL     string
 	Method  string
 	Methods []string
@@ -28,13 +27,13 @@ func loadExplain(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Asked, p.Client, p.URL = true, v.r.PostForm.Get("client"), strings.TrimSpace(v.r.PostForm.Get("url"))
+	p.Asked, p.URL = true, strings.TrimSpace(v.r.PostForm.Get("url"))
 	for _, method := range methods {
 		if v.r.PostForm.Get("method") == method {
 			p.Method = method
 		}
 	}
-	knows := isKnown(p.Client)
+	knows := isKnown(v.r.PostForm.Get("client"))
 	if knows {
 		if err := v.d.looks.take(v.user, v.now); err != nil {
 			return nil, err
@@ -47,10 +46,7 @@ func loadExplain(v *visit) (any, error) {
 	if p.Answer, err = v.d.options.Service.Explain(v.r.Context(), q); err != nil {
 		return nil, err
 	}
-	p.Who = v.Who(p.Answer.Text, p.Answer.Client)
-	if knows {
-		p.Who.Text, p.Who.In = p.Answer.Text, false
-	}
+	p.Who = v.asTyped(p.Answer.Text, p.Answer.Client, p.Answer.Tag)
 	return p, nil
 }
 

@@ -33,6 +33,7 @@ var functions = template.FuncMap{
 	"reason":  reasonText,
 	"action":  actionText,
 	"by":      byText,
+	"what":    func(r operator.Refused) string { return strings.Join([]string{r.Zone, r.Limit, r.Text, r.Tag}, "\n") },
 	"sound":   sound,
 	"dict":    dict,
 	"percent": percent,

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -26,6 +28,7 @@ var spans = []span{
 
 // historyPage is what was decided in the past.
 type historyPage struct {
+	sorting
 	On       bool // history is kept
 	Zones    []string
 	Zone     string
@@ -48,7 +51,7 @@ func loadHistory(v *visit) (any, error) {
 		return nil, err
 	}
 	q := v.r.URL.Query()
-	p := historyPage{On: status.History, Zones: zoneNames(zones), Zone: q.Get("zone"), Spans: spans, Span: spanNamed(q.Get("range"))}
+	p := historyPage{sorting: sortingOf("history", q, "units", "refused"), On: status.History, Zones: zoneNames(zones), Zone: q.Get("zone"), Spans: spans, Span: spanNamed(q.Get("range"))}
 	if !p.On {
 		return p, nil
 	}
@@ -77,6 +80,12 @@ const maxRows = 200
 func (p *historyPage) fill(h operator.History, from, to time.Time) {
 	complete := to.Add(-p.Span.resolution) // what isn't over yet would look like a drop
 	p.Plot = Plot{Per: p.Span.Per, Points: densePoints(h, from, complete)}
+	slices.SortStableFunc(h.Heaviest, func(a, b operator.Heavy) int {
+		if p.By == "refused" {
+			return cmp.Compare(b.Refused, a.Refused)
+		}
+		return cmp.Compare(b.Units, a.Units)
+	})
 	p.Heaviest = h.Heaviest[:min(len(h.Heaviest), 20)]
 	for i := len(h.Points) - 1; i >= 0; i-- {
 		p.Totals = add(p.Totals, h.Points[i].Counts)

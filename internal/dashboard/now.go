@@ -11,6 +11,8 @@ import (
 type nowPage struct {
 	Status  operator.Status
 	Zones   []operator.Zone
+	Zone    string // that is plotted; "" for all
+	Refused operator.Refusals
 	Totals  operator.Counts
 	Blocked []operator.Key
 	Missing string // why it isn't known who is blocked; "" if it is
@@ -22,7 +24,10 @@ type nowPage struct {
 // rates are requests per second, of the last whole minute.
 type rates struct{ Allowed, Refused, Banned, WouldRefuse float64 }
 
-const blockedShown = 10
+const (
+	blockedShown = 10
+	refusedShown = 8 // as in live.js
+)
 
 func loadNow(v *visit) (any, error) {
 	ctx, service := v.r.Context(), v.d.options.Service
@@ -42,8 +47,17 @@ func loadNow(v *visit) (any, error) {
 	}
 	for _, zone := range p.Zones {
 		p.Totals = add(p.Totals, zone.Counts)
+		if zone.Name == v.r.URL.Query().Get("zone") {
+			p.Zone = zone.Name
+		}
 	}
-	p.Plot = Plot{Per: "second", Live: true}
+	if p.Missing == "" {
+		if p.Refused, err = service.Refusals(ctx, p.Zone); err != nil {
+			return nil, err
+		}
+		p.Refused.Latest = p.Refused.Latest[:min(len(p.Refused.Latest), refusedShown)]
+	}
+	p.Plot = Plot{Per: "second", Zone: p.Zone, Live: true}
 	if p.Status.History {
 		v.lastMinutes(&p)
 	}
@@ -62,7 +76,7 @@ func add(a, b operator.Counts) operator.Counts {
 func (v *visit) lastMinutes(p *nowPage) {
 	to := v.now.Truncate(time.Minute)
 	from := to.Add(-15 * time.Minute)
-	h, err := v.d.options.Service.History(v.r.Context(), operator.HistoryQuery{From: from, To: to, Resolution: 60})
+	h, err := v.d.options.Service.History(v.r.Context(), operator.HistoryQuery{Zone: p.Zone, From: from, To: to, Resolution: 60})
 	if err != nil {
 		return
 	}

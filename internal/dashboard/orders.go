@@ -21,9 +21,9 @@ type order struct {
 // orders are the orders by the last segment of their path.
 var orders = map[string]order{
 	"reset":    {done: "Counts start from zero", give: operator.Service.Reset},
-	"ban":      {done: "Banned", undo: "unban", undone: "Lift the ban", give: operator.Service.Ban},
+	"ban":      {done: "Banned", undo: "unban", undone: "Undo: lift this ban", give: operator.Service.Ban},
 	"unban":    {done: "No longer banned", give: operator.Service.Unban},
-	"allow":    {done: "Always let in", undo: "disallow", undone: "End the allowance", give: operator.Service.Allow},
+	"allow":    {done: "Always let in", undo: "disallow", undone: "Undo: end this allowance", give: operator.Service.Allow},
 	"disallow": {done: "Limits hold again", give: operator.Service.Disallow},
 }
 
@@ -52,10 +52,7 @@ func (v *visit) order(o order) {
 		v.fail(err)
 		return
 	}
-	p := orderPage{Who: v.Who(done.Client, done.Client), Done: done, Zone: given.Zone, Undo: o.undo, Undone: o.undone}
-	if v.isAboutKnown() {
-		p.Who.Text, p.Who.In = done.Client, false // the reader typed it
-	}
+	p := orderPage{Who: v.asTyped(done.Client, done.Client, ""), Done: done, Zone: given.Zone, Undo: o.undo, Undone: o.undone}
 	v.render(http.StatusOK, "", o.done, "done", p)
 }
 
@@ -68,6 +65,7 @@ func (v *visit) readOrder() (o operator.Order, err error) {
 		return o, err
 	}
 	o.By, o.Zone, o.Reason = v.user, form.Get("zone"), strings.TrimSpace(form.Get("reason"))
+	o.KeepViolations = form.Has("keep_violations")
 	o.Force = form.Get("force") != ""
 	if len([]rune(o.Reason)) > operator.MaxReason {
 		return o, operator.Errorf(http.StatusBadRequest, "The reason is longer than %d characters.", operator.MaxReason)

@@ -13,6 +13,7 @@ import (
 // Plot is a plot of what was let in and refused. Templates call its methods.
 type Plot struct {
 	Per    string // what a point counts: the requests of a second, minute, hour or day
+	Zone   string // that is plotted; "" for all
 	Live   bool   // it goes on while it is looked at
 	Points []Point
 }

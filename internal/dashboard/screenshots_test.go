@@ -40,7 +40,9 @@ func TestScreenshots(t *testing.T) {
 		page.Wait(`document.querySelector("[data-feed]").children.length > 3`)
 		take(t, page, "dashboard-now-"+scheme, wide)
 		page.Go(server.URL + "/clients")
-		page.Load(func() { page.Eval(`document.querySelectorAll("form[action=explain]")[1].requestSubmit()`, nil) })
+		page.Load(func() {
+			page.Eval(`document.querySelector("tbody tr:nth-child(2) form[action=explain]").requestSubmit()`, nil)
+		})
 		take(t, page, "dashboard-explain-"+scheme, browser.View{Width: 1280, Height: 900})
 		page.Go(server.URL + "/history?range=7d")
 		take(t, page, "dashboard-history-"+scheme, browser.View{Width: 1280, Height: 860})

@@ -51,7 +51,7 @@ func (v *visit) relay(events <-chan operator.Event) {
 	for event := range events {
 		if event.Refused != nil {
 			refused := *event.Refused
-			refused.Text = mask(refused.Text)
+			refused.Text, refused.Path, refused.Agent = mask(refused.Text), mask(refused.Path), ""
 			event.Refused = &refused
 		}
 		text, err := json.Marshal(event)

@@ -99,12 +99,13 @@ type Who struct {
 	Text   string
 	In     bool   // Text is a network that the client is in
 	Print  string // what tells browsers of one network apart, shortened; "" if nothing does
+	Tag    string // tells clients apart whose addresses are masked; "" if there is none
 	Handle string // names the client in forms; "" if it can't be named
 }
 
-// Who returns how a client is shown.
-func (v *visit) Who(text, client string) Who {
-	who := Who{Text: text, Handle: v.d.seals.seal(v.user, client)}
+// Who returns how a client with a tag is shown.
+func (v *visit) Who(text, client, tag string) Who {
+	who := Who{Text: text, Tag: tag, Handle: v.d.seals.seal(v.user, client)}
 	if address, print, ok := cutPrint(text); ok {
 		who.Text, who.Print = address, print
 	}
@@ -115,6 +116,17 @@ func (v *visit) Who(text, client string) Who {
 		who.Text, who.In = shown, narrowed
 	} else {
 		who.Text = mask(who.Text)
+	}
+	return who
+}
+
+// asTyped returns how a client is shown that a form was about. One that the reader typed is shown
+// as typed, and without its tag: otherwise somebody could type all addresses of a network, and so
+// learn whose a tag is. A reference and a tag don't say an address, so that it stays masked.
+func (v *visit) asTyped(text, client, tag string) Who {
+	who := v.Who(text, client, tag)
+	if v.isAboutKnown() {
+		who.Text, who.In, who.Tag = text, false, ""
 	}
 	return who
 }

@@ -13,6 +13,9 @@ type Order struct {
 	For Seconds `json:"for_seconds,omitempty"`
 	// Force bans or allows also a network wider than /8, or /19 of IPv6.
 	Force bool `json:"force,omitempty"`
+	// KeepViolations restricts an unban to the ban by an operator: a ban that the client's conduct
+	// has earned stays, and so do its violations. So it undoes a ban and nothing else.
+	KeepViolations bool `json:"keep_violations,omitempty"`
 	// Reason is for the audit and the file; at most MaxReason characters.
 	Reason string `json:"reason,omitempty"`
 	// By is who gives the order, for the audit, for example the user of the dashboard. The

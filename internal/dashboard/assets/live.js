@@ -22,7 +22,7 @@ function element(name, className, text) {
 function localTimes() {
 	for (const time of all("time[datetime]")) {
 		const at = new Date(time.dateTime);
-		if (!isNaN(at)) time.textContent = day.format(at);
+		if (!isNaN(at)) time.textContent = (time.closest("[data-feed]") ? clock : day).format(at);
 	}
 	for (const zone of all("[data-zone]")) zone.textContent = "those of " + Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
@@ -155,8 +155,10 @@ class Live {
 		for (const [name, counts] of Object.entries(totals.zones ?? {})) this.countZone(this.rows.get(name), counts);
 		const seconds = before ? at - before.at : 0;
 		if (seconds <= 0 || totals.allowed < before.allowed) return;
-		const rate = (name) => (totals[name] - before[name]) / seconds;
-		this.plot.add(Math.round(at), rate("allowed"), rate("refused"));
+		const rate = (name, of = (sum) => sum) => ((of(totals)?.[name] ?? 0) - (of(before)?.[name] ?? 0)) / seconds;
+		const zone = this.plot.figure.dataset.of;
+		const plotted = (sum) => (zone === undefined ? sum : sum.zones?.[zone]);
+		this.plot.add(Math.round(at), rate("allowed", plotted), rate("refused", plotted));
 		for (const place of all("[data-rate]")) {
 			place.replaceChildren(short(rate(place.dataset.rate)), element("small", "", "per second"));
 		}
@@ -174,21 +176,27 @@ class Live {
 		find(".bar .part", row)?.setAttribute("width", sum ? (100 * counts.refused) / sum : 0);
 	}
 
-	// show adds a refusal to the list, or to the latest if it is like that one.
+	// show puts a refusal first in the list, with those of its client by the same limit.
 	show(refused) {
-		const what = [refused.key, refused.zone, refused.reason].join("\n");
-		const first = this.feed.firstElementChild;
-		const times = first?.what === what ? first.times + 1 : 1;
-		if (times > 1) first.remove();
-		const item = Object.assign(element("li"), { what, times });
+		if ((this.feed.dataset.of ?? refused.zone) !== refused.zone) return;
+		const what = [refused.zone, refused.limit, refused.key, refused.tag ?? ""].join("\n");
+		const before = [...this.feed.children].find((item) => item.dataset.what === what);
+		const times = before ? Number(before.dataset.times) + 1 : 1;
+		before?.remove();
+		const item = element("li");
+		Object.assign(item.dataset, { what, times });
 		item.append(element("span", "name", refused.key));
+		if (refused.tag) item.append(" ", element("code", "client", refused.tag));
 		if (times > 1) item.append(element("span", "muted", ` × ${whole.format(times)}`));
-		item.append(element("small", "", `${clock.format(new Date(refused.at))} · ${refused.zone} · ${(refused.reason ?? "").replaceAll("_", " ")}`));
+		const about = [clock.format(new Date(refused.at)), refused.zone, reasons[refused.reason] ?? refused.reason ?? "", refused.path ?? ""];
+		item.append(element("small", "", about.filter(Boolean).join(" · ")));
 		this.feed.prepend(item);
 		while (this.feed.children.length > 8) this.feed.lastChild.remove();
 		find("[data-feed-empty]")?.remove();
 	}
 }
+
+const reasons = { over_limit: "over the limit", blocked: "still over the limit", too_costly: "costs more than the limit" };
 
 function share({ allowed, refused }) {
 	const sum = allowed + refused;
@@ -197,10 +205,10 @@ function share({ allowed, refused }) {
 	return (part < 0.1 ? "<0.1" : part < 10 ? part.toFixed(1) : part.toFixed(0)) + " %";
 }
 
-// Menus close with Escape, or when something else is clicked.
+// Menus close with Escape, or when something outside their row is clicked.
 function closeMenus() {
-	const close = (except) => all("details.menu[open]").forEach((menu) => { if (menu !== except) menu.open = false; });
-	addEventListener("click", (event) => close(event.target.closest?.("details.menu")));
+	const close = (clicked) => all("details.menu[open]").forEach((menu) => { if (!clicked || !(menu.closest("tr") ?? menu).contains(clicked)) menu.open = false; });
+	addEventListener("click", (event) => close(event.target));
 	addEventListener("keydown", (event) => {
 		if (event.key !== "Escape") return;
 		find("details.menu[open] summary")?.focus();

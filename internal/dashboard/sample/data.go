@@ -89,7 +89,7 @@ func (s *Service) History(_ context.Context, q operator.HistoryQuery) (operator.
 		}, Keys: int64(allowed * 3)})
 	}
 	h.Heaviest = []operator.Heavy{
-		{Zone: "api", Limit: "1000/1m", Text: "globex", Tag: "5be230", Units: 1_204_551, Refused: 0},
+		{Zone: "api", Limit: "1000/1m", Text: "globex", Tag: "3e4467", Units: 1_204_551, Refused: 0},
 		{Zone: "site", Limit: "600/1m", Text: "203.0.113.77", Tag: "3fa9c1", Units: 88_310, Refused: 130_118},
 		{Zone: "search", Limit: "30/1m burst 10", Text: "4f1a90bd51c7e002", Units: 21_004, Refused: 1_207},
 	}
@@ -222,9 +222,9 @@ func shares(zones map[string]operator.Counts, allowed, refused int64) map[string
 
 var refusals = []operator.Refused{
 	{Zone: "login", Limit: "5/10m", Text: "203.0.113.0/24", Tag: "3fa9c1", Reason: "blocked", Path: "/login", Agent: "python-requests/2.32.3"},
-	{Zone: "api", Limit: "60/1m", Text: "acme/web", Tag: "b07d52", Reason: "over_limit", Path: "/api/v2/*", Agent: "axios/1.7.9"},
-	{Zone: "search", Limit: "30/1m burst 10", Text: "2001:db8:4c1::/48", Tag: "e1180a", Reason: "over_limit", Path: "/search", Agent: "Mozilla/5.0 (compatible; ExampleBot/1.2; +https://bot.example/)"},
-	{Zone: "site", Limit: "600/1m", Text: "198.51.100.0/24", Tag: "90c4ee", Reason: "banned", Path: "/wp-login.php", Agent: "curl/8.15.0"},
+	{Zone: "api", Limit: "60/1m", Text: "acme/web", Tag: "48eb88", Reason: "over_limit", Path: "/api/v2/*", Agent: "axios/1.7.9"},
+	{Zone: "search", Limit: "30/1m burst 10", Text: "2001:db8:4c1::/48", Tag: "2aee12", Reason: "over_limit", Path: "/search", Agent: "Mozilla/5.0 (compatible; ExampleBot/1.2; +https://bot.example/)"},
+	{Zone: "site", Limit: "600/1m", Text: "198.51.100.0/24", Tag: "354133", Reason: "banned", Path: "/wp-login.php", Agent: "curl/8.15.0"},
 }
 
 // Refusals implements operator.Service.
