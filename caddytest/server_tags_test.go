@@ -101,23 +101,23 @@ func tagsOf(t *testing.T, s operator.Service, addresses []string) []string {
 
 // Undoing a ban by an operator leaves what the client's conduct has earned, which unban forgives.
 func TestUndoOfABanKeepsViolations(t *testing.T) {
-	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\nban after 2 violations in 10m for 1h\n}"+trusting)+site(`
+	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\n}"+trusting)+site(`
 		rate_limit {
+			trap ban 1h path /wp-login.php
 			zone login {
 				match /login
 				limit 1/1h
-				limit 9/24h
 			}
 		}
 		respond hello`))
 	const visitor = "203.0.113.9"
-	s.wantPassed(1, 4, "/login", "X-Forwarded-For: "+visitor)
+	s.get("/wp-login.php", "X-Forwarded-For: "+visitor)
 	admin := operator.NewClient("tcp", s.admin)
-	order := operator.Order{Client: visitor, For: 3600}
+	order := operator.Order{Client: visitor, For: 7200}
 	if done, err := admin.Ban(t.Context(), order); err != nil || len(done.Notes) != 0 {
 		t.Fatalf("got %+v, %v", done, err)
 	}
-	if done, err := admin.Ban(t.Context(), order); err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "in the place of an earlier one that had 60 minutes left") {
+	if done, err := admin.Ban(t.Context(), order); err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "in the place of an earlier one that had 2 hours left") {
 		t.Errorf("got %+v, %v, want a note about the earlier ban", done, err)
 	}
 	order.KeepViolations = true
