@@ -63,6 +63,7 @@ type rare struct {
 	open     *entry // the last entry in the last batch that has one and is not answered
 	local    *local // what was decided without the store, or nil
 	inFlight int32  // claims that are waiting or under way
+	shares   bool   // the answer to these is to give back what came back meanwhile, see shareLocked
 	parts    leaseParts
 	holds    holds
 }
@@ -160,6 +161,7 @@ type block struct {
 	amount   int64 // of the limit that refused
 	capacity int64
 	local    bool // memory refused, without the store
+	held     bool // the request would have held what it costs, as others that are under way may do
 	older    *block
 }
 

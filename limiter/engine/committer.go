@@ -39,7 +39,8 @@ type committer struct {
 	unsettled atomic.Int64 // times that calls were left open
 	asking    atomic.Bool  // the store's time is to be asked for
 
-	newsroom newsroom // asks what other processes have changed
+	newsroom newsroom      // asks what other processes have changed
+	others   chan struct{} // for the janitor: holds a token when other processes begin to use the store
 
 	ready    chan struct{} // closed when the store was opened or failed to
 	started  chan struct{} // closed when there was enough time to open it
@@ -57,6 +58,7 @@ type committer struct {
 	gathering *time.Timer   // fires when a batch has filled up for long enough
 	changes   int64         // the number of the last change of a record that was seen; negative if none was
 	lent      lent
+	shared    bool // other processes used the store when that was last looked at
 	claims    []storage.Claim
 	grants    []limiter.Grant
 }
@@ -74,6 +76,7 @@ func (m *committer) init(opts *Options, clock *clock, stop, swept <-chan struct{
 	m.newsroom = newNewsroom(m, stop)
 	m.newsroom.notes = newNotes(opts.Notes)
 	m.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
+	m.others = make(chan struct{}, 1)
 	m.ready, m.started, m.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	m.stop, m.swept = stop, swept
 	m.looking = time.NewTicker(cmp.Or(opts.resetInterval, resetInterval))

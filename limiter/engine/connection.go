@@ -41,6 +41,7 @@ type opened struct {
 	storage.Store
 	immediate storage.Immediate // the same, if it can claim at once; or nil
 	remote    storage.Remote    // the same, if it is on a network; or nil
+	hadPeriod atomic.Bool       // one was seen, see hasLostPeriod
 }
 
 // period returns the number of the store's present period, or 0.
@@ -49,6 +50,19 @@ func (c *connection) period() uint32 {
 		return store.immediate.Period()
 	}
 	return 0
+}
+
+// hasLostPeriod reports whether the store has had a period, and has none now.
+func (c *connection) hasLostPeriod() bool {
+	store := c.store.Load()
+	if store == nil || store.immediate == nil {
+		return false
+	}
+	if store.immediate.Period() != 0 {
+		store.hadPeriod.Store(true)
+		return false
+	}
+	return store.hadPeriod.Load()
 }
 
 // ability returns the store as one that can do something beside what every store can. It is
@@ -83,7 +97,7 @@ func (c *connection) reopen() error {
 	if c.onNetwork.Store(onNetwork); !onNetwork {
 		c.trip.Store(0)
 	}
-	c.store.Store(&opened{store, immediate, remote})
+	c.store.Store(&opened{Store: store, immediate: immediate, remote: remote})
 	return nil
 }
 

@@ -16,6 +16,7 @@ func (m *committer) deliver(en *entry, now int64) {
 		en.period = 0 // more of the cell is to be answered, or was since, and claims at once may have come between
 	}
 	c.answeredLocked(en)
+	defer m.shareAnsweredLocked(c, en.limit)
 	c.liftLocked(en.grant.InUse(), now)
 	c.rewindLocked(en.limit, now)
 	if en.cost == 0 {
@@ -116,6 +117,7 @@ func (c *cell) refusedLocked(en *entry, now, asks int64) bool {
 		left:     en.limit.Left(en.grant.Lease),
 		amount:   en.limit.Amount(),
 		capacity: en.limit.Capacity(),
+		held:     en.counting == Held,
 	}, now)
 	return true
 }

@@ -118,6 +118,7 @@ func (e *Engine) rehearse(keys []cellKey) *rehearsal {
 	close(m.ready)
 	m.table = newTable(DefaultMaxKeys, m.giveBackLocked)
 	r.table = m.table
+	m.outage.next.Store(e.committer.outage.next.Load())
 	m.conn.presence.Store(e.committer.conn.presence.Load())
 	m.conn.onNetwork.Store(e.committer.conn.onNetwork.Load())
 	m.conn.resets.Store(e.committer.conn.resets.Load())

@@ -88,14 +88,88 @@ func (e *Engine) giveBackHeldLocked(p *Pending, now int64) {
 	}
 	c.liftLocked(c.lease.used-c.lease.units, now)
 	c.liftLocalLocked()
-	if e.committer.othersHold() && c.lease.units > p.limit.Capacity()/headroomShare && c.inFlightLocked() == 0 {
-		e.committer.giveBackLocked(c)
+	e.committer.shareLocked(c, p.limit)
+}
+
+// shareLocked gives back what a locked cell holds, but for a small part of the limit, where other
+// processes use the store: what requests have held is theirs as well as soon as it comes back. A
+// claim that is in flight does so when it is answered.
+func (m *committer) shareLocked(c *cell, limit *Limit) {
+	lease := c.leaseLocked()
+	units := lease.Units
+	if lease.HeldPart > 0 {
+		units++ // nobody else can use a unit of which a part is held
+	}
+	switch {
+	case units <= limit.Capacity()/headroomShare || !m.othersHold():
+	case c.inFlightLocked() > 0:
+		c.changeRareLocked(func(r *rare) { r.shares = true })
+	default:
+		m.giveBackLocked(c)
 	}
 }
 
-// othersHold reports whether other processes use the store. What requests have held is
-// theirs as well as soon as it comes back, but for a small part of the limit.
-func (m *committer) othersHold() bool { return m.conn.processes() > 1 }
+// shareAnsweredLocked is shareLocked for a cell whose claim is answered, if something came back
+// meanwhile.
+func (m *committer) shareAnsweredLocked(c *cell, limit *Limit) {
+	if c.rare == nil || !c.rare.shares || c.rare.inFlight > 0 {
+		return
+	}
+	c.changeRareLocked(func(r *rare) { r.shares = false })
+	m.shareLocked(c, limit)
+}
+
+// othersHold reports whether other processes use the store. It notices at once that another one has
+// ended the store's period, before that one is counted.
+func (m *committer) othersHold() bool { return m.conn.processes() > 1 || m.conn.hasLostPeriod() }
+
+// noticeOthers has the janitor share what memory holds when other processes begin to use the store.
+func (m *committer) noticeOthers() {
+	others := m.othersHold()
+	if others && !m.shared {
+		select {
+		case m.others <- struct{}{}:
+		default: // it is about to
+		}
+	}
+	m.shared = others
+}
+
+// share gives back what memory holds beyond a small part of each limit, and has the store asked again
+// for what it has refused: other processes may have it by now.
+func (j *janitor) share() {
+	m := j.committer
+	_ = m.join() // if it fails, the next cleanup's one does as well
+	inTurn, now := j.inTurn(), m.clock.now()
+	m.table.each(func(c *cell) {
+		var b *batch
+		c.mu.Lock()
+		if !c.dead && c.limit != nil {
+			if blocks := c.block.Load(); blocks != nil {
+				c.block.Store(blocks.asking(now))
+			}
+			m.shareLocked(c, c.limit)
+			if open := c.openLocked(); open != nil {
+				b = open.batch
+			}
+		}
+		c.mu.Unlock()
+		inTurn(b)
+	})
+}
+
+// asking returns a chain of blocks in which those that others may lift are asked about again after now.
+func (b *block) asking(now int64) *block {
+	if b == nil {
+		return nil
+	}
+	again := *b
+	again.older = b.older.asking(now)
+	if b.held {
+		again.asks = min(b.asks, now)
+	}
+	return &again
+}
 
 // asksEvery is how often the store is asked whether other processes have given back what requests
 // held of a key that it has refused.

@@ -34,6 +34,8 @@ func (j *janitor) loop() {
 		select {
 		case <-tick.C:
 			j.clean()
+		case <-j.committer.others:
+			j.share()
 		case <-j.stop:
 			return
 		}

@@ -110,6 +110,7 @@ func (m *committer) look() {
 	if m.degraded.Load() {
 		return
 	}
+	m.noticeOthers()
 	m.takeBack()
 	m.resume()
 	m.queue.hurry()
