@@ -154,7 +154,7 @@ func (p *pattern) covers(path *spelling) bool {
 	for i := range path.scripts + 1 {
 		at := 0
 		if i > 0 {
-			at = path.ends[i-1]
+			at = int(path.ends[i-1])
 		}
 		switch {
 		case p.pieces == nil:

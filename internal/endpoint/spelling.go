@@ -6,7 +6,7 @@ import "strings"
 type spelling struct {
 	text    string
 	file    int // where the extension of the last file begins, or -1
-	ends    [maxScripts]int
+	ends    [maxScripts]uint16
 	scripts int  // so many of ends are where what is behind a script begins
 	crowded bool // there are more of them
 }
@@ -26,7 +26,7 @@ func newSpelling(text string) spelling {
 			s.crowded = true
 			break
 		}
-		s.ends[s.scripts] = at
+		s.ends[s.scripts] = uint16(at)
 		s.scripts++
 	}
 	return s
