@@ -110,9 +110,10 @@ func received(r *http.Request) endpoint.Request {
 }
 
 // isTunnel reports whether a request is an extended CONNECT, which opens a WebSocket over
-// HTTP/2 or HTTP/3. Caddy's reverse proxy hands it on as a GET.
+// HTTP/2, where Go adds a field, or HTTP/3, where quic-go has it as the protocol. Caddy's
+// reverse proxy hands it on as a GET.
 func isTunnel(r *http.Request) bool {
-	return r.Method == http.MethodConnect && (r.ProtoMajor == 3 && !strings.HasPrefix(r.Proto, "HTTP/") || r.ProtoMajor == 2 && r.Header[":protocol"] != nil)
+	return r.Method == http.MethodConnect && (r.Header[":protocol"] != nil || !strings.HasPrefix(r.Proto, "HTTP/"))
 }
 
 // readingsIn keeps how a request was read among its variables, for all that matches it

@@ -105,7 +105,9 @@ func extendedConnects(t *testing.T) map[string]*http.Request {
 		h2, h3 := requestFor(t, "GET", "/ws"), requestFor(t, "GET", "/ws")
 		h2.Method, h2.Proto, h2.ProtoMajor, h2.Header[":protocol"] = http.MethodConnect, "HTTP/2.0", 2, []string{protocol}
 		h3.Method, h3.Proto, h3.ProtoMajor = http.MethodConnect, protocol, 3
-		requests["HTTP/2 "+protocol], requests["HTTP/3 "+protocol] = h2, h3
+		logged := requestFor(t, "GET", "/ws") // HTTP/3 in an access log, which says no version
+		logged.Method, logged.Proto, logged.ProtoMajor, logged.ProtoMinor = http.MethodConnect, protocol, 0, 0
+		requests["HTTP/2 "+protocol], requests["HTTP/3 "+protocol], requests["logged "+protocol] = h2, h3, logged
 	}
 	return requests
 }
