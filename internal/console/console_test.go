@@ -361,9 +361,9 @@ func TestStatusShowsTheNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"4 machines use this store. A call takes 420µs. The clock of this machine is 5.25s behind the store's.\n",
+		"4 machines use this store. A call takes 420µs. The clock of this machine is 5.25s behind the store's. Keys are those in the memory of this machine.\n",
 		"The store has lost writes that it had acknowledged: 2 times since the start.\n",
-		"1 machine uses this store. A call takes 20ms. The clock of this machine is 3ms ahead of the store's.\n",
+		"1 machine uses this store. A call takes 20ms. The clock of this machine is 3ms ahead of the store's. Keys are those in the memory of this machine.\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status is\n%s\nwant in it %q", out, want)

@@ -87,7 +87,7 @@ func (s *session) showNetwork(o operator.Store) {
 	if n.Ahead < 0 {
 		compared = "behind"
 	}
-	s.printf("%s %s this store. A call takes %v. The clock of this machine is %v %s the store's.", counted(o.Processes, "machine"), use,
+	s.printf("%s %s this store. A call takes %v. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", counted(o.Processes, "machine"), use,
 		rounded(n.RoundTrip), rounded(max(n.Ahead, -n.Ahead)), compared)
 	if n.LostWrites > 0 {
 		s.printf("%s", styled("The store has lost writes that it had acknowledged: "+counted(int(n.LostWrites), "time")+" since the start.", red, s.colored))

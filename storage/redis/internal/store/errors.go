@@ -17,36 +17,36 @@ import (
 var remedies = []struct{ begins, remedy string }{
 	{"READONLY", "this server is a replica: name the primary, or sentinels"},
 	{"OOM", "the server's memory is full: raise maxmemory there"},
-	{"NOAUTH", "the server wants a password"},
+	{"NOAUTH", "the server wants a password: write it into the URL, redis://:{env.REDIS_PASSWORD}@host"},
 	{"WRONGPASS", "check user and password"},
 	{"NOPERM", "the user lacks a right there: give it those that docs/fleets.md lists"},
 	{"MISCONF", "the server can't save to its disk"},
 	{"NOREPLICAS", "too few replicas follow the server"},
 }
 
-// explain adds to an error what to do about it.
+// explain puts what to do about an error before it.
 func explain(err error) error {
 	if err == nil {
 		return nil
 	}
 	for _, r := range remedies {
 		if strings.HasPrefix(err.Error(), r.begins) {
-			return fmt.Errorf("%w: %s", err, r.remedy)
+			return fmt.Errorf("%s: %w", r.remedy, err)
 		}
 	}
 	return err
 }
 
-// explainSilence adds to an error of connecting what to look at if what listens there doesn't answer
+// explainSilence puts before an error of connecting what to look at if what listens there doesn't answer
 // as a Redis does. A server that speaks TLS does so to a client that doesn't, and the other way round.
 func (o Options) explainSilence(err error) error {
 	switch {
 	case err == nil || !isNoRedis(err):
 		return err
 	case o.TLS != nil:
-		return fmt.Errorf("%w: no Redis has answered with TLS: check host and port, and write redis:// for a server without TLS", err)
+		return fmt.Errorf("no Redis has answered with TLS; check host and port, and write redis:// for a server without TLS: %w", err)
 	}
-	return fmt.Errorf("%w: no Redis has answered: check host and port, and write rediss:// for a server with TLS", err)
+	return fmt.Errorf("no Redis has answered; check host and port, and write rediss:// for a server with TLS: %w", err)
 }
 
 // isNoRedis reports whether an error of connecting is one that is seen where no Redis answers.
