@@ -26,6 +26,9 @@ func parseLimit(args []string) (Limit, error) {
 	if args[0] == limitShadow && len(args) > 1 {
 		return Limit{}, fmt.Errorf("shadow stands behind the limit: write limit %s shadow", strings.Join(args[1:], " "))
 	}
+	if lines, found := strings.CutSuffix(strings.Join(args, " ")+" ", ", "); strings.Contains(lines, ", ") || strings.Contains(lines, " and ") || found {
+		return Limit{}, fmt.Errorf("a line has one limit: write limit %s, each on a line of its own", strings.NewReplacer(", ", " and limit ", " and ", " and limit ").Replace(strings.TrimSpace(lines)))
+	}
 	limit, rest, err := parseRate(args)
 	for err == nil && len(rest) > 0 {
 		rest, err = limit.parseWord(rest)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 
@@ -83,7 +84,12 @@ var otherMatchers = map[string]string{
 func insteadOfMatcher(word string, args []string) string {
 	line := strings.Join(append([]string{word}, args...), " ")
 	rest := strings.TrimPrefix(line, word)
+	if spaced, ok := withoutCommas(append([]string{word}, args...)); ok {
+		return "a list has spaces between its values and no commas: write " + spaced
+	}
 	switch other := otherMatchers[word]; {
+	case isFileName(word):
+		return "write /" + line
 	case other == "path" && strings.HasPrefix(rest, " /"):
 		return "write" + rest
 	case other != "":
@@ -108,6 +114,12 @@ func insteadOfMatcher(word string, args []string) string {
 		return meant
 	}
 	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
+}
+
+// isFileName reports whether a word is hardly a host but a file, such as wp-login.php or .env.
+func isFileName(word string) bool {
+	extensions := []string{".php", ".asp", ".aspx", ".jsp", ".cgi", ".html", ".xml", ".txt", ".json", ".ini", ".sql", ".bak", ".yml", ".log"}
+	return len(word) > 1 && word[0] == '.' && word[1] != '.' || slices.Contains(extensions, path.Ext(word))
 }
 
 func matcherNames() map[string]bool {

@@ -29,18 +29,50 @@ var (
 // otherWords are words that other programs have for ours.
 var otherWords = map[string]string{
 	"rate": "limit", "limits": "limit", "rps": "limit",
-	"requests": "events", "max_events": "events", "max_requests": "events", "period": "window", "interval": "window",
+	"requests": "events", "max_events": "events", "max_requests": "events", "interval": "window",
 	"zones": "zone", "matcher": "match", "matches": "match", "by": "per", "except": "exempt", "ignore": "exempt", "skip": "exempt", "allow": "exempt",
 	"whitelist": "exempt", "allowlist": "exempt", "bypass": "exempt", "database": "store sqlite", "db": "store sqlite",
 	"tokens": "api_keys", "sessions": "session", "bans": "ban", "block": "ban", "dry_run": "shadow", "dryrun": "shadow", "report_only": "shadow", "log_only": "shadow", "honeypot": "trap", "traps": "trap",
+}
+
+// otherOptions are options of other programs that have no single word here, and what to write
+// in their place: of Traefik, of fail2ban, and of nginx.
+var otherOptions = map[string]string{
+	"average":    "Traefik's average and period are one limit here: write limit 100/1s burst 50",
+	"period":     "the period stands behind the amount: write limit 100/1m",
+	"maxretry":   "fail2ban's maxretry and findtime are one limit here: write limit 5/10m",
+	"findtime":   "fail2ban's maxretry and findtime are one limit here: write limit 5/10m",
+	"bantime":    "write ban after 5 violations in 10m for 1h",
+	"match_path": "write match /login",
+	"limit_req":  "nginx's limit_req and limit_req_zone are one zone here: write zone login {, limit 10/1s and }, each on a line of its own",
+
+	"limit_req_zone": "nginx's limit_req and limit_req_zone are one zone here: write zone login {, limit 10/1s and }, each on a line of its own",
+}
+
+// insteadOfOption says what to write instead of an option of another program, or "".
+func insteadOfOption(word string, args []string) string {
+	name, value, given := strings.Cut(strings.ToLower(word), "=")
+	switch {
+	case given && name == "rate":
+		return "write limit " + guessRate([]string{value})
+	case name == "match_path" && len(args) > 0:
+		return "write match " + strings.Join(args, " ")
+	case given && name == "zone":
+		zone, _, _ := strings.Cut(value, ":")
+		return "write zone " + zone + " {, limit 10/1s and }, each on a line of its own"
+	}
+	return otherOptions[name]
 }
 
 // unrecognized returns the error about the current word, which a block doesn't have
 // that has known. what begins it: it calls the word by its name.
 func unrecognized(d *caddyfile.Dispenser, what string, known []string) error {
 	word := d.Val()
-	line := strings.Join(append([]string{word}, d.RemainingArgs()...), " ")
-	hint := insteadOf(word, line, known)
+	args := d.RemainingArgs()
+	hint := insteadOfOption(word, args)
+	if hint == "" {
+		hint = insteadOf(word, strings.Join(append([]string{word}, args...), " "), known)
+	}
 	if hint == "" {
 		hint = "expected " + orList(known)
 	}

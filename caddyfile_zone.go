@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -63,6 +64,10 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 		return peerInt(d, &z.IPv4Prefix, "zone ipv4_prefix", "ipv4_prefix integer")
 	case "ipv6_prefix":
 		return peerInt(d, &z.IPv6Prefix, "zone ipv6_prefix", "ipv6_prefix integer")
+	case "burst":
+		if z.MaxEvents > 0 && z.Window > 0 {
+			return d.Errf("burst stands behind a limit: write limit %d/%s %s instead of events, window and burst", z.MaxEvents, shortDuration(time.Duration(z.Window)), strings.Join(append([]string{"burst"}, d.RemainingArgs()...), " "))
+		}
 	}
 	return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", zoneWords)
 }

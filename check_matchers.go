@@ -34,9 +34,18 @@ func checkMatcherSet(set caddy.ModuleMap) error {
 			}
 			continue
 		}
+		var m MatchEndpoint
+		if name == "endpoint" && json.Unmarshal(set[name], &m) == nil {
+			if err := checkCommas(slices.Concat(m.Methods, m.Paths)); err != nil {
+				return fmt.Errorf("match: endpoint: %w", err)
+			}
+		}
 		check, values := matcherChecks[name], []string(nil)
 		if check == nil || json.Unmarshal(set[name], &values) != nil {
 			continue
+		}
+		if line, ok := withoutCommas(values); ok {
+			return fmt.Errorf("match: %s: never matches %q, because a list has spaces between its values and no commas: write %s %s", name, strings.Join(values, " "), name, line)
 		}
 		for _, value := range values {
 			if err := check(value, values); err != nil {
@@ -65,6 +74,32 @@ var matcherChecks = map[string]func(value string, all []string) error{
 	"path":   checkPath,
 	"method": checkMethod,
 	"host":   checkHost,
+}
+
+// withoutCommas returns values of a list that are set apart by commas as they are written, with
+// spaces; ok is false if there are no such commas. One inside a value is left as it is.
+func withoutCommas(values []string) (line string, ok bool) {
+	spaced := make([]string, len(values))
+	for i, value := range values {
+		if i < len(values)-1 {
+			value = strings.TrimSuffix(value, ",")
+		}
+		value = strings.ReplaceAll(value, ",/", " /")
+		if parts := strings.Split(value, ","); !slices.ContainsFunc(parts, func(part string) bool { return !isMethod(part) }) {
+			value = strings.Join(parts, " ")
+		}
+		spaced[i] = value
+	}
+	line = strings.Join(spaced, " ")
+	return line, line != strings.Join(values, " ")
+}
+
+// checkCommas returns an error about values of a list that are set apart by commas.
+func checkCommas(values []string) error {
+	if line, ok := withoutCommas(values); ok {
+		return fmt.Errorf("got %q, but a list has spaces between its values and no commas: write %s", strings.Join(values, " "), line)
+	}
+	return nil
 }
 
 func checkPath(path string, all []string) error {

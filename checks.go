@@ -5,6 +5,7 @@ import "github.com/caddyserver/caddy/v2"
 // configChecks are the checks of the whole config. Each is a function of the survey alone.
 var configChecks = []func(*survey) []Advice{
 	checkOrder, checkOutcomes, checkPeers, checkLooseProxies, checkPlainHTTP, checkIdleBan, checkNames, checkMentions,
+	checkReach, checkEverything, checkLimits, checkChallenges, checkUntrusted, checkCase,
 }
 
 // checkConfig surveys and checks the whole config, once: when its first handler is provisioned,

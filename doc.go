@@ -111,7 +111,7 @@
 //   - zone_provision.go, shadow_zone.go, limit_set.go, ceiling.go, cost.go: zones
 //   - check_costs.go, check_distributed.go, check_keys.go, check_late.go, check_names.go, check_idle.go,
 //     check_order.go, check_order_sets.go, check_outcome.go, check_plain_http.go,
-//     check_proxies.go, check_regions.go, checks.go, need.go, survey_routes.go: warnings of what hardly does what was meant
+//     check_proxies.go, check_regions.go, checks.go, check_reach.go, check_limits.go, need.go, survey_routes.go: warnings of what hardly does what was meant
 //
 // The options, with the comments that are their documentation:
 //

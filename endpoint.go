@@ -156,6 +156,9 @@ func (m *MatchEndpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // parse reads methods, paths and conditions, in this order.
 func (m *MatchEndpoint) parse(args []string) error {
+	if err := checkCommas(args); err != nil {
+		return err
+	}
 	rest := args
 	for len(rest) > 0 && endpoint.IsMethod(rest[0]) {
 		m.Methods, rest = append(m.Methods, rest[0]), rest[1:]

@@ -82,7 +82,7 @@ func TestMistakesThatCaddyAcceptsAreErrors(t *testing.T) {
 			{"match path /login?x=1", "write a block with path /login and query x=1"},
 			{"match host https://example.com", "write host example.com"},
 			{"match host example.com/login", "write host example.com"},
-			{"match method POST,PUT", "write method GET POST"},
+			{"match method POST,PUT", "write method POST PUT"},
 			{"cost 10 path export", "write path /export"},
 			{"per key {remote}", "write per ip"},
 			{"per key {remote_host}{remote_port}", "write per ip"},
@@ -101,6 +101,9 @@ func TestMistakesThatCaddyAcceptsAreErrors(t *testing.T) {
 		}},
 		{inDirective, [][2]string{
 			{"trap ban 1h path wp-login.php", "write path /wp-login.php"},
+			{"zone a {\n\t\t\tmatch path /login, /signin\n\t\t\tlimit 5/1m\n\t\t}", "write path /login /signin"},
+			{"zone a {\n\t\t\tmatch method POST,PUT\n\t\t\tlimit 5/1m\n\t\t}", "write method POST PUT"},
+			{"zone a {\n\t\t\tmatch host a.example, b.example\n\t\t\tlimit 5/1m\n\t\t}", "write host a.example b.example"},
 			{"zone a {\n\t\t\tmatch path login\n\t\t\tlimit 5/1m\n\t\t}", "write path /login"},
 		}},
 		{func(s string) string { return ":9080 {\n\n\trate_limit {\n\t\t" + s + "\n\t}\n}\n" }, [][2]string{
@@ -276,6 +279,71 @@ func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 	}
 }
 
+// Handlers that never run, options that mean everything, and options that contradict each other
+// load with a warning each.
+func TestConfigsThatCannotBeMeantAreWarnedOf(t *testing.T) {
+	noData(t)
+	const zone = "\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}\n"
+	limited := "\trate_limit {\n" + zone + "\t}\n"
+	session := "{\n\trate_limit {\n\t\tsession\n\t}\n}\n"
+	named := func(name string) string {
+		return "\trate_limit {\n\t\tzone " + name + " {\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n"
+	}
+	trap := func(line string) string { return "https://a.test {\n\trate_limit {\n\t\t" + line + "\n\t}\n}\n" }
+	for _, tt := range []struct{ name, input, msg, write string }{
+		{"respond before it", ":9080 {\n\troute {\n\t\trespond ok\n" + limited + "\t}\n}\n", "never runs: respond before it", "above it in a route"},
+		{"a proxy before it", ":9080 {\n\troute {\n\t\treverse_proxy 127.0.0.1:1\n" + limited + "\t}\n}\n", "never runs: reverse_proxy before it", "above it in a route"},
+		{"files before it", ":9080 {\n\troute {\n\t\tfile_server\n" + limited + "\t}\n}\n", "never runs: file_server before it", "above it in a route"},
+		{"a handle that answers before it", ":9080 {\n\troute {\n\t\thandle {\n\t\t\trespond ok\n\t\t}\n" + limited + "\t}\n}\n", "never runs: respond before it", "above it in a route"},
+		{"order last", "{\n\torder rate_limit last\n}\n:9080 {\n" + limited + "\trespond ok\n}\n", "never runs: respond before it", "order for rate_limit"},
+		{"order last behind a matcher", "{\n\torder rate_limit last\n}\n:9080 {\n" + limited + "\treverse_proxy /api/* 127.0.0.1:1\n}\n", "reverse_proxy before this handler answers, and nothing behind it does", "order for rate_limit"},
+		{"handle_errors", ":9080 {\n\trespond ok\n\thandle_errors {\n" + limited + "\t}\n}\n", "in handle_errors", "outside of handle_errors"},
+		{"trap /*", trap("trap /*"), "every request is one into the trap", "trap /wp-login.php"},
+		{"trap path *", trap("trap path *"), "every request is one into the trap", "trap /wp-login.php"},
+		{"exempt /*", inDirective("exempt /*\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}"), "every request is exempt", "exempt /health"},
+		{"exempt all addresses", inDirective("exempt 0.0.0.0/0 ::/0\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}"), "every request is exempt", "exempt /health"},
+		{"limits of two windows", inZone("limit 100/1m\n\t\t\tlimit 50/1h"), "100/1m is never reached, because 50/1h", "limit 50/1h alone"},
+		{"limits of one window", inZone("limit 5/1m\n\t\t\tlimit 9/1m"), "9/1m is never reached, because 5/1m", "limit 5/1m alone"},
+		{"buckets", inZone("limit 5/1m burst 5\n\t\t\tlimit 9/1m burst 9"), "is never reached, because 5/1m burst 5", "limit 5/1m burst 5 alone"},
+		{"limits of a tier", "{\n\trate_limit {\n\t\ttier a {\n\t\t\tlimit 5/1m\n\t\t\tlimit 9/1m\n\t\t}\n\t}\n}\n" + inZone("tier {header.X-A} a"), `tier "a": limit: 9/1m is never reached`, "limit 5/1m alone"},
+		{"names in another case", "http://a.test {\n" + named("Login") + "}\nhttp://b.test {\n" + named("login") + "}\n", "only in case", "one name for both"},
+		{"a challenge on POST", session + inZone("match POST /api/*\n\t\t\tper client\n\t\t\tlimit 5/1m\n\t\t\ton_exceeded challenge"), "nobody is ever challenged", "on_exceeded refuse"},
+		{"a field of nobody", "{\n\tservers {\n\t\tclient_ip_headers CF-Connecting-IP\n\t}\n}\n" + inZone("limit 5/1m"), "client_ip_headers has no effect", "trusted_proxies static"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			warnings, err := load(t, tt.input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := slices.DeleteFunc(slices.Clone(warnings), func(w warning) bool {
+				return !strings.Contains(w.Msg, tt.msg) || !strings.Contains(w.Write, tt.write)
+			})
+			if len(found) != 1 {
+				t.Errorf("warned of %+v, want once %q with %q to write", warnings, tt.msg, tt.write)
+			}
+		})
+	}
+	for name, input := range map[string]string{
+		"answers to some before it":   ":9080 {\n\troute {\n\t\trespond /health ok\n" + limited + "\t\trespond ok\n\t}\n}\n",
+		"files that pass on":          ":9080 {\n\troute {\n\t\tfile_server {\n\t\t\tpass_thru\n\t\t}\n" + limited + "\t\trespond ok\n\t}\n}\n",
+		"authentication before it":    ":9080 {\n\troute {\n\t\tforward_auth 127.0.0.1:1 {\n\t\t\turi /verify\n\t\t}\n" + limited + "\t\trespond ok\n\t}\n}\n",
+		"another handle":              ":9080 {\n\thandle /a/* {\n\t\trespond ok\n\t}\n\thandle {\n" + limited + "\t\trespond ok\n\t}\n}\n",
+		"a redirection before it":     ":9080 {\n\tredir /old /new\n" + limited + "\trespond ok\n}\n",
+		"two sites":                   "http://a.test {\n\trespond ok\n}\nhttp://b.test {\n" + limited + "\trespond ok\n}\n",
+		"limits of different purpose": inZone("limit 10/1s\n\t\t\tlimit 100/1m\n\t\t\tlimit 1000/1h"),
+		"limits of different kinds":   inZone("limit 100/1m burst 200\n\t\t\tlimit 50/1h"),
+		"a challenge on pages":        strings.Replace(session+inZone("match GET POST /shop/*\n\t\t\tper client\n\t\t\tlimit 5/1m\n\t\t\ton_exceeded challenge"), ":9080", "https://a.test", 1),
+		"commas in paths":             inZone("match /a,b /c\n\t\t\tlimit 5/1m"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			warnings, err := load(t, input)
+			if err != nil || len(warnings) > 0 {
+				t.Errorf("error %v, warnings %+v", err, warnings)
+			}
+		})
+	}
+}
+
 // A config that is right is not warned of.
 func TestGoodConfigsAreNotWarnedOf(t *testing.T) {
 	noData(t)
@@ -316,5 +384,36 @@ func TestExamplesAreNotWarnedOf(t *testing.T) {
 				t.Errorf("%s: warned of %+v", path, w)
 			}
 		}
+	}
+}
+
+// The configs in the documentation are not warned of what nobody can mean.
+func TestSamplesOfTheDocsAreNotWarnedOf(t *testing.T) {
+	noData(t)
+	for _, name := range []string{"SERVICE_TOKEN", "PG_PASSWORD", "REDIS_PASSWORD", "TURNSTILE_SECRET"} {
+		t.Setenv(name, "the-secret-of-the-samples")
+	}
+	loaded := 0
+	for _, pattern := range []string{"../README.md", "../docs/*.md", "../docs/*/*.md"} {
+		for _, name := range glob(t, pattern) {
+			for line, sample := range samplesIn(readSample(t, name)) {
+				if _, isJSON := jsonSample(sample); isJSON {
+					continue
+				}
+				warnings, err := load(t, sample)
+				if err != nil {
+					t.Errorf("%s:%d: %v", name, line, err)
+				}
+				for _, w := range warnings {
+					if mean := []string{"never", "every request", "handle_errors", "nobody", "no effect without", "only in case", "answers, and nothing"}; slices.ContainsFunc(mean, func(part string) bool { return strings.Contains(w.Msg, part) }) {
+						t.Errorf("%s:%d: warned of %+v", name, line, w)
+					}
+				}
+				loaded++
+			}
+		}
+	}
+	if loaded == 0 {
+		t.Error("there are no samples")
 	}
 }
