@@ -63,7 +63,7 @@ func (read *reading) readQuery() {
 		return
 	}
 	p.list = make([]parameter, 0, most)
-	reader := parameterReader{parameters: p, decoder: &read.decoder}
+	reader := parameterReader{parameters: p, decoder: &read.decoder, size: len(read.query)}
 	p.mixed = strings.ContainsAny(read.query, ";?#")
 	reader.split(read.query)
 	for _, query := range read.queries {
@@ -78,6 +78,7 @@ type parameterReader struct {
 	scratch []byte // the pair, decoded
 	name    []byte
 	text    strings.Builder // of decoded names and values
+	size    int             // what that may become
 	pairs   int
 }
 
@@ -100,12 +101,11 @@ func (p *parameterReader) pair(pair string) {
 	if text == "" {
 		return
 	}
-	if key, value, _ := strings.Cut(text, "="); isWord(key) && isWord(value) {
-		p.decoder.work += len(pair)
-		p.add(parameter{pair: pair, name: key, value: value})
+	p.scratch = p.scratch[:0]
+	if key, value, _ := strings.Cut(text, "="); isWord(key) && strings.IndexByte(value, '?') < 0 {
+		p.word(pair, key, value)
 		return
 	}
-	p.scratch = p.scratch[:0]
 	whole := -1 // where the value of the whole begins
 	for rest, more := text, true; more && !p.unread; p.scratch = append(p.scratch, '?') {
 		var part string
@@ -129,6 +129,17 @@ func (p *parameterReader) pair(pair string) {
 	p.decoded(pair, all[:whole-1], all[min(whole, len(all)):])
 }
 
+// word adds a pair whose name is a word.
+func (p *parameterReader) word(pair, key, value string) {
+	p.decoder.work += len(pair)
+	if isWord(value) {
+		p.add(parameter{pair: pair, name: key, value: value})
+		return
+	}
+	p.scratch = p.decoder.append(p.scratch, value, &lowerParameter)
+	p.valued(parameter{pair: pair, name: key}, "", p.scratch)
+}
+
 // part decodes a part of a pair. It returns where its name begins and ends, and where its
 // value begins, or -1.
 func (p *parameterReader) part(part string) (from, end, value int) {
@@ -147,8 +158,7 @@ func (p *parameterReader) part(part string) (from, end, value int) {
 // decoded adds what programs take a decoded pair for: PHP may read another name, and some
 // read no further than to a NUL.
 func (p *parameterReader) decoded(pair string, key, value []byte) {
-	first := parameter{pair: pair, name: anyText, value: anyText}
-	alias := ""
+	first, alias := parameter{pair: pair, name: anyText}, ""
 	if bytes.IndexByte(key, '%') < 0 {
 		p.name = append(p.name[:0], key...)
 		base, mangled := readName(p.name)
@@ -157,15 +167,23 @@ func (p *parameterReader) decoded(pair string, key, value []byte) {
 			alias = p.keep(mangled)
 		}
 	}
+	p.valued(first, alias, value)
+}
+
+// valued adds a parameter with a decoded value, under an alias, too, if that isn't "".
+func (p *parameterReader) valued(first parameter, alias string, value []byte) {
 	short := first
-	if bytes.IndexByte(value, '%') < 0 {
-		text := trimBlanks(value)
-		first.value = p.keep(text)
-		short.value = p.keep(trimBlanks(cutParameter(value)))
+	if first.value, short.value = anyText, anyText; bytes.IndexByte(value, '%') < 0 {
+		whole, part := trimBlanks(value), trimBlanks(cutParameter(value))
+		if first.value = p.keep(whole); len(part) == len(whole) {
+			short.value = first.value
+		} else {
+			short.value = p.keep(part)
+		}
 	}
 	p.add(first)
 	if alias != "" {
-		p.list = append(p.list, parameter{pair: pair, name: alias, value: first.value})
+		p.list = append(p.list, parameter{pair: first.pair, name: alias, value: first.value})
 	}
 	if short.value != first.value {
 		p.list = append(p.list, short)
@@ -184,6 +202,9 @@ func (p *parameterReader) add(a parameter) {
 // keep returns the text as a string.
 func (p *parameterReader) keep(text []byte) string {
 	from := p.text.Len()
+	if from == 0 {
+		p.text.Grow(p.size)
+	}
 	p.text.Write(text)
 	return p.text.String()[from:]
 }
