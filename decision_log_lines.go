@@ -29,15 +29,24 @@ func (l *DecisionLog) refused(e *evaluation, r *refusal, now func() time.Time) {
 	if !kind.admits(now(), decisionsPerSecond) {
 		return
 	}
-	l.log.Info("refused", append(e.describeForLog(kind),
+	l.log.Info("refused", append(append(e.describeForLog(kind), r.units()...),
 		zap.String("zone", r.policy.zone.Name),
 		zap.String("limit", r.policy.name),
 		zap.String("outcome", outcomes[r.reason]),
 		zap.Int("status", r.status()),
 		zap.Duration("wait", max(r.retry, 0)),
-		zap.Int64("cost", r.cost),
-		zap.Int64("remaining", r.left),
 		zap.String("reference", r.id()))...)
+}
+
+// units says what the request costs and what is left, as far as that was looked at.
+func (r *refusal) units() []zap.Field {
+	switch {
+	case r.cost == 0:
+		return nil
+	case r.reason == engine.TooCostly:
+		return []zap.Field{zap.Int64("cost", r.cost)}
+	}
+	return []zap.Field{zap.Int64("cost", r.cost), zap.Int64("remaining", r.left)}
 }
 
 // passed writes that a request is allowed, if it is one of the sample.

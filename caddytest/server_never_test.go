@@ -34,6 +34,9 @@ func TestCostAboveTheLimitIsAnsweredWith403(t *testing.T) {
 	s.wantCommand(t, 0, []string{"explain", id[:5] + " " + strings.ToUpper(id[5:10])}, "GET /export: it cost 1, 0 were left")
 	s.stop()
 	for _, line := range decisions(t, file) {
+		if left, known := line["remaining"]; line["outcome"] == "too_costly" && (known || line["cost"] != 11.0) {
+			t.Errorf("the line of a cost of 11 has the cost %v and %v left", line["cost"], left)
+		}
 		want := map[any]float64{"allowed": 0, "too_costly": 403, "over_limit": 429, "blocked": 429}[line["outcome"]]
 		if got, _ := line["status"].(float64); got != want {
 			t.Errorf("the line of the outcome %v has the status %v, want %v", line["outcome"], got, want)
