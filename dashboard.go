@@ -3,7 +3,6 @@ package tally
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -31,7 +30,10 @@ type Dashboard struct {
 
 	// Who may see it without being authenticated: a list of matcher sets, of which one must
 	// match. Default: nobody. `{http.auth.user.id}` must not be empty then, as behind
-	// `basic_auth`.
+	// `basic_auth`. Whoever is let in by a matcher must also ask for a host that a matcher of a
+	// route or of this option names, for an address, or for localhost: other sites can point
+	// their own names here (DNS rebinding). A header field that clients can send as they like is
+	// an error, unless `remote_ip` in the same set says from where.
 	AllowRaw caddyhttp.RawMatcherSets `json:"allow,omitempty" caddy:"namespace=http.matchers"`
 
 	// Where the handler stands in a config file, such as `Caddyfile:12`, for messages. The
@@ -39,6 +41,7 @@ type Dashboard struct {
 	Source string `json:"source,omitempty"`
 
 	allow  caddyhttp.MatcherSets
+	hosts  caddyhttp.MatchHost // that routes or allow match
 	ctx    caddy.Context
 	served http.Handler
 }
@@ -67,8 +70,17 @@ var dashboardKey = sync.OnceValue(func() []byte {
 func (d *Dashboard) Provision(ctx caddy.Context) error {
 	d.ctx = ctx
 	log := ctx.Logger()
-	d.warnIfShut(ctx, log) // before matchers are loaded, and their texts given up
-	if err := d.loadAllow(ctx); err != nil {
+	survey := newSurvey(ctx, nil)
+	places := d.places(survey)
+	d.warnIfShut(places, log)
+	err := d.checkAllow(places) // before matchers are loaded, and their texts given up
+	if err == nil {
+		d.hosts, err = d.namedHosts(ctx, survey, places)
+	}
+	if err == nil {
+		err = d.loadAllow(ctx)
+	}
+	if err != nil {
 		return atSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), d.Source)
 	}
 	served, err := dashboard.New(dashboard.Options{
@@ -97,11 +109,11 @@ func (d *Dashboard) loadAllow(ctx caddy.Context) error {
 const userID = "http.auth.user.id"
 
 // warnIfShut warns if nobody can ever get in.
-func (d *Dashboard) warnIfShut(ctx caddy.Context, log *zap.Logger) {
+func (d *Dashboard) warnIfShut(places []*place, log *zap.Logger) {
 	shut := func(p *place) bool {
-		return p.dashboard != nil && sameJSON(p.dashboard, d) && len(d.AllowRaw) == 0 && !p.before.anything && !p.before.has(userID)
+		return len(d.AllowRaw) == 0 && !p.before.anything && !p.before.has(userID)
 	}
-	if slices.ContainsFunc(newSurvey(ctx, nil).places, shut) {
+	if slices.ContainsFunc(places, shut) {
 		Advice{Source: d.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
 			Fix: "basic_auth before it, for the same paths; or allow with a matcher"}.log(log)
 	}
@@ -109,12 +121,8 @@ func (d *Dashboard) warnIfShut(ctx caddy.Context, log *zap.Logger) {
 
 // ServeHTTP answers with a page, or with 403 for anyone who may not see it.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	permitted, err := d.permits(r)
-	if err != nil {
+	if err := d.permits(r); err != nil {
 		return err
-	}
-	if !permitted {
-		return caddyhttp.Error(http.StatusForbidden, errors.New("rate_limit_dashboard: the request is of no authenticated user, and no matcher of allow matches"))
 	}
 	if name, ok := needsSlash(r); ok {
 		w.Header().Set("Location", "./"+url.PathEscape(name)+"/")
@@ -126,16 +134,6 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 	defer context.AfterFunc(d.ctx, cancel)() // live updates don't hold up a reload
 	d.served.ServeHTTP(w, r.WithContext(ctx))
 	return nil
-}
-
-func (d *Dashboard) permits(r *http.Request) (bool, error) {
-	if authenticatedUser(r) != "" {
-		return true, nil
-	}
-	if len(d.allow) == 0 {
-		return false, nil
-	}
-	return d.allow.AnyMatchWithError(r)
 }
 
 // authenticatedUser returns who a handler before this one has found the request to be from,

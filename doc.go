@@ -76,7 +76,7 @@
 // The engine, its store and its secrets, across reloads:
 //
 //   - app_decide.go, app_instance.go: how a config uses an engine
-//   - dashboard.go: the handler that shows people what operators see
+//   - dashboard.go, dashboard_door.go: the handler that shows people what operators see
 //   - admin.go, operator.go, operator_stores.go, operator_history.go, operator_zones.go,
 //     operator_watchers.go, operator_refusals.go, metrics_register.go, metrics_network.go,
 //     metrics_regions.go: what operators are shown, and can do

@@ -53,3 +53,61 @@ func TestDashboardWithoutUsers(t *testing.T) {
 		t.Errorf("%d warnings that nobody gets in, want 1 for /shut/*:\n%s", n, s.logs())
 	}
 }
+
+// A page of another site that has pointed its name here has the address of its visitor, who may see
+// the dashboard.
+func TestDashboardAgainstRebinding(t *testing.T) {
+	const allowed = "rate_limit_dashboard /limits/* {\nallow client_ip 127.0.0.1\n}\n"
+	s := startCaddy(t, options("")+
+		"http://dash.lan:{$PORT}, http://*.dash.lan:{$PORT} {\n"+allowed+"}\n"+
+		site("@inner host inner.lan\nhandle @inner {\n"+allowed+"}\n"+
+			"handle /users/* {\n"+basicAuth+"rate_limit_dashboard {\nallow client_ip 127.0.0.1\n}\n}\n"+
+			"handle {\nroute {\nrate_limit_dashboard /named/* {\nallow {\nclient_ip 127.0.0.1\nhost named.lan\n}\n}\n"+allowed+"}\n}\n"))
+	for _, tt := range []struct {
+		path, host string
+		status     int
+	}{
+		{"/limits/", "127.0.0.1", 200}, {"/limits/", "[::1]:80", 200}, {"/limits/", "localhost", 200}, {"/limits/", "LOCALHOST.:8080", 200},
+		{"/limits/", "dash.lan", 200}, {"/limits/", "a.dash.lan", 200}, {"/limits/", "Inner.lan:8080", 200}, {"/named/", "named.lan", 200},
+		{"/limits/", "evil.example", 421}, {"/limits/", "dash.lan.evil.example", 421}, {"/limits/", "127.0.0.1.evil.example", 421},
+		{"/limits/", "nas", 421}, {"/named/", "evil.example", 403},
+		{"/users/", "evil.example", 401},
+	} {
+		r, err := http.NewRequest(http.MethodGet, "http://127.0.0.1:"+s.port+tt.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = tt.host
+		if a, err := do(s.client, r); err != nil || a.status != tt.status {
+			t.Errorf("%s at %s: got %d, %v, want %d", tt.path, tt.host, a.status, err, tt.status)
+		}
+	}
+}
+
+// A header field that clients can write opens the dashboard to everybody.
+func TestDashboardBehindFieldsThatClientsCanWrite(t *testing.T) {
+	noData(t)
+	const auth = "forward_auth 127.0.0.1:9091 {\nuri /\ncopy_headers Remote-User\n}\n"
+	in := func(body string) string { return "http://example.com {\n" + body + "\n}\n" }
+	dashboard := func(allow string) string { return "rate_limit_dashboard {\nallow " + allow + "\n}\n" }
+	for _, tt := range []struct{ input, says string }{
+		{in(dashboard("header Remote-User *")), "nothing before this handler sets or removes it"},
+		{in(dashboard("header remote-user alice")), "nothing before this handler sets or removes it"},
+		{in(dashboard("header_regexp Remote-User ^a")), "nothing before this handler sets or removes it"},
+		{in(dashboard("expression `{header.Remote-User} == \"alice\"`")), "nothing before this handler sets or removes it"},
+		{in(dashboard("header X-Whatever *")), "nothing before this handler sets or removes it"},
+		{in(dashboard("{\nheader Remote-User *\nclient_ip 192.0.2.0/24\n}")), "nothing before this handler sets or removes it"},
+		{in("route {\n" + dashboard("header Remote-User *") + auth + "}"), "is set by a handler that runs later"},
+		{in(dashboard("header Remote-User *") + "request_header -Remote-User"), "is set by a handler that runs later"},
+		{in(auth + dashboard("header Remote-User *")), ""},
+		{in("route {\nrequest_header -Remote-User\n" + dashboard("header Remote-User *") + "}"), ""},
+		{in(dashboard("{\nheader Remote-User *\nremote_ip 192.0.2.1\n}")), ""},
+		{in(dashboard("header X-Secret 1f0c9a2b7d4e6f80")), ""},
+		{in(dashboard("client_ip 192.0.2.0/24")), ""},
+	} {
+		_, err := load(t, tt.input)
+		if (err == nil) != (tt.says == "") || err != nil && (!strings.Contains(err.Error(), "rate_limit_dashboard: allow: {http.request.header.") || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "at Caddyfile:")) {
+			t.Errorf("%s: %v, want %q", tt.input, err, tt.says)
+		}
+	}
+}
