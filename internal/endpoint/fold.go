@@ -148,6 +148,9 @@ func lastUnicode(text []byte) (r rune, size int) {
 // lastRune returns the character that a text ends with, overlong or not, if that is not
 // ASCII.
 func lastRune(text []byte) (r rune, size int) {
+	if text[len(text)-1] >= 0xc0 { // which begins one
+		return 0, 0
+	}
 	for size = 2; size <= min(utf8.UTFMax, len(text)); size++ {
 		end := text[len(text)-size:]
 		if end[0] < utf8.RuneSelf {
