@@ -1,7 +1,10 @@
 package tally
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -24,7 +27,33 @@ func (at *adminEndpoint) addFlags(cmd *cobra.Command) {
 
 // determine returns the address as Caddy writes it.
 func (at *adminEndpoint) determine() (string, error) {
+	if at.address == "" && at.config != "" {
+		if err := checkAdmin(at.config, at.adapter); err != nil {
+			return "", err
+		}
+	}
 	return caddycmd.DetermineAdminAPIAddress(at.address, nil, at.config, at.adapter)
+}
+
+// checkAdmin returns an error if a config file turns the admin endpoint off.
+func checkAdmin(file, adapter string) error {
+	text, _, _, err := caddycmd.LoadConfig(file, adapter)
+	if err != nil {
+		return err
+	}
+	var config struct {
+		Admin caddy.AdminConfig `json:"admin"`
+		Apps  struct {
+			RateLimit struct {
+				RulesFile string `json:"rules_file"`
+			} `json:"rate_limit"`
+		} `json:"apps"`
+	}
+	if json.Unmarshal(text, &config) != nil || !config.Admin.Disabled {
+		return nil // what is wrong with it, Caddy says
+	}
+	rules := cmp.Or(config.Apps.RateLimit.RulesFile, filepath.Join(caddy.AppDataDir(), defaultFolder, defaultRulesFile))
+	return fmt.Errorf("%s turns the admin endpoint off (admin off), so no command can ask this Caddy; its rules file works without: write a line such as ban 203.0.113.9 or allow 203.0.113.9 into %s, which holds within a second; or write admin unix//run/caddy/admin.sock", file, rules)
 }
 
 // connect returns the service of the running Caddy.

@@ -19,17 +19,17 @@ import (
 func keyCommand(at *adminEndpoint) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
-		Short: "Makes, lists and revokes API keys",
+		Short: "Makes, lists, changes and revokes API keys",
 		Long: `Makes, lists and revokes the API keys that the option api_keys tells clients
 by. A running Caddy notices within a second. Run it as the user that Caddy runs
 as, so that Caddy can read the file.
 
 What the clients of a key have used, and what is left, this says:
 caddy rate-limit explain api-key:NAME`,
-		RunE: unknownCommand("new, list or revoke"),
+		RunE: unknownCommand("new, list, tier or revoke"),
 	}
 	file := cmd.PersistentFlags().StringP("file", "f", defaultKeyFile(), "The file of keys")
-	cmd.AddCommand(keyNewCommand(file, at), keyListCommand(file), keyRevokeCommand(file))
+	cmd.AddCommand(keyNewCommand(file, at), keyListCommand(file), keyTierCommand(file, at), keyRevokeCommand(file))
 	return cmd
 }
 
@@ -159,6 +159,34 @@ func listKeysAsJSON(w io.Writer, entries []apikeys.Entry) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(list)
+}
+
+func keyTierCommand(file *string, at *adminEndpoint) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "tier NAME TIER",
+		Short: "Gives the keys of a name another tier",
+		Long: `Gives the keys of a name another tier. The keys stay as they are. The keys of its
+parts (NAME/…) keep their tier.
+
+TIER is one of the running Caddy, as for key new.`,
+		Example:           "  caddy rate-limit key tier acme pro",
+		ValidArgsFunction: at.completeTier,
+		Args:              between(2, 2, "tier acme pro"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := at.checkTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
+				return err
+			}
+			changed, err := apikeys.SetTier(*file, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "Changed %d.\n", changed)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "Also a tier that the running Caddy doesn't have")
+	return cmd
 }
 
 func keyRevokeCommand(file *string) *cobra.Command {

@@ -89,6 +89,41 @@ func Revoke(path, name, id string) (revoked int, err error) {
 	return revoked, nil
 }
 
+// SetTier gives the keys of a name in a file another tier, and returns how many that were. The keys
+// themselves stay as they are.
+func SetTier(path, name, tier string) (changed int, err error) {
+	if err := CheckTier(tier); err != nil {
+		return 0, fmt.Errorf("apikeys: %w", err)
+	}
+	err = edit(path, func(text []byte) (edited []byte, err error) {
+		if _, err := Parse(text, nil); err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(text) {
+			if e, ok := entryOf(line); ok && e.Name == name {
+				changed++
+				line = withTier(line, tier)
+			}
+			edited = append(edited, line...)
+		}
+		if changed == 0 {
+			return nil, fmt.Errorf("there is no key of %s", name)
+		}
+		return edited, nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("apikeys: %w", err)
+	}
+	return changed, nil
+}
+
+// withTier returns the line of a key with another tier, which is its second word.
+func withTier(line []byte, tier string) []byte {
+	fields := strings.Fields(string(line))
+	fields[1] = tier
+	return []byte(strings.Join(fields, " ") + "\n")
+}
+
 // List returns the keys of a file, in its order.
 func List(path string) (entries []Entry, err error) {
 	text, _, err := textfile.Read(path, maxFile)

@@ -319,3 +319,39 @@ func TestFileIsUsedFromManyGoroutines(t *testing.T) {
 		w.wantTold(1, "")
 	})
 }
+
+// A client that pays more keeps its keys.
+func TestKeysGetAnotherTier(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	one, err := New(path, Client{Name: "acme", Tier: "free", Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"acme", "acme/part", "other"} {
+		if _, err := New(path, Client{Name: name, Tier: "free"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := mustList(t, path, 4)
+	if n, err := SetTier(path, "acme", "pro"); n != 2 || err != nil {
+		t.Errorf("got %d, %v", n, err)
+	}
+	for i, tier := range []string{"pro", "pro", "free", "free"} {
+		before[i].Tier = tier
+		if after := mustList(t, path, 4)[i]; after != before[i] {
+			t.Errorf("got %+v, want %+v", after, before[i])
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set, err := Parse(text, nil); err != nil || set.Find(one, time.Now()).Tier != "pro" {
+		t.Errorf("the key isn't one of its new tier: %v", err)
+	}
+	for _, wrong := range [][2]string{{"nobody", "pro"}, {"acme", "a b"}} {
+		if _, err := SetTier(path, wrong[0], wrong[1]); err == nil {
+			t.Errorf("%q is no error", wrong)
+		}
+	}
+}

@@ -251,7 +251,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the admin endpoint %s can't be used: %w: run this as a user who may use it", c.address, err)
 	case errors.As(err, &network) && network.Op == "dial":
-		return fmt.Errorf("no Caddy can be asked at %s: %w: start Caddy, or name its admin endpoint with --address or --config", c.address, network.Err)
+		return fmt.Errorf("no Caddy can be asked at %s: %w: start Caddy, or name its admin endpoint with --address or --config; with `admin off` no command can ask it, but its rules file works: a line such as ban 203.0.113.9 holds within a second", c.address, network.Err)
 	}
 	return fmt.Errorf("%s can't be asked: %w: is it Caddy's admin endpoint?", c.address, err)
 }
