@@ -89,20 +89,29 @@ func (b *perSecond) complete(fields []zap.Field) []zap.Field {
 	return fields
 }
 
-// describe describes the request for logs. The client's address comes first, so that nothing that
-// a client chooses stands before it.
+// describe describes the request for logs. The address comes first, so that nothing that a client
+// chooses stands before it.
 func (e *evaluation) describe() []zap.Field {
 	sent := e.http
 	if original := originalOf(sent); original != nil {
 		sent = original
 	}
 	return []zap.Field{
-		zap.String("client_ip", e.clientIP()),
+		e.addressForLog(),
 		zap.String("method", shortened(sent.Method, maxLoggedMethod)),
 		zap.String("host", shortened(sent.Host, maxLoggedHost)),
 		zap.String("uri", shortened(sent.URL.EscapedPath(), maxLoggedPath)),
 		zap.String("user_agent", shortened(first(sent.Header["User-Agent"]), maxLoggedAgent)),
 	}
+}
+
+// addressForLog returns the client's address, or the peer's if the client may have chosen its
+// address: programs that ban by logs read client_ip.
+func (e *evaluation) addressForLog() zap.Field {
+	if e.isClaimed() {
+		return zap.String("remote_ip", remoteIP(e.http))
+	}
+	return zap.String("client_ip", e.clientIP())
 }
 
 // shortened returns the beginning of a text, and whole characters only.

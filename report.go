@@ -35,11 +35,15 @@ func (h *Handler) report(e *evaluation, p *response) {
 	h.addLogField(e.http, p.refusal)
 	h.trace(e.http, p)
 	if h.events.ShouldEmit(exceededEvent) {
+		client := e.clientIP()
+		if e.isClaimed() {
+			client = ""
+		}
 		h.events.Emit(h.ctx, exceededEvent, map[string]any{
 			"zone":      zone.Name,
 			"wait":      p.refusal.retry,
 			"remote_ip": remoteIP(e.http),
-			"client_ip": e.clientIP(),
+			"client_ip": client,
 		})
 	}
 }
@@ -85,7 +89,10 @@ func (h *Handler) banDetails(e *evaluation, p *response) (fields []zap.Field) {
 func (h *Handler) identity(e *evaluation, key []byte) []zap.Field {
 	var fields []zap.Field
 	if h.LogKey || h.LogIP {
-		fields = append(fields, zap.String("remote_ip", remoteIP(e.http)), zap.String("client_ip", e.clientIP()))
+		fields = append(fields, zap.String("remote_ip", remoteIP(e.http)))
+		if !e.isClaimed() {
+			fields = append(fields, zap.String("client_ip", e.clientIP()))
+		}
 	}
 	if h.LogKey {
 		fields = append(fields, zap.String("key", identity.KeyText(key)))

@@ -124,6 +124,38 @@ func TestFail2banFindsRefusedClients(t *testing.T) {
 	}
 }
 
+// An address that a client may have chosen is no `client_ip` of a line, so whoever bans by logs bans
+// nobody by it: not the one it belongs to, nor the proxy.
+func TestNoLineNamesAnAddressThatAClientChose(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rate_limit.log")
+	s := startCaddy(t, strings.Replace(logged(file, "", ""), "zone z {", "log_ip\nzone z {", 1))
+	s.wantPassed(1, 3, "/", "X-Forwarded-For: 198.51.100.1, 203.0.113.9")
+	s.wantPassed(1, 2, "/", from(9))
+	s.stop()
+	refused := 0
+	for _, line := range decisions(t, file) {
+		if line["msg"] == "refused" {
+			refused++
+		}
+		if address := line["client_ip"]; address != nil && address != "192.0.2.9" {
+			t.Errorf("line is %v", line)
+		}
+	}
+	if refused != 3 {
+		t.Errorf("%d lines are of refusals, want 3", refused)
+	}
+	if strings.Contains(s.logs(), "198.51.100.1") || !strings.Contains(s.logs(), `"client_ip":"192.0.2.9"`) {
+		t.Errorf("the log names an address that a client chose, or not the client's:\n%s", s.logs())
+	}
+	if _, err := exec.LookPath("fail2ban-regex"); err != nil {
+		return
+	}
+	out, err := exec.Command("fail2ban-regex", "-o", "<ip>", file, "../examples/fail2ban/filter.d/caddy-tally.conf").Output()
+	if got := strings.Fields(string(out)); err != nil || !slices.Equal(got, []string{"192.0.2.9"}) {
+		t.Errorf("fail2ban finds %q, %v, want 192.0.2.9", got, err)
+	}
+}
+
 var extracted = regexp.MustCompile(`JsonExtract\(evt\.Parsed\.message, ["'](\w+)["']\)`)
 
 // The parser for CrowdSec looks at fields that a refusal has.
