@@ -205,13 +205,22 @@ func (s *Store) foldLocked(segment *journal.Segment) error {
 	if err != nil {
 		return err
 	}
-	if a := s.alone.Load(); a != nil {
-		a.folded.Store(segment.Generation())
-		s.reading.Lock() // whoever reads the segment still needs it
-		defer s.reading.Unlock()
-		s.journal.Free(segment.Generation())
+	return s.dropLocked(segment)
+}
+
+// dropLocked overwrites a segment that is folded, so that keys which are deleted from the database
+// are in no file, and lets it be used again.
+func (s *Store) dropLocked(segment *journal.Segment) error {
+	a := s.alone.Load()
+	if a == nil {
+		return s.journal.Erase(segment)
 	}
-	return nil
+	s.reading.Lock() // whoever reads the segment still needs it
+	a.folded.Store(segment.Generation())
+	s.reading.Unlock()
+	err := s.journal.Erase(segment)
+	s.journal.Free(segment.Generation())
+	return err
 }
 
 // run writes what the records of a segment note, and returns how many rows that took.

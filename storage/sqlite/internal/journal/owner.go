@@ -89,6 +89,7 @@ func (j *Journal) beginPeriodLocked(after uint32) {
 	for _, s := range j.pendingLocked(after) {
 		p.slots[s.slot] = s
 	}
+	j.eraseUnusedLocked(p.slots)
 	j.period = p
 	atomic.StoreUint64(j.mem.owner(), p.token)
 	j.token.Store(p.token)

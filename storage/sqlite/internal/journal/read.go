@@ -60,7 +60,7 @@ func ascending(segments []*Segment) []*Segment {
 // segment that is not settled there may be one later. An error means that the mapping
 // faults, or is closed.
 func (s *Segment) Read(i int, r *Record) (ok bool, err error) {
-	if i < 0 || i >= s.capacity() {
+	if i < 0 || i >= s.capacity() || s.erased.Load() {
 		return false, nil
 	}
 	if s.j.closed.Load() {

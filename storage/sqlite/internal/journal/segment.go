@@ -15,6 +15,7 @@ type Segment struct {
 	token      uint64 // of the period in which it is written
 	places     []place
 	written    *[shards]counter // by place; nil if it is not this period that writes it
+	erased     atomic.Bool      // nothing is read of it any more
 
 	_    [64]byte // tail changes with each Add, the fields above don't
 	tail atomic.Uint64
