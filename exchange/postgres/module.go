@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -41,6 +42,9 @@ func (Exchange) CaddyModule() caddy.ModuleInfo {
 func (e *Exchange) Provision(caddy.Context) error {
 	if e.DSN == "" {
 		return errors.New("dsn: is missing: expected " + example)
+	}
+	if _, err := caddy.NewReplacer().ReplaceOrErr(e.DSN, true, true); err != nil {
+		return fmt.Errorf("dsn: a placeholder has no value: %w", err)
 	}
 	expanded, err := dsn.Expand(e.DSN, dsn.Postgres)
 	if err != nil {

@@ -24,6 +24,7 @@ type File struct {
 	ended  func()
 	lines  *bufio.Reader
 	read   int64  // bytes, as they are on disk
+	text   int64  // bytes, decompressed; 0 of a log that isn't compressed
 	long   []byte // a line that is longer than the reader's room
 }
 
@@ -45,6 +46,7 @@ func (f *File) open() error {
 		}
 		f.opened, in = opened, opened
 	}
+	f.text = 0
 	raw := bufio.NewReaderSize(&counted{in, &f.read}, 64<<10)
 	magic, _ := raw.Peek(4)
 	var text io.Reader = raw
@@ -53,13 +55,13 @@ func (f *File) open() error {
 		if unzipped, err := gzip.NewReader(raw); err != nil {
 			text = broken{err}
 		} else {
-			text = unzipped
+			text = &expanding{f, unzipped}
 		}
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		if unzipped, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
 			text = broken{err}
 		} else {
-			text, f.ended = unzipped, unzipped.Close
+			text, f.ended = &expanding{f, unzipped}, unzipped.Close
 		}
 	}
 	f.lines = bufio.NewReaderSize(text, 64<<10)
@@ -101,6 +103,8 @@ func (f *File) line() ([]byte, error) {
 		return f.long, nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, errCut
+	case err == errExpands:
+		return nil, err
 	case err != nil && err != io.EOF:
 		return nil, fmt.Errorf("the rest can't be read: %w", err)
 	}
@@ -109,6 +113,33 @@ func (f *File) line() ([]byte, error) {
 
 // errCut says that a compressed log has no end.
 var errCut = errors.New("the compressed log is cut off: its rest is missing")
+
+// A compressed log may have maxText bytes, and beyond that maxRatio times as many as on disk. Logs of
+// real servers are compressed to a fortieth at best; a file that is made to keep its reader busy can be
+// compressed to a thousandth and less.
+const (
+	maxText  = 16 << 20
+	maxRatio = 250
+)
+
+// errExpands says that a compressed log is none of a server.
+var errExpands = fmt.Errorf("the log decompresses to more than %d times its size, and its rest is left out: decompress it first if that is right", maxRatio)
+
+// expanding is a log that is decompressed.
+type expanding struct {
+	of *File
+	io.Reader
+}
+
+// Read implements io.Reader.
+func (e *expanding) Read(p []byte) (int, error) {
+	if e.of.text > maxText && e.of.text/maxRatio > e.of.read {
+		return 0, errExpands
+	}
+	n, err := e.Reader.Read(p)
+	e.of.text += int64(n)
+	return n, err
+}
 
 // broken is a log that can't be read.
 type broken struct{ err error }

@@ -24,7 +24,13 @@ const (
 	maxBad = 5
 	// maxPeek is in how many lines the first time of a log is looked for.
 	maxPeek = 1000
+	// maxIdle is how many lines in a row may give no record: a file with more of them is no log of
+	// requests.
+	maxIdle = 1_000_000
 )
+
+// errIdle says that a file is no log of requests.
+var errIdle = fmt.Errorf("%d lines in a row are no requests, and the rest of the file is left out", maxIdle)
 
 // Merger reads logs into records in the order of their arrival. Logs that follow one another,
 // as rotated ones do, are read one after the other, and logs of the same time side by side.
@@ -67,6 +73,7 @@ type source struct {
 	first  int64 // the time of its first line
 	logged int64 // the time of the last line that was read
 	line   int64 // its number
+	idle   int64 // lines in a row that gave no record
 }
 
 // NewMerger returns a merger of the logs at some paths, or of the standard input for "-". It
@@ -197,8 +204,12 @@ func (m *Merger) readOne() error {
 	if err != nil {
 		m.free = append(m.free, r)
 		m.refuse(s, line, err)
+		if s.idle++; s.idle == maxIdle {
+			m.end(s, errIdle)
+		}
 		return nil
 	}
+	s.idle = 0
 	m.Records++
 	s.logged = max(s.logged, r.Logged)
 	m.number++

@@ -178,3 +178,72 @@ func TestEmptyLog(t *testing.T) {
 		t.Errorf("got %v, %+v", got, counts)
 	}
 }
+
+// repeated is a text without an end.
+type repeated struct {
+	text string
+	at   int
+}
+
+// Read implements io.Reader.
+func (r *repeated) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		copied := copy(p[n:], r.text[r.at:])
+		n, r.at = n+copied, (r.at+copied)%len(r.text)
+	}
+	return n, nil
+}
+
+// Files that are made to keep their reader busy are given up: after a million lines that are no
+// requests, and when they decompress to far more than a log does. What was read before counts, and so
+// do other logs.
+func TestBombsAreGivenUp(t *testing.T) {
+	const request = `{"level":"info","ts":1700000000,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"192.0.2.1","method":"GET","host":"a","uri":"/"},"duration":0.1,"status":200}` + "\n"
+	for name, bomb := range map[string]struct {
+		text  string
+		bytes int64
+		says  string
+		lines int64 // at most
+	}{
+		"blank lines":          {"\n", 3 * maxIdle, "are no requests", maxIdle + 10},
+		"garbage":              {"x\n", 6 * maxIdle, "are no requests", maxIdle + 10},
+		"blanks and a request": {request + strings.Repeat("\n", 1<<18), 4 * maxText, "times its size", 2 * maxText},
+	} {
+		t.Run(name, func(t *testing.T) {
+			packed := new(bytes.Buffer)
+			w := gzip.NewWriter(packed)
+			if _, err := io.WriteString(w, request); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.CopyN(w, &repeated{text: bomb.text}, bomb.bytes); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			folder := t.TempDir()
+			paths := []string{filepath.Join(folder, "bomb.gz"), filepath.Join(folder, "log")}
+			for i, text := range []string{packed.String(), request} {
+				if err := os.WriteFile(paths[i], []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			parser, err := NewParser("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := NewMerger(parser, paths, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			for err == nil {
+				_, err = m.Next()
+			}
+			said := slices.ContainsFunc(m.Quoted, func(l BadLine) bool { return strings.Contains(l.Error, bomb.says) })
+			if err != io.EOF || m.Lines > bomb.lines || m.Records < 2 || !said && m.Bad <= maxBad {
+				t.Errorf("%v after %d lines and %d requests, %d bad: %+v", err, m.Lines, m.Records, m.Bad, m.Quoted)
+			}
+		})
+	}
+}

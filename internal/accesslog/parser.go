@@ -69,7 +69,9 @@ func (p *Parser) add(names ...string) {
 
 // parse reads a line into a record.
 func (p *Parser) parse(line []byte, r *Record) error {
-	line = bytes.TrimRight(line, "\r\n")
+	if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
+		return errFormat
+	}
 	for i, f := range p.formats {
 		r.reset()
 		err := f.parse(line, r)

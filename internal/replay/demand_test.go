@@ -1,9 +1,12 @@
 package replay
 
 import (
+	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,5 +162,67 @@ func TestTimeline(t *testing.T) {
 	}
 	if passed != n || refused != 2*n || len(l.counts) > maxSteps {
 		t.Errorf("%d and %d of %d are counted in %d steps", passed, refused, n, len(l.counts))
+	}
+}
+
+// Where few clients came, one that wants far more than all others doesn't decide what people may do. It
+// is named, and every limit without a suggestion has a line that says why.
+func TestOneScraperDoesNotDecideTheSuggestion(t *testing.T) {
+	var log strings.Builder
+	for client := range 20 {
+		for n := range 7 {
+			log.WriteString(line(time.Duration(n)*time.Second, fmt.Sprintf("10.0.%d.9", client), "GET", "/", 200, "Mozilla/5.0"))
+		}
+	}
+	for n := range 68 {
+		log.WriteString(line(10*time.Second+time.Duration(n)*100*time.Millisecond, "203.0.113.9", "GET", "/", 200, "scraper"))
+	}
+	report := replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: true}, log.String())
+	if len(report.Suggest) != 1 || report.Suggest[0].Amount != 20 || !strings.Contains(report.Suggest[0].Reason, "Left out, because the others want far less: 1 client: 203.0.113.") ||
+		!strings.Contains(report.Suggest[0].Reason, "with 68") {
+		t.Errorf("suggested is %+v", report.Suggest)
+	}
+	few := replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: true}, line(0, "10.0.0.1", "GET", "/", 200, "Mozilla/5.0"))
+	text := new(bytes.Buffer)
+	if err := few.WriteText(text); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "no suggestion. It takes 20 clients that weren't mostly answered with 401, 403 or 404. There were 1.") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
+// At most a fifth of the clients is left out, and none where people differ as much as people do.
+func TestPeaksThatAreLeftOut(t *testing.T) {
+	same := func(n int, units int64) []int64 { return slices.Repeat([]int64{units}, n) }
+	for _, c := range []struct {
+		name   string
+		peaks  []int64
+		wanted int
+	}{
+		{"one scraper", append(same(20, 7), 68), 20},
+		{"three scrapers", append(same(20, 7), 68, 70, 500), 20},
+		{"a quarter are scrapers", append(same(18, 7), same(6, 68)...), 24},
+		{"a person in a hurry", append(same(20, 1), 5, 20), 22},
+		{"a steady rise", []int64{1, 2, 4, 8, 16, 32, 64, 128, 256}, 9},
+		{"many clients", append(same(1000, 7), 68), 1001},
+		{"nobody", nil, 0},
+	} {
+		if got := len(withoutOutliers(c.peaks)); got != c.wanted {
+			t.Errorf("%s: %d are left, want %d", c.name, got, c.wanted)
+		}
+	}
+}
+
+// The highest peaks are known whatever the order of requests, each client once.
+func TestHighestPeaks(t *testing.T) {
+	var p peaks
+	for round := range int64(3) {
+		for client := range 50 {
+			p.note([]byte(fmt.Sprint(client)), int64(client)+round)
+		}
+	}
+	if len(p) != maxPeaks || p[0] != (peak{"49", 51}) || p[maxPeaks-1] != (peak{"42", 44}) {
+		t.Errorf("got %v", p)
 	}
 }

@@ -32,6 +32,7 @@ type Report struct {
 	Limits   []LimitReport    `json:"limits"`
 	Own      *Agreement       `json:"own_verdicts,omitempty"`
 	Suggest  []Suggestion     `json:"suggestions,omitempty"`
+	Without  []Suggestion     `json:"no_suggestions,omitempty"` // limits for which nothing is suggested, and why
 	Coverage []string         `json:"coverage"` // what the log can't tell; never null
 	Masked   bool             `json:"masked"`   // whether addresses are
 }
@@ -158,16 +159,16 @@ func (r *run) report() *Report {
 	if a := r.own; a.refused > 0 {
 		p.Own = &Agreement{p.Requests, a.refused, a.both, a.onlyLog, a.onlyReplay, float64(a.same) / float64(max(p.Requests, 1))}
 	}
-	p.Suggest = r.suggestions()
+	p.Suggest, p.Without = r.suggestions()
 	p.Coverage = r.coverage(p)
 	return p
 }
 
-// suggestions returns what is suggested, with the lines of a zone at its last limit. It is nil
-// only if nobody asked for it.
-func (r *run) suggestions() (list []Suggestion) {
+// suggestions returns what is suggested, with the lines of a zone at its last limit, and for which
+// limits nothing is. The list is nil only if nobody asked for it.
+func (r *run) suggestions() (list, without []Suggestion) {
 	if r.survey == nil {
-		return nil
+		return nil, nil
 	}
 	list = []Suggestion{}
 	zones := make(map[string]bool)
@@ -175,19 +176,24 @@ func (r *run) suggestions() (list []Suggestion) {
 	var order []*series
 	for _, s := range r.order {
 		zones[s.Zone] = true
-		if sg := s.suggest(); sg != nil && (r.Zone == "" || s.Zone == r.Zone) {
-			if of[s.Zone] == nil {
-				order = append(order, s)
-			}
-			of[s.Zone] = append(of[s.Zone], *sg)
+		sg := s.suggest(r.Reveal)
+		switch {
+		case sg == nil || r.Zone != "" && s.Zone != r.Zone:
+			continue
+		case sg.Amount == 0:
+			without = append(without, *sg)
+			continue
+		case of[s.Zone] == nil:
+			order = append(order, s)
 		}
+		of[s.Zone] = append(of[s.Zone], *sg)
 	}
 	for _, s := range order {
 		own := of[s.Zone]
 		own[len(own)-1].Lines = lines(s.Zone, s.Source, own)
 		list = append(list, own...)
 	}
-	return append(list, r.survey.suggestions(zones)...)
+	return append(list, r.survey.suggestions(zones, r.Reveal)...), without
 }
 
 func b2i(b bool) int {

@@ -22,6 +22,7 @@ type series struct {
 	statuses statuses // of refused requests
 	agents   tally    // the same
 	demand   *demand  // nil for a ban
+	peaks    peaks    // the highest of it
 	known    clients  // of a ban, which has no demand
 	timeline timeline
 	offenders
@@ -77,9 +78,11 @@ func (s *series) count(c *Count, r *accesslog.Record, now int64) {
 	if s.demand == nil {
 		return
 	}
-	if client := s.demand.add(s.hash(c.Key), now, c.Cost); isError(r.Status) {
+	client := s.demand.add(s.hash(c.Key), now, c.Cost)
+	if isError(r.Status) {
 		client.errors++
 	}
+	s.peaks.note(c.Key, client.peak)
 }
 
 // isError reports whether a status is one that those get who try what they may not.

@@ -36,24 +36,21 @@ const (
 )
 
 // suggest suggests an amount for each limit: what 99.9 % of the clients want that aren't mostly
-// answered with an error, half as much again, and rounded up to 1, 2 or 5.
-func (s *series) suggest() *Suggestion {
-	if s.demand == nil || s.Shared {
+// answered with an error, half as much again, and rounded up to 1, 2 or 5. Of a limit for which it
+// can't, the amount is 0, and the reason says why. It is nil for a limit of no clients, such as a ban.
+func (s *series) suggest(reveal bool) *Suggestion {
+	if s.demand == nil {
 		return nil
 	}
-	var honest []int64
-	attackers := 0
-	s.demand.clients.each(func(_ uint64, c *client) {
-		if 2*c.errors > c.requests {
-			attackers++
-		} else {
-			honest = append(honest, c.peak)
-		}
-	})
-	if len(honest) < fewClients {
-		return nil
+	honest, attackers := s.honest()
+	all := len(honest)
+	honest = withoutOutliers(honest)
+	switch {
+	case s.Shared:
+		return s.suggestion(0, "All clients share it, so what a client wants says nothing about it.")
+	case len(honest) < fewClients:
+		return s.suggestion(0, fmt.Sprintf("It takes %d clients that weren't mostly answered with 401, 403 or 404. There were %d.", fewClients, len(honest)))
 	}
-	slices.Sort(honest)
 	want := quantile(honest, .999)
 	amount := roundUp(float64(want) * spare)
 	sg := s.suggestion(amount, "")
@@ -61,10 +58,27 @@ func (s *series) suggest() *Suggestion {
 	sg.Reason = fmt.Sprintf("Of %s, 99.9 %% want at most %s in %s; this is half as much again, rounded up. It would refuse %s of them",
 		counted(int64(len(honest)), "client"), wording.Number(want), sg.Window, wording.Number(int64(over)))
 	if attackers > 0 {
-		sg.Reason += fmt.Sprintf(", and %s of the %s that were left aside because they were mostly answered with 401, 403 or 404", wording.Number(sg.Clients-int64(over)), wording.Number(int64(attackers)))
+		sg.Reason += fmt.Sprintf(", and %s of the %s that were left aside because they were mostly answered with 401, 403 or 404", wording.Number(sg.Clients-int64(over)-int64(all-len(honest))), wording.Number(int64(attackers)))
 	}
 	sg.Reason += "."
+	if n := all - len(honest); n > 0 {
+		sg.Reason += s.peaks.leftOut(n, honest[len(honest)-1], reveal)
+	}
 	return sg
+}
+
+// honest returns the peaks, ascending, of the clients that weren't mostly answered with an error, and
+// how many others there are.
+func (s *series) honest() (ascending []int64, others int) {
+	s.demand.clients.each(func(_ uint64, c *client) {
+		if 2*c.errors > c.requests {
+			others++
+		} else {
+			ascending = append(ascending, c.peak)
+		}
+	})
+	slices.Sort(ascending)
+	return ascending, others
 }
 
 // suggestion returns one of an amount.
@@ -74,7 +88,7 @@ func (s *series) suggestion(amount int64, reason string) *Suggestion {
 		Reason: reason, Shadow: s.Shadow, kind: kindOf(s.Limit.Limit, amount),
 	}
 	s.demand.clients.each(func(_ uint64, c *client) {
-		if c.peak > amount {
+		if amount > 0 && c.peak > amount {
 			sg.Clients++
 		}
 	})

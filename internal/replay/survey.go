@@ -90,8 +90,8 @@ func zoneName(path string) string {
 }
 
 // suggestions returns zones for what the log has and no zone of the config is for.
-func (s *survey) suggestions(zones map[string]bool) (list []Suggestion) {
-	if sg := s.all.suggest(); sg != nil && len(zones) == 0 {
+func (s *survey) suggestions(zones map[string]bool, reveal bool) (list []Suggestion) {
+	if sg := s.all.suggest(reveal); sg.Amount > 0 && len(zones) == 0 {
 		sg.Now = 0
 		sg.Reason = "Any request, per address: " + sg.Reason
 		sg.Lines = lines("all", "", []Suggestion{*sg})
@@ -105,8 +105,8 @@ func (s *survey) suggestions(zones map[string]bool) (list []Suggestion) {
 	}
 	slices.Sort(paths)
 	for _, path := range paths {
-		sg := s.paths[path].suggest()
-		if sg == nil {
+		sg := s.paths[path].suggest(reveal)
+		if sg.Amount == 0 {
 			sg = s.paths[path].suggestion(amountForPeople, "Too few clients pass to see what they want, so this is what people need who mistype.")
 		}
 		sg.Zone = nameAmong(paths, path, list)

@@ -34,6 +34,7 @@ func (t *textWriter) suggestions(p *Report) {
 	if p.Suggest == nil {
 		return
 	}
+	defer t.without(p.Without)
 	if len(p.Suggest) == 0 {
 		t.line("\nNo limit is suggested: it takes %d clients that weren't mostly answered with 401, 403 or 404.", fewClients)
 		return
@@ -51,6 +52,13 @@ func (t *textWriter) suggestions(p *Report) {
 				t.line("    %s", strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    "))
 			}
 		}
+	}
+}
+
+// without writes for which limits nothing is suggested.
+func (t *textWriter) without(list []Suggestion) {
+	for _, s := range list {
+		t.line("\n  Zone %s, limit %s: no suggestion. %s", s.Zone, s.Limit, s.Reason)
 	}
 }
 
