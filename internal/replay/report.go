@@ -33,8 +33,8 @@ type Report struct {
 	Own      *Agreement       `json:"own_verdicts,omitempty"`
 	Suggest  []Suggestion     `json:"suggestions,omitempty"`
 	Without  []Suggestion     `json:"no_suggestions,omitempty"` // limits for which nothing is suggested, and why
-	Coverage []string         `json:"coverage"` // what the log can't tell; never null
-	Masked   bool             `json:"masked"`   // whether addresses are
+	Coverage []string         `json:"coverage"`                 // what the log can't tell; never null
+	Masked   bool             `json:"masked"`                   // whether addresses are
 }
 
 // LimitReport is what a limit did.
