@@ -40,7 +40,12 @@ func (j *Journal) fault(p any) error {
 	if j.closed.Load() {
 		return ErrClosed
 	}
-	err := fmt.Errorf("journal %q: access to the mapped file failed: it was truncated, or its disk is full or defective", j.path)
+	return j.breakWith("access to the mapped file failed: it was truncated, or its disk is full or defective")
+}
+
+// breakWith notes why the journal can't be used any more, and returns that as an error.
+func (j *Journal) breakWith(why string) error {
+	err := fmt.Errorf("journal %q: %s", j.path, why)
 	j.broken.CompareAndSwap(nil, &err)
 	j.writing.Store(nil)
 	return *j.broken.Load()

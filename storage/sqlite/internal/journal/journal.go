@@ -63,7 +63,8 @@ type Journal struct {
 	mu      sync.Mutex
 	header  header // of the contents; zero if they are foreign
 	foreign bool
-	period  *period // since the last Own, also if it was revoked since; nil after Disown
+	period  *period    // since the last Own, also if it was revoked since; nil after Disown
+	past    []*Segment // by slot: those of the last period, whatever the file says of them later
 }
 
 // Open opens the journal at a path, and makes it if there is none. It announces this Journal

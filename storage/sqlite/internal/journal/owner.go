@@ -88,6 +88,10 @@ func (j *Journal) beginPeriodLocked(after uint32) {
 	p := &period{token: random(), slots: make([]*Segment, h.segments), freed: after, next: max(after, j.newestLocked()) + 1}
 	for _, s := range j.pendingLocked(after) {
 		p.slots[s.slot] = s
+		p.next = max(p.next, s.generation+1)
+		if s.id == h.id {
+			j.mem.storeEntry(s.slot, encodeEntry(s.id, s.slot, s.generation)) // it may be damaged
+		}
 	}
 	j.eraseUnusedLocked(p.slots)
 	j.period = p
@@ -130,5 +134,5 @@ func (j *Journal) endPeriodLocked() {
 	}
 	j.token.Store(0)
 	_ = j.guard(func() { atomic.CompareAndSwapUint64(j.mem.owner(), p.token, 0) })
-	j.period = nil
+	j.period, j.past = nil, p.slots
 }

@@ -40,11 +40,15 @@ func (j *Journal) Segments(after uint32) (segments []*Segment) {
 	return ascending(segments)
 }
 
-// pendingLocked returns the segments after a generation as the table has them. It touches the
-// mapping.
+// pendingLocked returns the segments after a generation: those that this Journal has written, and
+// the others as the table has them. It touches the mapping.
 func (j *Journal) pendingLocked(after uint32) (segments []*Segment) {
-	for slot := range int(j.header.segments) {
-		if generation := decodeEntry(j.header.id, slot, j.mem.loadEntry(slot)); generation > after {
+	for slot := range int(j.mem.segments) {
+		if slot < len(j.past) && j.past[slot] != nil && j.past[slot].generation > after {
+			segments = append(segments, j.past[slot])
+		} else if slot >= int(j.header.segments) {
+			continue // the contents are foreign
+		} else if generation := decodeEntry(j.header.id, slot, j.mem.loadEntry(slot)); generation > after {
 			segments = append(segments, j.pastSegmentLocked(slot, generation))
 		}
 	}
@@ -58,7 +62,8 @@ func ascending(segments []*Segment) []*Segment {
 
 // Read sets r to the record at a place, from 0 on, and reports whether there is one. In a
 // segment that is not settled there may be one later. An error means that the mapping
-// faults, or is closed.
+// faults, or is closed, or that a record is missing which this Journal has written: the journal
+// is broken from then on.
 func (s *Segment) Read(i int, r *Record) (ok bool, err error) {
 	if i < 0 || i >= s.capacity() || s.erased.Load() {
 		return false, nil
@@ -67,11 +72,24 @@ func (s *Segment) Read(i int, r *Record) (ok bool, err error) {
 		return false, ErrClosed // as the fault would that comes otherwise
 	}
 	defer s.j.recovered(debug.SetPanicOnFault(true), &err)
+	complete := s.complete(i) // first: afterwards, nothing is written any more
 	there := &s.places[i]
 	w := place{atomic.LoadUint64(&there[0])}
-	if generationOf(w[0]) != s.generation {
-		return false, nil // the rest may be about to be written
+	if generationOf(w[0]) == s.generation { // else the rest may be about to be written
+		*(*[7]uint64)(w[1:]) = [7]uint64(there[1:])
+		ok = r.decode(&w, s.at(i))
 	}
-	*(*[7]uint64)(w[1:]) = [7]uint64(there[1:])
-	return r.decode(&w, s.at(i)), nil
+	if complete && !ok && !s.erased.Load() {
+		err = s.j.breakWith("a record that was written is damaged: somebody else has written to the file")
+	}
+	return ok, err
+}
+
+// complete reports whether this Journal has certainly written a record to a place.
+func (s *Segment) complete(i int) bool {
+	if s.written == nil {
+		return false
+	}
+	n, sealed := s.reserved()
+	return sealed && i < n && s.settled()
 }

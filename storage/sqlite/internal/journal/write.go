@@ -90,6 +90,9 @@ func (j *Journal) nextSegmentLocked() *Segment {
 		if used != nil && used.generation > p.freed {
 			continue
 		}
+		if used != nil {
+			used.erased.Store(true) // its records are about to be written over
+		}
 		s := j.newSegmentLocked(slot, p.next)
 		s.token, s.written = p.token, new([shards]counter)
 		j.mem.storeEntry(slot, encodeEntry(s.id, slot, s.generation))
