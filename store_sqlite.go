@@ -105,11 +105,20 @@ func (s *SQLiteStore) Open(ctx context.Context, timeout time.Duration) (storage.
 	return store, nil
 }
 
-// noticed logs that a damaged database was set aside, or that there can be no journal.
+// noticed logs that a damaged database was set aside, or what is wrong with its journal.
 func noticed(n sqlite.Notice) {
-	if n.NoJournal {
+	switch {
+	case n.NoJournal:
 		logger().Info("requests wait for the database, because there can be no journal beside it",
 			zap.String("path", n.Path), zap.Error(n.Cause))
+		return
+	case n.NewJournal:
+		logger().Warn("somebody has changed the file of the journal; its charges are in the database, and another journal is used",
+			zap.String("path", n.Path), zap.Error(n.Cause))
+		return
+	case n.SmallJournal:
+		logger().Warn("the journal is smaller than usual, because the disk was full when it was made; under heavy load, requests wait for the database. To make a new one, stop Caddy and delete the file ending in -charges",
+			zap.String("path", n.Path))
 		return
 	}
 	logger().Error("the database was damaged; it is set aside and counting starts from 0",

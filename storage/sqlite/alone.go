@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -76,22 +77,32 @@ func (s *Store) openJournal(ctx context.Context) error {
 	}
 	s.journal, s.openedAt = j, time.Now()
 	s.unfolded = true
+	if s.journals() && j.Places() < s.options.journalSizes[0].segments {
+		s.notify(Notice{SmallJournal: true, Path: s.options.Path})
+	}
 	return nil
 }
 
-// reopenJournalLocked opens the journal anew if its file was removed or replaced. What was noted
-// in the one that is gone was brought to the database.
-func (s *Store) reopenJournalLocked() error {
-	if s.closed || s.unfolded || s.journal.InPlace() == nil && s.journal.Err() == nil {
-		return nil
+func (s *Store) notify(n Notice) {
+	if s.options.Notice != nil {
+		s.options.Notice(n)
+	}
+}
+
+// reopenJournalLocked opens the journal anew if its file was removed, replaced, cut or grown, and
+// returns that as the cause. What was noted in the one that is gone was brought to the database.
+func (s *Store) reopenJournalLocked() (cause, err error) {
+	cause = cmp.Or(s.journal.Err(), s.journal.InPlace())
+	if s.closed || s.unfolded || cause == nil {
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookEvery)
 	defer cancel()
 	old := s.journal
 	if err := s.openJournal(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	return old.Close()
+	return cause, old.Close()
 }
 
 // journalState returns which journal the database goes with, and up to which generation it has
@@ -245,11 +256,15 @@ func (s *Store) lookAfterJournal() {
 		}
 		// What fails here fails again where somebody waits for it.
 		_ = s.beginPeriodLocked()
+		var gone error
 		if s.alone.Load() == nil && !s.closed && s.inPlace() == nil {
 			_ = s.failed(wrap("fold", s.foldAllLocked()))
-			_ = s.reopenJournalLocked()
+			gone, _ = s.reopenJournalLocked()
 		}
 		s.mu.Unlock()
+		if gone != nil {
+			s.notify(Notice{NewJournal: true, Path: s.options.Path, Cause: gone})
+		}
 		if a = s.alone.Load(); a == nil {
 			return
 		}

@@ -34,7 +34,7 @@ func TestCutJournalIsTold(t *testing.T) {
 	_ = s.foldAllLocked() // as the goroutine of the journal does, which nobody hears
 	s.endPeriod(s.alone.Load())
 	_ = s.foldAllLocked()
-	_ = s.reopenJournalLocked()
+	_, _ = s.reopenJournalLocked()
 	s.mu.Unlock()
 	if err := claim(s); err == nil {
 		t.Error("claims go on though charges are lost")

@@ -62,8 +62,8 @@ type Options struct {
 	NoJournal bool
 
 	// Notice, if set, is told what a person should know of and what is no error:
-	// that a damaged database was set aside, or that there can be no journal. It is called by
-	// [Open], on its goroutine.
+	// that a damaged database was set aside, or what is wrong with the journal. It is called by
+	// [Open], on its goroutine, and later by the goroutine of the journal.
 	Notice func(Notice)
 
 	// connect makes connections; nil means the SQLite driver's. Tests put
@@ -82,9 +82,11 @@ type Options struct {
 }
 
 // Notice tells that a damaged database was set aside and a fresh one started, and what was
-// counted before is forgotten; or that there can be no journal.
+// counted before is forgotten; or one of the first three, which is of the journal only.
 type Notice struct {
-	NoJournal bool // there can be no journal, for the cause, and nothing else is to be told
+	NoJournal    bool // there can be no journal, for the cause
+	NewJournal   bool // another journal was opened, because the one before was removed, replaced or resized: the cause says which
+	SmallJournal bool // the journal has fewer segments than the default
 
 	Path  string // the database, fresh now
 	Aside string // where the damaged one is; its log has the same name and "-wal"

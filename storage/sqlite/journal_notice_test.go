@@ -1,0 +1,44 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Whoever changes the file of the journal finds a line about it in the log.
+func TestChangedJournalFilesAreTold(t *testing.T) {
+	for name, change := range map[string]func(path string) error{
+		"removed":  os.Remove,
+		"replaced": func(path string) error { return os.Rename(path, path+".old") },
+		"grown":    func(path string) error { return os.Truncate(path, 64<<20) },
+	} {
+		path := filepath.Join(t.TempDir(), "tally.db")
+		told := make(chan Notice, 10)
+		s := journaled(t, Options{Path: path, Notice: func(n Notice) { told <- n }})
+		if s.Period() == 0 {
+			t.Skip("there is no journal here")
+		}
+		if err := change(path + chargesSuffix); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-told; !n.NewJournal || n.Cause == nil {
+			t.Errorf("%s: told is %+v", name, n)
+		}
+	}
+}
+
+func TestSmallJournalIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	var told []Notice
+	o := Options{Path: path, journalSizes: []journalSize{{2, 256}}, Notice: func(n Notice) { told = append(told, n) }}
+	if s := journaled(t, o); s.Period() == 0 {
+		t.Skip("there is no journal here")
+	} else if err := s.Close(); err != nil || len(told) != 0 {
+		t.Fatalf("got %v, told is %+v", err, told)
+	}
+	o.journalSizes = nil
+	if err := journaled(t, o).Close(); err != nil || len(told) != 1 || !told[0].SmallJournal {
+		t.Errorf("got %v, told is %+v", err, told)
+	}
+}
