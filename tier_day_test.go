@@ -182,7 +182,7 @@ func (c *dayClient) check(t *testing.T) {
 	}
 	// The first units are forgotten a day and at most a slot of 24 minutes later. Retry-After is
 	// rounded up to a second.
-	if forgotten := c.refusedForTheDay + c.wait; forgotten < 24*time.Hour || forgotten > 24*time.Hour+24*time.Minute+time.Second {
+	if forgotten := c.refusedForTheDay + c.wait; forgotten < 24*time.Hour || forgotten > 24*time.Hour+24*time.Minute+time.Second+maxSpread {
 		t.Errorf("%s of %s is to come back after %v", c.name, c.tier, forgotten)
 	}
 	var sum, all int64
