@@ -100,24 +100,22 @@ func (v *inVault) add(name string, key []byte) ([]byte, error) {
 	return v.open(name, kept)
 }
 
-func (v *inVault) agree(key []byte) ([]byte, error) {
-	agreed, err := v.add(shared, key)
-	if err != nil || !bytes.Equal(agreed, unnamed) {
-		return agreed, err
-	}
-	values, err := v.vault.Values()
-	if err != nil {
-		return nil, err
-	}
+// agree adds a key unless there is one, and replaces what a former version has in its place.
+func (v *inVault) agree(key []byte) (agreed []byte, err error) {
 	sealed, err := v.seal(shared, key)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := v.vault.SwapValue(shared, values[shared], sealed)
-	if err != nil {
-		return nil, err
+	var former []byte
+	for range 2 {
+		if former, err = v.vault.SwapValue(shared, former, sealed); err != nil {
+			return nil, err
+		}
+		if agreed, err = v.open(shared, former); err != nil || !bytes.Equal(agreed, unnamed) {
+			break
+		}
 	}
-	return v.open(shared, kept)
+	return agreed, err
 }
 
 // sealAgain seals what a later line opens under the first one. Somebody else may be doing the same:
