@@ -211,6 +211,9 @@ func (h *Handler) unmarshalExempt(d *caddyfile.Dispenser, token matcherToken) er
 	if len(set) == 0 {
 		return d.Err("exempt: a matcher is missing: write exempt client_ip 192.0.2.0/24")
 	}
+	if err := checkMatcherSet(set); err != nil {
+		return d.Errf("exempt: %w", err)
+	}
 	h.ExemptRaw = append(h.ExemptRaw, set)
 	return nil
 }

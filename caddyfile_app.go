@@ -91,7 +91,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return eachOption(d, a.unmarshalOption, "tier")
+	return eachChecked(d, a.unmarshalOption, a.check, "tier")
 }
 
 func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {

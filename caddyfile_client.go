@@ -26,7 +26,7 @@ func (a *App) unmarshalPressure(d *caddyfile.Dispenser) error {
 	case len(args) > 0:
 		return d.Errf("pressure: expected off or a block, got %q", args[0])
 	}
-	return eachOption(d, a.Pressure.unmarshalOption)
+	return eachChecked(d, a.Pressure.unmarshalOption, a.Pressure.check)
 }
 
 func (p *Pressure) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -61,7 +61,7 @@ func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("session: expected a block, got %q", d.Val())
 	}
-	if err := eachOption(d, a.Session.unmarshalOption); err != nil {
+	if err := eachChecked(d, a.Session.unmarshalOption, a.Session.check); err != nil {
 		return fmt.Errorf("session: %w", err)
 	}
 	return nil

@@ -18,7 +18,7 @@ func unmarshalPage(d *caddyfile.Dispenser, to **Page) error {
 	case len(args) > 0:
 		return d.Errf("page: expected off or a block, got %q", args[0])
 	}
-	return eachOption(d, p.unmarshalOption)
+	return eachChecked(d, p.unmarshalOption, p.provision)
 }
 
 func (p *Page) unmarshalOption(d *caddyfile.Dispenser) error {

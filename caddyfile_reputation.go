@@ -19,7 +19,7 @@ func (a *App) unmarshalReputation(d *caddyfile.Dispenser) error {
 	case len(args) > 0:
 		return d.Errf("reputation: expected off or a block, got %q", args[0])
 	}
-	return eachOption(d, a.Reputation.unmarshalOption)
+	return eachChecked(d, a.Reputation.unmarshalOption, a.Reputation.check)
 }
 
 func (r *Reputation) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -125,6 +125,9 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 	}
 	if len(set) == 0 {
 		return d.Err("trap: a matcher is missing: write trap /wp-login.php")
+	}
+	if err := checkMatcherSet(set); err != nil {
+		return d.Errf("trap: %w", err)
 	}
 	t.MatcherSetsRaw = caddyhttp.RawMatcherSets{set}
 	h.Traps = append(h.Traps, t)

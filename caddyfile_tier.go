@@ -110,6 +110,10 @@ func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
 	case s.Type != fromBearer:
 		s.Name = args[1]
 	}
+	checked := s // which provision completes, and the config doesn't need
+	if err := checked.provision(); err != nil {
+		return d.Errf("api_keys: from: %w", err)
+	}
 	k.From = append(k.From, s)
 	return nil
 }

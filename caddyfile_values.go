@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -61,18 +62,40 @@ func moduleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, e
 // eachOption reads the options of a block, of which each may be given once, but for
 // those that are repeatable.
 func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, repeatable ...string) error {
+	return eachChecked(d, unmarshal, func() error { return nil }, repeatable...)
+}
+
+// eachChecked is eachOption with a check of the settings read so far.
+func eachChecked(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, check func() error, repeatable ...string) error {
 	seen := make(map[string]bool)
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
+	wrong, err := eachLine(d, func(d *caddyfile.Dispenser) error {
 		option := d.Val()
 		if seen[option] {
 			return d.Errf("%s is given twice: write it once", option)
 		}
 		seen[option] = !slices.Contains(repeatable, option)
+		return unmarshal(d)
+	}, check)
+	return cmp.Or(err, wrong)
+}
+
+// eachLine reads the lines of a block, and checks the settings after each. What is wrong
+// with them at the end of the block names the line that brought it; a later line may
+// make an earlier one right.
+func eachLine(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, check func() error) (wrong, err error) {
+	wrong, source := check(), sourceOf(d)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		line := sourceOf(d)
 		if err := unmarshal(d); err != nil {
-			return err
+			return nil, err
 		}
+		err := check()
+		if err != nil && (wrong == nil || err.Error() != wrong.Error()) {
+			source = line
+		}
+		wrong = err
 	}
-	return nil
+	return atSource(wrong, source), nil
 }
 
 // unmarshalDuration reads the option's argument. Zero is refused because in the

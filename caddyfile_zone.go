@@ -14,10 +14,13 @@ import (
 )
 
 func (z *Zone) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := z.unmarshalOption(d, token); err != nil {
-			return err
-		}
+	option := func(d *caddyfile.Dispenser) error { return z.unmarshalOption(d, token) }
+	wrong, err := eachLine(d, option, z.checkOptions)
+	if err != nil {
+		return err
+	}
+	if wrong != nil && z.hasOwnWords() { // others are judged when they are provisioned
+		return wrong
 	}
 	return z.checkWords(d)
 }

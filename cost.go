@@ -75,6 +75,16 @@ func (z *Zone) isDiscount(n int) bool {
 }
 
 func (c *Cost) provision(ctx caddy.Context) (costRule, error) {
+	p, err := c.rule()
+	if err != nil {
+		return costRule{}, err
+	}
+	p.matchers, err = loadMatchers(ctx, c)
+	return p, err
+}
+
+// rule checks the cost, and returns it without its matchers.
+func (c *Cost) rule() (costRule, error) {
 	if c.Cost == "" {
 		return costRule{}, errors.New("a cost is missing; give it, or leave out what it is for")
 	}
@@ -82,11 +92,7 @@ func (c *Cost) provision(ctx caddy.Context) (costRule, error) {
 	if err != nil {
 		return costRule{}, err
 	}
-	if err := checkMatcherSets(c.MatcherSetsRaw); err != nil {
-		return costRule{}, err
-	}
-	p.matchers, err = loadMatchers(ctx, c)
-	return p, err
+	return p, checkMatcherSets(c.MatcherSetsRaw)
 }
 
 // costOf returns what a request costs in the zone.

@@ -59,6 +59,25 @@ const (
 
 // provision checks the option.
 func (s *Session) provision() error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	s.Path = cmp.Or(s.Path, defaultSessionPath)
+	hourly := cmp.Or(s.MaxPerPrefix, defaultPerPrefix)
+	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
+	s.limits = newSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
+	if s.Challenge == nil {
+		return nil
+	}
+	var err error
+	if s.verifier, err = s.Challenge.provision(); err != nil {
+		return fmt.Errorf("challenge: %w", err)
+	}
+	return nil
+}
+
+// check returns an error about the first setting that is out of its range.
+func (s *Session) check() error {
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
 	if lifetime < session.MinLifetime || lifetime > session.MaxLifetime {
 		return fmt.Errorf("lifetime: must be between %v and 400d, got %v", shortDuration(session.MinLifetime), lifetime)
@@ -69,18 +88,9 @@ func (s *Session) provision() error {
 	if s.MaxLivePerPrefix < 0 || s.MaxLivePerPrefix > maxLivePerPrefix {
 		return fmt.Errorf("max_live_sessions_per_prefix: must be between 1 and %d, got %d", maxLivePerPrefix, s.MaxLivePerPrefix)
 	}
-	s.Path = cmp.Or(s.Path, defaultSessionPath)
-	if s.Path == "/" || !strings.HasSuffix(s.Path, "/") || strings.ContainsAny(s.Path, "?%") || challenge.Target(s.Path) != s.Path {
-		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q", defaultSessionPath, s.Path)
-	}
-	hourly := cmp.Or(s.MaxPerPrefix, defaultPerPrefix)
-	s.limits = newSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
-	if s.Challenge == nil {
-		return nil
-	}
-	var err error
-	if s.verifier, err = s.Challenge.provision(); err != nil {
-		return fmt.Errorf("challenge: %w", err)
+	path := cmp.Or(s.Path, defaultSessionPath)
+	if path == "/" || !strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?%") || challenge.Target(path) != path {
+		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q", defaultSessionPath, path)
 	}
 	return nil
 }

@@ -115,6 +115,39 @@ func (z *zoneSetup) provisionKey() error {
 	return z.checkPrefixes()
 }
 
+// checkOptions returns an error about the first option that is wrong by itself.
+func (z *Zone) checkOptions() error {
+	for _, check := range []func() error{z.checkPlaceholders, z.checkKey, z.checkPrefixes} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if _, err := newCostRule(z.Cost); err != nil {
+		return fmt.Errorf("cost: %w", err)
+	}
+	for i := range z.Costs {
+		if _, err := z.Costs[i].rule(); err != nil {
+			return fmt.Errorf("costs: %w", err)
+		}
+	}
+	if z.Count != nil {
+		if err := z.Count.check(); err != nil {
+			return fmt.Errorf("count: %w", err)
+		}
+	}
+	return checkMatcherSets(z.MatcherSetsRaw)
+}
+
+// checkPlaceholders checks those of the key. In a zone with window and events, unknown
+// ones are accepted.
+func (z *Zone) checkPlaceholders() error {
+	err := placeholder.Check(z.Key)
+	if err == nil || placeholder.MayBeMapped(err) && (z.Window != 0 || z.MaxEvents != 0) {
+		return nil
+	}
+	return fmt.Errorf("key: %w", err)
+}
+
 func (z *Zone) checkPrefixes() error { return checkPrefixes(z.IPv4Prefix, z.IPv6Prefix) }
 
 func checkPrefixes(ipv4, ipv6 int) error {

@@ -18,7 +18,7 @@ func TestErrorsOfProvisioningNameTheLine(t *testing.T) {
 			`setting up rate limit a: max_events must be at least zero`},
 		{"trap", ":9080 {\n\trate_limit {\n\t\ttrap ban 1000d path /a\n\t}\n}\n", `trap: ban: for must be between`},
 		{"handler", ":9080 {\n\n\trate_limit {\n\t\tjitter -1\n\t}\n}\n", `jitter must be at least zero`},
-		{"app", "{\n\n\trate_limit {\n\t\tstore_timeout 1us\n\t}\n}\n", `store_timeout: must be at least 1ms`},
+		{"app", "{\n\n\trate_limit {\n\t\tapi_keys {\n\t\t\tmissing default free\n\t\t}\n\t}\n}\n", `there is no tier "free"`},
 		{"tier", "{\n\trate_limit {\n\t\ttier a {\n\t\t\tlimit 5/1m\n\t\t\tservice_header X-A short\n\t\t}\n\t}\n}\n", `tier "a": service_header`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

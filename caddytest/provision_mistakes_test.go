@@ -120,9 +120,11 @@ func TestMistakesThatCaddyAcceptsAreErrors(t *testing.T) {
 				if err == nil {
 					t.Fatal("accepted")
 				}
-				at := ", at Caddyfile:3"
-				if tt[0] == "a named matcher" {
-					at = ", at Caddyfile:4"
+				at := ", at Caddyfile:4" // the line of the option
+				if strings.HasPrefix(tt[0], "trap") {
+					at = ", at Caddyfile:3"
+				} else if tt[0] == "a named matcher" {
+					at = ", at Caddyfile:5"
 				}
 				if !strings.Contains(err.Error(), tt[1]) || !strings.HasSuffix(err.Error(), at) {
 					t.Errorf("error is\n%v\nwant in it %q and %q at its end", err, tt[1], at)
