@@ -41,9 +41,10 @@ type place struct {
 	server    *caddyhttp.Server
 	before    sets
 	after     sets
-	hidden    string // the handler before it that answers all requests, or ""
-	leavings  string // a handler before it that answers some, if none after it answers any
-	inErrors  bool   // it is in routes for errors
+	hidden    string                       // the handler before it that answers all requests, or ""
+	leavings  string                       // a handler before it that answers some, if none after it answers any
+	inErrors  bool                         // it is in routes for errors
+	relayed   []*caddyhttp.ResponseMatcher // of upstreams after it, see node.relayed
 }
 
 // newSurvey returns the survey of the config that ctx is of, of one of its handlers.
@@ -212,6 +213,9 @@ func (l surveyor) ours(n node) {
 		return
 	}
 	p := &place{server: l.server, before: setsOf(l.before), after: setsOf(l.after), hidden: l.hidden, inErrors: l.inErrors}
+	for _, later := range l.after {
+		p.relayed = append(p.relayed, later.relayed()...)
+	}
 	p.before.anything = p.before.anything || l.anywhere
 	if !l.inErrors && !l.anywhere && l.hidden == "" && !slices.ContainsFunc(l.after, func(n node) bool { return n.mayAnswer() != "" || n.foreign }) {
 		p.leavings = l.answering

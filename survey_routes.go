@@ -41,6 +41,7 @@ type node struct {
 type routeList struct {
 	routes    []route
 	forErrors bool
+	responses *caddyhttp.ResponseMatcher // of an upstream, which they replace; nil for others
 }
 
 func routesOf(list caddyhttp.RouteList) (routes []route) {
@@ -141,11 +142,15 @@ func nestedLists(handler any) (lists []routeList) {
 			lists = append(lists, routeList{routes: routesOf(field)})
 		case *caddyhttp.HTTPErrorConfig:
 			if field != nil {
-				lists = append(lists, routeList{routesOf(field.Routes), true})
+				lists = append(lists, routeList{routes: routesOf(field.Routes), forErrors: true})
 			}
 		case []caddyhttp.ResponseHandler:
 			for _, handler := range field {
-				lists = append(lists, routeList{routes: routesOf(handler.Routes)})
+				responses := handler.Match
+				if responses == nil {
+					responses = new(caddyhttp.ResponseMatcher)
+				}
+				lists = append(lists, routeList{routes: routesOf(handler.Routes), responses: responses})
 			}
 		}
 	}
@@ -217,4 +222,25 @@ func (n node) mayAnswer() string {
 		}
 	}
 	return ""
+}
+
+// proxies reports whether the handler is a proxy, or has one in its routes.
+func (n node) proxies() bool {
+	return n.name == "reverse_proxy" || slices.ContainsFunc(n.lists, func(list routeList) bool {
+		return slices.ContainsFunc(handlersOf(list.routes), node.proxies)
+	})
+}
+
+// relayed returns the matchers of an upstream's responses in whose place a proxy asks another one.
+func (n node) relayed() (responses []*caddyhttp.ResponseMatcher) {
+	for _, list := range n.lists {
+		inner := handlersOf(list.routes)
+		if list.responses != nil && slices.ContainsFunc(inner, node.proxies) {
+			responses = append(responses, list.responses)
+		}
+		for _, handler := range inner {
+			responses = append(responses, handler.relayed()...)
+		}
+	}
+	return responses
 }

@@ -299,6 +299,7 @@ func TestConfigsThatCannotBeMeantAreWarnedOf(t *testing.T) {
 		{"a handle that answers before it", ":9080 {\n\troute {\n\t\thandle {\n\t\t\trespond ok\n\t\t}\n" + limited + "\t}\n}\n", "never runs: respond before it", "above it in a route"},
 		{"order last", "{\n\torder rate_limit last\n}\n:9080 {\n" + limited + "\trespond ok\n}\n", "never runs: respond before it", "order for rate_limit"},
 		{"order last behind a matcher", "{\n\torder rate_limit last\n}\n:9080 {\n" + limited + "\treverse_proxy /api/* 127.0.0.1:1\n}\n", "reverse_proxy before this handler answers, and nothing behind it does", "order for rate_limit"},
+		{"an upstream in place of another's answer", ":9080 {\n\trate_limit {\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t\tcount status 401 hold\n\t\t}\n\t}\n\treverse_proxy 127.0.0.1:1 {\n\t\t@denied status 4xx\n\t\thandle_response @denied {\n\t\t\treverse_proxy 127.0.0.1:2\n\t\t}\n\t}\n}\n", "where an upstream answers 401, handle_response asks another upstream", "copy_response"},
 		{"handle_errors", ":9080 {\n\trespond ok\n\thandle_errors {\n" + limited + "\t}\n}\n", "in handle_errors", "outside of handle_errors"},
 		{"trap /*", trap("trap /*"), "every request is one into the trap", "trap /wp-login.php"},
 		{"trap path *", trap("trap path *"), "every request is one into the trap", "trap /wp-login.php"},
