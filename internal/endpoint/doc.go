@@ -41,5 +41,5 @@
 // Reading takes one pass over the bytes of a request, however often they are encoded, and
 // is done once for all endpoints, whose [Request.Memory] keeps it. What is too long isn't
 // read, and is covered: a path of more than 2048 bytes or 8 scripts, a query of more than
-// 8192 bytes or 1000 parameters. It is never named, and never the endpoint.
+// 4096 bytes or 1000 parameters. It is never named, and never the endpoint.
 package endpoint

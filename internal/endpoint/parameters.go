@@ -23,12 +23,11 @@ type parameters struct {
 	unread bool // it is too long
 }
 
-// So many parameters are read, and a query that is so long. A longer one may have any.
-// PHP and Node.js read as many parameters; nginx, Apache and Tomcat accept no longer line,
-// unless they are told to.
+// So many parameters are read, and a query that is so long. A longer one may have any: reading
+// it could take more than 100 µs. PHP and Node.js read as many parameters.
 const (
 	maxParameters = 1000
-	maxQuery      = 8 << 10
+	maxQuery      = 4 << 10
 )
 
 // A query that is shorter than shortQuery and has no more than fewParameters, whose names
