@@ -163,8 +163,12 @@ func (b *block) asking(now int64) *block {
 	if b == nil {
 		return nil
 	}
+	older := b.older.asking(now)
+	if older == b.older && (!b.held || b.asks <= now) {
+		return b
+	}
 	again := *b
-	again.older = b.older.asking(now)
+	again.older = older
 	if b.held {
 		again.asks = min(b.asks, now)
 	}
