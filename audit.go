@@ -134,8 +134,7 @@ func (h *instance) sealAct(act *storage.Act, name string) error {
 	if err != nil {
 		return err
 	}
-	text := name + "\n" + act.Reason
-	text += strings.Repeat(" ", (padding-len(text)%padding)%padding)
+	text := padded(name + "\n" + act.Reason)
 	act.Reason = sealedReason + base64.RawStdEncoding.EncodeToString(sealer.Seal(sealedFor(act), []byte(text)))
 	return nil
 }

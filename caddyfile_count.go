@@ -57,7 +57,7 @@ func parseCounted(words []string) (*Count, error) {
 	for _, word := range words {
 		status, ok := parseStatus(word)
 		if !ok && strings.Contains(word, ",") {
-			return nil, fmt.Errorf("got %q, but a list has spaces between its values and no commas: write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
+			return nil, fmt.Errorf("got %q, but "+noCommas+" write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
 		}
 		if !ok {
 			return nil, fmt.Errorf("status: expected one from 200 to 599, or a class from 2xx to 5xx, got %q", word)

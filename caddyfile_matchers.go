@@ -85,7 +85,7 @@ func insteadOfMatcher(word string, args []string) string {
 	line := strings.Join(append([]string{word}, args...), " ")
 	rest := strings.TrimPrefix(line, word)
 	if spaced, ok := withoutCommas(append([]string{word}, args...)); ok {
-		return "a list has spaces between its values and no commas: write " + spaced
+		return noCommas + " write " + spaced
 	}
 	switch other := otherMatchers[word]; {
 	case isFileName(word):

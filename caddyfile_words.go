@@ -44,10 +44,12 @@ var otherOptions = map[string]string{
 	"findtime":   "fail2ban's maxretry and findtime are one limit here: write limit 5/10m",
 	"bantime":    "write ban after 5 violations in 10m for 1h",
 	"match_path": "write match /login",
-	"limit_req":  "nginx's limit_req and limit_req_zone are one zone here: write zone login {, limit 10/1s and }, each on a line of its own",
+	"limit_req":  nginxLimit,
 
-	"limit_req_zone": "nginx's limit_req and limit_req_zone are one zone here: write zone login {, limit 10/1s and }, each on a line of its own",
+	"limit_req_zone": nginxLimit,
 }
+
+const nginxLimit = "nginx's limit_req and limit_req_zone are one zone here: write zone login {, limit 10/1s and }, each on a line of its own"
 
 // insteadOfOption says what to write instead of an option of another program, or "".
 func insteadOfOption(word string, args []string) string {

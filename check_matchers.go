@@ -45,7 +45,7 @@ func checkMatcherSet(set caddy.ModuleMap) error {
 			continue
 		}
 		if line, ok := withoutCommas(values); ok {
-			return fmt.Errorf("match: %s: never matches %q, because a list has spaces between its values and no commas: write %s %s", name, strings.Join(values, " "), name, line)
+			return fmt.Errorf("match: %s: never matches %q, because "+noCommas+" write %s %s", name, strings.Join(values, " "), name, line)
 		}
 		for _, value := range values {
 			if err := check(value, values); err != nil {
@@ -76,6 +76,9 @@ var matcherChecks = map[string]func(value string, all []string) error{
 	"host":   checkHost,
 }
 
+// noCommas says how the values of a list are set apart, and that an example follows.
+const noCommas = "a list has spaces between its values and no commas:"
+
 // withoutCommas returns values of a list that are set apart by commas as they are written, with
 // spaces; ok is false if there are no such commas. One inside a value is left as it is.
 func withoutCommas(values []string) (line string, ok bool) {
@@ -97,7 +100,7 @@ func withoutCommas(values []string) (line string, ok bool) {
 // checkCommas returns an error about values of a list that are set apart by commas.
 func checkCommas(values []string) error {
 	if line, ok := withoutCommas(values); ok {
-		return fmt.Errorf("got %q, but a list has spaces between its values and no commas: write %s", strings.Join(values, " "), line)
+		return fmt.Errorf("got %q, but "+noCommas+" write %s", strings.Join(values, " "), line)
 	}
 	return nil
 }

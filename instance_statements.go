@@ -77,8 +77,7 @@ func (c *changes) add(stated rules.Statement, version int64) {
 		n.Until = stated.Until.UnixNano()
 	}
 	line := stated.String()
-	line += strings.Repeat(" ", (padding-len(line)%padding)%padding)
-	n.Value = c.sealer.Seal(string(n.Name[:]), []byte(line))
+	n.Value = c.sealer.Seal(string(n.Name[:]), []byte(padded(line)))
 	c.notes[n.Name] = n
 }
 
@@ -103,8 +102,13 @@ func (c *changes) removeOne(name storage.Key, stated foundStatement) {
 	c.notes[name] = storage.Note{Name: name, Until: until.UnixNano(), Version: stated.version + 1}
 }
 
-// padding is what the length of a sealed line is a multiple of, so that it says little.
+// padding is the block size that hides the length of a sealed text.
 const padding = 64
+
+// padded returns a text with blanks up to the next multiple of padding.
+func padded(text string) string {
+	return text + strings.Repeat(" ", (padding-len(text)%padding)%padding)
+}
 
 // put puts statements into the store, in the place of those with the same action about the same
 // targets. A ban also removes the allowance of its target.
