@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -55,9 +56,12 @@ func (h *instance) describeNetwork(stats engine.Stats) *operator.Network {
 	if stats.RoundTrip == 0 {
 		return nil
 	}
-	seals, err := h.epochs.Seals()
-	if err != nil {
-		logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
+	var seals epoch.Seals
+	if !stats.Degraded { // nobody waits for a store that is away
+		var err error
+		if seals, err = h.epochs.Seals(); err != nil {
+			logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
+		}
 	}
 	return &operator.Network{
 		RoundTrip:  operator.SecondsOf(stats.RoundTrip),
