@@ -83,6 +83,11 @@ var rules = []rule{
 		why: "how backends read a request has nothing to do with who serves it: it must be possible to read and to test it alone",
 	},
 	{
+		packages:  []string{"./internal/matcher"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint"},
+		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
+	},
+	{
 		packages:  []string{"./internal/accesslog"},
 		forbidden: []string{"./...", "net/http"}, allowed: []string{"./internal/accesslog"},
 		why: "what a log says of requests has nothing to do with limits: it must be possible to read and to fuzz it alone",

@@ -11,6 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 func init() {
@@ -128,7 +130,7 @@ func (h *Handler) unexpectedArgument(d *caddyfile.Dispenser) error {
 		write = "write rate_limit {, zone login {, limit " + strings.Join(words, " ") + ", } and }, each on a line of its own"
 	case words[0] == "zone":
 		write = "write rate_limit {, and the zone on a line of its own"
-	case isMatcher(words[0]) || isMethod(words[0]):
+	case matcher.IsMatcher(words[0]) || matcher.IsMethod(words[0]):
 		write = "write rate_limit {, and into its zone match " + strings.Join(words, " ")
 	}
 	return d.Errf("wrong argument count or unexpected line ending after '%s': rate_limit takes a matcher and a block: %s", words[0], write)
@@ -211,7 +213,7 @@ func (h *Handler) unmarshalExempt(d *caddyfile.Dispenser, token matcherToken) er
 	if len(set) == 0 {
 		return d.Err("exempt: a matcher is missing: write exempt client_ip 192.0.2.0/24")
 	}
-	if err := checkMatcherSet(set); err != nil {
+	if err := matcher.CheckSet(set); err != nil {
 		return d.Errf("exempt: %w", err)
 	}
 	h.ExemptRaw = append(h.ExemptRaw, set)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // unmarshalCount reads which requests use up units.
@@ -57,7 +59,7 @@ func parseCounted(words []string) (*Count, error) {
 	for _, word := range words {
 		status, ok := parseStatus(word)
 		if !ok && strings.Contains(word, ",") {
-			return nil, fmt.Errorf("got %q, but "+noCommas+" write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
+			return nil, fmt.Errorf("got %q, but "+matcher.NoCommas+" write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
 		}
 		if !ok {
 			return nil, fmt.Errorf("status: expected one from 200 to 599, or a class from 2xx to 5xx, got %q", word)

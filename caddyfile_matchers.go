@@ -13,13 +13,15 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // unmarshalMatchers reads a matcher set: an endpoint, what begins like a matcher
 // token, client addresses, one matcher in the line, or a block of them.
 func unmarshalMatchers(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
-	if nextIsEndpoint(d) {
-		return unmarshalEndpoint(d)
+	if matcher.NextIsEndpoint(d) {
+		return matcher.UnmarshalEndpoint(d)
 	}
 	if nextIsMatcherToken(d) {
 		return parseMatcherToken(d, token)
@@ -64,7 +66,7 @@ func checkMatcherWords(d caddyfile.Dispenser) error {
 		if d.Token().Quoted() { // an expression
 			return nil
 		}
-		if word := d.Val(); !isMatcher(word) {
+		if word := d.Val(); !matcher.IsMatcher(word) {
 			args := d.RemainingArgs()
 			return d.Errf("getting matcher module '%s': module not registered: http.matchers.%[1]s: %s", word, insteadOfMatcher(word, args))
 		}
@@ -84,8 +86,8 @@ var otherMatchers = map[string]string{
 func insteadOfMatcher(word string, args []string) string {
 	line := strings.Join(append([]string{word}, args...), " ")
 	rest := strings.TrimPrefix(line, word)
-	if spaced, ok := withoutCommas(append([]string{word}, args...)); ok {
-		return noCommas + " write " + spaced
+	if spaced, ok := matcher.WithoutCommas(append([]string{word}, args...)); ok {
+		return matcher.NoCommas + " write " + spaced
 	}
 	switch other := otherMatchers[word]; {
 	case isFileName(word):
@@ -94,7 +96,7 @@ func insteadOfMatcher(word string, args []string) string {
 		return "write" + rest
 	case other != "":
 		return "write " + other + rest
-	case isMethod(word):
+	case matcher.IsMethod(word):
 		return "write " + strings.ToUpper(word) + cmp.Or(rest, " /login")
 	case word == "user_agent":
 		return "write header User-Agent" + rest

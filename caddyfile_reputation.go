@@ -7,6 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // unmarshalReputation reads `reputation off` or a block of points.
@@ -109,7 +111,7 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 			duration, err := caddy.ParseDuration(d.Val())
 			if err != nil {
 				word, rest := d.Val(), d.RemainingArgs()
-				if isMatcher(word) || strings.HasPrefix(word, "/") {
+				if matcher.IsMatcher(word) || strings.HasPrefix(word, "/") {
 					rest = append([]string{word}, rest...)
 				}
 				return d.Errf("trap: ban must be a duration such as 1h or 24h, got %q: write trap ban 24h %s", word, strings.Join(rest, " "))
@@ -126,7 +128,7 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 	if len(set) == 0 {
 		return d.Err("trap: a matcher is missing: write trap /wp-login.php")
 	}
-	if err := checkMatcherSet(set); err != nil {
+	if err := matcher.CheckSet(set); err != nil {
 		return d.Errf("trap: %w", err)
 	}
 	t.MatcherSetsRaw = caddyhttp.RawMatcherSets{set}

@@ -2,13 +2,13 @@ package tally
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -97,7 +97,7 @@ func insteadOf(word, line string, known []string) string {
 		return "a zone can't stand in another one; is the } missing that ends the one before it?"
 	case isZone && word == "burst":
 		return "write it behind the limit: limit 5/1m " + line
-	case isZone && (isMatcher(word) || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "@")):
+	case isZone && (matcher.IsMatcher(word) || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "@")):
 		return "write match " + line
 	case slices.Contains(handlerWords, word) && isZone:
 		return "write it beside the zones and not into one: " + line
@@ -118,8 +118,6 @@ func insteadOf(word, line string, known []string) string {
 	return didYouMean(word, known)
 }
 
-func isMatcher(word string) bool { return isModule("http.matchers." + word) }
-
 // isDirective reports whether a word is one that sites have, as far as that can be
 // known: Caddy doesn't say which directives there are.
 func isDirective(word string) bool {
@@ -132,16 +130,6 @@ func isDirective(word string) bool {
 func isModule(id string) bool {
 	_, err := caddy.GetModule(id)
 	return err == nil
-}
-
-// isMethod reports whether a word is a method of HTTP, in whatever case.
-func isMethod(word string) bool {
-	switch strings.ToUpper(word) {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodConnect, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
 }
 
 // insteadOfPer returns what was probably meant by words behind `per`.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 const firstInRoute = "rate_limit above it in a route block; outside of one, leave out the global option order for rate_limit"
@@ -69,7 +71,7 @@ func isCatchAll(name string, raw json.RawMessage) bool {
 	case "path":
 		return json.Unmarshal(raw, &list) == nil && slices.ContainsFunc(list, everywhere)
 	case "endpoint":
-		var m MatchEndpoint
+		var m matcher.Endpoint
 		return json.Unmarshal(raw, &m) == nil && len(m.Methods)+len(m.Query) == 0 && slices.ContainsFunc(m.Paths, everywhere)
 	case "client_ip", "remote_ip":
 		var m struct{ Ranges []string }
@@ -93,7 +95,7 @@ func checkChallenges(s *survey) (found []Advice) {
 // mayBeGET reports whether a set may match requests with the method GET.
 func mayBeGET(set caddy.ModuleMap) bool {
 	var methods []string
-	var m MatchEndpoint
+	var m matcher.Endpoint
 	if json.Unmarshal(set["method"], &methods) == nil && !slices.Contains(methods, "GET") {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -57,11 +58,11 @@ func (z *zoneSetup) provisionCost() (err error) {
 func (z *zoneSetup) settleSpellings() {
 	for i := range z.costs {
 		if z.isDiscount(i) {
-			forExemption(z.costs[i].matchers)
+			matcher.ForExemption(z.costs[i].matchers)
 			continue
 		}
 		z.warnOfSpellings("cost "+z.Costs[i].Cost, z.costs[i].matchers)
-		forLimit(z.costs[i].matchers)
+		matcher.ForLimit(z.costs[i].matchers)
 	}
 }
 
@@ -92,7 +93,7 @@ func (c *Cost) rule() (costRule, error) {
 	if err != nil {
 		return costRule{}, err
 	}
-	return p, checkMatcherSets(c.MatcherSetsRaw)
+	return p, matcher.CheckSets(c.MatcherSetsRaw)
 }
 
 // costOf returns what a request costs in the zone.

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // Dashboard shows what the rate limiter of this Caddy does, to people who have been
@@ -92,7 +93,7 @@ func (d *Dashboard) Provision(ctx caddy.Context) error {
 }
 
 func (d *Dashboard) loadAllow(ctx caddy.Context) error {
-	if err := checkMatcherSets(d.AllowRaw); err != nil {
+	if err := matcher.CheckSets(d.AllowRaw); err != nil {
 		return err
 	}
 	loaded, err := ctx.LoadModule(d, "AllowRaw")
@@ -102,7 +103,7 @@ func (d *Dashboard) loadAllow(ctx caddy.Context) error {
 	if err := d.allow.FromInterface(loaded); err != nil {
 		return err
 	}
-	forExemption(d.allow)
+	matcher.ForExemption(d.allow)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -93,7 +94,7 @@ func (b *perSecond) complete(fields []zap.Field) []zap.Field {
 // chooses stands before it.
 func (e *evaluation) describe() []zap.Field {
 	sent := e.http
-	if original := originalOf(sent); original != nil {
+	if original := matcher.Original(sent); original != nil {
 		sent = original
 	}
 	return []zap.Field{

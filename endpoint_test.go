@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // A request was read anew by each zone, endpoint and condition.
@@ -38,7 +39,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 		if !matches || err != nil || cost != 5 {
 			t.Fatal(matches, cost, err)
 		}
-		readings := *readingsIn{r}.Readings()
+		readings := *matcher.Received(r).Memory.Readings()
 		if n == 0 {
 			first = readings
 		}
@@ -122,7 +123,7 @@ func BenchmarkEndpointsOfHostileRequests(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				*readingsIn{r}.Readings() = endpoint.Readings{}
+				*matcher.Received(r).Memory.Readings() = endpoint.Readings{}
 				e := &evaluation{handler: h, http: r}
 				e.isExempt()
 				e.matches(h.zones[0])

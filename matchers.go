@@ -2,9 +2,13 @@ package tally
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // loadMatchers loads the matchers of a struct that has them as MatcherSetsRaw.
@@ -20,19 +24,19 @@ func loadMatchers(ctx caddy.Context, of any) (sets caddyhttp.MatcherSets, err er
 }
 
 // checkMatchers returns an error about a matcher of the zone that no request can match.
-func (z *zoneSetup) checkMatchers() error { return z.mistake(checkMatcherSets(z.MatcherSetsRaw)) }
+func (z *zoneSetup) checkMatchers() error { return z.mistake(matcher.CheckSets(z.MatcherSetsRaw)) }
 
 func (z *zoneSetup) loadMatchers() (err error) {
 	if z.matchers, err = loadMatchers(z.ctx, z.Zone); err != nil {
 		return err
 	}
 	z.warnOfSpellings("match", z.matchers)
-	forLimit(z.matchers)
+	matcher.ForLimit(z.matchers)
 	return nil
 }
 
 func (h *Handler) loadExempt(ctx caddy.Context) error {
-	if err := checkMatcherSets(h.ExemptRaw); err != nil {
+	if err := matcher.CheckSets(h.ExemptRaw); err != nil {
 		return fmt.Errorf("exempt: %w", err)
 	}
 	loaded, err := ctx.LoadModule(h, "ExemptRaw")
@@ -43,6 +47,32 @@ func (h *Handler) loadExempt(ctx caddy.Context) error {
 		return fmt.Errorf("exempt: %w", err)
 	}
 	h.warnOfExemptions()
-	forExemption(h.exempt)
+	matcher.ForExemption(h.exempt)
 	return nil
+}
+
+// warnOfSpellings warns of matchers of the zone that miss spellings of what is to be
+// limited.
+func (z *zoneSetup) warnOfSpellings(option string, sets caddyhttp.MatcherSets) {
+	for _, set := range sets {
+		if words := matcher.Safer(option, set); words != "" {
+			z.warn(option+": "+matcher.MissedSpellings, words)
+		}
+	}
+}
+
+// warnOfExemptions warns of exempt extensions: a backend that takes the format of an
+// answer from the extension has the same action under it.
+func (h *Handler) warnOfExemptions() {
+	for _, set := range h.exempt {
+		for _, m := range set {
+			path, ok := m.(*caddyhttp.MatchPath)
+			if !ok {
+				continue
+			}
+			if i := slices.IndexFunc(*path, func(p string) bool { return strings.HasPrefix(p, "*.") }); i >= 0 {
+				h.warn("exempt: path "+(*path)[i]+" also exempts /login"+(*path)[i][1:]+", which some backends take for /login", "the folder that the files are in, such as exempt /static/*")
+			}
+		}
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // Handler limits how many requests a client may send. It counts requests in
@@ -140,6 +142,9 @@ type Distributed struct {
 	// Without effect.
 	PurgeAge caddy.Duration `json:"purge_age,omitempty"`
 }
+
+// MatchEndpoint is the matcher `endpoint`.
+type MatchEndpoint = matcher.Endpoint
 
 // Interface guards
 var (

@@ -4,6 +4,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // rewritten returns a request that a client has sent and handlers have rewritten:
@@ -183,7 +187,7 @@ func TestWordsBehindPathsAreErrors(t *testing.T) {
 		"/login method POST":   "a block",
 		"/a mode=heavy /b":     "paths before the conditions",
 	} {
-		err := new(MatchEndpoint).parse(strings.Fields(line))
+		err := new(matcher.Endpoint).UnmarshalCaddyfile(caddyfile.NewTestDispenser("endpoint " + line))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}

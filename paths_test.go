@@ -2,9 +2,7 @@ package tally_test
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 )
 
@@ -35,32 +33,6 @@ func TestMapsNameFilesThatExist(t *testing.T) {
 		}
 		if files < 1 || files > 3 {
 			t.Errorf("docs/architecture.md: %q names %d files, want one to three", row[0], files)
-		}
-	}
-}
-
-// The package comment names every file of the package below its title "Read in this
-// order", once, so that a reader knows what each is for.
-func TestReadingOrderNamesAllFiles(t *testing.T) {
-	_, order, _ := strings.Cut(readText(t, "doc.go"), "# Read in this order")
-	order, _, found := strings.Cut(order, "\n// # ")
-	if !found {
-		t.Fatal("doc.go has no part with the title Read in this order")
-	}
-	times := make(map[string]int)
-	for _, file := range docFile.FindAllString(order, -1) {
-		times[file]++
-	}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if file == "doc.go" || strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		if times[file] != 1 {
-			t.Errorf("doc.go names %s %d times in the order of reading, want once: add it where a reader needs it, before the files that it uses", file, times[file])
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
@@ -41,7 +42,7 @@ var recentSeed = maphash.MakeSeed()
 
 // note notes the request that is refused, as it was sent.
 func (r *refusal) note(sent *http.Request) {
-	if original := originalOf(sent); original != nil {
+	if original := matcher.Original(sent); original != nil {
 		sent = original
 	}
 	r.method, r.path = sent.Method, sent.URL.Path

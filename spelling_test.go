@@ -11,6 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // handlerOf returns a handler with the options of a Caddyfile.
@@ -168,7 +170,7 @@ func TestSafeWords(t *testing.T) {
 		"{\nendpoint POST /login\nheader X-Y z\n}": "",
 	} {
 		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").zones[0]
-		got := safeWords("match", z.matchers[0])
+		got := matcher.Safer("match", z.matchers[0])
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("match %s: %q, want %q", match, got, want)
 		}
@@ -186,10 +188,10 @@ func TestEndpointTakesNoMemory(t *testing.T) {
 	}
 }
 
-func newEndpoint(t testing.TB, line string) *MatchEndpoint {
+func newEndpoint(t testing.TB, line string) *matcher.Endpoint {
 	t.Helper()
-	m := new(MatchEndpoint)
-	if err := m.parse(strings.Fields(line)); err != nil {
+	m := new(matcher.Endpoint)
+	if err := m.UnmarshalCaddyfile(caddyfile.NewTestDispenser("endpoint " + line)); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Provision(caddy.Context{}); err != nil {
@@ -214,7 +216,7 @@ func FuzzEndpointMatchesWhatPathDoes(f *testing.F) {
 			return
 		}
 		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
-		m := &MatchEndpoint{Paths: []string{pattern}}
+		m := &matcher.Endpoint{Paths: []string{pattern}}
 		if strings.Contains(pattern, "%") || m.Provision(caddy.Context{}) != nil { // in path, % is about how targets are spelled
 			return
 		}
@@ -226,7 +228,7 @@ func FuzzEndpointMatchesWhatPathDoes(f *testing.F) {
 			}
 		}
 		for key, values := range r.URL.Query() {
-			query := &MatchEndpoint{Paths: []string{"/*"}, Query: map[string]string{key: values[0]}}
+			query := &matcher.Endpoint{Paths: []string{"/*"}, Query: map[string]string{key: values[0]}}
 			if values[0] == "*" || query.Provision(caddy.Context{}) != nil {
 				continue
 			}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // Trap is a place that no honest client visits, such as the login page of a
@@ -41,7 +43,7 @@ func (t *Trap) provision(ctx caddy.Context, app *App) error {
 	if len(t.MatcherSetsRaw) == 0 {
 		return errors.New("trap: a matcher is missing: write `trap /wp-login.php`")
 	}
-	if err := checkMatcherSets(t.MatcherSetsRaw); err != nil {
+	if err := matcher.CheckSets(t.MatcherSetsRaw); err != nil {
 		return fmt.Errorf("trap: %w", err)
 	}
 	matchers, err := loadMatchers(ctx, t)
@@ -49,7 +51,7 @@ func (t *Trap) provision(ctx caddy.Context, app *App) error {
 		return fmt.Errorf("trap: %w", err)
 	}
 	t.matchers = matchers
-	forTrap(matchers)
+	matcher.ForTrap(matchers)
 	rule := app.Ban
 	if t.Ban != 0 {
 		rule = &Ban{After: 1, Within: caddy.Duration(leastBan), For: t.Ban, UpTo: t.Ban}

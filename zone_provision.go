@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -135,7 +136,7 @@ func (z *Zone) checkOptions() error {
 			return fmt.Errorf("count: %w", err)
 		}
 	}
-	return checkMatcherSets(z.MatcherSetsRaw)
+	return matcher.CheckSets(z.MatcherSetsRaw)
 }
 
 // checkPlaceholders checks those of the key. In a zone with window and events, unknown

@@ -1,4 +1,4 @@
-package tally
+package matcher
 
 import (
 	"maps"
@@ -32,7 +32,7 @@ func (u unambiguous) MatchWithError(r *http.Request) (bool, error) {
 	if !u.isUnambiguous(r) {
 		return false, nil
 	}
-	original := originalOf(r)
+	original := Original(r)
 	if original == nil {
 		return true, nil
 	}
@@ -43,8 +43,8 @@ func (u unambiguous) MatchWithError(r *http.Request) (bool, error) {
 }
 
 func (u unambiguous) isUnambiguous(r *http.Request) bool {
-	received := received(r)
-	return (!u.method || !received.OverridesMethod()) && (!u.target || received.IsCanonical()) && (!u.query || received.HasCanonicalQuery())
+	Received := Received(r)
+	return (!u.method || !Received.OverridesMethod()) && (!u.target || Received.IsCanonical()) && (!u.query || Received.HasCanonicalQuery())
 }
 
 // readsMethod reports whether the outcome of a matcher set may depend on the method.
@@ -115,3 +115,18 @@ func readsCurrent(set caddyhttp.MatcherSet) bool {
 }
 
 func isPlaceholderKey(key string) bool { return strings.HasPrefix(key, "{") }
+
+// Original returns the request with the method and the target that the client has
+// sent, or nil if no handler has rewritten them. Directives such as `rewrite`,
+// `try_files`, `uri`, `method` and `handle_path` run before this one, and upstreams
+// such as PHP take the route from the original target all the same.
+func Original(r *http.Request) *http.Request {
+	sent, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
+	if !ok || sent.URL == nil || sent.Method == r.Method && sent.URL.Path == r.URL.Path && sent.URL.RawPath == r.URL.RawPath &&
+		sent.URL.RawQuery == r.URL.RawQuery && sent.URL.Host == r.URL.Host && sent.URL.Opaque == r.URL.Opaque {
+		return nil
+	}
+	original := *r
+	original.Method, original.URL, original.RequestURI = sent.Method, sent.URL, sent.RequestURI
+	return &original
+}

@@ -1,12 +1,11 @@
-package tally
-
-// This file finds matchers that no request can match.
+package matcher
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -14,19 +13,20 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// checkMatcherSets returns an error about the first matcher that no request can
+// CheckSets returns an error about the first matcher that no request can
 // match, which Caddy itself accepts: then what the matchers are for never happens, and
 // nobody notices. It must be called before the matchers are loaded.
-func checkMatcherSets(sets caddyhttp.RawMatcherSets) error {
+func CheckSets(sets caddyhttp.RawMatcherSets) error {
 	for _, set := range sets {
-		if err := checkMatcherSet(set); err != nil {
+		if err := CheckSet(set); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkMatcherSet(set caddy.ModuleMap) error {
+// CheckSet is CheckSets for one set.
+func CheckSet(set caddy.ModuleMap) error {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if name == "not" {
 			if err := checkNot(set[name]); err != nil {
@@ -34,7 +34,7 @@ func checkMatcherSet(set caddy.ModuleMap) error {
 			}
 			continue
 		}
-		var m MatchEndpoint
+		var m Endpoint
 		if name == "endpoint" && json.Unmarshal(set[name], &m) == nil {
 			if err := checkCommas(slices.Concat(m.Methods, m.Paths)); err != nil {
 				return fmt.Errorf("match: endpoint: %w", err)
@@ -44,8 +44,8 @@ func checkMatcherSet(set caddy.ModuleMap) error {
 		if check == nil || json.Unmarshal(set[name], &values) != nil {
 			continue
 		}
-		if line, ok := withoutCommas(values); ok {
-			return fmt.Errorf("match: %s: never matches %q, because "+noCommas+" write %s %s", name, strings.Join(values, " "), name, line)
+		if line, ok := WithoutCommas(values); ok {
+			return fmt.Errorf("match: %s: never matches %q, because "+NoCommas+" write %s %s", name, strings.Join(values, " "), name, line)
 		}
 		for _, value := range values {
 			if err := check(value, values); err != nil {
@@ -65,7 +65,7 @@ func checkNot(raw json.RawMessage) error {
 	if len(sets) == 0 || slices.ContainsFunc(sets, func(set caddy.ModuleMap) bool { return len(set) == 0 }) {
 		return errors.New("match: not: lacks what it is about: write not path /health")
 	}
-	return checkMatcherSets(sets)
+	return CheckSets(sets)
 }
 
 // matcherChecks returns an error about one of the values of a matcher that never
@@ -76,19 +76,19 @@ var matcherChecks = map[string]func(value string, all []string) error{
 	"host":   checkHost,
 }
 
-// noCommas says how the values of a list are set apart, and that an example follows.
-const noCommas = "a list has spaces between its values and no commas:"
+// NoCommas says how the values of a list are set apart, and that an example follows.
+const NoCommas = "a list has spaces between its values and no commas:"
 
-// withoutCommas returns values of a list that are set apart by commas as they are written, with
+// WithoutCommas returns values of a list that are set apart by commas as they are written, with
 // spaces; ok is false if there are no such commas. One inside a value is left as it is.
-func withoutCommas(values []string) (line string, ok bool) {
+func WithoutCommas(values []string) (line string, ok bool) {
 	spaced := make([]string, len(values))
 	for i, value := range values {
 		if i < len(values)-1 {
 			value = strings.TrimSuffix(value, ",")
 		}
 		value = strings.ReplaceAll(value, ",/", " /")
-		if parts := strings.Split(value, ","); !slices.ContainsFunc(parts, func(part string) bool { return !isMethod(part) }) {
+		if parts := strings.Split(value, ","); !slices.ContainsFunc(parts, func(part string) bool { return !IsMethod(part) }) {
 			value = strings.Join(parts, " ")
 		}
 		spaced[i] = value
@@ -99,15 +99,15 @@ func withoutCommas(values []string) (line string, ok bool) {
 
 // checkCommas returns an error about values of a list that are set apart by commas.
 func checkCommas(values []string) error {
-	if line, ok := withoutCommas(values); ok {
-		return fmt.Errorf("got %q, but "+noCommas+" write %s", strings.Join(values, " "), line)
+	if line, ok := WithoutCommas(values); ok {
+		return fmt.Errorf("got %q, but "+NoCommas+" write %s", strings.Join(values, " "), line)
 	}
 	return nil
 }
 
 func checkPath(path string, all []string) error {
 	switch {
-	case isMatcher(path) && !strings.HasPrefix(path, "/"), isMethod(path):
+	case IsMatcher(path) && !strings.HasPrefix(path, "/"), IsMethod(path):
 		return severalMatchers(all)
 	case strings.HasPrefix(path, "^"):
 		return fmt.Errorf("never matches %q, which is no path: write path_regexp %s", path, path)
@@ -127,7 +127,7 @@ func checkPath(path string, all []string) error {
 }
 
 func checkMethod(method string, all []string) error {
-	if isMatcher(method) || strings.HasPrefix(method, "/") {
+	if IsMatcher(method) || strings.HasPrefix(method, "/") {
 		return severalMatchers(all)
 	}
 	if strings.ContainsAny(method, ", |") {
@@ -137,7 +137,7 @@ func checkMethod(method string, all []string) error {
 }
 
 func checkHost(host string, all []string) error {
-	if isMatcher(host) || strings.HasPrefix(host, "/") {
+	if IsMatcher(host) || strings.HasPrefix(host, "/") {
 		return severalMatchers(all)
 	}
 	if strings.Contains(host, "/") {
@@ -157,7 +157,7 @@ func severalMatchers(values []string) error {
 	method, path := "", ""
 	for _, value := range values {
 		switch {
-		case isMethod(value):
+		case IsMethod(value):
 			method = " " + strings.ToUpper(value)
 		case strings.HasPrefix(value, "/") && path == "":
 			path = " " + value
@@ -167,4 +167,20 @@ func severalMatchers(values []string) error {
 		return fmt.Errorf("got %q, but a line has one matcher: write a block with each in a line of its own", values)
 	}
 	return fmt.Errorf("got %q, but a line has one matcher: write match%s%s, or a block with each in a line of its own", values, method, path)
+}
+
+// IsMethod reports whether a word is a method of HTTP, in whatever case.
+func IsMethod(word string) bool {
+	switch strings.ToUpper(word) {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// IsMatcher reports whether there is a matcher of this name.
+func IsMatcher(word string) bool {
+	_, err := caddy.GetModule("http.matchers." + word)
+	return err == nil
 }

@@ -1,4 +1,4 @@
-package tally
+package matcher
 
 import (
 	"encoding/json"
@@ -15,10 +15,10 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule(MatchEndpoint{})
+	caddy.RegisterModule(Endpoint{})
 }
 
-// MatchEndpoint matches requests that a backend may take for those of an endpoint,
+// Endpoint matches requests that a backend may take for those of an endpoint,
 // in every spelling: `/login` also as `/login/`, `/LOGIN`, `/login.json`, `/login;x`,
 // `/%6cogin`, `//login` or `/index.php/login`. Caddy's matchers `path` and `query`
 // don't match all of these, although backends accept them, so that a limit is
@@ -32,7 +32,7 @@ func init() {
 // what it was rewritten to does; where it must match exactly, if both do.
 //
 // What a request has in its body is not looked at.
-type MatchEndpoint struct {
+type Endpoint struct {
 	// The methods, in capitals; `GET` includes `HEAD`. A request also has the method
 	// that `X-HTTP-Method-Override` or `_method` in the query says. Default: all.
 	Methods []string `json:"methods,omitempty"`
@@ -63,46 +63,46 @@ const (
 )
 
 // CaddyModule returns the Caddy module information.
-func (MatchEndpoint) CaddyModule() caddy.ModuleInfo {
+func (Endpoint) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  "http.matchers.endpoint",
-		New: func() caddy.Module { return new(MatchEndpoint) },
+		New: func() caddy.Module { return new(Endpoint) },
 	}
 }
 
 // Provision checks the endpoint.
-func (m *MatchEndpoint) Provision(caddy.Context) (err error) {
+func (m *Endpoint) Provision(caddy.Context) (err error) {
 	m.endpoint, err = endpoint.New(m.Methods, m.Paths, m.Query)
 	return err
 }
 
 // MatchWithError reports whether a request is one of the endpoint's. There is never
 // an error.
-func (m *MatchEndpoint) MatchWithError(r *http.Request) (bool, error) {
+func (m *Endpoint) MatchWithError(r *http.Request) (bool, error) {
 	matches := m.matches(r)
 	if matches != (m.reading == exactlyAsWas) { // settled, whatever the request was
 		return matches, nil
 	}
-	if original := originalOf(r); original != nil {
+	if original := Original(r); original != nil {
 		return m.matches(original), nil
 	}
 	return matches, nil
 }
 
 // matches reports whether a request is one of the endpoint's as it is.
-func (m *MatchEndpoint) matches(r *http.Request) bool {
-	received := received(r)
+func (m *Endpoint) matches(r *http.Request) bool {
+	Received := Received(r)
 	switch m.reading {
 	case exactlyAsWas:
-		return m.endpoint.Is(&received)
+		return m.endpoint.Is(&Received)
 	case anyEncoding:
-		return m.endpoint.Names(&received)
+		return m.endpoint.Names(&Received)
 	}
-	return m.endpoint.Covers(&received)
+	return m.endpoint.Covers(&Received)
 }
 
-// received returns what endpoints are matched with.
-func received(r *http.Request) endpoint.Request {
+// Received returns what endpoints are matched with.
+func Received(r *http.Request) endpoint.Request {
 	return endpoint.Request{
 		Method: r.Method, Header: r.Header, Path: r.URL.Path, RawPath: r.URL.RawPath, Query: r.URL.RawQuery,
 		Odd: r.URL.Host != "" || r.URL.Opaque != "", Tunnel: isTunnel(r), Memory: readingsIn{r},
@@ -139,7 +139,7 @@ func (r readingsIn) Readings() *endpoint.Readings {
 // UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
 //
 //	endpoint [<methods...>] <paths...> [<key>=<value>...]
-func (m *MatchEndpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (m *Endpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for d.Next() {
 		if m.Paths != nil {
 			return d.Err("endpoint: there is one in this set of matchers already, got another: expected a set of matchers for each")
@@ -155,7 +155,7 @@ func (m *MatchEndpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // parse reads methods, paths and conditions, in this order.
-func (m *MatchEndpoint) parse(args []string) error {
+func (m *Endpoint) parse(args []string) error {
 	if err := checkCommas(args); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (m *MatchEndpoint) parse(args []string) error {
 	return err
 }
 
-func (m *MatchEndpoint) parseCondition(arg string) error {
+func (m *Endpoint) parseCondition(arg string) error {
 	key, value, found := strings.Cut(arg, "=")
 	if !found {
 		return fmt.Errorf("got %q behind the path, where conditions on the query have a value, such as mode=heavy: %s", arg, insteadOfCondition(arg))
@@ -198,7 +198,7 @@ func insteadOfCondition(word string) string {
 	_, errDuration := caddy.ParseDuration(word)
 	_, errModule := caddy.GetModule("http.matchers." + word)
 	switch {
-	case isMethod(word), endpoint.IsMethod(word):
+	case IsMethod(word), endpoint.IsMethod(word):
 		return fmt.Sprintf("write the method before the path, as in %s /login; %s=* is a parameter of this name", strings.ToUpper(word), word)
 	case strings.HasPrefix(word, "/"):
 		return "write paths before the conditions, as in /login /signin mode=heavy"
@@ -212,9 +212,9 @@ func insteadOfCondition(word string) string {
 	return fmt.Sprintf("write %s=* for any value of the parameter %s", word, word)
 }
 
-// nextIsEndpoint reports whether the next argument begins an endpoint: a path, or a
+// NextIsEndpoint reports whether the next argument begins an endpoint: a path, or a
 // method, which no matcher has as its name.
-func nextIsEndpoint(d *caddyfile.Dispenser) bool {
+func NextIsEndpoint(d *caddyfile.Dispenser) bool {
 	if !d.NextArg() {
 		return false
 	}
@@ -223,10 +223,10 @@ func nextIsEndpoint(d *caddyfile.Dispenser) bool {
 	return strings.HasPrefix(next, "/") || endpoint.IsMethod(next)
 }
 
-// unmarshalEndpoint reads an endpoint that is written without the name of its
+// UnmarshalEndpoint reads an endpoint that is written without the name of its
 // matcher.
-func unmarshalEndpoint(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
-	m := new(MatchEndpoint)
+func UnmarshalEndpoint(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
+	m := new(Endpoint)
 	if err := m.parse(d.RemainingArgs()); err != nil {
 		return nil, d.WrapErr(err)
 	}
@@ -235,7 +235,7 @@ func unmarshalEndpoint(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 }
 
 // line returns the endpoint as it is written in a Caddyfile.
-func (m *MatchEndpoint) line() string {
+func (m *Endpoint) line() string {
 	words := slices.Concat(m.Methods, m.Paths)
 	for key, value := range m.Query {
 		words = append(words, key+"="+value)
@@ -246,7 +246,7 @@ func (m *MatchEndpoint) line() string {
 
 // Interface guards
 var (
-	_ caddy.Provisioner                 = (*MatchEndpoint)(nil)
-	_ caddyfile.Unmarshaler             = (*MatchEndpoint)(nil)
-	_ caddyhttp.RequestMatcherWithError = (*MatchEndpoint)(nil)
+	_ caddy.Provisioner                 = (*Endpoint)(nil)
+	_ caddyfile.Unmarshaler             = (*Endpoint)(nil)
+	_ caddyhttp.RequestMatcherWithError = (*Endpoint)(nil)
 )
