@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/child"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
@@ -82,6 +83,7 @@ func jsonSample(sample string) (config []byte, ok bool) {
 // TestExamplesStart starts a real Caddy with each of the examples, as it stands
 // but for the ports and a store with time, and goes over a limit of it.
 func TestExamplesStart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds a Caddy")
 	}
@@ -165,14 +167,14 @@ func startExample(t *testing.T, caddyBinary, file, upstream string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Start(); err != nil {
+	if err := child.Start(command); err != nil {
 		t.Fatal(err)
 	}
 	drained := make(chan struct{})
 	t.Cleanup(func() {
 		cancel()
 		<-drained
-		_ = command.Wait() // it was killed
+		_ = child.Wait(command) // it was killed
 	})
 	ready, seen := make(chan bool, 2), new(strings.Builder)
 	go func() {

@@ -13,21 +13,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // patience is how long a test waits for something that will happen.
 const patience = time.Minute
 
-// scratch is a folder that is there until all tests are done.
+// scratch is the folder for temporary files. It is there until all tests are done.
 var scratch string
 
 func TestMain(m *testing.M) {
+	if isCaddy() {
+		caddycmd.Main()
+		return
+	}
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		_ = parallel.Value.Set("8") // tests in parallel mostly wait, for time to pass or for a Caddy
@@ -37,7 +45,10 @@ func TestMain(m *testing.M) {
 
 func runTests(m *testing.M) int {
 	var err error
-	if scratch, err = os.MkdirTemp("", "caddytest-"); err != nil {
+	if scratch, err = os.MkdirTemp("", "ct-"); err == nil { // a short name: paths of sockets may not be long
+		err = errors.Join(child.RemoveFolder(scratch), os.Setenv("TMPDIR", scratch))
+	}
+	if err != nil {
 		log.Print(err)
 		return 1
 	}
@@ -45,21 +56,24 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// caddyBinary builds Caddy with this module, once. CADDYTEST_BINARY names one
-// to be tested instead: one built with -race, or by xcaddy.
+// caddyName is the name under which this program, the tests with all that is in a Caddy, is one.
+const caddyName = "caddy.exe"
+
+func isCaddy() bool { return filepath.Base(os.Args[0]) == caddyName }
+
+// caddyBinary returns the path of a Caddy with this module: of the tests themselves, which have
+// all of it in them, so nothing is built. CADDYTEST_BINARY names another to be tested, such as
+// one built by xcaddy.
 var caddyBinary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("CADDYTEST_BINARY"); path != "" {
 		return path, nil
 	}
-	path := filepath.Join(scratch, "caddy")
-	if runtime.GOOS == "windows" {
-		path += ".exe"
-	}
-	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "../cmd/caddy").CombinedOutput()
+	tests, err := os.Executable()
 	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+		return "", err
 	}
-	return path, nil
+	path := filepath.Join(scratch, caddyName)
+	return path, os.Symlink(tests, path)
 })
 
 // server is a Caddy with a folder of its own, which may be started again when it
@@ -107,10 +121,18 @@ func newServer(t *testing.T, config string, env ...string) *server {
 		"HOME=" + s.dir, "AppData=" + s.dir,
 		"XDG_DATA_HOME=" + s.data(), "XDG_CONFIG_HOME=" + filepath.Join(s.dir, "config"),
 		"ADMIN=" + s.admin, "PORT=" + s.port, "TLS=" + s.tls, "OTHER=" + s.other, "DIR=" + s.dir,
-	}, env...)
+	}, append(frugal(), env...)...)
 	s.setConfig(config)
 	t.Cleanup(s.cleanUp)
 	return s
+}
+
+// frugal is what keeps a Caddy of a few seconds from collecting what is needed all the time.
+func frugal() []string {
+	if proof.IsOn() {
+		return nil
+	}
+	return []string{"GOGC=off", "GOMEMLIMIT=256MiB"}
 }
 
 // startCaddy starts a server.
@@ -201,13 +223,13 @@ func (s *server) launch() {
 	s.client.CloseIdleConnections()
 	s.cmd = s.command("run", "--config", s.config)
 	s.cmd.Stdout, s.cmd.Stderr = logs, logs
-	if err := s.cmd.Start(); err != nil {
+	if err := child.Start(s.cmd); err != nil {
 		s.t.Fatal(err)
 	}
 	cmd, ended := s.cmd, make(chan struct{})
 	s.ended = ended
 	go func() {
-		s.err = cmd.Wait()
+		s.err = child.Wait(cmd)
 		close(ended)
 	}()
 }

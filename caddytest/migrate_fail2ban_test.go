@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 const monitor = "192.0.2.7"
@@ -83,12 +85,12 @@ func bannedByFail2ban(t *testing.T) []string {
 	ctx, cancel := context.WithCancel(t.Context())
 	server := exec.CommandContext(ctx, program, "-c", dir, "-s", dir+"/sock", "-p", dir+"/pid", "-f", "start")
 	server.Stdout = t.Output()
-	if err := server.Start(); err != nil {
+	if err := child.Start(server); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
 		cancel()
-		_ = server.Wait() // it was killed
+		_ = child.Wait(server) // it was killed
 	}()
 	last := failedAttempts[len(failedAttempts)-1].from
 	var addresses []string

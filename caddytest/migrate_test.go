@@ -63,6 +63,7 @@ var migrations = []migration{
 // A Caddyfile on a page about migration lets through what the config beside it does, in
 // the program that it is of.
 func TestMigrations(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds a Caddy")
 	}
@@ -169,6 +170,7 @@ func startRival(t *testing.T, program, port, file, config string, args ...string
 
 // Pages about migration show the configs of their pair as they are, and link to them.
 func TestMigrationPagesShowTheConfigs(t *testing.T) {
+	t.Parallel()
 	shown := map[string][]string{"fail2ban": {"fail2ban.Caddyfile", "fail2ban/filter.d/login.conf", "fail2ban/jail.d/login.conf"}}
 	for _, m := range migrations {
 		shown[m.name] = []string{m.name + ".Caddyfile", m.config}

@@ -75,6 +75,7 @@ func luminances(t *testing.T, style string) map[string]float64 {
 
 // No page of ours has a browser ask for an icon that isn't there.
 func TestPagesNameTheirIcon(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"../examples/site/index.html", "../examples/site/429.html", "../identity/challenge/page.html"} {
 		page, err := os.ReadFile(file)
 		if err != nil {
@@ -89,6 +90,7 @@ func TestPagesNameTheirIcon(t *testing.T) {
 // The example's page for refused requests says in words how long to wait, before any
 // script runs.
 func TestPageSaysHowLongToWait(t *testing.T) {
+	t.Parallel()
 	binary, err := caddyBinary()
 	if err != nil {
 		t.Fatal(err)

@@ -55,6 +55,7 @@ var wordPressReading = []string{
 // The recipe for WordPress missed searches by `/search/…`, in a body and by its API, and lists of
 // users by `?rest_route=`. Whatever the real one searches or lists for is counted.
 func TestWordPressRecipeCountsAllSearches(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds a Caddy")
 	}

@@ -501,6 +501,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 // Every recipe lets normal use through entirely, and refuses what its page says. The
 // commands on the page show what it says they show.
 func TestRecipes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds a Caddy")
 	}
@@ -522,6 +523,7 @@ func TestRecipes(t *testing.T) {
 // The limits for hours and days of recipes hold as well: a client that keeps to the
 // shorter ones is refused in the end.
 func TestRecipesLimitLongAttacks(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds a Caddy")
 	}
@@ -558,6 +560,7 @@ func TestRecipesLimitLongAttacks(t *testing.T) {
 // Every Caddyfile of examples/recipes has a page that shows it, a line in the index of
 // recipes, and traffic.
 func TestRecipesHavePages(t *testing.T) {
+	t.Parallel()
 	index := readSample(t, "../docs/recipes/README.md")
 	tested := make(map[string]bool)
 	for _, r := range recipes {
@@ -614,6 +617,7 @@ func withoutHead(text string) string {
 
 // The files of the pages about systemd and Compose hold what the pages say of them.
 func TestDeploymentFiles(t *testing.T) {
+	t.Parallel()
 	for file, lines := range map[string][]string{
 		"compose/compose.yaml":  {"- caddy_data:/data", "caddy_data:", "- ./Caddyfile:/etc/caddy/Caddyfile:ro", "stop_grace_period: 30s"},
 		"compose/Dockerfile":    {"RUN GOTOOLCHAIN=auto xcaddy build --with github.com/caddy-tally/caddy-tally", "COPY --from=builder /usr/bin/caddy /usr/bin/caddy"},

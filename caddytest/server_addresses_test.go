@@ -9,6 +9,7 @@ import (
 // A client that adds a line of its own before the one that a proxy adds chooses
 // neither whom it counts as, nor what it is exempt from.
 func TestSecondLineOfAnAddressIsNoOtherClient(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		servers string
 		fields  []string // before the proxy's

@@ -15,6 +15,7 @@ import (
 )
 
 func TestErrorRoutesSeeRefusals(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient)+site(`
 		rate_limit {
 			zone login {
@@ -47,6 +48,7 @@ func TestErrorRoutesSeeRefusals(t *testing.T) {
 }
 
 func TestErrorRoutesMayChangeTheStatus(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, strings.Replace(config("zone z {\nlimit 1/1h\n}"),
 		"respond hello", "respond hello\nhandle_errors {\nrespond busy 503\n}", 1))
 	s.wantPassed(1, 1, "/")
@@ -56,6 +58,7 @@ func TestErrorRoutesMayChangeTheStatus(t *testing.T) {
 }
 
 func TestRemainingIsAPlaceholder(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient)+site(`
 		route {
 			rate_limit {
@@ -78,6 +81,7 @@ func TestRemainingIsAPlaceholder(t *testing.T) {
 }
 
 func TestHeaderStyles(t *testing.T) {
+	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
 			w.Header().Add(name, "999")
@@ -138,6 +142,7 @@ func checkField(t *testing.T, name string, got []string, left int) {
 // Both handlers are heard of, the tighter first, and a refusal by the second
 // names its limit.
 func TestTwoHandlersOnOneRequest(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient)+site(`
 		route {
 			rate_limit {
@@ -172,6 +177,7 @@ func TestTwoHandlersOnOneRequest(t *testing.T) {
 }
 
 func TestProblemDetailsAreSentIfAskedFor(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone login {\nlimit 1/1h name hourly\n}"))
 	const problem = "application/problem+json"
 	if a := s.get("/", "Accept: "+problem); a.status != http.StatusOK || a.body != "hello" {
@@ -212,6 +218,7 @@ func TestProblemDetailsAreSentIfAskedFor(t *testing.T) {
 
 // A refusal does not wait for a body that nobody wants, nor ask for it.
 func TestBodyOfRefusedRequestIsNotRead(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t)
 	s := startCaddy(t, limitedProxy("1/1h"), b.env())
 	s.wantPassed(1, 1, "/")
@@ -238,6 +245,7 @@ func TestBodyOfRefusedRequestIsNotRead(t *testing.T) {
 
 // A client that is refused with a short body may go on asking on its connection.
 func TestRefusedRequestKeepsItsConnection(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 1/1h\n}"))
 	conn := s.dial()
 	defer conn.Close()
@@ -257,6 +265,7 @@ func TestRefusedRequestKeepsItsConnection(t *testing.T) {
 // An error page may have a limit of its own. It is served while that lasts,
 // though the request was refused before.
 func TestLimitInsideHandleErrors(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, strings.Replace(config("zone outer {\nlimit 1/1h\n}"), "respond hello", `respond hello
 		handle_errors {
 			rate_limit {
@@ -282,6 +291,7 @@ func TestLimitInsideHandleErrors(t *testing.T) {
 // A client that fails to sign in too often is refused, and not shown the answer that was
 // intercepted.
 func TestRefusalInsideInterceptHasNoBody(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient)+site(`
 		intercept {
 			@failed status 401
@@ -308,6 +318,7 @@ func TestRefusalInsideInterceptHasNoBody(t *testing.T) {
 // A client that asks for missing pages is limited inside handle_errors. Such
 // refusals are no errors, of which Caddy would log each, with the address.
 func TestRefusalsInsideHandleErrorsAreAnswered(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient)+site(`
 		error 404
 		handle_errors 404 {

@@ -12,6 +12,7 @@ import (
 
 // A person without JavaScript waits, and is back where the page was called up.
 func TestBrowserWithoutScriptEarnsASession(t *testing.T) {
+	t.Parallel()
 	b := browser.Start(t, browser.Find(t))
 	arrived := make(chan string, 100)
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,6 +59,7 @@ func TestBrowserWithoutScriptEarnsASession(t *testing.T) {
 // A person whose network has used up its limit calls up a page, and comes there
 // without doing anything.
 func TestBrowserEarnsASession(t *testing.T) {
+	t.Parallel()
 	chromium := browser.Find(t)
 	requests := make(chan string, 100)
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,6 +116,7 @@ func TestBrowserEarnsASession(t *testing.T) {
 // The example's pages can be used in every view: the one to try limits on, and the one of a
 // refusal.
 func TestBrowserShowsTheExample(t *testing.T) {
+	t.Parallel()
 	b, axe := browser.Start(t, browser.Find(t)), browser.FindAxe(t)
 	binary, err := caddyBinary()
 	if err != nil {

@@ -18,6 +18,7 @@ func withProxies(config, options string) string {
 // Nobody is banned by what somebody else has written into a field, neither by a trap nor
 // for violations. The visit itself is refused.
 func TestNobodyIsBannedByAClaimedAddress(t *testing.T) {
+	t.Parallel()
 	for name, fields := range map[string][]string{
 		"one line":     {forged},
 		"two lines":    {"X-Forwarded-For: 192.0.2.1", "X-Forwarded-For: 198.51.100.1"},
@@ -47,6 +48,7 @@ const claimWarning = "a request has come through a trusted proxy with several ad
 
 // What only trusted proxies have added to is as good as the peer's address.
 func TestAddressesThatProxiesAgreeOn(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("", "trap ban 1h path /.env", "3/1h"))
 	chain := "X-Forwarded-For: 192.0.2.1, 127.0.0.2, 192.0.2.1, what"
 	s.get("/.env", chain, agent(1))
@@ -59,6 +61,7 @@ func TestAddressesThatProxiesAgreeOn(t *testing.T) {
 
 // A strict server takes the address that the proxy has seen, and that is banned.
 func TestStrictProxies(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withProxies(standing("", "trap ban 1h path /.env", "3/1h"),
 		"trusted_proxies static 127.0.0.1/8\ntrusted_proxies_strict"))
 	s.get("/.env", forged, agent(1))
@@ -69,6 +72,7 @@ func TestStrictProxies(t *testing.T) {
 
 // Nor is anybody's network squeezed by what others write.
 func TestNobodyIsSqueezedByAClaimedAddress(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, strings.Replace(standing("", "", "100/1h"), "pressure off", "", 1))
 	for i := range 40 {
 		s.get("/", forged, agent(i))
@@ -85,6 +89,7 @@ func TestNobodyIsSqueezedByAClaimedAddress(t *testing.T) {
 }
 
 func TestValidateWarnsOfLooseProxies(t *testing.T) {
+	t.Parallel()
 	const warning = "this server trusts proxies, and takes the first address of X-Forwarded-For"
 	const static = "trusted_proxies static private_ranges\n"
 	for name, c := range map[string]struct {

@@ -36,6 +36,7 @@ func from6(network, host int) string {
 }
 
 func TestFingerprintsInOneNetworkAreToldApart(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, perClient("", "limit 3/1h"))
 	s.wantPassed(3, 5, "/", from(1), agent(1))
 	s.wantPassed(3, 5, "/", from(1), agent(1), "Accept-Language: de-DE,de;q=0.9")
@@ -52,6 +53,7 @@ func TestFingerprintsInOneNetworkAreToldApart(t *testing.T) {
 // However an IPv4 address is carried in IPv6, who has it is one client, and one
 // network with its ceiling.
 func TestCarriedAddressesAreOneClient(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, perClient("", "limit 2/1h"))
 	s.wantPassed(2, 3, "/", from(1), agent(1))
 	for i, address := range []string{"::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201:1::1", "2001:0:1:2:3:4:3fff:fdfe", "::192.0.2.1"} {
@@ -63,6 +65,7 @@ func TestCarriedAddressesAreOneClient(t *testing.T) {
 
 // Without a word about itself, a client is its network.
 func TestClientsThatSayNothing(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, perClient("", "limit 3/1h"))
 	const silent = "User-Agent: " // Go would say something else
 	a := s.get("/", from(1), silent)
@@ -74,6 +77,7 @@ func TestClientsThatSayNothing(t *testing.T) {
 }
 
 func TestInventedBrowsersGainNothing(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		zone string
 		most int
@@ -100,6 +104,7 @@ func TestInventedBrowsersGainNothing(t *testing.T) {
 
 // What is left for a client is never more than its network has.
 func TestClientIsToldOfItsNetwork(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, perClient("", "limit 5/1h\nprefix_ceiling 1"))
 	if a := s.get("/", from(1), agent(1)); a.header.Get("RateLimit-Policy") != `"z";q=5;w=3600` {
 		t.Errorf("the first is told of %q", a.header.Get("RateLimit-Policy"))
@@ -164,6 +169,7 @@ func TestCrowdedNetworkIsSqueezed(t *testing.T) {
 // A page elsewhere can have its visitors' browsers ask for any language, but not say
 // that they are another browser: it can't have a household squeezed.
 func TestLanguagesAreNoCrowd(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, squeezing(""))
 	for i := range 30 {
 		s.wantPassed(1, 1, "/", from(1), agent(i%3), fmt.Sprintf("Accept-Language: x%c", 'a'+i/3))
@@ -178,6 +184,7 @@ func TestLanguagesAreNoCrowd(t *testing.T) {
 // A limit may be so small that the network's ceiling refuses most of its many clients
 // from memory. They count all the same, and one client that insists counts once.
 func TestCrowdBeyondTheCeilingIsSqueezed(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, perClient("", "limit 1/1h"))
 	squeezed := func() bool { return strings.Contains(s.mustMetrics(), "caddy_rate_limit_squeezes_total 1") }
 	for i := range 100 {
@@ -197,6 +204,7 @@ func TestCrowdBeyondTheCeilingIsSqueezed(t *testing.T) {
 }
 
 func TestNetworksAreNotSqueezedWithoutPressure(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, perClient("pressure off", "limit 4/1h\nprefix_ceiling 100"))
 	for i := range 100 {
 		s.wantPassed(1, 1, "/", from(1), agent(i))
@@ -213,6 +221,7 @@ func (s *server) mustMetrics() string {
 }
 
 func TestPlaceholdersOfClients(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, perClient("", "limit 100/1h"))
 	of := func(fields ...string) []string {
 		t.Helper()
@@ -241,6 +250,7 @@ func TestPlaceholdersOfClients(t *testing.T) {
 
 // Nobody chooses a network without being trusted, and garbage is no way out.
 func TestSpoofedAddresses(t *testing.T) {
+	t.Parallel()
 	conf := perClient("", "limit 2/1h\nprefix_ceiling 1")
 	t.Run("untrusted", func(t *testing.T) {
 		s := startCaddy(t, strings.Replace(conf, "trusted_proxies static 127.0.0.1/8", "trusted_proxies static 192.0.2.0/24", 1))
@@ -268,6 +278,7 @@ func TestSpoofedAddresses(t *testing.T) {
 
 // Keys are verified clients: they feel nothing of the network that they are in.
 func TestAPIKeysInACrowd(t *testing.T) {
+	t.Parallel()
 	conf := perClient("tier x {\nlimit 1/1h\n}\napi_keys {\nmissing default x\nunknown default x\n}", "limit 2/1h\nprefix_ceiling 1")
 	s := newServer(t, conf)
 	key := s.newKey("acme", "x")

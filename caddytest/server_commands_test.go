@@ -48,6 +48,7 @@ func words(line string) []string { return strings.Fields(line) }
 
 // An operator's night, with commands only.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\nban after 2 violations in 10m for 1h\n}"+trusting)+site(`
 		rate_limit {
 			zone login {
@@ -174,6 +175,7 @@ func TestCommands(t *testing.T) {
 }
 
 func TestCommandsWithoutCaddy(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, config("zone z {\nlimit 1/1h\n}"))
 	s.wantCommand(t, 1, words("status"), "no Caddy can be asked at "+s.admin, "start Caddy")
 	s.wantCommand(t, 1, words("stats"), `unknown command "stats"`, "did you mean status?")
@@ -182,6 +184,7 @@ func TestCommandsWithoutCaddy(t *testing.T) {
 
 // What people name in commands is in no line of the log, whatever they do.
 func TestOrdersAreNoPartOfURLs(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 1/1h\n}"))
 	if _, err := s.operator().Ban(t.Context(), operator.Order{Client: "203.0.113.77", For: 60, Reason: "secret reason"}); err != nil {
 		t.Fatal(err)
@@ -192,6 +195,7 @@ func TestOrdersAreNoPartOfURLs(t *testing.T) {
 }
 
 func TestExpiredKeysAreRefused(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 100/1h\n}\napi_keys {\nmissing deny\n}\n}")+site("rate_limit {\nzone api {\ntiers\n}\n}\nrespond hello"))
 	out, _, status := s.rateLimit(words("key new acme free --expires 1h")...)
 	key := "X-Api-Key: " + strings.TrimSpace(out)

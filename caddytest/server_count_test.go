@@ -78,6 +78,7 @@ func (s *server) attempt(ctx context.Context, from, password string) (answer, er
 // Of many wrong passwords at once exactly the limit comes to the app, and right ones use up
 // nothing. What is held stays used over a kill, and where clients leave before they are answered.
 func TestHeldAttempts(t *testing.T) {
+	t.Parallel()
 	app := newChecker(t)
 	s := startCaddy(t, options(patient+trusting)+site(`rate_limit {
 		zone login {
@@ -203,6 +204,7 @@ func (f breaking) Read([]byte) (int, error) {
 // Attempts whose body breaks off may have brought the password to the app, and are answered with a
 // 502 or a 413: they use up what they hold.
 func TestBodiesThatBreakOffAreNotFree(t *testing.T) {
+	t.Parallel()
 	app := newChecker(t)
 	s := startCaddy(t, options(patient+`
 	servers {
@@ -285,6 +287,7 @@ var replacing = map[string]string{
 
 // Whatever handlers make of a wrong password's 401, it counts, and a right one doesn't.
 func TestReplacedStatusesCount(t *testing.T) {
+	t.Parallel()
 	app := newChecker(t)
 	for name, handlers := range replacing {
 		for _, hold := range []string{"", "hold"} {
@@ -321,6 +324,7 @@ func TestReplacedStatusesCount(t *testing.T) {
 
 // The 200 with which forward_auth lets a request go on is no answer to it.
 func TestAnAllowedRequestIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	allowing := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(allowing.Close)
 	s := startCaddy(t, options(patient+trusting)+site(`route {

@@ -13,6 +13,7 @@ import (
 // refused, the one after it passes, and the audit has both, with the user's name. Over plain
 // HTTP, where browsers send less about where a form is from, this works as well.
 func TestBrowserSteersCaddy(t *testing.T) {
+	t.Parallel()
 	chromium := browser.Find(t)
 	s := startCaddy(t, options(patient+trusting)+site(`
 		handle_path /limits/* {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // dashboardCommand starts `caddy rate-limit dashboard`, and returns the address that it
@@ -21,7 +23,7 @@ func (s *server) dashboardCommand(args ...string) (address string, cmd *exec.Cmd
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = cmd.Process.Kill() }) // an error: it has ended
@@ -30,13 +32,14 @@ func (s *server) dashboardCommand(args ...string) (address string, cmd *exec.Cmd
 			return lines.Text(), cmd
 		}
 	}
-	s.t.Fatalf("caddy rate-limit dashboard prints no address, and ends: %v", cmd.Wait())
+	s.t.Fatalf("caddy rate-limit dashboard prints no address, and ends: %v", child.Wait(cmd))
 	return "", nil
 }
 
 // The command shows the running Caddy, to whoever has the address that it prints, until it is
 // interrupted.
 func TestDashboardCommand(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone login {\nlimit 2/1h\n}"))
 	s.wantPassed(2, 3, "/")
 	for _, args := range [][]string{nil, {"--read-only"}} {
@@ -55,7 +58,7 @@ func TestDashboardCommand(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); err != nil {
+		if err := child.Wait(cmd); err != nil {
 			t.Errorf("interrupted, it ends with %v", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 // The dashboard is for users, below whatever path it stands, and for nobody else.
 func TestDashboardIsForUsers(t *testing.T) {
+	t.Parallel()
 	for name, body := range map[string]string{
 		"handle_path": "handle_path /limits/* {\n" + basicAuth + "rate_limit_dashboard\n}\n",
 		"handle":      "handle /limits/* {\nrate_limit_dashboard\n" + basicAuth + "}\n",
@@ -40,6 +41,7 @@ func TestDashboardIsForUsers(t *testing.T) {
 
 // Without a user only a matcher lets somebody in, and a config that lets nobody in is warned of.
 func TestDashboardWithoutUsers(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(trusting)+site("rate_limit_dashboard /limits/* {\nwritable\nallow 192.0.2.7\n}\nrate_limit_dashboard /shut/*\nrespond hello\n"))
 	if a := s.get("/limits/", "X-Forwarded-For: 192.0.2.7"); a.status != http.StatusOK || strings.Contains(a.body, "reads only") {
 		t.Errorf("who is allowed is answered with %d", a.status)
@@ -57,6 +59,7 @@ func TestDashboardWithoutUsers(t *testing.T) {
 // A page of another site that has pointed its name here has the address of its visitor, who may see
 // the dashboard.
 func TestDashboardAgainstRebinding(t *testing.T) {
+	t.Parallel()
 	const allowed = "rate_limit_dashboard /limits/* {\nallow client_ip 127.0.0.1\n}\n"
 	s := startCaddy(t, options("")+
 		"http://dash.lan:{$PORT}, http://*.dash.lan:{$PORT} {\n"+allowed+"}\n"+

@@ -54,6 +54,7 @@ var forgedLines = []string{
 }
 
 func TestDecisionLog(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "rate_limit.log")
 	s := startCaddy(t, logged(file, "", ""))
 	for client := range 3 {
@@ -77,6 +78,7 @@ func TestDecisionLog(t *testing.T) {
 
 // Addresses can be masked with Caddy's own means.
 func TestDecisionLogCanBeFiltered(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "rate_limit.log")
 	s := startCaddy(t, logged(file, `format filter {
 			wrap json
@@ -101,6 +103,7 @@ func TestDecisionLogCanBeFiltered(t *testing.T) {
 
 // The filter for fail2ban finds each refusal's client, and nobody else.
 func TestFail2banFindsRefusedClients(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("fail2ban-regex"); err != nil {
 		t.Skip("fail2ban is not installed")
 	}
@@ -127,6 +130,7 @@ func TestFail2banFindsRefusedClients(t *testing.T) {
 // An address that a client may have chosen is no `client_ip` of a line, so whoever bans by logs bans
 // nobody by it: not the one it belongs to, nor the proxy.
 func TestNoLineNamesAnAddressThatAClientChose(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "rate_limit.log")
 	s := startCaddy(t, strings.Replace(logged(file, "", ""), "zone z {", "log_ip\nzone z {", 1))
 	s.wantPassed(1, 3, "/", "X-Forwarded-For: 198.51.100.1, 203.0.113.9")
@@ -160,6 +164,7 @@ var extracted = regexp.MustCompile(`JsonExtract\(evt\.Parsed\.message, ["'](\w+)
 
 // The parser for CrowdSec looks at fields that a refusal has.
 func TestCrowdSecReadsFieldsThatExist(t *testing.T) {
+	t.Parallel()
 	parser, err := os.ReadFile("../examples/crowdsec/parsers/s01-parse/caddy-tally.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +196,7 @@ func TestCrowdSecReadsFieldsThatExist(t *testing.T) {
 
 // The access log says why a request was refused, with the reference that the client was told.
 func TestAccessLogSaysWhy(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient+trusting)+site(`log
 		rate_limit {
 			zone z {
@@ -219,6 +225,7 @@ func TestAccessLogSaysWhy(t *testing.T) {
 
 // Spans that Caddy exports say what was decided.
 func TestTracesSayWhatWasDecided(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient+trusting)+site(`tracing {
 			span limited
 		}

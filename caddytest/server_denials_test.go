@@ -13,6 +13,7 @@ import (
 // A client that asks for problem details gets them for what is denied as well, past
 // handle_errors, and others what the site says.
 func TestDenialsAreProblemDetailsForThoseWhoAsk(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, tiered("from header X-Api-Key", byKey), serviceToken)
 	key := s.newKey("acme", "free")
 	s.start()
@@ -50,6 +51,7 @@ func TestDenialsAreProblemDetailsForThoseWhoAsk(t *testing.T) {
 // A browser never shows a key when it asks whether a page may send a request. What else
 // has no key, or claims to be something else, is denied.
 func TestPreflightNeedsNoKey(t *testing.T) {
+	t.Parallel()
 	const origin, method = "Origin: https://a.test", "Access-Control-Request-Method: POST"
 	for zone, counted := range map[string]bool{byKey: false, "per api_key\nlimit 2/1h": true} {
 		s := startTiered(t, "from header X-Api-Key", zone)
@@ -100,6 +102,7 @@ func (s *server) sendBody(method, body string, fields ...string) int {
 // A key of a tier that there is not would have the file rejected: the command asks the
 // running Caddy before it writes anything.
 func TestKeyCommandAsksForTheTier(t *testing.T) {
+	t.Parallel()
 	s := startTiered(t, "from header X-Api-Key", byKey)
 	for _, where := range [][]string{{"--address", s.admin}, {"--config", s.config, "--adapter", "caddyfile"}} {
 		out, err := s.run(append([]string{"rate-limit", "key", "new", "acme", "golden"}, where...)...)

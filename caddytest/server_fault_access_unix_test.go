@@ -26,7 +26,12 @@ func (s *server) asNobody() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	file, err := filepath.EvalSymlinks(binary)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	s.open(filepath.Dir(binary))
+	s.open(filepath.Dir(file))
 	s.open(s.dir)
 	s.give(s.dir)
 }

@@ -11,6 +11,7 @@ import (
 
 // Only the owner may read what lies beside the database, whatever the umask is.
 func TestFilesArePrivate(t *testing.T) {
+	t.Parallel()
 	for _, umask := range []string{"000", "077"} {
 		t.Run(umask, func(t *testing.T) {
 			s := newServer(t, config("zone z {\nlimit 2/1h\n}"))

@@ -14,6 +14,7 @@ import (
 
 // What is not ours stays as it is, and the site is served and still limited.
 func TestForeignFileStaysAndSiteIsServed(t *testing.T) {
+	t.Parallel()
 	for name, put := range map[string]func(t *testing.T, path string){
 		"text": func(t *testing.T, path string) {
 			if err := os.WriteFile(path, []byte(strings.Repeat("Dear diary\n", 1000)), 0o644); err != nil {
@@ -64,6 +65,7 @@ func TestForeignFileStaysAndSiteIsServed(t *testing.T) {
 
 // The site recovers without a restart when the file is moved away.
 func TestForeignFileMovedAwayIsRecoveredFrom(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, withStore(config("zone z {\nlimit 10/1h\n}"), "{$DIR}/diary.db"))
 	path := filepath.Join(s.dir, "diary.db")
 	if err := os.WriteFile(path, []byte("Dear diary\n"), 0o600); err != nil {

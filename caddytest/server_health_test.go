@@ -87,6 +87,7 @@ func (s *server) awaitRecovery() {
 }
 
 func TestHealthTellsHowTheStoreIs(t *testing.T) {
+	t.Parallel()
 	conf := config("zone z {\nlimit 2/1h\n}")
 	s := startCaddy(t, conf)
 	s.wantPassed(2, 3, "/")
@@ -124,6 +125,7 @@ func TestHealthTellsHowTheStoreIs(t *testing.T) {
 }
 
 func TestHealthIsOnlyTold(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 2/1h\n}"))
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 		if a, err := s.askAdmin(method, "/rate_limit/"); err != nil || a.status != http.StatusMethodNotAllowed {

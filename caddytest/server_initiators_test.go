@@ -32,6 +32,7 @@ func with(fields []string, more ...string) []string {
 // What another site has a browser send bans nobody's own visits, whatever that is,
 // and is banned itself.
 func TestTrapsThatOthersLeadInto(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("", "trap ban 1h path /trap", "20/1h"))
 	n := 0
 	for name, says := range elsewhere {
@@ -62,6 +63,7 @@ func TestTrapsThatOthersLeadInto(t *testing.T) {
 // A scanner is trapped whatever it says on all of its requests, and if it says
 // nothing at all.
 func TestNothingIsSaidToBeSafeFromTraps(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("", "trap path /points\ntrap ban 1h path /trap", "40/1h"))
 	scanners := map[string][]string{
 		"silent":         {"User-Agent: "},
@@ -89,6 +91,7 @@ func TestNothingIsSaidToBeSafeFromTraps(t *testing.T) {
 // What another site has a browser send takes nothing from the user's own limit, and
 // its violations are not the user's.
 func TestOtherSitesUseUpNobodysLimit(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("ban after 1 violations in 1h for 1h", "", "5/1h"))
 	n := 0
 	for name, says := range elsewhere {
@@ -122,6 +125,7 @@ func TestOtherSitesUseUpNobodysLimit(t *testing.T) {
 // A session that another site uses, as a link does, is out of its owner's quota, and
 // a quarter of it at most; what it does there is not held against its owner.
 func TestSessionsThatOthersUse(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(`
 	rate_limit {
 		store_timeout 1m
@@ -165,6 +169,7 @@ func TestSessionsThatOthersUse(t *testing.T) {
 
 // A program with a session says nothing of sites, and has all of it.
 func TestSessionsOfPrograms(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 8/1h"))
 	s.wantPassed(8, 10, "/", from(1), agent(1), s.earn(from(1), agent(1)))
 }
@@ -172,6 +177,7 @@ func TestSessionsOfPrograms(t *testing.T) {
 // What a trap says of a ban is for clients that can't be mistaken for others. Those
 // that are not verified are banned for an hour, and may earn a session meanwhile.
 func TestTrapsBanWhoIsNotVerifiedForAnHour(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(`
 	rate_limit {
 		store_timeout 1m
@@ -222,6 +228,7 @@ func TestTrapsBanWhoIsNotVerifiedForAnHour(t *testing.T) {
 // Over plain HTTP a page elsewhere can pose as a typed address: whoever bans for
 // visits to traps is told so when the config is loaded, and only then.
 func TestTrapsOverPlainHTTPAreWarnedOf(t *testing.T) {
+	t.Parallel()
 	const message = "trap: over plain HTTP browsers don't say that a page of another site leads them into a trap, so it can have its visitors banned"
 	const handler = "\nrespond hello"
 	for name, c := range map[string]struct {
@@ -255,6 +262,7 @@ func TestTrapsOverPlainHTTPAreWarnedOf(t *testing.T) {
 // However often a page elsewhere has its visitors ask for challenges, there are some
 // left for who needs one.
 func TestOtherSitesUseUpNobodysChallenges(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 3/1h"))
 	for range 100 {
 		s.get(endpoint, from(1), agent(1), "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors")
@@ -269,6 +277,7 @@ func TestOtherSitesUseUpNobodysChallenges(t *testing.T) {
 // A session inherits what its client has done also if another site is said to have
 // sent the solution.
 func TestSolutionsLeaveNoRecordBehind(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(`
 	rate_limit {
 		store_timeout 1m
@@ -315,6 +324,7 @@ var loadedAhead = map[string][]string{
 // What a browser loads ahead isn't what its user does: it uses up nothing of the user's limit, and
 // no trap punishes it. A trap that bans refuses it all the same.
 func TestPagesLoadedAheadAreNoEvidence(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("ban after 1 violations in 1h for 1h", "trap path /points\ntrap ban 1h path /trap", "5/1h"))
 	own := "Referer: http://127.0.0.1:" + s.port + "/"
 	n := 0
@@ -344,6 +354,7 @@ func TestPagesLoadedAheadAreNoEvidence(t *testing.T) {
 
 // What the site's own page has a browser load ahead is its user's.
 func TestOwnPagesLoadedAheadCount(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("", "", "5/1h"))
 	one := []string{from(1), agent(1)}
 	ahead := with(one, typed, "Sec-Purpose: prefetch", "Referer: http://127.0.0.1:"+s.port+"/")

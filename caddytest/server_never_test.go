@@ -11,6 +11,7 @@ import (
 // A library repeats a request that was answered with 429. One that costs more than its limit never
 // passes, so it is answered with 403, and everything that tells of it agrees.
 func TestCostAboveTheLimitIsAnsweredWith403(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "rate_limit.log")
 	s := startCaddy(t, strings.Replace(logged(file, "", ""), "limit 1/1h", "limit 10/1h\ncost {http.request.header.X-Batch}", 1))
 	if a := s.get("/", "X-Batch: 11"); a.status != http.StatusForbidden || a.header.Get("Retry-After") != "" || a.header.Get("RateLimit") != "" {

@@ -70,6 +70,7 @@ type operatorsDay struct {
 }
 
 func TestOperatorsDay(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, aDay)
 	key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Client{Name: "acme", Tier: "pro"})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 func (s *server) operator() *operator.Client { return operator.NewClient("tcp", s.admin) }
 
 func TestOperatorsSeeWhatRuns(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient+trusting)+site(`
 		rate_limit {
 			zone login {

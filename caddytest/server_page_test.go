@@ -32,6 +32,7 @@ func (a answer) isPage() bool {
 }
 
 func TestBrowsersGetAPage(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, refusing("page {\nname \"Example & Sons\"\ncontact help@example.com\n}", "", ""))
 	s.wantPassed(1, 1, "/")
 	a := s.get("/where?x=<script>", append(slices.Clone(navigation), "Accept-Language: xx")...)
@@ -67,6 +68,7 @@ func TestBrowsersGetAPage(t *testing.T) {
 
 // What isn't a browser that loads a page gets, byte for byte, what it gets without the page.
 func TestOthersGetNoPage(t *testing.T) {
+	t.Parallel()
 	with, without := startCaddy(t, refusing("", "", "")), startCaddy(t, refusing("", "page off", ""))
 	with.wantPassed(1, 1, "/")
 	without.wantPassed(1, 1, "/")
@@ -103,6 +105,7 @@ func fieldNames(a answer) []string { return slices.Sorted(maps.Keys(a.header)) }
 // A browser gets the page only where no route answers the error: those of other sites, and those
 // for other statuses, don't.
 func TestErrorRoutesComeBeforeThePage(t *testing.T) {
+	t.Parallel()
 	const own = "handle_errors {\nrespond \"our own\" 429\n}"
 	for name, c := range map[string]struct {
 		rest, more string
@@ -137,6 +140,7 @@ func TestErrorRoutesComeBeforeThePage(t *testing.T) {
 
 // Inside handle_errors nobody else answers a refusal.
 func TestPageInsideHandleErrors(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient)+site(`
 		error 404
 		handle_errors 404 {
@@ -155,6 +159,7 @@ func TestPageInsideHandleErrors(t *testing.T) {
 
 // What a handler says of its page holds instead of what the global option says.
 func TestPageOfAHandler(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		global, handler string
 		page            bool
@@ -178,6 +183,7 @@ func TestPageOfAHandler(t *testing.T) {
 
 // Where waiting doesn't help, the page says so, and counts nothing.
 func TestPageOfARequestThatCanNeverPass(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, refusing("", "", ""))
 	s.mustReload(strings.Replace(refusing("", "", ""), "limit 1/1h", "limit 1/1h\ncost 2", 1))
 	a := s.get("/", navigation...)
@@ -188,6 +194,7 @@ func TestPageOfARequestThatCanNeverPass(t *testing.T) {
 
 // With the reference on the page an operator finds out why.
 func TestReferenceOnThePage(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, refusing("", "", ""))
 	s.wantPassed(1, 1, "/")
 	codes := regexp.MustCompile("<code>([^<]*)</code>").FindAllStringSubmatch(s.get("/where/12345", navigation...).body, -1)
@@ -213,6 +220,7 @@ func TestReferenceOnThePage(t *testing.T) {
 // A browser shows the page of a real Caddy, without a complaint, and the link leads to the site
 // when the time is over.
 func TestBrowserComesBack(t *testing.T) {
+	t.Parallel()
 	b := browser.Start(t, browser.Find(t))
 	s := startCaddy(t, strings.Replace(refusing("page {\nname Example\n}", "", ""), "limit 1/1h", "limit 1/2s slots 1", 1))
 	page := b.Open(t, browser.View{Width: 360, Height: 740})
@@ -240,6 +248,7 @@ func TestBrowserComesBack(t *testing.T) {
 
 // A browser that asks for challenges too often sees the same page; others a line of text.
 func TestPageOfTooManyChallenges(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 1/1h"))
 	for range 61 {
 		s.get(endpoint, from(1))

@@ -79,6 +79,7 @@ const peerJSON = `{"admin":{"listen":"ADMIN","config":{"persist":false}},"apps":
 		{"handler":"static_response","body":"I'm behind the rate limiter!"}]}]}}}}}`
 
 func TestPeerConfigsLimit(t *testing.T) {
+	t.Parallel()
 	for name, conf := range map[string]string{"Caddyfile": peerCaddyfile, "JSON": peerJSON} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, conf)

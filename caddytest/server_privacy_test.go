@@ -70,6 +70,7 @@ func wantNoSecrets(t *testing.T, where string, data []byte) {
 }
 
 func TestNoPersonalDataAtRest(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config(`
 		zone ip {
 			limit 3/1h
@@ -160,6 +161,7 @@ func (s *server) metrics() (string, error) {
 
 // Addresses without keys are what mholt's users have in their logs.
 func TestAddressesAreLoggedIfAskedFor(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone tenant {\nper key {http.request.header.X-Tenant}\nlimit 1/1h\n}\nlog_ip"))
 	s.wantPassed(1, 2, "/", "X-Forwarded-For: 203.0.113.77", "X-Tenant: "+knownValues[0])
 	lines := s.logLines("rate limit exceeded")
@@ -170,6 +172,7 @@ func TestAddressesAreLoggedIfAskedFor(t *testing.T) {
 
 // The other way round, so that the test above can fail.
 func TestPersonalDataIsLoggedIfAskedFor(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone ip {\nlimit 1/1h\n}\nzone tenant {\nper key {http.request.header.X-Tenant}\nlimit 2/1h\n}\nlog_key"))
 	s.wantPassed(1, 2, "/", "X-Forwarded-For: 203.0.113.77", "X-Tenant: "+knownValues[0])
 	s.wantPassed(1, 1, "/", "X-Forwarded-For: 203.0.113.78", "X-Tenant: "+knownValues[0])

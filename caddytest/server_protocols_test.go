@@ -52,6 +52,7 @@ func clientOf(t *testing.T, set func(*http.Protocols, bool)) *http.Client {
 }
 
 func TestProtocolsAreRefusedAlike(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, everywhere("zone z {\nmatch not path /unlimited\nlimit 6/1h\n}"))
 	plain, secure := "http://127.0.0.1:"+s.port, "https://localhost:"+s.tls
 	h1 := clientOf(t, (*http.Protocols).SetHTTP1)
@@ -110,6 +111,7 @@ func TestProtocolsAreRefusedAlike(t *testing.T) {
 }
 
 func TestHTTP10IsLimited(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 1/1h\n}"))
 	for i, want := range []string{"HTTP/1.0 200", "HTTP/1.0 429"} {
 		response := s.raw("GET / HTTP/1.0\r\n\r\n")
@@ -150,6 +152,7 @@ func (s *server) dial() net.Conn {
 }
 
 func TestForwardedForCountsOnlyFromTrustedProxies(t *testing.T) {
+	t.Parallel()
 	const zone = "rate_limit {\nzone z {\nlimit 2/1h\n}\n}\nrespond hello"
 	t.Run("not trusted", func(t *testing.T) {
 		s := startCaddy(t, options(patient)+site(zone))
@@ -171,6 +174,7 @@ func TestForwardedForCountsOnlyFromTrustedProxies(t *testing.T) {
 }
 
 func TestOneClientHasOneCountHoweverItIsWritten(t *testing.T) {
+	t.Parallel()
 	for name, clients := range map[string][]string{
 		"IPv4 in IPv6":    {"192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201", "192.0.2.1"},
 		"one /64":         {"2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:1234::", "2001:db8:0000::1"},
@@ -191,6 +195,7 @@ func TestOneClientHasOneCountHoweverItIsWritten(t *testing.T) {
 }
 
 func TestUnixSocketIsLimited(t *testing.T) {
+	t.Parallel()
 	folder, err := os.MkdirTemp("", "t") // a short name: sockets allow for 100 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -224,6 +229,7 @@ func TestUnixSocketIsLimited(t *testing.T) {
 // A stream is charged once, when it begins, and goes on after the client has
 // used up its limit.
 func TestStreamsAreChargedOnce(t *testing.T) {
+	t.Parallel()
 	next := make(chan struct{})
 	b := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {

@@ -20,6 +20,7 @@ import (
 )
 
 func TestLogHasOneLineForEachBlockedKey(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 2/1h\n}\nzone unused {\nmatch /unused\nlimit 1/1h\n}"))
 	for client := range 5 {
 		s.wantPassed(2, 30, "/", from(client))
@@ -54,6 +55,7 @@ func TestLogHasOneLineForEachBlockedKey(t *testing.T) {
 
 // However many clients are refused, the log takes a few lines a second.
 func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nper key {http.request.header.X-Tenant}\nlimit 1/1h\n}"))
 	begin := time.Now()
 	var load sync.WaitGroup
@@ -72,6 +74,7 @@ func TestLogIsBounded(t *testing.T) {
 }
 
 func TestMetricsGoOnAfterReload(t *testing.T) {
+	t.Parallel()
 	conf := config("zone api {\nlimit 5/1h\nlimit 50/24h name daily\nmatch /api\n}")
 	s := startCaddy(t, conf)
 	check := func(requests, declined int) {

@@ -11,6 +11,7 @@ import (
 // Directives that rewrite a request run before rate_limit: what was sent is counted
 // all the same, and freed only if it is exempt, too.
 func TestRewrittenRequestsAreCountedAsTheyWereSent(t *testing.T) {
+	t.Parallel()
 	docroot := t.TempDir()
 	if err := os.WriteFile(filepath.Join(docroot, "index.php"), nil, 0o600); err != nil {
 		t.Fatal(err)

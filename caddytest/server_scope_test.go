@@ -8,6 +8,7 @@ import (
 // A zone that counts each site on its own has as many counts as the config names
 // sites, and not as many as clients make up.
 func TestScopeSiteCountsEachSiteOnItsOwn(t *testing.T) {
+	t.Parallel()
 	const block = `{
 		import limited
 		respond hello

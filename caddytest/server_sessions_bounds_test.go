@@ -13,6 +13,7 @@ import (
 // However many sessions are used in a network that they weren't earned in, together
 // they have what its unverified clients have, and leave its own sessions alone.
 func TestSessionsElsewhereShareTheCeiling(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 8/1h"))
 	at := s.earn(from(100), agent(100))
 	passed := 0
@@ -30,6 +31,7 @@ func TestSessionsElsewhereShareTheCeiling(t *testing.T) {
 // A network has so many valid sessions, however slowly they are earned, and over a
 // restart.
 func TestLiveSessionsOfANetworkAreCapped(t *testing.T) {
+	t.Parallel()
 	s := newShifted(t, withSessions("lifetime 10h\nmax_sessions_per_prefix 3\nmax_live_sessions_per_prefix 4", "limit 3/1h"))
 	s.start()
 	want := func(status int) {
@@ -57,6 +59,7 @@ func TestLiveSessionsOfANetworkAreCapped(t *testing.T) {
 
 // A session that is renewed counts among those of its network, once in a while.
 func TestRenewedSessionsAreCapped(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("lifetime 10h\nmax_live_sessions_per_prefix 2", "limit 100/1h"))
 	s.get("/")
 	signer, err := session.New(s.secret(), session.Options{Lifetime: 10 * time.Hour})
@@ -96,6 +99,7 @@ func withTrapPoints(config string) string {
 
 // A banned session earns no other one, also after a restart.
 func TestBanHoldsWhereSessionsAreEarned(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, trapping("20/1h"))
 	cookie := s.earn(from(1), agent(1))
 	form := solve(t, s.get(endpoint, from(1), agent(1), cookie).body, "/")
@@ -119,6 +123,7 @@ func TestBanHoldsWhereSessionsAreEarned(t *testing.T) {
 // A session is no better than who has earned it, and of what somebody else in the
 // network may have done it bears a part.
 func TestSessionsInheritRecords(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withTrapPoints(trapping("20/1h")))
 	earned := func(fields ...string) []string { return append(fields, s.earn(fields...)) }
 

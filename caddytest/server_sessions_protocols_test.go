@@ -18,6 +18,7 @@ import (
 
 // A browser is one client, and a session one session, whatever they speak.
 func TestClientsOverAllProtocols(t *testing.T) {
+	t.Parallel()
 	handlers := `rate_limit {
 		zone z {
 			match not path /unlimited
@@ -103,6 +104,7 @@ func TestClientsOverAllProtocols(t *testing.T) {
 // comes from is its sender's: it counts for nobody and is asked for again, but
 // where nothing would be counted.
 func TestEarlyDataCountsForNobody(t *testing.T) {
+	t.Parallel()
 	for zone, other := range map[string]int{"per ip": http.StatusOK, "per key {http.request.host}": http.StatusOK, "per client": http.StatusTooEarly} {
 		t.Run(zone, func(t *testing.T) {
 			s := startCaddy(t, options(`
@@ -234,6 +236,7 @@ func (c *deafConn) ReadFrom([]byte) (int, net.Addr, error) {
 
 // Clients without an address are one, until they earn a session.
 func TestClientsOfAUnixSocket(t *testing.T) {
+	t.Parallel()
 	folder, err := os.MkdirTemp("", "t") // a short name: sockets allow for 100 bytes
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 )
 
 func TestChallengeEarnsASession(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 3/1h"))
 	one := []string{from(1), agent(1)}
 	s.wantPassed(3, 3, "/", one...)
@@ -66,6 +67,7 @@ func TestChallengeEarnsASession(t *testing.T) {
 
 // Only a page that a person called up is answered with another page.
 func TestWhoIsOfferedAChallenge(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 1/1h"))
 	one := []string{from(1), agent(1)}
 	s.wantPassed(1, 2, "/", one...)
@@ -99,6 +101,7 @@ func TestWhoIsOfferedAChallenge(t *testing.T) {
 // Two people and a script behind one address: the script has what its network has,
 // and the people notice nothing.
 func TestScriptAndPeopleBehindOneAddress(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 10/1h"))
 	ann, ben := s.earn(from(1), agent(1)), s.earn(from(1), agent(2))
 	s.wantPassed(5, 5, "/", from(1), agent(1), ann)
@@ -172,6 +175,7 @@ func TestSolutionIsAcceptedOnce(t *testing.T) {
 }
 
 func TestSolutionsThatEarnNothing(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 3/1h"))
 	s.get("/") // the secret is there
 	secret := s.secret()
@@ -234,6 +238,7 @@ func TestSolutionsThatEarnNothing(t *testing.T) {
 }
 
 func TestSessionsOfANetworkAreCapped(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("max_sessions_per_prefix 3", "limit 3/1h"))
 	for range 3 {
 		s.earn(from(1))
@@ -247,6 +252,7 @@ func TestSessionsOfANetworkAreCapped(t *testing.T) {
 
 // A flood of requests for challenges makes nothing that stays, and is limited.
 func TestFloodOfChallenges(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 3/1h"))
 	s.earn(from(2))
 	pages, refused, begin := 0, 0, time.Now()
@@ -280,6 +286,7 @@ func TestFloodOfChallenges(t *testing.T) {
 
 // Refused requests are answered with a challenge now and then, and not all of them.
 func TestChallengesAreBounded(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 1/1h"))
 	s.wantPassed(1, 1, "/", from(1), agent(1))
 	pages, begin := 0, time.Now()
@@ -297,6 +304,7 @@ func TestChallengesAreBounded(t *testing.T) {
 
 // What is no session changes nothing: the client is who it is without.
 func TestCookiesThatAreNoSession(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 1000/1h"))
 	cookie := s.earn(from(1), agent(1))
 	value := strings.TrimPrefix(cookie, "Cookie: rl=")
@@ -367,6 +375,7 @@ func TestCookiesThatAreNoSession(t *testing.T) {
 // A session is one quota, wherever it is used; elsewhere it has a quarter of it,
 // so that its owner's is left.
 func TestSessionElsewhere(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 8/1h"))
 	cookie := s.earn(from(1), agent(1))
 	passed := 0
@@ -385,6 +394,7 @@ func TestSessionElsewhere(t *testing.T) {
 }
 
 func TestSessionIsRenewedAtHalfOfItsLife(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, strings.Replace(withSessions("lifetime 10h", "limit 4/1h"), "respond ", "header /shared Cache-Control \"public, max-age=60\"\nrespond ", 1))
 	s.get("/")
 	signer, err := session.New(s.secret(), session.Options{Lifetime: 10 * time.Hour})
@@ -421,6 +431,7 @@ func TestSessionIsRenewedAtHalfOfItsLife(t *testing.T) {
 }
 
 func TestSecretsRotate(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, strings.Replace(withSessions("", "limit 100/1h"), "session {", "secret_file {$DIR}/secret\nsession {", 1))
 	write := func(lines ...string) {
 		t.Helper()
@@ -453,6 +464,7 @@ func TestSecretsRotate(t *testing.T) {
 
 // Nobody behind the handler sees the cookie.
 func TestSessionCookieStaysHere(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, strings.Replace(withSessions("", "limit 100/1h"), `respond "`, `respond "[{http.request.header.Cookie}] `, 1))
 	cookie := s.earn(from(1))
 	for fields, want := range map[string]string{
@@ -469,6 +481,7 @@ func TestSessionCookieStaysHere(t *testing.T) {
 }
 
 func TestTargetsStayOnTheSite(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("max_sessions_per_prefix 1000", "limit 3/1h"))
 	for i, target := range []string{
 		"//evil.example/", "https://evil.example/", `/\evil.example`, "/%2f/evil.example", "javascript:alert(1)", "",
@@ -482,6 +495,7 @@ func TestTargetsStayOnTheSite(t *testing.T) {
 }
 
 func TestEndpoint(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("path /check/", "limit 1/1h"))
 	for _, c := range []struct {
 		method, path string
@@ -504,6 +518,7 @@ func TestEndpoint(t *testing.T) {
 }
 
 func TestSessionsOverPlainHTTPAreWarnedOf(t *testing.T) {
+	t.Parallel()
 	const message = "sessions over plain HTTP can be read and taken over on the way; use HTTPS, here or at a proxy in front"
 	s := startCaddy(t, withSessions("", "limit 3/1h"))
 	if n := len(s.logLines(message)); n != 1 {
@@ -512,6 +527,7 @@ func TestSessionsOverPlainHTTPAreWarnedOf(t *testing.T) {
 }
 
 func TestSessionsLeaveNothingInLogsAndMetrics(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, strings.Replace(withSessions("", "limit 3/1h"), "respond ", "log\nrespond ", 1))
 	cookie := s.earn(from(77), agent(1))
 	s.passed(5, "/", from(77), agent(1), cookie)
@@ -534,6 +550,7 @@ var pageToken = regexp.MustCompile(`<noscript><meta http-equiv="refresh" content
 // A browser without JavaScript waits, and has a session then. It is not one before, with another's
 // token or with one twice; and by default there is no such way.
 func TestSessionWithoutScript(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, perClient("session {\nchallenge proof_of_work 8\n}", "on_exceeded challenge\nlimit 1/1h"))
 	one := []string{from(1), agent(1)}
 	setter, err := challenge.New(s.secret(), challenge.Options{})

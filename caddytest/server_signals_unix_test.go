@@ -9,6 +9,7 @@ import (
 )
 
 func TestSIGTERMGivesBackWhatIsUnspent(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 100/366d\n}"))
 	s.wantPassed(10, 10, "/")
 	s.terminate()
@@ -17,6 +18,7 @@ func TestSIGTERMGivesBackWhatIsUnspent(t *testing.T) {
 }
 
 func TestSIGTERMUnderLoadNeverPassesMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t)
 	s := startCaddy(t, limitedProxy("300/1h"), b.env())
 	for range 3 {

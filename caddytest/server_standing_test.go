@@ -49,6 +49,7 @@ func (s *server) wantBanned(seconds int, fields ...string) {
 
 // A ban holds over a crash, for all pages, for the one client.
 func TestBanSurvivesKill(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("ban after 1 violations in 1h for 1h", "exempt path /health", "3/1h"))
 	s.wantPassed(3, 4, "/", from(1), agent(1)) // the fourth one is the violation
 	s.wantBanned(3600, from(1), agent(1))
@@ -67,6 +68,7 @@ func TestBanSurvivesKill(t *testing.T) {
 // Operators see each ban in the log once: why it is and for how long, and who it is
 // only if they ask for it.
 func TestBansAreLogged(t *testing.T) {
+	t.Parallel()
 	const global = "ban after 2 violations in 1h for 1h"
 	const traps = "\ntrap path /trap\ntrap ban 30m path /.env"
 	for name, handler := range map[string]string{"unnamed": traps, "named": "log_key" + traps} {
@@ -103,6 +105,7 @@ func TestBansAreLogged(t *testing.T) {
 }
 
 func TestBansEnd(t *testing.T) {
+	t.Parallel()
 	s := newShifted(t, standing("ban after 1 violations in 1h for 1h", "", "3/1h"))
 	s.start()
 	s.wantPassed(3, 4, "/", from(1), agent(1))
@@ -118,6 +121,7 @@ func TestBansEnd(t *testing.T) {
 // A client that visits traps gets less and less, also after a restart, and what is exempt
 // is no trap.
 func TestTraps(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("reputation {\ntrap 80\n}", `
 		trap path /wp-login.php
 		trap ban 1h path /.env
@@ -142,6 +146,7 @@ func TestTraps(t *testing.T) {
 
 // A client that sends another name with each visit makes no row with each visit.
 func TestTrapsPunishSoManyOfANetwork(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("", "trap path /trap", "5/1h"))
 	for i := range 200 {
 		s.get("/trap", from(1), agent(i))
@@ -155,6 +160,7 @@ func TestTrapsPunishSoManyOfANetwork(t *testing.T) {
 // Of many first visits at once to a trap that bans, none is let through: neither while
 // the client is being read, nor those of clients that are too many to be punished.
 func TestTrapThatBansLetsNobodyThrough(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("", "trap ban 1h path /.env\nlog_key", "20/1h"))
 	for n := range 5 {
 		if passed := s.passedOfBurst(400, "/.env", from(n), agent(1)); passed > 0 {
@@ -177,6 +183,7 @@ func TestTrapThatBansLetsNobodyThrough(t *testing.T) {
 
 // The visits of a client that is banned don't use up what its network may be punished for.
 func TestVisitsOfABannedClientTakeNothingOfItsNetwork(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("", "trap ban 1h path /.env", "20/1h"))
 	for range 100 {
 		s.get("/.env", from(1), agent(1))
@@ -187,6 +194,7 @@ func TestVisitsOfABannedClientTakeNothingOfItsNetwork(t *testing.T) {
 
 // With reputation off nothing is scaled, and bans still ban.
 func TestReputationOff(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("reputation off", "trap path /trap", "5/1h"))
 	for range 3 {
 		s.get("/trap", from(1), agent(1))
@@ -211,6 +219,7 @@ func (s *server) metric(series string) string {
 
 // What a client has done is told to those who ask for it.
 func TestClientsCanBeToldWhy(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient+trusting)+site(`
 	rate_limit {
 		trap path /trap
@@ -236,6 +245,7 @@ func TestClientsCanBeToldWhy(t *testing.T) {
 
 // A client that sends a solution again loses points.
 func TestForgeries(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 20/1h"))
 	form := solve(t, s.get(endpoint, from(1), agent(1)).body, "/")
 	for range 2 {

@@ -59,6 +59,7 @@ func (s *server) wantBannedByOperator(ends bool, path string, fields ...string) 
 // A ban refuses every request, of whatever zone, before anything is counted. An allowance
 // lets every request pass, and counts nothing.
 func TestStatementsDecideBeforeLimits(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, standing("ban after 1 violations in 1h for 1h", "exempt path /health\ntrap ban 1h path /.env\n"+
 		"zone closed {\nmatch /closed\nper key {http.request.header.X-Pass}\non_empty_key deny\nlimit 9/1h\n}", "3/1h"))
 	s.writeRules("ban 192.0.2.1", "ban 192.0.2.2 until "+time.Now().Add(time.Hour).UTC().Format(time.RFC3339)+" # for an hour", "allow 192.0.2.3")
@@ -106,6 +107,7 @@ func TestStatementsDecideBeforeLimits(t *testing.T) {
 
 // An address that the client may have written itself earns no allowance.
 func TestAllowancesNeedProof(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, standing("", "", "3/1h"))
 	s.writeRules("allow 192.0.2.1", "ban 192.0.2.2")
 	s.start()
@@ -115,6 +117,7 @@ func TestAllowancesNeedProof(t *testing.T) {
 }
 
 func TestStatementsAboutAPIKeys(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, options(`
 	rate_limit {
 		store_timeout 1m
@@ -148,6 +151,7 @@ func TestStatementsAboutAPIKeys(t *testing.T) {
 }
 
 func TestStatementsAboutKeys(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, strings.Replace(byTenant(""), "rate_limit {\nzone", "rate_limit {\ntrap ban 1h path /.env\nzone", 1))
 	s.writeRules(`ban key:"a \"b\" # c"`, "allow key:good")
 	s.start()
@@ -159,6 +163,7 @@ func TestStatementsAboutKeys(t *testing.T) {
 }
 
 func TestStatementsAboutSessions(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, strings.Replace(withSessions("", "limit 1/1h"), "zone z {", "log_key\nzone z {", 1))
 	cookie := s.earn(from(1))
 	s.passed(2, "/", from(1), cookie)
@@ -193,6 +198,7 @@ func TestStatementsAboutSessions(t *testing.T) {
 // A mistake leaves everything in force, and is named in the log, by the admin endpoint, when a
 // config is validated and when one is loaded.
 func TestMistakeInTheFileOfStatements(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, standing("store memory", "", "3/1h"))
 	s.writeRules("ban 192.0.2.1")
 	s.start()
@@ -234,6 +240,7 @@ func TestMistakeInTheFileOfStatements(t *testing.T) {
 
 // Who only looks makes no file.
 func TestStatementsNeedNoFile(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, standing("", "", "3/1h"))
 	if out, err := s.run("validate", "--config", s.config); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -253,6 +260,7 @@ func TestStatementsNeedNoFile(t *testing.T) {
 
 // A session that is allowed is issued anew like any other, or the allowance would end with it.
 func TestAllowedSessionsAreRenewed(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, withSessions("lifetime 10h", "limit 1/1h"))
 	s.get("/")
 	signer, err := session.New(s.secret(), session.Options{Lifetime: 10 * time.Hour})
@@ -273,6 +281,7 @@ func TestAllowedSessionsAreRenewed(t *testing.T) {
 
 // What an operator orders is in force with the answer, and is in the file.
 func TestOrdersBecomeStatements(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, standing("", "", "3/1h"))
 	s.get("/", from(9)) // the store is open
 	orders := s.operator()
@@ -300,6 +309,7 @@ func TestOrdersBecomeStatements(t *testing.T) {
 // In an outage a command still bans, by the rules file, and takes that back. The audit has both once
 // the store is in use again.
 func TestBansInAnOutageOfTheStore(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, strings.Replace(failing("{$DIR}/tally.db"+noJournal), "store_timeout 1m", "store_timeout 1s", 1))
 	s.awaitRecovery()
 	unlock := lockDatabase(t, filepath.Join(s.dir, "tally.db"))

@@ -11,6 +11,7 @@ import (
 // Clients of one network looked alike wherever addresses are masked: now each has a tag, the same in
 // all lists, in the API and on the dashboard, and in the placeholder.
 func TestClientsOfOneNetworkAreToldApart(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\n}"+trusting)+site(`
 		handle_path /limits/* {
 			rate_limit_dashboard {
@@ -101,6 +102,7 @@ func tagsOf(t *testing.T, s operator.Service, addresses []string) []string {
 
 // Undoing a ban by an operator leaves what the client's conduct has earned, which unban forgives.
 func TestUndoOfABanKeepsViolations(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\n}"+trusting)+site(`
 		rate_limit {
 			trap ban 1h path /wp-login.php

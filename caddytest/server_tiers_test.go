@@ -99,6 +99,7 @@ func (s *server) want(status int, body, path string, fields ...string) answer {
 }
 
 func TestTiers(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, tiered("missing default free", byKey), serviceToken)
 	acme, second := s.newKey("acme", "gold"), s.newKey("acme", "gold")
 	shop, app := s.newKey("vendor/shop", "gold"), s.newKey("vendor/app", "free")
@@ -182,6 +183,7 @@ func TestBurstAndQuota(t *testing.T) {
 }
 
 func TestQuotaFields(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, tiered("", byKey), serviceToken)
 	key := s.newKey("acme", "gold")
 	s.start()
@@ -203,6 +205,7 @@ func TestQuotaFields(t *testing.T) {
 // What is used of a quota is what was used, also where less than all of it can be
 // had: by a client that has broken limits, or while the database can't be used.
 func TestQuotaFieldsTellWhatWasUsed(t *testing.T) {
+	t.Parallel()
 	const limits = "50/1h burst 50\nlimit 100/24h"
 	for name, config := range map[string]string{
 		"level":  standing("reputation {\ntrap 80\n}", "headers both\ntrap path /trap", limits),
@@ -223,6 +226,7 @@ func TestQuotaFieldsTellWhatWasUsed(t *testing.T) {
 }
 
 func TestKeysThatAreNotAsTheyShouldBe(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, tiered("", byKey), serviceToken)
 	key := s.newKey("acme", "gold")
 	s.start()
@@ -245,6 +249,7 @@ func TestKeysThatAreNotAsTheyShouldBe(t *testing.T) {
 // Requests with bad keys are counted by the zones that take no notice of keys,
 // wherever these are written, and who is banned stays so with any key.
 func TestFloodsOfBadKeysAreCounted(t *testing.T) {
+	t.Parallel()
 	const keys = "zone api {\nmatch not path /trap\nper api_key\ntiers\n}\n"
 	const flood = "zone flood {\nper ip\nlimit 10/1h\n}\n"
 	for name, zones := range map[string]string{"before": flood + keys, "after": keys + flood} {
@@ -275,6 +280,7 @@ func TestFloodsOfBadKeysAreCounted(t *testing.T) {
 
 // Inside handle_errors nobody is left to handle another error.
 func TestKeysInsideHandleErrors(t *testing.T) {
+	t.Parallel()
 	config := strings.Replace(tiered("", byKey), "handle_errors {", `error 404
 	handle_errors {
 		rate_limit {
@@ -293,6 +299,7 @@ func TestKeysInsideHandleErrors(t *testing.T) {
 
 // Whoever invents keys is counted by address, however many they are.
 func TestInventedKeysAreNoWayAround(t *testing.T) {
+	t.Parallel()
 	s := startTiered(t, "missing default free\nunknown default", byKey)
 	passed := 0
 	for i := range 20 {
@@ -313,6 +320,7 @@ func TestInventedKeysAreNoWayAround(t *testing.T) {
 }
 
 func TestKeysAreTakenFromWhereTheConfigSays(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, tiered("from bearer\nfrom query key\nfrom placeholder {http.request.cookie.key}", byKey), serviceToken)
 	key := strings.TrimPrefix(s.newKey("acme", "gold"), "X-Api-Key: ")
 	s.start()
@@ -336,6 +344,7 @@ func TestKeysAreTakenFromWhereTheConfigSays(t *testing.T) {
 // However a key is written that upstreams take for one, it counts as that, or the
 // request is refused: over HTTP/2 nobody removes the space around a value.
 func TestKeysAreNotHidden(t *testing.T) {
+	t.Parallel()
 	config := strings.Replace(tiered("from header X-Api-Key\nfrom bearer\nmissing default free\nunknown default", byKey), "servers {", "servers {\nprotocols h1 h2c", 1)
 	s := newServer(t, config, serviceToken)
 	field := s.newKey("acme", "gold")
@@ -426,6 +435,7 @@ func TestKeysChangeWithoutAReload(t *testing.T) {
 func bytesLines(text []byte) int { return strings.Count(string(text), "\n") }
 
 func TestServiceHeader(t *testing.T) {
+	t.Parallel()
 	s := startTiered(t, "missing default free", byKey)
 	const right = "X-Service-Token: the-token-of-the-services"
 	s.wantPassed(20, 20, "/", from(1), right)
@@ -451,6 +461,7 @@ func TestServiceHeader(t *testing.T) {
 
 // What one handler knows of a service, the next knows.
 func TestServiceHeaderWithTwoHandlers(t *testing.T) {
+	t.Parallel()
 	config := strings.Replace(tiered("missing default free", byKey), "headers both\n\t}", "headers both\n\t}\n\troute {\n\trate_limit {\n\t\tzone more {\n\t\t\ttiers\n\t\t}\n\t}\n\t}", 1)
 	s := startCaddy(t, config, serviceToken)
 	s.wantPassed(20, 20, "/", "X-Service-Token: the-token-of-the-services")
@@ -458,6 +469,7 @@ func TestServiceHeaderWithTwoHandlers(t *testing.T) {
 }
 
 func TestTierFromAPlaceholder(t *testing.T) {
+	t.Parallel()
 	s := startTiered(t, "", "per ip\ntier {http.request.header.X-Plan} free")
 	s.wantPassed(6, 8, "/", from(1), "X-Plan: gold")
 	s.wantPassed(3, 5, "/", from(2), "X-Plan: free")
@@ -472,6 +484,7 @@ func TestTierFromAPlaceholder(t *testing.T) {
 }
 
 func TestCostByMatcher(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config(`zone z {
 		limit 100/1h
 		cost 40 path /export/*
@@ -498,6 +511,7 @@ func TestCostByMatcher(t *testing.T) {
 }
 
 func TestExempt(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config(`zone z {
 		limit 2/1h
 	}
@@ -525,6 +539,7 @@ func TestExempt(t *testing.T) {
 // Neither a key nor who it belongs to is in the database, its log, the log or the
 // metrics.
 func TestNoKeysAtRest(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, tiered("", byKey), serviceToken)
 	key := s.newKey("acme-corporation", "free")
 	s.start()
@@ -555,6 +570,7 @@ func TestNoKeysAtRest(t *testing.T) {
 }
 
 func TestKeyCommand(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, "")
 	file := filepath.Join(s.dir, "keys")
 	first := s.keyCommand("new", "acme", "gold", "--file", file)

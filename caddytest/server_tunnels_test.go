@@ -16,6 +16,7 @@ import (
 // A WebSocket over HTTP/3 begins with an extended CONNECT, which Caddy hands on as
 // a GET. Zones of GET didn't count it, and what is exempt for CONNECT was exempt.
 func TestWebSocketsOverHTTP3AreRequestsWithGET(t *testing.T) {
+	t.Parallel()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Method", r.Method+" "+r.Header.Get("Upgrade"))
 		w.WriteHeader(http.StatusForbidden)

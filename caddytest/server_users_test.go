@@ -32,6 +32,7 @@ func signedIn(name, password string) string {
 // Users have limits of their own, wherever they come from, in all ways to write that. Wrong
 // passwords are limited by what comes before.
 func TestLimitsPerUser(t *testing.T) {
+	t.Parallel()
 	respond := "respond \"{http.rate_limit.user.remaining} {http.rate_limit.attempts.remaining}\"\n"
 	for name, body := range map[string]string{
 		"directive": "rate_limit_user {\n" + perUser + "}\n" + respond + basicAuth + attempts,
@@ -82,6 +83,7 @@ func authServer(t *testing.T) string {
 // Behind forward_auth the field is what the authentication server says, whatever the client
 // has sent: also if it says nothing.
 func TestLimitsPerUserOfAnAuthServer(t *testing.T) {
+	t.Parallel()
 	auth := authServer(t)
 	zone := "zone user {\nper key {http.request.header.Remote-User}\nlimit 3/1h\n}\n"
 	for name, body := range map[string]string{
@@ -112,6 +114,7 @@ func TestLimitsPerUserOfAnAuthServer(t *testing.T) {
 // What a config shows of handlers that run too late is an error or a warning when it is
 // loaded, with what to write.
 func TestOrderOfHandlers(t *testing.T) {
+	t.Parallel()
 	const (
 		late     = "is set by a handler that runs later"
 		never    = "nothing before this handler authenticates users"
@@ -200,6 +203,7 @@ func TestOrderOfHandlersInOneRoute(t *testing.T) {
 
 // What a config doesn't show, a request does.
 func TestUserThatIsKnownTooLate(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, options(patient)+"&(limits) {\nrate_limit {\n"+perUser+"}\n}\n"+site("route {\ninvoke limits\n"+basicAuth+"respond hello\n}"))
 	const warning = "per key: {http.auth.user.id} was empty when the zone counted a request, and was set later on its way"
 	s.get("/", mallory)

@@ -15,6 +15,7 @@ const (
 )
 
 func TestValidateWarnsOfServedDatabase(t *testing.T) {
+	t.Parallel()
 	const zone = "rate_limit {\nzone z {\nlimit 10/1h\n}\n}\n"
 	const elsewhere = "http://:{$OTHER} {\nroot {$DIR}\nfile_server\n}\n"
 	for name, c := range map[string]struct {
@@ -52,6 +53,7 @@ func TestValidateWarnsOfServedDatabase(t *testing.T) {
 }
 
 func TestValidateWarnsOfOpenFolder(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("folders have no such mode there")
 	}
@@ -89,6 +91,7 @@ func TestValidateWarnsOfOpenFolder(t *testing.T) {
 
 // The global option alone limits nothing.
 func TestOptionWithoutDirectiveIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	const without = "no site has the directive rate_limit"
 	for directive, want := range map[string]int{"": 1, "rate_limit {\nzone z {\nlimit 10/1h\n}\n}\n": 0} {
 		s := startCaddy(t, options(patient)+site(directive+"respond hello"))

@@ -323,6 +323,7 @@ func mark(is bool) byte {
 // Matchers of a zone that miss spellings, and exemptions that free too much, are
 // warned of when a config is loaded, with what to write instead.
 func TestMatchersThatMissSpellingsWarn(t *testing.T) {
+	t.Parallel()
 	for options, want := range map[string]string{
 		"zone login {\nmatch path /login\nlimit 5/1m\n}":                                    "match /login",
 		"zone login {\nmatch {\npath /login\nmethod POST\n}\nlimit 5/1m\n}":                 "match POST /login",

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // upstream is a real server with two actions, POST /login and /search?mode=heavy, and
@@ -143,13 +145,13 @@ func (b *upstream) run(t *testing.T, dir, port string, env []string, program str
 		t.Fatal(err)
 	}
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), env...), log, log
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		b.missing = err.Error()
 		return
 	}
 	ended := make(chan struct{})
 	go func() {
-		cmd.Wait()
+		child.Wait(cmd)
 		close(ended)
 	}()
 	t.Cleanup(func() { b.end(t, cmd.Process, ended, log) })

@@ -3,11 +3,14 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // Find returns the path of a Chromium. It skips the test where there is none, and
@@ -53,12 +56,12 @@ func launch(t *testing.T, path string, files []*os.File, args ...string) {
 	cmd.WaitDelay = 10 * time.Second
 	var said strings.Builder
 	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
+	if err := errors.Join(child.RemoveFolder(profile), child.Start(cmd)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // an error: it was killed
+		_ = child.Wait(cmd) // an error: it was killed
 		_ = os.RemoveAll(profile)
 		if t.Failed() {
 			t.Log(said.String())
