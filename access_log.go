@@ -7,6 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // logField is the field that Caddy's access log has for a refused request.
@@ -36,7 +38,7 @@ type loggedRefusal struct{ *refusal }
 func (l loggedRefusal) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	to.AddString("zone", l.policy.zone.Name)
 	to.AddString("limit", l.policy.name)
-	to.AddString("outcome", outcomes[l.reason])
+	to.AddString("outcome", meter.Outcomes[l.reason])
 	to.AddString("reference", l.id())
 	return nil
 }

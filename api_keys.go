@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -176,7 +177,7 @@ func (a *App) countAPIKeys() {
 	if set == nil {
 		a.log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.keys.Path()))
 	}
-	countKeys(set, a.tierNames())
+	meter.SetAPIKeys(set, a.tierNames())
 }
 
 // keysChanged tells that the file of keys was read again.
@@ -186,7 +187,7 @@ func (a *App) keysChanged(set *apikeys.Set, err error) {
 		return
 	}
 	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
-	countKeys(set, a.tierNames())
+	meter.SetAPIKeys(set, a.tierNames())
 }
 
 // defaultKeyFile returns the file of API keys where none is named.

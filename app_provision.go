@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // Provision checks the settings. It opens nothing: a configuration that is only
@@ -153,7 +155,7 @@ func (a *App) Start() error {
 	if a.APIKeys != nil {
 		a.countAPIKeys()
 	} else {
-		countKeys(nil, nil)
+		meter.SetAPIKeys(nil, nil)
 	}
 	if a.survey != nil {
 		a.watchRules()

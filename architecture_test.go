@@ -88,6 +88,11 @@ var rules = []rule{
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
 	},
 	{
+		packages:  []string{"./internal/meter"},
+		forbidden: []string{"."},
+		why:       "what is counted is one list, which zones and operators read; it decides nothing",
+	},
+	{
 		packages:  []string{"./internal/accesslog"},
 		forbidden: []string{"./...", "net/http"}, allowed: []string{"./internal/accesslog"},
 		why: "what a log says of requests has nothing to do with limits: it must be possible to read and to fuzz it alone",

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -161,7 +162,7 @@ func (x *exchange) grant() error {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
 	x.client.passRecordTo(issued)
-	metrics.sessions.WithLabelValues("issued").Inc()
+	meter.SessionIssued()
 	x.w.Header().Add("Set-Cookie", cookie)
 	x.w.Header().Set("Location", x.target(x.asked))
 	x.w.WriteHeader(http.StatusSeeOther)

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/language"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -86,7 +87,7 @@ var notices = map[string]notice{
 
 // reject answers a wrong solution with another challenge.
 func (x *exchange) reject(reason string) error {
-	metrics.refusedSessions.WithLabelValues(reason).Inc()
+	meter.SessionRefused(reason)
 	status, why := http.StatusForbidden, notices[reason]
 	switch {
 	case siteverify.Result{Reason: siteverify.Reason(reason)}.Unavailable():
@@ -100,7 +101,7 @@ func (x *exchange) reject(reason string) error {
 // refuse answers that no session is issued at the moment: a browser with the page of refusals,
 // others with a line of text.
 func (x *exchange) refuse(reason string, d engine.Decision, text string) error {
-	metrics.refusedSessions.WithLabelValues(reason).Inc()
+	meter.SessionRefused(reason)
 	if reason == noSecret {
 		return x.say(http.StatusServiceUnavailable, text)
 	}

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -33,7 +34,7 @@ func (l *DecisionLog) refused(e *evaluation, r *refusal, now func() time.Time) {
 	l.log.Info("refused", append(append(e.describeForLog(kind), r.units()...),
 		zap.String("zone", r.policy.zone.Name),
 		zap.String("limit", r.policy.name),
-		zap.String("outcome", outcomes[r.reason]),
+		zap.String("outcome", meter.Outcomes[r.reason]),
 		zap.Int("status", r.status()),
 		zap.Duration("wait", max(r.retry, 0)),
 		zap.String("reference", r.id()))...)
@@ -62,7 +63,7 @@ func (l *DecisionLog) passed(e *evaluation, p *response) {
 	l.log.Info("allowed", append(e.describeForLog(&l.allowed),
 		zap.String("zone", tightest.policy.zone.Name),
 		zap.String("limit", tightest.policy.name),
-		zap.String("outcome", outcomes[0]),
+		zap.String("outcome", meter.Outcomes[0]),
 		zap.Int64("remaining", tightest.Remaining))...)
 }
 
@@ -74,7 +75,7 @@ func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *policy, d eng
 	l.log.Info("would refuse", append(l.shadow.complete(describe()),
 		zap.String("zone", by.zone.Name),
 		zap.String("limit", by.name),
-		zap.String("outcome", wouldRefuse),
+		zap.String("outcome", meter.WouldRefuse),
 		zap.Bool("first", d.Fresh),
 		zap.Duration("wait", max(d.Retry, 0)))...)
 }

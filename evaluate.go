@@ -68,7 +68,7 @@ func (e *evaluation) decideEnforced() result {
 	}
 	if len(e.debits) == 0 {
 		if e.denied == nil && len(e.shadows.debits) == 0 {
-			h.none.request()
+			h.none.Requests.Inc()
 		}
 		if e.subject == nil {
 			return e.pass()
@@ -242,16 +242,16 @@ func (e *evaluation) deny(z *Zone, err error) {
 	if e.dry {
 		return
 	}
-	z.meter.request()
+	z.meter.Requests.Inc()
 	if first {
-		z.meter.decline()
+		z.meter.Declined.Inc()
 	}
 }
 
 // refuseAll refuses a request for a limit that admits nothing. Nothing is counted.
 func (e *evaluation) refuseAll(by *policy) result {
-	by.zone.meter.request()
-	by.zone.meter.decline()
+	by.zone.meter.Requests.Inc()
+	by.zone.meter.Declined.Inc()
 	by.zone.past.Refuse(history.Key{}, history.OverLimit)
 	by.past.Refuse(history.Key{}, history.OverLimit)
 	return result{outcome: refused, response: &response{
@@ -262,8 +262,8 @@ func (e *evaluation) refuseAll(by *policy) result {
 // refuseBanned refuses a request that the operator has banned. Nothing is counted.
 func (e *evaluation) refuseBanned(by *rules.Statement) result {
 	h := e.handler
-	if h.statements.banned != nil && !e.dry {
-		h.statements.banned.Inc()
+	if !e.dry {
+		h.statements.Banned.Inc()
 	}
 	return result{outcome: refused, response: &response{
 		style: h.style, client: e.client,
@@ -277,9 +277,7 @@ func (e *evaluation) passAllowed() result {
 	if e.denied != nil {
 		return e.pass()
 	}
-	if m := e.handler.statements; m.allowed != nil {
-		m.allowed.Inc()
-	}
+	e.handler.statements.Allowed.Inc()
 	if e.client.isRenewable() { // or its session, and what is stated about it, would end
 		return result{outcome: counted, response: e.newResponse()}
 	}

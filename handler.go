@@ -10,10 +10,13 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // Provision checks the configuration and gets the handler ready. It opens
@@ -121,23 +124,23 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 	if h.DisableMetrics {
 		return nil
 	}
-	if err := registerMetrics(ctx.GetMetricsRegistry()); err != nil {
+	if err := meter.Register(ctx.GetMetricsRegistry(), collectors...); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	for _, z := range h.zones {
-		z.meter = newZoneMeter(z.Name)
+		z.meter = meter.NewZone(z.Name)
 		if slices.ContainsFunc(z.sets(), func(s *limitSet) bool { return len(s.shadows) > 0 }) {
-			z.meter.wouldRefuse = metrics.wouldRefuse.WithLabelValues(z.Name)
+			z.meter.HasShadow(z.Name)
 		}
 		if z.Count != nil {
-			z.meter.countSettled(z.Name)
+			z.meter.Settles(z.Name)
 		}
 		for _, set := range z.sets() {
 			h.provisionMeters(z, set)
 			set.provisionShared()
 		}
 	}
-	h.none, h.statements = newZoneMeter("false"), newStatementMeter()
+	h.none, h.statements = meter.NewZone("false"), meter.NewRules()
 	return nil
 }
 
@@ -147,8 +150,8 @@ func (h *Handler) provisionMeters(z *Zone, set *limitSet) {
 	}
 	for _, p := range set.policies {
 		p.meter = p.newMeter()
-		config := configured(z, p)
-		liveConfigs.LoadOrStore(config, config)
+		config := meter.Config{Zone: z.Name, Amount: p.legacy, Window: p.Window().String(), IPv4: strconv.Itoa(z.IPv4Prefix), IPv6: strconv.Itoa(z.IPv6Prefix)}
+		config.Use()
 		h.configs = append(h.configs, config)
 	}
 }
@@ -181,7 +184,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 // Cleanup ends what Provision began.
 func (h *Handler) Cleanup() error {
 	for _, config := range h.configs {
-		if _, err := liveConfigs.Delete(config); err != nil {
+		if err := config.Release(); err != nil {
 			return err
 		}
 	}

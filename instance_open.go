@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -98,17 +99,14 @@ func (h *instance) Destruct() error {
 
 // Committed implements engine.Observer.
 func (h *instance) Committed(claims int, took time.Duration) {
-	metrics.batch.Observe(float64(claims))
-	metrics.latency.Observe(took.Seconds())
-	metrics.claims.Add(float64(claims))
+	meter.Batch(claims, took)
 }
 
 // Swept implements engine.Observer.
 func (h *instance) Swept(rows int64, keys int, took time.Duration, err error) {
 	err = errors.Join(err, withRemedy(h.keepKeys()), h.sweepEpochs(), h.sealAgain())
 	h.auditAfterOutage()
-	metrics.swept.Add(float64(rows))
-	metrics.idle.Add(float64(keys))
+	meter.Swept(rows, keys)
 	if err != nil {
 		logger().Error("expired rows could not be removed; it is tried again at the next cleanup", zap.Error(err))
 	} else if rows > 0 || keys > 0 {
@@ -121,7 +119,7 @@ func (h *instance) Swept(rows int64, keys int, took time.Duration, err error) {
 // Punished implements engine.Observer.
 func (h *instance) Punished(reason reputation.Reason) {
 	if reason != reputation.Crowded && reason != reputation.Inherited { // which are no violations
-		metrics.violations.WithLabelValues(reason.String()).Inc()
+		meter.Violation(reason)
 	}
 }
 
@@ -131,14 +129,14 @@ func (h *instance) Banned(client []byte, reason reputation.Reason, until int64) 
 		shared.Banned(client, reason, until)
 	}
 	if reason == reputation.Crowded {
-		metrics.squeezes.Inc()
+		meter.Throttle()
 	} else {
-		metrics.bans.Inc()
+		meter.Ban()
 	}
 }
 
 // Outage implements engine.Observer.
-func (h *instance) Outage() { metrics.degraded.Inc() }
+func (h *instance) Outage() { meter.Outage() }
 
 // Degraded implements engine.Observer.
 func (h *instance) Degraded(since time.Duration, err error) {

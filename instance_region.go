@@ -9,6 +9,7 @@ import (
 
 	exchanges "github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/regions"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -100,16 +101,15 @@ func (h *instance) forecast(ctx context.Context, client *engine.Client, debits [
 type regionObserver struct{ *instance }
 
 // Published implements regions.Observer.
-func (regionObserver) Published(rows int) { metrics.regionWrites.Add(float64(rows)) }
+func (regionObserver) Published(rows int) { meter.Published(rows) }
 
 // Collected implements regions.Observer.
 func (regionObserver) Collected(_, applied, made int) {
-	metrics.regionApplied.Add(float64(applied))
-	metrics.regionMade.Add(float64(made))
+	meter.Collected(applied, made)
 }
 
 // Erred implements regions.Observer.
-func (regionObserver) Erred() { metrics.regionErrors.Inc() }
+func (regionObserver) Erred() { meter.ExchangeFailed() }
 
 // Failed implements regions.Observer.
 func (o regionObserver) Failed(since time.Duration, err error) {

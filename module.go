@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // Handler limits how many requests a client may send. It counts requests in
@@ -99,7 +100,7 @@ type Handler struct {
 	zones                  []*Zone
 	banned                 *policy // what refuses a banned client, in the place of a limit
 	bannedByOperator       *policy // what refuses a client that an operator has banned
-	statements             statementMeter
+	statements             meter.Rules
 	clients                bool // whether it keeps records of clients
 	anonymous              bool // and also those without an API key
 	usesClientPlaceholders bool // whether its own options have placeholders of the client
@@ -113,12 +114,12 @@ type Handler struct {
 	log                    *zap.Logger
 	random                 func() float64 // from [0, 1)
 	late                   []*lateName
-	routed                 bool      // what is around this handler wants errors
-	logsAccess             bool      // its server writes access logs
-	traced                 bool      // a handler may have begun a span
-	none                   zoneMeter // of requests that belong to no zone
+	routed                 bool       // what is around this handler wants errors
+	logsAccess             bool       // its server writes access logs
+	traced                 bool       // a handler may have begun a span
+	none                   meter.Zone // of requests that belong to no zone
 
-	configs []configLabels // that are reported to metrics
+	configs []meter.Config // that are reported to metrics
 }
 
 func init() {

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // describer notes what collectors export, in the place of a registry.
@@ -41,7 +43,7 @@ func (d describer) Register(c prometheus.Collector) error {
 func exportedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	d := describer{labels: make(map[string][]string)}
-	if err := registerMetrics(d); err != nil {
+	if err := meter.Register(d, collectors...); err != nil {
 		t.Fatal(err)
 	}
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})

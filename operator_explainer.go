@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -34,7 +35,7 @@ const maxExplained = 100
 
 // refusedByDebit returns the forecast of a request that one of its debits refuses.
 func (x *explainer) refusedByDebit(d engine.Decision, p *policy, cost int64) operator.Forecast {
-	f := x.refuses(outcomes[d.Reason], p.zone.Name, p.name, d.Retry, "by limit "+p.name+" of zone "+p.zone.Name)
+	f := x.refuses(meter.Outcomes[d.Reason], p.zone.Name, p.name, d.Retry, "by limit "+p.name+" of zone "+p.zone.Name)
 	if r := (&refusal{policy: p, cost: cost}); r.neverPasses() {
 		f.Status = r.status()
 		f.Text += fmt.Sprintf(": it costs %d, and the limit is %d, so it never passes", cost, p.Capacity())

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -69,9 +70,12 @@ func describeZone(zones []*Zone, tiers []string, keys map[storage.LimitID]int64)
 			}
 		}
 	}
-	zone.Refused = zones[0].meter.refused() + zone.Banned
-	for _, z := range zones { // those without a shadow limit don't count it
-		zone.WouldRefuse = max(zone.WouldRefuse, z.meter.wouldHaveRefused())
+	for i, z := range zones {
+		refused, wouldRefuse := z.meter.Totals()
+		if i == 0 {
+			zone.Refused = refused + zone.Banned
+		}
+		zone.WouldRefuse = max(zone.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
 	}
 	zone.Shadow = !slices.ContainsFunc(zones, func(z *Zone) bool { return !z.isShadow })
 	return zone
@@ -183,7 +187,7 @@ func (p *policy) describe(tier string) operator.Limit {
 	return operator.Limit{
 		Name: p.name, Text: limitText(p.Limit.Limit), Tier: tier,
 		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(), Window: operator.SecondsOf(p.Window()),
-		Shadow: p.shadow, Counts: p.meter.counts(),
+		Shadow: p.shadow, Counts: p.meter.Counts(),
 	}
 }
 
@@ -206,6 +210,7 @@ func (a *App) totals() operator.Totals {
 		totals.Zones[zone.Name] = zone.Counts
 		totals.Counts.Add(zone.Counts)
 	}
-	totals.Counts.Add(newStatementMeter().counts())
+	rules := meter.NewRules()
+	totals.Counts.Add(rules.Counts())
 	return totals
 }

@@ -136,7 +136,7 @@ func (p *pending) settleDebit(d pendingDebit, by settledBy) bool {
 	counted := by.counts(z.Count)
 	d.Settle(counted)
 	if d.leads {
-		z.meter.settle(counted)
+		z.meter.Settle(counted)
 	}
 	if counted && p.app.ledger != nil {
 		key := p.app.ledger.Key(d.Key())

@@ -10,6 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -73,4 +74,12 @@ func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 	}
 	id = append(id, kind.Timezone...)
 	return storage.LimitID(xxhash.Sum64(id))
+}
+
+// newMeter returns the counters of a limit.
+func (p *policy) newMeter() meter.Limit {
+	if p.shadow {
+		return meter.NewShadow(p.zone.Name, p.name)
+	}
+	return meter.NewLimit(p.zone.Name, p.name)
 }

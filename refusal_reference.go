@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -99,10 +100,10 @@ func (a *App) openReference(text string) (referredRefusal, error) {
 		return referredRefusal{}, err
 	}
 	reason := engine.Reason(content.Reason)
-	if int(reason) >= len(outcomes) {
+	if int(reason) >= len(meter.Outcomes) {
 		return referredRefusal{}, fmt.Errorf("reference: of a newer version: unknown reason %d", reason)
 	}
-	opened := referredRefusal{Outcome: outcomes[reason], At: content.Time, Name: content.Name, recalled: recalled}
+	opened := referredRefusal{Outcome: meter.Outcomes[reason], At: content.Time, Name: content.Name, recalled: recalled}
 	if reason == engine.Banned {
 		opened.Zone, opened.Limit = banName, banName
 	} else if p := a.limitByID(content.Scope); p != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/dryrun"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -180,7 +181,7 @@ func (j *replayJudge) decide(h *Handler, request *http.Request, r *accesslog.Rec
 		return true
 	case refused:
 		by := result.response.refusal
-		v.Outcome, v.By, v.Key, v.Reason = replay.Refused, j.limit(by.policy), v.Copy(by.key), outcomes[by.reason]
+		v.Outcome, v.By, v.Key, v.Reason = replay.Refused, j.limit(by.policy), v.Copy(by.key), meter.Outcomes[by.reason]
 	case denied:
 		v.Outcome, v.Reason = replay.Denied, denialText(result.err)
 	default:

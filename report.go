@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -54,7 +55,7 @@ const exceededEvent = "rate_limit_exceeded"
 // for nothing.
 func (r *refusal) sample(of *http.Request, now time.Time) sampledRefusal {
 	return sampledRefusal{
-		at: now.UTC(), zone: r.policy.zone.Name, limit: r.policy.name, key: string(r.key), reason: outcomes[r.reason], retry: r.retry,
+		at: now.UTC(), zone: r.policy.zone.Name, limit: r.policy.name, key: string(r.key), reason: meter.Outcomes[r.reason], retry: r.retry,
 		path: pathClass(r.path), agent: strings.Clone(shortened(first(of.Header["User-Agent"]), maxAgent)),
 	}
 }
@@ -116,21 +117,21 @@ func (e *evaluation) count(d *engine.Decision) {
 	for i, p := range e.policies {
 		if p.zone != last {
 			last = p.zone
-			last.meter.request()
-			last.meter.waited(d.Waited)
+			last.meter.Requests.Inc()
+			last.meter.Waited(d.Waited)
 			if d.Degraded {
-				last.meter.decideByMemory()
+				last.meter.ByMemory.Inc()
 			}
 		}
 		switch {
 		case d.Allowed:
-			p.meter.allow()
+			p.meter.Allowed.Inc()
 		case d.Reason == engine.Banned:
-			p.meter.refuse(d.Reason)
+			p.meter.Refuse(d.Reason)
 		case i == d.Debit:
-			p.meter.refuse(d.Reason)
+			p.meter.Refuse(d.Reason)
 			if d.Reason != engine.Abandoned {
-				p.zone.meter.decline()
+				p.zone.meter.Declined.Inc()
 			}
 		}
 	}
@@ -144,7 +145,7 @@ func (h *Handler) countByKind(e *evaluation, d *engine.Decision) {
 		return
 	}
 	if !h.DisableMetrics {
-		clientMeters[c.Kind].count(d)
+		meter.Client(c.Kind, d)
 	}
 	h.app.notePressure(c, d, d.Reason == engine.Blocked && e.policies[d.Debit].of != nil)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -271,7 +272,7 @@ func (p *response) renew(h http.Header) {
 	}
 	if cookie := p.client.renewal(); cookie != "" {
 		h.Add("Set-Cookie", cookie)
-		metrics.sessions.WithLabelValues("renewed").Inc()
+		meter.SessionRenewed()
 	}
 }
 

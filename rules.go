@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 )
 
@@ -92,6 +93,6 @@ func (a *App) watchRules() {
 func countStatements(set *rules.Set) {
 	now := time.Now()
 	for _, action := range rules.Actions {
-		metrics.statements.WithLabelValues(action.String()).Set(float64(set.InForce(action, now)))
+		meter.SetRules(action.String(), set.InForce(action, now))
 	}
 }

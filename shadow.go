@@ -98,7 +98,7 @@ func (e *evaluation) countShadowZones(o outcome) {
 			continue
 		}
 		last = p.zone
-		last.meter.request()
+		last.meter.Requests.Inc()
 		if ledger != nil && (o == passed || o == counted) {
 			last.past.Allow(ledger.Key(e.shadows.debits[i].Key), unitsOf(&e.shadows.debits[i]))
 		}
@@ -122,9 +122,9 @@ func (a *App) countShadow(policies []*policy, debits []engine.Debit, d engine.De
 	for i, p := range policies {
 		switch {
 		case d.Allowed:
-			p.meter.allow()
+			p.meter.Allowed.Inc()
 		case i == d.Debit:
-			p.meter.shadowRefuse()
+			p.meter.WouldRefuse.Inc()
 		default:
 			continue
 		}

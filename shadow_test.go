@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -277,7 +278,7 @@ func TestWouldRefuseIsCounted(t *testing.T) {
 		t.Fatalf("%d lines, want 5", len(lines))
 	}
 	fields := lines[4].ContextMap()
-	if fields["zone"] != "seen" || fields["limit"] != "seen-1/1h" || fields["outcome"] != wouldRefuse || fields["client_ip"] != "192.0.2.7" {
+	if fields["zone"] != "seen" || fields["limit"] != "seen-1/1h" || fields["outcome"] != meter.WouldRefuse || fields["client_ip"] != "192.0.2.7" {
 		t.Errorf("logged %v", fields)
 	}
 	if n := len(logs.FilterMessage("refused").All()); n != 2 {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // shadowVerdicts is what shadow limits have decided about a request. It may be used after the
@@ -55,7 +56,7 @@ func (v *shadowVerdicts) wouldRefuse(by *policy) {
 	v.refusedBy = append(v.refusedBy, by)
 	v.mu.Unlock()
 	if first {
-		by.zone.meter.shadowRefuse()
+		by.zone.meter.WouldRefuse.Inc()
 		by.zone.past.WouldRefuse(history.Key{})
 	}
 }
@@ -106,7 +107,7 @@ func (v *shadowVerdicts) namesOf(zone string) (names []string, decides bool) {
 }
 
 // wouldRefuseSuffix ends the name of the placeholder of a zone.
-const wouldRefuseSuffix = "." + wouldRefuse
+const wouldRefuseSuffix = "." + meter.WouldRefuse
 
 // placeholder resolves `http.rate_limit.<zone>.would_refuse`: the names of the limits that would
 // have refused the request.

@@ -5,6 +5,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // trace notes in the span of a request what was decided, if there is one that is recorded.
@@ -17,9 +19,9 @@ func (h *Handler) trace(r *http.Request, p *response) {
 		return
 	}
 	if p.refusal != nil {
-		span.SetAttributes(traced(p.refusal.policy, outcomes[p.refusal.reason])...)
+		span.SetAttributes(traced(p.refusal.policy, meter.Outcomes[p.refusal.reason])...)
 	} else if len(p.statuses) > 0 {
-		span.SetAttributes(traced(p.statuses[0].policy, outcomes[0])...)
+		span.SetAttributes(traced(p.statuses[0].policy, meter.Outcomes[0])...)
 	}
 	if len(p.statuses) > 0 {
 		span.SetAttributes(attribute.Int64("rate_limit.remaining", p.statuses[0].Remaining))

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -171,7 +172,7 @@ type Zone struct {
 	sites     map[string]siteLimits // instead, where each site counts on its own
 	elsewhere string                // what a site is called in the store that no matcher names
 	log       atomic.Pointer[refusalLog]
-	meter     zoneMeter
+	meter     meter.Zone
 	past      *history.Meter // for the history; nil if there is none
 }
 
@@ -208,7 +209,7 @@ type policy struct {
 	of      *policy         // the client's own limit, where this is what clients share of it; else nil
 	scaling *engine.Scaling // how it changes with the standing of its client; nil if it doesn't
 	quota   bool            // it has the longest window of several: X-Quota-… are about it
-	meter   limitMeter
+	meter   meter.Limit
 	past    *history.Meter // for the history; nil if there is none
 }
 

@@ -1,4 +1,4 @@
-package tally
+package meter
 
 import (
 	"time"
@@ -9,10 +9,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// Collectors are kept for the life of the process and registered with the
-// registry of each configuration, so that counts go on over reloads. Their
-// labels are the names of zones and limits: as many series as the
-// configurations have had of them, whatever clients do.
 var metrics = struct {
 	requests  *prometheus.CounterVec
 	declined  *prometheus.CounterVec
@@ -154,9 +150,9 @@ var metrics = struct {
 	}),
 }
 
-// countKeys sets how many API keys are in force: of tiers without any, 0, so that
+// SetAPIKeys sets how many API keys are in force: of tiers without any, 0, so that
 // an alert can be set on it.
-func countKeys(set *apikeys.Set, tiers []string) {
+func SetAPIKeys(set *apikeys.Set, tiers []string) {
 	metrics.keys.Reset()
 	for _, tier := range tiers {
 		metrics.keys.WithLabelValues(tier)
@@ -171,3 +167,52 @@ func init() {
 		metrics.violations.WithLabelValues(reason.String()) // from 0, so that the first ones are an increase
 	}
 }
+
+// Batch counts a transaction of a store.
+func Batch(claims int, took time.Duration) {
+	metrics.batch.Observe(float64(claims))
+	metrics.latency.Observe(took.Seconds())
+	metrics.claims.Add(float64(claims))
+}
+
+// Swept counts rows that were deleted from a store, and keys that were dropped from memory.
+func Swept(rows int64, keys int) {
+	metrics.swept.Add(float64(rows))
+	metrics.idle.Add(float64(keys))
+}
+
+// Violation counts a violation of a client.
+func Violation(reason reputation.Reason) { metrics.violations.WithLabelValues(reason.String()).Inc() }
+
+// Ban counts a ban of a client.
+func Ban() { metrics.bans.Inc() }
+
+// Throttle counts that a network was throttled.
+func Throttle() { metrics.squeezes.Inc() }
+
+// Outage counts that a store could not be used.
+func Outage() { metrics.degraded.Inc() }
+
+// Published counts counts that were published for other regions.
+func Published(rows int) { metrics.regionWrites.Add(float64(rows)) }
+
+// Collected counts counts of other machines that said something new, and keys first seen in them.
+func Collected(applied, made int) {
+	metrics.regionApplied.Add(float64(applied))
+	metrics.regionMade.Add(float64(made))
+}
+
+// ExchangeFailed counts that counts could not be exchanged with other regions.
+func ExchangeFailed() { metrics.regionErrors.Inc() }
+
+// SessionIssued counts a session that a client earned.
+func SessionIssued() { metrics.sessions.WithLabelValues("issued").Inc() }
+
+// SessionRenewed counts a session that was renewed.
+func SessionRenewed() { metrics.sessions.WithLabelValues("renewed").Inc() }
+
+// SessionRefused counts that a client asked for a session and got none.
+func SessionRefused(reason string) { metrics.refusedSessions.WithLabelValues(reason).Inc() }
+
+// SetRules sets how many rules of operators with an action, ban or allow, are in force.
+func SetRules(action string, n int) { metrics.statements.WithLabelValues(action).Set(float64(n)) }

@@ -1,0 +1,170 @@
+package tally
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// collectors report what is true of the instances in use at the moment.
+var collectors = []prometheus.Collector{instanceCollector{}, networkCollector{}, regionCollector{}}
+
+// instanceCollector reports what is true at the moment of every engine in use.
+type instanceCollector struct{}
+
+var (
+	descKeys = prometheus.NewDesc("caddy_rate_limit_keys",
+		"Keys held in memory, counted once per limit.", nil, nil)
+	descKeysTotal = prometheus.NewDesc("caddy_rate_limit_keys_total", // the name that mholt/caddy-ratelimit has for it
+		"The same as caddy_rate_limit_keys. A gauge, whatever its name says.", nil, nil)
+	descEvicted = prometheus.NewDesc("caddy_rate_limit_evicted_keys_total",
+		"Keys dropped from memory to make room for others.", nil, nil)
+	descAtOnce = prometheus.NewDesc("caddy_rate_limit_claims_at_once_total",
+		"Claims that were granted at once, without a transaction.", nil, nil)
+	descDegraded = prometheus.NewDesc("caddy_rate_limit_degraded",
+		"Whether the store can't be used and memory decides (1) or not (0).", nil, nil)
+	descClients = prometheus.NewDesc("caddy_rate_limit_clients",
+		"Clients held in memory by the level of their reputation: low, medium, high or critical risk.", []string{"level"}, nil)
+	descBytes = prometheus.NewDesc("caddy_rate_limit_store_bytes",
+		"Size of the database and its log.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (instanceCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descKeys
+	ch <- descKeysTotal
+	ch <- descEvicted
+	ch <- descAtOnce
+	ch <- descDegraded
+	ch <- descBytes
+	ch <- descClients
+}
+
+// Collect implements prometheus.Collector.
+func (instanceCollector) Collect(ch chan<- prometheus.Metric) {
+	var keys, evicted, atOnce, degraded, bytes float64
+	var clients [reputation.Levels]float64
+	eachInstance(func(h *instance) {
+		stats := h.stats()
+		keys += float64(stats.Keys)
+		evicted += float64(stats.Evicted)
+		atOnce += float64(stats.AtOnce)
+		bytes += float64(stats.Store.Bytes)
+		for level, n := range stats.Clients {
+			clients[level] += float64(n)
+		}
+		if stats.Degraded {
+			degraded = 1
+		}
+	})
+	ch <- prometheus.MustNewConstMetric(descKeys, prometheus.GaugeValue, keys)
+	ch <- prometheus.MustNewConstMetric(descKeysTotal, prometheus.GaugeValue, keys)
+	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, evicted)
+	ch <- prometheus.MustNewConstMetric(descAtOnce, prometheus.CounterValue, atOnce)
+	ch <- prometheus.MustNewConstMetric(descDegraded, prometheus.GaugeValue, degraded)
+	ch <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, bytes)
+	for level, n := range clients {
+		ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, n, reputation.Level(level).String())
+	}
+}
+
+// networkCollector reports how stores on a network are reached. It reports nothing where there
+// is none.
+type networkCollector struct{}
+
+var (
+	descMachines = prometheus.NewDesc("caddy_rate_limit_store_machines",
+		"Processes that use the store on a network.", nil, nil)
+	descRoundTrip = prometheus.NewDesc("caddy_rate_limit_store_round_trip_seconds",
+		"How long a call of the store on a network takes, about.", nil, nil)
+	descClockAhead = prometheus.NewDesc("caddy_rate_limit_store_clock_ahead_seconds",
+		"How far the clock of this machine is ahead of the time of the store on a network; negative if it is behind.", nil, nil)
+	descLostWrites = prometheus.NewDesc("caddy_rate_limit_store_lost_writes_total",
+		"Times that the store on a network has lost what it had acknowledged.", nil, nil)
+	descUnsettled = prometheus.NewDesc("caddy_rate_limit_store_unsettled_total",
+		"Times that it stayed open whether the last calls of the store on a network took effect.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (networkCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descMachines
+	ch <- descRoundTrip
+	ch <- descClockAhead
+	ch <- descLostWrites
+	ch <- descUnsettled
+}
+
+// Collect implements prometheus.Collector. Of several stores it reports the one that takes
+// longest, and the losses of all.
+func (networkCollector) Collect(ch chan<- prometheus.Metric) {
+	var machines, roundTrip, ahead, lost, unsettled float64
+	eachInstance(func(h *instance) {
+		stats := h.stats()
+		lost += float64(stats.LostWrites)
+		unsettled += float64(stats.Unsettled)
+		if trip := stats.RoundTrip.Seconds(); trip > roundTrip {
+			machines, roundTrip, ahead = float64(stats.Processes), trip, stats.Ahead.Seconds()
+		}
+	})
+	if roundTrip == 0 {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(descMachines, prometheus.GaugeValue, machines)
+	ch <- prometheus.MustNewConstMetric(descRoundTrip, prometheus.GaugeValue, roundTrip)
+	ch <- prometheus.MustNewConstMetric(descClockAhead, prometheus.GaugeValue, ahead)
+	ch <- prometheus.MustNewConstMetric(descLostWrites, prometheus.CounterValue, lost)
+	ch <- prometheus.MustNewConstMetric(descUnsettled, prometheus.CounterValue, unsettled)
+}
+
+// regionCollector reports what is true at the moment of the exchange with other regions. It
+// reports nothing where there is none.
+type regionCollector struct{}
+
+var (
+	descRegionPolled = prometheus.NewDesc("caddy_rate_limit_region_polled_rows",
+		"Counts that were collected from other regions the last time.", nil, nil)
+	descRegionKeys = prometheus.NewDesc("caddy_rate_limit_region_keys",
+		"Keys in memory whose counts are shared with other regions.", nil, nil)
+	descRegionUntracked = prometheus.NewDesc("caddy_rate_limit_region_untracked_total",
+		"Times that a key stayed regional because max_keys are shared already.", nil, nil)
+	descRegionLag = prometheus.NewDesc("caddy_rate_limit_region_lag_seconds",
+		"How long ago a region was heard of; of this region, how long ago it last exchanged all counts.", []string{"region"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (regionCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descRegionPolled
+	ch <- descRegionKeys
+	ch <- descRegionUntracked
+	ch <- descRegionLag
+}
+
+// Collect implements prometheus.Collector.
+func (regionCollector) Collect(ch chan<- prometheus.Metric) {
+	var polled, keys, untracked float64
+	lags, any := make(map[string]float64), false
+	eachInstance(func(h *instance) {
+		shared := h.regions.Load()
+		if shared == nil {
+			return
+		}
+		any = true
+		s := shared.Stats()
+		polled += float64(s.Polled)
+		keys += float64(s.Keys)
+		untracked += float64(s.Untracked)
+		for _, n := range s.Regions {
+			lags[n.Region] = max(lags[n.Region], n.Lag.Seconds())
+		}
+		lags[s.Region] = s.Lag.Seconds()
+	})
+	if !any {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(descRegionPolled, prometheus.GaugeValue, polled)
+	ch <- prometheus.MustNewConstMetric(descRegionKeys, prometheus.GaugeValue, keys)
+	ch <- prometheus.MustNewConstMetric(descRegionUntracked, prometheus.CounterValue, untracked)
+	for region, lag := range lags {
+		ch <- prometheus.MustNewConstMetric(descRegionLag, prometheus.GaugeValue, lag, region)
+	}
+}

@@ -1,0 +1,178 @@
+package meter
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// counter is a counter of Prometheus, or none.
+type counter struct{ prometheus.Counter }
+
+func counterOf(of *prometheus.CounterVec, labels ...string) counter {
+	return counter{of.WithLabelValues(labels...)}
+}
+
+// Inc counts one more.
+func (c counter) Inc() {
+	if c.Counter != nil {
+		c.Counter.Inc()
+	}
+}
+
+// value returns what was counted since the process began, so that operators see the numbers of
+// metrics and requests count once.
+func (c counter) value() int64 {
+	var metric dto.Metric
+	if c.Counter == nil || c.Write(&metric) != nil {
+		return 0
+	}
+	return int64(metric.GetCounter().GetValue())
+}
+
+// Zone counts the requests of a zone. The zero value counts nothing.
+type Zone struct {
+	Requests    counter
+	Declined    counter // refused
+	ByMemory    counter // decided by memory alone
+	WouldRefuse counter // refused by shadow limits only
+
+	settled [2]counter // of requests that didn't count, and that did
+	process prometheus.Observer
+}
+
+// NewZone returns the counters of a zone without shadow limits whose requests count when they come.
+func NewZone(zone string) Zone {
+	return Zone{
+		Requests: counterOf(metrics.requests, zone),
+		Declined: counterOf(metrics.declined, zone),
+		ByMemory: counterOf(metrics.byMemory, zone),
+		process:  metrics.process.WithLabelValues(zone),
+	}
+}
+
+// HasShadow makes the zone count requests that shadow limits would refuse.
+func (m *Zone) HasShadow(zone string) { m.WouldRefuse = counterOf(metrics.wouldRefuse, zone) }
+
+// Settles makes the zone count requests that count by their answer.
+func (m *Zone) Settles(zone string) {
+	m.settled = [2]counter{counterOf(metrics.settled, zone, "false"), counterOf(metrics.settled, zone, "true")}
+}
+
+// Settle counts a request whose answer says whether it counts.
+func (m *Zone) Settle(counts bool) {
+	if counts {
+		m.settled[1].Inc()
+	} else {
+		m.settled[0].Inc()
+	}
+}
+
+// Settled returns how many requests didn't count, and how many did, since the process began.
+func (m *Zone) Settled() (uncounted, counted int64) {
+	return m.settled[0].value(), m.settled[1].value()
+}
+
+// Waited observes how long a request waited for the store.
+func (m *Zone) Waited(d time.Duration) {
+	if m.process != nil {
+		m.process.Observe(d.Seconds())
+	}
+}
+
+// Totals returns how many requests the zone has refused, banned clients' aside, and how many shadow
+// limits would have, since the process began.
+func (m *Zone) Totals() (refused, wouldRefuse int64) {
+	return m.Declined.value(), m.WouldRefuse.value()
+}
+
+// Limit counts the decisions of a limit. The zero value counts nothing.
+type Limit struct {
+	Allowed     counter
+	WouldRefuse counter // of a shadow limit
+
+	refused [len(Outcomes)]counter // by engine.Reason; of an enforced limit
+}
+
+// Outcomes are what metrics and logs call the engine's reasons.
+var Outcomes = [...]string{"allowed", "over_limit", "blocked", "too_costly", "abandoned", "banned"}
+
+// NewLimit returns the counters of an enforced limit.
+func NewLimit(zone, limit string) Limit {
+	m := Limit{Allowed: counterOf(metrics.decisions, zone, limit, Outcomes[0])}
+	for i, outcome := range Outcomes[1:] {
+		m.refused[i+1] = counterOf(metrics.decisions, zone, limit, outcome)
+	}
+	return m
+}
+
+// WouldRefuse is the outcome of a decision by a shadow limit that would have been a refusal.
+const WouldRefuse = "would_refuse"
+
+// NewShadow returns the counters of a shadow limit.
+func NewShadow(zone, limit string) Limit {
+	return Limit{
+		Allowed:     counterOf(metrics.shadow, zone, limit, Outcomes[0]),
+		WouldRefuse: counterOf(metrics.shadow, zone, limit, WouldRefuse),
+	}
+}
+
+// Refuse counts a refusal.
+func (m *Limit) Refuse(reason engine.Reason) { m.refused[reason].Inc() }
+
+// Counts returns the decisions since the process began.
+func (m *Limit) Counts() operator.Counts {
+	c := operator.Counts{
+		Allowed:     m.Allowed.value(),
+		Blocked:     m.refused[engine.Blocked].value(),
+		Banned:      m.refused[engine.Banned].value(),
+		WouldRefuse: m.WouldRefuse.value(),
+	}
+	c.Refused = c.Blocked + c.Banned + m.refused[engine.OverLimit].value() + m.refused[engine.TooCostly].value()
+	return c
+}
+
+// clients are the counters of clients, by [identity.Kind]: allowed and refused ones.
+var clients = func() (counters [identity.APIKey + 1][2]counter) {
+	for kind := range counters {
+		name := identity.Kind(kind).String()
+		counters[kind] = [2]counter{counterOf(metrics.clients, name, "allowed"), counterOf(metrics.clients, name, "refused")}
+	}
+	return counters
+}()
+
+// Client counts a decision about a client of a kind.
+func Client(kind identity.Kind, d *engine.Decision) {
+	switch {
+	case d.Allowed:
+		clients[kind][0].Inc()
+	case d.Reason != engine.Abandoned:
+		clients[kind][1].Inc()
+	}
+}
+
+// Rules counts what the rules of operators have decided. The zero value counts nothing.
+type Rules struct{ Allowed, Banned counter }
+
+// RulesZone stands for the rules of operators in the place of a zone, as the label of metrics.
+const RulesZone = "rules"
+
+// NewRules returns the counters of operators' rules.
+func NewRules() Rules {
+	return Rules{
+		Allowed: counterOf(metrics.decisions, RulesZone, rules.Allow.String(), Outcomes[0]),
+		Banned:  counterOf(metrics.decisions, RulesZone, rules.Ban.String(), Outcomes[engine.Banned]),
+	}
+}
+
+// Counts returns what was decided since the process began.
+func (m *Rules) Counts() operator.Counts {
+	banned := m.Banned.value()
+	return operator.Counts{Allowed: m.Allowed.value(), Refused: banned, Banned: banned}
+}

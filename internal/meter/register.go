@@ -1,0 +1,58 @@
+package meter
+
+import (
+	"errors"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Register makes the collectors, and others, part of a configuration's registry.
+func Register(registry prometheus.Registerer, others ...prometheus.Collector) error {
+	for _, c := range append(others,
+		metrics.requests, metrics.declined, metrics.decisions, metrics.settled, metrics.byMemory, metrics.wouldRefuse, metrics.shadow, metrics.process,
+		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
+		metrics.regionWrites, metrics.regionErrors, metrics.regionApplied, metrics.regionMade,
+		metrics.violations, metrics.bans, metrics.keys, metrics.statements, metrics.clients, metrics.squeezes, metrics.sessions, metrics.refusedSessions,
+		configCollector{},
+	) {
+		err := registry.Register(c)
+		if already := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &already) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Config are the labels of a configured limit.
+type Config struct{ Zone, Amount, Window, IPv4, IPv6 string }
+
+// configs holds the limits of the configurations in use.
+var configs = caddy.NewUsagePool()
+
+// Use reports the limit as one in use, until [Config.Release] was called as often.
+func (c Config) Use() { configs.LoadOrStore(c, c) }
+
+// Release ends what Use began.
+func (c Config) Release() error {
+	_, err := configs.Delete(c)
+	return err
+}
+
+// configCollector reports the limits of the configurations in use.
+type configCollector struct{}
+
+var descConfig = prometheus.NewDesc("caddy_rate_limit_config", "The limits in use, always 1.",
+	[]string{"zone", "max_events", "window", "ipv4_prefix", "ipv6_prefix"}, nil)
+
+// Describe implements prometheus.Collector.
+func (configCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descConfig }
+
+// Collect implements prometheus.Collector.
+func (configCollector) Collect(ch chan<- prometheus.Metric) {
+	configs.Range(func(key, _ any) bool {
+		c := key.(Config)
+		ch <- prometheus.MustNewConstMetric(descConfig, prometheus.GaugeValue, 1, c.Zone, c.Amount, c.Window, c.IPv4, c.IPv6)
+		return true
+	})
+}
