@@ -61,7 +61,8 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	}
 	sw := s.sweeping
 	if sw.atStart() {
-		if err := s.foldForSweepLocked(); err != nil {
+		err := s.foldForSweepLocked()
+		if sw.unfolded = code(err) == codeFull; err != nil && !sw.unfolded { // there is room for a fold after a sweep
 			return storage.Swept{}, s.failed(wrap("sweep", err))
 		}
 	}
@@ -101,6 +102,7 @@ type sweeper struct {
 	bucket driver.Value // the last bucket's key that is done, nil before the first
 
 	now, era, shift int64 // of the time of this step
+	unfolded        bool  // the journal has records of this round that the database has no room for
 
 	deleted  int64 // rows of this step
 	vacuumed int64 // pages that this step has given back
@@ -322,8 +324,12 @@ func (sw *sweeper) deleteUntil(s *stmt, time int64) (done bool, err error) {
 	return sw.deleted < most, err
 }
 
-// limits drops limits that have no rows and were not used for a day.
+// limits drops limits that have no rows and were not used for a day. A limit may have records that
+// are not folded.
 func (sw *sweeper) limits() (done bool, err error) {
+	if sw.unfolded {
+		return true, nil
+	}
 	before := sw.deleted
 	err = sw.delete(sw.deleteLimits, sw.now-unseenFor, sw.era)
 	sw.dropped = sw.deleted - before
