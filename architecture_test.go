@@ -2,10 +2,12 @@ package tally_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -243,11 +245,10 @@ var dependencies = map[string]string{
 
 // pkg is what `go list` tells about a package.
 type pkg struct {
-	ImportPath   string
-	Imports      []string
-	TestImports  []string
-	XTestImports []string
-	Deps         []string
+	ImportPath, Dir, Name              string
+	GoFiles, TestGoFiles, XTestGoFiles []string
+	Imports, TestImports, XTestImports []string
+	Deps                               []string
 }
 
 func (p pkg) name() string {
@@ -336,22 +337,33 @@ func TestDirectDependencies(t *testing.T) {
 	}
 }
 
+// listPackages returns the packages of this module. It asks the go command once.
 func listPackages(t *testing.T) []pkg {
 	t.Helper()
-	decoder := json.NewDecoder(strings.NewReader(run(t, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "./...")))
-	var packages []pkg
-	for decoder.More() {
-		var p pkg
-		if err := decoder.Decode(&p); err != nil {
-			t.Fatal(err)
-		}
-		packages = append(packages, p)
+	packages, err := packagesOnce()
+	if err != nil {
+		t.Fatal(err)
 	}
 	if len(packages) < 5 {
 		t.Fatalf("go list knows %d packages only", len(packages))
 	}
 	return packages
 }
+
+var packagesOnce = sync.OnceValues(func() (packages []pkg, err error) {
+	out, err := output("go", "list", "-json=ImportPath,Dir,Name,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports,Deps", "./...")
+	if err != nil {
+		return nil, err
+	}
+	for decoder := json.NewDecoder(strings.NewReader(out)); decoder.More(); {
+		var p pkg
+		if err := decoder.Decode(&p); err != nil {
+			return nil, err
+		}
+		packages = append(packages, p)
+	}
+	return packages, nil
+})
 
 // requiredModules returns the modules of go.mod that are not marked indirect.
 func requiredModules(t *testing.T) []string {
@@ -376,13 +388,20 @@ func requiredModules(t *testing.T) []string {
 
 func run(t *testing.T, command string, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(command, args...).Output()
-	if exit, ok := err.(*exec.ExitError); ok {
-		t.Fatalf("%s %v: %v\n%s", command, args, err, exit.Stderr)
-	} else if err != nil {
+	out, err := output(command, args...)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return string(out)
+	return out
+}
+
+// output returns what a command writes. If it fails, the error has what it says of that.
+func output(command string, args ...string) (string, error) {
+	out, err := exec.Command(command, args...).Output()
+	if exit, ok := err.(*exec.ExitError); ok {
+		return "", fmt.Errorf("%s %v: %w\n%s", command, args, err, exit.Stderr)
+	}
+	return string(out), err
 }
 
 func matchesAny(patterns []string, importPath string) bool {

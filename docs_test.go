@@ -1,7 +1,6 @@
 package tally_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -15,15 +14,7 @@ import (
 
 // Every package says what it is. Of one that has tests only, a test may.
 func TestPackagesHaveComments(t *testing.T) {
-	decoder := json.NewDecoder(strings.NewReader(run(t, "go", "list", "-json=ImportPath,Dir,Name,GoFiles,TestGoFiles,XTestGoFiles", "./...")))
-	for decoder.More() {
-		var p struct {
-			ImportPath, Dir, Name              string
-			GoFiles, TestGoFiles, XTestGoFiles []string
-		}
-		if err := decoder.Decode(&p); err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range listPackages(t) {
 		files := p.GoFiles
 		if len(files) == 0 {
 			files = slices.Concat(p.TestGoFiles, p.XTestGoFiles)

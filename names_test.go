@@ -129,11 +129,11 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit, path := &engine.Limit{ID: 1, Limit: arithmetic}, filepath.Join(t.TempDir(), "tally.db")
-		h, clock := namingInstance(t), new(jumpingClock)
+		h := namingInstance(t)
 		const length = 3 * 24 * 60 * 60 // of the epochs of a limit per day, in seconds; where one begins, so does a day
-		now := time.Now()
-		next := time.Unix((now.Unix()/length+1)*length, 0)
-		clock.ahead.Store(int64(next.Sub(now) - 2*time.Second))
+		next := time.Unix((time.Now().Unix()/length+1)*length, 0)
+		clock := &replayClock{start: next.Add(-2 * time.Second).UnixNano()}
+		clock.now.Store(clock.start)
 		passing := func() (passed int) {
 			e, err := engine.New(engine.Options{
 				Open:         func(ctx context.Context) (storage.Store, error) { return sqlite.Open(ctx, sqlite.Options{Path: path}) },
@@ -156,7 +156,7 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 		if got := passing(); got != 6 {
 			t.Errorf("%v per %v: %d of 6 passed before midnight", p.Algorithm, p.Window, got)
 		}
-		clock.ahead.Add(int64(10 * time.Second))
+		clock.now.Add(int64(10 * time.Second))
 		if got := passing(); got != 4 {
 			t.Errorf("%v per %v: %d more passed a limit of 10 after midnight, want 4", p.Algorithm, p.Window, got)
 		}

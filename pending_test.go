@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -32,10 +33,15 @@ func askFor(ctx context.Context, h *Handler, next caddyhttp.HandlerFunc) (w *hij
 
 // askWith is askFor with a body.
 func askWith(ctx context.Context, h *Handler, body io.Reader, next caddyhttp.HandlerFunc) (w *hijackable, err error) {
+	return askAs(ctx, h, "192.0.2.1", body, next)
+}
+
+// askAs is askWith for a client, by its address.
+func askAs(ctx context.Context, h *Handler, client string, body io.Reader, next caddyhttp.HandlerFunc) (w *hijackable, err error) {
 	w = &hijackable{ResponseRecorder: httptest.NewRecorder()}
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://example.com/login", body)
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
-	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, client)
 	err = h.ServeHTTP(w, r, next)
 	return w, err
 }
@@ -73,16 +79,25 @@ func errorRoute(status int) caddyhttp.HandlerFunc {
 }
 
 // passedOf returns how many of n requests that count pass.
-func passedOf(h *Handler, n int) (passed int) {
+func passedOf(h *Handler, n int) (passed int) { return passedAs(h, "192.0.2.1", n) }
+
+// passedAs is passedOf for a client, by its address.
+func passedAs(h *Handler, client string, n int) (passed int) {
 	for range n {
-		if w, err := askFor(context.Background(), h, answering(401)); err == nil && w.Code == 401 {
+		if w, err := askAs(context.Background(), h, client, nil, answering(401)); err == nil && w.Code == 401 {
 			passed++
 		}
 	}
 	return passed
 }
 
+// byHold returns two handlers that count statuses, one with hold and one without.
+func byHold(t *testing.T, amount int64, statuses ...int) map[bool]*Handler {
+	return map[bool]*Handler{true: countingHandler(t, amount, true, statuses...), false: countingHandler(t, amount, false, statuses...)}
+}
+
 func TestWhatCountsByStatus(t *testing.T) {
+	handlers, client := byHold(t, 2, 401, 403), netip.MustParseAddr("192.0.2.1")
 	panics := func(err error) caddyhttp.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) error { panic(err) }
 	}
@@ -128,12 +143,12 @@ func TestWhatCountsByStatus(t *testing.T) {
 			return err
 		}},
 	} {
-		for _, hold := range []bool{true, false} {
-			h := countingHandler(t, 2, hold, 401, 403)
+		client = client.Next()
+		for hold, h := range handlers {
 			ctx, leave := context.WithCancel(context.Background())
 			func() {
 				defer func() { recover() }()
-				askFor(ctx, h, func(w http.ResponseWriter, r *http.Request) error {
+				askAs(ctx, h, client.String(), nil, func(w http.ResponseWriter, r *http.Request) error {
 					if test.leaves {
 						leave()
 					}
@@ -145,7 +160,7 @@ func TestWhatCountsByStatus(t *testing.T) {
 			if test.counts && (hold || !test.leaves) {
 				want = 1
 			}
-			if passed := passedOf(h, 5); passed != want {
+			if passed := passedAs(h, client.String(), 5); passed != want {
 				t.Errorf("%s, hold %v: %d passed afterwards, want %d", name, hold, passed, want)
 			}
 		}
@@ -160,6 +175,8 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 		return caddyhttp.Error(http.StatusBadGateway, err)
 	}
 	unreadable := iotest.ErrReader(os.ErrDeadlineExceeded)
+	handlers := map[int]map[bool]*Handler{401: byHold(t, 1, 401), 4: byHold(t, 1, 4), 499: byHold(t, 1, 499)}
+	client := netip.MustParseAddr("192.0.2.1")
 	for name, test := range map[string]struct {
 		then   io.Reader // of the body, behind a guess
 		next   caddyhttp.HandlerFunc
@@ -184,18 +201,18 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 		"not read":                      {unreadable, failing(errors.New("no upstream")), false},
 		"closed":                        {unreadable, func(w http.ResponseWriter, r *http.Request) error { r.Body.Close(); return read(w, r) }, false},
 	} {
+		client = client.Next()
 		for status, counts := range map[int]bool{401: false, 4: test.counts, 499: test.counts} {
-			for _, hold := range []bool{true, false} {
-				h := countingHandler(t, 1, hold, status)
+			for hold, h := range handlers[status] {
 				var body io.Reader = strings.NewReader("guess")
 				if test.then != nil {
 					body = io.MultiReader(body, test.then)
 				}
 				func() {
 					defer func() { recover() }()
-					askWith(context.Background(), h, body, test.next)
+					askAs(context.Background(), h, client.String(), body, test.next)
 				}()
-				w, err := askFor(context.Background(), h, answering(200))
+				w, err := askAs(context.Background(), h, client.String(), nil, answering(200))
 				if want := !counts && !(hold && test.counts); err != nil || w.Code == 200 != want {
 					t.Errorf("%s, count status %d, hold %v: the next is answered with %d, %v", name, status, hold, w.Code, err)
 				}

@@ -2,24 +2,18 @@ package tally
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
-)
-
-var (
-	replayLines   = flag.Int("replay.lines", 200_000, "how many lines TestReplayFindsAllBursts replays; make replay takes ten million")
-	replayClients = flag.Int("replay.clients", 20_000, "of how many clients they are, beside those that go over the limit")
-	replayWindow  = flag.String("replay.window", "1m", "of the limit")
-	replayMemory  = flag.Int64("replay.memory", 0, "how many MB of memory the process may take, on Linux; 0 for no bound")
 )
 
 const (
@@ -68,6 +62,15 @@ func (b *bursts) line(n int) []byte {
 		at.Unix(), at.Nanosecond()/1e6, address)
 }
 
+// oneBig has one processor run a log of millions of lines, and forgets how much memory the process
+// has taken before, where that is known.
+func oneBig(t *testing.T) {
+	processors := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
+	runtime.GC()
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
+}
+
 // peakMemory returns how many MB of memory the process has taken at most, or 0 where that isn't
 // known.
 func peakMemory() (mb int64) {
@@ -82,9 +85,23 @@ func peakMemory() (mb int64) {
 }
 
 // The clients that go over the limit are found by their whole addresses, no others, and as many of
-// their requests are refused as they sent beyond it.
+// their requests are refused as they sent beyond it. With PROOF it takes ten million lines, once with
+// a limit per minute and once with one per day, in 300 MB.
 func TestReplayFindsAllBursts(t *testing.T) {
-	config, err := loadReplayConfig(writeFile(t, "Caddyfile", fmt.Sprintf("{\n\tauto_https off\n}\nhttp://example.com {\n\trate_limit {\n\t\tzone all {\n\t\t\tlimit %d/%s\n\t\t}\n\t}\n}\n", burstLimit, *replayWindow)), "")
+	t.Run("1m", func(t *testing.T) { testReplayFindsAllBursts(t, "1m") })
+	t.Run("1d", func(t *testing.T) {
+		proof.Only(t)
+		testReplayFindsAllBursts(t, "1d")
+	})
+}
+
+func testReplayFindsAllBursts(t *testing.T, window string) {
+	lines, memory := proof.Times(40_000, 10_000_000), int64(0)
+	if proof.IsOn() {
+		oneBig(t)
+		memory = 300
+	}
+	config, err := loadReplayConfig(writeFile(t, "Caddyfile", fmt.Sprintf("{\n\tauto_https off\n}\nhttp://example.com {\n\trate_limit {\n\t\tzone all {\n\t\t\tlimit %d/%s\n\t\t}\n\t}\n}\n", burstLimit, window)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,14 +110,14 @@ func TestReplayFindsAllBursts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, &bursts{lines: *replayLines, clients: *replayClients})
+	log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, &bursts{lines: lines, clients: lines / 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	want := make(map[string]int64)
 	refused := int64(0)
-	for n := range (*replayLines + burstEvery - 1) / burstEvery {
+	for n := range (lines + burstEvery - 1) / burstEvery {
 		more := int64(burst(n) - burstLimit)
 		want[burstAddress(n).String()+"/32"] = more
 		refused += more
@@ -112,14 +129,14 @@ func TestReplayFindsAllBursts(t *testing.T) {
 	}
 	all, peak := limitNamed(t, report, "all"), peakMemory()
 	t.Logf("%d lines of %d clients in %v, with at most %d MB of resident memory", report.Requests, all.Clients, time.Since(begun).Round(time.Second), peak)
-	if *replayMemory > 0 && peak > *replayMemory {
-		t.Errorf("the process took %d MB of memory, want at most %d", peak, *replayMemory)
+	if memory > 0 && peak > memory {
+		t.Errorf("the process took %d MB of memory, want at most %d", peak, memory)
 	}
 	if all.Inexact || all.TopCut {
 		t.Error("the report is not exact")
 	}
-	if report.Requests != int64(*replayLines) || all.Refused != refused || all.Hit != int64(len(want)) || len(all.Top) != len(want) {
-		t.Errorf("%d requests, %d refused, %d clients, %d listed; want %d, %d, %d", report.Requests, all.Refused, all.Hit, len(all.Top), *replayLines, refused, len(want))
+	if report.Requests != int64(lines) || all.Refused != refused || all.Hit != int64(len(want)) || len(all.Top) != len(want) {
+		t.Errorf("%d requests, %d refused, %d clients, %d listed; want %d, %d, %d", report.Requests, all.Refused, all.Hit, len(all.Top), lines, refused, len(want))
 	}
 	for _, c := range all.Top {
 		if want[c.Client] != c.Refused || c.Peak != burstLimit+c.Refused {

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -32,6 +33,13 @@ func clockedHandler(t testing.TB, app *App, clock engine.Clock, h *Handler) *Han
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
 	}
+	startClocked(t, h, clock)
+	return h
+}
+
+// startClocked starts the engine of a handler, which goes by a clock.
+func startClocked(t testing.TB, h *Handler, clock engine.Clock) {
+	t.Helper()
 	i, err := newInstanceWith(h.app.settings, h.app.store, func(o *engine.Options) { o.Clock = clock })
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +48,6 @@ func clockedHandler(t testing.TB, app *App, clock engine.Clock, h *Handler) *Han
 	h.app.settle()
 	<-i.engine.Ready()
 	t.Cleanup(func() { i.Destruct() })
-	return h
 }
 
 // shadowAsked is what became of a request, with what a handler behind the limits has read.
@@ -77,8 +84,11 @@ func askThrough(t testing.TB, h *Handler, path, ip string, header http.Header, z
 // A handler with shadow limits answers as one without does, byte for byte. Each shadow limit says
 // of each request that passes what the same limit says that is enforced over those requests.
 func TestShadowLimitsDecideAsIfEnforced(t *testing.T) {
-	for seed := range uint64(4) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { testShadowHandler(t, seed) })
+	for seed := range uint64(proof.Times(3, 40)) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			testShadowHandler(t, seed)
+		})
 	}
 }
 

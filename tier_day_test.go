@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -18,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // dayClient is a client that takes whatever it gets.
@@ -26,8 +26,9 @@ type dayClient struct {
 	ip               string
 	token            string
 	path             string
-	cost             int64 // of the path
-	burst, perDay    int64 // what it is to get, if that is limited
+	request          *http.Request // made once
+	cost             int64         // of the path
+	burst, perDay    int64         // what it is to get, if that is limited
 	key              string
 	admitted         []dayUnits
 	first, firstDay  int64 // units at the first moment, and in the first 24 hours
@@ -66,24 +67,23 @@ func TestTableOfTiers(t *testing.T) {
 	t.Setenv("SERVICE_TOKEN", "a token of the services")
 	file := filepath.Join(t.TempDir(), "api_keys")
 	for _, c := range clients {
-		if c.name == "" {
-			continue
+		if c.name != "" {
+			var err error
+			if c.key, err = apikeys.New(file, apikeys.Client{Name: c.name, Tier: c.tier}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		var err error
-		if c.key, err = apikeys.New(file, apikeys.Client{Name: c.name, Tier: c.tier}); err != nil {
-			t.Fatal(err)
+		c.prepare()
+	}
+	begin := time.Date(2026, 11, 22, 11, 59, 58, 7, time.UTC)
+	clock := &replayClock{start: begin.UnixNano()}
+	h := exampleHandler(t, "examples/api-tiers.Caddyfile", file, clock)
+	for since := time.Duration(0); since < 48*time.Hour; since += dayStep {
+		clock.now.Store(clock.start + int64(since))
+		for _, c := range clients {
+			c.takeAll(t, h, begin.Add(since), since)
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		h := exampleHandler(t, "examples/api-tiers.Caddyfile", file)
-		begin := time.Now()
-		for now := begin; now.Before(begin.Add(48 * time.Hour)); now = time.Now() {
-			for _, c := range clients {
-				c.takeAll(t, h, now, now.Sub(begin))
-			}
-			time.Sleep(dayStep)
-		}
-	})
 	for _, c := range clients {
 		c.check(t)
 	}
@@ -139,20 +139,25 @@ func (c *dayClient) refused(t *testing.T, header http.Header, since time.Duratio
 	}
 }
 
+// prepare makes the request that the client sends.
+func (c *dayClient) prepare() {
+	c.request = httptest.NewRequest(http.MethodGet, c.path, nil)
+	if c.key != "" {
+		c.request.Header.Set("X-Api-Key", c.key)
+	}
+	if c.token != "" {
+		c.request.Header.Set("X-Service-Token", c.token)
+	}
+}
+
 // send sends a request, and tells whether it was let in.
 func (c *dayClient) send(t *testing.T, h *Handler) (http.Header, bool) {
 	t.Helper()
-	r := httptest.NewRequest(http.MethodGet, c.path, nil)
-	if c.key != "" {
-		r.Header.Set("X-Api-Key", c.key)
-	}
-	if c.token != "" {
-		r.Header.Set("X-Service-Token", c.token)
-	}
+	r := c.request
 	ctx := context.WithValue(r.Context(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: c.ip})
 	ctx = context.WithValue(ctx, caddy.ReplacerCtxKey, caddy.NewEmptyReplacer())
 	w, let := &nothing{http.Header{}}, false
-	err := h.ServeHTTP(w, r.WithContext(ctx), caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+	err := h.ServeHTTP(w, r.Clone(ctx), caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		let = true
 		return nil
 	}))
@@ -202,8 +207,8 @@ func (c *dayClient) check(t *testing.T) {
 }
 
 // exampleHandler returns the first handler of an example, with another file of
-// keys and without reputation, as if Caddy ran it.
-func exampleHandler(t *testing.T, example, keys string) *Handler {
+// keys and without reputation, as if Caddy ran it by a clock.
+func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *Handler {
 	t.Helper()
 	text, err := os.ReadFile(example)
 	if err != nil {
@@ -230,8 +235,7 @@ func exampleHandler(t *testing.T, example, keys string) *Handler {
 	}
 	h := module.(*Handler)
 	h.routed = true // as if there were error routes
-	startedHandler{h.app}.Handle(ctx, caddy.Event{})
-	t.Cleanup(func() { h.app.Cleanup() })
+	startClocked(t, h, clock)
 	return h
 }
 
