@@ -183,17 +183,21 @@ func (f *replayFlags) conditions() (list []replay.Condition, err error) {
 
 // replayUnless replays a log unless the context is done first. A log that is a pipe may never
 // say anything again, so that isn't waited for then: the process ends.
-func replayUnless(ctx context.Context, log *accesslog.Merger, config *replayConfig, o replay.Options) (report *replay.Report, err error) {
-	done := make(chan struct{})
+func replayUnless(ctx context.Context, log *accesslog.Merger, config *replayConfig, o replay.Options) (*replay.Report, error) {
+	type outcome struct {
+		report *replay.Report
+		err    error
+	}
+	done := make(chan outcome, 1)
 	go func() {
-		defer close(done)
 		defer log.Close()
-		report, err = replayLog(ctx, log, config, o)
+		report, err := replayLog(ctx, log, config, o)
+		done <- outcome{report, err}
 	}()
 	select {
-	case <-done:
+	case replayed := <-done:
 		if ctx.Err() == nil {
-			return report, err
+			return replayed.report, replayed.err
 		}
 	case <-ctx.Done():
 	}
