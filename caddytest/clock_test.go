@@ -1,71 +1,57 @@
 package caddytest
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
+	_ "unsafe" // for the link name
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// shiftedBinary builds a Caddy, once, whose clocks are shifted by what the file
-// says that $CLOCK names: by how much the wall clock is wrong, and how much time
-// has passed that really has not. Nothing else of it differs: the build replaces
-// a few lines of the engine's clock.
-var shiftedBinary = sync.OnceValues(func() (string, error) {
-	const file = "../limiter/engine/clock_system.go"
-	original, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
+// defaultClock is that of all engines of this process.
+//
+//go:linkname defaultClock github.com/caddy-tally/caddy-tally/limiter/engine.defaultClock
+var defaultClock func() engine.Clock
+
+// shiftClocks shifts the clocks of a process that is a Caddy by the content of the file that $CLOCK
+// names, if any.
+func shiftClocks() {
+	file, real := os.Getenv("CLOCK"), defaultClock
+	if file != "" {
+		defaultClock = func() engine.Clock { return shiftedClock{real(), file} }
 	}
-	const read = "return now.UnixNano(), int64(now.Sub(c.start))"
-	const elapsed = "return int64(time.Since(c.start))"
-	const steady = "r.Steady = bootTime()"
-	for _, line := range []string{read, elapsed, steady, "import (\n"} {
-		if strings.Count(string(original), line) != 1 {
-			return "", fmt.Errorf("%s has changed: there is no %q", file, line)
-		}
-	}
-	changed := strings.NewReplacer(
-		read, "wrong, gone := shifted(); return now.UnixNano() + wrong + gone, int64(now.Sub(c.start)) + gone",
-		elapsed, "_, elapsed := c.at(); return elapsed",
-		steady, "_, gone := shifted(); r.Steady = bootTime() + gone",
-		"import (\n", "import (\n\t\"fmt\"\n\t\"os\"\n").Replace(string(original))
-	return buildWith(file, changed+`
-func shifted() (wrong, gone int64) {
-	text, _ := os.ReadFile(os.Getenv("CLOCK"))
+}
+
+// shiftedClock is a clock that is shifted by the content of a file: by how much the wall clock is
+// wrong, and how much time has passed that really has not.
+type shiftedClock struct {
+	engine.Clock
+	file string
+}
+
+func (c shiftedClock) shift() (wrong, gone int64) {
+	text, _ := os.ReadFile(c.file)
 	fmt.Sscan(string(text), &wrong, &gone)
 	return wrong, gone
 }
-`)
-})
 
-// buildWith builds Caddy with other content in one of its files.
-func buildWith(file, content string) (string, error) {
-	file, err := filepath.Abs(file)
-	if err != nil {
-		return "", err
-	}
-	replacement, overlay := filepath.Join(scratch, "replacement.go"), filepath.Join(scratch, "overlay.json")
-	replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replacement}})
-	if err != nil {
-		return "", err
-	}
-	for name, data := range map[string][]byte{replacement: []byte(content), overlay: replaced} {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			return "", err
-		}
-	}
-	binary := filepath.Join(scratch, "caddy-shifted.exe")
-	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-overlay", overlay, "-o", binary, "../cmd/caddy").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return binary, nil
+// Elapsed implements [engine.Clock].
+func (c shiftedClock) Elapsed() int64 {
+	_, gone := c.shift()
+	return c.Clock.Elapsed() + gone
+}
+
+// Read implements [engine.Clock].
+func (c shiftedClock) Read() (r storage.Reading, elapsed int64) {
+	wrong, gone := c.shift()
+	r, elapsed = c.Clock.Read()
+	r.Wall += wrong + gone
+	r.Steady += gone
+	return r, elapsed + gone
 }
 
 // shifted is a server whose clock a test may shift.
@@ -84,12 +70,10 @@ func newShifted(t *testing.T, config string) *shifted {
 // shift has a server that wasn't started yet use a clock that a test may shift.
 func shift(server *server) *shifted {
 	server.t.Helper()
-	binary, err := shiftedBinary()
-	if err != nil {
-		server.t.Fatal(err)
+	if os.Getenv("CADDYTEST_BINARY") != "" {
+		server.t.Skip("only the Caddy of the tests has a clock that can be shifted")
 	}
 	s := &shifted{server: server}
-	s.binary = binary
 	s.env = append(s.env, "CLOCK="+s.clock())
 	s.setClock()
 	return s
@@ -102,9 +86,7 @@ func (s *shifted) beside() *server {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	other := newServer(s.t, string(text), "XDG_DATA_HOME="+s.data(), "CLOCK="+s.clock())
-	other.binary = s.binary
-	return other
+	return newServer(s.t, string(text), "XDG_DATA_HOME="+s.data(), "CLOCK="+s.clock())
 }
 
 func (s *shifted) clock() string { return filepath.Join(s.dir, "clock") }

@@ -33,6 +33,7 @@ var scratch string
 
 func TestMain(m *testing.M) {
 	if isCaddy() {
+		shiftClocks()
 		caddycmd.Main()
 		return
 	}
@@ -46,7 +47,8 @@ func TestMain(m *testing.M) {
 func runTests(m *testing.M) int {
 	var err error
 	if scratch, err = os.MkdirTemp("", "ct-"); err == nil { // a short name: paths of sockets may not be long
-		err = errors.Join(child.RemoveFolder(scratch), os.Setenv("TMPDIR", scratch))
+		err = errors.Join(child.RemoveFolder(scratch), os.Setenv("TMPDIR", scratch),
+			os.Chmod(scratch, 0o711)) // servers of SQL run as other users
 	}
 	if err != nil {
 		log.Print(err)
@@ -96,7 +98,6 @@ type server struct {
 	umask  string // what the shell sets before it starts Caddy, if anything
 	client *http.Client
 
-	binary     string               // that is started instead of caddyBinary, if any
 	attributes *syscall.SysProcAttr // of the processes that are started
 
 	cmd   *exec.Cmd
@@ -167,12 +168,9 @@ func (s *server) database() string {
 // to the server's log.
 func (s *server) command(args ...string) *exec.Cmd {
 	s.t.Helper()
-	binary := s.binary
-	if binary == "" {
-		var err error
-		if binary, err = caddyBinary(); err != nil {
-			s.t.Fatal(err)
-		}
+	binary, err := caddyBinary()
+	if err != nil {
+		s.t.Fatal(err)
 	}
 	cmd := exec.Command(binary, args...)
 	if s.umask != "" {

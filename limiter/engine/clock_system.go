@@ -14,6 +14,10 @@ type systemClock struct {
 	shared bool
 }
 
+// defaultClock returns the clock of an engine whose options name none. It is a variable for tests
+// of whole Caddys, which replace it by its link name.
+var defaultClock = newSystemClock
+
 func newSystemClock() Clock {
 	c := systemClock{start: time.Now()}
 	c.source, c.shared = bootSource()

@@ -138,7 +138,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Observer = noObserver{}
 	}
 	if o.Clock == nil {
-		o.Clock = newSystemClock()
+		o.Clock = defaultClock()
 	}
 	if o.MaxKeys < 1 || o.StoreTimeout < 0 || o.CleanupInterval < 0 {
 		return o, fmt.Errorf("engine: MaxKeys (%d), StoreTimeout (%v) and CleanupInterval (%v) can't be negative", o.MaxKeys, o.StoreTimeout, o.CleanupInterval)
