@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // wordPressFolder is where Debian has WordPress.
@@ -56,17 +57,17 @@ var wordPressReading = []string{
 // users by `?rest_route=`. Whatever the real one searches or lists for is counted.
 func TestWordPressRecipeCountsAllSearches(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds a Caddy")
-	}
+	proof.Only(t)
 	s := startRecipe(t, recipe{name: "wordpress", running: map[string]string{"127.0.0.1:8080": startWordPress(t)}})
 	clients := 0
 	ask := func(line string, fields ...string) (work, counted string) {
 		t.Helper()
 		clients++ // each has limits of its own
-		method, rest, _ := strings.Cut(line, " ")
-		target, body, _ := strings.Cut(rest, " ")
-		a, err := s.request(s.client(fmt.Sprintf("198.18.0.%d", clients)), method, "https://blog.example.com"+target, body, fields, strings.NewReplacer())
+		r, err := requestOf(strings.Replace(line, " ", " https://blog.example.com", 1), fields, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := do(s.client(fmt.Sprintf("198.18.0.%d", clients)), r)
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
