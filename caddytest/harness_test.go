@@ -48,7 +48,7 @@ func runTests(m *testing.M) int {
 	var err error
 	if scratch, err = os.MkdirTemp("", "ct-"); err == nil { // a short name: paths of sockets may not be long
 		err = errors.Join(child.RemoveFolder(scratch), os.Setenv("TMPDIR", scratch),
-			os.Chmod(scratch, 0o711)) // servers of SQL run as other users
+			os.Chmod(scratch, 0o777|os.ModeSticky)) // servers of SQL run as other users
 	}
 	if err != nil {
 		log.Print(err)
