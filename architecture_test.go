@@ -45,9 +45,14 @@ var rules = []rule{
 		why: "header fields are HTTP's: what is in them is read and written alike whatever they are for",
 	},
 	{
-		packages:  []string{"./internal/siting", "./internal/placeholder"},
-		forbidden: []string{"./..."}, allowed: []string{"./internal/siting", "./internal/placeholder", "./internal/typo"},
-		why: "they say what is true of a path or a name; what to warn of is for the root package to say",
+		packages:  []string{"./internal/siting"},
+		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/siting"},
+		why: "it says what is true of a path; what to warn of is for the root package to say",
+	},
+	{
+		packages:  []string{"./internal/placeholder"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/placeholder", "./internal/typo"},
+		why: "it says what is true of a name; what to warn of is for the root package to say",
 	},
 	{
 		packages:  []string{"./internal/textfile"},

@@ -40,7 +40,7 @@ func (a *App) warnIfServed(ctx caddy.Context) {
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {
 			for _, server := range app.Servers {
-				a.warnOfFolders(siting.ServedFolders(server))
+				a.warnOfFolders(servedFolders(server))
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // Package siting finds out how well places on a disk suit files that must be safe: whether
-// they are on a network file system, who may read and write them, and whether a file
-// server serves them. It looks, and changes nothing. On network file systems it doesn't
+// they are on a network file system, and who may read and write them. It looks, and changes
+// nothing. On network file systems it doesn't
 // even look: one whose server is gone would hang everybody who does.
 package siting
 

@@ -5,11 +5,7 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
-
-	tally "github.com/caddy-tally/caddy-tally"
 )
-
-var _ tally.NetworkStore = (*Store)(nil)
 
 // Neither errors nor what a store is identified by show a password.
 func TestPasswordsAreNotTold(t *testing.T) {

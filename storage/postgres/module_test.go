@@ -6,11 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	tally "github.com/caddy-tally/caddy-tally"
 )
-
-var _ tally.NetworkStore = (*Store)(nil)
 
 // Neither errors nor what a store is identified by show a password, and where the counts are does
 // not either.

@@ -1,4 +1,4 @@
-package siting
+package tally
 
 import (
 	"encoding/json"
@@ -9,18 +9,18 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// served is what the file servers of one server serve, as far as a
+// servedRoots are what the file servers of one server serve, as far as a
 // configuration tells.
-type served struct {
+type servedRoots struct {
 	own   []string // the roots that they are given
 	vars  []string // the roots that are set for those that are given none
 	other bool     // that there are such
 }
 
-// ServedFolders returns the absolute paths of the folders that a server serves. Some of
+// servedFolders returns the absolute paths of the folders that a server serves. Some of
 // its handlers are provisioned already, others not yet.
-func ServedFolders(server *caddyhttp.Server) (roots []string) {
-	var s served
+func servedFolders(server *caddyhttp.Server) (roots []string) {
+	var s servedRoots
 	s.addRoutes(server.Routes)
 	if server.Errors != nil {
 		s.addRoutes(server.Errors.Routes)
@@ -43,7 +43,7 @@ func ServedFolders(server *caddyhttp.Server) (roots []string) {
 	return roots
 }
 
-func (s *served) addRoutes(routes caddyhttp.RouteList) {
+func (s *servedRoots) addRoutes(routes caddyhttp.RouteList) {
 	for _, route := range routes {
 		for _, raw := range route.HandlersRaw {
 			var value any
@@ -59,7 +59,7 @@ func (s *served) addRoutes(routes caddyhttp.RouteList) {
 
 // addRaw adds what is in a handler that isn't provisioned yet, or in any part of
 // it.
-func (s *served) addRaw(value any) {
+func (s *servedRoots) addRaw(value any) {
 	switch value := value.(type) {
 	case []any:
 		for _, element := range value {
@@ -74,7 +74,7 @@ func (s *served) addRaw(value any) {
 	}
 }
 
-func (s *served) addHandler(handler caddyhttp.MiddlewareHandler) {
+func (s *servedRoots) addHandler(handler caddyhttp.MiddlewareHandler) {
 	switch handler := handler.(type) {
 	case *caddyhttp.Subroute:
 		s.addRoutes(handler.Routes)
@@ -94,7 +94,7 @@ func (s *served) addHandler(handler caddyhttp.MiddlewareHandler) {
 }
 
 // add adds a handler with a name, if it has to do with serving files.
-func (s *served) add(name string, fields map[string]any) {
+func (s *servedRoots) add(name string, fields map[string]any) {
 	root, _ := fields["root"].(string)
 	switch {
 	case name == "vars" && root != "":

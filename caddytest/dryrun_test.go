@@ -1,4 +1,4 @@
-package dryrun
+package caddytest
 
 import (
 	"net/http"
@@ -11,31 +11,34 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/caddy-tally/caddy-tally/internal/dryrun"
 )
 
-// probe stands for a handler that somebody wants to know about.
-type probe struct {
+// dryRunProbe stands for a handler that somebody wants to know about.
+type dryRunProbe struct {
 	Name string `json:"name"`
 }
 
-func (probe) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.dryrun_probe", New: func() caddy.Module { return new(probe) }}
+func (dryRunProbe) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.dryrun_probe", New: func() caddy.Module { return new(dryRunProbe) }}
 }
 
-func (p *probe) ServeHTTP(http.ResponseWriter, *http.Request, caddyhttp.Handler) error {
+func (p *dryRunProbe) ServeHTTP(http.ResponseWriter, *http.Request, caddyhttp.Handler) error {
 	panic("a dry run serves nothing")
 }
 
 func init() {
-	caddy.RegisterModule(probe{})
+	caddy.RegisterModule(dryRunProbe{})
 	httpcaddyfile.RegisterHandlerDirective("dryrun_probe", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		h.Next()
-		return &probe{strings.Join(h.RemainingArgs(), " ")}, nil
+		return &dryRunProbe{strings.Join(h.RemainingArgs(), " ")}, nil
 	})
 	httpcaddyfile.RegisterDirectiveOrder("dryrun_probe", httpcaddyfile.After, "basic_auth")
 }
 
-const site = `
+// dryRunSite has handlers to come to on several ways.
+const dryRunSite = `
 {
 	admin off
 	auto_https off
@@ -76,8 +79,8 @@ http://two.example.com {
 	}
 }`
 
-// servers returns the servers of a Caddyfile, provisioned.
-func servers(t *testing.T, text string) map[string]*caddyhttp.Server {
+// provisionedServers returns the servers of a Caddyfile, provisioned.
+func provisionedServers(t *testing.T, text string) map[string]*caddyhttp.Server {
 	t.Helper()
 	adapter := caddyfile.Adapter{ServerType: httpcaddyfile.ServerType{}}
 	config, _, err := adapter.Adapt([]byte(text), nil)
@@ -99,8 +102,8 @@ func servers(t *testing.T, text string) map[string]*caddyhttp.Server {
 	return app.(*caddyhttp.App).Servers
 }
 
-func TestFollow(t *testing.T) {
-	server := servers(t, site)["srv0"]
+func TestDryRunFollowsRoutes(t *testing.T) {
+	server := provisionedServers(t, dryRunSite)["srv0"]
 	for target, want := range map[string]string{
 		"http://one.example.com/api/x":       "api /api/x, reverse_proxy",
 		"http://one.example.com/below/x?y=1": "below /x?y=1, shared /x?y=1, static_response",
@@ -113,8 +116,8 @@ func TestFollow(t *testing.T) {
 	} {
 		var way []string
 		r := httptest.NewRequest(http.MethodGet, target, nil)
-		answers, err := Follow(server, r, func(h caddyhttp.MiddlewareHandler, r *http.Request) bool {
-			if p, ok := h.(*probe); ok {
+		answers, err := dryrun.Follow(server, r, func(h caddyhttp.MiddlewareHandler, r *http.Request) bool {
+			if p, ok := h.(*dryRunProbe); ok {
 				way = append(way, p.Name+" "+r.URL.RequestURI()+", ")
 			}
 			return true
@@ -125,11 +128,11 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestFollowEndsWhereItIsTold(t *testing.T) {
-	server := servers(t, site)["srv0"]
+func TestDryRunEndsWhereItIsTold(t *testing.T) {
+	server := provisionedServers(t, dryRunSite)["srv0"]
 	visits := 0
-	answers, err := Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/below/x", nil), func(h caddyhttp.MiddlewareHandler, _ *http.Request) bool {
-		if _, ok := h.(*probe); ok {
+	answers, err := dryrun.Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/below/x", nil), func(h caddyhttp.MiddlewareHandler, _ *http.Request) bool {
+		if _, ok := h.(*dryRunProbe); ok {
 			visits++
 			return false
 		}
@@ -140,8 +143,8 @@ func TestFollowEndsWhereItIsTold(t *testing.T) {
 	}
 }
 
-func TestFollowEndsInARouteThatInvokesItself(t *testing.T) {
-	server := servers(t, `
+func TestDryRunEndsInARouteThatInvokesItself(t *testing.T) {
+	server := provisionedServers(t, `
 {
 	admin off
 	auto_https off
@@ -152,7 +155,7 @@ func TestFollowEndsInARouteThatInvokesItself(t *testing.T) {
 http://one.example.com {
 	invoke again
 }`)["srv0"]
-	if answers, err := Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/", nil), nil); answers != "" || err != nil {
+	if answers, err := dryrun.Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/", nil), nil); answers != "" || err != nil {
 		t.Errorf("%q, %v", answers, err)
 	}
 }
