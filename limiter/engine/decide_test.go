@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -39,7 +40,7 @@ func onWallTime(o *Options) { o.Clock = nil }
 // The lease that a claim leaves drains until the next one. Part of a unit was
 // lost with it, and 99 passed.
 func TestExactlyTheBucketPassesWhileItRefills(t *testing.T) {
-	for range 200 {
+	for range proof.Times(40, 4000) {
 		for _, limit := range slowBuckets(t) {
 			f := newFixture(t, onWallTime)
 			if got := f.rush(1000, debit(limit, "a", 1)); got != 100 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
@@ -145,7 +146,7 @@ func (a answer) equals(b answer) bool {
 // violations, levels, bans. Forecasts change nothing: without them the same is decided.
 func TestForecastsAreTrue(t *testing.T) {
 	const steps = 1000
-	seeds := max(1, *simSeeds/30)
+	seeds := proof.Times(2, 166)
 	if testing.Short() {
 		seeds = 1
 	}

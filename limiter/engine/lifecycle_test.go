@@ -122,13 +122,13 @@ func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
 
 func TestKeysNearTheirLimitOutliveFreshOnes(t *testing.T) {
 	withoutRaces(t)
-	f := newFixture(t, func(o *Options) { o.MaxKeys = 10_000 })
+	f := newFixture(t, func(o *Options) { o.MaxKeys = 5000 })
 	limit := sliding(t, 10, 24*time.Hour)
-	const near = 500
+	const near = 250
 	for i := range near {
 		f.count(11, debit(limit, fmt.Sprint("near", i), 1))
 	}
-	for i := range 100_000 {
+	for i := range 50_000 {
 		f.ask(debit(limit, fmt.Sprint("fresh", i), 1))
 	}
 	kept := 0
@@ -212,7 +212,7 @@ func TestDebtsAreNotForgotten(t *testing.T) {
 
 func TestHeapPerKey(t *testing.T) {
 	withoutRaces(t)
-	const keys = 200_000
+	const keys = 50_000
 	limit := sliding(t, 100, time.Hour)
 	f := newFixture(t)
 	before := heap()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -19,7 +20,7 @@ import (
 // TestSimulation, this holds in every quiet moment: no key is blocked that the
 // store and its own lease have enough for, now or before the block ends.
 func TestSimulationOfCrowds(t *testing.T) {
-	simulate(t, *simSeeds, shortSeeds, newCrowds)
+	simulate(t, proof.Times(40, 5000), newCrowds)
 }
 
 // crowds is a world of one process and the crowds that come to it.

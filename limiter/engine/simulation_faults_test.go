@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -19,7 +20,7 @@ import (
 // no key, a limit holds all the same: memory subtracts what it knows, and charges
 // what it admits.
 func TestSimulationOfFaults(t *testing.T) {
-	simulate(t, *simSeeds, shortSeeds, newTroubled)
+	simulate(t, proof.Times(40, 5000), newTroubled)
 }
 
 // troubled is a world with one process, and a store in trouble.

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,11 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
-
-var fleetSeeds = flag.Int("fleet.seeds", 40, "how many seeds to simulate fleets with")
 
 // TestSimulationOfFleets runs machines whose clocks differ by seconds or by minutes on one store
 // behind a network, in virtual time and as drawn from a seed. Calls are lost on their way, or their
@@ -32,7 +30,7 @@ var fleetSeeds = flag.Int("fleet.seeds", 40, "how many seeds to simulate fleets 
 //   - The store knows in the end of every unit that was admitted, but for as many as were lost, unless
 //     a machine crashed.
 func TestSimulationOfFleets(t *testing.T) {
-	simulate(t, *fleetSeeds, 8, newFleetWorld)
+	simulate(t, proof.Times(30, 5000), newFleetWorld)
 }
 
 // fleetWorld is a fleet in trouble.

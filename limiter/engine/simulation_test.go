@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -22,7 +23,7 @@ import (
 // that passes, and with every other seed clocks that are set. Of some requests it is known later
 // whether they count. After every step the promises are held against a log of what was admitted.
 func TestSimulation(t *testing.T) {
-	simulate(t, *simSeeds, shortSeeds, newWorld)
+	simulate(t, proof.Times(40, 5000), newWorld)
 }
 
 // world is what is simulated.

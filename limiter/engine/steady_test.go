@@ -5,13 +5,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-const (
-	steadyPercent = 97 // of what a limit admits, at which nobody is refused
-	steadyWindows = 5
-)
+// steadyPercent is the share of a limit's amount at which no client is refused.
+const steadyPercent = 97
+
+// steadyWindows is how many windows a client stays.
+var steadyWindows = int64(proof.Times(3, 5))
 
 // A fresh client that keeps to 97 % of a sliding limit, evenly, is never refused,
 // wherever in a slot it begins.
@@ -74,7 +76,8 @@ func TestSteadyClientOfATokenBucketIsNotRefused(t *testing.T) {
 		for _, processes := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%d/%v burst %d cost %d/%d processes", tt.amount, tt.window, tt.burst, tt.cost, processes), func(t *testing.T) {
 				limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: tt.amount, Window: tt.window, Burst: tt.burst})
-				if refused, first := newSteady(t, limit, tt.cost, processes).run(steadyWindows*tt.amount/tt.cost, 100); refused > 0 {
+				requests := min(steadyWindows*tt.amount/tt.cost, int64(proof.Times(50_000, 500_000)))
+				if refused, first := newSteady(t, limit, tt.cost, processes).run(requests, 100); refused > 0 {
 					t.Errorf("%d requests are refused, the first after %v", refused, first)
 				}
 			})
