@@ -2,13 +2,10 @@
 package browser
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/child"
 )
@@ -29,42 +26,34 @@ func Find(t *testing.T) (path string) {
 	return ""
 }
 
-// Visit has the browser at path go to an address. Every host below test is this
-// machine, until the test ends, and may have any certificate. What it says is shown if the test
-// fails.
+// Visit has a browser go to an address in a tab of its own until the test ends. It doesn't wait for
+// the page.
 func Visit(t *testing.T, path, address string) {
 	t.Helper()
-	launch(t, path, nil, "--remote-debugging-port=0", "--ignore-certificate-errors", address)
+	p := Start(t, path).Open(t, View{Width: 1280, Height: 900})
+	if err := p.browser.send(p.session, "Page.navigate", map[string]any{"url": address}, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// launch starts the browser with arguments, and with files as its descriptors from 3 on. It
-// ends with the test.
-func launch(t *testing.T, path string, files []*os.File, args ...string) {
-	t.Helper()
-	profile, err := os.MkdirTemp("", "tally-browser-") // TempDir would mind what its children still write
+// launch starts the browser at path, with files as its descriptors from 3 on. Every host below test
+// is this machine, and may have any certificate. The browser, and its profile, end with this process.
+func launch(path string, files []*os.File) error {
+	profile, err := os.MkdirTemp("", "tally-browser-")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, path, append([]string{
+	cmd := exec.Command(path,
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
-		"--host-resolver-rules=MAP *.test 127.0.0.1", "--user-data-dir=" + profile,
-	}, args...)...)
+		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
+		"--host-resolver-rules=MAP *.test 127.0.0.1", "--ignore-certificate-errors", "--user-data-dir="+profile,
+		"--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = files
 	cmd.Env = append(os.Environ(), "TMPDIR="+profile) // where it leaves things as well
-	cmd.WaitDelay = 10 * time.Second
-	var said strings.Builder
-	cmd.Stderr = &said
 	if err := errors.Join(child.RemoveFolder(profile), child.Start(cmd)); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	t.Cleanup(func() {
-		cancel()
-		_ = child.Wait(cmd) // an error: it was killed
-		_ = os.RemoveAll(profile)
-		if t.Failed() {
-			t.Log(said.String())
-		}
-	})
+	go func() { _ = child.Wait(cmd) }() // an error: it was killed
+	return nil
 }

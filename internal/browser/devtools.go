@@ -10,12 +10,18 @@ import (
 	"time"
 )
 
-// Browser is a Chromium that a test drives, by the DevTools protocol
+// Browser is what a test sees of a Chromium: no other sees its cookies, or what it keeps.
+type Browser struct {
+	*chromium
+	context string
+}
+
+// chromium is a process that all tests drive, by the DevTools protocol
 // (https://chromedevtools.github.io/devtools-protocol/) over pipes. Each message is JSON that
 // ends with a zero byte.
-type Browser struct {
-	t        *testing.T
+type chromium struct {
 	commands *os.File
+	ended    chan struct{} // closed when it has
 
 	mu      sync.Mutex
 	last    int // number of the last command
@@ -40,36 +46,60 @@ type answer struct {
 	Error     *struct{ Message string }
 }
 
-// Start starts the browser at path. It ends with the test.
+// running is the process, by the path of its program.
+var running struct {
+	sync.Mutex
+	of map[string]*chromium
+}
+
+// Start returns a browser for a test. The first one starts the process at path, which ends with
+// the process of the tests.
 func Start(t *testing.T, path string) *Browser {
 	t.Helper()
-	hears, commands, err := os.Pipe()
+	c, err := started(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	var context struct {
+		ID string `json:"browserContextId"`
+	}
+	c.must(t, "", "Target.createBrowserContext", map[string]any{}, &context)
+	t.Cleanup(func() {
+		_ = c.call("", "Target.disposeBrowserContext", map[string]any{"browserContextId": context.ID}, nil)
+	})
+	return &Browser{c, context.ID}
+}
+
+func started(path string) (*chromium, error) {
+	running.Lock()
+	defer running.Unlock()
+	if c := running.of[path]; c != nil {
+		return c, nil
+	}
+	hears, commands, err := os.Pipe()
+	if err != nil {
+		return nil, err
 	}
 	answers, says, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	b := &Browser{t: t, commands: commands, waiting: make(map[int]chan answer), pages: make(map[string]*Page)}
-	read := make(chan struct{})
-	t.Cleanup(func() { // after the browser has ended
-		commands.Close()
-		<-read
-		answers.Close()
-	})
-	launch(t, path, []*os.File{hears, says}, "--remote-debugging-pipe", "about:blank")
-	hears.Close()
-	says.Close()
+	defer hears.Close()
+	defer says.Close()
+	if err := launch(path, []*os.File{hears, says}); err != nil {
+		return nil, err
+	}
+	c := &chromium{commands: commands, ended: make(chan struct{}), waiting: make(map[int]chan answer), pages: make(map[string]*Page)}
 	go func() {
-		defer close(read)
-		b.read(bufio.NewReader(answers))
+		defer close(c.ended)
+		c.read(bufio.NewReader(answers))
 	}()
-	return b
+	running.of = map[string]*chromium{path: c}
+	return c, nil
 }
 
 // read hands out what the browser says, until it ends.
-func (b *Browser) read(answers *bufio.Reader) {
+func (c *chromium) read(answers *bufio.Reader) {
 	for {
 		text, err := answers.ReadBytes(0)
 		if err != nil {
@@ -79,10 +109,10 @@ func (b *Browser) read(answers *bufio.Reader) {
 		if json.Unmarshal(text[:len(text)-1], &m) != nil {
 			continue
 		}
-		b.mu.Lock()
-		waiting, page := b.waiting[m.ID], b.pages[m.SessionID]
-		delete(b.waiting, m.ID)
-		b.mu.Unlock()
+		c.mu.Lock()
+		waiting, page := c.waiting[m.ID], c.pages[m.SessionID]
+		delete(c.waiting, m.ID)
+		c.mu.Unlock()
 		switch {
 		case waiting != nil:
 			waiting <- m
@@ -96,9 +126,9 @@ func (b *Browser) read(answers *bufio.Reader) {
 const patience = time.Minute
 
 // call has the browser do something, and reads its answer into result unless that is nil.
-func (b *Browser) call(session, method string, params, result any) error {
+func (c *chromium) call(session, method string, params, result any) error {
 	done := make(chan answer, 1)
-	if err := b.send(session, method, params, done); err != nil {
+	if err := c.send(session, method, params, done); err != nil {
 		return err
 	}
 	select {
@@ -110,24 +140,26 @@ func (b *Browser) call(session, method string, params, result any) error {
 			return nil
 		}
 		return json.Unmarshal(a.Result, result)
+	case <-c.ended:
+		return fmt.Errorf("%s: the browser has ended", method)
 	case <-time.After(patience):
 		return fmt.Errorf("%s: no answer for %v", method, patience)
 	}
 }
 
 // send has the browser do something. Its answer goes to done, unless that is nil.
-func (b *Browser) send(session, method string, params any, done chan answer) error {
-	b.mu.Lock()
-	b.last++
-	id := b.last
+func (c *chromium) send(session, method string, params any, done chan answer) error {
+	c.mu.Lock()
+	c.last++
+	id := c.last
 	if done != nil {
-		b.waiting[id] = done
+		c.waiting[id] = done
 	}
-	b.mu.Unlock()
+	c.mu.Unlock()
 	text, err := json.Marshal(command{ID: id, SessionID: session, Method: method, Params: params})
 	if err != nil {
 		return err
 	}
-	_, err = b.commands.Write(append(text, 0))
+	_, err = c.commands.Write(append(text, 0))
 	return err
 }

@@ -40,7 +40,7 @@ func (b *Browser) Open(t *testing.T, v View) *Page {
 	var attached struct {
 		SessionID string `json:"sessionId"`
 	}
-	b.must(t, "", "Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	b.must(t, "", "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": b.context, "newWindow": true}, &target)
 	b.must(t, "", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	p := &Page{t: t, browser: b, session: attached.SessionID, loaded: make(chan struct{}, 100)}
 	b.mu.Lock()
@@ -50,13 +50,18 @@ func (b *Browser) Open(t *testing.T, v View) *Page {
 		p.do(domain+".enable", map[string]any{}, nil)
 	}
 	p.Show(v)
-	t.Cleanup(func() { _ = b.call("", "Target.closeTarget", map[string]any{"targetId": target.TargetID}, nil) })
+	t.Cleanup(func() {
+		_ = b.call("", "Target.closeTarget", map[string]any{"targetId": target.TargetID}, nil)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.pages, p.session)
+	})
 	return p
 }
 
-func (b *Browser) must(t *testing.T, session, method string, params, result any) {
+func (c *chromium) must(t *testing.T, session, method string, params, result any) {
 	t.Helper()
-	if err := b.call(session, method, params, result); err != nil {
+	if err := c.call(session, method, params, result); err != nil {
 		t.Fatal(err)
 	}
 }
