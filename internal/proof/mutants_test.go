@@ -1,0 +1,79 @@
+package proof
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutant is a change of the code that breaks a promise, so that tests must fail.
+type mutant struct {
+	promise string // what it breaks: a promise of docs/promises.md by its number, and what of it
+	file    string // of the module
+	was, is string // was occurs once in the file
+	tests   string // package
+	run     string // tests that must fail, of which one is enough: a regular expression
+}
+
+// TestMutantsAreCaught breaks the promises one after another, and has the tests fail. Without
+// PROOF it checks that the mutants are still of this code.
+func TestMutantsAreCaught(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		t.Run(m.promise, func(t *testing.T) {
+			path := filepath.Join(root, filepath.FromSlash(m.file))
+			code, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(code), m.was); n != 1 {
+				t.Fatalf("%s has %q %d times, want once", m.file, m.was, n)
+			}
+			if !IsOn() {
+				return
+			}
+			changed := strings.Replace(string(code), m.was, m.is, 1)
+			m.mustFail(t, root, overlay(t, path, changed))
+		})
+	}
+}
+
+// overlay returns the path of a file that has the go command read a text instead of a file.
+func overlay(t *testing.T, path, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	replacement, list := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	encoded, err := json.Marshal(map[string]any{"Replace": map[string]string{path: replacement}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{replacement: []byte(text), list: encoded} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// mustFail runs the tests of a mutant. They must fail, and not only because it doesn't compile.
+func (m *mutant) mustFail(t *testing.T, root, overlay string) {
+	t.Helper()
+	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-overlay", overlay, "-run", m.run)
+	cmd.Args = append(cmd.Args, strings.Fields(m.tests)...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "PROOF=", "CADDYTEST_OVERLAY="+overlay)
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		t.Errorf("no test of %s notices that %s has %q instead of %q", m.tests, m.file, m.is, m.was)
+	case !strings.Contains(string(out), "--- FAIL: ") && !strings.Contains(string(out), "panic: "):
+		t.Errorf("the tests did not run: %s", out)
+	default:
+		t.Logf("%.2000s", out)
+	}
+}
