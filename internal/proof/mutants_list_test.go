@@ -40,7 +40,7 @@ var mutants = []mutant{
 		"./limiter/engine", "."},
 	{"3 blocked keys are refused by memory", "limiter/engine/decide.go",
 		"debit.cell.blocked(debit.Limit, debit.Cost, r.now, degraded); b != nil {", "debit.cell.blocked(debit.Limit, debit.Cost, r.now, degraded); false {",
-		"./limiter/engine", "."},
+		"./limiter/engine", "TestBlocked"},
 	{"4 Retry-After is rounded up", "internal/httpfield/values.go",
 		"(d + time.Second - 1) / time.Second", "d / time.Second",
 		"./internal/httpfield", "."},
