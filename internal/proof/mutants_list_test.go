@@ -52,7 +52,7 @@ var mutants = []mutant{
 		"./identity", "."},
 	{"5 addresses are logged for those only who ask", "report.go",
 		"if h.LogKey || h.LogIP {", "if true {",
-		".", "Log"},
+		".", "TestLogsNameNobody"},
 	{"6 keys in memory", "limiter/engine/table.go",
 		"\t\tt.evictLocked(s)\n", "",
 		"./limiter/engine", "."},
