@@ -64,9 +64,9 @@ func overlay(t *testing.T, path, text string) string {
 // mustFail runs the tests of a mutant. They must fail, and not only because it doesn't compile.
 func (m *mutant) mustFail(t *testing.T, root, overlay string) {
 	t.Helper()
-	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-overlay", overlay, "-run", m.run)
+	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout=5m", "-overlay", overlay, "-run", m.run)
 	cmd.Args = append(cmd.Args, strings.Fields(m.tests)...)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "PROOF=", "CADDYTEST_OVERLAY="+overlay)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "PROOF=")
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:
