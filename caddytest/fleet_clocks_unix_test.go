@@ -14,7 +14,7 @@ import (
 // testClocks sets the machines' clocks while limits are used.
 func (f *fleet) testClocks() {
 	clocks, steps := slices.Clone(fleetClocks), 2
-	if *long {
+	if isWhole() {
 		steps = len(clocks)
 	}
 	f.testTimes("machines", steps, func(int) {
@@ -31,7 +31,7 @@ func (f *fleet) testServerClock() {
 		f.t.Skip(wrongclock.Missing)
 	}
 	steps := []time.Duration{5 * time.Second, -5 * time.Second, 10 * time.Minute, -10 * time.Minute, 0}
-	if !*long {
+	if !isWhole() {
 		steps = steps[2:4]
 	}
 	f.testTimes("server", len(steps), func(step int) {
@@ -52,11 +52,11 @@ func (f *fleet) testTimes(whose string, steps int, set func(step int)) {
 	for step := range steps {
 		set(step)
 		f.awaitWindow(l, "second", key)
-		if *long {
+		if isWhole() {
 			f.awaitWindow(l, "tenth", key)
 		}
 	}
-	if *long {
+	if isWhole() {
 		f.awaitWindow(l, "minute", key)
 	}
 	l.stop()
@@ -94,7 +94,7 @@ func (f *fleet) checkTimes(l *fleetLoad, zone, key string, lost bool) {
 	if told := time.Duration(l.longest[zone+" "+key]) * time.Second; told > longest+min(limit.Window/60, longestSpread)+time.Second {
 		f.t.Errorf("%s: %v told a client to wait for %v", key, limit, told)
 	}
-	if *long && zone != "hour" && shut > longest+time.Second {
+	if isWhole() && zone != "hour" && shut > longest+time.Second {
 		f.t.Errorf("%s: %v was shut for %v", key, limit, shut)
 	}
 }

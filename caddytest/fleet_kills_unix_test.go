@@ -10,21 +10,22 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // testKills kills Caddys of the fleet, and starts them again, while a limit is hammered on all of them.
 func (f *fleet) testKills() {
-	zone, kills := "hammered", 2
-	if *long {
-		zone, kills = "minutely", 12
+	zone, clients := "hammered", 4
+	if isWhole() {
+		zone, clients = "minutely", 8
 	}
-	limit, since := fleetZones[zone], f.lines()
-	l := f.load(8, "kills", 0, zone)
-	for i := range kills {
-		f.awaitAnswers(l, 500)
+	limit := fleetZones[zone]
+	l := f.load(clients, "kills", 0, zone)
+	for i := range proof.Times(1, 12) {
+		f.awaitAnswers(l, 100)
 		m := f.machines[i%len(f.machines)]
 		m.kill()
-		f.awaitAnswers(l, 500)
+		f.awaitAnswers(l, 100)
 		m.start()
 	}
 	whole, windows := time.Now().UnixNano(), 2*limit.Window+limit.Window/10
@@ -33,10 +34,7 @@ func (f *fleet) testKills() {
 	l.check(f.t)
 	admitted := l.clone()[zone+" kills"]
 	fullest, possible := limit.Fullest(admitted), possibly(admitted, limit.Window)
-	f.t.Logf("%v with %d kills: %v; at least %d and at most %d in the fullest window", limit, kills, l, fullest, possible)
-	if !slices.Equal(f.lines(), since) {
-		f.t.Skip("the computer was so slow that the store was given up for a while; nothing is proved")
-	}
+	f.t.Logf("%v with kills: %v; at least %d and at most %d in the fullest window", limit, l, fullest, possible)
 	if fullest > limit.Amount {
 		f.t.Errorf("%v admitted %d in a window", limit, fullest)
 	}

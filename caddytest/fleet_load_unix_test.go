@@ -113,8 +113,11 @@ type fleetLoad struct {
 }
 
 // load has some clients ask machines, chosen at random, for a key of each zone. A client pauses
-// after each request.
+// after each request, for longer in the short form.
 func (f *fleet) load(clients int, key string, pause time.Duration, zones ...string) *fleetLoad {
+	if !isWhole() {
+		pause += 15 * time.Millisecond
+	}
 	l := &fleetLoad{fleetLedger: newLedger(), stopped: make(chan struct{})}
 	f.t.Cleanup(l.stop)
 	for i := range clients {

@@ -11,7 +11,7 @@ import (
 // testServer has each fault befall the server.
 func (f *fleet) testServer() {
 	for _, fault := range f.server.faults {
-		if fault.short || *long {
+		if fault.short || isWhole() {
 			f.testFault(fault)
 		}
 	}
@@ -78,10 +78,10 @@ func (f *fleet) testFault(fault fleetFault) {
 			f.t.Errorf("%s: machine %d has logged %d outages, want 1 at most", fault.name, i, n)
 		}
 	}
-	if *long && healed > healsWithin {
+	if isWhole() && healed > healsWithin {
 		f.t.Errorf("%s: the store was in use again after %v", fault.name, healed)
 	}
-	if slack := time.Second; *long && l.slowest > storeTimeout+slack {
+	if slack := time.Second; isWhole() && l.slowest > storeTimeout()+slack {
 		f.t.Errorf("%s: a request took %v", fault.name, l.slowest)
 	}
 }

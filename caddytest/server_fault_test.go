@@ -4,17 +4,18 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
-// long makes the tests of faults do what takes minutes.
-var long = flag.Bool("faults.long", false, "run the long forms of the tests of faults")
+// isWhole reports whether faults last as long as in the whole depth, which takes minutes.
+func isWhole() bool { return proof.Times(0, 1) > 0 }
 
 // failing has a store that is to fail. It may take its time with that: only a lock
 // makes anybody wait, and for a second at most. The slots of its limit are days: with
@@ -63,7 +64,7 @@ func (s *server) checkFault(reason string, inject func() (mend func())) {
 
 // faultTime is how long a fault lasts beyond what it takes to see it.
 func (s *server) faultTime() time.Duration {
-	if *long {
+	if isWhole() {
 		return 30 * time.Second
 	}
 	return 0

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // flood sends n requests over a few connections without waiting for answers, and
@@ -91,10 +93,7 @@ const tiny = `
 
 // Whatever keys clients invent, memory, disk, metrics and log stay bounded.
 func TestFloodOfRandomKeys(t *testing.T) {
-	keys := 200_000
-	if *long {
-		keys = 5_000_000
-	}
+	keys := proof.Times(30_000, 5_000_000)
 	s := startCaddy(t, options(tiny)+site("rate_limit {\nzone z {\nper key {http.request.header.X-Key}\nlimit 2/1h\n}\n}\nrespond hello"))
 	s.flood(1000, func(i int) string { return getWith(fmt.Sprintf("X-Key: warm %d", i)) })
 	series, begin := s.series(), time.Now()
@@ -173,10 +172,7 @@ func (s *server) watchDatabase(most int64) (stop func()) {
 
 // One client that sends a lot passes what it may, and takes no more than others.
 func TestFloodOfOneKey(t *testing.T) {
-	megabytes := 50
-	if *long {
-		megabytes = 1000
-	}
+	megabytes := proof.Times(10, 1000)
 	s := startCaddy(t, options(tiny)+site("rate_limit {\nzone z {\nper key {http.request.header.X-Key}\nlimit 100/366d\n}\n}\nrespond hello"))
 	request := getWith("X-Key: " + strings.Repeat("k", 10<<10))
 	begin := time.Now()
