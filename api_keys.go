@@ -15,7 +15,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
-	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -32,12 +31,18 @@ type APIKeys struct {
 	// unknown. Default: `rate_limit/api_keys` in Caddy's data directory.
 	File string `json:"file,omitempty"`
 
+	// Whether keys are also in the store that several machines share (Redis, Postgres,
+	// MySQL or MariaDB), as `caddy rate-limit key --store` makes them: one that is made
+	// or revoked on any machine is so on all within a second. The keys of `file` are in
+	// force beside them, on this machine only. Default: false.
+	Store bool `json:"store,omitempty"`
+
 	// What to do with a request without a key: `deny` it with status 401
 	// (default), or let it have the limits of the `default` tier, counted by its
 	// address.
 	Missing string `json:"missing,omitempty"`
 
-	// What to do with a request whose key is in no file: `deny` it with status
+	// What to do with a request whose key is in no file and not in the store: `deny` it with status
 	// 403 (default), or treat it as one of the `default` tier, counted by its
 	// address and not by its key, so that inventing keys is no way around.
 	Unknown string `json:"unknown,omitempty"`
@@ -96,6 +101,9 @@ func (a *App) provisionAPIKeys() error {
 	}
 	if err := a.checkDefaultTier(); err != nil {
 		return err
+	}
+	if _, shared := a.store.(NetworkStore); k.Store && !shared {
+		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis, postgres or mysql", a.store.CaddyModule().ID.Name())
 	}
 	path, err := filepath.Abs(cmp.Or(k.File, defaultKeyFile()))
 	if err != nil {
@@ -173,11 +181,10 @@ func (s *KeySource) resolve() {
 // countAPIKeys reports the keys there are.
 func (a *App) countAPIKeys() {
 	k := a.APIKeys
-	set := k.keys.Keys()
-	if set == nil {
+	if k.keys.Keys() == nil && !k.Store {
 		a.log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.keys.Path()))
 	}
-	meter.SetAPIKeys(set, a.tierNames())
+	a.meterKeys()
 }
 
 // keysChanged tells that the file of keys was read again.
@@ -187,7 +194,7 @@ func (a *App) keysChanged(set *apikeys.Set, err error) {
 		return
 	}
 	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
-	meter.SetAPIKeys(set, a.tierNames())
+	a.meterKeys()
 }
 
 // defaultKeyFile returns the file of API keys where none is named.

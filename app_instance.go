@@ -121,6 +121,7 @@ func (a *App) open() *instance {
 		a.stated.begin(&h.shared)
 	}
 	a.instance.Store(h)
+	a.followKeys(h)
 	return h
 }
 
@@ -148,6 +149,9 @@ func (a *App) Cleanup() error {
 	}
 	a.closed = true
 	a.stated.end()
+	if h := a.instance.Load(); h != nil {
+		h.shared.follow(a, nil)
+	}
 	var errs []error
 	if a.instance.Load() != nil {
 		_, err := instances.Delete(a.settings)

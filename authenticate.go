@@ -26,7 +26,7 @@ func (e *evaluation) authenticate(app *App) *credentials {
 	}
 	c.known = true
 	if c.tier, c.service = e.serviceTier(app); !c.service && app.APIKeys != nil {
-		e.askKey(app.APIKeys)
+		e.askKey(app)
 	}
 	return c
 }
@@ -40,8 +40,8 @@ func (e *evaluation) serviceTier(app *App) (tier string, ok bool) {
 }
 
 // askKey looks up the client that the request's API key belongs to.
-func (e *evaluation) askKey(k *APIKeys) {
-	c := &e.credentials
+func (e *evaluation) askKey(app *App) {
+	c, k := &e.credentials, app.APIKeys
 	key, err := k.find(e.http, e.repl)
 	switch {
 	case err != nil:
@@ -51,10 +51,10 @@ func (e *evaluation) askKey(k *APIKeys) {
 	case key == "":
 		c.tier, c.err = k.otherwise(k.Missing, errNoKey)
 	default:
-		if client := k.keys.Keys().Find(key, time.Now()); client != nil {
+		if client := app.findKey(e.http.Context(), key, time.Now()); client != nil {
 			c.name, c.tier = client.Name, client.Tier
 		} else {
-			c.tier, c.err = k.otherwise(k.Unknown, errUnknownKey)
+			c.tier, c.err = k.otherwise(k.Unknown, app.unknownKey())
 		}
 	}
 }

@@ -69,6 +69,7 @@ func (t *Tier) unmarshalOption(d *caddyfile.Dispenser) error {
 //	api_keys {
 //		from    header <name>|bearer|query <name>|placeholder <value>
 //		file    <path>
+//		store
 //		missing deny|default <tier>
 //		unknown deny|default [<tier>]
 //	}
@@ -86,12 +87,18 @@ func (k *APIKeys) unmarshalOption(d *caddyfile.Dispenser) error {
 		return k.unmarshalFrom(d)
 	case "file":
 		return unmarshalString(d, &k.File)
+	case "store":
+		k.Store = true
+		if d.NextArg() {
+			return d.Errf("api_keys: store takes no value, got %q", d.Val())
+		}
+		return nil
 	case "missing":
 		return k.unmarshalWithout(d, &k.Missing)
 	case "unknown":
 		return k.unmarshalWithout(d, &k.Unknown)
 	}
-	return d.Errf("api_keys: unrecognized option %q: expected from, file, missing or unknown", d.Val())
+	return d.Errf("api_keys: unrecognized option %q: expected from, file, store, missing or unknown", d.Val())
 }
 
 func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
@@ -24,13 +26,97 @@ func keyCommand(at *adminEndpoint) *cobra.Command {
 by. A running Caddy notices within a second. Run it as the user that Caddy runs
 as, so that Caddy can read the file.
 
+With --store they are in the store that several machines share: a key that is made
+or revoked there is so on all machines within a second. The running Caddy does it,
+which needs the word store in its block api_keys.
+
 What the clients of a key have used, and what is left, this says:
 caddy rate-limit explain api-key:NAME`,
 		RunE: unknownCommand("new, list, tier or revoke"),
 	}
-	file := cmd.PersistentFlags().StringP("file", "f", defaultKeyFile(), "The file of keys")
-	cmd.AddCommand(keyNewCommand(file, at), keyListCommand(file), keyTierCommand(file, at), keyRevokeCommand(file))
+	in := &keyPlace{at: at}
+	cmd.PersistentFlags().StringVarP(&in.path, "file", "f", defaultKeyFile(), "The file of keys")
+	cmd.PersistentFlags().BoolVar(&in.shared, "store", false, "The keys in the store that machines share, instead of those of the file")
+	cmd.MarkFlagsMutuallyExclusive("file", "store")
+	cmd.AddCommand(keyNewCommand(in), keyListCommand(in), keyTierCommand(in), keyRevokeCommand(in))
 	return cmd
+}
+
+// keyPlace is where keys are kept: in a file, or in the store of the running Caddy.
+type keyPlace struct {
+	at     *adminEndpoint
+	path   string
+	shared bool
+}
+
+func (in *keyPlace) String() string {
+	if in.shared {
+		return "the store, for all machines that share it"
+	}
+	return in.path
+}
+
+// add makes a key and returns it. A store gets only its hash.
+func (in *keyPlace) add(ctx context.Context, client apikeys.Client) (string, error) {
+	if !in.shared {
+		return apikeys.New(in.path, client)
+	}
+	key, stored, err := apikeys.NewStored(client)
+	if err != nil {
+		return "", err
+	}
+	service, err := in.at.connect(nil)
+	if err != nil {
+		return "", err
+	}
+	return key, service.AddAPIKey(ctx, stored.String())
+}
+
+// list returns the keys there are.
+func (in *keyPlace) list(ctx context.Context) (entries []apikeys.Entry, err error) {
+	if !in.shared {
+		return apikeys.List(in.path)
+	}
+	service, err := in.at.connect(nil)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := service.APIKeys(ctx)
+	for _, k := range keys {
+		e := apikeys.Entry{Client: apikeys.Client{Name: k.Name, Tier: k.Tier}, ID: k.ID}
+		if k.Expires != nil {
+			e.Expires = *k.Expires
+		}
+		entries = append(entries, e)
+	}
+	return entries, err
+}
+
+// revoke removes the keys of a name, or the one that id names, and returns how many there were.
+func (in *keyPlace) revoke(ctx context.Context, name, id string) (int, error) {
+	if !in.shared {
+		return apikeys.Revoke(in.path, name, id)
+	}
+	return in.change(ctx, operator.APIKeyChange{Name: name, ID: id})
+}
+
+// setTier gives the keys of a name another tier, and returns how many there were.
+func (in *keyPlace) setTier(ctx context.Context, name, tier string) (int, error) {
+	if !in.shared {
+		return apikeys.SetTier(in.path, name, tier)
+	}
+	if err := apikeys.CheckTier(tier); err != nil {
+		return 0, err
+	}
+	return in.change(ctx, operator.APIKeyChange{Name: name, Tier: tier})
+}
+
+func (in *keyPlace) change(ctx context.Context, change operator.APIKeyChange) (int, error) {
+	service, err := in.at.connect(nil)
+	if err != nil {
+		return 0, err
+	}
+	return service.ChangeAPIKeys(ctx, change)
 }
 
 // between returns what checks the number of arguments. Its error says with
@@ -44,12 +130,12 @@ func between(least, most int, example string) cobra.PositionalArgs {
 	}
 }
 
-func keyNewCommand(file *string, at *adminEndpoint) *cobra.Command {
+func keyNewCommand(in *keyPlace) *cobra.Command {
 	var force bool
 	var expires string
 	cmd := &cobra.Command{
 		Use:   "new NAME TIER",
-		Short: "Makes a key, prints it once, and adds its hash to the file",
+		Short: "Makes a key, prints it once, and adds its hash to the file or the store",
 		Long: `Makes a key, prints it once, and adds its hash to the file, which is made if
 there is none.
 
@@ -61,22 +147,22 @@ TIER is one of the running Caddy, which is asked for it at its admin endpoint, a
 by other commands: see --address and --config. Without a running Caddy the key is
 made all the same.`,
 		Example:           "  caddy rate-limit key new acme free --expires 90d",
-		ValidArgsFunction: at.completeTier,
+		ValidArgsFunction: in.at.completeTier,
 		Args:              between(2, 2, "new acme free"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := at.checkTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
+			if err := in.at.checkTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
 				return err
 			}
 			end, err := expiry(expires, time.Now())
 			if err != nil {
 				return err
 			}
-			key, err := apikeys.New(*file, apikeys.Client{Name: args[0], Tier: args[1], Expires: end})
+			key, err := in.add(cmd.Context(), apikeys.Client{Name: args[0], Tier: args[1], Expires: end})
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), key)
-			fmt.Fprintf(cmd.ErrOrStderr(), "This is the only time the key is shown. Its hash is in %s.\n", *file)
+			fmt.Fprintf(cmd.ErrOrStderr(), "This is the only time the key is shown. Its hash is in %s.\n", in)
 			return nil
 		},
 	}
@@ -111,16 +197,16 @@ type keyEntry struct {
 	Expires *time.Time `json:"expires,omitempty"` // missing if it never does
 }
 
-func keyListCommand(file *string) *cobra.Command {
+func keyListCommand(in *keyPlace) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "Lists the keys of the file: name, tier, what tells the keys of a name apart, and until when",
+		Short:   "Lists the keys: name, tier, what tells the keys of a name apart, and until when",
 		Example: "  caddy rate-limit key list",
 		Args:    between(0, 0, "list"),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "Print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		entries, err := apikeys.List(*file)
+		entries, err := in.list(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -161,7 +247,7 @@ func listKeysAsJSON(w io.Writer, entries []apikeys.Entry) error {
 	return encoder.Encode(list)
 }
 
-func keyTierCommand(file *string, at *adminEndpoint) *cobra.Command {
+func keyTierCommand(in *keyPlace) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "tier NAME TIER",
@@ -171,13 +257,13 @@ parts (NAME/…) keep their tier.
 
 TIER is one of the running Caddy, as for key new.`,
 		Example:           "  caddy rate-limit key tier acme pro",
-		ValidArgsFunction: at.completeTier,
+		ValidArgsFunction: in.at.completeTier,
 		Args:              between(2, 2, "tier acme pro"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := at.checkTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
+			if err := in.at.checkTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
 				return err
 			}
-			changed, err := apikeys.SetTier(*file, args[0], args[1])
+			changed, err := in.setTier(cmd.Context(), args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -189,17 +275,17 @@ TIER is one of the running Caddy, as for key new.`,
 	return cmd
 }
 
-func keyRevokeCommand(file *string) *cobra.Command {
+func keyRevokeCommand(in *keyPlace) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME [ID]",
-		Short: "Removes the keys of a name from the file, or the one that ID names",
-		Long: `Removes the keys of a name from the file, or the one of them that ID names, as
-listed. The keys of its parts (NAME/…) stay.`,
+		Short: "Removes the keys of a name, or the one that ID names",
+		Long: `Removes the keys of a name from the file or the store, or the one of them that ID
+names, as listed. The keys of its parts (NAME/…) stay.`,
 		Example:           "  caddy rate-limit key revoke acme 9a41c07e",
-		ValidArgsFunction: completeKey(file),
+		ValidArgsFunction: completeKey(in),
 		Args:              between(1, 2, "revoke acme"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			revoked, err := apikeys.Revoke(*file, args[0], append(args, "")[1])
+			revoked, err := in.revoke(cmd.Context(), args[0], append(args, "")[1])
 			if err != nil {
 				return err
 			}
@@ -210,9 +296,9 @@ listed. The keys of its parts (NAME/…) stay.`,
 }
 
 // completeKey completes the name of a key of the file, and then what tells its keys apart.
-func completeKey(file *string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) (words []cobra.Completion, _ cobra.ShellCompDirective) {
-		entries, _ := apikeys.List(*file) // there are no words then
+func completeKey(in *keyPlace) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (words []cobra.Completion, _ cobra.ShellCompDirective) {
+		entries, _ := in.list(cmd.Context()) // there are no words then
 		for _, e := range entries {
 			switch {
 			case len(args) == 0 && !slices.Contains(words, e.Name):

@@ -25,12 +25,12 @@ const keepRemoved = 7 * 24 * time.Hour
 func (h *instance) noted(notes []storage.Note, all bool) {
 	sealer, err := h.secret.Load().Sealer("statements")
 	if err != nil {
-		logger().Error("the bans and allowances in the store can't be read", h.settings.where(), zap.Error(err))
+		logger().Error("the bans, allowances and API keys in the store can't be read", h.settings.where(), zap.Error(err))
 		return
 	}
 	if unread := h.shared.take(sealer, notes, all); unread > 0 {
-		logger().Error("some bans and allowances in the store can't be read: they were made with another secret_file, or by a later version",
-			h.settings.where(), zap.Int("statements", unread))
+		logger().Error("some bans, allowances or API keys in the store can't be read: they were made with another secret_file, or by a later version",
+			h.settings.where(), zap.Int("notes", unread))
 	}
 	h.shared.tell()
 }
@@ -72,11 +72,14 @@ func (c *changes) nameOf(action rules.Action, target rules.Target) storage.Key {
 
 // add adds a statement, of a version or a later one.
 func (c *changes) add(stated rules.Statement, version int64) {
-	n := storage.Note{Name: c.nameOf(stated.Action, stated.Target), Version: version}
-	if !stated.Until.IsZero() {
-		n.Until = stated.Until.UnixNano()
+	c.note(storage.Note{Name: c.nameOf(stated.Action, stated.Target), Version: version}, stated.String(), stated.Until)
+}
+
+// note adds a note that says something until a time, or for good if that is zero.
+func (c *changes) note(n storage.Note, line string, until time.Time) {
+	if !until.IsZero() {
+		n.Until = until.UnixNano()
 	}
-	line := stated.String()
 	n.Value = c.sealer.Seal(string(n.Name[:]), []byte(padded(line)))
 	c.notes[n.Name] = n
 }
@@ -85,21 +88,22 @@ func (c *changes) add(stated rules.Statement, version int64) {
 // older line of the secret: under its new name it is removed as well.
 func (c *changes) remove(removed map[storage.Key]foundStatement) (version int64) {
 	for name, stated := range removed {
-		c.removeOne(name, stated)
+		c.removeOne(name, stated.Until, stated.version)
 		if stated.older {
-			c.removeOne(c.nameOf(stated.Action, stated.Target), stated)
+			c.removeOne(c.nameOf(stated.Action, stated.Target), stated.Until, stated.version)
 		}
 		version = max(version, stated.version+1)
 	}
 	return version
 }
 
-func (c *changes) removeOne(name storage.Key, stated foundStatement) {
+// removeOne removes a note of a version that would have ended at a time, or never if that is zero.
+func (c *changes) removeOne(name storage.Key, end time.Time, version int64) {
 	until := time.Now().Add(keepRemoved)
-	if !stated.Until.IsZero() && stated.Until.Before(until) {
-		until = stated.Until
+	if !end.IsZero() && end.Before(until) {
+		until = end
 	}
-	c.notes[name] = storage.Note{Name: name, Until: until.UnixNano(), Version: stated.version + 1}
+	c.notes[name] = storage.Note{Name: name, Until: until.UnixNano(), Version: version + 1}
 }
 
 // padding is the block size that hides the length of a sealed text.
@@ -145,14 +149,14 @@ func (h *instance) drop(ctx context.Context, action rules.Action, target rules.T
 	return len(found), h.engine.PutNotes(ctx, c.list())
 }
 
-// sealedAgain is how many statements are sealed again at once.
+// sealedAgain is how many statements, and how many API keys, are sealed again at once.
 const sealedAgain = 100
 
-// sealAgain seals some of the statements that are sealed under an older line of the secret, which
+// sealAgain seals some of the notes that are sealed under an older line of the secret, which
 // may be removed some day, under the line in use. What operators change meanwhile stays.
 func (h *instance) sealAgain() error {
-	again := h.shared.someOlder(sealedAgain)
-	if len(again) == 0 {
+	again, keys := h.shared.someOlder(sealedAgain), h.shared.someOlderKeys(sealedAgain)
+	if len(again)+len(keys) == 0 {
 		return nil
 	}
 	c, err := h.newChanges()
@@ -160,8 +164,12 @@ func (h *instance) sealAgain() error {
 		return err
 	}
 	for name, stated := range again {
-		c.removeOne(name, stated)
+		c.removeOne(name, stated.Until, stated.version)
 		c.add(stated.Statement, stated.version+1)
+	}
+	for name, key := range keys {
+		c.removeOne(name, key.Expires, key.version)
+		c.addKey(key.Stored, key.version+1)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()

@@ -136,11 +136,7 @@ func (x *explainer) explainHandler(ctx context.Context, h *Handler, r *http.Requ
 	defer e.release()
 	e.dry = true
 	if x.Kind == operator.APIKey {
-		tier := ""
-		if h.app.APIKeys != nil {
-			tier = h.app.APIKeys.keys.Keys().TierOf(x.Value, x.now)
-		}
-		e.credentials = credentials{known: true, name: x.Value, tier: tier}
+		e.credentials = credentials{known: true, name: x.Value, tier: h.app.keyTier(x.Value, x.now)}
 	}
 	settled := e.collect()
 	if c := &e.credentials; c.tier != "" && x.told.Tier == "" {

@@ -234,10 +234,10 @@ func (t *target) tierIn(z *Zone) (tier string, known bool) {
 
 // keyTier returns the tier of the API key that the target names, or "".
 func (t *target) keyTier() string {
-	if t.Kind != operator.APIKey || t.app.APIKeys == nil {
+	if t.Kind != operator.APIKey {
 		return ""
 	}
-	return t.app.APIKeys.keys.Keys().TierOf(t.Value, time.Now())
+	return t.app.keyTier(t.Value, time.Now())
 }
 
 // clients returns the clients of the target that memory knows something bad of, at most so

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -19,12 +20,16 @@ import (
 //
 // Those that are known hold while the store can't be used, and another instance on the same store
 // begins with them.
+//
+// API keys in the store are such notes as well, see [sharedKey].
 type sharedStatements struct {
-	set atomic.Pointer[rules.Set] // of those in force; nil if there were never any
+	set  atomic.Pointer[rules.Set]   // of those in force; nil if there were never any
+	keys atomic.Pointer[apikeys.Set] // of API keys; nil before the store was read
 
 	mu    sync.Mutex
 	notes map[storage.Key]storage.Note    // guarded by mu, like all below: as the store has them
 	known map[storage.Key]rules.Statement // what they say
+	api   map[storage.Key]apikeys.Stored  // those of API keys say
 	older map[storage.Key]bool            // are sealed under an older line of the secret
 	hear  map[any]func()                  // called after changes, by who wants to hear of them
 }
@@ -35,21 +40,19 @@ func (s *sharedStatements) take(sealer *identity.Sealer, notes []storage.Note, a
 	defer s.mu.Unlock()
 	if all || s.notes == nil {
 		s.notes, s.known, s.older = make(map[storage.Key]storage.Note), make(map[storage.Key]rules.Statement), make(map[storage.Key]bool)
+		s.api = make(map[storage.Key]apikeys.Stored)
 	}
 	for _, n := range notes {
 		s.notes[n.Name] = n
-		delete(s.known, n.Name)
-		delete(s.older, n.Name)
+		s.forgetLocked(n.Name)
 		if len(n.Value) == 0 {
 			continue
 		}
 		line, inUse, ok := sealer.Open(string(n.Name[:]), n.Value)
-		stated, err := rules.ParseStatement(string(line))
-		if !ok || err != nil {
+		if !ok || s.learnLocked(n.Name, string(line)) != nil {
 			unread++
 			continue
 		}
-		s.known[n.Name] = stated
 		if !inUse {
 			s.older[n.Name] = true
 		}
@@ -58,17 +61,40 @@ func (s *sharedStatements) take(sealer *identity.Sealer, notes []storage.Note, a
 	return unread
 }
 
+// learnLocked takes what a note says.
+func (s *sharedStatements) learnLocked(name storage.Key, line string) (err error) {
+	if key, ok := strings.CutPrefix(line, keyNote); ok {
+		stored, err := apikeys.ParseStored(key)
+		if err == nil {
+			s.api[name] = stored
+		}
+		return err
+	}
+	stated, err := rules.ParseStatement(line)
+	if err == nil {
+		s.known[name] = stated
+	}
+	return err
+}
+
+// forgetLocked forgets what a note has said.
+func (s *sharedStatements) forgetLocked(name storage.Key) {
+	delete(s.known, name)
+	delete(s.api, name)
+	delete(s.older, name)
+}
+
 // collectLocked makes the set of what is in force, and forgets what has ended.
 func (s *sharedStatements) collectLocked() {
 	now := time.Now()
 	for name, n := range s.notes {
 		if n.IsOver(now.UnixNano() - int64(storage.KeepNotes)) {
 			delete(s.notes, name)
-			delete(s.known, name)
-			delete(s.older, name)
+			s.forgetLocked(name)
 		}
 	}
 	s.set.Store(rules.NewSet(slices.Collect(maps.Values(s.known))))
+	s.keys.Store(apikeys.SetOf(slices.Collect(maps.Values(s.api))))
 }
 
 // tell tells those who hear of changes that there were some.
@@ -110,12 +136,14 @@ func (s *sharedStatements) begin(other *sharedStatements) {
 	}
 	other.mu.Lock()
 	notes, known, older, set := maps.Clone(other.notes), maps.Clone(other.known), maps.Clone(other.older), other.set.Load()
+	api, keys := maps.Clone(other.api), other.keys.Load()
 	other.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.notes == nil && notes != nil {
-		s.notes, s.known, s.older = notes, known, older
+		s.notes, s.known, s.older, s.api = notes, known, older, api
 		s.set.Store(set)
+		s.keys.Store(keys)
 	}
 }
 
@@ -154,7 +182,7 @@ func (s *sharedStatements) find(action rules.Action, target rules.Target) map[st
 	return found
 }
 
-// countOlder returns how many statements are sealed under an older line of the secret.
+// countOlder returns how many notes are sealed under an older line of the secret.
 func (s *sharedStatements) countOlder() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +198,9 @@ func (s *sharedStatements) someOlder(most int) map[storage.Key]foundStatement {
 		if len(found) == most {
 			break
 		}
-		found[name] = s.foundLocked(name)
+		if _, ok := s.known[name]; ok {
+			found[name] = s.foundLocked(name)
+		}
 	}
 	return found
 }

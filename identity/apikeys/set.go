@@ -138,8 +138,9 @@ func (p *parser) line(n int, fields []string) error {
 		return p.salt(fields[1])
 	case p.set == nil:
 		return fmt.Errorf("a key comes before the line `%s …`, which a file of keys begins with", saltWord)
-	case len(fields) != 3 && (len(fields) != 5 || fields[3] != untilWord):
-		return fmt.Errorf("has %d words, expected three: name, tier and hash; or %s and a time behind them", len(fields), untilWord)
+	}
+	if err := checkWords(fields); err != nil {
+		return err
 	}
 	client, err := clientOf(fields)
 	if err != nil {
@@ -150,6 +151,14 @@ func (p *parser) line(n int, fields []string) error {
 
 // untilWord stands before the time when a key expires.
 const untilWord = "until"
+
+// checkWords returns an error if the words of a line are not as many as a key has.
+func checkWords(fields []string) error {
+	if len(fields) != 3 && (len(fields) != 5 || fields[3] != untilWord) {
+		return fmt.Errorf("has %d words, expected three: name, tier and hash; or %s and a time behind them", len(fields), untilWord)
+	}
+	return nil
+}
 
 // clientOf returns the client in the words of a line.
 func clientOf(fields []string) (*Client, error) {
@@ -183,12 +192,9 @@ func (p *parser) key(n int, client *Client, text string) error {
 	if err := client.check(p.tiers); err != nil {
 		return err
 	}
-	var hash sum
-	if len(text) != hex.EncodedLen(len(hash)) {
-		return fmt.Errorf("the hash must have %d hexadecimal digits, got %d characters", hex.EncodedLen(len(hash)), len(text))
-	}
-	if _, err := hex.Decode(hash[:], []byte(text)); err != nil {
-		return errors.New("the hash must be hexadecimal digits")
+	hash, err := parseHash(text)
+	if err != nil {
+		return err
 	}
 	if other, ok := p.lines[hash]; ok {
 		return fmt.Errorf("the hash is that of line %d", other)
@@ -203,6 +209,17 @@ func (p *parser) key(n int, client *Client, text string) error {
 	p.lines[hash] = n
 	p.set.clients[hash] = client
 	return nil
+}
+
+// parseHash reads the hash of a key.
+func parseHash(text string) (hash sum, err error) {
+	if len(text) != hex.EncodedLen(len(hash)) {
+		return hash, fmt.Errorf("the hash must have %d hexadecimal digits, got %d characters", hex.EncodedLen(len(hash)), len(text))
+	}
+	if _, err := hex.Decode(hash[:], []byte(text)); err != nil {
+		return hash, errors.New("the hash must be hexadecimal digits")
+	}
+	return hash, nil
 }
 
 // check returns an error if the client can't be one.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -152,12 +151,12 @@ var metrics = struct {
 
 // SetAPIKeys sets how many API keys are in force: of tiers without any, 0, so that
 // an alert can be set on it.
-func SetAPIKeys(set *apikeys.Set, tiers []string) {
+func SetAPIKeys(counts map[string]int, tiers []string) {
 	metrics.keys.Reset()
 	for _, tier := range tiers {
 		metrics.keys.WithLabelValues(tier)
 	}
-	for tier, n := range set.Tiers(time.Now()) {
+	for tier, n := range counts {
 		metrics.keys.WithLabelValues(tier).Set(float64(n))
 	}
 }

@@ -73,6 +73,14 @@ func (f *fake) Allow(_ context.Context, o Order) (Done, error)    { return f.ord
 func (f *fake) Disallow(_ context.Context, o Order) (Done, error) { return f.order("disallow", o) }
 func (f *fake) Reveal(_ context.Context, by, list string) error   { return f.note(list + by) }
 
+func (f *fake) APIKeys(context.Context) ([]StoredKey, error) {
+	return []StoredKey{{Name: "acme", Tier: "free", ID: "9a41c07e", Expires: &moment}}, f.err
+}
+func (f *fake) AddAPIKey(_ context.Context, line string) error { return f.note(line) }
+func (f *fake) ChangeAPIKeys(_ context.Context, c APIKeyChange) (int, error) {
+	return 2, f.note(c)
+}
+
 func (f *fake) Import(_ context.Context, i Import) (Done, error) {
 	return Done{Changed: len(i.Statements)}, f.note(i)
 }

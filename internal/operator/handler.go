@@ -57,6 +57,10 @@ func endpointsOf(s Service) map[string]endpoint {
 		"disallow": post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Disallow)),
 		"import":   post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`, imported(s)),
 		"reveal":   post(`{"list": "bans"}`, revealed(s)),
+
+		"api-keys":        get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.APIKeys(ctx)) }),
+		"api-keys/add":    post(`{"line": "acme free <hash>"}`, addedAPIKey(s)),
+		"api-keys/change": post(`{"name": "acme", "id": "9a41c07e", "tier": "pro"}`, changedAPIKeys(s)),
 	}
 }
 

@@ -40,6 +40,14 @@ type Service interface {
 	// example "bans". Who that is comes from by, as in [Order].
 	Reveal(ctx context.Context, by, list string) error
 
+	// APIKeys lists the API keys in a store that machines share.
+	APIKeys(ctx context.Context) ([]StoredKey, error)
+	// AddAPIKey adds a key to that store: the line of a stored key, which has its hash.
+	AddAPIKey(ctx context.Context, line string) error
+	// ChangeAPIKeys gives keys in that store another tier, or revokes them, and returns how many
+	// there were.
+	ChangeAPIKeys(ctx context.Context, change APIKeyChange) (int, error)
+
 	// Events sends what happens until ctx ends, and closes the channel then. A receiver that
 	// is too slow misses events. There are at most [MaxStreams] at once.
 	Events(ctx context.Context) (<-chan Event, error)

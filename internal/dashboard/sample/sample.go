@@ -194,6 +194,15 @@ func (s *Service) Import(_ context.Context, i operator.Import) (operator.Done, e
 	return operator.Done{Changed: len(i.Statements)}, s.err
 }
 
+// APIKeys implements operator.Service. There are none.
+func (s *Service) APIKeys(context.Context) ([]operator.StoredKey, error) { return nil, s.err }
+
+// AddAPIKey implements operator.Service.
+func (s *Service) AddAPIKey(context.Context, string) error { return s.err }
+
+// ChangeAPIKeys implements operator.Service.
+func (s *Service) ChangeAPIKeys(context.Context, operator.APIKeyChange) (int, error) { return 0, s.err }
+
 // Reveal implements operator.Service.
 func (s *Service) Reveal(_ context.Context, by, list string) error {
 	s.mu.Lock()

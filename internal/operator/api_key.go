@@ -1,0 +1,65 @@
+package operator
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// StoredKey is an API key in the store, without the key.
+type StoredKey struct {
+	Name    string     `json:"name"`
+	Tier    string     `json:"tier"`
+	ID      string     `json:"id"`                // tells the keys of a name apart
+	Expires *time.Time `json:"expires,omitempty"` // missing if it never does
+}
+
+// APIKeyChange says what becomes of the API keys of a name.
+type APIKeyChange struct {
+	Name string `json:"name"`
+	ID   string `json:"id,omitempty"`   // of one of them; "" for all
+	Tier string `json:"tier,omitempty"` // their new tier; "" to revoke them
+}
+
+// newAPIKey is the line of a new key.
+type newAPIKey struct {
+	Line string `json:"line"`
+}
+
+// changedKeys says how many API keys were changed.
+type changedKeys struct {
+	Changed int `json:"changed"`
+}
+
+func addedAPIKey(s Service) func(context.Context, newAPIKey) (changedKeys, error) {
+	return func(ctx context.Context, k newAPIKey) (changedKeys, error) {
+		return changedKeys{1}, s.AddAPIKey(ctx, k.Line)
+	}
+}
+
+func changedAPIKeys(s Service) func(context.Context, APIKeyChange) (changedKeys, error) {
+	return func(ctx context.Context, c APIKeyChange) (changedKeys, error) {
+		if c.Name == "" {
+			return changedKeys{}, Errorf(http.StatusBadRequest, "name: expected one, such as acme")
+		}
+		n, err := s.ChangeAPIKeys(ctx, c)
+		return changedKeys{n}, err
+	}
+}
+
+// APIKeys implements [Service].
+func (c *Client) APIKeys(ctx context.Context) ([]StoredKey, error) {
+	return ask[[]StoredKey](ctx, c, "api-keys", nil)
+}
+
+// AddAPIKey implements [Service].
+func (c *Client) AddAPIKey(ctx context.Context, line string) error {
+	_, err := tell[changedKeys](ctx, c, "api-keys/add", newAPIKey{line})
+	return err
+}
+
+// ChangeAPIKeys implements [Service].
+func (c *Client) ChangeAPIKeys(ctx context.Context, change APIKeyChange) (int, error) {
+	changed, err := tell[changedKeys](ctx, c, "api-keys/change", change)
+	return changed.Changed, err
+}

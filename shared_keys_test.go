@@ -1,0 +1,145 @@
+package tally
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/memory"
+)
+
+func newNotesStore() notesStore {
+	return notesStore{&fleetStore{counts: memory.New(), values: make(map[string][]byte)}}
+}
+
+// addKey makes a key in the store of a machine.
+func addKey(t *testing.T, h *instance, name, tier string) (string, apikeys.Stored) {
+	t.Helper()
+	key, stored, err := apikeys.NewStored(apikeys.Client{Name: name, Tier: tier})
+	if err == nil {
+		err = h.addAPIKey(t.Context(), stored)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, stored
+}
+
+func isKnown(h *instance, key string) bool { return h.shared.keys.Load().Find(key, time.Now()) != nil }
+
+// A key holds while the secret is replaced, is sealed again under the new line, and ends everywhere
+// when it is revoked then.
+func TestSharedKeysOutliveTheSecret(t *testing.T) {
+	store := newNotesStore()
+	key, stored := addKey(t, machineWith(t, store, "a"), "acme", "free")
+	rotated, late := machineWith(t, store, "b", "a"), machineWith(t, store, "b", "a")
+	if !isKnown(rotated, key) || rotated.shared.countOlder() != 1 {
+		t.Fatalf("the key is known: %t; %d notes are under an older line, want 1", isKnown(rotated, key), rotated.shared.countOlder())
+	}
+	if err := rotated.sealAgain(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := machineWith(t, store, "b")
+	if !isKnown(fresh, key) || fresh.shared.countOlder() != 0 {
+		t.Errorf("under the new line alone the key is known: %t; %d notes are under an older line", isKnown(fresh, key), fresh.shared.countOlder())
+	}
+	if err := fresh.revokeAPIKeys(t.Context(), fresh.shared.keysOf("acme", stored.Entry().ID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.sealAgain(); err != nil { // which may not have heard of it
+		t.Fatal(err)
+	}
+	if isKnown(fresh, key) || isKnown(machineWith(t, store, "b", "a"), key) {
+		t.Error("a key that was revoked is known")
+	}
+}
+
+// A machine that gives a key another tier, and hasn't heard yet that it was revoked, doesn't bring it
+// back.
+func TestRevokedKeysStayRevoked(t *testing.T) {
+	store := newNotesStore()
+	one := machineWith(t, store, "a")
+	key, _ := addKey(t, one, "acme", "free")
+	late := machineWith(t, store, "a")
+	heard := late.shared.keysOf("acme", "")
+	if len(heard) != 1 {
+		t.Fatalf("the late machine knows %d keys, want 1", len(heard))
+	}
+	if err := one.revokeAPIKeys(t.Context(), one.shared.keysOf("acme", "")); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.retierAPIKeys(t.Context(), heard, "pro"); err != nil {
+		t.Fatal(err)
+	}
+	if isKnown(machineWith(t, store, "a"), key) {
+		t.Error("a key that was revoked is known")
+	}
+}
+
+// Neither a key nor its name nor its hash is in the store.
+func TestSharedKeysAreSealed(t *testing.T) {
+	h := machineWith(t, newNotesStore(), "a")
+	key, stored := addKey(t, h, "acme", "free")
+	notes := h.shared.allNotes()
+	if len(notes) != 1 {
+		t.Fatalf("%d notes, want 1", len(notes))
+	}
+	at := append(notes[0].Name[:], notes[0].Value...)
+	for _, secret := range [][]byte{[]byte(key), []byte("acme"), []byte("free"), stored.Hash[:], stored.Hash[:8], fmt.Appendf(nil, "%x", stored.Hash[:8])} {
+		if bytes.Contains(at, secret) {
+			t.Errorf("the store has %q", secret)
+		}
+	}
+}
+
+// What is not a key is left out, and the others hold.
+func TestNotesThatAreNoKeys(t *testing.T) {
+	h := machineWith(t, newNotesStore(), "a")
+	key, stored := addKey(t, h, "acme", "free")
+	for i, line := range []string{"acme free", "acme free zz", "a/b/c free " + strings.Repeat("0", 64), stored.String() + " until", stored.String() + " until never", ""} {
+		c, err := h.newChanges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.note(storage.Note{Name: storage.Key{byte(i)}, Version: 1}, keyNote+line, time.Time{})
+		c.notes[storage.Key{99}] = storage.Note{Name: storage.Key{99}, Version: 1, Value: []byte("not sealed")}
+		if unread := h.shared.take(c.sealer, c.list(), false); unread != 2 {
+			t.Errorf("%q: %d notes can't be read, want 2", line, unread)
+		}
+	}
+	if n := len(h.shared.listKeys()); n != 1 || !isKnown(h, key) {
+		t.Errorf("%d keys, want the one that is good", n)
+	}
+}
+
+// The number of keys has a bound, and a name has one tier.
+func TestSharedKeysThatCannotBe(t *testing.T) {
+	h := machineWith(t, newNotesStore(), "a")
+	addKey(t, h, "acme", "free")
+	refused := func(name, tier, want string) {
+		t.Helper()
+		_, stored, err := apikeys.NewStored(apikeys.Client{Name: name, Tier: tier})
+		if err == nil {
+			err = h.addAPIKey(t.Context(), stored)
+		}
+		var told *operator.Error
+		if !errors.As(err, &told) || told.Status != http.StatusConflict || !strings.Contains(told.Error(), want) {
+			t.Errorf("%s %s: %v, want %q", name, tier, err, want)
+		}
+	}
+	refused("acme", "pro", "acme has the tier free already, got pro")
+	h.shared.mu.Lock()
+	for i := range maxSharedKeys - 1 {
+		name := storage.Key{1, byte(i), byte(i >> 8)}
+		h.shared.api[name] = apikeys.Stored{Client: apikeys.Client{Name: fmt.Sprint(i), Tier: "free"}}
+	}
+	h.shared.mu.Unlock()
+	refused("one-more", "free", "as many as it may")
+}
