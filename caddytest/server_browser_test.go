@@ -123,15 +123,16 @@ func TestBrowserShowsTheExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := startExample(t, binary, "Caddyfile", "")
+	page := b.Open(t, browser.Views()[0])
 	for _, v := range browser.Views() {
-		page := b.Open(t, v)
+		page.Show(v)
 		page.Go(address + "/")
 		page.Inspect(t, axe, v, "the page to try limits on")
 		page.WantQuiet(t, address)
 	}
 	for _, v := range browser.Views() {
 		useUpLogin(t, address) // again, for the minute may be over
-		page := b.Open(t, v)
+		page.Show(v)
 		page.Go(address + "/")
 		page.Load(func() { page.Eval(`document.querySelector("form").submit()`, nil) })
 		page.Inspect(t, axe, v, "the page of a refusal")

@@ -1,22 +1,18 @@
 package browser
 
 import (
-	"flag"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
-var everyWidth = flag.Bool("browser.widths", false, "look at pages in more widths")
-
 // Views returns what every page must be fit for: widths from 320 to 1280 px, both color schemes,
-// and no script.
+// and no script. With PROOF it is each of them in each.
 func Views() []View {
-	if !*everyWidth {
-		return []View{
-			{Width: 320, Height: 800}, {Width: 320, Height: 800, Dark: true}, {Width: 768, Height: 800},
-			{Width: 1280, Height: 800}, {Width: 1280, Height: 800, Dark: true}, {Width: 320, Height: 800, NoScript: true},
-		}
+	if !proof.IsOn() {
+		return []View{{Width: 320, Height: 800}, {Width: 1280, Height: 800, Dark: true}, {Width: 320, Height: 800, NoScript: true}}
 	}
 	var views []View
 	for _, width := range []int{320, 360, 390, 480, 600, 768, 900, 1024, 1280} {
