@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -19,8 +18,8 @@ type Exchange struct {
 	// How to connect, for example
 	// `postgres://tally:{env.PG_PASSWORD}@db.example.com:5432/tally?sslmode=verify-full`.
 	// Placeholders such as `{env.NAME}` and `{file./path}` are replaced when the config is
-	// loaded. The user must be able to make tables, or find those that another one has made.
-	// Required.
+	// loaded; user and password are read again for each new connection. The user must be able
+	// to make tables, or find those that another one has made. Required.
 	DSN string `json:"dsn,omitempty"`
 
 	server server
@@ -39,19 +38,26 @@ func (Exchange) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision checks the settings. It connects to nothing.
-func (e *Exchange) Provision(caddy.Context) error {
+func (e *Exchange) Provision(caddy.Context) (err error) {
 	if e.DSN == "" {
 		return errors.New("dsn: is missing: expected " + example)
 	}
-	if _, err := caddy.NewReplacer().ReplaceOrErr(e.DSN, true, true); err != nil {
-		return fmt.Errorf("dsn: a placeholder has no value: %w", err)
-	}
-	expanded, err := dsn.Expand(e.DSN, dsn.Postgres)
-	if err != nil {
-		return err
-	}
-	e.server, err = parse(expanded)
+	e.server, err = e.read()
 	return err
+}
+
+// read reads the address, with the values that its placeholders have now.
+func (e *Exchange) read() (server, error) {
+	expanded, err := dsn.Expand(e.DSN, func(before, value, after string) (string, error) {
+		if value == "" {
+			return "", errors.New("is empty: set it where Caddy runs")
+		}
+		return dsn.Postgres(before, value, after)
+	})
+	if err != nil {
+		return server{}, err
+	}
+	return parse(expanded)
 }
 
 // Identity says which exchange it is, without showing a password.
@@ -63,8 +69,15 @@ func (e *Exchange) Identity() string {
 // Place returns the address of the server and the name of the database.
 func (e *Exchange) Place() string { return e.server.place() }
 
-// Open connects to the server, and makes the tables if there are none.
-func (e *Exchange) Open(ctx context.Context) (exchange.Exchange, error) { return e.server.open(ctx) }
+// Open connects to the server, and makes the tables if there are none. User and password may have
+// changed since Provision.
+func (e *Exchange) Open(ctx context.Context) (exchange.Exchange, error) {
+	now, err := e.read()
+	if err != nil {
+		return nil, err
+	}
+	return e.server.as(now.config.User, now.config.Password).open(ctx)
+}
 
 // UnmarshalCaddyfile sets up the exchange from Caddyfile tokens. Syntax:
 //

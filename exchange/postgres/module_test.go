@@ -1,19 +1,97 @@
 package postgres
 
 import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // A password with any characters stands for itself: no part of it is taken for the host, which the
 // status shows.
 func TestPasswordsOfAnyCharacters(t *testing.T) {
-	for _, password := range []string{"pa@evil.example/x#y?z", "a b", "100%"} {
+	for _, password := range []string{"pa@evil.example/x#y?z", "a b", "100%", "x{env.HOME}y", "{env.NO_SUCH_THING}"} {
 		t.Setenv("TALLY_TEST_PASSWORD", password)
 		e := &Exchange{DSN: "postgres://tally:{env.TALLY_TEST_PASSWORD}@db.example.com/counts"}
 		if err := e.Provision(caddy.Context{}); err != nil || e.Place() != "db.example.com:5432/counts" || e.server.config.Password != password {
 			t.Errorf("%q: %v, at %s", password, err, e.Place())
 		}
 	}
+}
+
+// A password that rotates is read again for each new connection, and so is used without a reload.
+// A placeholder is replaced once for each: its value isn't looked at for others.
+func TestPasswordIsReadAgainByEachConnection(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "password")
+	write := func(password string) {
+		if err := os.WriteFile(path, []byte(password), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first")
+	asked, address := passwordsAskedAt(t)
+	e := &Exchange{DSN: "postgres://tally:{file." + path + "}@" + address + "/counts?sslmode=disable"}
+	if err := e.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	identity := e.Identity()
+	for _, password := range []string{"first", "second", "{env.HOME}"} {
+		write(password)
+		_, err := e.Open(t.Context())
+		if got := <-asked; got != password {
+			t.Errorf("connected with %q, want %q", got, password)
+		}
+		if err == nil || strings.Contains(err.Error(), password) {
+			t.Errorf("the server refuses %q: %v", password, err)
+		}
+	}
+	if e.Identity() != identity {
+		t.Error("another password is another exchange")
+	}
+	write("")
+	if _, err := e.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("an empty password: %v", err)
+	}
+}
+
+// passwordsAskedAt starts a server that asks for passwords in clear text and refuses all of them.
+func passwordsAskedAt(t *testing.T) (asked chan string, address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	asked = make(chan string, 10)
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			asked <- refusePassword(conn)
+		}
+	}()
+	return asked, listener.Addr().String()
+}
+
+// refusePassword asks a client for its password, refuses it and returns it.
+func refusePassword(conn net.Conn) string {
+	defer conn.Close()
+	server := pgproto3.NewBackend(conn, conn)
+	if _, err := server.ReceiveStartupMessage(); err != nil {
+		return err.Error()
+	}
+	server.Send(&pgproto3.AuthenticationCleartextPassword{})
+	if err := errors.Join(server.Flush(), server.SetAuthType(pgproto3.AuthTypeCleartextPassword)); err != nil {
+		return err.Error()
+	}
+	message, err := server.Receive()
+	if err != nil {
+		return err.Error()
+	}
+	server.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "wrong password"})
+	_ = server.Flush()
+	return message.(*pgproto3.PasswordMessage).Password
 }

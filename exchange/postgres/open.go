@@ -33,6 +33,13 @@ func parse(dsn string) (s server, err error) {
 	return server{dsn, config}, nil
 }
 
+// as returns the server with another user and password.
+func (s server) as(user, password string) server {
+	s.config = s.config.Copy()
+	s.config.User, s.config.Password = user, password
+	return s
+}
+
 func (s server) place() string {
 	return net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port))) + "/" + s.config.Database
 }
