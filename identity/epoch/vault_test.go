@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -166,40 +167,80 @@ func TestVaultUnderAnotherSecret(t *testing.T) {
 	}
 }
 
-// Machines that are restarted one after the other at each step of a rotation hash alike all the
-// time, and need the former line no longer at the end.
+// Machines are restarted in a random order at each step of a rotation, some of them more than once, while all
+// of them, those that run on with former lines too, look up names between any two restarts. All of them name
+// clients alike at every moment, also over midnight, and need the former line no longer at the end: nobody
+// gets a second limit. A run that never reached one of the cases fails.
 func TestRotationWithRollingRestarts(t *testing.T) {
-	v := newVault()
-	const machines = 3
-	lines := make([][]string, machines)
-	for i := range lines {
-		lines[i] = []string{"a"}
+	const seeds = 40
+	reached := make(map[string]int)
+	for seed := range uint64(seeds) {
+		rotate(t, rand.New(rand.NewPCG(seed, 4)), reached)
+		if t.Failed() {
+			t.Fatalf("with seed %d", seed)
+		}
 	}
-	first := InVault(v, secretOf(t, "a"))
-	want, today := agree(t, first, "a"), at(t, first, t0, 1)
-	at(t, first, t0, 7)
-	moments := 0
+	for _, c := range []string{"lines in both orders at once", "a line that is new to some", "a line that some have removed",
+		"a crash within a step", "midnight within a step", "a machine that runs on with former lines"} {
+		if reached[c] < seeds/4 {
+			t.Errorf("%q was reached %d times in %d runs; reached %v", c, reached[c], seeds, reached)
+		}
+	}
+}
+
+// rotating is a machine that has some lines since it was started.
+type rotating struct {
+	keys  *Keys
+	lines []string
+}
+
+func rotate(t *testing.T, rng *rand.Rand, reached map[string]int) {
+	t.Helper()
+	v, now := newVault(), t0
+	machines := make([]rotating, 2+rng.IntN(3))
+	start := func(i int, lines []string) {
+		machines[i] = rotating{InVault(v, secretOf(t, lines...)), lines}
+		if got := agree(t, machines[i].keys, lines[0]); !bytes.Equal(got, keyOf("a")) {
+			t.Errorf("machine %d with lines %v names verified clients otherwise", i, lines)
+		}
+	}
+	for i := range machines {
+		start(i, []string{"a"})
+	}
 	for _, step := range [][]string{{"a", "b"}, {"b", "a"}, {"b"}} {
-		for restarted := range machines {
-			lines[restarted] = step
-			for i := range machines { // others may be restarted beside it, by a crash
-				k := InVault(v, secretOf(t, lines[(restarted+1+i)%machines]...))
-				if got := agree(t, k, lines[(restarted+1+i)%machines][0]); !bytes.Equal(got, want) {
-					t.Fatalf("with lines %v: a machine with %v names verified clients otherwise", lines, lines[i])
-				}
-				if pair := at(t, k, t0, 1); name(pair.Current) != name(today.Current) {
-					t.Fatalf("with lines %v: a machine with %v names addresses otherwise", lines, lines[i])
-				}
-				moments++
+		midnight := rng.IntN(2 * len(machines))
+		for n, i := range rng.Perm(len(machines)) {
+			if former := rng.IntN(len(machines)); rng.IntN(2) == 0 {
+				start(former, machines[former].lines)
+				reached["a crash within a step"]++
+			}
+			start(i, step)
+			if n == midnight {
+				now = now.Add(day)
+				reached["midnight within a step"]++
+			}
+			compareNames(t, machines, now)
+			if n < len(machines)-1 {
+				reached["a machine that runs on with former lines"]++
+				reached[map[string]string{"ab": "a line that is new to some", "ba": "lines in both orders at once", "b": "a line that some have removed"}[strings.Join(step, "")]]++
 			}
 		}
-		last := InVault(v, secretOf(t, step...))
-		if n, err := last.Seals(); err != nil || n != (Seals{First: 3}) {
-			t.Fatalf("after the step to %v the values are sealed %+v (%v)", step, n, err)
+		if n, err := machines[0].keys.Seals(); err != nil || n.Unknown > 0 || n.First == 0 || n.First != len(v.values) {
+			t.Errorf("after the step to %v the values are sealed %+v (%v), want all %d under the first line", step, n, err, len(v.values))
 		}
 	}
-	if moments != 3*machines*machines {
-		t.Fatalf("looked at %d moments", moments)
+}
+
+// compareNames checks that all machines have the same names, of now and of before.
+func compareNames(t *testing.T, machines []rotating, now time.Time) {
+	t.Helper()
+	want := at(t, machines[0].keys, now, 1)
+	for i, m := range machines[1:] {
+		got := at(t, m.keys, now, 1)
+		if name(got.Current) != name(want.Current) || (got.Previous == nil) != (want.Previous == nil) ||
+			got.Previous != nil && name(*got.Previous) != name(*want.Previous) {
+			t.Errorf("machine %d with lines %v and machine 0 with lines %v have other names", i+1, m.lines, machines[0].lines)
+		}
 	}
 }
 
