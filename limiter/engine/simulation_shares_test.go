@@ -2,18 +2,16 @@ package engine
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
-
-var shareSeeds = flag.Int("share.seeds", 24, "how many seeds to simulate shares in outages with")
 
 // TestSimulationOfShares begins an outage of a fleet of one to four machines at some moment, in its
 // first minute or later, and asks every machine all the time for two keys: one that nobody has
@@ -27,8 +25,9 @@ var shareSeeds = flag.Int("share.seeds", 24, "how many seeds to simulate shares 
 // A run that never reached one of the cases fails.
 func TestSimulationOfShares(t *testing.T) {
 	reached := make(map[string]int)
-	simulate(t, *shareSeeds, shortSeeds, func(t *testing.T, seed uint64) *sharesWorld { return newSharesWorld(t, seed, reached) })
-	if *simSeed != 0 || *simSteps < 200 || testing.Short() || t.Failed() {
+	seeds := proof.Times(24, 1000)
+	simulate(t, seeds, func(t *testing.T, seed uint64) *sharesWorld { return newSharesWorld(t, seed, reached) })
+	if reached["seeds"] < seeds { // a test of a few of them was asked for, or one has failed
 		return
 	}
 	cases := []string{"a window of a key that was used", "a longer burst", "calls that hang", "calls that fail"}
@@ -69,6 +68,7 @@ func newSharesWorld(t *testing.T, seed uint64, reached map[string]int) *sharesWo
 	if p.Algorithm == limiter.TokenBucket && rng.IntN(2) == 0 {
 		p.Burst = 3 * p.Amount
 	}
+	w.reach("seeds")
 	machines := 1 + rng.IntN(4)
 	if seed%4 == 0 {
 		p, machines = limiter.Params{Algorithm: p.Algorithm, Amount: 5, Window: time.Hour}, 4
