@@ -16,6 +16,7 @@ import (
 // A browser that is refused solves the puzzle, and is back where it was. It goes
 // through plain HTTP and a name, where it has no WebCrypto.
 func TestBrowserSolvesThePage(t *testing.T) {
+	t.Parallel()
 	s := newSiteWithPuzzle(t)
 	server := httptest.NewServer(s)
 	defer server.Close()
@@ -39,6 +40,7 @@ func TestBrowserSolvesThePage(t *testing.T) {
 // and without scripts: nothing in the console, nothing from elsewhere, nothing to scroll sideways
 // for, and nothing that axe finds.
 func TestBrowserShowsThePage(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(showing(t))
 	t.Cleanup(server.Close)
 	b, axe := browser.Start(t, browser.Find(t)), browser.FindAxe(t)

@@ -83,6 +83,12 @@ func (p *Page) Show(v View) {
 	p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": v.NoScript}, nil)
 }
 
+// SetZone changes the time zone that the page is in.
+func (p *Page) SetZone(name string) {
+	p.t.Helper()
+	p.do("Emulation.setTimezoneOverride", map[string]any{"timezoneId": name}, nil)
+}
+
 // hear keeps what is wrong with the page, and what it asks for.
 func (p *Page) hear(method string, params json.RawMessage) {
 	var event struct {

@@ -31,11 +31,11 @@ func TestScreenshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	chromium := browser.Find(t)
-	t.Setenv("TZ", "UTC")
 	b := browser.Start(t, chromium)
 	for scheme, isDark := range map[string]bool{"light": false, "dark": true} {
 		wide, narrow := browser.View{Width: 1280, Height: 1020, Dark: isDark}, browser.View{Width: 390, Height: 1240, Dark: isDark, Scale: 1.5}
 		page := b.Open(t, wide)
+		page.SetZone("UTC")
 		page.Go(server.URL + "/")
 		page.Wait(`document.querySelector("[data-feed]").children.length > 3`)
 		take(t, page, "dashboard-now-"+scheme, wide)

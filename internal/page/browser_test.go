@@ -31,6 +31,7 @@ func serve(t *testing.T) (address string) {
 // In both schemes from 320 to 1280 px, with and without scripts, and in every language: nothing in
 // the console, nothing from elsewhere, nothing to scroll sideways for, and nothing that axe finds.
 func TestBrowserShowsThePage(t *testing.T) {
+	t.Parallel()
 	b, axe, address := browser.Start(t, browser.Find(t)), browser.FindAxe(t), serve(t)
 	for _, v := range browser.Views() {
 		page := b.Open(t, v)
@@ -52,6 +53,7 @@ func TestBrowserShowsThePage(t *testing.T) {
 // The page counts down, and then says that the time is over and shows the link. The time is that
 // of a fake clock.
 func TestBrowserCountsDown(t *testing.T) {
+	t.Parallel()
 	b, address := browser.Start(t, browser.Find(t)), serve(t)
 	page := b.Open(t, browser.View{Width: 360, Height: 740})
 	page.Go(address + "/?lang=de&wait=100")
@@ -87,6 +89,7 @@ func TestBrowserCountsDown(t *testing.T) {
 // The script counts down in words that the browser knows. They are those of the table, for every
 // number that there is a form for.
 func TestTimesAreThoseOfTheBrowser(t *testing.T) {
+	t.Parallel()
 	b, address := browser.Start(t, browser.Find(t)), serve(t)
 	page := b.Open(t, browser.View{Width: 360, Height: 740})
 	page.Go(address)

@@ -14,6 +14,7 @@ import (
 // The page is quiet and usable, in both schemes from 320 to 1280 px, with and without scripts:
 // nothing in the console, nothing from elsewhere, nothing to scroll sideways for, and nothing that axe finds.
 func TestBrowserShowsTheReport(t *testing.T) {
+	t.Parallel()
 	b, axe := browser.Start(t, browser.Find(t)), browser.FindAxe(t)
 	pages := map[string][]byte{"/busy": htmlOf(t, busyReport(t)), "/empty": htmlOf(t, new(Report))}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,6 +35,7 @@ func TestBrowserShowsTheReport(t *testing.T) {
 // The page needs no server: it opens as a file, which asks for nothing else. Its policy keeps it from
 // asking, too, should anything of a log ever become markup.
 func TestBrowserOpensTheFile(t *testing.T) {
+	t.Parallel()
 	b := browser.Start(t, browser.Find(t))
 	file := filepath.Join(t.TempDir(), "report.html")
 	if err := os.WriteFile(file, htmlOf(t, busyReport(t)), 0o600); err != nil {
