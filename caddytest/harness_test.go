@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -142,6 +143,23 @@ func startCaddy(t *testing.T, config string, env ...string) *server {
 	s := newServer(t, config, env...)
 	s.start()
 	return s
+}
+
+// zoneBegin is where a zone begins in a Caddyfile.
+var zoneBegin = regexp.MustCompile(`zone (\w+) \{`)
+
+// startSites starts one Caddy for the sites of several cases, which are on {$PORT} and know nothing of
+// one another: each gets another port, and zones of its own. The sites are in turns where its requests
+// go, when at is called with their number.
+func startSites(t *testing.T, global string, sites []string, env ...string) (s *server, at func(n int)) {
+	t.Helper()
+	ports, config := make([]string, len(sites)), options(global)
+	for i, site := range sites {
+		ports[i] = freePort(t)
+		config += zoneBegin.ReplaceAllString(strings.ReplaceAll(site, "{$PORT}", ports[i]), fmt.Sprintf("zone ${1}-%d {", i))
+	}
+	s = startCaddy(t, config, env...)
+	return s, func(n int) { s.port = ports[n] }
 }
 
 // setConfig writes the config for the next start: a Caddyfile or JSON.

@@ -2,6 +2,7 @@ package caddytest
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,14 @@ func loadJSON(t *testing.T, raw []byte) (warnings []warning, err error) {
 		}
 	}
 	return warnings, err
+}
+
+// saidOf validates the config of a server that isn't started, and returns what is said of it.
+func saidOf(t *testing.T, config string) (said string, err error) {
+	t.Helper()
+	noData(t)
+	warnings, err := load(t, strings.NewReplacer("{$ADMIN}", "127.0.0.1:2019", "{$PORT}", "9080").Replace(config))
+	return fmt.Sprintf("%+v %v", warnings, err), err
 }
 
 // What Caddy accepts and nobody can mean is an error in our own words, with what to

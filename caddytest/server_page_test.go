@@ -15,15 +15,19 @@ import (
 
 // refusing is a site that refuses everything but the first request.
 func refusing(global, handler, rest string) string {
-	return options("rate_limit {\nstore_timeout 1m\n"+global+"\n}\n") + site(`
+	return options("rate_limit {\nstore_timeout 1m\n"+global+"\n}\n") + refusingSite(handler, rest)
+}
+
+func refusingSite(handler, rest string) string {
+	return site(`
 		rate_limit {
 			zone z {
 				limit 1/1h
 			}
-			`+handler+`
+			` + handler + `
 		}
 		respond hello
-		`+rest)
+		` + rest)
 }
 
 // isPage reports whether an answer is the page of a refused request.
@@ -107,7 +111,7 @@ func fieldNames(a answer) []string { return slices.Sorted(maps.Keys(a.header)) }
 func TestErrorRoutesComeBeforeThePage(t *testing.T) {
 	t.Parallel()
 	const own = "handle_errors {\nrespond \"our own\" 429\n}"
-	for name, c := range map[string]struct {
+	cases := map[string]struct {
 		rest, more string
 		page       bool
 	}{
@@ -123,9 +127,16 @@ func TestErrorRoutesComeBeforeThePage(t *testing.T) {
 		"variable as it was": {"uri replace /here/ /there/\nhandle_errors {\n@here vars {path} /here/x\nhandle @here {\nrespond \"our own\" 429\n}\n}", "", false},
 		"path as it is not":  {"uri replace /here/ /there/\nhandle_errors {\n@there path /there/*\nhandle @there {\nrespond \"our own\" 429\n}\n}", "", true},
 		"a bad matcher":      {"handle_errors {\n@bad expression `int({query}) == 1`\nhandle @bad {\nrespond \"our own\" 429\n}\n}", "", false},
-	} {
+	}
+	var sites, names []string
+	for name, c := range cases {
+		names, sites = append(names, name), append(sites, refusingSite("", c.rest)+c.more)
+	}
+	s, at := startSites(t, patient, sites)
+	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
-			s := startCaddy(t, refusing("", "", c.rest)+c.more)
+			at(i)
+			c := cases[name]
 			s.wantPassed(1, 1, "/here/x")
 			a := s.get("/here/x", navigation...)
 			if a.isPage() != c.page || a.status != http.StatusTooManyRequests {

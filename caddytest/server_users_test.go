@@ -114,7 +114,6 @@ func TestLimitsPerUserOfAnAuthServer(t *testing.T) {
 // What a config shows of handlers that run too late is an error or a warning when it is
 // loaded, with what to write.
 func TestOrderOfHandlers(t *testing.T) {
-	t.Parallel()
 	const (
 		late     = "is set by a handler that runs later"
 		never    = "nothing before this handler authenticates users"
@@ -171,8 +170,7 @@ func TestOrderOfHandlers(t *testing.T) {
 		"users behind what is late": {basicAuth + "rate_limit_user {\n" + perUser + "}\n" + end, false, ok},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, options("rate_limit {\ntier a {\nlimit 5/1m\n}\napi_keys {\nfrom placeholder {http.auth.user.key}\n}\n}\n")+"&(limits) {\n"+byUser+"}\n"+site(c.body))
-			out, err := s.run("validate", "--config", s.config)
+			out, err := saidOf(t, options("rate_limit {\ntier a {\nlimit 5/1m\n}\napi_keys {\nfrom placeholder {http.auth.user.key}\n}\n}\n")+"&(limits) {\n"+byUser+"}\n"+site(c.body))
 			if (err != nil) != c.fatal {
 				t.Fatalf("%v: %s", err, out)
 			}
