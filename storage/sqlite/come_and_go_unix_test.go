@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,12 +14,10 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
-var (
-	comeAndGoSeed   = flag.Uint64("comeandgo.seed", 0, "draw what processes do from this seed; 0 draws one")
-	comeAndGoEvents = flag.Int("comeandgo.events", 8, "what happens to processes that come and go, in each of four ways")
-)
+var comeAndGoSeed = flag.Uint64("comeandgo.seed", 0, "draw what processes do from this seed; 0 draws one")
 
 const (
 	// notStuck is how long a process may take to do what it is told while none is stopped.
@@ -41,10 +40,10 @@ func TestProcessesComeAndGo(t *testing.T) {
 	}
 	for _, may := range []mayHappen{{}, {kill: true}, {kill: true, stop: true}, {kill: true, damage: true}} {
 		t.Run(may.String(), func(t *testing.T) {
-			t.Logf("go test ./storage/sqlite -run TestProcessesComeAndGo/%v -v -comeandgo.events=%d -comeandgo.seed=%d", may, *comeAndGoEvents, seed)
+			t.Logf("PROOF=%s go test ./storage/sqlite -run TestProcessesComeAndGo/%v -v -comeandgo.seed=%d", os.Getenv("PROOF"), may, seed)
 			c := newComings(t, may, seed)
-			for c.events < *comeAndGoEvents && !t.Failed() {
-				c.playRound(min(5+c.rng.IntN(mostEvents-5), *comeAndGoEvents-c.events))
+			for events := proof.Times(8, 500); c.events < events && !t.Failed(); {
+				c.playRound(min(5+c.rng.IntN(mostEvents-5), events-c.events))
 			}
 			c.report()
 		})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -179,7 +180,7 @@ func (c crash) recover(t *testing.T, limit limiter.Limit, r *rand.Rand) {
 // A process dies at any point: after a charge, about a fold, about a hand-over. Whoever opens
 // the database next finds each charge that was granted, and each once.
 func TestCrashPoints(t *testing.T) {
-	seeds := uint64(4)
+	seeds := uint64(proof.Times(2, 200))
 	if testing.Short() {
 		seeds = 1
 	}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -11,12 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
-
-var crowdCount = flag.Int("crowds", 300, "how many crowds come to an engine")
 
 const (
 	crowdSize     = 200 // requests of one key at a time
@@ -27,7 +25,7 @@ const (
 // and claim from the others in vain. Afterwards each limit admits exactly what it
 // has left. Real time and real threads decide who comes between whom.
 func TestCrowdsLeaveNoLimitShut(t *testing.T) {
-	crowds := int64(*crowdCount)
+	crowds := int64(proof.Times(100, 100_000))
 	if testing.Short() {
 		crowds = min(crowds, 20)
 	}

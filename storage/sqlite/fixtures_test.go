@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -24,6 +25,18 @@ func smallDatabase(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return read(t, path)
+}
+
+// somePages returns where pages of a database begin: the first one and every third, or with PROOF all.
+func somePages(content string) (offsets []int) {
+	step := 3 * pageSize
+	if proof.IsOn() {
+		step = pageSize
+	}
+	for at := 0; at < len(content); at += step {
+		offsets = append(offsets, at)
+	}
+	return offsets
 }
 
 // outcome is what became of a file that was opened.
@@ -116,7 +129,7 @@ func TestTruncated(t *testing.T) {
 		0: taken, 1: refused, 15: refused, 16: refused, 71: refused,
 		72: setApart, 99: setApart, 100: setApart, 511: setApart, len(content): taken,
 	}
-	for end := pageSize; end < len(content); end += pageSize {
+	for _, end := range somePages(content)[1:] {
 		for _, n := range []int{end - 1, end, end + 1, end + 777} {
 			lengths[min(n, len(content)-1)] = setApart
 		}
@@ -141,7 +154,8 @@ func TestGarbagePages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := 0
-			for page := 0; page < len(content); page += pageSize {
+			pages := somePages(content)
+			for _, page := range pages {
 				spoiled := []byte(content)
 				for i := range pageSize {
 					spoiled[page+i] = garbage(i)
@@ -156,8 +170,8 @@ func TestGarbagePages(t *testing.T) {
 					found++
 				}
 			}
-			if pages := len(content) / pageSize; found < pages/2 {
-				t.Errorf("damage was found in %d of %d pages", found, pages)
+			if found < len(pages)/2 {
+				t.Errorf("damage was found in %d of %d pages", found, len(pages))
 			}
 		})
 	}
@@ -174,7 +188,7 @@ func TestFlippedBits(t *testing.T) {
 	})
 	r := rand.New(rand.NewPCG(seed, 0))
 	content := smallDatabase(t)
-	for range 40 {
+	for range proof.Times(15, 1000) {
 		flipped := []byte(content)
 		for range 1 + r.IntN(20) {
 			at := 100 + r.IntN(len(flipped)-100) // whose it is shows in the first 100

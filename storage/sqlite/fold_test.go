@@ -31,6 +31,7 @@ func journaledCharges(t *testing.T, limit limiter.Limit, rest func(*Store)) *Sto
 	if s.Period() == 0 {
 		t.Skip("there is no journal here")
 	}
+	s.letFoldsWait(time.Hour) // else one may begin among the claims, and hurry for what follows them
 	if _, err := s.Resets(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +42,16 @@ func journaledCharges(t *testing.T, limit limiter.Limit, rest func(*Store)) *Sto
 	if err := s.Claim(t.Context(), claims, make([]limiter.Grant, foldedKeys)); err != nil {
 		t.Fatal(err)
 	}
-	s.mu.Lock()
-	s.folding.foldedAt = time.Time{} // what is noted is old
-	s.mu.Unlock()
+	s.letFoldsWait(-foldEvery) // what is noted is old
 	s.wakeKeeper()
 	return s
+}
+
+// letFoldsWait has the goroutine of the journal fold nothing that is new for a time.
+func (s *Store) letFoldsWait(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.folding.foldedAt = time.Now().Add(d)
 }
 
 // Whatever requests wait for in a period is done while a fold is in the middle of its transaction.

@@ -203,7 +203,7 @@ func TestHistoryOfADayIsSmall(t *testing.T) {
 		}
 		return (n[0] - n[1]) * pageSize
 	}
-	const warmUp, hours = 60, 3
+	const warmUp, hours = 60, 1
 	begins, before := start-start%int64(storage.Day), int64(0)
 	for minute := range int64(warmUp + 60*hours) {
 		if minute == warmUp {

@@ -18,7 +18,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for name, o := range map[string]Options{"journal": {}, "transactions": {NoJournal: true}} {
+	for name, o := range map[string]Options{"journal": {journalSizes: smallJournal}, "transactions": {NoJournal: true}} {
 		t.Run(name, func(t *testing.T) {
 			storagetest.Run(t, func(t *testing.T) storage.Opener {
 				o := o
@@ -39,9 +39,16 @@ func opened(t testing.TB, o Options) *Store {
 	return journaled(t, o)
 }
 
+// smallJournal is what most tests have instead of 32 MiB, which take longer to write than all else.
+// Processes that come and go have the large one.
+var smallJournal = journalSizes[1:]
+
 // journaled opens a store that keeps a journal unless the options say that it has none.
 func journaled(t testing.TB, o Options) *Store {
 	t.Helper()
+	if o.journalSizes == nil {
+		o.journalSizes = smallJournal
+	}
 	s, err := Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
