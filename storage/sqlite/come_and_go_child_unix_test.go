@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -208,6 +209,10 @@ func (c *comer) alive() error {
 
 // load asks for requests in bursts.
 func (c *comer) load(rng *rand.Rand, stop <-chan struct{}) {
+	most := 30 * time.Millisecond // between bursts
+	if proof.IsOn() {
+		most = 4 * time.Millisecond
+	}
 	for {
 		for range rng.IntN(40) {
 			c.ask(rng)
@@ -215,7 +220,7 @@ func (c *comer) load(rng *rand.Rand, stop <-chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case <-time.After(time.Duration(rng.Int64N(int64(4 * time.Millisecond)))):
+		case <-time.After(time.Duration(rng.Int64N(int64(most)))):
 		}
 	}
 }

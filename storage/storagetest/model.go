@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -90,8 +91,9 @@ func newTraffic(t *testing.T, seed uint64) *traffic {
 }
 
 // seeds runs f with seeds, of which one changes from run to run; a test that
-// fails has it in its name. With -short there are fewer.
+// fails has it in its name. With -short there are fewer, with PROOF more.
 func seeds(t *testing.T, n int, f func(t *testing.T, seed uint64)) {
+	n = proof.Times((n+1)/2, 10*n)
 	if testing.Short() {
 		n = (n + 2) / 3
 	}
