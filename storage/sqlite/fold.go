@@ -264,12 +264,13 @@ func (f *folding) readLimits() (now int64, err error) {
 }
 
 // gather collects what the records of a segment note, in the order of the tables, but for what
-// does not count any more.
+// does not count any more. Nobody has erased the segment: this transaction found that it is not
+// folded yet.
 func (f *folding) gather(segment *journal.Segment, now int64) error {
 	f.slots, f.states = f.slots[:0], f.states[:0]
 	var r journal.Record
 	for place := range segment.Len() {
-		ok, err := segment.Read(place, &r)
+		ok, err := segment.ReadPending(place, &r)
 		if err != nil {
 			return err
 		}

@@ -63,3 +63,25 @@ func TestOwnErasesWhatADeadProcessHasFolded(t *testing.T) {
 		t.Errorf("%d records are in the file, want the 2 that are pending", n)
 	}
 }
+
+// What a revoked Journal has written, the next one erases once it has dealt with it. That is no
+// damage to who still reads it.
+func TestRecordsThatOthersErasedBreakNoJournal(t *testing.T) {
+	path := newPath(t)
+	revoked := mustOpen(t, small(path))
+	mustOwn(t, revoked, 0)
+	mustAdd(t, revoked, 0, 1)
+	revoked.Seal()
+	written := revoked.Segments(0)[0]
+	next := mustOpen(t, small(path))
+	if err := next.Erase(next.Segments(0)[0]); err != nil {
+		t.Fatal(err)
+	}
+	var r Record
+	if ok, err := written.Read(0, &r); ok || err != nil || revoked.Err() != nil {
+		t.Errorf("got %v, %v, and the journal says %v", ok, err, revoked.Err())
+	}
+	if ok, err := written.ReadPending(1, &r); ok || err == nil {
+		t.Errorf("a record that nobody has erased is missing: got %v, %v", ok, err)
+	}
+}

@@ -63,8 +63,15 @@ func ascending(segments []*Segment) []*Segment {
 // Read sets r to the record at a place, from 0 on, and reports whether there is one. In a
 // segment that is not settled there may be one later. An error means that the mapping
 // faults, or is closed, or that a record is missing which this Journal has written: the journal
-// is broken from then on.
-func (s *Segment) Read(i int, r *Record) (ok bool, err error) {
+// is broken from then on. After this Journal was revoked a missing record is no error, because
+// another one may have erased the segment.
+func (s *Segment) Read(i int, r *Record) (ok bool, err error) { return s.read(i, r, false) }
+
+// ReadPending is Read for callers who know that nobody has erased the segment: a missing record
+// is an error also after this Journal was revoked.
+func (s *Segment) ReadPending(i int, r *Record) (ok bool, err error) { return s.read(i, r, true) }
+
+func (s *Segment) read(i int, r *Record, pending bool) (ok bool, err error) {
 	if i < 0 || i >= s.capacity() || s.erased.Load() {
 		return false, nil
 	}
@@ -79,7 +86,7 @@ func (s *Segment) Read(i int, r *Record) (ok bool, err error) {
 		*(*[7]uint64)(w[1:]) = [7]uint64(there[1:])
 		ok = r.decode(&w, s.at(i))
 	}
-	if complete && !ok && !s.erased.Load() {
+	if complete && !ok && !s.erased.Load() && (pending || atomic.LoadUint64(s.j.mem.owner()) == s.token) {
 		err = s.j.breakWith("a record that was written is damaged: somebody else has written to the file")
 	}
 	return ok, err
