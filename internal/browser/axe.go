@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // axeVersion is the version of axe-core that `.ci/run` fetches.
@@ -30,6 +32,15 @@ func FindAxe(t *testing.T) Axe {
 		return ""
 	}
 	return Axe(script)
+}
+
+// InDepth returns axe with PROOF, and otherwise one that finds nothing. It is for pages that are much
+// like others: each takes axe half a second.
+func (a Axe) InDepth() Axe {
+	if proof.IsOn() {
+		return a
+	}
+	return ""
 }
 
 // Findings returns what axe finds on a page, by its rules.

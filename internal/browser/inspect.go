@@ -24,7 +24,8 @@ func Views() []View {
 }
 
 // Inspect checks that the page that is shown is not wider than its view, and that axe finds
-// nothing but by the rules that are accepted.
+// nothing but by the rules that are accepted. It looks
+// at views without scripts with PROOF only.
 func (p *Page) Inspect(t *testing.T, axe Axe, v View, name string, accepted ...string) {
 	t.Helper()
 	if v.NoScript { // axe is one, and those of the page don't run any more
@@ -35,6 +36,9 @@ func (p *Page) Inspect(t *testing.T, axe Axe, v View, name string, accepted ...s
 	p.Eval(`({Content: document.documentElement.scrollWidth, View: document.documentElement.clientWidth})`, &wide)
 	if wide.Content > wide.View {
 		t.Errorf("%s: %+v: the page is %d px wide", name, v, wide.Content)
+	}
+	if v.NoScript {
+		axe = axe.InDepth()
 	}
 	for rule, found := range axe.Findings(p) {
 		if !slices.Contains(accepted, rule) {

@@ -45,7 +45,7 @@ func TestBrowserShowsThePage(t *testing.T) {
 	page := b.Open(t, v)
 	for _, texts := range language.All() {
 		page.Go(address + "/?lang=" + texts.Tag + "&wait=3600")
-		page.Inspect(t, axe, v, texts.Tag)
+		page.Inspect(t, axe.InDepth(), v, texts.Tag)
 	}
 	page.WantQuiet(t, address)
 }
