@@ -576,10 +576,12 @@ func waitFor(t *testing.T, what string, isSo func() bool) {
 // waitUpTo is waitFor with a time of its own.
 func waitUpTo(t *testing.T, most time.Duration, what string, isSo func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(most); !isSo(); time.Sleep(5 * time.Millisecond) {
+	pause := time.Millisecond
+	for deadline := time.Now().Add(most); !isSo(); time.Sleep(pause) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
+		pause = min(2*pause, 50*time.Millisecond) // what takes long is looked at less often
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // killZone is a zone that clients load, each at the path of its name.
@@ -112,9 +113,17 @@ func (p *killProcess) load(log *killLog, rng *rand.Rand, n int, heavy bool) {
 		p.clients.Go(func() {
 			for c.goesOn() {
 				c.ask()
+				c.pause()
 			}
 			log.add(c)
 		})
+	}
+}
+
+// pause spares the computer in the short form.
+func (c *killClient) pause() {
+	if !c.heavy && !proof.IsOn() {
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -18,6 +18,7 @@ func (o observed) withOthers() observed     { o.alone = false; return o }
 func (o observed) refused(s int64) observed { o.admitted, o.retry = false, s; return o }
 
 func TestProofSeesBlocksBroken(t *testing.T) {
+	t.Parallel()
 	const s, ms = time.Second, time.Millisecond
 	refusal := admittedAt(0, 10*ms).refused(5) // blocked for 4 s at least
 	for name, c := range map[string]struct {

@@ -11,26 +11,25 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
-var (
-	killSeed  = flag.Uint64("kill.seed", 0, "draw kinds of lives, times and requests from this seed; 0 draws one")
-	killCount = flag.Int("kill.kills", 8, "kill at least this many processes")
-)
+var killSeed = flag.Uint64("kill.seed", 0, "draw kinds of lives, times and requests from this seed; 0 draws one")
 
 // TestLimitsHoldOverKills kills Caddys at random moments, and while they make a
 // database, copy the log into it, or sweep it, and starts them again. At the end
 // it holds what their clients were answered against the limits. A seed gives the
 // same plan again, not the same moments: those are the machine's.
 func TestLimitsHoldOverKills(t *testing.T) {
-	seed := *killSeed
+	t.Parallel()
+	seed, kills := *killSeed, proof.Times(8, 300)
 	for seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("go test ./caddytest -run TestLimitsHoldOverKills -v -kill.kills=%d -kill.seed=%d", *killCount, seed)
+	t.Logf("go test ./caddytest -run TestLimitsHoldOverKills -v -kill.seed=%d", seed)
 	k := newKiller(t, seed)
 	began := time.Now()
-	for (k.killed() < *killCount || !k.isProof() && k.killed() < 10**killCount) && !t.Failed() {
+	for (k.killed() < kills || !k.isProof() && k.killed() < 10*kills) && !t.Failed() {
 		k.round()
 	}
 	k.last()

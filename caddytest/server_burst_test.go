@@ -10,6 +10,7 @@ import (
 // that next to never a window ends, or a slot of it, which is at midnight.
 
 func TestBurstPassesExactlyTheLimit(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config(`
 		zone sliding {
 			match /sliding
@@ -36,6 +37,7 @@ func TestBurstPassesExactlyTheLimit(t *testing.T) {
 
 // What the second zone refuses costs nothing in the first.
 func TestBurstThroughTwoZonesCostsOnlyWhatPasses(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config(`
 		zone wide {
 			limit 100/1h
@@ -52,6 +54,7 @@ func TestBurstThroughTwoZonesCostsOnlyWhatPasses(t *testing.T) {
 
 // The order of the zones makes no difference to what is charged.
 func TestBurstThroughTwoZonesInTheOtherOrder(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config(`
 		zone narrow {
 			match /both
@@ -71,6 +74,7 @@ func TestBurstThroughTwoZonesInTheOtherOrder(t *testing.T) {
 // Several handlers of one request are not decided together, but a zone is one
 // zone wherever its name is used.
 func TestZoneIsSharedByHandlersAndSites(t *testing.T) {
+	t.Parallel()
 	zone := "rate_limit {\nzone shared {\nlimit 100/1h\n}\n}\nrespond hello"
 	s := startCaddy(t, options(patient)+site("route /a {\n"+zone+"\n}\nroute /b {\n"+zone+"\n}")+
 		"http://:{$OTHER} {\n"+zone+"\n}\n")
@@ -84,6 +88,7 @@ func TestZoneIsSharedByHandlersAndSites(t *testing.T) {
 }
 
 func TestBurstOfManyClientsPassesTheLimitOfEach(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config(`
 		zone each {
 			limit 5/1h

@@ -28,6 +28,7 @@ func (s *shifted) poke() {
 // quota, and nobody is refused for longer than a window. A Caddy that is started
 // meanwhile uses the time of the database.
 func TestClockSteps(t *testing.T) {
+	t.Parallel()
 	const window, slot = 30 * day, 30 * day / 60
 	conf := config(`
 		zone sliding {
@@ -111,6 +112,7 @@ func TestClockThatJumpsBackAndForth(t *testing.T) {
 // Two Caddys of which one was started while the clock was wrong go by one time: they
 // admit what one would.
 func TestClocksOfTwoProcesses(t *testing.T) {
+	t.Parallel()
 	for _, wrong := range []time.Duration{time.Hour, 20 * time.Second, 300 * time.Millisecond, -time.Hour} {
 		t.Run(wrong.String(), func(t *testing.T) {
 			t.Parallel()

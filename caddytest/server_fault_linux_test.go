@@ -53,13 +53,20 @@ func fill(t *testing.T, disk string) (ballast string) {
 	return ballast
 }
 
+// Somebody reads the database all the time: otherwise the room that its log takes would be used
+// again, and the store be in use again although the disk is full.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, failing("{$DIR}/disk/tally.db"+noJournal))
 	disk := s.mount("size=1m")
 	s.start()
 	s.checkFault("the disk is full", func() func() {
+		stop := readDatabase(t, filepath.Join(disk, "tally.db"))
 		ballast := fill(t, disk)
-		return func() { remove(t, ballast) }
+		return func() {
+			remove(t, ballast)
+			stop()
+		}
 	})
 }
 
@@ -72,6 +79,7 @@ func remove(t *testing.T, path string) {
 
 // There is no room for a database to begin with.
 func TestDiskFullFromTheStart(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, failing("{$DIR}/disk/tally.db"))
 	ballast := fill(t, s.mount("size=256k"))
 	s.start()
@@ -85,6 +93,7 @@ func TestDiskFullFromTheStart(t *testing.T) {
 }
 
 func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, failing("{$DIR}/disk/tally.db"))
 	disk := s.mount("size=1m")
 	remount := func(flags uintptr) {
@@ -173,6 +182,7 @@ func (s *server) isTraced() bool {
 }
 
 func TestWriteLimit(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, failing("{$DIR}/tally.db"+noJournal))
 	s.checkFault("disk I/O error", func() func() {
 		before := s.limitFiles(1, 0) // nothing can be written but one byte

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // holdings are what a process holds and might forget to give up.
@@ -93,6 +95,7 @@ func (s *server) wantHoldings(before holdings) {
 }
 
 func TestReloadsHoldOnToNothing(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t)
 	conf := func(i int) string {
 		return strings.NewReplacer("store_timeout 1m", fmt.Sprintf("store_timeout %ds", 60+i),
@@ -104,14 +107,14 @@ func TestReloadsHoldOnToNothing(t *testing.T) {
 		reloads int
 		once    func(s *server, i int)
 	}{
-		{"same", 100, func(s *server, i int) { s.mustReload(conf(0)) }},
-		{"other settings", 50, func(s *server, i int) { s.mustReload(conf(i)) }},
-		{"rejected", 50, func(s *server, i int) {
+		{"same", proof.Times(10, 100), func(s *server, i int) { s.mustReload(conf(0)) }},
+		{"other settings", proof.Times(10, 50), func(s *server, i int) { s.mustReload(conf(i)) }},
+		{"rejected", proof.Times(10, 50), func(s *server, i int) {
 			if err := s.reload(onBusyPort(s.t, conf(0))); err == nil {
 				s.t.Fatal("a config that can't start is accepted")
 			}
 		}},
-		{"looked at", 5, func(s *server, i int) {
+		{"looked at", proof.Times(2, 5), func(s *server, i int) {
 			if out, err := s.run("validate", "--config", s.config); err != nil {
 				s.t.Fatalf("%v: %s", err, out)
 			}

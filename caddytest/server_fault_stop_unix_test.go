@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // graceful is limitedProxy with a grace period.
@@ -31,14 +33,15 @@ func (s *server) charged() (units int64) {
 
 // What is charged after a stop is what has passed, whenever the stop comes.
 func TestStopUnderLoadChargesWhatHasPassed(t *testing.T) {
+	t.Parallel()
 	for _, algorithm := range []string{"sliding", "fixed"} {
 		t.Run(algorithm, func(t *testing.T) {
 			b := newBackend(t)
 			s := startCaddy(t, graceful("1m", "1000000/300d "+algorithm), b.env())
-			for life := range 5 {
+			for life := range proof.Times(3, 5) {
 				stop := s.keepSending()
 				before := b.hits.Load()
-				waitFor(t, "requests to pass", func() bool { return b.hits.Load() > before+50*int64(life) })
+				waitFor(t, "requests to pass", func() bool { return b.hits.Load() > before+20*int64(life) })
 				s.terminate()
 				stop()
 				if charged, passed := s.charged(), b.hits.Load(); charged != passed {

@@ -98,6 +98,7 @@ func inFolder(timeout int) string {
 // Clients that come after the folder of a running Caddy was removed find their counts:
 // the keys that they are hashed under are in the new folder as well.
 func TestFolderRemoved(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, inFolder(60))
 	folder, key := filepath.Join(s.dir, "folder"), "X-Key: secret"
 	s.wantPassed(6, 6, "/address")
@@ -159,6 +160,7 @@ func TestLockIsWaitedForAsLongAsStoreTimeoutSays(t *testing.T) {
 // Keys that somebody removed from under a Caddy are written again before another
 // engine looks for them: under others everything would be counted from 0.
 func TestRemovedKeysAreWrittenAgain(t *testing.T) {
+	t.Parallel()
 	s, key := startCaddy(t, inFolder(60)), "X-Key: secret"
 	for i := range 3 {
 		s.wantPassed(2, 2, "/address")
@@ -184,6 +186,18 @@ func TestRemovedKeysAreWrittenAgain(t *testing.T) {
 // lockDatabase locks a database for everybody else.
 func lockDatabase(t *testing.T, path string) (unlock func()) {
 	t.Helper()
+	return useDatabase(t, path, "BEGIN EXCLUSIVE")
+}
+
+// readDatabase reads a database until it is told to stop. Meanwhile its log only grows.
+func readDatabase(t *testing.T, path string) (stop func()) {
+	t.Helper()
+	return useDatabase(t, path, "BEGIN", "SELECT count(*) FROM counters")
+}
+
+// useDatabase begins a transaction and leaves it open.
+func useDatabase(t *testing.T, path string, queries ...string) (end func()) {
+	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +213,9 @@ func lockDatabase(t *testing.T, path string) (unlock func()) {
 		}
 	}
 	exec("PRAGMA busy_timeout = 60000")
-	exec("BEGIN EXCLUSIVE")
+	for _, query := range queries {
+		exec(query)
+	}
 	return func() {
 		exec("ROLLBACK")
 		if err := errors.Join(conn.Close(), db.Close()); err != nil {

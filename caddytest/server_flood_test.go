@@ -93,6 +93,7 @@ const tiny = `
 
 // Whatever keys clients invent, memory, disk, metrics and log stay bounded.
 func TestFloodOfRandomKeys(t *testing.T) {
+	t.Parallel()
 	keys := proof.Times(30_000, 5_000_000)
 	s := startCaddy(t, options(tiny)+site("rate_limit {\nzone z {\nper key {http.request.header.X-Key}\nlimit 2/1h\n}\n}\nrespond hello"))
 	s.flood(1000, func(i int) string { return getWith(fmt.Sprintf("X-Key: warm %d", i)) })
@@ -172,6 +173,7 @@ func (s *server) watchDatabase(most int64) (stop func()) {
 
 // One client that sends a lot passes what it may, and takes no more than others.
 func TestFloodOfOneKey(t *testing.T) {
+	t.Parallel()
 	megabytes := proof.Times(10, 1000)
 	s := startCaddy(t, options(tiny)+site("rate_limit {\nzone z {\nper key {http.request.header.X-Key}\nlimit 100/366d\n}\n}\nrespond hello"))
 	request := getWith("X-Key: " + strings.Repeat("k", 10<<10))
@@ -194,6 +196,7 @@ func TestFloodOfOneKey(t *testing.T) {
 
 // A thousand zones work, and their metrics are as many as the config makes them.
 func TestThousandZones(t *testing.T) {
+	t.Parallel()
 	var zones strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&zones, "zone z%d {\nlimit %d/366d\n}\n", i, 5+i)

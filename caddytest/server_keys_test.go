@@ -16,6 +16,7 @@ func byTenant(more string) string {
 func from(client int) string { return fmt.Sprintf("X-Forwarded-For: 192.0.2.%d", client) }
 
 func TestEmptyKeyDoesNotLumpStrangersTogether(t *testing.T) {
+	t.Parallel()
 	for name, conf := range map[string]string{
 		"default": byTenant(""),
 		"ip":      byTenant("on_empty_key ip"),
@@ -39,6 +40,7 @@ func TestEmptyKeyDoesNotLumpStrangersTogether(t *testing.T) {
 }
 
 func TestEmptyKeyIsShared(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, byTenant("on_empty_key share"))
 	s.wantPassed(2, 3, "/", from(1))
 	s.wantPassed(0, 1, "/", from(2))
@@ -46,6 +48,7 @@ func TestEmptyKeyIsShared(t *testing.T) {
 }
 
 func TestEmptyKeyIsSkipped(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, byTenant("on_empty_key skip"))
 	s.wantPassed(10, 10, "/", from(1))
 	if a := s.get("/", from(1)); len(a.header.Values("RateLimit")) > 0 {
@@ -55,6 +58,7 @@ func TestEmptyKeyIsSkipped(t *testing.T) {
 }
 
 func TestEmptyKeyIsDenied(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, byTenant("on_empty_key deny"))
 	a := s.get("/", from(1))
 	if a.status != http.StatusTooManyRequests {
@@ -69,6 +73,7 @@ func TestEmptyKeyIsDenied(t *testing.T) {
 // All of these keys work, no two of them are one, and none is longer than
 // another in the database.
 func TestLongAndStrangeKeysNeitherFailNorGrowTheDatabase(t *testing.T) {
+	t.Parallel()
 	const many = 40
 	long := strings.Repeat("x", 64<<10)
 	for name, key := range map[string]func(int) string{
@@ -100,6 +105,7 @@ func TestLongAndStrangeKeysNeitherFailNorGrowTheDatabase(t *testing.T) {
 }
 
 func TestCost(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 10/1h\ncost {http.request.header.X-Batch}\n}"))
 	s.wantPassed(1, 1, "/", "X-Batch: 7")
 	s.wantPassed(0, 1, "/", "X-Batch: 4")

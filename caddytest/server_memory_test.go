@@ -15,6 +15,7 @@ func inMemory(store, option, zone string) string {
 // The store without a disk keeps counts, bans and sessions over reloads, also such
 // that start another engine, and makes no file anywhere.
 func TestMemoryStoreSurvivesReloads(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, inMemory("memory", "", "limit 3/366d"))
 	one := []string{from(1), agent(1)}
 	s.wantPassed(3, 5, "/", one...)
@@ -56,6 +57,7 @@ func TestMemoryStoreSurvivesReloads(t *testing.T) {
 
 // A secret that an option names is used, so that sessions survive a restart.
 func TestMemoryStoreWithSecretFile(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, inMemory("memory", "secret_file {$DIR}/secret", "limit 3/366d"))
 	one := []string{from(1), agent(1)}
 	session := s.earn(append(one, navigation...)...)

@@ -60,6 +60,7 @@ func (s *server) writeSecret(text string) {
 // Two Caddys count together. A kill of one, a kill of the Redis that starts again with nothing, and
 // an outage let nobody have more.
 func TestTwoCaddysShareARedis(t *testing.T) {
+	t.Parallel()
 	redis := newRedis(t)
 	fleet := startFleet(t, redis, 2, onRedis("limit 3/1h"))
 	for client := range 10 {
@@ -106,6 +107,7 @@ func TestTwoCaddysShareARedis(t *testing.T) {
 // A Redis that isn't there when a Caddy starts, and whose password is another one at first, is used
 // once that is mended. Requests are answered all the time.
 func TestRedisThatComesLate(t *testing.T) {
+	t.Parallel()
 	redis := newRedis(t)
 	redis.Kill()
 	s := startFleet(t, redis, 1, onRedis("limit 10/1h"))[0]
@@ -128,6 +130,7 @@ func TestRedisThatComesLate(t *testing.T) {
 // A password that is changed on the server and in the file that a placeholder names is used by the next
 // connection, without a restart.
 func TestRedisPasswordIsReadAnew(t *testing.T) {
+	t.Parallel()
 	redis := newRedis(t)
 	s := newServer(t, strings.Replace(onRedis("limit 10/1h"), "{env.REDIS_PASSWORD}", "{file.{$DIR}/password}", 1), "REDIS="+redis.Address)
 	s.writeSecret(strings.Repeat("one secret for all ", 3))
@@ -154,6 +157,7 @@ func TestRedisPasswordIsReadAnew(t *testing.T) {
 // A machine with another secret doesn't use the Redis, and says which file to copy. Without a
 // secret file there is an error; a config that is only checked opens nothing.
 func TestRedisWantsOneSecret(t *testing.T) {
+	t.Parallel()
 	redis := newRedis(t)
 	startFleet(t, redis, 1, onRedis("limit 3/1h"))
 	other := newServer(t, onRedis("limit 3/1h"), "REDIS="+redis.Address, "REDIS_PASSWORD="+redisPassword)
@@ -179,6 +183,7 @@ func TestRedisWantsOneSecret(t *testing.T) {
 
 // What one Caddy learns of a client, the others know: a ban, and its end by a reset.
 func TestBansOnAllMachines(t *testing.T) {
+	t.Parallel()
 	fleet := startFleet(t, newRedis(t), 2, options(`
 	rate_limit {
 		store redis redis://caddy:{env.REDIS_PASSWORD}@{$REDIS}

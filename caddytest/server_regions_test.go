@@ -2,7 +2,6 @@ package caddytest
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,9 +13,8 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
-
-var hammerFor = flag.Duration("regions.hammer", 0, "hammer three regions for so long, and hold what they admit together against the bound")
 
 // regional is a Caddyfile of one of several regions.
 const regional = `
@@ -93,6 +91,7 @@ func afterNews(servers []*server, f func()) {
 }
 
 func TestRegions(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three Caddys and a Postgres server")
 	}
@@ -155,6 +154,7 @@ func TestRegions(t *testing.T) {
 
 // A config that is only looked at connects to nothing, and warns of what stays regional.
 func TestValidateOfRegions(t *testing.T) {
+	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "tally.key")
 	s := newServer(t, options(regional)+site("rate_limit {\nzone z {\nlimit 5/30s\nlimit 100/1h\n}\n}\nrespond hello"),
 		"SECRET="+secret, "REGION=eu", "EXCHANGE=postgres://tally:the-password@127.0.0.1:1/tally")
@@ -172,17 +172,16 @@ func TestValidateOfRegions(t *testing.T) {
 }
 
 // Hammered for long, all regions together admit at most the limit, a quarter of it, and what they
-// admitted in the last turns. This is the long form, of which time is a part: make regions.
+// admitted in the last turns. This is the long form, of which time is a part.
 func TestRegionsHammered(t *testing.T) {
-	if *hammerFor == 0 {
-		t.Skip("runs with -regions.hammer only")
-	}
+	t.Parallel()
+	proof.Only(t)
 	const amount, inTurns = 100, 2*1200*time.Millisecond + time.Second
 	_, servers := startRegions(t, "eu", "us", "ap")
 	var mu sync.Mutex
 	var admitted []time.Time // guarded by mu
 	var hammering sync.WaitGroup
-	end := time.Now().Add(*hammerFor)
+	end := time.Now().Add(time.Duration(proof.Times(20, 60)) * time.Second)
 	for _, s := range servers {
 		hammering.Go(func() {
 			for time.Now().Before(end) {

@@ -9,23 +9,28 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 func TestReloadKeepsCounts(t *testing.T) {
 	t.Parallel()
+	reloads := proof.Times(20, 100)
+	limit := 5 * reloads
+	proxy := limitedProxy(fmt.Sprintf("%d/1h", limit))
 	for name, conf := range map[string]func(int) string{
-		"same": func(int) string { return limitedProxy("500/1h") },
+		"same": func(int) string { return proxy },
 		"changed": func(i int) string {
-			return limitedProxy("500/1h") + fmt.Sprintf("http://:{$OTHER} {\nrespond %d\n}\n", i)
+			return proxy + fmt.Sprintf("http://:{$OTHER} {\nrespond %d\n}\n", i)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(t)
 			s := startCaddy(t, conf(0), b.env())
-			s.sendWhileReloading(100, 10, conf)
-			s.passedOfBurst(100, "/")
-			if hits := b.hits.Load(); hits > 500 || hits < 490 { // some may have been charged and cut off
-				t.Errorf("of 1100 requests during 100 reloads %d passed, want 500", hits)
+			s.sendWhileReloading(reloads, 10, conf)
+			s.passedOfBurst(limit/2, "/")
+			if hits := int(b.hits.Load()); hits > limit || hits < limit-10 { // some may have been charged and cut off
+				t.Errorf("of %d requests during %d reloads %d passed, want %d", 10*reloads+limit/2, reloads, hits, limit)
 			}
 			s.wantPassed(0, 5, "/")
 		})
@@ -35,15 +40,17 @@ func TestReloadKeepsCounts(t *testing.T) {
 // Each of these reloads ends one engine and starts another on the same database,
 // while requests of the old configuration are under way.
 func TestReloadToOtherSettingsKeepsCounts(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t)
 	conf := func(i int) string {
 		return strings.Replace(limitedProxy("300/1h"), "store_timeout 1m", fmt.Sprintf("store_timeout %dm", 1+i%2), 1)
 	}
 	s := startCaddy(t, conf(0), b.env())
-	s.sendWhileReloading(40, 15, conf)
+	reloads := proof.Times(12, 40)
+	s.sendWhileReloading(reloads, 15, conf)
 	s.passedOfBurst(300, "/")
 	if hits := b.hits.Load(); hits > 300 || hits < 200 {
-		t.Errorf("of 900 requests during 40 reloads %d passed, the limit is 300", hits)
+		t.Errorf("of %d requests during %d reloads %d passed, the limit is 300", 15*reloads+300, reloads, hits)
 	}
 	s.wantPassed(0, 5, "/")
 }
@@ -69,6 +76,7 @@ func (s *server) sendWhileReloading(reloads, requests int, conf func(int) string
 }
 
 func TestReloadToHigherLimitPassesTheDifferenceAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
 		t.Run(algorithm, func(t *testing.T) {
 			conf := func(n int) string { return config(fmt.Sprintf("zone z {\nlimit %d/366d %s\n}", n, algorithm)) }
@@ -85,6 +93,7 @@ func TestReloadToHigherLimitPassesTheDifferenceAtOnce(t *testing.T) {
 }
 
 func TestReloadToLowerLimitCountsWhatWasUsed(t *testing.T) {
+	t.Parallel()
 	conf := func(n int) string { return config(fmt.Sprintf("zone z {\nlimit %d/1h\n}", n)) }
 	s := startCaddy(t, conf(100))
 	s.wantPassed(10, 10, "/")
@@ -113,6 +122,7 @@ func onBusyPort(t *testing.T, config string) string {
 }
 
 func TestRejectedReloadChangesNothing(t *testing.T) {
+	t.Parallel()
 	conf := func(n int) string { return config(fmt.Sprintf("zone z {\nlimit %d/1h\n}", n)) }
 	s := startCaddy(t, conf(10))
 	s.wantPassed(4, 4, "/")
@@ -134,6 +144,7 @@ func withStore(config, path string) string {
 }
 
 func TestRejectedReloadCreatesNothing(t *testing.T) {
+	t.Parallel()
 	conf := config("zone z {\nlimit 10/1h\n}")
 	s := startCaddy(t, conf)
 	s.wantPassed(4, 4, "/")
@@ -148,10 +159,11 @@ func TestRejectedReloadCreatesNothing(t *testing.T) {
 
 // Some of the requests reach a config before Caddy finds that it can't start.
 func TestRejectedReloadUnderLoadCreatesNothing(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t)
 	conf := limitedProxy("200/1h")
 	s := startCaddy(t, conf, b.env())
-	for i := range 20 {
+	for i := range proof.Times(5, 20) {
 		elsewhere := filepath.Join(s.dir, fmt.Sprint("elsewhere", i))
 		rejected := onBusyPort(t, withStore(conf, filepath.Join(elsewhere, "other.db")))
 		stop := s.keepSending()
@@ -193,6 +205,7 @@ func (s *server) keepSending() (stop func()) {
 }
 
 func TestReloadToOtherStore(t *testing.T) {
+	t.Parallel()
 	conf := config("zone z {\nlimit 10/1h\n}")
 	s := startCaddy(t, conf)
 	s.wantPassed(10, 11, "/")
@@ -229,6 +242,7 @@ func wantNoFile(t *testing.T, path string) {
 }
 
 func TestLookingTouchesNothing(t *testing.T) {
+	t.Parallel()
 	good := config("zone z {\nlimit 10/1h\n}")
 	for _, c := range []struct {
 		name, command, config string
@@ -256,6 +270,7 @@ func TestLookingTouchesNothing(t *testing.T) {
 }
 
 func TestConfigWithoutZoneTouchesNothing(t *testing.T) {
+	t.Parallel()
 	for name, conf := range map[string]string{
 		"no handler":   options(patient) + site("respond hello"),
 		"no zone":      options(patient) + site("rate_limit\nrespond hello"),

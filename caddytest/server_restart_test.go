@@ -40,6 +40,7 @@ func limitedProxy(limit string) string {
 }
 
 func TestCountsSurviveCrash(t *testing.T) {
+	t.Parallel()
 	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
 		t.Run(algorithm, func(t *testing.T) {
 			s := startCaddy(t, config("zone z {\nlimit 100/366d "+algorithm+"\n}"))
@@ -62,6 +63,7 @@ func TestCountsSurviveCrash(t *testing.T) {
 }
 
 func TestBlockedClientStaysBlockedAfterCrash(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 5/1h\n}"))
 	s.wantPassed(5, 6, "/", "X-Forwarded-For: 192.0.2.1")
 	s.kill()
@@ -72,6 +74,7 @@ func TestBlockedClientStaysBlockedAfterCrash(t *testing.T) {
 
 // Crashes come while requests are under way.
 func TestManyCrashesUnderLoadNeverPassMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t)
 	s := startCaddy(t, limitedProxy("400/1h"), b.env())
 	for life := range 5 {
@@ -110,6 +113,7 @@ func TestManyCrashesUnderLoadNeverPassMoreThanTheLimit(t *testing.T) {
 }
 
 func TestStopGivesBackWhatIsUnspent(t *testing.T) {
+	t.Parallel()
 	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
 		t.Run(algorithm, func(t *testing.T) {
 			s := startCaddy(t, config("zone z {\nlimit 100/366d "+algorithm+"\n}"))
@@ -156,6 +160,7 @@ func TestTwoProcessesShareOneDatabase(t *testing.T) {
 // A process that comes after the index of the log was removed makes another. It
 // shares the database all the same with the one that is still there.
 func TestSecondProcessAfterTheIndexIsRemoved(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t)
 	first := startCaddy(t, limitedProxy("300/30d"), b.env())
 	first.wantPassed(50, 50, "/")
@@ -182,6 +187,7 @@ func TestSecondProcessAfterTheIndexIsRemoved(t *testing.T) {
 
 // A process that comes later knows what one that is still there has admitted.
 func TestSecondProcessKnowsWhoIsBlocked(t *testing.T) {
+	t.Parallel()
 	first := startCaddy(t, config("zone z {\nlimit 5/1h\n}"))
 	first.wantPassed(5, 6, "/")
 	second := newServer(t, config("zone z {\nlimit 5/1h\n}"), "XDG_DATA_HOME="+first.data())

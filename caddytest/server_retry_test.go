@@ -125,6 +125,7 @@ func TestRefusedRequestsDoNotExtendTheWait(t *testing.T) {
 }
 
 func TestJitterOnlyMakesRetryAfterLonger(t *testing.T) {
+	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 1/1000s token_bucket\n}\njitter 0.5"))
 	begin := time.Now()
 	s.wantPassed(1, 1, "/")

@@ -22,6 +22,7 @@ func rotating(store string) string {
 // Machines that are restarted one after the other at each step of a rotation of their secret count
 // together all the time, and don't need the former line at the end.
 func TestSecretIsRotatedWithRollingRestarts(t *testing.T) {
+	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
 		redis := newRedis(t)
 		testRotation(t, rotating("redis redis://caddy:{env.REDIS_PASSWORD}@"+redis.Address), "REDIS_PASSWORD="+redisPassword)
@@ -80,6 +81,7 @@ func testRotation(t *testing.T, config string, env ...string) {
 // Values that a later line opens are counted, and a secret file that was replaced by one that doesn't
 // fit is noticed at the next reload, not at the next start.
 func TestSecretFileThatChanges(t *testing.T) {
+	t.Parallel()
 	redis := newRedis(t)
 	config := rotating("redis redis://caddy:{env.REDIS_PASSWORD}@" + redis.Address)
 	former, latter := strings.Repeat("former ", 6)+"\n", strings.Repeat("latter ", 6)+"\n"

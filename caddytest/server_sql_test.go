@@ -31,6 +31,7 @@ func onSQL(store string) string {
 // Two Caddys count together on a Postgres and on a MariaDB: through a kill of one of them, a ban by
 // one of them, and a kill of the server, also for one that is started meanwhile.
 func TestTwoCaddysShareAnSQLServer(t *testing.T) {
+	t.Parallel()
 	for store, start := range sqlServers {
 		t.Run(store, func(t *testing.T) {
 			db, err := start()
