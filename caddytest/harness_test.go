@@ -506,6 +506,10 @@ func freePort(t *testing.T) string {
 	return port
 }
 
+// takenPorts are those that some test was given. No other gets them: it may be a while until they
+// are used.
+var takenPorts sync.Map
+
 // takePort returns a port of 127.0.0.1 that nobody uses. It is none of those
 // that outgoing connections are given, so it stays free until it is used; Caddy
 // would not notice that it shares one. Until it is closed, and the test ends, the
@@ -514,6 +518,9 @@ func takePort(t *testing.T) (port string, guard net.PacketConn) {
 	t.Helper()
 	for range 1000 {
 		port = fmt.Sprint(12000 + rand.N(20000))
+		if _, taken := takenPorts.LoadOrStore(port, true); taken {
+			continue
+		}
 		guard, err := net.ListenPacket("udp", "127.0.0.1:"+port)
 		if err != nil {
 			continue
