@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -17,7 +18,7 @@ type heldRequest struct {
 // What is in use of a token bucket from which requests that don't count are taken out is never
 // less than if they had never come; and where none counts, nothing is in use in the end.
 func TestHeldRandom(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(proof.Times(1000, 3000)) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		limit := mustNew(t, limiter.Params{
 			Algorithm: limiter.TokenBucket, Amount: 1 + rng.Int64N(20),

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -15,7 +16,7 @@ func FuzzLease(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { checkLeases(t, data) })
 }
 
-func TestLeaseRandom(t *testing.T) { runRandom(t, 3000, checkLeases) }
+func TestLeaseRandom(t *testing.T) { runRandom(t, proof.Times(1000, 3000), checkLeases) }
 
 // leases is one run of FuzzLease.
 type leases struct {

@@ -205,9 +205,9 @@ func TestBombsAreGivenUp(t *testing.T) {
 		says  string
 		lines int64 // at most
 	}{
-		"blank lines":          {"\n", 3 * maxIdle, "are no requests", maxIdle + 10},
-		"garbage":              {"x\n", 6 * maxIdle, "are no requests", maxIdle + 10},
-		"blanks and a request": {request + strings.Repeat("\n", 1<<18), 4 * maxText, "times its size", 2 * maxText},
+		"blank lines":          {"\n", maxIdle + maxIdle/2, "are no requests", maxIdle + 10},
+		"garbage":              {"x\n", 3 * maxIdle, "are no requests", maxIdle + 10},
+		"blanks and a request": {request + strings.Repeat("\n", 1<<18), 3 * maxText, "times its size", 2 * maxText},
 	} {
 		t.Run(name, func(t *testing.T) {
 			packed := new(bytes.Buffer)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -56,7 +57,7 @@ func (o *oracle) add(client uint64, now, cost int64) {
 }
 
 func TestDemandIsThatOfAnOracle(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(proof.Times(12, 40)) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		params := []limiter.Params{
 			{Amount: 10, Window: time.Second}, {Amount: 5, Window: time.Minute, Slots: 7}, {Algorithm: limiter.Fixed, Amount: 20, Window: 10 * time.Second},
