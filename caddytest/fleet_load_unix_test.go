@@ -116,7 +116,7 @@ type fleetLoad struct {
 // after each request, for longer in the short form.
 func (f *fleet) load(clients int, key string, pause time.Duration, zones ...string) *fleetLoad {
 	if !isWhole() {
-		pause += 15 * time.Millisecond
+		pause += 25 * time.Millisecond
 	}
 	l := &fleetLoad{fleetLedger: newLedger(), stopped: make(chan struct{})}
 	f.t.Cleanup(l.stop)

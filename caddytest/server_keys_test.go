@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // byTenant is a Caddyfile that counts by a header field.
@@ -74,7 +76,7 @@ func TestEmptyKeyIsDenied(t *testing.T) {
 // another in the database.
 func TestLongAndStrangeKeysNeitherFailNorGrowTheDatabase(t *testing.T) {
 	t.Parallel()
-	const many = 40
+	many := proof.Times(10, 40)
 	long := strings.Repeat("x", 64<<10)
 	for name, key := range map[string]func(int) string{
 		"long":        func(i int) string { return long + fmt.Sprint(i) },

@@ -63,7 +63,7 @@ func TestReplayGivesTheVerdictsOfTheLog(t *testing.T) {
 		}
 		respond hello
 	`))
-	const clients, each = 12, 300
+	const clients, each = 12, 150
 	var sending sync.WaitGroup
 	for client := range clients {
 		sending.Go(func() {
