@@ -4,22 +4,17 @@ package child
 
 import "os/exec"
 
-// Start starts a process, which leads a group of its own. What is left of the group is killed when
-// this process has ended, however that happened. [Wait] must wait for it.
+// Start starts a process, and what it starts is killed with it when this process has ended, however
+// that happened. It is in a group of processes with all others that Start has started.
 func Start(cmd *exec.Cmd) error {
-	lead(cmd)
-	if err := cmd.Start(); err != nil {
+	if err := join(cmd); err != nil {
 		return err
 	}
-	return tell("start %d\n", cmd.Process.Pid)
+	return cmd.Start()
 }
 
 // Wait waits for a process that [Start] has started.
-func Wait(cmd *exec.Cmd) error {
-	err := cmd.Wait()
-	_ = tell("end %d\n", cmd.Process.Pid)
-	return err
-}
+func Wait(cmd *exec.Cmd) error { return cmd.Wait() }
 
 // RemoveFolder has a folder removed when this process has ended, if it is still there.
-func RemoveFolder(path string) error { return tell("folder %s\n", path) }
+func RemoveFolder(path string) error { return removeFolder(path) }

@@ -6,6 +6,6 @@ import "os/exec"
 
 // Elsewhere, only tests that run to their end leave nothing behind.
 
-func tell(string, any) error { return nil }
+func join(*exec.Cmd) error { return nil }
 
-func lead(*exec.Cmd) {}
+func removeFolder(string) error { return nil }

@@ -6,62 +6,80 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 )
 
-// script keeps the list of groups and folders. Its input ends when the process has that writes it.
+// script ends the members of a group when its input ends, which is when the process has that writes
+// it, and then removes the folders that were named.
 const script = `
-groups= folders=
-while read -r what which; do
-	case $what in
-	start) groups="$groups $which" ;;
-	end)
-		left=
-		for group in $groups; do [ "$group" = "$which" ] || left="$left $group"; done
-		groups=$left ;;
-	folder) folders="$folders$which
-" ;;
-	esac
-done
-for group in $groups; do kill -9 "-$group"; done
+folders=
+while read -r folder; do folders="$folders$folder
+"; done
+kill -9 "-$1"
 IFS='
 '
 for try in 1 2 3; do rm -rf -- $folders && break; sleep 1; done
 `
 
 // keeper is a process that ends and removes what is left. It is told by a pipe, of which only this
-// process has the other end.
-var keeper = sync.OnceValues(func() (*os.File, error) {
-	in, out, err := os.Pipe()
+// process has the other end, and for a moment those that it is about to start: when the pipe ends
+// they are in the group.
+type keeper struct {
+	group int
+	told  *os.File
+}
+
+var running = sync.OnceValues(func() (k keeper, err error) {
+	leader, _, err := background("cat") // it does nothing, so that there is a group
 	if err != nil {
-		return nil, err
+		return k, err
 	}
-	defer in.Close()
-	cmd := exec.Command("sh", "-c", script)
-	cmd.Stdin = in
-	lead(cmd) // no signal from a terminal is for it
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("a process that ends the children of the test: %w", err)
-	}
-	return out, nil
+	_, told, err := background("sh", "-c", script, "sh", strconv.Itoa(leader))
+	return keeper{leader, told}, err
 })
 
-func tell(format string, what any) error {
-	out, err := keeper()
+// background starts a process that leads a group, so that no signal from a terminal is for it, and
+// has a pipe as its input.
+func background(program string, args ...string) (pid int, input *os.File, err error) {
+	in, input, err := os.Pipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer in.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Stdin, cmd.SysProcAttr = in, &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return 0, nil, fmt.Errorf("a process that ends the children of the test: %w", err)
+	}
+	inputs = append(inputs, input)
+	return cmd.Process.Pid, input, nil
+}
+
+// inputs are kept open as long as this process runs.
+var inputs []*os.File
+
+// join has a process start in the group that is ended.
+func join(cmd *exec.Cmd) error {
+	k, err := running()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, format, what)
-	return err
-}
-
-// lead has a process lead a group of its own.
-func lead(cmd *exec.Cmd) {
 	attributes := syscall.SysProcAttr{}
 	if cmd.SysProcAttr != nil {
 		attributes = *cmd.SysProcAttr
 	}
-	attributes.Setpgid = !attributes.Setsid
+	attributes.Setpgid, attributes.Pgid = true, k.group
 	cmd.SysProcAttr = &attributes
+	return nil
+}
+
+func removeFolder(path string) error {
+	k, err := running()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(k.told, path)
+	return err
 }
