@@ -23,6 +23,7 @@ func TestConformance(t *testing.T) {
 			storagetest.Run(t, func(t *testing.T) storage.Opener {
 				o := o
 				o.Path = filepath.Join(t.TempDir(), "rate limit", "tally.db")
+				o.BusyTimeout = time.Minute // on a busy machine another handle's transaction takes longer than the default
 				return func(ctx context.Context) (storage.Store, error) { return Open(ctx, o) }
 			})
 		})
