@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"time"
 )
 
 // There is no journal on these platforms: either there are no locks of open file descriptions,
@@ -27,5 +26,4 @@ func (m *mapping) vacate() error                          { return ErrUnsupporte
 func (m *mapping) free()                                  {}
 func lock(*os.File, int64, int64) (bool, error)           { return false, ErrUnsupported }
 func unlock(*os.File, int64, int64) error                 { return ErrUnsupported }
-func nap(time.Duration)                                   {}
 func lockedByOthers(*os.File, int64, int64) (bool, error) { return false, ErrUnsupported }

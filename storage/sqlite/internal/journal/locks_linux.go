@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,13 +18,6 @@ func lock(f *os.File, at, n int64) (bool, error) {
 		return false, nil
 	}
 	return err == nil, lockError(err)
-}
-
-// nap sleeps in real time. Who naps may hold a mutex, and in a bubble of [testing/synctest] no time
-// passes while somebody waits for that.
-func nap(d time.Duration) {
-	t := unix.NsecToTimespec(int64(d))
-	_ = unix.Nanosleep(&t, nil) // a signal ends it early
 }
 
 func unlock(f *os.File, at, n int64) error {

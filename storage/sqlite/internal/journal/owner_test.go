@@ -15,8 +15,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
 )
 
 // What the owner was told is durable before another has opened the journal, that one finds.
@@ -396,26 +394,4 @@ func addUntilRevoked(t *testing.T, path string) {
 			return
 		}
 	}
-}
-
-// Who waits for an Add that its thread is held up in doesn't wait for virtual time, which stands
-// still for as long as others wait for the lock of who waits.
-func TestWaitingForAnAddNeedsNoVirtualTime(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		j := mustOpen(t, small(newPath(t)))
-		mustOwn(t, j, 0)
-		s := j.writing.Load()
-		s.tail.Add(1) // it has its place, and is held up
-		var both sync.WaitGroup
-		both.Go(j.Disown)
-		for j.writing.Load() != nil {
-			runtime.Gosched()
-		}
-		both.Go(func() { j.ID() })
-		for range 10_000 {
-			runtime.Gosched()
-		}
-		s.written[0].n.Add(1)
-		both.Wait() // hangs otherwise
-	})
 }

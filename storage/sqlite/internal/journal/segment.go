@@ -111,7 +111,7 @@ func (s *Segment) wait() {
 		if try < 100 {
 			runtime.Gosched()
 		} else {
-			nap(50 * time.Microsecond)
+			time.Sleep(50 * time.Microsecond)
 		}
 	}
 }
