@@ -49,6 +49,7 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error {
 	case <-time.After(readyTimeout):
 	}
 	h.checkSecret(s.app.log)
+	h.warnOfChangedLimits(s.app.kindsOfLimits(), s.app.log)
 	s.app.noteReload(h)
 	return nil
 }

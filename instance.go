@@ -52,12 +52,13 @@ type instance struct {
 	store       atomic.Pointer[storage.Store] // that the engine opened last; it may be closed by now
 	reporter    *history.Reporter             // writes the history
 	pressure    *pressure.Tracker
-	regions     atomic.Pointer[regions.Regions] // shares counts with other regions; nil if there are none
-	exchangedAt string                          // where it does
-	regionNames atomic.Pointer[identity.Hasher] // names keys for them; nil until one is asked for
-	keys        atomic.Pointer[apikeys.File]    // of the configuration that runs; nil if it has none
-	rules       atomic.Pointer[rules.File]      // of the configuration that runs
-	shared      sharedStatements                // of operators, in a store that machines share
+	regions     atomic.Pointer[regions.Regions]         // shares counts with other regions; nil if there are none
+	exchangedAt string                                  // where it does
+	regionNames atomic.Pointer[identity.Hasher]         // names keys for them; nil until one is asked for
+	keys        atomic.Pointer[apikeys.File]            // of the configuration that runs; nil if it has none
+	rules       atomic.Pointer[rules.File]              // of the configuration that runs
+	shared      sharedStatements                        // of operators, in a store that machines share
+	kinds       atomic.Pointer[map[zoneTier]limitKinds] // of the configuration that runs
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone

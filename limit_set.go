@@ -31,6 +31,7 @@ func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) 
 		}
 		p := newPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
 		p.zone, p.set, p.shadow = z.Zone, set, z.Shadow || compiled[i].shadow
+		p.kind = z.kindInWords(kind)
 		p.scaling = z.scalingOf(&p.Limit)
 		same[kind]++
 		if p.shadow {

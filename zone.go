@@ -206,6 +206,7 @@ type policy struct {
 	item    string          // the item of RateLimit up to the value of r
 	legacy  string          // the value of X-RateLimit-Limit
 	shadow  bool            // it refuses nothing
+	kind    string          // what its counts depend on besides the key; "" of what clients share
 	of      *policy         // the client's own limit, where this is what clients share of it; else nil
 	scaling *engine.Scaling // how it changes with the standing of its client; nil if it doesn't
 	quota   bool            // it has the longest window of several: X-Quota-… are about it
