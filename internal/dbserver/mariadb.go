@@ -26,7 +26,11 @@ func MariaDB(settings ...string) (*Server, error) {
 		return nil, err
 	}
 	data, start := filepath.Join(folder, "data"), filepath.Join(folder, "start.sql")
-	if err := run(folder, install, "--no-defaults", "--datadir="+data, "--skip-test-db", "--skip-name-resolve", "--auth-root-authentication-method=normal"); err != nil {
+	initial := []string{"--no-defaults", "--skip-test-db", "--skip-name-resolve", "--auth-root-authentication-method=normal"}
+	err = copyOf(data, func(data string) error {
+		return run(filepath.Dir(data), install, append(initial, "--datadir="+data)...)
+	}, mariadbd, initial...)
+	if err != nil {
 		return nil, err
 	}
 	sql := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS tally;\nCREATE USER IF NOT EXISTS %s@'127.0.0.1' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO %[1]s@'127.0.0.1' WITH GRANT OPTION;\n", User, Password)

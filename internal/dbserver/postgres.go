@@ -29,12 +29,13 @@ func Postgres(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret := filepath.Join(folder, "password")
-	if err := errors.Join(os.WriteFile(secret, []byte(Password), 0o600), giveAway(secret)); err != nil {
-		return nil, err
-	}
-	data := filepath.Join(folder, "data")
-	if err := run(folder, initdb, "--no-sync", "-D", data, "-U", User, "-A", "scram-sha-256", "--pwfile", secret, "--locale=C", "-E", "UTF8"); err != nil {
+	data, args := filepath.Join(folder, "data"), []string{"--no-sync", "-U", User, "-A", "scram-sha-256", "--locale=C", "-E", "UTF8"}
+	err = copyOf(data, func(data string) error {
+		secret := filepath.Join(filepath.Dir(data), "password")
+		return errors.Join(os.WriteFile(secret, []byte(Password), 0o600), giveAway(secret),
+			run(filepath.Dir(data), initdb, append(args, "-D", data, "--pwfile", secret)...))
+	}, initdb, args...)
+	if err != nil {
 		return nil, err
 	}
 	return startPostgres(postgres, folder, data, port, settings)

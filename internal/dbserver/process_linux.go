@@ -11,9 +11,9 @@ import (
 // nobody is the user that servers run as where this process is root, which they refuse to be.
 const nobody = 65534
 
-// asNobody returns how a server is started. It ends when this process does.
+// asNobody returns how a server is started.
 func asNobody() *syscall.SysProcAttr {
-	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	attributes := new(syscall.SysProcAttr)
 	if os.Geteuid() == 0 {
 		attributes.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // ErrMissing says that a server isn't installed.
@@ -55,7 +57,7 @@ func (s *Server) Start() error {
 		return err
 	}
 	s.command.Stderr = input
-	err = s.command.Start()
+	err = child.Start(s.command)
 	_ = input.Close()
 	if err != nil {
 		_ = output.Close()
@@ -138,7 +140,7 @@ func newFolder(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return folder, giveAway(folder)
+	return folder, errors.Join(child.RemoveFolder(folder), giveAway(folder))
 }
 
 // run runs a command as the server's user.

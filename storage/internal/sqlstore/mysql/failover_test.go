@@ -14,6 +14,7 @@ import (
 
 // A replica that lags takes over. Clients find it where the primary was, as by a virtual address.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("skipped: it takes some ten seconds")
 	}

@@ -48,7 +48,10 @@ func connectTo(dsn string) (sqlstore.Conn, error) {
 
 func TestMain(m *testing.M) { kind.Main(m) }
 
-func TestConformance(t *testing.T) { kind.Conformance(t) }
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	kind.Conformance(t)
+}
 
 func TestCuts(t *testing.T) { kind.Cuts(t) }
 
@@ -63,9 +66,15 @@ func TestCommitAnsweredWithAnError(t *testing.T) {
 		&driverof.MySQLError{Number: 9001, Message: "Max connect timeout reached"})
 }
 
-func TestLate(t *testing.T) { kind.Late(t) }
+func TestLate(t *testing.T) {
+	t.Parallel()
+	kind.Late(t)
+}
 
-func TestKilled(t *testing.T) { kind.Killed(t) }
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	kind.Killed(t)
+}
 
 func TestLostWrites(t *testing.T) { kind.Lost(t) }
 

@@ -9,6 +9,7 @@ import (
 
 // A standby that lags is promoted. The DSN names both servers.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("skipped: it takes some ten seconds")
 	}

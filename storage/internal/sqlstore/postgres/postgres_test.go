@@ -32,7 +32,10 @@ var kind = sqltest.Kind{
 
 func TestMain(m *testing.M) { kind.Main(m) }
 
-func TestConformance(t *testing.T) { kind.Conformance(t) }
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	kind.Conformance(t)
+}
 
 func TestCuts(t *testing.T) { kind.Cuts(t) }
 
@@ -46,9 +49,15 @@ func TestCommitAnsweredWithAnError(t *testing.T) {
 	}, &pgconn.PgError{Severity: "ERROR", Code: "XX000", Message: "unable to read data from the server"})
 }
 
-func TestLate(t *testing.T) { kind.Late(t) }
+func TestLate(t *testing.T) {
+	t.Parallel()
+	kind.Late(t)
+}
 
-func TestKilled(t *testing.T) { kind.Killed(t) }
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	kind.Killed(t)
+}
 
 func TestLostWrites(t *testing.T) { kind.Lost(t) }
 

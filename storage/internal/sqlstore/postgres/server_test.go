@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
@@ -18,6 +19,7 @@ import (
 
 // A pooler gives each transaction another connection.
 func TestPgBouncer(t *testing.T) {
+	t.Parallel()
 	server := kind.Server(t)
 	bouncer, err := dbserver.PgBouncer(server)
 	sqltest.OrSkip(t, bouncer, err)
@@ -26,7 +28,16 @@ func TestPgBouncer(t *testing.T) {
 		o := kind.Options()
 		o.Clock = func(r storage.Reading) int64 { return r.Wall }
 		return kind.Place(t, bouncer, bouncer.Port, o)
-	}, storagetest.ServerTime, "Model", "HugeValues", "SweepExpired", "SweepWhileClaiming", "RenamedKeys", "Probe", "NewsMissed", "ResetsKept")
+	}, append(pooled(), storagetest.ServerTime)...)
+}
+
+// pooled returns the parts of the suite that a pooler makes no difference to.
+func pooled() []string {
+	parts := []string{"Model", "HugeValues", "SweepExpired", "SweepWhileClaiming", "RenamedKeys", "Probe", "NewsMissed", "ResetsKept"}
+	if !proof.IsOn() {
+		parts = append(parts, "NotesFull", "History", "TwoHandles", "ClaimFor", "FutureRows", "SweepLongWindows", "SweepStandings")
+	}
+	return parts
 }
 
 // What an operator must do is in the error, and the password isn't.

@@ -131,6 +131,7 @@ func use(t *testing.T, e *engine.Engine, limit *engine.Limit, requests int) (adm
 // noticed, and the machines charge what they know. That is all that was admitted in the time that is
 // lost, so no more than the limit is admitted in all. The old primary that comes back changes nothing.
 func TestClusterFailover(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("skipped: it takes some ten seconds")
 	}
@@ -199,6 +200,7 @@ func line(info, name string) string {
 // The slot of the store moves to another node, key by key, while machines use it, and back. Each claim
 // is charged once or refused as a whole, and none is of unknown outcome.
 func TestSlotMigration(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("skipped: it takes some seconds")
 	}

@@ -47,6 +47,7 @@ func newMachine(t *testing.T, server *redisserver.Server) *machine {
 // Four machines use a limit up as fast as they can, while connections are cut and one of them after
 // the other is killed. In every window, at most the limit is admitted, and most of it.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	const amount, window, machines, windows = 1000, time.Second, 4, 4
 	server := redisserver.Start(t)
 	l, err := limiter.New(limiter.Params{Algorithm: limiter.Fixed, Amount: amount, Window: window})

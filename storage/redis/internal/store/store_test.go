@@ -43,6 +43,7 @@ func newPlace(t testing.TB) Options {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storagetest.Run(t, func(t *testing.T) storage.Opener {
 		o := newPlace(t)
 		o.wallTime = true

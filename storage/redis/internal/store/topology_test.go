@@ -50,6 +50,7 @@ func TestCluster(t *testing.T) {
 // A primary that dies is replaced by its replica, which sentinels have promoted. What it had not
 // got is noticed as lost writes, and the store is in use again.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
 	primary := redisserver.Start(t)
 	host, port, _ := net.SplitHostPort(primary.Address)
 	replica := redisserver.Start(t, "--replicaof", host+" "+port)

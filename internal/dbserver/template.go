@@ -1,0 +1,68 @@
+package dbserver
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// copyOf makes folder the data of a fresh server, which a program takes seconds to make. It is made
+// once on a machine, for each version of the program and its arguments, and copied.
+func copyOf(folder string, build func(data string) error, program string, args ...string) error {
+	template, err := templatePath(program, args)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(template); err != nil {
+		if err := buildTemplate(template, build); err != nil {
+			return err
+		}
+	}
+	if output, err := exec.Command("cp", "-a", template, folder).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w\n%s", err, output)
+	}
+	return nil
+}
+
+// templatePath returns where the data that a program makes is kept.
+func templatePath(program string, args []string) (string, error) {
+	info, err := os.Stat(program)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	cache = filepath.Join(cache, "caddy-tally")
+	id := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %s", program, info.Size(), info.ModTime().UnixNano(), strings.Join(args, "\x00")))
+	return filepath.Join(cache, fmt.Sprintf("%s-%x", filepath.Base(program), id[:8])), os.MkdirAll(cache, 0o700)
+}
+
+// buildTemplate builds a template that is whole as soon as it is there. Others may build it, too.
+func buildTemplate(template string, build func(data string) error) error {
+	folder, err := newFolder("template")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	data := filepath.Join(folder, "data")
+	if err := build(data); err != nil {
+		return err
+	}
+	whole := fmt.Sprintf("%s.%d", template, os.Getpid())
+	if output, err := exec.Command("cp", "-a", data, whole).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w\n%s", err, output)
+	}
+	if err := os.Rename(whole, template); err != nil {
+		_ = os.RemoveAll(whole)
+		if _, other := os.Stat(template); other != nil {
+			return errors.Join(err, other)
+		}
+	}
+	return nil
+}
