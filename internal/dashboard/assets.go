@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"html/template"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -25,13 +26,15 @@ type asset struct {
 }
 
 // assets are the files by the last segment of their path.
-var assets = map[string]asset{
-	"style.css": readAsset("style.css", "text/css; charset=utf-8"),
-	"live.js":   readAsset("live.js", "text/javascript; charset=utf-8"),
-	"icon.svg":  readAsset("icon.svg", "image/svg+xml"),
-	"uplot.js":  readAsset("uplot/uPlot.iife.min.js", "text/javascript; charset=utf-8"),
-	"uplot.css": readAsset("uplot/uPlot.min.css", "text/css; charset=utf-8"),
-}
+var assets = sync.OnceValue(func() map[string]asset {
+	return map[string]asset{
+		"style.css": readAsset("style.css", "text/css; charset=utf-8"),
+		"live.js":   readAsset("live.js", "text/javascript; charset=utf-8"),
+		"icon.svg":  readAsset("icon.svg", "image/svg+xml"),
+		"uplot.js":  readAsset("uplot/uPlot.iife.min.js", "text/javascript; charset=utf-8"),
+		"uplot.css": readAsset("uplot/uPlot.min.css", "text/css; charset=utf-8"),
+	}
+})
 
 func readAsset(path, kind string) asset {
 	content, err := assetFiles.ReadFile("assets/" + path)
@@ -43,7 +46,7 @@ func readAsset(path, kind string) asset {
 }
 
 // assetURL returns the relative address of a file, which changes with its content.
-func assetURL(name string) string { return name + "?v=" + assets[name].version }
+func assetURL(name string) string { return name + "?v=" + assets()[name].version }
 
 // serveAsset answers with a file, which browsers keep: another content has another address.
 func (v *visit) serveAsset(a asset) {
@@ -59,8 +62,9 @@ func (v *visit) serveAsset(a asset) {
 	http.ServeContent(v.w, v.r, "", time.Time{}, bytes.NewReader(a.content))
 }
 
-// templates are the pages, each with the layout around it.
-var templates = parseTemplates()
+// templates are the pages, each with the layout around it. They are parsed when the first is asked for:
+// most Caddys show none.
+var templates = sync.OnceValue(parseTemplates)
 
 func parseTemplates() map[string]*template.Template {
 	layout := template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/layout.html", "pages/parts.html"))

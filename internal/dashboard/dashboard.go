@@ -78,7 +78,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := d.visit(w, r)
 	setHeaders(w.Header(), r, v.nonce)
 	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
-	if file, ok := assets[name]; ok {
+	if file, ok := assets()[name]; ok {
 		v.serveAsset(file)
 		return
 	}

@@ -55,7 +55,7 @@ func (v *visit) render(status int, name, title, template string, body any) {
 	if p, ok := pages[name]; ok && template == p.template {
 		l.List = p.list
 	}
-	if err := templates[template].ExecuteTemplate(&out, "layout", l); err != nil {
+	if err := templates()[template].ExecuteTemplate(&out, "layout", l); err != nil {
 		v.d.options.Report(err)
 		http.Error(v.w, "The page can't be rendered.", http.StatusInternalServerError)
 		return

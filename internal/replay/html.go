@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -20,14 +21,16 @@ var pageText string
 //go:embed page/style.css
 var pageStyle string
 
-var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"number": wording.Number, "percent": percent, "clock": clockText, "statuses": statusText,
-	"zone":     func(t *time.Time) string { return t.Local().Format("MST") },
-	"clock2":   func(t time.Time) string { return clockText(&t) },
-	"plain":    func(text string) string { return wording.Printable(text, "") },
-	"len64":    func(list []Client) int64 { return int64(len(list)) },
-	"sentence": sentence, "timeline": plotTimeline, "peaks": plotPeaks, "amounts": plotAmounts,
-}).Parse(strings.Replace(pageText, "STYLE", pageStyle, 1)))
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("report").Funcs(template.FuncMap{
+		"number": wording.Number, "percent": percent, "clock": clockText, "statuses": statusText,
+		"zone":     func(t *time.Time) string { return t.Local().Format("MST") },
+		"clock2":   func(t time.Time) string { return clockText(&t) },
+		"plain":    func(text string) string { return wording.Printable(text, "") },
+		"len64":    func(list []Client) int64 { return int64(len(list)) },
+		"sentence": sentence, "timeline": plotTimeline, "peaks": plotPeaks, "amounts": plotAmounts,
+	}).Parse(strings.Replace(pageText, "STYLE", pageStyle, 1)))
+})
 
 // page is what the template shows.
 type page struct {
@@ -40,7 +43,7 @@ type page struct {
 func (p *Report) WriteHTML(w io.Writer) error {
 	style := sha256.Sum256([]byte(pageStyle))
 	out := new(bytes.Buffer)
-	err := pageTemplate.Execute(out, page{
+	err := pageTemplate().Execute(out, page{
 		Report: p, Headline: p.headline(),
 		Policy: "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) + "'; base-uri 'none'; form-action 'none'",
 	})
