@@ -144,11 +144,8 @@ func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store,
 	return s.open(ctx)
 }
 
-// reread returns user and password as their placeholders are now.
-func (s *Store) reread() (username, password string, err error) {
-	o, err := s.toOptions(caddy.NewReplacer())
-	return o.Username, o.Password, err
-}
+// reread returns the settings as their placeholders are now.
+func (s *Store) reread() (store.Options, error) { return s.toOptions(caddy.NewReplacer()) }
 
 // toOptions returns the settings with all placeholders replaced.
 func (s *Store) toOptions(repl *caddy.Replacer) (o store.Options, err error) {

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -123,7 +124,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 }
 
 // rights are those that docs/fleets.md lists.
-const rights = "~{tally}:* +@read +@write +@scripting +@connection -@dangerous +info +time +cluster|slots"
+const rights = "~{tally}:* +@read +@write +@scripting +@connection -@dangerous +info +time +role +cluster|slots"
 
 // A user of the server's ACL with the rights that the docs list can do all that the store does; a
 // wrong password and a missing right are said.
@@ -156,6 +157,40 @@ func TestUsers(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Behind sentinels, users and passwords of the server and of the sentinels are read anew for each
+// connection, each for its own. A user with the rights that the docs list is enough there.
+func TestSentinelPasswordsAreReadAnew(t *testing.T) {
+	redis := redisserver.Start(t)
+	sentinel := redisserver.StartSentinel(t, "main", redis)
+	folder := t.TempDir()
+	rotate := func(ofServer, ofSentinel string) {
+		redis.Must(t, append([]string{"ACL", "SETUSER", "caddy", "reset", "on", ">" + ofServer}, strings.Fields(rights)...)...)
+		sentinel.Must(t, "ACL", "SETUSER", "watcher", "reset", "on", ">"+ofSentinel, "&*", "+@all")
+		for name, password := range map[string]string{"server": ofServer, "sentinel": ofSentinel} {
+			if err := os.WriteFile(filepath.Join(folder, name), []byte(password+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	open := func(s *Store) storage.Store {
+		t.Helper()
+		opened, err := s.Open(context.Background(), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = opened.Close() })
+		return opened
+	}
+	rotate("first", "first of sentinels")
+	s, err := provisioned(t, fmt.Sprintf("redis redis://h {\n username caddy\n password {file.%s/server}\n sentinel main %s {\n username watcher\n password {file.%[1]s/sentinel}\n }\n}", folder, sentinel.Address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exercise(t, open(s))
+	rotate("s@cond", "s@cond of sentinels")
+	open(s)
 }
 
 // exercise makes calls of every kind.

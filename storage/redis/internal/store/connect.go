@@ -30,18 +30,15 @@ func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, er
 		ClusterOption:       rueidis.ClusterOption{MaxMovedRedirections: 8}, // nodes may disagree about a slot for a while
 	}
 	options.Dialer.Timeout = openTimeout
-	if o.Reread != nil && o.Master == "" { // it would be asked for those of the sentinels, too
-		options.AuthCredentialsFn = func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
-			username, password, err := o.Reread()
-			return rueidis.AuthCredentials{Username: username, Password: password}, err
-		}
+	if o.Reread != nil {
+		options.AuthCredentialsFn = o.credentials
 	}
 	if o.Master != "" {
 		options.Sentinel = rueidis.SentinelOption{
 			MasterSet: o.Master, Username: o.SentinelUsername, Password: o.SentinelPassword, TLSConfig: o.TLS,
 			TopologyRefreshInterval: 5 * openTimeout,
 		}
-		options.Sentinel.Dialer.Timeout = openTimeout
+		options.Sentinel.Dialer = net.Dialer{Timeout: openTimeout, Resolver: forSentinels}
 	}
 	type result struct {
 		client rueidis.Client
@@ -63,6 +60,27 @@ func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, er
 		return nil, o.explainSilence(ctx.Err())
 	}
 }
+
+// credentials returns user and password of a connection that was made, as they are now.
+func (o Options) credentials(of rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+	now, err := o.Reread()
+	if _, ok := of.Address.(sentinelAddr); ok {
+		return rueidis.AuthCredentials{Username: now.SentinelUsername, Password: now.SentinelPassword}, err
+	}
+	return rueidis.AuthCredentials{Username: now.Username, Password: now.Password}, err
+}
+
+// forSentinels resolves names as the default does. Dialers of connections to sentinels have it, and
+// no others, which is how a connection is known to be one of these.
+var forSentinels = new(net.Resolver)
+
+// sentinelConn is a connection to a sentinel, which its address says.
+type sentinelConn struct{ net.Conn }
+
+type sentinelAddr struct{ net.Addr }
+
+// RemoteAddr implements [net.Conn].
+func (c sentinelConn) RemoteAddr() net.Addr { return sentinelAddr{c.Conn.RemoteAddr()} }
 
 // conns are the connections of a store. Once it is closed, all of them are.
 type conns struct {
@@ -95,6 +113,9 @@ func (c *conns) dial(ctx context.Context, address string, dialer *net.Dialer, co
 		return nil, net.ErrClosed
 	}
 	conn, err := c.by(ctx, address, dialer, config)
+	if err == nil && dialer.Resolver == forSentinels {
+		conn = sentinelConn{conn}
+	}
 	return c.begun(&cancel, conn, err)
 }
 

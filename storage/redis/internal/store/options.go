@@ -17,9 +17,9 @@ type Options struct {
 	Master string
 	// Username and Password are for the server, as its ACL has them. "" means none.
 	Username, Password string
-	// Reread returns both for each new connection, as they may have changed. It isn't used with a
-	// Master. Default: as above.
-	Reread func() (username, password string, err error)
+	// Reread returns options for each new connection, of which users and passwords are used: they may
+	// have changed. Nil means that these don't.
+	Reread func() (Options, error)
 	// SentinelUsername and SentinelPassword are for sentinels. "" means none.
 	SentinelUsername, SentinelPassword string
 	// Database is the number of the database. A cluster has only 0.
