@@ -12,12 +12,16 @@ import (
 )
 
 // script ends the members of a group when its input ends, which is when the process has that writes
-// it, and then removes the folders that were named.
+// it, and their children that are in other groups, as those of a Postgres server are: they end by
+// themselves, but not while they are stopped. Then it removes the folders that were named.
 const script = `
 folders=
 while read -r folder; do folders="$folders$folder
 "; done
-kill -9 "-$1"
+apart=$(ps -A -o pid= -o ppid= -o pgid= | awk -v g="$1" '
+{ parent[$1] = $2; group[$1] = $3 }
+END { for (pid in parent) if (group[pid] != g && group[parent[pid]] == g) print pid }')
+kill -9 "-$1" $apart
 IFS='
 '
 for try in 1 2 3; do rm -rf -- $folders && break; sleep 1; done

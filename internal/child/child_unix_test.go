@@ -5,6 +5,7 @@ package child
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -15,16 +16,19 @@ import (
 )
 
 // A process that a test started, and what that started, ended with neither a SIGKILL nor a SIGINT of
-// the test; its folder stayed as well.
+// the test; its folder stayed as well. Neither did one that was stopped in a group of its own, when
+// the others did.
 func TestChildrenEndWithAProcessThatIsKilled(t *testing.T) {
+	if os.Getenv("CHILD_APART") != "" {
+		beApart(t)
+	}
 	if folder := os.Getenv("CHILD_FOLDER"); folder != "" {
 		beParent(t, folder)
 	}
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "with spaces  and *")
-			parent := exec.Command(os.Args[0], "-test.run", "^TestChildrenEndWithAProcessThatIsKilled$")
-			parent.Env = append(os.Environ(), "CHILD_FOLDER="+folder)
+			parent := again("CHILD_FOLDER=" + folder)
 			out, err := parent.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -33,8 +37,10 @@ func TestChildrenEndWithAProcessThatIsKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := bufio.NewReader(out)
-			if _, err := said.ReadString('\n'); err != nil {
-				t.Fatal(err)
+			for range 2 { // processes have started
+				if _, err := said.ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if err := parent.Process.Signal(signal); err != nil {
 				t.Fatal(err)
@@ -54,14 +60,35 @@ func TestChildrenEndWithAProcessThatIsKilled(t *testing.T) {
 	}
 }
 
-// beParent starts a process that starts another, says so, and waits to be killed.
+// beParent starts processes that start others, which say so, and waits to be killed.
 func beParent(t *testing.T, folder string) {
 	ended := exec.Command("true")
-	cmd := exec.Command("sh", "-c", "sleep 600 & echo started; wait")
-	cmd.Stdout = os.Stdout
-	err := errors.Join(os.MkdirAll(folder, 0o700), RemoveFolder(folder), Start(ended), Wait(ended), Start(cmd))
+	family, apart := exec.Command("sh", "-c", "sleep 600 & echo started; wait"), again("CHILD_APART=1")
+	family.Stdout, apart.Stdout = os.Stdout, os.Stdout
+	err := errors.Join(os.MkdirAll(folder, 0o700), RemoveFolder(folder), Start(ended), Wait(ended), Start(family), Start(apart))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = Wait(cmd)
+	_ = Wait(family)
+}
+
+// beApart starts a process in a group of its own, stops it, and waits to be killed.
+func beApart(t *testing.T) {
+	stopped := exec.Command("sleep", "600")
+	stopped.Stdout, stopped.SysProcAttr = os.Stdout, &syscall.SysProcAttr{Setpgid: true}
+	if err := stopped.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("started")
+	_ = stopped.Wait()
+}
+
+// again returns a process that runs the test with more in its environment.
+func again(env string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestChildrenEndWithAProcessThatIsKilled$")
+	cmd.Env = append(os.Environ(), env)
+	return cmd
 }

@@ -2,6 +2,7 @@ package dbserver
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -148,8 +149,14 @@ func run(folder string, name string, args ...string) error {
 	command := exec.Command(name, args...)
 	command.Dir = folder
 	command.SysProcAttr = asNobody()
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", name, err, output)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	err := child.Start(command)
+	if err == nil {
+		err = child.Wait(command)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, &output)
 	}
 	return nil
 }

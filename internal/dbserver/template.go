@@ -8,6 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // copyOf makes folder the data of a fresh server, which a program takes seconds to make. It is made
@@ -17,10 +20,8 @@ func copyOf(folder string, build func(data string) error, program string, args .
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(template); err != nil {
-		if err := buildTemplate(template, build); err != nil {
-			return err
-		}
+	if err := ensureTemplate(template, build); err != nil {
+		return err
 	}
 	if output, err := exec.Command("cp", "-a", template, folder).CombinedOutput(); err != nil {
 		return fmt.Errorf("cp: %w\n%s", err, output)
@@ -43,7 +44,20 @@ func templatePath(program string, args []string) (string, error) {
 	return filepath.Join(cache, fmt.Sprintf("%s-%x", filepath.Base(program), id[:8])), os.MkdirAll(cache, 0o700)
 }
 
-// buildTemplate builds a template that is whole as soon as it is there. Others may build it, too.
+// building is held while a template is looked for, so that servers that start at once build one.
+var building sync.Mutex
+
+func ensureTemplate(template string, build func(data string) error) error {
+	building.Lock()
+	defer building.Unlock()
+	if _, err := os.Stat(template); err == nil {
+		return nil
+	}
+	return buildTemplate(template, build)
+}
+
+// buildTemplate builds a template that is whole as soon as it is there. Other processes may build it,
+// too, each in a folder of its own: the first that is done decides.
 func buildTemplate(template string, build func(data string) error) error {
 	folder, err := newFolder("template")
 	if err != nil {
@@ -54,12 +68,19 @@ func buildTemplate(template string, build func(data string) error) error {
 	if err := build(data); err != nil {
 		return err
 	}
-	whole := fmt.Sprintf("%s.%d", template, os.Getpid())
+	beside, err := os.MkdirTemp(filepath.Dir(template), "building")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(beside)
+	if err := child.RemoveFolder(beside); err != nil {
+		return err
+	}
+	whole := filepath.Join(beside, "data")
 	if output, err := exec.Command("cp", "-a", data, whole).CombinedOutput(); err != nil {
 		return fmt.Errorf("cp: %w\n%s", err, output)
 	}
 	if err := os.Rename(whole, template); err != nil {
-		_ = os.RemoveAll(whole)
 		if _, other := os.Stat(template); other != nil {
 			return errors.Join(err, other)
 		}
