@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // Server is a server of a test's own: with a port, a folder and no other clients.
@@ -28,7 +30,6 @@ type Server struct {
 	args    []string
 	mu      sync.Mutex
 	process *exec.Cmd // guarded by mu; nil while it is stopped
-	guard   *exec.Cmd // guarded by mu: kills the server if the test's process dies before it
 }
 
 // Names are the programs that are looked for, the first of which is used.
@@ -50,8 +51,11 @@ func Find(t testing.TB) string {
 // unless they say so.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := start(t, t.TempDir(), args)
-	t.Cleanup(s.Kill)
+	s := StartCommon(t, args...)
+	t.Cleanup(func() {
+		s.Kill()
+		_ = os.RemoveAll(s.Folder)
+	})
 	return s
 }
 
@@ -63,11 +67,9 @@ func StartCommon(t testing.TB, args ...string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, folder, args)
-}
-
-func start(t testing.TB, folder string, args []string) *Server {
-	t.Helper()
+	if err := child.RemoveFolder(folder); err != nil {
+		t.Fatal(err)
+	}
 	s := &Server{Address: freeAddress(t), Folder: folder, args: args}
 	if slices.Contains(args, "--cluster-enabled") {
 		_, s.Bus, _ = net.SplitHostPort(freeAddress(t))
@@ -93,18 +95,11 @@ func (s *Server) Run(t testing.TB) {
 	program := Find(t)
 	cmd := exec.Command(program, s.arguments(t)...)
 	cmd.Env = append(os.Environ(), s.Env...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	guard := exec.Command("sh", "-c", fmt.Sprintf("read _; kill -9 %d 2>/dev/null", cmd.Process.Pid))
-	if _, err := guard.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := guard.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	s.mu.Lock()
-	s.process, s.guard = cmd, guard
+	s.process = cmd
 	s.mu.Unlock()
 	for end := time.Now().Add(20 * time.Second); ; {
 		answer, err := s.Ask("PING")
@@ -154,11 +149,9 @@ func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process != nil {
-		_ = s.guard.Process.Kill()
-		_ = s.guard.Wait()
 		_ = s.process.Process.Kill()
-		_ = s.process.Wait()
-		s.process, s.guard = nil, nil
+		_ = child.Wait(s.process)
+		s.process = nil
 	}
 }
 

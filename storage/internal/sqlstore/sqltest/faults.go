@@ -3,7 +3,6 @@ package sqltest
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
@@ -74,8 +74,6 @@ func used(t testing.TB, s storage.Timekeeper, l limiter.Limit, key byte) int64 {
 	return grants[0].Used
 }
 
-var cutsFlag = flag.Int64("cuts", 100, "how often connections are cut off")
-
 // Cuts has a proxy end connections in the middle of batches: before a message reaches the server,
 // before its answer comes back, and while the server may be working on it. Every batch takes
 // effect once: no unit is charged twice, and none is free.
@@ -94,7 +92,7 @@ func (k *Kind) Cuts(t *testing.T) {
 		return []faultproxy.Cut{faultproxy.Instead, faultproxy.Unheard, faultproxy.AtOnce}[rand.IntN(3)]
 	})
 	taken, failed := int64(0), int64(0)
-	for cuts.Load() < *cutsFlag {
+	for cuts.Load() < int64(proof.Times(40, 1000)) {
 		switch err := take(s, l, 1); {
 		case err == nil:
 			taken++
