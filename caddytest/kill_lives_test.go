@@ -225,6 +225,7 @@ func (k *killer) young() {
 		}
 		k.moment(time.Millisecond)
 		k.end(p, "making a database")
+		k.removeAuthority(s)
 		k.kills[k.made(path)]++
 		checkLeft(k.t, path)
 	}
@@ -233,6 +234,14 @@ func (k *killer) young() {
 	k.moment(500 * time.Millisecond)
 	k.end(p, "with a database just made")
 	checkLeft(k.t, path)
+}
+
+// removeAuthority removes the certificate authority of a server: Caddy doesn't start again if it was
+// killed while it made that.
+func (k *killer) removeAuthority(s *server) {
+	if err := os.RemoveAll(filepath.Join(s.data(), "caddy", "pki")); err != nil {
+		k.t.Fatal(err)
+	}
 }
 
 // made tells how far a database has come that was to be made.

@@ -78,16 +78,34 @@ func (s *server) metricLines() string {
 	return text
 }
 
-// afterNews calls f, and waits until each of some servers has heard of what it did.
+// afterNews calls f, and waits until some servers have heard of all that it did: each has exchanged its
+// counts after those that publish have.
 func afterNews(servers []*server, f func()) {
-	before := make([]float64, len(servers))
-	for i, s := range servers {
-		before[i] = s.applied()
-	}
 	f()
-	for i, s := range servers {
-		waitFor(s.t, "counts of another region", func() bool { return s.applied() > before[i] })
+	for range 2 {
+		since := time.Now()
+		for _, s := range servers {
+			waitFor(s.t, "an exchange with other regions", func() bool { return s.lag() < time.Since(since) })
+		}
 	}
+}
+
+// lag returns how long ago a server last exchanged all counts.
+func (s *server) lag() time.Duration {
+	s.t.Helper()
+	i := slices.IndexFunc(s.env, func(name string) bool { return strings.HasPrefix(name, "REGION=") })
+	prefix := fmt.Sprintf("caddy_rate_limit_region_lag_seconds{region=%q} ", strings.TrimPrefix(s.env[i], "REGION="))
+	for line := range strings.Lines(s.metricLines()) {
+		if value, ok := strings.CutPrefix(line, prefix); ok {
+			var seconds float64
+			if _, err := fmt.Sscan(value, &seconds); err != nil {
+				s.t.Fatal(err)
+			}
+			return time.Duration(seconds * float64(time.Second))
+		}
+	}
+	s.t.Fatal("the metrics have no lag")
+	return 0
 }
 
 func TestRegions(t *testing.T) {
@@ -99,8 +117,8 @@ func TestRegions(t *testing.T) {
 	eu, us, ap := servers[0], servers[1], servers[2]
 	from := func(client string) []string { return []string{"X-Forwarded-For: " + client} }
 
-	afterNews([]*server{us, ap}, func() { eu.wantPassed(60, 60, "/", from("192.0.2.1")...) })
-	afterNews([]*server{eu, ap}, func() { us.wantPassed(40, 60, "/", from("192.0.2.1")...) })
+	afterNews(servers, func() { eu.wantPassed(60, 60, "/", from("192.0.2.1")...) })
+	afterNews(servers, func() { us.wantPassed(40, 60, "/", from("192.0.2.1")...) })
 	ap.wantPassed(0, 5, "/", from("192.0.2.1")...)
 	if a := ap.get("/", from("192.0.2.1")...); a.header.Get("Retry-After") == "" {
 		t.Errorf("a refusal for what others admitted says %v", a.header)
