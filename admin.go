@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -55,8 +56,17 @@ func (a *Admin) untilReload(next http.Handler) caddy.AdminHandlerFunc {
 		if a.ctx.Context != nil {
 			defer context.AfterFunc(a.ctx, cancel)()
 		}
+		awaitConfig(ctx)
 		next.ServeHTTP(w, r.WithContext(ctx))
 		return nil
+	}
+}
+
+// awaitConfig waits for the first configuration of the process to have started: until then the admin
+// endpoint answers already, and Caddy says that nothing runs.
+func awaitConfig(ctx context.Context) {
+	for caddy.ActiveContext().Context == nil && time.Since(started) < 2*readyTimeout && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

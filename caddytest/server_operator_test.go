@@ -7,12 +7,38 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // operator returns a client of the server's admin endpoint.
 func (s *server) operator() *operator.Client { return operator.NewClient("tcp", s.admin) }
+
+// A command in the first moments after a start was told that no rate limiter runs.
+func TestOperatorsWaitForTheStart(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, config("zone z {\nlimit 1/1h\n}"))
+	s.launch()
+	asked := 0
+	for begin := time.Now(); asked < 20 && time.Since(begin) < patience; {
+		r, err := http.NewRequest(http.MethodPost, "http://"+s.admin+operator.Root+"reset", strings.NewReader(`{"client": "192.0.2.1", "zone": "z"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close = true
+		a, err := do(s.client, r, "Content-Type: application/json")
+		if err != nil {
+			continue // nobody listens yet
+		}
+		if asked++; a.status != http.StatusNotFound { // since the limit has counted nothing
+			t.Fatalf("request %d: %d %s", asked, a.status, a.body)
+		}
+	}
+	if asked < 20 {
+		t.Errorf("%d requests were answered", asked)
+	}
+}
 
 func TestOperatorsSeeWhatRuns(t *testing.T) {
 	t.Parallel()
