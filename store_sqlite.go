@@ -116,6 +116,10 @@ func noticed(n sqlite.Notice) {
 		logger().Warn("somebody has changed the file of the journal; its charges are in the database, and another journal is used",
 			zap.String("path", n.Path), zap.Error(n.Cause))
 		return
+	case n.Damaged > 0:
+		logger().Error("records of the journal were damaged; about as many requests may be admitted once more",
+			zap.String("path", n.Path), zap.Int("records", n.Damaged))
+		return
 	case n.SmallJournal:
 		logger().Warn("the journal is smaller than usual, because the disk was full when it was made; under heavy load, requests wait for the database. To make a new one, stop Caddy and delete the file ending in -charges",
 			zap.String("path", n.Path))

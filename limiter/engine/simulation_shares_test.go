@@ -231,7 +231,7 @@ func (w *sharesWorld) checkLeast(of string, times []int64, used bool) {
 	from, span := w.began, window+slack+2*int64(storage.DefaultTimeout)
 	switch w.limit.Algorithm() {
 	case limiter.Sliding:
-		span += window / int64(w.limit.Slots())
+		span += window / w.limit.Slots()
 		if used {
 			from += span
 		}

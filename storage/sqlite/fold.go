@@ -31,6 +31,7 @@ type folding struct {
 
 	foldedAt time.Time // when all that was old was folded last
 
+	damaged int    // records of the last segment that were changed
 	written int    // statements since the last rest
 	rest    func() // is called now and then if the fold is in no hurry; or nil
 }
@@ -195,6 +196,7 @@ func (s *Store) foldLocked(segment *journal.Segment) error {
 	if err := s.journal.Settle(segment); err != nil {
 		return err
 	}
+	s.folding.damaged = 0
 	err := s.transactLocked(nil, func() (int64, error) {
 		id, folded, err := journalState(s.writer)
 		if err != nil || id != s.journal.ID() || segment.Generation() <= folded {
@@ -204,6 +206,9 @@ func (s *Store) foldLocked(segment *journal.Segment) error {
 	})
 	if err != nil {
 		return err
+	}
+	if s.folding.damaged > 0 {
+		s.notify(Notice{Damaged: s.folding.damaged, Path: s.options.Path})
 	}
 	return s.dropLocked(segment)
 }
@@ -267,12 +272,15 @@ func (f *folding) readLimits() (now int64, err error) {
 // does not count any more. Nobody has erased the segment: this transaction found that it is not
 // folded yet.
 func (f *folding) gather(segment *journal.Segment, now int64) error {
-	f.slots, f.states = f.slots[:0], f.states[:0]
+	f.slots, f.states, f.damaged = f.slots[:0], f.states[:0], 0
 	var r journal.Record
 	for place := range segment.Len() {
 		ok, err := segment.ReadPending(place, &r)
 		if err != nil {
 			return err
+		}
+		if !ok && segment.IsDamaged(place) {
+			f.damaged++
 		}
 		l, known := f.limits[storage.LimitID(r.Limit)]
 		if !ok || !known || r.Bucket == l.CountsSlots() {

@@ -11,6 +11,7 @@ func TestChangedJournalFilesAreTold(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"removed":  os.Remove,
 		"replaced": func(path string) error { return os.Rename(path, path+".old") },
+		"cut":      func(path string) error { return os.Truncate(path, 1<<20) },
 		"grown":    func(path string) error { return os.Truncate(path, 64<<20) },
 	} {
 		path := filepath.Join(t.TempDir(), "tally.db")

@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,7 +38,7 @@ func TestOverwrittenJournalIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	damaged := overwriteKey(t, path+chargesSuffix, key(11))
+	damaged := overwriteKey(t, path+chargesSuffix, key(11), 0)
 	s.mu.Unlock()
 	if damaged == 0 {
 		t.Fatal("no record was damaged")
@@ -60,8 +61,66 @@ func TestOverwrittenJournalIsTold(t *testing.T) {
 	}
 }
 
+// Records that were changed after a crash were taken for ones that were never written. Each kind of
+// damage is told, how many records have it, and the others count.
+func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
+	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
+	claim := func(s *Store, n uint64) limiter.Grant {
+		t.Helper()
+		grants := make([]limiter.Grant, 1)
+		if err := s.Claim(t.Context(), []storage.Claim{{ID: 1, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}, grants); err != nil {
+			t.Fatal(err)
+		}
+		return grants[0]
+	}
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := journaled(t, Options{Path: path})
+	if s.Period() == 0 {
+		t.Skip("there is no journal here")
+	}
+	claim(s, 1) // the limit is known from then on
+	s.mu.Lock() // so that nothing is folded
+	for n := range uint64(4) {
+		claim(s, 10+n)
+	}
+	crashed := copyFiles(t, path)
+	s.mu.Unlock()
+	for what, c := range map[string]struct {
+		damaged []uint64 // keys
+		with    byte
+	}{
+		"nothing": {}, "zeros": {[]uint64{11}, 0}, "others": {[]uint64{11, 13}, 0xa5},
+	} {
+		var told []Notice
+		after := putFiles(t, crashed)
+		used := map[uint64]int64{10: 2, 11: 2, 12: 2, 13: 2}
+		for _, n := range c.damaged {
+			used[n] = 1
+			if overwriteKey(t, after+chargesSuffix, key(n), c.with) == 0 {
+				t.Fatalf("%s: no record was damaged", what)
+			}
+		}
+		again := journaled(t, Options{Path: after, Notice: func(n Notice) { told = append(told, n) }})
+		for n, want := range used {
+			if grant := claim(again, n); grant.InUse() != want {
+				t.Errorf("%s: key %d has used %d, want %d", what, n, grant.InUse(), want)
+			}
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+		total := 0
+		for _, n := range told {
+			total += n.Damaged
+		}
+		if total != len(c.damaged) || len(told) > 1 {
+			t.Errorf("%s: told is %+v, want %d damaged records", what, told, len(c.damaged))
+		}
+	}
+}
+
 // overwriteKey overwrites a key in a file, and returns how often it was there.
-func overwriteKey(t *testing.T, path string, k storage.Key) (n int) {
+func overwriteKey(t *testing.T, path string, k storage.Key, with byte) (n int) {
 	t.Helper()
 	contents, err := os.ReadFile(path)
 	if err != nil {
@@ -70,7 +129,7 @@ func overwriteKey(t *testing.T, path string, k storage.Key) (n int) {
 	for at := 0; at+len(k) <= len(contents); at += 8 {
 		if storage.Key(contents[at:at+len(k)]) == k {
 			n++
-			if err := writeAt(path, int64(at), make([]byte, len(k))); err != nil {
+			if err := writeAt(path, int64(at), bytes.Repeat([]byte{with}, len(k))); err != nil {
 				t.Fatal(err)
 			}
 		}

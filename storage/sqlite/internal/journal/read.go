@@ -92,6 +92,19 @@ func (s *Segment) read(i int, r *Record, pending bool) (ok bool, err error) {
 	return ok, err
 }
 
+// IsDamaged reports whether a place of a past segment has a record that was changed. A record's first
+// word is written last, so the rest of it was there, however the process ended that wrote it.
+func (s *Segment) IsDamaged(i int) (damaged bool) {
+	if !s.Past() || i < 0 || i >= s.capacity() || s.erased.Load() || s.j.closed.Load() {
+		return false
+	}
+	var fault error
+	defer s.j.recovered(debug.SetPanicOnFault(true), &fault)
+	var r Record
+	w := s.places[i]
+	return generationOf(w[0]) == s.generation && !r.decode(&w, s.at(i))
+}
+
 // complete reports whether this Journal has certainly written a record to a place.
 func (s *Segment) complete(i int) bool {
 	if s.written == nil {
