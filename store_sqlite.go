@@ -116,6 +116,10 @@ func noticed(n sqlite.Notice) {
 		logger().Warn("somebody has changed the file of the journal; its charges are in the database, and another journal is used",
 			zap.String("path", n.Path), zap.Error(n.Cause))
 		return
+	case n.LostJournal:
+		logger().Warn("the journal is not the one that the database was used with: it was removed or replaced, or its header is damaged; after a crash, requests of the last seconds before may be admitted once more",
+			zap.String("path", n.Path))
+		return
 	case n.Damaged > 0:
 		logger().Error("records of the journal were damaged; about as many requests may be admitted once more",
 			zap.String("path", n.Path), zap.Int("records", n.Damaged))

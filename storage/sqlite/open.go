@@ -197,10 +197,25 @@ func (s *Store) connect(ctx context.Context) (err error) {
 func (s *Store) settleJournal() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.checkJournalLocked(); err != nil {
+		return err
+	}
 	if err := s.beginPeriodLocked(); err != nil || s.alone.Load() != nil {
 		return err
 	}
 	return s.foldAllLocked()
+}
+
+// checkJournalLocked tells if the journal is not the one that the database goes with.
+func (s *Store) checkJournalLocked() error {
+	if s.journal == nil {
+		return nil
+	}
+	id, _, err := s.journalStateLocked()
+	if err == nil && id != 0 && id != s.journal.ID() {
+		s.notify(Notice{LostJournal: true, Path: s.options.Path})
+	}
+	return err
 }
 
 // prepare has a look at the database, and prepares all that works with it.

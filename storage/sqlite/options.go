@@ -87,6 +87,7 @@ type Notice struct {
 	NoJournal    bool // there can be no journal, for the cause
 	NewJournal   bool // another journal was opened, because the one before was removed, replaced or resized: the cause says which
 	SmallJournal bool // the journal has fewer segments than the default
+	LostJournal  bool // the journal is not the one that the database goes with: it was removed, or its header is damaged
 	Damaged      int  // records of a journal that an earlier process left were changed; what they charged is lost
 
 	Path  string // the database, fresh now

@@ -119,6 +119,38 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 	}
 }
 
+// A journal whose header was damaged, or that was removed, after a crash was taken for a new one, in
+// silence.
+func TestLostJournalIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tally.db")
+	s := journaled(t, Options{Path: path})
+	if s.Period() == 0 {
+		t.Skip("there is no journal here")
+	}
+	crashed := copyFiles(t, path)
+	for what, c := range map[string]struct {
+		damage func(path string) error
+		told   int
+	}{
+		"nothing": {func(string) error { return nil }, 0},
+		"zeros":   {func(path string) error { return writeAt(path, 0, make([]byte, 64)) }, 1},
+		"removed": {os.Remove, 1},
+	} {
+		var told []Notice
+		after := putFiles(t, crashed)
+		if err := c.damage(after + chargesSuffix); err != nil {
+			t.Fatal(err)
+		}
+		again := journaled(t, Options{Path: after, Notice: func(n Notice) { told = append(told, n) }})
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(told) != c.told || len(told) == 1 && !told[0].LostJournal {
+			t.Errorf("%s: told is %+v, want %d", what, told, c.told)
+		}
+	}
+}
+
 // overwriteKey overwrites a key in a file, and returns how often it was there.
 func overwriteKey(t *testing.T, path string, k storage.Key, with byte) (n int) {
 	t.Helper()
