@@ -9,18 +9,20 @@ import (
 )
 
 // Views returns what every page must be fit for: a phone and a desk, in one color scheme each, one with
-// scripts and one without. With PROOF it is both schemes in nine widths, with scripts and without.
+// scripts and one without. With PROOF more of both schemes in nine widths, with scripts and without: all
+// of them with a tenth of the whole depth.
 func Views() []View {
-	if !proof.IsOn() {
-		return []View{{Width: 320, Height: 800}, {Width: 1280, Height: 800, Dark: true, NoScript: true}}
-	}
-	var views []View
-	for _, width := range []int{320, 360, 390, 480, 600, 768, 900, 1024, 1280} {
+	views := []View{{Width: 320, Height: 800}, {Width: 1280, Height: 800, Dark: true, NoScript: true}}
+	for _, width := range []int{1280, 320, 600, 390, 900, 360, 768, 480, 1024} {
 		for _, isDark := range []bool{false, true} {
-			views = append(views, View{Width: width, Height: 800, Dark: isDark}, View{Width: width, Height: 800, Dark: isDark, NoScript: true})
+			for _, noScript := range []bool{false, true} {
+				if v := (View{Width: width, Height: 800, Dark: isDark, NoScript: noScript}); !slices.Contains(views, v) {
+					views = append(views, v)
+				}
+			}
 		}
 	}
-	return views
+	return views[:min(proof.Times(2, 10*len(views)), len(views))]
 }
 
 // Inspect checks that the page that is shown is not wider than its view, and that axe finds
