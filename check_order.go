@@ -54,17 +54,17 @@ func (p *place) judge(name string) (problem, write string, fatal bool) {
 	}
 	isUser := strings.HasPrefix(name, "http.auth.")
 	switch {
-	case p.before.has(name):
+	case p.before.Has(name):
 		return "", "", false
-	case isField && p.after.has(name):
+	case isField && p.after.Has(name):
 		return "is set by a handler that runs later: until then it holds what the client has sent", userDirective, false
-	case isField && slices.Contains(identityFields, field) && !p.before.anything:
+	case isField && slices.Contains(identityFields, field) && !p.before.Anything:
 		return "is what the client has sent: nothing before this handler sets or removes it, so clients choose who they are", userDirective, false
-	case isField || p.before.anything:
+	case isField || p.before.Anything:
 		return "", "", false
 	case isOfAnswer(name):
 		return "is always empty here: no handler before this one has asked for an answer", "rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
-	case p.after.has(name):
+	case p.after.Has(name):
 		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
 	case isUser:
 		return "is always empty here: nothing before this handler authenticates users", userDirective, false

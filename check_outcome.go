@@ -50,9 +50,9 @@ const beforeAuthentication = "rate_limit instead of rate_limit_user: it runs bef
 // authenticates returns a handler that authenticates users before this one, or "".
 func (p *place) authenticates() string {
 	switch {
-	case p.before.has("http.auth."):
+	case p.before.Has("http.auth."):
 		return "basic_auth"
-	case p.before.has("http.reverse_proxy."):
+	case p.before.Has("http.reverse_proxy."):
 		return "forward_auth"
 	}
 	return ""

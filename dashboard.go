@@ -112,7 +112,7 @@ const userID = "http.auth.user.id"
 // warnIfShut warns if nobody can ever get in.
 func (d *Dashboard) warnIfShut(places []*place, log *zap.Logger) {
 	shut := func(p *place) bool {
-		return len(d.AllowRaw) == 0 && !p.before.anything && !p.before.has(userID)
+		return len(d.AllowRaw) == 0 && !p.before.Anything && !p.before.Has(userID)
 	}
 	if slices.ContainsFunc(places, shut) {
 		Advice{Source: d.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",

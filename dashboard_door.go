@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/routes"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
@@ -19,7 +20,7 @@ import (
 // places returns where the dashboard is in a config.
 func (d *Dashboard) places(survey *survey) (found []*place) {
 	for _, p := range survey.places {
-		if p.dashboard != nil && sameJSON(p.dashboard, d) {
+		if p.dashboard != nil && routes.SameJSON(p.dashboard, d) {
 			found = append(found, p)
 		}
 	}
@@ -47,7 +48,7 @@ func (p *place) checkFields(set caddy.ModuleMap) error {
 	for _, n := range needsOfMatchers(nil, "allow", set) {
 		field, isField := strings.CutPrefix(n.name, "http.request.header.")
 		problem, _, _ := p.judge(n.name)
-		if problem == "" && isAnyValue(set, field) && !p.before.anything && !p.before.has("http.request.header."+http.CanonicalHeaderKey(field)) {
+		if problem == "" && isAnyValue(set, field) && !p.before.Anything && !p.before.Has("http.request.header."+http.CanonicalHeaderKey(field)) {
 			problem = "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
 		}
 		if isField && problem != "" {
@@ -107,7 +108,7 @@ func (d *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*plac
 	for _, p := range places {
 		names = append(names, survey.hosts[p.server]...)
 	}
-	names = append(names, hostsOf(&caddyhttp.Route{MatcherSetsRaw: d.AllowRaw})...)
+	names = append(names, routes.Hosts(&caddyhttp.Route{MatcherSetsRaw: d.AllowRaw})...)
 	for i := range names {
 		names[i] = strings.ToLower(names[i])
 	}

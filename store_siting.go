@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/routes"
 	"github.com/caddy-tally/caddy-tally/internal/siting"
 )
 
@@ -40,7 +41,7 @@ func (a *App) warnIfServed(ctx caddy.Context) {
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {
 			for _, server := range app.Servers {
-				a.warnOfFolders(servedFolders(server))
+				a.warnOfFolders(routes.ServedFolders(server))
 			}
 		}
 	}

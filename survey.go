@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routes"
 )
 
 // survey is the summary of the whole HTTP config that all checks share. It is made when the
@@ -39,12 +40,12 @@ type place struct {
 	dashboard *Dashboard // nil for others
 	zones     []*Zone    // in the order in which they are looked at
 	server    *caddyhttp.Server
-	before    sets
-	after     sets
+	before    routes.Provided
+	after     routes.Provided
 	hidden    string                       // the handler before it that answers all requests, or ""
 	leavings  string                       // a handler before it that answers some, if none after it answers any
 	inErrors  bool                         // it is in routes for errors
-	relayed   []*caddyhttp.ResponseMatcher // of upstreams after it, see node.relayed
+	relayed   []*caddyhttp.ResponseMatcher // of upstreams after it, see [routes.Node.Relayed]
 }
 
 // newSurvey returns the survey of the config that ctx is of, of one of its handlers.
@@ -62,15 +63,15 @@ func newSurvey(ctx caddy.Context, app *App) *survey {
 
 func (s *survey) addServer(server *caddyhttp.Server) {
 	look := surveyor{survey: s, server: server}
-	routes := routesOf(server.Routes)
-	look.routes(routes)
+	main := routes.Of(server.Routes)
+	look.routes(main)
 	if server.Errors != nil {
-		look.before, look.inErrors = handlersOf(routes), true
-		look.routes(routesOf(server.Errors.Routes))
+		look.before, look.inErrors = routes.Handlers(main), true
+		look.routes(routes.Of(server.Errors.Routes))
 	}
 	look.anywhere, look.before, look.inErrors = true, nil, false
 	for _, name := range slices.Sorted(maps.Keys(server.NamedRoutes)) {
-		look.routes(routesOf(caddyhttp.RouteList{*server.NamedRoutes[name]}))
+		look.routes(routes.Of(caddyhttp.RouteList{*server.NamedRoutes[name]}))
 	}
 }
 
@@ -80,57 +81,57 @@ type surveyor struct {
 	*survey
 	server        *caddyhttp.Server
 	site          string // the hosts of the routes that the handlers are in
-	before, after []node
+	before, after []routes.Node
 	hidden        string // a handler that answers all requests before this one, or ""
 	answering     string // a handler before this one that answers some requests, or ""
 	inErrors      bool
 	anywhere      bool // in a named route, which may be invoked anywhere
 }
 
-func (l surveyor) routes(routes []route) {
-	for i, r := range routes {
+func (l surveyor) routes(list []routes.Route) {
+	for i, r := range list {
 		in := l
-		if len(r.hosts) > 0 {
-			in.site = strings.ToLower(strings.Join(slices.Sorted(slices.Values(r.hosts)), " "))
-			l.survey.hosts[l.server] = append(l.survey.hosts[l.server], r.hosts...)
+		if len(r.Hosts) > 0 {
+			in.site = strings.ToLower(strings.Join(slices.Sorted(slices.Values(r.Hosts)), " "))
+			l.survey.hosts[l.server] = append(l.survey.hosts[l.server], r.Hosts...)
 		}
-		for _, earlier := range routes[:i] {
-			in.passed(earlier, earlier.group != "" && earlier.group == r.group)
+		for _, earlier := range list[:i] {
+			in.passed(earlier, earlier.Group != "" && earlier.Group == r.Group)
 		}
-		for _, later := range routes[i+1:] {
-			if !r.terminal && (later.group == "" || later.group != r.group) {
-				in.after = slices.Concat(in.after, later.handlers)
+		for _, later := range list[i+1:] {
+			if !r.Terminal && (later.Group == "" || later.Group != r.Group) {
+				in.after = slices.Concat(in.after, later.Handlers)
 			}
 		}
-		in.handlers(r.handlers)
+		in.handlers(r.Handlers)
 	}
 }
 
 // passed notes a route before the one that is looked at. Only one of those that exclude each
 // other runs.
-func (l *surveyor) passed(r route, excludes bool) {
-	if l.hidden == "" && !r.matched {
-		l.hidden = r.answers()
-		if l.hidden == "" && (excludes || r.terminal) {
+func (l *surveyor) passed(r routes.Route, excludes bool) {
+	if l.hidden == "" && !r.Matched {
+		l.hidden = r.Answers()
+		if l.hidden == "" && (excludes || r.Terminal) {
 			l.hidden = "a route without a matcher"
 		}
 	}
-	if excludes || r.terminal {
+	if excludes || r.Terminal {
 		return
 	}
-	l.before = slices.Concat(l.before, r.handlers)
-	for _, n := range r.handlers {
+	l.before = slices.Concat(l.before, r.Handlers)
+	for _, n := range r.Handlers {
 		l.meets(n)
 	}
 }
 
-func (l *surveyor) meets(n node) {
+func (l *surveyor) meets(n routes.Node) {
 	if l.answering == "" {
-		l.answering = n.mayAnswer()
+		l.answering = n.MayAnswer()
 	}
 }
 
-func (l surveyor) handlers(handlers []node) {
+func (l surveyor) handlers(handlers []routes.Node) {
 	for i, n := range handlers {
 		in := l
 		in.after = slices.Concat(handlers[i+1:], l.after)
@@ -138,39 +139,42 @@ func (l surveyor) handlers(handlers []node) {
 		l.before = slices.Concat(l.before, handlers[i:i+1])
 		l.meets(n)
 		if l.hidden == "" {
-			l.hidden = n.answers()
+			l.hidden = n.Answers()
 		}
 	}
 }
 
-func (l surveyor) handler(n node) {
+func (l surveyor) handler(n routes.Node) {
 	l.note(n)
-	if n.isOurs() {
+	if isOurs(n) {
 		l.ours(n)
 		return
 	}
 	outer := n
-	outer.lists = nil
-	l.before = slices.Concat(l.before, []node{outer})
-	for _, list := range n.lists {
+	outer.Lists = nil
+	l.before = slices.Concat(l.before, []routes.Node{outer})
+	for _, list := range n.Lists {
 		in := l
-		if list.forErrors {
+		if list.ForErrors {
 			in.inErrors, in.hidden = true, ""
 		}
-		in.routes(list.routes)
-		l.before = slices.Concat(l.before, handlersOf(list.routes))
+		in.routes(list.Routes)
+		l.before = slices.Concat(l.before, routes.Handlers(list.Routes))
 	}
 }
 
+// isOurs reports whether a handler is one that is checked.
+func isOurs(n routes.Node) bool { return n.Name == handlerName || n.Name == dashboardName }
+
 // note notes what the whole config should know of a handler.
-func (l surveyor) note(n node) {
-	for _, provider := range n.providers {
+func (l surveyor) note(n routes.Node) {
+	for _, provider := range n.Providers {
 		l.providers[provider] = true
 	}
-	l.survey.foreign = l.survey.foreign || n.foreign
-	l.survey.traces = l.survey.traces || n.name == "tracing"
-	if !n.isOurs() {
-		l.texts(n.name, n.fields)
+	l.survey.foreign = l.survey.foreign || n.Foreign
+	l.survey.traces = l.survey.traces || n.Name == "tracing"
+	if !isOurs(n) {
+		l.texts(n.Name, n.Fields)
 	}
 }
 
@@ -207,20 +211,20 @@ const (
 )
 
 // ours notes a handler of ours. What is wrong with its JSON is said when it is loaded.
-func (l surveyor) ours(n node) {
-	raw, err := json.Marshal(n.fields)
+func (l surveyor) ours(n routes.Node) {
+	raw, err := json.Marshal(n.Fields)
 	if err != nil {
 		return
 	}
-	p := &place{server: l.server, before: setsOf(l.before), after: setsOf(l.after), hidden: l.hidden, inErrors: l.inErrors}
+	p := &place{server: l.server, before: routes.ProvidedBy(l.before), after: routes.ProvidedBy(l.after), hidden: l.hidden, inErrors: l.inErrors}
 	for _, later := range l.after {
-		p.relayed = append(p.relayed, later.relayed()...)
+		p.relayed = append(p.relayed, later.Relayed()...)
 	}
-	p.before.anything = p.before.anything || l.anywhere
-	if !l.inErrors && !l.anywhere && l.hidden == "" && !slices.ContainsFunc(l.after, func(n node) bool { return n.mayAnswer() != "" || n.foreign }) {
+	p.before.Anything = p.before.Anything || l.anywhere
+	if !l.inErrors && !l.anywhere && l.hidden == "" && !slices.ContainsFunc(l.after, func(n routes.Node) bool { return n.MayAnswer() != "" || n.Foreign }) {
 		p.leavings = l.answering
 	}
-	if n.name == dashboardName {
+	if n.Name == dashboardName {
 		p.dashboard = new(Dashboard)
 		if json.Unmarshal(raw, p.dashboard) == nil {
 			l.survey.places = append(l.survey.places, p)

@@ -1,21 +1,19 @@
-package tally
-
-// This file finds out what a handler sets in a request.
+package routes
 
 import (
 	"net/http"
 	"strings"
 )
 
-// sets is what a number of handlers may set in a request: names of placeholders, without
+// Provided is what a number of handlers may set in a request: names of placeholders, without
 // braces, and families of them that end with a dot.
-type sets struct {
+type Provided struct {
 	names    map[string]bool
-	anything bool // there is a handler among them of which that isn't known
+	Anything bool // there is a handler among them of which that isn't known
 }
 
-// has reports whether the handlers are known to set a placeholder.
-func (s *sets) has(name string) bool {
+// Has reports whether the handlers are known to set a placeholder.
+func (s *Provided) Has(name string) bool {
 	if s.names[name] {
 		return true
 	}
@@ -27,27 +25,19 @@ func (s *sets) has(name string) bool {
 	return false
 }
 
-// setsOf returns what handlers set, with all that is in them.
-func setsOf(handlers []node) sets {
-	s := sets{names: make(map[string]bool)}
-	for _, n := range handlers {
-		s.addNode(n)
-	}
+// ProvidedBy returns what handlers set, with all that is in them.
+func ProvidedBy(handlers []Node) Provided {
+	s := Provided{names: make(map[string]bool)}
+	each(handlers, func(n Node) bool {
+		s.add(n.Name, n.Fields)
+		s.Anything = s.Anything || n.Foreign
+		return true
+	})
 	return s
 }
 
-func (s *sets) addNode(n node) {
-	s.add(n.name, n.fields)
-	s.anything = s.anything || n.foreign
-	for _, list := range n.lists {
-		for _, inner := range handlersOf(list.routes) {
-			s.addNode(inner)
-		}
-	}
-}
-
 // add adds what a handler with a name sets.
-func (s *sets) add(name string, fields map[string]any) {
+func (s *Provided) add(name string, fields map[string]any) {
 	switch name {
 	case "authentication":
 		s.names["http.auth."] = true
@@ -68,13 +58,13 @@ func (s *sets) add(name string, fields map[string]any) {
 		s.addFields("http.request.header.", fields["request"])
 		s.addFields("http.response.header.", fields["response"])
 	case "invoke":
-		s.anything = true
+		s.Anything = true
 	}
 }
 
 // addFields adds the header fields that some of the operations of the headers handler
 // write or remove.
-func (s *sets) addFields(family string, operations any) {
+func (s *Provided) addFields(family string, operations any) {
 	all, _ := operations.(map[string]any)
 	for _, operation := range []string{"set", "add", "replace"} {
 		fields, _ := all[operation].(map[string]any)
