@@ -75,7 +75,7 @@ func serveHealth(w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed: expected GET")}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(stores())
+	return json.NewEncoder(w).Encode(storesInUse())
 }
 
 // Interface guards

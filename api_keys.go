@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
 // APIKeys says where clients put their API keys, and which there are.
@@ -102,7 +103,7 @@ func (a *App) provisionAPIKeys() error {
 	if err := a.checkDefaultTier(); err != nil {
 		return err
 	}
-	if _, shared := a.store.(NetworkStore); k.Store && !shared {
+	if _, shared := a.store.(stores.Network); k.Store && !shared {
 		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis, postgres or mysql", a.store.CaddyModule().ID.Name())
 	}
 	path, err := filepath.Abs(cmp.Or(k.File, defaultKeyFile()))
@@ -198,4 +199,6 @@ func (a *App) keysChanged(set *apikeys.Set, err error) {
 }
 
 // defaultKeyFile returns the file of API keys where none is named.
-func defaultKeyFile() string { return filepath.Join(caddy.AppDataDir(), defaultFolder, "api_keys") }
+func defaultKeyFile() string {
+	return filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, "api_keys")
+}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
 // Provision checks the settings. It opens nothing: a configuration that is only
@@ -28,7 +30,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		func() error { return a.DecisionLog.provision(ctx) },
 	} {
 		if err := step(); err != nil {
-			return atSource(fmt.Errorf("rate_limit: %w", err), a.Source)
+			return caddyconf.AtSource(fmt.Errorf("rate_limit: %w", err), a.Source)
 		}
 	}
 	return a.openOnceStarted(ctx)
@@ -45,14 +47,14 @@ func (a *App) provisionFiles() error {
 		cleanup:  time.Duration(a.CleanupInterval),
 		degraded: a.DegradedLimit,
 	}
-	if _, ok := a.store.(keyedStore); ok {
+	if _, ok := a.store.(stores.Keyed); ok {
 		return nil
 	}
-	if store, ok := a.store.(NetworkStore); ok {
+	if store, ok := a.store.(stores.Network); ok {
 		return a.provisionNetwork(store)
 	}
-	folder := filepath.Join(caddy.AppDataDir(), defaultFolder)
-	if store, ok := a.store.(FileStore); ok {
+	folder := filepath.Join(caddy.AppDataDir(), stores.DefaultFolder)
+	if store, ok := a.store.(stores.File); ok {
 		a.settings.path, folder = store.Place(), store.Folder()
 	}
 	a.settings.secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
@@ -66,7 +68,7 @@ func (a *App) provisionFiles() error {
 }
 
 // provisionNetwork checks that there is what all machines must have that share a store.
-func (a *App) provisionNetwork(store NetworkStore) error {
+func (a *App) provisionNetwork(store stores.Network) error {
 	if a.SecretFile == "" {
 		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", a.settings.kind)
 	}

@@ -95,6 +95,11 @@ var rules = []rule{
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
 	},
 	{
+		packages:  []string{"./internal/stores"},
+		forbidden: []string{".", "./limiter/engine"},
+		why:       "where counts are kept has nothing to do with what is counted",
+	},
+	{
 		packages:  []string{"./internal/routes"},
 		forbidden: []string{"./..."}, allowed: []string{"./internal/routes", "./internal/placeholder", "./internal/typo"},
 		why: "the handlers around ours are described as they are; what is wrong about them is for the checks",

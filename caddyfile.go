@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -107,7 +108,7 @@ func unnamedMatchers(d *caddyfile.Dispenser) matcherToken {
 
 func (h *Handler) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
 	for d.Next() {
-		h.Source = sourceOf(d)
+		h.Source = caddyconf.Source(d)
 		if d.NextArg() {
 			return h.unexpectedArgument(d)
 		}
@@ -176,7 +177,7 @@ func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token matcherToken) erro
 	if !d.NextArg() {
 		return d.Errf("wrong argument count or unexpected line ending after 'zone': the name is missing: write zone login {")
 	}
-	z := &Zone{Name: d.Val(), Source: sourceOf(d)}
+	z := &Zone{Name: d.Val(), Source: caddyconf.Source(d)}
 	if d.NextArg() {
 		return d.Errf("zone %q: unexpected %q behind the name: write zone %s {, and what belongs to it on lines of their own", z.Name, d.Val(), z.Name)
 	}
@@ -208,7 +209,7 @@ func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
 func (h *Handler) unmarshalExempt(d *caddyfile.Dispenser, token matcherToken) error {
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return inLine(d, "exempt", err)
+		return caddyconf.InLine(d, "exempt", err)
 	}
 	if len(set) == 0 {
 		return d.Err("exempt: a matcher is missing: write exempt client_ip 192.0.2.0/24")
@@ -224,7 +225,7 @@ func (h *Handler) unmarshalHeaders(d *caddyfile.Dispenser) error {
 	if h.Headers != "" {
 		return d.Errf("headers already specified: %s", h.Headers)
 	}
-	word, err := oneOf(d, "draft", "legacy", "both", "off")
+	word, err := caddyconf.OneOf(d, "draft", "legacy", "both", "off")
 	h.Headers = word
 	return err
 }
@@ -262,7 +263,7 @@ func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 	if _, ok := module.(caddy.StorageConverter); !ok {
 		return d.Errf("module caddy.storage.%s is not a caddy.StorageConverter", name)
 	}
-	h.StorageRaw, err = moduleJSON(d, module, "module", name)
+	h.StorageRaw, err = caddyconf.ModuleJSON(d, module, "module", name)
 	return err
 }
 

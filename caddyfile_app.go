@@ -7,6 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // parseApp sets up the app from the global option.
@@ -87,11 +89,11 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the option
-	a.Source = sourceOf(d)
+	a.Source = caddyconf.Source(d)
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return eachChecked(d, a.unmarshalOption, a.check, "tier")
+	return caddyconf.EachChecked(d, a.unmarshalOption, a.check, "tier")
 }
 
 func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -99,23 +101,23 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "store":
 		return a.unmarshalStore(d)
 	case "cleanup_interval":
-		return unmarshalDuration(d, &a.CleanupInterval)
+		return caddyconf.Duration(d, &a.CleanupInterval)
 	case "max_keys":
-		return unmarshalCount(d, &a.MaxKeys)
+		return caddyconf.Count(d, &a.MaxKeys)
 	case "store_timeout":
-		return unmarshalDuration(d, &a.StoreTimeout)
+		return caddyconf.Duration(d, &a.StoreTimeout)
 	case "degraded_limit":
 		return a.unmarshalDegradedLimit(d)
 	case "secret_file":
-		return unmarshalString(d, &a.SecretFile)
+		return caddyconf.String(d, &a.SecretFile)
 	case "rules_file":
-		return unmarshalString(d, &a.RulesFile)
+		return caddyconf.String(d, &a.RulesFile)
 	case "region":
 		return a.unmarshalRegion(d)
 	case "ipv4_prefix":
-		return unmarshalCount(d, &a.IPv4Prefix)
+		return caddyconf.Count(d, &a.IPv4Prefix)
 	case "ipv6_prefix":
-		return unmarshalCount(d, &a.IPv6Prefix)
+		return caddyconf.Count(d, &a.IPv6Prefix)
 	case "page":
 		return unmarshalPage(d, &a.Page)
 	case "session":
@@ -127,7 +129,7 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "ban":
 		return unmarshalBan(d, &a.Ban)
 	case "history":
-		_, err := oneOf(d, "off")
+		_, err := caddyconf.OneOf(d, "off")
 		a.DisableHistory = err == nil
 		return err
 	case "tier":
@@ -152,7 +154,7 @@ func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
 	if err != nil {
 		return err
 	}
-	a.StoreRaw, err = moduleJSON(d, store, "engine", engine)
+	a.StoreRaw, err = caddyconf.ModuleJSON(d, store, "engine", engine)
 	return err
 }
 
@@ -161,7 +163,7 @@ func (a *App) unmarshalDegradedLimit(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&arg) {
 		return d.ArgErr()
 	}
-	percent, err := parseCount(strings.TrimSuffix(arg, "%"))
+	percent, err := caddyconf.ParseCount(strings.TrimSuffix(arg, "%"))
 	if err != nil || percent < 1 || percent > 100 {
 		return d.Errf("degraded_limit: must be a whole percentage from 1%% to 100%%, got %q", arg)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // unmarshalCeiling reads a factor.
@@ -13,7 +14,7 @@ func (z *Zone) unmarshalCeiling(d *caddyfile.Dispenser) error {
 	if z.PrefixCeiling != 0 {
 		return d.Errf("prefix_ceiling already specified: %d", z.PrefixCeiling)
 	}
-	return unmarshalCount(d, &z.PrefixCeiling)
+	return caddyconf.Count(d, &z.PrefixCeiling)
 }
 
 // unmarshalPressure reads `pressure off` or a block.
@@ -26,19 +27,19 @@ func (a *App) unmarshalPressure(d *caddyfile.Dispenser) error {
 	case len(args) > 0:
 		return d.Errf("pressure: expected off or a block, got %q", args[0])
 	}
-	return eachChecked(d, a.Pressure.unmarshalOption, a.Pressure.check)
+	return caddyconf.EachChecked(d, a.Pressure.unmarshalOption, a.Pressure.check)
 }
 
 func (p *Pressure) unmarshalOption(d *caddyfile.Dispenser) error {
 	switch d.Val() {
 	case "fingerprints":
-		return unmarshalCount(d, &p.Fingerprints)
+		return caddyconf.Count(d, &p.Fingerprints)
 	case "within":
-		return unmarshalDuration(d, &p.Within)
+		return caddyconf.Duration(d, &p.Within)
 	case "squeeze":
-		return unmarshalDuration(d, &p.Squeeze)
+		return caddyconf.Duration(d, &p.Squeeze)
 	case "up_to":
-		return unmarshalDuration(d, &p.UpTo)
+		return caddyconf.Duration(d, &p.UpTo)
 	}
 	return d.Errf("pressure: unrecognized option %q: expected fingerprints, within, squeeze or up_to", d.Val())
 }
@@ -47,7 +48,7 @@ func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
 	if z.OnExceeded != "" {
 		return d.Errf("on_exceeded already specified: %s", z.OnExceeded)
 	}
-	word, err := oneOf(d, onExceededRefuse, onExceededChallenge)
+	word, err := caddyconf.OneOf(d, onExceededRefuse, onExceededChallenge)
 	if err != nil && d.Val() == limitShadow {
 		return d.Errf("on_exceeded: must be refuse or challenge, got %q: write shadow into a line of its own", d.Val())
 	}
@@ -61,7 +62,7 @@ func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("session: expected a block, got %q", d.Val())
 	}
-	if err := eachChecked(d, a.Session.unmarshalOption, a.Session.check); err != nil {
+	if err := caddyconf.EachChecked(d, a.Session.unmarshalOption, a.Session.check); err != nil {
 		return fmt.Errorf("session: %w", err)
 	}
 	return nil
@@ -70,13 +71,13 @@ func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
 func (s *Session) unmarshalOption(d *caddyfile.Dispenser) error {
 	switch d.Val() {
 	case "lifetime":
-		return unmarshalDuration(d, &s.Lifetime)
+		return caddyconf.Duration(d, &s.Lifetime)
 	case "max_sessions_per_prefix":
-		return unmarshalCount(d, &s.MaxPerPrefix)
+		return caddyconf.Count(d, &s.MaxPerPrefix)
 	case "max_live_sessions_per_prefix":
-		return unmarshalCount(d, &s.MaxLivePerPrefix)
+		return caddyconf.Count(d, &s.MaxLivePerPrefix)
 	case "path":
-		return unmarshalString(d, &s.Path)
+		return caddyconf.String(d, &s.Path)
 	case "challenge":
 		s.Challenge = new(Challenge)
 		return s.Challenge.unmarshal(d)
@@ -94,7 +95,7 @@ func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
 	c.Type, args = args[0], args[1:]
 	switch {
 	case c.Type == proofOfWork && len(args) == 1:
-		difficulty, err := parseCount(args[0])
+		difficulty, err := caddyconf.ParseCount(args[0])
 		if err != nil || difficulty < 1 || difficulty > challenge.MaxDifficulty {
 			return d.Errf("challenge: the difficulty must be a number of bits from 1 to %d, got %q", challenge.MaxDifficulty, args[0])
 		}
@@ -102,7 +103,7 @@ func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
 	case len(args) > 0:
 		return d.Errf("challenge: %s takes no %q here", c.Type, args[0])
 	}
-	if err := eachOption(d, c.unmarshalOption); err != nil {
+	if err := caddyconf.EachOption(d, c.unmarshalOption); err != nil {
 		return fmt.Errorf("challenge: %w", err)
 	}
 	return nil
@@ -111,11 +112,11 @@ func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
 func (c *Challenge) unmarshalOption(d *caddyfile.Dispenser) error {
 	switch d.Val() {
 	case "site_key":
-		return unmarshalString(d, &c.SiteKey)
+		return caddyconf.String(d, &c.SiteKey)
 	case "secret":
-		return unmarshalString(d, &c.Secret)
+		return caddyconf.String(d, &c.Secret)
 	case "without_script":
-		return unmarshalDuration(d, &c.WithoutScript)
+		return caddyconf.Duration(d, &c.WithoutScript)
 	}
 	return d.Errf("unrecognized option %q: expected site_key, secret or without_script", d.Val())
 }

@@ -4,6 +4,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 func init() {
@@ -32,7 +34,7 @@ func (db *Dashboard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (db *Dashboard) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
 	var mode string
 	for d.Next() {
-		db.Source = sourceOf(d)
+		db.Source = caddyconf.Source(d)
 		if d.NextArg() {
 			return d.Errf("rate_limit_dashboard: got %q: expected a matcher such as /limits/*, or none, and a block: write rate_limit_dashboard {, and %[1]s on a line of its own", d.Val())
 		}
@@ -67,7 +69,7 @@ func (db *Dashboard) unmarshalOption(d *caddyfile.Dispenser, token matcherToken,
 func (db *Dashboard) unmarshalAllow(d *caddyfile.Dispenser, token matcherToken) error {
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return inLine(d, "rate_limit_dashboard: allow", err)
+		return caddyconf.InLine(d, "rate_limit_dashboard: allow", err)
 	}
 	if len(set) == 0 {
 		return d.Err("rate_limit_dashboard: allow: a matcher is missing: write allow client_ip 192.0.2.0/24")

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // unmarshalDecisionLog reads the option decision_log.
@@ -17,7 +19,7 @@ func (a *App) unmarshalDecisionLog(d *caddyfile.Dispenser) error {
 		return d.Errf("decision_log: got %q: expected nothing, or sample and a share of the allowed requests: write decision_log sample 1/100", strings.Join(words, " "))
 	}
 	n, isShare := strings.CutPrefix(words[1], "1/")
-	sample, err := parseCount(n)
+	sample, err := caddyconf.ParseCount(n)
 	if !isShare || err != nil || sample < 1 || sample > maxSample {
 		return d.Errf("decision_log: sample: must be a share from 1/1 to 1/%d, such as 1/100, got %q", maxSample, words[1])
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 func (z *Zone) unmarshalLimit(d *caddyfile.Dispenser) error {
@@ -115,9 +117,9 @@ func (l *Limit) setValue(word, value string) error {
 		l.Timezone = value
 		return nil
 	}
-	parse := parseCount
+	parse := caddyconf.ParseCount
 	if word == "burst" {
-		parse = parseUnits
+		parse = caddyconf.ParseUnits
 	}
 	n, err := parse(value)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -112,7 +113,7 @@ func insteadOfMatcher(word string, args []string) string {
 	if _, err := caddy.ParseDuration(word); err == nil {
 		return "write ban " + word + " before the matcher of a trap"
 	}
-	if meant := didYouMean(word, slices.Sorted(maps.Keys(matcherNames()))); meant != "" {
+	if meant := caddyconf.DidYouMean(word, slices.Sorted(maps.Keys(matcherNames()))); meant != "" {
 		return meant
 	}
 	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)

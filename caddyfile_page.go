@@ -2,6 +2,8 @@ package tally
 
 import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // unmarshalPage reads `page off` or a block, into an option that wasn't given before.
@@ -18,15 +20,15 @@ func unmarshalPage(d *caddyfile.Dispenser, to **Page) error {
 	case len(args) > 0:
 		return d.Errf("page: expected off or a block, got %q", args[0])
 	}
-	return eachChecked(d, p.unmarshalOption, p.provision)
+	return caddyconf.EachChecked(d, p.unmarshalOption, p.provision)
 }
 
 func (p *Page) unmarshalOption(d *caddyfile.Dispenser) error {
 	switch d.Val() {
 	case "name":
-		return unmarshalString(d, &p.Name)
+		return caddyconf.String(d, &p.Name)
 	case "contact":
-		return unmarshalString(d, &p.Contact)
+		return caddyconf.String(d, &p.Contact)
 	}
 	return d.Errf("page: unrecognized option %q: expected name or contact", d.Val())
 }

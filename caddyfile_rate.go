@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // parseRate parses the amount and the window that words begin with, and returns
@@ -17,7 +19,7 @@ func parseRate(words []string) (Limit, []string, error) {
 	if window == "" {
 		return Limit{}, nil, fmt.Errorf("a window is missing in %q: write %s", amount, guessRate(words))
 	}
-	n, err := parseUnits(amount)
+	n, err := caddyconf.ParseUnits(amount)
 	if err != nil {
 		return Limit{}, nil, fmt.Errorf("amount must be a whole number, got %q: write %s", amount, guessRate(words))
 	}
@@ -53,7 +55,7 @@ func splitRate(words []string) (amount, window string, rest []string) {
 	if window == "" {
 		window = next()
 	}
-	if _, err := parseCount(window); err == nil && len(rest) > 0 && unitOf(rest[0]) != 0 { // 1 minute
+	if _, err := caddyconf.ParseCount(window); err == nil && len(rest) > 0 && unitOf(rest[0]) != 0 { // 1 minute
 		window += next()
 	}
 	if number := strings.TrimRight(amount, "abcdefghijklmnopqrstuvwxyz"); isRequests(amount[len(number):]) {
@@ -78,7 +80,7 @@ func parseWindow(s string) (time.Duration, bool) {
 	word := strings.TrimLeft(s, "0123456789_")
 	n, err := int64(1), error(nil)
 	if number := s[:len(s)-len(word)]; number != "" {
-		n, err = parseCount(number)
+		n, err = caddyconf.ParseCount(number)
 	}
 	unit := unitOf(word)
 	if err != nil || unit == 0 || n > math.MaxInt64/int64(unit) {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // unmarshalRegion reads `region <name> { … }`.
@@ -13,7 +15,7 @@ func (a *App) unmarshalRegion(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&a.Region.Name) {
 		return d.Err("region: expected its name and a block, such as region eu {, exchange postgres {env.EXCHANGE} and }, each on a line of its own")
 	}
-	return eachOption(d, a.Region.unmarshalOption)
+	return caddyconf.EachOption(d, a.Region.unmarshalOption)
 }
 
 func (r *Region) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -21,7 +23,7 @@ func (r *Region) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "exchange":
 		return r.unmarshalExchange(d)
 	case "interval":
-		return unmarshalDuration(d, &r.Interval)
+		return caddyconf.Duration(d, &r.Interval)
 	}
 	return d.Errf("region: unrecognized option %q: expected exchange or interval", d.Val())
 }
@@ -38,7 +40,7 @@ func (r *Region) unmarshalExchange(d *caddyfile.Dispenser) error {
 	if err != nil {
 		return err
 	}
-	r.ExchangeRaw, err = moduleJSON(d, module, "engine", engine)
+	r.ExchangeRaw, err = caddyconf.ModuleJSON(d, module, "engine", engine)
 	return err
 }
 
@@ -57,5 +59,5 @@ func noExchange(engine string) string {
 	if len(names) == 0 {
 		names = []string{"postgres"}
 	}
-	return "there is no \"" + engine + "\": write " + orList(names)
+	return "there is no \"" + engine + "\": write " + caddyconf.OrList(names)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -21,7 +22,7 @@ func (a *App) unmarshalReputation(d *caddyfile.Dispenser) error {
 	case len(args) > 0:
 		return d.Errf("reputation: expected off or a block, got %q", args[0])
 	}
-	return eachChecked(d, a.Reputation.unmarshalOption, a.Reputation.check)
+	return caddyconf.EachChecked(d, a.Reputation.unmarshalOption, a.Reputation.check)
 }
 
 func (r *Reputation) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -38,7 +39,7 @@ func (r *Reputation) unmarshalOption(d *caddyfile.Dispenser) error {
 
 // unmarshalReputation reads `reputation off`.
 func (z *Zone) unmarshalReputation(d *caddyfile.Dispenser) error {
-	_, err := oneOf(d, "off")
+	_, err := caddyconf.OneOf(d, "off")
 	z.DisableReputation = err == nil
 	return err
 }
@@ -77,7 +78,7 @@ func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
 		}
 	}
 	ban := new(Ban)
-	after, err := parseCount(args[1])
+	after, err := caddyconf.ParseCount(args[1])
 	if err != nil {
 		return d.Errf("ban: expected a number of violations, got %q: write %s", args[1], form)
 	}
@@ -102,7 +103,7 @@ func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
 // unmarshalTrap reads `trap [ban <duration>] <matcher>`, or the same with a
 // block of matchers.
 func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) error {
-	t := &Trap{Source: sourceOf(d)}
+	t := &Trap{Source: caddyconf.Source(d)}
 	if d.NextArg() {
 		if d.Val() == "ban" {
 			if !d.NextArg() {
@@ -123,7 +124,7 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token matcherToken) erro
 	}
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return inLine(d, "trap", err)
+		return caddyconf.InLine(d, "trap", err)
 	}
 	if len(set) == 0 {
 		return d.Err("trap: a matcher is missing: write trap /wp-login.php")

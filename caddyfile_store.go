@@ -6,6 +6,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // guestStores are the stores that a Caddy has only if it was built with their packages,
@@ -24,7 +26,7 @@ func unknownStore(d *caddyfile.Dispenser, name string) error {
 	if strings.Contains(name, "/") {
 		return d.Errf("store: the name of a store comes first, got %q: write store sqlite %[1]s", name)
 	}
-	return d.Errf("store: there is no %q: write %s", name, orList(storeNames()))
+	return d.Errf("store: there is no %q: write %s", name, caddyconf.OrList(storeNames()))
 }
 
 // storeOfScheme returns the store whose URLs begin like that.

@@ -12,7 +12,9 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/golden"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
 // What a whole Caddyfile is adapted to, and which errors it meets, is tested by
@@ -45,7 +47,7 @@ func TestUnmarshalCaddyfileWithoutHelper(t *testing.T) {
 
 func TestOrList(t *testing.T) {
 	for want, words := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
-		if got := orList(words); got != want {
+		if got := caddyconf.OrList(words); got != want {
 			t.Errorf("orList(%q) = %q, want %q", words, got, want)
 		}
 	}
@@ -80,8 +82,8 @@ func FuzzCaddyfile(f *testing.F) {
 		if checkUnmarshaler(t, tokens, new(App), a) {
 			checkProvision(t, ctx, a)
 		}
-		s := new(SQLiteStore)
-		if checkUnmarshaler(t, tokens, new(SQLiteStore), s) {
+		s := new(stores.SQLite)
+		if checkUnmarshaler(t, tokens, new(stores.SQLite), s) {
 			checkProvision(t, ctx, s)
 		}
 	})

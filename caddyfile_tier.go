@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // unmarshalTier reads a tier:
@@ -15,7 +17,7 @@ import (
 //		service_header <name> <secret>
 //	}
 func (a *App) unmarshalTier(d *caddyfile.Dispenser) error {
-	t := &Tier{Source: sourceOf(d)}
+	t := &Tier{Source: caddyconf.Source(d)}
 	if !d.AllArgs(&t.Name) {
 		return d.ArgErr()
 	}
@@ -78,7 +80,7 @@ func (a *App) unmarshalAPIKeys(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	a.APIKeys = new(APIKeys)
-	return eachOption(d, a.APIKeys.unmarshalOption, "from")
+	return caddyconf.EachOption(d, a.APIKeys.unmarshalOption, "from")
 }
 
 func (k *APIKeys) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -86,7 +88,7 @@ func (k *APIKeys) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "from":
 		return k.unmarshalFrom(d)
 	case "file":
-		return unmarshalString(d, &k.File)
+		return caddyconf.String(d, &k.File)
 	case "store":
 		k.Store = true
 		if d.NextArg() {

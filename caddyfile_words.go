@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
@@ -76,7 +77,7 @@ func unrecognized(d *caddyfile.Dispenser, what string, known []string) error {
 		hint = insteadOf(word, strings.Join(append([]string{word}, args...), " "), known)
 	}
 	if hint == "" {
-		hint = "expected " + orList(known)
+		hint = "expected " + caddyconf.OrList(known)
 	}
 	return d.Errf("%s: %s", what, hint)
 }
@@ -115,7 +116,7 @@ func insteadOf(word, line string, known []string) string {
 	case isDirective(word):
 		return fmt.Sprintf("%s is a directive of the site; is a } missing above?", word)
 	}
-	return didYouMean(word, known)
+	return caddyconf.DidYouMean(word, known)
 }
 
 // isDirective reports whether a word is one that sites have, as far as that can be

@@ -10,12 +10,13 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 func (z *Zone) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
 	option := func(d *caddyfile.Dispenser) error { return z.unmarshalOption(d, token) }
-	wrong, err := eachLine(d, option, z.checkOptions)
+	wrong, err := caddyconf.EachLine(d, option, z.checkOptions)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 func (z *Zone) unmarshalMatch(d *caddyfile.Dispenser, token matcherToken) error {
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return inLine(d, "failed to parse match", err)
+		return caddyconf.InLine(d, "failed to parse match", err)
 	}
 	z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
 	return nil
@@ -185,7 +186,7 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
 		return d.ArgErr()
 	}
 	cost := d.Val()
-	if n, err := parseUnits(cost); err == nil && n >= 0 {
+	if n, err := caddyconf.ParseUnits(cost); err == nil && n >= 0 {
 		cost = strconv.FormatInt(n, 10)
 	} else if len(placeholder.Names(cost)) == 0 {
 		write := "cost 10"
@@ -198,7 +199,7 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
 	}
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
-		return inLine(d, "cost", err)
+		return caddyconf.InLine(d, "cost", err)
 	}
 	switch {
 	case len(set) > 0:
@@ -219,7 +220,7 @@ func (z *Zone) unmarshalMaxCost(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&arg) {
 		return d.ArgErr()
 	}
-	n, err := parseUnits(arg)
+	n, err := caddyconf.ParseUnits(arg)
 	if err != nil || n < 1 {
 		return d.Errf("max_cost: must be a whole number above zero such as 100, got %q", arg)
 	}
@@ -231,7 +232,7 @@ func (z *Zone) unmarshalOnEmptyKey(d *caddyfile.Dispenser) error {
 	if z.OnEmptyKey != "" {
 		return d.Errf("on_empty_key already specified: %s", z.OnEmptyKey)
 	}
-	word, err := oneOf(d, "ip", "share", "skip", "deny")
+	word, err := caddyconf.OneOf(d, "ip", "share", "skip", "deny")
 	z.OnEmptyKey = word
 	return err
 }
@@ -240,7 +241,7 @@ func (z *Zone) unmarshalScope(d *caddyfile.Dispenser) error {
 	if z.Scope != "" {
 		return d.Errf("scope already specified: %s", z.Scope)
 	}
-	word, err := oneOf(d, scopeShared, scopeSite)
+	word, err := caddyconf.OneOf(d, scopeShared, scopeSite)
 	z.Scope = word
 	return err
 }

@@ -3,6 +3,8 @@ package tally
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
 // warnOfDistributed warns of the options that mholt's module shares counts by, and says
@@ -13,9 +15,9 @@ func (h *Handler) warnOfDistributed() {
 	}
 	const problem = "distributed and storage have no effect: "
 	switch store := h.app.store.(type) {
-	case FileStore:
+	case stores.File:
 		h.warn(problem+"counts are kept in "+store.Place()+", which all Caddy processes on this machine share that use the file", h.insteadOfStorage())
-	case keyedStore:
+	case stores.Keyed:
 		h.warn(problem+"counts are kept in the memory of this process", h.insteadOfStorage())
 	default:
 		h.warn(problem+"all machines that use this store share their counts", "neither of them")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
 // adminEndpoint is where the running Caddy is asked, by flags as Caddy's own commands have
@@ -52,7 +53,7 @@ func checkAdmin(file, adapter string) error {
 	if json.Unmarshal(text, &config) != nil || !config.Admin.Disabled {
 		return nil // what is wrong with it, Caddy says
 	}
-	rules := cmp.Or(config.Apps.RateLimit.RulesFile, filepath.Join(caddy.AppDataDir(), defaultFolder, defaultRulesFile))
+	rules := cmp.Or(config.Apps.RateLimit.RulesFile, filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, defaultRulesFile))
 	return fmt.Errorf("%s turns the admin endpoint off (admin off), so no command can ask this Caddy; its rules file works without: write a line such as ban 203.0.113.9 or allow 203.0.113.9 into %s, which holds within a second; or write admin unix//run/caddy/admin.sock", file, rules)
 }
 

@@ -9,6 +9,8 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // checkTier returns an error if the running Caddy doesn't have a tier: a file with a key of
@@ -25,7 +27,7 @@ func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
 	case len(names) == 0:
 		fmt.Fprintf(w, "The Caddy at %s has no tiers yet: add a tier %q to the global option rate_limit.\n", address, tier)
 	case !slices.Contains(names, tier):
-		return fmt.Errorf("there is no tier %q in the Caddy at %s: write %s; or add it to the global option rate_limit and reload first; --force makes the key all the same", tier, address, orList(names))
+		return fmt.Errorf("there is no tier %q in the Caddy at %s: write %s; or add it to the global option rate_limit and reload first; --force makes the key all the same", tier, address, caddyconf.OrList(names))
 	}
 	return nil
 }

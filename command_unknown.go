@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // namesOf returns the names of commands, for messages.
@@ -12,7 +14,7 @@ func namesOf(commands []*cobra.Command) string {
 	for _, cmd := range commands {
 		names = append(names, cmd.Name())
 	}
-	return orList(names)
+	return caddyconf.OrList(names)
 }
 
 // unknownCommand returns what a command runs that only has subcommands: it shows its help,
@@ -22,7 +24,7 @@ func unknownCommand(known string) func(*cobra.Command, []string) error {
 		if len(args) > 0 {
 			meant := ""
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				meant = fmt.Sprintf("; did you mean %s?", orList(near))
+				meant = fmt.Sprintf("; did you mean %s?", caddyconf.OrList(near))
 			}
 			return fmt.Errorf("unknown command %q: expected %s%s", args[0], known, meant)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
@@ -82,7 +83,7 @@ func (d *Dashboard) Provision(ctx caddy.Context) error {
 		err = d.loadAllow(ctx)
 	}
 	if err != nil {
-		return atSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), d.Source)
+		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), d.Source)
 	}
 	served, err := dashboard.New(dashboard.Options{
 		Service: runningService(), Writable: d.Writable, User: dashboardUser, Key: dashboardKey(),

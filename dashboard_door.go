@@ -12,9 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-tally/caddy-tally/internal/routes"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/routes"
 )
 
 // places returns where the dashboard is in a config.

@@ -1,51 +1,13 @@
 package tally
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 
-	"github.com/caddy-tally/caddy-tally/internal/typo"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
-
-// sourceOf returns where the current token stands, such as `Caddyfile:12`.
-func sourceOf(d *caddyfile.Dispenser) string { return fmt.Sprintf("%s:%d", d.File(), d.Line()) }
-
-// inLine adds to an error of the Caddyfile adapter what it is about, and where that
-// is unless the error says so already.
-func inLine(d *caddyfile.Dispenser, about string, err error) error {
-	if strings.Contains(err.Error(), ", at ") {
-		return fmt.Errorf("%s: %w", about, err)
-	}
-	return d.Errf("%s: %w", about, err)
-}
-
-// sourceError is an error with the place in a config file that it is about. It is
-// written as Caddy writes those of the Caddyfile adapter.
-type sourceError struct {
-	error
-	source string
-}
-
-// Error implements error.
-func (e sourceError) Error() string { return e.error.Error() + ", at " + e.source }
-
-// Unwrap returns the error without the place.
-func (e sourceError) Unwrap() error { return e.error }
-
-// atSource adds to an error where in a config file its cause stands, if that is
-// known and the error doesn't say so already.
-func atSource(err error, source string) error {
-	if _, placed := errors.AsType[sourceError](err); err == nil || placed || source == "" {
-		return err
-	}
-	return sourceError{err, source}
-}
 
 // Advice is what is wrong with a config, and what to write instead. Checks return it.
 type Advice struct {
@@ -64,7 +26,7 @@ func (a Advice) err() error {
 	if a.Zone != "" {
 		err = fmt.Errorf("zone %q: %w", a.Zone, err)
 	}
-	return atSource(err, a.Source)
+	return caddyconf.AtSource(err, a.Source)
 }
 
 // log writes a warning.
@@ -110,18 +72,4 @@ func (h *Handler) warn(problem, write string) { h.advice(problem, write).log(h.l
 // warn warns of something in the global option.
 func (a *App) warn(problem, write string) {
 	Advice{Problem: problem, Fix: write, Source: a.Source}.log(a.log)
-}
-
-// logger returns the logger for what concerns no single configuration.
-func logger() *zap.Logger { return caddy.Log().Named("rate_limit") }
-
-// didYouMean asks whether one of the words was meant that there are, or returns "" if none
-// is like word.
-func didYouMean(word string, known []string) string {
-	for _, candidate := range known {
-		if n := typo.Distance(word, candidate); n <= 2 && 2*n <= len(word) {
-			return "did you mean " + candidate + "?"
-		}
-	}
-	return ""
 }

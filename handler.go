@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
@@ -31,7 +32,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		h.checkConfig, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.loadExempt, h.provisionZones, h.provisionMetrics, h.provisionHistory,
 	} {
 		if err := step(ctx); err != nil {
-			return atSource(err, h.Source)
+			return caddyconf.AtSource(err, h.Source)
 		}
 	}
 	return nil
@@ -106,7 +107,7 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 			return errors.New("a trap is null; give it a matcher, or remove it")
 		}
 		if err := t.provision(ctx, h.app); err != nil {
-			return atSource(err, t.Source)
+			return caddyconf.AtSource(err, t.Source)
 		}
 	}
 	h.clients, h.anonymous = h.knowsClients(), h.knowsAnonymous()

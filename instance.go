@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/regions"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -127,7 +128,7 @@ func (h *instance) summarize() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.logs {
-		l.summarize(logger())
+		l.summarize(caddyconf.Logger())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -102,13 +103,13 @@ func historyScope(of storage.Series) uint64 {
 
 // HistoryWaits implements history.Observer.
 func (h *instance) HistoryWaits(err error) {
-	logger().Warn("the history can't be written; it is kept in memory, for some hours at most, until it can",
+	caddyconf.Logger().Warn("the history can't be written; it is kept in memory, for some hours at most, until it can",
 		h.settings.where(), zap.Error(err))
 }
 
 // HistoryWritten implements history.Observer.
 func (h *instance) HistoryWritten(givenUp int) {
-	logger().Info("the history is written again", h.settings.where(), zap.Int("minutes_given_up", givenUp))
+	caddyconf.Logger().Info("the history is written again", h.settings.where(), zap.Int("minutes_given_up", givenUp))
 }
 
 var _ history.Observer = (*instance)(nil)

@@ -14,6 +14,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -48,7 +50,7 @@ func keepFile(path string, keep func(path string) error) error {
 		return err
 	}
 	if removed && !isMissing(path) {
-		logger().Warn("keys were removed while they are in use; they are written again, because without them everything would be counted from 0", zap.String("path", path))
+		caddyconf.Logger().Warn("keys were removed while they are in use; they are written again, because without them everything would be counted from 0", zap.String("path", path))
 	}
 	return nil
 }
@@ -61,7 +63,7 @@ func (h *instance) keepKeysOfOthers() {
 			return
 		}
 		if err := other.keepKeys(); err != nil {
-			logger().Error("keys that were removed could not be written again", zap.Error(withRemedy(err)))
+			caddyconf.Logger().Error("keys that were removed could not be written again", zap.Error(withRemedy(err)))
 		}
 	})
 }
@@ -80,12 +82,12 @@ func (h *instance) findKeys(in Store) {
 		h.epochs = epoch.InVault(vaultOf{h}, h.secret.Load)
 		return
 	}
-	keyed, ok := in.(keyedStore)
+	keyed, ok := in.(stores.Keyed)
 	if !ok {
 		h.epochs = epoch.In(h.settings.epochs)
 		return
 	}
-	secret, epochs := keyed.keys()
+	secret, epochs := keyed.Keys()
 	h.epochs = epochs
 	if h.settings.secret == "" {
 		h.secret.Store(secret)

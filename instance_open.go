@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -108,9 +109,9 @@ func (h *instance) Swept(rows int64, keys int, took time.Duration, err error) {
 	h.auditAfterOutage()
 	meter.Swept(rows, keys)
 	if err != nil {
-		logger().Error("expired rows could not be removed; it is tried again at the next cleanup", zap.Error(err))
+		caddyconf.Logger().Error("expired rows could not be removed; it is tried again at the next cleanup", zap.Error(err))
 	} else if rows > 0 || keys > 0 {
-		logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys), zap.Duration("took", took))
+		caddyconf.Logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys), zap.Duration("took", took))
 	}
 	h.pressure.Sweep(h.lasting())
 	h.summarize()
@@ -140,13 +141,13 @@ func (h *instance) Outage() { meter.Outage() }
 
 // Degraded implements engine.Observer.
 func (h *instance) Degraded(since time.Duration, err error) {
-	logger().Error("the store can't be used; reduced limits are kept in memory until it can",
+	caddyconf.Logger().Error("the store can't be used; reduced limits are kept in memory until it can",
 		h.settings.where(), zap.Duration("since", since), zap.Error(err))
 }
 
 // Recovered implements engine.Observer.
 func (h *instance) Recovered(after time.Duration) {
-	logger().Info("the store is in use again", h.settings.where(), zap.Duration("after", after))
+	caddyconf.Logger().Info("the store is in use again", h.settings.where(), zap.Duration("after", after))
 }
 
 var _ engine.Observer = (*instance)(nil)

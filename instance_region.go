@@ -9,6 +9,7 @@ import (
 
 	exchanges "github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/regions"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -113,13 +114,13 @@ func (regionObserver) Erred() { meter.ExchangeFailed() }
 
 // Failed implements regions.Observer.
 func (o regionObserver) Failed(since time.Duration, err error) {
-	logger().Error("counts can't be exchanged with other regions; this region goes on alone until they can",
+	caddyconf.Logger().Error("counts can't be exchanged with other regions; this region goes on alone until they can",
 		zap.String("exchange", o.exchangedAt), zap.Duration("since", since), zap.Error(err))
 }
 
 // Recovered implements regions.Observer.
 func (o regionObserver) Recovered(after time.Duration) {
-	logger().Info("counts are exchanged with other regions again", zap.String("exchange", o.exchangedAt), zap.Duration("after", after))
+	caddyconf.Logger().Info("counts are exchanged with other regions again", zap.String("exchange", o.exchangedAt), zap.Duration("after", after))
 }
 
 var _ regions.Observer = regionObserver{}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -25,11 +26,11 @@ const keepRemoved = 7 * 24 * time.Hour
 func (h *instance) noted(notes []storage.Note, all bool) {
 	sealer, err := h.secret.Load().Sealer("statements")
 	if err != nil {
-		logger().Error("the bans, allowances and API keys in the store can't be read", h.settings.where(), zap.Error(err))
+		caddyconf.Logger().Error("the bans, allowances and API keys in the store can't be read", h.settings.where(), zap.Error(err))
 		return
 	}
 	if unread := h.shared.take(sealer, notes, all); unread > 0 {
-		logger().Error("some bans, allowances or API keys in the store can't be read: they were made with another secret_file, or by a later version",
+		caddyconf.Logger().Error("some bans, allowances or API keys in the store can't be read: they were made with another secret_file, or by a later version",
 			h.settings.where(), zap.Int("notes", unread))
 	}
 	h.shared.tell()

@@ -16,6 +16,7 @@ import (
 
 	tally "github.com/caddy-tally/caddy-tally"
 	pgexchange "github.com/caddy-tally/caddy-tally/exchange/postgres"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/storage/mysql"
 	"github.com/caddy-tally/caddy-tally/storage/postgres"
 	"github.com/caddy-tally/caddy-tally/storage/redis"
@@ -46,8 +47,8 @@ var configRoots = []struct {
 	{tally.Handler{}, "Handler", "The handler, module `http.handlers.rate_limit`"},
 	{tally.Dashboard{}, "Dashboard", "The handler, module `http.handlers.rate_limit_dashboard`"},
 	{tally.App{}, "App", "The app, module `rate_limit`, in `apps`"},
-	{tally.SQLiteStore{}, "SQLiteStore", "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},
-	{tally.MemoryStore{}, "MemoryStore", "The store in memory, module `rate_limit.stores.memory`, in `store` of the app"},
+	{stores.SQLite{}, "SQLite", "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},
+	{stores.Memory{}, "Memory", "The store in memory, module `rate_limit.stores.memory`, in `store` of the app"},
 	{&redis.Store{}, "RedisStore", "The store on a server of Redis, module `rate_limit.stores.redis`, in `store` of the app"},
 	{&postgres.Store{}, "PostgresStore", "The store on a server of Postgres, module `rate_limit.stores.postgres`, in `store` of the app"},
 	{&mysql.Store{}, "MySQLStore", "The store on a server of MySQL or MariaDB, module `rate_limit.stores.mysql`, in `store` of the app"},

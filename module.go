@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
 // Handler limits how many requests a client may send. It counts requests in
@@ -146,6 +147,16 @@ type Distributed struct {
 
 // MatchEndpoint is the matcher `endpoint`.
 type MatchEndpoint = matcher.Endpoint
+
+// What modules in the namespace `rate_limit.stores` implement.
+type (
+	// Store keeps counts.
+	Store = stores.Store
+	// FileStore keeps counts in files on this machine.
+	FileStore = stores.File
+	// NetworkStore keeps counts on a server, for several machines together.
+	NetworkStore = stores.Network
+)
 
 // Interface guards
 var (

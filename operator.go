@@ -24,7 +24,7 @@ var started = time.Now()
 
 // Status implements operator.Service.
 func (running) Status(context.Context) (operator.Status, error) {
-	status := operator.Status{Version: runningVersions().Module, Started: started.UTC(), Stores: stores()}
+	status := operator.Status{Version: runningVersions().Module, Started: started.UTC(), Stores: storesInUse()}
 	if app := runningApp(); app != nil {
 		status.Rules = app.describeRules()
 		status.History = app.ledger != nil

@@ -8,17 +8,18 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// stores describes the stores in use. The result isn't nil, which would be null in JSON.
-func stores() []operator.Store {
-	stores := []operator.Store{}
-	eachInstance(func(h *instance) { stores = append(stores, h.describe()) })
-	slices.SortFunc(stores, func(a, b operator.Store) int { return cmp.Compare(a.Path, b.Path) })
-	return stores
+// storesInUse describes the stores in use. The result isn't nil, which would be null in JSON.
+func storesInUse() []operator.Store {
+	inUse := []operator.Store{}
+	eachInstance(func(h *instance) { inUse = append(inUse, h.describe()) })
+	slices.SortFunc(inUse, func(a, b operator.Store) int { return cmp.Compare(a.Path, b.Path) })
+	return inUse
 }
 
 // describe describes the store and the memory in front of it.
@@ -60,7 +61,7 @@ func (h *instance) describeNetwork(stats engine.Stats) *operator.Network {
 	if !stats.Degraded { // nobody waits for a store that is away
 		var err error
 		if seals, err = h.epochs.Seals(); err != nil {
-			logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
+			caddyconf.Logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
 		}
 	}
 	return &operator.Network{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -64,8 +65,8 @@ func (a *App) zonesNamed(name string) ([]*Zone, error) {
 		}
 	}
 	if zones == nil {
-		message := fmt.Sprintf("zone: there is no %q: expected %s", name, orList(names))
-		if meant := didYouMean(name, names); meant != "" {
+		message := fmt.Sprintf("zone: there is no %q: expected %s", name, caddyconf.OrList(names))
+		if meant := caddyconf.DidYouMean(name, names); meant != "" {
 			message += "; " + meant
 		}
 		return nil, operator.Errorf(http.StatusNotFound, "%s", message)

@@ -18,8 +18,8 @@ var optionSections = map[string]string{
 	"Handler: rate_limit [<matcher>]": "Handler",
 	"App: rate_limit":                 "Global option",
 	"zone <name>":                     "Zone",
-	"SQLiteStore: sqlite [<path>]":    "`store`",
-	"MemoryStore: memory":             "`store`",
+	"SQLite: sqlite [<path>]":         "`store`",
+	"Memory: memory":                  "`store`",
 }
 
 // Every option word of the grammar, which the comments on the Unmarshal functions
@@ -29,7 +29,7 @@ func TestReferenceHasEveryOption(t *testing.T) {
 	text := readText(t, reference)
 	sections := markdownSections(text)
 	syntaxes := syntaxComments(t)
-	for _, receiver := range []string{"Handler", "App", "SQLiteStore", "MemoryStore", "Endpoint", "Dashboard"} {
+	for _, receiver := range []string{"Handler", "App", "SQLite", "Memory", "Endpoint", "Dashboard"} {
 		if syntaxes[receiver] == "" {
 			t.Errorf("UnmarshalCaddyfile of %s has no grammar after \"Syntax:\" in its comment", receiver)
 		}
@@ -119,7 +119,7 @@ func syntaxComments(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names = append(names, "internal/matcher/endpoint.go")
+	names = append(names, "internal/matcher/endpoint.go", "internal/stores/sqlite.go", "internal/stores/memory.go")
 	syntaxes := make(map[string]string)
 	for _, name := range names {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)

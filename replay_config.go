@@ -9,6 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
 // replayConfig is a config that is provisioned and not started: it decides about requests of
@@ -71,8 +73,8 @@ func (c *replayConfig) provision(text []byte) error {
 		return err
 	}
 	c.app = app.(*App)
-	if store, ok := c.app.store.(*MemoryStore); ok {
-		store.held = newHeldMemory() // of this replay alone
+	if store, ok := c.app.store.(*stores.Memory); ok {
+		store.Isolate()
 	}
 	return nil
 }

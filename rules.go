@@ -11,17 +11,18 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
 // This file has the operator's statements, bans and allowances: where their file is, and how
 // its changes come into force.
 
-// defaultRulesFile is the name of the file in defaultFolder of Caddy's data directory.
+// defaultRulesFile is the name of the file in stores.DefaultFolder of Caddy's data directory.
 const defaultRulesFile = "rules"
 
 // provisionRules reads the file, if there is one.
 func (a *App) provisionRules() error {
-	path, err := filepath.Abs(cmp.Or(a.RulesFile, filepath.Join(caddy.AppDataDir(), defaultFolder, defaultRulesFile)))
+	path, err := filepath.Abs(cmp.Or(a.RulesFile, filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, defaultRulesFile)))
 	if err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}

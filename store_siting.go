@@ -12,17 +12,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/siting"
 )
 
-// warnOfPlace warns of places where a database does not work well, or is not safe.
-func warnOfPlace(log *zap.Logger, path string) {
-	if kind := siting.NetworkFileSystem(path); kind != "" {
-		log.Warn("the database is on a network file system, where it may fail or be damaged; put it on a local disk",
-			zap.String("path", path), zap.String("file_system", kind))
-	} else if folder := siting.OpenFolder(path); folder != "" {
-		log.Warn("everybody on this machine may write to the folder of the database; use a folder of its own, or chmod o-w",
-			zap.String("path", path), zap.String("folder", folder))
-	}
-}
-
 // warnOfAccess warns of a file that others on this machine may read or write to, which
 // they shouldn't.
 func (a *App) warnOfAccess(what, path string) {

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
@@ -67,14 +68,14 @@ func (a *App) provisionTiers() error {
 			return errors.New("a tier is null; give it a name and limits, or remove it")
 		}
 		if err := apikeys.CheckTier(t.Name); err != nil {
-			return atSource(err, t.Source)
+			return caddyconf.AtSource(err, t.Source)
 		}
 		if seen[t.Name] {
-			return atSource(fmt.Errorf("tier %q: there are two of this name; merge them, or rename one", t.Name), t.Source)
+			return caddyconf.AtSource(fmt.Errorf("tier %q: there are two of this name; merge them, or rename one", t.Name), t.Source)
 		}
 		seen[t.Name] = true
 		if err := a.provisionTier(t); err != nil {
-			return atSource(fmt.Errorf("tier %q: %w", t.Name, err), t.Source)
+			return caddyconf.AtSource(fmt.Errorf("tier %q: %w", t.Name, err), t.Source)
 		}
 	}
 	return nil
@@ -128,7 +129,7 @@ func (a *App) unknownTier(name string) error {
 	if len(a.Tiers) == 0 {
 		return fmt.Errorf("there is no tier %q: write a `tier` into the global option rate_limit", name)
 	}
-	return fmt.Errorf("there is no tier %q: expected %s", name, orList(a.tierNames()))
+	return fmt.Errorf("there is no tier %q: expected %s", name, caddyconf.OrList(a.tierNames()))
 }
 
 // minServiceSecret is the least number of characters of a service's secret.

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // isPeerForm reports whether the zone is written with `window` and `max_events`.
@@ -54,7 +56,7 @@ func orderedZones(zones []*Zone, rateLimits map[string]*Zone) ([]*Zone, error) {
 			return nil, errors.New("a zone is null; give it at least a limit, or remove it")
 		}
 		if seen[z.Name] {
-			return nil, atSource(fmt.Errorf("zone %q: there are two of this name; make them one, or name one otherwise", z.Name), z.Source)
+			return nil, caddyconf.AtSource(fmt.Errorf("zone %q: there are two of this name; make them one, or name one otherwise", z.Name), z.Source)
 		}
 		seen[z.Name] = true
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -17,7 +18,7 @@ import (
 func (z *zoneSetup) provision() error {
 	if z.isPeerForm() {
 		if err := z.provisionPeerForm(); err != nil {
-			return atSource(fmt.Errorf("setting up rate limit %s: %w", z.Name, err), z.Source)
+			return caddyconf.AtSource(fmt.Errorf("setting up rate limit %s: %w", z.Name, err), z.Source)
 		}
 	}
 	for _, step := range []func() error{
@@ -37,7 +38,7 @@ func (z *zoneSetup) provision() error {
 		z.loadMatchers,
 	} {
 		if err := step(); err != nil {
-			return atSource(fmt.Errorf("zone %q: %w", z.Name, err), z.Source)
+			return caddyconf.AtSource(fmt.Errorf("zone %q: %w", z.Name, err), z.Source)
 		}
 	}
 	return give(z.log, slices.Concat(z.checkUser(), z.checkCosts(), z.checkShortWindows()))

@@ -1,4 +1,5 @@
-package tally
+// Package stores has the modules that keep counts on one machine, and what is expected of all of them.
+package stores
 
 import (
 	"context"
@@ -22,8 +23,8 @@ type Store interface {
 	Open(ctx context.Context, timeout time.Duration) (storage.Store, error)
 }
 
-// FileStore is a [Store] that keeps the counts in files on this machine.
-type FileStore interface {
+// File is a [Store] that keeps the counts in files on this machine.
+type File interface {
 	Store
 	// Place says where the counts are, for those who run the server. It shows
 	// nothing that must stay secret.
@@ -32,19 +33,19 @@ type FileStore interface {
 	Folder() string
 }
 
-// NetworkStore is a [Store] that keeps the counts on a server, for several machines together.
+// Network is a [Store] that keeps the counts on a server, for several machines together.
 // They must have the same `secret_file`. What Open returns must be a [storage.Vault]: in it are
 // the keys that names at rest are made under, sealed under the secret.
-type NetworkStore interface {
+type Network interface {
 	Store
 	// Address says where the counts are, for those who run the server, as in `host:6379`. It
 	// shows nothing that must stay secret.
 	Address() string
 }
 
-// keyedStore is a [Store] that has the secret and the keys that names at rest are
+// Keyed is a [Store] that has the secret and the keys that names at rest are
 // made under, and no file for them.
-type keyedStore interface {
+type Keyed interface {
 	Store
-	keys() (*identity.Secret, *epoch.Keys)
+	Keys() (*identity.Secret, *epoch.Keys)
 }

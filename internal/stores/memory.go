@@ -1,4 +1,4 @@
-package tally
+package stores
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// MemoryStore keeps the counts in memory, and no file at all. They survive a
+// Memory keeps the counts in memory, and no file at all. They survive a
 // reload, as long as the new configuration has this store, too, and no restart.
 // Sessions end with a restart as well, unless there is a `secret_file`.
-type MemoryStore struct {
+type Memory struct {
 	// The most bytes of memory that the counts may take, an estimate, at least
 	// 1 MiB. When it is reached, reduced limits hold until some have expired.
 	// Default: 256 MiB.
@@ -27,14 +28,14 @@ type MemoryStore struct {
 }
 
 func init() {
-	caddy.RegisterModule(MemoryStore{})
+	caddy.RegisterModule(Memory{})
 }
 
 // CaddyModule returns the Caddy module information.
-func (MemoryStore) CaddyModule() caddy.ModuleInfo {
+func (Memory) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  "rate_limit.stores.memory",
-		New: func() caddy.Module { return new(MemoryStore) },
+		New: func() caddy.Module { return new(Memory) },
 	}
 }
 
@@ -53,11 +54,11 @@ func newHeldMemory() *heldMemory {
 // Destruct implements caddy.Destructor.
 func (*heldMemory) Destruct() error { return nil }
 
-// memories has one heldMemory while a configuration has a MemoryStore.
+// memories has one heldMemory while a configuration has a Memory.
 var memories = caddy.NewUsagePool()
 
 // Provision checks the settings.
-func (s *MemoryStore) Provision(caddy.Context) error {
+func (s *Memory) Provision(caddy.Context) error {
 	if s.MaxSize != 0 && s.MaxSize < memory.MinMaxSize {
 		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", memory.MinMaxSize, s.MaxSize)
 	}
@@ -73,7 +74,7 @@ func (s *MemoryStore) Provision(caddy.Context) error {
 
 // Cleanup implements caddy.CleanerUpper. A request that comes late still finds the
 // counts.
-func (s *MemoryStore) Cleanup() error {
+func (s *Memory) Cleanup() error {
 	if s.held == nil {
 		return nil
 	}
@@ -81,29 +82,33 @@ func (s *MemoryStore) Cleanup() error {
 	return err
 }
 
+// Isolate has the store keep counts of its own, which end with it.
+func (s *Memory) Isolate() { s.held = newHeldMemory() }
+
 // Identity implements Store.
-func (s *MemoryStore) Identity() string { return fmt.Sprintf("memory max_size=%d", s.MaxSize) }
+func (s *Memory) Identity() string { return fmt.Sprintf("memory max_size=%d", s.MaxSize) }
 
 // Open implements Store.
-func (s *MemoryStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
+func (s *Memory) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
 	return s.held.counts.Opener(memory.Options{MaxSize: s.MaxSize})(ctx)
 }
 
-func (s *MemoryStore) keys() (*identity.Secret, *epoch.Keys) { return s.held.secret, s.held.epochs }
+// Keys implements Keyed.
+func (s *Memory) Keys() (*identity.Secret, *epoch.Keys) { return s.held.secret, s.held.epochs }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
 //
 //	memory {
 //		max_size <size>
 //	}
-func (s *MemoryStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (s *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the store
 	if d.NextArg() {
 		return d.Errf("store memory: takes no path, got %q: counts are kept in no file", d.Val())
 	}
-	return eachOption(d, func(d *caddyfile.Dispenser) error {
+	return caddyconf.EachOption(d, func(d *caddyfile.Dispenser) error {
 		if d.Val() == "max_size" {
-			return unmarshalSize(d, &s.MaxSize)
+			return caddyconf.Size(d, &s.MaxSize)
 		}
 		return d.Errf("unrecognized option %q: expected max_size", d.Val())
 	})
@@ -111,8 +116,8 @@ func (s *MemoryStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ keyedStore            = (*MemoryStore)(nil)
-	_ caddy.Provisioner     = (*MemoryStore)(nil)
-	_ caddy.CleanerUpper    = (*MemoryStore)(nil)
-	_ caddyfile.Unmarshaler = (*MemoryStore)(nil)
+	_ Keyed                 = (*Memory)(nil)
+	_ caddy.Provisioner     = (*Memory)(nil)
+	_ caddy.CleanerUpper    = (*Memory)(nil)
+	_ caddyfile.Unmarshaler = (*Memory)(nil)
 )

@@ -1,4 +1,4 @@
-package tally
+package stores
 
 import (
 	"cmp"
@@ -11,13 +11,15 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/siting"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
-// SQLiteStore keeps the counts in an embedded SQLite database, a file on this
+// SQLite keeps the counts in an embedded SQLite database, a file on this
 // machine.
-type SQLiteStore struct {
+type SQLite struct {
 	// The database file. It and its folder are made if they do not exist. Put
 	// it on a local disk, outside of any folder that is served.
 	// Default: `rate_limit/tally.db` in Caddy's data directory.
@@ -42,20 +44,22 @@ type SQLiteStore struct {
 }
 
 func init() {
-	caddy.RegisterModule(SQLiteStore{})
+	caddy.RegisterModule(SQLite{})
 }
 
 // CaddyModule returns the Caddy module information.
-func (SQLiteStore) CaddyModule() caddy.ModuleInfo {
+func (SQLite) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  "rate_limit.stores.sqlite",
-		New: func() caddy.Module { return new(SQLiteStore) },
+		New: func() caddy.Module { return new(SQLite) },
 	}
 }
 
+// DefaultFolder is the folder in Caddy's data directory where files of ours are by default.
+const DefaultFolder = "rate_limit"
+
 const (
-	defaultFolder = "rate_limit"
-	defaultFile   = "tally.db"
+	defaultFile = "tally.db"
 
 	// leastBusyTimeout is how long a commit waits for another process that writes,
 	// or longer if requests wait longer: those wait for `store_timeout` at most.
@@ -63,7 +67,7 @@ const (
 )
 
 // Provision checks the settings.
-func (s *SQLiteStore) Provision(ctx caddy.Context) error {
+func (s *SQLite) Provision(ctx caddy.Context) error {
 	switch {
 	case s.Synchronous != "" && s.Synchronous != "normal" && s.Synchronous != "full":
 		return fmt.Errorf("synchronous: must be normal or full, got %q", s.Synchronous)
@@ -72,7 +76,7 @@ func (s *SQLiteStore) Provision(ctx caddy.Context) error {
 	case s.MaxSize != 0 && s.MaxSize < sqlite.MinMaxSize:
 		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", sqlite.MinMaxSize, s.MaxSize)
 	}
-	path, err := filepath.Abs(cmp.Or(s.Path, filepath.Join(caddy.AppDataDir(), defaultFolder, defaultFile)))
+	path, err := filepath.Abs(cmp.Or(s.Path, filepath.Join(caddy.AppDataDir(), DefaultFolder, defaultFile)))
 	if err != nil {
 		return fmt.Errorf("path: %w", err)
 	}
@@ -82,18 +86,18 @@ func (s *SQLiteStore) Provision(ctx caddy.Context) error {
 }
 
 // Identity implements Store.
-func (s *SQLiteStore) Identity() string {
+func (s *SQLite) Identity() string {
 	return fmt.Sprintf("sqlite %s synchronous=%s journal=%s max_size=%d", s.path, s.Synchronous, s.Journal, s.MaxSize)
 }
 
 // Place implements Store.
-func (s *SQLiteStore) Place() string { return s.path }
+func (s *SQLite) Place() string { return s.path }
 
 // Folder implements Store.
-func (s *SQLiteStore) Folder() string { return filepath.Dir(s.path) }
+func (s *SQLite) Folder() string { return filepath.Dir(s.path) }
 
 // Open implements Store.
-func (s *SQLiteStore) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
+func (s *SQLite) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
 	options := sqlite.Options{Path: s.path, MaxSize: s.MaxSize, BusyTimeout: max(timeout, leastBusyTimeout), NoJournal: s.Journal == "off", Notice: noticed}
 	if s.Synchronous == "full" {
 		options.Synchronous = sqlite.Full
@@ -109,35 +113,35 @@ func (s *SQLiteStore) Open(ctx context.Context, timeout time.Duration) (storage.
 func noticed(n sqlite.Notice) {
 	switch {
 	case n.NoJournal:
-		logger().Info("requests wait for the database, because there can be no journal beside it",
+		caddyconf.Logger().Info("requests wait for the database, because there can be no journal beside it",
 			zap.String("path", n.Path), zap.Error(n.Cause))
 		return
 	case n.NewJournal:
-		logger().Warn("somebody has changed the file of the journal; its charges are in the database, and another journal is used",
+		caddyconf.Logger().Warn("somebody has changed the file of the journal; its charges are in the database, and another journal is used",
 			zap.String("path", n.Path), zap.Error(n.Cause))
 		return
 	case n.LostJournal:
-		logger().Warn("the journal is not the one that the database was used with: it was removed or replaced, or its header is damaged; after a crash, requests of the last seconds before may be admitted once more",
+		caddyconf.Logger().Warn("the journal is not the one that the database was used with: it was removed or replaced, or its header is damaged; after a crash, requests of the last seconds before may be admitted once more",
 			zap.String("path", n.Path))
 		return
 	case n.Damaged > 0:
-		logger().Error("records of the journal were damaged; about as many requests may be admitted once more",
+		caddyconf.Logger().Error("records of the journal were damaged; about as many requests may be admitted once more",
 			zap.String("path", n.Path), zap.Int("records", n.Damaged))
 		return
 	case n.SmallJournal:
-		logger().Warn("the journal is smaller than usual, because the disk was full when it was made; under heavy load, requests wait for the database. To make a new one, stop Caddy and delete the file ending in -charges",
+		caddyconf.Logger().Warn("the journal is smaller than usual, because the disk was full when it was made; under heavy load, requests wait for the database. To make a new one, stop Caddy and delete the file ending in -charges",
 			zap.String("path", n.Path))
 		return
 	}
-	logger().Error("the database was damaged; it is set aside and counting starts from 0",
+	caddyconf.Logger().Error("the database was damaged; it is set aside and counting starts from 0",
 		zap.String("path", n.Path), zap.String("set_aside", n.Aside), zap.Error(n.Cause))
 }
 
 // Interface guards
 var (
-	_ FileStore             = (*SQLiteStore)(nil)
-	_ caddy.Provisioner     = (*SQLiteStore)(nil)
-	_ caddyfile.Unmarshaler = (*SQLiteStore)(nil)
+	_ File                  = (*SQLite)(nil)
+	_ caddy.Provisioner     = (*SQLite)(nil)
+	_ caddyfile.Unmarshaler = (*SQLite)(nil)
 )
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
@@ -147,7 +151,7 @@ var (
 //		journal     on|off
 //		max_size    <size>
 //	}
-func (s *SQLiteStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the store
 	if d.NextArg() {
 		s.Path = d.Val()
@@ -155,19 +159,30 @@ func (s *SQLiteStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return eachOption(d, s.unmarshalOption)
+	return caddyconf.EachOption(d, s.unmarshalOption)
 }
 
-func (s *SQLiteStore) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+func (s *SQLite) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	switch d.Val() {
 	case "synchronous":
-		s.Synchronous, err = oneOf(d, "normal", "full")
+		s.Synchronous, err = caddyconf.OneOf(d, "normal", "full")
 		return err
 	case "journal":
-		s.Journal, err = oneOf(d, "on", "off")
+		s.Journal, err = caddyconf.OneOf(d, "on", "off")
 		return err
 	case "max_size":
-		return unmarshalSize(d, &s.MaxSize)
+		return caddyconf.Size(d, &s.MaxSize)
 	}
 	return d.Errf("unrecognized option %q: expected synchronous, journal or max_size", d.Val())
+}
+
+// warnOfPlace warns of places where a database does not work well, or is not safe.
+func warnOfPlace(log *zap.Logger, path string) {
+	if kind := siting.NetworkFileSystem(path); kind != "" {
+		log.Warn("the database is on a network file system, where it may fail or be damaged; put it on a local disk",
+			zap.String("path", path), zap.String("file_system", kind))
+	} else if folder := siting.OpenFolder(path); folder != "" {
+		log.Warn("everybody on this machine may write to the folder of the database; use a folder of its own, or chmod o-w",
+			zap.String("path", path), zap.String("folder", folder))
+	}
 }

@@ -1,4 +1,5 @@
-package tally
+// Package caddyconf reads options of a Caddyfile, and says where in it something is wrong.
+package caddyconf
 
 import (
 	"cmp"
@@ -13,20 +14,20 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// oneOf reads the option's argument, which is one of words.
-func oneOf(d *caddyfile.Dispenser, words ...string) (string, error) {
+// OneOf reads the option's argument, which is one of words.
+func OneOf(d *caddyfile.Dispenser, words ...string) (string, error) {
 	option, word := d.Val(), ""
 	if !d.AllArgs(&word) {
 		return "", d.ArgErr()
 	}
 	if !slices.Contains(words, word) {
-		return "", d.Errf("%s: must be %s, got %q", option, orList(words), word)
+		return "", d.Errf("%s: must be %s, got %q", option, OrList(words), word)
 	}
 	return word, nil
 }
 
-// orList joins words as in `a, b or c`.
-func orList(words []string) string {
+// OrList joins words as in `a, b or c`.
+func OrList(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
 		return strings.Join(words, "")
@@ -34,23 +35,23 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// parseCount parses a whole number in which `_` may set digits apart.
-func parseCount(s string) (int64, error) {
+// ParseCount parses a whole number in which `_` may set digits apart.
+func ParseCount(s string) (int64, error) {
 	return strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
 }
 
-// parseUnits parses a number of units: a whole number, or a size such as 500MB or 1GiB
+// ParseUnits parses a number of units: a whole number, or a size such as 500MB or 1GiB
 // where units are bytes.
-func parseUnits(s string) (int64, error) {
+func ParseUnits(s string) (int64, error) {
 	if !strings.HasSuffix(strings.ToLower(s), "b") {
-		return parseCount(s)
+		return ParseCount(s)
 	}
 	size, err := humanize.ParseBytes(s)
 	return int64(min(size, math.MaxInt64)), err
 }
 
-// moduleJSON encodes a module with its name in key.
-func moduleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, error) {
+// ModuleJSON encodes a module with its name in key.
+func ModuleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, error) {
 	var warnings []caddyconfig.Warning
 	raw := caddyconfig.JSONModuleObject(module, key, name, &warnings)
 	if len(warnings) > 0 {
@@ -59,16 +60,16 @@ func moduleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, e
 	return raw, nil
 }
 
-// eachOption reads the options of a block, of which each may be given once, but for
+// EachOption reads the options of a block, of which each may be given once, but for
 // those that are repeatable.
-func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, repeatable ...string) error {
-	return eachChecked(d, unmarshal, func() error { return nil }, repeatable...)
+func EachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, repeatable ...string) error {
+	return EachChecked(d, unmarshal, func() error { return nil }, repeatable...)
 }
 
-// eachChecked is eachOption with a check of the settings read so far.
-func eachChecked(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, check func() error, repeatable ...string) error {
+// EachChecked is [EachOption] with a check of the settings read so far.
+func EachChecked(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, check func() error, repeatable ...string) error {
 	seen := make(map[string]bool)
-	wrong, err := eachLine(d, func(d *caddyfile.Dispenser) error {
+	wrong, err := EachLine(d, func(d *caddyfile.Dispenser) error {
 		option := d.Val()
 		if seen[option] {
 			return d.Errf("%s is given twice: write it once", option)
@@ -79,13 +80,13 @@ func eachChecked(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) er
 	return cmp.Or(err, wrong)
 }
 
-// eachLine reads the lines of a block, and checks the settings after each. What is wrong
+// EachLine reads the lines of a block, and checks the settings after each. What is wrong
 // with them at the end of the block names the line that brought it; a later line may
 // make an earlier one right.
-func eachLine(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, check func() error) (wrong, err error) {
-	wrong, source := check(), sourceOf(d)
+func EachLine(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, check func() error) (wrong, err error) {
+	wrong, source := check(), Source(d)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		line := sourceOf(d)
+		line := Source(d)
 		if err := unmarshal(d); err != nil {
 			return nil, err
 		}
@@ -95,12 +96,12 @@ func eachLine(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error
 		}
 		wrong = err
 	}
-	return atSource(wrong, source), nil
+	return AtSource(wrong, source), nil
 }
 
-// unmarshalDuration reads the option's argument. Zero is refused because in the
+// Duration reads the option's argument. Zero is refused because in the
 // struct it means the default.
-func unmarshalDuration(d *caddyfile.Dispenser, field *caddy.Duration) error {
+func Duration(d *caddyfile.Dispenser, field *caddy.Duration) error {
 	option, arg := d.Val(), ""
 	if !d.AllArgs(&arg) {
 		return d.ArgErr()
@@ -113,13 +114,13 @@ func unmarshalDuration(d *caddyfile.Dispenser, field *caddy.Duration) error {
 	return nil
 }
 
-// unmarshalCount reads the option's argument, a number above zero.
-func unmarshalCount(d *caddyfile.Dispenser, field *int) error {
+// Count reads the option's argument, a number above zero.
+func Count(d *caddyfile.Dispenser, field *int) error {
 	option, arg := d.Val(), ""
 	if !d.AllArgs(&arg) {
 		return d.ArgErr()
 	}
-	n, err := parseCount(arg)
+	n, err := ParseCount(arg)
 	if err != nil || n < 1 || n > math.MaxInt32 {
 		return d.Errf("%s: must be a whole number above zero, got %q", option, arg)
 	}
@@ -127,7 +128,7 @@ func unmarshalCount(d *caddyfile.Dispenser, field *int) error {
 	return nil
 }
 
-func unmarshalString(d *caddyfile.Dispenser, field *string) error {
+func String(d *caddyfile.Dispenser, field *string) error {
 	option := d.Val()
 	if !d.AllArgs(field) {
 		return d.ArgErr()
@@ -142,8 +143,8 @@ func unmarshalString(d *caddyfile.Dispenser, field *string) error {
 // float64, which still counts single bytes there.
 const maxStoreSize = 1 << 48
 
-// unmarshalSize sets a number of bytes.
-func unmarshalSize(d *caddyfile.Dispenser, to *int64) error {
+// Size sets a number of bytes.
+func Size(d *caddyfile.Dispenser, to *int64) error {
 	var arg string
 	if !d.AllArgs(&arg) {
 		return d.ArgErr()
