@@ -3,7 +3,6 @@ package tally
 import (
 	"context"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -39,7 +38,7 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []en
 	if a.instance.Load() == nil && !a.isShared() {
 		return a.decideElsewhere(ctx, client, debits)
 	}
-	value, _, err := instances.LoadOrNew(a.settings, func() (caddy.Destructor, error) { return a.newInstance(nil) })
+	h, err := acquire(a.settings, a.store, a.Region.shared())
 	if err != nil {
 		return d, false
 	}
@@ -47,8 +46,8 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []en
 	for i := range debits {
 		forget(debits[i].Client)
 	}
-	d = value.(*instance).decide(ctx, client, debits)
-	if _, err := instances.Delete(a.settings); err != nil {
+	d = h.decide(ctx, client, debits)
+	if err := release(a.settings); err != nil {
 		a.log.Error("the rate limiter could not be closed", zap.Error(err))
 	}
 	return d, true

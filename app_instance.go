@@ -91,16 +91,7 @@ func (a *App) use() *instance {
 
 // isShared reports whether another configuration uses the instance.
 func (a *App) isShared() bool {
-	_, shared := instances.References(a.settings)
-	return shared
-}
-
-func (a *App) newInstance(known *sharedStatements) (caddy.Destructor, error) {
-	h, err := newInstance(a.settings, a.store, known)
-	if err == nil {
-		err = h.startRegion(a.Region)
-	}
-	return h, err
+	return isInUse(a.settings)
 }
 
 // open returns the instance, and starts it if this configuration has none yet. It is nil
@@ -111,13 +102,11 @@ func (a *App) open() *instance {
 	if h := a.instance.Load(); h != nil || a.closed {
 		return h
 	}
-	known := statementsOnStore(a.settings)
-	value, _, err := instances.LoadOrNew(a.settings, func() (caddy.Destructor, error) { return a.newInstance(known) })
+	h, err := acquire(a.settings, a.store, a.Region.shared())
 	if err != nil {
 		a.log.Error("the rate limiter could not be started", zap.Error(err))
 		return nil
 	}
-	h := value.(*instance)
 	if a.settings.address != "" {
 		a.stated.begin(&h.shared)
 	}
@@ -155,8 +144,7 @@ func (a *App) Cleanup() error {
 	}
 	var errs []error
 	if a.instance.Load() != nil {
-		_, err := instances.Delete(a.settings)
-		errs = append(errs, err)
+		errs = append(errs, release(a.settings))
 	}
 	if a.ledger != nil {
 		errs = append(errs, closeLedger(a.settings))

@@ -64,7 +64,7 @@ func (h *instance) writeAudit(ctx context.Context, e auditEntry) error {
 	if err != nil {
 		return err
 	}
-	act := storage.Act{At: cmp.Or(e.at, h.engine.Now()), By: e.by, Action: e.action, Reason: oneLine(e.reason)}
+	act := storage.Act{At: cmp.Or(e.at, h.engine.Now()), By: e.by, Action: e.action, Reason: operator.OneLine(e.reason)}
 	name := ""
 	if e.target != nil {
 		names, err := h.namesInAudit(*e.target)
@@ -277,4 +277,35 @@ func (h *instance) catchUpAudit(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// actsOf returns the newest entries of the audit before a time: all, or those about a client.
+func (h *instance) actsOf(ctx context.Context, client string, before int64, n int) ([]storage.Act, error) {
+	if h.secret.Load() == nil {
+		return nil, errAuditAway
+	}
+	if client == "" {
+		return h.acts(ctx, before, n)
+	}
+	t, err := operator.ParseTarget(client)
+	if err != nil {
+		return nil, err
+	}
+	return h.actsAbout(ctx, t, before, n)
+}
+
+// auditSoon notes an entry in the audit, or keeps it until the store can be used: late reports that.
+func (h *instance) auditSoon(ctx context.Context, e auditEntry) (late bool, err error) {
+	if !h.engine.Degraded() {
+		err = h.audit(ctx, e)
+		told := (*operator.Error)(nil)
+		if err == nil || ctx.Err() != nil || errors.As(err, &told) && told != errAuditAway {
+			return false, err
+		}
+	}
+	e.at = h.engine.Now()
+	if !h.lateAudit().add(e) {
+		return false, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and %d entries of the audit wait for it already", maxLateAudit)
+	}
+	return true, nil
 }

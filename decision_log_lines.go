@@ -83,14 +83,6 @@ func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *policy, d eng
 // describeForLog describes the request in a line of a kind.
 func (e *evaluation) describeForLog(kind *perSecond) []zap.Field { return kind.complete(e.describe()) }
 
-// complete adds to a line how many of its kind were left out before it.
-func (b *perSecond) complete(fields []zap.Field) []zap.Field {
-	if omitted := b.takeOmitted(); omitted > 0 {
-		fields = append(fields, zap.Int64("left_out", omitted))
-	}
-	return fields
-}
-
 // describe describes the request for logs. The address comes first, so that nothing that a client
 // chooses stands before it.
 func (e *evaluation) describe() []zap.Field {

@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/regions"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -63,6 +64,36 @@ type instance struct {
 
 	mu   sync.Mutex
 	logs map[string]*refusalLog // guarded by mu: by name of the zone
+}
+
+// acquire returns the instance of some settings, which is started if there is none. It must be given
+// up with release.
+func acquire(s settings, in stores.Store, region *sharedRegion) (*instance, error) {
+	known := statementsOnStore(s)
+	value, _, err := instances.LoadOrNew(s, func() (caddy.Destructor, error) {
+		h, err := newInstance(s, in, known)
+		if err == nil {
+			err = h.startRegion(region)
+		}
+		return h, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return value.(*instance), nil
+}
+
+// release gives up the instance of some settings. It is closed if nothing else uses it, and unspent
+// units are given back.
+func release(s settings) error {
+	_, err := instances.Delete(s)
+	return err
+}
+
+// isInUse reports whether there is an instance of some settings.
+func isInUse(s settings) bool {
+	_, used := instances.References(s)
+	return used
 }
 
 // settings are what an instance is made from. Equal settings share an instance.
@@ -154,4 +185,27 @@ func eachInstance(f func(*instance)) {
 	for _, h := range all {
 		f(h)
 	}
+}
+
+// sweepAt removes from a store what has expired at the time of the log.
+func (h *instance) sweepAt(now int64) error {
+	store := h.store.Load()
+	if store == nil {
+		return nil
+	}
+	for {
+		swept, err := (*store).Sweep(context.Background(), now)
+		if err != nil || !swept.More {
+			return err
+		}
+	}
+}
+
+// isNew reports whether a client that is refused from memory may be new to its network. It
+// takes no lock.
+func (h *instance) isNew(network engine.Client, key []byte, rule pressure.Rule) bool {
+	if record := h.engine.CachedRecord(network); record != nil && record.Banned(h.engine.Now()) {
+		return false // it is squeezed already
+	}
+	return h.pressure.IsNew(h.lasting(), key, rule)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -113,3 +115,15 @@ func (h *instance) HistoryWritten(givenUp int) {
 }
 
 var _ history.Observer = (*instance)(nil)
+
+// past returns the store as one that has a history, or an error that says why there is none.
+func (h *instance) past() (storage.Historian, error) {
+	switch store := h.historian(); store.(type) {
+	case nil:
+		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and the history is in it")
+	case noHistory:
+		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history", h.settings.kind)
+	default:
+		return store, nil
+	}
+}

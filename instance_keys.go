@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -77,7 +78,7 @@ func isMissing(path string) bool {
 
 // findKeys notes where the keys are that names at rest are made under. A secret that an option
 // names comes before that of a store.
-func (h *instance) findKeys(in Store) {
+func (h *instance) findKeys(in stores.Store) {
 	if h.settings.address != "" {
 		h.epochs = epoch.InVault(vaultOf{h}, h.secret.Load)
 		return
@@ -175,4 +176,38 @@ func (h *instance) fullTag(key []byte) string {
 		return ""
 	}
 	return hex.EncodeToString(name[:])
+}
+
+// sealer returns what references are made and opened with, or nil while there is no secret.
+func (h *instance) sealer() *reference.Sealer {
+	if s := h.references.Load(); s != nil {
+		return s
+	}
+	secret := h.secret.Load()
+	if secret == nil {
+		return nil
+	}
+	s, err := reference.New(secret)
+	if err != nil {
+		return nil // not reached: the secret was made alike
+	}
+	h.references.Store(s)
+	return s
+}
+
+// refer returns a new reference of a refusal, or "" if it can't be made. key is the text of what
+// was counted by in limit, or of the client's record if limit is nil; "" if nothing was.
+func (h *instance) refer(content reference.Refusal, limit *engine.Limit, key string) string {
+	sealer := h.sealer()
+	if sealer == nil {
+		return ""
+	}
+	if key != "" {
+		name, err := h.engine.NameOf(limit, key)
+		if err != nil {
+			return ""
+		}
+		content.Name = name.Key
+	}
+	return sealer.Seal(content)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -19,7 +20,7 @@ import (
 // newInstance starts an engine. It touches no file itself: the engine opens the
 // store in the background. The operators' statements are in force that are known of the store, which
 // may be nil.
-func newInstance(s settings, in Store, known *sharedStatements) (*instance, error) {
+func newInstance(s settings, in stores.Store, known *sharedStatements) (*instance, error) {
 	notes := known.allNotes()
 	h, err := newInstanceWith(s, in, func(o *engine.Options) { o.Notes = notes })
 	if err == nil {
@@ -29,7 +30,7 @@ func newInstance(s settings, in Store, known *sharedStatements) (*instance, erro
 }
 
 // newInstanceWith is newInstance with other options of the engine, which set sets.
-func newInstanceWith(s settings, in Store, set func(*engine.Options)) (*instance, error) {
+func newInstanceWith(s settings, in stores.Store, set func(*engine.Options)) (*instance, error) {
 	h := &instance{settings: s, begun: time.Now(), logs: make(map[string]*refusalLog), pressure: pressure.New(0), made: make(chan struct{})}
 	h.findKeys(in)
 	ledger, err := openLedger(s)

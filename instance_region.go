@@ -7,6 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddyserver/caddy/v2"
+
 	exchanges "github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
@@ -18,18 +20,39 @@ import (
 
 // This file has how an instance shares counts with other regions.
 
+// exchangeModule is a module that carries counts between regions, in the namespace
+// `rate_limit.exchanges`.
+type exchangeModule interface {
+	caddy.Module
+	// Identity says which exchange it is, and how it is used: those that are equal in it are
+	// the same.
+	Identity() string
+	// Place says where the exchange is, for those who run the server. It shows nothing that must
+	// stay secret.
+	Place() string
+	// Open opens the exchange. Nothing is opened, made or changed before.
+	Open(ctx context.Context) (exchanges.Exchange, error)
+}
+
+// sharedRegion is a region that shares its counts with others.
+type sharedRegion struct {
+	name     string
+	interval time.Duration // 0 is the default
+	exchange exchangeModule
+}
+
 // startRegion begins to share counts, if the configuration says so.
-func (h *instance) startRegion(r *Region) error {
+func (h *instance) startRegion(r *sharedRegion) error {
 	if r == nil {
 		return nil
 	}
 	h.exchangedAt = r.exchange.Place()
 	shared, err := regions.New(regions.Options{
-		Region:   r.Name,
+		Region:   r.name,
 		Open:     func(ctx context.Context) (exchanges.Exchange, error) { return r.exchange.Open(ctx) },
 		Engine:   h.engine,
 		Name:     h.nameForRegions,
-		Interval: time.Duration(r.Interval),
+		Interval: r.interval,
 		MaxKeys:  h.settings.maxKeys,
 		Observer: regionObserver{h},
 	})

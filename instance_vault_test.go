@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -64,7 +65,7 @@ func (v fleetVault) SwapValue(_ context.Context, name string, former, value []by
 }
 
 // machineOn starts an instance on a store, as a machine with a secret file does.
-func machineOn(t *testing.T, store Store, secret string) *instance {
+func machineOn(t *testing.T, store stores.Store, secret string) *instance {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tally.key")
 	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 40)), 0o600); err != nil {

@@ -76,18 +76,6 @@ func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.H
 	return told, nil
 }
 
-// past returns the store as one that has a history, or an error that says why there is none.
-func (h *instance) past() (storage.Historian, error) {
-	switch store := h.historian(); store.(type) {
-	case nil:
-		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and the history is in it")
-	case noHistory:
-		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history", h.settings.kind)
-	default:
-		return store, nil
-	}
-}
-
 // heaviestKept returns the heaviest keys of the part of a query's time for which keys are kept.
 func heaviestKept(ctx context.Context, store storage.Historian, q storage.HistoryQuery, now int64) ([]storage.Heavy, error) {
 	if q.From = max(q.From, now-int64(storage.KeepHeaviest)); q.From >= q.To {
@@ -198,21 +186,6 @@ func auditOf(ctx context.Context, h *instance, q operator.AuditQuery) ([]operato
 		told[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a, name), Reason: reason}
 	}
 	return told, nil
-}
-
-// actsOf returns the newest entries of the audit before a time: all, or those about a client.
-func (h *instance) actsOf(ctx context.Context, client string, before int64, n int) ([]storage.Act, error) {
-	if h.secret.Load() == nil {
-		return nil, errAuditAway
-	}
-	if client == "" {
-		return h.acts(ctx, before, n)
-	}
-	t, err := operator.ParseTarget(client)
-	if err != nil {
-		return nil, err
-	}
-	return h.actsAbout(ctx, t, before, n)
 }
 
 // targetText returns whom an act was about: an API key by its name, and any other by its kind and

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -40,7 +38,7 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 	if err != nil {
 		return operator.Done{}, err
 	}
-	added := rules.Statement{Action: action, Target: about, Reason: oneLine(o.Reason)}
+	added := rules.Statement{Action: action, Target: about, Reason: operator.OneLine(o.Reason)}
 	if err := (rules.Trust{Allow: true, Wide: o.Force}).Check(added); err != nil {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
 	}
@@ -102,15 +100,6 @@ func (a *App) exceptionsTo(s rules.Statement) (notes []string) {
 		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower statements do: there are %d", n))
 	}
 	return notes
-}
-
-// oneLine returns a text as it may stand in a line, and no longer than a reason may be.
-func oneLine(text string) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
-	if runes := []rune(text); len(runes) > operator.MaxReason {
-		return string(runes[:operator.MaxReason])
-	}
-	return text
 }
 
 // stated returns whom an operator names, and how the file names them.

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // perSecond bounds how often something is done in a second. The zero value is ready for use,
@@ -42,4 +44,12 @@ func (b *perSecond) admits(now time.Time, most int) bool {
 // takeOmitted returns how often it was not admitted since the last call.
 func (b *perSecond) takeOmitted() int64 {
 	return b.omitted.Swap(0)
+}
+
+// complete adds to a line how many of its kind were left out before it.
+func (b *perSecond) complete(fields []zap.Field) []zap.Field {
+	if omitted := b.takeOmitted(); omitted > 0 {
+		fields = append(fields, zap.Int64("left_out", omitted))
+	}
+	return fields
 }

@@ -3,13 +3,10 @@ package tally
 import (
 	"fmt"
 	"hash/maphash"
-	"net/http"
 	"strings"
 	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
-	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // Bounds of the recent refusals in memory: 8192 of less than 400 bytes each.
@@ -40,28 +37,17 @@ type recentByReference struct {
 // recentSeed keeps clients from choosing the set of somebody else.
 var recentSeed = maphash.MakeSeed()
 
-// note notes the request that is refused, as it was sent.
-func (r *refusal) note(sent *http.Request) {
-	if original := matcher.Original(sent); original != nil {
-		sent = original
-	}
-	r.method, r.path = sent.Method, sent.URL.Path
-}
-
-// add adds a refusal that has a reference.
-func (m *recentByReference) add(r *refusal) {
+// add adds a refusal that has a reference, of a key; nil is one that all clients share.
+func (m *recentByReference) add(key []byte, r recentRefusal) {
 	if r.reference == "" {
 		return
 	}
-	of := maphash.Bytes(recentSeed, r.key)
-	if len(r.key) == 0 || r.policy.zone.per == perEveryone { // which all clients share
+	of := maphash.Bytes(recentSeed, key)
+	if len(key) == 0 {
 		of = maphash.String(recentSeed, r.reference)
 	}
 	set := &m.sets[of%recentSets]
-	set.refusals[set.next.Add(1)%recentPerSet].Store(&recentRefusal{
-		reference: r.reference, cost: r.cost, left: r.left, capacity: r.policy.Capacity(),
-		request: strings.TrimSpace(shortened(r.method, maxLoggedMethod) + " " + pathClass(r.path)),
-	})
+	set.refusals[set.next.Add(1)%recentPerSet].Store(&r)
 }
 
 // find returns the refusal with a reference, which may be only the beginning that people are shown.
@@ -100,14 +86,4 @@ func (r *recentRefusal) text() string {
 		return fmt.Sprintf("%s: it cost %d, 1 was left", r.request, r.cost)
 	}
 	return fmt.Sprintf("%s: it cost %d, %d were left", r.request, r.cost, r.left)
-}
-
-// describe adds to what a reference tells what memory knows more.
-func (r *referredRefusal) describe() *operator.Refusal {
-	told := &operator.Refusal{Zone: r.Zone, Limit: r.Limit, At: r.At.UTC()}
-	if m := r.recalled; m != nil {
-		told.Request, told.Cost, told.Left = m.request, m.cost, m.left
-		told.Text = m.text()
-	}
-	return told
 }

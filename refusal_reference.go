@@ -3,10 +3,14 @@ package tally
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -17,8 +21,8 @@ import (
 func (r *refusal) id() string {
 	if r.reference == "" && r.app.zones { // without a zone there is no instance, and no secret
 		if h := r.app.use(); h != nil {
-			r.reference = h.refer(r, time.Now())
-			h.recent.add(r)
+			r.reference = h.refer(r.content(time.Now()), r.limit(), string(r.key))
+			h.recent.add(r.recent())
 		}
 	}
 	return r.reference
@@ -29,42 +33,17 @@ func (r *refusal) references() page.Reference {
 	return page.Reference{Short: reference.Short(r.id()), Whole: r.id()}
 }
 
-// refer returns a new reference of a refusal, or "" if it can't be made.
-func (h *instance) refer(r *refusal, now time.Time) string {
-	sealer := h.sealer()
-	if sealer == nil {
-		return ""
-	}
-	content := reference.Refusal{Scope: uint32(r.policy.ID), Reason: uint8(r.reason), Time: now} // #nosec G115 -- its lower half
-	if len(r.key) > 0 {
-		limit := &r.policy.Limit
-		if r.reason == engine.Banned {
-			limit = nil
-		}
-		name, err := h.engine.NameOf(limit, string(r.key))
-		if err != nil {
-			return ""
-		}
-		content.Name = name.Key
-	}
-	return sealer.Seal(content)
+// content returns what the reference says, but for the name of the key.
+func (r *refusal) content(now time.Time) reference.Refusal {
+	return reference.Refusal{Scope: uint32(r.policy.ID), Reason: uint8(r.reason), Time: now} // #nosec G115 -- its lower half
 }
 
-// sealer returns what references are made and opened with, or nil while there is no secret.
-func (h *instance) sealer() *reference.Sealer {
-	if s := h.references.Load(); s != nil {
-		return s
-	}
-	secret := h.secret.Load()
-	if secret == nil {
+// limit returns the limit that the key is counted by, or nil if the key has a record that is banned.
+func (r *refusal) limit() *engine.Limit {
+	if r.reason == engine.Banned {
 		return nil
 	}
-	s, err := reference.New(secret)
-	if err != nil {
-		return nil // not reached: the secret was made alike
-	}
-	h.references.Store(s)
-	return s
+	return &r.policy.Limit
 }
 
 // referredRefusal is what a reference says of a refusal.
@@ -125,4 +104,34 @@ func (a *App) limitByID(id uint32) (found *policy) {
 		}
 	}
 	return found
+}
+
+// note notes the request that is refused, as it was sent.
+func (r *refusal) note(sent *http.Request) {
+	if original := matcher.Original(sent); original != nil {
+		sent = original
+	}
+	r.method, r.path = sent.Method, sent.URL.Path
+}
+
+// recent returns what memory is to hold of the refusal, and of which key, which is nil if all clients
+// share it.
+func (r *refusal) recent() (key []byte, held recentRefusal) {
+	if r.policy.zone.per != perEveryone {
+		key = r.key
+	}
+	return key, recentRefusal{
+		reference: r.reference, cost: r.cost, left: r.left, capacity: r.policy.Capacity(),
+		request: strings.TrimSpace(shortened(r.method, maxLoggedMethod) + " " + pathClass(r.path)),
+	}
+}
+
+// describe adds to what a reference tells what memory knows more.
+func (r *referredRefusal) describe() *operator.Refusal {
+	told := &operator.Refusal{Zone: r.Zone, Limit: r.Limit, At: r.At.UTC()}
+	if m := r.recalled; m != nil {
+		told.Request, told.Cost, told.Left = m.request, m.cost, m.left
+		told.Text = m.text()
+	}
+	return told
 }

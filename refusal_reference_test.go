@@ -307,7 +307,7 @@ func TestShortReferenceThatMemoryDoesNotHold(t *testing.T) {
 		t.Errorf("a part of a short reference: got %+v, %v", got, err)
 	}
 	twin := refused.made(t)[:reference.ShortSize] + strings.Repeat("0", reference.TextSize-reference.ShortSize)
-	h.app.instance.Load().recent.add(&refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0], reference: twin})
+	h.app.instance.Load().recent.add((&refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0], reference: twin}).recent())
 	if got, err := h.app.openReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
 		t.Errorf("two refusals with one short reference: got %+v, %v", got, err)
 	}

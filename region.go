@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-
-	exchanges "github.com/caddy-tally/caddy-tally/exchange"
 )
 
 // Region shares counts with other regions, each with a store of its own. What one region
@@ -38,17 +35,7 @@ type Region struct {
 
 // Exchange is a module that carries counts between regions, in the namespace
 // `rate_limit.exchanges`.
-type Exchange interface {
-	caddy.Module
-	// Identity says which exchange it is, and how it is used: those that are equal in it are
-	// the same.
-	Identity() string
-	// Place says where the exchange is, for those who run the server. It shows nothing that must
-	// stay secret.
-	Place() string
-	// Open opens the exchange. Nothing is opened, made or changed before.
-	Open(ctx context.Context) (exchanges.Exchange, error)
-}
+type Exchange = exchangeModule
 
 // minExchangeInterval is the shortest time between two exchanges of counts.
 const minExchangeInterval = time.Second
@@ -82,4 +69,12 @@ func (a *App) provisionRegion(ctx caddy.Context) error {
 	r.exchange = is
 	a.settings.region = fmt.Sprintf("%s interval=%v %s", r.Name, time.Duration(r.Interval), is.Identity())
 	return nil
+}
+
+// shared returns what an instance must know of the region, or nil if there is none.
+func (r *Region) shared() *sharedRegion {
+	if r == nil {
+		return nil
+	}
+	return &sharedRegion{name: r.Name, interval: time.Duration(r.Interval), exchange: r.exchange}
 }

@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"context"
 	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -24,17 +23,3 @@ func (c *replayClock) Read() (r storage.Reading, elapsed int64) {
 func (c *replayClock) Elapsed() int64 { return c.now.Load() - c.start }
 
 var _ engine.Clock = (*replayClock)(nil)
-
-// sweepAt removes from a store what has expired at the time of the log.
-func (h *instance) sweepAt(now int64) error {
-	store := h.store.Load()
-	if store == nil {
-		return nil
-	}
-	for {
-		swept, err := (*store).Sweep(context.Background(), now)
-		if err != nil || !swept.More {
-			return err
-		}
-	}
-}

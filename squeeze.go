@@ -2,7 +2,6 @@ package tally
 
 import (
 	"github.com/caddy-tally/caddy-tally/identity"
-	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
@@ -16,7 +15,7 @@ func (a *App) notePressure(c *client, d *engine.Decision, byNetwork bool) {
 		return
 	}
 	h := a.instance.Load()
-	if h == nil || d.Waited == 0 && !h.isNew(c, a.Pressure.rule()) {
+	if h == nil || d.Waited == 0 && !h.isNew(c.networkSubject, c.Key, a.Pressure.rule()) {
 		return
 	}
 	if !h.pressure.Seen(h.lasting(), c.Network, c.browser(), a.Pressure.rule()) {
@@ -26,15 +25,6 @@ func (a *App) notePressure(c *client, d *engine.Decision, byNetwork bool) {
 		Violation: reputation.Violation{Reason: reputation.Crowded},
 		Ban:       a.Pressure.squeeze().rule(""),
 	})
-}
-
-// isNew reports whether a client that is refused from memory may be new to its network. It
-// takes no lock.
-func (h *instance) isNew(c *client, rule pressure.Rule) bool {
-	if record := h.engine.CachedRecord(c.networkSubject); record != nil && record.Banned(h.engine.Now()) {
-		return false // it is squeezed already
-	}
-	return h.pressure.IsNew(h.lasting(), c.Key, rule)
 }
 
 // browser returns the client's fingerprint without the language and the initiator. A page on

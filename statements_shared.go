@@ -78,22 +78,6 @@ func (a *App) state(ctx context.Context, h *instance, entries []auditEntry, adde
 	return byRules, notes, nil
 }
 
-// auditSoon notes an entry in the audit, or keeps it until the store can be used: late reports that.
-func (h *instance) auditSoon(ctx context.Context, e auditEntry) (late bool, err error) {
-	if !h.engine.Degraded() {
-		err = h.audit(ctx, e)
-		told := (*operator.Error)(nil)
-		if err == nil || ctx.Err() != nil || errors.As(err, &told) && told != errAuditAway {
-			return false, err
-		}
-	}
-	e.at = h.engine.Now()
-	if !h.lateAudit().add(e) {
-		return false, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and %d entries of the audit wait for it already", maxLateAudit)
-	}
-	return true, nil
-}
-
 // unstateShared removes the statements about a target with an action from a store that machines
 // share, and returns how many there were.
 func (a *App) unstateShared(ctx context.Context, h *instance, who string, action rules.Action, about rules.Target) (int, error) {

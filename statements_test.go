@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // gauge returns the value of a gauge.
@@ -199,6 +201,16 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 		}
 		if again, err := operator.ParseTarget(want.String()); err != nil || again != target {
 			t.Errorf("%v of the file is %+v, %v, want %+v", want, again, err, target)
+		}
+	}
+}
+
+// An operator who is cut off while the store is asked is not told that nothing was changed.
+func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
+	a := &App{settings: settings{address: "server:1"}}
+	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
+		if err := a.unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
+			t.Errorf("%v: %v", cause, err)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package operator
 
-import "time"
+import (
+	"strings"
+	"time"
+	"unicode"
+)
 
 // Order is something to do to a client.
 type Order struct {
@@ -43,4 +47,13 @@ type Done struct {
 	Bans    int        `json:"bans,omitempty"`  // of unban: how many were lifted, as far as memory knows
 	Until   *time.Time `json:"until,omitempty"` // when it ends by itself
 	Notes   []string   `json:"notes,omitempty"` // what else a person should know
+}
+
+// OneLine returns a reason as it may stand in a line, and no longer than it may be.
+func OneLine(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
+	if runes := []rune(text); len(runes) > MaxReason {
+		return string(runes[:MaxReason])
+	}
+	return text
 }
