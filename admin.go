@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
@@ -65,7 +66,7 @@ func (a *Admin) untilReload(next http.Handler) caddy.AdminHandlerFunc {
 // awaitConfig waits for the first configuration of the process to have started: until then the admin
 // endpoint answers already, and Caddy says that nothing runs.
 func awaitConfig(ctx context.Context) {
-	for caddy.ActiveContext().Context == nil && time.Since(started) < 2*readyTimeout && ctx.Err() == nil {
+	for caddy.ActiveContext().Context == nil && time.Since(started) < 2*instance.ReadyTimeout && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -75,7 +76,7 @@ func serveHealth(w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed: expected GET")}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(storesInUse())
+	return json.NewEncoder(w).Encode(instance.Describe())
 }
 
 // Interface guards

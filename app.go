@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -111,11 +112,11 @@ type App struct {
 	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
 
 	rules        *rules.File
-	stated       statementsInForce
+	stated       instance.RulesInForce
 	unwatchRules func() // nil unless the file is being watched
 
 	store    Store
-	settings settings
+	settings instance.Settings
 	ledger   *history.Ledger // what is counted for the history; nil if there is none
 	zones    bool            // whether any handler has any
 	warned   map[string]bool // what was warned of already
@@ -127,8 +128,8 @@ type App struct {
 	runsOnce sync.Once     // closes running
 
 	mu       sync.Mutex
-	instance atomic.Pointer[instance] // written under mu; nil until it is needed
-	closed   bool                     // guarded by mu
+	instance atomic.Pointer[instance.Instance] // written under mu; nil until it is needed
+	closed   bool                              // guarded by mu
 }
 
 func init() {

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
@@ -16,7 +17,7 @@ import (
 // counts to decide by, because the configuration was rejected.
 func (a *App) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	if h := a.use(); h != nil {
-		if d = h.decide(ctx, client, debits); !d.Degraded || !h.closing.Load() {
+		if d = h.Decide(ctx, client, debits); !d.Degraded || !h.Closing.Load() {
 			return d, true
 		}
 	}
@@ -26,7 +27,7 @@ func (a *App) decide(ctx context.Context, client *engine.Client, debits []engine
 // punish records an offense of a client.
 func (a *App) punish(client *engine.Client, o reputation.Offense) {
 	if h := a.use(); h != nil {
-		h.engine.Punish(client, o)
+		h.Engine.Punish(client, o)
 	}
 }
 
@@ -38,7 +39,7 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []en
 	if a.instance.Load() == nil && !a.isShared() {
 		return a.decideElsewhere(ctx, client, debits)
 	}
-	h, err := acquire(a.settings, a.store, a.Region.shared())
+	h, err := instance.Acquire(a.settings, a.store, a.Region.shared())
 	if err != nil {
 		return d, false
 	}
@@ -46,8 +47,8 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []en
 	for i := range debits {
 		forget(debits[i].Client)
 	}
-	d = h.decide(ctx, client, debits)
-	if err := release(a.settings); err != nil {
+	d = h.Decide(ctx, client, debits)
+	if err := instance.Release(a.settings); err != nil {
 		a.log.Error("the rate limiter could not be closed", zap.Error(err))
 	}
 	return d, true
@@ -56,16 +57,16 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []en
 // decideElsewhere decides about a request of a configuration that was rejected after it
 // had begun to listen. The configuration that runs instead counts it.
 func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
-	var other *instance
-	eachInstance(func(h *instance) {
-		if other == nil || h.settings.store == a.settings.store {
+	var other *instance.Instance
+	instance.Each(func(h *instance.Instance) {
+		if other == nil || h.Settings.Store == a.settings.Store {
 			other = h
 		}
 	})
 	if other == nil {
 		return d, false
 	}
-	return other.decide(ctx, client, debits), true
+	return other.Decide(ctx, client, debits), true
 }
 
 // forget has the engine look up a client again.

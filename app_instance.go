@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 )
 
 // This file has how a configuration uses the instance: opens it, waits for it, gives it up.
@@ -42,29 +43,29 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error {
 	if s.app.APIKeys != nil {
 		keys = s.app.APIKeys.keys
 	}
-	h.keys.Store(keys)
-	h.rules.Store(s.app.rules)
+	h.Keys.Store(keys)
+	h.Rules.Store(s.app.rules)
 	select {
-	case <-h.engine.Ready():
-	case <-time.After(readyTimeout):
+	case <-h.Engine.Ready():
+	case <-time.After(instance.ReadyTimeout):
 	}
-	h.checkSecret(s.app.log)
-	h.warnOfChangedLimits(s.app.kindsOfLimits(), s.app.log)
+	h.CheckSecret(s.app.log)
+	h.WarnOfChangedLimits(s.app.kindsOfLimits(), s.app.log)
 	s.app.noteReload(h)
 	return nil
 }
 
 // noteReload notes in the audit that the configuration runs in the place of another one. If
 // that isn't possible, Caddy's own log still says it.
-func (a *App) noteReload(h *instance) {
-	reload := h.starts.Add(1) > 1
-	eachInstance(func(other *instance) { reload = reload || other != h })
+func (a *App) noteReload(h *instance.Instance) {
+	reload := h.Starts.Add(1) > 1
+	instance.Each(func(other *instance.Instance) { reload = reload || other != h })
 	if !reload {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), instance.StatsTimeout)
 	defer cancel()
-	if err := h.audit(ctx, auditEntry{by: "config", action: "reload"}); err != nil {
+	if err := h.Audit(ctx, instance.AuditEntry{By: "config", Action: "reload"}); err != nil {
 		a.log.Debug("the reload could not be noted in the audit", zap.Error(err))
 	}
 }
@@ -76,14 +77,14 @@ func (a *App) settle() { a.runsOnce.Do(func() { close(a.running) }) }
 // configuration has completely started waits for that: the store must not be opened for a
 // configuration that may still be rejected. If another configuration has the same instance
 // open, use doesn't wait. The result is nil after Cleanup if the instance was never used.
-func (a *App) use() *instance {
+func (a *App) use() *instance.Instance {
 	if h := a.instance.Load(); h != nil {
 		return h
 	}
 	if !a.isShared() {
 		select {
 		case <-a.running:
-		case <-time.After(readyTimeout):
+		case <-time.After(instance.ReadyTimeout):
 		}
 	}
 	return a.open()
@@ -91,24 +92,24 @@ func (a *App) use() *instance {
 
 // isShared reports whether another configuration uses the instance.
 func (a *App) isShared() bool {
-	return isInUse(a.settings)
+	return instance.IsInUse(a.settings)
 }
 
 // open returns the instance, and starts it if this configuration has none yet. It is nil
 // after Cleanup, or if it can't be started.
-func (a *App) open() *instance {
+func (a *App) open() *instance.Instance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if h := a.instance.Load(); h != nil || a.closed {
 		return h
 	}
-	h, err := acquire(a.settings, a.store, a.Region.shared())
+	h, err := instance.Acquire(a.settings, a.store, a.Region.shared())
 	if err != nil {
 		a.log.Error("the rate limiter could not be started", zap.Error(err))
 		return nil
 	}
-	if a.settings.address != "" {
-		a.stated.begin(&h.shared)
+	if a.settings.Address != "" {
+		a.stated.Begin(&h.Shared)
 	}
 	a.instance.Store(h)
 	a.followKeys(h)
@@ -116,13 +117,13 @@ func (a *App) open() *instance {
 }
 
 // refusals returns the log of a zone's refusals.
-func (a *App) refusals(zone string) *refusalLog {
+func (a *App) refusals(zone string) *instance.RefusalLog {
 	if a.zones {
 		if h := a.use(); h != nil {
-			return h.log(zone)
+			return h.Log(zone)
 		}
 	}
-	return &refusalLog{zone: zone}
+	return &instance.RefusalLog{Zone: zone}
 }
 
 // Cleanup gives up the instance. When no configuration uses it any more it is closed, and
@@ -138,16 +139,16 @@ func (a *App) Cleanup() error {
 		return nil
 	}
 	a.closed = true
-	a.stated.end()
+	a.stated.End()
 	if h := a.instance.Load(); h != nil {
-		h.shared.follow(a, nil)
+		h.Shared.Follow(a, nil)
 	}
 	var errs []error
 	if a.instance.Load() != nil {
-		errs = append(errs, release(a.settings))
+		errs = append(errs, instance.Release(a.settings))
 	}
 	if a.ledger != nil {
-		errs = append(errs, closeLedger(a.settings))
+		errs = append(errs, instance.CloseLedger(a.settings))
 	}
 	return errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
@@ -38,14 +39,14 @@ func (a *App) Provision(ctx caddy.Context) error {
 
 // provisionFiles decides where the database, the secret and the daily keys are kept.
 func (a *App) provisionFiles() error {
-	a.settings = settings{
-		store:    a.store.Identity(),
-		kind:     a.store.CaddyModule().ID.Name(),
-		secret:   a.SecretFile,
-		maxKeys:  a.MaxKeys,
-		timeout:  time.Duration(a.StoreTimeout),
-		cleanup:  time.Duration(a.CleanupInterval),
-		degraded: a.DegradedLimit,
+	a.settings = instance.Settings{
+		Store:    a.store.Identity(),
+		Kind:     a.store.CaddyModule().ID.Name(),
+		Secret:   a.SecretFile,
+		MaxKeys:  a.MaxKeys,
+		Timeout:  time.Duration(a.StoreTimeout),
+		Cleanup:  time.Duration(a.CleanupInterval),
+		Degraded: a.DegradedLimit,
 	}
 	if _, ok := a.store.(stores.Keyed); ok {
 		return nil
@@ -55,32 +56,32 @@ func (a *App) provisionFiles() error {
 	}
 	folder := filepath.Join(caddy.AppDataDir(), stores.DefaultFolder)
 	if store, ok := a.store.(stores.File); ok {
-		a.settings.path, folder = store.Place(), store.Folder()
+		a.settings.Path, folder = store.Place(), store.Folder()
 	}
-	a.settings.secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
-	a.settings.epochs = filepath.Join(folder, "tally.epochs")
-	if secret, err := filepath.Abs(a.settings.secret); err == nil && secret == a.settings.path {
+	a.settings.Secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
+	a.settings.Epochs = filepath.Join(folder, "tally.epochs")
+	if secret, err := filepath.Abs(a.settings.Secret); err == nil && secret == a.settings.Path {
 		return fmt.Errorf("secret_file: is the database as well, got %q: name another file", a.SecretFile)
 	}
-	a.warnOfAccess("secret_file", a.settings.secret)
-	a.warnOfAccess("the keys that names at rest are hashed under", a.settings.epochs)
+	a.warnOfAccess("secret_file", a.settings.Secret)
+	a.warnOfAccess("the keys that names at rest are hashed under", a.settings.Epochs)
 	return nil
 }
 
 // provisionNetwork checks that there is what all machines must have that share a store.
 func (a *App) provisionNetwork(store stores.Network) error {
 	if a.SecretFile == "" {
-		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", a.settings.kind)
+		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", a.settings.Kind)
 	}
-	a.settings.address = store.Address()
-	a.warnOfAccess("secret_file", a.settings.secret)
+	a.settings.Address = store.Address()
+	a.warnOfAccess("secret_file", a.settings.Secret)
 	return nil
 }
 
 // provisionHistory has the counts ready that the history is made of.
 func (a *App) provisionHistory() (err error) {
 	if !a.DisableHistory {
-		a.ledger, err = openLedger(a.settings)
+		a.ledger, err = instance.OpenLedger(a.settings)
 	}
 	return err
 }

@@ -95,6 +95,11 @@ var rules = []rule{
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
 	},
 	{
+		packages:  []string{"./internal/instance"},
+		forbidden: []string{".", "./internal/matcher", "./internal/routes", "./internal/page", "./internal/replay", "net/http/httputil"},
+		why:       "what outlives a config knows neither requests nor what an operator writes",
+	},
+	{
 		packages:  []string{"./internal/stores"},
 		forbidden: []string{".", "./limiter/engine"},
 		why:       "where counts are kept has nothing to do with what is counted",

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
@@ -25,12 +26,12 @@ func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names, err := in.namesInAudit(target)
+		names, err := in.NamesInAudit(target)
 		if err != nil {
 			t.Fatal(err)
 		}
 		name := names[0]
-		lasting := atrest.Opaque(in.secret.Load().Hasher, []byte(target.String()))
+		lasting := atrest.Opaque(in.Secret.Load().Hasher, []byte(target.String()))
 		if forgotten := name != hex.EncodeToString(lasting[:]); forgotten != address {
 			t.Errorf("%s: the name can be forgotten: %v", text, forgotten)
 		}
@@ -41,8 +42,8 @@ func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
 func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
 	in := h.app.use()
-	before := in.store.Load()
-	t.Cleanup(func() { in.store.Store(before) })
+	before := in.Store.Load()
+	t.Cleanup(func() { in.Store.Store(before) })
 	closed, err := memory.New().Opener(memory.Options{})(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -50,14 +51,14 @@ func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in.store.Store(&closed)
+	in.Store.Store(&closed)
 	target, err := operator.ParseTarget("192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, reads := in.acts(t.Context(), 0, 1)
-	for what, err := range map[string]error{"to read": reads, "to write": in.audit(t.Context(), auditEntry{by: "admin", action: "reset", target: &target})} {
-		if !errors.Is(err, errAuditAway) {
+	_, reads := in.Acts(t.Context(), 0, 1)
+	for what, err := range map[string]error{"to read": reads, "to write": in.Audit(t.Context(), instance.AuditEntry{By: "admin", Action: "reset", Target: &target})} {
+		if !errors.Is(err, instance.ErrAuditAway) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -69,11 +70,11 @@ func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
 	in := h.app.use()
-	auditor, err := in.auditor()
+	auditor, err := in.Auditor()
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := storage.Act{At: in.engine.Now(), By: "ann", Action: "ban", Kind: "address", Target: "00", Reason: "of an earlier version"}
+	plain := storage.Act{At: in.Engine.Now(), By: "ann", Action: "ban", Kind: "address", Target: "00", Reason: "of an earlier version"}
 	if err := auditor.Audit(t.Context(), &plain); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := in.audit(t.Context(), auditEntry{by: "ann", action: "ban", target: &target, reason: reason}); err != nil {
+		if err := in.Audit(t.Context(), instance.AuditEntry{By: "ann", Action: "ban", Target: &target, Reason: reason}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,7 +22,7 @@ func TestCountsInMemory(t *testing.T) {
 			for range 3 {
 				serve(t, h, "GET", "/", "192.0.2.1", nil)
 			}
-			if got := h.app.use().stats().Keys; got != want {
+			if got := h.app.use().Stats().Keys; got != want {
 				t.Errorf("%d counts are held, want %d", got, want)
 			}
 		})

@@ -128,7 +128,7 @@ func reasonOf(err error) string {
 // verify asks the service whether the token of its widget is valid.
 func (x *exchange) verify(given string) (token [tokenSize]byte, reason string) {
 	result := x.verifier.Verify(x.http.Context(), given, session.Site(x.http.Host))
-	if result.Unavailable() && x.unavailable.admits(time.Now()) {
+	if result.Unavailable() && x.unavailable.Admits(time.Now()) {
 		x.app.log.Warn("nobody can pass the challenge at the moment",
 			zap.String("service", x.verifier.Service().Name), zap.String("reason", string(result.Reason)), zap.Error(result.Err))
 	}

@@ -47,7 +47,7 @@ func (c *client) score() string {
 	if record == nil {
 		return ""
 	}
-	return strconv.Itoa(int(record.Score(c.app.use().engine.Now())))
+	return strconv.Itoa(int(record.Score(c.app.use().Engine.Now())))
 }
 
 // toldViolations is how many of a client's last violations its placeholder has.
@@ -74,7 +74,7 @@ func (c *client) name() string {
 	if instance == nil {
 		return ""
 	}
-	name, ok := instance.opaqueName(c.Key, c.Kind.Verified())
+	name, ok := instance.OpaqueName(c.Key, c.Kind.Verified())
 	if !ok {
 		return ""
 	}

@@ -17,12 +17,12 @@ func (c *client) record() *reputation.Record {
 		return nil
 	}
 	if c.subject.Parent != nil {
-		record := instance.engine.CachedRecord(engine.Client{Key: c.subject.Parent.Key})
-		if record != nil && record.Banned(instance.engine.Now()) {
+		record := instance.Engine.CachedRecord(engine.Client{Key: c.subject.Parent.Key})
+		if record != nil && record.Banned(instance.Engine.Now()) {
 			return record
 		}
 	}
-	return instance.engine.CachedRecord(engine.Client{Key: c.subject.Key})
+	return instance.Engine.CachedRecord(engine.Client{Key: c.subject.Key})
 }
 
 // maxUnverifiedPoints is the most that a session lacks because of an unverified client's
@@ -50,8 +50,8 @@ func (c *client) inheritedPoints() (points int) {
 	c.app.decide(c.http.Context(), c.subject, nil) // so that memory knows its records
 	instance := c.app.use()
 	for of := c.subject; of != nil && instance != nil; of = of.Parent {
-		if record := instance.engine.CachedRecord(engine.Client{Key: of.Key}); record != nil {
-			points = max(points, c.bequest(record, instance.engine.Now()))
+		if record := instance.Engine.CachedRecord(engine.Client{Key: of.Key}); record != nil {
+			points = max(points, c.bequest(record, instance.Engine.Now()))
 		}
 	}
 	return points

@@ -80,7 +80,7 @@ func (a *App) reportOffense(e *evaluation, subject *engine.Client, o reputation.
 		return
 	}
 	record := e.client.record()
-	if banned := record != nil && record.Banned(a.use().engine.Now()); !banned && a.mayReport(e) {
+	if banned := record != nil && record.Banned(a.use().Engine.Now()); !banned && a.mayReport(e) {
 		a.punish(subject, o)
 	}
 }
@@ -93,7 +93,7 @@ func (a *App) mayReport(e *evaluation) bool {
 		return true
 	}
 	if instance := a.use(); instance != nil {
-		if record := instance.engine.CachedRecord(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
+		if record := instance.Engine.CachedRecord(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
 			return true
 		}
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 )
 
 // DecisionLog writes a line for each refusal to the logger `http.log.rate_limit`, for
@@ -22,7 +24,7 @@ type DecisionLog struct {
 	Sample int `json:"sample,omitempty"`
 
 	log                              *zap.Logger
-	first, repeated, shadow, allowed perSecond
+	first, repeated, shadow, allowed instance.PerSecond
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -28,7 +29,7 @@ func (l *DecisionLog) refused(e *evaluation, r *refusal, now func() time.Time) {
 	if r.fresh {
 		kind = &l.first
 	}
-	if !kind.admits(now(), decisionsPerSecond) {
+	if !kind.Admits(now(), decisionsPerSecond) {
 		return
 	}
 	l.log.Info("refused", append(append(e.describeForLog(kind), r.units()...),
@@ -56,7 +57,7 @@ func (l *DecisionLog) passed(e *evaluation, p *response) {
 	if l == nil || l.Sample == 0 || len(p.statuses) == 0 || e.handler.random()*float64(l.Sample) >= 1 {
 		return
 	}
-	if !l.allowed.admits(time.Now(), decisionsPerSecond) {
+	if !l.allowed.Admits(time.Now(), decisionsPerSecond) {
 		return
 	}
 	tightest := p.statuses[0]
@@ -69,10 +70,10 @@ func (l *DecisionLog) passed(e *evaluation, p *response) {
 
 // wouldRefuse writes that a shadow limit would have refused a request, which describe describes.
 func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *policy, d engine.Decision) {
-	if l == nil || !l.shadow.admits(time.Now(), decisionsPerSecond) {
+	if l == nil || !l.shadow.Admits(time.Now(), decisionsPerSecond) {
 		return
 	}
-	l.log.Info("would refuse", append(l.shadow.complete(describe()),
+	l.log.Info("would refuse", append(l.shadow.Complete(describe()),
 		zap.String("zone", by.zone.Name),
 		zap.String("limit", by.name),
 		zap.String("outcome", meter.WouldRefuse),
@@ -81,7 +82,9 @@ func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *policy, d eng
 }
 
 // describeForLog describes the request in a line of a kind.
-func (e *evaluation) describeForLog(kind *perSecond) []zap.Field { return kind.complete(e.describe()) }
+func (e *evaluation) describeForLog(kind *instance.PerSecond) []zap.Field {
+	return kind.Complete(e.describe())
+}
 
 // describe describes the request for logs. The address comes first, so that nothing that a client
 // chooses stands before it.

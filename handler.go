@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
@@ -125,7 +126,7 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 	if h.DisableMetrics {
 		return nil
 	}
-	if err := meter.Register(ctx.GetMetricsRegistry(), collectors...); err != nil {
+	if err := meter.Register(ctx.GetMetricsRegistry(), instance.Collectors...); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	for _, z := range h.zones {

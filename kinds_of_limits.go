@@ -5,11 +5,13 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 )
 
 // kindsOfLimits returns the kinds of limits of all handlers.
-func (a *App) kindsOfLimits() map[zoneTier]limitKinds {
-	all := make(map[zoneTier]limitKinds)
+func (a *App) kindsOfLimits() map[instance.ZoneTier]instance.LimitKinds {
+	all := make(map[instance.ZoneTier]instance.LimitKinds)
 	for _, z := range a.allZones {
 		for _, l := range append(slices.Collect(maps.Values(z.sites)), z.siteLimits) {
 			z.addKinds(all, "", l.own)
@@ -22,13 +24,13 @@ func (a *App) kindsOfLimits() map[zoneTier]limitKinds {
 }
 
 // addKinds adds the kinds of a set, which may be nil.
-func (z *Zone) addKinds(to map[zoneTier]limitKinds, tier string, set *limitSet) {
+func (z *Zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, tier string, set *limitSet) {
 	if set == nil {
 		return
 	}
-	of, nth := zoneTier{z.Name, tier}, make(map[string]int)
+	of, nth := instance.ZoneTier{Zone: z.Name, Tier: tier}, make(map[string]int)
 	if to[of] == nil {
-		to[of] = make(limitKinds)
+		to[of] = make(instance.LimitKinds)
 	}
 	for _, p := range slices.Concat(set.policies, set.shadows) {
 		kind := p.kind

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
@@ -43,7 +44,7 @@ func (d describer) Register(c prometheus.Collector) error {
 func exportedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	d := describer{labels: make(map[string][]string)}
-	if err := meter.Register(d, collectors...); err != nil {
+	if err := meter.Register(d, instance.Collectors...); err != nil {
 		t.Fatal(err)
 	}
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})

@@ -11,20 +11,21 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
-func namingInstance(t *testing.T) *instance {
+func namingInstance(t *testing.T) *instance.Instance {
 	t.Helper()
 	secret, err := identity.NewSecret(make([]byte, identity.MinSecret))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &instance{epochs: epoch.In(filepath.Join(t.TempDir(), "tally.epochs"))}
-	h.secret.Store(secret)
+	h := &instance.Instance{Epochs: epoch.In(filepath.Join(t.TempDir(), "tally.epochs"))}
+	h.Secret.Store(secret)
 	return h
 }
 
@@ -32,7 +33,7 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 	h, midnight := namingInstance(t), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	name := func(key string, after time.Duration) (name, former storage.Key) {
 		t.Helper()
-		called, err := h.name(1, key, time.Hour, midnight.Add(after).UnixNano())
+		called, err := h.Name(1, key, time.Hour, midnight.Add(after).UnixNano())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +81,7 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 		if l == nil {
 			continue // no limit of its own while banned
 		}
-		called, err := h.name(l.ID, "i192.0.2.1", l.Retention(), now)
+		called, err := h.Name(l.ID, "i192.0.2.1", l.Retention(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,7 @@ func TestAmountsDoNotChangeNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, err := h.name(1, "i192.0.2.1", l.Retention(), now)
+		name, err := h.Name(1, "i192.0.2.1", l.Retention(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,8 +138,8 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 		passing := func() (passed int) {
 			e, err := engine.New(engine.Options{
 				Open:         func(ctx context.Context) (storage.Store, error) { return sqlite.Open(ctx, sqlite.Options{Path: path}) },
-				Name:         h.name,
-				NameAtOnce:   h.nameAtOnce,
+				Name:         h.Name,
+				NameAtOnce:   h.NameAtOnce,
 				Clock:        clock,
 				StoreTimeout: time.Minute,
 			})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
@@ -24,7 +25,7 @@ var started = time.Now()
 
 // Status implements operator.Service.
 func (running) Status(context.Context) (operator.Status, error) {
-	status := operator.Status{Version: runningVersions().Module, Started: started.UTC(), Stores: storesInUse()}
+	status := operator.Status{Version: runningVersions().Module, Started: started.UTC(), Stores: instance.Describe()}
 	if app := runningApp(); app != nil {
 		status.Rules = app.describeRules()
 		status.History = app.ledger != nil
@@ -66,7 +67,7 @@ func (running) Refusals(_ context.Context, zone string) (operator.Refusals, erro
 // tag returns the tag of a key, or "" while there is no instance.
 func (a *App) tag(key string) string {
 	if h := a.instance.Load(); h != nil {
-		return h.tag(key)
+		return h.Tag(key)
 	}
 	return ""
 }

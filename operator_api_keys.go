@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -18,7 +19,7 @@ import (
 // This file has the API keys in the store, as operators and requests see them.
 
 // storeOfKeys returns the instance whose store has the API keys of the configuration that runs.
-func storeOfKeys() (*App, *instance, error) {
+func storeOfKeys() (*App, *instance.Instance, error) {
 	app, h, err := instanceInUse()
 	if err == nil && (app.APIKeys == nil || !app.APIKeys.Store) {
 		err = operator.Errorf(http.StatusConflict, "the API keys of this configuration are not in its store: leave --store out, or write the word store into the block api_keys")
@@ -32,11 +33,11 @@ func (running) APIKeys(context.Context) ([]operator.StoredKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.shared.keys.Load() == nil {
+	if h.Shared.Keys.Load() == nil {
 		return nil, keyError(errStoreAway)
 	}
 	list := []operator.StoredKey{}
-	for _, key := range h.shared.listKeys() {
+	for _, key := range h.Shared.ListKeys() {
 		e := key.Entry()
 		told := operator.StoredKey{Name: e.Name, Tier: e.Tier, ID: e.ID}
 		if !e.Expires.IsZero() {
@@ -57,7 +58,7 @@ func (running) AddAPIKey(ctx context.Context, line string) error {
 	if err != nil {
 		return operator.Errorf(http.StatusBadRequest, "%v", err)
 	}
-	if err := h.addAPIKey(ctx, key); err != nil {
+	if err := h.AddAPIKey(ctx, key); err != nil {
 		return keyError(err)
 	}
 	app.log.Info("an API key was added to the store", zap.String("name", key.Name), zap.String("tier", key.Tier))
@@ -70,19 +71,19 @@ func (running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange) 
 	if err != nil {
 		return 0, err
 	}
-	keys := h.shared.keysOf(change.Name, change.ID)
+	keys := h.Shared.KeysOf(change.Name, change.ID)
 	if len(keys) == 0 {
 		return 0, operator.Errorf(http.StatusNotFound, "the store has no API key of %s", strings.TrimSpace(change.Name+" "+change.ID))
 	}
 	switch {
 	case change.Tier == "":
-		err = h.revokeAPIKeys(ctx, keys)
+		err = h.RevokeAPIKeys(ctx, keys)
 	case change.ID != "":
 		return 0, operator.Errorf(http.StatusBadRequest, "id: all keys of a name have one tier")
 	case apikeys.CheckTier(change.Tier) != nil:
 		return 0, operator.Errorf(http.StatusBadRequest, "%v", apikeys.CheckTier(change.Tier))
 	default:
-		err = h.retierAPIKeys(ctx, keys, change.Tier)
+		err = h.RetierAPIKeys(ctx, keys, change.Tier)
 	}
 	if err != nil {
 		return 0, keyError(err)
@@ -108,7 +109,7 @@ func keyError(err error) error {
 // the store was never read.
 func (a *App) sharedKeys() *apikeys.Set {
 	if h := a.instance.Load(); h != nil && a.APIKeys.Store {
-		return h.shared.keys.Load()
+		return h.Shared.Keys.Load()
 	}
 	return nil
 }
@@ -120,7 +121,7 @@ func (a *App) findKey(ctx context.Context, key string, now time.Time) *apikeys.C
 		return client
 	}
 	if h := a.instance.Load(); h != nil && a.APIKeys.Store {
-		h.awaitStatements(ctx)
+		h.AwaitStatements(ctx)
 	}
 	client := a.sharedKeys().Find(key, now)
 	if client == nil || a.tier(client.Tier) == nil {
@@ -150,9 +151,9 @@ func (a *App) unknownKey() error {
 }
 
 // followKeys keeps the metric of keys in force when those in the store change.
-func (a *App) followKeys(h *instance) {
+func (a *App) followKeys(h *instance.Instance) {
 	if a.APIKeys != nil && a.APIKeys.Store {
-		h.shared.follow(a, a.meterKeys)
+		h.Shared.Follow(a, a.meterKeys)
 		a.meterKeys()
 	}
 }

@@ -22,7 +22,7 @@ func (running) Bans(context.Context) ([]operator.Ban, error) {
 		return nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	bans, now := []operator.Ban{}, time.Now()
-	for _, s := range h.shared.list() {
+	for _, s := range h.Shared.List() {
 		if len(bans) < operator.MaxItems {
 			bans = append(bans, *ruleOf(&s, byStore))
 		}
@@ -33,13 +33,13 @@ func (running) Bans(context.Context) ([]operator.Ban, error) {
 			bans = append(bans, *ruleOf(s, byRules))
 		}
 	}
-	earned := h.engine.Clients(engine.ClientsQuery{
+	earned := h.Engine.Clients(engine.ClientsQuery{
 		Banned: true, N: operator.MaxItems - len(bans),
 		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is squeezed, not banned
 	})
 	for _, c := range earned {
-		ban := app.banOf(c, h.engine.Now(), now)
-		ban.Tag = h.tag(c.Key)
+		ban := app.banOf(c, h.Engine.Now(), now)
+		ban.Tag = h.Tag(c.Key)
 		bans = append(bans, *ban)
 	}
 	for i := range bans {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -48,7 +49,7 @@ func (x *explainer) note(ctx context.Context, q operator.Question) error {
 	if !q.Note {
 		return nil
 	}
-	return noted(x.instance.audit(ctx, auditEntry{by: q.By, action: "explain", target: &x.Target}))
+	return noted(x.instance.Audit(ctx, instance.AuditEntry{By: q.By, Action: "explain", Target: &x.Target}))
 }
 
 // explainReference tells what a reference was about, and goes on with the client that it
@@ -63,7 +64,7 @@ func (x *explainer) explainReference() {
 	if r.policy != nil {
 		limit = &r.policy.Limit
 	}
-	key, ok := x.instance.engine.KeyNamed(limit, r.Name)
+	key, ok := x.instance.Engine.KeyNamed(limit, r.Name)
 	if !ok {
 		return
 	}
@@ -87,7 +88,7 @@ func (x *explainer) isUnknown() bool {
 	case operator.KeyText:
 		return !slices.ContainsFunc(x.app.allZones, func(z *Zone) bool { return z.per == perKey })
 	case operator.APIKey, operator.Session:
-		return x.keyTier() == "" && len(x.instance.engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return x.isIn(string(key)) }})) == 0
+		return x.keyTier() == "" && len(x.instance.Engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return x.isIn(string(key)) }})) == 0
 	}
 	return false
 }
@@ -98,7 +99,7 @@ func (x *explainer) explainRecord() {
 	if len(list) == 0 || list[0].Record.At == 0 {
 		return
 	}
-	c, now := list[0], x.instance.engine.Now()
+	c, now := list[0], x.instance.Engine.Now()
 	if c.Key[0] == identity.TagNetwork { // what it says of a network is that it is squeezed
 		x.told.Squeezed = x.in(c.Banned)
 		return
@@ -133,7 +134,7 @@ func (a *App) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.
 
 // explainStatement tells the operator's statement about the target.
 func (x *explainer) explainStatement() {
-	set := x.app.stated.now()
+	set := x.app.stated.Now()
 	if set.IsEmpty() {
 		return
 	}
@@ -149,7 +150,7 @@ func (x *explainer) explainStatement() {
 		found = set.Find(rules.Session, x.Value, true, x.now)
 	}
 	x.told.Rule = ruleOf(found, byRules)
-	if found != nil && x.instance.shared.has(found) {
+	if found != nil && x.instance.Shared.Has(found) {
 		x.told.Rule.By = byStore
 	}
 }

@@ -57,7 +57,7 @@ func (x *explainer) refuses(outcome, zone, limit string, retry time.Duration, wh
 func (x *explainer) explainLimit(ctx context.Context, p *policy, debit engine.Debit) engine.Decision {
 	cost := debit.Cost
 	debits := []engine.Debit{debit}
-	d := x.instance.forecast(ctx, nil, debits)
+	d := x.instance.Forecast(ctx, nil, debits)
 	limit := debits[0].Whole()
 	state := operator.LimitState{
 		Zone: p.zone.Name, Limit: p.name, Text: limitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),

@@ -183,7 +183,7 @@ func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.F
 	}
 	shadows := x.explainShadows(ctx, &e.shadows)
 	debits := slices.Clone(e.debits)
-	d := x.instance.forecast(ctx, e.subject, debits)
+	d := x.instance.Forecast(ctx, e.subject, debits)
 	switch {
 	case d.Reason == engine.Banned:
 		return x.refuses("banned", banName, banName, d.Retry, "because the client is banned for what it did")
@@ -216,7 +216,7 @@ func (x *explainer) explainShadows(ctx context.Context, s *shadows) (by []*polic
 				x.explainLimit(ctx, p, s.debits[from+i])
 			}
 		}
-		if d := x.instance.forecast(ctx, nil, slices.Clone(s.debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
+		if d := x.instance.Forecast(ctx, nil, slices.Clone(s.debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
 			by = append(by, s.policies[from+d.Debit])
 		}
 		from = to

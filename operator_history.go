@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -26,7 +27,7 @@ func appInUse() (*App, error) {
 }
 
 // instanceInUse returns the instance of the configuration that runs.
-func instanceInUse() (*App, *instance, error) {
+func instanceInUse() (*App, *instance.Instance, error) {
 	app, err := appInUse()
 	if err != nil {
 		return nil, nil, err
@@ -44,11 +45,11 @@ func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.H
 	if err != nil {
 		return operator.History{}, err
 	}
-	store, err := h.past()
+	store, err := h.Past()
 	if err != nil {
 		return operator.History{}, err
 	}
-	now := h.engine.Now()
+	now := h.Engine.Now()
 	wanted := historyQuery(q, now)
 	if _, _, err := wanted.Periods(); err != nil {
 		return operator.History{}, operator.Errorf(http.StatusBadRequest, "history: %v", err)
@@ -71,7 +72,7 @@ func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.H
 		if key != "" {
 			text = identity.KeyText([]byte(key))
 		}
-		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Tag: h.tag(key), Units: k.Units, Refused: k.Refused})
+		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Tag: h.Tag(key), Units: k.Units, Refused: k.Refused})
 	}
 	return told, nil
 }
@@ -124,7 +125,7 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 
 // keysInHistory returns the heavy keys that memory still knows, by their names at
 // rest.
-func (a *App) keysInHistory(h *instance, heaviest []storage.Heavy) map[storage.Key]string {
+func (a *App) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
 	}
@@ -137,11 +138,11 @@ func (a *App) keysInHistory(h *instance, heaviest []storage.Heavy) map[storage.K
 		}
 	}
 	known := make(map[storage.Key]string)
-	for _, k := range h.engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ []byte) bool {
+	for _, k := range h.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ []byte) bool {
 		_, has := series[id]
 		return has
 	}}) {
-		names, err := h.namesInHistory(series[k.Limit.ID], k.Key)
+		names, err := h.NamesInHistory(series[k.Limit.ID], k.Key)
 		if err != nil {
 			return nil
 		}
@@ -162,7 +163,7 @@ func (running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act
 }
 
 // auditOf returns the audit of an instance as operators see it.
-func auditOf(ctx context.Context, h *instance, q operator.AuditQuery) ([]operator.Act, error) {
+func auditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) ([]operator.Act, error) {
 	before, n := int64(math.MaxInt64), q.N
 	if !q.Before.IsZero() {
 		before = q.Before.UnixNano()
@@ -171,18 +172,18 @@ func auditOf(ctx context.Context, h *instance, q operator.AuditQuery) ([]operato
 		n = 50
 	}
 	n = min(n, operator.MaxItems)
-	acts, err := h.actsOf(ctx, q.Client, before, n)
+	acts, err := h.ActsOf(ctx, q.Client, before, n)
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := h.secret.Load().Sealer(auditPurpose)
+	sealer, err := h.Secret.Load().Sealer(instance.AuditPurpose)
 	if err != nil {
 		return nil, err
 	}
 	told := make([]operator.Act, len(acts))
 	for i := range acts {
 		a := &acts[i]
-		name, reason := openAct(sealer, a)
+		name, reason := instance.OpenAct(sealer, a)
 		told[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a, name), Reason: reason}
 	}
 	return told, nil
@@ -206,7 +207,7 @@ func (running) Reveal(ctx context.Context, by, list string) error {
 	if err != nil {
 		return err
 	}
-	return noted(h.audit(ctx, auditEntry{by: by, action: "reveal", reason: list}))
+	return noted(h.Audit(ctx, instance.AuditEntry{By: by, Action: "reveal", Reason: list}))
 }
 
 // noted returns what an operator is told about an entry of the audit that could not be written.

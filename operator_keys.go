@@ -36,9 +36,9 @@ func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, er
 		wanted.Order = engine.ByRefused
 	}
 	list, now := []operator.Key{}, time.Now()
-	for _, k := range h.engine.Keys(wanted) {
+	for _, k := range h.Engine.Keys(wanted) {
 		listed := listedKey(k, applied(limits[k.Limit.ID], k.Limit), now)
-		listed.Tag = h.tag(k.Key)
+		listed.Tag = h.Tag(k.Key)
 		list = append(list, listed)
 	}
 	if q.By == operator.ByRefused {

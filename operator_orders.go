@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -52,7 +53,7 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 		done.Until = &added.Until
 	}
 	earlier := t.replacedBy(added)
-	if done.In, done.Notes, err = t.app.state(ctx, t.instance, []auditEntry{t.entry(action.String(), o)}, added); err != nil {
+	if done.In, done.Notes, err = t.app.state(ctx, t.instance, []instance.AuditEntry{t.entry(action.String(), o)}, added); err != nil {
 		return operator.Done{}, err
 	}
 	if done.In == byStore {
@@ -63,16 +64,16 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 }
 
 // entry returns the audit entry of an order about the target.
-func (t *target) entry(action string, o operator.Order) auditEntry {
+func (t *target) entry(action string, o operator.Order) instance.AuditEntry {
 	about := t.Target
-	return auditEntry{by: o.By, action: action, target: &about, reason: o.Reason}
+	return instance.AuditEntry{By: o.By, Action: action, Target: &about, Reason: o.Reason}
 }
 
 // replacedBy returns a note about the earlier statement whose place another takes, if there is one:
 // undoing the other doesn't bring it back.
 func (t *target) replacedBy(added rules.Statement) (notes []string) {
 	var earlier []rules.Statement
-	for _, s := range t.instance.shared.find(added.Action, added.Target) {
+	for _, s := range t.instance.Shared.Find(added.Action, added.Target) {
 		earlier = append(earlier, s.Statement)
 	}
 	if !t.app.sharesStatements() {
@@ -96,7 +97,7 @@ func (a *App) exceptionsTo(s rules.Statement) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
 	}
-	if n := a.stated.now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
+	if n := a.stated.Now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
 		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower statements do: there are %d", n))
 	}
 	return notes
@@ -186,11 +187,11 @@ func (t *target) unstate(ctx context.Context, action rules.Action, about rules.T
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
 	}
-	inStore := len(t.instance.shared.find(action, about))
+	inStore := len(t.instance.Shared.Find(action, about))
 	if len(inFile) == 0 && inStore == 0 {
 		return 0, nil
 	}
-	late, err := t.instance.auditSoon(ctx, t.entry(act, o))
+	late, err := t.instance.AuditSoon(ctx, t.entry(act, o))
 	if err != nil || inStore > 0 && late {
 		return 0, t.app.unstated(cmp.Or(err, errStoreAway))
 	}
@@ -245,13 +246,13 @@ func (running) Import(ctx context.Context, i operator.Import) (operator.Done, er
 		}
 		added = append(added, statement)
 	}
-	entries := make([]auditEntry, len(added))
+	entries := make([]instance.AuditEntry, len(added))
 	for n, statement := range added {
 		t, err := operator.ParseTarget(statement.Target.String())
 		if err != nil {
 			return operator.Done{}, err
 		}
-		entries[n] = auditEntry{by: i.By, action: statement.Action.String(), target: &t, reason: statement.Reason}
+		entries[n] = instance.AuditEntry{By: i.By, Action: statement.Action.String(), Target: &t, Reason: statement.Reason}
 	}
 	in, notes, err := app.state(ctx, h, entries, added...)
 	if err != nil {

@@ -89,7 +89,7 @@ func TestFloodsOfRefusalsTakeNoLock(t *testing.T) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sampled.mu.Lock()
-	defer w.sampled.mu.Unlock()
+	w.sampled.Mu.Lock()
+	defer w.sampled.Mu.Unlock()
 	w.refused(now, sample) // which would hang
 }

@@ -15,10 +15,10 @@ import (
 // resetAll resets what is to be forgotten, and notes that in the audit before. It returns how
 // much of it there was.
 func (t *target) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Order) (found int, err error) {
-	if err := t.instance.audit(ctx, t.entry(action, o)); err != nil {
+	if err := t.instance.Audit(ctx, t.entry(action, o)); err != nil {
 		return 0, err
 	}
-	err = t.instance.engine.Reset(ctx, resets)
+	err = t.instance.Engine.Reset(ctx, resets)
 	switch {
 	case errors.Is(err, engine.ErrUnavailable):
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)

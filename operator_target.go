@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -21,7 +22,7 @@ import (
 type target struct {
 	operator.Target
 	app      *App
-	instance *instance
+	instance *instance.Instance
 	referred *referredRefusal // what a reference says; nil for other targets
 }
 
@@ -181,7 +182,7 @@ func (t *target) countedKeys(zones []*Zone, most int) (list []countedKey) {
 		t.eachNamed(z, add)
 	}
 	limits := t.app.limitsOf(zones)
-	for _, k := range t.instance.engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
+	for _, k := range t.instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
 		return limits[id] != nil && t.isIn(string(key))
 	}}) {
 		add(countedKey{tierLimit: applied(limits[k.Limit.ID], k.Limit), key: k.Key, held: true})
@@ -247,7 +248,7 @@ func (t *target) clients(most int) (list []engine.ClientRecord) {
 	if t.referred != nil {
 		return nil
 	}
-	list = t.instance.engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return t.isIn(string(key)) }})
+	list = t.instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return t.isIn(string(key)) }})
 	if t.Kind == operator.APIKey && len(list) == 0 {
 		list = append(list, engine.ClientRecord{Key: string(identity.TagAPIKey) + t.Value})
 	}
@@ -276,17 +277,17 @@ func targetOf(key string) string {
 func (t *target) tag() string {
 	switch t.Kind {
 	case operator.Address:
-		return t.instance.tag(string(t.networkKey(t.app.prefixes(0, 0))))
+		return t.instance.Tag(string(t.networkKey(t.app.prefixes(0, 0))))
 	case operator.KeyText:
-		return t.instance.tag(string(textKey(t.Value)))
+		return t.instance.Tag(string(textKey(t.Value)))
 	case operator.APIKey:
-		return t.instance.tag(string(identity.TagAPIKey) + t.Value)
+		return t.instance.Tag(string(identity.TagAPIKey) + t.Value)
 	}
 	return ""
 }
 
 // tagOf returns the tag of the client that a text names, or "".
-func (a *App) tagOf(h *instance, client string) string {
+func (a *App) tagOf(h *instance.Instance, client string) string {
 	named, err := operator.ParseTarget(client)
 	if err != nil {
 		return ""
@@ -297,11 +298,11 @@ func (a *App) tagOf(h *instance, client string) string {
 // resolveTag makes a target that is a tag the client that memory knows by it.
 func (t *target) resolveTag() error {
 	tag, clients := strings.ToLower(t.Value), make(map[string]bool)
-	has := func(key []byte) bool { return strings.HasPrefix(t.instance.fullTag(key), tag) }
-	for _, k := range t.instance.engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
+	has := func(key []byte) bool { return strings.HasPrefix(t.instance.FullTag(key), tag) }
+	for _, k := range t.instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
 		clients[targetOf(k.Key)] = true
 	}
-	for _, c := range t.instance.engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
+	for _, c := range t.instance.Engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
 		clients[targetOf(c.Key)] = true
 	}
 	delete(clients, "") // those that can't be named

@@ -6,13 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // watchers are the operators who follow what is decided, and the sample of refusals that they are
 // shown. The zero value has none.
 type watchers struct {
-	sampled perSecond // refusals
+	sampled instance.PerSecond // refusals
 
 	mu      sync.Mutex
 	streams map[*watcher]struct{} // guarded by mu
@@ -92,7 +93,7 @@ func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, total
 
 // refused keeps a refusal and sends it to all who watch, unless there were enough in this second.
 func (w *watchers) refused(now time.Time, sample func(now time.Time) sampledRefusal) {
-	if !w.sampled.admits(now, refusalsPerSecond) {
+	if !w.sampled.Admits(now, refusalsPerSecond) {
 		return
 	}
 	refused := sample(now)

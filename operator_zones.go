@@ -22,7 +22,7 @@ func (running) Zones(context.Context) ([]operator.Zone, error) {
 	}
 	var keys map[storage.LimitID]int64
 	if h := app.instance.Load(); h != nil {
-		keys = h.engine.KeyCounts()
+		keys = h.Engine.KeyCounts()
 	}
 	return app.describeZones(keys), nil
 }

@@ -98,9 +98,9 @@ func (e *evaluation) isRefused() bool {
 		return false
 	}
 	if e.subject != nil {
-		if record := h.engine.CachedRecord(engine.Client{Key: e.subject.Key}); record != nil && record.Banned(h.engine.Now()) {
+		if record := h.Engine.CachedRecord(engine.Client{Key: e.subject.Key}); record != nil && record.Banned(h.Engine.Now()) {
 			return true
 		}
 	}
-	return h.engine.Refuses(e.debits)
+	return h.Engine.Refuses(e.debits)
 }

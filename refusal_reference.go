@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -21,8 +22,8 @@ import (
 func (r *refusal) id() string {
 	if r.reference == "" && r.app.zones { // without a zone there is no instance, and no secret
 		if h := r.app.use(); h != nil {
-			r.reference = h.refer(r.content(time.Now()), r.limit(), string(r.key))
-			h.recent.add(r.recent())
+			r.reference = h.Refer(r.content(time.Now()), r.limit(), string(r.key))
+			h.Recent.Add(r.recent())
 		}
 	}
 	return r.reference
@@ -55,7 +56,7 @@ type referredRefusal struct {
 	// client was banned, of its record. It is zero if nothing was counted.
 	Name storage.Key
 
-	recalled *recentRefusal // more about it; nil if memory has forgotten it
+	recalled *instance.Recent // more about it; nil if memory has forgotten it
 
 	policy *policy // the limit; nil for a ban, and if the configuration has it no more
 	key    string  // the text of what was counted by, once memory was asked; "" if it doesn't know
@@ -64,17 +65,17 @@ type referredRefusal struct {
 // openReference returns what a reference says, or an error if it is none that was made here.
 func (a *App) openReference(text string) (referredRefusal, error) {
 	h := a.use()
-	if h == nil || h.sealer() == nil {
+	if h == nil || h.Sealer() == nil {
 		return referredRefusal{}, errors.New("reference: the secret can't be had at the moment")
 	}
-	recalled, err := h.recent.find(text)
+	recalled, err := h.Recent.Find(text)
 	if err != nil {
 		return referredRefusal{}, err
 	}
 	if recalled != nil {
-		text = recalled.reference
+		text = recalled.Reference
 	}
-	content, err := h.sealer().Open(text)
+	content, err := h.Sealer().Open(text)
 	if err != nil {
 		return referredRefusal{}, err
 	}
@@ -116,13 +117,13 @@ func (r *refusal) note(sent *http.Request) {
 
 // recent returns what memory is to hold of the refusal, and of which key, which is nil if all clients
 // share it.
-func (r *refusal) recent() (key []byte, held recentRefusal) {
+func (r *refusal) recent() (key []byte, held instance.Recent) {
 	if r.policy.zone.per != perEveryone {
 		key = r.key
 	}
-	return key, recentRefusal{
-		reference: r.reference, cost: r.cost, left: r.left, capacity: r.policy.Capacity(),
-		request: strings.TrimSpace(shortened(r.method, maxLoggedMethod) + " " + pathClass(r.path)),
+	return key, instance.Recent{
+		Reference: r.reference, Cost: r.cost, Left: r.left, Capacity: r.policy.Capacity(),
+		Request: strings.TrimSpace(shortened(r.method, maxLoggedMethod) + " " + pathClass(r.path)),
 	}
 }
 
@@ -130,8 +131,8 @@ func (r *refusal) recent() (key []byte, held recentRefusal) {
 func (r *referredRefusal) describe() *operator.Refusal {
 	told := &operator.Refusal{Zone: r.Zone, Limit: r.Limit, At: r.At.UTC()}
 	if m := r.recalled; m != nil {
-		told.Request, told.Cost, told.Left = m.request, m.cost, m.left
-		told.Text = m.text()
+		told.Request, told.Cost, told.Left = m.Request, m.Cost, m.Left
+		told.Text = m.Text()
 	}
 	return told
 }

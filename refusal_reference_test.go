@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -135,10 +136,10 @@ func TestReferenceOfALongKey(t *testing.T) {
 // keysAtRest returns the names of keys that a query finds in the database of a handler.
 func keysAtRest(t *testing.T, h *Handler, query string) (names []storage.Key) {
 	t.Helper()
-	if _, err := (*h.app.instance.Load().store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
+	if _, err := (*h.app.instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.app.settings.path)+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.app.settings.Path)+"?mode=ro")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +290,7 @@ func TestReferenceKeepsTheCost(t *testing.T) {
 	if never.Next.Status != http.StatusForbidden || never.Refusal.Text != "GET /: it cost 11, and the limit is 10" {
 		t.Errorf("a cost above the limit: %+v, %+v", never.Refusal, never.Next)
 	}
-	h.app.instance.Load().recent = recentByReference{}
+	h.app.instance.Load().Recent = instance.RecentByReference{}
 	if told := explained(t, h, whole); told.Refusal.Cost != 0 || told.Next.Text != "passes if it costs 1 in zone z, where costs differ" {
 		t.Errorf("when memory has forgotten the refusal: %+v, the next request %s", told.Refusal, told.Next.Text)
 	}
@@ -307,7 +308,7 @@ func TestShortReferenceThatMemoryDoesNotHold(t *testing.T) {
 		t.Errorf("a part of a short reference: got %+v, %v", got, err)
 	}
 	twin := refused.made(t)[:reference.ShortSize] + strings.Repeat("0", reference.TextSize-reference.ShortSize)
-	h.app.instance.Load().recent.add((&refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0], reference: twin}).recent())
+	h.app.instance.Load().Recent.Add((&refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0], reference: twin}).recent())
 	if got, err := h.app.openReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
 		t.Errorf("two refusals with one short reference: got %+v, %v", got, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 )
 
 // Region shares counts with other regions, each with a store of its own. What one region
@@ -35,7 +37,7 @@ type Region struct {
 
 // Exchange is a module that carries counts between regions, in the namespace
 // `rate_limit.exchanges`.
-type Exchange = exchangeModule
+type Exchange = instance.Exchange
 
 // minExchangeInterval is the shortest time between two exchanges of counts.
 const minExchangeInterval = time.Second
@@ -67,14 +69,14 @@ func (a *App) provisionRegion(ctx caddy.Context) error {
 		return fmt.Errorf("region: exchange: module %T is not an exchange", module)
 	}
 	r.exchange = is
-	a.settings.region = fmt.Sprintf("%s interval=%v %s", r.Name, time.Duration(r.Interval), is.Identity())
+	a.settings.Region = fmt.Sprintf("%s interval=%v %s", r.Name, time.Duration(r.Interval), is.Identity())
 	return nil
 }
 
 // shared returns what an instance must know of the region, or nil if there is none.
-func (r *Region) shared() *sharedRegion {
+func (r *Region) shared() *instance.Region {
 	if r == nil {
 		return nil
 	}
-	return &sharedRegion{name: r.Name, interval: time.Duration(r.Interval), exchange: r.exchange}
+	return &instance.Region{Name: r.Name, Interval: time.Duration(r.Interval), Exchange: r.exchange}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/dryrun"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -29,7 +30,7 @@ type replayJudge struct {
 	limits  map[*policy]*replay.Limit
 	same    map[limitKey]*replay.Limit
 	needs   map[*Zone][]replayNeed
-	started *instance // nil before the first request
+	started *instance.Instance // nil before the first request
 	garbage *collector
 	request replayRequest
 }
@@ -57,7 +58,7 @@ func (j *replayJudge) start(now int64) (err error) {
 	j.clock.start = now
 	j.clock.now.Store(now)
 	a := j.config.app
-	j.started, err = newInstanceWith(a.settings, a.store, func(o *engine.Options) {
+	j.started, err = instance.NewWith(a.settings, a.store, func(o *engine.Options) {
 		o.Clock, o.MaxKeys = &j.clock, replayKeys
 		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour // of the process, whose time has nothing to do with the log's
 	})
@@ -66,11 +67,11 @@ func (j *replayJudge) start(now int64) (err error) {
 	}
 	a.instance.Store(j.started)
 	a.settle()
-	j.started.rules.Store(a.rules)
+	j.started.Rules.Store(a.rules)
 	if a.APIKeys != nil {
-		j.started.keys.Store(a.APIKeys.keys)
+		j.started.Keys.Store(a.APIKeys.keys)
 	}
-	<-j.started.engine.Ready()
+	<-j.started.Engine.Ready()
 	return nil
 }
 
@@ -111,7 +112,7 @@ func (j *replayJudge) advance(now int64) error {
 		j.garbage.adjust()
 	}
 	if j.swept%replaySweep == 0 {
-		return j.started.sweepAt(now)
+		return j.started.SweepAt(now)
 	}
 	return nil
 }

@@ -23,9 +23,9 @@ func (h *Handler) report(e *evaluation, p *response) {
 		log = h.app.refusals(zone.Name)
 		zone.log.Store(log)
 	}
-	log.refused.Add(1)
+	log.Refused.Add(1)
 	switch {
-	case !p.refusal.fresh || !log.admits(time.Now()):
+	case !p.refusal.fresh || !log.Admits(time.Now()):
 	case p.refusal.policy == h.banned:
 		h.log.Info("client banned", h.banDetails(e, p)...)
 	default:

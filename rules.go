@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
@@ -26,7 +27,7 @@ func (a *App) provisionRules() error {
 	if err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}
-	for _, other := range []string{a.settings.path, a.settings.secret} {
+	for _, other := range []string{a.settings.Path, a.settings.Secret} {
 		if other, err := filepath.Abs(other); err == nil && other == path {
 			return fmt.Errorf("rules_file: is the database or the secret as well, got %q: name another file", a.RulesFile)
 		}
@@ -34,7 +35,7 @@ func (a *App) provisionRules() error {
 	if a.rules, err = rules.Open(path, a.rulesChanged); err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}
-	a.stated.file = a.rules
+	a.stated.File = a.rules
 	a.warnOfAccess("rules_file", path)
 	return nil
 }
@@ -45,7 +46,7 @@ func (a *App) rulesChanged(set *rules.Set, err error) {
 		a.log.Error("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right", zap.Error(err))
 		return
 	}
-	a.stated.merge()
+	a.stated.Merge()
 	a.log.Info("the file of bans and allowances was read again", a.rulesFields(set)...)
 }
 
@@ -73,7 +74,7 @@ func (a *App) watchRules() {
 		defer ticker.Stop()
 		for {
 			a.rules.Look()
-			countStatements(a.stated.now())
+			countStatements(a.stated.Now())
 			select {
 			case <-ticker.C:
 			case <-stop:
@@ -85,7 +86,7 @@ func (a *App) watchRules() {
 		close(stop)
 		select {
 		case <-done:
-		case <-time.After(readyTimeout): // the disk hangs, and nothing ends that
+		case <-time.After(instance.ReadyTimeout): // the disk hangs, and nothing ends that
 		}
 	}
 }

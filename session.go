@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 )
 
 // Session says how clients are known again that have passed a challenge: by a
@@ -46,7 +47,7 @@ type Session struct {
 	verifier *siteverify.Client // nil: a puzzle
 	keys     atomic.Pointer[sessionKeys]
 
-	unavailable refusalLog // bounds what is logged of a service that can't be asked
+	unavailable instance.RefusalLog // bounds what is logged of a service that can't be asked
 }
 
 const (

@@ -18,7 +18,7 @@ func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
 	if h == nil {
 		return nil
 	}
-	secret := h.awaitSecret(ctx)
+	secret := h.AwaitSecret(ctx)
 	if secret == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -30,13 +31,13 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tally.key")
 			synctest.Test(t, func(t *testing.T) {
 				hung := make(chan struct{})
-				h, err := newInstance(settings{secret: path}, hungStore{hung: hung}, nil)
+				h, err := instance.New(instance.Settings{Secret: path}, hungStore{hung: hung}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(readyTimeout)
+				time.Sleep(instance.ReadyTimeout)
 				if !hasSecret {
-					h.secret.Store(nil)
+					h.Secret.Store(nil)
 				}
 				app := &App{Session: new(Session)}
 				app.instance.Store(h)

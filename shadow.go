@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -79,7 +80,7 @@ func (e *evaluation) decideShadows(o outcome) {
 	for from := 0; from < len(e.shadows.debits); {
 		to := e.shadows.end(from)
 		debits, policies := e.shadows.debits[from:to], e.shadows.policies[from:to]
-		if d, decided := h.shadow(debits); decided {
+		if d, decided := h.Shadow(debits); decided {
 			e.noteShadow(v, policies, debits, d)
 		} else {
 			e.decideShadowLater(h, v, slices.Clone(policies), debits)
@@ -141,7 +142,7 @@ func (a *App) countShadow(policies []*policy, debits []engine.Debit, d engine.De
 
 // decideShadowLater has a shadow limit decide about the request when the store has answered. The
 // request goes on meanwhile, so what is logged of it is copied.
-func (e *evaluation) decideShadowLater(h *instance, v *shadowVerdicts, policies []*policy, debits []engine.Debit) {
+func (e *evaluation) decideShadowLater(h *instance.Instance, v *shadowVerdicts, policies []*policy, debits []engine.Debit) {
 	app := e.handler.app
 	var described []zap.Field
 	if app.DecisionLog != nil {
@@ -152,7 +153,7 @@ func (e *evaluation) decideShadowLater(h *instance, v *shadowVerdicts, policies 
 		open = e.opened()
 	}
 	done := v.await(policies[0].zone)
-	h.shadowLater(debits, func(debits []engine.Debit, d engine.Decision) {
+	h.ShadowLater(debits, func(debits []engine.Debit, d engine.Decision) {
 		defer done()
 		if d.Reason == engine.Abandoned {
 			return

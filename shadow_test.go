@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
@@ -40,13 +41,13 @@ func clockedHandler(t testing.TB, app *App, clock engine.Clock, h *Handler) *Han
 // startClocked starts the engine of a handler, which goes by a clock.
 func startClocked(t testing.TB, h *Handler, clock engine.Clock) {
 	t.Helper()
-	i, err := newInstanceWith(h.app.settings, h.app.store, func(o *engine.Options) { o.Clock = clock })
+	i, err := instance.NewWith(h.app.settings, h.app.store, func(o *engine.Options) { o.Clock = clock })
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.app.instance.Store(i)
 	h.app.settle()
-	<-i.engine.Ready()
+	<-i.Engine.Ready()
 	t.Cleanup(func() { i.Destruct() })
 }
 
@@ -441,7 +442,7 @@ func TestZoneInShadowKnowsNoConduct(t *testing.T) {
 			t.Fatalf("answered %d", a.Code)
 		}
 	}
-	if records := h.app.instance.Load().engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
+	if records := h.app.instance.Load().Engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
 		t.Errorf("recorded %+v", records)
 	}
 }

@@ -15,13 +15,13 @@ func (a *App) notePressure(c *client, d *engine.Decision, byNetwork bool) {
 		return
 	}
 	h := a.instance.Load()
-	if h == nil || d.Waited == 0 && !h.isNew(c.networkSubject, c.Key, a.Pressure.rule()) {
+	if h == nil || d.Waited == 0 && !h.IsNew(c.networkSubject, c.Key, a.Pressure.rule()) {
 		return
 	}
-	if !h.pressure.Seen(h.lasting(), c.Network, c.browser(), a.Pressure.rule()) {
+	if !h.Pressure.Seen(h.Lasting(), c.Network, c.browser(), a.Pressure.rule()) {
 		return
 	}
-	h.engine.Punish(&c.networkSubject, reputation.Offense{
+	h.Engine.Punish(&c.networkSubject, reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Crowded},
 		Ban:       a.Pressure.squeeze().rule(""),
 	})

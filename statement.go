@@ -24,7 +24,7 @@ type statementSearch struct {
 // costs an atomic load.
 func (e *evaluation) statement() (*rules.Statement, error) {
 	e.handler.app.awaitStatements(e.http.Context())
-	set := e.handler.app.stated.now()
+	set := e.handler.app.stated.Now()
 	if set.IsEmpty() {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ func (a *App) awaitStatements(ctx context.Context) {
 		return
 	}
 	if h := a.use(); h != nil {
-		h.awaitStatements(ctx)
+		h.AwaitStatements(ctx)
 	}
 }
 
@@ -143,7 +143,7 @@ const longestBan = 100 * 366 * 24 * time.Hour
 // bannedFor returns how long a request is refused that a ban is about, or [limiter.Never]. When
 // the ban ends, that of a wider network may count, and so on.
 func (e *evaluation) bannedFor(ban *rules.Statement) time.Duration {
-	now, set := time.Now(), e.handler.app.stated.now()
+	now, set := time.Now(), e.handler.app.stated.Now()
 	for !ban.Until.IsZero() && ban.Until.Sub(now) <= longestBan {
 		next, err := e.statementAt(ban.Until, set)
 		if err != nil || next == nil || next.Action == rules.Allow {

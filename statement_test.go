@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -29,7 +30,7 @@ func stating(t testing.TB, lines string) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Handler{app: &App{rules: file, stated: statementsInForce{file: file}}}
+	return &Handler{app: &App{rules: file, stated: instance.RulesInForce{File: file}}}
 }
 
 // requestTo returns a request to a handler from an address, and what a proxy that is trusted
@@ -257,7 +258,7 @@ func TestStatementsWithoutZones(t *testing.T) {
 	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {
 		t.Errorf("somebody else: status %d", w.Code)
 	}
-	if _, err := os.Stat(h.app.settings.path); err == nil || h.app.instance.Load() != nil {
+	if _, err := os.Stat(h.app.settings.Path); err == nil || h.app.instance.Load() != nil {
 		t.Error("the database was opened")
 	}
 }
@@ -266,7 +267,7 @@ func TestStatementsWithoutZones(t *testing.T) {
 func TestStatementsDoNotHoldForEarlyData(t *testing.T) {
 	h := zoneHandler(t, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: 3600e9}}, MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": []byte(`["/limited"]`)}}})
 	other := stating(t, "allow 192.0.2.1\nban 192.0.2.2\n")
-	h.app.stated.file = other.app.rules
+	h.app.stated.File = other.app.rules
 	early := func(r *http.Request) { r.TLS = new(tls.ConnectionState) }
 	for ip, want := range map[string]int{"192.0.2.1": http.StatusTooEarly, "192.0.2.2": http.StatusTooEarly, "192.0.2.3": http.StatusOK} {
 		if w := served(t, h, ip, early); w.Code != want {

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 )
@@ -29,7 +30,7 @@ func (a *App) listStatements() ([]rules.Statement, error) {
 // the same targets. who is the person or program that makes them.
 func (a *App) addStatements(who string, added ...rules.Statement) error {
 	if err := rules.Add(a.rules.Path(), time.Now(), added...); err != nil {
-		return withRemedy(err)
+		return instance.WithRemedy(err)
 	}
 	a.statementsChanged(who, "added", added)
 	return nil
@@ -41,7 +42,7 @@ func (a *App) addStatements(who string, added ...rules.Statement) error {
 func (a *App) removeStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
 	removed, err := rules.Remove(a.rules.Path(), action, target)
 	if err != nil {
-		return nil, withRemedy(err)
+		return nil, instance.WithRemedy(err)
 	}
 	if len(removed) > 0 {
 		a.statementsChanged(who, "removed", removed)
@@ -61,7 +62,7 @@ func (a *App) logStatements(who, how string, n int) {
 }
 
 // sharesStatements reports whether statements are kept in the store, for all machines.
-func (a *App) sharesStatements() bool { return a.settings.address != "" }
+func (a *App) sharesStatements() bool { return a.settings.Address != "" }
 
 // describeRules describes the file of bans and allowances.
 func (a *App) describeRules() operator.RulesFile {
@@ -70,10 +71,10 @@ func (a *App) describeRules() operator.RulesFile {
 		Path:       a.rules.Path(),
 		Bans:       set.InForce(rules.Ban, now),
 		Allowances: set.InForce(rules.Allow, now),
-		Trouble:    troubleOf(a.rules.Path(), a.rules.Trouble()),
+		Trouble:    instance.TroubleOf(a.rules.Path(), a.rules.Trouble()),
 	}
 	if h := a.instance.Load(); h != nil && a.sharesStatements() {
-		shared := h.shared.set.Load()
+		shared := h.Shared.Set.Load()
 		told.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
 	}
 	return told

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -17,8 +18,8 @@ import (
 var errStoreAway = errors.New("the store can't be used at the moment")
 
 // isOnlyInFile reports whether the store can't be used, and the file of this machine has a statement.
-func (a *App) isOnlyInFile(h *instance, action rules.Action, about rules.Target) bool {
-	if !h.engine.Degraded() {
+func (a *App) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
+	if !h.Engine.Degraded() {
 		return false
 	}
 	lines, err := a.inFile(action, about)
@@ -47,17 +48,17 @@ func (a *App) unstated(err error, added ...rules.Statement) error {
 // state adds statements, all or none, and notes that in the audit before. It returns where they are,
 // byStore or byRules, and what operators should know. While the store can't be used, they are in the
 // rules file of this machine.
-func (a *App) state(ctx context.Context, h *instance, entries []auditEntry, added ...rules.Statement) (in string, notes []string, err error) {
-	who, away := entries[0].by, false
+func (a *App) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
+	who, away := entries[0].By, false
 	for _, e := range entries {
-		late, err := h.auditSoon(ctx, e)
+		late, err := h.AuditSoon(ctx, e)
 		if err != nil {
 			return "", nil, a.unstated(err, added...)
 		}
 		away = away || late
 	}
 	if !away && a.sharesStatements() {
-		if err := h.put(ctx, added); err != nil {
+		if err := h.Put(ctx, added); err != nil {
 			return "", nil, a.unstated(err, added...)
 		}
 		a.logStatements(who, "added", len(added))
@@ -70,7 +71,7 @@ func (a *App) state(ctx context.Context, h *instance, entries []auditEntry, adde
 		notes = append(notes, "the store can't be used at the moment: the audit has it once the store is back, if Caddy runs until then")
 	}
 	if away && a.sharesStatements() {
-		if ban := added[0]; ban.Action == rules.Ban && len(h.shared.find(rules.Allow, ban.Target)) > 0 {
+		if ban := added[0]; ban.Action == rules.Ban && len(h.Shared.Find(rules.Allow, ban.Target)) > 0 {
 			notes = append(notes, "it doesn't hold: the store has an allowance of it, which counts")
 		}
 		notes = append(notes, fmt.Sprintf("it is in the rules file of this machine only, and stays there when the store is back: on other machines write the same line into theirs: %s (here: %s)", added[0], a.rules.Path()))
@@ -80,8 +81,8 @@ func (a *App) state(ctx context.Context, h *instance, entries []auditEntry, adde
 
 // unstateShared removes the statements about a target with an action from a store that machines
 // share, and returns how many there were.
-func (a *App) unstateShared(ctx context.Context, h *instance, who string, action rules.Action, about rules.Target) (int, error) {
-	removed, err := h.drop(ctx, action, about)
+func (a *App) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
+	removed, err := h.Drop(ctx, action, about)
 	if err != nil {
 		return 0, a.unstated(err)
 	}

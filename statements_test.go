@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -207,7 +208,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 
 // An operator who is cut off while the store is asked is not told that nothing was changed.
 func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
-	a := &App{settings: settings{address: "server:1"}}
+	a := &App{settings: instance.Settings{Address: "server:1"}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
 		if err := a.unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -171,7 +172,7 @@ type Zone struct {
 	siteLimits
 	sites     map[string]siteLimits // instead, where each site counts on its own
 	elsewhere string                // what a site is called in the store that no matcher names
-	log       atomic.Pointer[refusalLog]
+	log       atomic.Pointer[instance.RefusalLog]
 	meter     meter.Zone
 	past      *history.Meter // for the history; nil if there is none
 }

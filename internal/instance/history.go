@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/cespare/xxhash/v2"
 	"go.uber.org/zap"
 
@@ -22,11 +23,11 @@ import (
 // This file has how an instance writes the history.
 
 // startHistory begins to write what is counted.
-func (h *instance) startHistory(ledger *history.Ledger) {
+func (h *Instance) startHistory(ledger *history.Ledger) {
 	h.reporter = history.Start(history.Options{
 		Ledger:   ledger,
 		Store:    h.historian,
-		Now:      h.engine.Now,
+		Now:      h.Engine.Now,
 		Name:     h.nameInHistory,
 		Observer: h,
 	})
@@ -34,7 +35,7 @@ func (h *instance) startHistory(ledger *history.Ledger) {
 
 // stopHistory writes what is left. It doesn't wait for long, so that the engine has time to
 // give back what is unspent.
-func (h *instance) stopHistory() error {
+func (h *Instance) stopHistory() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout/4)
 	defer cancel()
 	if err := h.reporter.Close(ctx); err != nil {
@@ -45,8 +46,8 @@ func (h *instance) stopHistory() error {
 
 // historian returns the store that is in use as one that keeps the history, or nil if there
 // is none at the moment.
-func (h *instance) historian() storage.Historian {
-	switch store := h.store.Load(); {
+func (h *Instance) historian() storage.Historian {
+	switch store := h.Store.Load(); {
 	case store == nil:
 		return nil
 	default:
@@ -81,20 +82,20 @@ func seedHistory(ledger *history.Ledger, secret *identity.Secret) error {
 
 // nameInHistory names a key of a series at rest. The name of an address is another every
 // day, so that the next day nobody can link it.
-func (h *instance) nameInHistory(of storage.Series, key string) (storage.Key, error) {
-	names, err := h.namesInHistory(of, key)
+func (h *Instance) nameInHistory(of storage.Series, key string) (storage.Key, error) {
+	names, err := h.NamesInHistory(of, key)
 	return names[0], err
 }
 
 // errNoSecret says that keys can't be named yet.
 var errNoSecret = errors.New("the secret is not known")
 
-// namesInHistory returns the names that a key has today and had yesterday.
-func (h *instance) namesInHistory(of storage.Series, key string) (names [2]storage.Key, err error) {
-	if h.secret.Load() == nil {
+// NamesInHistory returns the names that a key has today and had yesterday.
+func (h *Instance) NamesInHistory(of storage.Series, key string) (names [2]storage.Key, err error) {
+	if h.Secret.Load() == nil {
 		return names, errNoSecret
 	}
-	hash, err := atrest.HashKey(h.lastingNames(), h.epochs, historyScope(of), key, 24*time.Hour, h.lasting())
+	hash, err := atrest.HashKey(h.lastingNames(), h.Epochs, historyScope(of), key, 24*time.Hour, h.Lasting())
 	return [2]storage.Key{hash.Current, hash.Former}, err
 }
 
@@ -104,26 +105,47 @@ func historyScope(of storage.Series) uint64 {
 }
 
 // HistoryWaits implements history.Observer.
-func (h *instance) HistoryWaits(err error) {
+func (h *Instance) HistoryWaits(err error) {
 	caddyconf.Logger().Warn("the history can't be written; it is kept in memory, for some hours at most, until it can",
-		h.settings.where(), zap.Error(err))
+		h.Settings.where(), zap.Error(err))
 }
 
 // HistoryWritten implements history.Observer.
-func (h *instance) HistoryWritten(givenUp int) {
-	caddyconf.Logger().Info("the history is written again", h.settings.where(), zap.Int("minutes_given_up", givenUp))
+func (h *Instance) HistoryWritten(givenUp int) {
+	caddyconf.Logger().Info("the history is written again", h.Settings.where(), zap.Int("minutes_given_up", givenUp))
 }
 
-var _ history.Observer = (*instance)(nil)
+var _ history.Observer = (*Instance)(nil)
 
-// past returns the store as one that has a history, or an error that says why there is none.
-func (h *instance) past() (storage.Historian, error) {
+// Past returns the store as one that has a history, or an error that says why there is none.
+func (h *Instance) Past() (storage.Historian, error) {
 	switch store := h.historian(); store.(type) {
 	case nil:
 		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and the history is in it")
 	case noHistory:
-		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history", h.settings.kind)
+		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history", h.Settings.Kind)
 	default:
 		return store, nil
 	}
+}
+
+// ledgers hold what is counted and not written yet, by the settings of an instance. The
+// instance and all configurations that use it have the same one, so nothing is lost or
+// counted twice when one configuration replaces another.
+var ledgers = caddy.NewUsagePool()
+
+func newLedger() (caddy.Destructor, error) { return new(history.Ledger), nil }
+
+// OpenLedger returns the ledger of some settings. It must be given up with CloseLedger.
+func OpenLedger(s Settings) (*history.Ledger, error) {
+	ledger, _, err := ledgers.LoadOrNew(s, newLedger)
+	if err != nil {
+		return nil, err
+	}
+	return ledger.(*history.Ledger), nil
+}
+
+func CloseLedger(s Settings) error {
+	_, err := ledgers.Delete(s)
+	return err
 }

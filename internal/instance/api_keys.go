@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type sharedKey struct {
 }
 
 // findKeys returns the names of the notes about the keys that match accepts, and the keys.
-func (s *sharedStatements) findKeys(match func(storage.Key, apikeys.Stored) bool) map[storage.Key]sharedKey {
+func (s *SharedRules) findKeys(match func(storage.Key, apikeys.Stored) bool) map[storage.Key]sharedKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := make(map[storage.Key]sharedKey)
@@ -42,7 +42,7 @@ func (s *sharedStatements) findKeys(match func(storage.Key, apikeys.Stored) bool
 }
 
 // someOlderKeys returns some of the keys that are sealed under an older line of the secret.
-func (s *sharedStatements) someOlderKeys(most int) map[storage.Key]sharedKey {
+func (s *SharedRules) someOlderKeys(most int) map[storage.Key]sharedKey {
 	n := 0
 	return s.findKeys(func(name storage.Key, _ apikeys.Stored) bool {
 		if !s.older[name] || n == most {
@@ -53,8 +53,8 @@ func (s *sharedStatements) someOlderKeys(most int) map[storage.Key]sharedKey {
 	})
 }
 
-// listKeys returns the keys in the order of their lines.
-func (s *sharedStatements) listKeys() (list []apikeys.Stored) {
+// ListKeys returns the keys in the order of their lines.
+func (s *SharedRules) ListKeys() (list []apikeys.Stored) {
 	for _, key := range s.findKeys(func(storage.Key, apikeys.Stored) bool { return true }) {
 		list = append(list, key.Stored)
 	}
@@ -62,8 +62,8 @@ func (s *sharedStatements) listKeys() (list []apikeys.Stored) {
 	return list
 }
 
-// keysOf returns the keys of a client, or if id is not "", the one that it tells apart.
-func (s *sharedStatements) keysOf(client, id string) map[storage.Key]sharedKey {
+// KeysOf returns the keys of a client, or if id is not "", the one that it tells apart.
+func (s *SharedRules) KeysOf(client, id string) map[storage.Key]sharedKey {
 	return s.findKeys(func(_ storage.Key, key apikeys.Stored) bool {
 		return key.Name == client && (id == "" || key.Entry().ID == id)
 	})
@@ -79,12 +79,12 @@ func (c *changes) addKey(key apikeys.Stored, version int64) {
 	c.note(storage.Note{Name: c.nameOfKey(key), Version: version}, keyNote+key.String(), key.Expires)
 }
 
-// addAPIKey adds a key to the store.
-func (h *instance) addAPIKey(ctx context.Context, key apikeys.Stored) error {
-	if len(h.shared.listKeys()) >= maxSharedKeys {
+// AddAPIKey adds a key to the store.
+func (h *Instance) AddAPIKey(ctx context.Context, key apikeys.Stored) error {
+	if len(h.Shared.ListKeys()) >= maxSharedKeys {
 		return operator.Errorf(http.StatusConflict, "the store has %d API keys, which is as many as it may; revoke some: nothing was changed", maxSharedKeys)
 	}
-	for _, other := range h.shared.keysOf(key.Name, "") {
+	for _, other := range h.Shared.KeysOf(key.Name, "") {
 		if other.Tier != key.Tier {
 			return operator.Errorf(http.StatusConflict, "%s has the tier %s already, got %s: a name has one; caddy rate-limit key tier %s %s --store changes it", key.Name, other.Tier, key.Tier, key.Name, key.Tier)
 		}
@@ -94,11 +94,11 @@ func (h *instance) addAPIKey(ctx context.Context, key apikeys.Stored) error {
 		return err
 	}
 	c.addKey(key, 0)
-	return h.engine.PutNotes(ctx, c.list())
+	return h.Engine.PutNotes(ctx, c.list())
 }
 
-// revokeAPIKeys removes keys from the store, whatever others change about them meanwhile.
-func (h *instance) revokeAPIKeys(ctx context.Context, keys map[storage.Key]sharedKey) error {
+// RevokeAPIKeys removes keys from the store, whatever others change about them meanwhile.
+func (h *Instance) RevokeAPIKeys(ctx context.Context, keys map[storage.Key]sharedKey) error {
 	c, err := h.newChanges()
 	if err != nil {
 		return err
@@ -109,11 +109,11 @@ func (h *instance) revokeAPIKeys(ctx context.Context, keys map[storage.Key]share
 			c.removeOne(c.nameOfKey(key.Stored), key.Expires, key.version)
 		}
 	}
-	return h.engine.PutNotes(ctx, c.list())
+	return h.Engine.PutNotes(ctx, c.list())
 }
 
-// retierAPIKeys gives keys another tier. A key that was revoked meanwhile stays revoked.
-func (h *instance) retierAPIKeys(ctx context.Context, keys map[storage.Key]sharedKey, tier string) error {
+// RetierAPIKeys gives keys another tier. A key that was revoked meanwhile stays revoked.
+func (h *Instance) RetierAPIKeys(ctx context.Context, keys map[storage.Key]sharedKey, tier string) error {
 	c, err := h.newChanges()
 	if err != nil {
 		return err
@@ -125,5 +125,5 @@ func (h *instance) retierAPIKeys(ctx context.Context, keys map[storage.Key]share
 		key.Tier = tier
 		c.addKey(key.Stored, key.version+1)
 	}
-	return h.engine.ReplaceNotes(ctx, c.list())
+	return h.Engine.ReplaceNotes(ctx, c.list())
 }

@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func (s notesStore) Open(ctx context.Context, timeout time.Duration) (storage.St
 }
 
 // machineWith starts an instance on a store, as a machine does with a secret file of some lines.
-func machineWith(t *testing.T, store stores.Store, lines ...string) *instance {
+func machineWith(t *testing.T, store stores.Store, lines ...string) *Instance {
 	t.Helper()
 	var text strings.Builder
 	for _, line := range lines {
@@ -41,25 +41,25 @@ func machineWith(t *testing.T, store stores.Store, lines ...string) *instance {
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := newInstance(settings{store: t.Name() + path, kind: "shared", address: "server:1", secret: path}, store, nil)
+	h, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Destruct() })
-	<-h.engine.Ready()
-	if err := h.stats().Cause; err != nil {
+	<-h.Engine.Ready()
+	if err := h.Stats().Cause; err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
 // stateLines has a machine make some statements, one after the other.
-func stateLines(t *testing.T, h *instance, lines ...string) {
+func stateLines(t *testing.T, h *Instance, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
 		stated, err := rules.ParseStatement(line)
 		if err == nil {
-			err = h.put(t.Context(), []rules.Statement{stated})
+			err = h.Put(t.Context(), []rules.Statement{stated})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -69,13 +69,13 @@ func stateLines(t *testing.T, h *instance, lines ...string) {
 
 // mustState fails the test unless a machine that starts now reads these statements, all of them
 // sealed under the line in use.
-func mustState(t *testing.T, h *instance, lines ...string) {
+func mustState(t *testing.T, h *Instance, lines ...string) {
 	t.Helper()
 	var is []string
-	for _, stated := range h.shared.list() {
+	for _, stated := range h.Shared.List() {
 		is = append(is, stated.String())
 	}
-	older := len(h.shared.someOlder(9))
+	older := len(h.Shared.someOlder(9))
 	if strings.Join(is, "\n") != strings.Join(lines, "\n") || older > 0 {
 		t.Errorf("the statements are %q, %d of them under an older line; want %q under the one in use", is, older, lines)
 	}
@@ -88,7 +88,7 @@ func TestStatementsSealedAgain(t *testing.T) {
 	lines := []string{"allow 203.0.113.7 until 2099-01-01", "ban 203.0.113.7"}
 	stateLines(t, machineWith(t, store, "a"), lines[1])
 	rotated := machineWith(t, store, "b", "a")
-	if n := len(rotated.shared.someOlder(9)); n != 1 {
+	if n := len(rotated.Shared.someOlder(9)); n != 1 {
 		t.Fatalf("%d statements are sealed under an older line, want 1", n)
 	}
 	stateLines(t, rotated, lines[0])
@@ -101,13 +101,13 @@ func TestStatementsSealedAgain(t *testing.T) {
 // A machine that seals statements again, and hasn't heard yet what another one has changed, doesn't
 // undo that.
 func TestStatementsChangedWhileSealedAgain(t *testing.T) {
-	for name, change := range map[string]func(*testing.T, *instance, rules.Target){
-		"removed": func(t *testing.T, h *instance, target rules.Target) {
-			if n, err := h.drop(t.Context(), rules.Ban, target); n != 1 || err != nil {
+	for name, change := range map[string]func(*testing.T, *Instance, rules.Target){
+		"removed": func(t *testing.T, h *Instance, target rules.Target) {
+			if n, err := h.Drop(t.Context(), rules.Ban, target); n != 1 || err != nil {
 				t.Fatalf("removed %d, %v", n, err)
 			}
 		},
-		"prolonged": func(t *testing.T, h *instance, _ rules.Target) {
+		"prolonged": func(t *testing.T, h *Instance, _ rules.Target) {
 			stateLines(t, h, "ban 203.0.113.7 until 2099-01-01")
 		},
 	} {
@@ -115,7 +115,7 @@ func TestStatementsChangedWhileSealedAgain(t *testing.T) {
 			store := notesStore{&fleetStore{counts: memory.New(), values: make(map[string][]byte)}}
 			stateLines(t, machineWith(t, store, "a"), "ban 203.0.113.7 until 2098-01-01")
 			one, late := machineWith(t, store, "b", "a"), machineWith(t, store, "b", "a")
-			s := &late.shared
+			s := &late.Shared
 			s.mu.Lock()
 			notes, known, older := maps.Clone(s.notes), maps.Clone(s.known), maps.Clone(s.older)
 			s.mu.Unlock()

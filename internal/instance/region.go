@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 
 // This file has how an instance shares counts with other regions.
 
-// exchangeModule is a module that carries counts between regions, in the namespace
+// Exchange is a module that carries counts between regions, in the namespace
 // `rate_limit.exchanges`.
-type exchangeModule interface {
+type Exchange interface {
 	caddy.Module
 	// Identity says which exchange it is, and how it is used: those that are equal in it are
 	// the same.
@@ -34,26 +34,26 @@ type exchangeModule interface {
 	Open(ctx context.Context) (exchanges.Exchange, error)
 }
 
-// sharedRegion is a region that shares its counts with others.
-type sharedRegion struct {
-	name     string
-	interval time.Duration // 0 is the default
-	exchange exchangeModule
+// Region is a region that shares its counts with others.
+type Region struct {
+	Name     string
+	Interval time.Duration // 0 is the default
+	Exchange Exchange
 }
 
 // startRegion begins to share counts, if the configuration says so.
-func (h *instance) startRegion(r *sharedRegion) error {
+func (h *Instance) startRegion(r *Region) error {
 	if r == nil {
 		return nil
 	}
-	h.exchangedAt = r.exchange.Place()
+	h.exchangedAt = r.Exchange.Place()
 	shared, err := regions.New(regions.Options{
-		Region:   r.name,
-		Open:     func(ctx context.Context) (exchanges.Exchange, error) { return r.exchange.Open(ctx) },
-		Engine:   h.engine,
+		Region:   r.Name,
+		Open:     func(ctx context.Context) (exchanges.Exchange, error) { return r.Exchange.Open(ctx) },
+		Engine:   h.Engine,
 		Name:     h.nameForRegions,
-		Interval: r.interval,
-		MaxKeys:  h.settings.maxKeys,
+		Interval: r.Interval,
+		MaxKeys:  h.Settings.MaxKeys,
 		Observer: regionObserver{h},
 	})
 	h.regions.Store(shared)
@@ -61,7 +61,7 @@ func (h *instance) startRegion(r *sharedRegion) error {
 }
 
 // stopRegion publishes what was admitted, and stops sharing.
-func (h *instance) stopRegion(ctx context.Context) error {
+func (h *Instance) stopRegion(ctx context.Context) error {
 	if shared := h.regions.Load(); shared != nil {
 		return shared.Close(ctx)
 	}
@@ -69,10 +69,10 @@ func (h *instance) stopRegion(ctx context.Context) error {
 }
 
 // nameForRegions names a key as all regions with the same secret do.
-func (h *instance) nameForRegions(limit storage.LimitID, key []byte, period int64) (name storage.Key, ok bool) {
+func (h *Instance) nameForRegions(limit storage.LimitID, key []byte, period int64) (name storage.Key, ok bool) {
 	hasher := h.regionNames.Load()
 	if hasher == nil {
-		secret := h.secret.Load()
+		secret := h.Secret.Load()
 		if secret == nil {
 			return name, false
 		}
@@ -88,41 +88,41 @@ func (h *instance) nameForRegions(limit storage.LimitID, key []byte, period int6
 	return hasher.Hash(uint64(limit), string(append(text, key...))), true
 }
 
-// decide decides about a request, with what other regions have admitted.
-func (h *instance) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
+// Decide decides about a request, with what other regions have admitted.
+func (h *Instance) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
 	if shared := h.regions.Load(); shared != nil {
 		return shared.Decide(ctx, client, debits)
 	}
-	return h.engine.Decide(ctx, client, debits)
+	return h.Engine.Decide(ctx, client, debits)
 }
 
-// shadow decides about debits of a shadow limit without waiting, or reports that it can't.
-func (h *instance) shadow(debits []engine.Debit) (d engine.Decision, decided bool) {
+// Shadow decides about debits of a shadow limit without waiting, or reports that it can't.
+func (h *Instance) Shadow(debits []engine.Debit) (d engine.Decision, decided bool) {
 	if shared := h.regions.Load(); shared != nil {
 		return shared.Shadow(debits)
 	}
-	return h.engine.Shadow(debits)
+	return h.Engine.Shadow(debits)
 }
 
-// shadowLater decides about debits that shadow has not decided about, when the store has answered.
-func (h *instance) shadowLater(debits []engine.Debit, later func([]engine.Debit, engine.Decision)) {
+// ShadowLater decides about debits that shadow has not decided about, when the store has answered.
+func (h *Instance) ShadowLater(debits []engine.Debit, later func([]engine.Debit, engine.Decision)) {
 	if shared := h.regions.Load(); shared != nil {
 		shared.ShadowLater(debits, later)
 	} else {
-		h.engine.ShadowLater(debits, later)
+		h.Engine.ShadowLater(debits, later)
 	}
 }
 
-// forecast tells what decide would decide, and changes nothing.
-func (h *instance) forecast(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
+// Forecast tells what decide would decide, and changes nothing.
+func (h *Instance) Forecast(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
 	if shared := h.regions.Load(); shared != nil {
 		shared.Lower(debits)
 	}
-	return h.engine.Forecast(ctx, client, debits)
+	return h.Engine.Forecast(ctx, client, debits)
 }
 
 // regionObserver implements [regions.Observer].
-type regionObserver struct{ *instance }
+type regionObserver struct{ *Instance }
 
 // Published implements regions.Observer.
 func (regionObserver) Published(rows int) { meter.Published(rows) }

@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"cmp"
@@ -14,23 +14,23 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// storesInUse describes the stores in use. The result isn't nil, which would be null in JSON.
-func storesInUse() []operator.Store {
+// Describe describes the stores in use. The result isn't nil, which would be null in JSON.
+func Describe() []operator.Store {
 	inUse := []operator.Store{}
-	eachInstance(func(h *instance) { inUse = append(inUse, h.describe()) })
+	Each(func(h *Instance) { inUse = append(inUse, h.describe()) })
 	slices.SortFunc(inUse, func(a, b operator.Store) int { return cmp.Compare(a.Path, b.Path) })
 	return inUse
 }
 
 // describe describes the store and the memory in front of it.
-func (h *instance) describe() operator.Store {
-	stats := h.stats()
+func (h *Instance) describe() operator.Store {
+	stats := h.Stats()
 	told := operator.Store{
-		Kind:     h.settings.kind,
-		Path:     cmp.Or(h.settings.path, h.settings.address),
+		Kind:     h.Settings.Kind,
+		Path:     cmp.Or(h.Settings.Path, h.Settings.Address),
 		Degraded: stats.Degraded,
 		Keys:     stats.Keys,
-		MaxKeys:  cmp.Or(h.settings.maxKeys, engine.DefaultMaxKeys),
+		MaxKeys:  cmp.Or(h.Settings.MaxKeys, engine.DefaultMaxKeys),
 		Evicted:  stats.Evicted,
 		Bytes:    stats.Store.Bytes,
 
@@ -42,25 +42,25 @@ func (h *instance) describe() operator.Store {
 		told.Since, told.Reason = &since, stats.Cause.Error()
 	}
 	told.Region = h.describeRegion()
-	if keys := h.keys.Load(); keys != nil {
+	if keys := h.Keys.Load(); keys != nil {
 		keys.Keys() // looks at the file, if no request has
-		told.APIKeys = troubleOf(keys.Path(), keys.Trouble())
+		told.APIKeys = TroubleOf(keys.Path(), keys.Trouble())
 	}
-	if rules := h.rules.Load(); rules != nil {
-		told.Rules = troubleOf(rules.Path(), rules.Trouble())
+	if rules := h.Rules.Load(); rules != nil {
+		told.Rules = TroubleOf(rules.Path(), rules.Trouble())
 	}
 	return told
 }
 
 // describeNetwork describes how a store on a network is reached, or returns nil of others.
-func (h *instance) describeNetwork(stats engine.Stats) *operator.Network {
+func (h *Instance) describeNetwork(stats engine.Stats) *operator.Network {
 	if stats.RoundTrip == 0 {
 		return nil
 	}
 	var seals epoch.Seals
 	if !stats.Degraded { // nobody waits for a store that is away
 		var err error
-		if seals, err = h.epochs.Seals(); err != nil {
+		if seals, err = h.Epochs.Seals(); err != nil {
 			caddyconf.Logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
 		}
 	}
@@ -69,13 +69,13 @@ func (h *instance) describeNetwork(stats engine.Stats) *operator.Network {
 		Ahead:      operator.SecondsOf(stats.Ahead),
 		LostWrites: stats.LostWrites,
 		Unsettled:  stats.Unsettled,
-		LaterLines: seals.Later + h.shared.countOlder(),
+		LaterLines: seals.Later + h.Shared.countOlder(),
 	}
 }
 
 // describeRegion describes how counts are shared with other regions, or returns nil if they are
 // not.
-func (h *instance) describeRegion() *operator.Region {
+func (h *Instance) describeRegion() *operator.Region {
 	shared := h.regions.Load()
 	if shared == nil {
 		return nil
@@ -94,8 +94,8 @@ func (h *instance) describeRegion() *operator.Region {
 	return told
 }
 
-// troubleOf returns what is wrong with a file, or nil.
-func troubleOf(path string, trouble *textfile.Trouble) *operator.FileTrouble {
+// TroubleOf returns what is wrong with a file, or nil.
+func TroubleOf(path string, trouble *textfile.Trouble) *operator.FileTrouble {
 	if trouble == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"cmp"
@@ -19,61 +19,61 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// errAuditAway says that the audit can't be used, because the store can't.
-var errAuditAway = operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and neither can the audit that is in it: caddy rate-limit status says why")
+// ErrAuditAway says that the audit can't be used, because the store can't.
+var ErrAuditAway = operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and neither can the audit that is in it: caddy rate-limit status says why")
 
 // auditError returns the error that an operator gets for an error of the store. In an outage the
 // last store that was in use is closed.
 func auditError(err error) error {
 	if errors.Is(err, storage.ErrClosed) {
-		return errAuditAway
+		return ErrAuditAway
 	}
 	return err
 }
 
-// auditor returns the store that is in use as one that keeps the audit.
-func (h *instance) auditor() (storage.Auditor, error) {
-	store := h.store.Load()
+// Auditor returns the store that is in use as one that keeps the audit.
+func (h *Instance) Auditor() (storage.Auditor, error) {
+	store := h.Store.Load()
 	if store == nil {
-		return nil, errAuditAway
+		return nil, ErrAuditAway
 	}
 	auditor, ok := (*store).(storage.Auditor)
 	if !ok {
-		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store %s keeps no audit", h.settings.kind)
+		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store %s keeps no audit", h.Settings.Kind)
 	}
 	return auditor, nil
 }
 
-// auditEntry is what is noted in the audit.
-type auditEntry struct {
+// AuditEntry is what is noted in the audit.
+type AuditEntry struct {
 	at         int64 // of the store's time; 0 is now
-	by, action string
-	target     *operator.Target // nil if it is about nobody
-	reason     string
+	By, Action string
+	Target     *operator.Target // nil if it is about nobody
+	Reason     string
 }
 
-// audit notes who did what to whom. When it returns nil, that is in the store, so whatever it
+// Audit notes who did what to whom. When it returns nil, that is in the store, so whatever it
 // is about may be answered then. A reader of the store learns neither the target nor the reason.
-func (h *instance) audit(ctx context.Context, e auditEntry) error {
+func (h *Instance) Audit(ctx context.Context, e AuditEntry) error {
 	_ = h.catchUpAudit(ctx) // what fails waits on
 	return h.writeAudit(ctx, e)
 }
 
-func (h *instance) writeAudit(ctx context.Context, e auditEntry) error {
-	auditor, err := h.auditor()
+func (h *Instance) writeAudit(ctx context.Context, e AuditEntry) error {
+	auditor, err := h.Auditor()
 	if err != nil {
 		return err
 	}
-	act := storage.Act{At: cmp.Or(e.at, h.engine.Now()), By: e.by, Action: e.action, Reason: operator.OneLine(e.reason)}
+	act := storage.Act{At: cmp.Or(e.at, h.Engine.Now()), By: e.By, Action: e.Action, Reason: operator.OneLine(e.Reason)}
 	name := ""
-	if e.target != nil {
-		names, err := h.namesInAudit(*e.target)
+	if e.Target != nil {
+		names, err := h.NamesInAudit(*e.Target)
 		if err != nil {
 			return err
 		}
-		act.Kind, act.Target = kindInAudit(*e.target), names[0]
-		if e.target.Kind == operator.APIKey {
-			name = e.target.Value
+		act.Kind, act.Target = kindInAudit(*e.Target), names[0]
+		if e.Target.Kind == operator.APIKey {
+			name = e.Target.Value
 		}
 	}
 	if err := h.sealAct(&act, name); err != nil {
@@ -89,11 +89,11 @@ func kindInAudit(t operator.Target) string {
 	return string(t.Kind)
 }
 
-// namesInAudit returns the name at rest that an entry about a target has, and after it those that
+// NamesInAudit returns the name at rest that an entry about a target has, and after it those that
 // earlier entries may have. The name of an address can't be linked to it any more when the entries
 // are gone: see [epoch.Keys].
-func (h *instance) namesInAudit(t operator.Target) ([]string, error) {
-	if h.secret.Load() == nil {
+func (h *Instance) NamesInAudit(t operator.Target) ([]string, error) {
+	if h.Secret.Load() == nil {
 		return nil, operator.Errorf(http.StatusServiceUnavailable, "the secret can't be read at the moment, so nothing can be noted in the audit")
 	}
 	key := []byte(t.String())
@@ -103,7 +103,7 @@ func (h *instance) namesInAudit(t operator.Target) ([]string, error) {
 	}
 	var names []string
 	for _, retention := range auditNames {
-		hash, err := atrest.OpaqueFor(h.epochs, key, retention, h.lasting())
+		hash, err := atrest.OpaqueFor(h.Epochs, key, retention, h.Lasting())
 		if err != nil {
 			return nil, err
 		}
@@ -125,12 +125,12 @@ var auditNames = []time.Duration{storage.KeepActs, storage.Day}
 const sealedReason = "sealed:"
 
 // sealAct seals the reason of an entry, and the name of the API key that it is about.
-func (h *instance) sealAct(act *storage.Act, name string) error {
+func (h *Instance) sealAct(act *storage.Act, name string) error {
 	act.Cut()
 	if act.Reason == "" && name == "" {
 		return nil
 	}
-	sealer, err := h.secret.Load().Sealer(auditPurpose)
+	sealer, err := h.Secret.Load().Sealer(AuditPurpose)
 	if err != nil {
 		return err
 	}
@@ -139,15 +139,15 @@ func (h *instance) sealAct(act *storage.Act, name string) error {
 	return nil
 }
 
-const auditPurpose = "audit"
+const AuditPurpose = "audit"
 
 // sealedFor returns the rest of an entry, which a sealed reason belongs to.
 func sealedFor(act *storage.Act) string {
 	return strings.Join([]string{act.By, act.Action, act.Kind, act.Target}, "\n")
 }
 
-// openAct returns the name of the API key that an entry is about, or "", and the reason.
-func openAct(sealer *identity.Sealer, act *storage.Act) (name, reason string) {
+// OpenAct returns the name of the API key that an entry is about, or "", and the reason.
+func OpenAct(sealer *identity.Sealer, act *storage.Act) (name, reason string) {
 	text, ok := strings.CutPrefix(act.Reason, sealedReason)
 	if !ok {
 		return "", act.Reason
@@ -162,10 +162,10 @@ func openAct(sealer *identity.Sealer, act *storage.Act) (name, reason string) {
 	return "", "(sealed under another secret)"
 }
 
-// acts returns the n newest entries before a time, in nanoseconds since the Unix epoch, the
+// Acts returns the n newest entries before a time, in nanoseconds since the Unix epoch, the
 // newest first.
-func (h *instance) acts(ctx context.Context, before int64, n int) ([]storage.Act, error) {
-	auditor, err := h.auditor()
+func (h *Instance) Acts(ctx context.Context, before int64, n int) ([]storage.Act, error) {
+	auditor, err := h.Auditor()
 	if err != nil {
 		return nil, err
 	}
@@ -176,10 +176,10 @@ func (h *instance) acts(ctx context.Context, before int64, n int) ([]storage.Act
 
 // actsAbout returns the n newest entries before a time about a client, and about networks that an
 // address is in.
-func (h *instance) actsAbout(ctx context.Context, t operator.Target, before int64, n int) (found []storage.Act, err error) {
+func (h *Instance) actsAbout(ctx context.Context, t operator.Target, before int64, n int) (found []storage.Act, err error) {
 	names := make(map[string]bool)
 	for _, around := range targetsAround(t) {
-		more, err := h.namesInAudit(around)
+		more, err := h.NamesInAudit(around)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func (h *instance) actsAbout(ctx context.Context, t operator.Target, before int6
 		}
 	}
 	for len(found) < n {
-		page, err := h.acts(ctx, before, storage.MaxActs)
+		page, err := h.Acts(ctx, before, storage.MaxActs)
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +220,7 @@ func targetsAround(t operator.Target) []operator.Target {
 // lateAudit is the entries that could not be written, because the store couldn't be used.
 type lateAudit struct {
 	mu      sync.Mutex
-	entries []auditEntry // guarded by mu
+	entries []AuditEntry // guarded by mu
 }
 
 // maxLateAudit is how many entries wait for a store.
@@ -230,13 +230,13 @@ const maxLateAudit = 1000
 // reload in an outage may replace them.
 var lateAudits sync.Map
 
-func (h *instance) lateAudit() *lateAudit {
-	late, _ := lateAudits.LoadOrStore([2]string{h.settings.store, h.settings.secret}, new(lateAudit))
+func (h *Instance) lateAudit() *lateAudit {
+	late, _ := lateAudits.LoadOrStore([2]string{h.Settings.Store, h.Settings.Secret}, new(lateAudit))
 	return late.(*lateAudit)
 }
 
-// add keeps an entry until the store can be used. It returns false if too many wait already.
-func (l *lateAudit) add(e auditEntry) bool {
+// Add keeps an entry until the store can be used. It returns false if too many wait already.
+func (l *lateAudit) add(e AuditEntry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.entries) >= maxLateAudit {
@@ -247,7 +247,7 @@ func (l *lateAudit) add(e auditEntry) bool {
 }
 
 // take returns an entry that waits, the oldest first.
-func (l *lateAudit) take() (e auditEntry, ok bool) {
+func (l *lateAudit) take() (e AuditEntry, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.entries) == 0 {
@@ -259,14 +259,14 @@ func (l *lateAudit) take() (e auditEntry, ok bool) {
 }
 
 // auditAfterOutage writes the entries that wait, if the store can be used.
-func (h *instance) auditAfterOutage() {
+func (h *Instance) auditAfterOutage() {
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
 	_ = h.catchUpAudit(ctx) // they wait on
 }
 
 // catchUpAudit writes the entries that wait.
-func (h *instance) catchUpAudit(ctx context.Context) error {
+func (h *Instance) catchUpAudit(ctx context.Context) error {
 	for late := h.lateAudit(); ; {
 		next, ok := late.take()
 		if !ok {
@@ -279,13 +279,13 @@ func (h *instance) catchUpAudit(ctx context.Context) error {
 	}
 }
 
-// actsOf returns the newest entries of the audit before a time: all, or those about a client.
-func (h *instance) actsOf(ctx context.Context, client string, before int64, n int) ([]storage.Act, error) {
-	if h.secret.Load() == nil {
-		return nil, errAuditAway
+// ActsOf returns the newest entries of the audit before a time: all, or those about a client.
+func (h *Instance) ActsOf(ctx context.Context, client string, before int64, n int) ([]storage.Act, error) {
+	if h.Secret.Load() == nil {
+		return nil, ErrAuditAway
 	}
 	if client == "" {
-		return h.acts(ctx, before, n)
+		return h.Acts(ctx, before, n)
 	}
 	t, err := operator.ParseTarget(client)
 	if err != nil {
@@ -294,16 +294,16 @@ func (h *instance) actsOf(ctx context.Context, client string, before int64, n in
 	return h.actsAbout(ctx, t, before, n)
 }
 
-// auditSoon notes an entry in the audit, or keeps it until the store can be used: late reports that.
-func (h *instance) auditSoon(ctx context.Context, e auditEntry) (late bool, err error) {
-	if !h.engine.Degraded() {
-		err = h.audit(ctx, e)
+// AuditSoon notes an entry in the audit, or keeps it until the store can be used: late reports that.
+func (h *Instance) AuditSoon(ctx context.Context, e AuditEntry) (late bool, err error) {
+	if !h.Engine.Degraded() {
+		err = h.Audit(ctx, e)
 		told := (*operator.Error)(nil)
-		if err == nil || ctx.Err() != nil || errors.As(err, &told) && told != errAuditAway {
+		if err == nil || ctx.Err() != nil || errors.As(err, &told) && told != ErrAuditAway {
 			return false, err
 		}
 	}
-	e.at = h.engine.Now()
+	e.at = h.Engine.Now()
 	if !h.lateAudit().add(e) {
 		return false, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and %d entries of the audit wait for it already", maxLateAudit)
 	}

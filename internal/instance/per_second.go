@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"sync"
@@ -8,27 +8,27 @@ import (
 	"go.uber.org/zap"
 )
 
-// perSecond bounds how often something is done in a second. The zero value is ready for use,
+// PerSecond bounds how often something is done in a second. The zero value is ready for use,
 // by any number of goroutines.
-type perSecond struct {
+type PerSecond struct {
 	full    atomic.Int64 // the second in which no more is admitted: a flood takes no lock
 	omitted atomic.Int64 // how often it was not admitted since takeOmitted
 
-	mu     sync.Mutex
+	Mu     sync.Mutex
 	second int64 // guarded by mu: the second of the last time, since the Unix epoch
 	done   int   // guarded by mu: how often in that second
 }
 
-// admits reports whether it may be done once more in the second of now, and counts it. most
+// Admits reports whether it may be done once more in the second of now, and counts it. most
 // is how often it may be.
-func (b *perSecond) admits(now time.Time, most int) bool {
+func (b *PerSecond) Admits(now time.Time, most int) bool {
 	second := now.Unix()
 	if b.full.Load() == second {
 		b.omitted.Add(1)
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.Mu.Lock()
+	defer b.Mu.Unlock()
 	if second != b.second {
 		b.second, b.done = second, 0
 	}
@@ -42,12 +42,12 @@ func (b *perSecond) admits(now time.Time, most int) bool {
 }
 
 // takeOmitted returns how often it was not admitted since the last call.
-func (b *perSecond) takeOmitted() int64 {
+func (b *PerSecond) takeOmitted() int64 {
 	return b.omitted.Swap(0)
 }
 
-// complete adds to a line how many of its kind were left out before it.
-func (b *perSecond) complete(fields []zap.Field) []zap.Field {
+// Complete adds to a line how many of its kind were left out before it.
+func (b *PerSecond) Complete(fields []zap.Field) []zap.Field {
 	if omitted := b.takeOmitted(); omitted > 0 {
 		fields = append(fields, zap.Int64("left_out", omitted))
 	}

@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// collectors report what is true of the instances in use at the moment.
-var collectors = []prometheus.Collector{instanceCollector{}, networkCollector{}, regionCollector{}}
+// Collectors report what is true of the instances in use at the moment.
+var Collectors = []prometheus.Collector{instanceCollector{}, networkCollector{}, regionCollector{}}
 
 // instanceCollector reports what is true at the moment of every engine in use.
 type instanceCollector struct{}
@@ -44,8 +44,8 @@ func (instanceCollector) Describe(ch chan<- *prometheus.Desc) {
 func (instanceCollector) Collect(ch chan<- prometheus.Metric) {
 	var keys, evicted, atOnce, degraded, bytes float64
 	var clients [reputation.Levels]float64
-	eachInstance(func(h *instance) {
-		stats := h.stats()
+	Each(func(h *Instance) {
+		stats := h.Stats()
 		keys += float64(stats.Keys)
 		evicted += float64(stats.Evicted)
 		atOnce += float64(stats.AtOnce)
@@ -98,8 +98,8 @@ func (networkCollector) Describe(ch chan<- *prometheus.Desc) {
 // longest, and the losses of all.
 func (networkCollector) Collect(ch chan<- prometheus.Metric) {
 	var machines, roundTrip, ahead, lost, unsettled float64
-	eachInstance(func(h *instance) {
-		stats := h.stats()
+	Each(func(h *Instance) {
+		stats := h.Stats()
 		lost += float64(stats.LostWrites)
 		unsettled += float64(stats.Unsettled)
 		if trip := stats.RoundTrip.Seconds(); trip > roundTrip {
@@ -143,7 +143,7 @@ func (regionCollector) Describe(ch chan<- *prometheus.Desc) {
 func (regionCollector) Collect(ch chan<- prometheus.Metric) {
 	var polled, keys, untracked float64
 	lags, any := make(map[string]float64), false
-	eachInstance(func(h *instance) {
+	Each(func(h *Instance) {
 		shared := h.regions.Load()
 		if shared == nil {
 			return

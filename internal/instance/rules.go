@@ -1,10 +1,12 @@
-package tally
+package instance
 
 import (
 	"context"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,24 +25,24 @@ import (
 const keepRemoved = 7 * 24 * time.Hour
 
 // noted implements engine.Options.Noted.
-func (h *instance) noted(notes []storage.Note, all bool) {
-	sealer, err := h.secret.Load().Sealer("statements")
+func (h *Instance) noted(notes []storage.Note, all bool) {
+	sealer, err := h.Secret.Load().Sealer("statements")
 	if err != nil {
-		caddyconf.Logger().Error("the bans, allowances and API keys in the store can't be read", h.settings.where(), zap.Error(err))
+		caddyconf.Logger().Error("the bans, allowances and API keys in the store can't be read", h.Settings.where(), zap.Error(err))
 		return
 	}
-	if unread := h.shared.take(sealer, notes, all); unread > 0 {
+	if unread := h.Shared.take(sealer, notes, all); unread > 0 {
 		caddyconf.Logger().Error("some bans, allowances or API keys in the store can't be read: they were made with another secret_file, or by a later version",
-			h.settings.where(), zap.Int("notes", unread))
+			h.Settings.where(), zap.Int("notes", unread))
 	}
-	h.shared.tell()
+	h.Shared.tell()
 }
 
 // statementsOnStore returns what instances of this process know that use the same store, or nil.
-func statementsOnStore(of settings) (known *sharedStatements) {
-	eachInstance(func(h *instance) {
-		if of.address != "" && h.settings.store == of.store && h.settings.secret == of.secret {
-			known = &h.shared
+func statementsOnStore(of Settings) (known *SharedRules) {
+	Each(func(h *Instance) {
+		if of.Address != "" && h.Settings.Store == of.Store && h.Settings.Secret == of.Secret {
+			known = &h.Shared
 		}
 	})
 	return known
@@ -53,11 +55,11 @@ type changes struct {
 	notes  map[storage.Key]storage.Note
 }
 
-func (h *instance) newChanges() (c changes, err error) {
-	if c.sealer, err = h.secret.Load().Sealer("statements"); err != nil {
+func (h *Instance) newChanges() (c changes, err error) {
+	if c.sealer, err = h.Secret.Load().Sealer("statements"); err != nil {
 		return c, err
 	}
-	keys, err := h.secret.Load().Derive("names of statements")
+	keys, err := h.Secret.Load().Derive("names of statements")
 	if err != nil {
 		return c, err
 	}
@@ -71,7 +73,7 @@ func (c *changes) nameOf(action rules.Action, target rules.Target) storage.Key {
 	return c.names.Hash(uint64(action), target.String())
 }
 
-// add adds a statement, of a version or a later one.
+// Add adds a statement, of a version or a later one.
 func (c *changes) add(stated rules.Statement, version int64) {
 	c.note(storage.Note{Name: c.nameOf(stated.Action, stated.Target), Version: version}, stated.String(), stated.Until)
 }
@@ -115,30 +117,30 @@ func padded(text string) string {
 	return text + strings.Repeat(" ", (padding-len(text)%padding)%padding)
 }
 
-// put puts statements into the store, in the place of those with the same action about the same
+// Put puts statements into the store, in the place of those with the same action about the same
 // targets. A ban also removes the allowance of its target.
-func (h *instance) put(ctx context.Context, added []rules.Statement) error {
+func (h *Instance) Put(ctx context.Context, added []rules.Statement) error {
 	c, err := h.newChanges()
 	if err != nil {
 		return err
 	}
 	for _, stated := range added {
 		if stated.Action == rules.Ban {
-			c.remove(h.shared.find(rules.Allow, stated.Target))
+			c.remove(h.Shared.Find(rules.Allow, stated.Target))
 			if allowance := c.nameOf(rules.Allow, stated.Target); len(c.notes[allowance].Value) > 0 {
 				delete(c.notes, allowance) // it was added before
 			}
 		}
-		version := c.remove(h.shared.find(stated.Action, stated.Target)) // which has another name under an older secret
+		version := c.remove(h.Shared.Find(stated.Action, stated.Target)) // which has another name under an older secret
 		c.add(stated, version)
 	}
-	return h.engine.PutNotes(ctx, c.list())
+	return h.Engine.PutNotes(ctx, c.list())
 }
 
-// drop removes the statements about a target with an action from the store, and returns how many
+// Drop removes the statements about a target with an action from the store, and returns how many
 // there were.
-func (h *instance) drop(ctx context.Context, action rules.Action, target rules.Target) (int, error) {
-	found := h.shared.find(action, target)
+func (h *Instance) Drop(ctx context.Context, action rules.Action, target rules.Target) (int, error) {
+	found := h.Shared.Find(action, target)
 	if len(found) == 0 {
 		return 0, nil
 	}
@@ -147,7 +149,7 @@ func (h *instance) drop(ctx context.Context, action rules.Action, target rules.T
 		return 0, err
 	}
 	c.remove(found)
-	return len(found), h.engine.PutNotes(ctx, c.list())
+	return len(found), h.Engine.PutNotes(ctx, c.list())
 }
 
 // sealedAgain is how many statements, and how many API keys, are sealed again at once.
@@ -155,8 +157,8 @@ const sealedAgain = 100
 
 // sealAgain seals some of the notes that are sealed under an older line of the secret, which
 // may be removed some day, under the line in use. What operators change meanwhile stays.
-func (h *instance) sealAgain() error {
-	again, keys := h.shared.someOlder(sealedAgain), h.shared.someOlderKeys(sealedAgain)
+func (h *Instance) sealAgain() error {
+	again, keys := h.Shared.someOlder(sealedAgain), h.Shared.someOlderKeys(sealedAgain)
 	if len(again)+len(keys) == 0 {
 		return nil
 	}
@@ -174,22 +176,75 @@ func (h *instance) sealAgain() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
-	return h.engine.ReplaceNotes(ctx, c.list())
+	return h.Engine.ReplaceNotes(ctx, c.list())
 }
 
-// awaitStatements waits until the statements in the store are read, or it is known that they can't
-// be, up to readyTimeout after the instance was made.
-func (h *instance) awaitStatements(ctx context.Context) {
+// AwaitStatements waits until the statements in the store are read, or it is known that they can't
+// be, up to ReadyTimeout after the instance was made.
+func (h *Instance) AwaitStatements(ctx context.Context) {
 	select {
-	case <-h.engine.Ready():
+	case <-h.Engine.Ready():
 		return
 	default:
 	}
-	if left := readyTimeout - time.Since(h.begun); left > 0 {
+	if left := ReadyTimeout - time.Since(h.begun); left > 0 {
 		select {
-		case <-h.engine.Ready():
+		case <-h.Engine.Ready():
 		case <-time.After(left):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// RulesInForce are those of the file of this machine and those of the store that machines
+// share, as if they stood in one file.
+type RulesInForce struct {
+	File   *rules.File
+	merged atomic.Pointer[mergedStatements] // nil until the store is in use
+
+	mu     sync.Mutex
+	shared *SharedRules // guarded by mu: of the store; nil before it is known, or if there are none
+}
+
+type mergedStatements struct{ file, store, both *rules.Set }
+
+// Now returns the statements in force. It waits for nothing.
+func (s *RulesInForce) Now() *rules.Set {
+	if m := s.merged.Load(); m != nil {
+		return m.both
+	}
+	return s.File.Value()
+}
+
+// Begin has the statements of a store be in force as well, and those that come to be.
+func (s *RulesInForce) Begin(shared *SharedRules) {
+	s.mu.Lock()
+	s.shared = shared
+	s.mu.Unlock()
+	shared.Follow(s, s.Merge)
+	s.Merge()
+}
+
+// End ends what begin began.
+func (s *RulesInForce) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shared != nil {
+		s.shared.Follow(s, nil)
+	}
+}
+
+// Merge goes by what the file and the store have now. No request does: a large file takes a while.
+func (s *RulesInForce) Merge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shared == nil {
+		return
+	}
+	is := mergedStatements{file: s.File.Value(), store: s.shared.Set.Load()}
+	if was := s.merged.Load(); was != nil && was.file == is.file && was.store == is.store {
+		return
+	}
+	is.both = rules.Union(is.file, is.store)
+	s.merged.Store(&is)
 }

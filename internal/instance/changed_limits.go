@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"maps"
@@ -9,37 +9,37 @@ import (
 
 // This file warns of limits whose change makes machines count apart while a config is rolled out.
 
-// limitKinds has all that the counts of limits depend on besides the key, in words, and whether
+// LimitKinds has all that the counts of limits depend on besides the key, in words, and whether
 // the limit is enforced.
-type limitKinds map[string]bool
+type LimitKinds map[string]bool
 
-// zoneTier is a tier in a zone. A zone with limits of its own has one, "".
-type zoneTier struct{ zone, tier string }
+// ZoneTier is a tier in a zone. A zone with limits of its own has one, "".
+type ZoneTier struct{ Zone, Tier string }
 
-// warnOfChangedLimits warns of each zone in which a limit took the place of one that counts apart
+// WarnOfChangedLimits warns of each zone in which a limit took the place of one that counts apart
 // from it. It matters in a store that several machines use.
-func (h *instance) warnOfChangedLimits(now map[zoneTier]limitKinds, log *zap.Logger) {
-	if h.settings.address == "" {
+func (h *Instance) WarnOfChangedLimits(now map[ZoneTier]LimitKinds, log *zap.Logger) {
+	if h.Settings.Address == "" {
 		return
 	}
 	former, changed := make(map[string][]string), make(map[string][]string)
 	for of, kinds := range h.replaceKinds(now) {
 		gone, added := kinds.replacedBy(now[of])
 		if len(gone) > 0 && len(added) > 0 {
-			former[of.zone], changed[of.zone] = append(former[of.zone], gone...), append(changed[of.zone], added...)
+			former[of.Zone], changed[of.Zone] = append(former[of.Zone], gone...), append(changed[of.Zone], added...)
 		}
 	}
 	for _, zone := range slices.Sorted(maps.Keys(changed)) {
 		log.Warn("the limits of a zone count in another way than before, and from 0. Until all machines have this config, those with the former one count apart, and a client may use both limits: load it everywhere soon. To avoid that, keep the former limit beside the new one for a window first. A change of the amount alone counts on",
-			zap.String("zone", zone), zap.Strings("former", sortedSet(former[zone])), zap.Strings("changed", sortedSet(changed[zone])), h.settings.where())
+			zap.String("zone", zone), zap.Strings("former", sortedSet(former[zone])), zap.Strings("changed", sortedSet(changed[zone])), h.Settings.where())
 	}
 }
 
 // replaceKinds notes the kinds of limits that are in force, and returns those that were: none
 // at the first start. They are those of another instance if the reload changed settings.
-func (h *instance) replaceKinds(now map[zoneTier]limitKinds) (former map[zoneTier]limitKinds) {
-	eachInstance(func(other *instance) {
-		if kinds := other.kinds.Load(); kinds != nil && other.settings.store == h.settings.store {
+func (h *Instance) replaceKinds(now map[ZoneTier]LimitKinds) (former map[ZoneTier]LimitKinds) {
+	Each(func(other *Instance) {
+		if kinds := other.kinds.Load(); kinds != nil && other.Settings.Store == h.Settings.Store {
 			former = *kinds
 		}
 	})
@@ -51,7 +51,7 @@ func (h *instance) replaceKinds(now map[zoneTier]limitKinds) (former map[zoneTie
 
 // replacedBy returns the kinds that are enforced no more, and those that are now and were not
 // counted before.
-func (k limitKinds) replacedBy(now limitKinds) (gone, added []string) {
+func (k LimitKinds) replacedBy(now LimitKinds) (gone, added []string) {
 	for kind, enforced := range k {
 		if enforced && !now[kind] {
 			gone = append(gone, kind)

@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"bytes"
@@ -65,18 +65,18 @@ func (v fleetVault) SwapValue(_ context.Context, name string, former, value []by
 }
 
 // machineOn starts an instance on a store, as a machine with a secret file does.
-func machineOn(t *testing.T, store stores.Store, secret string) *instance {
+func machineOn(t *testing.T, store stores.Store, secret string) *Instance {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tally.key")
 	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 40)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := newInstance(settings{store: t.Name() + path, kind: "shared", address: "server:1", secret: path}, store, nil)
+	h, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Destruct() })
-	<-h.engine.Ready()
+	<-h.Engine.Ready()
 	return h
 }
 
@@ -92,23 +92,23 @@ func TestMachinesShareNames(t *testing.T) {
 	limit := &engine.Limit{ID: 7, Limit: l}
 	address := string(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.MustParsePrefix("203.0.113.7/32")))
 	for _, key := range []string{address, string(identity.TagText) + "no address"} {
-		first, err := one.engine.NameOf(limit, key)
+		first, err := one.Engine.NameOf(limit, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if second, err := two.engine.NameOf(limit, key); err != nil || second.Key != first.Key {
+		if second, err := two.Engine.NameOf(limit, key); err != nil || second.Key != first.Key {
 			t.Errorf("%q is %x on one machine and %x on the other (%v)", key, first.Key, second.Key, err)
 		}
 	}
 	if values, err := (fleetVault{of: store}).Values(context.Background()); err != nil || len(values) != 2 {
 		t.Errorf("the store has the values %v (%v), want a key and the witness of the secret", values, err)
 	}
-	if _, err := one.past(); err == nil || err.Error() != "the store shared keeps no history" {
+	if _, err := one.Past(); err == nil || err.Error() != "the store shared keeps no history" {
 		t.Errorf("the history of a store that keeps none: %v", err)
 	}
 	other := machineOn(t, store, "b")
-	cause := other.stats().Cause
-	if !other.engine.Degraded() || cause == nil || !strings.Contains(cause.Error(), "copy theirs to this one") {
-		t.Errorf("a machine with another secret: degraded: %v, %v", other.engine.Degraded(), cause)
+	cause := other.Stats().Cause
+	if !other.Engine.Degraded() || cause == nil || !strings.Contains(cause.Error(), "copy theirs to this one") {
+		t.Errorf("a machine with another secret: degraded: %v, %v", other.Engine.Degraded(), cause)
 	}
 }

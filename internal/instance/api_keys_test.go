@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"bytes"
@@ -20,11 +20,11 @@ func newNotesStore() notesStore {
 }
 
 // addKey makes a key in the store of a machine.
-func addKey(t *testing.T, h *instance, name, tier string) (string, apikeys.Stored) {
+func addKey(t *testing.T, h *Instance, name, tier string) (string, apikeys.Stored) {
 	t.Helper()
 	key, stored, err := apikeys.NewStored(apikeys.Client{Name: name, Tier: tier})
 	if err == nil {
-		err = h.addAPIKey(t.Context(), stored)
+		err = h.AddAPIKey(t.Context(), stored)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func addKey(t *testing.T, h *instance, name, tier string) (string, apikeys.Store
 	return key, stored
 }
 
-func isKnown(h *instance, key string) bool { return h.shared.keys.Load().Find(key, time.Now()) != nil }
+func isKnown(h *Instance, key string) bool { return h.Shared.Keys.Load().Find(key, time.Now()) != nil }
 
 // A key holds while the secret is replaced, is sealed again under the new line, and ends everywhere
 // when it is revoked then.
@@ -40,17 +40,17 @@ func TestSharedKeysOutliveTheSecret(t *testing.T) {
 	store := newNotesStore()
 	key, stored := addKey(t, machineWith(t, store, "a"), "acme", "free")
 	rotated, late := machineWith(t, store, "b", "a"), machineWith(t, store, "b", "a")
-	if !isKnown(rotated, key) || rotated.shared.countOlder() != 1 {
-		t.Fatalf("the key is known: %t; %d notes are under an older line, want 1", isKnown(rotated, key), rotated.shared.countOlder())
+	if !isKnown(rotated, key) || rotated.Shared.countOlder() != 1 {
+		t.Fatalf("the key is known: %t; %d notes are under an older line, want 1", isKnown(rotated, key), rotated.Shared.countOlder())
 	}
 	if err := rotated.sealAgain(); err != nil {
 		t.Fatal(err)
 	}
 	fresh := machineWith(t, store, "b")
-	if !isKnown(fresh, key) || fresh.shared.countOlder() != 0 {
-		t.Errorf("under the new line alone the key is known: %t; %d notes are under an older line", isKnown(fresh, key), fresh.shared.countOlder())
+	if !isKnown(fresh, key) || fresh.Shared.countOlder() != 0 {
+		t.Errorf("under the new line alone the key is known: %t; %d notes are under an older line", isKnown(fresh, key), fresh.Shared.countOlder())
 	}
-	if err := fresh.revokeAPIKeys(t.Context(), fresh.shared.keysOf("acme", stored.Entry().ID)); err != nil {
+	if err := fresh.RevokeAPIKeys(t.Context(), fresh.Shared.KeysOf("acme", stored.Entry().ID)); err != nil {
 		t.Fatal(err)
 	}
 	if err := late.sealAgain(); err != nil { // which may not have heard of it
@@ -68,14 +68,14 @@ func TestRevokedKeysStayRevoked(t *testing.T) {
 	one := machineWith(t, store, "a")
 	key, _ := addKey(t, one, "acme", "free")
 	late := machineWith(t, store, "a")
-	heard := late.shared.keysOf("acme", "")
+	heard := late.Shared.KeysOf("acme", "")
 	if len(heard) != 1 {
 		t.Fatalf("the late machine knows %d keys, want 1", len(heard))
 	}
-	if err := one.revokeAPIKeys(t.Context(), one.shared.keysOf("acme", "")); err != nil {
+	if err := one.RevokeAPIKeys(t.Context(), one.Shared.KeysOf("acme", "")); err != nil {
 		t.Fatal(err)
 	}
-	if err := late.retierAPIKeys(t.Context(), heard, "pro"); err != nil {
+	if err := late.RetierAPIKeys(t.Context(), heard, "pro"); err != nil {
 		t.Fatal(err)
 	}
 	if isKnown(machineWith(t, store, "a"), key) {
@@ -87,7 +87,7 @@ func TestRevokedKeysStayRevoked(t *testing.T) {
 func TestSharedKeysAreSealed(t *testing.T) {
 	h := machineWith(t, newNotesStore(), "a")
 	key, stored := addKey(t, h, "acme", "free")
-	notes := h.shared.allNotes()
+	notes := h.Shared.allNotes()
 	if len(notes) != 1 {
 		t.Fatalf("%d notes, want 1", len(notes))
 	}
@@ -110,11 +110,11 @@ func TestNotesThatAreNoKeys(t *testing.T) {
 		}
 		c.note(storage.Note{Name: storage.Key{byte(i)}, Version: 1}, keyNote+line, time.Time{})
 		c.notes[storage.Key{99}] = storage.Note{Name: storage.Key{99}, Version: 1, Value: []byte("not sealed")}
-		if unread := h.shared.take(c.sealer, c.list(), false); unread != 2 {
+		if unread := h.Shared.take(c.sealer, c.list(), false); unread != 2 {
 			t.Errorf("%q: %d notes can't be read, want 2", line, unread)
 		}
 	}
-	if n := len(h.shared.listKeys()); n != 1 || !isKnown(h, key) {
+	if n := len(h.Shared.ListKeys()); n != 1 || !isKnown(h, key) {
 		t.Errorf("%d keys, want the one that is good", n)
 	}
 }
@@ -127,7 +127,7 @@ func TestSharedKeysThatCannotBe(t *testing.T) {
 		t.Helper()
 		_, stored, err := apikeys.NewStored(apikeys.Client{Name: name, Tier: tier})
 		if err == nil {
-			err = h.addAPIKey(t.Context(), stored)
+			err = h.AddAPIKey(t.Context(), stored)
 		}
 		var told *operator.Error
 		if !errors.As(err, &told) || told.Status != http.StatusConflict || !strings.Contains(told.Error(), want) {
@@ -135,11 +135,11 @@ func TestSharedKeysThatCannotBe(t *testing.T) {
 		}
 	}
 	refused("acme", "pro", "acme has the tier free already, got pro")
-	h.shared.mu.Lock()
+	h.Shared.mu.Lock()
 	for i := range maxSharedKeys - 1 {
 		name := storage.Key{1, byte(i), byte(i >> 8)}
-		h.shared.api[name] = apikeys.Stored{Client: apikeys.Client{Name: fmt.Sprint(i), Tier: "free"}}
+		h.Shared.api[name] = apikeys.Stored{Client: apikeys.Client{Name: fmt.Sprint(i), Tier: "free"}}
 	}
-	h.shared.mu.Unlock()
+	h.Shared.mu.Unlock()
 	refused("one-more", "free", "as many as it may")
 }

@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"context"
@@ -17,58 +17,58 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// newInstance starts an engine. It touches no file itself: the engine opens the
+// New starts an engine. It touches no file itself: the engine opens the
 // store in the background. The operators' statements are in force that are known of the store, which
 // may be nil.
-func newInstance(s settings, in stores.Store, known *sharedStatements) (*instance, error) {
+func New(s Settings, in stores.Store, known *SharedRules) (*Instance, error) {
 	notes := known.allNotes()
-	h, err := newInstanceWith(s, in, func(o *engine.Options) { o.Notes = notes })
+	h, err := NewWith(s, in, func(o *engine.Options) { o.Notes = notes })
 	if err == nil {
-		h.shared.begin(known)
+		h.Shared.begin(known)
 	}
 	return h, err
 }
 
-// newInstanceWith is newInstance with other options of the engine, which set sets.
-func newInstanceWith(s settings, in stores.Store, set func(*engine.Options)) (*instance, error) {
-	h := &instance{settings: s, begun: time.Now(), logs: make(map[string]*refusalLog), pressure: pressure.New(0), made: make(chan struct{})}
+// NewWith is New with other options of the engine, which set sets.
+func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance, error) {
+	h := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(0), made: make(chan struct{})}
 	h.findKeys(in)
-	ledger, err := openLedger(s)
+	ledger, err := OpenLedger(s)
 	if err != nil {
 		return nil, err
 	}
 	options := engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
-			if err := h.openSecret(s.secret); err != nil {
-				return nil, withRemedy(err)
+			if err := h.openSecret(s.Secret); err != nil {
+				return nil, WithRemedy(err)
 			}
-			if err := seedHistory(ledger, h.secret.Load()); err != nil {
+			if err := seedHistory(ledger, h.Secret.Load()); err != nil {
 				return nil, err
 			}
-			store, err := in.Open(ctx, s.timeout)
+			store, err := in.Open(ctx, s.Timeout)
 			if err == nil {
-				h.store.Store(&store)
+				h.Store.Store(&store)
 				err = h.shareKeys(store)
 			}
-			return store, withRemedy(err)
+			return store, WithRemedy(err)
 		},
-		Name:            h.name,
-		NameAtOnce:      h.nameAtOnce,
-		Remote:          s.address != "",
-		MaxKeys:         s.maxKeys,
-		StoreTimeout:    s.timeout,
-		CleanupInterval: s.cleanup,
-		DegradedPercent: s.degraded,
+		Name:            h.Name,
+		NameAtOnce:      h.NameAtOnce,
+		Remote:          s.Address != "",
+		MaxKeys:         s.MaxKeys,
+		StoreTimeout:    s.Timeout,
+		CleanupInterval: s.Cleanup,
+		DegradedPercent: s.Degraded,
 		Observer:        h,
 	}
-	if s.address != "" {
+	if s.Address != "" {
 		options.Noted = h.noted
 	}
 	set(&options)
-	h.engine, err = engine.New(options)
+	h.Engine, err = engine.New(options)
 	close(h.made)
 	if err != nil {
-		_ = closeLedger(s) // the first error says more
+		_ = CloseLedger(s) // the first error says more
 		return nil, err
 	}
 	h.startHistory(ledger)
@@ -76,22 +76,22 @@ func newInstanceWith(s settings, in stores.Store, set func(*engine.Options)) (*i
 }
 
 // sweepEpochs destroys keys of the past, unless it isn't known yet which these are.
-func (h *instance) sweepEpochs() error {
+func (h *Instance) sweepEpochs() error {
 	<-h.made
-	now, told := h.engine.Lasting()
+	now, told := h.Engine.Lasting()
 	if !told || h.isCutOff() {
 		return nil
 	}
-	return h.epochs.Sweep(time.Unix(0, now))
+	return h.Epochs.Sweep(time.Unix(0, now))
 }
 
 // Destruct implements caddy.Destructor.
-func (h *instance) Destruct() error {
-	h.closing.Store(true)
+func (h *Instance) Destruct() error {
+	h.Closing.Store(true)
 	unwritten := h.stopHistory()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	err := errors.Join(unwritten, h.stopRegion(ctx), h.engine.Close(ctx), closeLedger(h.settings))
+	err := errors.Join(unwritten, h.stopRegion(ctx), h.Engine.Close(ctx), CloseLedger(h.Settings))
 	h.summarize()
 	if err != nil {
 		return fmt.Errorf("rate_limit: %w", err)
@@ -100,13 +100,13 @@ func (h *instance) Destruct() error {
 }
 
 // Committed implements engine.Observer.
-func (h *instance) Committed(claims int, took time.Duration) {
+func (h *Instance) Committed(claims int, took time.Duration) {
 	meter.Batch(claims, took)
 }
 
 // Swept implements engine.Observer.
-func (h *instance) Swept(rows int64, keys int, took time.Duration, err error) {
-	err = errors.Join(err, withRemedy(h.keepKeys()), h.sweepEpochs(), h.sealAgain())
+func (h *Instance) Swept(rows int64, keys int, took time.Duration, err error) {
+	err = errors.Join(err, WithRemedy(h.keepKeys()), h.sweepEpochs(), h.sealAgain())
 	h.auditAfterOutage()
 	meter.Swept(rows, keys)
 	if err != nil {
@@ -114,19 +114,19 @@ func (h *instance) Swept(rows int64, keys int, took time.Duration, err error) {
 	} else if rows > 0 || keys > 0 {
 		caddyconf.Logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys), zap.Duration("took", took))
 	}
-	h.pressure.Sweep(h.lasting())
+	h.Pressure.Sweep(h.Lasting())
 	h.summarize()
 }
 
 // Punished implements engine.Observer.
-func (h *instance) Punished(reason reputation.Reason) {
+func (h *Instance) Punished(reason reputation.Reason) {
 	if reason != reputation.Crowded && reason != reputation.Inherited { // which are no violations
 		meter.Violation(reason)
 	}
 }
 
 // Banned implements engine.Observer.
-func (h *instance) Banned(client []byte, reason reputation.Reason, until int64) {
+func (h *Instance) Banned(client []byte, reason reputation.Reason, until int64) {
 	if shared := h.regions.Load(); shared != nil {
 		shared.Banned(client, reason, until)
 	}
@@ -138,17 +138,17 @@ func (h *instance) Banned(client []byte, reason reputation.Reason, until int64) 
 }
 
 // Outage implements engine.Observer.
-func (h *instance) Outage() { meter.Outage() }
+func (h *Instance) Outage() { meter.Outage() }
 
 // Degraded implements engine.Observer.
-func (h *instance) Degraded(since time.Duration, err error) {
+func (h *Instance) Degraded(since time.Duration, err error) {
 	caddyconf.Logger().Error("the store can't be used; reduced limits are kept in memory until it can",
-		h.settings.where(), zap.Duration("since", since), zap.Error(err))
+		h.Settings.where(), zap.Duration("since", since), zap.Error(err))
 }
 
 // Recovered implements engine.Observer.
-func (h *instance) Recovered(after time.Duration) {
-	caddyconf.Logger().Info("the store is in use again", h.settings.where(), zap.Duration("after", after))
+func (h *Instance) Recovered(after time.Duration) {
+	caddyconf.Logger().Info("the store is in use again", h.Settings.where(), zap.Duration("after", after))
 }
 
-var _ engine.Observer = (*instance)(nil)
+var _ engine.Observer = (*Instance)(nil)

@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"maps"
@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// sharedStatements are the operators' statements in a store that several machines share. Each is a
+// SharedRules are the operators' statements in a store that several machines share. Each is a
 // note there: its name is a keyed hash of what it is about, and its value the line that a rules file
 // would have, sealed. So who reads the store learns no address.
 //
@@ -22,9 +22,9 @@ import (
 // begins with them.
 //
 // API keys in the store are such notes as well, see [sharedKey].
-type sharedStatements struct {
-	set  atomic.Pointer[rules.Set]   // of those in force; nil if there were never any
-	keys atomic.Pointer[apikeys.Set] // of API keys; nil before the store was read
+type SharedRules struct {
+	Set  atomic.Pointer[rules.Set]   // of those in force; nil if there were never any
+	Keys atomic.Pointer[apikeys.Set] // of API keys; nil before the store was read
 
 	mu    sync.Mutex
 	notes map[storage.Key]storage.Note    // guarded by mu, like all below: as the store has them
@@ -35,7 +35,7 @@ type sharedStatements struct {
 }
 
 // take takes notes as the engine tells them, and returns how many of them can't be read.
-func (s *sharedStatements) take(sealer *identity.Sealer, notes []storage.Note, all bool) (unread int) {
+func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bool) (unread int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if all || s.notes == nil {
@@ -62,7 +62,7 @@ func (s *sharedStatements) take(sealer *identity.Sealer, notes []storage.Note, a
 }
 
 // learnLocked takes what a note says.
-func (s *sharedStatements) learnLocked(name storage.Key, line string) (err error) {
+func (s *SharedRules) learnLocked(name storage.Key, line string) (err error) {
 	if key, ok := strings.CutPrefix(line, keyNote); ok {
 		stored, err := apikeys.ParseStored(key)
 		if err == nil {
@@ -78,14 +78,14 @@ func (s *sharedStatements) learnLocked(name storage.Key, line string) (err error
 }
 
 // forgetLocked forgets what a note has said.
-func (s *sharedStatements) forgetLocked(name storage.Key) {
+func (s *SharedRules) forgetLocked(name storage.Key) {
 	delete(s.known, name)
 	delete(s.api, name)
 	delete(s.older, name)
 }
 
 // collectLocked makes the set of what is in force, and forgets what has ended.
-func (s *sharedStatements) collectLocked() {
+func (s *SharedRules) collectLocked() {
 	now := time.Now()
 	for name, n := range s.notes {
 		if n.IsOver(now.UnixNano() - int64(storage.KeepNotes)) {
@@ -93,12 +93,12 @@ func (s *sharedStatements) collectLocked() {
 			s.forgetLocked(name)
 		}
 	}
-	s.set.Store(rules.NewSet(slices.Collect(maps.Values(s.known))))
-	s.keys.Store(apikeys.SetOf(slices.Collect(maps.Values(s.api))))
+	s.Set.Store(rules.NewSet(slices.Collect(maps.Values(s.known))))
+	s.Keys.Store(apikeys.SetOf(slices.Collect(maps.Values(s.api))))
 }
 
 // tell tells those who hear of changes that there were some.
-func (s *sharedStatements) tell() {
+func (s *SharedRules) tell() {
 	s.mu.Lock()
 	hear := slices.Collect(maps.Values(s.hear))
 	s.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *sharedStatements) tell() {
 	}
 }
 
-// follow has who hear of changes, or not any more if f is nil.
-func (s *sharedStatements) follow(who any, f func()) {
+// Follow has who hear of changes, or not any more if f is nil.
+func (s *SharedRules) Follow(who any, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hear == nil {
@@ -120,7 +120,7 @@ func (s *sharedStatements) follow(who any, f func()) {
 }
 
 // allNotes returns all that is known, as notes.
-func (s *sharedStatements) allNotes() []storage.Note {
+func (s *SharedRules) allNotes() []storage.Note {
 	if s == nil {
 		return nil
 	}
@@ -129,26 +129,26 @@ func (s *sharedStatements) allNotes() []storage.Note {
 	return slices.Collect(maps.Values(s.notes))
 }
 
-// begin takes what another instance knows, unless the store has told already what there is.
-func (s *sharedStatements) begin(other *sharedStatements) {
+// Begin takes what another instance knows, unless the store has told already what there is.
+func (s *SharedRules) begin(other *SharedRules) {
 	if other == nil {
 		return
 	}
 	other.mu.Lock()
-	notes, known, older, set := maps.Clone(other.notes), maps.Clone(other.known), maps.Clone(other.older), other.set.Load()
-	api, keys := maps.Clone(other.api), other.keys.Load()
+	notes, known, older, set := maps.Clone(other.notes), maps.Clone(other.known), maps.Clone(other.older), other.Set.Load()
+	api, keys := maps.Clone(other.api), other.Keys.Load()
 	other.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.notes == nil && notes != nil {
 		s.notes, s.known, s.older, s.api = notes, known, older, api
-		s.set.Store(set)
-		s.keys.Store(keys)
+		s.Set.Store(set)
+		s.Keys.Store(keys)
 	}
 }
 
-// list returns the statements that have not ended, in the order of their lines.
-func (s *sharedStatements) list() (list []rules.Statement) {
+// List returns the statements that have not ended, in the order of their lines.
+func (s *SharedRules) List() (list []rules.Statement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -168,9 +168,9 @@ type foundStatement struct {
 	older   bool  // it is sealed under an older line of the secret
 }
 
-// find returns the names of the statements about a target with an action, or with any if it is 0,
+// Find returns the names of the statements about a target with an action, or with any if it is 0,
 // and what they say.
-func (s *sharedStatements) find(action rules.Action, target rules.Target) map[storage.Key]foundStatement {
+func (s *SharedRules) Find(action rules.Action, target rules.Target) map[storage.Key]foundStatement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := make(map[storage.Key]foundStatement)
@@ -183,14 +183,14 @@ func (s *sharedStatements) find(action rules.Action, target rules.Target) map[st
 }
 
 // countOlder returns how many notes are sealed under an older line of the secret.
-func (s *sharedStatements) countOlder() int {
+func (s *SharedRules) countOlder() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.older)
 }
 
 // someOlder returns some of the statements that are sealed under an older line of the secret.
-func (s *sharedStatements) someOlder(most int) map[storage.Key]foundStatement {
+func (s *SharedRules) someOlder(most int) map[storage.Key]foundStatement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := make(map[storage.Key]foundStatement)
@@ -205,13 +205,13 @@ func (s *sharedStatements) someOlder(most int) map[storage.Key]foundStatement {
 	return found
 }
 
-func (s *sharedStatements) foundLocked(name storage.Key) foundStatement {
+func (s *SharedRules) foundLocked(name storage.Key) foundStatement {
 	return foundStatement{s.known[name], s.notes[name].Version, s.older[name]}
 }
 
-// has reports whether a statement is one of those in the store.
-func (s *sharedStatements) has(stated *rules.Statement) bool {
-	for _, found := range s.find(stated.Action, stated.Target) {
+// Has reports whether a statement is one of those in the store.
+func (s *SharedRules) Has(stated *rules.Statement) bool {
+	for _, found := range s.Find(stated.Action, stated.Target) {
 		if found.Statement == *stated {
 			return true
 		}

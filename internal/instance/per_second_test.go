@@ -1,4 +1,4 @@
-package tally
+package instance
 
 import (
 	"testing"
@@ -6,12 +6,12 @@ import (
 )
 
 func TestPerSecond(t *testing.T) {
-	var b perSecond
+	var b PerSecond
 	now := time.Date(2026, 11, 22, 7, 0, 0, 999e6, time.UTC)
 	for second := range 3 {
 		admitted := 0
 		for range 10 {
-			if b.admits(now.Add(time.Duration(second)*time.Second), 4) {
+			if b.Admits(now.Add(time.Duration(second)*time.Second), 4) {
 				admitted++
 			}
 		}

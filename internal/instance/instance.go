@@ -1,0 +1,215 @@
+// Package instance has what outlives a config: the engine on a store, the keys that names at rest
+// are made under, the history, the audit, operators' rules in the store, and the exchange with other
+// regions. Configs with equal [Settings] share an [Instance], which has one owner and one end:
+// [Acquire] and [Release].
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/identity/pressure"
+	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/regions"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// instances holds the engines in use, by the settings they were started with. They outlive
+// configurations: a reload that doesn't change the settings keeps the engine.
+var instances = caddy.NewUsagePool()
+
+// ReadyTimeout is how long a start waits for the store to be open, so that the
+// first requests need not.
+const ReadyTimeout = 5 * time.Second
+
+// flushTimeout is how long a clean stop may take to give back what is unspent.
+const flushTimeout = 10 * time.Second
+
+// Instance is an engine in use, with what it needs of the root package.
+type Instance struct {
+	Settings    Settings
+	Engine      *engine.Engine
+	begun       time.Time
+	made        chan struct{} // closed when there is an engine
+	Closing     atomic.Bool   // the engine is about to close its store
+	Starts      atomic.Int32  // configurations that run with it, or ran
+	Secret      atomic.Pointer[identity.Secret]
+	references  atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
+	Recent      RecentByReference
+	Epochs      *epoch.Keys
+	agreed      atomic.Pointer[agreedKey]     // by the machines that share a store; nil if there are none
+	Store       atomic.Pointer[storage.Store] // that the engine opened last; it may be closed by now
+	reporter    *history.Reporter             // writes the history
+	Pressure    *pressure.Tracker
+	regions     atomic.Pointer[regions.Regions]         // shares counts with other regions; nil if there are none
+	exchangedAt string                                  // where it does
+	regionNames atomic.Pointer[identity.Hasher]         // names keys for them; nil until one is asked for
+	Keys        atomic.Pointer[apikeys.File]            // of the configuration that runs; nil if it has none
+	Rules       atomic.Pointer[rules.File]              // of the configuration that runs
+	Shared      SharedRules                             // of operators, in a store that machines share
+	kinds       atomic.Pointer[map[ZoneTier]LimitKinds] // of the configuration that runs
+
+	mu   sync.Mutex
+	logs map[string]*RefusalLog // guarded by mu: by name of the zone
+}
+
+// Acquire returns the instance of some settings, which is started if there is none. It must be given
+// up with release.
+func Acquire(s Settings, in stores.Store, region *Region) (*Instance, error) {
+	known := statementsOnStore(s)
+	value, _, err := instances.LoadOrNew(s, func() (caddy.Destructor, error) {
+		h, err := New(s, in, known)
+		if err == nil {
+			err = h.startRegion(region)
+		}
+		return h, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return value.(*Instance), nil
+}
+
+// Release gives up the instance of some settings. It is closed if nothing else uses it, and unspent
+// units are given back.
+func Release(s Settings) error {
+	_, err := instances.Delete(s)
+	return err
+}
+
+// IsInUse reports whether there is an instance of some settings.
+func IsInUse(s Settings) bool {
+	_, used := instances.References(s)
+	return used
+}
+
+// Settings are what an instance is made from. Equal settings share an instance.
+type Settings struct {
+	Store    string // what the store is identified by
+	Kind     string // the name of its module
+	Path     string // where it is; "" if it has no files
+	Address  string // of the server that several machines share; "" if there is none
+	Secret   string // the file; "" if the store has it
+	Epochs   string // the folder; "" if the store has them
+	MaxKeys  int
+	Timeout  time.Duration
+	Cleanup  time.Duration
+	Degraded int
+	Region   string // how counts are shared with other regions; "" if they are not
+}
+
+// where returns the field of a log line that says which store it is about.
+func (s Settings) where() zap.Field {
+	switch {
+	case s.Path != "":
+		return zap.String("path", s.Path)
+	case s.Address != "":
+		return zap.String("store", s.Kind+" "+s.Address)
+	}
+	return zap.String("store", s.Kind)
+}
+
+// Lasting returns the store's time, which goes on evenly when somebody sets the clock. The
+// keys of epochs go by it, so that setting the clock loses no counts.
+func (h *Instance) Lasting() time.Time {
+	<-h.made // the engine has begun to work before it is known here
+	now, _ := h.Engine.Lasting()
+	return time.Unix(0, now)
+}
+
+// WithRemedy adds to an error of the file system how to mend it.
+func WithRemedy(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; make the user that Caddy runs as the owner of that folder and of the files in it", err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w; name a path on a disk that can be written to", err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w; make room there, or name a path on another disk", err)
+	}
+	return err
+}
+
+// Log returns the log of a zone's refusals.
+func (h *Instance) Log(zone string) *RefusalLog {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.logs[zone]
+	if l == nil {
+		l = &RefusalLog{Zone: zone}
+		h.logs[zone] = l
+	}
+	return l
+}
+
+func (h *Instance) summarize() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.logs {
+		l.summarize(caddyconf.Logger())
+	}
+}
+
+// StatsTimeout bounds how long a question about the state of a store may take.
+const StatsTimeout = time.Second
+
+func (h *Instance) Stats() engine.Stats {
+	ctx, cancel := context.WithTimeout(context.Background(), StatsTimeout)
+	defer cancel()
+	return h.Engine.Stats(ctx)
+}
+
+// Each calls f for every instance. f may take its time: the pool, which a
+// reload waits for, is not locked meanwhile.
+func Each(f func(*Instance)) {
+	var all []*Instance
+	instances.Range(func(_, value any) bool {
+		if h, ok := value.(*Instance); ok {
+			all = append(all, h)
+		}
+		return true
+	})
+	for _, h := range all {
+		f(h)
+	}
+}
+
+// SweepAt removes from a store what has expired at the time of the log.
+func (h *Instance) SweepAt(now int64) error {
+	store := h.Store.Load()
+	if store == nil {
+		return nil
+	}
+	for {
+		swept, err := (*store).Sweep(context.Background(), now)
+		if err != nil || !swept.More {
+			return err
+		}
+	}
+}
+
+// IsNew reports whether a client that is refused from memory may be new to its network. It
+// takes no lock.
+func (h *Instance) IsNew(network engine.Client, key []byte, rule pressure.Rule) bool {
+	if record := h.Engine.CachedRecord(network); record != nil && record.Banned(h.Engine.Now()) {
+		return false // it is squeezed already
+	}
+	return h.Pressure.IsNew(h.Lasting(), key, rule)
+}
