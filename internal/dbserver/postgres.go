@@ -29,7 +29,7 @@ func Postgres(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, args := filepath.Join(folder, "data"), []string{"--no-sync", "-U", User, "-A", "scram-sha-256", "--locale=C", "-E", "UTF8"}
+	data, args := filepath.Join(folder, "data"), []string{"--no-sync", "-U", User, "-A", "scram-sha-256", "--locale=C", "-E", "UTF8", "--wal-segsize=1"}
 	err = copyOf(data, func(data string) error {
 		secret := filepath.Join(filepath.Dir(data), "password")
 		return errors.Join(os.WriteFile(secret, []byte(Password), 0o600), giveAway(secret),

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -18,7 +19,7 @@ func testModel(t *testing.T, open storage.Opener) {
 		tr, m, s := newTraffic(t, seed), model{}, must(t, open)
 		tr.keys = 3 + int(seed%40)
 		tr.offset(seed)
-		for range 120 {
+		for range proof.Times(60, 120) {
 			if tr.rand.IntN(20) == 0 {
 				if err := s.Close(); err != nil {
 					t.Fatalf("close: %v", err)
@@ -103,20 +104,24 @@ func testApart(t *testing.T, open storage.Opener) {
 
 // testFutureRows lets another process, whose clock is ahead, use a limit.
 func testFutureRows(t *testing.T, open storage.Opener) {
-	s, m := must(t, open), model{}
+	var ahead, now, later []storage.Claim
 	for i, p := range params {
 		l := newLimit(t, p)
-		for j, ahead := range []time.Duration{time.Millisecond, p.Window / 2, p.Window, 2 * p.Window, 24 * time.Hour, 1000 * time.Hour} {
+		for j, by := range []time.Duration{time.Millisecond, p.Window / 2, p.Window, 2 * p.Window, 24 * time.Hour, 1000 * time.Hour} {
 			c := storage.Claim{ID: limitID(i), Key: key(j), Limit: l}
 			c.Min, c.Want = 1, l.Capacity()
-			c.Now = start + int64(ahead)
-			m.check(t, s, c)
+			c.Now = start + int64(by)
+			ahead = append(ahead, c)
 			c.Now = start
-			m.check(t, s, c)
+			now = append(now, c)
 			c.Now = start + int64(p.Window)
-			m.check(t, s, c)
+			later = append(later, c)
 		}
 	}
+	s, m := must(t, open), model{}
+	m.check(t, s, ahead...)
+	m.check(t, s, now...)
+	m.check(t, s, later...)
 }
 
 // testHugeValues sends what no engine would. The store may refuse, but neither
@@ -130,6 +135,7 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 			slot = l.Oldest(start)
 		}
 		for _, v := range huge {
+			var claims []storage.Claim
 			for j, c := range []limiter.Claim{
 				{Now: v, Min: 1, Want: 1},
 				{Now: start, Min: 1, Want: v},
@@ -140,14 +146,16 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: slot, Units: v, Used: v}},
 				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: v, Units: 1, Used: 1}},
 			} {
-				for range 2 { // the second time with what the first has left
-					c := storage.Claim{ID: limitID(i), Key: key(j), Limit: l, Claim: c}
-					grants := make([]limiter.Grant, 1)
-					if err := s.Claim(context.Background(), []storage.Claim{c}, grants); err != nil {
-						t.Fatalf("%v: %+v: %v", p.Algorithm, c.Claim, err)
-					}
-					if grants[0].Units < 0 || grants[0].Units > l.Capacity() {
-						t.Fatalf("%v: %+v: granted %d of %d units", p.Algorithm, c.Claim, grants[0].Units, l.Capacity())
+				claims = append(claims, storage.Claim{ID: limitID(i), Key: key(j), Limit: l, Claim: c})
+			}
+			for range 2 { // the second time with what the first has left
+				grants := make([]limiter.Grant, len(claims))
+				if err := s.Claim(context.Background(), claims, grants); err != nil {
+					t.Fatalf("%v: %d: %v", p.Algorithm, v, err)
+				}
+				for j, g := range grants {
+					if g.Units < 0 || g.Units > l.Capacity() {
+						t.Fatalf("%v: %+v: granted %d of %d units", p.Algorithm, claims[j].Claim, g.Units, l.Capacity())
 					}
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -177,8 +178,12 @@ func testHistory(t *testing.T, open storage.Opener) {
 	handles := []storage.Historian{historian(t, open), historian(t, open)}
 	const hours = 30
 	now := start
-	for range 60 * hours / 5 {
-		now += int64(5 * time.Minute)
+	minutes := 15
+	if proof.IsOn() {
+		minutes = 5
+	}
+	for range 60 * hours / minutes {
+		now += int64(minutes) * int64(time.Minute)
 		writer := r.IntN(2)
 		made := r.next(int64(writer)-7, now)
 		report(t, handles[writer], now, made)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -29,7 +30,7 @@ func joint(t *testing.T, open storage.Opener) storage.Joint {
 func testClaimFor(t *testing.T, open storage.Opener) {
 	s, c, random := joint(t, open), &processClock{wall: start, source: 1}, rand.New(rand.NewPCG(1, 2))
 	other, m := joint(t, open), model{}
-	for range 100 {
+	for range proof.Times(40, 100) {
 		now := termNow(t, s, c).Time.Now
 		if random.IntN(3) == 0 {
 			punish(t, other, offense(storage.Client{Key: key(random.IntN(4))}, now, 25))

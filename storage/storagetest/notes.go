@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -122,25 +123,38 @@ func testNotesReplayed(t *testing.T, open storage.Opener) {
 	mustHaveNotes(t, s, 0, removed, later)
 }
 
+// FewNotes is how many notes a store of a test may hold, in place of [storage.MaxNotes].
+const FewNotes = 2 * storage.MaxNotesTold
+
 // testNotesFull fills a store, which then still changes what it has.
 func testNotesFull(t *testing.T, open storage.Opener) {
-	s := notebook(t, open)
-	const each = 5000
-	for from := 0; from < storage.MaxNotes; from += each {
-		var notes []storage.Note
-		for i := range each {
-			notes = append(notes, storage.Note{Name: noteName(from + i), Value: []byte("x"), Version: 1})
-		}
-		putNotes(t, s, false, notes...)
+	s, room := notebook(t, open), FewNotes
+	fillNotes(t, s, 0, room)
+	beyond := []storage.Note{{Name: noteName(room), Version: 1}}
+	if err := s.PutNotes(context.Background(), beyond, false); !errors.Is(err, storage.ErrNotesFull) {
+		room = storage.MaxNotes
+		fillNotes(t, s, FewNotes, room)
 	}
 	first := storage.Note{Name: noteName(0), Version: 2}
 	putNotes(t, s, false, first)
 	_, last := notesAfter(t, s, 0)
-	more := []storage.Note{{Name: noteName(0), Value: []byte("y"), Version: 3}, {Name: noteName(storage.MaxNotes), Value: []byte("x"), Version: 1}}
+	more := []storage.Note{{Name: noteName(0), Value: []byte("y"), Version: 3}, {Name: noteName(room), Value: []byte("x"), Version: 1}}
 	if err := s.PutNotes(context.Background(), more, false); !errors.Is(err, storage.ErrNotesFull) {
 		t.Errorf("a full store says %v", err)
 	}
 	mustHaveNotes(t, s, last)
+}
+
+// fillNotes puts the notes from one number to before another.
+func fillNotes(t *testing.T, s storage.Notebook, from, to int) {
+	t.Helper()
+	var notes []storage.Note
+	for i := from; i < to; i++ {
+		notes = append(notes, storage.Note{Name: noteName(i), Value: []byte("x"), Version: 1})
+	}
+	for some := range slices.Chunk(notes, 5000) {
+		putNotes(t, s, false, some...)
+	}
 }
 
 func noteName(n int) (name storage.Key) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -21,7 +22,7 @@ func testProbe(t *testing.T, open storage.Opener) {
 	}
 	c, random := &processClock{wall: start, source: 1}, rand.New(rand.NewPCG(1, 2))
 	var held []storage.Claim // of leases that are not given back
-	for range 300 {
+	for range proof.Times(60, 300) {
 		var claims []storage.Claim
 		for range 1 + random.IntN(6) {
 			i := random.IntN(len(params))

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -11,12 +12,11 @@ import (
 // testRenamedKeys claims for keys that get a new name now and then, as if they had
 // had it all the time. One of them is used by a process with a faster clock as well.
 func testRenamedKeys(t *testing.T, open storage.Opener) {
-	for i, p := range params {
-		s, m, l := must(t, open), model{}, newLimit(t, p)
-		now, name := start, 0
-		for n := range 60 {
-			now += int64(p.Window) / 13
-			var claims []storage.Claim
+	s, m, name := must(t, open), model{}, 0
+	for n := range proof.Times(21, 60) {
+		var claims []storage.Claim
+		for i, p := range params {
+			l, now := newLimit(t, p), start+int64(n+1)*(int64(p.Window)/13)
 			for k := range 5 {
 				c := storage.Claim{ID: limitID(i), Key: key(1000*name + k), Limit: l,
 					Claim: limiter.Claim{Now: now, Min: 1, Want: max(l.Capacity()/10, 1), Extra: int64(n % 3)}}
@@ -29,16 +29,16 @@ func testRenamedKeys(t *testing.T, open storage.Opener) {
 					claims = append(claims, c)
 				}
 			}
-			m.check(t, s, claims...)
-			if n%7 == 6 {
-				name++
-				for k := range 5 {
-					m[cell{limitID(i), key(1000*name + k)}] = m[cell{limitID(i), key(1000*(name-1) + k)}]
-				}
-			}
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
+		m.check(t, s, claims...)
+		if n%7 < 6 {
+			continue
+		}
+		name++
+		for i := range params {
+			for k := range 5 {
+				m[cell{limitID(i), key(1000*name + k)}] = m[cell{limitID(i), key(1000*(name-1) + k)}]
+			}
 		}
 	}
 }
@@ -48,21 +48,28 @@ func testRenamedKeys(t *testing.T, open storage.Opener) {
 // is granted meanwhile, and what it gets itself counts afterwards, all of it.
 func testNamesThatMeet(t *testing.T, open storage.Opener) {
 	s := must(t, open)
+	before, after := key(1), key(2)
+	all, more := make([]int64, len(params)), make([]int64, len(params))
+	ask := func(granted []int64, k, former storage.Key) {
+		var claims []storage.Claim
+		for i, p := range params {
+			l := newLimit(t, p)
+			claims = append(claims, storage.Claim{ID: limitID(i), Key: k, Former: former, Limit: l,
+				Claim: limiter.Claim{Now: start, Min: 1, Want: max(l.Capacity()/3, 1)}})
+		}
+		for i, g := range claim(t, s, claims...) {
+			granted[i] += g.Units
+		}
+	}
+	ask(all, before, storage.Key{})
+	ask(all, after, before)
+	ask(all, before, storage.Key{})
+	for range 10 {
+		ask(more, after, before)
+	}
 	for i, p := range params {
-		l := newLimit(t, p)
-		ask := func(k, former storage.Key) int64 {
-			return claim(t, s, storage.Claim{ID: limitID(i), Key: k, Former: former, Limit: l,
-				Claim: limiter.Claim{Now: start, Min: 1, Want: max(l.Capacity()/3, 1)}})[0].Units
-		}
-		before, after := key(1), key(2)
-		all := ask(before, storage.Key{}) + ask(after, before)
-		all += ask(before, storage.Key{})
-		more := int64(0)
-		for range 10 {
-			more += ask(after, before)
-		}
-		if want := max(l.Capacity()-all, 0); more != want {
-			t.Errorf("%v: after %d of %d units were granted under two names of one key, %d more were, want %d", p.Algorithm, all, l.Capacity(), more, want)
+		if l := newLimit(t, p); more[i] != max(l.Capacity()-all[i], 0) {
+			t.Errorf("%v: after %d of %d units were granted under two names of one key, %d more were", p.Algorithm, all[i], l.Capacity(), more[i])
 		}
 	}
 	for i, p := range params { // nothing is left under the old name

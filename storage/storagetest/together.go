@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -16,7 +17,7 @@ func testTwoHandles(t *testing.T, open storage.Opener) {
 		tr, m := newTraffic(t, seed), model{}
 		tr.offset(seed)
 		handles := []storage.Store{must(t, open), must(t, open)}
-		for range 100 {
+		for range proof.Times(50, 100) {
 			i := tr.rand.IntN(2)
 			if tr.rand.IntN(20) == 0 { // the other one goes on meanwhile
 				if err := handles[i].Close(); err != nil {

@@ -64,7 +64,7 @@ func (tx *transaction) putNotes(notes []storage.Note, versions []int64, replay b
 		known[n.Name] = max(n.Version, last)
 		versions[i] = known[n.Name]
 	}
-	if count+int64(len(known))-before > storage.MaxNotes {
+	if count+int64(len(known))-before > tx.more.place.options.MaxNotes {
 		return storage.ErrNotesFull
 	}
 	tx.writeNotes(notes, versions, changed, max(number+1, tx.meta.server))

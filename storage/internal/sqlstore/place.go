@@ -31,6 +31,8 @@ type Options struct {
 	// Clock is read instead of the server's clock, in tests. It returns nanoseconds since the
 	// Unix epoch.
 	Clock func(storage.Reading) int64
+	// MaxNotes is how many notes a place holds, in tests. Default: [storage.MaxNotes].
+	MaxNotes int64
 }
 
 var prefixes = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}$`)
@@ -59,6 +61,7 @@ func NewPlace(d *Dialect, o Options) (*Place, error) {
 		return nil, fmt.Errorf("%s: prefix: %w", d.Name, err)
 	}
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.MaxNotes = cmp.Or(o.MaxNotes, storage.MaxNotes)
 	return &Place{dialect: d, options: o, prefix: cmp.Or(o.Prefix, DefaultPrefix)}, nil
 }
 

@@ -55,6 +55,14 @@ var tables = []struct {
 	{"processes", true, []column{{"id", number64}, {"expires", number64}}, ""},
 }
 
+// Tables returns the names of all tables, without their prefix.
+func Tables() (names []string) {
+	for _, t := range tables {
+		names = append(names, string(t.name))
+	}
+	return names
+}
+
 // openTables makes sure that the tables are there, and this version's.
 func (s *Store) openTables(ctx context.Context, c Conn) error {
 	there, err := s.place.whichExist(ctx, c)

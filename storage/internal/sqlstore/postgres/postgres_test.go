@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { kind.Main(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	kind.Conformance(t)
+	kind.Conformance(t, kind.Server(t))
 }
 
 func TestCuts(t *testing.T) { kind.Cuts(t) }

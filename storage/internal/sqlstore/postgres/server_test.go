@@ -11,10 +11,8 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
-	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
-	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // A pooler gives each transaction another connection.
@@ -24,18 +22,16 @@ func TestPgBouncer(t *testing.T) {
 	bouncer, err := dbserver.PgBouncer(server)
 	sqltest.OrSkip(t, bouncer, err)
 	defer bouncer.Close()
-	storagetest.Run(t, func(t *testing.T) storage.Opener {
-		o := kind.Options()
-		o.Clock = func(r storage.Reading) int64 { return r.Wall }
-		return kind.Place(t, bouncer, bouncer.Port, o)
-	}, append(pooled(), storagetest.ServerTime)...)
+	kind.Conformance(t, bouncer, pooled()...)
 }
 
 // pooled returns the parts of the suite that a pooler makes no difference to.
 func pooled() []string {
 	parts := []string{"Model", "HugeValues", "SweepExpired", "SweepWhileClaiming", "RenamedKeys", "Probe", "NewsMissed", "ResetsKept"}
 	if !proof.IsOn() {
-		parts = append(parts, "NotesFull", "History", "TwoHandles", "ClaimFor", "FutureRows", "SweepLongWindows", "SweepStandings")
+		parts = append(parts, "NotesFull", "History", "TwoHandles", "ClaimFor", "FutureRows", "SweepLongWindows", "SweepStandings",
+			"KeysAndLimitsApart", "SweepFuture", "SweepForeignLimits", "SweepCounted", "NamesThatMeet", "Renamed", "BanUnderTwoNames", "BadStandings",
+			"OneTime", "ResetTerm", "ResetAgain", "ResetBad", "ResetClient", "NotesReplayed", "NotesBad", "PeriodsEnd", "Heaviest", "HistoryBad", "BadCalls")
 	}
 	return parts
 }

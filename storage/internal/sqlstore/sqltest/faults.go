@@ -118,7 +118,7 @@ func (k *Kind) Terminated(t *testing.T, kill string) {
 	s, l := opened(t, k.Place(t, server, server.Port, k.Options())), large(t)
 	ended := make(chan error, 1)
 	go func() {
-		for range 20 {
+		for range proof.Times(8, 20) {
 			if err := k.Exec(server.DSN(server.Port), kill); err != nil {
 				ended <- err
 				return

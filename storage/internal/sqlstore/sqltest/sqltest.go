@@ -5,14 +5,17 @@ package sqltest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/storagetest"
@@ -31,11 +34,17 @@ type Kind struct {
 	shared *dbserver.Server
 	err    error
 	places atomic.Int64
+	mu     sync.Mutex
+	empty  []string // guarded by mu: prefixes of tables that are there and have no rows
 }
 
 // Main runs the tests of a package, which have one server. Tests that kill a server start their
 // own.
 func (k *Kind) Main(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set("8") // tests in parallel mostly wait, for servers that start or time out
+	}
 	code := m.Run()
 	if k.shared != nil {
 		k.shared.Close()
@@ -100,14 +109,40 @@ func opened(t testing.TB, open storage.Opener) *sqlstore.Store {
 	return s.(*sqlstore.Store)
 }
 
-// Conformance runs the suite of stores. The clocks of the tests take the place of the server's.
-func (k *Kind) Conformance(t *testing.T) {
-	s := k.Server(t)
+// Conformance runs the suite of stores, but for the tests that are named, by a server or a proxy.
+// The clocks of the tests take the place of the server's.
+func (k *Kind) Conformance(t *testing.T, by *dbserver.Server, except ...string) {
 	storagetest.Run(t, func(t *testing.T) storage.Opener {
 		o := k.Options()
+		o.Prefix = k.emptyPlace(t, o.Prefix)
 		o.Clock = func(r storage.Reading) int64 { return r.Wall }
-		return k.Place(t, s, s.Port, o)
-	}, storagetest.ServerTime)
+		if !proof.IsOn() {
+			o.MaxNotes = storagetest.FewNotes
+		}
+		return k.Place(t, by, by.Port, o)
+	}, append(except, storagetest.ServerTime)...)
+}
+
+// emptyPlace returns the prefix of a place without any rows, for a test. It is next unless an earlier
+// test has left its tables, because making them takes longer than most tests.
+func (k *Kind) emptyPlace(t *testing.T, next string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if last := len(k.empty) - 1; last >= 0 {
+		next, k.empty = k.empty[last], k.empty[:last]
+	}
+	t.Cleanup(func() {
+		var deletes strings.Builder
+		for _, table := range sqlstore.Tables() {
+			fmt.Fprintf(&deletes, "DELETE FROM %s%s; ", next, table)
+		}
+		if k.Exec(k.shared.DSN(k.shared.Port), deletes.String()) == nil { // a test may have opened no store
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.empty = append(k.empty, next)
+		}
+	})
+	return next
 }
 
 // Benchmark measures batches of claims.

@@ -127,21 +127,28 @@ func use(t *testing.T, e *engine.Engine, limit *engine.Limit, requests int) (adm
 	return admitted
 }
 
-// The primary that has the counts dies while its replica lags, and the replica takes over. That is
-// noticed, and the machines charge what they know. That is all that was admitted in the time that is
-// lost, so no more than the limit is admitted in all. The old primary that comes back changes nothing.
-func TestClusterFailover(t *testing.T) {
+// Several machines use a store in a cluster, whose slot moves to another node and back, and whose
+// primary dies then.
+func TestClusterOfFour(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("skipped: it takes some ten seconds")
 	}
-	const amount, kept, lost = 1000, 300, 200
 	primaries, replica := startCluster(t)
+	t.Run("SlotMigration", func(t *testing.T) { testSlotMigration(t, primaries) })
+	t.Run("Failover", func(t *testing.T) { testClusterFailover(t, primaries, replica) })
+}
+
+// The primary that has the counts dies while its replica lags, and the replica takes over. That is
+// noticed, and the machines charge what they know. That is all that was admitted in the time that is
+// lost, so no more than the limit is admitted in all. The old primary that comes back changes nothing.
+func testClusterFailover(t *testing.T, primaries [3]*node, replica *node) {
+	const amount, kept, lost = 1000, 300, 200
 	l, err := limiter.New(limiter.Params{Amount: amount, Window: 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := &engine.Limit{ID: 1, Limit: l}
+	limit := &engine.Limit{ID: 3, Limit: l}
 	o := Options{Addresses: []string{primaries[1].Address, primaries[2].Address}, Timeout: 10 * time.Second}
 	engines := []*engine.Engine{newEngine(t, o), newEngine(t, o)}
 	admitted := use(t, engines[0], limit, kept/2) + use(t, engines[1], limit, kept/2)
@@ -199,12 +206,7 @@ func line(info, name string) string {
 
 // The slot of the store moves to another node, key by key, while machines use it, and back. Each claim
 // is charged once or refused as a whole, and none is of unknown outcome.
-func TestSlotMigration(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("skipped: it takes some seconds")
-	}
-	primaries, _ := startCluster(t)
+func testSlotMigration(t *testing.T, primaries [3]*node) {
 	slot, l := fmt.Sprint(slotOf(t, primaries[0])), yearly(t)
 	open := Opener(Options{Addresses: []string{primaries[2].Address}, Timeout: 10 * time.Second})
 	stores := []*Store{openedBy(t, open), openedBy(t, open)}

@@ -181,7 +181,7 @@ func openedBy(t *testing.T, open storage.Opener) *Store {
 
 func waitUntil(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); {
+	for end := time.Now().Add(2 * time.Minute); !is(); { // engines try again less and less often
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

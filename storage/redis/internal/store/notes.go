@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool)
 	r, err := s.do(ctx, call{what: "notes", script: notesScript, writes: true, request: func(int64) (request, error) {
 		q := request{
 			keys: []string{s.names.notes(), s.names.noteNumbers(), s.names.noteEnds()},
-			args: []string{strconv.FormatInt(bit(replay), 10), strconv.Itoa(storage.MaxNotes)},
+			args: []string{strconv.FormatInt(bit(replay), 10), strconv.Itoa(cmp.Or(s.options.maxNotes, storage.MaxNotes))},
 		}
 		for i := range notes {
 			n := &notes[i]

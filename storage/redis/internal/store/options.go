@@ -38,6 +38,8 @@ type Options struct {
 	dial func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error)
 	// wallTime has the wall clocks of callers for the server's, in tests.
 	wallTime bool
+	// maxNotes is how many notes a place holds, in tests. Zero means [storage.MaxNotes].
+	maxNotes int
 }
 
 // Defaults of [Options].
