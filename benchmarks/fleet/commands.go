@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 )
 
@@ -29,7 +30,7 @@ type commandCase struct {
 	name           string
 	machines       int
 	amount         int64
-	warm, measured load
+	warm, measured workload
 }
 
 // commandCases are the loads. Each has machines and a Redis of its own, so they can be measured at
@@ -37,9 +38,11 @@ type commandCase struct {
 func commandCases() (cases []commandCase) {
 	for _, machines := range []int{1, 4} {
 		for _, keys := range []int{1, 16} {
-			l := load{Keys: ownKeys, Goroutines: keys, PerSecond: steadyPerSecond / float64(machines), Period: steadyPeriod}
+			l := workload{Keys: ownKeys, Goroutines: keys, Load: load.Load{
+				Rate: steadyPerSecond * float64(keys) / float64(machines), Jitter: true, Duration: steadyPeriod,
+			}}
 			warm := l
-			warm.Period = steadyWarmUp
+			warm.Duration = steadyWarmUp
 			cases = append(cases, commandCase{fmt.Sprintf("%d keys, 80 %% of 10,000/1m", keys), machines, steadyAmount, warm, l})
 		}
 	}
@@ -49,8 +52,10 @@ func commandCases() (cases []commandCase) {
 // refusedCases are loads of which all is refused, as fast as it can be.
 func refusedCases() (cases []commandCase) {
 	for _, machines := range []int{1, 4} {
-		l := load{Keys: hotKey, Goroutines: 16, Period: refusedPeriod}
-		cases = append(cases, commandCase{"1 key, all refused", machines, refusedAmount, load{Keys: hotKey, Goroutines: 16, Requests: refusedAmount}, l})
+		l := workload{Keys: hotKey, Goroutines: 16, Load: load.Load{Duration: refusedPeriod}}
+		warm := l
+		warm.Load = load.Load{Requests: 16 * refusedAmount}
+		cases = append(cases, commandCase{"1 key, all refused", machines, refusedAmount, warm, l})
 	}
 	return cases
 }
@@ -106,7 +111,7 @@ func (s *settings) count(ctx context.Context, c commandCase) (got commandCount, 
 	if got.measurement, err = side.measure(c.measured); err != nil {
 		return got, err
 	}
-	got.idle, err = side.measure(load{Period: idlePeriod})
+	got.idle, err = side.measure(workload{Load: load.Load{Duration: idlePeriod}})
 	return got, err
 }
 
@@ -115,12 +120,12 @@ func printCommands(counts []commandCount) {
 	fmt.Fprintln(w, "\nmachines\tload\trequests/s\trefused\tcommands/request\twithout those of idle machines\tRedis CPU/request\tp50\tp99\t")
 	for i := range counts {
 		c := &counts[i]
-		requests := float64(max(1, c.Requests))
+		requests := float64(max(1, c.requests()))
 		idle := float64(c.idle.redis.commands) / c.idle.Elapsed.Seconds() * c.Elapsed.Seconds()
-		o := outcome{all: c.measurement}
+		took := c.All()
 		fmt.Fprintf(w, "%d\t%s\t%.0f\t%.2f %%\t%.5f\t%.5f\t%.2f µs\t%v\t%v\t%s\n", c.machines, c.name, c.rate(), 100*c.refused(),
 			float64(c.redis.commands)/requests, max(0, float64(c.redis.commands)-idle)/requests,
-			stats.Micros(c.redis.cpu)/requests, short(c.Took.percentile(.5)), short(c.Took.percentile(.99)), o.flaws())
+			stats.Micros(c.redis.cpu)/requests, short(took.Percentile(.5)), short(took.Percentile(.99)), c.flaws())
 	}
 	w.Flush()
 	fmt.Println("Asked: at most 0.05 commands per admitted request, and 0 per refused one. An idle machine asks for news.")

@@ -13,7 +13,6 @@ const (
 	ownKeys     = "own"      // one for each goroutine, which is the same on all machines
 	rotation    = "rotation" // all in turn
 	random      = "random"   // all at random
-	eachKey     = "each"     // those of the rotation once, if all goroutines send enough requests
 	newKeys     = "new"      // each comes once
 	halfRefused = "half"     // half of the requests have one of a few keys, and half are in rotation
 )
@@ -23,50 +22,36 @@ const fewKeys = 100
 
 // A keyer makes the keys of one goroutine.
 type keyer struct {
-	machine, goroutine, keys int
-
-	position int // in rotation
-	made     int64
-	chance   *rand.Rand
-	room     []byte
+	machine int
+	keys    int64 // in rotation
+	chance  *rand.Rand
+	room    []byte
 }
 
-// newKeyer returns what makes the keys of a goroutine of a machine, of so many.
-func newKeyer(machine, goroutine, keys int) *keyer {
-	chance := rand.New(rand.NewPCG(uint64(machine), uint64(goroutine)))
-	return &keyer{machine: machine, goroutine: goroutine, keys: keys, position: chance.IntN(keys), chance: chance}
+// newKeyer returns a keyer for a goroutine of a machine.
+func newKeyer(s setup, goroutine int) *keyer {
+	return &keyer{machine: s.Machine, keys: int64(s.Keys), chance: rand.New(rand.NewPCG(uint64(s.Machine), uint64(goroutine)))}
 }
 
-// begin prepares the keys of a load.
-func (k *keyer) begin(l load) {
-	if l.Keys == eachKey {
-		k.position = k.goroutine * l.Requests % k.keys
-	}
-}
-
-// next returns a key, which holds until the next call.
-func (k *keyer) next(how string) []byte {
-	k.made++
-	switch how {
+// key returns the key of a request of a workload. Requests of a machine are numbered on from load to load. The
+// key holds until the next call.
+func (k *keyer) key(l workload, number int64) []byte {
+	switch l.Keys {
 	case hotKey:
 		return k.number("hot-", 0)
 	case ownKeys:
-		return k.number("own-", int64(k.goroutine))
+		return k.number("own-", number%int64(l.Goroutines))
 	case random:
-		return k.number("client-", int64(k.chance.IntN(k.keys)))
+		return k.number("client-", k.chance.Int64N(k.keys))
 	case newKeys:
-		key := k.number("new-", int64(k.machine))
-		key = strconv.AppendInt(append(key, '-'), int64(k.goroutine), 10)
-		k.room = strconv.AppendInt(append(key, '-'), k.made, 10)
+		k.room = strconv.AppendInt(append(k.number("new-", int64(k.machine)), '-'), number, 10)
 		return k.room
 	case halfRefused:
-		if k.made%2 == 0 {
-			return k.number("refused-", int64(k.chance.IntN(fewKeys)))
+		if number%2 == 0 {
+			return k.number("refused-", k.chance.Int64N(fewKeys))
 		}
 	}
-	key := k.number("client-", int64(k.position))
-	k.position = (k.position + 1) % k.keys
-	return key
+	return k.number("client-", number%k.keys)
 }
 
 func (k *keyer) number(prefix string, n int64) []byte {

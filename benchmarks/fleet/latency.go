@@ -11,7 +11,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
+	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
 )
 
 // trips are by how much machines are away from Redis.
@@ -20,7 +22,7 @@ var trips = []time.Duration{0, time.Millisecond, 20 * time.Millisecond}
 const (
 	latencyAmount  = 1_000_000_000
 	coldClients    = 64
-	coldPerSecond  = 8 // of each
+	coldPerSecond  = 8 * coldClients
 	coldPeriod     = 3 * time.Second
 	warmPeriod     = 500 * time.Millisecond
 	latencyRepeats = 3
@@ -71,38 +73,38 @@ func pingBy(ctx context.Context, address string) (float64, error) {
 		return 0, err
 	}
 	defer client.Close()
-	var took histogram
+	var took stats.Histogram
 	for range pings {
 		start := time.Now()
 		if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
 			return 0, err
 		}
-		took.add(time.Since(start))
+		took.Add(time.Since(start))
 	}
-	return stats.Micros(took.percentile(.5)), nil
+	return stats.Micros(took.Percentile(.5)), nil
 }
 
 // latencyOf measures at a distance.
 func (s *settings) latencyOf(ctx context.Context, trip time.Duration) (r latencyRow, err error) {
 	r.trip = trip
-	var between *delay
+	var proxy *faultproxy.Proxy
 	as := setup{Way: tally, Amount: latencyAmount, Window: time.Minute}
 	side, err := s.startSide(ctx, 1, as, func(to string) (string, error) {
-		between, err = newDelay(to, trip/2)
-		if err != nil {
+		if proxy, err = faultproxy.New(to); err != nil {
 			return "", err
 		}
-		return between.address, nil
+		proxy.SetDelay(trip / 2)
+		return "127.0.0.1:" + proxy.Port, nil
 	})
-	if between != nil {
-		defer between.close()
+	if proxy != nil {
+		defer proxy.Close()
 	}
 	if err != nil {
 		return r, err
 	}
 	defer side.stop()
 	for range latencyRepeats {
-		if err := r.repeat(ctx, side, between.address); err != nil {
+		if err := r.repeat(ctx, side, "127.0.0.1:"+proxy.Port); err != nil {
 			return r, err
 		}
 	}
@@ -115,22 +117,25 @@ func (r *latencyRow) repeat(ctx context.Context, side *side, address string) err
 	if err != nil {
 		return err
 	}
-	if _, err := side.measure(load{Keys: hotKey, Goroutines: 1, Period: warmPeriod / 5}); err != nil { // which was idle
+	warm := workload{Keys: hotKey, Goroutines: 1, Load: load.Load{Duration: warmPeriod / 5}}
+	if _, err := side.measure(warm); err != nil { // which was idle
 		return err
 	}
-	warm, err := side.measure(load{Keys: hotKey, Goroutines: 1, Period: warmPeriod})
+	warm.Duration = warmPeriod
+	known, err := side.measure(warm)
 	if err != nil {
 		return err
 	}
-	cold, err := side.measure(load{Keys: newKeys, Goroutines: coldClients, PerSecond: coldPerSecond, Period: coldPeriod})
+	fresh, err := side.measure(workload{Keys: newKeys, Goroutines: coldClients, Load: load.Load{Rate: coldPerSecond, Jitter: true, Duration: coldPeriod}})
 	if err != nil {
 		return err
 	}
 	r.ping = append(r.ping, ping)
-	r.warm50 = append(r.warm50, stats.Micros(warm.Took.percentile(.5)))
-	r.warm99 = append(r.warm99, stats.Micros(warm.Took.percentile(.99)))
-	r.cold50 = append(r.cold50, stats.Micros(cold.Took.percentile(.5)))
-	r.cold99 = append(r.cold99, stats.Micros(cold.Took.percentile(.99)))
-	r.wrong += warm.Wrong + cold.Wrong
+	warmTook, coldTook := known.All(), fresh.All()
+	r.warm50 = append(r.warm50, stats.Micros(warmTook.Percentile(.5)))
+	r.warm99 = append(r.warm99, stats.Micros(warmTook.Percentile(.99)))
+	r.cold50 = append(r.cold50, stats.Micros(coldTook.Percentile(.5)))
+	r.cold99 = append(r.cold99, stats.Micros(coldTook.Percentile(.99)))
+	r.wrong += known.Count(wrong) + fresh.Count(wrong)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 )
 
@@ -81,7 +82,7 @@ func (s *settings) startSide(ctx context.Context, machines int, as setup, proxy 
 		return nil, err
 	}
 	made := &side{name: as.Way, server: server}
-	as.Address, as.Folder, as.Keys = server.address, secretFolder(s.scratch), s.keys
+	as.Address, as.Folder, as.Keys = server.address, filepath.Join(s.scratch, "secret"), s.keys
 	as.Timeout = s.timeout
 	if proxy != nil {
 		if as.Address, err = proxy(server.address); err != nil {
@@ -117,11 +118,14 @@ type measurement struct {
 	redis usage // what Redis had to do for it
 }
 
+// requests returns the number of requests.
+func (m *measurement) requests() int64 { return m.Count(allowed, refused, wrong) }
+
 // rate returns requests per second.
-func (m *measurement) rate() float64 { return float64(m.Requests) / m.Elapsed.Seconds() }
+func (m *measurement) rate() float64 { return float64(m.requests()) / m.Elapsed.Seconds() }
 
 // measure sends a load to each machine of the side.
-func (s *side) measure(l load) (sum measurement, err error) {
+func (s *side) measure(l workload) (sum measurement, err error) {
 	before, err := s.server.usage()
 	if err != nil {
 		return sum, err

@@ -7,11 +7,9 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
@@ -23,28 +21,18 @@ type settings struct {
 	repeats int
 	period  time.Duration // of one measurement
 	keys    int           // in rotation
-	fleets  list          // to measure the throughput of
-	cases   list          // to measure it in
+	fleets  lab.List      // to measure the throughput of
+	cases   lab.List      // to measure it in
 	timeout time.Duration // see setup
 	scratch string        // folder for what servers and machines need
 }
 
-// list is a flag of words separated by commas.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-func (l *list) Set(text string) error {
-	*l = strings.Split(text, ",")
-	return nil
-}
-
 func main() {
 	if isChild() {
-		os.Exit(child())
+		os.Exit(runChild())
 	}
-	s := settings{keys: 100_000, timeout: time.Second, fleets: list{"1x64", "1x256", "4x64"}, cases: list{rotation, random, halfRefused, newKeys, hotKey}}
-	flag.StringVar(&s.only, "only", "throughput,commands,latency", "parts to run; size links three Caddys")
+	s := settings{keys: 100_000, timeout: time.Second, fleets: lab.List{"1x64", "1x256", "4x64"}, cases: lab.List{rotation, random, halfRefused, newKeys, hotKey}}
+	flag.StringVar(&s.only, "only", "throughput,commands,latency", "parts to run")
 	flag.Var(&s.fleets, "fleets", "machines, and goroutines on each, that throughput is measured with")
 	flag.Var(&s.cases, "cases", "how keys are chosen where throughput is measured")
 	flag.IntVar(&s.repeats, "repeats", 5, "measurements of each way")
@@ -66,7 +54,6 @@ func (s *settings) run() error {
 			{Name: "throughput", Measure: s.throughput},
 			{Name: "commands", Measure: s.commands},
 			{Name: "latency", Measure: s.latency},
-			{Name: "size", Measure: func(ctx context.Context) error { return sizes(ctx, scratch) }},
 		}
 	})
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
 )
 
 // A group is cases that machines are measured in without being started anew.
@@ -99,13 +102,13 @@ func (s *settings) compareIn(sides []*side, f fleet, k kase) (row, error) {
 	r := row{fleet: f, kase: k.name}
 	for _, side := range sides {
 		r.outcomes = append(r.outcomes, &outcome{way: side.name})
-		if _, err := side.measure(load{Keys: k.keys, Goroutines: f.goroutines, Period: s.period / 4}); err != nil {
+		if _, err := side.measure(workload{Keys: k.keys, Goroutines: f.goroutines, Load: load.Load{Duration: s.period / 4}}); err != nil {
 			return r, err
 		}
 	}
 	for round := range s.repeats {
-		for _, i := range order(len(sides), round) {
-			m, err := sides[i].measure(load{Keys: k.keys, Goroutines: f.goroutines, Period: s.period})
+		for _, i := range lab.Turns(len(sides), round) {
+			m, err := sides[i].measure(workload{Keys: k.keys, Goroutines: f.goroutines, Load: load.Load{Duration: s.period}})
 			if err != nil {
 				return r, err
 			}
@@ -116,18 +119,6 @@ func (s *settings) compareIn(sides []*side, f fleet, k kase) (row, error) {
 		}
 	}
 	return r, nil
-}
-
-// order returns the order in which so many sides are measured in a round.
-func order(sides, round int) []int {
-	var order []int
-	for i := range sides {
-		order = append(order, i)
-	}
-	if round%2 == 1 {
-		slices.Reverse(order)
-	}
-	return order
 }
 
 // warmRounds is how often each key of the rotation comes before this module's way is measured. It
@@ -145,7 +136,7 @@ func (s *settings) warmUp(to *side, f fleet, g group) error {
 		rounds = warmRounds
 	}
 	for range rounds {
-		m, err := to.measure(load{Keys: eachKey, Goroutines: f.goroutines, Requests: s.keys/f.goroutines + 1})
+		m, err := to.measure(workload{Keys: rotation, Goroutines: f.goroutines, Load: load.Load{Requests: int64(s.keys)}})
 		if err != nil {
 			return err
 		}

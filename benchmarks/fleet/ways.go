@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
-	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/redis"
 )
@@ -139,7 +137,7 @@ func newTally(s setup) (way, error) {
 }
 
 // outages prints why the store can't be used.
-type outages struct{}
+type outages struct{ lab.Silent }
 
 func (outages) Degraded(since time.Duration, err error) {
 	fmt.Fprintf(os.Stderr, "the store can't be used since %v: %v\n", since, err)
@@ -148,12 +146,6 @@ func (outages) Degraded(since time.Duration, err error) {
 func (outages) Recovered(after time.Duration) {
 	fmt.Fprintf(os.Stderr, "the store is in use again after %v\n", after)
 }
-
-func (outages) Outage()                                 {}
-func (outages) Committed(int, time.Duration)            {}
-func (outages) Swept(int64, int, time.Duration, error)  {}
-func (outages) Punished(reputation.Reason)              {}
-func (outages) Banned([]byte, reputation.Reason, int64) {}
 
 // decideBy returns a decider that asks an engine.
 func decideBy(e *engine.Engine, limit *engine.Limit) decider {
@@ -174,6 +166,3 @@ func closeEngine(e *engine.Engine, timeout time.Duration) {
 	defer cancel()
 	_ = e.Close(ctx)
 }
-
-// secretFolder returns the folder with the secret of all machines of a side.
-func secretFolder(scratch string) string { return filepath.Join(scratch, "secret") }

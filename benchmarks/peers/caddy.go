@@ -7,10 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
 )
 
@@ -31,6 +30,16 @@ const caddyfile = `{
 }
 `
 
+// startCaddy starts a Caddy, with any modules, with a Caddyfile of the given text.
+func (s site) startCaddy(ctx context.Context, text string) (*process.Process, error) {
+	config := filepath.Join(s.folder, "Caddyfile")
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	env := append(s.env(), "XDG_DATA_HOME="+s.folder, "XDG_CONFIG_HOME="+s.folder)
+	return process.Start(ctx, filepath.Join(s.folder, "log"), env, s.program, "run", "--config", config, "--adapter", "caddyfile")
+}
+
 // tallyLimiter is the limiter of this module: header fields, amount, window.
 const tallyLimiter = `rate_limit {
 			headers %s
@@ -43,50 +52,63 @@ const tallyLimiter = `rate_limit {
 // caddy returns the Caddy with this module.
 func (b *bench) caddy() server {
 	return server{
-		name: "caddy", version: "version", sides: []side{without, headersOn, headersOff}, gogc: true,
+		name: "caddy", version: "version", sides: b.tallySides(), gogc: true,
 		find: b.buildTally,
 		start: func(ctx context.Context, s site) (*process.Process, error) {
-			return process.StartCaddy(ctx, s.program, s.folder, s.tallyConfig(), s.env()...)
+			return s.startCaddy(ctx, s.tallyConfig())
 		},
 	}
 }
 
+// pair returns two Caddys with this module that share a database.
+func (b *bench) pair() server {
+	s := b.caddy()
+	s.name, s.sides, s.processes = "pair", []side{without, limited}, 2
+	return s
+}
+
+// tallySides returns the sides of this module's Caddy.
+func (b *bench) tallySides() []side {
+	if b.history {
+		return []side{without, limited, historyOff}
+	}
+	return []side{without, headersOn, headersOff}
+}
+
 func (s site) tallyConfig() string {
-	fields, known := map[side]string{limited: "draft", headersOn: "draft", headersOff: "off"}[s.side]
+	fields, known := map[side]string{limited: "draft", headersOn: "draft", headersOff: "off", historyOff: "draft"}[s.side]
 	if !known {
 		return fmt.Sprintf(caddyfile, "", s.port, "")
 	}
-	global := fmt.Sprintf("rate_limit {\n\t\tstore sqlite %s\n", s.database())
-	if s.watched {
-		global += "\t\tcleanup_interval 5s\n\t}\n\tlog {\n\t\tlevel DEBUG\n\t\tinclude rate_limit\n"
+	global := fmt.Sprintf("rate_limit {\n\t\tstore sqlite %s\n", s.database)
+	if s.side == historyOff {
+		global += "\t\thistory off\n"
+	}
+	if s.swept {
+		global += "\t\tcleanup_interval 5s\n"
 	}
 	return fmt.Sprintf(caddyfile, global+"\t}", s.port, fmt.Sprintf(tallyLimiter, fields, s.limit.amount, s.limit.window))
-}
-
-// database returns the file of a Caddy's counts.
-func (s site) database() string {
-	if s.shared != "" {
-		return s.shared
-	}
-	return filepath.Join(s.folder, databaseFile)
 }
 
 // outage is what Caddy logs when its limiter can't use the store. A machine on which it
 // does is too busy to measure anything.
 const outage = "the store can't be used"
 
-const databaseFile = "tally.db"
-
 func (b *bench) buildTally(ctx context.Context) (string, error) {
 	if b.tally != "" {
 		return b.tally, nil
 	}
-	b.tally = filepath.Join(b.scratch, "caddy")
-	return b.tally, process.BuildCaddy(ctx, b.tally)
+	root, err := lab.Go(ctx, "", "list", "-m", "-f", "{{.Dir}}", "github.com/caddy-tally/caddy-tally")
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(b.scratch, "caddy")
+	if _, err := lab.Go(ctx, root, "build", "-o", program, "./cmd/caddy"); err != nil {
+		return "", err
+	}
+	b.tally = program
+	return program, nil
 }
-
-// incumbentVersion is the commit that this module is compatible with.
-const incumbentVersion = "5625512"
 
 // incumbentLimiter is the limiter of mholt/caddy-ratelimit: amount, window.
 const incumbentLimiter = `rate_limit {
@@ -101,62 +123,18 @@ const incumbentLimiter = `rate_limit {
 func (b *bench) incumbentCaddy() server {
 	return server{
 		name: "incumbent", version: "version", sides: []side{without, limited}, gogc: true,
-		find: b.buildIncumbent,
+		find: func(context.Context) (string, error) {
+			if b.incumbent == "" {
+				return "", errors.New("-incumbent FILE names a Caddy that has it")
+			}
+			return b.incumbent, nil
+		},
 		start: func(ctx context.Context, s site) (*process.Process, error) {
 			limiter := ""
 			if s.side != without {
 				limiter = fmt.Sprintf(incumbentLimiter, s.limit.amount, s.limit.window)
 			}
-			return process.StartCaddy(ctx, s.program, s.folder, fmt.Sprintf(caddyfile, "", s.port, limiter), s.env()...)
+			return s.startCaddy(ctx, fmt.Sprintf(caddyfile, "", s.port, limiter))
 		},
 	}
-}
-
-// buildIncumbent builds a copy of the module in the folder incumbent, with the Caddy
-// that this module is built with.
-func (b *bench) buildIncumbent(ctx context.Context) (string, error) {
-	if b.incumbent != "" {
-		return b.incumbent, nil
-	}
-	source, err := moduleFolder(ctx, "benchmarks/peers/incumbent")
-	if err != nil {
-		return "", err
-	}
-	caddyVersion, err := goCommand(ctx, "", "list", "-m", "-f", "{{.Version}}", "github.com/caddyserver/caddy/v2")
-	if err != nil {
-		return "", err
-	}
-	folder := filepath.Join(b.scratch, "incumbent")
-	if err := os.CopyFS(folder, os.DirFS(source)); err != nil {
-		return "", err
-	}
-	for _, args := range [][]string{
-		{"get", "github.com/caddyserver/caddy/v2@" + caddyVersion, "github.com/mholt/caddy-ratelimit@" + incumbentVersion},
-		{"mod", "tidy"},
-		{"build", "-o", "server"},
-	} {
-		if _, err := goCommand(ctx, folder, args...); err != nil {
-			return "", err
-		}
-	}
-	b.incumbent = filepath.Join(folder, "server")
-	return b.incumbent, nil
-}
-
-// moduleFolder returns a folder of this module.
-func moduleFolder(ctx context.Context, path string) (string, error) {
-	root, err := goCommand(ctx, "", "list", "-m", "-f", "{{.Dir}}", "github.com/caddy-tally/caddy-tally")
-	return filepath.Join(root, path), err
-}
-
-// goCommand runs the go command in a folder and returns what it says.
-func goCommand(ctx context.Context, folder string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = folder
-	out, err := command.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		lines := strings.Split(strings.TrimSpace(string(exit.Stderr)), "\n")
-		err = fmt.Errorf("go %s: %s", args[0], strings.Join(lines[max(0, len(lines)-2):], "; "))
-	}
-	return strings.TrimSpace(string(out)), err
 }

@@ -2,14 +2,17 @@
 
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+)
 
 // A kase is what clients do. (case is a word of Go.)
 type kase struct {
-	name    string
-	keys    int // in rotation; 0 never repeats one
-	limit   limit
-	refused bool
+	name  string
+	keys  int // in rotation; 0 never repeats one
+	limit limit
 }
 
 // A limit is what each key may do.
@@ -38,12 +41,12 @@ var (
 	oneKey   = kase{name: "one-key", keys: 1, limit: roomy}
 	rotation = kase{name: "rotation", keys: keysInRotation, limit: usual}
 	newKeys  = kase{name: "new-keys", keys: 0, limit: usual}
-	refused  = kase{name: "refused", keys: 1, limit: shut, refused: true}
+	refused  = kase{name: "refused", keys: 1, limit: shut}
 )
 
 var cases = []kase{oneKey, rotation, newKeys, refused}
 
-func caseNames() (names list) {
+func caseNames() (names lab.List) {
 	for _, k := range cases {
 		names = append(names, k.name)
 	}

@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
 )
 
 // outcome is what a case showed of a side.
@@ -16,12 +18,12 @@ type outcome struct {
 	side         side
 
 	ratios   []float64     // requests per second, to those without a limiter; in the order measured
-	requests int           // of all measurements
-	wrong    int           // answers that were neither as the limit has them
+	requests int64         // of all measurements
+	wrong    int64         // answers with another status than the limit demands
 	cpu      time.Duration // that the measurements took of the server
 	resident int           // KiB, when all were done
 	outages  int           // times that the store couldn't be used
-	busy     float64       // the greatest share of the time that wrk needed its threads
+	sending  time.Duration // processor time that the requests took of this process
 }
 
 // perRequest returns the processor time that a request took.
@@ -29,7 +31,7 @@ func (o *outcome) perRequest() time.Duration { return o.cpu / time.Duration(max(
 
 // compare runs all sides of a server at once, and sends them the requests of a case in
 // turn, forth and back: A B B A …. The first side has no limiter.
-func (b *bench) compare(ctx context.Context, s server, at site, k kase, processes int) ([]*outcome, error) {
+func (b *bench) compare(ctx context.Context, s server, at site, k kase) ([]*outcome, error) {
 	var sides []*running
 	defer func() {
 		for _, r := range sides {
@@ -37,10 +39,10 @@ func (b *bench) compare(ctx context.Context, s server, at site, k kase, processe
 		}
 	}()
 	var outcomes []*outcome
-	at.limit = k.limit
+	at.limit, at.keys = k.limit, k.keys
 	for _, side := range s.sides {
 		at.side = side
-		r, err := b.start(ctx, s, at, processes)
+		r, err := b.start(ctx, s, at)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +50,7 @@ func (b *bench) compare(ctx context.Context, s server, at site, k kase, processe
 		outcomes = append(outcomes, &outcome{server: s.name, gogc: at.gogc, kase: k, side: side})
 	}
 	for _, r := range sides {
-		if err := b.warmUp(ctx, r, k); err != nil {
+		if err := b.warmUp(ctx, r); err != nil {
 			return nil, err
 		}
 	}
@@ -58,20 +60,17 @@ func (b *bench) compare(ctx context.Context, s server, at site, k kase, processe
 	return outcomes, nil
 }
 
-// warmUpRounds is how often each side is sent requests at most before it is measured.
-const warmUpRounds = 3
-
 // warmUp sends requests until each key in rotation has come once.
-func (b *bench) warmUp(ctx context.Context, r *running, k kase) error {
-	sent := 0
-	for range warmUpRounds {
-		got, err := b.load(ctx, r, k)
-		if sent += got.requests; err != nil || sent >= k.keys {
-			return err
-		}
-	}
-	return nil
+func (b *bench) warmUp(ctx context.Context, r *running) error {
+	_, err := r.send(ctx, b.connections, load.Load{Duration: warmUpMost * b.period, Requests: int64(max(r.keys.keys, warmUpLeast))})
+	return err
 }
+
+// warmUpMost is how many periods warming up may take; warmUpLeast is how many requests it sends.
+const (
+	warmUpMost  = 5
+	warmUpLeast = 1000
+)
 
 // measure fills in the outcomes of sides.
 func (b *bench) measure(ctx context.Context, sides []*running, outcomes []*outcome, k kase) error {
@@ -85,8 +84,8 @@ func (b *bench) measure(ctx context.Context, sides []*running, outcomes []*outco
 		}
 		outcomes[i].cpu = -cpu
 	}
-	for repeat := range b.repeats {
-		if err := b.round(ctx, sides, outcomes, k, repeat%2 == 1); err != nil {
+	for round := range b.repeats {
+		if err := b.round(ctx, sides, outcomes, k, round); err != nil {
 			return err
 		}
 	}
@@ -99,22 +98,17 @@ func (b *bench) measure(ctx context.Context, sides []*running, outcomes []*outco
 }
 
 // round measures each side once.
-func (b *bench) round(ctx context.Context, sides []*running, outcomes []*outcome, k kase, backwards bool) error {
-	order := make([]int, len(sides))
-	for i := range order {
-		order[i] = i
-	}
-	if backwards {
-		slices.Reverse(order)
-	}
+func (b *bench) round(ctx context.Context, sides []*running, outcomes []*outcome, k kase, round int) error {
 	rates := make([]float64, len(sides))
-	for _, i := range order {
-		got, err := b.load(ctx, sides[i], k)
+	for _, i := range lab.Turns(len(sides), round) {
+		before := lab.CPU()
+		got, err := sides[i].send(ctx, b.connections, load.Load{Duration: b.period})
 		if err != nil {
 			return err
 		}
-		rates[i] = got.rate
-		outcomes[i].count(got)
+		rates[i] = float64(got.Count(load.OK, load.Other)) / got.Elapsed.Seconds()
+		outcomes[i].sending += lab.CPU() - before
+		outcomes[i].count(got.Count(load.OK), got.Count(load.Other))
 		if err := settle(ctx, sides); err != nil {
 			return err
 		}
@@ -135,13 +129,12 @@ func gogcOf(value string) string {
 }
 
 // count adds the answers of a measurement.
-func (o *outcome) count(got answers) {
-	o.requests += got.requests
-	o.busy = max(o.busy, got.busy)
-	if o.kase.refused && o.side != without {
-		o.wrong += max(0, got.requests-got.failed)
+func (o *outcome) count(ok, others int64) {
+	o.requests += ok + others
+	if o.kase == refused && o.side != without {
+		o.wrong += ok
 	} else {
-		o.wrong += got.failed
+		o.wrong += others
 	}
 }
 
@@ -153,7 +146,7 @@ func (o *outcome) finish(r *running) error {
 	}
 	o.cpu += cpu
 	for _, p := range r.processes {
-		memory, err := p.Memory()
+		resident, err := p.Resident()
 		if err != nil {
 			return err
 		}
@@ -161,7 +154,7 @@ func (o *outcome) finish(r *running) error {
 		if err != nil {
 			return err
 		}
-		o.resident += memory.Resident
+		o.resident += resident
 		o.outages += outages
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
@@ -32,12 +31,7 @@ const haproxyLimiter = `stick-table type string len 32 size 200k expire %[1]ds s
 
 var haproxy = server{
 	name: "haproxy", version: "-v", sides: []side{without, limited},
-	find: func(context.Context) (string, error) {
-		if found, err := exec.LookPath("haproxy"); err == nil {
-			return found, nil
-		}
-		return exec.LookPath("/usr/sbin/haproxy") // which isn't in everybody's PATH
-	},
+	find: func(context.Context) (string, error) { return lookPath("haproxy") },
 	start: func(ctx context.Context, s site) (*process.Process, error) {
 		limiter := ""
 		if s.side != without {

@@ -4,119 +4,116 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"strconv"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/benchmarks/internal/openloop"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 )
 
-// shortly has rows expire soon, so that there is something to sweep.
+// shortly lets rows expire soon, so that sweeps have something to remove.
 var shortly = limit{1000, 15 * time.Second}
 
-// plainShare is which part of the time that a Caddy with the limiter is measured for the
-// one without is measured: it only shows what else the machine does.
-const plainShare = 4
+// claimRate is how many requests per second come where nothing waits for anything, so that the
+// difference of the medians is what a claim adds.
+const claimRate = 200
 
-// latencies measures how long answers take under an open-loop load at half of the
-// capacity: while the store is kept up, and in between.
+// latencies measures how long answers take at half of the capacity, with checkpoints and sweeps, and
+// how long those take that need a claim and wait for nothing else. Each is measured without the
+// limiter as well, in turn.
 func (b *bench) latencies(ctx context.Context) error {
 	program, err := b.buildTally(ctx)
 	if err != nil {
 		return err
 	}
-	at := site{program: program, limit: shortly, gogc: "100", watched: true}
+	at := site{program: program, limit: shortly, gogc: "100", swept: true}
 	for _, k := range []kase{rotation, newKeys} {
-		fmt.Fprintf(os.Stderr, "latency, %s …\n", k.name)
-		if err := b.underLoad(ctx, at, k); err != nil {
+		at.keys = k.keys
+		if err := b.underLoad(ctx, at, k.name, 0); err != nil {
 			return err
 		}
 	}
-	return nil
+	return b.underLoad(ctx, at, "what a claim adds", claimRate)
 }
 
-// underLoad measures one case, without the limiter and with it.
-func (b *bench) underLoad(ctx context.Context, at site, k kase) error {
-	plain, r, err := b.startPair(ctx, at)
-	if err != nil {
+// underLoad measures one case at a rate, or at half of the capacity if that is 0.
+func (b *bench) underLoad(ctx context.Context, at site, name string, rate float64) error {
+	fmt.Fprintln(os.Stderr, "latency,", name, "…")
+	var sides [2]*running
+	for i, side := range []side{without, limited} {
+		at.side = side
+		r, err := b.start(ctx, b.caddy(), at)
+		if err != nil {
+			return err
+		}
+		defer r.stop()
+		if err := b.warmUp(ctx, r); err != nil {
+			return err
+		}
+		sides[i] = r
+	}
+	connections := 1
+	if rate == 0 {
+		got, err := sides[1].send(ctx, b.connections, load.Load{Duration: b.period})
+		if err != nil {
+			return err
+		}
+		connections, rate = b.connections, float64(got.All().Count())/got.Elapsed.Seconds()/2
+	}
+	if err := settle(ctx, sides[:]); err != nil {
 		return err
 	}
-	defer plain.stop()
-	defer r.stop()
-
-	keys := &keySender{keys: int64(k.keys)}
-	capacity, err := b.capacity(ctx, r, keys)
-	if err != nil {
-		return err
+	var reports [2]load.Report
+	for round := range b.repeats {
+		for _, i := range lab.Turns(len(sides), round) {
+			got, err := sides[i].send(ctx, connections, load.Load{Rate: rate, Duration: b.latency / time.Duration(b.repeats)})
+			if err != nil {
+				return err
+			}
+			reports[i].Merge(&got)
+		}
 	}
-	if err := settle(ctx, []*running{r}); err != nil {
-		return err
-	}
-	load := b.openLoop(keys, b.connections, capacity/2, b.latency/plainShare)
-	base, err := send(ctx, plain, load)
-	if err != nil {
-		return err
-	}
-	load.Duration = b.latency
-	watch := watchStore(r.database)
-	got, err := send(ctx, r, load)
-	seen := watch.stop()
-	if err != nil {
-		return err
-	}
-	if seen.sweep, err = readSweeps(r.processes[0].Log()); err != nil {
-		return err
-	}
-	fmt.Printf("\n%s: %.0f requests per second, half of the capacity, over %d connections\n", k.name, capacity/2, b.connections)
-	printLatencies(requestsOf(base), requestsOf(got), seen)
-	return printFlaws(r, got)
+	fmt.Printf("\n%s: %.0f requests per second over %d connections\n", name, rate, connections)
+	printLatency("without the limiter", reports[0].All())
+	printLatency("with the limiter", reports[1].All())
+	return printFlaws(sides[1], reports[1])
 }
 
-// startPair starts a Caddy without the limiter and one with it.
-func (b *bench) startPair(ctx context.Context, at site) (plain, with *running, err error) {
-	at.side = without
-	if plain, err = b.start(ctx, b.caddy(), at, 1); err != nil {
-		return nil, nil, err
-	}
-	at.side = limited
-	if with, err = b.start(ctx, b.caddy(), at, 1); err != nil {
-		plain.stop()
-	}
-	return plain, with, err
+func printLatency(what string, took *stats.Histogram) {
+	fmt.Printf("%-20s answers=%d p50=%.1f µs p99=%.0f µs p99.9=%.0f µs most=%.0f µs\n", what, took.Count(), stats.Micros(took.Percentile(.5)),
+		stats.Micros(took.Percentile(.99)), stats.Micros(took.Percentile(.999)), stats.Micros(took.Percentile(1)))
 }
 
-// keySender makes requests with keys. Its next load goes on where the last one ended.
+// keySender makes requests with keys. A load goes on where the last one ended.
 type keySender struct {
 	keys int64 // in rotation; 0 never repeats one
 	sent int64
 }
 
-// capacity returns how many requests per second a side answers, once each key in
-// rotation has come.
-func (b *bench) capacity(ctx context.Context, r *running, keys *keySender) (rate float64, err error) {
-	for range warmUpRounds {
-		got, err := send(ctx, r, b.openLoop(keys, b.connections, 0, b.period))
-		if err != nil {
-			return 0, err
-		}
-		rate = float64(len(got.Samples)) / b.period.Seconds()
-		if keys.sent += int64(len(got.Samples)); keys.sent >= keys.keys {
-			break
-		}
+// send sends a load to the processes of a side, each over its share of the connections.
+func (r *running) send(ctx context.Context, connections int, l load.Load) (load.Report, error) {
+	next := 0
+	dial := func() (net.Conn, error) {
+		next++
+		return net.Dial("tcp", r.addresses[next%len(r.addresses)])
 	}
-	return rate, nil
+	clients, closeAll, err := load.HTTP(connections, dial, r.keys.request(r.keys.sent))
+	if err != nil {
+		return load.Report{}, err
+	}
+	defer closeAll()
+	got, err := load.Run(ctx, l, clients)
+	r.keys.sent += got.All().Count()
+	return got, errors.Join(err, ctx.Err())
 }
 
-// openLoop returns a load.
-func (b *bench) openLoop(keys *keySender, connections int, rate float64, d time.Duration) openloop.Load {
-	return openloop.Load{Connections: connections, Rate: rate, Duration: d, Append: keys.from(keys.sent)}
-}
-
-// from returns what appends requests whose keys begin with the given one.
-func (k *keySender) from(first int64) func([]byte, int64) []byte {
+// request returns a function that appends requests, whose keys begin with the given one.
+func (k *keySender) request(first int64) func([]byte, int64) []byte {
 	return func(buffer []byte, number int64) []byte {
 		key := first + number
 		if k.keys > 0 {
@@ -127,23 +124,11 @@ func (k *keySender) from(first int64) func([]byte, int64) []byte {
 	}
 }
 
-// send sends a load to a side that is one process.
-func send(ctx context.Context, r *running, load openloop.Load) (openloop.Result, error) {
-	load.Dial = func() (net.Conn, error) { return net.Dial("tcp", r.addresses[0]) }
-	return openloop.Run(ctx, load)
-}
-
 // printFlaws says what makes a result worth nothing.
-func printFlaws(r *running, got openloop.Result) error {
-	wrong := 0
-	for _, s := range got.Samples {
-		if s.Status != http.StatusOK {
-			wrong++
-		}
-	}
+func printFlaws(r *running, got load.Report) error {
 	outages, err := r.processes[0].Logged(outage)
-	if wrong > 0 || outages > 0 {
-		fmt.Printf("VOID: %d answers were wrong, and the store couldn't be used %d times.\n", wrong, outages)
+	if others := got.Count(load.Other); others > 0 || outages > 0 {
+		fmt.Printf("VOID: %d answers were wrong, and the store couldn't be used %d times.\n", others, outages)
 	}
 	return err
 }

@@ -43,12 +43,7 @@ http {
 
 var nginx = server{
 	name: "nginx", version: "-v", sides: []side{without, limited},
-	find: func(context.Context) (string, error) {
-		if found, err := exec.LookPath("nginx"); err == nil {
-			return found, nil
-		}
-		return exec.LookPath("/usr/sbin/nginx") // which isn't in everybody's PATH
-	},
+	find: func(context.Context) (string, error) { return lookPath("nginx") },
 	start: func(ctx context.Context, s site) (*process.Process, error) {
 		file := filepath.Join(s.folder, "nginx.conf")
 		if err := os.WriteFile(file, []byte(s.nginxConfig()), 0o600); err != nil {
@@ -56,6 +51,14 @@ var nginx = server{
 		}
 		return process.Start(ctx, filepath.Join(s.folder, "log"), nil, s.program, "-p", s.folder, "-c", file)
 	},
+}
+
+// lookPath finds a program, also in a folder that isn't in everybody's PATH.
+func lookPath(name string) (string, error) {
+	if found, err := exec.LookPath(name); err == nil {
+		return found, nil
+	}
+	return exec.LookPath("/usr/sbin/" + name)
 }
 
 // nginxConfig returns the configuration. The zone has room for some 250,000 keys; what is

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
 )
 
@@ -20,6 +22,8 @@ type server struct {
 	name  string
 	sides []side // how it is run; the first has no limiter
 	gogc  bool   // whether it is written in Go, and is measured with each value of GOGC
+
+	processes int // that share a database, and get keys in rotation only; 0: one with its own
 
 	version string // the argument with which it says its version
 
@@ -44,6 +48,7 @@ const (
 	limited    side = "limited"
 	headersOn  side = "headers on" // as limited; clients are told how much is left
 	headersOff side = "headers off"
+	historyOff side = "history off"
 )
 
 // A site is what a server is started with.
@@ -51,11 +56,13 @@ type site struct {
 	program string
 	side    side
 	limit   limit
+	keys    int    // of requests, in rotation; 0 never repeats one
 	gogc    string // empty for servers that aren't in Go
 	folder  string // for what it keeps; it exists
 	port    int
-	shared  string // database that several Caddys share, or empty
-	watched bool   // whether Caddy sweeps often, and logs it
+	swept   bool // whether Caddy sweeps often
+
+	database string // a Caddy's counts; processes of a side share it
 }
 
 // env returns what the environment of the process says beside ours.
@@ -66,11 +73,11 @@ func (s site) env() []string {
 	return []string{"GOGC=" + s.gogc}
 }
 
-var serverNames = list{"caddy", "incumbent", "nginx", "haproxy"}
+var serverNames = lab.List{"caddy", "pair", "incumbent", "nginx", "haproxy"}
 
 // servers returns the servers to measure.
 func (b *bench) servers() (chosen []server) {
-	for _, s := range []server{b.caddy(), b.incumbentCaddy(), nginx, haproxy} {
+	for _, s := range []server{b.caddy(), b.pair(), b.incumbentCaddy(), nginx, haproxy} {
 		if slices.Contains(b.settings.servers, s.name) {
 			chosen = append(chosen, s)
 		}
@@ -83,17 +90,16 @@ type running struct {
 	side      side
 	addresses []string
 	processes []*process.Process
-	next      int    // number of the next key
-	database  string // of a Caddy with a limiter
+	keys      keySender
 }
 
-// start starts a side of a server, as several processes with the same options.
-func (b *bench) start(ctx context.Context, s server, at site, processes int) (r *running, err error) {
-	r = &running{side: at.side}
-	for range processes {
+// start starts a side of a server.
+func (b *bench) start(ctx context.Context, s server, at site) (r *running, err error) {
+	r = &running{side: at.side, keys: keySender{keys: int64(at.keys)}}
+	for range max(1, s.processes) {
 		if at.folder, err = b.folder(); err == nil {
+			at.database = cmp.Or(at.database, filepath.Join(at.folder, "tally.db")) // the first one's
 			at.port, err = process.FreePort()
-			r.database = at.database()
 		}
 		var p *process.Process
 		if err == nil {

@@ -6,8 +6,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 )
 
 // throughput compares all servers with themselves in all cases.
@@ -22,8 +23,8 @@ func (b *bench) throughput(ctx context.Context) error {
 		s.printVersion(ctx, program)
 		for _, gogc := range b.gogcOf(s) {
 			for _, k := range cases {
-				if slices.Contains(b.cases, k.name) {
-					b.compareInto(ctx, &t, s, site{program: program, gogc: gogc}, k, 1)
+				if slices.Contains(b.cases, k.name) && (s.processes < 2 || k == rotation) {
+					b.compareInto(ctx, &t, s, site{program: program, gogc: gogc}, k)
 				}
 			}
 		}
@@ -33,44 +34,22 @@ func (b *bench) throughput(ctx context.Context) error {
 }
 
 // gogcOf returns the values of GOGC that a server is run with.
-func (b *bench) gogcOf(s server) list {
+func (b *bench) gogcOf(s server) lab.List {
 	if s.gogc {
 		return b.gogc
 	}
-	return list{""}
-}
-
-// shared compares two Caddys that share a database with two that have no limiter. Each
-// pair is sent keys in rotation, each process half of them at a time.
-func (b *bench) shared(ctx context.Context) error {
-	s := b.caddy()
-	s.name, s.sides = "2 caddys, 1 file", []side{without, limited}
-	program, err := s.find(ctx)
-	if err != nil {
-		return err
-	}
-	var t throughputTable
-	for _, gogc := range b.gogc {
-		folder, err := b.folder()
-		if err != nil {
-			return err
-		}
-		at := site{program: program, gogc: gogc, shared: filepath.Join(folder, databaseFile)}
-		b.compareInto(ctx, &t, s, at, rotation, 2)
-	}
-	t.print()
-	return ctx.Err()
+	return lab.List{""}
 }
 
 // compareInto adds one case of a server to a table. If it fails, for example because a
 // server takes all memory and is killed, the others are measured nevertheless.
-func (b *bench) compareInto(ctx context.Context, t *throughputTable, s server, at site, k kase, processes int) {
+func (b *bench) compareInto(ctx context.Context, t *throughputTable, s server, at site, k kase) {
 	if ctx.Err() != nil {
 		return
 	}
 	name := fmt.Sprintf("%s%s %s", s.name, gogcOf(at.gogc), k.name)
 	fmt.Fprintln(os.Stderr, name, "…")
-	outcomes, err := b.compare(ctx, s, at, k, processes)
+	outcomes, err := b.compare(ctx, s, at, k)
 	if err != nil {
 		t.leaveOut(name, err)
 		return

@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -28,7 +27,7 @@ func (t *throughputTable) leaveOut(what string, err error) {
 // print prints a line for each side with a limiter.
 func (t *throughputTable) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nserver\tGOGC\tcase\tlimiter\trequests/s, ratio\t(min to max)\tCPU/request\twithout\tratio\tresident\twithout\t")
+	fmt.Fprintln(w, "\nserver\tGOGC\tcase\tlimiter\trequests/s, ratio (min to max)\tCPU/request\twithout\tratio\tresident\twithout\t")
 	var plain *outcome
 	for _, o := range t.outcomes {
 		if o.side == without {
@@ -36,10 +35,9 @@ func (t *throughputTable) print() {
 			continue
 		}
 		cpu, base := o.perRequest(), plain.perRequest()
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t(%.2f to %.2f)\t%.1f µs\t%.1f µs\t%.2f\t%d MiB\t%d MiB\t%s\n",
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.1f µs\t%.1f µs\t%.2f\t%d MiB\t%d MiB\t%s\n",
 			o.server, o.gogc, o.kase.name, o.side,
-			stats.Median(o.ratios), slices.Min(o.ratios), slices.Max(o.ratios),
-			stats.Micros(cpu), stats.Micros(base), stats.Ratio(cpu, base), o.resident>>10, plain.resident>>10, o.flaws(plain))
+			stats.Spread(o.ratios), stats.Micros(cpu), stats.Micros(base), stats.Ratio(cpu, base), o.resident>>10, plain.resident>>10, o.flaws(plain))
 	}
 	w.Flush()
 	for _, line := range t.leftOut {
@@ -47,14 +45,11 @@ func (t *throughputTable) print() {
 	}
 }
 
-// wrkFull is from which share of the time on wrk can't send more.
-const wrkFull = 0.9
-
 // flaws says what makes an outcome worth less, or nothing.
 func (o *outcome) flaws(plain *outcome) string {
 	var flaws []string
-	if max(o.busy, plain.busy) > wrkFull {
-		flaws = append(flaws, "wrk could send no more: read CPU/request")
+	if o.sending > o.cpu || plain.sending > plain.cpu {
+		flaws = append(flaws, "sending took longer than answering: read CPU/request")
 	}
 	for _, of := range []*outcome{o, plain} {
 		if share := float64(of.wrong) / float64(max(1, of.requests)); share > 0.001 {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -18,40 +18,38 @@ func (s settings) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	limit, err := lab.NewLimit(live)
-	if err != nil {
-		return err
-	}
 	e, err := d.start(engine.Options{})
 	if err != nil {
 		return err
 	}
-	l := &load{engine: e, limit: limit, keys: d.keys(1), rate: s.rate}
-	if _, err := l.run(ctx, time.Second); err != nil { // so that there is a log
+	asked, err := d.newDecisions(e, live, s.rate)
+	if err != nil {
+		return err
+	}
+	if _, err := asked.run(ctx, time.Second); err != nil { // so that there is a log
 		return err
 	}
 	index, err := openWALIndex(d.Database() + "-shm")
 	if err != nil {
 		return err
 	}
-	l.marked = index.mark
+	asked.mark = index.mark
 	var values []float64
-	var during, between []time.Duration
+	var all load.Report
 	for range s.repeats {
-		samples, err := l.run(ctx, 40*s.period) // a checkpoint comes every few seconds
+		r, err := asked.run(ctx, 40*s.period) // a checkpoint comes every few seconds
 		if err != nil {
 			return err
 		}
-		marked, others := split(samples)
-		describe("between checkpoints", others)
-		describe("during checkpoints", marked)
-		if len(marked) > 0 {
-			values = append(values, ratio(quantile(marked, 0.99), quantile(others, 0.99)))
+		describe("between checkpoints", &r.Took[usual])
+		describe("during checkpoints", &r.Took[marked])
+		if r.Count(marked) > 0 {
+			values = append(values, p99(&r.Took[marked], &r.Took[usual]))
 		}
-		during, between = append(during, marked...), append(between, others...)
+		all.Merge(&r)
 	}
-	describe("between checkpoints, all", between)
-	describe("during checkpoints, all", during)
+	describe("between checkpoints, all", &all.Took[usual])
+	describe("during checkpoints, all", &all.Took[marked])
 	ratios(fmt.Sprintf("p99 cold during checkpoints to between, rows=%d", s.some), "2 or less", values)
 	if err := e.Close(ctx); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -17,10 +18,9 @@ const smallest = 10_000
 // coldDatabase is a database of which cold decisions are measured.
 type coldDatabase struct {
 	*database
-	engine *engine.Engine
-	load   *load
-	p99s   []time.Duration // of each round
-	all    []time.Duration
+	asked  *decisions
+	round  stats.Histogram // times of the last round
+	all    stats.Histogram
 	cpu    time.Duration // of the process, the load included
 	claims int64
 	ratios []float64 // of p99 to that of the smallest database, of each round
@@ -36,18 +36,18 @@ func (s settings) cold(ctx context.Context) error {
 		}
 		databases = append(databases, d)
 	}
-	for round := range s.rounds {
+	for range s.rounds {
 		for _, d := range databases {
 			if err := d.measure(ctx, s.period); err != nil {
 				return err
 			}
-			d.ratios = append(d.ratios, ratio(d.p99s[round], databases[0].p99s[round]))
+			d.ratios = append(d.ratios, p99(&d.round, &databases[0].round))
 		}
 	}
 	for _, d := range databases {
-		describe(fmt.Sprintf("cold rows=%d all rounds cpu/claim=%s", d.rows, d.cpu/time.Duration(max(d.claims, 1))), d.all)
+		describe(fmt.Sprintf("cold rows=%d all rounds cpu/claim=%s", d.rows, d.cpu/time.Duration(max(d.claims, 1))), &d.all)
 		ratios(fmt.Sprintf("p99 cold rows=%d to rows=%d", d.rows, smallest), "2 or less", d.ratios)
-		fmt.Printf("ratio p99 of all rounds: %.2f\n", ratio(quantile(d.all, 0.99), quantile(databases[0].all, 0.99)))
+		fmt.Printf("ratio p99 of all rounds: %.2f\n", p99(&d.all, &databases[0].all))
 		if err := d.close(ctx); err != nil {
 			return err
 		}
@@ -60,46 +60,32 @@ func openCold(ctx context.Context, s settings, rows int) (*coldDatabase, error) 
 	if err != nil {
 		return nil, err
 	}
-	bytes, err := d.bytes()
-	if err != nil {
-		return nil, err
-	}
-	fmt.Printf("size live rows=%d bytes/row=%.1f (target 100)\n", rows, float64(bytes)/float64(rows))
-	limit, err := lab.NewLimit(live)
-	if err != nil {
-		return nil, err
-	}
 	e, err := d.start(engine.Options{})
-	return &coldDatabase{database: d, engine: e, load: &load{engine: e, limit: limit, keys: d.keys(1), rate: s.rate}}, err
+	if err != nil {
+		return nil, err
+	}
+	asked, err := d.newDecisions(e, live, s.rate)
+	return &coldDatabase{database: d, asked: asked}, err
 }
 
 // measure is one round.
 func (d *coldDatabase) measure(ctx context.Context, period time.Duration) error {
-	claims := d.engine.Stats(ctx).Claims
-	before, err := cpuTime()
+	claims := d.asked.engine.Stats(ctx).Claims
+	before := lab.CPU()
+	r, err := d.asked.run(ctx, period)
 	if err != nil {
 		return err
 	}
-	samples, err := d.load.run(ctx, period)
-	if err != nil {
-		return err
-	}
-	after, err := cpuTime()
-	if err != nil {
-		return err
-	}
-	claims = d.engine.Stats(ctx).Claims - claims
-	_, times := split(samples)
-	describe(fmt.Sprintf("cold rows=%d", d.rows), times)
-	d.cpu += after - before
-	d.claims += claims
-	d.all = append(d.all, times...)
-	d.p99s = append(d.p99s, quantile(times, 0.99))
-	return nil
+	d.round = *r.All()
+	describe(fmt.Sprintf("cold rows=%d", d.rows), &d.round)
+	d.cpu += lab.CPU() - before
+	d.claims += d.asked.engine.Stats(ctx).Claims - claims
+	d.all.Merge(&d.round)
+	return ctx.Err()
 }
 
 func (d *coldDatabase) close(ctx context.Context) error {
-	if err := d.engine.Close(ctx); err != nil {
+	if err := d.asked.engine.Close(ctx); err != nil {
 		return err
 	}
 	return d.remove()

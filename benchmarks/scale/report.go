@@ -4,28 +4,29 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 )
 
 // describe prints a raw line about some times.
-func describe(what string, times []time.Duration) {
-	fmt.Printf("raw %s n=%d p50=%s p99=%s max=%s\n", what, len(times),
-		millis(quantile(times, 0.5)), millis(quantile(times, 0.99)), millis(quantile(times, 1)))
+func describe(what string, times *stats.Histogram) {
+	fmt.Printf("raw %s n=%d p50=%s p99=%s max=%s\n", what, times.Count(),
+		millis(times.Percentile(0.5)), millis(times.Percentile(0.99)), millis(times.Percentile(1)))
 }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.3fms", d.Seconds()*1000) }
 
-// ratios prints the least, the middle and the largest of some ratios, beside
-// what they are to be.
+// ratios prints some ratios beside their target.
 func ratios(what, target string, values []float64) {
 	if len(values) == 0 {
 		fmt.Printf("ratio %s: nothing measured (target %s)\n", what, target)
 		return
 	}
-	slices.Sort(values)
-	fmt.Printf("ratio %s min %.2f median %.2f max %.2f (target %s)\n", what,
-		values[0], values[len(values)/2], values[len(values)-1], target)
+	fmt.Printf("ratio %s: median %s (target %s)\n", what, stats.Spread(values), target)
 }
 
-func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
+// p99 returns the 99th percentile of times as a multiple of that of others.
+func p99(times, others *stats.Histogram) float64 {
+	return stats.Ratio(times.Percentile(0.99), others.Percentile(0.99))
+}

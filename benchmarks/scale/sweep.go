@@ -4,15 +4,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
-	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -69,42 +70,44 @@ func (d *database) sweepCopy(ctx context.Context, s settings, p limiter.Params) 
 	if err != nil {
 		return 0, err
 	}
-	limit, err := lab.NewLimit(p)
-	if err != nil {
-		return 0, err
-	}
-	w := &sweepWatch{done: make(chan struct{})}
+	swept, stop := context.WithCancel(ctx)
+	defer stop()
+	w := &sweepWatch{stop: stop}
 	e, err := c.start(engine.Options{Open: w.opener(c.OpenStore), Observer: w, CleanupInterval: sweepEvery})
 	if err != nil {
 		return 0, err
 	}
-	l := &load{engine: e, limit: limit, keys: c.keys(1), rate: s.rate, marked: w.mark, until: w.done}
-	l.keys.known = s.some // the others are to be deleted
-	samples, err := l.run(ctx, endless)
+	asked, err := c.newDecisions(e, p, s.rate)
 	if err != nil {
 		return 0, err
 	}
-	during, before := split(samples)
-	describe(fmt.Sprintf("before the sweep, %v", p.Algorithm), before)
-	describe(fmt.Sprintf("while rows are deleted, %v", p.Algorithm), during)
-	describe("steps that delete", w.deletes)
-	describe("other steps", w.others)
+	asked.mark, asked.keys.known = w.mark, s.some // the others are to be deleted
+	r, err := asked.run(swept, endless)
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return 0, err
+	}
+	describe(fmt.Sprintf("before the sweep, %v", p.Algorithm), &r.Took[usual])
+	describe(fmt.Sprintf("while rows are deleted, %v", p.Algorithm), &r.Took[marked])
+	describe("steps that delete", &w.deletes)
+	describe("other steps", &w.others)
 	fmt.Printf("raw swept rows=%d seconds=%.1f error=%v\n", w.rows, w.took.Seconds(), w.err)
 	if err := e.Close(ctx); err != nil {
 		return 0, err
 	}
-	return ratio(quantile(during, 0.99), quantile(before, 0.99)), c.remove()
+	return p99(&r.Took[marked], &r.Took[usual]), c.remove()
 }
 
 // sweepWatch knows when the janitor is at work in the store.
 type sweepWatch struct {
+	lab.Silent
+
 	active atomic.Bool
 	begun  time.Time
 	once   sync.Once
-	done   chan struct{} // closed after the first sweep; the fields below are final then
+	stop   func() // called after the first sweep; the fields below are final then
 
-	deletes []time.Duration // how long each step took that deleted something
-	others  []time.Duration // those that only looked, or gave pages back
+	deletes stats.Histogram // how long each step took that deleted something
+	others  stats.Histogram // those that only looked, or gave pages back
 	rows    int64
 	took    time.Duration
 	err     error
@@ -117,7 +120,7 @@ func (w *sweepWatch) opener(open storage.Opener) storage.Opener {
 	}
 }
 
-// mark implements load.marked.
+// mark implements decisions.mark.
 func (w *sweepWatch) mark() func() bool {
 	before := w.active.Load()
 	return func() bool { return before || w.active.Load() }
@@ -139,7 +142,7 @@ func (s *watchedStore) Sweep(ctx context.Context, now int64) (storage.Swept, err
 	if swept.Rows > 0 {
 		steps = &s.watch.deletes
 	}
-	*steps = append(*steps, time.Since(start))
+	steps.Add(time.Since(start))
 	return swept, err
 }
 
@@ -148,15 +151,6 @@ func (w *sweepWatch) Swept(rows int64, _ int, _ time.Duration, err error) {
 	w.once.Do(func() {
 		w.rows, w.err, w.took = rows, err, time.Since(w.begun)
 		w.active.Store(false)
-		close(w.done)
+		w.stop()
 	})
 }
-
-// The rest of engine.Observer is not looked at.
-
-func (w *sweepWatch) Committed(int, time.Duration)            {}
-func (w *sweepWatch) Punished(reputation.Reason)              {}
-func (w *sweepWatch) Banned([]byte, reputation.Reason, int64) {}
-func (w *sweepWatch) Outage()                                 {}
-func (w *sweepWatch) Degraded(time.Duration, error)           {}
-func (w *sweepWatch) Recovered(time.Duration)                 {}

@@ -56,7 +56,7 @@ func (x *walIndex) read(at int) uint32 {
 	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&x.mem[at])))
 }
 
-// mark implements load.marked: a checkpoint was running at the beginning or the
+// mark implements decisions.mark: a checkpoint was running at the beginning or the
 // end, or began and ended meanwhile.
 func (x *walIndex) mark() func() bool {
 	done, running := x.state()

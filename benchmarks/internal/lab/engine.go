@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
@@ -63,3 +64,14 @@ func NewLimit(p limiter.Params) (*engine.Limit, error) {
 	l, err := limiter.New(p)
 	return &engine.Limit{ID: LimitID, Limit: l}, err
 }
+
+// Silent is an [engine.Observer] that does nothing, to be embedded.
+type Silent struct{}
+
+func (Silent) Degraded(time.Duration, error)           {}
+func (Silent) Recovered(time.Duration)                 {}
+func (Silent) Outage()                                 {}
+func (Silent) Committed(int, time.Duration)            {}
+func (Silent) Swept(int64, int, time.Duration, error)  {}
+func (Silent) Punished(reputation.Reason)              {}
+func (Silent) Banned([]byte, reputation.Reason, int64) {}

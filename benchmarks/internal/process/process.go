@@ -87,9 +87,6 @@ func (p *Process) Logged(text string) (int, error) {
 	return bytes.Count(log, []byte(text)), err
 }
 
-// Log returns the file with what the process has written.
-func (p *Process) Log() string { return p.log }
-
 // FreePort returns a TCP port of the loopback interface that nobody listened on a
 // moment ago.
 func FreePort() (int, error) {

@@ -33,36 +33,24 @@ func (p *Process) CPU() (time.Duration, error) {
 	return time.Duration(ticks) * clockTick, nil
 }
 
-// Memory is what a process takes of the machine's memory, in KiB.
-type Memory struct {
-	Resident int // at the moment
-	Peak     int // the most it was
-}
-
-// Memory returns the memory of the process and its children. Memory that they share
-// with each other on purpose counts once in Resident. Peak is that of the process
-// alone.
-func (p *Process) Memory() (Memory, error) {
+// Resident returns the resident memory of the process and its children, in KiB. Memory that they
+// share with each other on purpose counts once.
+func (p *Process) Resident() (kib int, err error) {
 	pids, err := p.tree()
 	if err != nil {
-		return Memory{}, err
+		return 0, err
 	}
-	var m Memory
 	shared := 0
-	for i, pid := range pids {
+	for _, pid := range pids {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
-			return Memory{}, err
+			return 0, err
 		}
 		sizes := parseStatus(string(status))
-		m.Resident += sizes["RssAnon"] + sizes["RssFile"]
+		kib += sizes["RssAnon"] + sizes["RssFile"]
 		shared = max(shared, sizes["RssShmem"])
-		if i == 0 {
-			m.Peak = sizes["VmHWM"]
-		}
 	}
-	m.Resident += shared
-	return m, nil
+	return kib + shared, nil
 }
 
 // parseStatus returns the sizes in /proc/PID/status, in KiB.

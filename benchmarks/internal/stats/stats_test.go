@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-func TestPercentiles(t *testing.T) {
-	var values []time.Duration
-	for i := range 1000 {
-		values = append(values, time.Duration(i+1))
+func TestPercentilesOfAHistogram(t *testing.T) {
+	var h Histogram
+	for i := range 100_000 {
+		h.Add(time.Duration(i) * time.Microsecond)
 	}
-	for share, want := range map[float64]time.Duration{0.5: 500, 0.99: 990, 0.999: 999, 1: 1000} {
-		if got := Percentile(values, share); got != want {
-			t.Errorf("%v: got %d, want %d", share, got, want)
+	for _, share := range []float64{0.01, 0.5, 0.99, 1} {
+		want := share * 100_000
+		if got := Micros(h.Percentile(share)); got < want*0.992 || got > want*1.008 {
+			t.Errorf("%v: got %v µs, want %v", share, got, want)
 		}
 	}
-	if got := Percentile(nil, 0.5); got != 0 {
+	if got := new(Histogram).Percentile(0.5); got != 0 {
 		t.Errorf("of nothing: got %v", got)
 	}
 }

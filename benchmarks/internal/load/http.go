@@ -1,11 +1,56 @@
-package openloop
+package load
 
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strconv"
 )
+
+// The kinds of answers over HTTP.
+const (
+	OK    Kind = iota // the status is 200
+	Other             // any other
+)
+
+// HTTP returns clients that each send requests over a connection of its own. The function appends a
+// request to a buffer. close closes the connections.
+func HTTP(connections int, dial func() (net.Conn, error), request func(buffer []byte, number int64) []byte) (clients []Client, closeAll func(), err error) {
+	var conns []net.Conn
+	closeAll = func() {
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	}
+	for range connections {
+		conn, err := dial()
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		conns = append(conns, conn)
+		clients = append(clients, overConnection(conn, request))
+	}
+	return clients, closeAll, nil
+}
+
+func overConnection(conn net.Conn, request func(buffer []byte, number int64) []byte) Client {
+	var buffer []byte
+	reader := bufio.NewReader(conn)
+	return func(_ context.Context, number int64) (Kind, error) {
+		buffer = request(buffer[:0], number)
+		_, failed := conn.Write(buffer)
+		status, err := readAnswer(reader)
+		if err = errors.Join(failed, err); err != nil || status != http.StatusOK {
+			return Other, err
+		}
+		return OK, nil
+	}
+}
 
 // readAnswer reads an HTTP/1.1 answer whose body has a Content-Length, and returns its
 // status. net/http does the same with many allocations, which the server would pay for

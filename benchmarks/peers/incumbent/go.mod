@@ -1,3 +1,0 @@
-module github.com/caddy-tally/caddy-tally/benchmarks/peers/incumbent
-
-go 1.26.0
