@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz proof bench bench-go bench-rivals bench-scale bench-memory bench-e2e bench-peers bench-fleet lint fmt golden reference screenshots release ci
+.PHONY: help run test race fuzz proof bench bench-go bench-rivals bench-scale bench-peers bench-fleet lint fmt golden reference screenshots release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -29,32 +29,26 @@ proof: ## run tests in depth, for hours: seeds, kills, faults, floods, pages in 
 	benchmarks/machine.sh
 	PROOF=$(PROOF) go test -run '$(RUN)' -count 1 -timeout 48h ./...
 
-bench: bench-go bench-rivals bench-scale bench-memory ## run all of the following but bench-e2e, bench-peers and bench-fleet; takes about an hour
+bench: bench-go bench-rivals bench-scale ## run the following but bench-peers and bench-fleet; takes about an hour
 
 bench-go: ## run the Go benchmarks for BENCHTIME (1s) each
 	benchmarks/machine.sh
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 1h ./...
+	cd benchmarks && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 1h ./hotkey ./puzzle
 
 bench-rivals: ## run the engine beside other rate limiters for Go
 	benchmarks/machine.sh
-	cd benchmarks/rivals && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 1h
+	cd benchmarks && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 1h ./rivals
 
 bench-scale: ## measure the store with up to ROWS (ten million) rows; needs 2 GB of disk
 	benchmarks/machine.sh
-	go run ./benchmarks/scale -rows $(ROWS)
-
-bench-memory: ## measure heap per key, and the memory of a Caddy
-	benchmarks/machine.sh
-	go run ./benchmarks/memory
-
-bench-e2e: ## measure requests per second with wrk, with and without the limiter
-	benchmarks/e2e/run.sh
+	cd benchmarks && go run ./scale -rows $(ROWS)
 
 bench-peers: ## measure this limiter beside those of other servers, with the flags PEERS, into RESULT; takes about 25 minutes
-	(benchmarks/machine.sh && go run ./benchmarks/peers $(PEERS)) > $(RESULT)
+	(benchmarks/machine.sh && cd benchmarks && go run ./peers $(PEERS)) > $(RESULT)
 
 bench-fleet: ## measure what it costs to share limits by a Redis, beside one script per request, into FLEET; takes about 8 minutes
-	(benchmarks/machine.sh && go run ./benchmarks/fleet) > $(FLEET)
+	(benchmarks/machine.sh && cd benchmarks && go run ./fleet) > $(FLEET)
 
 lint: ## run golangci-lint, in the version that CI runs
 	.ci/run lint

@@ -233,7 +233,6 @@ var rules = []rule{
 var usesUnsafe = map[string]string{
 	"./storage/sqlite/internal/vfs":     "SQLite's structures lie in memory that Go does not manage",
 	"./storage/sqlite/internal/journal": "a file that is mapped into memory is read and written in words",
-	"./benchmarks/scale":                "a benchmark reads the index of SQLite's log, which another process writes",
 	"./caddytest":                       "a test sets the limits of a child process, a system call that package syscall lacks",
 }
 
