@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
-// dynamicFamilies are the namespaces whose names [caddyProvides] can't know:
+// dynamicFamilies are the namespaces whose names [Provides] can't know:
 // handlers set them while a request is on its way, or an operator makes them up.
 var dynamicFamilies = []string{
 	"env.",
@@ -28,7 +28,7 @@ var dynamicFamilies = []string{
 	"http.vars.",
 }
 
-// requestFamilies are namespaces with any name in them that [caddyProvides]
+// requestFamilies are namespaces with any name in them that [Provides]
 // knows; they serve suggestions.
 var requestFamilies = []string{
 	"http.request.cookie.",
@@ -39,7 +39,7 @@ var requestFamilies = []string{
 }
 
 // exactPlaceholders are the names Caddy provides for every request. They serve
-// suggestions: whether a name is known is up to [caddyProvides].
+// suggestions: whether a name is known is up to [Provides].
 var exactPlaceholders = []string{
 	"http.request.body",
 	"http.request.body_base64",
@@ -125,6 +125,18 @@ var shorthands = []string{
 // shorthandFamilies are the shorthands with a name behind a dot.
 var shorthandFamilies = []string{
 	"cookie.", "err.", "file_match.", "header.", "labels.", "path.", "query.", "re.", "resp.", "rp.", "vars.",
+}
+
+// Suggestions returns names of all kinds that errors suggest, and the shorthands for such names.
+func Suggestions() (names, short []string) {
+	names, short = slices.Clone(exactPlaceholders), slices.Clone(shorthands)
+	for _, family := range requestFamilies {
+		names = append(names, family+"0")
+	}
+	for _, family := range shorthandFamilies {
+		short = append(short, family+"0")
+	}
+	return names, short
 }
 
 // addressNames are what other programs call the address of a client.

@@ -59,7 +59,7 @@ func checkName(name string) error {
 	return unknownError{name, nearest(name)}
 }
 
-func isKnown(name string) bool { return inDynamicFamily(name) || caddyProvides(name) }
+func isKnown(name string) bool { return inDynamicFamily(name) || Provides(name) }
 
 // unknownError is the error about a placeholder that nothing provides.
 type unknownError struct{ name, near string }
@@ -103,10 +103,10 @@ func inDynamicFamily(name string) bool {
 	return false
 }
 
-// caddyProvides reports whether Caddy knows the name in any request. It asks
+// Provides reports whether Caddy knows the name in any request. It asks
 // Caddy's own replacer, so that the placeholders of later versions are known,
 // too.
-func caddyProvides(name string) (known bool) {
+func Provides(name string) (known bool) {
 	if strings.HasSuffix(name, ".") { // Caddy knows the empty header field
 		return false
 	}
@@ -121,7 +121,7 @@ func caddyProvides(name string) (known bool) {
 // the name of a module that is neither Caddy's nor ours. Modules don't tell
 // which placeholders they provide, but commonly name them after themselves.
 func moduleProvides(name string) bool {
-	foreign := foreignWords(registeredModules())
+	foreign := ForeignWords(Modules())
 	segments := strings.SplitN(name, ".", 3)
 	if len(segments) < 2 {
 		return false
@@ -129,14 +129,15 @@ func moduleProvides(name string) bool {
 	return foreign[segments[0]] || foreign[segments[1]]
 }
 
-// moduleOrigin is a module ID and the package that the module is from.
-type moduleOrigin struct{ id, pkg string }
+// Origin is a module's ID and its package.
+type Origin struct{ ID, Package string }
 
-func registeredModules() []moduleOrigin {
-	var origins []moduleOrigin
+// Modules returns the modules of this Caddy.
+func Modules() []Origin {
+	var origins []Origin
 	for _, id := range caddy.Modules() {
 		if info, err := caddy.GetModule(id); err == nil {
-			origins = append(origins, moduleOrigin{id, PackageOf(info.New())})
+			origins = append(origins, Origin{id, PackageOf(info.New())})
 		}
 	}
 	return origins
@@ -151,18 +152,18 @@ func PackageOf(v any) string {
 	return t.PkgPath()
 }
 
-// foreignWords returns the words of the IDs of other people's modules, without
+// ForeignWords returns the words of the IDs of other people's modules, without
 // those that Caddy uses itself: `geoip2` of `http.handlers.geoip2`.
-func foreignWords(modules []moduleOrigin) map[string]bool {
+func ForeignWords(modules []Origin) map[string]bool {
 	words := make(map[string]bool)
 	for _, m := range modules {
-		if !IsCaddy(m.pkg) && !IsOurs(m.pkg) {
-			setWords(words, m.id, true)
+		if !IsCaddy(m.Package) && !IsOurs(m.Package) {
+			setWords(words, m.ID, true)
 		}
 	}
 	for _, m := range modules {
-		if IsCaddy(m.pkg) {
-			setWords(words, m.id, false)
+		if IsCaddy(m.Package) {
+			setWords(words, m.ID, false)
 		}
 	}
 	for _, name := range append(exactPlaceholders, dynamicFamilies...) {
@@ -178,7 +179,7 @@ func IsCaddy(pkg string) bool {
 
 // IsOurs reports whether a package is one of this module.
 func IsOurs(pkg string) bool {
-	module := strings.TrimSuffix(PackageOf(moduleOrigin{}), "/internal/placeholder")
+	module := strings.TrimSuffix(PackageOf(Origin{}), "/internal/placeholder")
 	return pkg == module || strings.HasPrefix(pkg, module+"/")
 }
 

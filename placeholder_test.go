@@ -1,4 +1,7 @@
-package placeholder
+package tally
+
+// These tests of package placeholder are here because they need a Caddy with modules, which the tests
+// of this package link anyway.
 
 import (
 	"slices"
@@ -6,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
-	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers" // a module to look for
+
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
-func TestNames(t *testing.T) {
+func TestNamesOfPlaceholders(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
 		want []string
@@ -29,13 +33,13 @@ func TestNames(t *testing.T) {
 		{"a}b{c", nil},
 		{"{}", []string{""}},
 	} {
-		if got := Names(tt.in); !slices.Equal(got, tt.want) {
+		if got := placeholder.Names(tt.in); !slices.Equal(got, tt.want) {
 			t.Errorf("Names(%q) = %q, want %q", tt.in, got, tt.want)
 		}
 	}
 }
 
-func TestCheckAccepts(t *testing.T) {
+func TestKnownPlaceholders(t *testing.T) {
 	for _, s := range []string{
 		"",
 		"static",
@@ -79,13 +83,13 @@ func TestCheckAccepts(t *testing.T) {
 		"{file./run/secrets/x}",
 		"{map.tenant}",
 	} {
-		if err := Check(s); err != nil {
+		if err := placeholder.Check(s); err != nil {
 			t.Errorf("Check(%q) = %v", s, err)
 		}
 	}
 }
 
-func TestCheckRefuses(t *testing.T) {
+func TestUnknownPlaceholders(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"{}", `placeholder {} has no name`},
 		{"{remote_host}", `unknown placeholder {remote_host}: did you mean {http.request.remote.host}?`},
@@ -114,7 +118,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"{{http.request.host}", `unknown placeholder {{http.request.host}`},
 		{strings.Repeat("{", 102), `too many unclosed placeholders`},
 	} {
-		err := Check(tt.in)
+		err := placeholder.Check(tt.in)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Check(%q) = %v, want %q in it", tt.in, err, tt.want)
 		}
@@ -122,51 +126,41 @@ func TestCheckRefuses(t *testing.T) {
 }
 
 // Every suggestion must be a name that Caddy provides.
-func TestSuggestionsAreKnown(t *testing.T) {
-	for _, name := range exactPlaceholders {
-		if !caddyProvides(name) {
+func TestSuggestedPlaceholdersAreKnown(t *testing.T) {
+	names, shorthands := placeholder.Suggestions()
+	for _, name := range names {
+		if !placeholder.Provides(name) {
 			t.Errorf("Caddy does not provide {%s}", name)
 		}
 	}
-	for _, family := range requestFamilies {
-		if !caddyProvides(family + "0") {
-			t.Errorf("Caddy does not provide {%s0}", family)
-		}
-	}
 	for _, name := range shorthands {
-		full := expandShorthand(name)
-		if full == name || Check("{"+full+"}") != nil {
+		full := placeholder.Expand(name)
+		if full == name || placeholder.Check("{"+full+"}") != nil {
 			t.Errorf("the shorthand {%s} stands for {%s}", name, full)
-		}
-	}
-	for _, family := range shorthandFamilies {
-		full := expandShorthand(family + "0")
-		if full == family+"0" || Check("{"+full+"}") != nil {
-			t.Errorf("the shorthand {%s0} stands for {%s}", family, full)
 		}
 	}
 }
 
-func TestCaddyProvidesSurvivesCaddy(t *testing.T) {
+func TestPlaceholdersThatNeedAServer(t *testing.T) {
 	for _, name := range []string{"http.request.local", "http.request.uuid", "http.shutting_down"} {
-		if !caddyProvides(name) {
+		if !placeholder.Provides(name) {
 			t.Errorf("{%s} makes Caddy look for what a server adds and is taken as unknown", name)
 		}
 	}
-	if caddyProvides("http.request.nothing") {
+	if placeholder.Provides("http.request.nothing") {
 		t.Error("a name that Caddy does not know is taken as known")
 	}
 }
 
-func TestForeignWords(t *testing.T) {
-	own := strings.TrimSuffix(PackageOf(moduleOrigin{}), "/internal/placeholder")
-	words := foreignWords([]moduleOrigin{
-		{"http.handlers.geoip2", "github.com/zhangjiayin/caddy-geoip2"},
-		{"http.handlers.extra_placeholders", "github.com/steffenbusch/caddy-extra-placeholders"},
-		{"http.matchers.request_header", "example.com/plugin"},
-		{"http.handlers.headers", "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"},
-		{"http.matchers.file", "github.com/caddyserver/caddy/v2/modules/caddyhttp/fileserver"},
-		{"rate_limit.stores.sqlite", own},
+func TestPlaceholdersOfOtherModules(t *testing.T) {
+	own := strings.TrimSuffix(placeholder.PackageOf(placeholder.Origin{}), "/internal/placeholder")
+	words := placeholder.ForeignWords([]placeholder.Origin{
+		{ID: "http.handlers.geoip2", Package: "github.com/zhangjiayin/caddy-geoip2"},
+		{ID: "http.handlers.extra_placeholders", Package: "github.com/steffenbusch/caddy-extra-placeholders"},
+		{ID: "http.matchers.request_header", Package: "example.com/plugin"},
+		{ID: "http.handlers.headers", Package: "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"},
+		{ID: "http.matchers.file", Package: "github.com/caddyserver/caddy/v2/modules/caddyhttp/fileserver"},
+		{ID: "rate_limit.stores.sqlite", Package: own},
 	})
 	for word, want := range map[string]bool{
 		"geoip2": true, "extra_placeholders": true, "extra": true,
@@ -180,28 +174,28 @@ func TestForeignWords(t *testing.T) {
 }
 
 // A module's ID is all that is known about its placeholders.
-func TestRegisteredModulesHaveOrigins(t *testing.T) {
-	origins := registeredModules()
-	if !slices.Contains(origins, moduleOrigin{"http.handlers.headers", "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"}) {
+func TestModulesHaveOrigins(t *testing.T) {
+	origins := placeholder.Modules()
+	if !slices.Contains(origins, placeholder.Origin{ID: "http.handlers.headers", Package: "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"}) {
 		t.Errorf("the headers handler is not among %d modules, or has another origin", len(origins))
 	}
-	if len(foreignWords(origins)) == 0 {
+	if len(placeholder.ForeignWords(origins)) == 0 {
 		t.Error("no words, not even those of Caddy")
 	}
-	for word, foreign := range foreignWords(origins) {
+	for word, foreign := range placeholder.ForeignWords(origins) {
 		if foreign {
 			t.Errorf("%q is taken for another's word, but there are no modules of others here", word)
 		}
 	}
 }
 
-func FuzzCheck(f *testing.F) {
+func FuzzPlaceholders(f *testing.F) {
 	for _, s := range []string{"", "{", "}", "{}", `\{`, `{a\}`, "{remote_host}", "{http.request.header.X}", "{http.request.tls.client.san.ips.-1}", "{{{}", "{http.request.remote.host/x,y}", "{map.x}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		names := Names(s)
-		err := Check(s)
+		names := placeholder.Names(s)
+		err := placeholder.Check(s)
 		if err == nil && slices.Contains(names, "") {
 			t.Errorf("%q has a placeholder without a name and is accepted", s)
 		}
