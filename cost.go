@@ -3,11 +3,8 @@ package tally
 import (
 	"errors"
 	"fmt"
-	"math"
-	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -94,42 +91,4 @@ func (c *Cost) rule() (costRule, error) {
 		return costRule{}, err
 	}
 	return p, matcher.CheckSets(c.MatcherSetsRaw)
-}
-
-// costOf returns what a request costs in the zone.
-func (z *Zone) costOf(r *http.Request, repl *caddy.Replacer) (int64, error) {
-	p, err := z.costRule(r)
-	if err != nil {
-		return 0, err
-	}
-	cost := p.fixed
-	if p.from != "" {
-		cost = parseCost(repl.ReplaceAll(p.from, ""))
-	}
-	if z.MaxCost != 0 {
-		cost = min(cost, z.MaxCost)
-	}
-	return cost, nil
-}
-
-// parseCost returns the cost that a placeholder holds: 1 where that is no number
-// from 0.
-func parseCost(text string) int64 {
-	cost, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	switch {
-	case cost < 0, err != nil && cost != math.MaxInt64: // which is what too large a number gives
-		return 1
-	}
-	return cost
-}
-
-// costRule returns the first rule that matches the request.
-func (z *Zone) costRule(r *http.Request) (*costRule, error) {
-	for i := range z.costs {
-		p := &z.costs[i]
-		if matches, err := p.matchers.AnyMatchWithError(r); matches || err != nil {
-			return p, err
-		}
-	}
-	return &z.cost, nil
 }

@@ -3,12 +3,8 @@ package tally
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -89,15 +85,6 @@ func (c *Count) String() string {
 	return strings.Join(words, " ")
 }
 
-// statusLeft is what reverse_proxy writes where the client has left before there was an answer.
-const statusLeft = 499
-
-// counts reports whether a request with a status counts. Nil counts all. What was held stays where
-// the client has left: otherwise anybody could try without end by leaving early.
-func (c *Count) counts(status int) bool {
-	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
-}
-
 // provisionCount settles which requests of the zone use up units.
 func (z *zoneSetup) provisionCount() error {
 	if z.Count == nil {
@@ -114,16 +101,4 @@ func (z *zoneSetup) provisionCount() error {
 		z.counting = engine.Held
 	}
 	return nil
-}
-
-// statusOf returns the status of an answer that a handler leaves to Caddy: that of the error that
-// it returns, or 200.
-func statusOf(err error) int {
-	if err == nil {
-		return http.StatusOK
-	}
-	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok && failed.StatusCode != 0 {
-		return failed.StatusCode
-	}
-	return http.StatusInternalServerError
 }

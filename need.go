@@ -3,7 +3,6 @@ package tally
 import (
 	"encoding/json"
 	"slices"
-	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
@@ -84,10 +83,4 @@ func namesIn(value any, names []string) []string {
 		}
 	}
 	return names
-}
-
-// lateName is a placeholder that a zone counts by, and that may be set too late for it.
-type lateName struct {
-	need
-	told atomic.Bool
 }

@@ -3,7 +3,6 @@ package tally
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
@@ -17,8 +16,6 @@ import (
 const (
 	maxSampled     = 2048 // refusals, less than 1 MB
 	recentRefusals = 15 * time.Minute
-	maxClassified  = 3   // segments of a path
-	maxSegment     = 24  // bytes; a longer one is an id
 	maxAgent       = 100 // bytes
 	maxLatest      = 50  // refusals that are listed one by one
 	maxShares      = 10  // of paths, and of agents
@@ -40,44 +37,6 @@ func (s sampledRefusal) describe(tag func(key string) string) operator.Refused {
 		At: s.at, Zone: s.zone, Limit: s.limit, Text: identity.MaskedText([]byte(s.key)), Tag: tag(s.key),
 		Reason: s.reason, Retry: max(operator.SecondsOf(s.retry), 0), Path: s.path, Agent: s.agent,
 	}
-}
-
-// pathClass returns the first segments of a path, with * for those that look like an id, a name or
-// a token: they would tell who somebody is, and make every path another one.
-func pathClass(path string) string {
-	var class strings.Builder
-	for range maxClassified {
-		var segment string
-		segment, path, _ = strings.Cut(strings.TrimLeft(path, "/"), "/")
-		if segment == "" {
-			break
-		}
-		class.WriteByte('/')
-		class.WriteString(segmentClass(segment))
-	}
-	if strings.Trim(path, "/") != "" {
-		class.WriteString("/…")
-	}
-	return cmp.Or(class.String(), "/")
-}
-
-// segmentClass returns a segment of a path, or * for one that is long, has more than three digits,
-// or has other characters than names of pages and folders mostly have.
-func segmentClass(segment string) string {
-	digits := 0
-	for _, c := range []byte(segment) {
-		isDigit, isLetter := '0' <= c && c <= '9', 'a' <= c|0x20 && c|0x20 <= 'z'
-		if isDigit {
-			digits++
-		}
-		if !isDigit && !isLetter && !strings.ContainsRune("-._~", rune(c)) {
-			return "*"
-		}
-	}
-	if len(segment) > maxSegment || digits > 3 {
-		return "*"
-	}
-	return segment
 }
 
 // refusalSample holds the latest refusals. The zero value is empty.

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
@@ -51,13 +49,6 @@ type ServiceHeader struct {
 	// `{file./run/secrets/token}` are replaced when the config is loaded; it is an
 	// error if one of them is not set. Required.
 	Secret string `json:"secret,omitempty"`
-}
-
-// service is a ServiceHeader ready for use.
-type service struct {
-	field string // canonical
-	hash  [sha256.Size]byte
-	tier  string
 }
 
 // provisionTiers checks the tiers and prepares their service headers.
@@ -147,27 +138,4 @@ func (s *ServiceHeader) provision(tier string) (service, error) {
 		return service{}, fmt.Errorf("the secret must have at least %d characters, got %d", minServiceSecret, len(secret))
 	}
 	return service{field: http.CanonicalHeaderKey(s.Name), hash: sha256.Sum256([]byte(secret)), tier: tier}, nil
-}
-
-// serviceVar is the request variable that holds the tier of a service's request.
-const serviceVar = "rate_limit.service"
-
-// applyServiceHeader notes the tier that a request has by a service header, and removes
-// all such headers from it. One that is sent twice says nothing.
-func (a *App) applyServiceHeader(r *http.Request) {
-	for i := range a.services {
-		s := &a.services[i]
-		if values := r.Header[s.field]; len(values) == 1 && s.is(values[0]) {
-			caddyhttp.SetVar(r.Context(), serviceVar, s.tier)
-		}
-	}
-	for i := range a.services {
-		delete(r.Header, a.services[i].field)
-	}
-}
-
-// is reports whether a value is the secret, in a time that says nothing of either.
-func (s *service) is(value string) bool {
-	hash := sha256.Sum256([]byte(value))
-	return subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1
 }

@@ -71,24 +71,3 @@ func (z *Zone) rate() float64 {
 	}
 	return float64(z.MaxEvents) / time.Duration(z.Window).Seconds()
 }
-
-// What a zone can be counted per.
-const (
-	perIP       = "ip"
-	perEveryone = "everyone"
-	perKey      = "key"
-	perClient   = "client"
-	perAPIKey   = "api_key"
-)
-
-// What can be done about an empty key.
-const (
-	emptyIP    = "ip"
-	emptyShare = "share"
-	emptySkip  = "skip"
-	emptyDeny  = "deny"
-)
-
-// countsClients reports whether the zone counts single clients, and not something that
-// different people can share.
-func (z *Zone) countsClients() bool { return z.per == perClient || z.per == perAPIKey }
