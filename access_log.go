@@ -22,7 +22,7 @@ func writesAccessLogs(ctx caddy.Context) bool {
 }
 
 // addLogField adds a refusal to what the access log says of a request.
-func (h *Handler) addLogField(r *http.Request, by *refusal) {
+func (h *enforcer) addLogField(r *http.Request, by *refusal) {
 	if !h.logsAccess {
 		return
 	}

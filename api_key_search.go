@@ -14,7 +14,7 @@ import (
 // find returns the key of a request, or "" if it has none. An error is one that the
 // request is denied with: an upstream might find another key in it, or a key where
 // none is found here.
-func (k *APIKeys) find(r *http.Request, repl *caddy.Replacer) (string, error) {
+func (k *apiKeys) find(r *http.Request, repl *caddy.Replacer) (string, error) {
 	var s keySearch
 	for i := range k.From {
 		s.look(r, repl, &k.From[i])
@@ -30,7 +30,7 @@ type keySearch struct {
 	err  error
 }
 
-func (s *keySearch) look(r *http.Request, repl *caddy.Replacer, place *KeySource) {
+func (s *keySearch) look(r *http.Request, repl *caddy.Replacer, place *keySource) {
 	s.here = 0
 	switch place.kind {
 	case fromHeader:
@@ -42,7 +42,7 @@ func (s *keySearch) look(r *http.Request, repl *caddy.Replacer, place *KeySource
 	case fromCookie:
 		s.cookies(r.Header["Cookie"], place.parameter)
 	default:
-		s.found(repl.ReplaceAll(place.Name, ""))
+		s.found(repl.ReplaceAll(place.in, ""))
 	}
 }
 

@@ -24,15 +24,11 @@ func findKey(t *testing.T, from []KeySource, query string, fields ...string) (st
 		r.Header.Add(name, value)
 	}
 	k := &APIKeys{From: from}
-	for i := range k.From {
-		if err := k.From[i].provision(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	k.run = sourcesOf(t, k)
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
 	e := newEvaluation(r)
 	defer e.release()
-	return k.find(e.http, e.repl)
+	return k.run.find(e.http, e.repl)
 }
 
 // What an upstream could take for a key is the key that is found, or the request is
@@ -144,11 +140,7 @@ func hostilePairs() (all []string) {
 
 func BenchmarkFindKeyOfHostileRequests(b *testing.B) {
 	k := &APIKeys{From: []KeySource{{Type: fromQuery, Name: "api_key"}, {Type: fromPlaceholder, Name: "{http.request.cookie.key}"}}}
-	for i := range k.From {
-		if err := k.From[i].provision(); err != nil {
-			b.Fatal(err)
-		}
-	}
+	k.run = sourcesOf(b, k)
 	for _, text := range hostilePairs() {
 		for place, r := range map[string]*http.Request{
 			"query":  {URL: &url.URL{RawQuery: text}},
@@ -158,7 +150,7 @@ func BenchmarkFindKeyOfHostileRequests(b *testing.B) {
 				fastest := time.Hour
 				for b.Loop() {
 					start := time.Now()
-					k.find(r, nil)
+					k.run.find(r, nil)
 					fastest = min(fastest, time.Since(start))
 				}
 				b.ReportMetric(float64(fastest.Nanoseconds())/float64(len(text)), "ns/byte")
@@ -181,4 +173,17 @@ func FuzzFindKey(f *testing.F) {
 			t.Errorf("%q is no token", key)
 		}
 	})
+}
+
+func sourcesOf(t testing.TB, k *APIKeys) *apiKeys {
+	t.Helper()
+	run := new(apiKeys)
+	for i := range k.From {
+		source, err := k.From[i].provision()
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.From = append(run.From, source)
+	}
+	return run
 }

@@ -51,7 +51,7 @@ type APIKeys struct {
 	// The tier of requests without a key, or with an unknown one.
 	DefaultTier string `json:"default_tier,omitempty"`
 
-	keys *apikeys.File
+	run *apiKeys
 }
 
 // KeySource is a place in a request where a key may be.
@@ -67,11 +67,6 @@ type KeySource struct {
 	// The name of the header field or query parameter, or a text with
 	// placeholders.
 	Name string `json:"name,omitempty"`
-
-	kind string // Type, or fromCookie, or what a placeholder is another way to write
-	in   string // the name that belongs to it
-
-	parameter endpoint.Name // in, as upstreams read the name of a parameter or a cookie
 }
 
 // The kinds of places where a key may be.
@@ -95,22 +90,25 @@ func (a *App) provisionAPIKeys() error {
 	if len(k.From) == 0 {
 		k.From = []KeySource{{Type: fromHeader, Name: "X-Api-Key"}}
 	}
+	k.run = &apiKeys{Store: k.Store, Missing: k.Missing, Unknown: k.Unknown, DefaultTier: k.DefaultTier}
 	for i := range k.From {
-		if err := k.From[i].provision(); err != nil {
+		source, err := k.From[i].provision()
+		if err != nil {
 			return fmt.Errorf("from: %w", err)
 		}
+		k.run.From = append(k.run.From, source)
 	}
 	if err := a.checkDefaultTier(); err != nil {
 		return err
 	}
-	if _, shared := a.store.(stores.Network); k.Store && !shared {
-		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis, postgres or mysql", a.store.CaddyModule().ID.Name())
+	if _, shared := a.run.store.(stores.Network); k.Store && !shared {
+		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis, postgres or mysql", a.run.store.CaddyModule().ID.Name())
 	}
 	path, err := filepath.Abs(cmp.Or(k.File, defaultKeyFile()))
 	if err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
-	k.keys, err = apikeys.Open(path, a.tierNames(), a.keysChanged)
+	k.run.keys, err = apikeys.Open(path, a.tierNames(), a.keysChanged)
 	if err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
@@ -138,54 +136,54 @@ func (a *App) checkDefaultTier() error {
 	return nil
 }
 
-func (s *KeySource) provision() error {
-	s.kind, s.in = s.Type, s.Name
+func (s *KeySource) provision() (keySource, error) {
+	in := keySource{kind: s.Type, in: s.Name}
 	switch s.Type {
 	case fromHeader:
 		err := httpfield.CheckName(s.Name)
 		s.Name = http.CanonicalHeaderKey(s.Name)
-		return err
+		return in, err
 	case fromBearer:
 		if s.Name != "" {
-			return fmt.Errorf("bearer takes no name, got %q", s.Name)
+			return in, fmt.Errorf("bearer takes no name, got %q", s.Name)
 		}
-		return nil
+		return in, nil
 	case fromQuery:
 		if s.Name == "" {
-			return errors.New("query needs the name of a parameter")
+			return in, errors.New("query needs the name of a parameter")
 		}
-		s.parameter = endpoint.NewName(s.in)
-		return nil
+		in.parameter = endpoint.NewName(s.Name)
+		return in, nil
 	case fromPlaceholder:
 		if len(placeholder.Names(s.Name)) == 0 {
-			return fmt.Errorf("placeholder needs one, such as {http.request.cookie.key}, got %q", s.Name)
+			return in, fmt.Errorf("placeholder needs one, such as {http.request.cookie.key}, got %q", s.Name)
 		}
-		s.resolve()
-		return placeholder.Check(s.Name)
+		return sourceOfPlaceholder(s.Name), placeholder.Check(s.Name)
 	}
-	return fmt.Errorf("must be header, bearer, query or placeholder, got %q", s.Type)
+	return in, fmt.Errorf("must be header, bearer, query or placeholder, got %q", s.Type)
 }
 
-// resolve finds the place that a placeholder reads from. There, two keys can be told from
-// one: Caddy's placeholder would join them, or take the first.
-func (s *KeySource) resolve() {
+// sourceOfPlaceholder returns the place that a placeholder reads from. There, two keys can be told
+// from one: Caddy's placeholder would join them, or take the first.
+func sourceOfPlaceholder(text string) keySource {
 	for _, place := range []struct{ kind, family string }{
 		{fromHeader, "{http.request.header."}, {fromQuery, "{http.request.uri.query."}, {fromCookie, "{http.request.cookie."},
 	} {
-		if name, ok := strings.CutPrefix(s.Name, place.family); ok && strings.IndexByte(name, '}') == len(name)-1 {
-			s.kind, s.in = place.kind, name[:len(name)-1]
-			s.parameter = endpoint.NewName(s.in)
+		if name, ok := strings.CutPrefix(text, place.family); ok && strings.IndexByte(name, '}') == len(name)-1 {
+			name = name[:len(name)-1]
+			return keySource{kind: place.kind, in: name, parameter: endpoint.NewName(name)}
 		}
 	}
+	return keySource{kind: fromPlaceholder, in: text}
 }
 
 // countAPIKeys reports the keys there are.
 func (a *App) countAPIKeys() {
 	k := a.APIKeys
-	if k.keys.Keys() == nil && !k.Store {
-		a.log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.keys.Path()))
+	if k.run.keys.Keys() == nil && !k.Store {
+		a.log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.run.keys.Path()))
 	}
-	a.meterKeys()
+	a.run.meterKeys()
 }
 
 // keysChanged tells that the file of keys was read again.
@@ -195,7 +193,7 @@ func (a *App) keysChanged(set *apikeys.Set, err error) {
 		return
 	}
 	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
-	a.meterKeys()
+	a.run.meterKeys()
 }
 
 // defaultKeyFile returns the file of API keys where none is named.

@@ -2,16 +2,11 @@ package tally
 
 import (
 	"encoding/json"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/caddy-tally/caddy-tally/internal/history"
-	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -103,33 +98,14 @@ type App struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	knowsClients bool              // whether any handler needs the identified client
-	services     []service         // known by a header field
-	zoneNames    map[uint32]string // by the hash of the name that violations hold
-	allZones     []*Zone           // of all handlers
-	watchers     watchers          // of its decisions
+	run *shared
 
 	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
 
-	rules        *rules.File
-	stated       instance.RulesInForce
-	unwatchRules func() // nil unless the file is being watched
-
-	store    Store
-	settings instance.Settings
-	ledger   *history.Ledger // what is counted for the history; nil if there is none
-	zones    bool            // whether any handler has any
-	warned   map[string]bool // what was warned of already
-	survey   *survey         // of all handlers' configs; nil before the first is provisioned
-	claims   sync.Once       // a request's address was one that its client may have chosen
-	log      *zap.Logger
-
-	running  chan struct{} // closed when it is known whether the configuration runs
-	runsOnce sync.Once     // closes running
-
-	mu       sync.Mutex
-	instance atomic.Pointer[instance.Instance] // written under mu; nil until it is needed
-	closed   bool                              // guarded by mu
+	unwatchRules func()          // nil unless the file is being watched
+	warned       map[string]bool // what was warned of already
+	survey       *survey         // of all handlers' configs; nil before the first is provisioned
+	log          *zap.Logger
 }
 
 func init() {
@@ -150,3 +126,12 @@ var (
 	_ caddy.Provisioner  = (*App)(nil)
 	_ caddy.CleanerUpper = (*App)(nil)
 )
+
+// runningApp returns the app of the configuration that runs, or nil if it has none.
+func runningApp() *shared {
+	app, err := caddy.ActiveContext().AppIfConfigured("rate_limit")
+	if err != nil {
+		return nil
+	}
+	return app.(*App).run
+}

@@ -15,7 +15,7 @@ import (
 
 // decide charges a request to limits, or refuses it. The result is false if there are no
 // counts to decide by, because the configuration was rejected.
-func (a *App) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
+func (a *shared) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	if h := a.use(); h != nil {
 		if d = h.Decide(ctx, client, debits); !d.Degraded || !h.Closing.Load() {
 			return d, true
@@ -25,7 +25,7 @@ func (a *App) decide(ctx context.Context, client *engine.Client, debits []engine
 }
 
 // punish records an offense of a client.
-func (a *App) punish(client *engine.Client, o reputation.Offense) {
+func (a *shared) punish(client *engine.Client, o reputation.Offense) {
 	if h := a.use(); h != nil {
 		h.Engine.Punish(client, o)
 	}
@@ -35,11 +35,11 @@ func (a *App) punish(client *engine.Client, o reputation.Offense) {
 // another one, it lets the requests under way finish. It borrows the instance, and opens it
 // again if no configuration uses it any more. It does not open the instance of a
 // configuration that never ran.
-func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
+func (a *shared) decideLate(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	if a.instance.Load() == nil && !a.isShared() {
 		return a.decideElsewhere(ctx, client, debits)
 	}
-	h, err := instance.Acquire(a.settings, a.store, a.Region.shared())
+	h, err := instance.Acquire(a.settings, a.store, a.region)
 	if err != nil {
 		return d, false
 	}
@@ -56,7 +56,7 @@ func (a *App) decideLate(ctx context.Context, client *engine.Client, debits []en
 
 // decideElsewhere decides about a request of a configuration that was rejected after it
 // had begun to listen. The configuration that runs instead counts it.
-func (a *App) decideElsewhere(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
+func (a *shared) decideElsewhere(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	var other *instance.Instance
 	instance.Each(func(h *instance.Instance) {
 		if other == nil || h.Settings.Store == a.settings.Store {

@@ -18,7 +18,7 @@ import (
 
 // openOnceStarted has the store opened when the whole configuration runs: from then on
 // it can't be rejected any more.
-func (a *App) openOnceStarted(ctx caddy.Context) error {
+func (a *shared) openOnceStarted(ctx caddy.Context) error {
 	app, err := ctx.App("events")
 	if err != nil {
 		return fmt.Errorf("rate_limit: events: %w", err)
@@ -27,7 +27,7 @@ func (a *App) openOnceStarted(ctx caddy.Context) error {
 }
 
 // startedHandler opens the store of an app.
-type startedHandler struct{ app *App }
+type startedHandler struct{ app *shared }
 
 // Handle implements caddyevents.Handler.
 func (s startedHandler) Handle(context.Context, caddy.Event) error {
@@ -57,7 +57,7 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error {
 
 // noteReload notes in the audit that the configuration runs in the place of another one. If
 // that isn't possible, Caddy's own log still says it.
-func (a *App) noteReload(h *instance.Instance) {
+func (a *shared) noteReload(h *instance.Instance) {
 	reload := h.Starts.Add(1) > 1
 	instance.Each(func(other *instance.Instance) { reload = reload || other != h })
 	if !reload {
@@ -71,13 +71,13 @@ func (a *App) noteReload(h *instance.Instance) {
 }
 
 // settle notes that it is now known whether the configuration runs.
-func (a *App) settle() { a.runsOnce.Do(func() { close(a.running) }) }
+func (a *shared) settle() { a.runsOnce.Do(func() { close(a.running) }) }
 
 // use returns the instance, and opens it if need be. A request that comes before the
 // configuration has completely started waits for that: the store must not be opened for a
 // configuration that may still be rejected. If another configuration has the same instance
 // open, use doesn't wait. The result is nil after Cleanup if the instance was never used.
-func (a *App) use() *instance.Instance {
+func (a *shared) use() *instance.Instance {
 	if h := a.instance.Load(); h != nil {
 		return h
 	}
@@ -91,19 +91,19 @@ func (a *App) use() *instance.Instance {
 }
 
 // isShared reports whether another configuration uses the instance.
-func (a *App) isShared() bool {
+func (a *shared) isShared() bool {
 	return instance.IsInUse(a.settings)
 }
 
 // open returns the instance, and starts it if this configuration has none yet. It is nil
 // after Cleanup, or if it can't be started.
-func (a *App) open() *instance.Instance {
+func (a *shared) open() *instance.Instance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if h := a.instance.Load(); h != nil || a.closed {
 		return h
 	}
-	h, err := instance.Acquire(a.settings, a.store, a.Region.shared())
+	h, err := instance.Acquire(a.settings, a.store, a.region)
 	if err != nil {
 		a.log.Error("the rate limiter could not be started", zap.Error(err))
 		return nil
@@ -117,7 +117,7 @@ func (a *App) open() *instance.Instance {
 }
 
 // refusals returns the log of a zone's refusals.
-func (a *App) refusals(zone string) *instance.RefusalLog {
+func (a *shared) refusals(zone string) *instance.RefusalLog {
 	if a.zones {
 		if h := a.use(); h != nil {
 			return h.Log(zone)
@@ -128,7 +128,7 @@ func (a *App) refusals(zone string) *instance.RefusalLog {
 
 // Cleanup gives up the instance. When no configuration uses it any more it is closed, and
 // unspent units are given back.
-func (a *App) Cleanup() error {
+func (a *shared) Cleanup() error {
 	if a.running != nil {
 		defer a.settle()
 	}
@@ -151,13 +151,4 @@ func (a *App) Cleanup() error {
 		errs = append(errs, instance.CloseLedger(a.settings))
 	}
 	return errors.Join(errs...)
-}
-
-// runningApp returns the app of the configuration that runs, or nil if it has none.
-func runningApp() *App {
-	app, err := caddy.ActiveContext().AppIfConfigured("rate_limit")
-	if err != nil {
-		return nil
-	}
-	return app.(*App)
 }

@@ -13,13 +13,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // Provision checks the settings. It opens nothing: a configuration that is only
 // looked at, or that turns out to be wrong elsewhere, leaves no trace.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.log, a.running, a.warned = ctx.Logger(), make(chan struct{}), make(map[string]bool)
-	a.zoneNames = make(map[uint32]string)
+	a.log, a.warned = ctx.Logger(), make(map[string]bool)
+	a.run = &shared{
+		log: a.log, warn: a.warn, running: make(chan struct{}), zoneNames: make(map[uint32]string),
+		IPv4Prefix: a.IPv4Prefix, IPv6Prefix: a.IPv6Prefix,
+	}
 	for _, step := range []func() error{
 		func() error { return a.loadStore(ctx) },
 		a.check,
@@ -34,54 +38,85 @@ func (a *App) Provision(ctx caddy.Context) error {
 			return caddyconf.AtSource(fmt.Errorf("rate_limit: %w", err), a.Source)
 		}
 	}
-	return a.openOnceStarted(ctx)
+	a.compile()
+	return a.run.openOnceStarted(ctx)
+}
+
+// compile hands on what was checked.
+func (a *App) compile() {
+	a.run.tiers, a.run.scores, a.run.region = a.tierNames(), !a.Reputation.isOff(), a.Region.shared()
+	a.run.forged = reputation.Offense{
+		Violation: reputation.Violation{Reason: reputation.Forged},
+		Points:    a.Reputation.points(reputation.Forged),
+		Ban:       a.Ban.rule(""),
+	}
+	if a.Pressure.isOn() {
+		a.run.crowded, a.run.squeeze = a.Pressure.rule(), a.Pressure.squeeze().rule("")
+	}
+	if a.Session != nil {
+		a.run.Session = a.Session.run
+	}
+	if a.APIKeys != nil {
+		a.run.APIKeys = a.APIKeys.run
+	}
+	if a.DecisionLog != nil {
+		a.run.DecisionLog = a.DecisionLog.run
+	}
+}
+
+// Cleanup gives up the instance.
+func (a *App) Cleanup() error {
+	if a.run == nil {
+		return nil
+	}
+	return a.run.Cleanup()
 }
 
 // provisionFiles decides where the database, the secret and the daily keys are kept.
 func (a *App) provisionFiles() error {
-	a.settings = instance.Settings{
-		Store:    a.store.Identity(),
-		Kind:     a.store.CaddyModule().ID.Name(),
+	a.run.settings = instance.Settings{
+		Store:    a.run.store.Identity(),
+		Kind:     a.run.store.CaddyModule().ID.Name(),
 		Secret:   a.SecretFile,
 		MaxKeys:  a.MaxKeys,
 		Timeout:  time.Duration(a.StoreTimeout),
 		Cleanup:  time.Duration(a.CleanupInterval),
 		Degraded: a.DegradedLimit,
 	}
-	if _, ok := a.store.(stores.Keyed); ok {
+	if _, ok := a.run.store.(stores.Keyed); ok {
 		return nil
 	}
-	if store, ok := a.store.(stores.Network); ok {
+	if store, ok := a.run.store.(stores.Network); ok {
 		return a.provisionNetwork(store)
 	}
 	folder := filepath.Join(caddy.AppDataDir(), stores.DefaultFolder)
-	if store, ok := a.store.(stores.File); ok {
-		a.settings.Path, folder = store.Place(), store.Folder()
+	if store, ok := a.run.store.(stores.File); ok {
+		a.run.settings.Path, folder = store.Place(), store.Folder()
 	}
-	a.settings.Secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
-	a.settings.Epochs = filepath.Join(folder, "tally.epochs")
-	if secret, err := filepath.Abs(a.settings.Secret); err == nil && secret == a.settings.Path {
+	a.run.settings.Secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
+	a.run.settings.Epochs = filepath.Join(folder, "tally.epochs")
+	if secret, err := filepath.Abs(a.run.settings.Secret); err == nil && secret == a.run.settings.Path {
 		return fmt.Errorf("secret_file: is the database as well, got %q: name another file", a.SecretFile)
 	}
-	a.warnOfAccess("secret_file", a.settings.Secret)
-	a.warnOfAccess("the keys that names at rest are hashed under", a.settings.Epochs)
+	a.warnOfAccess("secret_file", a.run.settings.Secret)
+	a.warnOfAccess("the keys that names at rest are hashed under", a.run.settings.Epochs)
 	return nil
 }
 
 // provisionNetwork checks that there is what all machines must have that share a store.
 func (a *App) provisionNetwork(store stores.Network) error {
 	if a.SecretFile == "" {
-		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", a.settings.Kind)
+		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", a.run.settings.Kind)
 	}
-	a.settings.Address = store.Address()
-	a.warnOfAccess("secret_file", a.settings.Secret)
+	a.run.settings.Address = store.Address()
+	a.warnOfAccess("secret_file", a.run.settings.Secret)
 	return nil
 }
 
 // provisionHistory has the counts ready that the history is made of.
 func (a *App) provisionHistory() (err error) {
 	if !a.DisableHistory {
-		a.ledger, err = instance.OpenLedger(a.settings)
+		a.run.ledger, err = instance.OpenLedger(a.run.settings)
 	}
 	return err
 }
@@ -99,7 +134,7 @@ func (a *App) loadStore(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("store: module %T is not a store", module)
 	}
-	a.store = store
+	a.run.store = store
 	return nil
 }
 
@@ -136,7 +171,7 @@ func (a *App) provisionClients() error {
 		return err
 	}
 	if a.Session != nil {
-		a.knowsClients = true
+		a.run.knowsClients = true
 		if err := a.Session.provision(); err != nil {
 			return fmt.Errorf("session: %w", err)
 		}

@@ -19,7 +19,7 @@ type credentials struct {
 }
 
 // authenticate returns the request's credentials. It looks for them once.
-func (e *evaluation) authenticate(app *App) *credentials {
+func (e *evaluation) authenticate(app *shared) *credentials {
 	c := &e.credentials
 	if c.known {
 		return c
@@ -32,7 +32,7 @@ func (e *evaluation) authenticate(app *App) *credentials {
 }
 
 // serviceTier returns the tier that the request has by a service header.
-func (e *evaluation) serviceTier(app *App) (tier string, ok bool) {
+func (e *evaluation) serviceTier(app *shared) (tier string, ok bool) {
 	if len(app.services) > 0 {
 		tier, ok = e.vars[serviceVar].(string)
 	}
@@ -40,7 +40,7 @@ func (e *evaluation) serviceTier(app *App) (tier string, ok bool) {
 }
 
 // askKey looks up the client that the request's API key belongs to.
-func (e *evaluation) askKey(app *App) {
+func (e *evaluation) askKey(app *shared) {
 	c, k := &e.credentials, app.APIKeys
 	key, err := k.find(e.http, e.repl)
 	switch {
@@ -61,7 +61,7 @@ func (e *evaluation) askKey(app *App) {
 
 // otherwise returns the tier of a client without a known key, or the error to deny it with, as
 // an option says.
-func (k *APIKeys) otherwise(option string, denied error) (tier string, err error) {
+func (k *apiKeys) otherwise(option string, denied error) (tier string, err error) {
 	if option == keyDefault {
 		return k.DefaultTier, nil
 	}

@@ -3,7 +3,7 @@ package tally
 import "net/http"
 
 // begin returns the evaluation of a request, which must be released.
-func (h *Handler) begin(r *http.Request) *evaluation {
+func (h *enforcer) begin(r *http.Request) *evaluation {
 	e := newEvaluation(r)
 	e.handler = h
 	if h.addressedBy != nil {
@@ -23,7 +23,7 @@ func isEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComp
 // attachClient attaches the client to the request, or finds the one that an earlier handler
 // has attached. It sets the client's placeholders if the handler's options name them; else
 // evaluate does so once the request may pass.
-func (e *evaluation) attachClient(app *App, named bool) {
+func (e *evaluation) attachClient(app *shared, named bool) {
 	c, ok := e.vars[clientVar].(*client)
 	if !ok {
 		c = newClient(e.http, app)
@@ -35,7 +35,7 @@ func (e *evaluation) attachClient(app *App, named bool) {
 	}
 }
 
-func newClient(r *http.Request, app *App) *client {
+func newClient(r *http.Request, app *shared) *client {
 	c := &client{app: app, http: r}
 	if app.Session != nil {
 		c.stripSessionCookie()

@@ -66,21 +66,21 @@ func benchSession(b *testing.B) {
 	if err := h.Provision(contextOf(b, &App{Session: new(Session)})); err != nil {
 		b.Fatal(err)
 	}
-	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-	b.Cleanup(func() { h.app.Cleanup() })
+	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	b.Cleanup(func() { h.app.run.Cleanup() })
 	r, vars, _ := benchRequest()
 	vars[caddyhttp.ClientIPVarKey] = benchClients(1)[0]
 	e := newEvaluation(r)
 	defer e.release()
-	e.attachClient(h.app, false)
+	e.attachClient(h.app.run, false)
 	e.client.locate(e)
-	_, cookie, err := e.client.issue(h.app.Session.ready(b.Context(), h.app))
+	_, cookie, err := e.client.issue(h.app.Session.run.ready(b.Context(), h.app.run))
 	if err != nil {
 		b.Fatal(err)
 	}
 	pair, _, _ := strings.Cut(cookie, ";")
 	r.Header["Cookie"] = []string{pair}
-	e.client = newClient(e.http, h.app)
+	e.client = newClient(e.http, h.app.run)
 	if kind := e.identify().Kind; kind != identity.Session {
 		b.Fatalf("known by a %v", kind)
 	}
@@ -159,8 +159,8 @@ func zoneHandler(b testing.TB, z *Zone) *Handler {
 	if err := h.Provision(newContext(b)); err != nil {
 		b.Fatal(err)
 	}
-	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-	b.Cleanup(func() { h.app.Cleanup() })
+	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	b.Cleanup(func() { h.app.run.Cleanup() })
 	return h
 }
 

@@ -120,7 +120,7 @@ func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
 		s.Name = args[1]
 	}
 	checked := s // which provision completes, and the config doesn't need
-	if err := checked.provision(); err != nil {
+	if _, err := checked.provision(); err != nil {
 		return d.Errf("api_keys: from: %w", err)
 	}
 	k.From = append(k.From, s)

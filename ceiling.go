@@ -30,11 +30,11 @@ const (
 // checkCeiling checks the options of zones that count per client.
 func (z *zoneSetup) checkCeiling() error {
 	switch {
-	case z.PrefixCeiling != 0 && z.per != perClient:
-		return fmt.Errorf("prefix_ceiling is for zones that count per client, this one counts per %s", z.per)
+	case z.PrefixCeiling != 0 && z.run.per != perClient:
+		return fmt.Errorf("prefix_ceiling is for zones that count per client, this one counts per %s", z.run.per)
 	case z.PrefixCeiling < 0 || z.PrefixCeiling > maxCeiling:
 		return fmt.Errorf("prefix_ceiling: must be between 1 and %d, got %d", maxCeiling, z.PrefixCeiling)
-	case z.per == perClient && (z.IPv4Prefix != 0 || z.IPv6Prefix != 0):
+	case z.run.per == perClient && (z.IPv4Prefix != 0 || z.IPv6Prefix != 0):
 		return fmt.Errorf("per client takes ipv4_prefix and ipv6_prefix from the global option rate_limit, so that a client is the same in all zones")
 	}
 	return nil

@@ -17,12 +17,12 @@ func TestCountsInMemory(t *testing.T) {
 			if err := h.Provision(contextOf(t, new(App))); err != nil {
 				t.Fatal(err)
 			}
-			startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-			t.Cleanup(func() { h.app.Cleanup() })
+			startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+			t.Cleanup(func() { h.app.run.Cleanup() })
 			for range 3 {
 				serve(t, h, "GET", "/", "192.0.2.1", nil)
 			}
-			if got := h.app.use().Stats().Keys; got != want {
+			if got := h.app.run.use().Stats().Keys; got != want {
 				t.Errorf("%d counts are held, want %d", got, want)
 			}
 		})

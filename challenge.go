@@ -108,8 +108,8 @@ func (z *zoneSetup) checkOnExceeded() error {
 		return nil
 	case z.OnExceeded != onExceededChallenge:
 		return fmt.Errorf("on_exceeded: must be refuse or challenge, got %q", z.OnExceeded)
-	case z.per != perClient:
-		return fmt.Errorf("on_exceeded challenge is for zones that count per client, this one counts per %s: a session would not help", z.per)
+	case z.run.per != perClient:
+		return fmt.Errorf("on_exceeded challenge is for zones that count per client, this one counts per %s: a session would not help", z.run.per)
 	case z.app.Session == nil:
 		return errors.New("on_exceeded: challenge needs sessions: write `session` into the global option rate_limit")
 	}

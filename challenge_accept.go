@@ -152,7 +152,7 @@ func (x *exchange) redeem(token [tokenSize]byte, more []engine.Debit) (d engine.
 
 // punish punishes the client for a solution that was sent again.
 func (x *exchange) punish() {
-	x.app.reportOffense(x.evaluation, x.evaluation.identify().subject, x.app.forgery())
+	x.app.reportOffense(x.evaluation, x.evaluation.identify().subject, x.app.forged)
 }
 
 // grant issues a session, and redirects the browser.

@@ -10,14 +10,14 @@ import (
 
 // exchange is a request for a challenge, or with the solution of one.
 type exchange struct {
-	*Session
-	app        *App
+	*sessions
+	app        *shared
 	w          http.ResponseWriter
 	http       *http.Request
 	evaluation *evaluation
 	client     *client
 	keys       *sessionKeys
-	page       *Page
+	page       *refusedPages
 	asked      string // the target that the request asks for
 }
 

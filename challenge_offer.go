@@ -11,15 +11,15 @@ import (
 // offerChallenge reports whether a refused request is to be answered with a challenge: if a
 // browser has called up a page and a session would help its client. It sets the exchange to
 // do so with.
-func (h *Handler) offerChallenge(e *evaluation, r *refusal) bool {
+func (h *enforcer) offerChallenge(e *evaluation, r *refusal) bool {
 	if r.retry == limiter.Never || e.http.Method != http.MethodGet || !isNavigation(e.http) || !h.sessionHelps(e, r) {
 		return false
 	}
-	x := &exchange{Session: h.app.Session, app: h.app, http: e.http, client: e.client, page: h.page}
+	x := &exchange{sessions: h.app.Session, app: h.app, http: e.http, client: e.client, page: h.page}
 	if d, ok := x.take(x.limits.pages); !ok || !d.Allowed {
 		return false
 	}
-	if x.keys = x.Session.ready(e.http.Context(), h.app); x.keys == nil {
+	if x.keys = x.sessions.ready(e.http.Context(), h.app); x.keys == nil {
 		return false
 	}
 	r.exchange = x
@@ -29,14 +29,14 @@ func (h *Handler) offerChallenge(e *evaluation, r *refusal) bool {
 // sessionHelps reports whether the client might pass with a session. A ban of an unverified
 // client may be meant for somebody else in its network: a session tells the two apart. It
 // doesn't help in a trap, because the browser would return to the trap with the session.
-func (h *Handler) sessionHelps(e *evaluation, r *refusal) bool {
+func (h *enforcer) sessionHelps(e *evaluation, r *refusal) bool {
 	switch {
 	case e.trapped:
 		return false
 	case r.policy == h.banned:
 		return h.app.Session != nil && !e.client.Kind.Verified()
 	}
-	return r.policy.zone.OnExceeded == onExceededChallenge && !e.client.IsVerified()
+	return r.policy.zone.challenges && !e.client.IsVerified()
 }
 
 // challenge answers a refused request with a challenge.

@@ -46,7 +46,7 @@ type notice func(*language.Texts) string
 
 // set puts a challenge into a page.
 func (x *exchange) set(page *challenge.Page) error {
-	if wait := x.Challenge.withoutScript(); wait > 0 {
+	if wait := x.withoutScript; wait > 0 {
 		token, err := x.keys.setter.SetWait(time.Now(), session.Site(x.http.Host), x.client.NetworkID(), wait)
 		if err != nil {
 			return err

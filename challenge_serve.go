@@ -9,10 +9,10 @@ import (
 )
 
 // serves reports whether a path is served by the handler itself.
-func (s *Session) serves(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
+func (s *sessions) serves(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
 
 // serveSession answers a request for the session's path.
-func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
+func (h *enforcer) serveSession(w http.ResponseWriter, r *http.Request) error {
 	e := h.begin(r)
 	defer e.release()
 	return h.app.Session.serve(w, e)
@@ -20,11 +20,11 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
 
 // serve answers a request for the session's path: GET with a challenge, POST of a
 // solution with a session. Whatever is asked for below the path counts as a visit.
-func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
+func (s *sessions) serve(w http.ResponseWriter, e *evaluation) error {
 	if isEarly(e.http) {
 		return askAgain(w)
 	}
-	x := &exchange{Session: s, app: e.client.app, w: w, http: e.http, evaluation: e, client: e.client, page: e.handler.page}
+	x := &exchange{sessions: s, app: e.client.app, w: w, http: e.http, evaluation: e, client: e.client, page: e.handler.page}
 	x.client.locate(e)
 	httpfield.NeverStore(w.Header())
 	if d, ok := x.visit(); d.Reason == engine.Banned {
@@ -47,7 +47,7 @@ func (s *Session) serve(w http.ResponseWriter, e *evaluation) error {
 	}
 	query := e.http.URL.Query()
 	x.asked = query.Get("target")
-	if token := query.Get("wait"); token != "" && e.http.Method == http.MethodGet && s.Challenge.withoutScript() > 0 {
+	if token := query.Get("wait"); token != "" && e.http.Method == http.MethodGet && s.withoutScript > 0 {
 		if !x.isVisit() {
 			return x.reject(foreign)
 		}

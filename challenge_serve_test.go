@@ -38,14 +38,14 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *Handler {
 		t.Fatal(err)
 	}
 	turnstile.Endpoint = local.URL
-	h.app.Session.verifier, err = siteverify.New(siteverify.Options{
+	h.app.Session.run.verifier, err = siteverify.New(siteverify.Options{
 		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: widgetAction, Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-	t.Cleanup(func() { h.app.Cleanup() })
+	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	t.Cleanup(func() { h.app.run.Cleanup() })
 	return h
 }
 
@@ -119,8 +119,8 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
-	t.Cleanup(func() { h.app.Cleanup() })
+	startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+	t.Cleanup(func() { h.app.run.Cleanup() })
 
 	post := func(form url.Values) *exchange { return newExchange(t, h, http.MethodPost, form) }
 	var form url.Values
@@ -165,10 +165,10 @@ func newExchange(t *testing.T, h *Handler, method string, form url.Values) *exch
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
 	e := newEvaluation(r)
-	e.attachClient(h.app, false)
+	e.attachClient(h.app.run, false)
 	e.client.locate(e)
 	s := h.app.Session
-	return &exchange{Session: s, app: h.app, w: w, http: r, evaluation: e, client: e.client, keys: s.ready(t.Context(), h.app), page: h.page}
+	return &exchange{sessions: s.run, app: h.app.run, w: w, http: r, evaluation: e, client: e.client, keys: s.run.ready(t.Context(), h.app.run), page: h.run.page}
 }
 
 // Somebody who has collected tokens waits for all of them at once, and gets a tenth of the
@@ -185,8 +185,8 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 			if err := h.Provision(contextOf(t, app)); err != nil {
 				t.Fatal(err)
 			}
-			startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
-			t.Cleanup(func() { h.app.Cleanup() })
+			startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+			t.Cleanup(func() { h.app.run.Cleanup() })
 			var all sync.WaitGroup
 			var waited, solved atomic.Int64
 			for range 50 {
@@ -245,9 +245,9 @@ func TestVisitsOfTheChallengesPathAreLimited(t *testing.T) {
 			if err := h.Provision(contextOf(t, &App{Session: &Session{Challenge: &Challenge{Difficulty: 1}}})); err != nil {
 				t.Fatal(err)
 			}
-			startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
-			t.Cleanup(func() { h.app.Cleanup() })
-			h.app.Session.limits.visits = ownLimit("visits", limiter.Params{Amount: 3, Window: 3600e9})
+			startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+			t.Cleanup(func() { h.app.run.Cleanup() })
+			h.app.Session.run.limits.visits = ownLimit("visits", limiter.Params{Amount: 3, Window: 3600e9})
 			for range 3 {
 				if w := serve(t, h, ask.method, ask.path, "192.0.2.1", nil); w.Code != ask.status {
 					t.Errorf("status %d, want %d", w.Code, ask.status)

@@ -8,17 +8,17 @@ import (
 // checkCosts finds zones that no request can pass, or that count nothing, because of
 // what requests cost.
 func (z *zoneSetup) checkCosts() []Advice {
-	if z.deniesAll || len(z.costs) > 0 || z.cost.from != "" {
+	if z.run.deniesAll || len(z.run.costs) > 0 || z.run.cost.from != "" {
 		return nil
 	}
-	if z.cost.fixed == 0 {
+	if z.run.cost.fixed == 0 {
 		return []Advice{z.advice("cost: no request uses up anything, so the zone limits nobody", "a cost of at least 1, or costs with matchers for the requests that count")}
 	}
-	for _, set := range z.sets() {
+	for _, set := range z.run.sets() {
 		for _, p := range slices.Concat(set.policies, set.shadows) {
-			if p.Capacity() < z.cost.fixed {
-				return []Advice{z.advice(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all %s refused", z.cost.fixed, p.name, p.Capacity(), areOrWouldBe(p)),
-					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), z.cost.fixed))}
+			if p.Capacity() < z.run.cost.fixed {
+				return []Advice{z.advice(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all %s refused", z.run.cost.fixed, p.name, p.Capacity(), areOrWouldBe(p)),
+					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), z.run.cost.fixed))}
 			}
 		}
 	}

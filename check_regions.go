@@ -12,7 +12,7 @@ func (z *zoneSetup) checkShortWindows() []Advice {
 	if z.app.Region == nil {
 		return nil
 	}
-	for _, set := range z.sets() {
+	for _, set := range z.run.sets() {
 		for _, p := range set.policies {
 			if p.Window() < region.MinWindow {
 				return []Advice{z.advice(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.name, shortDuration(p.Window())),

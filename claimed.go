@@ -56,7 +56,7 @@ func isTrusted(ctx context.Context, server *caddyhttp.Server, addr netip.Addr) b
 const strictProxies = "`trusted_proxies_strict` beside `trusted_proxies`, in `servers` of the global options"
 
 // noteClaim tells operators, once, that clients choose their addresses.
-func (a *App) noteClaim() {
+func (a *shared) noteClaim() {
 	a.claims.Do(func() {
 		a.warn("a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address",
 			strictProxies)

@@ -15,7 +15,7 @@ type client struct {
 	clients.Client
 	identified bool // whether Client is filled in
 
-	app     *App
+	app     *shared
 	http    *http.Request
 	cookies []string // the request's Cookie fields as sent, if one may be a session
 	mapped  bool     // its placeholders are set

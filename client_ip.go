@@ -74,13 +74,13 @@ func (e *evaluation) clientIP() string {
 
 // network returns the network that tells clients apart, or false for what is no
 // address.
-func (a *App) network(ip string) (netip.Prefix, bool) {
+func (a *shared) network(ip string) (netip.Prefix, bool) {
 	ipv4, ipv6 := a.prefixes(0, 0)
 	return identity.Prefix(ip, ipv4, ipv6)
 }
 
 // prefixes returns how many bits of an address tell clients apart: as the zone says, else as
 // the app says, else the defaults.
-func (a *App) prefixes(ipv4, ipv6 int) (int, int) {
+func (a *shared) prefixes(ipv4, ipv6 int) (int, int) {
 	return cmp.Or(ipv4, a.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, a.IPv6Prefix, identity.DefaultIPv6Prefix)
 }

@@ -34,7 +34,7 @@ const maxUnverifiedPoints = 50
 // the client's own score lacks if it is verified, else up to maxUnverifiedPoints.
 func (c *client) passRecordTo(to session.Session) {
 	points := c.inheritedPoints()
-	if points == 0 || c.app.Reputation.isOff() {
+	if points == 0 || !c.app.scores {
 		return
 	}
 	c.app.punish(&engine.Client{Key: append([]byte{identity.TagSession}, to.ID[:]...)}, reputation.Offense{

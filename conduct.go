@@ -11,14 +11,14 @@ import (
 
 // knowsClients reports whether the handler keeps records of its clients. For a zone in shadow it
 // does not: that bans nobody, and refuses nobody who is banned.
-func (h *Handler) knowsClients() bool {
-	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, func(z *Zone) bool { return z.countsClients() && !z.isShadow })
+func (h *enforcer) knowsClients() bool {
+	return len(h.traps) > 0 || slices.ContainsFunc(h.zones, func(z *zone) bool { return z.countsClients() && !z.isShadow })
 }
 
 // knowsAnonymous reports whether the handler also keeps records of clients without an
 // API key.
-func (h *Handler) knowsAnonymous() bool {
-	return len(h.Traps) > 0 || slices.ContainsFunc(h.zones, func(z *Zone) bool { return z.per == perClient && !z.isShadow })
+func (h *enforcer) knowsAnonymous() bool {
+	return len(h.traps) > 0 || slices.ContainsFunc(h.zones, func(z *zone) bool { return z.per == perClient && !z.isShadow })
 }
 
 // checkConduct identifies the client, if its record matters, and punishes it for visiting
@@ -36,9 +36,9 @@ func (e *evaluation) checkConduct() error {
 		return nil
 	}
 	if e.isForged() {
-		h.app.reportOffense(e, e.subject, h.app.forgery())
+		h.app.reportOffense(e, e.subject, h.app.forged)
 	}
-	for _, t := range h.Traps {
+	for _, t := range h.traps {
 		caught, err := t.matchers.AnyMatchWithError(e.http)
 		if err != nil {
 			return err
@@ -49,22 +49,12 @@ func (e *evaluation) checkConduct() error {
 			if !isSpeculative(e.http.Header) {
 				h.app.reportOffense(e, e.subject, o)
 			}
-			if t.Ban > 0 {
+			if t.bans {
 				e.trapBan = max(e.trapBan, o.Ban.For)
 			}
 		}
 	}
 	return nil
-}
-
-// forgery returns the offense of a client that has tampered with a session, or sends a
-// solution again.
-func (a *App) forgery() reputation.Offense {
-	return reputation.Offense{
-		Violation: reputation.Violation{Reason: reputation.Forged},
-		Points:    a.Reputation.points(reputation.Forged),
-		Ban:       a.Ban.rule(""),
-	}
 }
 
 // unverifiedOffenses bounds how many unverified clients of one network are punished for other
@@ -75,7 +65,7 @@ var unverifiedOffenses = ownLimit("trapped", limiter.Params{Amount: 60, Window: 
 // reportOffense punishes the client of a request, whose record is that of a subject, if
 // mayReport allows it. Offenses of a client that is banned already are ignored. Nothing
 // happens if the subject is nil.
-func (a *App) reportOffense(e *evaluation, subject *engine.Client, o reputation.Offense) {
+func (a *shared) reportOffense(e *evaluation, subject *engine.Client, o reputation.Offense) {
 	if subject == nil || e.dry {
 		return
 	}
@@ -87,7 +77,7 @@ func (a *App) reportOffense(e *evaluation, subject *engine.Client, o reputation.
 
 // mayReport reports whether the client of a request may be punished for an
 // offense other than going over a limit. A client that has a row already needs no other.
-func (a *App) mayReport(e *evaluation) bool {
+func (a *shared) mayReport(e *evaluation) bool {
 	c := e.client
 	if c.Kind.Verified() {
 		return true
@@ -103,7 +93,7 @@ func (a *App) mayReport(e *evaluation) bool {
 }
 
 // offenseOf returns the offense of a client that has visited the trap.
-func (t *Trap) offenseOf(c *client) reputation.Offense {
+func (t *trap) offenseOf(c *client) reputation.Offense {
 	if c.Kind.Verified() {
 		return t.offense
 	}

@@ -32,17 +32,17 @@ func (z *zoneSetup) provisionCost() (err error) {
 	if z.MaxCost < 0 {
 		return fmt.Errorf("max_cost: must be at least 1, got %d", z.MaxCost)
 	}
-	if z.cost, err = newCostRule(z.Cost); err != nil {
+	if z.run.cost, err = newCostRule(z.Cost); err != nil {
 		return fmt.Errorf("cost: %w", err)
 	}
-	z.costs = make([]costRule, len(z.Costs))
+	z.run.costs = make([]costRule, len(z.Costs))
 	for i := range z.Costs {
-		if z.costs[i], err = z.Costs[i].provision(z.ctx); err != nil {
+		if z.run.costs[i], err = z.Costs[i].provision(z.ctx); err != nil {
 			return fmt.Errorf("costs: %w", err)
 		}
 	}
 	z.settleSpellings()
-	for _, p := range append(z.costs, z.cost) {
+	for _, p := range append(z.run.costs, z.run.cost) {
 		if z.MaxCost != 0 && p.fixed > z.MaxCost {
 			return fmt.Errorf("cost: %d is above max_cost, which is %d", p.fixed, z.MaxCost)
 		}
@@ -53,23 +53,23 @@ func (z *zoneSetup) provisionCost() (err error) {
 // settleSpellings makes matchers of costs match what costs more in every spelling,
 // and what costs less only as it is written.
 func (z *zoneSetup) settleSpellings() {
-	for i := range z.costs {
+	for i := range z.run.costs {
 		if z.isDiscount(i) {
-			matcher.ForExemption(z.costs[i].matchers)
+			matcher.ForExemption(z.run.costs[i].matchers)
 			continue
 		}
-		z.warnOfSpellings("cost "+z.Costs[i].Cost, z.costs[i].matchers)
-		matcher.ForLimit(z.costs[i].matchers)
+		z.warnOfSpellings("cost "+z.Costs[i].Cost, z.run.costs[i].matchers)
+		matcher.ForLimit(z.run.costs[i].matchers)
 	}
 }
 
 // isDiscount reports whether a request would cost more if the nth price weren't for it.
 func (z *Zone) isDiscount(n int) bool {
-	p := &z.costs[n]
+	p := &z.run.costs[n]
 	if p.from != "" {
 		return false
 	}
-	return p.fixed < z.cost.fixed || slices.ContainsFunc(z.costs[n+1:], func(later costRule) bool { return p.fixed < later.fixed })
+	return p.fixed < z.run.cost.fixed || slices.ContainsFunc(z.run.costs[n+1:], func(later costRule) bool { return p.fixed < later.fixed })
 }
 
 func (c *Cost) provision(ctx caddy.Context) (costRule, error) {

@@ -18,7 +18,7 @@ type costRule struct {
 }
 
 // costOf returns what a request costs in the zone.
-func (z *Zone) costOf(r *http.Request, repl *caddy.Replacer) (int64, error) {
+func (z *zone) costOf(r *http.Request, repl *caddy.Replacer) (int64, error) {
 	p, err := z.costRule(r)
 	if err != nil {
 		return 0, err
@@ -45,7 +45,7 @@ func parseCost(text string) int64 {
 }
 
 // costRule returns the first rule that matches the request.
-func (z *Zone) costRule(r *http.Request) (*costRule, error) {
+func (z *zone) costRule(r *http.Request) (*costRule, error) {
 	for i := range z.costs {
 		p := &z.costs[i]
 		if matches, err := p.matchers.AnyMatchWithError(r); matches || err != nil {

@@ -3,8 +3,6 @@ package tally
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -68,21 +66,15 @@ func (c *Count) checkReadBody() error {
 	return nil
 }
 
-// statusText returns a status, or a class of them, as a Caddyfile has it.
-func statusText(status int) string {
-	if status < 10 {
-		return strconv.Itoa(status) + "xx"
-	}
-	return strconv.Itoa(status)
-}
-
 // String returns the statuses as a Caddyfile has them.
-func (c *Count) String() string {
-	words := make([]string, len(c.Status))
-	for i, status := range c.Status {
-		words[i] = statusText(status)
+func (c *Count) String() string { return c.rule().String() }
+
+// rule returns the option ready for use, or nil if there is none.
+func (c *Count) rule() *countRule {
+	if c == nil {
+		return nil
 	}
-	return strings.Join(words, " ")
+	return &countRule{Status: c.Status, Hold: c.Hold, ReadBody: c.ReadBody}
 }
 
 // provisionCount settles which requests of the zone use up units.
@@ -93,12 +85,13 @@ func (z *zoneSetup) provisionCount() error {
 	if err := z.Count.check(); err != nil {
 		return fmt.Errorf("count: %w", err)
 	}
-	if z.deniesAll {
+	if z.run.deniesAll {
 		return errors.New("count: the zone admits nothing, so no request gets an answer that could count: write a limit, or leave out count")
 	}
-	z.counting = engine.Afterwards
+	z.run.counting = engine.Afterwards
+	z.run.Count = z.Count.rule()
 	if z.Count.Hold {
-		z.counting = engine.Held
+		z.run.counting = engine.Held
 	}
 	return nil
 }

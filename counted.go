@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
@@ -27,7 +29,7 @@ const (
 
 // countsClients reports whether the zone counts single clients, and not something that
 // different people can share.
-func (z *Zone) countsClients() bool { return z.per == perClient || z.per == perAPIKey }
+func (z *zone) countsClients() bool { return z.per == perClient || z.per == perAPIKey }
 
 // statusOf returns the status of an answer that a handler leaves to Caddy: that of the error that
 // it returns, or 200.
@@ -46,6 +48,23 @@ const statusLeft = 499
 
 // counts reports whether a request with a status counts. Nil counts all. What was held stays where
 // the client has left: otherwise anybody could try without end by leaving early.
-func (c *Count) counts(status int) bool {
+func (c *countRule) counts(status int) bool {
 	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
+}
+
+// statusText returns a status, or a class of them, as a Caddyfile has it.
+func statusText(status int) string {
+	if status < 10 {
+		return strconv.Itoa(status) + "xx"
+	}
+	return strconv.Itoa(status)
+}
+
+// String returns the statuses as a Caddyfile has them.
+func (c *countRule) String() string {
+	words := make([]string, len(c.Status))
+	for i, status := range c.Status {
+		words[i] = statusText(status)
+	}
+	return strings.Join(words, " ")
 }

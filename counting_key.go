@@ -16,7 +16,7 @@ const (
 )
 
 // appendKey appends what the request is counted by in a zone.
-func (e *evaluation) appendKey(z *Zone) (keyVerdict, error) {
+func (e *evaluation) appendKey(z *zone) (keyVerdict, error) {
 	switch z.per {
 	case perIP:
 		e.appendIP(z)
@@ -32,7 +32,7 @@ func (e *evaluation) appendKey(z *Zone) (keyVerdict, error) {
 
 // appendAPIKey appends the client that the request's API key names, or the network of a
 // client that may pass without a key.
-func (e *evaluation) appendAPIKey(z *Zone) error {
+func (e *evaluation) appendAPIKey(z *zone) error {
 	c := e.authenticate(e.handler.app)
 	switch {
 	case c.service:
@@ -46,7 +46,7 @@ func (e *evaluation) appendAPIKey(z *Zone) error {
 }
 
 // appendIP appends the client's network.
-func (e *evaluation) appendIP(z *Zone) {
+func (e *evaluation) appendIP(z *zone) {
 	ipv4, ipv6 := e.handler.app.prefixes(z.IPv4Prefix, z.IPv6Prefix)
 	network, ok := identity.Prefix(e.clientIP(), ipv4, ipv6)
 	if !ok {
@@ -57,7 +57,7 @@ func (e *evaluation) appendIP(z *Zone) {
 }
 
 // appendText appends the value of the zone's key.
-func (e *evaluation) appendText(z *Zone) keyVerdict {
+func (e *evaluation) appendText(z *zone) keyVerdict {
 	text := e.keyText(z)
 	if text == z.emptyForm {
 		switch z.OnEmptyKey {
@@ -76,7 +76,7 @@ func (e *evaluation) appendText(z *Zone) keyVerdict {
 
 // shortenIP replaces a key that is an IP address by its network, if the zone
 // says so.
-func (z *Zone) shortenIP(text string) string {
+func (z *zone) shortenIP(text string) string {
 	if z.IPv4Prefix == 0 && z.IPv6Prefix == 0 {
 		return text
 	}

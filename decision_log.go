@@ -4,9 +4,6 @@ import (
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
-
-	"github.com/caddy-tally/caddy-tally/internal/instance"
 )
 
 // DecisionLog writes a line for each refusal to the logger `http.log.rate_limit`, for
@@ -23,8 +20,7 @@ type DecisionLog struct {
 	// one in a hundred, 1 means all. From 1 to 1000000000. Default: none.
 	Sample int `json:"sample,omitempty"`
 
-	log                              *zap.Logger
-	first, repeated, shadow, allowed instance.PerSecond
+	run *decisions
 }
 
 const (
@@ -47,6 +43,6 @@ func (l *DecisionLog) provision(ctx caddy.Context) error {
 	if l.Sample < 0 || l.Sample > maxSample {
 		return fmt.Errorf("decision_log: sample: must be from 1 to %d, or 0 for none, got %d", maxSample, l.Sample)
 	}
-	l.log = ctx.Logger(decisionLogger{})
+	l.run = &decisions{Sample: l.Sample, log: ctx.Logger(decisionLogger{})}
 	return nil
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // refused writes that a request is refused now.
-func (l *DecisionLog) refused(e *evaluation, r *refusal, now func() time.Time) {
+func (l *decisions) refused(e *evaluation, r *refusal, now func() time.Time) {
 	if l == nil {
 		return
 	}
@@ -53,7 +53,7 @@ func (r *refusal) units() []zap.Field {
 }
 
 // passed writes that a request is allowed, if it is one of the sample.
-func (l *DecisionLog) passed(e *evaluation, p *response) {
+func (l *decisions) passed(e *evaluation, p *response) {
 	if l == nil || l.Sample == 0 || len(p.statuses) == 0 || e.handler.random()*float64(l.Sample) >= 1 {
 		return
 	}
@@ -69,7 +69,7 @@ func (l *DecisionLog) passed(e *evaluation, p *response) {
 }
 
 // wouldRefuse writes that a shadow limit would have refused a request, which describe describes.
-func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *policy, d engine.Decision) {
+func (l *decisions) wouldRefuse(describe func() []zap.Field, by *policy, d engine.Decision) {
 	if l == nil || !l.shadow.Admits(time.Now(), decisionsPerSecond) {
 		return
 	}

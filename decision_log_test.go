@@ -17,7 +17,7 @@ func observed(t *testing.T, app *App, zones ...*Zone) (*Handler, *observer.Obser
 	t.Helper()
 	h := startHandler(t, app, &Handler{Zones: zones})
 	core, lines := observer.New(zap.DebugLevel)
-	h.app.DecisionLog.log = zap.New(core)
+	h.app.DecisionLog.run.log = zap.New(core)
 	return h, lines
 }
 
@@ -62,8 +62,8 @@ func TestDecisionLogOfHostileClients(t *testing.T) {
 		r.Header["User-Agent"] = []string{hostile}
 		r.Host = hostile
 		r.Method = strings.Repeat("X", 1<<20)
-		e := h.begin(r)
-		h.app.DecisionLog.refused(e, &refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0]}, time.Now)
+		e := h.run.begin(r)
+		h.app.DecisionLog.run.refused(e, &refusal{app: h.app.run, policy: h.run.zones[0].siteLimits.own.policies[0]}, time.Now)
 		e.release()
 	}
 	for _, line := range lines.All() {
@@ -86,7 +86,7 @@ func TestDecisionLogSamplesAllowedRequests(t *testing.T) {
 		t.Run(fmt.Sprint(sample), func(t *testing.T) {
 			h, lines := observed(t, &App{DecisionLog: &DecisionLog{Sample: sample}}, &Zone{Name: "z", Limits: []Limit{{Amount: 100, Window: hour}}})
 			drawn := 0.0
-			h.random = func() float64 { drawn++; return (drawn - 1) / 8 }
+			h.run.random = func() float64 { drawn++; return (drawn - 1) / 8 }
 			for range 8 {
 				ask(h, "/", "192.0.2.1")
 			}
@@ -107,25 +107,25 @@ func TestDecisionLogSamplesAllowedRequests(t *testing.T) {
 // having a line.
 func TestDecisionLogIsBounded(t *testing.T) {
 	h, lines := observed(t, &App{DecisionLog: new(DecisionLog)}, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}})
-	e := h.begin(ask(h, "/", "192.0.2.1").Request)
+	e := h.run.begin(ask(h, "/", "192.0.2.1").Request)
 	defer e.release()
 	clock := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)
 	now := func() time.Time { return clock }
-	repeated := &refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0], reference: "made"}
+	repeated := &refusal{app: h.app.run, policy: h.run.zones[0].siteLimits.own.policies[0], reference: "made"}
 	for range decisionsPerSecond + 500 {
-		h.app.DecisionLog.refused(e, repeated, now)
+		h.app.DecisionLog.run.refused(e, repeated, now)
 	}
 	if n := lines.Len(); n != decisionsPerSecond {
 		t.Errorf("there are %d lines in a second, want %d", n, decisionsPerSecond)
 	}
 	fresh := *repeated
 	fresh.fresh = true
-	h.app.DecisionLog.refused(e, &fresh, now)
+	h.app.DecisionLog.run.refused(e, &fresh, now)
 	if n := lines.Len(); n != decisionsPerSecond+1 {
 		t.Error("a client that becomes blocked has no line")
 	}
 	clock = clock.Add(time.Second)
-	h.app.DecisionLog.refused(e, repeated, now)
+	h.app.DecisionLog.run.refused(e, repeated, now)
 	if left := lines.All()[lines.Len()-1].ContextMap()["left_out"]; left != int64(500) {
 		t.Errorf("the next line says that %v were left out, want 500", left)
 	}

@@ -3,15 +3,50 @@ package tally
 import (
 	"net/http"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
+// ServeHTTP lets a request pass that is within all limits, and refuses others.
+func (h *enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	h.app.applyServiceHeader(r)
+	if h.app.Session.serves(r.URL.Path) {
+		return h.serveSession(w, r)
+	}
+	result, pending, empty := h.evaluate(r)
+	switch result.outcome {
+	case passed:
+		return pending.serve(w, r, next)
+	case counted:
+		result.response.setFields(w.Header())
+		next = h.watchPlaceholders(empty, next)
+		return pending.serve(result.response.writer(w), r, next)
+	case refused:
+		return h.refuse(w, r, result.response)
+	case challenged:
+		return result.response.refusal.exchange.challenge(w, result.response)
+	case tooEarly:
+		return askAgain(w)
+	default: // denied, abandoned or failed
+		return h.deny(w, r, result.err)
+	}
+}
+
+// enforcerOf returns what decides about the requests of a handler, or nil if nothing of ours does.
+func enforcerOf(handler caddyhttp.MiddlewareHandler) *enforcer {
+	if h, ok := handler.(interface{ Enforcer() *enforcer }); ok {
+		return h.Enforcer()
+	}
+	return nil
+}
+
 // evaluate decides what becomes of a request. Of one that is counted it also returns what is
 // known only with the status of the answer, and the placeholders to look at again when it comes back.
-func (h *Handler) evaluate(r *http.Request) (result, *pending, []*lateName) {
+func (h *enforcer) evaluate(r *http.Request) (result, *pending, []*lateName) {
 	e := h.begin(r)
 	defer e.release()
 	result := e.decide()
@@ -173,13 +208,13 @@ func (e *evaluation) obey(early bool) result {
 }
 
 // matches reports whether the request belongs to a zone.
-func (e *evaluation) matches(z *Zone) (bool, error) {
+func (e *evaluation) matches(z *zone) (bool, error) {
 	return z.matchers.AnyMatchWithError(e.http)
 }
 
 // charge collects the debits of a zone: who, which limits, what cost. It sets denies
 // if the zone refuses the request whatever was counted.
-func (e *evaluation) charge(z *Zone) error {
+func (e *evaluation) charge(z *zone) error {
 	set, err := e.limits(z)
 	if err != nil || set == nil {
 		return err
@@ -222,7 +257,7 @@ func (e *evaluation) charge(z *Zone) error {
 }
 
 // denyFor refuses the request for a zone, whatever was counted.
-func (e *evaluation) denyFor(z *Zone, set *limitSet) {
+func (e *evaluation) denyFor(z *zone, set *limitSet) {
 	switch {
 	case z.Shadow:
 		e.shadowDeny(z)
@@ -234,7 +269,7 @@ func (e *evaluation) denyFor(z *Zone, set *limitSet) {
 }
 
 // deny notes that a zone denies the request. The first one counts.
-func (e *evaluation) deny(z *Zone, err error) {
+func (e *evaluation) deny(z *zone, err error) {
 	first := e.denied == nil
 	if first {
 		e.denied = err

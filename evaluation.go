@@ -16,7 +16,7 @@ import (
 // sent it, what it takes from which limits. It translates between HTTP and the engine, and
 // is reused.
 type evaluation struct {
-	handler *Handler
+	handler *enforcer
 	http    *http.Request
 	repl    *caddy.Replacer
 	vars    map[string]any // Caddy's variables of the request

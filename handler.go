@@ -24,13 +24,16 @@ import (
 // Provision checks the configuration and gets the handler ready. It opens
 // nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	h.ctx, h.log, h.random = ctx, ctx.Logger(), rand.Float64
-	h.routed, h.addressedBy = errorRouted(ctx), clientIPFields(ctx)
+	h.log = ctx.Logger()
+	h.run = &enforcer{
+		ctx: ctx, log: h.log, random: rand.Float64, routed: errorRouted(ctx), addressedBy: clientIPFields(ctx),
+		jitter: h.Jitter, logsKey: h.LogKey, logsIP: h.LogIP, metrics: !h.DisableMetrics,
+	}
 	if err := h.loadApps(ctx); err != nil {
 		return err
 	}
 	for _, step := range []func(caddy.Context) error{
-		h.checkConfig, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.loadExempt, h.provisionZones, h.provisionMetrics, h.provisionHistory,
+		h.checkConfig, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.loadExempt, h.provisionZones, h.provisionMetrics, h.run.provisionHistory,
 	} {
 		if err := step(ctx); err != nil {
 			return caddyconf.AtSource(err, h.Source)
@@ -44,13 +47,15 @@ func (h *Handler) provisionHeaders(caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
 	}
-	h.style = style
+	h.run.style = style
 	return nil
 }
 
 func (h *Handler) provisionPage(caddy.Context) error {
-	h.page = cmp.Or(h.Page, h.app.Page, new(Page))
-	return h.page.provision()
+	page := cmp.Or(h.Page, h.app.Page, new(Page))
+	err := page.provision()
+	h.run.page = page.run
+	return err
 }
 
 func (h *Handler) loadApps(ctx caddy.Context) error {
@@ -59,10 +64,11 @@ func (h *Handler) loadApps(ctx caddy.Context) error {
 		return fmt.Errorf("getting rate_limit app: %w", err)
 	}
 	h.app = app.(*App)
+	h.run.app = h.app.run
 	if app, err = ctx.App("events"); err != nil {
 		return fmt.Errorf("getting events app: %w", err)
 	}
-	h.events = app.(*caddyevents.App)
+	h.run.events = app.(*caddyevents.App)
 	return nil
 }
 
@@ -90,17 +96,20 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		return err
 	}
 	if config, err := json.Marshal(h); err == nil { // before matchers are loaded, and their texts given up
-		h.usesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
+		h.run.usesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
 	for _, z := range zones {
 		if err := (&zoneSetup{z, ctx, h.app, h.app.survey, h.log}).provision(); err != nil {
 			return err
 		}
-		h.app.zoneNames[zoneHash(z.Name)] = z.Name
+		h.app.run.zoneNames[zoneHash(z.Name)] = z.Name
 	}
 	h.zones = zones
-	h.logsAccess, h.traced = writesAccessLogs(ctx), h.app.survey.traces || h.app.survey.foreign
-	h.app.allZones = append(h.app.allZones, zones...)
+	for _, z := range zones {
+		h.run.zones = append(h.run.zones, z.run)
+	}
+	h.run.logsAccess, h.run.traced = writesAccessLogs(ctx), h.app.survey.traces || h.app.survey.foreign
+	h.app.run.allZones = append(h.app.run.allZones, h.run.zones...)
 	h.provisionLate()
 	h.warnIfIdle()
 	for _, t := range h.Traps {
@@ -110,13 +119,14 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		if err := t.provision(ctx, h.app); err != nil {
 			return caddyconf.AtSource(err, t.Source)
 		}
+		h.run.traps = append(h.run.traps, t.run)
 	}
-	h.clients, h.anonymous = h.knowsClients(), h.knowsAnonymous()
-	h.app.knowsClients = h.app.knowsClients || h.clients || slices.ContainsFunc(zones, (*Zone).countsClients)
-	h.banned = &policy{zone: &Zone{Name: banName}, name: banName}
-	h.bannedByOperator = &policy{zone: &Zone{Name: banName}, name: banName}
+	h.run.clients, h.run.anonymous = h.run.knowsClients(), h.run.knowsAnonymous()
+	h.app.run.knowsClients = h.app.run.knowsClients || h.run.clients || slices.ContainsFunc(h.run.zones, (*zone).countsClients)
+	h.run.banned = &policy{zone: &zone{Name: banName}, name: banName}
+	h.run.bannedByOperator = &policy{zone: &zone{Name: banName}, name: banName}
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
-		h.app.zones = true
+		h.app.run.zones = true
 		h.app.warnIfServed(ctx)
 	}
 	return nil
@@ -129,7 +139,7 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 	if err := meter.Register(ctx.GetMetricsRegistry(), instance.Collectors...); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	for _, z := range h.zones {
+	for _, z := range h.run.zones {
 		z.meter = meter.NewZone(z.Name)
 		if slices.ContainsFunc(z.sets(), func(s *limitSet) bool { return len(s.shadows) > 0 }) {
 			z.meter.HasShadow(z.Name)
@@ -142,11 +152,11 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 			set.provisionShared()
 		}
 	}
-	h.none, h.statements = meter.NewZone("false"), meter.NewRules()
+	h.run.none, h.run.statements = meter.NewZone("false"), meter.NewRules()
 	return nil
 }
 
-func (h *Handler) provisionMeters(z *Zone, set *limitSet) {
+func (h *Handler) provisionMeters(z *zone, set *limitSet) {
 	for _, p := range set.shadows {
 		p.meter = p.newMeter()
 	}
@@ -160,28 +170,11 @@ func (h *Handler) provisionMeters(z *Zone, set *limitSet) {
 
 // ServeHTTP lets a request pass that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	h.app.applyServiceHeader(r)
-	if h.app.Session.serves(r.URL.Path) {
-		return h.serveSession(w, r)
-	}
-	result, pending, empty := h.evaluate(r)
-	switch result.outcome {
-	case passed:
-		return pending.serve(w, r, next)
-	case counted:
-		result.response.setFields(w.Header())
-		next = h.watchPlaceholders(empty, next)
-		return pending.serve(result.response.writer(w), r, next)
-	case refused:
-		return h.refuse(w, r, result.response)
-	case challenged:
-		return result.response.refusal.exchange.challenge(w, result.response)
-	case tooEarly:
-		return askAgain(w)
-	default: // denied, abandoned or failed
-		return h.deny(w, r, result.err)
-	}
+	return h.run.ServeHTTP(w, r, next)
 }
+
+// Enforcer returns what decides about the requests of the handler.
+func (h *Handler) Enforcer() *enforcer { return h.run }
 
 // Cleanup ends what Provision began.
 func (h *Handler) Cleanup() error {

@@ -17,11 +17,11 @@ func FuzzCost(f *testing.F) {
 		"-9223372036854775809", "99999999999999999999999999", "18700000000000000000A", "0x10", "½", "{http.request.header.X-Cost}"} {
 		f.Add(seed)
 	}
-	zone := &Zone{cost: costRule{from: "{http.request.header.X-Cost}"}}
+	costly := &zone{cost: costRule{from: "{http.request.header.X-Cost}"}}
 	f.Fuzz(func(t *testing.T, header string) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("http.request.header.X-Cost", header)
-		cost, err := zone.costOf(nil, repl)
+		cost, err := costly.costOf(nil, repl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,9 +65,9 @@ func FuzzKey(f *testing.F) {
 	} {
 		f.Add(seed[0], seed[1])
 	}
-	zone := &Zone{per: perKey, Key: "{http.request.header.X-Key}", OnEmptyKey: emptyShare}
+	keyed := &zone{per: perKey, Key: "{http.request.header.X-Key}", OnEmptyKey: emptyShare}
 	f.Fuzz(func(t *testing.T, one, other string) {
-		a, b := keyOf(zone, one), keyOf(zone, other)
+		a, b := keyOf(keyed, one), keyOf(keyed, other)
 		if len(a) > longKey {
 			t.Errorf("a key of %d bytes takes %d", len(one), len(a))
 		}
@@ -78,10 +78,10 @@ func FuzzKey(f *testing.F) {
 }
 
 // keyOf returns what a request is counted by whose key is a text.
-func keyOf(zone *Zone, text string) string {
+func keyOf(z *zone, text string) string {
 	e := &evaluation{repl: caddy.NewEmptyReplacer()}
 	e.repl.Set("http.request.header.X-Key", text)
-	if _, err := e.appendKey(zone); err != nil {
+	if _, err := e.appendKey(z); err != nil {
 		panic(err)
 	}
 	e.shorten(0)

@@ -13,7 +13,7 @@ import (
 // This file has how requests are counted for the history.
 
 // provisionHistory has the zones and limits counted for the history.
-func (h *Handler) provisionHistory(caddy.Context) error {
+func (h *enforcer) provisionHistory(caddy.Context) error {
 	if h.app.ledger == nil {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (e *evaluation) remember(d *engine.Decision) {
 	if ledger == nil || d.Reason == engine.Abandoned {
 		return
 	}
-	var last *Zone
+	var last *zone
 	var key history.Key
 	for i, p := range e.policies {
 		if !d.Allowed && d.Reason != engine.Banned && i != d.Debit {

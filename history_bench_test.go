@@ -18,9 +18,9 @@ func BenchmarkHistory(b *testing.B) {
 				if err := h.Provision(contextOf(b, &App{DisableHistory: off})); err != nil {
 					b.Fatal(err)
 				}
-				startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-				b.Cleanup(func() { h.app.Cleanup() })
-				if off == (h.zones[0].past != nil) {
+				startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+				b.Cleanup(func() { h.app.run.Cleanup() })
+				if off == (h.run.zones[0].past != nil) {
 					b.Fatal("the history is not as it is to be")
 				}
 				benchHandlerServe(b, h, 1000, 2)

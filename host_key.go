@@ -32,7 +32,7 @@ func needsOneSpelling(key string) bool {
 
 // keyText returns the value of the zone's key: the same, however the client writes
 // the name of a host or the white space around a header field's value.
-func (e *evaluation) keyText(z *Zone) string {
+func (e *evaluation) keyText(z *zone) string {
 	if !z.oneSpelling {
 		return e.repl.ReplaceAll(z.Key, "")
 	}

@@ -52,7 +52,7 @@ func TestKeysHaveOneSpelling(t *testing.T) {
 			{Header: http.Header{"X-Tenant": {"a"}}}, {Header: http.Header{"X-Tenant": {"a "}}}, {Header: http.Header{"X-Tenant": {"\ta"}}}, {Header: http.Header{"X-Tenant": {"b"}}},
 		},
 	} {
-		z := &Zone{Key: key, oneSpelling: needsOneSpelling(key)}
+		z := &zone{Key: key, oneSpelling: needsOneSpelling(key)}
 		var texts []string
 		for _, r := range requests {
 			r.URL = new(url.URL)

@@ -10,7 +10,7 @@ import (
 )
 
 // kindsOfLimits returns the kinds of limits of all handlers.
-func (a *App) kindsOfLimits() map[instance.ZoneTier]instance.LimitKinds {
+func (a *shared) kindsOfLimits() map[instance.ZoneTier]instance.LimitKinds {
 	all := make(map[instance.ZoneTier]instance.LimitKinds)
 	for _, z := range a.allZones {
 		for _, l := range append(slices.Collect(maps.Values(z.sites)), z.siteLimits) {
@@ -24,7 +24,7 @@ func (a *App) kindsOfLimits() map[instance.ZoneTier]instance.LimitKinds {
 }
 
 // addKinds adds the kinds of a set, which may be nil.
-func (z *Zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, tier string, set *limitSet) {
+func (z *zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, tier string, set *limitSet) {
 	if set == nil {
 		return
 	}
@@ -42,7 +42,7 @@ func (z *Zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, tier strin
 }
 
 // kindInWords says what the counts of a limit depend on besides the key.
-func (z *Zone) kindInWords(kind Limit) string {
+func (z *zone) kindInWords(kind Limit) string {
 	text := kind.Algorithm + " " + shortDuration(time.Duration(kind.Window))
 	if kind.Slots > 1 {
 		text += fmt.Sprintf(", %d slots", kind.Slots)

@@ -11,7 +11,7 @@ import (
 
 // emptyPlaceholders returns the placeholders that are empty though a zone has counted
 // the request by them, and that nobody was warned of.
-func (h *Handler) emptyPlaceholders(e *evaluation) (empty []*lateName) {
+func (h *enforcer) emptyPlaceholders(e *evaluation) (empty []*lateName) {
 	for _, l := range h.late {
 		counts := func(p *policy) bool { return p.zone == l.zone }
 		if !l.told.Load() && isEmpty(e.repl, l.name) && slices.ContainsFunc(e.policies, counts) {
@@ -23,7 +23,7 @@ func (h *Handler) emptyPlaceholders(e *evaluation) (empty []*lateName) {
 
 // watchPlaceholders returns next, or if placeholders were empty, a handler around it that
 // warns once if they come to be set.
-func (h *Handler) watchPlaceholders(empty []*lateName, next caddyhttp.Handler) caddyhttp.Handler {
+func (h *enforcer) watchPlaceholders(empty []*lateName, next caddyhttp.Handler) caddyhttp.Handler {
 	if empty == nil {
 		return next
 	}
@@ -32,7 +32,7 @@ func (h *Handler) watchPlaceholders(empty []*lateName, next caddyhttp.Handler) c
 		err := next.ServeHTTP(w, r)
 		for _, l := range empty {
 			if !isEmpty(repl, l.name) && !l.told.Swap(true) {
-				l.zone.warn(h.log, l.where+": {"+l.name+"} was empty when the zone counted a request, and was set later on its way", userDirective)
+				l.warn(l.where+": {"+l.name+"} was empty when the zone counted a request, and was set later on its way", userDirective)
 			}
 		}
 		return err
@@ -46,6 +46,9 @@ func isEmpty(repl *caddy.Replacer, name string) bool {
 
 // lateName is a placeholder that a zone counts by, and that may be set too late for it.
 type lateName struct {
-	need
-	told atomic.Bool
+	zone  *zone
+	where string // the option
+	name  string // without braces
+	warn  func(problem, write string)
+	told  atomic.Bool
 }

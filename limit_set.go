@@ -1,13 +1,17 @@
 package tally
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // newLimitSet compiles limits for the zone. What they count is stored under the name of the
@@ -30,8 +34,8 @@ func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) 
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
 		}
 		p := newPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
-		p.zone, p.set, p.shadow = z.Zone, set, z.Shadow || compiled[i].shadow
-		p.kind = z.kindInWords(kind)
+		p.zone, p.set, p.shadow = z.run, set, z.Shadow || compiled[i].shadow
+		p.kind = z.run.kindInWords(kind)
 		p.scaling = z.scalingOf(&p.Limit)
 		same[kind]++
 		if p.shadow {
@@ -43,7 +47,7 @@ func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) 
 	}
 	set.markQuota()
 	set.field = joinFields(set.policies)
-	if z.per == perClient {
+	if z.run.per == perClient {
 		return set, z.addShared(set)
 	}
 	return set, nil
@@ -71,12 +75,12 @@ func (z *zoneSetup) provisionLimits() (err error) {
 	if err := z.checkLimits(); err != nil {
 		return err
 	}
-	if z.sites == nil {
-		z.siteLimits, err = z.compile("")
+	if z.run.sites == nil {
+		z.run.siteLimits, err = z.compile("")
 		return err
 	}
-	for site := range z.sites {
-		if z.sites[site], err = z.compile(site); err != nil {
+	for site := range z.run.sites {
+		if z.run.sites[site], err = z.compile(site); err != nil {
 			return err
 		}
 	}
@@ -139,14 +143,28 @@ func (z *zoneSetup) checkTier() error {
 	return nil
 }
 
-// sets returns all limit sets of the zone: those of every tier on every site.
-func (z *Zone) sets() (sets []*limitSet) {
-	for _, l := range append(slices.Collect(maps.Values(z.sites)), z.siteLimits) {
-		for _, set := range append(slices.Collect(maps.Values(l.byTier)), l.own) {
-			if set != nil {
-				sets = append(sets, set)
-			}
-		}
+// limit returns a limit that counts together with all others of its ID, however
+// much their amounts differ: all of them have the same names for their keys.
+func (a *App) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
+	if a.retentions == nil {
+		a.retentions = make(map[storage.LimitID]*time.Duration)
 	}
-	return sets
+	if a.retentions[id] == nil {
+		a.retentions[id] = new(time.Duration)
+	}
+	*a.retentions[id] = max(*a.retentions[id], l.Retention())
+	return engine.Limit{ID: id, Limit: l, LongestRetention: a.retentions[id]}
+}
+
+// limitID names a limit by all that its counts depend on. nth tells limits apart
+// that are alike in all of it.
+func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
+	id := binary.BigEndian.AppendUint64(nil, uint64(len(zone)))
+	id = append(id, zone...)
+	id = append(id, kind.Algorithm...)
+	for _, n := range []uint64{uint64(kind.Window), uint64(kind.Slots), nth} {
+		id = binary.BigEndian.AppendUint64(id, n)
+	}
+	id = append(id, kind.Timezone...)
+	return storage.LimitID(xxhash.Sum64(id))
 }

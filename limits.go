@@ -8,7 +8,7 @@ import (
 )
 
 // limits returns the limits that hold for the request in a zone, or nil if none do.
-func (e *evaluation) limits(z *Zone) (*limitSet, error) {
+func (e *evaluation) limits(z *zone) (*limitSet, error) {
 	limits := e.limitsOf(z)
 	if limits.byTier == nil {
 		return limits.own, nil
@@ -28,7 +28,7 @@ func (e *evaluation) limits(z *Zone) (*limitSet, error) {
 }
 
 // tier returns the name of the tier that the request has in a zone.
-func (e *evaluation) tier(z *Zone) (string, error) {
+func (e *evaluation) tier(z *zone) (string, error) {
 	if z.Tiers {
 		c := e.authenticate(e.handler.app)
 		return c.tier, c.err
@@ -40,7 +40,7 @@ func (e *evaluation) tier(z *Zone) (string, error) {
 }
 
 // limitsOf returns all limits that may hold for a request in a zone.
-func (e *evaluation) limitsOf(z *Zone) siteLimits {
+func (e *evaluation) limitsOf(z *zone) siteLimits {
 	if z.sites == nil {
 		return z.siteLimits
 	}
@@ -48,7 +48,7 @@ func (e *evaluation) limitsOf(z *Zone) siteLimits {
 }
 
 // site returns the site of a host among those of the zone, or "" for what isn't named.
-func (z *Zone) site(host string) string {
+func (z *zone) site(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

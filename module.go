@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -98,27 +97,10 @@ type Handler struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	zones                  []*Zone
-	banned                 *policy // what refuses a banned client, in the place of a limit
-	bannedByOperator       *policy // what refuses a client that an operator has banned
-	statements             meter.Rules
-	clients                bool // whether it keeps records of clients
-	anonymous              bool // and also those without an API key
-	usesClientPlaceholders bool // whether its own options have placeholders of the client
-	exempt                 caddyhttp.MatcherSets
-	style                  headerStyle
-	page                   *Page    // the handler's own, or the app's
-	addressedBy            []string // header fields of which the last line is the client's address
-	app                    *App
-	events                 *caddyevents.App
-	ctx                    caddy.Context
-	log                    *zap.Logger
-	random                 func() float64 // from [0, 1)
-	late                   []*lateName
-	routed                 bool       // what is around this handler wants errors
-	logsAccess             bool       // its server writes access logs
-	traced                 bool       // a handler may have begun a span
-	none                   meter.Zone // of requests that belong to no zone
+	zones []*Zone // in the order in which they are looked at
+	app   *App
+	log   *zap.Logger
+	run   *enforcer
 
 	configs []meter.Config // that are reported to metrics
 }

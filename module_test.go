@@ -41,7 +41,7 @@ func TestHeaderValuesAreTheResponsesOwn(t *testing.T) {
 }
 
 func TestJitterStaysADuration(t *testing.T) {
-	h := &Handler{Jitter: 1e300, random: func() float64 { return 0.999 }}
+	h := &enforcer{jitter: 1e300, random: func() float64 { return 0.999 }}
 	for _, retry := range []time.Duration{0, 1, time.Minute, limiter.MaxWindow} {
 		if got := h.spread(retry, new(limiter.Limit)); got < max(retry, 1) || got > retry+maxJitter+1 {
 			t.Errorf("%v with the largest jitter becomes %v", retry, got)
@@ -84,7 +84,7 @@ func TestPeerWordsWithPer(t *testing.T) {
 	if err := h.Provision(newContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if p := h.Zones[0].own.policies[0]; p.Amount() != 7 || p.Window() != time.Minute || h.Zones[0].per != perIP {
-		t.Errorf("%s gives %s per %s", config, p.field, h.Zones[0].per)
+	if p := h.Zones[0].run.own.policies[0]; p.Amount() != 7 || p.Window() != time.Minute || h.Zones[0].run.per != perIP {
+		t.Errorf("%s gives %s per %s", config, p.field, h.Zones[0].run.per)
 	}
 }

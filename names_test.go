@@ -61,7 +61,7 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 // another level, or in a network that is squeezed.
 func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 	const halfDay = caddy.Duration(12 * time.Hour)
-	h, z := namingInstance(t), zoneSetup{Zone: &Zone{Name: "z", per: perClient}, app: new(App)}
+	h, z := namingInstance(t), zoneSetup{Zone: &Zone{Name: "z", run: &zone{Name: "z", per: perClient}}, app: new(App)}
 	now := time.Now().UnixNano()
 	var limits []*engine.Limit
 	for _, burst := range []int64{3, 40} { // the tiers'

@@ -65,7 +65,7 @@ func (running) Refusals(_ context.Context, zone string) (operator.Refusals, erro
 }
 
 // tag returns the tag of a key, or "" while there is no instance.
-func (a *App) tag(key string) string {
+func (a *shared) tag(key string) string {
 	if h := a.instance.Load(); h != nil {
 		return h.Tag(key)
 	}

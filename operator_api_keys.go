@@ -19,7 +19,7 @@ import (
 // This file has the API keys in the store, as operators and requests see them.
 
 // storeOfKeys returns the instance whose store has the API keys of the configuration that runs.
-func storeOfKeys() (*App, *instance.Instance, error) {
+func storeOfKeys() (*shared, *instance.Instance, error) {
 	app, h, err := instanceInUse()
 	if err == nil && (app.APIKeys == nil || !app.APIKeys.Store) {
 		err = operator.Errorf(http.StatusConflict, "the API keys of this configuration are not in its store: leave --store out, or write the word store into the block api_keys")
@@ -107,7 +107,7 @@ func keyError(err error) error {
 
 // sharedKeys returns the API keys in the store. It is nil if the configuration has none there, or if
 // the store was never read.
-func (a *App) sharedKeys() *apikeys.Set {
+func (a *shared) sharedKeys() *apikeys.Set {
 	if h := a.instance.Load(); h != nil && a.APIKeys.Store {
 		return h.Shared.Keys.Load()
 	}
@@ -116,7 +116,7 @@ func (a *App) sharedKeys() *apikeys.Set {
 
 // findKey returns the client that a key in force belongs to, or nil. A key in the store of a tier
 // that this configuration doesn't have is unknown.
-func (a *App) findKey(ctx context.Context, key string, now time.Time) *apikeys.Client {
+func (a *shared) findKey(ctx context.Context, key string, now time.Time) *apikeys.Client {
 	if client := a.APIKeys.keys.Keys().Find(key, now); client != nil {
 		return client
 	}
@@ -124,14 +124,14 @@ func (a *App) findKey(ctx context.Context, key string, now time.Time) *apikeys.C
 		h.AwaitStatements(ctx)
 	}
 	client := a.sharedKeys().Find(key, now)
-	if client == nil || a.tier(client.Tier) == nil {
+	if client == nil || !a.hasTier(client.Tier) {
 		return nil
 	}
 	return client
 }
 
 // keyTier returns the tier of a client's keys in force, or "" if it has none.
-func (a *App) keyTier(client string, now time.Time) string {
+func (a *shared) keyTier(client string, now time.Time) string {
 	if a.APIKeys == nil {
 		return ""
 	}
@@ -143,7 +143,7 @@ func (a *App) keyTier(client string, now time.Time) string {
 
 // unknownKey returns the error that a request with an unknown key is denied with. While the keys in
 // the store were never read, any key may be one of them.
-func (a *App) unknownKey() error {
+func (a *shared) unknownKey() error {
 	if a.APIKeys.Store && a.sharedKeys() == nil {
 		return errKeysAway
 	}
@@ -151,7 +151,7 @@ func (a *App) unknownKey() error {
 }
 
 // followKeys keeps the metric of keys in force when those in the store change.
-func (a *App) followKeys(h *instance.Instance) {
+func (a *shared) followKeys(h *instance.Instance) {
 	if a.APIKeys != nil && a.APIKeys.Store {
 		h.Shared.Follow(a, a.meterKeys)
 		a.meterKeys()
@@ -159,13 +159,13 @@ func (a *App) followKeys(h *instance.Instance) {
 }
 
 // meterKeys sets the metric of how many keys are in force.
-func (a *App) meterKeys() {
+func (a *shared) meterKeys() {
 	now := time.Now()
 	counts := a.APIKeys.keys.Keys().Tiers(now)
 	for tier, n := range a.sharedKeys().Tiers(now) {
-		if a.tier(tier) != nil {
+		if a.hasTier(tier) {
 			counts[tier] += n
 		}
 	}
-	meter.SetAPIKeys(counts, a.tierNames())
+	meter.SetAPIKeys(counts, a.tiers)
 }

@@ -86,7 +86,7 @@ func (x *explainer) isUnknown() bool {
 	}
 	switch x.Kind {
 	case operator.KeyText:
-		return !slices.ContainsFunc(x.app.allZones, func(z *Zone) bool { return z.per == perKey })
+		return !slices.ContainsFunc(x.app.allZones, func(z *zone) bool { return z.per == perKey })
 	case operator.APIKey, operator.Session:
 		return x.keyTier() == "" && len(x.instance.Engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return x.isIn(string(key)) }})) == 0
 	}
@@ -118,7 +118,7 @@ func (x *explainer) explainRecord() {
 
 // banOf describes the ban of a client that it has earned by its conduct, where now is the
 // engine's time and wall that of the clock.
-func (a *App) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
+func (a *shared) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
 	until := wall.Add(c.Banned).UTC().Truncate(time.Second)
 	ban := &operator.Ban{
 		Action: rules.Ban.String(), By: "conduct", Client: targetOf(c.Key),
@@ -219,7 +219,7 @@ func (x *explainer) explainCounts(ctx context.Context) {
 }
 
 // nextCost returns what the next request is taken to cost in a zone.
-func (x *explainer) nextCost(z *Zone) int64 {
+func (x *explainer) nextCost(z *zone) int64 {
 	if r := x.told.Refusal; r != nil && r.Zone == z.Name && r.Cost > 0 {
 		return r.Cost
 	}

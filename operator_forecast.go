@@ -38,8 +38,8 @@ func (x *explainer) explainRequest(ctx context.Context, q operator.Question) err
 	asked := 0
 	for _, server := range servers {
 		answers, err := dryrun.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
-			h, ok := handler.(*Handler)
-			if !ok {
+			h := enforcerOf(handler)
+			if h == nil {
 				return true
 			}
 			asked++
@@ -125,7 +125,7 @@ func serversOf(u *url.URL) ([]*caddyhttp.Server, error) {
 }
 
 // explainHandler tells what a handler would do to the request.
-func (x *explainer) explainHandler(ctx context.Context, h *Handler, r *http.Request) operator.Forecast {
+func (x *explainer) explainHandler(ctx context.Context, h *enforcer, r *http.Request) operator.Forecast {
 	vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	if x.Kind == operator.Address {
 		vars[caddyhttp.ClientIPVarKey] = x.Network.Addr().String()
@@ -226,7 +226,7 @@ func (x *explainer) explainShadows(ctx context.Context, s *shadows) (by []*polic
 
 // countsText says with which answers the request uses up units of some zones, or "".
 func (e *evaluation) countsText() (text string) {
-	var last *Zone
+	var last *zone
 	for _, p := range e.policies {
 		if z := p.zone; z != last && z.Count != nil {
 			text += "; in zone " + z.Name + " it counts only if it is answered with " + strings.Join(strings.Fields(z.Count.String()), " or ")

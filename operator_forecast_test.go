@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"testing"
 
-	"go.uber.org/zap"
-
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
@@ -37,15 +35,14 @@ func TestRequestsAskedAboutHaveTheirFields(t *testing.T) {
 // A forecast tells nobody of a warning that real requests would give once.
 func TestForecastsOfClaimedAddressesWarnNobody(t *testing.T) {
 	h := stating(t, "")
-	h.app.log = zap.NewNop()
 	e := requestTo(h, "192.0.2.7", "192.0.2.7, 198.51.100.9")
 	defer e.release()
-	e.dry, e.client = true, &client{app: h.app, http: e.http}
+	e.dry, e.client = true, &client{app: h.app.run, http: e.http}
 	if _, claimed := (evidence{e}).Network(); !claimed {
 		t.Error("the address is not claimed")
 	}
 	warned := true
-	h.app.claims.Do(func() { warned = false })
+	h.app.run.claims.Do(func() { warned = false })
 	if warned {
 		t.Error("there is no warning left for a real request")
 	}

@@ -18,7 +18,7 @@ import (
 // This file has what operators see of the past.
 
 // appInUse returns the configuration that runs.
-func appInUse() (*App, error) {
+func appInUse() (*shared, error) {
 	app := runningApp()
 	if app == nil {
 		return nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
@@ -27,7 +27,7 @@ func appInUse() (*App, error) {
 }
 
 // instanceInUse returns the instance of the configuration that runs.
-func instanceInUse() (*App, *instance.Instance, error) {
+func instanceInUse() (*shared, *instance.Instance, error) {
 	app, err := appInUse()
 	if err != nil {
 		return nil, nil, err
@@ -125,7 +125,7 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 
 // keysInHistory returns the heavy keys that memory still knows, by their names at
 // rest.
-func (a *App) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) map[storage.Key]string {
+func (a *shared) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
 	}

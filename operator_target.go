@@ -21,7 +21,7 @@ import (
 // target is whom an operator names, in the configuration that runs.
 type target struct {
 	operator.Target
-	app      *App
+	app      *shared
 	instance *instance.Instance
 	referred *referredRefusal // what a reference says; nil for other targets
 }
@@ -51,11 +51,11 @@ func (running) target(text string) (*target, error) {
 }
 
 // zonesNamed returns the zones of a name, or all if it is "".
-func (a *App) zonesNamed(name string) ([]*Zone, error) {
+func (a *shared) zonesNamed(name string) ([]*zone, error) {
 	if name == "" {
 		return a.allZones, nil
 	}
-	var zones []*Zone
+	var zones []*zone
 	var names []string
 	for _, z := range a.allZones {
 		if !slices.Contains(names, z.Name) {
@@ -113,7 +113,7 @@ func textKey(text string) []byte {
 
 // keysIn returns the keys that the target has in a zone, whether memory holds them or not,
 // as far as they follow from its name.
-func (t *target) keysIn(z *Zone) [][]byte {
+func (t *target) keysIn(z *zone) [][]byte {
 	switch {
 	case t.Kind == operator.Address && z.per != perClient && z.per != perEveryone:
 		var keys [][]byte
@@ -154,7 +154,7 @@ type countedKey struct {
 // countedKeys returns what limits of some zones count for the target, at most so many: all keys
 // that follow from its name, and those that memory holds. Where tiers share a count, the limit
 // is that of the target's tier, or the one that was last applied.
-func (t *target) countedKeys(zones []*Zone, most int) (list []countedKey) {
+func (t *target) countedKeys(zones []*zone, most int) (list []countedKey) {
 	if r := t.referred; r != nil {
 		if p := r.policy; p != nil && slices.Contains(zones, p.zone) && r.Name != (storage.Key{}) {
 			list = append(list, countedKey{tierLimit: tierLimit{policy: p}, key: r.key, name: r.Name, held: r.key != ""})
@@ -192,9 +192,9 @@ func (t *target) countedKeys(zones []*Zone, most int) (list []countedKey) {
 
 // eachNamed passes the keys that follow from the target's name in a zone, those of the
 // target's tier first.
-func (t *target) eachNamed(z *Zone, add func(countedKey)) {
+func (t *target) eachNamed(z *zone, add func(countedKey)) {
 	tier, _ := t.tierIn(z)
-	sets := z.setsByTier(t.app.tierNames())
+	sets := z.setsByTier(t.app.tiers)
 	slices.SortStableFunc(sets, func(a, b tierSet) int {
 		switch {
 		case a.tier == tier && b.tier != tier:
@@ -224,7 +224,7 @@ func (t *target) eachNamed(z *Zone, add func(countedKey)) {
 
 // tierIn returns the tier that the target has in a zone, and reports whether that is known
 // without a request.
-func (t *target) tierIn(z *Zone) (tier string, known bool) {
+func (t *target) tierIn(z *zone) (tier string, known bool) {
 	switch {
 	case z.Tiers && t.Kind == operator.APIKey:
 		return t.keyTier(), true
@@ -287,7 +287,7 @@ func (t *target) tag() string {
 }
 
 // tagOf returns the tag of the client that a text names, or "".
-func (a *App) tagOf(h *instance.Instance, client string) string {
+func (a *shared) tagOf(h *instance.Instance, client string) string {
 	named, err := operator.ParseTarget(client)
 	if err != nil {
 		return ""

@@ -29,9 +29,9 @@ func (running) Zones(context.Context) ([]operator.Zone, error) {
 
 // describeZones describes the zones of all handlers, given how many keys each limit counts.
 // Those of one name, which count together, are one.
-func (a *App) describeZones(keys map[storage.LimitID]int64) (zones []operator.Zone) {
+func (a *shared) describeZones(keys map[storage.LimitID]int64) (zones []operator.Zone) {
 	var names []string
-	same := make(map[string][]*Zone)
+	same := make(map[string][]*zone)
 	for _, z := range a.allZones {
 		if same[z.Name] == nil {
 			names = append(names, z.Name)
@@ -39,33 +39,33 @@ func (a *App) describeZones(keys map[storage.LimitID]int64) (zones []operator.Zo
 		same[z.Name] = append(same[z.Name], z)
 	}
 	for _, name := range names {
-		zones = append(zones, describeZone(same[name], a.tierNames(), keys))
+		zones = append(zones, describeZone(same[name], a.tiers, keys))
 	}
 	return zones
 }
 
 // describeZone describes zones of one name. A limit that counts on several sites has the keys
 // of all of them.
-func describeZone(zones []*Zone, tiers []string, keys map[storage.LimitID]int64) operator.Zone {
-	zone := operator.Zone{Name: zones[0].Name, Per: zones[0].perText(), Limits: []operator.Limit{}}
+func describeZone(zones []*zone, tiers []string, keys map[storage.LimitID]int64) operator.Zone {
+	told := operator.Zone{Name: zones[0].Name, Per: zones[0].perText(), Limits: []operator.Limit{}}
 	counted := make(map[string]bool) // those of one name count as one
 	ids := make(map[int][]storage.LimitID)
 	for _, z := range zones {
 		for _, t := range z.setsByTier(tiers) {
 			for i, p := range t.set.all() {
 				limit := p.describe(t.tier)
-				at := slices.IndexFunc(zone.Limits, limit.IsSame)
+				at := slices.IndexFunc(told.Limits, limit.IsSame)
 				if at < 0 {
-					at = len(zone.Limits)
-					zone.Limits = append(zone.Limits, limit)
+					at = len(told.Limits)
+					told.Limits = append(told.Limits, limit)
 				}
 				if !slices.Contains(ids[at], p.ID) {
 					ids[at] = append(ids[at], p.ID)
-					zone.Limits[at].Keys += keys[p.ID]
+					told.Limits[at].Keys += keys[p.ID]
 				}
 				if !counted[p.name] {
 					counted[p.name] = true
-					addCounts(&zone.Counts, limit, i == 0)
+					addCounts(&told.Counts, limit, i == 0)
 				}
 			}
 		}
@@ -73,12 +73,12 @@ func describeZone(zones []*Zone, tiers []string, keys map[storage.LimitID]int64)
 	for i, z := range zones {
 		refused, wouldRefuse := z.meter.Totals()
 		if i == 0 {
-			zone.Refused = refused + zone.Banned
+			told.Refused = refused + told.Banned
 		}
-		zone.WouldRefuse = max(zone.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
+		told.WouldRefuse = max(told.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
 	}
-	zone.Shadow = !slices.ContainsFunc(zones, func(z *Zone) bool { return !z.isShadow })
-	return zone
+	told.Shadow = !slices.ContainsFunc(zones, (*zone).isEnforced)
+	return told
 }
 
 // addCounts adds those of a limit to those of its zone. Each limit of the zone counts what
@@ -93,7 +93,7 @@ func addCounts(to *operator.Counts, l operator.Limit, first bool) {
 }
 
 // perText returns what the zone counts by, as in a Caddyfile.
-func (z *Zone) perText() string {
+func (z *zone) perText() string {
 	switch {
 	case z.per != perKey:
 		return z.per
@@ -111,7 +111,7 @@ type tierSet struct {
 
 // setsByTier returns what clients of the zone can be held to, in the order of sites and
 // tiers.
-func (z *Zone) setsByTier(tiers []string) (sets []tierSet) {
+func (z *zone) setsByTier(tiers []string) (sets []tierSet) {
 	sites := []siteLimits{z.siteLimits}
 	for _, site := range slices.Sorted(maps.Keys(z.sites)) {
 		sites = append(sites, z.sites[site])
@@ -155,10 +155,10 @@ type tierLimit struct {
 
 // limitsOf returns the limits of some zones by what they are stored under, which limits of
 // several tiers share if they differ only in their amounts.
-func (a *App) limitsOf(zones []*Zone) map[storage.LimitID][]tierLimit {
+func (a *shared) limitsOf(zones []*zone) map[storage.LimitID][]tierLimit {
 	limits := make(map[storage.LimitID][]tierLimit)
 	for _, z := range zones {
-		for _, s := range z.setsByTier(a.tierNames()) {
+		for _, s := range z.setsByTier(a.tiers) {
 			for _, p := range s.set.all() {
 				limits[p.ID] = append(limits[p.ID], tierLimit{p, s.tier})
 			}
@@ -204,7 +204,7 @@ func limitText(l limiter.Limit) string {
 }
 
 // totals returns what was decided since the process began.
-func (a *App) totals() operator.Totals {
+func (a *shared) totals() operator.Totals {
 	totals := operator.Totals{At: time.Now().UTC(), Zones: make(map[string]operator.Counts)}
 	for _, zone := range a.describeZones(nil) {
 		totals.Zones[zone.Name] = zone.Counts

@@ -64,7 +64,7 @@ func TestRewrittenRequestsMatchAsTheyWereSent(t *testing.T) {
 			{"POST /x", "GET /x"}: true,
 		},
 	} {
-		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").zones[0]
+		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").run.zones[0]
 		for request, want := range requests {
 			e := &evaluation{http: rewritten(t, request[0], request[1])}
 			if got, err := e.matches(z); got != want || err != nil {
@@ -110,7 +110,7 @@ func TestExemptionsAreForRequestsAsTheyWereSent(t *testing.T) {
 	} {
 		h := handlerOf(t, options)
 		for request, want := range requests {
-			e := &evaluation{handler: h, http: rewritten(t, request[0], request[1])}
+			e := &evaluation{handler: h.run, http: rewritten(t, request[0], request[1])}
 			if got, err := e.isExempt(); got != want || err != nil {
 				t.Errorf("%s: %q is exempt: %v, want %v (%v)", options, request, got, want, err)
 			}
@@ -128,7 +128,7 @@ func TestCostsAndTrapsOfRewrittenRequests(t *testing.T) {
 		{"GET /health", "GET /index.php?x="}: 5,
 	} {
 		r := rewritten(t, request[0], request[1])
-		if got, err := h.zones[0].costOf(r, nil); got != want || err != nil {
+		if got, err := h.run.zones[0].costOf(r, nil); got != want || err != nil {
 			t.Errorf("%q costs %d, want %d (%v)", request, got, want, err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestCostsAndTrapsOfRewrittenRequests(t *testing.T) {
 		{"GET /a/admin.php", "GET /admin.php"}: true,
 		{"GET /x", "GET /index.php"}:           false,
 	} {
-		if got, err := h.Traps[0].matchers.AnyMatchWithError(rewritten(t, request[0], request[1])); got != want || err != nil {
+		if got, err := h.Traps[0].run.matchers.AnyMatchWithError(rewritten(t, request[0], request[1])); got != want || err != nil {
 			t.Errorf("%q is trapped: %v, want %v (%v)", request, got, want, err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestMethodMatchersMindOverrides(t *testing.T) {
 	exempt := handlerOf(t, "exempt method GET")
 	expression := handlerOf(t, "exempt `{http.request.method} == 'GET'`")
 	not := handlerOf(t, "exempt not method POST")
-	zone := handlerOf(t, "zone z {\nmatch not method GET\nlimit 5/1m\n}").zones[0]
+	zone := handlerOf(t, "zone z {\nmatch not method GET\nlimit 5/1m\n}").run.zones[0]
 	for _, c := range []struct {
 		target, field string
 		overridden    bool
@@ -167,7 +167,7 @@ func TestMethodMatchersMindOverrides(t *testing.T) {
 			r.Header.Set(name, value)
 		}
 		for _, h := range []*Handler{exempt, expression, not} {
-			if got, err := (&evaluation{handler: h, http: r}).isExempt(); got == c.overridden || err != nil {
+			if got, err := (&evaluation{handler: h.run, http: r}).isExempt(); got == c.overridden || err != nil {
 				t.Errorf("%s: GET %s %s is exempt: %v (%v)", h.ExemptRaw, c.target, c.field, got, err)
 			}
 		}

@@ -24,7 +24,7 @@ type Page struct {
 	// up to 200 characters. Default: nobody is named.
 	Contact string `json:"contact,omitempty"`
 
-	refused page.Refused
+	run *refusedPages
 }
 
 // How many characters the texts of a page have at most, so that it stays small.
@@ -44,7 +44,8 @@ func (p *Page) provision() error {
 	if err := checkPageText("name", p.Name, maxPageName); err != nil {
 		return err
 	}
-	p.refused.Site = page.Site{Name: p.Name, Contact: p.Contact}
+	p.run = &refusedPages{Disabled: p.Disabled}
+	p.run.refused.Site = page.Site{Name: p.Name, Contact: p.Contact}
 	return checkPageText("contact", p.Contact, maxPageContact)
 }
 

@@ -21,7 +21,7 @@ import (
 // or when they panic.
 type pending struct {
 	caddyhttp.ResponseWriterWrapper
-	app    *App
+	app    *shared
 	answer correctable // says what is left of limits; may be nil
 	body   watchedBody // of the request
 	repl   *caddy.Replacer
@@ -44,7 +44,7 @@ type pendingDebit struct {
 	*engine.Pending
 }
 
-func newPending(app *App) *pending {
+func newPending(app *shared) *pending {
 	p := &pending{app: app}
 	p.debits = p.room[:0]
 	return p

@@ -332,11 +332,11 @@ func TestPendingInTwoHandlers(t *testing.T) {
 
 func TestSettledRequestsAreMetered(t *testing.T) {
 	h := countingHandler(t, 50, true, 401)
-	uncountedBefore, countedBefore := h.zones[0].meter.Settled()
+	uncountedBefore, countedBefore := h.run.zones[0].meter.Settled()
 	for _, status := range []int{200, 401, 200, 200} {
 		askFor(context.Background(), h, answering(status))
 	}
-	uncounted, counted := h.zones[0].meter.Settled()
+	uncounted, counted := h.run.zones[0].meter.Settled()
 	if counted, uncounted = counted-countedBefore, uncounted-uncountedBefore; counted != 1 || uncounted != 3 {
 		t.Errorf("%v counted and %v didn't, want 1 and 3", counted, uncounted)
 	}

@@ -1,19 +1,13 @@
 package tally
 
 import (
-	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
-	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
-	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // newPolicy prepares what is written about a limit into header fields.
@@ -48,32 +42,6 @@ func joinFields(policies []*policy) string {
 		items[i] = p.field
 	}
 	return strings.Join(items, ", ")
-}
-
-// limit returns a limit that counts together with all others of its ID, however
-// much their amounts differ: all of them have the same names for their keys.
-func (a *App) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
-	if a.retentions == nil {
-		a.retentions = make(map[storage.LimitID]*time.Duration)
-	}
-	if a.retentions[id] == nil {
-		a.retentions[id] = new(time.Duration)
-	}
-	*a.retentions[id] = max(*a.retentions[id], l.Retention())
-	return engine.Limit{ID: id, Limit: l, LongestRetention: a.retentions[id]}
-}
-
-// limitID names a limit by all that its counts depend on. nth tells limits apart
-// that are alike in all of it.
-func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
-	id := binary.BigEndian.AppendUint64(nil, uint64(len(zone)))
-	id = append(id, zone...)
-	id = append(id, kind.Algorithm...)
-	for _, n := range []uint64{uint64(kind.Window), uint64(kind.Slots), nth} {
-		id = binary.BigEndian.AppendUint64(id, n)
-	}
-	id = append(id, kind.Timezone...)
-	return storage.LimitID(xxhash.Sum64(id))
 }
 
 // newMeter returns the counters of a limit.

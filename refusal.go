@@ -12,7 +12,7 @@ import (
 
 // refusal says why a request may not pass.
 type refusal struct {
-	app    *App
+	app    *shared
 	policy *policy
 	retry  time.Duration // how long to wait, or limiter.Never
 	reason engine.Reason
@@ -82,14 +82,14 @@ func (r *refusal) makeField(texts *texts) {
 // spread returns a retry time made longer by a random part, so that not all who are told to wait
 // for the same units come back at once: of up to the handler's jitter, or of some whole seconds in
 // which these units stay free, whichever is longer.
-func (h *Handler) spread(retry time.Duration, l *limiter.Limit) time.Duration {
+func (h *enforcer) spread(retry time.Duration, l *limiter.Limit) time.Duration {
 	if retry == limiter.Never {
 		return limiter.Never
 	}
 	retry = max(retry, 1)
-	if seconds := spreadOf(retry, l); seconds > 0 || h.Jitter > 0 {
+	if seconds := spreadOf(retry, l); seconds > 0 || h.jitter > 0 {
 		part := h.random()
-		jitter := time.Duration(min(part*h.Jitter*float64(retry), float64(maxJitter)))
+		jitter := time.Duration(min(part*h.jitter*float64(retry), float64(maxJitter)))
 		retry += max(jitter, time.Duration(part*float64(seconds+1))*time.Second)
 	}
 	return retry

@@ -63,7 +63,7 @@ type referredRefusal struct {
 }
 
 // openReference returns what a reference says, or an error if it is none that was made here.
-func (a *App) openReference(text string) (referredRefusal, error) {
+func (a *shared) openReference(text string) (referredRefusal, error) {
 	h := a.use()
 	if h == nil || h.Sealer() == nil {
 		return referredRefusal{}, errors.New("reference: the secret can't be had at the moment")
@@ -94,7 +94,7 @@ func (a *App) openReference(text string) (referredRefusal, error) {
 
 // limitByID returns the limit whose ID has a lower half, or nil. Of those that count together,
 // as in tiers, it returns the one whose name comes first.
-func (a *App) limitByID(id uint32) (found *policy) {
+func (a *shared) limitByID(id uint32) (found *policy) {
 	for _, z := range a.allZones {
 		for _, set := range z.sets() {
 			for _, p := range set.all() {

@@ -66,8 +66,8 @@ func startHandler(t testing.TB, app *App, h *Handler) *Handler {
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-	t.Cleanup(func() { h.app.Cleanup() })
+	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	t.Cleanup(func() { h.app.run.Cleanup() })
 	return h
 }
 
@@ -93,7 +93,7 @@ func TestReferenceOfARefusal(t *testing.T) {
 	if again := refused.reference(); len(text) != reference.TextSize || again != text {
 		t.Errorf("got %q, and asked again %q", text, again)
 	}
-	got, err := h.app.openReference(text)
+	got, err := h.app.run.openReference(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestReferenceOfARefusal(t *testing.T) {
 	if blocked.reference() == text {
 		t.Error("two refusals have one reference")
 	}
-	if again, err := h.app.openReference(strings.ToUpper(blocked.reference())); err != nil || again.Outcome != "blocked" || again.Name != got.Name {
+	if again, err := h.app.run.openReference(strings.ToUpper(blocked.reference())); err != nil || again.Outcome != "blocked" || again.Name != got.Name {
 		t.Errorf("got %+v, %v", again, err)
 	}
 }
@@ -123,7 +123,7 @@ func TestReferenceOfALongKey(t *testing.T) {
 		ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
 		refused := ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
 		ask(h, "/", "192.0.2.1", "X-Tenant", "another")
-		got, err := h.app.openReference(refused.reference())
+		got, err := h.app.run.openReference(refused.reference())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,10 +136,10 @@ func TestReferenceOfALongKey(t *testing.T) {
 // keysAtRest returns the names of keys that a query finds in the database of a handler.
 func keysAtRest(t *testing.T, h *Handler, query string) (names []storage.Key) {
 	t.Helper()
-	if _, err := (*h.app.instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
+	if _, err := (*h.app.run.instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.app.settings.Path)+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.app.run.settings.Path)+"?mode=ro")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestReferencesOfOtherRefusals(t *testing.T) {
 		{"/costly", "192.0.2.3", "costly", "costly", "too_costly", true},
 	} {
 		refused := ask(h, tt.path, tt.ip)
-		got, err := h.app.openReference(refused.reference())
+		got, err := h.app.run.openReference(refused.reference())
 		if err != nil {
 			t.Errorf("%s: %q: %v", tt.path, refused.reference(), err)
 			continue
@@ -198,10 +198,10 @@ func TestReferenceOfABanNamesTheRecord(t *testing.T) {
 	h := startHandler(t, new(App), &Handler{Traps: []*Trap{trap}})
 	day := time.Now().UTC().YearDay()
 	refused := ask(h, "/trap", "192.0.2.1")
-	if err := h.app.Cleanup(); err != nil { // which writes what is pending
+	if err := h.app.run.Cleanup(); err != nil { // which writes what is pending
 		t.Fatal(err)
 	}
-	got, err := h.app.openReference(refused.reference())
+	got, err := h.app.run.openReference(refused.reference())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestReferenceInProblemDetails(t *testing.T) {
 	if problem.Instance != reference.URN+refused.reference() {
 		t.Errorf("the instance is %q, the reference %q", problem.Instance, refused.reference())
 	}
-	if got, err := h.app.openReference(problem.Instance); err != nil || got.Zone != "z" {
+	if got, err := h.app.run.openReference(problem.Instance); err != nil || got.Zone != "z" {
 		t.Errorf("%q: got %+v, %v", problem.Instance, got, err)
 	}
 }
@@ -252,7 +252,7 @@ func TestOpenReferenceOfNobody(t *testing.T) {
 	for text, want := range map[string]error{
 		"": reference.ErrMalformed, "abc": reference.ErrMalformed, strings.Repeat("0", reference.TextSize): reference.ErrForeign,
 	} {
-		if got, err := h.app.openReference(text); !errors.Is(err, want) {
+		if got, err := h.app.run.openReference(text); !errors.Is(err, want) {
 			t.Errorf("%q: got %+v, %v; want %v", text, got, err, want)
 		}
 	}
@@ -261,11 +261,11 @@ func TestOpenReferenceOfNobody(t *testing.T) {
 // explained returns the explanation of a reference, as far as the engine decides it.
 func explained(t *testing.T, h *Handler, text string) operator.Explanation {
 	t.Helper()
-	r, err := h.app.openReference(text)
+	r, err := h.app.run.openReference(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &explainer{now: time.Now(), target: &target{Target: operator.Target{Kind: operator.Reference, Value: text}, app: h.app, instance: h.app.instance.Load(), referred: &r}}
+	x := &explainer{now: time.Now(), target: &target{Target: operator.Target{Kind: operator.Reference, Value: text}, app: h.app.run, instance: h.app.run.instance.Load(), referred: &r}}
 	x.explainReference()
 	x.explainCounts(context.Background())
 	return x.told
@@ -290,7 +290,7 @@ func TestReferenceKeepsTheCost(t *testing.T) {
 	if never.Next.Status != http.StatusForbidden || never.Refusal.Text != "GET /: it cost 11, and the limit is 10" {
 		t.Errorf("a cost above the limit: %+v, %+v", never.Refusal, never.Next)
 	}
-	h.app.instance.Load().Recent = instance.RecentByReference{}
+	h.app.run.instance.Load().Recent = instance.RecentByReference{}
 	if told := explained(t, h, whole); told.Refusal.Cost != 0 || told.Next.Text != "passes if it costs 1 in zone z, where costs differ" {
 		t.Errorf("when memory has forgotten the refusal: %+v, the next request %s", told.Refusal, told.Next.Text)
 	}
@@ -301,18 +301,18 @@ func TestShortReferenceThatMemoryDoesNotHold(t *testing.T) {
 	ask(h, "/", "192.0.2.1")
 	refused := ask(h, "/", "192.0.2.1")
 	text := refused.reference()
-	if _, err := h.app.openReference("00000-00000"); err == nil || !strings.Contains(err.Error(), "decision log") {
+	if _, err := h.app.run.openReference("00000-00000"); err == nil || !strings.Contains(err.Error(), "decision log") {
 		t.Errorf("got %v, want where to look", err)
 	}
-	if got, err := h.app.openReference(text[:9]); !errors.Is(err, reference.ErrMalformed) {
+	if got, err := h.app.run.openReference(text[:9]); !errors.Is(err, reference.ErrMalformed) {
 		t.Errorf("a part of a short reference: got %+v, %v", got, err)
 	}
 	twin := refused.made(t)[:reference.ShortSize] + strings.Repeat("0", reference.TextSize-reference.ShortSize)
-	h.app.instance.Load().Recent.Add((&refusal{app: h.app, policy: h.zones[0].siteLimits.own.policies[0], reference: twin}).recent())
-	if got, err := h.app.openReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
+	h.app.run.instance.Load().Recent.Add((&refusal{app: h.app.run, policy: h.run.zones[0].siteLimits.own.policies[0], reference: twin}).recent())
+	if got, err := h.app.run.openReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
 		t.Errorf("two refusals with one short reference: got %+v, %v", got, err)
 	}
-	if _, err := h.app.openReference(text); err != nil {
+	if _, err := h.app.run.openReference(text); err != nil {
 		t.Errorf("the whole reference of one of them: %v", err)
 	}
 }
@@ -332,7 +332,7 @@ func TestOneClientCannotMakeMemoryForgetOthers(t *testing.T) {
 	}
 	forgotten := 0
 	for _, text := range others {
-		if _, err := h.app.openReference(text[:reference.ShortSize]); err != nil {
+		if _, err := h.app.run.openReference(text[:reference.ShortSize]); err != nil {
 			forgotten++
 		}
 	}

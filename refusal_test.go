@@ -22,7 +22,7 @@ func TestCrowdIsToldDifferentTimes(t *testing.T) {
 		h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: perEveryone, Limits: []Limit{limit}}}})
 		ask(h, "/", "192.0.2.1")
 		part := 0.0
-		h.random = func() float64 { return part }
+		h.run.random = func() float64 { return part }
 		told := func() int {
 			refused := ask(h, "/", "192.0.2.2")
 			n, err := strconv.Atoi(refused.answer.Header().Get("Retry-After"))
@@ -54,7 +54,7 @@ func TestSpreadStaysWithinASlot(t *testing.T) {
 		}
 		slot := map[limiter.Algorithm]time.Duration{limiter.Sliding: p.Window / 60, limiter.Fixed: p.Window, limiter.TokenBucket: l.Refill(1)}[p.Algorithm]
 		retry := time.Duration(1 + random.Int64N(int64(p.Window)))
-		h := &Handler{random: func() float64 { return 0.9999999 }}
+		h := &enforcer{random: func() float64 { return 0.9999999 }}
 		got := h.spread(retry, &l)
 		if got < retry || got > retry && (got-retry > slot-time.Second || got-retry > retry/10 || got-retry > maxSpread) {
 			t.Fatalf("%+v: %v becomes %v, and a slot has %v", p, retry, got, slot)
@@ -67,7 +67,7 @@ func TestSpreadStaysWithinASlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Handler{random: func() float64 { return 0.999 }}
+	h := &enforcer{random: func() float64 { return 0.999 }}
 	for _, retry := range []time.Duration{1, time.Second, time.Minute} {
 		if got := h.spread(retry, &l); got != retry {
 			t.Errorf("5/1m: %v becomes %v", retry, got)

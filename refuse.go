@@ -15,7 +15,7 @@ import (
 var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
 
 // refuse answers a request that is over a limit.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *response) error {
+func (h *enforcer) refuse(w http.ResponseWriter, r *http.Request, p *response) error {
 	p.setRefusal(w.Header())
 	leaveBody(w, r)
 	if httpfield.PrefersProblem(r.Header) {
@@ -47,7 +47,7 @@ func (p *response) setRefusal(h http.Header) {
 
 // deny answers a request that is turned away without counting, or hands it to the
 // error routes.
-func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) error {
+func (h *enforcer) deny(w http.ResponseWriter, r *http.Request, err error) error {
 	if err == errNoKey { // RFC 9110, section 11.6.1
 		w.Header().Set("WWW-Authenticate", h.app.APIKeys.challenge())
 	}
@@ -65,9 +65,9 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) error 
 }
 
 // challenge returns how a request is to show its key.
-func (k *APIKeys) challenge() string {
+func (k *apiKeys) challenge() string {
 	for _, s := range k.From {
-		if s.Type == fromBearer {
+		if s.kind == fromBearer {
 			return "Bearer"
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // suits reports whether a refused request may be answered with the page: a browser has called one
 // up, by a link or a form.
-func (p *Page) suits(r *http.Request) bool {
+func (p *refusedPages) suits(r *http.Request) bool {
 	if p.Disabled || !isNavigation(r) {
 		return false
 	}
@@ -32,7 +32,7 @@ type shown struct {
 func (r *refusal) shown() shown { return shown{r.status(), r.retry, r.references()} }
 
 // refuse answers a refused request with the page.
-func (p *Page) refuse(w http.ResponseWriter, r *http.Request, why shown) error {
+func (p *refusedPages) refuse(w http.ResponseWriter, r *http.Request, why shown) error {
 	retry := max(why.retry, 0) // limiter.Never is negative
 	answer := htmlAnswer{policy: page.RefusedPolicy, language: languageOf(r)}
 	var err error

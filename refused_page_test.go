@@ -23,7 +23,7 @@ func FuzzRefusedPage(f *testing.F) {
 	}
 	answer := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		if err := p.refuse(w, r, shown{status: http.StatusTooManyRequests, retry: 42 * time.Second, reference: page.Reference{Short: "short", Whole: "the-reference"}}); err != nil {
+		if err := p.run.refuse(w, r, shown{status: http.StatusTooManyRequests, retry: 42 * time.Second, reference: page.Reference{Short: "short", Whole: "the-reference"}}); err != nil {
 			t.Fatal(err)
 		}
 		return w
@@ -80,7 +80,7 @@ func TestErrorRoutesAreAskedAboutTheRequestAsSent(t *testing.T) {
 
 // A cost that only a lowered limit has no room for may pass later, so it isn't forbidden.
 func TestCostAboveALoweredLimitIsA429(t *testing.T) {
-	p := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 10, Window: hour}}}}}).zones[0].siteLimits.own.policies[0]
+	p := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 10, Window: hour}}}}}).run.zones[0].siteLimits.own.policies[0]
 	for cost, want := range map[int64]int{0: 429, 10: 429, 11: 403} {
 		r := refusal{policy: p, retry: limiter.Never, reason: engine.TooCostly, cost: cost}
 		if got := r.status(); got != want {

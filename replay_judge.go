@@ -29,7 +29,7 @@ type replayJudge struct {
 	swept   int // requests since the store was swept
 	limits  map[*policy]*replay.Limit
 	same    map[limitKey]*replay.Limit
-	needs   map[*Zone][]replayNeed
+	needs   map[*zone][]replayNeed
 	started *instance.Instance // nil before the first request
 	garbage *collector
 	request replayRequest
@@ -38,7 +38,7 @@ type replayJudge struct {
 func newReplayJudge(config *replayConfig) *replayJudge {
 	return &replayJudge{
 		config: config, servers: make(map[string][]*caddyhttp.Server),
-		limits: make(map[*policy]*replay.Limit), same: make(map[limitKey]*replay.Limit), needs: make(map[*Zone][]replayNeed),
+		limits: make(map[*policy]*replay.Limit), same: make(map[limitKey]*replay.Limit), needs: make(map[*zone][]replayNeed),
 		garbage: newCollector(),
 	}
 }
@@ -57,7 +57,7 @@ const (
 func (j *replayJudge) start(now int64) (err error) {
 	j.clock.start = now
 	j.clock.now.Store(now)
-	a := j.config.app
+	a := j.config.app.run
 	j.started, err = instance.NewWith(a.settings, a.store, func(o *engine.Options) {
 		o.Clock, o.MaxKeys = &j.clock, replayKeys
 		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour // of the process, whose time has nothing to do with the log's
@@ -126,11 +126,11 @@ func (j *replayJudge) judgeAt(server *caddyhttp.Server, request *http.Request, r
 	}
 	asked := false
 	answers, err := dryrun.FollowPrepared(server, request, func(handler caddyhttp.MiddlewareHandler, request *http.Request) bool {
-		switch handler := handler.(type) {
-		case *Handler:
+		if h := enforcerOf(handler); h != nil {
 			asked = true
-			return j.decide(handler, request, r, v)
-		case *caddyauth.Authentication:
+			return j.decide(h, request, r, v)
+		}
+		if _, ok := handler.(*caddyauth.Authentication); ok {
 			return authenticated(request, r)
 		}
 		return true
@@ -156,7 +156,7 @@ func authenticated(request *http.Request, r *accesslog.Record) bool {
 }
 
 // decide has a handler decide about a request, and reports whether that goes on.
-func (j *replayJudge) decide(h *Handler, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
+func (j *replayJudge) decide(h *enforcer, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
 	h.app.applyServiceHeader(request)
 	if h.app.Session.serves(request.URL.Path) {
 		return false

@@ -15,10 +15,10 @@ type replayNeed struct {
 }
 
 // unknown returns what a zone needs of a request and the log lacks, or "".
-func (j *replayJudge) unknown(z *Zone, r *accesslog.Record) string {
+func (j *replayJudge) unknown(z *zone, r *accesslog.Record) string {
 	needs, known := j.needs[z]
 	if !known {
-		needs = needsOf(z, j.config.app)
+		needs = needsOf(z, j.config.app.run)
 		j.needs[z] = needs
 	}
 	for _, n := range needs {
@@ -30,8 +30,8 @@ func (j *replayJudge) unknown(z *Zone, r *accesslog.Record) string {
 }
 
 // needsOf returns what a zone counts by that a log may not have.
-func needsOf(z *Zone, a *App) (needs []replayNeed) {
-	for _, text := range []string{z.Key, z.Tier, z.Cost} {
+func needsOf(z *zone, a *shared) (needs []replayNeed) {
+	for _, text := range []string{z.Key, z.Tier, z.cost.from} {
 		for _, name := range placeholder.Names(text) {
 			if n, ok := needOf(name); ok {
 				needs = append(needs, n)

@@ -15,7 +15,7 @@ import (
 )
 
 // report tells logs, events and metrics of a refusal.
-func (h *Handler) report(e *evaluation, p *response) {
+func (h *enforcer) report(e *evaluation, p *response) {
 	zone := p.refusal.policy.zone
 	p.refusal.note(e.http)
 	log := zone.log.Load()
@@ -62,7 +62,7 @@ func (r *refusal) sample(of *http.Request, now time.Time) sampledRefusal {
 
 // details returns what is logged of a refusal: who it was only if the operator
 // asks for it.
-func (h *Handler) details(e *evaluation, p *response) []zap.Field {
+func (h *enforcer) details(e *evaluation, p *response) []zap.Field {
 	fields := []zap.Field{
 		zap.String("zone", p.refusal.policy.zone.Name),
 		zap.String("limit", p.refusal.policy.name),
@@ -73,7 +73,7 @@ func (h *Handler) details(e *evaluation, p *response) []zap.Field {
 
 // banDetails returns what is logged of a ban: the violation that led to it, where
 // it was, and how long it lasts.
-func (h *Handler) banDetails(e *evaluation, p *response) (fields []zap.Field) {
+func (h *enforcer) banDetails(e *evaluation, p *response) (fields []zap.Field) {
 	if record := e.client.record(); record != nil && len(record.Past) > 0 {
 		last := record.Past[len(record.Past)-1]
 		fields = append(fields, zap.Stringer("reason", last.Reason))
@@ -87,15 +87,15 @@ func (h *Handler) banDetails(e *evaluation, p *response) (fields []zap.Field) {
 
 // identity returns the addresses and the key of a request's sender, as far as the operator
 // has asked for them.
-func (h *Handler) identity(e *evaluation, key []byte) []zap.Field {
+func (h *enforcer) identity(e *evaluation, key []byte) []zap.Field {
 	var fields []zap.Field
-	if h.LogKey || h.LogIP {
+	if h.logsKey || h.logsIP {
 		fields = append(fields, zap.String("remote_ip", remoteIP(e.http)))
 		if !e.isClaimed() {
 			fields = append(fields, zap.String("client_ip", e.clientIP()))
 		}
 	}
-	if h.LogKey {
+	if h.logsKey {
 		fields = append(fields, zap.String("key", identity.KeyText(key)))
 	}
 	return fields
@@ -113,7 +113,7 @@ func remoteIP(r *http.Request) string {
 // count counts a decision.
 func (e *evaluation) count(d *engine.Decision) {
 	e.remember(d)
-	var last *Zone
+	var last *zone
 	for i, p := range e.policies {
 		if p.zone != last {
 			last = p.zone
@@ -139,12 +139,12 @@ func (e *evaluation) count(d *engine.Decision) {
 
 // countByKind counts a decision by the kind of its client, and notes the client for the
 // pressure of its network.
-func (h *Handler) countByKind(e *evaluation, d *engine.Decision) {
+func (h *enforcer) countByKind(e *evaluation, d *engine.Decision) {
 	c := e.client
 	if c == nil || !c.identified {
 		return
 	}
-	if !h.DisableMetrics {
+	if !!h.metrics {
 		meter.Client(c.Kind, d)
 	}
 	h.app.notePressure(c, d, d.Reason == engine.Blocked && e.policies[d.Debit].of != nil)

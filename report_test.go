@@ -9,12 +9,12 @@ import (
 // Refusals are logged without addresses and keys unless the operator asks for them.
 func TestLogsNameNobodyUnasked(t *testing.T) {
 	for _, c := range []struct {
-		h    Handler
+		h    enforcer
 		want []string
 	}{
-		{Handler{}, nil},
-		{Handler{LogIP: true}, []string{"remote_ip", "client_ip"}},
-		{Handler{LogKey: true}, []string{"remote_ip", "client_ip", "key"}},
+		{enforcer{}, nil},
+		{enforcer{logsIP: true}, []string{"remote_ip", "client_ip"}},
+		{enforcer{logsKey: true}, []string{"remote_ip", "client_ip", "key"}},
 	} {
 		r := requestFor(t, "GET", "/")
 		vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
@@ -23,7 +23,7 @@ func TestLogsNameNobodyUnasked(t *testing.T) {
 			got = append(got, field.Key)
 		}
 		if len(got) != len(c.want) {
-			t.Errorf("log_ip %v, log_key %v: the log has %v, want %v", c.h.LogIP, c.h.LogKey, got, c.want)
+			t.Errorf("log_ip %v, log_key %v: the log has %v, want %v", c.h.logsIP, c.h.logsKey, got, c.want)
 		}
 	}
 }

@@ -56,8 +56,8 @@ func TestCachesKeepNoRefusal(t *testing.T) {
 	if err := h.Provision(contextOf(t, new(App))); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.app.Cleanup() })
-	startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
+	t.Cleanup(func() { h.app.run.Cleanup() })
+	startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
 	allowed := answerCached(t, h, "/", "*/*").Header()
 	for field, says := range cachedPage {
 		if got := allowed.Get(field); got != says.page {
@@ -79,8 +79,8 @@ func TestCachesKeepNoChallenge(t *testing.T) {
 	if err := h.Provision(contextOf(t, &App{Session: new(Session)})); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.app.Cleanup() })
-	startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
+	t.Cleanup(func() { h.app.run.Cleanup() })
+	startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
 	for path, status := range map[string]int{defaultSessionPath: http.StatusOK, defaultSessionPath + "x": http.StatusNotFound} {
 		w := answerCached(t, h, path, "text/html")
 		if w.Code != status {

@@ -29,21 +29,21 @@ func (z *zoneSetup) provisionScope() error {
 	if !ok {
 		return errors.New("scope: there are sites in HTTP servers only")
 	}
-	z.sites = map[string]siteLimits{"": {}}
-	z.elsewhere = strings.Join(server.Listen, " ")
+	z.run.sites = map[string]siteLimits{"": {}}
+	z.run.elsewhere = strings.Join(server.Listen, " ")
 	for _, host := range z.survey.hosts[server] {
-		z.sites[strings.ToLower(host)] = siteLimits{}
+		z.run.sites[strings.ToLower(host)] = siteLimits{}
 	}
 	return nil
 }
 
 // countedAs returns the name under which a zone counts on a site.
 func (z *Zone) countedAs(site string) string {
-	if z.sites == nil {
+	if z.run.sites == nil {
 		return z.Name
 	}
 	if site == "" {
-		site = z.elsewhere
+		site = z.run.elsewhere
 	}
 	return z.Name + "\x00" + site
 }

@@ -20,7 +20,7 @@ const serviceVar = "rate_limit.service"
 
 // applyServiceHeader notes the tier that a request has by a service header, and removes
 // all such headers from it. One that is sent twice says nothing.
-func (a *App) applyServiceHeader(r *http.Request) {
+func (a *shared) applyServiceHeader(r *http.Request) {
 	for i := range a.services {
 		s := &a.services[i]
 		if values := r.Header[s.field]; len(values) == 1 && s.is(values[0]) {

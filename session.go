@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
-	"github.com/caddy-tally/caddy-tally/identity/siteverify"
-	"github.com/caddy-tally/caddy-tally/internal/instance"
 )
 
 // Session says how clients are known again that have passed a challenge: by a
@@ -43,11 +40,7 @@ type Session struct {
 	// begins and ends with a slash. Default: `/.well-known/rate-limit/`.
 	Path string `json:"path,omitempty"`
 
-	limits   sessionLimits
-	verifier *siteverify.Client // nil: a puzzle
-	keys     atomic.Pointer[sessionKeys]
-
-	unavailable instance.RefusalLog // bounds what is logged of a service that can't be asked
+	run *sessions
 }
 
 const (
@@ -66,12 +59,13 @@ func (s *Session) provision() error {
 	s.Path = cmp.Or(s.Path, defaultSessionPath)
 	hourly := cmp.Or(s.MaxPerPrefix, defaultPerPrefix)
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
-	s.limits = newSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
+	s.run = &sessions{Path: s.Path, Lifetime: time.Duration(s.Lifetime), difficulty: s.Challenge.difficulty(), withoutScript: s.Challenge.withoutScript()}
+	s.run.limits = newSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
 	if s.Challenge == nil {
 		return nil
 	}
 	var err error
-	if s.verifier, err = s.Challenge.provision(); err != nil {
+	if s.run.verifier, err = s.Challenge.provision(); err != nil {
 		return fmt.Errorf("challenge: %w", err)
 	}
 	return nil
@@ -94,11 +88,4 @@ func (s *Session) check() error {
 		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q", defaultSessionPath, path)
 	}
 	return nil
-}
-
-// sessionKeys make and check sessions and challenges. They are derived from the secret, which
-// is known once the store is open.
-type sessionKeys struct {
-	signer *session.Signer
-	setter *challenge.Setter
 }

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"context"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
@@ -10,7 +9,7 @@ import (
 )
 
 // ready returns the keys of sessions and challenges, or nil while there is no secret.
-func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
+func (s *sessions) ready(ctx context.Context, a *shared) *sessionKeys {
 	if keys := s.keys.Load(); keys != nil {
 		return keys
 	}
@@ -30,11 +29,11 @@ func (s *Session) ready(ctx context.Context, a *App) *sessionKeys {
 	return keys
 }
 
-func (s *Session) derive(secret *identity.Secret) (*sessionKeys, error) {
-	signer, err := session.New(secret, session.Options{Lifetime: time.Duration(s.Lifetime)})
+func (s *sessions) derive(secret *identity.Secret) (*sessionKeys, error) {
+	signer, err := session.New(secret, session.Options{Lifetime: s.Lifetime})
 	if err != nil {
 		return nil, err
 	}
-	setter, err := challenge.New(secret, challenge.Options{Difficulty: s.Challenge.difficulty()})
+	setter, err := challenge.New(secret, challenge.Options{Difficulty: s.difficulty})
 	return &sessionKeys{signer, setter}, err
 }

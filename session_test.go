@@ -39,7 +39,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 				if !hasSecret {
 					h.Secret.Store(nil)
 				}
-				app := &App{Session: new(Session)}
+				app := &shared{Session: new(sessions)}
 				app.instance.Store(h)
 				before := time.Now()
 				keys := app.Session.ready(t.Context(), app)

@@ -19,7 +19,7 @@ type settledBy struct {
 }
 
 // counts reports whether a zone counts the answer.
-func (s settledBy) counts(c *Count) bool {
+func (s settledBy) counts(c *countRule) bool {
 	if c.counts(s.status) || s.left && (c.Hold || c.counts(statusLeft)) {
 		return true
 	}

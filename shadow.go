@@ -14,12 +14,12 @@ import (
 // as the next limit that is enforced. They are known to the operator only.
 
 // shadowDeny notes that a zone in shadow would deny the request, whatever was counted.
-func (e *evaluation) shadowDeny(z *Zone) {
+func (e *evaluation) shadowDeny(z *zone) {
 	e.shadows.add(z.denied, nil, 1) // more than it ever has
 }
 
 // chargeShadows collects the debits of the shadow limits of a zone.
-func (e *evaluation) chargeShadows(z *Zone, set *limitSet, key []byte, cost int64) {
+func (e *evaluation) chargeShadows(z *zone, set *limitSet, key []byte, cost int64) {
 	subject := e.shadowSubject(z)
 	for _, p := range set.shadows {
 		e.scale(e.shadows.add(p, key, cost), p, subject)
@@ -31,7 +31,7 @@ func (e *evaluation) chargeShadows(z *Zone, set *limitSet, key []byte, cost int6
 
 // shadowSubject returns whose record scales the shadow limits of a zone, or nil. A handler whose
 // zones that count clients are all in shadow has not looked for it.
-func (e *evaluation) shadowSubject(z *Zone) *engine.Client {
+func (e *evaluation) shadowSubject(z *zone) *engine.Client {
 	switch {
 	case e.subject != nil || !z.countsClients():
 		return e.subject
@@ -93,7 +93,7 @@ func (e *evaluation) decideShadows(o outcome) {
 // others are counted with the enforced ones.
 func (e *evaluation) countShadowZones(o outcome) {
 	ledger := e.handler.app.ledger
-	var last *Zone
+	var last *zone
 	for i, p := range e.shadows.policies {
 		if p.zone == last || len(p.set.policies) > 0 {
 			continue
@@ -119,7 +119,7 @@ func (e *evaluation) noteShadow(v *shadowVerdicts, policies []*policy, debits []
 }
 
 // countShadow counts a decision of a shadow limit, in metrics and for the history.
-func (a *App) countShadow(policies []*policy, debits []engine.Debit, d engine.Decision) {
+func (a *shared) countShadow(policies []*policy, debits []engine.Debit, d engine.Decision) {
 	for i, p := range policies {
 		switch {
 		case d.Allowed:

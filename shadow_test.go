@@ -41,12 +41,12 @@ func clockedHandler(t testing.TB, app *App, clock engine.Clock, h *Handler) *Han
 // startClocked starts the engine of a handler, which goes by a clock.
 func startClocked(t testing.TB, h *Handler, clock engine.Clock) {
 	t.Helper()
-	i, err := instance.NewWith(h.app.settings, h.app.store, func(o *engine.Options) { o.Clock = clock })
+	i, err := instance.NewWith(h.app.run.settings, h.app.run.store, func(o *engine.Options) { o.Clock = clock })
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.app.instance.Store(i)
-	h.app.settle()
+	h.app.run.instance.Store(i)
+	h.app.run.settle()
 	<-i.Engine.Ready()
 	t.Cleanup(func() { i.Destruct() })
 }
@@ -138,7 +138,7 @@ func testShadowHandler(t *testing.T, seed uint64) {
 	tried := clockedHandler(t, new(App), clock, &Handler{Zones: with})
 	plain := clockedHandler(t, new(App), clock, &Handler{Zones: without})
 	for _, h := range []*Handler{tried, plain} {
-		h.random = func() float64 { return 0 } // both answer with the same Retry-After
+		h.run.random = func() float64 { return 0 } // both answer with the same Retry-After
 	}
 
 	zones := slices.Collect(maps.Keys(shadows))
@@ -243,7 +243,7 @@ func TestCountsStayWhenShadowEnds(t *testing.T) {
 		var ids [2][]engine.Limit
 		for i, shadow := range []bool{true, false} {
 			h := startHandler(t, new(App), &Handler{Zones: []*Zone{zone(shadow)}})
-			for _, p := range h.zones[0].own.all() {
+			for _, p := range h.run.zones[0].own.all() {
 				ids[i] = append(ids[i], p.Limit)
 			}
 		}
@@ -259,7 +259,7 @@ func TestNamesOfShadowLimits(t *testing.T) {
 		{Amount: 9, Window: hour, Shadow: true, Algorithm: "fixed"}, {Amount: 5, Window: hour}, {Amount: 3, Window: hour, Shadow: true}, {Amount: 2, Window: hour, Shadow: true}, {Amount: 50, Window: 24 * hour},
 	}}}})
 	var names []string
-	for _, p := range h.zones[0].own.all() {
+	for _, p := range h.run.zones[0].own.all() {
 		names = append(names, p.name)
 	}
 	if want := []string{"login", "login-24h", "login-9/1h", "login-3/1h", "login-2/1h"}; !slices.Equal(names, want) {
@@ -274,7 +274,7 @@ func TestWouldRefuseIsCounted(t *testing.T) {
 	for range 6 {
 		askThrough(t, h, "/", "192.0.2.7", nil, "seen") // which waits for the verdicts
 	}
-	zone := h.app.describeZones(nil)[0]
+	zone := h.app.run.describeZones(nil)[0]
 	if zone.Allowed != 4 || zone.Refused != 2 || zone.WouldRefuse != 3 || zone.Shadow {
 		t.Errorf("the zone counts %+v", zone)
 	}
@@ -301,15 +301,15 @@ func shadowLogs(t *testing.T, zones ...*Zone) (*observer.ObservedLogs, *Handler)
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
 	h := startHandler(t, &App{DecisionLog: new(DecisionLog)}, &Handler{Zones: zones})
-	h.app.DecisionLog.log = zap.New(core)
+	h.app.DecisionLog.run.log = zap.New(core)
 	return logs, h
 }
 
 // A request with verdicts that are yet to come goes on, and whoever asks for them waits.
 func TestShadowVerdictsThatWait(t *testing.T) {
 	v := new(shadowVerdicts)
-	z := &Zone{Name: "slow"}
-	v.zones = []*Zone{z}
+	z := &zone{Name: "slow"}
+	v.zones = []*zone{z}
 	done := v.await(z)
 	asked := make(chan any, 1)
 	go func() {
@@ -345,8 +345,8 @@ func TestNobodyWaitsForShadowLimits(t *testing.T) {
 	if err := h.Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-	defer h.app.Cleanup()
+	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	defer h.app.run.Cleanup()
 
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(60000)")
 	if err != nil {
@@ -434,7 +434,7 @@ func TestReplayOfShadowLimits(t *testing.T) {
 func TestZoneInShadowKnowsNoConduct(t *testing.T) {
 	ban := &Ban{After: 1, Within: hour, For: hour}
 	h := startHandler(t, &App{Ban: ban}, &Handler{Zones: []*Zone{{Name: "tried", Per: perClient, Shadow: true, Limits: []Limit{{Amount: 1, Window: hour}}}}})
-	if h.clients || h.anonymous {
+	if h.run.clients || h.run.anonymous {
 		t.Error("the handler keeps records of clients for a zone in shadow")
 	}
 	for range 9 {
@@ -442,7 +442,7 @@ func TestZoneInShadowKnowsNoConduct(t *testing.T) {
 			t.Fatalf("answered %d", a.Code)
 		}
 	}
-	if records := h.app.instance.Load().Engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
+	if records := h.app.run.instance.Load().Engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
 		t.Errorf("recorded %+v", records)
 	}
 }

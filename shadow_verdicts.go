@@ -13,15 +13,15 @@ import (
 // request has ended, by any number of goroutines.
 type shadowVerdicts struct {
 	mu        sync.Mutex
-	zones     []*Zone       // guarded by mu: whose shadow limits decide
+	zones     []*zone       // guarded by mu: whose shadow limits decide
 	refusedBy []*policy     // guarded by mu: the limits that would have refused it
 	waits     []shadowAwait // guarded by mu: decisions that were not made at once
-	room      [2]*Zone      // of zones
+	room      [2]*zone      // of zones
 }
 
 // shadowAwait is a decision that waits for the store.
 type shadowAwait struct {
-	zone *Zone
+	zone *zone
 	done chan struct{} // closed when it is made
 }
 
@@ -62,7 +62,7 @@ func (v *shadowVerdicts) wouldRefuse(by *policy) {
 }
 
 // await notes that a zone has yet to decide, until done is called.
-func (v *shadowVerdicts) await(z *Zone) (done func()) {
+func (v *shadowVerdicts) await(z *zone) (done func()) {
 	a := shadowAwait{z, make(chan struct{})}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -73,14 +73,14 @@ func (v *shadowVerdicts) await(z *Zone) (done func()) {
 // all returns the limits that would have refused the request. It waits for decisions that are yet
 // to be made, at most for as long as requests wait for the store.
 func (v *shadowVerdicts) all() []*policy {
-	v.awaitThose(func(*Zone) bool { return true })
+	v.awaitThose(func(*zone) bool { return true })
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.refusedBy)
 }
 
 // awaitThose waits for the decisions of some zones.
-func (v *shadowVerdicts) awaitThose(of func(*Zone) bool) {
+func (v *shadowVerdicts) awaitThose(of func(*zone) bool) {
 	v.mu.Lock()
 	waits := slices.Clone(v.waits)
 	v.mu.Unlock()
@@ -93,8 +93,8 @@ func (v *shadowVerdicts) awaitThose(of func(*Zone) bool) {
 
 // namesOf returns the names of the limits of a zone that would have refused the request, or false
 // if the zone has no shadow limit for it. It waits as [shadowVerdicts.all] does.
-func (v *shadowVerdicts) namesOf(zone string) (names []string, decides bool) {
-	is := func(z *Zone) bool { return z.Name == zone }
+func (v *shadowVerdicts) namesOf(name string) (names []string, decides bool) {
+	is := func(z *zone) bool { return z.Name == name }
 	v.awaitThose(is)
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -24,11 +24,11 @@ func (z *Zone) mayShadow() bool {
 // effect if it doesn't.
 func (z *zoneSetup) provisionShadow() error {
 	if z.Shadow {
-		z.denied = &policy{zone: z.Zone, name: "denied", shadow: true, set: new(limitSet)}
+		z.run.denied = &policy{zone: z.run, name: "denied", shadow: true, set: new(limitSet)}
 	}
 	enforces := func(s *limitSet) bool { return len(s.policies) > 0 }
-	z.isShadow = !slices.ContainsFunc(z.sets(), enforces)
-	if !z.isShadow {
+	z.run.isShadow = !slices.ContainsFunc(z.run.sets(), enforces)
+	if !z.run.isShadow {
 		z.warnOfShadowOrder()
 		return nil
 	}
@@ -48,7 +48,7 @@ func (z *zoneSetup) provisionShadow() error {
 // warnOfShadowOrder warns of a shadow limit above an enforced one of its kind. These are told
 // apart by their order, so that the enforced one would begin to count anew.
 func (z *zoneSetup) warnOfShadowOrder() {
-	for _, set := range z.sets() {
+	for _, set := range z.run.sets() {
 		if p := set.misplaced; p != nil {
 			z.warn(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", limitText(p.Limit.Limit)),
 				"it below the enforced limits")

@@ -10,20 +10,20 @@ import (
 // one client too many. A client whose request needed the store is new to memory; one that was
 // answered from memory was counted before, so that warm and blocked requests cost nothing.
 // The exception is a request that the network's ceiling blocks: its client may be new.
-func (a *App) notePressure(c *client, d *engine.Decision, byNetwork bool) {
-	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || !a.Pressure.isOn() {
+func (a *shared) notePressure(c *client, d *engine.Decision, byNetwork bool) {
+	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || a.squeeze.For == 0 {
 		return
 	}
 	h := a.instance.Load()
-	if h == nil || d.Waited == 0 && !h.IsNew(c.networkSubject, c.Key, a.Pressure.rule()) {
+	if h == nil || d.Waited == 0 && !h.IsNew(c.networkSubject, c.Key, a.crowded) {
 		return
 	}
-	if !h.Pressure.Seen(h.Lasting(), c.Network, c.browser(), a.Pressure.rule()) {
+	if !h.Pressure.Seen(h.Lasting(), c.Network, c.browser(), a.crowded) {
 		return
 	}
 	h.Engine.Punish(&c.networkSubject, reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Crowded},
-		Ban:       a.Pressure.squeeze().rule(""),
+		Ban:       a.squeeze,
 	})
 }
 

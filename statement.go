@@ -33,7 +33,7 @@ func (e *evaluation) statement() (*rules.Statement, error) {
 
 // awaitStatements waits until the statements in a store that machines share are known, as requests
 // wait for the store after a start. Where the file has all it costs a comparison.
-func (a *App) awaitStatements(ctx context.Context) {
+func (a *shared) awaitStatements(ctx context.Context) {
 	if !a.sharesStatements() {
 		return
 	}
@@ -127,7 +127,7 @@ func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
 
 // findKey returns the statement about what a zone counts by. An address is the client's own no
 // more there than anywhere else.
-func (s *statementSearch) findKey(z *Zone, text string) *rules.Statement {
+func (s *statementSearch) findKey(z *zone, text string) *rules.Statement {
 	key := z.shortenIP(text)
 	found := s.set.Find(rules.Key, key, true, s.now)
 	if found != nil && found.Action == rules.Allow && text == s.clientIP() && s.isClaimed() {

@@ -25,8 +25,8 @@ func BenchmarkStatements(b *testing.B) {
 			if err := h.Provision(contextOf(b, &App{RulesFile: path})); err != nil {
 				b.Fatal(err)
 			}
-			startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-			b.Cleanup(func() { h.app.Cleanup() })
+			startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+			b.Cleanup(func() { h.app.run.Cleanup() })
 			benchHandlerServe(b, h, 1000, 2)
 		})
 		b.Run(fmt.Sprintf("look/statements=%d", n), func(b *testing.B) {
@@ -34,7 +34,7 @@ func BenchmarkStatements(b *testing.B) {
 			r, vars, _ := benchRequest()
 			e := newEvaluation(r)
 			defer e.release()
-			e.handler = h
+			e.handler = h.run
 			clients := benchClients(1 << 14)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -30,7 +31,8 @@ func stating(t testing.TB, lines string) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Handler{app: &App{rules: file, stated: instance.RulesInForce{File: file}}}
+	app := &shared{rules: file, stated: instance.RulesInForce{File: file}, log: zap.NewNop(), warn: func(string, string) {}}
+	return &Handler{app: &App{run: app}, run: &enforcer{app: app}}
 }
 
 // requestTo returns a request to a handler from an address, and what a proxy that is trusted
@@ -40,7 +42,7 @@ func requestTo(h *Handler, ip string, chain ...string) *evaluation {
 	server := &caddyhttp.Server{ClientIPHeaders: []string{"X-Forwarded-For"}}
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), server)
 	e := newEvaluation(r)
-	e.handler = h
+	e.handler = h.run
 	e.vars[caddyhttp.ClientIPVarKey] = ip
 	if len(chain) > 0 {
 		e.vars[caddyhttp.TrustedProxyVarKey] = true
@@ -120,7 +122,7 @@ func TestStatementsEnd(t *testing.T) {
 
 // Of several bans the one that ends last counts, and one allowance is enough.
 func TestStatementsAboutSeveralTargets(t *testing.T) {
-	zone := func(key string) *Zone { return &Zone{per: perKey, Key: key} }
+	keyed := func(key string) *zone { return &zone{per: perKey, Key: key} }
 	h := stating(t, `
 ban 192.0.2.0/24 until 2999-01-01
 ban key:a
@@ -138,9 +140,9 @@ allow key:"d e"
 		{"198.51.100.1", "b", "ban key:b until 2998-01-01"},
 		{"198.51.100.1", "x", ""},
 	} {
-		h.zones = nil
+		h.run.zones = nil
 		for key := range strings.SplitSeq(tt.keys, ",") {
-			h.zones = append(h.zones, zone(key))
+			h.run.zones = append(h.run.zones, keyed(key))
 		}
 		if got := found(t, h, tt.ip); got != tt.want {
 			t.Errorf("%s with the keys %q: found %q, want %q", tt.ip, tt.keys, got, tt.want)
@@ -157,7 +159,7 @@ func TestAllowancesOfKeysThatAreAddresses(t *testing.T) {
 		{"192.0.2.8", "192.0.2.8", "192.0.2.8, 198.51.100.9", "ban key:192.0.2.8"},
 		{"192.0.2.7", "name", "192.0.2.7, 198.51.100.9", "allow key:name"},
 	} {
-		h.zones = []*Zone{{per: perKey, Key: tt.key}}
+		h.run.zones = []*zone{{per: perKey, Key: tt.key}}
 		if got := found(t, h, tt.ip, tt.chain); got != tt.want {
 			t.Errorf("%+v: found %q", tt, got)
 		}
@@ -167,7 +169,7 @@ func TestAllowancesOfKeysThatAreAddresses(t *testing.T) {
 // A key that is empty is counted by the address, and is nobody's.
 func TestStatementsOfEmptyKeys(t *testing.T) {
 	h := stating(t, "ban key:-\n")
-	h.zones = []*Zone{{per: perKey, Key: "-", emptyForm: "-"}}
+	h.run.zones = []*zone{{per: perKey, Key: "-", emptyForm: "-"}}
 	if got := found(t, h, "192.0.2.1"); got != "" {
 		t.Errorf("found %q", got)
 	}
@@ -190,7 +192,7 @@ func TestRetryAfterOfBans(t *testing.T) {
 			"ban 192.0.2.1" + in(time.Minute) + "ban key:a" + in(time.Hour) + "ban 192.0.2.0/24" + in(2*time.Hour):        2 * time.Hour,
 		} {
 			h := stating(t, lines)
-			h.zones = []*Zone{{per: perKey, Key: "a"}}
+			h.run.zones = []*zone{{per: perKey, Key: "a"}}
 			e := requestTo(h, "192.0.2.1")
 			ban, err := e.statement()
 			if err != nil || ban == nil {
@@ -206,12 +208,12 @@ func TestRetryAfterOfBans(t *testing.T) {
 
 func TestLookingForStatementsAllocatesNothing(t *testing.T) {
 	h := stating(t, "ban 203.0.113.0/24\nban key:b\n")
-	h.zones = []*Zone{{per: perKey, Key: "a"}}
+	h.run.zones = []*zone{{per: perKey, Key: "a"}}
 	r, vars, _ := benchRequest()
 	vars[caddyhttp.ClientIPVarKey] = "192.0.2.1"
 	e := newEvaluation(r)
 	defer e.release()
-	e.handler = h
+	e.handler = h.run
 	if n := testing.AllocsPerRun(100, func() {
 		if s, err := e.statement(); s != nil || err != nil {
 			t.Error(s, err)
@@ -244,21 +246,21 @@ func TestStatementsWithoutZones(t *testing.T) {
 	if err := h.Provision(contextOf(t, &App{RulesFile: path})); err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app}.Handle(t.Context(), caddy.Event{})
-	defer h.app.Cleanup()
+	startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+	defer h.app.run.Cleanup()
 	w := served(t, h, "192.0.2.1", func(r *http.Request) { r.Header.Set("Accept", "application/problem+json") })
 	if w.Code != http.StatusTooManyRequests {
 		t.Errorf("status %d", w.Code)
 	}
-	before := h.app.totals().Counts
+	before := h.app.run.totals().Counts
 	served(t, h, "192.0.2.1", func(*http.Request) {})
-	if after := h.app.totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
+	if after := h.app.run.totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
 		t.Errorf("operators are shown %+v after a ban, and %+v before", after, before)
 	}
 	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {
 		t.Errorf("somebody else: status %d", w.Code)
 	}
-	if _, err := os.Stat(h.app.settings.Path); err == nil || h.app.instance.Load() != nil {
+	if _, err := os.Stat(h.app.run.settings.Path); err == nil || h.app.run.instance.Load() != nil {
 		t.Error("the database was opened")
 	}
 }
@@ -267,7 +269,7 @@ func TestStatementsWithoutZones(t *testing.T) {
 func TestStatementsDoNotHoldForEarlyData(t *testing.T) {
 	h := zoneHandler(t, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: 3600e9}}, MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": []byte(`["/limited"]`)}}})
 	other := stating(t, "allow 192.0.2.1\nban 192.0.2.2\n")
-	h.app.stated.File = other.app.rules
+	h.app.run.stated.File = other.app.run.rules
 	early := func(r *http.Request) { r.TLS = new(tls.ConnectionState) }
 	for ip, want := range map[string]int{"192.0.2.1": http.StatusTooEarly, "192.0.2.2": http.StatusTooEarly, "192.0.2.3": http.StatusOK} {
 		if w := served(t, h, ip, early); w.Code != want {

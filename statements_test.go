@@ -49,7 +49,7 @@ func rulesInForce(t *testing.T, action string) float64 {
 func ruled(t *testing.T) (*App, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	a := &App{RulesFile: filepath.Join(t.TempDir(), "new", "rules"), log: zap.New(core), warned: make(map[string]bool)}
+	a := &App{RulesFile: filepath.Join(t.TempDir(), "new", "rules"), log: zap.New(core), warned: make(map[string]bool), run: &shared{log: zap.New(core)}}
 	if err := a.provisionRules(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,23 +62,23 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(addr), Reason: "scraper"}
 	wantFound := func(want *rules.Statement) {
 		t.Helper()
-		got := a.rules.Value().FindAddress(addr, true, time.Now())
+		got := a.run.rules.Value().FindAddress(addr, true, time.Now())
 		if (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("in force is %v, want %v", got, want)
 		}
 	}
-	if err := a.addStatements("admin", ban); err != nil {
+	if err := a.run.addStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	wantFound(&ban)
-	if listed, err := a.listStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
+	if listed, err := a.run.listStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
-	if is := a.describeRules(); is.Path != a.RulesFile || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
+	if is := a.run.describeRules(); is.Path != a.RulesFile || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
 		t.Errorf("the file is %+v", is)
 	}
 	for _, want := range []int{1, 0} {
-		if removed, err := a.removeStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
+		if removed, err := a.run.removeStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
 			t.Errorf("removed %v, %v, want %d", removed, err, want)
 		}
 	}
@@ -99,20 +99,20 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 func TestStatementsOfABadFile(t *testing.T) {
 	a, _ := ruled(t)
 	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.MustParseAddr("203.0.113.9"))}
-	if listed, err := a.listStatements(); err != nil || listed != nil {
+	if listed, err := a.run.listStatements(); err != nil || listed != nil {
 		t.Errorf("without a file: %v, %v", listed, err)
 	}
-	if err := a.addStatements("admin", ban); err != nil {
+	if err := a.run.addStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(a.RulesFile, []byte("bann\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.rules.Look()
-	if err := a.addStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
+	a.run.rules.Look()
+	if err := a.run.addStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
-	if is := a.describeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
+	if is := a.run.describeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
 		t.Errorf("the file is %+v", is)
 	}
 }
@@ -155,7 +155,7 @@ func TestRulesAreWatched(t *testing.T) {
 		}
 		a.Stop()
 		write("ban 203.0.113.7\nban 203.0.113.8\n")
-		if n := a.rules.Value().InForce(rules.Ban, time.Now()); n != 1 {
+		if n := a.run.rules.Value().InForce(rules.Ban, time.Now()); n != 1 {
 			t.Errorf("%d bans are in force after the end", n)
 		}
 	})
@@ -169,17 +169,17 @@ func TestStatementsAreAddedAtOnce(t *testing.T) {
 		adds.Go(func() {
 			for j := range byte(5) {
 				s := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.AddrFrom4([4]byte{203, 0, i, j}))}
-				if err := a.addStatements("admin", s); err != nil {
+				if err := a.run.addStatements("admin", s); err != nil {
 					t.Error(err)
 				}
-				if a.rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
+				if a.run.rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
 					t.Errorf("%v is not in force", s)
 				}
 			}
 		})
 	}
 	adds.Wait()
-	if n := a.rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
+	if n := a.run.rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
 		t.Errorf("%d bans are in force, want 20", n)
 	}
 }
@@ -208,7 +208,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 
 // An operator who is cut off while the store is asked is not told that nothing was changed.
 func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
-	a := &App{settings: instance.Settings{Address: "server:1"}}
+	a := &shared{settings: instance.Settings{Address: "server:1"}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
 		if err := a.unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)

@@ -89,12 +89,12 @@ func (a *App) provisionTier(t *Tier) error {
 	if err != nil {
 		return fmt.Errorf("service_header: %w", err)
 	}
-	for _, other := range a.services {
+	for _, other := range a.run.services {
 		if other.field == s.field && other.hash == s.hash {
 			return fmt.Errorf("service_header: tier %q has the same field and secret; give each a secret of its own", other.tier)
 		}
 	}
-	a.services = append(a.services, s)
+	a.run.services = append(a.run.services, s)
 	return nil
 }
 

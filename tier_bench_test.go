@@ -53,8 +53,8 @@ func benchTier(b *testing.B, zone *Zone, tier Tier) {
 	if err := h.Provision(contextOf(b, &App{Tiers: []*Tier{&tier}, APIKeys: &APIKeys{File: file}})); err != nil {
 		b.Fatal(err)
 	}
-	startedHandler{h.app}.Handle(context.Background(), caddy.Event{})
-	b.Cleanup(func() { h.app.Cleanup() })
+	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	b.Cleanup(func() { h.app.run.Cleanup() })
 	r, vars, w := benchRequest()
 	r.Header.Set("X-Api-Key", key)
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)

@@ -234,7 +234,7 @@ func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *Han
 		t.Fatal(err)
 	}
 	h := module.(*Handler)
-	h.routed = true // as if there were error routes
+	h.run.routed = true // as if there were error routes
 	startClocked(t, h, clock)
 	return h
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // trace notes in the span of a request what was decided, if there is one that is recorded.
-func (h *Handler) trace(r *http.Request, p *response) {
+func (h *enforcer) trace(r *http.Request, p *response) {
 	if !h.traced {
 		return
 	}

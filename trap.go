@@ -29,9 +29,7 @@ type Trap struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	matchers caddyhttp.MatcherSets
-	offense  reputation.Offense // of verified clients
-	excused  reputation.Offense // of others
+	run *trap
 }
 
 // maxUnverifiedBan is the longest ban of an unverified client for a visit to a trap: it also
@@ -50,7 +48,6 @@ func (t *Trap) provision(ctx caddy.Context, app *App) error {
 	if err != nil {
 		return fmt.Errorf("trap: %w", err)
 	}
-	t.matchers = matchers
 	matcher.ForTrap(matchers)
 	rule := app.Ban
 	if t.Ban != 0 {
@@ -59,13 +56,13 @@ func (t *Trap) provision(ctx caddy.Context, app *App) error {
 			return fmt.Errorf("trap: %w", err)
 		}
 	}
-	t.offense = reputation.Offense{
+	t.run = &trap{matchers: matchers, bans: t.Ban != 0, offense: reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Trapped},
 		Points:    app.Reputation.points(reputation.Trapped),
 		Ban:       rule.rule(""),
-	}
-	t.excused = t.offense
-	t.excused.Ban.For = min(t.excused.Ban.For, maxUnverifiedBan)
-	t.excused.Ban.Most = min(t.excused.Ban.Most, maxUnverifiedBan)
+	}}
+	t.run.excused = t.run.offense
+	t.run.excused.Ban.For = min(t.run.excused.Ban.For, maxUnverifiedBan)
+	t.run.excused.Ban.Most = min(t.run.excused.Ban.Most, maxUnverifiedBan)
 	return nil
 }

@@ -1,15 +1,8 @@
 package tally
 
 import (
-	"sync/atomic"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/caddy-tally/caddy-tally/internal/history"
-	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/meter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Zone is a named class of requests, what they are counted per, and how many of
@@ -157,24 +150,8 @@ type Zone struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	matchers    caddyhttp.MatcherSets
-	per         string          // perIP, perEveryone, perClient, perAPIKey or perKey
-	static      string          // the key that everyone shares
-	emptyForm   string          // what the key is if all its placeholders are empty
-	oneSpelling bool            // the key has placeholders of which different values mean the same
-	cost        costRule        // what most requests cost
-	costs       []costRule      // of those that match; the first one counts
-	deniesAll   bool            // nothing passes
-	counting    engine.Counting // which requests use up units
-	isShadow    bool            // no limit is enforced
-	denied      *policy         // stands for what a zone in shadow would deny, whatever was counted; else nil
-	effective   []Limit         // what window and max_events stand for
-	siteLimits
-	sites     map[string]siteLimits // instead, where each site counts on its own
-	elsewhere string                // what a site is called in the store that no matcher names
-	log       atomic.Pointer[instance.RefusalLog]
-	meter     meter.Zone
-	past      *history.Meter // for the history; nil if there is none
+	run       *zone
+	effective []Limit // what window and max_events stand for
 }
 
 // Cost is what some requests cost.

@@ -16,6 +16,11 @@ import (
 
 // provision checks the zone and makes it ready for use.
 func (z *zoneSetup) provision() error {
+	z.run = &zone{
+		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix, IPv6Prefix: z.IPv6Prefix,
+		MaxCost: z.MaxCost, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, Shadow: z.Shadow,
+		challenges: z.OnExceeded == onExceededChallenge,
+	}
 	if z.isPeerForm() {
 		if err := z.provisionPeerForm(); err != nil {
 			return caddyconf.AtSource(fmt.Errorf("setting up rate limit %s: %w", z.Name, err), z.Source)
@@ -61,7 +66,7 @@ func (z *zoneSetup) provisionPeerForm() error {
 		z.warn(fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow), "a longer window, such as 1s")
 		window = limiter.MinWindow
 	}
-	z.deniesAll = z.MaxEvents == 0
+	z.run.deniesAll = z.MaxEvents == 0
 	z.effective = []Limit{{Amount: min(max(int64(z.MaxEvents), 1), limiter.MaxAmount), Window: caddy.Duration(window)}}
 	return nil
 }
@@ -75,15 +80,15 @@ func (z *Zone) checkName() error {
 
 // provisionKey settles what the zone is counted per.
 func (z *zoneSetup) provisionKey() error {
-	z.per = z.Per
+	z.run.per = z.Per
 	switch z.Per {
 	case "":
-		z.per = perIP
+		z.run.per = perIP
 		if z.Tiers {
-			z.per = perAPIKey
+			z.run.per = perAPIKey
 		}
 		if z.Key != "" || z.isPeerForm() {
-			z.per = perKey
+			z.run.per = perKey
 		}
 	case perKey:
 		if z.Key == "" {
@@ -96,7 +101,7 @@ func (z *zoneSetup) provisionKey() error {
 	default:
 		return fmt.Errorf("per: must be ip, everyone, client, api_key or key, got %q", z.Per)
 	}
-	if z.per == perAPIKey && z.app.APIKeys == nil {
+	if z.run.per == perAPIKey && z.app.APIKeys == nil {
 		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")
 	}
 	if err := placeholder.Check(z.Key); placeholder.MayBeMapped(err) && z.isPeerForm() {
@@ -104,11 +109,11 @@ func (z *zoneSetup) provisionKey() error {
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
-	if z.per == perKey && len(placeholder.Names(z.Key)) == 0 {
-		z.per, z.static = perEveryone, z.Key
+	if z.run.per == perKey && len(placeholder.Names(z.Key)) == 0 {
+		z.run.per, z.run.static = perEveryone, z.Key
 	}
-	z.emptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.Key, "")
-	z.oneSpelling = needsOneSpelling(z.Key)
+	z.run.emptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.Key, "")
+	z.run.oneSpelling = needsOneSpelling(z.Key)
 	switch z.OnEmptyKey {
 	case "", emptyIP, emptyShare, emptySkip, emptyDeny:
 	default:
