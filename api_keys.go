@@ -69,21 +69,6 @@ type KeySource struct {
 	Name string `json:"name,omitempty"`
 }
 
-// The kinds of places where a key may be.
-const (
-	fromHeader      = "header"
-	fromBearer      = "bearer"
-	fromQuery       = "query"
-	fromPlaceholder = "placeholder"
-	fromCookie      = "cookie" // which is configured as a placeholder
-)
-
-// What can be done about a key that is missing or unknown.
-const (
-	keyDeny    = "deny"
-	keyDefault = "default"
-)
-
 // provisionAPIKeys checks the option, and reads the file if there is one.
 func (a *App) provisionAPIKeys() error {
 	k := a.APIKeys

@@ -88,7 +88,7 @@ func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Sc
 }
 
 // provisionShared makes the metrics of the limits that clients share.
-func (s *limitSet) provisionShared() {
+func provisionShared(s *limitSet) {
 	for _, shared := range []*limitSet{s.networks, s.elsewhere} {
 		if shared == nil {
 			continue

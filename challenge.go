@@ -43,9 +43,6 @@ type Challenge struct {
 // proofOfWork is the kind of challenge that needs no service.
 const proofOfWork = "proof_of_work"
 
-// widgetAction is what a service is told that its token is for.
-const widgetAction = "rate-limit"
-
 // provision checks the option, and returns what verifies a service's tokens.
 func (c *Challenge) provision() (*siteverify.Client, error) {
 	if wait := time.Duration(c.WithoutScript); wait != 0 && (wait < challenge.MinWait || wait > challenge.MaxWait) {

@@ -125,3 +125,6 @@ func (x *exchange) say(status int, text string) error {
 	_, err := x.w.Write([]byte(text + "\n"))
 	return err
 }
+
+// widgetAction is what a service is told that its token is for.
+const widgetAction = "rate-limit"

@@ -16,7 +16,7 @@ func (h *Handler) provisionLate() {
 	for _, z := range h.zones {
 		for _, n := range append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...) {
 			if slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) {
-				h.run.late = append(h.run.late, &lateName{zone: z.run, where: n.where, name: n.name, warn: func(problem, write string) { z.warn(h.log, problem, write) }})
+				h.run.late = append(h.run.late, &lateName{zone: z.run, where: n.where, name: n.name, warn: func(problem string) { z.warn(h.log, problem, userDirective) }})
 			}
 		}
 	}

@@ -150,7 +150,7 @@ func check(report *replay.Report, conditions []replay.Condition) error {
 // checkZones returns an error if a flag names a zone that the config doesn't have.
 func (f *replayFlags) checkZones(config *replayConfig, conditions []replay.Condition) error {
 	var known []string
-	for _, z := range config.app.run.describeZones(nil) {
+	for _, z := range describeZones(config.app.run, nil) {
 		known = append(known, z.Name)
 	}
 	named := func(flag, zone string) error {

@@ -23,10 +23,7 @@ type DecisionLog struct {
 	run *decisions
 }
 
-const (
-	maxSample          = 1_000_000_000
-	decisionsPerSecond = 1000 // of each kind
-)
+const maxSample = 1_000_000_000
 
 // decisionLogger is what Caddy knows the logger by.
 type decisionLogger struct{}

@@ -118,3 +118,6 @@ func shortened(text string, most int) string {
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
+
+// decisionsPerSecond is how many lines there are at most of each kind.
+const decisionsPerSecond = 1000

@@ -149,7 +149,7 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 		}
 		for _, set := range z.sets() {
 			h.provisionMeters(z, set)
-			set.provisionShared()
+			provisionShared(set)
 		}
 	}
 	h.run.none, h.run.statements = meter.NewZone("false"), meter.NewRules()

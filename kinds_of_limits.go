@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 )
@@ -39,19 +38,4 @@ func (z *zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, tier strin
 		}
 		to[of][kind] = to[of][kind] || !p.shadow
 	}
-}
-
-// kindInWords says what the counts of a limit depend on besides the key.
-func (z *zone) kindInWords(kind Limit) string {
-	text := kind.Algorithm + " " + shortDuration(time.Duration(kind.Window))
-	if kind.Slots > 1 {
-		text += fmt.Sprintf(", %d slots", kind.Slots)
-	}
-	if kind.Timezone != "" {
-		text += ", " + kind.Timezone
-	}
-	if z.sites != nil {
-		text += ", per site"
-	}
-	return text
 }

@@ -32,7 +32,7 @@ func (h *enforcer) watchPlaceholders(empty []*lateName, next caddyhttp.Handler) 
 		err := next.ServeHTTP(w, r)
 		for _, l := range empty {
 			if !isEmpty(repl, l.name) && !l.told.Swap(true) {
-				l.warn(l.where+": {"+l.name+"} was empty when the zone counted a request, and was set later on its way", userDirective)
+				l.warn(l.where + ": {" + l.name + "} was empty when the zone counted a request, and was set later on its way")
 			}
 		}
 		return err
@@ -49,6 +49,6 @@ type lateName struct {
 	zone  *zone
 	where string // the option
 	name  string // without braces
-	warn  func(problem, write string)
+	warn  func(problem string)
 	told  atomic.Bool
 }

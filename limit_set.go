@@ -35,7 +35,7 @@ func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) 
 		}
 		p := newPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
 		p.zone, p.set, p.shadow = z.run, set, z.Shadow || compiled[i].shadow
-		p.kind = z.run.kindInWords(kind)
+		p.kind = z.kindInWords(kind)
 		p.scaling = z.scalingOf(&p.Limit)
 		same[kind]++
 		if p.shadow {
@@ -45,7 +45,7 @@ func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) 
 		}
 		set.add(p)
 	}
-	set.markQuota()
+	markQuota(set)
 	set.field = joinFields(set.policies)
 	if z.run.per == perClient {
 		return set, z.addShared(set)
@@ -54,7 +54,7 @@ func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) 
 }
 
 // markQuota marks the limit that has a longer window than all others.
-func (s *limitSet) markQuota() {
+func markQuota(s *limitSet) {
 	var longest, second time.Duration
 	var of *policy
 	for _, p := range s.policies {
@@ -167,4 +167,19 @@ func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 	}
 	id = append(id, kind.Timezone...)
 	return storage.LimitID(xxhash.Sum64(id))
+}
+
+// kindInWords says what the counts of a limit depend on besides the key.
+func (z *zoneSetup) kindInWords(kind Limit) string {
+	text := kind.Algorithm + " " + shortDuration(time.Duration(kind.Window))
+	if kind.Slots > 1 {
+		text += fmt.Sprintf(", %d slots", kind.Slots)
+	}
+	if kind.Timezone != "" {
+		text += ", " + kind.Timezone
+	}
+	if z.run.sites != nil {
+		text += ", per site"
+	}
+	return text
 }

@@ -147,9 +147,7 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 )
 
-// headerStyle is which header fields are sent.
-type headerStyle struct{ draft, legacy bool }
-
+// headerStyles are the values of the option.
 var headerStyles = map[string]headerStyle{
 	"":       {draft: true},
 	"draft":  {draft: true},

@@ -27,9 +27,9 @@ var started = time.Now()
 func (running) Status(context.Context) (operator.Status, error) {
 	status := operator.Status{Version: runningVersions().Module, Started: started.UTC(), Stores: instance.Describe()}
 	if app := runningApp(); app != nil {
-		status.Rules = app.describeRules()
+		status.Rules = config{app}.describeRules()
 		status.History = app.ledger != nil
-		for _, zone := range app.describeZones(nil) {
+		for _, zone := range describeZones(app, nil) {
 			if zone.Shadow {
 				status.Shadow = append(status.Shadow, zone.Name)
 			}
@@ -65,7 +65,7 @@ func (running) Refusals(_ context.Context, zone string) (operator.Refusals, erro
 }
 
 // tag returns the tag of a key, or "" while there is no instance.
-func (a *shared) tag(key string) string {
+func (a config) tag(key string) string {
 	if h := a.instance.Load(); h != nil {
 		return h.Tag(key)
 	}
@@ -74,3 +74,6 @@ func (a *shared) tag(key string) string {
 
 // Interface guards
 var _ operator.Service = running{}
+
+// config is the config that runs, as operators see it.
+type config struct{ *shared }

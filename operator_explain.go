@@ -118,7 +118,7 @@ func (x *explainer) explainRecord() {
 
 // banOf describes the ban of a client that it has earned by its conduct, where now is the
 // engine's time and wall that of the clock.
-func (a *shared) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
+func (a config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
 	until := wall.Add(c.Banned).UTC().Truncate(time.Second)
 	ban := &operator.Ban{
 		Action: rules.Ban.String(), By: "conduct", Client: targetOf(c.Key),

@@ -140,7 +140,7 @@ func (x *explainer) explainHandler(ctx context.Context, h *enforcer, r *http.Req
 	}
 	settled := e.collect()
 	if c := &e.credentials; c.tier != "" && x.told.Tier == "" {
-		x.told.Tier, x.told.TierReason = c.tier, c.tierReason()
+		x.told.Tier, x.told.TierReason = c.tier, tierReason(c)
 	}
 	switch exempt, _ := e.isExempt(); {
 	case settled.outcome == failed:
@@ -164,7 +164,7 @@ func (x *explainer) explainHandler(ctx context.Context, h *enforcer, r *http.Req
 const ofItsKey = "of its API key"
 
 // tierReason returns why a client has its tier.
-func (c *credentials) tierReason() string {
+func tierReason(c *credentials) string {
 	switch {
 	case c.service:
 		return "of its service header"
@@ -203,7 +203,7 @@ func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.F
 	case len(debits) == 0:
 		return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes: all limits for it are in shadow"}, shadows)
 	}
-	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + e.countsText()}, shadows)
+	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + countsText(e)}, shadows)
 }
 
 // explainShadows tells how a request stands with its shadow limits, and returns those that would
@@ -225,7 +225,7 @@ func (x *explainer) explainShadows(ctx context.Context, s *shadows) (by []*polic
 }
 
 // countsText says with which answers the request uses up units of some zones, or "".
-func (e *evaluation) countsText() (text string) {
+func countsText(e *evaluation) (text string) {
 	var last *zone
 	for _, p := range e.policies {
 		if z := p.zone; z != last && z.Count != nil {

@@ -18,23 +18,23 @@ import (
 // This file has what operators see of the past.
 
 // appInUse returns the configuration that runs.
-func appInUse() (*shared, error) {
+func appInUse() (config, error) {
 	app := runningApp()
 	if app == nil {
-		return nil, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+		return config{}, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
 	}
-	return app, nil
+	return config{app}, nil
 }
 
 // instanceInUse returns the instance of the configuration that runs.
-func instanceInUse() (*shared, *instance.Instance, error) {
+func instanceInUse() (config, *instance.Instance, error) {
 	app, err := appInUse()
 	if err != nil {
-		return nil, nil, err
+		return config{}, nil, err
 	}
 	h := app.instance.Load()
 	if h == nil {
-		return nil, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
+		return config{}, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
 	}
 	return app, h, nil
 }
@@ -125,7 +125,7 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 
 // keysInHistory returns the heavy keys that memory still knows, by their names at
 // rest.
-func (a *shared) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) map[storage.Key]string {
+func (a config) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
 	}

@@ -93,7 +93,7 @@ func (t *target) replacedBy(added rules.Statement) (notes []string) {
 
 // exceptionsTo returns a note about the narrower networks that a statement doesn't hold for, if
 // there are any.
-func (a *shared) exceptionsTo(s rules.Statement) (notes []string) {
+func (a config) exceptionsTo(s rules.Statement) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 // target is whom an operator names, in the configuration that runs.
 type target struct {
 	operator.Target
-	app      *shared
+	app      config
 	instance *instance.Instance
 	referred *referredRefusal // what a reference says; nil for other targets
 }
@@ -51,7 +51,7 @@ func (running) target(text string) (*target, error) {
 }
 
 // zonesNamed returns the zones of a name, or all if it is "".
-func (a *shared) zonesNamed(name string) ([]*zone, error) {
+func (a config) zonesNamed(name string) ([]*zone, error) {
 	if name == "" {
 		return a.allZones, nil
 	}
@@ -287,7 +287,7 @@ func (t *target) tag() string {
 }
 
 // tagOf returns the tag of the client that a text names, or "".
-func (a *shared) tagOf(h *instance.Instance, client string) string {
+func (a config) tagOf(h *instance.Instance, client string) string {
 	named, err := operator.ParseTarget(client)
 	if err != nil {
 		return ""

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -24,12 +23,12 @@ func (running) Zones(context.Context) ([]operator.Zone, error) {
 	if h := app.instance.Load(); h != nil {
 		keys = h.Engine.KeyCounts()
 	}
-	return app.describeZones(keys), nil
+	return describeZones(app, keys), nil
 }
 
 // describeZones describes the zones of all handlers, given how many keys each limit counts.
 // Those of one name, which count together, are one.
-func (a *shared) describeZones(keys map[storage.LimitID]int64) (zones []operator.Zone) {
+func describeZones(a *shared, keys map[storage.LimitID]int64) (zones []operator.Zone) {
 	var names []string
 	same := make(map[string][]*zone)
 	for _, z := range a.allZones {
@@ -53,7 +52,7 @@ func describeZone(zones []*zone, tiers []string, keys map[storage.LimitID]int64)
 	for _, z := range zones {
 		for _, t := range z.setsByTier(tiers) {
 			for i, p := range t.set.all() {
-				limit := p.describe(t.tier)
+				limit := describeLimit(p, t.tier)
 				at := slices.IndexFunc(told.Limits, limit.IsSame)
 				if at < 0 {
 					at = len(told.Limits)
@@ -92,61 +91,6 @@ func addCounts(to *operator.Counts, l operator.Limit, first bool) {
 	}
 }
 
-// perText returns what the zone counts by, as in a Caddyfile.
-func (z *zone) perText() string {
-	switch {
-	case z.per != perKey:
-		return z.per
-	case z.Key == "":
-		return perEveryone
-	}
-	return perKey + " " + z.Key
-}
-
-// tierSet is the limits of a tier, or of all clients if the tier is "".
-type tierSet struct {
-	tier string
-	set  *limitSet
-}
-
-// setsByTier returns what clients of the zone can be held to, in the order of sites and
-// tiers.
-func (z *zone) setsByTier(tiers []string) (sets []tierSet) {
-	sites := []siteLimits{z.siteLimits}
-	for _, site := range slices.Sorted(maps.Keys(z.sites)) {
-		sites = append(sites, z.sites[site])
-	}
-	for _, limits := range sites {
-		if limits.own != nil {
-			sets = append(sets, tierSet{"", limits.own})
-		}
-		for _, tier := range tiers {
-			if set := limits.byTier[tier]; set != nil {
-				sets = append(sets, tierSet{tier, set})
-			}
-		}
-	}
-	return sets
-}
-
-// all returns the limits of a client, and then those that it shares; those that are enforced, and
-// then those that are not.
-func (s *limitSet) all() (policies []*policy) {
-	sets := []*limitSet{s}
-	for _, shared := range []*limitSet{s.networks, s.elsewhere} {
-		if shared != nil {
-			sets = append(sets, shared)
-		}
-	}
-	for _, set := range sets {
-		policies = append(policies, set.policies...)
-	}
-	for _, set := range sets {
-		policies = append(policies, set.shadows...)
-	}
-	return policies
-}
-
 // tierLimit is a limit of a tier, or of all clients if the tier is "".
 type tierLimit struct {
 	*policy
@@ -155,7 +99,7 @@ type tierLimit struct {
 
 // limitsOf returns the limits of some zones by what they are stored under, which limits of
 // several tiers share if they differ only in their amounts.
-func (a *shared) limitsOf(zones []*zone) map[storage.LimitID][]tierLimit {
+func (a config) limitsOf(zones []*zone) map[storage.LimitID][]tierLimit {
 	limits := make(map[storage.LimitID][]tierLimit)
 	for _, z := range zones {
 		for _, s := range z.setsByTier(a.tiers) {
@@ -182,8 +126,8 @@ func applied(limits []tierLimit, last *engine.Limit) tierLimit {
 	return of
 }
 
-// describe describes a limit of a tier.
-func (p *policy) describe(tier string) operator.Limit {
+// describeLimit describes a limit of a tier.
+func describeLimit(p *policy, tier string) operator.Limit {
 	return operator.Limit{
 		Name: p.name, Text: limitText(p.Limit.Limit), Tier: tier,
 		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(), Window: operator.SecondsOf(p.Window()),
@@ -204,9 +148,9 @@ func limitText(l limiter.Limit) string {
 }
 
 // totals returns what was decided since the process began.
-func (a *shared) totals() operator.Totals {
+func (a config) totals() operator.Totals {
 	totals := operator.Totals{At: time.Now().UTC(), Zones: make(map[string]operator.Counts)}
-	for _, zone := range a.describeZones(nil) {
+	for _, zone := range describeZones(a.shared, nil) {
 		totals.Zones[zone.Name] = zone.Counts
 		totals.Counts.Add(zone.Counts)
 	}

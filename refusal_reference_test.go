@@ -265,7 +265,7 @@ func explained(t *testing.T, h *Handler, text string) operator.Explanation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &explainer{now: time.Now(), target: &target{Target: operator.Target{Kind: operator.Reference, Value: text}, app: h.app.run, instance: h.app.run.instance.Load(), referred: &r}}
+	x := &explainer{now: time.Now(), target: &target{Target: operator.Target{Kind: operator.Reference, Value: text}, app: config{h.app.run}, instance: h.app.run.instance.Load(), referred: &r}}
 	x.explainReference()
 	x.explainCounts(context.Background())
 	return x.told

@@ -286,3 +286,6 @@ func (e *evaluation) isRedundant(nth int) bool {
 	i := slices.Index(e.policies, own)
 	return e.debits[i].Known && e.debits[i].Quota.Remaining <= e.debits[nth].Quota.Remaining
 }
+
+// headerStyle is which header fields are sent.
+type headerStyle struct{ draft, legacy bool }

@@ -23,6 +23,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
@@ -54,7 +55,7 @@ type shared struct {
 
 	rules    *rules.File
 	stated   instance.RulesInForce
-	store    Store
+	store    stores.Store
 	settings instance.Settings
 	ledger   *history.Ledger // what is counted for the history; nil if there is none
 
@@ -254,3 +255,73 @@ func (z *zone) sets() (sets []*limitSet) {
 	}
 	return sets
 }
+
+// all returns the limits of a client, and then those that it shares; those that are enforced, and
+// then those that are not.
+func (s *limitSet) all() (policies []*policy) {
+	sets := []*limitSet{s}
+	for _, shared := range []*limitSet{s.networks, s.elsewhere} {
+		if shared != nil {
+			sets = append(sets, shared)
+		}
+	}
+	for _, set := range sets {
+		policies = append(policies, set.policies...)
+	}
+	for _, set := range sets {
+		policies = append(policies, set.shadows...)
+	}
+	return policies
+}
+
+// setsByTier returns what clients of the zone can be held to, in the order of sites and
+// tiers.
+func (z *zone) setsByTier(tiers []string) (sets []tierSet) {
+	sites := []siteLimits{z.siteLimits}
+	for _, site := range slices.Sorted(maps.Keys(z.sites)) {
+		sites = append(sites, z.sites[site])
+	}
+	for _, limits := range sites {
+		if limits.own != nil {
+			sets = append(sets, tierSet{"", limits.own})
+		}
+		for _, tier := range tiers {
+			if set := limits.byTier[tier]; set != nil {
+				sets = append(sets, tierSet{tier, set})
+			}
+		}
+	}
+	return sets
+}
+
+// perText returns what the zone counts by, as in a Caddyfile.
+func (z *zone) perText() string {
+	switch {
+	case z.per != perKey:
+		return z.per
+	case z.Key == "":
+		return perEveryone
+	}
+	return perKey + " " + z.Key
+}
+
+// tierSet is the limits of a tier, or of all clients if the tier is "".
+type tierSet struct {
+	tier string
+	set  *limitSet
+}
+
+// The kinds of places where a key may be.
+const (
+	fromHeader      = "header"
+	fromBearer      = "bearer"
+	fromQuery       = "query"
+	fromPlaceholder = "placeholder"
+	fromCookie      = "cookie" // which is configured as a placeholder
+)
+
+// What can be done about a key that is missing or unknown.
+const (
+	keyDeny    = "deny"
+	keyDefault = "default"
+)

@@ -274,7 +274,7 @@ func TestWouldRefuseIsCounted(t *testing.T) {
 	for range 6 {
 		askThrough(t, h, "/", "192.0.2.7", nil, "seen") // which waits for the verdicts
 	}
-	zone := h.app.run.describeZones(nil)[0]
+	zone := describeZones(h.app.run, nil)[0]
 	if zone.Allowed != 4 || zone.Refused != 2 || zone.WouldRefuse != 3 || zone.Shadow {
 		t.Errorf("the zone counts %+v", zone)
 	}

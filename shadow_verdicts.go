@@ -120,3 +120,6 @@ func (v *shadowVerdicts) placeholder(key string) (any, bool) {
 	names, decides := v.namesOf(zone)
 	return strings.Join(names, ", "), decides
 }
+
+// ourPlaceholders begins the names of our placeholders.
+const ourPlaceholders = "http.rate_limit."

@@ -153,3 +153,6 @@ func (e *evaluation) bannedFor(ban *rules.Statement) time.Duration {
 	}
 	return limiter.Never
 }
+
+// sharesStatements reports whether statements are kept in the store, for all machines.
+func (a *shared) sharesStatements() bool { return a.settings.Address != "" }

@@ -252,9 +252,9 @@ func TestStatementsWithoutZones(t *testing.T) {
 	if w.Code != http.StatusTooManyRequests {
 		t.Errorf("status %d", w.Code)
 	}
-	before := h.app.run.totals().Counts
+	before := config{h.app.run}.totals().Counts
 	served(t, h, "192.0.2.1", func(*http.Request) {})
-	if after := h.app.run.totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
+	if after := (config{h.app.run}).totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
 		t.Errorf("operators are shown %+v after a ban, and %+v before", after, before)
 	}
 	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {

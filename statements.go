@@ -18,7 +18,7 @@ import (
 
 // listStatements returns the statements in the file, in its order, those that have ended among
 // them.
-func (a *shared) listStatements() ([]rules.Statement, error) {
+func (a config) listStatements() ([]rules.Statement, error) {
 	statements, err := rules.List(a.rules.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -28,7 +28,7 @@ func (a *shared) listStatements() ([]rules.Statement, error) {
 
 // addStatements adds statements to the file, in the place of those with the same action about
 // the same targets. who is the person or program that makes them.
-func (a *shared) addStatements(who string, added ...rules.Statement) error {
+func (a config) addStatements(who string, added ...rules.Statement) error {
 	if err := rules.Add(a.rules.Path(), time.Now(), added...); err != nil {
 		return instance.WithRemedy(err)
 	}
@@ -39,7 +39,7 @@ func (a *shared) addStatements(who string, added ...rules.Statement) error {
 // removeStatements removes the statements about a target with an action, or with any if action
 // is 0, and returns them: none if there were none. who is the person or program that removes
 // them.
-func (a *shared) removeStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
+func (a config) removeStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
 	removed, err := rules.Remove(a.rules.Path(), action, target)
 	if err != nil {
 		return nil, instance.WithRemedy(err)
@@ -52,20 +52,17 @@ func (a *shared) removeStatements(who string, action rules.Action, target rules.
 
 // statementsChanged brings a change of the file into force, and tells who has made it. The log
 // doesn't say whom it is about.
-func (a *shared) statementsChanged(who, how string, statements []rules.Statement) {
+func (a config) statementsChanged(who, how string, statements []rules.Statement) {
 	a.rules.Reload()
 	a.logStatements(who, how, len(statements))
 }
 
-func (a *shared) logStatements(who, how string, n int) {
+func (a config) logStatements(who, how string, n int) {
 	a.log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
 }
 
-// sharesStatements reports whether statements are kept in the store, for all machines.
-func (a *shared) sharesStatements() bool { return a.settings.Address != "" }
-
 // describeRules describes the file of bans and allowances.
-func (a *shared) describeRules() operator.RulesFile {
+func (a config) describeRules() operator.RulesFile {
 	set, now := a.rules.Value(), time.Now()
 	told := operator.RulesFile{
 		Path:       a.rules.Path(),

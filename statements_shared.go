@@ -18,7 +18,7 @@ import (
 var errStoreAway = errors.New("the store can't be used at the moment")
 
 // isOnlyInFile reports whether the store can't be used, and the file of this machine has a statement.
-func (a *shared) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
+func (a config) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
 	if !h.Engine.Degraded() {
 		return false
 	}
@@ -27,7 +27,7 @@ func (a *shared) isOnlyInFile(h *instance.Instance, action rules.Action, about r
 }
 
 // unstated returns what an operator is told when statements could not be changed.
-func (a *shared) unstated(err error, added ...rules.Statement) error {
+func (a config) unstated(err error, added ...rules.Statement) error {
 	if !a.sharesStatements() {
 		return err
 	}
@@ -48,7 +48,7 @@ func (a *shared) unstated(err error, added ...rules.Statement) error {
 // state adds statements, all or none, and notes that in the audit before. It returns where they are,
 // byStore or byRules, and what operators should know. While the store can't be used, they are in the
 // rules file of this machine.
-func (a *shared) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
+func (a config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
 	who, away := entries[0].By, false
 	for _, e := range entries {
 		late, err := h.AuditSoon(ctx, e)
@@ -81,7 +81,7 @@ func (a *shared) state(ctx context.Context, h *instance.Instance, entries []inst
 
 // unstateShared removes the statements about a target with an action from a store that machines
 // share, and returns how many there were.
-func (a *shared) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
+func (a config) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
 	removed, err := h.Drop(ctx, action, about)
 	if err != nil {
 		return 0, a.unstated(err)
@@ -93,7 +93,7 @@ func (a *shared) unstateShared(ctx context.Context, h *instance.Instance, who st
 }
 
 // inFile returns the statements in the file about a target with an action, or with any if it is 0.
-func (a *shared) inFile(action rules.Action, about rules.Target) (found []rules.Statement, err error) {
+func (a config) inFile(action rules.Action, about rules.Target) (found []rules.Statement, err error) {
 	statements, err := a.listStatements()
 	for _, s := range statements {
 		if s.Target == about && (action == 0 || s.Action == action) {
@@ -105,7 +105,7 @@ func (a *shared) inFile(action rules.Action, about rules.Target) (found []rules.
 
 // besideInFile returns notes about the lines in the file of this machine about a target, if
 // statements are kept in the store: they hold as well.
-func (a *shared) besideInFile(about rules.Target) (notes []string) {
+func (a config) besideInFile(about rules.Target) (notes []string) {
 	if !a.sharesStatements() {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (a *shared) besideInFile(about rules.Target) (notes []string) {
 }
 
 // otherFiles returns a note about the files of other machines, if these share the store.
-func (a *shared) otherFiles() []string {
+func (a config) otherFiles() []string {
 	if !a.sharesStatements() {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (a *shared) otherFiles() []string {
 }
 
 // unlessElsewhere says where else a statement may be that was not found, or "".
-func (a *shared) unlessElsewhere() string {
+func (a config) unlessElsewhere() string {
 	if !a.sharesStatements() {
 		return ""
 	}

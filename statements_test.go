@@ -67,18 +67,18 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 			t.Errorf("in force is %v, want %v", got, want)
 		}
 	}
-	if err := a.run.addStatements("admin", ban); err != nil {
+	if err := (config{a.run}).addStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	wantFound(&ban)
-	if listed, err := a.run.listStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
+	if listed, err := (config{a.run}).listStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
-	if is := a.run.describeRules(); is.Path != a.RulesFile || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
+	if is := (config{a.run}).describeRules(); is.Path != a.RulesFile || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
 		t.Errorf("the file is %+v", is)
 	}
 	for _, want := range []int{1, 0} {
-		if removed, err := a.run.removeStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
+		if removed, err := (config{a.run}).removeStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
 			t.Errorf("removed %v, %v, want %d", removed, err, want)
 		}
 	}
@@ -99,20 +99,20 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 func TestStatementsOfABadFile(t *testing.T) {
 	a, _ := ruled(t)
 	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.MustParseAddr("203.0.113.9"))}
-	if listed, err := a.run.listStatements(); err != nil || listed != nil {
+	if listed, err := (config{a.run}).listStatements(); err != nil || listed != nil {
 		t.Errorf("without a file: %v, %v", listed, err)
 	}
-	if err := a.run.addStatements("admin", ban); err != nil {
+	if err := (config{a.run}).addStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(a.RulesFile, []byte("bann\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.run.rules.Look()
-	if err := a.run.addStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
+	if err := (config{a.run}).addStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
-	if is := a.run.describeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
+	if is := (config{a.run}).describeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
 		t.Errorf("the file is %+v", is)
 	}
 }
@@ -169,7 +169,7 @@ func TestStatementsAreAddedAtOnce(t *testing.T) {
 		adds.Go(func() {
 			for j := range byte(5) {
 				s := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.AddrFrom4([4]byte{203, 0, i, j}))}
-				if err := a.run.addStatements("admin", s); err != nil {
+				if err := (config{a.run}).addStatements("admin", s); err != nil {
 					t.Error(err)
 				}
 				if a.run.rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
@@ -210,7 +210,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
 	a := &shared{settings: instance.Settings{Address: "server:1"}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
-		if err := a.unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
+		if err := (config{a}).unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)
 		}
 	}

@@ -205,9 +205,8 @@ func (l surveyor) texts(handler string, value any) {
 }
 
 const (
-	ourPlaceholders = "http.rate_limit."
-	handlerName     = "rate_limit"
-	dashboardName   = "rate_limit_dashboard"
+	handlerName   = "rate_limit"
+	dashboardName = "rate_limit_dashboard"
 )
 
 // ours notes a handler of ours. What is wrong with its JSON is said when it is loaded.
