@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
@@ -26,20 +27,20 @@ func findKey(t *testing.T, from []KeySource, query string, fields ...string) (st
 	k := &APIKeys{From: from}
 	k.run = sourcesOf(t, k)
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
-	e := newEvaluation(r)
-	defer e.release()
-	return k.run.find(e.http, e.repl)
+	e := enforce.NewEvaluation(r)
+	defer e.Release()
+	return k.run.Find(e.Http, e.Repl)
 }
 
 // What an upstream could take for a key is the key that is found, or the request is
 // refused.
 func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
-	header := []KeySource{{Type: fromHeader, Name: "x-api-key"}}
-	bearer := []KeySource{{Type: fromBearer}}
-	query := []KeySource{{Type: fromQuery, Name: "api_key"}}
-	cookie := []KeySource{{Type: fromPlaceholder, Name: "{http.request.cookie.key}"}}
-	mixed := []KeySource{{Type: fromPlaceholder, Name: "{http.request.header.X-A}{http.request.header.X-B}"}}
-	all := []KeySource{{Type: fromHeader, Name: "X-Api-Key"}, {Type: fromBearer}, {Type: fromQuery, Name: "key"}}
+	header := []KeySource{{Type: enforce.FromHeader, Name: "x-api-key"}}
+	bearer := []KeySource{{Type: enforce.FromBearer}}
+	query := []KeySource{{Type: enforce.FromQuery, Name: "api_key"}}
+	cookie := []KeySource{{Type: enforce.FromPlaceholder, Name: "{http.request.cookie.key}"}}
+	mixed := []KeySource{{Type: enforce.FromPlaceholder, Name: "{http.request.header.X-A}{http.request.header.X-B}"}}
+	all := []KeySource{{Type: enforce.FromHeader, Name: "X-Api-Key"}, {Type: enforce.FromBearer}, {Type: enforce.FromQuery, Name: "key"}}
 	for _, c := range []struct {
 		from   []KeySource
 		query  string
@@ -53,16 +54,16 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		{header, "", []string{"X-Api-Key: \t K \t"}, "K", nil},
 		{header, "", []string{"X-Api-Key: "}, "", nil},
 		{header, "", []string{"X-Api-Key: az09-._~+/=="}, "az09-._~+/==", nil},
-		{header, "", []string{`X-Api-Key: "K"`}, "", errOddKey},
-		{header, "", []string{"X-Api-Key: K\u00a0"}, "", errOddKey},
-		{header, "", []string{"X-Api-Key: K K"}, "", errOddKey},
-		{header, "", []string{"X-Api-Key: K,K"}, "", errOddKey},
-		{header, "", []string{"X-Api-Key: K;a=b"}, "", errOddKey},
-		{header, "", []string{"X-Api-Key: %4B"}, "", errOddKey},
-		{header, "", []string{"X-Api-Key: K=K"}, "", errOddKey},
-		{header, "", []string{"X-Api-Key: ="}, "", errOddKey},
-		{header, "", []string{"X-Api-Key: K", "X-Api-Key: K"}, "", errTwoKeys},
-		{header, "", []string{"X-Api-Key: K", "X-Api-Key: "}, "", errTwoKeys},
+		{header, "", []string{`X-Api-Key: "K"`}, "", enforce.ErrOddKey},
+		{header, "", []string{"X-Api-Key: K\u00a0"}, "", enforce.ErrOddKey},
+		{header, "", []string{"X-Api-Key: K K"}, "", enforce.ErrOddKey},
+		{header, "", []string{"X-Api-Key: K,K"}, "", enforce.ErrOddKey},
+		{header, "", []string{"X-Api-Key: K;a=b"}, "", enforce.ErrOddKey},
+		{header, "", []string{"X-Api-Key: %4B"}, "", enforce.ErrOddKey},
+		{header, "", []string{"X-Api-Key: K=K"}, "", enforce.ErrOddKey},
+		{header, "", []string{"X-Api-Key: ="}, "", enforce.ErrOddKey},
+		{header, "", []string{"X-Api-Key: K", "X-Api-Key: K"}, "", enforce.ErrTwoKeys},
+		{header, "", []string{"X-Api-Key: K", "X-Api-Key: "}, "", enforce.ErrTwoKeys},
 		{header, "", []string{"X-Api-Keys: K", "Api-Key: K"}, "", nil},
 
 		{bearer, "", []string{"Authorization: Bearer K"}, "K", nil},
@@ -70,16 +71,16 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		{bearer, "", []string{"Authorization:  Bearer   K "}, "K", nil},
 		{bearer, "", []string{"Authorization: Bearer\tK"}, "K", nil},
 		{bearer, "", []string{"Authorization: Bearer"}, "", nil},
-		{bearer, "", []string{`Authorization: Bearer "K"`}, "", errOddKey},
-		{bearer, "", []string{`Authorization: "Bearer K"`}, "", errOddKey},
-		{bearer, "", []string{"Authorization: Bearer K, Bearer L"}, "", errOddKey},
-		{bearer, "", []string{"Authorization: Basic YTpi, Bearer K"}, "", errOddKey},
-		{bearer, "", []string{"Authorization: BearerK"}, "", errOddKey},
-		{bearer, "", []string{"Authorization: Bearer:K"}, "", errOddKey},
-		{bearer, "", []string{"Authorization: Bearer\u00a0K"}, "", errOddKey},
+		{bearer, "", []string{`Authorization: Bearer "K"`}, "", enforce.ErrOddKey},
+		{bearer, "", []string{`Authorization: "Bearer K"`}, "", enforce.ErrOddKey},
+		{bearer, "", []string{"Authorization: Bearer K, Bearer L"}, "", enforce.ErrOddKey},
+		{bearer, "", []string{"Authorization: Basic YTpi, Bearer K"}, "", enforce.ErrOddKey},
+		{bearer, "", []string{"Authorization: BearerK"}, "", enforce.ErrOddKey},
+		{bearer, "", []string{"Authorization: Bearer:K"}, "", enforce.ErrOddKey},
+		{bearer, "", []string{"Authorization: Bearer\u00a0K"}, "", enforce.ErrOddKey},
 		{bearer, "", []string{"Authorization: Basic K"}, "", nil},
 		{bearer, "", []string{"Authorization: Basic xBearerx"}, "", nil},
-		{bearer, "", []string{"Authorization: Basic K", "Authorization: Bearer K"}, "", errTwoKeys},
+		{bearer, "", []string{"Authorization: Basic K", "Authorization: Bearer K"}, "", enforce.ErrTwoKeys},
 
 		{query, "api_key=K", nil, "K", nil},
 		{query, "a=b&api_key=K&x=%zz", nil, "K", nil},
@@ -92,35 +93,35 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		{query, "api_key[]=K", nil, "K", nil},
 		{query, "api[key=K", nil, "K", nil},
 		{query, "api%5Bkey=K", nil, "K", nil},
-		{query, "api_key=K&api[key=L", nil, "", errTwoKeys},
+		{query, "api_key=K&api[key=L", nil, "", enforce.ErrTwoKeys},
 		{query, "api_key%00x=K", nil, "K", nil},
 		{query, "+api_key=K+", nil, "K", nil},
-		{query, "api_key=K%zz", nil, "", errOddKey},
-		{query, "api_key=%22K%22", nil, "", errOddKey},
-		{query, "api_key=K&api_key=K", nil, "", errTwoKeys},
-		{query, "api_key=K&api_key[]=L", nil, "", errTwoKeys},
+		{query, "api_key=K%zz", nil, "", enforce.ErrOddKey},
+		{query, "api_key=%22K%22", nil, "", enforce.ErrOddKey},
+		{query, "api_key=K&api_key=K", nil, "", enforce.ErrTwoKeys},
+		{query, "api_key=K&api_key[]=L", nil, "", enforce.ErrTwoKeys},
 		{query, "api_keys=K&x=api_key=K&api_key", nil, "", nil},
 		{query, "=api_key=K", nil, "K", nil}, // h3 and Nitro
 		{query, "?api_key=K", nil, "K", nil},
-		{query, "api_key=K&?api_key=L", nil, "", errTwoKeys},
+		{query, "api_key=K&?api_key=L", nil, "", enforce.ErrTwoKeys},
 		{query, strings.Repeat("a=b&", 999) + "api_key=K", nil, "K", nil},
-		{query, strings.Repeat("a=b&", 1000) + "api_key=K", nil, "", errManyPairs},
+		{query, strings.Repeat("a=b&", 1000) + "api_key=K", nil, "", enforce.ErrManyPairs},
 
 		{cookie, "", []string{"Cookie: a=b; key=K"}, "K", nil},
 		{cookie, "", []string{`Cookie: key="K"`}, "K", nil},
-		{cookie, "", []string{"Cookie: key=K; key=L"}, "", errTwoKeys},
-		{cookie, "", []string{"Cookie: key=K", "Cookie: key=L"}, "", errTwoKeys},
+		{cookie, "", []string{"Cookie: key=K; key=L"}, "", enforce.ErrTwoKeys},
+		{cookie, "", []string{"Cookie: key=K", "Cookie: key=L"}, "", enforce.ErrTwoKeys},
 		{cookie, "", []string{"Cookie: a=b, key=K"}, "K", nil},
 		{cookie, "", []string{"Cookie: KEY[]=K"}, "K", nil},
-		{cookie, "", []string{"Cookie: key=K%20"}, "", errOddKey},
+		{cookie, "", []string{"Cookie: key=K%20"}, "", enforce.ErrOddKey},
 
 		{mixed, "", []string{"X-A: a", "X-B: b"}, "ab", nil},
 		{mixed, "", []string{"X-A: a", "X-B: b "}, "ab", nil},
 
 		{all, "key=K", nil, "K", nil},
 		{all, "key=K", []string{"X-Api-Key: ", "Authorization: Bearer K"}, "K", nil},
-		{all, "key=K", []string{"X-Api-Key: L"}, "", errTwoKeys},
-		{all, "key=", []string{"X-Api-Key: K", "Authorization: Bearer L"}, "", errTwoKeys},
+		{all, "key=K", []string{"X-Api-Key: L"}, "", enforce.ErrTwoKeys},
+		{all, "key=", []string{"X-Api-Key: K", "Authorization: Bearer L"}, "", enforce.ErrTwoKeys},
 		{all, "", []string{"X-Api-Key: K", "Authorization: Basic L"}, "K", nil},
 	} {
 		got, err := findKey(t, c.from, c.query, c.fields...)
@@ -139,7 +140,7 @@ func hostilePairs() (all []string) {
 }
 
 func BenchmarkFindKeyOfHostileRequests(b *testing.B) {
-	k := &APIKeys{From: []KeySource{{Type: fromQuery, Name: "api_key"}, {Type: fromPlaceholder, Name: "{http.request.cookie.key}"}}}
+	k := &APIKeys{From: []KeySource{{Type: enforce.FromQuery, Name: "api_key"}, {Type: enforce.FromPlaceholder, Name: "{http.request.cookie.key}"}}}
 	k.run = sourcesOf(b, k)
 	for _, text := range hostilePairs() {
 		for place, r := range map[string]*http.Request{
@@ -150,7 +151,7 @@ func BenchmarkFindKeyOfHostileRequests(b *testing.B) {
 				fastest := time.Hour
 				for b.Loop() {
 					start := time.Now()
-					k.run.find(r, nil)
+					k.run.Find(r, nil)
 					fastest = min(fastest, time.Since(start))
 				}
 				b.ReportMetric(float64(fastest.Nanoseconds())/float64(len(text)), "ns/byte")
@@ -165,7 +166,7 @@ func FuzzFindKey(f *testing.F) {
 	f.Add("api_key=K&x=%zz", "Bearer K", "a=b; key=K")
 	f.Add("api_key[=K;;=&%00", "bearer", `key="`)
 	from := func() []KeySource {
-		return []KeySource{{Type: fromBearer}, {Type: fromQuery, Name: "api_key"}, {Type: fromPlaceholder, Name: "{http.request.cookie.key}"}}
+		return []KeySource{{Type: enforce.FromBearer}, {Type: enforce.FromQuery, Name: "api_key"}, {Type: enforce.FromPlaceholder, Name: "{http.request.cookie.key}"}}
 	}
 	f.Fuzz(func(t *testing.T, query, authorization, cookie string) {
 		key, err := findKey(t, from(), query, "Authorization: "+authorization, "Cookie: "+cookie)
@@ -175,9 +176,9 @@ func FuzzFindKey(f *testing.F) {
 	})
 }
 
-func sourcesOf(t testing.TB, k *APIKeys) *apiKeys {
+func sourcesOf(t testing.TB, k *APIKeys) *enforce.APIKeys {
 	t.Helper()
-	run := new(apiKeys)
+	run := new(enforce.APIKeys)
 	for i := range k.From {
 		source, err := k.From[i].provision()
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
@@ -51,7 +52,7 @@ type APIKeys struct {
 	// The tier of requests without a key, or with an unknown one.
 	DefaultTier string `json:"default_tier,omitempty"`
 
-	run *apiKeys
+	run *enforce.APIKeys
 }
 
 // KeySource is a place in a request where a key may be.
@@ -73,9 +74,9 @@ type KeySource struct {
 func (a *App) provisionAPIKeys() error {
 	k := a.APIKeys
 	if len(k.From) == 0 {
-		k.From = []KeySource{{Type: fromHeader, Name: "X-Api-Key"}}
+		k.From = []KeySource{{Type: enforce.FromHeader, Name: "X-Api-Key"}}
 	}
-	k.run = &apiKeys{Store: k.Store, Missing: k.Missing, Unknown: k.Unknown, DefaultTier: k.DefaultTier}
+	k.run = &enforce.APIKeys{Store: k.Store, Missing: k.Missing, Unknown: k.Unknown, DefaultTier: k.DefaultTier}
 	for i := range k.From {
 		source, err := k.From[i].provision()
 		if err != nil {
@@ -86,14 +87,14 @@ func (a *App) provisionAPIKeys() error {
 	if err := a.checkDefaultTier(); err != nil {
 		return err
 	}
-	if _, shared := a.run.store.(stores.Network); k.Store && !shared {
-		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis, postgres or mysql", a.run.store.CaddyModule().ID.Name())
+	if _, shared := a.run.Store.(stores.Network); k.Store && !shared {
+		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis, postgres or mysql", a.run.Store.CaddyModule().ID.Name())
 	}
 	path, err := filepath.Abs(cmp.Or(k.File, defaultKeyFile()))
 	if err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
-	k.run.keys, err = apikeys.Open(path, a.tierNames(), a.keysChanged)
+	k.run.Keys, err = apikeys.Open(path, a.tierNames(), a.keysChanged)
 	if err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
@@ -105,11 +106,11 @@ func (a *App) provisionAPIKeys() error {
 func (a *App) checkDefaultTier() error {
 	k := a.APIKeys
 	for _, option := range []struct{ name, value string }{{"missing", k.Missing}, {"unknown", k.Unknown}} {
-		if option.value != "" && option.value != keyDeny && option.value != keyDefault {
+		if option.value != "" && option.value != enforce.KeyDeny && option.value != enforce.KeyDefault {
 			return fmt.Errorf("%s: must be deny or default, got %q", option.name, option.value)
 		}
 	}
-	needed := k.Missing == keyDefault || k.Unknown == keyDefault
+	needed := k.Missing == enforce.KeyDefault || k.Unknown == enforce.KeyDefault
 	switch {
 	case needed && k.DefaultTier == "":
 		return errors.New("a default tier is missing: write `missing default free`, where free is a tier")
@@ -121,25 +122,25 @@ func (a *App) checkDefaultTier() error {
 	return nil
 }
 
-func (s *KeySource) provision() (keySource, error) {
-	in := keySource{kind: s.Type, in: s.Name}
+func (s *KeySource) provision() (enforce.KeySource, error) {
+	in := enforce.KeySource{Kind: s.Type, In: s.Name}
 	switch s.Type {
-	case fromHeader:
+	case enforce.FromHeader:
 		err := httpfield.CheckName(s.Name)
 		s.Name = http.CanonicalHeaderKey(s.Name)
 		return in, err
-	case fromBearer:
+	case enforce.FromBearer:
 		if s.Name != "" {
 			return in, fmt.Errorf("bearer takes no name, got %q", s.Name)
 		}
 		return in, nil
-	case fromQuery:
+	case enforce.FromQuery:
 		if s.Name == "" {
 			return in, errors.New("query needs the name of a parameter")
 		}
-		in.parameter = endpoint.NewName(s.Name)
+		in.Parameter = endpoint.NewName(s.Name)
 		return in, nil
-	case fromPlaceholder:
+	case enforce.FromPlaceholder:
 		if len(placeholder.Names(s.Name)) == 0 {
 			return in, fmt.Errorf("placeholder needs one, such as {http.request.cookie.key}, got %q", s.Name)
 		}
@@ -150,25 +151,25 @@ func (s *KeySource) provision() (keySource, error) {
 
 // sourceOfPlaceholder returns the place that a placeholder reads from. There, two keys can be told
 // from one: Caddy's placeholder would join them, or take the first.
-func sourceOfPlaceholder(text string) keySource {
+func sourceOfPlaceholder(text string) enforce.KeySource {
 	for _, place := range []struct{ kind, family string }{
-		{fromHeader, "{http.request.header."}, {fromQuery, "{http.request.uri.query."}, {fromCookie, "{http.request.cookie."},
+		{enforce.FromHeader, "{http.request.header."}, {enforce.FromQuery, "{http.request.uri.query."}, {enforce.FromCookie, "{http.request.cookie."},
 	} {
 		if name, ok := strings.CutPrefix(text, place.family); ok && strings.IndexByte(name, '}') == len(name)-1 {
 			name = name[:len(name)-1]
-			return keySource{kind: place.kind, in: name, parameter: endpoint.NewName(name)}
+			return enforce.KeySource{Kind: place.kind, In: name, Parameter: endpoint.NewName(name)}
 		}
 	}
-	return keySource{kind: fromPlaceholder, in: text}
+	return enforce.KeySource{Kind: enforce.FromPlaceholder, In: text}
 }
 
 // countAPIKeys reports the keys there are.
 func (a *App) countAPIKeys() {
 	k := a.APIKeys
-	if k.run.keys.Keys() == nil && !k.Store {
-		a.log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.run.keys.Path()))
+	if k.run.Keys.Keys() == nil && !k.Store {
+		a.log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.run.Keys.Path()))
 	}
-	a.run.meterKeys()
+	a.run.MeterKeys()
 }
 
 // keysChanged tells that the file of keys was read again.
@@ -178,7 +179,7 @@ func (a *App) keysChanged(set *apikeys.Set, err error) {
 		return
 	}
 	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
-	a.run.meterKeys()
+	a.run.MeterKeys()
 }
 
 // defaultKeyFile returns the file of API keys where none is named.

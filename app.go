@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -98,7 +99,7 @@ type App struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	run *shared
+	run *enforce.Config
 
 	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
 
@@ -128,7 +129,7 @@ var (
 )
 
 // runningApp returns the app of the configuration that runs, or nil if it has none.
-func runningApp() *shared {
+func runningApp() *enforce.Config {
 	app, err := caddy.ActiveContext().AppIfConfigured("rate_limit")
 	if err != nil {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
@@ -20,8 +21,8 @@ import (
 // looked at, or that turns out to be wrong elsewhere, leaves no trace.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.log, a.warned = ctx.Logger(), make(map[string]bool)
-	a.run = &shared{
-		log: a.log, warn: a.warn, running: make(chan struct{}), zoneNames: make(map[uint32]string),
+	a.run = &enforce.Config{
+		Log: a.log, Warn: a.warn, Running: make(chan struct{}), ZoneNames: make(map[uint32]string),
 		IPv4Prefix: a.IPv4Prefix, IPv6Prefix: a.IPv6Prefix,
 	}
 	for _, step := range []func() error{
@@ -39,19 +40,19 @@ func (a *App) Provision(ctx caddy.Context) error {
 		}
 	}
 	a.compile()
-	return a.run.openOnceStarted(ctx)
+	return a.run.OpenOnceStarted(ctx)
 }
 
 // compile hands on what was checked.
 func (a *App) compile() {
-	a.run.tiers, a.run.scores, a.run.region = a.tierNames(), !a.Reputation.isOff(), a.Region.shared()
-	a.run.forged = reputation.Offense{
+	a.run.Tiers, a.run.Scores, a.run.Region = a.tierNames(), !a.Reputation.isOff(), a.Region.shared()
+	a.run.Forged = reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Forged},
 		Points:    a.Reputation.points(reputation.Forged),
 		Ban:       a.Ban.rule(""),
 	}
 	if a.Pressure.isOn() {
-		a.run.crowded, a.run.squeeze = a.Pressure.rule(), a.Pressure.squeeze().rule("")
+		a.run.Crowded, a.run.Squeeze = a.Pressure.rule(), a.Pressure.squeeze().rule("")
 	}
 	if a.Session != nil {
 		a.run.Session = a.Session.run
@@ -74,49 +75,49 @@ func (a *App) Cleanup() error {
 
 // provisionFiles decides where the database, the secret and the daily keys are kept.
 func (a *App) provisionFiles() error {
-	a.run.settings = instance.Settings{
-		Store:    a.run.store.Identity(),
-		Kind:     a.run.store.CaddyModule().ID.Name(),
+	a.run.Settings = instance.Settings{
+		Store:    a.run.Store.Identity(),
+		Kind:     a.run.Store.CaddyModule().ID.Name(),
 		Secret:   a.SecretFile,
 		MaxKeys:  a.MaxKeys,
 		Timeout:  time.Duration(a.StoreTimeout),
 		Cleanup:  time.Duration(a.CleanupInterval),
 		Degraded: a.DegradedLimit,
 	}
-	if _, ok := a.run.store.(stores.Keyed); ok {
+	if _, ok := a.run.Store.(stores.Keyed); ok {
 		return nil
 	}
-	if store, ok := a.run.store.(stores.Network); ok {
+	if store, ok := a.run.Store.(stores.Network); ok {
 		return a.provisionNetwork(store)
 	}
 	folder := filepath.Join(caddy.AppDataDir(), stores.DefaultFolder)
-	if store, ok := a.run.store.(stores.File); ok {
-		a.run.settings.Path, folder = store.Place(), store.Folder()
+	if store, ok := a.run.Store.(stores.File); ok {
+		a.run.Settings.Path, folder = store.Place(), store.Folder()
 	}
-	a.run.settings.Secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
-	a.run.settings.Epochs = filepath.Join(folder, "tally.epochs")
-	if secret, err := filepath.Abs(a.run.settings.Secret); err == nil && secret == a.run.settings.Path {
+	a.run.Settings.Secret = cmp.Or(a.SecretFile, filepath.Join(folder, "tally.key"))
+	a.run.Settings.Epochs = filepath.Join(folder, "tally.epochs")
+	if secret, err := filepath.Abs(a.run.Settings.Secret); err == nil && secret == a.run.Settings.Path {
 		return fmt.Errorf("secret_file: is the database as well, got %q: name another file", a.SecretFile)
 	}
-	a.warnOfAccess("secret_file", a.run.settings.Secret)
-	a.warnOfAccess("the keys that names at rest are hashed under", a.run.settings.Epochs)
+	a.warnOfAccess("secret_file", a.run.Settings.Secret)
+	a.warnOfAccess("the keys that names at rest are hashed under", a.run.Settings.Epochs)
 	return nil
 }
 
 // provisionNetwork checks that there is what all machines must have that share a store.
 func (a *App) provisionNetwork(store stores.Network) error {
 	if a.SecretFile == "" {
-		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", a.run.settings.Kind)
+		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", a.run.Settings.Kind)
 	}
-	a.run.settings.Address = store.Address()
-	a.warnOfAccess("secret_file", a.run.settings.Secret)
+	a.run.Settings.Address = store.Address()
+	a.warnOfAccess("secret_file", a.run.Settings.Secret)
 	return nil
 }
 
 // provisionHistory has the counts ready that the history is made of.
 func (a *App) provisionHistory() (err error) {
 	if !a.DisableHistory {
-		a.run.ledger, err = instance.OpenLedger(a.run.settings)
+		a.run.Ledger, err = instance.OpenLedger(a.run.Settings)
 	}
 	return err
 }
@@ -134,7 +135,7 @@ func (a *App) loadStore(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("store: module %T is not a store", module)
 	}
-	a.run.store = store
+	a.run.Store = store
 	return nil
 }
 
@@ -171,7 +172,7 @@ func (a *App) provisionClients() error {
 		return err
 	}
 	if a.Session != nil {
-		a.run.knowsClients = true
+		a.run.KnowsClients = true
 		if err := a.Session.provision(); err != nil {
 			return fmt.Errorf("session: %w", err)
 		}

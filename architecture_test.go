@@ -20,6 +20,7 @@ type rule struct {
 	except    []string // of the packages
 	forbidden []string
 	allowed   []string // of the forbidden
+	imports   []string // that they must not import themselves
 	why       string
 }
 
@@ -93,6 +94,12 @@ var rules = []rule{
 		packages:  []string{"./internal/matcher"},
 		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint"},
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
+	},
+	{
+		packages:  []string{"./internal/enforce"},
+		forbidden: []string{".", "./internal/routes", "./internal/replay"},
+		imports:   []string{"encoding/json", "./internal/caddyconf", "github.com/caddyserver/caddy/v2/caddyconfig/..."},
+		why:       "what decides about requests knows nothing of what an operator writes, so neither can change for the other's sake",
 	},
 	{
 		packages:  []string{"./internal/instance"},
@@ -286,6 +293,11 @@ func TestDependencyRules(t *testing.T) {
 			for _, dep := range p.Deps {
 				if matchesAny(r.forbidden, dep) && !matchesAny(r.allowed, dep) {
 					t.Errorf("%s depends on %s, and must not: %s", p.name(), dep, r.why)
+				}
+			}
+			for _, dep := range p.Imports {
+				if matchesAny(r.imports, dep) {
+					t.Errorf("%s imports %s, and must not: %s", p.name(), dep, r.why)
 				}
 			}
 		}

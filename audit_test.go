@@ -18,7 +18,7 @@ import (
 // Whatever says an address has a name in the audit that nobody can link once the entries are gone.
 func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
-	in := h.app.run.use()
+	in := h.app.run.Use()
 	for text, address := range map[string]bool{
 		"192.0.2.1": true, "192.0.2.0/24": true, "key:192.0.2.1": true, "key:192.0.2.0/24": true, "key:alice": false, "api-key:192.0.2.1": false,
 	} {
@@ -41,7 +41,7 @@ func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
 // In an outage the store that was in use is closed. Operators are told so in words that help.
 func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
-	in := h.app.run.use()
+	in := h.app.run.Use()
 	before := in.Store.Load()
 	t.Cleanup(func() { in.Store.Store(before) })
 	closed, err := memory.New().Opener(memory.Options{})(t.Context())
@@ -69,7 +69,7 @@ func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 // these are kept, also those about networks around it.
 func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
-	in := h.app.run.use()
+	in := h.app.run.Use()
 	auditor, err := in.Auditor()
 	if err != nil {
 		t.Fatal(err)

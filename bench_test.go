@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // BenchmarkServeHTTP measures what the handler adds to a request that Caddy has
@@ -26,10 +27,10 @@ func BenchmarkServeHTTP(b *testing.B) {
 			benchServe(b, Limit{Amount: 1, Window: 366 * 24 * 3600e9}, keys, 2)
 		})
 	}
-	for _, per := range []string{perIP, perClient} {
+	for _, per := range []string{enforce.PerIP, enforce.PerClient} {
 		b.Run("warm/per="+per, func(b *testing.B) { benchPer(b, per, "same-origin") })
 	}
-	b.Run("warm/per=client/elsewhere", func(b *testing.B) { benchPer(b, perClient, "cross-site") })
+	b.Run("warm/per=client/elsewhere", func(b *testing.B) { benchPer(b, enforce.PerClient, "cross-site") })
 	b.Run("warm/per=client/session", benchSession)
 	b.Run("blocked/page", func(b *testing.B) {
 		h := benchHandler(b, Limit{Amount: 1, Window: 366 * 24 * 3600e9})
@@ -62,26 +63,26 @@ func benchPer(b *testing.B, per, site string) {
 
 // benchSession measures what it takes to know a client by its session.
 func benchSession(b *testing.B) {
-	h := &Handler{Zones: []*Zone{{Name: "bench", Per: perClient, Limits: []Limit{{Amount: 1 << 30, Window: 366 * 24 * 3600e9}}}}}
+	h := &Handler{Zones: []*Zone{{Name: "bench", Per: enforce.PerClient, Limits: []Limit{{Amount: 1 << 30, Window: 366 * 24 * 3600e9}}}}}
 	if err := h.Provision(contextOf(b, &App{Session: new(Session)})); err != nil {
 		b.Fatal(err)
 	}
-	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	h.app.run.Started()
 	b.Cleanup(func() { h.app.run.Cleanup() })
 	r, vars, _ := benchRequest()
 	vars[caddyhttp.ClientIPVarKey] = benchClients(1)[0]
-	e := newEvaluation(r)
-	defer e.release()
-	e.attachClient(h.app.run, false)
-	e.client.locate(e)
-	_, cookie, err := e.client.issue(h.app.Session.run.ready(b.Context(), h.app.run))
+	e := enforce.NewEvaluation(r)
+	defer e.Release()
+	e.AttachClient(h.app.run, false)
+	e.Client.LocateFrom(e)
+	_, cookie, err := e.Client.Issue(h.app.Session.run.Ready(b.Context(), h.app.run))
 	if err != nil {
 		b.Fatal(err)
 	}
 	pair, _, _ := strings.Cut(cookie, ";")
 	r.Header["Cookie"] = []string{pair}
-	e.client = newClient(e.http, h.app.run)
-	if kind := e.identify().Kind; kind != identity.Session {
+	e.Client = enforce.NewClient(e.Http, h.app.run)
+	if kind := e.Identify().Kind; kind != identity.Session {
 		b.Fatalf("known by a %v", kind)
 	}
 	benchHandlerServe(b, h, 1, 2, "Cookie", pair)
@@ -98,8 +99,8 @@ func benchHandlerServe(b *testing.B, h *Handler, keys, before int, fields ...str
 	r, vars, w := benchRequest()
 	serve := func(client any, r *http.Request, vars map[string]any, w *nothing) {
 		vars[caddyhttp.ClientIPVarKey] = client
-		delete(vars, responseVar)
-		delete(vars, clientVar)
+		delete(vars, enforce.ResponseVar)
+		delete(vars, enforce.ClientVar)
 		for i := 0; i < len(fields); i += 2 {
 			r.Header[fields[i]] = fields[i+1 : i+2]
 		}
@@ -159,7 +160,7 @@ func zoneHandler(b testing.TB, z *Zone) *Handler {
 	if err := h.Provision(newContext(b)); err != nil {
 		b.Fatal(err)
 	}
-	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	h.app.run.Started()
 	b.Cleanup(func() { h.app.run.Cleanup() })
 	return h
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -73,9 +74,9 @@ func parseCounted(words []string) (*Count, error) {
 func parseReadBody(words []string) (int64, error) {
 	switch len(words) {
 	case 0:
-		return defaultReadBody, nil
+		return enforce.DefaultReadBody, nil
 	case 1:
-		if size, err := humanize.ParseBytes(words[0]); err == nil && size > 0 && size <= maxReadBody {
+		if size, err := humanize.ParseBytes(words[0]); err == nil && size > 0 && size <= enforce.MaxReadBody {
 			return int64(size), nil
 		}
 	}

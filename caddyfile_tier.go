@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // unmarshalTier reads a tier:
@@ -110,13 +111,13 @@ func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
 	}
 	s := KeySource{Type: args[0]}
 	switch {
-	case s.Type != fromHeader && s.Type != fromBearer && s.Type != fromQuery && s.Type != fromPlaceholder:
+	case s.Type != enforce.FromHeader && s.Type != enforce.FromBearer && s.Type != enforce.FromQuery && s.Type != enforce.FromPlaceholder:
 		return d.Errf("api_keys: from: must be header, bearer, query or placeholder, got %q", s.Type)
-	case s.Type == fromBearer && len(args) > 1:
+	case s.Type == enforce.FromBearer && len(args) > 1:
 		return d.Errf("api_keys: from bearer takes no value, got %q", args[1])
-	case s.Type != fromBearer && len(args) != 2:
+	case s.Type != enforce.FromBearer && len(args) != 2:
 		return d.Errf("api_keys: from %s takes one value, got %d", s.Type, len(args)-1)
-	case s.Type != fromBearer:
+	case s.Type != enforce.FromBearer:
 		s.Name = args[1]
 	}
 	checked := s // which provision completes, and the config doesn't need
@@ -131,9 +132,9 @@ func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
 func (k *APIKeys) unmarshalWithout(d *caddyfile.Dispenser, field *string) error {
 	option, args := d.Val(), d.RemainingArgs()
 	switch {
-	case len(args) == 1 && args[0] == keyDeny:
-	case len(args) == 1 && args[0] == keyDefault: // of the other option
-	case len(args) == 2 && args[0] == keyDefault:
+	case len(args) == 1 && args[0] == enforce.KeyDeny:
+	case len(args) == 1 && args[0] == enforce.KeyDefault: // of the other option
+	case len(args) == 2 && args[0] == enforce.KeyDefault:
 		if k.DefaultTier != "" && k.DefaultTier != args[1] {
 			return d.Errf("api_keys: %s: the default tier is %q already, got %q: there is one", option, k.DefaultTier, args[1])
 		}

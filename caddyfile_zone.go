@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -118,9 +119,9 @@ func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 		return d.Err("per: a value is missing: expected ip, everyone, client, api_key or key <value>")
 	case args[0] == "key":
 		return z.setPerKey(d, args[1:])
-	case !slices.Contains([]string{perIP, perEveryone, perClient, perAPIKey}, args[0]):
+	case !slices.Contains([]string{enforce.PerIP, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}, args[0]):
 		return d.Errf("unknown per %q: write %s", args[0], insteadOfPer(args))
-	case args[0] == perIP && len(args) > 1:
+	case args[0] == enforce.PerIP && len(args) > 1:
 		return d.Errf("per ip takes no value, got %q: write ipv4_prefix 24 into a line of its own for how much of an address counts", args[1])
 	case len(args) > 1:
 		return d.Errf("per %s takes no value, got %q", args[0], args[1])

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -30,11 +31,11 @@ const (
 // checkCeiling checks the options of zones that count per client.
 func (z *zoneSetup) checkCeiling() error {
 	switch {
-	case z.PrefixCeiling != 0 && z.run.per != perClient:
-		return fmt.Errorf("prefix_ceiling is for zones that count per client, this one counts per %s", z.run.per)
+	case z.PrefixCeiling != 0 && z.run.Per != enforce.PerClient:
+		return fmt.Errorf("prefix_ceiling is for zones that count per client, this one counts per %s", z.run.Per)
 	case z.PrefixCeiling < 0 || z.PrefixCeiling > maxCeiling:
 		return fmt.Errorf("prefix_ceiling: must be between 1 and %d, got %d", maxCeiling, z.PrefixCeiling)
-	case z.run.per == perClient && (z.IPv4Prefix != 0 || z.IPv6Prefix != 0):
+	case z.run.Per == enforce.PerClient && (z.IPv4Prefix != 0 || z.IPv6Prefix != 0):
 		return fmt.Errorf("per client takes ipv4_prefix and ipv6_prefix from the global option rate_limit, so that a client is the same in all zones")
 	}
 	return nil
@@ -43,20 +44,20 @@ func (z *zoneSetup) checkCeiling() error {
 // addShared adds to each limit of a zone that counts per client two that clients share: one
 // of all unverified clients of a network, so that nobody gains by inventing more of them,
 // and one of everybody who uses a session outside its network.
-func (z *zoneSetup) addShared(s *limitSet) error {
-	s.networks, s.elsewhere = new(limitSet), new(limitSet)
-	for _, p := range slices.Concat(s.policies, s.shadows) {
+func (z *zoneSetup) addShared(s *enforce.LimitSet) error {
+	s.Networks, s.Elsewhere = new(enforce.LimitSet), new(enforce.LimitSet)
+	for _, p := range slices.Concat(s.Policies, s.Shadows) {
 		ceiling, err := p.Times(z.ceiling())
 		if err != nil {
 			return fmt.Errorf("prefix_ceiling: %w", err)
 		}
-		network := z.derive(p, s.networks, "network", ceiling)
+		network := z.derive(p, s.Networks, "network", ceiling)
 		if z.app.Pressure.isOn() {
-			network.scaling = z.app.squeezable(&network.Limit, p.Limit.Scale(squeezedShare))
+			network.Scaling = z.app.squeezable(&network.Limit, p.Limit.Scale(squeezedShare))
 		}
-		z.derive(p, s.elsewhere, "elsewhere", p.Limit.Scale(elsewhereShare))
+		z.derive(p, s.Elsewhere, "elsewhere", p.Limit.Scale(elsewhereShare))
 	}
-	s.networks.field, s.elsewhere.field = joinFields(s.networks.policies), joinFields(s.elsewhere.policies)
+	s.Networks.Field, s.Elsewhere.Field = enforce.JoinFields(s.Networks.Policies), enforce.JoinFields(s.Elsewhere.Policies)
 	return nil
 }
 
@@ -68,11 +69,11 @@ func (z *Zone) ceiling() int64 {
 }
 
 // derive adds to a set a limit of the same kind as another, with counts of its own.
-func (z *zoneSetup) derive(p *policy, to *limitSet, what string, limit limiter.Limit) *policy {
+func (z *zoneSetup) derive(p *enforce.Policy, to *enforce.LimitSet, what string, limit limiter.Limit) *enforce.Policy {
 	id := binary.BigEndian.AppendUint64(nil, uint64(p.ID))
-	derived := newPolicy(p.name+"-"+what, z.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
-	derived.zone, derived.set, derived.of, derived.shadow = p.zone, to, p, p.shadow
-	to.add(derived)
+	derived := enforce.NewPolicy(p.Name+"-"+what, z.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
+	derived.Zone, derived.Set, derived.Of, derived.Shadow = p.Zone, to, p, p.Shadow
+	to.Add(derived)
 	return derived
 }
 
@@ -88,13 +89,13 @@ func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Sc
 }
 
 // provisionShared makes the metrics of the limits that clients share.
-func provisionShared(s *limitSet) {
-	for _, shared := range []*limitSet{s.networks, s.elsewhere} {
+func provisionShared(s *enforce.LimitSet) {
+	for _, shared := range []*enforce.LimitSet{s.Networks, s.Elsewhere} {
 		if shared == nil {
 			continue
 		}
-		for _, p := range slices.Concat(shared.policies, shared.shadows) {
-			p.meter = p.newMeter()
+		for _, p := range slices.Concat(shared.Policies, shared.Shadows) {
+			p.Meter = p.NewMeter()
 		}
 	}
 }

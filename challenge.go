@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // Challenge is what a client has to do for a session.
@@ -63,7 +64,7 @@ func (c *Challenge) provision() (*siteverify.Client, error) {
 		return nil, fmt.Errorf("the secret is not set: %w", err)
 	}
 	return siteverify.New(siteverify.Options{
-		Service: service, SiteKey: c.SiteKey, Secret: strings.TrimSpace(secret), Action: widgetAction,
+		Service: service, SiteKey: c.SiteKey, Secret: strings.TrimSpace(secret), Action: enforce.WidgetAction,
 	})
 }
 
@@ -105,8 +106,8 @@ func (z *zoneSetup) checkOnExceeded() error {
 		return nil
 	case z.OnExceeded != onExceededChallenge:
 		return fmt.Errorf("on_exceeded: must be refuse or challenge, got %q", z.OnExceeded)
-	case z.run.per != perClient:
-		return fmt.Errorf("on_exceeded challenge is for zones that count per client, this one counts per %s: a session would not help", z.run.per)
+	case z.run.Per != enforce.PerClient:
+		return fmt.Errorf("on_exceeded challenge is for zones that count per client, this one counts per %s: a session would not help", z.run.Per)
 	case z.app.Session == nil:
 		return errors.New("on_exceeded: challenge needs sessions: write `session` into the global option rate_limit")
 	}

@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -28,7 +28,7 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *Handler {
 	t.Helper()
 	local := httptest.NewServer(service)
 	t.Cleanup(local.Close)
-	h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, OnExceeded: onExceededChallenge, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+	h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, OnExceeded: onExceededChallenge, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
 	app := &App{Session: &Session{MaxPerPrefix: 100, Challenge: &Challenge{Type: "turnstile", SiteKey: "a-site-key", Secret: "a-secret"}}}
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
@@ -38,13 +38,13 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *Handler {
 		t.Fatal(err)
 	}
 	turnstile.Endpoint = local.URL
-	h.app.Session.run.verifier, err = siteverify.New(siteverify.Options{
-		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: widgetAction, Timeout: time.Minute,
+	h.app.Session.run.Verifier, err = siteverify.New(siteverify.Options{
+		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: enforce.WidgetAction, Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	h.app.run.Started()
 	t.Cleanup(func() { h.app.run.Cleanup() })
 	return h
 }
@@ -114,24 +114,24 @@ func TestWidgetOfAServiceThatIsDown(t *testing.T) {
 
 // What the path takes of a network is far less than this, so it is not asked here.
 func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
-	h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+	h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
 	app := &App{Session: &Session{MaxPerPrefix: 1000, Challenge: &Challenge{Difficulty: 1}}}
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+	h.app.run.Started()
 	t.Cleanup(func() { h.app.run.Cleanup() })
 
-	post := func(form url.Values) *exchange { return newExchange(t, h, http.MethodPost, form) }
+	post := func(form url.Values) *enforce.Exchange { return newExchange(t, h, http.MethodPost, form) }
 	var form url.Values
 	for n := 0; form == nil; n++ {
 		x := post(nil)
-		puzzle, err := x.keys.setter.Set(time.Now(), "example.com", x.client.NetworkID())
+		puzzle, err := x.Keys.Setter.Set(time.Now(), "example.com", x.Client.NetworkID())
 		if err != nil {
 			t.Fatal(err)
 		}
 		try := url.Values{"puzzle": {puzzle.Text}, "solution": {fmt.Sprintf("%016x", n)}}
-		if _, err := x.keys.setter.Check(time.Now(), "example.com", x.client.NetworkID(), puzzle.Text, try.Get("solution")); err == nil {
+		if _, err := x.Keys.Setter.Check(time.Now(), "example.com", x.Client.NetworkID(), puzzle.Text, try.Get("solution")); err == nil {
 			form = try
 		}
 	}
@@ -141,11 +141,11 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 	for range 100 {
 		all.Go(func() {
 			x := post(form)
-			if err := x.accept(); err != nil {
+			if err := x.Accept(); err != nil {
 				t.Error(err)
 			}
-			w := x.w.(*httptest.ResponseRecorder)
-			what := fmt.Sprint(w.Code, ", cookies: ", len(w.Result().Cookies()), ", used: ", strings.Contains(w.Body.String(), notices[usedBefore](language.English)))
+			w := x.W.(*httptest.ResponseRecorder)
+			what := fmt.Sprint(w.Code, ", cookies: ", len(w.Result().Cookies()), ", used: ", strings.Contains(w.Body.String(), enforce.Notices[enforce.UsedBefore](language.English)))
 			mu.Lock()
 			defer mu.Unlock()
 			answers[what]++
@@ -158,17 +158,17 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 }
 
 // newExchange returns a request for the challenge's path, of one client.
-func newExchange(t *testing.T, h *Handler, method string, form url.Values) *exchange {
+func newExchange(t *testing.T, h *Handler, method string, form url.Values) *enforce.Exchange {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(method, defaultSessionPath, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
-	e := newEvaluation(r)
-	e.attachClient(h.app.run, false)
-	e.client.locate(e)
+	e := enforce.NewEvaluation(r)
+	e.AttachClient(h.app.run, false)
+	e.Client.LocateFrom(e)
 	s := h.app.Session
-	return &exchange{sessions: s.run, app: h.app.run, w: w, http: r, evaluation: e, client: e.client, keys: s.run.ready(t.Context(), h.app.run), page: h.run.page}
+	return &enforce.Exchange{Sessions: s.run, App: h.app.run, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.run.Ready(t.Context(), h.app.run), Page: h.run.Page}
 }
 
 // Somebody who has collected tokens waits for all of them at once, and gets a tenth of the
@@ -180,23 +180,23 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 		"of few":          {3, 0, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+			h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
 			app := &App{Session: &Session{MaxPerPrefix: c.hourly, MaxLivePerPrefix: c.live, Challenge: &Challenge{Difficulty: 1, WithoutScript: 10e9}}}
 			if err := h.Provision(contextOf(t, app)); err != nil {
 				t.Fatal(err)
 			}
-			startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+			h.app.run.Started()
 			t.Cleanup(func() { h.app.run.Cleanup() })
 			var all sync.WaitGroup
 			var waited, solved atomic.Int64
 			for range 50 {
 				all.Go(func() {
 					x := newExchange(t, h, http.MethodGet, nil)
-					token, err := x.keys.setter.SetWait(time.Now().Add(-30*time.Second), "example.com", x.client.NetworkID(), 10*time.Second)
+					token, err := x.Keys.Setter.SetWait(time.Now().Add(-30*time.Second), "example.com", x.Client.NetworkID(), 10*time.Second)
 					if err != nil {
 						t.Error(err)
 					}
-					if err := x.acceptWait(token.Token); err != nil {
+					if err := x.AcceptWait(token.Token); err != nil {
 						t.Error(err)
 					}
 					count(t, x, &waited)
@@ -205,9 +205,9 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 			all.Wait()
 			for range 50 {
 				x := newExchange(t, h, http.MethodPost, nil)
-				token := [tokenSize]byte{}
+				token := [enforce.TokenSize]byte{}
 				_, _ = rand.Read(token[:])
-				if err := x.settle(token); err != nil {
+				if err := x.Settle(token); err != nil {
 					t.Error(err)
 				}
 				count(t, x, &solved)
@@ -220,8 +220,8 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 }
 
 // count counts an exchange that has issued a session. It must be refused otherwise.
-func count(t *testing.T, x *exchange, issued *atomic.Int64) {
-	w := x.w.(*httptest.ResponseRecorder)
+func count(t *testing.T, x *enforce.Exchange, issued *atomic.Int64) {
+	w := x.W.(*httptest.ResponseRecorder)
 	switch {
 	case w.Code == http.StatusSeeOther && len(w.Result().Cookies()) == 1:
 		issued.Add(1)
@@ -241,13 +241,13 @@ func TestVisitsOfTheChallengesPathAreLimited(t *testing.T) {
 		"other method": {"DELETE", defaultSessionPath, http.StatusMethodNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+			h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
 			if err := h.Provision(contextOf(t, &App{Session: &Session{Challenge: &Challenge{Difficulty: 1}}})); err != nil {
 				t.Fatal(err)
 			}
-			startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+			h.app.run.Started()
 			t.Cleanup(func() { h.app.run.Cleanup() })
-			h.app.Session.run.limits.visits = ownLimit("visits", limiter.Params{Amount: 3, Window: 3600e9})
+			h.app.Session.run.Limits.Visits = enforce.OwnLimit("visits", limiter.Params{Amount: 3, Window: 3600e9})
 			for range 3 {
 				if w := serve(t, h, ask.method, ask.path, "192.0.2.1", nil); w.Code != ask.status {
 					t.Errorf("status %d, want %d", w.Code, ask.status)

@@ -14,7 +14,7 @@ func (h *Handler) warnOfDistributed() {
 		return
 	}
 	const problem = "distributed and storage have no effect: "
-	switch store := h.app.run.store.(type) {
+	switch store := h.app.run.Store.(type) {
 	case stores.File:
 		h.warn(problem+"counts are kept in "+store.Place()+", which all Caddy processes on this machine share that use the file", h.insteadOfStorage())
 	case stores.Keyed:

@@ -6,7 +6,7 @@ import "slices"
 
 // warnIfIdle warns of a handler that does nothing.
 func (h *Handler) warnIfIdle() {
-	if len(h.run.zones) == 0 && len(h.Traps) == 0 && h.app.Session == nil {
+	if len(h.run.Zones) == 0 && len(h.Traps) == 0 && h.app.Session == nil {
 		h.warn("this handler has no zone, and limits nothing", "zone login {, limit 5/1m and }, each on a line of its own")
 	}
 }

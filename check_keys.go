@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -92,7 +93,7 @@ func (z *Zone) doubtfulKey() (problem, write string) {
 				"per ip, and trusted_proxies in the global option servers"
 		}
 	}
-	if z.Per == perKey && len(placeholder.Names(z.Key)) == 0 {
+	if z.Per == enforce.PerKey && len(placeholder.Names(z.Key)) == 0 {
 		return fmt.Sprintf("key: %q has no placeholder in it: everybody shares one count", z.Key), "per everyone"
 	}
 	return "", ""

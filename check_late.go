@@ -5,6 +5,8 @@ package tally
 import (
 	"slices"
 	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // lateFamilies are placeholders that handlers set while a request is on its way.
@@ -16,7 +18,7 @@ func (h *Handler) provisionLate() {
 	for _, z := range h.zones {
 		for _, n := range append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...) {
 			if slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) {
-				h.run.late = append(h.run.late, &lateName{zone: z.run, where: n.where, name: n.name, warn: func(problem string) { z.warn(h.log, problem, userDirective) }})
+				h.run.Late = append(h.run.Late, &enforce.LateName{Zone: z.run, Where: n.where, Name: n.name, Warn: func(problem string) { z.warn(h.log, problem, userDirective) }})
 			}
 		}
 	}

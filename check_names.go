@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
@@ -72,9 +73,9 @@ func (z *Zone) limitsLike(other *Zone) bool {
 
 // checkOurPlaceholder returns an error about a placeholder of ours that is never set.
 func (s *survey) checkOurPlaceholder(name string) error {
-	rest := strings.TrimPrefix(name, ourPlaceholders)
-	known := slices.Sorted(maps.Keys(exceededPlaceholders))
-	for _, part := range clientPlaceholders {
+	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
+	known := slices.Sorted(maps.Keys(enforce.ExceededPlaceholders))
+	for _, part := range enforce.ClientPlaceholders {
 		known = append(known, "client"+part)
 	}
 	if slices.Contains(known, rest) {
@@ -83,14 +84,14 @@ func (s *survey) checkOurPlaceholder(name string) error {
 	for _, z := range s.zones {
 		known = append(known, z.Name+".remaining")
 		if z.mayShadow() {
-			known = append(known, z.Name+wouldRefuseSuffix)
+			known = append(known, z.Name+enforce.WouldRefuseSuffix)
 		}
 	}
 	if slices.Contains(known, rest) {
 		return nil
 	}
 	best, least := known[0], 3
-	if zone, ok := strings.CutSuffix(rest, wouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") {
+	if zone, ok := strings.CutSuffix(rest, enforce.WouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") {
 		return fmt.Errorf("placeholder {%s}: no limit of zone %q has shadow: write limit 5/1m shadow into the zone", name, zone)
 	}
 	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
@@ -103,14 +104,14 @@ func (s *survey) checkOurPlaceholder(name string) error {
 				best, least = z.Name+".remaining", n
 			}
 		}
-		return fmt.Errorf("placeholder {%s}: there is no zone %q: write {%s%s}", name, zone, ourPlaceholders, best)
+		return fmt.Errorf("placeholder {%s}: there is no zone %q: write {%s%s}", name, zone, enforce.OurPlaceholders, best)
 	}
 	for _, candidate := range known {
 		if n := typo.Distance(candidate, rest); n < least {
 			best, least = candidate, n
 		}
 	}
-	return fmt.Errorf("placeholder {%s} is never set: write {%s%s}", name, ourPlaceholders, best)
+	return fmt.Errorf("placeholder {%s} is never set: write {%s%s}", name, enforce.OurPlaceholders, best)
 }
 
 // checkOurPlaceholders checks those in the options of the zone.
@@ -121,7 +122,7 @@ func (z *zoneSetup) checkOurPlaceholders() error {
 	}
 	for _, text := range texts {
 		for _, name := range placeholder.Names(text) {
-			if strings.HasPrefix(name, ourPlaceholders) {
+			if strings.HasPrefix(name, enforce.OurPlaceholders) {
 				if err := z.survey.checkOurPlaceholder(name); err != nil {
 					return z.mistake(err)
 				}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // identityFields are header fields in which proxies and their authentication services
@@ -103,4 +105,6 @@ func (p *place) needs(keys *APIKeys) (needs []need) {
 }
 
 // looksAtKeys reports whether the zone counts by API keys or takes limits from them.
-func (z *Zone) looksAtKeys() bool { return z.Tiers || z.Per == perAPIKey || z.Per == perClient }
+func (z *Zone) looksAtKeys() bool {
+	return z.Tiers || z.Per == enforce.PerAPIKey || z.Per == enforce.PerClient
+}

@@ -14,7 +14,7 @@ func checkOutcomes(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		earlier := p.authenticates()
 		for _, z := range p.zones {
-			if earlier != "" && z.Count != nil && (z.Count.rule().counts(http.StatusUnauthorized) || z.Count.rule().counts(http.StatusForbidden)) {
+			if earlier != "" && z.Count != nil && (z.Count.rule().Counts(http.StatusUnauthorized) || z.Count.rule().Counts(http.StatusForbidden)) {
 				found = append(found, z.advice("count: "+earlier+" runs before this handler, so the zone never sees what it refuses: failed logins don't count", beforeAuthentication))
 			}
 			if status := p.hides(z.Count); status != 0 {
@@ -33,7 +33,7 @@ func (p *place) hides(c *Count) int {
 			continue
 		}
 		for status := http.StatusBadRequest; status < 600; status++ {
-			if c.rule().counts(status) && (caddyhttp.ResponseMatcher{StatusCode: responses.StatusCode}).Match(status, nil) {
+			if c.rule().Counts(status) && (caddyhttp.ResponseMatcher{StatusCode: responses.StatusCode}).Match(status, nil) {
 				return status
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -64,9 +65,9 @@ func hasMatcher(sets caddyhttp.RawMatcherSets, name string) bool {
 func checkLooseProxies(s *survey) (found []Advice) {
 	for server := range s.limited() {
 		// of a field such as Cloudflare's own, the proxy replaces what it is sent
-		takesFirst := server.ClientIPHeaders == nil || slices.ContainsFunc(server.ClientIPHeaders, func(field string) bool { return !isSingle(field) })
+		takesFirst := server.ClientIPHeaders == nil || slices.ContainsFunc(server.ClientIPHeaders, func(field string) bool { return !enforce.IsSingle(field) })
 		if server.TrustedProxiesStrict == 0 && trustsProxies(server) && takesFirst {
-			found = append(found, Advice{Server: server.Listen, Fix: strictProxies,
+			found = append(found, Advice{Server: server.Listen, Fix: enforce.StrictProxies,
 				Problem: "this server trusts proxies, and takes the first address of X-Forwarded-For: behind a proxy that appends to it, as most do, clients can write that themselves, and be whoever they like"})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -106,7 +107,7 @@ func mayBeGET(set caddy.ModuleMap) bool {
 // because they trust no proxy.
 func checkUntrusted(s *survey) (found []Advice) {
 	for server := range s.limited() {
-		if slices.ContainsFunc(server.ClientIPHeaders, isSingle) && !trustsProxies(server) {
+		if slices.ContainsFunc(server.ClientIPHeaders, enforce.IsSingle) && !trustsProxies(server) {
 			found = append(found, Advice{Server: server.Listen, Problem: "client_ip_headers has no effect without trusted_proxies: all visitors that come through one proxy share one count",
 				Fix: "trusted_proxies static <networks of your proxy> beside client_ip_headers, in the global option servers"})
 		}

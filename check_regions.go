@@ -12,10 +12,10 @@ func (z *zoneSetup) checkShortWindows() []Advice {
 	if z.app.Region == nil {
 		return nil
 	}
-	for _, set := range z.run.sets() {
-		for _, p := range set.policies {
+	for _, set := range z.run.Sets() {
+		for _, p := range set.Policies {
 			if p.Window() < region.MinWindow {
-				return []Advice{z.advice(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.name, shortDuration(p.Window())),
+				return []Advice{z.advice(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.Name, shortDuration(p.Window())),
 					fmt.Sprintf("a window of at least %s beside it, for all regions together", shortDuration(region.MinWindow)))}
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -46,10 +47,10 @@ func (c *Count) check() error {
 		}
 		for j, other := range c.Status {
 			if i > j && status == other {
-				return fmt.Errorf("status: %s is given twice: leave one out", statusText(status))
+				return fmt.Errorf("status: %s is given twice: leave one out", enforce.StatusText(status))
 			}
 			if i != j && status/100 == other {
-				return fmt.Errorf("status: %d is among %s: leave one out", status, statusText(other))
+				return fmt.Errorf("status: %d is among %s: leave one out", status, enforce.StatusText(other))
 			}
 		}
 	}
@@ -58,8 +59,8 @@ func (c *Count) check() error {
 
 func (c *Count) checkReadBody() error {
 	switch {
-	case c.ReadBody < 0 || c.ReadBody > maxReadBody:
-		return fmt.Errorf("read_body: must be from 1 to %d bytes, got %d", maxReadBody, c.ReadBody)
+	case c.ReadBody < 0 || c.ReadBody > enforce.MaxReadBody:
+		return fmt.Errorf("read_body: must be from 1 to %d bytes, got %d", enforce.MaxReadBody, c.ReadBody)
 	case c.ReadBody > 0 && !c.Hold:
 		return fmt.Errorf("read_body is for hold, because nothing is held without it: write count status %v hold read_body", c)
 	}
@@ -70,11 +71,11 @@ func (c *Count) checkReadBody() error {
 func (c *Count) String() string { return c.rule().String() }
 
 // rule returns the option ready for use, or nil if there is none.
-func (c *Count) rule() *countRule {
+func (c *Count) rule() *enforce.Count {
 	if c == nil {
 		return nil
 	}
-	return &countRule{Status: c.Status, Hold: c.Hold, ReadBody: c.ReadBody}
+	return &enforce.Count{Status: c.Status, Hold: c.Hold, ReadBody: c.ReadBody}
 }
 
 // provisionCount settles which requests of the zone use up units.
@@ -85,13 +86,13 @@ func (z *zoneSetup) provisionCount() error {
 	if err := z.Count.check(); err != nil {
 		return fmt.Errorf("count: %w", err)
 	}
-	if z.run.deniesAll {
+	if z.run.DeniesAll {
 		return errors.New("count: the zone admits nothing, so no request gets an answer that could count: write a limit, or leave out count")
 	}
-	z.run.counting = engine.Afterwards
+	z.run.Counting = engine.Afterwards
 	z.run.Count = z.Count.rule()
 	if z.Count.Hold {
-		z.run.counting = engine.Held
+		z.run.Counting = engine.Held
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // DecisionLog writes a line for each refusal to the logger `http.log.rate_limit`, for
@@ -20,7 +22,7 @@ type DecisionLog struct {
 	// one in a hundred, 1 means all. From 1 to 1000000000. Default: none.
 	Sample int `json:"sample,omitempty"`
 
-	run *decisions
+	run *enforce.DecisionLog
 }
 
 const maxSample = 1_000_000_000
@@ -40,6 +42,6 @@ func (l *DecisionLog) provision(ctx caddy.Context) error {
 	if l.Sample < 0 || l.Sample > maxSample {
 		return fmt.Errorf("decision_log: sample: must be from 1 to %d, or 0 for none, got %d", maxSample, l.Sample)
 	}
-	l.run = &decisions{Sample: l.Sample, log: ctx.Logger(decisionLogger{})}
+	l.run = &enforce.DecisionLog{Sample: l.Sample, Log: ctx.Logger(decisionLogger{})}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // observed returns a handler with a decision log, and the lines of that.
@@ -17,7 +19,7 @@ func observed(t *testing.T, app *App, zones ...*Zone) (*Handler, *observer.Obser
 	t.Helper()
 	h := startHandler(t, app, &Handler{Zones: zones})
 	core, lines := observer.New(zap.DebugLevel)
-	h.app.DecisionLog.run.log = zap.New(core)
+	h.app.DecisionLog.run.Log = zap.New(core)
 	return h, lines
 }
 
@@ -31,7 +33,7 @@ func TestDecisionLogOfRefusals(t *testing.T) {
 	}
 	first, second := lines.All()[0].ContextMap(), lines.All()[1].ContextMap()
 	wait, ok := second["wait"].(time.Duration)
-	if !ok || wait <= 0 || wait > time.Hour+time.Minute+maxSpread { // and a slot
+	if !ok || wait <= 0 || wait > time.Hour+time.Minute+enforce.MaxSpread { // and a slot
 		t.Errorf("wait is %v", second["wait"])
 	}
 	delete(second, "wait")
@@ -62,9 +64,9 @@ func TestDecisionLogOfHostileClients(t *testing.T) {
 		r.Header["User-Agent"] = []string{hostile}
 		r.Host = hostile
 		r.Method = strings.Repeat("X", 1<<20)
-		e := h.run.begin(r)
-		h.app.DecisionLog.run.refused(e, &refusal{app: h.app.run, policy: h.run.zones[0].siteLimits.own.policies[0]}, time.Now)
-		e.release()
+		e := h.run.Begin(r)
+		h.app.DecisionLog.run.Refused(e, &enforce.Refusal{App: h.app.run, Policy: h.run.Zones[0].SiteLimits.Own.Policies[0]}, time.Now)
+		e.Release()
 	}
 	for _, line := range lines.All() {
 		buffer, err := encoder.EncodeEntry(line.Entry, line.Context)
@@ -86,7 +88,7 @@ func TestDecisionLogSamplesAllowedRequests(t *testing.T) {
 		t.Run(fmt.Sprint(sample), func(t *testing.T) {
 			h, lines := observed(t, &App{DecisionLog: &DecisionLog{Sample: sample}}, &Zone{Name: "z", Limits: []Limit{{Amount: 100, Window: hour}}})
 			drawn := 0.0
-			h.run.random = func() float64 { drawn++; return (drawn - 1) / 8 }
+			h.run.Random = func() float64 { drawn++; return (drawn - 1) / 8 }
 			for range 8 {
 				ask(h, "/", "192.0.2.1")
 			}
@@ -107,25 +109,25 @@ func TestDecisionLogSamplesAllowedRequests(t *testing.T) {
 // having a line.
 func TestDecisionLogIsBounded(t *testing.T) {
 	h, lines := observed(t, &App{DecisionLog: new(DecisionLog)}, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}})
-	e := h.run.begin(ask(h, "/", "192.0.2.1").Request)
-	defer e.release()
+	e := h.run.Begin(ask(h, "/", "192.0.2.1").Request)
+	defer e.Release()
 	clock := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)
 	now := func() time.Time { return clock }
-	repeated := &refusal{app: h.app.run, policy: h.run.zones[0].siteLimits.own.policies[0], reference: "made"}
-	for range decisionsPerSecond + 500 {
-		h.app.DecisionLog.run.refused(e, repeated, now)
+	repeated := &enforce.Refusal{App: h.app.run, Policy: h.run.Zones[0].SiteLimits.Own.Policies[0], Reference: "made"}
+	for range enforce.DecisionsPerSecond + 500 {
+		h.app.DecisionLog.run.Refused(e, repeated, now)
 	}
-	if n := lines.Len(); n != decisionsPerSecond {
-		t.Errorf("there are %d lines in a second, want %d", n, decisionsPerSecond)
+	if n := lines.Len(); n != enforce.DecisionsPerSecond {
+		t.Errorf("there are %d lines in a second, want %d", n, enforce.DecisionsPerSecond)
 	}
 	fresh := *repeated
-	fresh.fresh = true
-	h.app.DecisionLog.run.refused(e, &fresh, now)
-	if n := lines.Len(); n != decisionsPerSecond+1 {
+	fresh.Fresh = true
+	h.app.DecisionLog.run.Refused(e, &fresh, now)
+	if n := lines.Len(); n != enforce.DecisionsPerSecond+1 {
 		t.Error("a client that becomes blocked has no line")
 	}
 	clock = clock.Add(time.Second)
-	h.app.DecisionLog.run.refused(e, repeated, now)
+	h.app.DecisionLog.run.Refused(e, repeated, now)
 	if left := lines.All()[lines.Len()-1].ContextMap()["left_out"]; left != int64(500) {
 		t.Errorf("the next line says that %v were left out, want 500", left)
 	}

@@ -2,38 +2,11 @@
 // (http.handlers.rate_limit), the app of the same name with the global options, and the
 // modules that come with them.
 //
-// Only this package knows Caddy and HTTP. It takes values out of a request, asks
-// identity/client who has sent it and limiter/engine whether it may pass, and writes the
-// answer. A store keeps the counts: storage/sqlite in a file, storage/memory in none.
-//
-// # The life of a request
-//
-//	Handler.ServeHTTP                                            handler.go
-//	  |
-//	  |- below the session's path: Handler.serveSession          challenge_serve.go
-//	  |
-//	  '- Handler.evaluate -> result                              evaluate.go
-//	       begin      attach the client, strip its cookie        begin.go, client.go
-//	       decide
-//	         collect  statement: bans and allowances             statement.go, internal/rules
-//	                  checkConduct: traps, forged sessions       conduct.go
-//	                  for each zone that matches:
-//	                    limits   which limits hold               limits.go
-//	                    key      what it is counted by           counting_key.go
-//	                    identify who has sent it                 identify.go, identity/client
-//	                    cost     how many units                  cost.go
-//	         engine   all debits or none                         limiter/engine
-//	       report     log, event, metrics of a refusal           report.go
-//	       release
-//
-//	  switch on result.outcome                                   outcome.go
-//	    passed              next handler
-//	    counted             next handler, header fields          response.go
-//	                        limits that count by status          pending.go
-//	    refused             429, or 403 if it costs too much     refuse.go
-//	    challenged          429 with a page                      challenge_offer.go
-//	    tooEarly            425                                  refuse.go
-//	    denied, abandoned   400, 401, 403, 499                   refuse.go
+// This package has what an operator writes: the modules, the grammar of a Caddyfile and the checks.
+// Provisioning compiles it into what runs, of internal/enforce, which takes values out of a request,
+// asks identity/client who has sent it and limiter/engine whether it may pass, and writes the answer.
+// A store keeps the counts: storage/sqlite in a file, storage/memory in none. The engine on a store,
+// with all that outlives a config, is an instance of internal/instance.
 //
 // A config that is only looked at, or that is rejected, opens, makes and changes nothing:
 // the store opens when the whole config has started.

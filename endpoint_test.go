@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -27,15 +28,15 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 	var first endpoint.Readings
 	for n := range 2 {
 		h := handlerOf(t, options)
-		e := &evaluation{handler: h.run, http: r}
-		if exempt, err := e.isExempt(); exempt || err != nil {
+		e := &enforce.Evaluation{Handler: h.run, Http: r}
+		if exempt, err := e.IsExempt(); exempt || err != nil {
 			t.Fatal(exempt, err)
 		}
-		if trapped, err := h.Traps[0].run.matchers.AnyMatchWithError(r); trapped || err != nil {
+		if trapped, err := h.Traps[0].run.Matchers.AnyMatchWithError(r); trapped || err != nil {
 			t.Fatal(trapped, err)
 		}
-		matches, err := e.matches(h.run.zones[0])
-		cost, _ := h.run.zones[0].costOf(r, nil)
+		matches, err := e.Matches(h.run.Zones[0])
+		cost, _ := h.run.Zones[0].CostOf(r, nil)
 		if !matches || err != nil || cost != 5 {
 			t.Fatal(matches, cost, err)
 		}
@@ -75,9 +76,9 @@ func TestExtendedConnectIsGetForLimits(t *testing.T) {
 		"match GET /ws": true, "match CONNECT /ws": true, "match POST /ws": false, "match /ws": true,
 		"match {\nnot method CONNECT\npath /ws\n}": true, "match {\nnot method GET\npath /ws\n}": true, "match not endpoint GET /ws": true, "match not endpoint CONNECT /ws": true,
 	} {
-		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").run.zones[0]
+		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").run.Zones[0]
 		for proto, r := range extendedConnects(t) {
-			if got, err := (&evaluation{http: r}).matches(z); got != counted || err != nil {
+			if got, err := (&enforce.Evaluation{Http: r}).Matches(z); got != counted || err != nil {
 				t.Errorf("%s: %s is in the zone: %v, want %v (%v)", options, proto, got, counted, err)
 			}
 		}
@@ -88,7 +89,7 @@ func TestExtendedConnectIsGetForLimits(t *testing.T) {
 	} {
 		h := handlerOf(t, options)
 		for proto, r := range extendedConnects(t) {
-			if got, err := (&evaluation{handler: h.run, http: r}).isExempt(); got != exempt || err != nil {
+			if got, err := (&enforce.Evaluation{Handler: h.run, Http: r}).IsExempt(); got != exempt || err != nil {
 				t.Errorf("%s: %s is exempt: %v, want %v (%v)", options, proto, got, exempt, err)
 			}
 		}
@@ -124,9 +125,9 @@ func BenchmarkEndpointsOfHostileRequests(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				*matcher.Received(r).Memory.Readings() = endpoint.Readings{}
-				e := &evaluation{handler: h.run, http: r}
-				e.isExempt()
-				e.matches(h.run.zones[0])
+				e := &enforce.Evaluation{Handler: h.run, Http: r}
+				e.IsExempt()
+				e.Matches(h.run.Zones[0])
 			}
 		})
 	}

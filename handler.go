@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
@@ -25,15 +26,15 @@ import (
 // nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.log = ctx.Logger()
-	h.run = &enforcer{
-		ctx: ctx, log: h.log, random: rand.Float64, routed: errorRouted(ctx), addressedBy: clientIPFields(ctx),
-		jitter: h.Jitter, logsKey: h.LogKey, logsIP: h.LogIP, metrics: !h.DisableMetrics,
+	h.run = &enforce.Handler{
+		Ctx: ctx, Log: h.log, Random: rand.Float64, Routed: enforce.ErrorRouted(ctx), AddressedBy: enforce.ClientIPFields(ctx),
+		Jitter: h.Jitter, LogsKey: h.LogKey, LogsIP: h.LogIP, Metrics: !h.DisableMetrics,
 	}
 	if err := h.loadApps(ctx); err != nil {
 		return err
 	}
 	for _, step := range []func(caddy.Context) error{
-		h.checkConfig, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.loadExempt, h.provisionZones, h.provisionMetrics, h.run.provisionHistory,
+		h.checkConfig, h.provisionPeerOptions, h.provisionHeaders, h.provisionPage, h.loadExempt, h.provisionZones, h.provisionMetrics, h.run.ProvisionHistory,
 	} {
 		if err := step(ctx); err != nil {
 			return caddyconf.AtSource(err, h.Source)
@@ -47,14 +48,14 @@ func (h *Handler) provisionHeaders(caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
 	}
-	h.run.style = style
+	h.run.Style = style
 	return nil
 }
 
 func (h *Handler) provisionPage(caddy.Context) error {
 	page := cmp.Or(h.Page, h.app.Page, new(Page))
 	err := page.provision()
-	h.run.page = page.run
+	h.run.Page = page.run
 	return err
 }
 
@@ -64,11 +65,11 @@ func (h *Handler) loadApps(ctx caddy.Context) error {
 		return fmt.Errorf("getting rate_limit app: %w", err)
 	}
 	h.app = app.(*App)
-	h.run.app = h.app.run
+	h.run.App = h.app.run
 	if app, err = ctx.App("events"); err != nil {
 		return fmt.Errorf("getting events app: %w", err)
 	}
-	h.run.events = app.(*caddyevents.App)
+	h.run.Events = app.(*caddyevents.App)
 	return nil
 }
 
@@ -96,20 +97,20 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		return err
 	}
 	if config, err := json.Marshal(h); err == nil { // before matchers are loaded, and their texts given up
-		h.run.usesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
+		h.run.UsesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
 	for _, z := range zones {
 		if err := (&zoneSetup{z, ctx, h.app, h.app.survey, h.log}).provision(); err != nil {
 			return err
 		}
-		h.app.run.zoneNames[zoneHash(z.Name)] = z.Name
+		h.app.run.ZoneNames[zoneHash(z.Name)] = z.Name
 	}
 	h.zones = zones
 	for _, z := range zones {
-		h.run.zones = append(h.run.zones, z.run)
+		h.run.Zones = append(h.run.Zones, z.run)
 	}
-	h.run.logsAccess, h.run.traced = writesAccessLogs(ctx), h.app.survey.traces || h.app.survey.foreign
-	h.app.run.allZones = append(h.app.run.allZones, h.run.zones...)
+	h.run.LogsAccess, h.run.Traced = enforce.WritesAccessLogs(ctx), h.app.survey.traces || h.app.survey.foreign
+	h.app.run.AllZones = append(h.app.run.AllZones, h.run.Zones...)
 	h.provisionLate()
 	h.warnIfIdle()
 	for _, t := range h.Traps {
@@ -119,14 +120,14 @@ func (h *Handler) provisionZones(ctx caddy.Context) error {
 		if err := t.provision(ctx, h.app); err != nil {
 			return caddyconf.AtSource(err, t.Source)
 		}
-		h.run.traps = append(h.run.traps, t.run)
+		h.run.Traps = append(h.run.Traps, t.run)
 	}
-	h.run.clients, h.run.anonymous = h.run.knowsClients(), h.run.knowsAnonymous()
-	h.app.run.knowsClients = h.app.run.knowsClients || h.run.clients || slices.ContainsFunc(h.run.zones, (*zone).countsClients)
-	h.run.banned = &policy{zone: &zone{Name: banName}, name: banName}
-	h.run.bannedByOperator = &policy{zone: &zone{Name: banName}, name: banName}
+	h.run.Clients, h.run.Anonymous = h.run.KnowsClients(), h.run.KnowsAnonymous()
+	h.app.run.KnowsClients = h.app.run.KnowsClients || h.run.Clients || slices.ContainsFunc(h.run.Zones, (*enforce.Zone).CountsClients)
+	h.run.Banned = &enforce.Policy{Zone: &enforce.Zone{Name: enforce.BanName}, Name: enforce.BanName}
+	h.run.BannedByOperator = &enforce.Policy{Zone: &enforce.Zone{Name: enforce.BanName}, Name: enforce.BanName}
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
-		h.app.run.zones = true
+		h.app.run.Zones = true
 		h.app.warnIfServed(ctx)
 	}
 	return nil
@@ -139,30 +140,30 @@ func (h *Handler) provisionMetrics(ctx caddy.Context) error {
 	if err := meter.Register(ctx.GetMetricsRegistry(), instance.Collectors...); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	for _, z := range h.run.zones {
-		z.meter = meter.NewZone(z.Name)
-		if slices.ContainsFunc(z.sets(), func(s *limitSet) bool { return len(s.shadows) > 0 }) {
-			z.meter.HasShadow(z.Name)
+	for _, z := range h.run.Zones {
+		z.Meter = meter.NewZone(z.Name)
+		if slices.ContainsFunc(z.Sets(), func(s *enforce.LimitSet) bool { return len(s.Shadows) > 0 }) {
+			z.Meter.HasShadow(z.Name)
 		}
 		if z.Count != nil {
-			z.meter.Settles(z.Name)
+			z.Meter.Settles(z.Name)
 		}
-		for _, set := range z.sets() {
+		for _, set := range z.Sets() {
 			h.provisionMeters(z, set)
 			provisionShared(set)
 		}
 	}
-	h.run.none, h.run.statements = meter.NewZone("false"), meter.NewRules()
+	h.run.None, h.run.Statements = meter.NewZone("false"), meter.NewRules()
 	return nil
 }
 
-func (h *Handler) provisionMeters(z *zone, set *limitSet) {
-	for _, p := range set.shadows {
-		p.meter = p.newMeter()
+func (h *Handler) provisionMeters(z *enforce.Zone, set *enforce.LimitSet) {
+	for _, p := range set.Shadows {
+		p.Meter = p.NewMeter()
 	}
-	for _, p := range set.policies {
-		p.meter = p.newMeter()
-		config := meter.Config{Zone: z.Name, Amount: p.legacy, Window: p.Window().String(), IPv4: strconv.Itoa(z.IPv4Prefix), IPv6: strconv.Itoa(z.IPv6Prefix)}
+	for _, p := range set.Policies {
+		p.Meter = p.NewMeter()
+		config := meter.Config{Zone: z.Name, Amount: p.Legacy, Window: p.Window().String(), IPv4: strconv.Itoa(z.IPv4Prefix), IPv6: strconv.Itoa(z.IPv6Prefix)}
 		config.Use()
 		h.configs = append(h.configs, config)
 	}
@@ -174,7 +175,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 }
 
 // Enforcer returns what decides about the requests of the handler.
-func (h *Handler) Enforcer() *enforcer { return h.run }
+func (h *Handler) Enforcer() *enforce.Handler { return h.run }
 
 // Cleanup ends what Provision began.
 func (h *Handler) Cleanup() error {

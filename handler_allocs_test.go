@@ -9,6 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // A request of a key that memory knows takes two allocations with header fields on: its
@@ -23,7 +25,7 @@ func TestAllocationsOfRequests(t *testing.T) {
 		empty := *repl
 		n := testing.AllocsPerRun(1000, func() {
 			*repl = empty // as if it were another request's
-			delete(vars, responseVar)
+			delete(vars, enforce.ResponseVar)
 			clear(w.header)
 			if err := h.ServeHTTP(w, r, nothing{}); err != nil {
 				t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // Whatever a client sends as the cost of its request, it is a whole number from
@@ -17,11 +19,11 @@ func FuzzCost(f *testing.F) {
 		"-9223372036854775809", "99999999999999999999999999", "18700000000000000000A", "0x10", "½", "{http.request.header.X-Cost}"} {
 		f.Add(seed)
 	}
-	costly := &zone{cost: costRule{from: "{http.request.header.X-Cost}"}}
+	costly := &enforce.Zone{Cost: enforce.CostRule{From: "{http.request.header.X-Cost}"}}
 	f.Fuzz(func(t *testing.T, header string) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("http.request.header.X-Cost", header)
-		cost, err := costly.costOf(nil, repl)
+		cost, err := costly.CostOf(nil, repl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,10 +67,10 @@ func FuzzKey(f *testing.F) {
 	} {
 		f.Add(seed[0], seed[1])
 	}
-	keyed := &zone{per: perKey, Key: "{http.request.header.X-Key}", OnEmptyKey: emptyShare}
+	keyed := &enforce.Zone{Per: enforce.PerKey, Key: "{http.request.header.X-Key}", OnEmptyKey: enforce.EmptyShare}
 	f.Fuzz(func(t *testing.T, one, other string) {
 		a, b := keyOf(keyed, one), keyOf(keyed, other)
-		if len(a) > longKey {
+		if len(a) > enforce.LongKey {
 			t.Errorf("a key of %d bytes takes %d", len(one), len(a))
 		}
 		if (a == b) != (one == other) {
@@ -78,12 +80,12 @@ func FuzzKey(f *testing.F) {
 }
 
 // keyOf returns what a request is counted by whose key is a text.
-func keyOf(z *zone, text string) string {
-	e := &evaluation{repl: caddy.NewEmptyReplacer()}
-	e.repl.Set("http.request.header.X-Key", text)
-	if _, err := e.appendKey(z); err != nil {
+func keyOf(z *enforce.Zone, text string) string {
+	e := &enforce.Evaluation{Repl: caddy.NewEmptyReplacer()}
+	e.Repl.Set("http.request.header.X-Key", text)
+	if _, err := e.AppendKey(z); err != nil {
 		panic(err)
 	}
-	e.shorten(0)
-	return string(e.keys)
+	e.Shorten(0)
+	return string(e.Keys)
 }

@@ -1,10 +1,7 @@
 package tally
 
 import (
-	"context"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 // BenchmarkHistory measures what it costs a request to be counted for the history, one that
@@ -18,9 +15,9 @@ func BenchmarkHistory(b *testing.B) {
 				if err := h.Provision(contextOf(b, &App{DisableHistory: off})); err != nil {
 					b.Fatal(err)
 				}
-				startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+				h.app.run.Started()
 				b.Cleanup(func() { h.app.run.Cleanup() })
-				if off == (h.run.zones[0].past != nil) {
+				if off == (h.run.Zones[0].Past != nil) {
 					b.Fatal("the history is not as it is to be")
 				}
 				benchHandlerServe(b, h, 1000, 2)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 func TestHostKey(t *testing.T) {
@@ -17,7 +19,7 @@ func TestHostKey(t *testing.T) {
 		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1",
 		"::1": "::1", "[::1]": "::1", "[::1]:80": "::1", "[0:0::1]": "::1", "[x]:1": "x", "[": "", "": "", ".": "", ":80": "",
 	} {
-		if got := hostKey(host); got != want {
+		if got := enforce.HostKey(host); got != want {
 			t.Errorf("%q is %q, want %q", host, got, want)
 		}
 	}
@@ -27,8 +29,8 @@ func FuzzHostKey(f *testing.F) {
 	f.Add("Example.com.:80")
 	f.Add("[[::1]]]")
 	f.Fuzz(func(t *testing.T, host string) {
-		if once := hostKey(host); hostKey(once) != once {
-			t.Errorf("%q is %q, and that is %q", host, once, hostKey(once))
+		if once := enforce.HostKey(host); enforce.HostKey(once) != once {
+			t.Errorf("%q is %q, and that is %q", host, once, enforce.HostKey(once))
 		}
 	})
 }
@@ -36,7 +38,7 @@ func FuzzHostKey(f *testing.F) {
 func TestHostLabel(t *testing.T) {
 	for nth, want := range map[string]string{"0": "com", "1": "example", "2": "a", "3": "", "-1": "", "x": ""} {
 		for _, host := range []string{"a.example.com", "A.Example.com.:443"} {
-			if got := hostLabel(host, nth); got != want {
+			if got := enforce.HostLabel(host, nth); got != want {
 				t.Errorf("label %s of %s is %q, want %q", nth, host, got, want)
 			}
 		}
@@ -52,13 +54,13 @@ func TestKeysHaveOneSpelling(t *testing.T) {
 			{Header: http.Header{"X-Tenant": {"a"}}}, {Header: http.Header{"X-Tenant": {"a "}}}, {Header: http.Header{"X-Tenant": {"\ta"}}}, {Header: http.Header{"X-Tenant": {"b"}}},
 		},
 	} {
-		z := &zone{Key: key, oneSpelling: needsOneSpelling(key)}
+		z := &enforce.Zone{Key: key, OneSpelling: enforce.NeedsOneSpelling(key)}
 		var texts []string
 		for _, r := range requests {
 			r.URL = new(url.URL)
-			e := newEvaluation(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server)))
-			texts = append(texts, e.keyText(z))
-			e.release()
+			e := enforce.NewEvaluation(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server)))
+			texts = append(texts, e.KeyText(z))
+			e.Release()
 		}
 		if texts[0] != texts[1] || texts[0] != texts[2] || texts[0] == texts[3] {
 			t.Errorf("%s is %q, want the same three times, and another", key, texts)

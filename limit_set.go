@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -17,7 +18,7 @@ import (
 // newLimitSet compiles limits for the zone. What they count is stored under the name of the
 // zone and the kind of each limit, not under the tier: a client that changes its tier keeps
 // its counts if the limits of both tiers differ only in their amounts.
-func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) {
+func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*enforce.LimitSet, error) {
 	if z.Shadow {
 		limits = enforced(limits) // their names are those that they will have
 	}
@@ -25,39 +26,39 @@ func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*limitSet, error) 
 	if err != nil {
 		return nil, err
 	}
-	set := new(limitSet)
-	same, above := make(map[Limit]uint64), make(map[Limit]*policy)
+	set := new(enforce.LimitSet)
+	same, above := make(map[Limit]uint64), make(map[Limit]*enforce.Policy)
 	for i, l := range limits {
 		arithmetic := compiled[i].Limit
 		kind := Limit{
 			Algorithm: arithmetic.Algorithm().String(), Window: l.Window,
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
 		}
-		p := newPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
-		p.zone, p.set, p.shadow = z.run, set, z.Shadow || compiled[i].shadow
-		p.kind = z.kindInWords(kind)
-		p.scaling = z.scalingOf(&p.Limit)
+		p := enforce.NewPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
+		p.Zone, p.Set, p.Shadow = z.run, set, z.Shadow || compiled[i].shadow
+		p.Kind = z.kindInWords(kind)
+		p.Scaling = z.scalingOf(&p.Limit)
 		same[kind]++
-		if p.shadow {
+		if p.Shadow {
 			above[kind] = p
 		} else if above[kind] != nil {
-			set.misplaced = above[kind]
+			set.Misplaced = above[kind]
 		}
-		set.add(p)
+		set.Add(p)
 	}
 	markQuota(set)
-	set.field = joinFields(set.policies)
-	if z.run.per == perClient {
+	set.Field = enforce.JoinFields(set.Policies)
+	if z.run.Per == enforce.PerClient {
 		return set, z.addShared(set)
 	}
 	return set, nil
 }
 
 // markQuota marks the limit that has a longer window than all others.
-func markQuota(s *limitSet) {
+func markQuota(s *enforce.LimitSet) {
 	var longest, second time.Duration
-	var of *policy
-	for _, p := range s.policies {
+	var of *enforce.Policy
+	for _, p := range s.Policies {
 		if w := p.Window(); w > longest {
 			longest, second, of = w, longest, p
 		} else {
@@ -65,7 +66,7 @@ func markQuota(s *limitSet) {
 		}
 	}
 	if second > 0 && second < longest {
-		of.quota = true
+		of.Quota = true
 	}
 }
 
@@ -75,12 +76,12 @@ func (z *zoneSetup) provisionLimits() (err error) {
 	if err := z.checkLimits(); err != nil {
 		return err
 	}
-	if z.run.sites == nil {
-		z.run.siteLimits, err = z.compile("")
+	if z.run.Sites == nil {
+		z.run.SiteLimits, err = z.compile("")
 		return err
 	}
-	for site := range z.run.sites {
-		if z.run.sites[site], err = z.compile(site); err != nil {
+	for site := range z.run.Sites {
+		if z.run.Sites[site], err = z.compile(site); err != nil {
 			return err
 		}
 	}
@@ -112,17 +113,17 @@ func (z *zoneSetup) checkLimits() error {
 }
 
 // compile compiles the limits that the zone has on a site.
-func (z *zoneSetup) compile(site string) (l siteLimits, err error) {
+func (z *zoneSetup) compile(site string) (l enforce.SiteLimits, err error) {
 	if !z.Tiers && z.Tier == "" {
-		l.own, err = z.newLimitSet(site, append(z.Limits, z.effective...))
+		l.Own, err = z.newLimitSet(site, append(z.Limits, z.effective...))
 		return l, err
 	}
-	l.byTier = make(map[string]*limitSet)
+	l.ByTier = make(map[string]*enforce.LimitSet)
 	for _, t := range z.app.Tiers {
-		if l.byTier[t.Name] = nil; t.Unlimited {
+		if l.ByTier[t.Name] = nil; t.Unlimited {
 			continue
 		}
-		if l.byTier[t.Name], err = z.newLimitSet(site, t.Limits); err != nil {
+		if l.ByTier[t.Name], err = z.newLimitSet(site, t.Limits); err != nil {
 			return l, fmt.Errorf("tier %q: %w", t.Name, err)
 		}
 	}
@@ -178,7 +179,7 @@ func (z *zoneSetup) kindInWords(kind Limit) string {
 	if kind.Timezone != "" {
 		text += ", " + kind.Timezone
 	}
-	if z.run.sites != nil {
+	if z.run.Sites != nil {
 		text += ", per site"
 	}
 	return text

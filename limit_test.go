@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -66,7 +67,7 @@ func TestWindowOfAnEmptyBucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &policy{Limit: engine.Limit{Limit: arithmetic}}
+	p := &enforce.Policy{Limit: engine.Limit{Limit: arithmetic}}
 	for _, test := range []struct {
 		remaining int64
 		reset     time.Duration
@@ -77,8 +78,8 @@ func TestWindowOfAnEmptyBucket(t *testing.T) {
 		{0, 3 * time.Second, true, 3},
 		{1, 599 * time.Second, false, 60},
 	} {
-		s := limitStatus{policy: p, Quota: limiter.Quota{Remaining: test.remaining, Reset: test.reset}}
-		if got := s.effective(test.refused); got != test.want {
+		s := enforce.LimitStatus{Policy: p, Quota: limiter.Quota{Remaining: test.remaining, Reset: test.reset}}
+		if got := s.Effective(test.refused); got != test.want {
 			t.Errorf("%+v: t is %d, want %d", test, got, test.want)
 		}
 	}

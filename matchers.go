@@ -27,11 +27,11 @@ func loadMatchers(ctx caddy.Context, of any) (sets caddyhttp.MatcherSets, err er
 func (z *zoneSetup) checkMatchers() error { return z.mistake(matcher.CheckSets(z.MatcherSetsRaw)) }
 
 func (z *zoneSetup) loadMatchers() (err error) {
-	if z.run.matchers, err = loadMatchers(z.ctx, z.Zone); err != nil {
+	if z.run.Matchers, err = loadMatchers(z.ctx, z.Zone); err != nil {
 		return err
 	}
-	z.warnOfSpellings("match", z.run.matchers)
-	matcher.ForLimit(z.run.matchers)
+	z.warnOfSpellings("match", z.run.Matchers)
+	matcher.ForLimit(z.run.Matchers)
 	return nil
 }
 
@@ -41,13 +41,13 @@ func (h *Handler) loadExempt(ctx caddy.Context) error {
 	}
 	loaded, err := ctx.LoadModule(h, "ExemptRaw")
 	if err == nil {
-		err = h.run.exempt.FromInterface(loaded)
+		err = h.run.Exempt.FromInterface(loaded)
 	}
 	if err != nil {
 		return fmt.Errorf("exempt: %w", err)
 	}
 	h.warnOfExemptions()
-	matcher.ForExemption(h.run.exempt)
+	matcher.ForExemption(h.run.Exempt)
 	return nil
 }
 
@@ -64,7 +64,7 @@ func (z *zoneSetup) warnOfSpellings(option string, sets caddyhttp.MatcherSets) {
 // warnOfExemptions warns of exempt extensions: a backend that takes the format of an
 // answer from the extension has the same action under it.
 func (h *Handler) warnOfExemptions() {
-	for _, set := range h.run.exempt {
+	for _, set := range h.run.Exempt {
 		for _, m := range set {
 			path, ok := m.(*caddyhttp.MatchPath)
 			if !ok {

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
@@ -100,7 +101,7 @@ type Handler struct {
 	zones []*Zone // in the order in which they are looked at
 	app   *App
 	log   *zap.Logger
-	run   *enforcer
+	run   *enforce.Handler
 
 	configs []meter.Config // that are reported to metrics
 }
@@ -148,10 +149,10 @@ var (
 )
 
 // headerStyles are the values of the option.
-var headerStyles = map[string]headerStyle{
-	"":       {draft: true},
-	"draft":  {draft: true},
-	"legacy": {legacy: true},
-	"both":   {draft: true, legacy: true},
+var headerStyles = map[string]enforce.HeaderStyle{
+	"":       {Draft: true},
+	"draft":  {Draft: true},
+	"legacy": {Legacy: true},
+	"both":   {Draft: true, Legacy: true},
 	"off":    {},
 }

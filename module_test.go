@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -41,13 +42,13 @@ func TestHeaderValuesAreTheResponsesOwn(t *testing.T) {
 }
 
 func TestJitterStaysADuration(t *testing.T) {
-	h := &enforcer{jitter: 1e300, random: func() float64 { return 0.999 }}
+	h := &enforce.Handler{Jitter: 1e300, Random: func() float64 { return 0.999 }}
 	for _, retry := range []time.Duration{0, 1, time.Minute, limiter.MaxWindow} {
-		if got := h.spread(retry, new(limiter.Limit)); got < max(retry, 1) || got > retry+maxJitter+1 {
+		if got := h.Spread(retry, new(limiter.Limit)); got < max(retry, 1) || got > retry+enforce.MaxJitter+1 {
 			t.Errorf("%v with the largest jitter becomes %v", retry, got)
 		}
 	}
-	if got := h.spread(limiter.Never, new(limiter.Limit)); got != limiter.Never {
+	if got := h.Spread(limiter.Never, new(limiter.Limit)); got != limiter.Never {
 		t.Errorf("never becomes %v", got)
 	}
 }
@@ -84,7 +85,7 @@ func TestPeerWordsWithPer(t *testing.T) {
 	if err := h.Provision(newContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if p := h.Zones[0].run.own.policies[0]; p.Amount() != 7 || p.Window() != time.Minute || h.Zones[0].run.per != perIP {
-		t.Errorf("%s gives %s per %s", config, p.field, h.Zones[0].run.per)
+	if p := h.Zones[0].run.Own.Policies[0]; p.Amount() != 7 || p.Window() != time.Minute || h.Zones[0].run.Per != enforce.PerIP {
+		t.Errorf("%s gives %s per %s", config, p.Field, h.Zones[0].run.Per)
 	}
 }

@@ -51,7 +51,7 @@ func exportedMetrics(t *testing.T) map[string][]string {
 	for range 3 {
 		ask(h, "/", "192.0.2.1")
 	}
-	families, err := h.run.ctx.GetMetricsRegistry().Gather()
+	families, err := h.run.Ctx.GetMetricsRegistry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

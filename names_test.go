@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -61,7 +62,7 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 // another level, or in a network that is squeezed.
 func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 	const halfDay = caddy.Duration(12 * time.Hour)
-	h, z := namingInstance(t), zoneSetup{Zone: &Zone{Name: "z", run: &zone{Name: "z", per: perClient}}, app: new(App)}
+	h, z := namingInstance(t), zoneSetup{Zone: &Zone{Name: "z", run: &enforce.Zone{Name: "z", Per: enforce.PerClient}}, app: new(App)}
 	now := time.Now().UnixNano()
 	var limits []*engine.Limit
 	for _, burst := range []int64{3, 40} { // the tiers'
@@ -69,10 +70,10 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range slices.Concat(set.policies, set.networks.policies, set.elsewhere.policies) {
+		for _, p := range slices.Concat(set.Policies, set.Networks.Policies, set.Elsewhere.Policies) {
 			limits = append(limits, &p.Limit)
-			if p.scaling != nil {
-				limits = append(append(limits, p.scaling.Levels[:]...), p.scaling.Banned)
+			if p.Scaling != nil {
+				limits = append(append(limits, p.Scaling.Levels[:]...), p.Scaling.Banned)
 			}
 		}
 	}

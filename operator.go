@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
@@ -28,7 +29,7 @@ func (running) Status(context.Context) (operator.Status, error) {
 	status := operator.Status{Version: runningVersions().Module, Started: started.UTC(), Stores: instance.Describe()}
 	if app := runningApp(); app != nil {
 		status.Rules = config{app}.describeRules()
-		status.History = app.ledger != nil
+		status.History = app.Ledger != nil
 		for _, zone := range describeZones(app, nil) {
 			if zone.Shadow {
 				status.Shadow = append(status.Shadow, zone.Name)
@@ -44,7 +45,7 @@ func (running) Events(ctx context.Context) (<-chan operator.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return app.watchers.watch(ctx, app.totals, app.tag)
+	return app.Watchers.Watch(ctx, app.totals, app.tag)
 }
 
 // Refusals implements operator.Service.
@@ -56,17 +57,17 @@ func (running) Refusals(_ context.Context, zone string) (operator.Refusals, erro
 	if _, err := app.zonesNamed(zone); err != nil {
 		return operator.Refusals{}, err
 	}
-	sample := slices.DeleteFunc(app.watchers.recent(time.Now()), func(s sampledRefusal) bool { return zone != "" && s.zone != zone })
+	sample := slices.DeleteFunc(app.Watchers.Recent(time.Now()), func(s enforce.SampledRefusal) bool { return zone != "" && s.Zone != zone })
 	return operator.Refusals{
-		Sampled: len(sample), Latest: latestOf(sample, app.tag),
-		Paths:  sharesOf(sample, func(s sampledRefusal) string { return s.path }),
-		Agents: sharesOf(sample, func(s sampledRefusal) string { return cmp.Or(s.agent, "none") }),
+		Sampled: len(sample), Latest: enforce.LatestOf(sample, app.tag),
+		Paths:  enforce.SharesOf(sample, func(s enforce.SampledRefusal) string { return s.Path }),
+		Agents: enforce.SharesOf(sample, func(s enforce.SampledRefusal) string { return cmp.Or(s.Agent, "none") }),
 	}, nil
 }
 
 // tag returns the tag of a key, or "" while there is no instance.
 func (a config) tag(key string) string {
-	if h := a.instance.Load(); h != nil {
+	if h := a.Instance.Load(); h != nil {
 		return h.Tag(key)
 	}
 	return ""
@@ -76,4 +77,4 @@ func (a config) tag(key string) string {
 var _ operator.Service = running{}
 
 // config is the config that runs, as operators see it.
-type config struct{ *shared }
+type config struct{ *enforce.Config }

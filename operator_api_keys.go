@@ -59,7 +59,7 @@ func (running) AddAPIKey(ctx context.Context, line string) error {
 	if err := h.AddAPIKey(ctx, key); err != nil {
 		return keyError(err)
 	}
-	app.log.Info("an API key was added to the store", zap.String("name", key.Name), zap.String("tier", key.Tier))
+	app.Log.Info("an API key was added to the store", zap.String("name", key.Name), zap.String("tier", key.Tier))
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange) 
 	if err != nil {
 		return 0, keyError(err)
 	}
-	app.log.Info("API keys in the store were changed", zap.String("name", change.Name), zap.Int("keys", len(keys)), zap.Bool("revoked", change.Tier == ""))
+	app.Log.Info("API keys in the store were changed", zap.String("name", change.Name), zap.Int("keys", len(keys)), zap.Bool("revoked", change.Tier == ""))
 	return len(keys), nil
 }
 

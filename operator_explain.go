@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -59,16 +60,16 @@ func (x *explainer) explainReference() {
 	if r == nil {
 		return
 	}
-	x.told.Refusal = r.describe()
+	x.told.Refusal = r.Describe()
 	var limit *engine.Limit
-	if r.policy != nil {
-		limit = &r.policy.Limit
+	if r.Policy != nil {
+		limit = &r.Policy.Limit
 	}
 	key, ok := x.instance.Engine.KeyNamed(limit, r.Name)
 	if !ok {
 		return
 	}
-	r.key, x.told.Text = key, identity.KeyText([]byte(key))
+	r.Key, x.told.Text = key, identity.KeyText([]byte(key))
 	if named := targetOf(key); named != "" {
 		if t, err := operator.ParseTarget(named); err == nil {
 			x.Target, x.referred = t, nil
@@ -86,7 +87,7 @@ func (x *explainer) isUnknown() bool {
 	}
 	switch x.Kind {
 	case operator.KeyText:
-		return !slices.ContainsFunc(x.app.allZones, func(z *zone) bool { return z.per == perKey })
+		return !slices.ContainsFunc(x.app.AllZones, func(z *enforce.Zone) bool { return z.Per == enforce.PerKey })
 	case operator.APIKey, operator.Session:
 		return x.keyTier() == "" && len(x.instance.Engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return x.isIn(string(key)) }})) == 0
 	}
@@ -107,7 +108,7 @@ func (x *explainer) explainRecord() {
 	told := &operator.Reputation{Score: c.Record.Score(now), Level: c.Record.LevelAt(now).String()}
 	for _, v := range slices.Backward(c.Record.Past) {
 		told.Violations = append(told.Violations, operator.Violation{
-			At: x.now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: x.app.zoneNames[v.Zone], Reason: v.Reason.String(),
+			At: x.now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: x.app.ZoneNames[v.Zone], Reason: v.Reason.String(),
 		})
 	}
 	x.told.Reputation = told
@@ -127,14 +128,14 @@ func (a config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operato
 	if n := len(c.Record.Past); n > 0 {
 		last := c.Record.Past[n-1]
 		since := wall.Add(time.Duration(last.At - now)).UTC().Truncate(time.Second)
-		ban.Reason, ban.Zone, ban.Since = last.Reason.String(), a.zoneNames[last.Zone], &since
+		ban.Reason, ban.Zone, ban.Since = last.Reason.String(), a.ZoneNames[last.Zone], &since
 	}
 	return ban
 }
 
 // explainStatement tells the operator's statement about the target.
 func (x *explainer) explainStatement() {
-	set := x.app.stated.Now()
+	set := x.app.Stated.Now()
 	if set.IsEmpty() {
 		return
 	}
@@ -181,24 +182,24 @@ func (x *explainer) explainCounts(ctx context.Context) {
 		x.told.TierReason = ofItsKey
 	}
 	worst := engine.Decision{Allowed: true}
-	var by *policy
-	var shadows []*policy
+	var by *enforce.Policy
+	var shadows []*enforce.Policy
 	var explained []countedKey
-	for _, c := range x.countedKeys(x.app.allZones, maxExplained) {
+	for _, c := range x.countedKeys(x.app.AllZones, maxExplained) {
 		if c.key == "" || !x.applies(c) {
 			continue // of a reference it can't be told what its client has used
 		}
-		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: x.nextCost(c.zone)}
-		if c.scaling != nil {
-			debit.Scaling, debit.Client = c.scaling, &engine.Client{Key: debit.Key}
+		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: x.nextCost(c.Zone)}
+		if c.Scaling != nil {
+			debit.Scaling, debit.Client = c.Scaling, &engine.Client{Key: debit.Key}
 		}
 		explained = append(explained, c)
-		switch d := x.explainLimit(ctx, c.policy, debit); {
+		switch d := x.explainLimit(ctx, c.Policy, debit); {
 		case d.Allowed:
-		case c.shadow:
-			shadows = append(shadows, c.policy)
+		case c.Shadow:
+			shadows = append(shadows, c.Policy)
 		case worst.Allowed || d.Retry == limiter.Never || d.Retry > worst.Retry && worst.Retry != limiter.Never:
-			worst, by = d, c.policy
+			worst, by = d, c.Policy
 		}
 	}
 	x.told.Limits = inUse(explained, x.told.Limits)
@@ -206,11 +207,11 @@ func (x *explainer) explainCounts(ctx context.Context) {
 	case x.told.Rule != nil && x.told.Rule.Action == rules.Allow.String():
 		x.told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case x.told.Rule != nil:
-		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Rule)), "because an operator has banned the client")
+		x.told.Next = x.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(x.told.Rule)), "because an operator has banned the client")
 	case x.told.Ban != nil:
-		x.told.Next = x.refuses("banned", banName, banName, time.Until(untilOf(x.told.Ban)), "because the client is banned for what it did")
+		x.told.Next = x.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(x.told.Ban)), "because the client is banned for what it did")
 	case by != nil:
-		x.told.Next = x.refusedByDebit(worst, by, x.nextCost(by.zone))
+		x.told.Next = x.refusedByDebit(worst, by, x.nextCost(by.Zone))
 	case x.told.Refusal != nil && len(explained) == 0:
 		x.told.Next = operator.Forecast{Outcome: "unknown", Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
 	default:
@@ -219,17 +220,17 @@ func (x *explainer) explainCounts(ctx context.Context) {
 }
 
 // nextCost returns what the next request is taken to cost in a zone.
-func (x *explainer) nextCost(z *zone) int64 {
+func (x *explainer) nextCost(z *enforce.Zone) int64 {
 	if r := x.told.Refusal; r != nil && r.Zone == z.Name && r.Cost > 0 {
 		return r.Cost
 	}
-	return max(z.cost.fixed, 1)
+	return max(z.Cost.Fixed, 1)
 }
 
 // assumption says what the next request is taken to cost, where requests differ in that.
 func (x *explainer) assumption(keys []countedKey) string {
 	for _, c := range keys {
-		if z := c.zone; len(z.costs) > 0 || z.cost.from != "" {
+		if z := c.Zone; len(z.Costs) > 0 || z.Cost.From != "" {
 			return fmt.Sprintf(" if it costs %d in zone %s, where costs differ", x.nextCost(z), z.Name)
 		}
 	}
@@ -238,7 +239,7 @@ func (x *explainer) assumption(keys []countedKey) string {
 
 // applies reports whether a limit is for the target: those of other tiers aren't.
 func (x *explainer) applies(c countedKey) bool {
-	tier, known := x.tierIn(c.zone)
+	tier, known := x.tierIn(c.Zone)
 	return !known || c.tier == tier || c.held && x.Kind != operator.APIKey
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -34,10 +35,10 @@ func (x *explainer) in(wait time.Duration) *time.Time {
 const maxExplained = 100
 
 // refusedByDebit returns the forecast of a request that one of its debits refuses.
-func (x *explainer) refusedByDebit(d engine.Decision, p *policy, cost int64) operator.Forecast {
-	f := x.refuses(meter.Outcomes[d.Reason], p.zone.Name, p.name, d.Retry, "by limit "+p.name+" of zone "+p.zone.Name)
-	if r := (&refusal{policy: p, cost: cost}); r.neverPasses() {
-		f.Status = r.status()
+func (x *explainer) refusedByDebit(d engine.Decision, p *enforce.Policy, cost int64) operator.Forecast {
+	f := x.refuses(meter.Outcomes[d.Reason], p.Zone.Name, p.Name, d.Retry, "by limit "+p.Name+" of zone "+p.Zone.Name)
+	if r := (&enforce.Refusal{Policy: p, Cost: cost}); r.NeverPasses() {
+		f.Status = r.Status()
 		f.Text += fmt.Sprintf(": it costs %d, and the limit is %d, so it never passes", cost, p.Capacity())
 	}
 	return f
@@ -54,14 +55,14 @@ func (x *explainer) refuses(outcome, zone, limit string, retry time.Duration, wh
 
 // explainLimit adds how a debit stands with a limit, and returns what would be decided if it
 // were the only one.
-func (x *explainer) explainLimit(ctx context.Context, p *policy, debit engine.Debit) engine.Decision {
+func (x *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit engine.Debit) engine.Decision {
 	cost := debit.Cost
 	debits := []engine.Debit{debit}
 	d := x.instance.Forecast(ctx, nil, debits)
 	limit := debits[0].Whole()
 	state := operator.LimitState{
-		Zone: p.zone.Name, Limit: p.name, Text: limitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
-		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry), Shadow: p.shadow,
+		Zone: p.Zone.Name, Limit: p.Name, Text: limitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
+		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry), Shadow: p.Shadow,
 	}
 	switch {
 	case debits[0].Known && d.Allowed && debit.Counting == engine.Always:
@@ -78,15 +79,15 @@ func (x *explainer) explainLimit(ctx context.Context, p *policy, debit engine.De
 }
 
 // addShadows adds to a forecast of a request that passes which shadow limits would refuse it.
-func addShadows(f operator.Forecast, by []*policy) operator.Forecast {
+func addShadows(f operator.Forecast, by []*enforce.Policy) operator.Forecast {
 	for i, p := range by {
 		if i == 0 {
 			f.Text += "; in shadow, it would be refused by "
 		} else {
 			f.Text += ", and by "
 		}
-		f.Text += "limit " + p.name + " of zone " + p.zone.Name
-		f.WouldRefuse = append(f.WouldRefuse, p.zone.Name+": "+p.name)
+		f.Text += "limit " + p.Name + " of zone " + p.Zone.Name
+		f.WouldRefuse = append(f.WouldRefuse, p.Zone.Name+": "+p.Name)
 	}
 	return f
 }

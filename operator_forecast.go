@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/dryrun"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -38,7 +39,7 @@ func (x *explainer) explainRequest(ctx context.Context, q operator.Question) err
 	asked := 0
 	for _, server := range servers {
 		answers, err := dryrun.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
-			h := enforcerOf(handler)
+			h := enforce.EnforcerOf(handler)
 			if h == nil {
 				return true
 			}
@@ -125,37 +126,37 @@ func serversOf(u *url.URL) ([]*caddyhttp.Server, error) {
 }
 
 // explainHandler tells what a handler would do to the request.
-func (x *explainer) explainHandler(ctx context.Context, h *enforcer, r *http.Request) operator.Forecast {
+func (x *explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) operator.Forecast {
 	vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	if x.Kind == operator.Address {
 		vars[caddyhttp.ClientIPVarKey] = x.Network.Addr().String()
 	} else {
 		vars[caddyhttp.ClientIPVarKey] = ""
 	}
-	e := h.begin(r)
-	defer e.release()
-	e.dry = true
+	e := h.Begin(r)
+	defer e.Release()
+	e.Dry = true
 	if x.Kind == operator.APIKey {
-		e.credentials = credentials{known: true, name: x.Value, tier: h.app.keyTier(x.Value, x.now)}
+		e.Credentials = enforce.Credentials{Known: true, Name: x.Value, Tier: h.App.KeyTier(x.Value, x.now)}
 	}
-	settled := e.collect()
-	if c := &e.credentials; c.tier != "" && x.told.Tier == "" {
-		x.told.Tier, x.told.TierReason = c.tier, tierReason(c)
+	settled := e.Collect()
+	if c := &e.Credentials; c.Tier != "" && x.told.Tier == "" {
+		x.told.Tier, x.told.TierReason = c.Tier, tierReason(c)
 	}
-	switch exempt, _ := e.isExempt(); {
-	case settled.outcome == failed:
-		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + settled.err.Error()}
+	switch exempt, _ := e.IsExempt(); {
+	case settled.Outcome == enforce.Failed:
+		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + settled.Err.Error()}
 	case exempt:
 		x.told.Exempt = true
 		return operator.Forecast{Outcome: "exempt", Text: "passes: it is exempt"}
-	case settled.outcome == refused:
-		return x.refuses("banned", banName, banName, settled.response.refusal.retry, "because an operator has banned the client")
-	case e.allowed && e.denied == nil:
+	case settled.Outcome == enforce.Refused:
+		return x.refuses("banned", enforce.BanName, enforce.BanName, settled.Response.Refusal.Retry, "because an operator has banned the client")
+	case e.Allowed && e.Denied == nil:
 		return operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
-	case e.trapBan > 0:
-		return x.refuses("banned", banName, banName, e.trapBan, "because it goes into a trap, which bans")
-	case e.denies != nil:
-		return x.refuses("denied", e.denies.zone.Name, e.denies.name, limiter.Never, "by zone "+e.denies.zone.Name+", which admits nothing")
+	case e.TrapBan > 0:
+		return x.refuses("banned", enforce.BanName, enforce.BanName, e.TrapBan, "because it goes into a trap, which bans")
+	case e.Denies != nil:
+		return x.refuses("denied", e.Denies.Zone.Name, e.Denies.Name, limiter.Never, "by zone "+e.Denies.Zone.Name+", which admits nothing")
 	}
 	return x.explainDebits(ctx, e)
 }
@@ -164,41 +165,41 @@ func (x *explainer) explainHandler(ctx context.Context, h *enforcer, r *http.Req
 const ofItsKey = "of its API key"
 
 // tierReason returns why a client has its tier.
-func tierReason(c *credentials) string {
+func tierReason(c *enforce.Credentials) string {
 	switch {
-	case c.service:
+	case c.Service:
 		return "of its service header"
-	case c.name != "":
+	case c.Name != "":
 		return ofItsKey
 	}
 	return "of requests without a known API key"
 }
 
 // explainDebits tells what would be decided about the debits of a request.
-func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.Forecast {
-	for i, p := range e.policies {
-		if len(x.told.Limits) < maxExplained && x.isKnown(&e.debits[i]) {
-			x.explainLimit(ctx, p, e.debits[i])
+func (x *explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) operator.Forecast {
+	for i, p := range e.Policies {
+		if len(x.told.Limits) < maxExplained && x.isKnown(&e.Debits[i]) {
+			x.explainLimit(ctx, p, e.Debits[i])
 		}
 	}
-	shadows := x.explainShadows(ctx, &e.shadows)
-	debits := slices.Clone(e.debits)
-	d := x.instance.Forecast(ctx, e.subject, debits)
+	shadows := x.explainShadows(ctx, &e.Shadows)
+	debits := slices.Clone(e.Debits)
+	d := x.instance.Forecast(ctx, e.Subject, debits)
 	switch {
 	case d.Reason == engine.Banned:
-		return x.refuses("banned", banName, banName, d.Retry, "because the client is banned for what it did")
+		return x.refuses("banned", enforce.BanName, enforce.BanName, d.Retry, "because the client is banned for what it did")
 	case d.Reason == engine.Abandoned:
 		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable, Text: "that could not be found out in time"}
 	case !d.Allowed && len(debits) > 0:
-		p := e.policies[d.Debit]
+		p := e.Policies[d.Debit]
 		return x.refusedByDebit(d, p, debits[d.Debit].Cost)
-	case e.denied != nil:
+	case e.Denied != nil:
 		status := http.StatusForbidden
-		if denied, ok := errors.AsType[caddyhttp.HandlerError](e.denied); ok {
+		if denied, ok := errors.AsType[caddyhttp.HandlerError](e.Denied); ok {
 			status = denied.StatusCode
 		}
-		return operator.Forecast{Outcome: "denied", Status: status, Text: "is denied: " + e.denied.Error()}
-	case len(debits) == 0 && len(e.shadows.debits) == 0:
+		return operator.Forecast{Outcome: "denied", Status: status, Text: "is denied: " + e.Denied.Error()}
+	case len(debits) == 0 && len(e.Shadows.Debits) == 0:
 		return operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
 	case len(debits) == 0:
 		return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes: all limits for it are in shadow"}, shadows)
@@ -208,16 +209,16 @@ func (x *explainer) explainDebits(ctx context.Context, e *evaluation) operator.F
 
 // explainShadows tells how a request stands with its shadow limits, and returns those that would
 // refuse it.
-func (x *explainer) explainShadows(ctx context.Context, s *shadows) (by []*policy) {
-	for from := 0; from < len(s.debits); {
-		to := s.end(from)
-		for i, p := range s.policies[from:to] {
-			if len(x.told.Limits) < maxExplained && p.ID != 0 && x.isKnown(&s.debits[from+i]) {
-				x.explainLimit(ctx, p, s.debits[from+i])
+func (x *explainer) explainShadows(ctx context.Context, s *enforce.Shadows) (by []*enforce.Policy) {
+	for from := 0; from < len(s.Debits); {
+		to := s.End(from)
+		for i, p := range s.Policies[from:to] {
+			if len(x.told.Limits) < maxExplained && p.ID != 0 && x.isKnown(&s.Debits[from+i]) {
+				x.explainLimit(ctx, p, s.Debits[from+i])
 			}
 		}
-		if d := x.instance.Forecast(ctx, nil, slices.Clone(s.debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
-			by = append(by, s.policies[from+d.Debit])
+		if d := x.instance.Forecast(ctx, nil, slices.Clone(s.Debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
+			by = append(by, s.Policies[from+d.Debit])
 		}
 		from = to
 	}
@@ -225,10 +226,10 @@ func (x *explainer) explainShadows(ctx context.Context, s *shadows) (by []*polic
 }
 
 // countsText says with which answers the request uses up units of some zones, or "".
-func countsText(e *evaluation) (text string) {
-	var last *zone
-	for _, p := range e.policies {
-		if z := p.zone; z != last && z.Count != nil {
+func countsText(e *enforce.Evaluation) (text string) {
+	var last *enforce.Zone
+	for _, p := range e.Policies {
+		if z := p.Zone; z != last && z.Count != nil {
 			text += "; in zone " + z.Name + " it counts only if it is answered with " + strings.Join(strings.Fields(z.Count.String()), " or ")
 			last = z
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
@@ -36,13 +37,13 @@ func TestRequestsAskedAboutHaveTheirFields(t *testing.T) {
 func TestForecastsOfClaimedAddressesWarnNobody(t *testing.T) {
 	h := stating(t, "")
 	e := requestTo(h, "192.0.2.7", "192.0.2.7, 198.51.100.9")
-	defer e.release()
-	e.dry, e.client = true, &client{app: h.app.run, http: e.http}
-	if _, claimed := (evidence{e}).Network(); !claimed {
+	defer e.Release()
+	e.Dry, e.Client = true, &enforce.Client{App: h.app.run, Http: e.Http}
+	if _, claimed := (enforce.Evidence{Evaluation: e}).Network(); !claimed {
 		t.Error("the address is not claimed")
 	}
 	warned := true
-	h.app.run.claims.Do(func() { warned = false })
+	h.app.run.Claims.Do(func() { warned = false })
 	if warned {
 		t.Error("there is no warning left for a real request")
 	}

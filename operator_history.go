@@ -32,7 +32,7 @@ func instanceInUse() (config, *instance.Instance, error) {
 	if err != nil {
 		return config{}, nil, err
 	}
-	h := app.instance.Load()
+	h := app.Instance.Load()
 	if h == nil {
 		return config{}, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
 	}
@@ -130,10 +130,10 @@ func (a config) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) ma
 		return nil
 	}
 	series := make(map[storage.LimitID]storage.Series)
-	for _, z := range a.allZones {
-		for _, set := range z.sets() {
-			for _, p := range set.all() {
-				series[p.ID] = storage.Series{Zone: z.Name, Limit: p.name}
+	for _, z := range a.AllZones {
+		for _, set := range z.Sets() {
+			for _, p := range set.All() {
+				series[p.ID] = storage.Series{Zone: z.Name, Limit: p.Name}
 			}
 		}
 	}

@@ -28,7 +28,7 @@ func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, er
 	limits := app.limitsOf(zones)
 	wanted := engine.KeysQuery{
 		Match: func(id storage.LimitID, _ []byte) bool {
-			return limits[id] != nil && !(q.Blocked && limits[id][0].shadow)
+			return limits[id] != nil && !(q.Blocked && limits[id][0].Shadow)
 		},
 		Blocked: q.Blocked, N: min(cmp.Or(q.N, defaultKeys), operator.MaxItems),
 	}
@@ -63,7 +63,7 @@ func refusedOf(k operator.Key) int64 {
 // listedKey describes a key that a limit counts.
 func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 	told := operator.Key{
-		Zone: p.zone.Name, Limit: p.name, Shadow: p.shadow, Tier: p.tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
+		Zone: p.Zone.Name, Limit: p.Name, Shadow: p.Shadow, Tier: p.tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
 		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"),
 		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
 	}

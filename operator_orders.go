@@ -76,7 +76,7 @@ func (t *target) replacedBy(added rules.Statement) (notes []string) {
 	for _, s := range t.instance.Shared.Find(added.Action, added.Target) {
 		earlier = append(earlier, s.Statement)
 	}
-	if !t.app.sharesStatements() {
+	if !t.app.SharesStatements() {
 		earlier, _ = t.app.inFile(added.Action, added.Target) // an error: adding to the file says it
 	}
 	for _, s := range earlier {
@@ -97,7 +97,7 @@ func (a config) exceptionsTo(s rules.Statement) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
 	}
-	if n := a.stated.Now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
+	if n := a.Stated.Now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
 		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower statements do: there are %d", n))
 	}
 	return notes

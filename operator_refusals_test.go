@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // What is kept of a path doesn't tell who somebody is, and clients can't make it long.
@@ -30,7 +31,7 @@ func TestClassesOfPathsHoldNoNames(t *testing.T) {
 		"/x?token=s3cret":                   "/*",
 		strings.Repeat("/"+"abcdefgh", 999): "/abcdefgh/abcdefgh/abcdefgh/…",
 	} {
-		if got := pathClass(path); got != want {
+		if got := enforce.PathClass(path); got != want {
 			t.Errorf("%.40q: got %q, want %q", path, got, want)
 		}
 	}
@@ -39,42 +40,42 @@ func TestClassesOfPathsHoldNoNames(t *testing.T) {
 // Refusals are kept before anybody looks; they are bounded in number, in length and in time.
 func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, by := new(watchers), &policy{name: "daily", zone: &zone{Name: "login"}}
+		w, by := new(enforce.Watchers), &enforce.Policy{Name: "daily", Zone: &enforce.Zone{Name: "login"}}
 		refuse := func(n int) {
 			r := httptest.NewRequest(http.MethodGet, "/login?token=s3cret", nil)
 			r.Header.Set("User-Agent", strings.Repeat("x", n%5)+strings.Repeat("long", 1000))
-			refusal := refusal{policy: by, key: fmt.Appendf([]byte{identity.TagText}, "user %d", n)}
-			refusal.note(r)
-			w.refused(time.Now(), func(now time.Time) sampledRefusal { return refusal.sample(r, now) })
+			refusal := enforce.Refusal{Policy: by, Key: fmt.Appendf([]byte{identity.TagText}, "user %d", n)}
+			refusal.Note(r)
+			w.Refused(time.Now(), func(now time.Time) enforce.SampledRefusal { return refusal.Sample(r, now) })
 		}
 		refuse(0)
-		if list := w.recent(time.Now()); len(list) != 1 || list[0].key != "kuser 0" || list[0].path != "/login" || len(list[0].agent) != maxAgent {
+		if list := w.Recent(time.Now()); len(list) != 1 || list[0].Key != "kuser 0" || list[0].Path != "/login" || len(list[0].Agent) != enforce.MaxAgent {
 			t.Fatalf("got %+v", list)
 		}
-		for n := range 3 * maxSampled {
+		for n := range 3 * enforce.MaxSampled {
 			refuse(n)
-			if n%refusalsPerSecond == 0 {
+			if n%enforce.RefusalsPerSecond == 0 {
 				time.Sleep(time.Second) // of the bubble
 			}
 		}
-		list := w.recent(time.Now())
-		if want := int(recentRefusals.Seconds()) * refusalsPerSecond; len(list) != min(want, maxSampled) || len(w.latest.ring) > maxSampled {
-			t.Errorf("%d refusals are told, and %d kept", len(list), len(w.latest.ring))
+		list := w.Recent(time.Now())
+		if want := int(enforce.RecentRefusals.Seconds()) * enforce.RefusalsPerSecond; len(list) != min(want, enforce.MaxSampled) || len(w.Latest.Ring) > enforce.MaxSampled {
+			t.Errorf("%d refusals are told, and %d kept", len(list), len(w.Latest.Ring))
 		}
 		for i := range list[1:] {
-			if list[i].at.Before(list[i+1].at) {
-				t.Fatalf("%v comes before %v", list[i].at, list[i+1].at)
+			if list[i].At.Before(list[i+1].At) {
+				t.Fatalf("%v comes before %v", list[i].At, list[i+1].At)
 			}
 		}
-		told := latestOf(list, func(string) string { return "tag" })
-		if len(told) != maxLatest || told[0].Text != fmt.Sprintf("user %d", 3*maxSampled-1) {
+		told := enforce.LatestOf(list, func(string) string { return "tag" })
+		if len(told) != enforce.MaxLatest || told[0].Text != fmt.Sprintf("user %d", 3*enforce.MaxSampled-1) {
 			t.Errorf("%d are told, the first is %+v", len(told), told[0])
 		}
-		if shares := sharesOf(list, func(s sampledRefusal) string { return s.agent + s.key }); len(shares) != maxShares {
+		if shares := enforce.SharesOf(list, func(s enforce.SampledRefusal) string { return s.Agent + s.Key }); len(shares) != enforce.MaxShares {
 			t.Errorf("%d shares are told", len(shares))
 		}
-		time.Sleep(recentRefusals + time.Second)
-		if list := w.recent(time.Now()); len(list) != 0 {
+		time.Sleep(enforce.RecentRefusals + time.Second)
+		if list := w.Recent(time.Now()); len(list) != 0 {
 			t.Errorf("%d refusals are told that are too old", len(list))
 		}
 	})
@@ -82,14 +83,14 @@ func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
 
 // A flood of refusals waits for no lock.
 func TestFloodsOfRefusalsTakeNoLock(t *testing.T) {
-	w, now := new(watchers), time.Unix(1_800_000_000, 0)
-	sample := func(time.Time) sampledRefusal { return sampledRefusal{} }
-	for range refusalsPerSecond + 1 {
-		w.refused(now, sample)
+	w, now := new(enforce.Watchers), time.Unix(1_800_000_000, 0)
+	sample := func(time.Time) enforce.SampledRefusal { return enforce.SampledRefusal{} }
+	for range enforce.RefusalsPerSecond + 1 {
+		w.Refused(now, sample)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.sampled.Mu.Lock()
-	defer w.sampled.Mu.Unlock()
-	w.refused(now, sample) // which would hang
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Sampled.Mu.Lock()
+	defer w.Sampled.Mu.Unlock()
+	w.Refused(now, sample) // which would hang
 }

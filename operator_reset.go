@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -85,7 +86,7 @@ func (t *target) forgive(ctx context.Context, o operator.Order) (forgiven, banne
 			banned++
 		}
 	}
-	if t.referred != nil && t.referred.Limit == banName && t.referred.Name != (storage.Key{}) {
+	if t.referred != nil && t.referred.Limit == enforce.BanName && t.referred.Name != (storage.Key{}) {
 		resets = append(resets, engine.Reset{Name: t.referred.Name})
 		banned++
 	}

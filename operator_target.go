@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -23,7 +24,7 @@ type target struct {
 	operator.Target
 	app      config
 	instance *instance.Instance
-	referred *referredRefusal // what a reference says; nil for other targets
+	referred *enforce.ReferredRefusal // what a reference says; nil for other targets
 }
 
 // target returns whom an operator names.
@@ -41,7 +42,7 @@ func (running) target(text string) (*target, error) {
 		return t, t.resolveTag()
 	}
 	if t.Kind == operator.Reference {
-		referred, err := app.openReference(t.Value)
+		referred, err := app.OpenReference(t.Value)
 		if err != nil {
 			return nil, operator.Errorf(http.StatusNotFound, "client: %v", err)
 		}
@@ -51,13 +52,13 @@ func (running) target(text string) (*target, error) {
 }
 
 // zonesNamed returns the zones of a name, or all if it is "".
-func (a config) zonesNamed(name string) ([]*zone, error) {
+func (a config) zonesNamed(name string) ([]*enforce.Zone, error) {
 	if name == "" {
-		return a.allZones, nil
+		return a.AllZones, nil
 	}
-	var zones []*zone
+	var zones []*enforce.Zone
 	var names []string
-	for _, z := range a.allZones {
+	for _, z := range a.AllZones {
 		if !slices.Contains(names, z.Name) {
 			names = append(names, z.Name)
 		}
@@ -104,7 +105,7 @@ func (t *target) isIn(key string) bool {
 // textKey returns the key that a text is counted by.
 func textKey(text string) []byte {
 	key := append([]byte{identity.TagText}, text...)
-	if len(key) > longKey {
+	if len(key) > enforce.LongKey {
 		sum := sha256.Sum256(key)
 		return append([]byte{identity.TagDigest}, sum[:]...)
 	}
@@ -113,21 +114,21 @@ func textKey(text string) []byte {
 
 // keysIn returns the keys that the target has in a zone, whether memory holds them or not,
 // as far as they follow from its name.
-func (t *target) keysIn(z *zone) [][]byte {
+func (t *target) keysIn(z *enforce.Zone) [][]byte {
 	switch {
-	case t.Kind == operator.Address && z.per != perClient && z.per != perEveryone:
+	case t.Kind == operator.Address && z.Per != enforce.PerClient && z.Per != enforce.PerEveryone:
 		var keys [][]byte
-		ipv4, ipv6 := t.app.prefixes(z.IPv4Prefix, z.IPv6Prefix)
+		ipv4, ipv6 := t.app.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
 		if key := t.networkKey(ipv4, ipv6); key != nil {
 			keys = append(keys, key)
 		}
-		if z.per == perKey && t.Network.IsSingleIP() {
-			keys = append(keys, textKey(z.shortenIP(t.Network.Addr().String())))
+		if z.Per == enforce.PerKey && t.Network.IsSingleIP() {
+			keys = append(keys, textKey(z.ShortenIP(t.Network.Addr().String())))
 		}
 		return keys
-	case t.Kind == operator.KeyText && z.per == perKey:
-		return [][]byte{textKey(z.shortenIP(t.Value))}
-	case t.Kind == operator.APIKey && (z.per == perAPIKey || z.per == perClient):
+	case t.Kind == operator.KeyText && z.Per == enforce.PerKey:
+		return [][]byte{textKey(z.ShortenIP(t.Value))}
+	case t.Kind == operator.APIKey && (z.Per == enforce.PerAPIKey || z.Per == enforce.PerClient):
 		return [][]byte{append([]byte{identity.TagAPIKey}, t.Value...)}
 	}
 	return nil
@@ -154,10 +155,10 @@ type countedKey struct {
 // countedKeys returns what limits of some zones count for the target, at most so many: all keys
 // that follow from its name, and those that memory holds. Where tiers share a count, the limit
 // is that of the target's tier, or the one that was last applied.
-func (t *target) countedKeys(zones []*zone, most int) (list []countedKey) {
+func (t *target) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
 	if r := t.referred; r != nil {
-		if p := r.policy; p != nil && slices.Contains(zones, p.zone) && r.Name != (storage.Key{}) {
-			list = append(list, countedKey{tierLimit: tierLimit{policy: p}, key: r.key, name: r.Name, held: r.key != ""})
+		if p := r.Policy; p != nil && slices.Contains(zones, p.Zone) && r.Name != (storage.Key{}) {
+			list = append(list, countedKey{tierLimit: tierLimit{Policy: p}, key: r.Key, name: r.Name, held: r.Key != ""})
 		}
 		return list
 	}
@@ -192,14 +193,14 @@ func (t *target) countedKeys(zones []*zone, most int) (list []countedKey) {
 
 // eachNamed passes the keys that follow from the target's name in a zone, those of the
 // target's tier first.
-func (t *target) eachNamed(z *zone, add func(countedKey)) {
+func (t *target) eachNamed(z *enforce.Zone, add func(countedKey)) {
 	tier, _ := t.tierIn(z)
-	sets := z.setsByTier(t.app.tiers)
-	slices.SortStableFunc(sets, func(a, b tierSet) int {
+	sets := z.SetsByTier(t.app.Tiers)
+	slices.SortStableFunc(sets, func(a, b enforce.TierSet) int {
 		switch {
-		case a.tier == tier && b.tier != tier:
+		case a.Tier == tier && b.Tier != tier:
 			return -1
-		case a.tier != tier && b.tier == tier:
+		case a.Tier != tier && b.Tier == tier:
 			return 1
 		}
 		return 0
@@ -207,16 +208,16 @@ func (t *target) eachNamed(z *zone, add func(countedKey)) {
 	keys := t.keysIn(z)
 	for _, s := range sets {
 		for _, key := range keys {
-			for _, p := range slices.Concat(s.set.policies, s.set.shadows) {
-				add(countedKey{tierLimit: tierLimit{p, s.tier}, key: string(key)})
+			for _, p := range slices.Concat(s.Set.Policies, s.Set.Shadows) {
+				add(countedKey{tierLimit: tierLimit{p, s.Tier}, key: string(key)})
 			}
 		}
-		if s.set.networks == nil || t.Kind != operator.Address {
+		if s.Set.Networks == nil || t.Kind != operator.Address {
 			continue
 		}
-		if key := t.networkKey(t.app.prefixes(0, 0)); key != nil {
-			for _, p := range slices.Concat(s.set.networks.policies, s.set.networks.shadows) {
-				add(countedKey{tierLimit: tierLimit{p, s.tier}, key: string(key)})
+		if key := t.networkKey(t.app.Prefixes(0, 0)); key != nil {
+			for _, p := range slices.Concat(s.Set.Networks.Policies, s.Set.Networks.Shadows) {
+				add(countedKey{tierLimit: tierLimit{p, s.Tier}, key: string(key)})
 			}
 		}
 	}
@@ -224,7 +225,7 @@ func (t *target) eachNamed(z *zone, add func(countedKey)) {
 
 // tierIn returns the tier that the target has in a zone, and reports whether that is known
 // without a request.
-func (t *target) tierIn(z *zone) (tier string, known bool) {
+func (t *target) tierIn(z *enforce.Zone) (tier string, known bool) {
 	switch {
 	case z.Tiers && t.Kind == operator.APIKey:
 		return t.keyTier(), true
@@ -239,7 +240,7 @@ func (t *target) keyTier() string {
 	if t.Kind != operator.APIKey {
 		return ""
 	}
-	return t.app.keyTier(t.Value, time.Now())
+	return t.app.KeyTier(t.Value, time.Now())
 }
 
 // clients returns the clients of the target that memory knows something bad of, at most so
@@ -277,7 +278,7 @@ func targetOf(key string) string {
 func (t *target) tag() string {
 	switch t.Kind {
 	case operator.Address:
-		return t.instance.Tag(string(t.networkKey(t.app.prefixes(0, 0))))
+		return t.instance.Tag(string(t.networkKey(t.app.Prefixes(0, 0))))
 	case operator.KeyText:
 		return t.instance.Tag(string(textKey(t.Value)))
 	case operator.APIKey:

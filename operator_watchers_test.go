@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
@@ -16,9 +17,9 @@ func noTotals() operator.Totals { return operator.Totals{} }
 func noTag(string) string { return "" }
 
 // mustWatch returns the events of a stream, without the first totals.
-func mustWatch(t *testing.T, w *watchers, ctx context.Context) <-chan operator.Event {
+func mustWatch(t *testing.T, w *enforce.Watchers, ctx context.Context) <-chan operator.Event {
 	t.Helper()
-	events, err := w.watch(ctx, noTotals, noTag)
+	events, err := w.Watch(ctx, noTotals, noTag)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func mustWatch(t *testing.T, w *watchers, ctx context.Context) <-chan operator.E
 
 func TestTotalsComeOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(watchers)
+		w := new(enforce.Watchers)
 		events := mustWatch(t, w, t.Context())
 		for range 3 {
 			before := time.Now()
@@ -38,18 +39,18 @@ func TestTotalsComeOnceASecond(t *testing.T) {
 				t.Errorf("after %v came %+v", time.Since(before), event)
 			}
 		}
-		w.close()
+		w.Close()
 	})
 }
 
 func TestRefusalsAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(watchers)
+		w := new(enforce.Watchers)
 		described := 0
 		refuse := func() {
-			w.refused(time.Now(), func(now time.Time) sampledRefusal {
+			w.Refused(time.Now(), func(now time.Time) enforce.SampledRefusal {
 				described++
-				return sampledRefusal{at: now, zone: "login"}
+				return enforce.SampledRefusal{At: now, Zone: "login"}
 			})
 		}
 		events := mustWatch(t, w, t.Context())
@@ -57,10 +58,10 @@ func TestRefusalsAreSampled(t *testing.T) {
 			refuse()
 		}
 		synctest.Wait()
-		if described != refusalsPerSecond {
-			t.Errorf("%d refusals are described, want %d", described, refusalsPerSecond)
+		if described != enforce.RefusalsPerSecond {
+			t.Errorf("%d refusals are described, want %d", described, enforce.RefusalsPerSecond)
 		}
-		for range refusalsPerSecond {
+		for range enforce.RefusalsPerSecond {
 			if event := <-events; event.Refused == nil || event.Refused.Zone != "login" {
 				t.Errorf("got %+v", event)
 			}
@@ -68,37 +69,37 @@ func TestRefusalsAreSampled(t *testing.T) {
 		if event := <-events; event.Totals == nil {
 			t.Errorf("got %+v", event)
 		}
-		w.close()
+		w.Close()
 	})
 }
 
 // A reader that doesn't read holds up nobody, and memory has a bound.
 func TestSlowReadersMissEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(watchers)
+		w := new(enforce.Watchers)
 		events := mustWatch(t, w, t.Context())
 		time.Sleep(1000 * time.Second)
 		synctest.Wait()
-		w.close()
+		w.Close()
 		got := 0
 		for range events {
 			got++
 		}
-		if got != watcherBacklog {
-			t.Errorf("%d events wait for a slow reader, want %d", got, watcherBacklog)
+		if got != enforce.WatcherBacklog {
+			t.Errorf("%d events wait for a slow reader, want %d", got, enforce.WatcherBacklog)
 		}
 	})
 }
 
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(watchers)
+		w := new(enforce.Watchers)
 		ctx, cancel := context.WithCancel(t.Context())
 		first := mustWatch(t, w, ctx)
 		for range operator.MaxStreams - 1 {
 			mustWatch(t, w, t.Context())
 		}
-		failure, ok := errors.AsType[*operator.Error](second(w.watch(t.Context(), noTotals, noTag)))
+		failure, ok := errors.AsType[*operator.Error](second(w.Watch(t.Context(), noTotals, noTag)))
 		if !ok || failure.Status != http.StatusTooManyRequests {
 			t.Errorf("got %v", failure)
 		}
@@ -106,12 +107,12 @@ func TestStreamsAreBounded(t *testing.T) {
 		for range first { // until it is closed
 		}
 		mustWatch(t, w, t.Context())
-		w.close()
-		failure, ok = errors.AsType[*operator.Error](second(w.watch(t.Context(), noTotals, noTag)))
+		w.Close()
+		failure, ok = errors.AsType[*operator.Error](second(w.Watch(t.Context(), noTotals, noTag)))
 		if !ok || failure.Status != http.StatusServiceUnavailable {
 			t.Errorf("got %v", failure)
 		}
-		if len(w.streams) != 0 {
+		if len(w.Streams) != 0 {
 			t.Error("somebody watches after the end")
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -20,7 +21,7 @@ func (running) Zones(context.Context) ([]operator.Zone, error) {
 		return nil, nil
 	}
 	var keys map[storage.LimitID]int64
-	if h := app.instance.Load(); h != nil {
+	if h := app.Instance.Load(); h != nil {
 		keys = h.Engine.KeyCounts()
 	}
 	return describeZones(app, keys), nil
@@ -28,31 +29,31 @@ func (running) Zones(context.Context) ([]operator.Zone, error) {
 
 // describeZones describes the zones of all handlers, given how many keys each limit counts.
 // Those of one name, which count together, are one.
-func describeZones(a *shared, keys map[storage.LimitID]int64) (zones []operator.Zone) {
+func describeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []operator.Zone) {
 	var names []string
-	same := make(map[string][]*zone)
-	for _, z := range a.allZones {
+	same := make(map[string][]*enforce.Zone)
+	for _, z := range a.AllZones {
 		if same[z.Name] == nil {
 			names = append(names, z.Name)
 		}
 		same[z.Name] = append(same[z.Name], z)
 	}
 	for _, name := range names {
-		zones = append(zones, describeZone(same[name], a.tiers, keys))
+		zones = append(zones, describeZone(same[name], a.Tiers, keys))
 	}
 	return zones
 }
 
 // describeZone describes zones of one name. A limit that counts on several sites has the keys
 // of all of them.
-func describeZone(zones []*zone, tiers []string, keys map[storage.LimitID]int64) operator.Zone {
-	told := operator.Zone{Name: zones[0].Name, Per: zones[0].perText(), Limits: []operator.Limit{}}
+func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitID]int64) operator.Zone {
+	told := operator.Zone{Name: zones[0].Name, Per: zones[0].PerText(), Limits: []operator.Limit{}}
 	counted := make(map[string]bool) // those of one name count as one
 	ids := make(map[int][]storage.LimitID)
 	for _, z := range zones {
-		for _, t := range z.setsByTier(tiers) {
-			for i, p := range t.set.all() {
-				limit := describeLimit(p, t.tier)
+		for _, t := range z.SetsByTier(tiers) {
+			for i, p := range t.Set.All() {
+				limit := describeLimit(p, t.Tier)
 				at := slices.IndexFunc(told.Limits, limit.IsSame)
 				if at < 0 {
 					at = len(told.Limits)
@@ -62,21 +63,21 @@ func describeZone(zones []*zone, tiers []string, keys map[storage.LimitID]int64)
 					ids[at] = append(ids[at], p.ID)
 					told.Limits[at].Keys += keys[p.ID]
 				}
-				if !counted[p.name] {
-					counted[p.name] = true
+				if !counted[p.Name] {
+					counted[p.Name] = true
 					addCounts(&told.Counts, limit, i == 0)
 				}
 			}
 		}
 	}
 	for i, z := range zones {
-		refused, wouldRefuse := z.meter.Totals()
+		refused, wouldRefuse := z.Meter.Totals()
 		if i == 0 {
 			told.Refused = refused + told.Banned
 		}
 		told.WouldRefuse = max(told.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
 	}
-	told.Shadow = !slices.ContainsFunc(zones, (*zone).isEnforced)
+	told.Shadow = !slices.ContainsFunc(zones, (*enforce.Zone).IsEnforced)
 	return told
 }
 
@@ -93,18 +94,18 @@ func addCounts(to *operator.Counts, l operator.Limit, first bool) {
 
 // tierLimit is a limit of a tier, or of all clients if the tier is "".
 type tierLimit struct {
-	*policy
+	*enforce.Policy
 	tier string
 }
 
 // limitsOf returns the limits of some zones by what they are stored under, which limits of
 // several tiers share if they differ only in their amounts.
-func (a config) limitsOf(zones []*zone) map[storage.LimitID][]tierLimit {
+func (a config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit {
 	limits := make(map[storage.LimitID][]tierLimit)
 	for _, z := range zones {
-		for _, s := range z.setsByTier(a.tiers) {
-			for _, p := range s.set.all() {
-				limits[p.ID] = append(limits[p.ID], tierLimit{p, s.tier})
+		for _, s := range z.SetsByTier(a.Tiers) {
+			for _, p := range s.Set.All() {
+				limits[p.ID] = append(limits[p.ID], tierLimit{p, s.Tier})
 			}
 		}
 	}
@@ -127,11 +128,11 @@ func applied(limits []tierLimit, last *engine.Limit) tierLimit {
 }
 
 // describeLimit describes a limit of a tier.
-func describeLimit(p *policy, tier string) operator.Limit {
+func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 	return operator.Limit{
-		Name: p.name, Text: limitText(p.Limit.Limit), Tier: tier,
+		Name: p.Name, Text: limitText(p.Limit.Limit), Tier: tier,
 		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(), Window: operator.SecondsOf(p.Window()),
-		Shadow: p.shadow, Counts: p.meter.Counts(),
+		Shadow: p.Shadow, Counts: p.Meter.Counts(),
 	}
 }
 
@@ -150,7 +151,7 @@ func limitText(l limiter.Limit) string {
 // totals returns what was decided since the process began.
 func (a config) totals() operator.Totals {
 	totals := operator.Totals{At: time.Now().UTC(), Zones: make(map[string]operator.Counts)}
-	for _, zone := range describeZones(a.shared, nil) {
+	for _, zone := range describeZones(a.Config, nil) {
 		totals.Zones[zone.Name] = zone.Counts
 		totals.Counts.Add(zone.Counts)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -64,10 +65,10 @@ func TestRewrittenRequestsMatchAsTheyWereSent(t *testing.T) {
 			{"POST /x", "GET /x"}: true,
 		},
 	} {
-		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").run.zones[0]
+		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").run.Zones[0]
 		for request, want := range requests {
-			e := &evaluation{http: rewritten(t, request[0], request[1])}
-			if got, err := e.matches(z); got != want || err != nil {
+			e := &enforce.Evaluation{Http: rewritten(t, request[0], request[1])}
+			if got, err := e.Matches(z); got != want || err != nil {
 				t.Errorf("%s: %q is in the zone: %v, want %v (%v)", options, request, got, want, err)
 			}
 		}
@@ -110,8 +111,8 @@ func TestExemptionsAreForRequestsAsTheyWereSent(t *testing.T) {
 	} {
 		h := handlerOf(t, options)
 		for request, want := range requests {
-			e := &evaluation{handler: h.run, http: rewritten(t, request[0], request[1])}
-			if got, err := e.isExempt(); got != want || err != nil {
+			e := &enforce.Evaluation{Handler: h.run, Http: rewritten(t, request[0], request[1])}
+			if got, err := e.IsExempt(); got != want || err != nil {
 				t.Errorf("%s: %q is exempt: %v, want %v (%v)", options, request, got, want, err)
 			}
 		}
@@ -128,7 +129,7 @@ func TestCostsAndTrapsOfRewrittenRequests(t *testing.T) {
 		{"GET /health", "GET /index.php?x="}: 5,
 	} {
 		r := rewritten(t, request[0], request[1])
-		if got, err := h.run.zones[0].costOf(r, nil); got != want || err != nil {
+		if got, err := h.run.Zones[0].CostOf(r, nil); got != want || err != nil {
 			t.Errorf("%q costs %d, want %d (%v)", request, got, want, err)
 		}
 	}
@@ -137,7 +138,7 @@ func TestCostsAndTrapsOfRewrittenRequests(t *testing.T) {
 		{"GET /a/admin.php", "GET /admin.php"}: true,
 		{"GET /x", "GET /index.php"}:           false,
 	} {
-		if got, err := h.Traps[0].run.matchers.AnyMatchWithError(rewritten(t, request[0], request[1])); got != want || err != nil {
+		if got, err := h.Traps[0].run.Matchers.AnyMatchWithError(rewritten(t, request[0], request[1])); got != want || err != nil {
 			t.Errorf("%q is trapped: %v, want %v (%v)", request, got, want, err)
 		}
 	}
@@ -148,7 +149,7 @@ func TestMethodMatchersMindOverrides(t *testing.T) {
 	exempt := handlerOf(t, "exempt method GET")
 	expression := handlerOf(t, "exempt `{http.request.method} == 'GET'`")
 	not := handlerOf(t, "exempt not method POST")
-	zone := handlerOf(t, "zone z {\nmatch not method GET\nlimit 5/1m\n}").run.zones[0]
+	zone := handlerOf(t, "zone z {\nmatch not method GET\nlimit 5/1m\n}").run.Zones[0]
 	for _, c := range []struct {
 		target, field string
 		overridden    bool
@@ -167,11 +168,11 @@ func TestMethodMatchersMindOverrides(t *testing.T) {
 			r.Header.Set(name, value)
 		}
 		for _, h := range []*Handler{exempt, expression, not} {
-			if got, err := (&evaluation{handler: h.run, http: r}).isExempt(); got == c.overridden || err != nil {
+			if got, err := (&enforce.Evaluation{Handler: h.run, Http: r}).IsExempt(); got == c.overridden || err != nil {
 				t.Errorf("%s: GET %s %s is exempt: %v (%v)", h.ExemptRaw, c.target, c.field, got, err)
 			}
 		}
-		if got, err := (&evaluation{http: r}).matches(zone); got != c.overridden || err != nil {
+		if got, err := (&enforce.Evaluation{Http: r}).Matches(zone); got != c.overridden || err != nil {
 			t.Errorf("GET %s %s is in the zone: %v, want %v (%v)", c.target, c.field, got, c.overridden, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 )
 
@@ -24,7 +25,7 @@ type Page struct {
 	// up to 200 characters. Default: nobody is named.
 	Contact string `json:"contact,omitempty"`
 
-	run *refusedPages
+	run *enforce.Pages
 }
 
 // How many characters the texts of a page have at most, so that it stays small.
@@ -44,8 +45,8 @@ func (p *Page) provision() error {
 	if err := checkPageText("name", p.Name, maxPageName); err != nil {
 		return err
 	}
-	p.run = &refusedPages{Disabled: p.Disabled}
-	p.run.refused.Site = page.Site{Name: p.Name, Contact: p.Contact}
+	p.run = &enforce.Pages{Disabled: p.Disabled}
+	p.run.Refused.Site = page.Site{Name: p.Name, Contact: p.Contact}
 	return checkPageText("contact", p.Contact, maxPageContact)
 }
 

@@ -12,11 +12,11 @@ var (
 	questionRow = regexp.MustCompile(`(?m)^\| Where [^|]*\|([^|]*)\|$`)
 )
 
-// The package comment names files, and the table of docs/architecture.md at most three for
+// The package comment of internal/enforce names files, and the table of docs/architecture.md at most three for
 // each question: all of them exist.
 func TestMapsNameFilesThatExist(t *testing.T) {
-	for _, file := range docFile.FindAllString(readText(t, "doc.go"), -1) {
-		wantFile(t, "doc.go", file)
+	for _, file := range docFile.FindAllString(readText(t, "internal/enforce/doc.go"), -1) {
+		wantFile(t, "internal/enforce/doc.go", "internal/enforce/"+file)
 	}
 	rows := questionRow.FindAllStringSubmatch(readText(t, "docs/architecture.md"), -1)
 	if len(rows) < 6 {

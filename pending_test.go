@@ -17,6 +17,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // countingHandler is a handler with a zone that counts some statuses.
@@ -307,7 +309,7 @@ func TestPendingInTwoHandlers(t *testing.T) {
 	outer, inner := countingHandler(t, 2, true, 401), countingHandler(t, 3, true, 403)
 	hidden := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		err := inner.ServeHTTP(w, r, failing(caddyhttp.Error(403, nil)))
-		if statusOf(err) == 403 {
+		if enforce.StatusOf(err) == 403 {
 			w.WriteHeader(http.StatusUnauthorized)
 			return nil
 		}
@@ -321,7 +323,7 @@ func TestPendingInTwoHandlers(t *testing.T) {
 	}
 	passed := 0
 	for range 3 {
-		if _, err := askFor(context.Background(), inner, failing(caddyhttp.Error(403, nil))); statusOf(err) == 403 {
+		if _, err := askFor(context.Background(), inner, failing(caddyhttp.Error(403, nil))); enforce.StatusOf(err) == 403 {
 			passed++
 		}
 	}
@@ -332,11 +334,11 @@ func TestPendingInTwoHandlers(t *testing.T) {
 
 func TestSettledRequestsAreMetered(t *testing.T) {
 	h := countingHandler(t, 50, true, 401)
-	uncountedBefore, countedBefore := h.run.zones[0].meter.Settled()
+	uncountedBefore, countedBefore := h.run.Zones[0].Meter.Settled()
 	for _, status := range []int{200, 401, 200, 200} {
 		askFor(context.Background(), h, answering(status))
 	}
-	uncounted, counted := h.run.zones[0].meter.Settled()
+	uncounted, counted := h.run.Zones[0].Meter.Settled()
 	if counted, uncounted = counted-countedBefore, uncounted-uncountedBefore; counted != 1 || uncounted != 3 {
 		t.Errorf("%v counted and %v didn't, want 1 and 3", counted, uncounted)
 	}
@@ -347,11 +349,11 @@ func TestDeniedRequestsCountByStatus(t *testing.T) {
 	app := &App{Tiers: []*Tier{{Name: "free", Limits: []Limit{{Amount: 9, Window: hour}}}}}
 	h := startHandler(t, app, &Handler{Zones: []*Zone{
 		{Name: "bad_keys", Limits: []Limit{{Amount: 2, Window: hour}}, Count: &Count{Status: []int{403}, Hold: true}},
-		{Name: "plan", Tier: "{http.request.header.X-Plan}", Per: perIP},
+		{Name: "plan", Tier: "{http.request.header.X-Plan}", Per: enforce.PerIP},
 	}})
 	denied := 0
 	for range 5 {
-		if _, err := askFor(context.Background(), h, answering(200)); statusOf(err) == 403 {
+		if _, err := askFor(context.Background(), h, answering(200)); enforce.StatusOf(err) == 403 {
 			denied++
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // readingHandler is a handler whose zone reads bodies of at most 8 bytes, and admits one failure.
@@ -76,8 +78,8 @@ func TestSlowBodiesHoldNothing(t *testing.T) {
 	if got := whileSlow(t, readingHandler(t)); got != http.StatusOK {
 		t.Errorf("with read_body another is answered with %d, want 200", got)
 	}
-	bodies.Add(maxBodies)
-	defer bodies.Add(-maxBodies)
+	enforce.Bodies.Add(enforce.MaxBodies)
+	defer enforce.Bodies.Add(-enforce.MaxBodies)
 	if got := whileSlow(t, readingHandler(t)); got != http.StatusTooManyRequests {
 		t.Errorf("without room another is answered with %d, want 429", got)
 	}
@@ -102,7 +104,7 @@ func TestBodiesThatAreRead(t *testing.T) {
 			came = true
 			return echoing(w, r)
 		})
-		if status := statusOf(err); came != (c.want == 0) || (err == nil) != came || err != nil && status != c.want {
+		if status := enforce.StatusOf(err); came != (c.want == 0) || (err == nil) != came || err != nil && status != c.want {
 			t.Errorf("%s: came %v, %v, want %d", name, came, err, c.want)
 		}
 		if passed := passedOf(h, 2); passed != 1 {

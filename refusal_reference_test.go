@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -53,11 +54,11 @@ func (a asked) reference() string {
 // made returns the reference if there is one already.
 func (a asked) made(t *testing.T) string {
 	t.Helper()
-	p, ok := caddyhttp.GetVar(a.Context(), responseVar).(*response)
-	if !ok || p.refusal == nil {
+	p, ok := caddyhttp.GetVar(a.Context(), enforce.ResponseVar).(*enforce.Response)
+	if !ok || p.Refusal == nil {
 		t.Fatal("the request was not refused")
 	}
-	return p.refusal.reference
+	return p.Refusal.Reference
 }
 
 // startHandler readies a handler for requests, with its app as configured.
@@ -66,7 +67,7 @@ func startHandler(t testing.TB, app *App, h *Handler) *Handler {
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	h.app.run.Started()
 	t.Cleanup(func() { h.app.run.Cleanup() })
 	return h
 }
@@ -75,7 +76,7 @@ const hour = caddy.Duration(time.Hour)
 
 func TestReferenceOfARefusal(t *testing.T) {
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{
-		Name: "tenant", Per: perKey, Key: "{http.request.header.X-Tenant}",
+		Name: "tenant", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}",
 		Limits: []Limit{{Amount: 10, Window: hour}, {Amount: 1, Window: 24 * hour, Name: "daily"}},
 	}}})
 	before := time.Now().Truncate(time.Second)
@@ -93,7 +94,7 @@ func TestReferenceOfARefusal(t *testing.T) {
 	if again := refused.reference(); len(text) != reference.TextSize || again != text {
 		t.Errorf("got %q, and asked again %q", text, again)
 	}
-	got, err := h.app.run.openReference(text)
+	got, err := h.app.run.OpenReference(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestReferenceOfARefusal(t *testing.T) {
 	if blocked.reference() == text {
 		t.Error("two refusals have one reference")
 	}
-	if again, err := h.app.run.openReference(strings.ToUpper(blocked.reference())); err != nil || again.Outcome != "blocked" || again.Name != got.Name {
+	if again, err := h.app.run.OpenReference(strings.ToUpper(blocked.reference())); err != nil || again.Outcome != "blocked" || again.Name != got.Name {
 		t.Errorf("got %+v, %v", again, err)
 	}
 }
@@ -116,14 +117,14 @@ func TestReferenceOfARefusal(t *testing.T) {
 // A key that is longer than most is in its reference all the same.
 func TestReferenceOfALongKey(t *testing.T) {
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{
-		Name: "tenant", Per: perKey, Key: "{http.request.header.X-Tenant}", Limits: []Limit{{Amount: 1, Window: hour}},
+		Name: "tenant", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}", Limits: []Limit{{Amount: 1, Window: hour}},
 	}}})
 	for _, length := range []int{39, 40, 41, 127, 128, 1000} {
 		tenant := strings.Repeat("x", length)
 		ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
 		refused := ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
 		ask(h, "/", "192.0.2.1", "X-Tenant", "another")
-		got, err := h.app.run.openReference(refused.reference())
+		got, err := h.app.run.OpenReference(refused.reference())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,10 +137,10 @@ func TestReferenceOfALongKey(t *testing.T) {
 // keysAtRest returns the names of keys that a query finds in the database of a handler.
 func keysAtRest(t *testing.T, h *Handler, query string) (names []storage.Key) {
 	t.Helper()
-	if _, err := (*h.app.run.instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
+	if _, err := (*h.app.run.Instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.app.run.settings.Path)+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.app.run.Settings.Path)+"?mode=ro")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,9 +166,9 @@ func keysAtRest(t *testing.T, h *Handler, query string) (names []storage.Key) {
 func TestReferencesOfOtherRefusals(t *testing.T) {
 	trap := &Trap{MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/trap"]`)}}, Ban: hour}
 	h := startHandler(t, &App{Ban: &Ban{After: 2, Within: hour, For: hour}}, &Handler{Traps: []*Trap{trap}, Zones: []*Zone{
-		{Name: "closed", Per: perKey, Key: "{http.request.header.X-Tenant}", OnEmptyKey: emptyDeny, Limits: []Limit{{Amount: 5, Window: hour}},
+		{Name: "closed", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}", OnEmptyKey: enforce.EmptyDeny, Limits: []Limit{{Amount: 5, Window: hour}},
 			MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/closed"]`)}}},
-		{Name: "costly", Per: perIP, Cost: "6", Limits: []Limit{{Amount: 5, Window: hour}},
+		{Name: "costly", Per: enforce.PerIP, Cost: "6", Limits: []Limit{{Amount: 5, Window: hour}},
 			MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/costly"]`)}}},
 	}})
 	for _, tt := range []struct {
@@ -175,13 +176,13 @@ func TestReferencesOfOtherRefusals(t *testing.T) {
 		zone, limit, outcome string
 		named                bool
 	}{
-		{"/trap", "192.0.2.1", banName, banName, "banned", true},
-		{"/", "192.0.2.1", banName, banName, "banned", true},
+		{"/trap", "192.0.2.1", enforce.BanName, enforce.BanName, "banned", true},
+		{"/", "192.0.2.1", enforce.BanName, enforce.BanName, "banned", true},
 		{"/closed", "192.0.2.2", "closed", "closed", "too_costly", false},
 		{"/costly", "192.0.2.3", "costly", "costly", "too_costly", true},
 	} {
 		refused := ask(h, tt.path, tt.ip)
-		got, err := h.app.run.openReference(refused.reference())
+		got, err := h.app.run.OpenReference(refused.reference())
 		if err != nil {
 			t.Errorf("%s: %q: %v", tt.path, refused.reference(), err)
 			continue
@@ -201,7 +202,7 @@ func TestReferenceOfABanNamesTheRecord(t *testing.T) {
 	if err := h.app.run.Cleanup(); err != nil { // which writes what is pending
 		t.Fatal(err)
 	}
-	got, err := h.app.run.openReference(refused.reference())
+	got, err := h.app.run.OpenReference(refused.reference())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,14 +226,14 @@ func TestReferenceInProblemDetails(t *testing.T) {
 	if problem.Instance != reference.URN+refused.reference() {
 		t.Errorf("the instance is %q, the reference %q", problem.Instance, refused.reference())
 	}
-	if got, err := h.app.run.openReference(problem.Instance); err != nil || got.Zone != "z" {
+	if got, err := h.app.run.OpenReference(problem.Instance); err != nil || got.Zone != "z" {
 		t.Errorf("%q: got %+v, %v", problem.Instance, got, err)
 	}
 }
 
 func TestReferenceOnTheChallengePage(t *testing.T) {
 	h := startHandler(t, &App{Session: new(Session)}, &Handler{Zones: []*Zone{
-		{Name: "z", Per: perClient, OnExceeded: onExceededChallenge, Limits: []Limit{{Amount: 1, Window: hour}}},
+		{Name: "z", Per: enforce.PerClient, OnExceeded: onExceededChallenge, Limits: []Limit{{Amount: 1, Window: hour}}},
 	}})
 	page := func() asked {
 		return ask(h, "/", "192.0.2.1", "Accept", "text/html", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Upgrade-Insecure-Requests", "1")
@@ -252,7 +253,7 @@ func TestOpenReferenceOfNobody(t *testing.T) {
 	for text, want := range map[string]error{
 		"": reference.ErrMalformed, "abc": reference.ErrMalformed, strings.Repeat("0", reference.TextSize): reference.ErrForeign,
 	} {
-		if got, err := h.app.run.openReference(text); !errors.Is(err, want) {
+		if got, err := h.app.run.OpenReference(text); !errors.Is(err, want) {
 			t.Errorf("%q: got %+v, %v; want %v", text, got, err, want)
 		}
 	}
@@ -261,11 +262,11 @@ func TestOpenReferenceOfNobody(t *testing.T) {
 // explained returns the explanation of a reference, as far as the engine decides it.
 func explained(t *testing.T, h *Handler, text string) operator.Explanation {
 	t.Helper()
-	r, err := h.app.run.openReference(text)
+	r, err := h.app.run.OpenReference(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &explainer{now: time.Now(), target: &target{Target: operator.Target{Kind: operator.Reference, Value: text}, app: config{h.app.run}, instance: h.app.run.instance.Load(), referred: &r}}
+	x := &explainer{now: time.Now(), target: &target{Target: operator.Target{Kind: operator.Reference, Value: text}, app: config{h.app.run}, instance: h.app.run.Instance.Load(), referred: &r}}
 	x.explainReference()
 	x.explainCounts(context.Background())
 	return x.told
@@ -273,7 +274,7 @@ func explained(t *testing.T, h *Handler, text string) operator.Explanation {
 
 // A request that cost 10 was refused with 9 left, and was explained with "the next request passes".
 func TestReferenceKeepsTheCost(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: perIP, Cost: "{http.request.header.X-Batch}", Limits: []Limit{{Amount: 10, Window: hour}}}}})
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerIP, Cost: "{http.request.header.X-Batch}", Limits: []Limit{{Amount: 10, Window: hour}}}}})
 	ask(h, "/", "192.0.2.1")
 	costly := ask(h, "/export/12345", "192.0.2.1", "X-Batch", "10")
 	whole := costly.reference()
@@ -290,7 +291,7 @@ func TestReferenceKeepsTheCost(t *testing.T) {
 	if never.Next.Status != http.StatusForbidden || never.Refusal.Text != "GET /: it cost 11, and the limit is 10" {
 		t.Errorf("a cost above the limit: %+v, %+v", never.Refusal, never.Next)
 	}
-	h.app.run.instance.Load().Recent = instance.RecentByReference{}
+	h.app.run.Instance.Load().Recent = instance.RecentByReference{}
 	if told := explained(t, h, whole); told.Refusal.Cost != 0 || told.Next.Text != "passes if it costs 1 in zone z, where costs differ" {
 		t.Errorf("when memory has forgotten the refusal: %+v, the next request %s", told.Refusal, told.Next.Text)
 	}
@@ -301,25 +302,25 @@ func TestShortReferenceThatMemoryDoesNotHold(t *testing.T) {
 	ask(h, "/", "192.0.2.1")
 	refused := ask(h, "/", "192.0.2.1")
 	text := refused.reference()
-	if _, err := h.app.run.openReference("00000-00000"); err == nil || !strings.Contains(err.Error(), "decision log") {
+	if _, err := h.app.run.OpenReference("00000-00000"); err == nil || !strings.Contains(err.Error(), "decision log") {
 		t.Errorf("got %v, want where to look", err)
 	}
-	if got, err := h.app.run.openReference(text[:9]); !errors.Is(err, reference.ErrMalformed) {
+	if got, err := h.app.run.OpenReference(text[:9]); !errors.Is(err, reference.ErrMalformed) {
 		t.Errorf("a part of a short reference: got %+v, %v", got, err)
 	}
 	twin := refused.made(t)[:reference.ShortSize] + strings.Repeat("0", reference.TextSize-reference.ShortSize)
-	h.app.run.instance.Load().Recent.Add((&refusal{app: h.app.run, policy: h.run.zones[0].siteLimits.own.policies[0], reference: twin}).recent())
-	if got, err := h.app.run.openReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
+	h.app.run.Instance.Load().Recent.Add((&enforce.Refusal{App: h.app.run, Policy: h.run.Zones[0].SiteLimits.Own.Policies[0], Reference: twin}).Recent())
+	if got, err := h.app.run.OpenReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
 		t.Errorf("two refusals with one short reference: got %+v, %v", got, err)
 	}
-	if _, err := h.app.run.openReference(text); err != nil {
+	if _, err := h.app.run.OpenReference(text); err != nil {
 		t.Errorf("the whole reference of one of them: %v", err)
 	}
 }
 
 // Who is refused a thousand times pushes nobody else's refusal out of memory, or few.
 func TestOneClientCannotMakeMemoryForgetOthers(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: perIP, Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerIP, Limits: []Limit{{Amount: 1, Window: hour}}}}})
 	var others []string
 	for i := range 100 {
 		ip := fmt.Sprintf("192.0.2.%d", i)
@@ -332,7 +333,7 @@ func TestOneClientCannotMakeMemoryForgetOthers(t *testing.T) {
 	}
 	forgotten := 0
 	for _, text := range others {
-		if _, err := h.app.run.openReference(text[:reference.ShortSize]); err != nil {
+		if _, err := h.app.run.OpenReference(text[:reference.ShortSize]); err != nil {
 			forgotten++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -19,10 +20,10 @@ func TestCrowdIsToldDifferentTimes(t *testing.T) {
 		"one window for all":        {Amount: 1, Window: caddy.Duration(10 * time.Minute), Algorithm: "fixed"},
 		"a unit every five minutes": {Amount: 12, Window: hour, Burst: 1, Algorithm: "token_bucket"},
 	} {
-		h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: perEveryone, Limits: []Limit{limit}}}})
+		h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerEveryone, Limits: []Limit{limit}}}})
 		ask(h, "/", "192.0.2.1")
 		part := 0.0
-		h.run.random = func() float64 { return part }
+		h.run.Random = func() float64 { return part }
 		told := func() int {
 			refused := ask(h, "/", "192.0.2.2")
 			n, err := strconv.Atoi(refused.answer.Header().Get("Retry-After"))
@@ -54,22 +55,22 @@ func TestSpreadStaysWithinASlot(t *testing.T) {
 		}
 		slot := map[limiter.Algorithm]time.Duration{limiter.Sliding: p.Window / 60, limiter.Fixed: p.Window, limiter.TokenBucket: l.Refill(1)}[p.Algorithm]
 		retry := time.Duration(1 + random.Int64N(int64(p.Window)))
-		h := &enforcer{random: func() float64 { return 0.9999999 }}
-		got := h.spread(retry, &l)
-		if got < retry || got > retry && (got-retry > slot-time.Second || got-retry > retry/10 || got-retry > maxSpread) {
+		h := &enforce.Handler{Random: func() float64 { return 0.9999999 }}
+		got := h.Spread(retry, &l)
+		if got < retry || got > retry && (got-retry > slot-time.Second || got-retry > retry/10 || got-retry > enforce.MaxSpread) {
 			t.Fatalf("%+v: %v becomes %v, and a slot has %v", p, retry, got, slot)
 		}
-		if h.random = func() float64 { return 0 }; h.spread(retry, &l) != retry {
-			t.Fatalf("%+v: %v becomes %v where nothing is to be added", p, retry, h.spread(retry, &l))
+		if h.Random = func() float64 { return 0 }; h.Spread(retry, &l) != retry {
+			t.Fatalf("%+v: %v becomes %v where nothing is to be added", p, retry, h.Spread(retry, &l))
 		}
 	}
 	l, err := limiter.New(limiter.Params{Amount: 5, Window: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &enforcer{random: func() float64 { return 0.999 }}
+	h := &enforce.Handler{Random: func() float64 { return 0.999 }}
 	for _, retry := range []time.Duration{1, time.Second, time.Minute} {
-		if got := h.spread(retry, &l); got != retry {
+		if got := h.Spread(retry, &l); got != retry {
 			t.Errorf("5/1m: %v becomes %v", retry, got)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -23,7 +24,7 @@ func FuzzRefusedPage(f *testing.F) {
 	}
 	answer := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		if err := p.run.refuse(w, r, shown{status: http.StatusTooManyRequests, retry: 42 * time.Second, reference: page.Reference{Short: "short", Whole: "the-reference"}}); err != nil {
+		if err := p.run.Refuse(w, r, enforce.Shown{Status: http.StatusTooManyRequests, Retry: 42 * time.Second, Reference: page.Reference{Short: "short", Whole: "the-reference"}}); err != nil {
 			t.Fatal(err)
 		}
 		return w
@@ -67,7 +68,7 @@ func TestErrorRoutesAreAskedAboutTheRequestAsSent(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodPost, "/sent", nil), caddy.NewReplacer(), w, server)
 	r.Method, r.URL.Path, r.RequestURI = http.MethodGet, "/rewritten", "/rewritten"
-	if answersErrors(r, errRefused) {
+	if enforce.AnswersErrors(r, enforce.ErrRefused) {
 		t.Error("a route that doesn't match counts as one that answers")
 	}
 	if want := "429 POST /sent /sent"; len(seen) != 1 || seen[0] != want {
@@ -80,10 +81,10 @@ func TestErrorRoutesAreAskedAboutTheRequestAsSent(t *testing.T) {
 
 // A cost that only a lowered limit has no room for may pass later, so it isn't forbidden.
 func TestCostAboveALoweredLimitIsA429(t *testing.T) {
-	p := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 10, Window: hour}}}}}).run.zones[0].siteLimits.own.policies[0]
+	p := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 10, Window: hour}}}}}).run.Zones[0].SiteLimits.Own.Policies[0]
 	for cost, want := range map[int64]int{0: 429, 10: 429, 11: 403} {
-		r := refusal{policy: p, retry: limiter.Never, reason: engine.TooCostly, cost: cost}
-		if got := r.status(); got != want {
+		r := enforce.Refusal{Policy: p, Retry: limiter.Never, Reason: engine.TooCostly, Cost: cost}
+		if got := r.Status(); got != want {
 			t.Errorf("a cost of %d, where the limit is 10 in full and lower now: %d, want %d", cost, got, want)
 		}
 	}

@@ -69,7 +69,7 @@ func (a *App) provisionRegion(ctx caddy.Context) error {
 		return fmt.Errorf("region: exchange: module %T is not an exchange", module)
 	}
 	r.exchange = is
-	a.run.settings.Region = fmt.Sprintf("%s interval=%v %s", r.Name, time.Duration(r.Interval), is.Identity())
+	a.run.Settings.Region = fmt.Sprintf("%s interval=%v %s", r.Name, time.Duration(r.Interval), is.Identity())
 	return nil
 }
 

@@ -73,7 +73,7 @@ func (c *replayConfig) provision(text []byte) error {
 		return err
 	}
 	c.app = app.(*App)
-	if store, ok := c.app.run.store.(*stores.Memory); ok {
+	if store, ok := c.app.run.Store.(*stores.Memory); ok {
 		store.Isolate()
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/dryrun"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
@@ -27,9 +28,9 @@ type replayJudge struct {
 	servers map[string][]*caddyhttp.Server // in the order to be tried, by port
 	clock   replayClock
 	swept   int // requests since the store was swept
-	limits  map[*policy]*replay.Limit
+	limits  map[*enforce.Policy]*replay.Limit
 	same    map[limitKey]*replay.Limit
-	needs   map[*zone][]replayNeed
+	needs   map[*enforce.Zone][]replayNeed
 	started *instance.Instance // nil before the first request
 	garbage *collector
 	request replayRequest
@@ -38,7 +39,7 @@ type replayJudge struct {
 func newReplayJudge(config *replayConfig) *replayJudge {
 	return &replayJudge{
 		config: config, servers: make(map[string][]*caddyhttp.Server),
-		limits: make(map[*policy]*replay.Limit), same: make(map[limitKey]*replay.Limit), needs: make(map[*zone][]replayNeed),
+		limits: make(map[*enforce.Policy]*replay.Limit), same: make(map[limitKey]*replay.Limit), needs: make(map[*enforce.Zone][]replayNeed),
 		garbage: newCollector(),
 	}
 }
@@ -58,18 +59,18 @@ func (j *replayJudge) start(now int64) (err error) {
 	j.clock.start = now
 	j.clock.now.Store(now)
 	a := j.config.app.run
-	j.started, err = instance.NewWith(a.settings, a.store, func(o *engine.Options) {
+	j.started, err = instance.NewWith(a.Settings, a.Store, func(o *engine.Options) {
 		o.Clock, o.MaxKeys = &j.clock, replayKeys
 		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour // of the process, whose time has nothing to do with the log's
 	})
 	if err != nil {
 		return err
 	}
-	a.instance.Store(j.started)
-	a.settle()
-	j.started.Rules.Store(a.rules)
+	a.Instance.Store(j.started)
+	a.Settle()
+	j.started.Rules.Store(a.Rules)
 	if a.APIKeys != nil {
-		j.started.Keys.Store(a.APIKeys.keys)
+		j.started.Keys.Store(a.APIKeys.Keys)
 	}
 	<-j.started.Engine.Ready()
 	return nil
@@ -126,7 +127,7 @@ func (j *replayJudge) judgeAt(server *caddyhttp.Server, request *http.Request, r
 	}
 	asked := false
 	answers, err := dryrun.FollowPrepared(server, request, func(handler caddyhttp.MiddlewareHandler, request *http.Request) bool {
-		if h := enforcerOf(handler); h != nil {
+		if h := enforce.EnforcerOf(handler); h != nil {
 			asked = true
 			return j.decide(h, request, r, v)
 		}
@@ -156,35 +157,35 @@ func authenticated(request *http.Request, r *accesslog.Record) bool {
 }
 
 // decide has a handler decide about a request, and reports whether that goes on.
-func (j *replayJudge) decide(h *enforcer, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
-	h.app.applyServiceHeader(request)
-	if h.app.Session.serves(request.URL.Path) {
+func (j *replayJudge) decide(h *enforce.Handler, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
+	h.App.ApplyServiceHeader(request)
+	if h.App.Session.Serves(request.URL.Path) {
 		return false
 	}
-	e := h.begin(request)
-	defer e.release()
-	result := e.decide()
-	e.pending(nil).settle(r.Status)
-	for i, p := range e.policies {
-		if !p.zone.Count.counts(r.Status) {
+	e := h.Begin(request)
+	defer e.Release()
+	result := e.Decide()
+	e.Pending(nil).Settle(r.Status)
+	for i, p := range e.Policies {
+		if !p.Zone.Count.Counts(r.Status) {
 			continue
 		}
 		v.Counts = append(v.Counts, replay.Count{
-			Limit: j.limit(p), Key: v.Copy(e.debits[i].Key), Cost: e.debits[i].Cost, Unknown: j.unknown(p.zone, r),
+			Limit: j.limit(p), Key: v.Copy(e.Debits[i].Key), Cost: e.Debits[i].Cost, Unknown: j.unknown(p.Zone, r),
 		})
 	}
-	switch result.outcome {
-	case passed, counted:
-		if result.outcome == counted || len(e.shadows.debits) > 0 {
+	switch result.Outcome {
+	case enforce.Passed, enforce.Counted:
+		if result.Outcome == enforce.Counted || len(e.Shadows.Debits) > 0 {
 			v.Outcome = replay.Passed
 		}
 		j.judgeShadows(e, r, v)
 		return true
-	case refused:
-		by := result.response.refusal
-		v.Outcome, v.By, v.Key, v.Reason = replay.Refused, j.limit(by.policy), v.Copy(by.key), meter.Outcomes[by.reason]
-	case denied:
-		v.Outcome, v.Reason = replay.Denied, denialText(result.err)
+	case enforce.Refused:
+		by := result.Response.Refusal
+		v.Outcome, v.By, v.Key, v.Reason = replay.Refused, j.limit(by.Policy), v.Copy(by.Key), meter.Outcomes[by.Reason]
+	case enforce.Denied:
+		v.Outcome, v.Reason = replay.Denied, denialText(result.Err)
 	default:
 		v.Outcome, v.Reason = replay.Skipped, "a matcher or a placeholder of the config fails"
 	}
@@ -192,15 +193,15 @@ func (j *replayJudge) decide(h *enforcer, request *http.Request, r *accesslog.Re
 }
 
 // judgeShadows adds what the shadow limits say of a request that passes.
-func (j *replayJudge) judgeShadows(e *evaluation, r *accesslog.Record, v *replay.Verdict) {
-	if len(e.shadows.debits) == 0 {
+func (j *replayJudge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *replay.Verdict) {
+	if len(e.Shadows.Debits) == 0 {
 		return
 	}
-	refusedBy := e.shadowVerdicts().all()
-	for i, p := range e.shadows.policies {
-		key := v.Copy(e.shadows.debits[i].Key)
-		if p.zone.Count.counts(r.Status) {
-			v.Counts = append(v.Counts, replay.Count{Limit: j.limit(p), Key: key, Cost: e.shadows.debits[i].Cost, Unknown: j.unknown(p.zone, r)})
+	refusedBy := e.ShadowVerdicts().All()
+	for i, p := range e.Shadows.Policies {
+		key := v.Copy(e.Shadows.Debits[i].Key)
+		if p.Zone.Count.Counts(r.Status) {
+			v.Counts = append(v.Counts, replay.Count{Limit: j.limit(p), Key: key, Cost: e.Shadows.Debits[i].Cost, Unknown: j.unknown(p.Zone, r)})
 		}
 		if slices.Contains(refusedBy, p) {
 			v.Shadows = append(v.Shadows, replay.Shadow{By: j.limit(p), Key: key})
@@ -225,11 +226,11 @@ type limitKey struct {
 }
 
 // limit describes a limit. Those of several handlers that count together are one.
-func (j *replayJudge) limit(p *policy) *replay.Limit {
+func (j *replayJudge) limit(p *enforce.Policy) *replay.Limit {
 	if l := j.limits[p]; l != nil {
 		return l
 	}
-	key := limitKey{zone: p.zone.Name, name: p.name, shadow: p.shadow}
+	key := limitKey{zone: p.Zone.Name, name: p.Name, shadow: p.Shadow}
 	if p.Limit.ID != 0 {
 		key.id, key.amount = p.Limit.ID, p.Capacity()
 	}
@@ -242,15 +243,15 @@ func (j *replayJudge) limit(p *policy) *replay.Limit {
 	return l
 }
 
-func describeForReplay(p *policy) *replay.Limit {
-	l := &replay.Limit{Zone: p.zone.Name, Name: p.name, Shadow: p.shadow, Shared: p.of != nil, Source: p.zone.Source}
+func describeForReplay(p *enforce.Policy) *replay.Limit {
+	l := &replay.Limit{Zone: p.Zone.Name, Name: p.Name, Shadow: p.Shadow, Shared: p.Of != nil, Source: p.Zone.Source}
 	if p.Limit.ID == 0 { // a ban
 		return l
 	}
 	l.Text, l.Amount, l.Limit, l.Counts = limitText(p.Limit.Limit), p.Capacity(), p.Limit.Limit, true
-	l.Per = p.zone.per
-	if l.Per == perKey {
-		l.Per += " " + p.zone.Key
+	l.Per = p.Zone.Per
+	if l.Per == enforce.PerKey {
+		l.Per += " " + p.Zone.Key
 	}
 	return l
 }

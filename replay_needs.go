@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -15,7 +16,7 @@ type replayNeed struct {
 }
 
 // unknown returns what a zone needs of a request and the log lacks, or "".
-func (j *replayJudge) unknown(z *zone, r *accesslog.Record) string {
+func (j *replayJudge) unknown(z *enforce.Zone, r *accesslog.Record) string {
 	needs, known := j.needs[z]
 	if !known {
 		needs = needsOf(z, j.config.app.run)
@@ -30,27 +31,27 @@ func (j *replayJudge) unknown(z *zone, r *accesslog.Record) string {
 }
 
 // needsOf returns what a zone counts by that a log may not have.
-func needsOf(z *zone, a *shared) (needs []replayNeed) {
-	for _, text := range []string{z.Key, z.Tier, z.cost.from} {
+func needsOf(z *enforce.Zone, a *enforce.Config) (needs []replayNeed) {
+	for _, text := range []string{z.Key, z.Tier, z.Cost.From} {
 		for _, name := range placeholder.Names(text) {
 			if n, ok := needOf(name); ok {
 				needs = append(needs, n)
 			}
 		}
 	}
-	if a.APIKeys != nil && (z.per == perAPIKey || z.Tiers || z.per == perClient) {
+	if a.APIKeys != nil && (z.Per == enforce.PerAPIKey || z.Tiers || z.Per == enforce.PerClient) {
 		for _, source := range a.APIKeys.From {
-			switch source.kind {
-			case fromHeader:
-				needs = append(needs, needOfField(source.in))
-			case fromBearer:
+			switch source.Kind {
+			case enforce.FromHeader:
+				needs = append(needs, needOfField(source.In))
+			case enforce.FromBearer:
 				needs = append(needs, needOfField("Authorization"))
-			case fromCookie:
+			case enforce.FromCookie:
 				needs = append(needs, needOfField("Cookie"))
 			}
 		}
 	}
-	if z.per == perClient && a.Session != nil {
+	if z.Per == enforce.PerClient && a.Session != nil {
 		needs = append(needs, needOfField("Cookie"))
 	}
 	return needs

@@ -83,7 +83,7 @@ func (r *Reputation) check() error {
 // scalingOf returns how the records of clients scale a limit of the zone, and what violations
 // of it cost. It returns nil if neither is the case: then no records are kept.
 func (z *zoneSetup) scalingOf(limit *engine.Limit) *engine.Scaling {
-	if !z.run.countsClients() {
+	if !z.run.CountsClients() {
 		return nil
 	}
 	scaling := &engine.Scaling{Zone: zoneHash(z.Name), Ban: z.app.Ban.rule("")}
@@ -109,7 +109,7 @@ func (z *zoneSetup) scalingOf(limit *engine.Limit) *engine.Scaling {
 
 // checkBan checks the zone's ban.
 func (z *zoneSetup) checkBan() error {
-	if (z.Ban != nil || z.DisableReputation) && !z.run.countsClients() {
+	if (z.Ban != nil || z.DisableReputation) && !z.run.CountsClients() {
 		return errors.New("reputation and ban are for zones that count per client or per api_key: different clients can share any other key")
 	}
 	return z.Ban.check()

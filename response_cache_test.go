@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
@@ -52,12 +53,12 @@ func wantNotStored(t *testing.T, what string, h http.Header) {
 // What is said of pages must not have a cache keep one client's refusal for all others
 // (RFC 6585, section 4).
 func TestCachesKeepNoRefusal(t *testing.T) {
-	h := &Handler{Zones: []*Zone{{Name: "z", Per: perIP, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+	h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerIP, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
 	if err := h.Provision(contextOf(t, new(App))); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.app.run.Cleanup() })
-	startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+	h.app.run.Started()
 	allowed := answerCached(t, h, "/", "*/*").Header()
 	for field, says := range cachedPage {
 		if got := allowed.Get(field); got != says.page {
@@ -75,12 +76,12 @@ func TestCachesKeepNoRefusal(t *testing.T) {
 
 // Nor one client's challenge, or what is below its path.
 func TestCachesKeepNoChallenge(t *testing.T) {
-	h := &Handler{Zones: []*Zone{{Name: "z", Per: perClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
+	h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
 	if err := h.Provision(contextOf(t, &App{Session: new(Session)})); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.app.run.Cleanup() })
-	startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+	h.app.run.Started()
 	for path, status := range map[string]int{defaultSessionPath: http.StatusOK, defaultSessionPath + "x": http.StatusNotFound} {
 		w := answerCached(t, h, path, "text/html")
 		if w.Code != status {
@@ -96,6 +97,6 @@ func TestCachesKeepNoRequestToAskAgain(t *testing.T) {
 	for field, says := range cachedPage {
 		w.Header().Set(field, says.page)
 	}
-	askAgain(w)
+	enforce.AskAgain(w)
 	wantNotStored(t, "425", w.Header())
 }

@@ -27,15 +27,15 @@ func (a *App) provisionRules() error {
 	if err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}
-	for _, other := range []string{a.run.settings.Path, a.run.settings.Secret} {
+	for _, other := range []string{a.run.Settings.Path, a.run.Settings.Secret} {
 		if other, err := filepath.Abs(other); err == nil && other == path {
 			return fmt.Errorf("rules_file: is the database or the secret as well, got %q: name another file", a.RulesFile)
 		}
 	}
-	if a.run.rules, err = rules.Open(path, a.rulesChanged); err != nil {
+	if a.run.Rules, err = rules.Open(path, a.rulesChanged); err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}
-	a.run.stated.File = a.run.rules
+	a.run.Stated.File = a.run.Rules
 	a.warnOfAccess("rules_file", path)
 	return nil
 }
@@ -46,7 +46,7 @@ func (a *App) rulesChanged(set *rules.Set, err error) {
 		a.log.Error("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right", zap.Error(err))
 		return
 	}
-	a.run.stated.Merge()
+	a.run.Stated.Merge()
 	a.log.Info("the file of bans and allowances was read again", a.rulesFields(set)...)
 }
 
@@ -54,7 +54,7 @@ func (a *App) rulesFields(set *rules.Set) []zap.Field {
 	now := time.Now()
 	return []zap.Field{
 		zap.Int("bans", set.InForce(rules.Ban, now)), zap.Int("allowances", set.InForce(rules.Allow, now)),
-		zap.String("file", a.run.rules.Path()),
+		zap.String("file", a.run.Rules.Path()),
 	}
 }
 
@@ -64,7 +64,7 @@ const rulesEvery = time.Second / 2
 // watchRules looks at the file until unwatchRules is called. No request does: it would wait
 // for the disk, and for a large file to be read.
 func (a *App) watchRules() {
-	if set := a.run.rules.Value(); !set.IsEmpty() {
+	if set := a.run.Rules.Value(); !set.IsEmpty() {
 		a.log.Info("the file of bans and allowances was read", a.rulesFields(set)...)
 	}
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -73,8 +73,8 @@ func (a *App) watchRules() {
 		ticker := time.NewTicker(rulesEvery)
 		defer ticker.Stop()
 		for {
-			a.run.rules.Look()
-			countStatements(a.run.stated.Now())
+			a.run.Rules.Look()
+			countStatements(a.run.Stated.Now())
 			select {
 			case <-ticker.C:
 			case <-stop:

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // With which zones of its name a zone counts together.
@@ -29,21 +31,21 @@ func (z *zoneSetup) provisionScope() error {
 	if !ok {
 		return errors.New("scope: there are sites in HTTP servers only")
 	}
-	z.run.sites = map[string]siteLimits{"": {}}
-	z.run.elsewhere = strings.Join(server.Listen, " ")
+	z.run.Sites = map[string]enforce.SiteLimits{"": {}}
+	z.run.Elsewhere = strings.Join(server.Listen, " ")
 	for _, host := range z.survey.hosts[server] {
-		z.run.sites[strings.ToLower(host)] = siteLimits{}
+		z.run.Sites[strings.ToLower(host)] = enforce.SiteLimits{}
 	}
 	return nil
 }
 
 // countedAs returns the name under which a zone counts on a site.
 func (z *Zone) countedAs(site string) string {
-	if z.run.sites == nil {
+	if z.run.Sites == nil {
 		return z.Name
 	}
 	if site == "" {
-		site = z.run.elsewhere
+		site = z.run.Elsewhere
 	}
 	return z.Name + "\x00" + site
 }

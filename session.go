@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // Session says how clients are known again that have passed a challenge: by a
@@ -40,7 +41,7 @@ type Session struct {
 	// begins and ends with a slash. Default: `/.well-known/rate-limit/`.
 	Path string `json:"path,omitempty"`
 
-	run *sessions
+	run *enforce.Sessions
 }
 
 const (
@@ -59,13 +60,13 @@ func (s *Session) provision() error {
 	s.Path = cmp.Or(s.Path, defaultSessionPath)
 	hourly := cmp.Or(s.MaxPerPrefix, defaultPerPrefix)
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
-	s.run = &sessions{Path: s.Path, Lifetime: time.Duration(s.Lifetime), difficulty: s.Challenge.difficulty(), withoutScript: s.Challenge.withoutScript()}
-	s.run.limits = newSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
+	s.run = &enforce.Sessions{Path: s.Path, Lifetime: time.Duration(s.Lifetime), Difficulty: s.Challenge.difficulty(), WithoutScript: s.Challenge.withoutScript()}
+	s.run.Limits = enforce.NewSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
 	if s.Challenge == nil {
 		return nil
 	}
 	var err error
-	if s.run.verifier, err = s.Challenge.provision(); err != nil {
+	if s.run.Verifier, err = s.Challenge.provision(); err != nil {
 		return fmt.Errorf("challenge: %w", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -39,10 +40,10 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 				if !hasSecret {
 					h.Secret.Store(nil)
 				}
-				app := &shared{Session: new(sessions)}
-				app.instance.Store(h)
+				app := &enforce.Config{Session: new(enforce.Sessions)}
+				app.Instance.Store(h)
 				before := time.Now()
-				keys := app.Session.ready(t.Context(), app)
+				keys := app.Session.Ready(t.Context(), app)
 				if waited := time.Since(before); waited > 0 {
 					t.Errorf("waited %v", waited)
 				}

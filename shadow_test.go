@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
@@ -41,12 +41,12 @@ func clockedHandler(t testing.TB, app *App, clock engine.Clock, h *Handler) *Han
 // startClocked starts the engine of a handler, which goes by a clock.
 func startClocked(t testing.TB, h *Handler, clock engine.Clock) {
 	t.Helper()
-	i, err := instance.NewWith(h.app.run.settings, h.app.run.store, func(o *engine.Options) { o.Clock = clock })
+	i, err := instance.NewWith(h.app.run.Settings, h.app.run.Store, func(o *engine.Options) { o.Clock = clock })
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.app.run.instance.Store(i)
-	h.app.run.settle()
+	h.app.run.Instance.Store(i)
+	h.app.run.Settle()
 	<-i.Engine.Ready()
 	t.Cleanup(func() { i.Destruct() })
 }
@@ -104,13 +104,13 @@ func testShadowHandler(t *testing.T, seed uint64) {
 	}
 	zone := func(name, per string, limits ...Limit) *Zone {
 		z := &Zone{Name: name, Per: per, Limits: limits, Cost: "{http.request.header.X-Cost}", MaxCost: 12}
-		z.DisableReputation = per == perClient // or what the oracle refuses would change its limits
-		if per == perKey {
+		z.DisableReputation = per == enforce.PerClient // or what the oracle refuses would change its limits
+		if per == enforce.PerKey {
 			z.Key = "{http.request.header.X-Tenant}"
 		}
 		return z
 	}
-	pers := []string{perIP, perKey, perClient}
+	pers := []string{enforce.PerIP, enforce.PerKey, enforce.PerClient}
 	var with, without []*Zone
 	var oracles []*Handler
 	shadows := make(map[string][]string) // the names of the limits of each zone
@@ -138,7 +138,7 @@ func testShadowHandler(t *testing.T, seed uint64) {
 	tried := clockedHandler(t, new(App), clock, &Handler{Zones: with})
 	plain := clockedHandler(t, new(App), clock, &Handler{Zones: without})
 	for _, h := range []*Handler{tried, plain} {
-		h.run.random = func() float64 { return 0 } // both answer with the same Retry-After
+		h.run.Random = func() float64 { return 0 } // both answer with the same Retry-After
 	}
 
 	zones := slices.Collect(maps.Keys(shadows))
@@ -198,13 +198,13 @@ func items(values []string) []string {
 func TestZoneInShadowRefusesNothing(t *testing.T) {
 	keys := writeFile(t, "keys", "salt 00010203040506070809101112131415\n")
 	zones := map[string]*Zone{
-		"over":     {Per: perIP},
-		"client":   {Per: perClient},
-		"api_key":  {Per: perAPIKey},
-		"empty":    {Per: perKey, Key: "{http.request.header.X-Nothing}", OnEmptyKey: emptyDeny},
-		"costly":   {Per: perIP, Cost: "100"},
+		"over":     {Per: enforce.PerIP},
+		"client":   {Per: enforce.PerClient},
+		"api_key":  {Per: enforce.PerAPIKey},
+		"empty":    {Per: enforce.PerKey, Key: "{http.request.header.X-Nothing}", OnEmptyKey: enforce.EmptyDeny},
+		"costly":   {Per: enforce.PerIP, Cost: "100"},
 		"no tier":  {Tier: "{http.request.header.X-Nothing}"},
-		"everyone": {Per: perEveryone},
+		"everyone": {Per: enforce.PerEveryone},
 	}
 	for name, z := range zones {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestZoneInShadowRefusesNothing(t *testing.T) {
 			if z.Tier == "" {
 				z.Limits = []Limit{{Amount: 2, Window: hour}}
 			}
-			app := &App{APIKeys: &APIKeys{From: []KeySource{{Type: fromBearer}}, File: keys}, Tiers: []*Tier{{Name: "free", Limits: []Limit{{Amount: 2, Window: hour}}}}}
+			app := &App{APIKeys: &APIKeys{From: []KeySource{{Type: enforce.FromBearer}}, File: keys}, Tiers: []*Tier{{Name: "free", Limits: []Limit{{Amount: 2, Window: hour}}}}}
 			h := startHandler(t, app, &Handler{Zones: []*Zone{z}})
 			would := 0
 			for range 5 {
@@ -243,7 +243,7 @@ func TestCountsStayWhenShadowEnds(t *testing.T) {
 		var ids [2][]engine.Limit
 		for i, shadow := range []bool{true, false} {
 			h := startHandler(t, new(App), &Handler{Zones: []*Zone{zone(shadow)}})
-			for _, p := range h.run.zones[0].own.all() {
+			for _, p := range h.run.Zones[0].Own.All() {
 				ids[i] = append(ids[i], p.Limit)
 			}
 		}
@@ -259,8 +259,8 @@ func TestNamesOfShadowLimits(t *testing.T) {
 		{Amount: 9, Window: hour, Shadow: true, Algorithm: "fixed"}, {Amount: 5, Window: hour}, {Amount: 3, Window: hour, Shadow: true}, {Amount: 2, Window: hour, Shadow: true}, {Amount: 50, Window: 24 * hour},
 	}}}})
 	var names []string
-	for _, p := range h.run.zones[0].own.all() {
-		names = append(names, p.name)
+	for _, p := range h.run.Zones[0].Own.All() {
+		names = append(names, p.Name)
 	}
 	if want := []string{"login", "login-24h", "login-9/1h", "login-3/1h", "login-2/1h"}; !slices.Equal(names, want) {
 		t.Errorf("named %q, want %q", names, want)
@@ -301,25 +301,25 @@ func shadowLogs(t *testing.T, zones ...*Zone) (*observer.ObservedLogs, *Handler)
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
 	h := startHandler(t, &App{DecisionLog: new(DecisionLog)}, &Handler{Zones: zones})
-	h.app.DecisionLog.run.log = zap.New(core)
+	h.app.DecisionLog.run.Log = zap.New(core)
 	return logs, h
 }
 
 // A request with verdicts that are yet to come goes on, and whoever asks for them waits.
 func TestShadowVerdictsThatWait(t *testing.T) {
-	v := new(shadowVerdicts)
-	z := &zone{Name: "slow"}
-	v.zones = []*zone{z}
-	done := v.await(z)
+	v := new(enforce.ShadowVerdicts)
+	z := &enforce.Zone{Name: "slow"}
+	v.Zones = []*enforce.Zone{z}
+	done := v.Await(z)
 	asked := make(chan any, 1)
 	go func() {
-		value, _ := v.placeholder("http.rate_limit.slow.would_refuse")
+		value, _ := v.Placeholder("http.rate_limit.slow.would_refuse")
 		asked <- value
 	}()
-	if value, ok := v.placeholder("http.rate_limit.other.would_refuse"); ok || value != "" {
+	if value, ok := v.Placeholder("http.rate_limit.other.would_refuse"); ok || value != "" {
 		t.Errorf("of another zone: %v, %v", value, ok)
 	}
-	v.wouldRefuse(&policy{zone: z, name: "tight"})
+	v.WouldRefuse(&enforce.Policy{Zone: z, Name: "tight"})
 	done()
 	if value := <-asked; value != "tight" {
 		t.Errorf("got %v", value)
@@ -345,7 +345,7 @@ func TestNobodyWaitsForShadowLimits(t *testing.T) {
 	if err := h.Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	h.app.run.Started()
 	defer h.app.run.Cleanup()
 
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(60000)")
@@ -433,8 +433,8 @@ func TestReplayOfShadowLimits(t *testing.T) {
 // that is banned elsewhere passes it, and no check takes it for protection.
 func TestZoneInShadowKnowsNoConduct(t *testing.T) {
 	ban := &Ban{After: 1, Within: hour, For: hour}
-	h := startHandler(t, &App{Ban: ban}, &Handler{Zones: []*Zone{{Name: "tried", Per: perClient, Shadow: true, Limits: []Limit{{Amount: 1, Window: hour}}}}})
-	if h.run.clients || h.run.anonymous {
+	h := startHandler(t, &App{Ban: ban}, &Handler{Zones: []*Zone{{Name: "tried", Per: enforce.PerClient, Shadow: true, Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	if h.run.Clients || h.run.Anonymous {
 		t.Error("the handler keeps records of clients for a zone in shadow")
 	}
 	for range 9 {
@@ -442,7 +442,7 @@ func TestZoneInShadowKnowsNoConduct(t *testing.T) {
 			t.Fatalf("answered %d", a.Code)
 		}
 	}
-	if records := h.app.run.instance.Load().Engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
+	if records := h.app.run.Instance.Load().Engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
 		t.Errorf("recorded %+v", records)
 	}
 }

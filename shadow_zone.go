@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // This file has what shadow means in a config.
@@ -24,15 +26,15 @@ func (z *Zone) mayShadow() bool {
 // effect if it doesn't.
 func (z *zoneSetup) provisionShadow() error {
 	if z.Shadow {
-		z.run.denied = &policy{zone: z.run, name: "denied", shadow: true, set: new(limitSet)}
+		z.run.Denied = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
 	}
-	enforces := func(s *limitSet) bool { return len(s.policies) > 0 }
-	z.run.isShadow = !slices.ContainsFunc(z.run.sets(), enforces)
-	if !z.run.isShadow {
+	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
+	z.run.IsShadow = !slices.ContainsFunc(z.run.Sets(), enforces)
+	if !z.run.IsShadow {
 		z.warnOfShadowOrder()
 		return nil
 	}
-	if !z.Shadow && z.OnEmptyKey == emptyDeny {
+	if !z.Shadow && z.OnEmptyKey == enforce.EmptyDeny {
 		z.warn("shadow: no limit of the zone is enforced, and on_empty_key deny refuses requests all the same", "shadow into a line of its own, for the whole zone")
 	}
 	if z.OnExceeded == onExceededChallenge {
@@ -48,8 +50,8 @@ func (z *zoneSetup) provisionShadow() error {
 // warnOfShadowOrder warns of a shadow limit above an enforced one of its kind. These are told
 // apart by their order, so that the enforced one would begin to count anew.
 func (z *zoneSetup) warnOfShadowOrder() {
-	for _, set := range z.run.sets() {
-		if p := set.misplaced; p != nil {
+	for _, set := range z.run.Sets() {
+		if p := set.Misplaced; p != nil {
 			z.warn(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", limitText(p.Limit.Limit)),
 				"it below the enforced limits")
 			return

@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -78,7 +79,7 @@ func TestExemptionsAreForCanonicalTargets(t *testing.T) {
 
 func wantExempt(t *testing.T, h *Handler, options, target string, want bool) {
 	t.Helper()
-	if got, err := (&evaluation{handler: h.run, http: requestFor(t, "GET", target)}).isExempt(); got != want || err != nil {
+	if got, err := (&enforce.Evaluation{Handler: h.run, Http: requestFor(t, "GET", target)}).IsExempt(); got != want || err != nil {
 		t.Errorf("%s: %s is exempt: %v, want %v (%v)", options, target, got, want, err)
 	}
 }
@@ -91,9 +92,9 @@ func TestNotIsForCanonicalTargets(t *testing.T) {
 		"not endpoint /login":                   {[]string{"/login"}, append(dodges, "/login.json", "/login/", "/login/x.css")},
 		"{\nnot not path /login\nmethod GET\n}": {nil, []string{"/login"}},
 	} {
-		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").run.zones[0]
+		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").run.Zones[0]
 		for target, want := range wanted(targets.in, targets.out) {
-			if got, err := (&evaluation{http: requestFor(t, "GET", target)}).matches(z); got != want || err != nil {
+			if got, err := (&enforce.Evaluation{Http: requestFor(t, "GET", target)}).Matches(z); got != want || err != nil {
 				t.Errorf("%s: %s is in the zone: %v, want %v (%v)", match, target, got, want, err)
 			}
 		}
@@ -121,12 +122,12 @@ func TestCostsOfSpellings(t *testing.T) {
 		cost 0 /health
 		cost 20 /heavy q=*
 		cost 5
-	}`).run.zones[0]
+	}`).run.Zones[0]
 	for target, want := range map[string]int64{
 		"/x": 5, "/x.css": 2, "/export": 50, "/export/": 50, "/EXPORT.json": 50, "/export;x": 50, "/export;.css": 50, "/export%2f.css": 50, "/e%2578port": 50, "/index.php/export": 50,
 		"/health": 0, "/health/": 5, "/health;/export": 5, "/health.json": 5, "/heavy?q": 20, "/heavy/?q[]=1&%zz": 20, "/heavy": 5,
 	} {
-		if got, err := z.costOf(requestFor(t, "POST", target), nil); got != want || err != nil {
+		if got, err := z.CostOf(requestFor(t, "POST", target), nil); got != want || err != nil {
 			t.Errorf("%s costs %d, want %d (%v)", target, got, want, err)
 		}
 	}
@@ -140,7 +141,7 @@ func TestTrapsMakeNoGuesses(t *testing.T) {
 		[]string{"/admin.php", "/ADMIN.php", "//admin.php", "/%61dmin.php", "/admin.php;x", "/.git/config", "/.git", "/x/../.git/config", "/%2egit/config"},
 		[]string{"/admin", "/admin/", "/index.php/admin.php", "/docs/..%2fx", "/style/..;/x", "/.gitignore", "/x/admin.php"},
 	) {
-		if got, err := trap.run.matchers.AnyMatchWithError(requestFor(t, "GET", target)); got != want || err != nil {
+		if got, err := trap.run.Matchers.AnyMatchWithError(requestFor(t, "GET", target)); got != want || err != nil {
 			t.Errorf("%s is trapped: %v, want %v (%v)", target, got, want, err)
 		}
 	}
@@ -169,8 +170,8 @@ func TestSafeWords(t *testing.T) {
 		"*":                                  "",
 		"{\nendpoint POST /login\nheader X-Y z\n}": "",
 	} {
-		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").run.zones[0]
-		got := matcher.Safer("match", z.matchers[0])
+		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").run.Zones[0]
+		got := matcher.Safer("match", z.Matchers[0])
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("match %s: %q, want %q", match, got, want)
 		}

@@ -1,14 +1,13 @@
 package tally
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // BenchmarkStatements measures what bans and allowances cost a request that none is about:
@@ -25,21 +24,21 @@ func BenchmarkStatements(b *testing.B) {
 			if err := h.Provision(contextOf(b, &App{RulesFile: path})); err != nil {
 				b.Fatal(err)
 			}
-			startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+			h.app.run.Started()
 			b.Cleanup(func() { h.app.run.Cleanup() })
 			benchHandlerServe(b, h, 1000, 2)
 		})
 		b.Run(fmt.Sprintf("look/statements=%d", n), func(b *testing.B) {
 			h := stating(b, string(lines))
 			r, vars, _ := benchRequest()
-			e := newEvaluation(r)
-			defer e.release()
-			e.handler = h.run
+			e := enforce.NewEvaluation(r)
+			defer e.Release()
+			e.Handler = h.run
 			clients := benchClients(1 << 14)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				vars["client_ip"] = clients[i%len(clients)]
-				if s, err := e.statement(); s != nil || err != nil {
+				if s, err := e.Statement(); s != nil || err != nil {
 					b.Fatal(s, err)
 				}
 			}

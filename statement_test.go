@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -31,21 +32,21 @@ func stating(t testing.TB, lines string) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := &shared{rules: file, stated: instance.RulesInForce{File: file}, log: zap.NewNop(), warn: func(string, string) {}}
-	return &Handler{app: &App{run: app}, run: &enforcer{app: app}}
+	app := &enforce.Config{Rules: file, Stated: instance.RulesInForce{File: file}, Log: zap.NewNop(), Warn: func(string, string) {}}
+	return &Handler{app: &App{run: app}, run: &enforce.Handler{App: app}}
 }
 
 // requestTo returns a request to a handler from an address, and what a proxy that is trusted
 // says of it, if anything.
-func requestTo(h *Handler, ip string, chain ...string) *evaluation {
+func requestTo(h *Handler, ip string, chain ...string) *enforce.Evaluation {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	server := &caddyhttp.Server{ClientIPHeaders: []string{"X-Forwarded-For"}}
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), server)
-	e := newEvaluation(r)
-	e.handler = h.run
-	e.vars[caddyhttp.ClientIPVarKey] = ip
+	e := enforce.NewEvaluation(r)
+	e.Handler = h.run
+	e.Vars[caddyhttp.ClientIPVarKey] = ip
 	if len(chain) > 0 {
-		e.vars[caddyhttp.TrustedProxyVarKey] = true
+		e.Vars[caddyhttp.TrustedProxyVarKey] = true
 		r.Header["X-Forwarded-For"] = chain
 	}
 	return e
@@ -55,8 +56,8 @@ func requestTo(h *Handler, ip string, chain ...string) *evaluation {
 func found(t testing.TB, h *Handler, ip string, chain ...string) string {
 	t.Helper()
 	e := requestTo(h, ip, chain...)
-	defer e.release()
-	s, err := e.statement()
+	defer e.Release()
+	s, err := e.Statement()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestStatementsEnd(t *testing.T) {
 
 // Of several bans the one that ends last counts, and one allowance is enough.
 func TestStatementsAboutSeveralTargets(t *testing.T) {
-	keyed := func(key string) *zone { return &zone{per: perKey, Key: key} }
+	keyed := func(key string) *enforce.Zone { return &enforce.Zone{Per: enforce.PerKey, Key: key} }
 	h := stating(t, `
 ban 192.0.2.0/24 until 2999-01-01
 ban key:a
@@ -140,9 +141,9 @@ allow key:"d e"
 		{"198.51.100.1", "b", "ban key:b until 2998-01-01"},
 		{"198.51.100.1", "x", ""},
 	} {
-		h.run.zones = nil
+		h.run.Zones = nil
 		for key := range strings.SplitSeq(tt.keys, ",") {
-			h.run.zones = append(h.run.zones, keyed(key))
+			h.run.Zones = append(h.run.Zones, keyed(key))
 		}
 		if got := found(t, h, tt.ip); got != tt.want {
 			t.Errorf("%s with the keys %q: found %q, want %q", tt.ip, tt.keys, got, tt.want)
@@ -159,7 +160,7 @@ func TestAllowancesOfKeysThatAreAddresses(t *testing.T) {
 		{"192.0.2.8", "192.0.2.8", "192.0.2.8, 198.51.100.9", "ban key:192.0.2.8"},
 		{"192.0.2.7", "name", "192.0.2.7, 198.51.100.9", "allow key:name"},
 	} {
-		h.run.zones = []*zone{{per: perKey, Key: tt.key}}
+		h.run.Zones = []*enforce.Zone{{Per: enforce.PerKey, Key: tt.key}}
 		if got := found(t, h, tt.ip, tt.chain); got != tt.want {
 			t.Errorf("%+v: found %q", tt, got)
 		}
@@ -169,7 +170,7 @@ func TestAllowancesOfKeysThatAreAddresses(t *testing.T) {
 // A key that is empty is counted by the address, and is nobody's.
 func TestStatementsOfEmptyKeys(t *testing.T) {
 	h := stating(t, "ban key:-\n")
-	h.run.zones = []*zone{{per: perKey, Key: "-", emptyForm: "-"}}
+	h.run.Zones = []*enforce.Zone{{Per: enforce.PerKey, Key: "-", EmptyForm: "-"}}
 	if got := found(t, h, "192.0.2.1"); got != "" {
 		t.Errorf("found %q", got)
 	}
@@ -192,30 +193,30 @@ func TestRetryAfterOfBans(t *testing.T) {
 			"ban 192.0.2.1" + in(time.Minute) + "ban key:a" + in(time.Hour) + "ban 192.0.2.0/24" + in(2*time.Hour):        2 * time.Hour,
 		} {
 			h := stating(t, lines)
-			h.run.zones = []*zone{{per: perKey, Key: "a"}}
+			h.run.Zones = []*enforce.Zone{{Per: enforce.PerKey, Key: "a"}}
 			e := requestTo(h, "192.0.2.1")
-			ban, err := e.statement()
+			ban, err := e.Statement()
 			if err != nil || ban == nil {
 				t.Fatalf("%q: %v, %v", lines, ban, err)
 			}
-			if got := e.bannedFor(ban); got != want {
+			if got := e.BannedFor(ban); got != want {
 				t.Errorf("%q: to wait for %v, want %v", lines, got, want)
 			}
-			e.release()
+			e.Release()
 		}
 	})
 }
 
 func TestLookingForStatementsAllocatesNothing(t *testing.T) {
 	h := stating(t, "ban 203.0.113.0/24\nban key:b\n")
-	h.run.zones = []*zone{{per: perKey, Key: "a"}}
+	h.run.Zones = []*enforce.Zone{{Per: enforce.PerKey, Key: "a"}}
 	r, vars, _ := benchRequest()
 	vars[caddyhttp.ClientIPVarKey] = "192.0.2.1"
-	e := newEvaluation(r)
-	defer e.release()
-	e.handler = h.run
+	e := enforce.NewEvaluation(r)
+	defer e.Release()
+	e.Handler = h.run
 	if n := testing.AllocsPerRun(100, func() {
-		if s, err := e.statement(); s != nil || err != nil {
+		if s, err := e.Statement(); s != nil || err != nil {
 			t.Error(s, err)
 		}
 	}); n > 0 {
@@ -246,7 +247,7 @@ func TestStatementsWithoutZones(t *testing.T) {
 	if err := h.Provision(contextOf(t, &App{RulesFile: path})); err != nil {
 		t.Fatal(err)
 	}
-	startedHandler{h.app.run}.Handle(t.Context(), caddy.Event{})
+	h.app.run.Started()
 	defer h.app.run.Cleanup()
 	w := served(t, h, "192.0.2.1", func(r *http.Request) { r.Header.Set("Accept", "application/problem+json") })
 	if w.Code != http.StatusTooManyRequests {
@@ -260,7 +261,7 @@ func TestStatementsWithoutZones(t *testing.T) {
 	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {
 		t.Errorf("somebody else: status %d", w.Code)
 	}
-	if _, err := os.Stat(h.app.run.settings.Path); err == nil || h.app.run.instance.Load() != nil {
+	if _, err := os.Stat(h.app.run.Settings.Path); err == nil || h.app.run.Instance.Load() != nil {
 		t.Error("the database was opened")
 	}
 }
@@ -269,7 +270,7 @@ func TestStatementsWithoutZones(t *testing.T) {
 func TestStatementsDoNotHoldForEarlyData(t *testing.T) {
 	h := zoneHandler(t, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: 3600e9}}, MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": []byte(`["/limited"]`)}}})
 	other := stating(t, "allow 192.0.2.1\nban 192.0.2.2\n")
-	h.app.run.stated.File = other.app.run.rules
+	h.app.run.Stated.File = other.app.run.Rules
 	early := func(r *http.Request) { r.TLS = new(tls.ConnectionState) }
 	for ip, want := range map[string]int{"192.0.2.1": http.StatusTooEarly, "192.0.2.2": http.StatusTooEarly, "192.0.2.3": http.StatusOK} {
 		if w := served(t, h, ip, early); w.Code != want {

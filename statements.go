@@ -19,7 +19,7 @@ import (
 // listStatements returns the statements in the file, in its order, those that have ended among
 // them.
 func (a config) listStatements() ([]rules.Statement, error) {
-	statements, err := rules.List(a.rules.Path())
+	statements, err := rules.List(a.Rules.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -29,7 +29,7 @@ func (a config) listStatements() ([]rules.Statement, error) {
 // addStatements adds statements to the file, in the place of those with the same action about
 // the same targets. who is the person or program that makes them.
 func (a config) addStatements(who string, added ...rules.Statement) error {
-	if err := rules.Add(a.rules.Path(), time.Now(), added...); err != nil {
+	if err := rules.Add(a.Rules.Path(), time.Now(), added...); err != nil {
 		return instance.WithRemedy(err)
 	}
 	a.statementsChanged(who, "added", added)
@@ -40,7 +40,7 @@ func (a config) addStatements(who string, added ...rules.Statement) error {
 // is 0, and returns them: none if there were none. who is the person or program that removes
 // them.
 func (a config) removeStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
-	removed, err := rules.Remove(a.rules.Path(), action, target)
+	removed, err := rules.Remove(a.Rules.Path(), action, target)
 	if err != nil {
 		return nil, instance.WithRemedy(err)
 	}
@@ -53,24 +53,24 @@ func (a config) removeStatements(who string, action rules.Action, target rules.T
 // statementsChanged brings a change of the file into force, and tells who has made it. The log
 // doesn't say whom it is about.
 func (a config) statementsChanged(who, how string, statements []rules.Statement) {
-	a.rules.Reload()
+	a.Rules.Reload()
 	a.logStatements(who, how, len(statements))
 }
 
 func (a config) logStatements(who, how string, n int) {
-	a.log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
+	a.Log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
 }
 
 // describeRules describes the file of bans and allowances.
 func (a config) describeRules() operator.RulesFile {
-	set, now := a.rules.Value(), time.Now()
+	set, now := a.Rules.Value(), time.Now()
 	told := operator.RulesFile{
-		Path:       a.rules.Path(),
+		Path:       a.Rules.Path(),
 		Bans:       set.InForce(rules.Ban, now),
 		Allowances: set.InForce(rules.Allow, now),
-		Trouble:    instance.TroubleOf(a.rules.Path(), a.rules.Trouble()),
+		Trouble:    instance.TroubleOf(a.Rules.Path(), a.Rules.Trouble()),
 	}
-	if h := a.instance.Load(); h != nil && a.sharesStatements() {
+	if h := a.Instance.Load(); h != nil && a.SharesStatements() {
 		shared := h.Shared.Set.Load()
 		told.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
 	}

@@ -28,13 +28,13 @@ func (a config) isOnlyInFile(h *instance.Instance, action rules.Action, about ru
 
 // unstated returns what an operator is told when statements could not be changed.
 func (a config) unstated(err error, added ...rules.Statement) error {
-	if !a.sharesStatements() {
+	if !a.SharesStatements() {
 		return err
 	}
 	switch {
 	case errors.Is(err, storage.ErrNotesFull):
 		return operator.Errorf(http.StatusConflict, "the store holds %d bans and allowances, which is as many as it may; those that were removed in the last week are among them; nothing was changed: "+
-			"write long lists into the rules file of each machine, such as %s", storage.MaxNotes, a.rules.Path())
+			"write long lists into the rules file of each machine, such as %s", storage.MaxNotes, a.Rules.Path())
 	case errors.Is(err, storage.ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return operator.Errorf(http.StatusServiceUnavailable, "%v: it isn't known whether that has changed anything; once more does no harm", err)
 	}
@@ -42,7 +42,7 @@ func (a config) unstated(err error, added ...rules.Statement) error {
 	if len(added) > 0 {
 		line = added[0].String()
 	}
-	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again, or write a line into the rules file of each machine, which is read within a second: %s (here: %s)", err, line, a.rules.Path())
+	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again, or write a line into the rules file of each machine, which is read within a second: %s (here: %s)", err, line, a.Rules.Path())
 }
 
 // state adds statements, all or none, and notes that in the audit before. It returns where they are,
@@ -57,7 +57,7 @@ func (a config) state(ctx context.Context, h *instance.Instance, entries []insta
 		}
 		away = away || late
 	}
-	if !away && a.sharesStatements() {
+	if !away && a.SharesStatements() {
 		if err := h.Put(ctx, added); err != nil {
 			return "", nil, a.unstated(err, added...)
 		}
@@ -70,11 +70,11 @@ func (a config) state(ctx context.Context, h *instance.Instance, entries []insta
 	if away {
 		notes = append(notes, "the store can't be used at the moment: the audit has it once the store is back, if Caddy runs until then")
 	}
-	if away && a.sharesStatements() {
+	if away && a.SharesStatements() {
 		if ban := added[0]; ban.Action == rules.Ban && len(h.Shared.Find(rules.Allow, ban.Target)) > 0 {
 			notes = append(notes, "it doesn't hold: the store has an allowance of it, which counts")
 		}
-		notes = append(notes, fmt.Sprintf("it is in the rules file of this machine only, and stays there when the store is back: on other machines write the same line into theirs: %s (here: %s)", added[0], a.rules.Path()))
+		notes = append(notes, fmt.Sprintf("it is in the rules file of this machine only, and stays there when the store is back: on other machines write the same line into theirs: %s (here: %s)", added[0], a.Rules.Path()))
 	}
 	return byRules, notes, nil
 }
@@ -106,7 +106,7 @@ func (a config) inFile(action rules.Action, about rules.Target) (found []rules.S
 // besideInFile returns notes about the lines in the file of this machine about a target, if
 // statements are kept in the store: they hold as well.
 func (a config) besideInFile(about rules.Target) (notes []string) {
-	if !a.sharesStatements() {
+	if !a.SharesStatements() {
 		return nil
 	}
 	lines, err := a.inFile(0, about)
@@ -121,7 +121,7 @@ func (a config) besideInFile(about rules.Target) (notes []string) {
 
 // otherFiles returns a note about the files of other machines, if these share the store.
 func (a config) otherFiles() []string {
-	if !a.sharesStatements() {
+	if !a.SharesStatements() {
 		return nil
 	}
 	return []string{"lines about it in the rules files of other machines stay: remove them there"}
@@ -129,7 +129,7 @@ func (a config) otherFiles() []string {
 
 // unlessElsewhere says where else a statement may be that was not found, or "".
 func (a config) unlessElsewhere() string {
-	if !a.sharesStatements() {
+	if !a.SharesStatements() {
 		return ""
 	}
 	return ", unless the rules file of another machine says so"

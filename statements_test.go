@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -49,7 +50,7 @@ func rulesInForce(t *testing.T, action string) float64 {
 func ruled(t *testing.T) (*App, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	a := &App{RulesFile: filepath.Join(t.TempDir(), "new", "rules"), log: zap.New(core), warned: make(map[string]bool), run: &shared{log: zap.New(core)}}
+	a := &App{RulesFile: filepath.Join(t.TempDir(), "new", "rules"), log: zap.New(core), warned: make(map[string]bool), run: &enforce.Config{Log: zap.New(core)}}
 	if err := a.provisionRules(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(addr), Reason: "scraper"}
 	wantFound := func(want *rules.Statement) {
 		t.Helper()
-		got := a.run.rules.Value().FindAddress(addr, true, time.Now())
+		got := a.run.Rules.Value().FindAddress(addr, true, time.Now())
 		if (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("in force is %v, want %v", got, want)
 		}
@@ -108,7 +109,7 @@ func TestStatementsOfABadFile(t *testing.T) {
 	if err := os.WriteFile(a.RulesFile, []byte("bann\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.run.rules.Look()
+	a.run.Rules.Look()
 	if err := (config{a.run}).addStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
@@ -155,7 +156,7 @@ func TestRulesAreWatched(t *testing.T) {
 		}
 		a.Stop()
 		write("ban 203.0.113.7\nban 203.0.113.8\n")
-		if n := a.run.rules.Value().InForce(rules.Ban, time.Now()); n != 1 {
+		if n := a.run.Rules.Value().InForce(rules.Ban, time.Now()); n != 1 {
 			t.Errorf("%d bans are in force after the end", n)
 		}
 	})
@@ -172,14 +173,14 @@ func TestStatementsAreAddedAtOnce(t *testing.T) {
 				if err := (config{a.run}).addStatements("admin", s); err != nil {
 					t.Error(err)
 				}
-				if a.run.rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
+				if a.run.Rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
 					t.Errorf("%v is not in force", s)
 				}
 			}
 		})
 	}
 	adds.Wait()
-	if n := a.run.rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
+	if n := a.run.Rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
 		t.Errorf("%d bans are in force, want 20", n)
 	}
 }
@@ -208,7 +209,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 
 // An operator who is cut off while the store is asked is not told that nothing was changed.
 func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
-	a := &shared{settings: instance.Settings{Address: "server:1"}}
+	a := &enforce.Config{Settings: instance.Settings{Address: "server:1"}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
 		if err := (config{a}).unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)

@@ -38,7 +38,7 @@ func (a *App) warnIfServed(ctx caddy.Context) {
 
 func (a *App) warnOfFolders(folders []string) {
 	for _, folder := range folders {
-		for _, path := range []string{a.run.settings.Path, a.run.settings.Secret, a.run.rules.Path()} {
+		for _, path := range []string{a.run.Settings.Path, a.run.Settings.Secret, a.run.Rules.Path()} {
 			if path == "" || a.warned[folder+path] || !siting.Contains(folder, path) {
 				continue
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/routes"
 )
@@ -183,7 +184,7 @@ func (l surveyor) texts(handler string, value any) {
 	switch value := value.(type) {
 	case string:
 		for _, name := range placeholder.Names(value) {
-			if strings.HasPrefix(name, ourPlaceholders) {
+			if strings.HasPrefix(name, enforce.OurPlaceholders) {
 				l.mentions[name] = handler
 			}
 		}

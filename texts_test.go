@@ -4,25 +4,27 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // A string stays as it is, whatever comes after it, also in new room and if it is long.
 func TestTextsStay(t *testing.T) {
-	var texts texts
+	var texts enforce.Texts
 	var got, want []string
 	for i := range 100 {
 		text := strings.Repeat(fmt.Sprint(i), 1+i%7)
 		if i%30 == 29 {
-			text = strings.Repeat(text, textsRoom)
+			text = strings.Repeat(text, enforce.TextsRoom)
 		}
-		got, want = append(got, texts.of([]byte(text))), append(want, text)
+		got, want = append(got, texts.Of([]byte(text))), append(want, text)
 	}
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("string %d is %.20q…, want %.20q…", i, got[i], want[i])
 		}
 	}
-	if n := testing.AllocsPerRun(1000, func() { texts.of([]byte(`"sign-in";r=9999;t=60`)) }); n >= 1 {
+	if n := testing.AllocsPerRun(1000, func() { texts.Of([]byte(`"sign-in";r=9999;t=60`)) }); n >= 1 {
 		t.Errorf("a string takes %v allocations", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
@@ -89,12 +90,12 @@ func (a *App) provisionTier(t *Tier) error {
 	if err != nil {
 		return fmt.Errorf("service_header: %w", err)
 	}
-	for _, other := range a.run.services {
-		if other.field == s.field && other.hash == s.hash {
-			return fmt.Errorf("service_header: tier %q has the same field and secret; give each a secret of its own", other.tier)
+	for _, other := range a.run.Services {
+		if other.Field == s.Field && other.Hash == s.Hash {
+			return fmt.Errorf("service_header: tier %q has the same field and secret; give each a secret of its own", other.Tier)
 		}
 	}
-	a.run.services = append(a.run.services, s)
+	a.run.Services = append(a.run.Services, s)
 	return nil
 }
 
@@ -126,16 +127,16 @@ func (a *App) unknownTier(name string) error {
 // minServiceSecret is the least number of characters of a service's secret.
 const minServiceSecret = 16
 
-func (s *ServiceHeader) provision(tier string) (service, error) {
+func (s *ServiceHeader) provision(tier string) (enforce.Service, error) {
 	if err := httpfield.CheckName(s.Name); err != nil {
-		return service{}, err
+		return enforce.Service{}, err
 	}
 	secret, err := caddy.NewReplacer().ReplaceOrErr(s.Secret, true, true)
 	if err != nil {
-		return service{}, fmt.Errorf("the secret is not set: %w", err)
+		return enforce.Service{}, fmt.Errorf("the secret is not set: %w", err)
 	}
 	if secret = strings.TrimSpace(secret); len(secret) < minServiceSecret {
-		return service{}, fmt.Errorf("the secret must have at least %d characters, got %d", minServiceSecret, len(secret))
+		return enforce.Service{}, fmt.Errorf("the secret must have at least %d characters, got %d", minServiceSecret, len(secret))
 	}
-	return service{field: http.CanonicalHeaderKey(s.Name), hash: sha256.Sum256([]byte(secret)), tier: tier}, nil
+	return enforce.Service{Field: http.CanonicalHeaderKey(s.Name), Hash: sha256.Sum256([]byte(secret)), Tier: tier}, nil
 }

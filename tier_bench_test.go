@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // BenchmarkTiers measures one warm client: what a second limit costs, what an API
@@ -24,18 +24,18 @@ func BenchmarkTiers(b *testing.B) {
 		name string
 		zone *Zone
 	}{
-		{"key/burst", &Zone{Per: perKey, Limits: []Limit{burst}}},
-		{"key/daily", &Zone{Per: perKey, Limits: []Limit{daily}}},
-		{"key/fixed_timezone", &Zone{Per: perKey, Limits: []Limit{berlin}}},
-		{"key/both", &Zone{Per: perKey, Limits: []Limit{burst, daily}}},
-		{"api_key/both", &Zone{Per: perAPIKey, Limits: []Limit{burst, daily}}},
-		{"tiers/both", &Zone{Per: perAPIKey, Tiers: true}},
-		{"tiers/both/reputation_off", &Zone{Per: perAPIKey, Tiers: true, DisableReputation: true}},
-		{"tiers/both/ban", &Zone{Per: perAPIKey, Tiers: true, Ban: &Ban{After: 5, Within: caddy.Duration(time.Minute), For: caddy.Duration(time.Hour)}}},
+		{"key/burst", &Zone{Per: enforce.PerKey, Limits: []Limit{burst}}},
+		{"key/daily", &Zone{Per: enforce.PerKey, Limits: []Limit{daily}}},
+		{"key/fixed_timezone", &Zone{Per: enforce.PerKey, Limits: []Limit{berlin}}},
+		{"key/both", &Zone{Per: enforce.PerKey, Limits: []Limit{burst, daily}}},
+		{"api_key/both", &Zone{Per: enforce.PerAPIKey, Limits: []Limit{burst, daily}}},
+		{"tiers/both", &Zone{Per: enforce.PerAPIKey, Tiers: true}},
+		{"tiers/both/reputation_off", &Zone{Per: enforce.PerAPIKey, Tiers: true, DisableReputation: true}},
+		{"tiers/both/ban", &Zone{Per: enforce.PerAPIKey, Tiers: true, Ban: &Ban{After: 5, Within: caddy.Duration(time.Minute), For: caddy.Duration(time.Hour)}}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			zone := &Zone{Name: "bench", Per: bb.zone.Per, Limits: bb.zone.Limits, Tiers: bb.zone.Tiers, Ban: bb.zone.Ban, DisableReputation: bb.zone.DisableReputation}
-			if zone.Per == perKey {
+			if zone.Per == enforce.PerKey {
 				zone.Key = "{http.request.header.X-Api-Key}"
 			}
 			benchTier(b, zone, Tier{Name: "free", Limits: []Limit{burst, daily}})
@@ -53,7 +53,7 @@ func benchTier(b *testing.B, zone *Zone, tier Tier) {
 	if err := h.Provision(contextOf(b, &App{Tiers: []*Tier{&tier}, APIKeys: &APIKeys{File: file}})); err != nil {
 		b.Fatal(err)
 	}
-	startedHandler{h.app.run}.Handle(context.Background(), caddy.Event{})
+	h.app.run.Started()
 	b.Cleanup(func() { h.app.run.Cleanup() })
 	r, vars, w := benchRequest()
 	r.Header.Set("X-Api-Key", key)
@@ -62,7 +62,7 @@ func benchTier(b *testing.B, zone *Zone, tier Tier) {
 	b.ReportAllocs()
 	for b.Loop() {
 		*repl = empty
-		delete(vars, responseVar)
+		delete(vars, enforce.ResponseVar)
 		clear(w.header)
 		if err := h.ServeHTTP(w, r, nothing{}); err != nil {
 			b.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -187,7 +188,7 @@ func (c *dayClient) check(t *testing.T) {
 	}
 	// The first units are forgotten a day and at most a slot of 24 minutes later. Retry-After is
 	// rounded up to a second.
-	if forgotten := c.refusedForTheDay + c.wait; forgotten < 24*time.Hour || forgotten > 24*time.Hour+24*time.Minute+time.Second+maxSpread {
+	if forgotten := c.refusedForTheDay + c.wait; forgotten < 24*time.Hour || forgotten > 24*time.Hour+24*time.Minute+time.Second+enforce.MaxSpread {
 		t.Errorf("%s of %s is to come back after %v", c.name, c.tier, forgotten)
 	}
 	var sum, all int64
@@ -234,7 +235,7 @@ func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *Han
 		t.Fatal(err)
 	}
 	h := module.(*Handler)
-	h.run.routed = true // as if there were error routes
+	h.run.Routed = true // as if there were error routes
 	startClocked(t, h, clock)
 	return h
 }

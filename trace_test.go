@@ -32,7 +32,7 @@ func (s *recordedSpan) SetAttributes(attributes ...attribute.KeyValue) {
 
 func TestSpansSayWhatWasDecided(t *testing.T) {
 	h := zoneHandler(t, &Zone{Name: "z", Limits: []Limit{{Amount: 2, Window: hour, Name: "two"}}})
-	h.run.traced = true
+	h.run.Traced = true
 	send := func(span *recordedSpan) {
 		w := httptest.NewRecorder()
 		r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodGet, "/", nil), caddy.NewReplacer(), w, new(caddyhttp.Server))
@@ -87,7 +87,7 @@ func TestTracingIsFoundInTheConfig(t *testing.T) {
 		found := false
 		for _, handler := range app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers {
 			if h, ok := handler.(*Handler); ok {
-				found = h.run.traced
+				found = h.run.Traced
 			}
 		}
 		if found != want {

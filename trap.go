@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
@@ -29,7 +30,7 @@ type Trap struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	run *trap
+	run *enforce.Trap
 }
 
 // maxUnverifiedBan is the longest ban of an unverified client for a visit to a trap: it also
@@ -56,13 +57,13 @@ func (t *Trap) provision(ctx caddy.Context, app *App) error {
 			return fmt.Errorf("trap: %w", err)
 		}
 	}
-	t.run = &trap{matchers: matchers, bans: t.Ban != 0, offense: reputation.Offense{
+	t.run = &enforce.Trap{Matchers: matchers, Bans: t.Ban != 0, Offense: reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Trapped},
 		Points:    app.Reputation.points(reputation.Trapped),
 		Ban:       rule.rule(""),
 	}}
-	t.run.excused = t.run.offense
-	t.run.excused.Ban.For = min(t.run.excused.Ban.For, maxUnverifiedBan)
-	t.run.excused.Ban.Most = min(t.run.excused.Ban.Most, maxUnverifiedBan)
+	t.run.Excused = t.run.Offense
+	t.run.Excused.Ban.For = min(t.run.Excused.Ban.For, maxUnverifiedBan)
+	t.run.Excused.Ban.Most = min(t.run.Excused.Ban.Most, maxUnverifiedBan)
 	return nil
 }

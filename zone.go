@@ -3,6 +3,8 @@ package tally
 import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // Zone is a named class of requests, what they are counted per, and how many of
@@ -150,7 +152,7 @@ type Zone struct {
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
 
-	run       *zone
+	run       *enforce.Zone
 	effective []Limit // what window and max_events stand for
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // isPeerForm reports whether the zone is written with `window` and `max_events`.
@@ -26,7 +27,7 @@ func (z *Zone) hasOwnWords() bool {
 
 // wantsClients reports whether a zone that isn't provisioned yet will count clients.
 func (z *Zone) wantsClients() bool {
-	return z.Per == perClient || z.Per == perAPIKey || z.Per == "" && z.Tiers
+	return z.Per == enforce.PerClient || z.Per == enforce.PerAPIKey || z.Per == "" && z.Tiers
 }
 
 // ordered returns all zones of the handler in the order in which they are looked at.

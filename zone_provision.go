@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -16,10 +17,10 @@ import (
 
 // provision checks the zone and makes it ready for use.
 func (z *zoneSetup) provision() error {
-	z.run = &zone{
+	z.run = &enforce.Zone{
 		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix, IPv6Prefix: z.IPv6Prefix,
 		MaxCost: z.MaxCost, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, Shadow: z.Shadow,
-		challenges: z.OnExceeded == onExceededChallenge,
+		Challenges: z.OnExceeded == onExceededChallenge,
 	}
 	if z.isPeerForm() {
 		if err := z.provisionPeerForm(); err != nil {
@@ -66,7 +67,7 @@ func (z *zoneSetup) provisionPeerForm() error {
 		z.warn(fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow), "a longer window, such as 1s")
 		window = limiter.MinWindow
 	}
-	z.run.deniesAll = z.MaxEvents == 0
+	z.run.DeniesAll = z.MaxEvents == 0
 	z.effective = []Limit{{Amount: min(max(int64(z.MaxEvents), 1), limiter.MaxAmount), Window: caddy.Duration(window)}}
 	return nil
 }
@@ -80,28 +81,28 @@ func (z *Zone) checkName() error {
 
 // provisionKey settles what the zone is counted per.
 func (z *zoneSetup) provisionKey() error {
-	z.run.per = z.Per
+	z.run.Per = z.Per
 	switch z.Per {
 	case "":
-		z.run.per = perIP
+		z.run.Per = enforce.PerIP
 		if z.Tiers {
-			z.run.per = perAPIKey
+			z.run.Per = enforce.PerAPIKey
 		}
 		if z.Key != "" || z.isPeerForm() {
-			z.run.per = perKey
+			z.run.Per = enforce.PerKey
 		}
-	case perKey:
+	case enforce.PerKey:
 		if z.Key == "" {
 			return errors.New("per: key needs a value to count by, such as {http.request.header.X-Tenant}")
 		}
-	case perIP, perEveryone, perClient, perAPIKey:
+	case enforce.PerIP, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey:
 		if z.Key != "" {
 			return fmt.Errorf("per: %q and a key exclude one another; per \"key\" counts by the key", z.Per)
 		}
 	default:
 		return fmt.Errorf("per: must be ip, everyone, client, api_key or key, got %q", z.Per)
 	}
-	if z.run.per == perAPIKey && z.app.APIKeys == nil {
+	if z.run.Per == enforce.PerAPIKey && z.app.APIKeys == nil {
 		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")
 	}
 	if err := placeholder.Check(z.Key); placeholder.MayBeMapped(err) && z.isPeerForm() {
@@ -109,13 +110,13 @@ func (z *zoneSetup) provisionKey() error {
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
-	if z.run.per == perKey && len(placeholder.Names(z.Key)) == 0 {
-		z.run.per, z.run.static = perEveryone, z.Key
+	if z.run.Per == enforce.PerKey && len(placeholder.Names(z.Key)) == 0 {
+		z.run.Per, z.run.Static = enforce.PerEveryone, z.Key
 	}
-	z.run.emptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.Key, "")
-	z.run.oneSpelling = needsOneSpelling(z.Key)
+	z.run.EmptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.Key, "")
+	z.run.OneSpelling = enforce.NeedsOneSpelling(z.Key)
 	switch z.OnEmptyKey {
-	case "", emptyIP, emptyShare, emptySkip, emptyDeny:
+	case "", enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny:
 	default:
 		return fmt.Errorf("on_empty_key: must be ip, share, skip or deny, got %q", z.OnEmptyKey)
 	}

@@ -1,0 +1,140 @@
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+)
+
+// ClientIPFields returns the header fields that a server of ctx, a handler's, reads
+// a client's address from, in their order: nil where all it may read is a list such
+// as X-Forwarded-For, or reads fields from their end (`trusted_proxies_strict`).
+func ClientIPFields(ctx caddy.Context) []string {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok || server.TrustedProxiesStrict > 0 || !slices.ContainsFunc(server.ClientIPHeaders, IsSingle) {
+		return nil
+	}
+	return server.ClientIPHeaders
+}
+
+// IsSingle reports whether a header field has one address. One proxy sets it, where
+// to X-Forwarded-For each adds another.
+func IsSingle(field string) bool { return !strings.EqualFold(field, "X-Forwarded-For") }
+
+// fixClientIP sees to it that a client can't choose its address with a second
+// line of a header field that has one address: proxies that don't replace the
+// field add theirs at the end, and Caddy takes the first. It changes Caddy's own
+// variable, so that matchers, placeholders and logs are about the same client.
+func (e *Evaluation) fixClientIP(fields []string) {
+	if trusted, _ := e.Vars[caddyhttp.TrustedProxyVarKey].(bool); !trusted {
+		return
+	}
+	for _, field := range fields {
+		addresses := addressesIn(e.Http.Header[http.CanonicalHeaderKey(field)])
+		if len(addresses) == 0 {
+			continue // Caddy takes the next field
+		}
+		if len(addresses) > 1 && IsSingle(field) {
+			e.Vars[caddyhttp.ClientIPVarKey] = addresses[len(addresses)-1].String()
+		}
+		return
+	}
+}
+
+// addressesIn returns the addresses in a header field, as Caddy reads them.
+func addressesIn(values []string) (addresses []netip.Addr) {
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			host, _, err := net.SplitHostPort(part)
+			if err != nil {
+				host = part
+			}
+			host, _, _ = strings.Cut(strings.TrimSpace(host), "%")
+			if address, err := netip.ParseAddr(host); err == nil {
+				addresses = append(addresses, address)
+			}
+		}
+	}
+	return addresses
+}
+
+// clientIP returns the client's address as Caddy determined it, or "".
+func (e *Evaluation) clientIP() string {
+	ip, _ := e.Vars[caddyhttp.ClientIPVarKey].(string)
+	return ip
+}
+
+// network returns the network that tells clients apart, or false for what is no
+// address.
+func (a *Config) network(ip string) (netip.Prefix, bool) {
+	ipv4, ipv6 := a.Prefixes(0, 0)
+	return identity.Prefix(ip, ipv4, ipv6)
+}
+
+// Prefixes returns how many bits of an address tell clients apart: as the zone says, else as
+// the app says, else the defaults.
+func (a *Config) Prefixes(ipv4, ipv6 int) (int, int) {
+	return cmp.Or(ipv4, a.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, a.IPv6Prefix, identity.DefaultIPv6Prefix)
+}
+
+// A server that trusts proxies without `trusted_proxies_strict` takes the first address
+// of X-Forwarded-For for the client's. Where the proxy appends to what it was sent, that is
+// whatever the client has written. Such an address is claimed: requests are counted by it,
+// as always, but nothing is held against it.
+
+// maxChain bounds how many addresses of a field are looked at.
+const maxChain = 16
+
+// isClaimed reports whether the client may have chosen its address: the header fields that
+// Caddy reads it from have another address as well, which is not a trusted proxy's.
+func (e *Evaluation) isClaimed() bool {
+	ctx := e.Http.Context()
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if trusted, _ := e.Vars[caddyhttp.TrustedProxyVarKey].(bool); !ok || !trusted || server.TrustedProxiesStrict > 0 {
+		return false
+	}
+	taken, err := netip.ParseAddr(e.clientIP())
+	if err != nil {
+		return false
+	}
+	for _, field := range server.ClientIPHeaders {
+		addresses := addressesIn(e.Http.Header.Values(field))
+		differs := func(addr netip.Addr) bool { return addr != taken && !isTrusted(ctx, server, addr) }
+		if len(addresses) > maxChain || slices.ContainsFunc(addresses, differs) {
+			return true
+		}
+	}
+	return false
+}
+
+// isTrusted reports whether a server trusts a proxy of an address. Only Caddy knows, and
+// it says so of the peer of a request.
+func isTrusted(ctx context.Context, server *caddyhttp.Server, addr netip.Addr) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	if err != nil {
+		return false
+	}
+	r.RemoteAddr = netip.AddrPortFrom(addr, 0).String()
+	r = caddyhttp.PrepareRequest(r, caddy.NewEmptyReplacer(), nil, server)
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	return trusted
+}
+
+const StrictProxies = "`trusted_proxies_strict` beside `trusted_proxies`, in `servers` of the global options"
+
+// noteClaim tells operators, once, that clients choose their addresses.
+func (a *Config) noteClaim() {
+	a.Claims.Do(func() {
+		a.Warn("a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address",
+			StrictProxies)
+	})
+}

@@ -1,0 +1,158 @@
+package enforce
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/endpoint"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+)
+
+// Find returns the key of a request, or "" if it has none. An error is one that the
+// request is denied with: an upstream might find another key in it, or a key where
+// none is found here.
+func (k *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, error) {
+	var s keySearch
+	for i := range k.From {
+		s.look(r, repl, &k.From[i])
+	}
+	return s.key, s.err
+}
+
+// keySearch is what was found in the places of keys. It finds what upstreams could
+// take for a key, which are more lenient in many ways.
+type keySearch struct {
+	key  string
+	here int // how many values the place has that is looked at
+	err  error
+}
+
+func (s *keySearch) look(r *http.Request, repl *caddy.Replacer, place *KeySource) {
+	s.here = 0
+	switch place.Kind {
+	case FromHeader:
+		s.header(r.Header[http.CanonicalHeaderKey(place.In)])
+	case FromBearer:
+		s.bearer(r.Header["Authorization"])
+	case FromQuery:
+		s.query(r.URL.RawQuery, place.Parameter)
+	case FromCookie:
+		s.cookies(r.Header["Cookie"], place.Parameter)
+	default:
+		s.found(repl.ReplaceAll(place.In, ""))
+	}
+}
+
+// found notes a value in the place that is looked at. White space around it doesn't
+// belong to it (RFC 9110, section 5.5), but over HTTP/2 nobody has removed it yet.
+func (s *keySearch) found(value string) {
+	value = httpfield.TrimSpace(value)
+	s.here++
+	switch {
+	case s.here > 1 || s.key != "" && value != "" && value != s.key:
+		s.err = ErrTwoKeys
+	case value != "" && !httpfield.IsToken(value) && s.err == nil:
+		s.err = ErrOddKey
+	case value != "":
+		s.key = value
+	}
+}
+
+// header looks into the fields of a name. Caddy drops those that differ from it in
+// underscores or dots, which CGI and its successors would take for the same.
+func (s *keySearch) header(values []string) {
+	for _, value := range values {
+		s.found(value)
+	}
+}
+
+// bearer looks for a token after the scheme (RFC 9110, section 11.4). What only
+// resembles it is refused: some upstreams look for the word anywhere.
+func (s *keySearch) bearer(values []string) {
+	for _, value := range values {
+		value = httpfield.TrimSpace(value)
+		scheme, token := value, ""
+		if i := strings.IndexAny(value, " \t"); i >= 0 {
+			scheme, token = value[:i], value[i:]
+		}
+		switch {
+		case len(values) > 1:
+			s.err = ErrTwoKeys
+		case strings.EqualFold(scheme, "Bearer"):
+			s.found(token)
+		case mentionsBearer(value) && s.err == nil:
+			s.err = ErrOddKey
+		}
+	}
+}
+
+// mentionsBearer reports whether a value has a word in it that begins with bearer.
+func mentionsBearer(value string) bool {
+	const word = "bearer"
+	value = strings.ToLower(value)
+	for {
+		i := strings.Index(value, word)
+		if i < 0 {
+			return false
+		}
+		if i == 0 || !httpfield.IsTokenByte(value[i-1]) {
+			return true
+		}
+		value = value[i+len(word):]
+	}
+}
+
+// query looks into a query as it was sent: Go leaves out what it can't decode.
+func (s *keySearch) query(raw string, name endpoint.Name) {
+	s.pairs(raw, [2]byte{'&', ';'}, name, unescapeQuery)
+}
+
+func unescapeQuery(text string) string {
+	if unescaped, err := url.QueryUnescape(text); err == nil {
+		return unescaped
+	}
+	return text
+}
+
+// cookies looks into cookies, of which Caddy's placeholder has the first.
+func (s *keySearch) cookies(fields []string, name endpoint.Name) {
+	for _, field := range fields {
+		s.pairs(field, [2]byte{';', ','}, name, func(text string) string {
+			text = httpfield.TrimSpace(text)
+			if len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' { // RFC 6265, section 4.1.1
+				return text[1 : len(text)-1]
+			}
+			return text
+		})
+	}
+}
+
+// mostPairs is how many pairs of a query or a cookie are looked at. Upstreams stop at some
+// number, such as 1000 in PHP and Node.js, and might not find what is found here.
+const mostPairs = 1000
+
+// pairs looks for values in pairs of a name and a value, with either of two separators
+// between them. Some upstreams don't see a `=` or `?` before a name.
+func (s *keySearch) pairs(text string, separators [2]byte, name endpoint.Name, decode func(string) string) {
+	from, pairs := 0, 0
+	for i := 0; i <= len(text); i++ {
+		if i < len(text) && text[i] != separators[0] && text[i] != separators[1] {
+			continue
+		}
+		pair := strings.TrimLeft(text[from:i], "=?")
+		from = i + 1
+		if pair == "" {
+			continue
+		}
+		if pairs++; pairs > mostPairs {
+			s.err = ErrManyPairs
+			return
+		}
+		if before, value, ok := strings.Cut(pair, "="); ok && name.MayBe(httpfield.TrimSpace(before)) {
+			s.found(decode(value))
+		}
+	}
+}

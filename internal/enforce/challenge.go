@@ -1,0 +1,224 @@
+package enforce
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/caddy-tally/caddy-tally/identity/challenge"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Serves reports whether a path is served by the handler itself.
+func (s *Sessions) Serves(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
+
+// serveSession answers a request for the session's path.
+func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
+	e := h.Begin(r)
+	defer e.Release()
+	return h.App.Session.serve(w, e)
+}
+
+// serve answers a request for the session's path: GET with a challenge, POST of a
+// solution with a session. Whatever is asked for below the path counts as a visit.
+func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
+	if isEarly(e.Http) {
+		return AskAgain(w)
+	}
+	x := &Exchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Page}
+	x.Client.LocateFrom(e)
+	httpfield.NeverStore(w.Header())
+	if d, ok := x.visit(); d.Reason == engine.Banned {
+		return x.refuse(banned, d, "This client is banned.")
+	} else if !ok || !d.Allowed {
+		return x.refuse(tooOften, d, "Too many requests from your network.")
+	}
+	if e.Http.URL.Path != s.Path {
+		return x.say(http.StatusNotFound, "There is nothing here.")
+	}
+	if e.Http.Method != http.MethodGet && e.Http.Method != http.MethodHead && e.Http.Method != http.MethodPost {
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		return x.say(http.StatusMethodNotAllowed, "Use GET or POST.")
+	}
+	if x.Keys = s.Ready(e.Http.Context(), x.App); x.Keys == nil {
+		return x.refuse(noSecret, engine.Decision{}, "This can't be done at the moment.")
+	}
+	if e.Http.Method == http.MethodPost {
+		return x.Accept()
+	}
+	query := e.Http.URL.Query()
+	x.asked = query.Get("target")
+	if token := query.Get("wait"); token != "" && e.Http.Method == http.MethodGet && s.WithoutScript > 0 {
+		if !x.isVisit() {
+			return x.reject(foreign)
+		}
+		return x.AcceptWait(token)
+	}
+	return x.show(http.StatusOK, x.asked, nil, nil)
+}
+
+// offerChallenge reports whether a refused request is to be answered with a challenge: if a
+// browser has called up a page and a session would help its client. It sets the exchange to
+// do so with.
+func (h *Handler) offerChallenge(e *Evaluation, r *Refusal) bool {
+	if r.Retry == limiter.Never || e.Http.Method != http.MethodGet || !isNavigation(e.Http) || !h.sessionHelps(e, r) {
+		return false
+	}
+	x := &Exchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Page}
+	if d, ok := x.take(x.Limits.pages); !ok || !d.Allowed {
+		return false
+	}
+	if x.Keys = x.Sessions.Ready(e.Http.Context(), h.App); x.Keys == nil {
+		return false
+	}
+	r.exchange = x
+	return true
+}
+
+// sessionHelps reports whether the client might pass with a session. A ban of an unverified
+// client may be meant for somebody else in its network: a session tells the two apart. It
+// doesn't help in a trap, because the browser would return to the trap with the session.
+func (h *Handler) sessionHelps(e *Evaluation, r *Refusal) bool {
+	switch {
+	case e.trapped:
+		return false
+	case r.Policy == h.Banned:
+		return h.App.Session != nil && !e.Client.Kind.Verified()
+	}
+	return r.Policy.Zone.Challenges && !e.Client.IsVerified()
+}
+
+// challenge answers a refused request with a challenge.
+func (x *Exchange) challenge(w http.ResponseWriter, p *Response) error {
+	x.W = w
+	p.setRefusal(x.W.Header())
+	leaveBody(x.W, x.Http)
+	return x.show(http.StatusTooManyRequests, originalURI(x.Http), p.Refusal, nil)
+}
+
+// originalURI returns what a request was for before other handlers changed it.
+func originalURI(r *http.Request) string {
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
+		return original.RequestURI
+	}
+	return r.RequestURI
+}
+
+// Exchange is a request for a challenge, or with the solution of one.
+type Exchange struct {
+	*Sessions
+	App        *Config
+	W          http.ResponseWriter
+	Http       *http.Request
+	Evaluation *Evaluation
+	Client     *Client
+	Keys       *sessionKeys
+	Page       *Pages
+	asked      string // the target that the request asks for
+}
+
+// Why no session is issued, as metrics have it; beside the reasons of siteverify.
+const (
+	noSecret   = "no_secret"
+	tooOften   = "too_often" // the network has asked too often
+	tooMany    = "too_many"  // the network has all the sessions it may have
+	banned     = "banned"    // the client is
+	UsedBefore = "used"      // a solution that was accepted before
+	malformed  = "malformed" // nothing that a page has sent
+	foreign    = "foreign"   // another site's, another network's, or nobody's
+	expired    = "expired"   // too late
+	unsolved   = "unsolved"  // not a solution
+	early      = "early"     // handed in before the time was over
+)
+
+// elsewhereMark ends the key of requests that other sites have the browsers of a network
+// send.
+const elsewhereMark = 'x'
+
+// visit counts a request for the path. It refuses a client that an operator has banned, and a
+// verified client that is banned for violations. Such a ban of an unverified client may be
+// meant for somebody else who sends the same header fields: a session tells the two apart.
+// Unverified clients aren't looked up, because there can be any number of them.
+func (x *Exchange) visit() (engine.Decision, bool) {
+	if stated, err := x.Evaluation.Statement(); err == nil && stated != nil && stated.Action == rules.Ban {
+		return engine.Decision{Reason: engine.Banned, Retry: x.Evaluation.BannedFor(stated)}, true
+	}
+	if x.Evaluation.Identify().Kind.Verified() {
+		return x.takeFor(x.Client.subject, x.Limits.Visits)
+	}
+	return x.take(x.Limits.Visits)
+}
+
+// take takes one unit from a limit of the client's network.
+func (x *Exchange) take(limit *engine.Limit) (engine.Decision, bool) { return x.takeFor(nil, limit) }
+
+// takeFor takes one unit from a limit of the client's network, unless the subject is banned.
+// Requests that other sites have the network's browsers send are counted on their own, so
+// that they don't use up what the browsers' users need.
+func (x *Exchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
+	key := x.Client.networkSubject.Key
+	if hintsOf(x.Http).Initiator.IsOther() {
+		key = append(slices.Clone(key), elsewhereMark)
+	}
+	debits := []engine.Debit{{Limit: limit, Key: key, Cost: 1}}
+	return x.App.decide(x.Http.Context(), subject, debits)
+}
+
+// sessionLimits is what clients may have of the path where sessions are earned.
+// They are counted like any others, so a flood makes no state beside that.
+type sessionLimits struct {
+	Visits    *engine.Limit // of a network: requests for the path
+	pages     *engine.Limit // of a network: refused requests that are answered with a page
+	sessions  *engine.Limit // of a network: sessions issued in an hour
+	live      *engine.Limit // of a network: sessions issued, or issued anew, in a lifetime
+	waits     *engine.Limit // of a network: those of sessions that are earned by waiting
+	liveWaits *engine.Limit // of a network: those of live that are earned by waiting
+	renewals  *engine.Limit // of a session: one in a quarter of its lifetime
+	solutions *engine.Limit // of a solution: one, as long as it could be sent again
+}
+
+// A network may ask for the path once a second, and has its refused requests
+// answered with a page every other one: a page is ten thousand bytes, and takes
+// 100 µs to make.
+const (
+	visitsPerMinute = 60
+	pagesPerMinute  = 30
+)
+
+// waitShare divides the sessions that a network may have into those that it may earn by waiting.
+// A program can wait for any number of them at once, where each puzzle takes time of its own.
+const waitShare = 10
+
+// NewSessionLimits returns the limits for so many sessions of a network in an hour,
+// and so many that are valid at a time.
+func NewSessionLimits(sessions, live int64, lifetime time.Duration) sessionLimits {
+	lifetime = min(lifetime, limiter.MaxWindow)
+	of := lifetime.String() // counts of one lifetime say nothing of another
+	return sessionLimits{
+		live:      OwnLimit("live "+of, limiter.Params{Amount: live, Window: lifetime}),
+		liveWaits: OwnLimit("live waits "+of, limiter.Params{Amount: max(1, live/waitShare), Window: lifetime}),
+		waits:     OwnLimit("waits", limiter.Params{Amount: max(1, sessions/waitShare), Window: time.Hour}),
+		renewals:  OwnLimit("renewals "+of, limiter.Params{Amount: 1, Window: lifetime / 4}),
+		Visits:    OwnLimit("visits", limiter.Params{Algorithm: limiter.TokenBucket, Amount: visitsPerMinute, Window: time.Minute}),
+		pages:     OwnLimit("pages", limiter.Params{Algorithm: limiter.TokenBucket, Amount: pagesPerMinute, Window: time.Minute}),
+		sessions:  OwnLimit("sessions", limiter.Params{Amount: sessions, Window: time.Hour}),
+		solutions: OwnLimit("solutions", limiter.Params{Amount: 1, Window: challenge.MaxLifetime, Slots: 10}),
+	}
+}
+
+// OwnLimit returns a limit that belongs to no zone.
+func OwnLimit(name string, p limiter.Params) *engine.Limit {
+	limit, err := limiter.New(p)
+	if err != nil {
+		panic(err) // the parameters are in this file, or checked
+	}
+	return &engine.Limit{ID: storage.LimitID(xxhash.Sum64String("rate_limit " + name)), Limit: limit}
+}

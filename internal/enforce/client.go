@@ -1,0 +1,273 @@
+package enforce
+
+import (
+	"encoding/hex"
+	"math"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	clients "github.com/caddy-tally/caddy-tally/identity/client"
+	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// Client is the identified sender of a request, resolved lazily, and shared by all handlers
+// that the request comes through.
+type Client struct {
+	clients.Client
+	identified bool // whether Client is filled in
+
+	App     *Config
+	Http    *http.Request
+	cookies []string // the request's Cookie fields as sent, if one may be a session
+	mapped  bool     // its placeholders are set
+
+	subject        *engine.Client // whose record counts; nil if nothing is held against it
+	self, parent   engine.Client  // the subject, and what it is a part of
+	networkSubject engine.Client  // all clients in its network, once it is located
+}
+
+// ClientVar is the request variable that holds the client.
+const ClientVar = "rate_limit.client"
+
+// hintsOf returns what a request says about its browser, and about the site that had the
+// browser send it.
+func hintsOf(r *http.Request) identity.Hints {
+	h := r.Header
+	return identity.Hints{
+		UserAgent:      first(h["User-Agent"]),
+		AcceptLanguage: first(h["Accept-Language"]),
+		Platform:       first(h["Sec-Ch-Ua-Platform"]),
+		Mobile:         first(h["Sec-Ch-Ua-Mobile"]),
+		Initiator: identity.Fetch{
+			Method:  r.Method,
+			Host:    r.Host,
+			TLS:     r.TLS != nil,
+			Site:    first(h["Sec-Fetch-Site"]),
+			Mode:    first(h["Sec-Fetch-Mode"]),
+			Dest:    first(h["Sec-Fetch-Dest"]),
+			Origin:  first(h["Origin"]),
+			Referer: first(h["Referer"]),
+			Upgrade: first(h["Upgrade-Insecure-Requests"]),
+
+			Speculative: isSpeculative(h),
+		}.Initiator(),
+	}
+}
+
+// isSpeculative reports whether a browser sends a request before its user asks for the page, by
+// a prefetch, a prerender or a preview: Sec-Purpose
+// (https://fetch.spec.whatwg.org/#sec-purpose-header), or what older browsers say.
+func isSpeculative(h http.Header) bool {
+	says := func(field, value string) bool {
+		said := first(h[field])
+		return len(said) >= len(value) && strings.EqualFold(said[:len(value)], value)
+	}
+	return len(h["Sec-Purpose"]) > 0 || says("Purpose", "pre") || says("X-Purpose", "pre") || says("X-Moz", "prefetch")
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// record returns the client's record as far as memory has it, or nil. While the parent of its
+// subject is banned, it returns the parent's.
+func (c *Client) record() *reputation.Record {
+	instance := c.App.Use()
+	if instance == nil || c.subject == nil {
+		return nil
+	}
+	if c.subject.Parent != nil {
+		record := instance.Engine.CachedRecord(engine.Client{Key: c.subject.Parent.Key})
+		if record != nil && record.Banned(instance.Engine.Now()) {
+			return record
+		}
+	}
+	return instance.Engine.CachedRecord(engine.Client{Key: c.subject.Key})
+}
+
+// maxUnverifiedPoints is the most that a session lacks because of an unverified client's
+// record. Everybody in a network who sends the same header fields has that record, and a
+// session is their way out of it. A session that lacks this much has 60 % of the limits.
+const maxUnverifiedPoints = 50
+
+// passRecordTo takes points off the score of a session that the client has earned: all that
+// the client's own score lacks if it is verified, else up to maxUnverifiedPoints.
+func (c *Client) passRecordTo(to session.Session) {
+	points := c.inheritedPoints()
+	if points == 0 || !c.App.Scores {
+		return
+	}
+	c.App.punish(&engine.Client{Key: append([]byte{identity.TagSession}, to.ID[:]...)}, reputation.Offense{
+		Violation: reputation.Violation{Reason: reputation.Inherited},
+		Points:    points,
+	})
+}
+
+// inheritedPoints returns how many points a session of the client lacks. The worse of two
+// records counts, the subject's and its parent's. Otherwise a client could leave its record
+// behind with a header field that says another site has sent the solution.
+func (c *Client) inheritedPoints() (points int) {
+	c.App.decide(c.Http.Context(), c.subject, nil) // so that memory knows its records
+	instance := c.App.Use()
+	for of := c.subject; of != nil && instance != nil; of = of.Parent {
+		if record := instance.Engine.CachedRecord(engine.Client{Key: of.Key}); record != nil {
+			points = max(points, c.bequest(record, instance.Engine.Now()))
+		}
+	}
+	return points
+}
+
+// bequest returns how many points a session of the client lacks because of one record.
+func (c *Client) bequest(record *reputation.Record, now int64) int {
+	switch {
+	case c.Kind.Verified():
+		return missingPoints(record, now)
+	case record.Banned(now):
+		return maxUnverifiedPoints
+	}
+	return min(missingPoints(record, now), maxUnverifiedPoints)
+}
+
+// missingPoints returns how many whole points a score lacks.
+func missingPoints(record *reputation.Record, now int64) int {
+	return int(math.Round(reputation.Best - record.Score(now)))
+}
+
+// ClientPlaceholders are the ends of the names of a client's placeholders.
+var ClientPlaceholders = []string{"", ".kind", ".verified", ".score", ".violations"}
+
+// mapPlaceholders sets the client's placeholders, which are resolved when they are used.
+func (c *Client) mapPlaceholders(e *Evaluation) {
+	if c != nil && !c.mapped {
+		c.mapped = true
+		e.Repl.Map(c.placeholder)
+	}
+}
+
+// Placeholder resolves `http.rate_limit.client` and what is below it.
+func (c *Client) placeholder(key string) (any, bool) {
+	name, ours := strings.CutPrefix(key, "http.rate_limit.client")
+	if !ours || !slices.Contains(ClientPlaceholders, name) {
+		return nil, false
+	}
+	e := NewEvaluation(c.Http)
+	defer e.Release()
+	e.Client = c
+	e.Identify()
+	switch name {
+	case ".kind":
+		return c.Kind.String(), true
+	case ".verified":
+		return c.Kind.Verified(), true
+	case ".score":
+		return c.score(), true
+	case ".violations":
+		return c.violations(), true
+	}
+	return c.name(), true
+}
+
+// score returns the client's score in whole points, or nothing if it has none.
+func (c *Client) score() string {
+	record := c.record()
+	if record == nil {
+		return ""
+	}
+	return strconv.Itoa(int(record.Score(c.App.Use().Engine.Now())))
+}
+
+// toldViolations is how many of a client's last violations its placeholder has.
+const toldViolations = 8
+
+// violations returns the reasons of the client's last violations, the last one
+// first.
+func (c *Client) violations() string {
+	record := c.record()
+	if record == nil {
+		return ""
+	}
+	var reasons []string
+	for _, v := range slices.Backward(record.Past[max(len(record.Past)-toldViolations, 0):]) {
+		reasons = append(reasons, v.Reason.String())
+	}
+	return strings.Join(reasons, ", ")
+}
+
+// Name returns an opaque name of the client. A verified client always has the same name, any
+// other a new one each day. It is empty while there is no secret.
+func (c *Client) name() string {
+	instance := c.App.Use()
+	if instance == nil {
+		return ""
+	}
+	name, ok := instance.OpaqueName(c.Key, c.Kind.Verified())
+	if !ok {
+		return ""
+	}
+	return hex.EncodeToString(name[:])
+}
+
+// Identify returns the request's client, identified.
+func (e *Evaluation) Identify() *Client {
+	c := e.Client
+	if c.identified {
+		return c
+	}
+	c.identified = true
+	c.Identify(Evidence{e})
+	c.networkSubject.Key = c.NetworkKey()
+	if c.Subject() != nil {
+		c.self.Key, c.subject = c.Subject(), &c.self
+	}
+	if c.Parent() != nil {
+		c.parent.Key, c.self.Parent = c.Parent(), &c.parent
+	}
+	return c
+}
+
+// LocateFrom settles which network the client is in.
+func (c *Client) LocateFrom(e *Evaluation) {
+	c.Locate(Evidence{e})
+	c.networkSubject.Key = c.NetworkKey()
+}
+
+// Evidence is what the HTTP of a request shows of its sender.
+type Evidence struct{ *Evaluation }
+
+var _ clients.Evidence = Evidence{}
+
+// Service implements clients.Evidence.
+func (e Evidence) Service() (tier string, ok bool) {
+	by := e.authenticate(e.Client.App)
+	return by.Tier, by.Service
+}
+
+// APIKey implements clients.Evidence.
+func (e Evidence) APIKey() string { return e.authenticate(e.Client.App).Name }
+
+// Network implements clients.Evidence.
+func (e Evidence) Network() (network netip.Prefix, claimed bool) {
+	a := e.Client.App
+	if claimed = e.isClaimed(); claimed && !e.Dry {
+		a.noteClaim()
+	}
+	network, _ = a.network(e.clientIP())
+	return network, claimed
+}
+
+// Session implements clients.Evidence.
+func (e Evidence) Session(network []byte) (s session.Session, ok, forged bool) {
+	return e.Client.shownSession(network)
+}
+
+// Hints implements clients.Evidence.
+func (e Evidence) Hints() identity.Hints { return hintsOf(e.Client.Http) }

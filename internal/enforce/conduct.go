@@ -1,0 +1,136 @@
+package enforce
+
+import (
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// KnowsClients reports whether the handler keeps records of its clients. For a zone in shadow it
+// does not: that bans nobody, and refuses nobody who is banned.
+func (h *Handler) KnowsClients() bool {
+	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.CountsClients() && !z.IsShadow })
+}
+
+// KnowsAnonymous reports whether the handler also keeps records of clients without an
+// API key.
+func (h *Handler) KnowsAnonymous() bool {
+	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.Per == PerClient && !z.IsShadow })
+}
+
+// checkConduct identifies the client, if its record matters, and punishes it for visiting
+// a trap or tampering with a session. One that the operator has allowed is neither. A browser
+// that loads a page ahead isn't punished for a trap, because any page that it shows can cause that.
+func (e *Evaluation) checkConduct() error {
+	h := e.Handler
+	if !h.Clients || e.Allowed {
+		return nil
+	}
+	if !h.Anonymous && e.authenticate(h.App).Name == "" {
+		return nil
+	}
+	if e.Subject = e.Identify().subject; e.Subject == nil && !e.Client.Claimed {
+		return nil
+	}
+	if e.isForged() {
+		h.App.reportOffense(e, e.Subject, h.App.Forged)
+	}
+	for _, t := range h.Traps {
+		caught, err := t.Matchers.AnyMatchWithError(e.Http)
+		if err != nil {
+			return err
+		}
+		if caught {
+			o := t.offenseOf(e.Client)
+			e.trapped = true
+			if !isSpeculative(e.Http.Header) {
+				h.App.reportOffense(e, e.Subject, o)
+			}
+			if t.Bans {
+				e.TrapBan = max(e.TrapBan, o.Ban.For)
+			}
+		}
+	}
+	return nil
+}
+
+// unverifiedOffenses bounds how many unverified clients of one network are punished for other
+// offenses than going over a limit. Each is a row in the database, and a client can claim to
+// be anybody.
+var unverifiedOffenses = OwnLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
+
+// reportOffense punishes the client of a request, whose record is that of a subject, if
+// mayReport allows it. Offenses of a client that is banned already are ignored. Nothing
+// happens if the subject is nil.
+func (a *Config) reportOffense(e *Evaluation, subject *engine.Client, o reputation.Offense) {
+	if subject == nil || e.Dry {
+		return
+	}
+	record := e.Client.record()
+	if banned := record != nil && record.Banned(a.Use().Engine.Now()); !banned && a.mayReport(e) {
+		a.punish(subject, o)
+	}
+}
+
+// mayReport reports whether the client of a request may be punished for an
+// offense other than going over a limit. A client that has a row already needs no other.
+func (a *Config) mayReport(e *Evaluation) bool {
+	c := e.Client
+	if c.Kind.Verified() {
+		return true
+	}
+	if instance := a.Use(); instance != nil {
+		if record := instance.Engine.CachedRecord(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
+			return true
+		}
+	}
+	c.LocateFrom(e)
+	d, ok := a.decide(e.Http.Context(), nil, []engine.Debit{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
+	return ok && d.Allowed
+}
+
+// offenseOf returns the offense of a client that has visited the trap.
+func (t *Trap) offenseOf(c *Client) reputation.Offense {
+	if c.Kind.Verified() {
+		return t.Offense
+	}
+	return t.Excused
+}
+
+// isForged reports whether the request has a session cookie that somebody has
+// tampered with, or taken from another site.
+func (e *Evaluation) isForged() bool { return e.Client != nil && e.Identify().Forged }
+
+// notePressure counts an unverified client of a network, and squeezes the network if that is
+// one client too many. A client whose request needed the store is new to memory; one that was
+// answered from memory was counted before, so that warm and blocked requests cost nothing.
+// The exception is a request that the network's ceiling blocks: its client may be new.
+func (a *Config) notePressure(c *Client, d *engine.Decision, byNetwork bool) {
+	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || a.Squeeze.For == 0 {
+		return
+	}
+	h := a.Instance.Load()
+	if h == nil || d.Waited == 0 && !h.IsNew(c.networkSubject, c.Key, a.Crowded) {
+		return
+	}
+	if !h.Pressure.Seen(h.Lasting(), c.Network, c.browser(), a.Crowded) {
+		return
+	}
+	h.Engine.Punish(&c.networkSubject, reputation.Offense{
+		Violation: reputation.Violation{Reason: reputation.Crowded},
+		Ban:       a.Squeeze,
+	})
+}
+
+// browser returns the client's fingerprint without the language and the initiator. A page on
+// another site can choose both for its visitors' browsers, and their networks must not be
+// squeezed for that.
+func (c *Client) browser() []byte {
+	hints := hintsOf(c.Http).Own()
+	hints.AcceptLanguage = ""
+	return identity.AppendFingerprint(nil, c.Network, hints)
+}

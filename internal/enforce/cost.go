@@ -1,0 +1,56 @@
+package enforce
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// CostRule is a cost ready for use.
+type CostRule struct {
+	Matchers caddyhttp.MatcherSets
+	Fixed    int64  // unless from is given
+	From     string // placeholders that hold the cost
+}
+
+// CostOf returns what a request costs in the zone.
+func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer) (int64, error) {
+	p, err := z.costRule(r)
+	if err != nil {
+		return 0, err
+	}
+	cost := p.Fixed
+	if p.From != "" {
+		cost = parseCost(repl.ReplaceAll(p.From, ""))
+	}
+	if z.MaxCost != 0 {
+		cost = min(cost, z.MaxCost)
+	}
+	return cost, nil
+}
+
+// parseCost returns the cost that a placeholder holds: 1 where that is no number
+// from 0.
+func parseCost(text string) int64 {
+	cost, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	switch {
+	case cost < 0, err != nil && cost != math.MaxInt64: // which is what too large a number gives
+		return 1
+	}
+	return cost
+}
+
+// CostRule returns the first rule that matches the request.
+func (z *Zone) costRule(r *http.Request) (*CostRule, error) {
+	for i := range z.Costs {
+		p := &z.Costs[i]
+		if matches, err := p.Matchers.AnyMatchWithError(r); matches || err != nil {
+			return p, err
+		}
+	}
+	return &z.Cost, nil
+}

@@ -1,0 +1,213 @@
+package enforce
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+)
+
+// Credentials is the result of a request's service header or API key.
+type Credentials struct {
+	Known   bool
+	Service bool   // one of the operator's own: tier is all that is known
+	Name    string // of the client that the API key belongs to; "" without a known key
+	Tier    string
+	err     error // why the request is denied, or nil
+
+	preflight bool // it is a CORS preflight, which a browser sends without a key
+}
+
+// authenticate returns the request's credentials. It looks for them once.
+func (e *Evaluation) authenticate(app *Config) *Credentials {
+	c := &e.Credentials
+	if c.Known {
+		return c
+	}
+	c.Known = true
+	if c.Tier, c.Service = e.serviceTier(app); !c.Service && app.APIKeys != nil {
+		e.askKey(app)
+	}
+	return c
+}
+
+// serviceTier returns the tier that the request has by a service header.
+func (e *Evaluation) serviceTier(app *Config) (tier string, ok bool) {
+	if len(app.Services) > 0 {
+		tier, ok = e.Vars[serviceVar].(string)
+	}
+	return tier, ok
+}
+
+// askKey looks up the client that the request's API key belongs to.
+func (e *Evaluation) askKey(app *Config) {
+	c, k := &e.Credentials, app.APIKeys
+	key, err := k.Find(e.Http, e.Repl)
+	switch {
+	case err != nil:
+		c.err = err
+	case key == "" && isPreflight(e.Http):
+		c.Tier, c.preflight = k.DefaultTier, true
+	case key == "":
+		c.Tier, c.err = k.otherwise(k.Missing, errNoKey)
+	default:
+		if client := app.findKey(e.Http.Context(), key, time.Now()); client != nil {
+			c.Name, c.Tier = client.Name, client.Tier
+		} else {
+			c.Tier, c.err = k.otherwise(k.Unknown, app.unknownKey())
+		}
+	}
+}
+
+// otherwise returns the tier of a client without a known key, or the error to deny it with, as
+// an option says.
+func (k *APIKeys) otherwise(option string, denied error) (tier string, err error) {
+	if option == KeyDefault {
+		return k.DefaultTier, nil
+	}
+	return "", denied
+}
+
+// isPreflight reports whether a request is a CORS preflight, which browsers send without a
+// key. A request that a backend may take for one with another method is not a preflight.
+func isPreflight(r *http.Request) bool {
+	const asked = "Access-Control-Request-Method"
+	if r.Method != http.MethodOptions || r.ContentLength != 0 || len(r.Header["Origin"]) != 1 || len(r.Header[asked]) != 1 {
+		return false
+	}
+	for name := range r.Header {
+		if name != asked && strings.Contains(name, "Method") {
+			return false
+		}
+	}
+	query, err := url.QueryUnescape(r.URL.RawQuery)
+	return err == nil && !strings.Contains(strings.ToLower(query), "method")
+}
+
+// Errors that a request is denied with for its API key or its tier. They are made
+// once: caddyhttp.Error would look at the stack for every one.
+var (
+	errNoKey      = denial(http.StatusUnauthorized, "an API key is required")
+	errUnknownKey = denial(http.StatusForbidden, "the API key is not known")
+	errKeysAway   = denial(http.StatusServiceUnavailable, "the API keys can't be read at the moment")
+	ErrTwoKeys    = denial(http.StatusBadRequest, "the request has two API keys")
+	ErrOddKey     = denial(http.StatusBadRequest, "the API key is not a single token")
+	ErrManyPairs  = denial(http.StatusBadRequest, "the request has too many parameters or cookies to look for an API key in")
+	errNoTier     = denial(http.StatusForbidden, "the client has no tier")
+)
+
+func denial(status int, text string) error {
+	return caddyhttp.HandlerError{StatusCode: status, Err: errors.New(text)}
+}
+
+// isDenial reports whether an error is one of those that a request is denied with.
+func isDenial(err error) bool {
+	return err == errNoKey || err == errUnknownKey || err == errKeysAway || err == ErrTwoKeys || err == ErrOddKey || err == ErrManyPairs || err == errNoTier
+}
+
+// Service is a ServiceHeader ready for use.
+type Service struct {
+	Field string // canonical
+	Hash  [sha256.Size]byte
+	Tier  string
+}
+
+// serviceVar is the request variable that holds the tier of a service's request.
+const serviceVar = "rate_limit.service"
+
+// ApplyServiceHeader notes the tier that a request has by a service header, and removes
+// all such headers from it. One that is sent twice says nothing.
+func (a *Config) ApplyServiceHeader(r *http.Request) {
+	for i := range a.Services {
+		s := &a.Services[i]
+		if values := r.Header[s.Field]; len(values) == 1 && s.is(values[0]) {
+			caddyhttp.SetVar(r.Context(), serviceVar, s.Tier)
+		}
+	}
+	for i := range a.Services {
+		delete(r.Header, a.Services[i].Field)
+	}
+}
+
+// is reports whether a value is the secret, in a time that says nothing of either.
+func (s *Service) is(value string) bool {
+	hash := sha256.Sum256([]byte(value))
+	return subtle.ConstantTimeCompare(hash[:], s.Hash[:]) == 1
+}
+
+// This file has the API keys that are in force: those of the file, and those in the store.
+
+// sharedKeys returns the API keys in the store. It is nil if the configuration has none there, or if
+// the store was never read.
+func (a *Config) sharedKeys() *apikeys.Set {
+	if h := a.Instance.Load(); h != nil && a.APIKeys.Store {
+		return h.Shared.Keys.Load()
+	}
+	return nil
+}
+
+// findKey returns the client that a key in force belongs to, or nil. A key in the store of a tier
+// that this configuration doesn't have is unknown.
+func (a *Config) findKey(ctx context.Context, key string, now time.Time) *apikeys.Client {
+	if client := a.APIKeys.Keys.Keys().Find(key, now); client != nil {
+		return client
+	}
+	if h := a.Instance.Load(); h != nil && a.APIKeys.Store {
+		h.AwaitStatements(ctx)
+	}
+	client := a.sharedKeys().Find(key, now)
+	if client == nil || !a.hasTier(client.Tier) {
+		return nil
+	}
+	return client
+}
+
+// KeyTier returns the tier of a client's keys in force, or "" if it has none.
+func (a *Config) KeyTier(client string, now time.Time) string {
+	if a.APIKeys == nil {
+		return ""
+	}
+	if tier := a.APIKeys.Keys.Keys().TierOf(client, now); tier != "" {
+		return tier
+	}
+	return a.sharedKeys().TierOf(client, now)
+}
+
+// unknownKey returns the error that a request with an unknown key is denied with. While the keys in
+// the store were never read, any key may be one of them.
+func (a *Config) unknownKey() error {
+	if a.APIKeys.Store && a.sharedKeys() == nil {
+		return errKeysAway
+	}
+	return errUnknownKey
+}
+
+// followKeys keeps the metric of keys in force when those in the store change.
+func (a *Config) followKeys(h *instance.Instance) {
+	if a.APIKeys != nil && a.APIKeys.Store {
+		h.Shared.Follow(a, a.MeterKeys)
+		a.MeterKeys()
+	}
+}
+
+// MeterKeys sets the metric of how many keys are in force.
+func (a *Config) MeterKeys() {
+	now := time.Now()
+	counts := a.APIKeys.Keys.Keys().Tiers(now)
+	for tier, n := range a.sharedKeys().Tiers(now) {
+		if a.hasTier(tier) {
+			counts[tier] += n
+		}
+	}
+	meter.SetAPIKeys(counts, a.Tiers)
+}

@@ -1,0 +1,123 @@
+package enforce
+
+import (
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// How many bytes a line holds at most of what a client chooses.
+const (
+	maxLoggedMethod = 32
+	maxLoggedHost   = 255
+	maxLoggedPath   = 512
+	maxLoggedAgent  = 256
+)
+
+// Refused writes that a request is refused now.
+func (l *DecisionLog) Refused(e *Evaluation, r *Refusal, now func() time.Time) {
+	if l == nil {
+		return
+	}
+	kind := &l.repeated
+	if r.Fresh {
+		kind = &l.first
+	}
+	if !kind.Admits(now(), DecisionsPerSecond) {
+		return
+	}
+	l.Log.Info("refused", append(append(e.describeForLog(kind), r.units()...),
+		zap.String("zone", r.Policy.Zone.Name),
+		zap.String("limit", r.Policy.Name),
+		zap.String("outcome", meter.Outcomes[r.Reason]),
+		zap.Int("status", r.Status()),
+		zap.Duration("wait", max(r.Retry, 0)),
+		zap.String("reference", r.id()))...)
+}
+
+// units says what the request costs and what is left, as far as that was looked at.
+func (r *Refusal) units() []zap.Field {
+	switch {
+	case r.Cost == 0:
+		return nil
+	case r.Reason == engine.TooCostly:
+		return []zap.Field{zap.Int64("cost", r.Cost)}
+	}
+	return []zap.Field{zap.Int64("cost", r.Cost), zap.Int64("remaining", r.left)}
+}
+
+// Passed writes that a request is allowed, if it is one of the sample.
+func (l *DecisionLog) passed(e *Evaluation, p *Response) {
+	if l == nil || l.Sample == 0 || len(p.statuses) == 0 || e.Handler.Random()*float64(l.Sample) >= 1 {
+		return
+	}
+	if !l.allowed.Admits(time.Now(), DecisionsPerSecond) {
+		return
+	}
+	tightest := p.statuses[0]
+	l.Log.Info("allowed", append(e.describeForLog(&l.allowed),
+		zap.String("zone", tightest.Policy.Zone.Name),
+		zap.String("limit", tightest.Policy.Name),
+		zap.String("outcome", meter.Outcomes[0]),
+		zap.Int64("remaining", tightest.Remaining))...)
+}
+
+// WouldRefuse writes that a shadow limit would have refused a request, which describe describes.
+func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *Policy, d engine.Decision) {
+	if l == nil || !l.shadow.Admits(time.Now(), DecisionsPerSecond) {
+		return
+	}
+	l.Log.Info("would refuse", append(l.shadow.Complete(describe()),
+		zap.String("zone", by.Zone.Name),
+		zap.String("limit", by.Name),
+		zap.String("outcome", meter.WouldRefuse),
+		zap.Bool("first", d.Fresh),
+		zap.Duration("wait", max(d.Retry, 0)))...)
+}
+
+// describeForLog describes the request in a line of a kind.
+func (e *Evaluation) describeForLog(kind *instance.PerSecond) []zap.Field {
+	return kind.Complete(e.describe())
+}
+
+// Describe describes the request for logs. The address comes first, so that nothing that a client
+// chooses stands before it.
+func (e *Evaluation) describe() []zap.Field {
+	sent := e.Http
+	if original := matcher.Original(sent); original != nil {
+		sent = original
+	}
+	return []zap.Field{
+		e.addressForLog(),
+		zap.String("method", shortened(sent.Method, maxLoggedMethod)),
+		zap.String("host", shortened(sent.Host, maxLoggedHost)),
+		zap.String("uri", shortened(sent.URL.EscapedPath(), maxLoggedPath)),
+		zap.String("user_agent", shortened(first(sent.Header["User-Agent"]), maxLoggedAgent)),
+	}
+}
+
+// addressForLog returns the client's address, or the peer's if the client may have chosen its
+// address: programs that ban by logs read client_ip.
+func (e *Evaluation) addressForLog() zap.Field {
+	if e.isClaimed() {
+		return zap.String("remote_ip", remoteIP(e.Http))
+	}
+	return zap.String("client_ip", e.clientIP())
+}
+
+// shortened returns the beginning of a text, and whole characters only.
+func shortened(text string, most int) string {
+	if len(text) > most {
+		text = text[:most]
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// DecisionsPerSecond is how many lines there are at most of each kind.
+const DecisionsPerSecond = 1000

@@ -1,0 +1,363 @@
+package enforce
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// ServeHTTP lets a request pass that is within all limits, and refuses others.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	h.App.ApplyServiceHeader(r)
+	if h.App.Session.Serves(r.URL.Path) {
+		return h.serveSession(w, r)
+	}
+	result, pending, empty := h.evaluate(r)
+	switch result.Outcome {
+	case Passed:
+		return pending.serve(w, r, next)
+	case Counted:
+		result.Response.setFields(w.Header())
+		next = h.watchPlaceholders(empty, next)
+		return pending.serve(result.Response.writer(w), r, next)
+	case Refused:
+		return h.refuse(w, r, result.Response)
+	case challenged:
+		return result.Response.Refusal.exchange.challenge(w, result.Response)
+	case tooEarly:
+		return AskAgain(w)
+	default: // denied, abandoned or failed
+		return h.deny(w, r, result.Err)
+	}
+}
+
+// EnforcerOf returns what decides about the requests of a handler, or nil if nothing of ours does.
+func EnforcerOf(handler caddyhttp.MiddlewareHandler) *Handler {
+	if h, ok := handler.(interface{ Enforcer() *Handler }); ok {
+		return h.Enforcer()
+	}
+	return nil
+}
+
+// evaluate decides what becomes of a request. Of one that is counted it also returns what is
+// known only with the status of the answer, and the placeholders to look at again when it comes back.
+func (h *Handler) evaluate(r *http.Request) (result, *pending, []*LateName) {
+	e := h.Begin(r)
+	defer e.Release()
+	result := e.Decide()
+	var pending *pending
+	var empty []*LateName
+	switch result.Outcome {
+	case Passed:
+		e.Client.mapPlaceholders(e)
+		pending = e.Pending(nil)
+	case Counted:
+		result.Response = result.Response.join(e)
+		result.Response.renews = e.Client.isRenewable()
+		pending = e.Pending(result.Response)
+		empty = h.emptyPlaceholders(e)
+		h.App.DecisionLog.passed(e, result.Response)
+		h.trace(e.Http, result.Response)
+	case Denied:
+		e.Pending(nil).Settle(StatusOf(result.Err))
+	case Refused:
+		result.Response = result.Response.join(e)
+		h.report(e, result.Response)
+		if h.offerChallenge(e, result.Response.Refusal) {
+			result.Outcome = challenged
+		}
+	}
+	return result, pending, empty
+}
+
+// Decide collects what the request takes from all limits, and has the engine decide. If the
+// request may pass, shadow limits decide about it as well.
+func (e *Evaluation) Decide() result {
+	result := e.decideEnforced()
+	if len(e.Shadows.Debits) > 0 {
+		e.decideShadows(result.Outcome)
+	}
+	return result
+}
+
+// decideEnforced collects what the request takes from all limits, and has the engine decide by
+// those that are enforced.
+func (e *Evaluation) decideEnforced() result {
+	h := e.Handler
+	if settled := e.Collect(); settled.Outcome != Passed {
+		return settled
+	}
+	if e.Allowed {
+		return e.passAllowed()
+	}
+	if e.TrapBan > 0 {
+		return e.refuseTrapped()
+	}
+	if e.Denies != nil {
+		return e.refuseAll(e.Denies)
+	}
+	if len(e.Debits) == 0 {
+		if e.Denied == nil && len(e.Shadows.Debits) == 0 {
+			h.None.Requests.Inc()
+		}
+		if e.Subject == nil {
+			return e.pass()
+		}
+	}
+	if err := e.readBody(); err != nil {
+		return result{Outcome: Failed, Err: err}
+	}
+	d, ok := h.App.decide(e.Http.Context(), e.Subject, e.Debits)
+	if !ok { // its configuration never ran; the next one limits the client
+		return e.pass()
+	}
+	e.count(&d)
+	h.countByKind(e, &d)
+	switch {
+	case d.Reason == engine.Abandoned:
+		return result{Outcome: abandoned, Err: errAbandoned}
+	case d.Allowed && (e.Denied != nil || len(e.Debits) == 0):
+		return e.pass()
+	}
+	return e.answer(&d)
+}
+
+// pass lets the request pass that no limit refuses, unless a zone denies it.
+func (e *Evaluation) pass() result {
+	if e.Denied != nil {
+		return result{Outcome: Denied, Err: e.Denied}
+	}
+	return result{Outcome: Passed}
+}
+
+// Collect collects the debits of all zones that the request belongs to. A zone that
+// denies it for its API key does not keep the others from counting, so that they can limit
+// floods of bad keys. The result is final unless it is passed.
+func (e *Evaluation) Collect() result {
+	h := e.Handler
+	if exempt, err := e.IsExempt(); err != nil {
+		return result{Outcome: Failed, Err: err}
+	} else if exempt {
+		return result{Outcome: Passed}
+	}
+	early := isEarly(e.Http)
+	if early && h.Clients {
+		return result{Outcome: tooEarly}
+	}
+	if settled := e.obey(early); settled.Outcome != Passed {
+		return settled
+	}
+	if err := e.checkConduct(); err != nil {
+		return result{Outcome: Failed, Err: err}
+	}
+	for _, z := range h.Zones {
+		switch matches, err := e.Matches(z); {
+		case err != nil:
+			return result{Outcome: Failed, Err: err}
+		case !matches, early && z.IsShadow:
+			continue
+		case early:
+			return result{Outcome: tooEarly}
+		}
+		err := e.charge(z)
+		if z.Shadow && err != nil && isDenial(err) {
+			e.shadowDeny(z)
+			continue
+		}
+		if err != nil {
+			e.deny(z, err)
+		}
+		switch {
+		case err != nil && !isDenial(err):
+			return result{Outcome: Failed, Err: err}
+		case e.Denies != nil:
+			return e.pass()
+		}
+	}
+	return result{Outcome: Passed}
+}
+
+// IsExempt reports whether no zone is to look at the request.
+func (e *Evaluation) IsExempt() (bool, error) {
+	if len(e.Handler.Exempt) == 0 {
+		return false, nil
+	}
+	return e.Handler.Exempt.AnyMatchWithError(e.Http)
+}
+
+// obey does what the operator has stated about the request: it refuses a banned one, and notes
+// that one is allowed. The result is final unless it is passed.
+func (e *Evaluation) obey(early bool) result {
+	switch s, err := e.Statement(); {
+	case err != nil:
+		return result{Outcome: Failed, Err: err}
+	case s == nil:
+	case early: // its address may be forged
+		return result{Outcome: tooEarly}
+	case s.Action == rules.Ban:
+		return e.refuseBanned(s)
+	default:
+		e.Allowed = true
+	}
+	return result{Outcome: Passed}
+}
+
+// Matches reports whether the request belongs to a zone.
+func (e *Evaluation) Matches(z *Zone) (bool, error) {
+	return z.Matchers.AnyMatchWithError(e.Http)
+}
+
+// charge collects the debits of a zone: who, which limits, what cost. It sets denies
+// if the zone refuses the request whatever was counted.
+func (e *Evaluation) charge(z *Zone) error {
+	set, err := e.limits(z)
+	if err != nil || set == nil {
+		return err
+	}
+	if e.Allowed {
+		_, err := e.AppendKey(z) // which finds that an API key is missing
+		return err
+	}
+	if z.DeniesAll {
+		e.denyFor(z, set)
+		return nil
+	}
+	from := len(e.Keys)
+	switch v, err := e.AppendKey(z); {
+	case err != nil || v == keySkipped:
+		return err
+	case v == keyDenied:
+		e.denyFor(z, set)
+		return nil
+	}
+	e.Shorten(from)
+	key := e.Keys[from:] // which stays as it is when further keys need more room
+	if z.Per == PerClient {
+		key = e.Identify().Key
+	}
+	cost, err := z.CostOf(e.Http, e.Repl)
+	if err != nil {
+		return err
+	}
+	for _, p := range set.Policies {
+		e.scale(e.debit(p, key, cost), p, e.Subject)
+	}
+	if z.Per == PerClient {
+		e.chargeShared(set, cost)
+	}
+	if len(set.Shadows) > 0 {
+		e.chargeShadows(z, set, key, cost)
+	}
+	return nil
+}
+
+// denyFor refuses the request for a zone, whatever was counted.
+func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
+	switch {
+	case z.Shadow:
+		e.shadowDeny(z)
+	case len(set.Policies) > 0:
+		e.Denies = set.Policies[0]
+	default:
+		e.Denies = set.Shadows[0]
+	}
+}
+
+// deny notes that a zone denies the request. The first one counts.
+func (e *Evaluation) deny(z *Zone, err error) {
+	first := e.Denied == nil
+	if first {
+		e.Denied = err
+	}
+	if e.Dry {
+		return
+	}
+	z.Meter.Requests.Inc()
+	if first {
+		z.Meter.Declined.Inc()
+	}
+}
+
+// refuseAll refuses a request for a limit that admits nothing. Nothing is counted.
+func (e *Evaluation) refuseAll(by *Policy) result {
+	by.Zone.Meter.Requests.Inc()
+	by.Zone.Meter.Declined.Inc()
+	by.Zone.Past.Refuse(history.Key{}, history.OverLimit)
+	by.past.Refuse(history.Key{}, history.OverLimit)
+	return result{Outcome: Refused, Response: &Response{
+		style: e.Handler.Style, Refusal: &Refusal{App: e.Handler.App, Policy: by, Retry: limiter.Never, Reason: engine.TooCostly},
+	}}
+}
+
+// refuseBanned refuses a request that the operator has banned. Nothing is counted.
+func (e *Evaluation) refuseBanned(by *rules.Statement) result {
+	h := e.Handler
+	if !e.Dry {
+		h.Statements.Banned.Inc()
+	}
+	return result{Outcome: Refused, Response: &Response{
+		style: h.Style, client: e.Client,
+		Refusal: &Refusal{App: h.App, Policy: h.BannedByOperator, Retry: h.Spread(e.BannedFor(by), &h.BannedByOperator.Limit.Limit), Reason: engine.Banned},
+	}}
+}
+
+// passAllowed lets a request pass that the operator has allowed, unless it lacks the API key
+// that a zone requires.
+func (e *Evaluation) passAllowed() result {
+	if e.Denied != nil {
+		return e.pass()
+	}
+	e.Handler.Statements.Allowed.Inc()
+	if e.Client.isRenewable() { // or its session, and what is stated about it, would end
+		return result{Outcome: Counted, Response: e.newResponse()}
+	}
+	return e.pass()
+}
+
+// refuseTrapped refuses a visit to a trap that bans: as any request of the client that
+// it has banned, and if that may not be banned, all the same.
+func (e *Evaluation) refuseTrapped() result {
+	h := e.Handler
+	d, ok := h.App.decide(e.Http.Context(), e.Subject, nil)
+	if !ok || d.Reason != engine.Banned {
+		d = engine.Decision{Reason: engine.Banned, Retry: e.TrapBan}
+	}
+	h.countByKind(e, &d)
+	return e.answer(&d)
+}
+
+// answer returns the result of a decision.
+func (e *Evaluation) answer(d *engine.Decision) result {
+	if d.Allowed {
+		return result{Outcome: Counted, Response: e.newResponse()}
+	}
+	return result{Outcome: Refused, Response: e.newRefusedResponse(d)}
+}
+
+// Outcome is what becomes of a request.
+type outcome int
+
+const (
+	Passed     outcome = iota // nothing limits it
+	Counted                   // it is within its limits: header fields say what is left
+	Refused                   // it is over a limit, or its client is banned: 429, or 403 if it costs too much
+	challenged                // it is refused with a page that lets a browser earn a session
+	Denied                    // its API key or its tier is missing or wrong: 400, 401 or 403
+	tooEarly                  // its connection is not established yet: 425
+	abandoned                 // its client has gone
+	Failed                    // a matcher has failed, or the body can't be read
+)
+
+// result is the outcome of an evaluation, and what the answer needs. It is four words long, so
+// that functions return it in registers: a longer one is copied in memory at each return, which
+// takes longer than what most of them do.
+type result struct {
+	Outcome  outcome
+	Response *Response // of what is counted, refused or challenged
+	Err      error     // of what is denied, abandoned or failed
+}

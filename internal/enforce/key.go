@@ -1,0 +1,178 @@
+package enforce
+
+import (
+	"crypto/sha256"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+)
+
+// keyVerdict is what a zone does with a request because of its key, before it counts.
+type keyVerdict int
+
+const (
+	keyFound keyVerdict = iota
+	keySkipped
+	keyDenied
+)
+
+// AppendKey appends what the request is counted by in a zone.
+func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, error) {
+	switch z.Per {
+	case PerIP:
+		e.appendIP(z)
+	case PerEveryone:
+		e.Keys = append(append(e.Keys, identity.TagEveryone), z.Static...)
+	case PerAPIKey:
+		return keyFound, e.appendAPIKey(z)
+	case PerKey:
+		return e.appendText(z), nil
+	}
+	return keyFound, nil
+}
+
+// appendAPIKey appends the client that the request's API key names, or the network of a
+// client that may pass without a key.
+func (e *Evaluation) appendAPIKey(z *Zone) error {
+	c := e.authenticate(e.Handler.App)
+	switch {
+	case c.Service:
+		e.Keys = append(append(e.Keys, identity.TagService), c.Tier...)
+	case c.Name != "":
+		e.Keys = append(append(e.Keys, identity.TagAPIKey), c.Name...)
+	case c.err == nil:
+		e.appendIP(z)
+	}
+	return c.err
+}
+
+// appendIP appends the client's network.
+func (e *Evaluation) appendIP(z *Zone) {
+	ipv4, ipv6 := e.Handler.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
+	network, ok := identity.Prefix(e.clientIP(), ipv4, ipv6)
+	if !ok {
+		e.Keys = append(e.Keys, identity.TagUnknown)
+		return
+	}
+	e.Keys = identity.AppendPrefix(append(e.Keys, identity.TagNetwork), network)
+}
+
+// appendText appends the value of the zone's key.
+func (e *Evaluation) appendText(z *Zone) keyVerdict {
+	text := e.KeyText(z)
+	if text == z.EmptyForm {
+		switch z.OnEmptyKey {
+		case "", EmptyIP:
+			e.appendIP(z)
+			return keyFound
+		case EmptySkip:
+			return keySkipped
+		case EmptyDeny:
+			return keyDenied
+		}
+	}
+	e.Keys = append(append(e.Keys, identity.TagText), z.ShortenIP(text)...)
+	return keyFound
+}
+
+// ShortenIP replaces a key that is an IP address by its network, if the zone
+// says so.
+func (z *Zone) ShortenIP(text string) string {
+	if z.IPv4Prefix == 0 && z.IPv6Prefix == 0 {
+		return text
+	}
+	whole := func(bits int) int {
+		if bits == 0 {
+			return -1
+		}
+		return bits
+	}
+	network, ok := identity.Prefix(text, whole(z.IPv4Prefix), whole(z.IPv6Prefix))
+	if !ok {
+		return text
+	}
+	return network.String()
+}
+
+// LongKey is the length from which on a key is replaced by a digest, so that
+// nobody can fill the memory with long keys.
+const LongKey = 128
+
+// Shorten replaces the last key, which begins at from, by its digest if it is
+// long.
+func (e *Evaluation) Shorten(from int) {
+	if key := e.Keys[from:]; len(key) > LongKey {
+		sum := sha256.Sum256(key)
+		e.Keys = append(append(e.Keys[:from], identity.TagDigest), sum[:]...)
+	}
+}
+
+// What placeholders begin with whose values a client can write in several ways that
+// mean the same.
+const (
+	hostLabels  = "http.request.host.labels."
+	headerField = "http.request.header."
+)
+
+// hostPlaceholders hold the name of a host.
+var hostPlaceholders = []string{"http.request.host", "http.request.tls.server_name"}
+
+// NeedsOneSpelling reports whether a key has placeholders of which different values
+// mean the same.
+func NeedsOneSpelling(key string) bool {
+	return slices.ContainsFunc(placeholder.Names(key), func(name string) bool {
+		return slices.Contains(hostPlaceholders, name) || strings.HasPrefix(name, hostLabels) || strings.HasPrefix(name, headerField)
+	})
+}
+
+// KeyText returns the value of the zone's key: the same, however the client writes
+// the name of a host or the white space around a header field's value.
+func (e *Evaluation) KeyText(z *Zone) string {
+	if !z.OneSpelling {
+		return e.Repl.ReplaceAll(z.Key, "")
+	}
+	text, _ := e.Repl.ReplaceFunc(z.Key, func(name string, value any) (any, error) { // returns no error
+		text := caddy.ToString(value)
+		switch labels, ok := strings.CutPrefix(name, hostLabels); {
+		case ok:
+			return HostLabel(e.Http.Host, labels), nil
+		case slices.Contains(hostPlaceholders, name):
+			return HostKey(text), nil
+		case strings.HasPrefix(name, headerField):
+			return httpfield.TrimSpace(text), nil
+		}
+		return value, nil
+	})
+	return text
+}
+
+// HostKey returns the one spelling of a host: in lower case, without a port, and
+// without the dots of a rooted name.
+func HostKey(host string) string {
+	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return addr.String()
+	}
+	if strings.HasPrefix(host, "[") {
+		host, _, _ = strings.Cut(host[1:], "]")
+		return HostKey(host)
+	}
+	host, _, _ = strings.Cut(host, ":")
+	return strings.ToLower(strings.TrimRight(host, "."))
+}
+
+// HostLabel returns the nth label of a host, counted from the right, or "".
+func HostLabel(host, nth string) string {
+	labels := strings.Split(HostKey(host), ".")
+	slices.Reverse(labels)
+	if n, err := strconv.Atoi(nth); err == nil && n >= 0 && n < len(labels) {
+		return labels[n]
+	}
+	return ""
+}

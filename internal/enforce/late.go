@@ -1,0 +1,54 @@
+package enforce
+
+import (
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// emptyPlaceholders returns the placeholders that are empty though a zone has counted
+// the request by them, and that nobody was warned of.
+func (h *Handler) emptyPlaceholders(e *Evaluation) (empty []*LateName) {
+	for _, l := range h.Late {
+		counts := func(p *Policy) bool { return p.Zone == l.Zone }
+		if !l.told.Load() && isEmpty(e.Repl, l.Name) && slices.ContainsFunc(e.Policies, counts) {
+			empty = append(empty, l)
+		}
+	}
+	return empty
+}
+
+// watchPlaceholders returns next, or if placeholders were empty, a handler around it that
+// warns once if they come to be set.
+func (h *Handler) watchPlaceholders(empty []*LateName, next caddyhttp.Handler) caddyhttp.Handler {
+	if empty == nil {
+		return next
+	}
+	return caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+		err := next.ServeHTTP(w, r)
+		for _, l := range empty {
+			if !isEmpty(repl, l.Name) && !l.told.Swap(true) {
+				l.Warn(l.Where + ": {" + l.Name + "} was empty when the zone counted a request, and was set later on its way")
+			}
+		}
+		return err
+	})
+}
+
+func isEmpty(repl *caddy.Replacer, name string) bool {
+	value, _ := repl.GetString(name)
+	return value == ""
+}
+
+// LateName is a placeholder that a zone counts by, and that may be set too late for it.
+type LateName struct {
+	Zone  *Zone
+	Where string // the option
+	Name  string // without braces
+	Warn  func(problem string)
+	told  atomic.Bool
+}

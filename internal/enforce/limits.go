@@ -1,0 +1,102 @@
+package enforce
+
+import (
+	"net"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+)
+
+// Limits returns the limits that hold for the request in a zone, or nil if none do.
+func (e *Evaluation) limits(z *Zone) (*LimitSet, error) {
+	limits := e.limitsOf(z)
+	if limits.ByTier == nil {
+		return limits.Own, nil
+	}
+	name, err := e.tier(z)
+	if err != nil {
+		return nil, err
+	}
+	set, ok := limits.ByTier[name]
+	if !ok {
+		set, ok = limits.ByTier[z.DefaultTier]
+	}
+	if !ok && !e.Credentials.preflight {
+		return nil, errNoTier
+	}
+	return set, nil
+}
+
+// Tier returns the name of the tier that the request has in a zone.
+func (e *Evaluation) tier(z *Zone) (string, error) {
+	if z.Tiers {
+		c := e.authenticate(e.Handler.App)
+		return c.Tier, c.err
+	}
+	if tier, ok := e.serviceTier(e.Handler.App); ok {
+		return tier, nil
+	}
+	return e.Repl.ReplaceAll(z.Tier, ""), nil
+}
+
+// limitsOf returns all limits that may hold for a request in a zone.
+func (e *Evaluation) limitsOf(z *Zone) SiteLimits {
+	if z.Sites == nil {
+		return z.SiteLimits
+	}
+	return z.Sites[z.site(e.Http.Host)]
+}
+
+// site returns the site of a host among those of the zone, or "" for what isn't named.
+func (z *Zone) site(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if _, ok := z.Sites[host]; ok {
+		return host
+	}
+	labels := strings.Split(host, ".")
+	if len(labels) > maxLabels {
+		return ""
+	}
+	for i := range labels { // as Caddy: each `*` is a label, from the left
+		labels[i] = "*"
+		wild := strings.Join(labels, ".")
+		if _, ok := z.Sites[wild]; ok {
+			return wild
+		}
+	}
+	return ""
+}
+
+// maxLabels bounds how many labels of a host are compared with wildcards.
+const maxLabels = 16
+
+// chargeShared adds the debits of limits that the client shares with others. A session that
+// is used in another network also takes from that network's ceiling. Otherwise a hundred
+// sessions would have a hundred quarters of a limit there.
+func (e *Evaluation) chargeShared(set *LimitSet, cost int64) {
+	c := e.Client
+	if c.usesElsewhere() {
+		for _, p := range set.Elsewhere.Policies {
+			e.debit(p, c.Key, cost)
+		}
+	}
+	if c.usesNetwork() {
+		for _, p := range set.Networks.Policies {
+			d := e.debit(p, c.networkSubject.Key, cost)
+			if p.Scaling != nil {
+				d.Client, d.Scaling = &c.networkSubject, p.Scaling
+			}
+		}
+	}
+}
+
+// usesElsewhere reports whether the client takes from what sessions have outside their networks.
+func (c *Client) usesElsewhere() bool { return c.Session.Elsewhere || c.CrossSite }
+
+// usesNetwork reports whether the client takes from what its network has together.
+func (c *Client) usesNetwork() bool {
+	return c.Session.Elsewhere || c.Kind == identity.Fingerprint || c.Kind == identity.ByPrefix
+}

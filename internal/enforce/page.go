@@ -1,0 +1,81 @@
+package enforce
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/language"
+	"github.com/caddy-tally/caddy-tally/internal/page"
+)
+
+// suits reports whether a refused request may be answered with the page: a browser has called one
+// up, by a link or a form.
+func (p *Pages) suits(r *http.Request) bool {
+	if p.Disabled || !isNavigation(r) {
+		return false
+	}
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodPost
+}
+
+// pageRoom is more than a page takes, in bytes.
+const pageRoom = 6 << 10
+
+// Shown is the part of a refusal that the page shows.
+type Shown struct {
+	Status    int
+	Retry     time.Duration // how long to wait, or limiter.Never
+	Reference page.Reference
+}
+
+// Shown returns what the page shows of a refusal.
+func (r *Refusal) shown() Shown { return Shown{r.Status(), r.Retry, r.references()} }
+
+// Refuse answers a refused request with the page.
+func (p *Pages) Refuse(w http.ResponseWriter, r *http.Request, why Shown) error {
+	retry := max(why.Retry, 0) // limiter.Never is negative
+	answer := htmlAnswer{policy: page.RefusedPolicy, language: languageOf(r)}
+	var err error
+	if answer.body, err = p.Refused.Append(make([]byte, 0, pageRoom), answer.language, retry, why.Reference); err != nil {
+		return caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	return answer.write(w, r, why.Status)
+}
+
+// htmlAnswer is a page for a person.
+type htmlAnswer struct {
+	policy   string // Content-Security-Policy
+	language *language.Texts
+	body     []byte
+}
+
+// languageOf returns the texts in the language that a browser asks for.
+func languageOf(r *http.Request) *language.Texts {
+	var accept string
+	if values := r.Header["Accept-Language"]; len(values) > 0 {
+		accept = values[0]
+	}
+	return language.Choose(accept)
+}
+
+// write sends the page.
+func (a *htmlAnswer) write(w http.ResponseWriter, r *http.Request, status int) error {
+	h := w.Header()
+	httpfield.NeverStore(h)
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Language", a.language.Tag)
+	h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	h.Set("Content-Security-Policy", a.policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Add("Vary", "Accept, Accept-Language")
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	_, err := w.Write(a.body)
+	return err
+}

@@ -1,0 +1,224 @@
+package enforce
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// Pending is what a request has taken from limits that count by the status of its answer, or only
+// looked at, until that is known. It wraps the writer of later handlers to see the status, and
+// settles once: when the status is written, when the handlers return without having written one,
+// or when they panic.
+type pending struct {
+	caddyhttp.ResponseWriterWrapper
+	app    *Config
+	answer correctable // says what is left of limits; may be nil
+	body   watchedBody // of the request
+	repl   *caddy.Replacer
+	before statuses // before later handlers ran
+
+	mu     sync.Mutex
+	status settledBy       // guarded by mu
+	debits []pendingDebit  // guarded by mu
+	room   [2]pendingDebit // of debits
+}
+
+// correctable is an answer in which it can be corrected what is left of a limit.
+type correctable interface {
+	correct(of *Policy, left limiter.Quota)
+}
+
+type pendingDebit struct {
+	policy *Policy
+	leads  bool // it is the first one of its zone
+	*engine.Pending
+}
+
+func newPending(app *Config) *pending {
+	p := &pending{app: app}
+	p.debits = p.room[:0]
+	return p
+}
+
+// Add adds a debit. A shadow limit that decides later may do so when the status is known already.
+func (p *pending) add(of *Policy, open *engine.Pending) {
+	p.mu.Lock()
+	d := pendingDebit{of, !slices.ContainsFunc(p.debits, func(d pendingDebit) bool { return d.policy.Zone == of.Zone }), open}
+	p.debits = append(p.debits, d)
+	by := p.status
+	p.mu.Unlock()
+	if by.status != 0 {
+		p.settleDebit(d, by)
+	}
+}
+
+// addAll adds those debits that await the status.
+func (p *pending) addAll(policies []*Policy, debits []engine.Debit) {
+	for i := range debits {
+		if open := debits[i].Pending; open != nil {
+			p.add(policies[i], open)
+		}
+	}
+}
+
+// serve calls the next handler, and settles. Nil settles nothing.
+func (p *pending) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if p == nil {
+		return next.ServeHTTP(w, r)
+	}
+	p.ResponseWriter = w
+	p.body.watch(r)
+	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	p.before = statusesIn(p.repl)
+	defer p.end(r, http.StatusInternalServerError) // if it panics
+	err := next.ServeHTTP(p, r)
+	p.body.noteError(err)
+	p.end(r, StatusOf(err))
+	return err
+}
+
+// End settles with the status that is written, if none was, when the handlers end.
+func (p *pending) end(r *http.Request, status int) {
+	if r.Context().Err() != nil {
+		p.leave(status)
+	}
+	p.Settle(status)
+}
+
+// Settle settles with the status of the answer. Only the first call counts. Nil settles nothing.
+func (p *pending) Settle(status int) { p.settleBy(settledBy{status: max(status, 1)}) } // a log may not have it
+
+// leave settles where the client has left before there was an answer.
+func (p *pending) leave(status int) { p.settleBy(settledBy{status: status, left: true}) }
+
+func (p *pending) settleBy(by settledBy) {
+	if p == nil || p.isSettled() {
+		return
+	}
+	by.left = by.left || p.body.broken.Load()
+	if p.repl != nil {
+		by.replaced = statusesIn(p.repl).since(p.before)
+	}
+	p.mu.Lock()
+	if p.status.status != 0 {
+		p.mu.Unlock()
+		return
+	}
+	p.status = by
+	debits := p.debits
+	p.mu.Unlock()
+	for _, d := range debits {
+		if p.settleDebit(d, by) && p.answer != nil {
+			p.answer.correct(d.policy, d.Counted)
+		}
+	}
+}
+
+func (p *pending) isSettled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status.status != 0
+}
+
+// settleDebit settles a debit, and reports whether it counts.
+func (p *pending) settleDebit(d pendingDebit, by settledBy) bool {
+	z := d.policy.Zone
+	counted := by.counts(z.Count)
+	d.Settle(counted)
+	if d.leads {
+		z.Meter.Settle(counted)
+	}
+	if counted && p.app.Ledger != nil {
+		key := p.app.Ledger.Key(d.Key())
+		if d.leads {
+			z.Past.Spend(key, d.Cost())
+		}
+		d.policy.past.Spend(key, d.Cost())
+	}
+	return counted
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *pending) WriteHeader(status int) {
+	if isFinal(status) {
+		p.Settle(status)
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (p *pending) Write(data []byte) (int, error) {
+	p.Settle(http.StatusOK)
+	return p.ResponseWriter.Write(data)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (p *pending) ReadFrom(r io.Reader) (int64, error) {
+	p.Settle(http.StatusOK)
+	return p.ResponseWriterWrapper.ReadFrom(r)
+}
+
+// FlushError is what http.ResponseController flushes with.
+func (p *pending) FlushError() error {
+	p.Settle(http.StatusOK)
+	return http.NewResponseController(p.ResponseWriter).Flush()
+}
+
+// Hijack implements http.Hijacker. Whoever takes over the connection switches protocols.
+func (p *pending) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(p.ResponseWriter).Hijack()
+	if err == nil {
+		p.Settle(http.StatusSwitchingProtocols)
+	}
+	return conn, buffered, err
+}
+
+// isFinal reports whether a status is that of an answer, and not of one that comes before it.
+func isFinal(status int) bool { return status >= 200 || status == http.StatusSwitchingProtocols }
+
+// This file has which debits of a request await the status of its answer.
+
+// Pending returns what awaits the status of the answer, which says in a response what is left, or
+// nil if nothing does.
+func (e *Evaluation) Pending(in *Response) *pending {
+	e.await(e.Policies, e.Debits)
+	e.await(e.Shadows.Policies, e.Shadows.Debits)
+	if e.open != nil && in != nil {
+		e.open.answer = in
+	}
+	return e.open
+}
+
+func (e *Evaluation) await(policies []*Policy, debits []engine.Debit) {
+	for i := range debits {
+		if open := debits[i].Pending; open != nil {
+			e.opened().add(policies[i], open)
+		}
+	}
+}
+
+// opened returns what awaits the status, made if there is none.
+func (e *Evaluation) opened() *pending {
+	if e.open == nil {
+		e.open = newPending(e.Handler.App)
+	}
+	return e.open
+}
+
+// unitsOf returns how many units a debit uses up as far as is known.
+func unitsOf(d *engine.Debit) int64 {
+	if d.Counting != engine.Always {
+		return 0
+	}
+	return d.Cost
+}

@@ -1,0 +1,106 @@
+package enforce
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// This file reads the bodies of requests before they hold units.
+
+// The bounds of read_body, in bytes.
+const (
+	DefaultReadBody = 64 << 10
+	MaxReadBody     = 1 << 20
+	MaxBodies       = 64 << 20 // of all requests together
+)
+
+// Bodies is how many bytes requests may take whose bodies are read.
+var Bodies atomic.Int64
+
+// readBody reads the body of a request that is about to hold units, if a zone asks for that, so that
+// it holds none while its client sends. It returns an error if the body can't be read, or is longer
+// than the zone allows. What memory refuses anyway isn't read, and neither is what there is no room
+// for.
+func (e *Evaluation) readBody() error {
+	r, most := e.Http, e.readsBody()
+	if most == 0 || r.Body == nil || r.Body == http.NoBody || r.Method == http.MethodConnect || e.isRefused() {
+		return nil
+	}
+	if r.ContentLength > most {
+		return tooLong(most)
+	}
+	room := r.ContentLength
+	if room < 0 {
+		room = most
+	}
+	if Bodies.Add(room) > MaxBodies {
+		Bodies.Add(-room)
+		return nil
+	}
+	context.AfterFunc(r.Context(), func() { Bodies.Add(-room) })
+	var body bytes.Buffer
+	n, err := body.ReadFrom(io.LimitReader(r.Body, most+1))
+	switch {
+	case r.Context().Err() != nil:
+		return errAbandoned
+	case err != nil:
+		return unreadable(err)
+	case n > most:
+		return tooLong(most)
+	}
+	r.Body = bufferedBody{&body, r.Body}
+	return nil
+}
+
+// bufferedBody is a body that has been read.
+type bufferedBody struct {
+	io.Reader
+	io.Closer
+}
+
+func tooLong(most int64) error {
+	return caddyhttp.Error(http.StatusRequestEntityTooLarge, &http.MaxBytesError{Limit: most})
+}
+
+// unreadable returns the error with which a request is answered whose body can't be read: that of an
+// earlier handler that has enough of it, or 400.
+func unreadable(err error) error {
+	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
+		return failed
+	}
+	return caddyhttp.Error(http.StatusBadRequest, fmt.Errorf("reading the body: %w", err))
+}
+
+// readsBody returns how long a body may be that is read before the request holds units, or 0 if none
+// is read.
+func (e *Evaluation) readsBody() (most int64) {
+	for _, p := range e.Policies {
+		if c := p.Zone.Count; c != nil && c.ReadBody > 0 && (most == 0 || c.ReadBody < most) {
+			most = c.ReadBody
+		}
+	}
+	return most
+}
+
+// isRefused reports whether memory knows that the request is refused.
+func (e *Evaluation) isRefused() bool {
+	h := e.Handler.App.Use()
+	if h == nil {
+		return false
+	}
+	if e.Subject != nil {
+		if record := h.Engine.CachedRecord(engine.Client{Key: e.Subject.Key}); record != nil && record.Banned(h.Engine.Now()) {
+			return true
+		}
+	}
+	return h.Engine.Refuses(e.Debits)
+}

@@ -1,0 +1,378 @@
+package enforce
+
+import (
+	"cmp"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// Response has what an answer says about limits: header fields and placeholders. It wraps the
+// writer, so that it can replace header fields about limits that an upstream has set.
+type Response struct {
+	caddyhttp.ResponseWriterWrapper
+	style    HeaderStyle
+	wrote    bool
+	renews   bool          // whether to renew the client's session
+	Refusal  *Refusal      // nil if the request may pass
+	client   *Client       // nil where no zone needs it
+	statuses []LimitStatus // the limit closest to exhaustion first
+	room     [2]LimitStatus
+
+	// The values of header fields, made by join. No other response uses the same slices,
+	// because Caddy's header directive writes into them.
+	policies, limits [1]string
+	legacy           *legacyFields
+}
+
+// refusedResponse is the response to a refused request, in one allocation.
+type refusedResponse struct {
+	Response
+	why Refusal
+}
+
+// newResponse returns the response to a request that may pass.
+func (e *Evaluation) newResponse() *Response {
+	p := new(Response)
+	p.fill(e)
+	return p
+}
+
+// newRefusedResponse returns the response to a request that a decision refuses.
+func (e *Evaluation) newRefusedResponse(d *engine.Decision) *Response {
+	p := new(refusedResponse)
+	p.fill(e)
+	p.why.fill(e, d)
+	p.Refusal = &p.why
+	return &p.Response
+}
+
+// fill adds what is left of the limits of each debit to an empty response.
+func (p *Response) fill(e *Evaluation) {
+	p.style, p.client, p.statuses = e.Handler.Style, e.Client, p.room[:0]
+	for i := range e.Debits {
+		if e.Debits[i].Known && !e.isRedundant(i) {
+			p.add(newLimitStatus(e.Policies[i], &e.Debits[i]))
+		}
+	}
+}
+
+// ResponseVar is the request variable that holds the response while it is made.
+const ResponseVar = "rate_limit.response"
+
+// join makes p the response of the request. If an earlier handler has made one, join adds p
+// to that one instead. It makes the values of the header fields, and returns the response.
+func (p *Response) join(e *Evaluation) *Response {
+	before, _ := e.Vars[ResponseVar].(*Response)
+	if before == nil {
+		e.Vars[ResponseVar] = p
+		e.Repl.Map(p.placeholder)
+		p.makeFields(&e.texts)
+		return p
+	}
+	if p.Refusal != nil {
+		before.statuses = before.statuses[:0] // as in any refusal: only what refuses
+		before.Refusal = p.Refusal
+	}
+	for _, s := range p.statuses {
+		before.add(s)
+	}
+	before.makeFields(&e.texts)
+	return before
+}
+
+// writer returns the writer for the next handler: p around w, or w if that is p already.
+func (p *Response) writer(w http.ResponseWriter) http.ResponseWriter {
+	if p.ResponseWriter != nil {
+		return w
+	}
+	p.ResponseWriter = w
+	return p
+}
+
+func (p *Response) add(s LimitStatus) {
+	p.statuses = append(p.statuses, s)
+	for i := len(p.statuses) - 1; i > 0 && s.isTighter(p.statuses[i-1]); i-- {
+		p.statuses[i-1], p.statuses[i] = s, p.statuses[i-1]
+	}
+}
+
+// correct sets what is left of a limit when it is known that the request counts. It changes
+// nothing of what is written already.
+func (p *Response) correct(policy *Policy, left limiter.Quota) {
+	if p.wrote {
+		return
+	}
+	i := slices.IndexFunc(p.statuses, func(s LimitStatus) bool { return s.Policy == policy })
+	if i < 0 {
+		return
+	}
+	s := p.statuses[i]
+	s.used += s.Remaining - left.Remaining
+	s.Quota = left
+	p.statuses = slices.Delete(p.statuses, i, i+1)
+	p.add(s)
+	p.makeFields(new(Texts))
+	p.setFields(p.Header())
+}
+
+// makeFields makes the values of the header fields.
+func (p *Response) makeFields(texts *Texts) {
+	if p.Refusal != nil {
+		p.Refusal.makeField(texts)
+	}
+	if len(p.statuses) == 0 {
+		return
+	}
+	if p.style.Draft {
+		p.policies[0], p.limits[0] = p.policyField(), p.limitField(texts)
+	}
+	if p.style.Legacy {
+		p.legacy = p.legacyFields()
+	}
+}
+
+// setFields sets the header fields. It may be called several times: a later call replaces
+// what others have added to the fields since.
+func (p *Response) setFields(h http.Header) {
+	if len(p.statuses) == 0 {
+		return
+	}
+	if p.style.Draft && !(is(h[httpfield.Policy], &p.policies) && is(h[httpfield.Limit], &p.limits)) {
+		h[httpfield.Policy], h[httpfield.Limit] = p.policies[:], p.limits[:]
+	}
+	if p.style.Legacy {
+		p.legacy.set(h)
+	}
+}
+
+// is reports whether the values of a header field are those of a response. They need not be
+// set again then, which takes longer than looking.
+func is(values []string, of *[1]string) bool { return len(values) == 1 && &values[0] == &of[0] }
+
+// policyField returns the value of RateLimit-Policy, with the items of each zone once.
+func (p *Response) policyField() (value string) {
+	for i, s := range p.statuses {
+		if slices.ContainsFunc(p.statuses[:i], s.isOfSet) {
+			continue
+		}
+		if i > 0 {
+			value += ", "
+		}
+		value += s.Policy.Set.Field
+	}
+	return value
+}
+
+// limitField returns the value of RateLimit.
+func (p *Response) limitField(texts *Texts) string {
+	var room [128]byte
+	b := room[:0]
+	for i, s := range p.statuses {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, s.Policy.item...)
+		b = strconv.AppendInt(b, s.Remaining, 10)
+		if s.Reset != limiter.Never {
+			b = append(b, ";t="...)
+			b = strconv.AppendInt(b, s.Effective(p.Refusal != nil), 10)
+		}
+	}
+	return texts.Of(b)
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *Response) WriteHeader(status int) {
+	p.restore(status)
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (p *Response) Write(data []byte) (int, error) {
+	p.restore(http.StatusOK)
+	return p.ResponseWriter.Write(data)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (p *Response) ReadFrom(r io.Reader) (int64, error) {
+	p.restore(http.StatusOK)
+	return p.ResponseWriterWrapper.ReadFrom(r)
+}
+
+// restore sets our header fields again, just before the header is written.
+func (p *Response) restore(status int) {
+	if p.wrote {
+		return
+	}
+	p.wrote = isFinal(status)
+	p.setFields(p.Header())
+	if p.wrote {
+		p.renew(p.Header())
+	}
+}
+
+// ExceededPlaceholders are the placeholders of a refusal, by the ends of their names.
+var ExceededPlaceholders = map[string]func(*Refusal) any{
+	"exceeded.name":     func(r *Refusal) any { return r.Policy.Zone.Name },
+	"exceeded.limit":    func(r *Refusal) any { return r.Policy.Name },
+	"exceeded.id":       func(r *Refusal) any { return r.id() },
+	"exceeded.short_id": func(r *Refusal) any { return reference.Short(r.id()) },
+	"exceeded.retry_after": func(r *Refusal) any {
+		if r.Retry == limiter.Never {
+			return ""
+		}
+		return httpfield.Seconds(r.Retry)
+	},
+	"exceeded.retry_after_text": func(r *Refusal) any { return wording.Wait(r.Retry) },
+}
+
+// Placeholder resolves `http.rate_limit.*`.
+func (p *Response) placeholder(key string) (any, bool) {
+	name, ours := strings.CutPrefix(key, "http.rate_limit.")
+	if !ours {
+		return nil, false
+	}
+	if value := ExceededPlaceholders[name]; value != nil && p.Refusal != nil {
+		return value(p.Refusal), true
+	}
+	if strings.HasPrefix(name, "client") && p.client != nil {
+		return p.client.placeholder(key)
+	}
+	zone, ok := strings.CutSuffix(name, ".remaining")
+	if !ok {
+		return nil, false
+	}
+	for _, s := range p.statuses { // the one closest to exhaustion comes first
+		if s.Policy.Zone.Name == zone {
+			return s.Remaining, true
+		}
+	}
+	return nil, false
+}
+
+var _ caddy.ReplacerFunc = (*Response)(nil).placeholder
+
+// renew renews the client's session with an answer, unless shared caches may store it.
+func (p *Response) renew(h http.Header) {
+	if !p.renews || httpfield.IsShareable(h, time.Now()) {
+		return
+	}
+	if cookie := p.client.renewal(); cookie != "" {
+		h.Add("Set-Cookie", cookie)
+		meter.SessionRenewed()
+	}
+}
+
+// isRedundant reports whether a debit is of a shared limit, and the client's own limit is as
+// tight, so that the shared one is left out of the answer.
+func (e *Evaluation) isRedundant(nth int) bool {
+	own := e.Policies[nth].Of
+	if own == nil {
+		return false
+	}
+	i := slices.Index(e.Policies, own)
+	return e.Debits[i].Known && e.Debits[i].Quota.Remaining <= e.Debits[nth].Quota.Remaining
+}
+
+// HeaderStyle is which header fields are sent.
+type HeaderStyle struct{ Draft, Legacy bool }
+
+// legacyFields are the values of the X-RateLimit fields, for the limit that is closest to
+// exhaustion, and of the X-Quota fields, for the limit with the longest window of several.
+type legacyFields struct {
+	limit, remaining, reset           [1]string
+	hasQuota                          bool
+	quotaUsed, quotaLimit, quotaReset [1]string
+}
+
+func (p *Response) legacyFields() *legacyFields {
+	s := p.statuses[0]
+	f := &legacyFields{
+		limit:     [1]string{s.Policy.Legacy},
+		remaining: [1]string{strconv.FormatInt(s.Remaining, 10)},
+		reset:     [1]string{strconv.FormatInt(s.Effective(p.Refusal != nil), 10)},
+	}
+	i := slices.IndexFunc(p.statuses, func(s LimitStatus) bool { return s.Policy.Quota })
+	if i < 0 {
+		return f
+	}
+	s = p.statuses[i]
+	f.hasQuota = true
+	f.quotaUsed[0] = strconv.FormatInt(s.used, 10)
+	f.quotaLimit[0] = s.Policy.Legacy
+	f.quotaReset[0] = strconv.FormatInt(s.Effective(p.Refusal != nil), 10)
+	return f
+}
+
+func (f *legacyFields) set(h http.Header) {
+	h[httpfield.LegacyLimit], h[httpfield.LegacyRemaining], h[httpfield.LegacyReset] = f.limit[:], f.remaining[:], f.reset[:]
+	if f.hasQuota {
+		h[httpfield.QuotaUsed], h[httpfield.QuotaLimit], h[httpfield.QuotaReset] = f.quotaUsed[:], f.quotaLimit[:], f.quotaReset[:]
+	}
+}
+
+// LimitStatus is what a client has left of one limit after a decision.
+type LimitStatus struct {
+	Policy *Policy
+	limiter.Quota
+	used int64
+}
+
+// newLimitStatus returns what a debit has left for its client. The limit that decided may be
+// a share of the policy's; what is used is counted from that share.
+func newLimitStatus(p *Policy, d *engine.Debit) LimitStatus {
+	return LimitStatus{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
+}
+
+// isTighter reports whether less is left of s than of t, in relation to their
+// limits.
+func (s LimitStatus) isTighter(t LimitStatus) bool {
+	return float64(s.Remaining)*float64(t.Policy.Capacity()) < float64(t.Remaining)*float64(s.Policy.Capacity())
+}
+
+// isOfSet reports whether two limits are of one set, or of two that say the same.
+func (s LimitStatus) isOfSet(t LimitStatus) bool { return s.Policy.Set.Field == t.Policy.Set.Field }
+
+// Effective returns the value of the parameter t in seconds: how long the remaining units
+// must last, or if none remain, how long until there are some again.
+func (s LimitStatus) Effective(refused bool) int64 {
+	switch {
+	case s.Remaining > 0:
+		return max(httpfield.Seconds(min(s.Reset, s.Policy.Window())), 0)
+	case !refused:
+		return max(httpfield.Seconds(s.Policy.NextUnit(s.Quota)), 1)
+	}
+	return httpfield.Seconds(s.Reset)
+}
+
+// Texts makes short strings of bytes, many of them in one allocation. The zero value is ready
+// for use. It must not be copied. A string that is kept keeps up to TextsRoom bytes in memory.
+type Texts struct{ room strings.Builder }
+
+// TextsRoom is how many bytes are allocated at a time, about twenty header fields.
+const TextsRoom = 512
+
+// Of returns the bytes as a string. What comes later doesn't change it: it is written behind.
+func (t *Texts) Of(b []byte) string {
+	if len(b) > t.room.Cap()-t.room.Len() {
+		t.room.Reset() // gives up the room, which the strings in it still have
+		t.room.Grow(max(TextsRoom, len(b)))
+	}
+	from := t.room.Len()
+	t.room.Write(b)
+	return t.room.String()[from:]
+}

@@ -1,0 +1,158 @@
+package enforce
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// statementSearch looks for what the operator has stated about a request.
+type statementSearch struct {
+	*Evaluation
+	set   *rules.Set
+	now   time.Time
+	found *rules.Statement // an allowance, or the ban that ends last; nil if there is none
+}
+
+// Statement returns the operator's statement that counts for the request: an allowance of any
+// of its targets, or the ban that ends last; nil if there is none. Without any statement it
+// costs an atomic load.
+func (e *Evaluation) Statement() (*rules.Statement, error) {
+	e.Handler.App.awaitStatements(e.Http.Context())
+	set := e.Handler.App.Stated.Now()
+	if set.IsEmpty() {
+		return nil, nil
+	}
+	return e.statementAt(time.Now(), set)
+}
+
+// awaitStatements waits until the statements in a store that machines share are known, as requests
+// wait for the store after a start. Where the file has all it costs a comparison.
+func (a *Config) awaitStatements(ctx context.Context) {
+	if !a.SharesStatements() {
+		return
+	}
+	if h := a.Use(); h != nil {
+		h.AwaitStatements(ctx)
+	}
+}
+
+// statementAt returns the statement of a set that counts for the request at a time.
+func (e *Evaluation) statementAt(now time.Time, set *rules.Set) (*rules.Statement, error) {
+	s := statementSearch{Evaluation: e, set: set, now: now}
+	s.lookUpAddress()
+	if set.Has(rules.APIKey) && !s.isAllowed() {
+		s.lookUpAPIKey()
+	}
+	if set.Has(rules.Session) && !s.isAllowed() {
+		s.lookUpSession()
+	}
+	if set.Has(rules.Key) && !s.isAllowed() {
+		return s.lookUpKeys()
+	}
+	return s.found, nil
+}
+
+func (s *statementSearch) isAllowed() bool { return s.found != nil && s.found.Action == rules.Allow }
+
+// Add notes a statement about one of the request's targets, or nil.
+func (s *statementSearch) add(found *rules.Statement) {
+	if found != nil && (s.found == nil || found.Action == rules.Allow || found.Outlasts(s.found)) {
+		s.found = found
+	}
+}
+
+// lookUpAddress looks for the client's address, and if that is IPv6 and carries an IPv4
+// address, also for bans of that: anyone who runs a relay on the way can pose as any.
+func (s *statementSearch) lookUpAddress() {
+	addr, err := netip.ParseAddr(s.clientIP())
+	if err != nil || !s.set.Has(rules.Address) {
+		return
+	}
+	found := s.set.FindAddress(addr, true, s.now)
+	if found != nil && found.Action == rules.Allow && s.isClaimed() {
+		found = s.set.FindAddress(addr, false, s.now)
+	}
+	s.add(found)
+	if carried := identity.Carried(addr); carried != addr.Unmap() && !s.isAllowed() {
+		s.add(s.set.FindAddress(carried, false, s.now))
+	}
+}
+
+// lookUpAPIKey looks for the name of the client that the API key belongs to, and for what that
+// is a part of: `vendor` for `vendor/product`.
+func (s *statementSearch) lookUpAPIKey() {
+	name := s.authenticate(s.Handler.App).Name
+	found := s.set.Find(rules.APIKey, name, true, s.now)
+	if whole, _, isPart := strings.Cut(name, "/"); found == nil && isPart {
+		found = s.set.Find(rules.APIKey, whole, true, s.now)
+	}
+	s.add(found)
+}
+
+// lookUpSession looks for the session. One that is used in another network than it was issued
+// to may be stolen.
+func (s *statementSearch) lookUpSession() {
+	if s.Client == nil || s.Handler.App.Session == nil || s.Identify().Kind != identity.Session {
+		return
+	}
+	name := identity.SessionName(s.Client.Session.ID[:])
+	s.add(s.set.Find(rules.Session, name, !s.Client.Session.Elsewhere, s.now))
+}
+
+// lookUpKeys looks for what the zones that the request belongs to count it by.
+func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
+	for _, z := range s.Handler.Zones {
+		if z.Per != PerKey {
+			continue
+		}
+		matches, err := z.Matchers.AnyMatchWithError(s.Http)
+		if err != nil {
+			return nil, err
+		}
+		if text := s.KeyText(z); matches && text != z.EmptyForm {
+			s.add(s.findKey(z, text))
+		}
+		if s.isAllowed() {
+			break
+		}
+	}
+	return s.found, nil
+}
+
+// findKey returns the statement about what a zone counts by. An address is the client's own no
+// more there than anywhere else.
+func (s *statementSearch) findKey(z *Zone, text string) *rules.Statement {
+	key := z.ShortenIP(text)
+	found := s.set.Find(rules.Key, key, true, s.now)
+	if found != nil && found.Action == rules.Allow && text == s.clientIP() && s.isClaimed() {
+		return s.set.Find(rules.Key, key, false, s.now)
+	}
+	return found
+}
+
+// longestBan is the longest time after which a client is told to come back. A ban that lasts
+// longer has no end for it.
+const longestBan = 100 * 366 * 24 * time.Hour
+
+// BannedFor returns how long a request is refused that a ban is about, or [limiter.Never]. When
+// the ban ends, that of a wider network may count, and so on.
+func (e *Evaluation) BannedFor(ban *rules.Statement) time.Duration {
+	now, set := time.Now(), e.Handler.App.Stated.Now()
+	for !ban.Until.IsZero() && ban.Until.Sub(now) <= longestBan {
+		next, err := e.statementAt(ban.Until, set)
+		if err != nil || next == nil || next.Action == rules.Allow {
+			return max(ban.Until.Sub(now), 1)
+		}
+		ban = next // which ends later
+	}
+	return limiter.Never
+}
+
+// SharesStatements reports whether statements are kept in the store, for all machines.
+func (a *Config) SharesStatements() bool { return a.Settings.Address != "" }

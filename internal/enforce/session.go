@@ -1,0 +1,115 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/challenge"
+	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// stripSessionCookie takes the cookie that may be a session out of the request.
+func (c *Client) stripSessionCookie() {
+	fields := c.Http.Header["Cookie"]
+	kept := identity.StripCookie(fields, c.audience().Cookie)
+	switch {
+	case len(fields) == 0 || len(kept) > 0 && &kept[0] == &fields[0]: // there is none
+		return
+	case len(kept) == 0:
+		delete(c.Http.Header, "Cookie")
+	default:
+		c.Http.Header["Cookie"] = kept
+	}
+	c.cookies = fields
+}
+
+// audience returns the site and the cookie that a session of the client is valid for.
+func (c *Client) audience() session.Audience {
+	return session.Audience{Site: session.Site(c.Http.Host), Cookie: session.CookieName(c.Http.TLS != nil)}
+}
+
+// shownSession returns the valid session in the client's cookies, and whether they have one
+// that was tampered with.
+func (c *Client) shownSession(network []byte) (shown session.Session, ok, forged bool) {
+	if c.cookies == nil {
+		return shown, false, false
+	}
+	keys := c.App.Session.Ready(c.Http.Context(), c.App)
+	if keys == nil {
+		return shown, false, false
+	}
+	now, audience := time.Now(), c.audience()
+	ok = identity.FindCookie(c.cookies, audience.Cookie, func(value string) bool {
+		found, err := keys.signer.Verify(now, audience, network, value)
+		if err != nil {
+			forged = forged || errors.Is(err, session.ErrForged) && c.Http.TLS != nil
+			return false
+		}
+		shown = found
+		return true
+	})
+	return shown, ok, forged
+}
+
+// Issue issues a session for the client, and returns it and a Set-Cookie field.
+func (c *Client) Issue(keys *sessionKeys) (session.Session, string, error) {
+	now, audience := time.Now(), c.audience()
+	issued, value, err := keys.signer.Issue(now, audience, c.NetworkID())
+	if err != nil {
+		return issued, "", err
+	}
+	return issued, session.SetCookie(audience.Cookie, value, now, issued), nil
+}
+
+// isRenewable reports whether the client has a session that should be renewed.
+func (c *Client) isRenewable() bool { return c != nil && c.Session.Renewable }
+
+// renewal renews the client's session and returns a Set-Cookie field, or "" if its network
+// has as many sessions as it may have, or the session was renewed recently.
+func (c *Client) renewal() string {
+	limits := c.App.Session.Limits
+	d, ok := c.App.decide(c.Http.Context(), nil, []engine.Debit{
+		{Limit: limits.renewals, Key: append([]byte{identity.TagSession}, c.Session.ID[:]...), Cost: 1},
+		{Limit: limits.live, Key: c.networkSubject.Key, Cost: 1},
+	})
+	if !ok || !d.Allowed {
+		return ""
+	}
+	keys := c.App.Session.keys.Load()
+	now, audience := time.Now(), c.audience()
+	renewed, value := keys.signer.Renew(now, audience, c.NetworkID(), c.Session.ID)
+	return session.SetCookie(audience.Cookie, value, now, renewed)
+}
+
+// Ready returns the keys of sessions and challenges, or nil while there is no secret.
+func (s *Sessions) Ready(ctx context.Context, a *Config) *sessionKeys {
+	if keys := s.keys.Load(); keys != nil {
+		return keys
+	}
+	h := a.Use()
+	if h == nil {
+		return nil
+	}
+	secret := h.AwaitSecret(ctx)
+	if secret == nil {
+		return nil
+	}
+	keys, err := s.derive(secret)
+	if err != nil {
+		return nil // not reached: provision has checked the options
+	}
+	s.keys.Store(keys)
+	return keys
+}
+
+func (s *Sessions) derive(secret *identity.Secret) (*sessionKeys, error) {
+	signer, err := session.New(secret, session.Options{Lifetime: s.Lifetime})
+	if err != nil {
+		return nil, err
+	}
+	setter, err := challenge.New(secret, challenge.Options{Difficulty: s.Difficulty})
+	return &sessionKeys{signer, setter}, err
+}

@@ -1,0 +1,161 @@
+package enforce
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// What a zone can be counted per.
+const (
+	PerIP       = "ip"
+	PerEveryone = "everyone"
+	PerKey      = "key"
+	PerClient   = "client"
+	PerAPIKey   = "api_key"
+)
+
+// What can be done about an empty key.
+const (
+	EmptyIP    = "ip"
+	EmptyShare = "share"
+	EmptySkip  = "skip"
+	EmptyDeny  = "deny"
+)
+
+// CountsClients reports whether the zone counts single clients, and not something that
+// different people can share.
+func (z *Zone) CountsClients() bool { return z.Per == PerClient || z.Per == PerAPIKey }
+
+// StatusOf returns the status of an answer that a handler leaves to Caddy: that of the error that
+// it returns, or 200.
+func StatusOf(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok && failed.StatusCode != 0 {
+		return failed.StatusCode
+	}
+	return http.StatusInternalServerError
+}
+
+// statusLeft is what reverse_proxy writes where the client has left before there was an answer.
+const statusLeft = 499
+
+// Counts reports whether a request with a status counts. Nil counts all. What was held stays where
+// the client has left: otherwise anybody could try without end by leaving early.
+func (c *Count) Counts(status int) bool {
+	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
+}
+
+// StatusText returns a status, or a class of them, as a Caddyfile has it.
+func StatusText(status int) string {
+	if status < 10 {
+		return strconv.Itoa(status) + "xx"
+	}
+	return strconv.Itoa(status)
+}
+
+// String returns the statuses as a Caddyfile has them.
+func (c *Count) String() string {
+	words := make([]string, len(c.Status))
+	for i, status := range c.Status {
+		words[i] = StatusText(status)
+	}
+	return strings.Join(words, " ")
+}
+
+// This file has what settles whether a request counts by the status of its answer.
+
+// settledBy is the status of an answer; 0 until it is known.
+type settledBy struct {
+	status   int
+	left     bool     // the client has left before a status was written, or broken off its body
+	replaced statuses // the statuses in place of which this one was written
+}
+
+// Counts reports whether a zone counts the answer.
+func (s settledBy) counts(c *Count) bool {
+	if c.Counts(s.status) || s.left && (c.Hold || c.Counts(statusLeft)) {
+		return true
+	}
+	for _, status := range s.replaced {
+		if status != 0 && c.Counts(status) {
+			return true
+		}
+	}
+	return false
+}
+
+// replacers are the placeholders in which handlers keep the status of an answer that they may
+// replace with another: reverse_proxy with handle_response or replace_status, intercept, and the
+// error routes of a subroute.
+var replacers = [...]string{"http.reverse_proxy.status_code", "http.intercept.status_code", "http.error.status_code"}
+
+// statuses has a status for each of replacers, or 0.
+type statuses [len(replacers)]int
+
+func statusesIn(repl *caddy.Replacer) (s statuses) {
+	for i, name := range replacers {
+		value, _ := repl.Get(name)
+		s[i], _ = value.(int)
+	}
+	return s
+}
+
+// since returns the statuses that are others than before. A 2xx of reverse_proxy is none: it may be
+// that of forward_auth, which let the request go on to another handler.
+func (s statuses) since(before statuses) statuses {
+	for i := range s {
+		if s[i] == before[i] || i == 0 && s[i]/100 == 2 {
+			s[i] = 0
+		}
+	}
+	return s
+}
+
+// watchedBody is the body of a request, and notes when its client fails to send it. Without a body
+// it notes nothing.
+type watchedBody struct {
+	io.ReadCloser
+	read, broken, closed atomic.Bool
+}
+
+// Watch makes b the body of a request.
+func (b *watchedBody) watch(r *http.Request) {
+	if r.Body != nil && r.Body != http.NoBody {
+		b.ReadCloser, r.Body = r.Body, b
+	}
+}
+
+// Read implements io.Reader. What fails after Close isn't the client's fault.
+func (b *watchedBody) Read(data []byte) (int, error) {
+	n, err := b.ReadCloser.Read(data)
+	if n > 0 {
+		b.read.Store(true)
+	}
+	if err != nil && err != io.EOF && !b.closed.Load() {
+		b.broken.Store(true)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *watchedBody) Close() error {
+	b.closed.Store(true)
+	return b.ReadCloser.Close()
+}
+
+// noteError notes that a later handler had enough of a body that was too long for it.
+func (b *watchedBody) noteError(err error) {
+	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong && b.read.Load() {
+		b.broken.Store(true)
+	}
+}

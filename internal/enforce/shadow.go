@@ -1,0 +1,315 @@
+package enforce
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// This file has what shadow limits decide. Each one decides alone, about the requests that all
+// enforced limits of the handler let pass, so that its decisions are those that it would make
+// as the next limit that is enforced. They are known to the operator only.
+
+// shadowDeny notes that a zone in shadow would deny the request, whatever was counted.
+func (e *Evaluation) shadowDeny(z *Zone) {
+	e.Shadows.add(z.Denied, nil, 1) // more than it ever has
+}
+
+// chargeShadows collects the debits of the shadow limits of a zone.
+func (e *Evaluation) chargeShadows(z *Zone, set *LimitSet, key []byte, cost int64) {
+	subject := e.shadowSubject(z)
+	for _, p := range set.Shadows {
+		e.scale(e.Shadows.add(p, key, cost), p, subject)
+		if z.Per == PerClient {
+			e.chargeSharedShadows(p, set, cost)
+		}
+	}
+}
+
+// shadowSubject returns whose record scales the shadow limits of a zone, or nil. A handler whose
+// zones that count clients are all in shadow has not looked for it.
+func (e *Evaluation) shadowSubject(z *Zone) *engine.Client {
+	switch {
+	case e.Subject != nil || !z.CountsClients():
+		return e.Subject
+	case z.Per == PerAPIKey && e.authenticate(e.Handler.App).Name == "":
+		return nil
+	}
+	return e.Identify().subject
+}
+
+// chargeSharedShadows adds the debits of what the client shares with others of a shadow limit.
+func (e *Evaluation) chargeSharedShadows(own *Policy, set *LimitSet, cost int64) {
+	c := e.Client
+	if c.usesElsewhere() {
+		for _, p := range set.Elsewhere.Shadows {
+			if p.Of == own {
+				e.Shadows.add(p, c.Key, cost)
+			}
+		}
+	}
+	if !c.usesNetwork() {
+		return
+	}
+	for _, p := range set.Networks.Shadows {
+		if p.Of != own {
+			continue
+		}
+		d := e.Shadows.add(p, c.networkSubject.Key, cost)
+		if p.Scaling != nil {
+			d.Client, d.Scaling = &c.networkSubject, p.Scaling
+		}
+	}
+}
+
+// decideShadows has shadow limits decide about a request of which the enforced ones have made
+// an outcome.
+func (e *Evaluation) decideShadows(o outcome) {
+	e.countShadowZones(o)
+	if o != Passed && o != Counted {
+		return
+	}
+	h := e.Handler.App.Use()
+	if h == nil { // its configuration never ran
+		return
+	}
+	v := e.ShadowVerdicts()
+	for from := 0; from < len(e.Shadows.Debits); {
+		to := e.Shadows.End(from)
+		debits, policies := e.Shadows.Debits[from:to], e.Shadows.Policies[from:to]
+		if d, decided := h.Shadow(debits); decided {
+			e.noteShadow(v, policies, debits, d)
+		} else {
+			e.decideShadowLater(h, v, slices.Clone(policies), debits)
+		}
+		from = to
+	}
+}
+
+// countShadowZones counts the request for zones of which only shadow limits hold for it. The
+// others are counted with the enforced ones.
+func (e *Evaluation) countShadowZones(o outcome) {
+	ledger := e.Handler.App.Ledger
+	var last *Zone
+	for i, p := range e.Shadows.Policies {
+		if p.Zone == last || len(p.Set.Policies) > 0 {
+			continue
+		}
+		last = p.Zone
+		last.Meter.Requests.Inc()
+		if ledger != nil && (o == Passed || o == Counted) {
+			last.Past.Allow(ledger.Key(e.Shadows.Debits[i].Key), unitsOf(&e.Shadows.Debits[i]))
+		}
+	}
+}
+
+// noteShadow counts a decision of a shadow limit, logs it if it would have refused the request,
+// and adds it to the verdicts about the request.
+func (e *Evaluation) noteShadow(v *ShadowVerdicts, policies []*Policy, debits []engine.Debit, d engine.Decision) {
+	e.Handler.App.countShadow(policies, debits, d)
+	if d.Allowed {
+		return
+	}
+	by := policies[d.Debit]
+	v.WouldRefuse(by)
+	e.Handler.App.DecisionLog.wouldRefuse(e.describe, by, d)
+}
+
+// countShadow counts a decision of a shadow limit, in metrics and for the history.
+func (a *Config) countShadow(policies []*Policy, debits []engine.Debit, d engine.Decision) {
+	for i, p := range policies {
+		switch {
+		case d.Allowed:
+			p.Meter.Allowed.Inc()
+		case i == d.Debit:
+			p.Meter.WouldRefuse.Inc()
+		default:
+			continue
+		}
+		if a.Ledger == nil {
+			continue
+		}
+		if key := a.Ledger.Key(debits[i].Key); d.Allowed {
+			p.past.Allow(key, unitsOf(&debits[i]))
+		} else {
+			p.past.WouldRefuse(key)
+		}
+	}
+}
+
+// decideShadowLater has a shadow limit decide about the request when the store has answered. The
+// request goes on meanwhile, so what is logged of it is copied.
+func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, policies []*Policy, debits []engine.Debit) {
+	app := e.Handler.App
+	var described []zap.Field
+	if app.DecisionLog != nil {
+		described = e.describe()
+	}
+	var open *pending
+	if debits[0].Counting != engine.Always {
+		open = e.opened()
+	}
+	done := v.Await(policies[0].Zone)
+	h.ShadowLater(debits, func(debits []engine.Debit, d engine.Decision) {
+		defer done()
+		if d.Reason == engine.Abandoned {
+			return
+		}
+		app.countShadow(policies, debits, d)
+		if d.Allowed {
+			open.addAll(policies, debits)
+			return
+		}
+		by := policies[d.Debit]
+		v.WouldRefuse(by)
+		app.DecisionLog.wouldRefuse(func() []zap.Field { return described }, by, d)
+	})
+}
+
+// Shadows is what a request takes from shadow limits.
+type Shadows struct {
+	Debits   []engine.Debit
+	Policies []*Policy // the limit of each debit; those that clients share stand behind their own
+}
+
+func (s *Shadows) reset() { s.Debits, s.Policies = s.Debits[:0], s.Policies[:0] }
+
+// Add adds a debit, which is valid until the next one is added.
+func (s *Shadows) add(p *Policy, key []byte, cost int64) *engine.Debit {
+	s.Policies = append(s.Policies, p)
+	s.Debits = append(s.Debits, engine.Debit{})
+	d := &s.Debits[len(s.Debits)-1]
+	d.Limit, d.Key, d.Cost, d.Counting = &p.Limit, key, cost, p.Zone.Counting
+	return d
+}
+
+// End returns where the debits end that the shadow limit takes whose debits begin at from.
+func (s *Shadows) End(from int) int {
+	to := from + 1
+	for to < len(s.Policies) && s.Policies[to].Of != nil {
+		to++
+	}
+	return to
+}
+
+// ShadowVerdicts is what shadow limits have decided about a request. It may be used after the
+// request has ended, by any number of goroutines.
+type ShadowVerdicts struct {
+	mu        sync.Mutex
+	Zones     []*Zone       // guarded by mu: whose shadow limits decide
+	refusedBy []*Policy     // guarded by mu: the limits that would have refused it
+	waits     []shadowAwait // guarded by mu: decisions that were not made at once
+	room      [2]*Zone      // of zones
+}
+
+// shadowAwait is a decision that waits for the store.
+type shadowAwait struct {
+	zone *Zone
+	done chan struct{} // closed when it is made
+}
+
+// shadowVar is the request variable that holds the verdicts of all handlers.
+const shadowVar = "rate_limit.shadow"
+
+// ShadowVerdicts returns the verdicts about the request, for those of its shadow limits to be
+// added.
+func (e *Evaluation) ShadowVerdicts() *ShadowVerdicts {
+	v, ok := e.Vars[shadowVar].(*ShadowVerdicts)
+	if !ok {
+		v = new(ShadowVerdicts)
+		v.Zones = v.room[:0]
+		e.Vars[shadowVar] = v
+		e.Repl.Map(v.Placeholder)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, p := range e.Shadows.Policies {
+		if n := len(v.Zones); n == 0 || v.Zones[n-1] != p.Zone {
+			v.Zones = append(v.Zones, p.Zone)
+		}
+	}
+	return v
+}
+
+// WouldRefuse notes that a limit would have refused the request, and counts that once for its
+// zone.
+func (v *ShadowVerdicts) WouldRefuse(by *Policy) {
+	v.mu.Lock()
+	first := !slices.ContainsFunc(v.refusedBy, func(p *Policy) bool { return p.Zone == by.Zone })
+	v.refusedBy = append(v.refusedBy, by)
+	v.mu.Unlock()
+	if first {
+		by.Zone.Meter.WouldRefuse.Inc()
+		by.Zone.Past.WouldRefuse(history.Key{})
+	}
+}
+
+// Await notes that a zone has yet to decide, until done is called.
+func (v *ShadowVerdicts) Await(z *Zone) (done func()) {
+	a := shadowAwait{z, make(chan struct{})}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.waits = append(v.waits, a)
+	return func() { close(a.done) }
+}
+
+// All returns the limits that would have refused the request. It waits for decisions that are yet
+// to be made, at most for as long as requests wait for the store.
+func (v *ShadowVerdicts) All() []*Policy {
+	v.awaitThose(func(*Zone) bool { return true })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.refusedBy)
+}
+
+// awaitThose waits for the decisions of some zones.
+func (v *ShadowVerdicts) awaitThose(of func(*Zone) bool) {
+	v.mu.Lock()
+	waits := slices.Clone(v.waits)
+	v.mu.Unlock()
+	for _, w := range waits {
+		if of(w.zone) {
+			<-w.done
+		}
+	}
+}
+
+// namesOf returns the names of the limits of a zone that would have refused the request, or false
+// if the zone has no shadow limit for it. It waits as [ShadowVerdicts.all] does.
+func (v *ShadowVerdicts) namesOf(name string) (names []string, decides bool) {
+	is := func(z *Zone) bool { return z.Name == name }
+	v.awaitThose(is)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, p := range v.refusedBy {
+		if is(p.Zone) {
+			names = append(names, p.Name)
+		}
+	}
+	return names, slices.ContainsFunc(v.Zones, is)
+}
+
+// WouldRefuseSuffix ends the name of the placeholder of a zone.
+const WouldRefuseSuffix = "." + meter.WouldRefuse
+
+// Placeholder resolves `http.rate_limit.<zone>.would_refuse`: the names of the limits that would
+// have refused the request.
+func (v *ShadowVerdicts) Placeholder(key string) (any, bool) {
+	zone, ours := strings.CutPrefix(key, OurPlaceholders)
+	zone, asked := strings.CutSuffix(zone, WouldRefuseSuffix)
+	if !ours || !asked {
+		return nil, false
+	}
+	names, decides := v.namesOf(zone)
+	return strings.Join(names, ", "), decides
+}
+
+// OurPlaceholders begins the names of our placeholders.
+const OurPlaceholders = "http.rate_limit."
