@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,12 +12,42 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // rateLimit runs `caddy rate-limit` against the server, and returns what it prints and its exit
-// status.
+// status. It starts no process, unless a Caddy is tested that isn't this program.
 func (s *server) rateLimit(args ...string) (out, errs string, status int) {
+	s.t.Helper()
+	if os.Getenv("CADDYTEST_BINARY") != "" {
+		return s.rateLimitProcess(args...)
+	}
+	stdout, stderr := new(bytes.Buffer), new(bytes.Buffer)
+	if err := s.rateLimitCommand(stdout, stderr, args...).ExecuteContext(s.t.Context()); err != nil {
+		status = caddy.ExitCodeFailedStartup
+	}
+	return stdout.String(), stderr.String(), status
+}
+
+// rateLimitCommand returns the command `caddy rate-limit` as Caddy builds it.
+func (s *server) rateLimitCommand(out, errs io.Writer, args ...string) *cobra.Command {
+	command := caddycmd.Commands()["rate-limit"]
+	cmd := &cobra.Command{Use: command.Name, Short: command.Short, Long: command.Long}
+	command.CobraFunc(cmd)
+	root := &cobra.Command{Use: "caddy", SilenceUsage: true}
+	root.AddCommand(cmd)
+	root.SetOut(out)
+	root.SetErr(errs)
+	root.SetArgs(append(append([]string{"rate-limit"}, args...), "--address", s.admin))
+	return root
+}
+
+// rateLimitProcess is rateLimit in a process of its own.
+func (s *server) rateLimitProcess(args ...string) (out, errs string, status int) {
 	s.t.Helper()
 	cmd := s.command(append(append([]string{"rate-limit"}, args...), "--address", s.admin)...)
 	stdout, stderr := new(bytes.Buffer), new(bytes.Buffer)
@@ -33,7 +64,18 @@ func (s *server) rateLimit(args ...string) (out, errs string, status int) {
 // wantCommand runs a command, which must have a status and print some texts.
 func (s *server) wantCommand(t *testing.T, status int, args []string, says ...string) {
 	t.Helper()
-	out, errs, got := s.rateLimit(args...)
+	wantSaid(t, s.rateLimit, status, args, says)
+}
+
+// wantProcess is wantCommand with a process of its own.
+func (s *server) wantProcess(t *testing.T, status int, args []string, says ...string) {
+	t.Helper()
+	wantSaid(t, s.rateLimitProcess, status, args, says)
+}
+
+func wantSaid(t *testing.T, run func(...string) (out, errs string, status int), status int, args, says []string) {
+	t.Helper()
+	out, errs, got := run(args...)
 	for _, text := range says {
 		if !strings.Contains(out+errs, text) {
 			t.Errorf("%q prints\n%s%swant %q", args, out, errs, text)
@@ -71,7 +113,7 @@ func TestCommands(t *testing.T) {
 	s.wantPassed(1, 2, "/name", "X-Name: "+hostile)
 
 	t.Run("look", func(t *testing.T) {
-		s.wantCommand(t, 0, words("status"), "in use", s.database())
+		s.wantProcess(t, 0, words("status"), "in use", s.database())
 		s.wantCommand(t, 0, words("zones"), "login  ip", "2/1h", "names  key {http.request.header.X-Name}")
 		s.wantCommand(t, 0, words("top"), visitor, `key:"user 17"`, `key:"a\u009b2J b"`)
 		s.wantCommand(t, 0, words("top names --by refused -n 1"), "names")
@@ -107,12 +149,12 @@ func TestCommands(t *testing.T) {
 	})
 	t.Run("ban and unban", func(t *testing.T) {
 		s.wantPassed(1, 1, "/", "X-Forwarded-For: 198.51.100.7")
-		s.wantCommand(t, 0, words("ban 198.51.100.0/24 --for 7d --reason scraper"), "198.51.100.0/24 is banned until", "(in 7d)")
+		s.wantProcess(t, 0, words("ban 198.51.100.0/24 --for 7d --reason scraper"), "198.51.100.0/24 is banned until", "(in 7d)")
 		s.wantPassed(0, 1, "/", "X-Forwarded-For: 198.51.100.7")
 		s.wantCommand(t, 0, words("bans"), "198.51.100.0/24", "scraper", "rules")
 		s.wantCommand(t, 0, words("unban 198.51.100.0/24"), "198.51.100.0/24 is no longer banned")
 		s.wantPassed(1, 1, "/", "X-Forwarded-For: 198.51.100.7")
-		s.wantCommand(t, 1, words("unban 198.51.100.0/24"), "198.51.100.0/24")
+		s.wantProcess(t, 1, words("unban 198.51.100.0/24"), "198.51.100.0/24")
 		s.wantCommand(t, 0, []string{"ban", "key:user 17"}, `key:"user 17" is banned until it is lifted`)
 		s.wantCommand(t, 0, words("bans"), `key:"user 17"`, "no end")
 		s.wantCommand(t, 0, []string{"unban", "key:user 17"}, `key:"user 17" is no longer banned`)
@@ -177,9 +219,9 @@ func TestCommands(t *testing.T) {
 func TestCommandsWithoutCaddy(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, config("zone z {\nlimit 1/1h\n}"))
-	s.wantCommand(t, 1, words("status"), "no Caddy can be asked at "+s.admin, "start Caddy")
-	s.wantCommand(t, 1, words("stats"), `unknown command "stats"`, "did you mean status?")
-	s.wantCommand(t, 1, words("ban"), "expected caddy rate-limit ban <client>")
+	s.wantProcess(t, 1, words("status"), "no Caddy can be asked at "+s.admin, "start Caddy")
+	s.wantProcess(t, 1, words("stats"), `unknown command "stats"`, "did you mean status?")
+	s.wantProcess(t, 1, words("ban"), "expected caddy rate-limit ban <client>")
 }
 
 // What people name in commands is in no line of the log, whatever they do.
@@ -197,13 +239,13 @@ func TestOrdersAreNoPartOfURLs(t *testing.T) {
 func TestExpiredKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 100/1h\n}\napi_keys {\nmissing deny\n}\n}")+site("rate_limit {\nzone api {\ntiers\n}\n}\nrespond hello"))
-	out, _, status := s.rateLimit(words("key new acme free --expires 1h")...)
+	out, _, status := s.rateLimitProcess(words("key new acme free --expires 1h")...)
 	key := "X-Api-Key: " + strings.TrimSpace(out)
 	if status != 0 {
 		t.Fatal(out)
 	}
 	waitFor(t, "the key to be in force", func() bool { return s.get("/", key).status == 200 })
-	s.wantCommand(t, 0, words("key list"), "acme  free", "until ")
+	s.wantProcess(t, 0, words("key list"), "acme  free", "until ")
 	file := filepath.Join(filepath.Dir(s.database()), "api_keys")
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -215,5 +257,5 @@ func TestExpiredKeysAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the key to be refused", func() bool { return s.get("/", key).status == 403 })
-	s.wantCommand(t, 0, words("key list"), "expired ")
+	s.wantProcess(t, 0, words("key list"), "expired ")
 }
