@@ -129,7 +129,7 @@ func TestSweepShrinksTheFile(t *testing.T) {
 func TestCheckpointWhileShrinking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
-	mustFill(t, s, 0, 30_000)
+	mustFill(t, s, 0, 16_000)
 	late := start + int64(48*time.Hour)
 	s.mu.Lock()
 	for s.sweeping.phase < 3 { // all rows go

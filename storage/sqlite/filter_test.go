@@ -21,7 +21,7 @@ func TestFiltersGrowWithTheKeysThatAreKept(t *testing.T) {
 			fs.add(1, key)
 		}
 	}
-	for round := range 3 {
+	for round := range 2 {
 		capacity := fs.due()
 		if capacity != minFilter {
 			t.Fatalf("round %d: the filter is made for %d keys; expected %d", round, capacity, minFilter)

@@ -86,7 +86,7 @@ func testFullDatabaseRecovers(t *testing.T, o Options) {
 		}
 		return e.Decide(context.Background(), nil, debits)
 	}
-	for !ask(50).Degraded {
+	for !ask(500).Degraded {
 		if n > 1_000_000 {
 			t.Fatal("a million keys fit into 1 MiB")
 		}

@@ -1,12 +1,16 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"encoding/binary"
+	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +28,10 @@ func TestConformance(t *testing.T) {
 				o := o
 				o.Path = filepath.Join(t.TempDir(), "rate limit", "tally.db")
 				o.BusyTimeout = time.Minute // on a busy machine another handle's transaction takes longer than the default
+				if err := os.Mkdir(filepath.Dir(o.Path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				putFresh(t, o.Path)
 				return func(ctx context.Context) (storage.Store, error) { return Open(ctx, o) }
 			})
 		})
@@ -32,7 +40,6 @@ func TestConformance(t *testing.T) {
 
 var start = time.Date(2026, 11, 21, 14, 15, 16, 123_456_789, time.UTC).UnixNano()
 
-// opened opens a store that the test need not close.
 // opened opens a store each of whose claims is a transaction: most tests are about these.
 func opened(t testing.TB, o Options) *Store {
 	t.Helper()
@@ -50,12 +57,60 @@ func journaled(t testing.TB, o Options) *Store {
 	if o.journalSizes == nil {
 		o.journalSizes = smallJournal
 	}
+	putFresh(t, o.Path)
 	s, err := Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// freshOrigin is the origin of [freshDatabase], which no other database has.
+const freshOrigin = 0x7a11f5e54da7aba5
+
+// freshDatabase returns what a database holds that was made and not used yet.
+var freshDatabase = sync.OnceValues(func() (content []byte, err error) {
+	dir, err := os.MkdirTemp("", "sqlite-test-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "tally.db")
+	s, err := Open(context.Background(), Options{Path: path, NoJournal: true})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	err = s.writer.exec(`UPDATE origin SET id = ?`, int64(freshOrigin))
+	s.mu.Unlock()
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// putFresh puts a database where nothing is, with an origin of its own. To have SQLite make it takes
+// most of the time of many tests; those of what making it does call Open.
+func putFresh(t testing.TB, path string) {
+	t.Helper()
+	if entry, _ := os.Lstat(path); entry != nil {
+		return
+	}
+	content, err := freshDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin := binary.BigEndian.AppendUint64(nil, freshOrigin)
+	at := bytes.Index(content, origin)
+	if at < 0 || bytes.Count(content, origin) != 1 {
+		t.Fatal("the origin is not in the database")
+	}
+	content = bytes.Clone(content)
+	binary.BigEndian.PutUint64(content[at:], rand.Uint64()>>1|1<<56) // it takes eight bytes
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func newLimit(t testing.TB, p limiter.Params) limiter.Limit {
