@@ -58,6 +58,9 @@ func (c *comings) damage() {
 	}
 	way := fileDamages[c.rng.IntN(len(fileDamages))]
 	c.lose(func() error { return way.do(c, path, content) })
+	for _, p := range c.processes {
+		c.ledger.lose(p.engines) // one that finds the damage charges again what it was charging at that moment
+	}
 	c.noteEvent(way.name, "file of pending charges")
 	if c.rng.IntN(2) == 0 {
 		c.damages.older = content

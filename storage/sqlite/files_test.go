@@ -69,9 +69,9 @@ func TestForeignFilesStayUntouched(t *testing.T) {
 // not in the file, is ours all the same.
 func TestOursWhileInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
-	first := opened(t, Options{Path: path})
+	first := created(t, Options{Path: path})
 	mustFill(t, first, 0, 500)
-	second := opened(t, Options{Path: path})
+	second := created(t, Options{Path: path})
 	mustFill(t, second, 500, 500)
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestOursWhileInUse(t *testing.T) {
 func TestEmptyFileIsFresh(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
 	write(t, path, "")
-	s := opened(t, Options{Path: path, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
+	s := created(t, Options{Path: path, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
 	mustFill(t, s, 0, 10)
 }
 
@@ -97,7 +97,7 @@ func TestEmptyFileIsFresh(t *testing.T) {
 // whose it is: a crash at any time leaves a file that Open takes.
 func TestMainFileCarriesTheMarks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
-	opened(t, Options{Path: path})
+	created(t, Options{Path: path})
 	if err := checkHeader(path); err != nil {
 		t.Error(err)
 	}
@@ -143,7 +143,7 @@ func TestOpenWaitsForLocks(t *testing.T) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	f.set(failOnce("PRAGMA journal_mode = WAL", coded(codeBusy)))
-	s := opened(t, Options{Path: path, connect: f.connect})
+	s := created(t, Options{Path: path, connect: f.connect})
 	mustFill(t, s, 0, 1)
 }
 
@@ -184,11 +184,11 @@ func TestMadeByAnotherMeanwhile(t *testing.T) {
 	f.set(func(query string) error {
 		if !made && strings.Contains(query, "BEGIN") {
 			made = true
-			mustFill(t, opened(t, Options{Path: path}), 0, 1)
+			mustFill(t, created(t, Options{Path: path}), 0, 1)
 		}
 		return nil
 	})
-	s := opened(t, Options{Path: path, connect: f.connect})
+	s := created(t, Options{Path: path, connect: f.connect})
 	if !made {
 		t.Fatal("the other had no chance")
 	}

@@ -23,7 +23,7 @@ func TestFileModes(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a", "b", "tally.db")
 			old := syscall.Umask(umask)
 			defer syscall.Umask(old)
-			s := opened(t, Options{Path: path})
+			s := created(t, Options{Path: path})
 			mustFill(t, s, 0, 10)
 			for name, want := range map[string]fs.FileMode{
 				filepath.Dir(path): fs.ModeDir | 0o700,
@@ -48,7 +48,7 @@ func TestExistingFolderKeepsItsMode(t *testing.T) {
 	if err := os.Chmod(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	opened(t, Options{Path: filepath.Join(folder, "tally.db")})
+	created(t, Options{Path: filepath.Join(folder, "tally.db")})
 	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("got mode %v (%v), want it left alone", info.Mode(), err)
 	}
@@ -105,7 +105,7 @@ func TestOddPaths(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name, name)
-			s := opened(t, Options{Path: path})
+			s := created(t, Options{Path: path})
 			mustFill(t, s, 0, 10)
 			for _, suffix := range []string{"", walSuffix, shmSuffix} {
 				if _, err := os.Lstat(path + suffix); err != nil {

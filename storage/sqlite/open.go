@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
 )
 
@@ -62,11 +62,11 @@ type Store struct {
 
 	// reading guards the reader, and what claims know of pending records. While it is held,
 	// no record of a segment that was taken in is written over. It is locked after mu.
-	reading sync.Mutex
+	reading sleeplock.Lock
 	reader  *reader
 
 	// sideMu guards the checkpointing connection.
-	sideMu sync.Mutex
+	sideMu sleeplock.Lock
 	side   *conn
 
 	free   atomic.Int64 // bytes of the file that hold nothing, as of the last sweep
@@ -141,8 +141,10 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		kept:    make(chan struct{}),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
+		mu:      writerLock{held: sleeplock.New()},
+		reading: sleeplock.New(),
+		sideMu:  sleeplock.New(),
 	}
-	s.mu.init()
 	s.calls = storage.Calls{Claim: s.claim, Records: s.readStandings, Punish: s.punish, Sweep: s.sweep}
 	if err := s.connect(ctx); err != nil {
 		_ = s.closeConnections()

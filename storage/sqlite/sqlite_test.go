@@ -58,6 +58,19 @@ func journaled(t testing.TB, o Options) *Store {
 		o.journalSizes = smallJournal
 	}
 	putFresh(t, o.Path)
+	return must(t, o)
+}
+
+// created opens a store like [opened], whose database Open makes.
+func created(t testing.TB, o Options) *Store {
+	t.Helper()
+	o.NoJournal = true
+	return must(t, o)
+}
+
+// must opens a store that is closed at the end of the test at the latest.
+func must(t testing.TB, o Options) *Store {
+	t.Helper()
 	s, err := Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +104,7 @@ var freshDatabase = sync.OnceValues(func() (content []byte, err error) {
 })
 
 // putFresh puts a database where nothing is, with an origin of its own. To have SQLite make it takes
-// most of the time of many tests; those of what making it does call Open.
+// most of the time of many tests.
 func putFresh(t testing.TB, path string) {
 	t.Helper()
 	if entry, _ := os.Lstat(path); entry != nil {

@@ -12,6 +12,8 @@ import (
 	"runtime"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 )
 
 const (
@@ -94,7 +96,7 @@ func open(ctx context.Context, o Options) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{path: o.Path, origin: o.Origin, file: f, full: make(chan struct{}, 1)}
+	j := &Journal{path: o.Path, origin: o.Origin, file: f, full: make(chan struct{}, 1), mu: sleeplock.New()}
 	if err := j.join(ctx, o, made); err != nil {
 		if j.mem != nil {
 			_ = j.mem.vacate() // err says what went wrong first

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 )
 
 // Record is what is added.
@@ -60,7 +61,7 @@ type Journal struct {
 
 	// mu guards what follows, and changes of writing and token, except that a fault sets
 	// writing to nil without it. It is held while Adds end, which don't need it.
-	mu      sync.Mutex
+	mu      sleeplock.Lock
 	header  header // of the contents; zero if they are foreign
 	foreign bool
 	period  *period    // since the last Own, also if it was revoked since; nil after Disown

@@ -395,3 +395,20 @@ func addUntilRevoked(t *testing.T, path string) {
 		}
 	}
 }
+
+// Time goes on while somebody sleeps until an Add has ended, with the lock that others wait for.
+func TestOthersMayWaitWhileAnAddEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := mustOpen(t, small(newPath(t)))
+		mustOwn(t, j, 0)
+		s := j.writing.Load()
+		s.tail.Add(1) // it has its place, and is held up
+		var both sync.WaitGroup
+		both.Go(j.Disown)
+		synctest.Wait() // Disown sleeps
+		both.Go(func() { j.ID() })
+		time.Sleep(time.Second) // hangs if time stands still
+		s.written[0].n.Add(1)
+		both.Wait()
+	})
+}
