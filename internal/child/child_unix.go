@@ -13,7 +13,8 @@ import (
 
 // script ends the members of a group when its input ends, which is when the process has that writes
 // it, and their children that are in other groups, as those of a Postgres server are: they end by
-// themselves, but not while they are stopped. Then it removes the folders that were named.
+// themselves, but not while they are stopped. Then it unmounts what is in the folders that were named,
+// and removes these.
 const script = `
 folders=
 while read -r folder; do folders="$folders$folder
@@ -24,6 +25,9 @@ END { for (pid in parent) if (group[pid] != g && group[parent[pid]] == g) print 
 kill -9 "-$1" $apart
 IFS='
 '
+for folder in $folders; do
+	grep -F " $folder/" /proc/mounts | while IFS=' ' read -r _ disk _; do umount -l "$disk"; done
+done 2>/dev/null
 for try in 1 2 3; do rm -rf -- $folders && break; sleep 1; done
 `
 
