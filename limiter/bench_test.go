@@ -15,7 +15,7 @@ func warm(t testing.TB, algorithm limiter.Algorithm) (limiter.Limit, limiter.Sta
 	for i := range int64(62) {
 		l.Claim(&s, limiter.Claim{Now: noon - i*second, Min: 1, Want: 1})
 	}
-	l.Trim(&s, noon)
+	s.Trim(&l, noon)
 	l.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: 1})
 	return l, s
 }
@@ -33,11 +33,11 @@ func TestAllocations(t *testing.T) {
 			"Return": func() {
 				l.Claim(&s, limiter.Claim{Now: noon, Min: 1, Want: 1, Return: limiter.Lease{Units: 1, At: lease.At, Used: 1}})
 			},
-			"Spend": func() { now++; l.Spend(&lease, now, 1) },
-			"Worth": func() { l.Worth(&lease, now) },
-			"Quota": func() { l.Quota(lease, now) },
-			"Join":  func() { l.Join(&lease, grant) },
-			"Trim":  func() { l.Trim(&s, noon) },
+			"Spend": func() { now++; lease.Spend(&l, now, 1) },
+			"Worth": func() { lease.Worth(&l, now) },
+			"Quota": func() { lease.Quota(&l, now) },
+			"Join":  func() { lease.Join(&l, grant) },
+			"Trim":  func() { s.Trim(&l, noon) },
 		} {
 			if got := testing.AllocsPerRun(100, run); got != 0 {
 				t.Errorf("%v: %s allocates %v times, want none", algorithm, name, got)
@@ -80,7 +80,7 @@ func BenchmarkSpend(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now += 100
-				if !l.Spend(&lease, now, 1) {
+				if !lease.Spend(&l, now, 1) {
 					lease, now = full, noon
 				}
 			}

@@ -102,7 +102,7 @@ func (c *claims) charge(units int64, floor bool) {
 // trim must change nothing that counts.
 func (c *claims) trim() {
 	c.Helper()
-	c.limit.Trim(&c.state, c.now)
+	c.state.Trim(&c.limit, c.now)
 	if len(c.state.Slots) > int(2*c.limit.Slots())+2 {
 		c.Fatalf("%d slots are left of a trimmed state, of a limit of %d", len(c.state.Slots), c.limit.Slots())
 	}

@@ -140,7 +140,8 @@ func TestChangedAmountKeepsWhatIsUsed(t *testing.T) {
 			}
 			// Of the 13 in use, a lower amount first lets those go that are over.
 			c := limiter.Claim{Now: noon, Min: 1, Want: 1}
-			checkRetry(t, with(8), s, c, with(8).Claim(&s, c))
+			lower := with(8)
+			checkRetry(t, lower, s, c, lower.Claim(&s, c))
 		})
 	}
 }
@@ -157,17 +158,17 @@ func TestLoweredAmountLimitsLease(t *testing.T) {
 			var s limiter.State
 			l.Claim(&s, limiter.Claim{Now: noon, Min: 4, Want: 4}) // someone else's
 			lease := l.Claim(&s, limiter.Claim{Now: noon, Min: 50, Want: 50}).Lease
-			if got := low.Worth(&lease, noon); got != 6 {
+			if got := lease.Worth(&low, noon); got != 6 {
 				t.Fatalf("the lease is worth %d, want 6", got)
 			}
 			spent := lease
-			if low.Spend(&spent, noon, 1); low.Worth(&spent, noon+1) != 5 {
-				t.Errorf("an instant after 1 is spent, the lease is worth %d, want 5", low.Worth(&spent, noon+1))
+			if spent.Spend(&low, noon, 1); spent.Worth(&low, noon+1) != 5 {
+				t.Errorf("an instant after 1 is spent, the lease is worth %d, want 5", spent.Worth(&low, noon+1))
 			}
-			if low.Spend(&lease, noon, 7) || !low.Spend(&lease, noon, 6) || low.Spend(&lease, noon, 1) {
+			if lease.Spend(&low, noon, 7) || !lease.Spend(&low, noon, 6) || lease.Spend(&low, noon, 1) {
 				t.Errorf("other than 6 units are spent: %+v", lease)
 			}
-			if got := l.Worth(&lease, noon); got != 44 {
+			if got := lease.Worth(&l, noon); got != 44 {
 				t.Errorf("raised again, the lease is worth %d, want 44", got)
 			}
 		})
@@ -354,14 +355,14 @@ func TestReturnIsOfItsSlotOnly(t *testing.T) {
 func TestTrim(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 100, Window: 10 * time.Second, Slots: 10})
 	s := limiter.State{Slots: []limiter.Slot{{Index: -5, Used: 1}, {Index: 1, Used: 2}, {Index: 2, Used: 3}, {Index: 99, Used: 4}}}
-	l.Trim(&s, 12*second) // (2 s, 12 s]
+	s.Trim(&l, 12*second) // (2 s, 12 s]
 	want := []limiter.Slot{{Index: 2, Used: 3}, {Index: 99, Used: 4}}
 	if !reflect.DeepEqual(s.Slots, want) {
 		t.Errorf("got %+v, want %+v", s.Slots, want)
 	}
 	bucket := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: time.Second})
 	s = limiter.State{Bucket: limiter.Bucket{At: 1, Units: 1}}
-	if bucket.Trim(&s, 100*second); s.Bucket != (limiter.Bucket{At: 1, Units: 1}) {
+	if s.Trim(&bucket, 100*second); s.Bucket != (limiter.Bucket{At: 1, Units: 1}) {
 		t.Errorf("a bucket was trimmed to %+v", s.Bucket)
 	}
 }
@@ -378,7 +379,7 @@ func TestCoarsen(t *testing.T) {
 			fine.Slots = append(fine.Slots, limiter.Slot{Index: l.Slot(noon) + i, Used: i + 1})
 		}
 		coarse := limiter.State{Slots: slices.Clone(fine.Slots)}
-		l.Coarsen(&coarse)
+		coarse.Coarsen(&l)
 		if len(coarse.Slots) > 65 || slots <= 64 && !slices.Equal(coarse.Slots, fine.Slots) {
 			t.Errorf("%d slots: %d are left: %v", slots, len(coarse.Slots), coarse.Slots)
 		}

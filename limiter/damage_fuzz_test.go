@@ -50,10 +50,10 @@ func checkDamage(t testing.TB, data []byte) {
 			checkRetry(t, l, state, c, g)
 		}
 		promise.admit(p, now, g.Units)
-		if q := l.Quota(g.Lease, now); q.Remaining < 0 || q.Remaining > l.Capacity() || q.Reset < 0 {
+		if q := g.Lease.Quota(&l, now); q.Remaining < 0 || q.Remaining > l.Capacity() || q.Reset < 0 {
 			t.Fatalf("%+v: quota of %+v is %+v", p, g.Lease, q)
 		}
-		if w := l.Worth(&g.Lease, now); w != g.Units {
+		if w := g.Lease.Worth(&l, now); w != g.Units {
 			t.Fatalf("%+v: a grant of %+v is worth %d", p, g.Lease, w)
 		}
 		now = onClock(now, s.step(p))

@@ -2,15 +2,19 @@ package limiter
 
 import "slices"
 
-// A debt is units that were admitted without the store, which the store is to charge.
-// [Claim.Charge] charges one.
+// Debts are units of one key that were admitted without the store, which the store is to charge.
+// [Claim.Charge] charges one. Methods may change the slice that they are given.
+//
+// Invariants: of a sliding or fixed limit, no two debts are of slots that are together. Of a token
+// bucket there is at most one, of at most what is in use.
+type Debts []Charge
 
-// AddDebt adds a charge to debts, as few as will do, and returns them. state is what
+// Add adds a charge to debts, as few as will do, and returns them. state is what
 // memory counts of the key, the charge included. Debts of slots that no longer count at
 // now are dropped. For a token bucket, all debts are one, and at most what is in use by
 // the state: memory may drain it at a reduced rate, so the rest has drained at the full
 // rate as well.
-func (l Limit) AddDebt(debts []Charge, more Charge, state *State, now int64) []Charge {
+func (debts Debts) Add(l *Limit, more Charge, state *State, now int64) Debts {
 	if !l.CountsSlots() {
 		for _, debt := range debts {
 			more.Units += debt.Units
@@ -23,13 +27,13 @@ func (l Limit) AddDebt(debts []Charge, more Charge, state *State, now int64) []C
 		debts[last].Units += more.Units
 		return debts
 	}
-	debts = slices.DeleteFunc(debts, func(debt Charge) bool { return !l.Counts(debt, now) })
+	debts = slices.DeleteFunc(debts, func(debt Charge) bool { return !debt.Counts(l, now) })
 	return append(debts, more)
 }
 
-// ForgiveDebt takes a charge off debts, as far as they have it in its slot, and returns the units
+// Forgive takes a charge off debts, as far as they have it in its slot, and returns the units
 // that it took.
-func (l Limit) ForgiveDebt(debts []Charge, charge Charge) (forgiven int64) {
+func (debts Debts) Forgive(l *Limit, charge Charge) (forgiven int64) {
 	for i := range debts {
 		if !l.CountsSlots() || l.Together(debts[i].At, charge.At) {
 			forgiven = min(charge.Units, debts[i].Units)
@@ -40,18 +44,18 @@ func (l Limit) ForgiveDebt(debts []Charge, charge Charge) (forgiven int64) {
 	return 0
 }
 
-// SettleDebts spends granted units on debts, and returns the debts that remain. Units are
+// Settle spends granted units on debts, and returns the debts that remain. Units are
 // never booked before the slot that they were spent in: for debts of later slots than
 // the grant's, as many granted units are taken out as there are, in back, to be given
 // back, and the debts remain.
-func (l Limit) SettleDebts(debts []Charge, granted *Lease, now int64) (rest []Charge, back Lease) {
+func (debts Debts) Settle(l *Limit, granted *Lease, now int64) (rest Debts, back Lease) {
 	back.At = granted.At
 	for i := range debts {
 		debt := &debts[i]
 		settled := min(debt.Units, granted.Units)
 		switch {
 		case !l.CountsSlots():
-			if settled = min(settled, l.Worth(granted, now)); l.Spend(granted, now, settled) {
+			if settled = min(settled, granted.Worth(l, now)); granted.Spend(l, now, settled) {
 				debt.Units -= settled
 			}
 		case debt.At > granted.At:
@@ -69,12 +73,12 @@ func (l Limit) SettleDebts(debts []Charge, granted *Lease, now int64) (rest []Ch
 }
 
 // Counts reports whether a charge may still count at now.
-func (l Limit) Counts(charge Charge, now int64) bool {
+func (charge Charge) Counts(l *Limit, now int64) bool {
 	return !l.CountsSlots() || charge.At >= l.Oldest(now)
 }
 
 // NotLater returns a charge with a slot no later than that of now.
-func (l Limit) NotLater(charge Charge, now int64) Charge {
+func (charge Charge) NotLater(l *Limit, now int64) Charge {
 	if l.CountsSlots() {
 		charge.At = min(charge.At, l.Slot(now))
 	}

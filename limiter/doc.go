@@ -10,7 +10,7 @@
 // is what one key has used of one limit. [Limit.Claim] decides how many units
 // a key may have now and charges them to the state; a claim for exactly the
 // cost of one request is the decision about that request. Units that are
-// charged and not yet spent are a [Lease]; [Limit.Spend] spends them without
+// charged and not yet spent are a [Lease]; [Lease.Spend] spends them without
 // looking at the state again.
 //
 // # Time

@@ -43,13 +43,13 @@ func ExampleLease() {
 
 	var lease limiter.Lease // as a process holds it
 	grant := limit.Claim(&stored, limiter.Claim{Now: now, Min: 1, Want: 1, Extra: 16})
-	limit.Join(&lease, grant.Lease)
+	lease.Join(&limit, grant.Lease)
 	fmt.Println("granted", grant.Units)
 
 	for range 3 {
-		fmt.Println("spent", limit.Spend(&lease, now, 1), "worth", limit.Worth(&lease, now))
+		fmt.Println("spent", lease.Spend(&limit, now, 1), "worth", lease.Worth(&limit, now))
 	}
-	fmt.Println("remaining", limit.Quota(lease, now).Remaining)
+	fmt.Println("remaining", lease.Quota(&limit, now).Remaining)
 
 	limit.Claim(&stored, limiter.Claim{Now: now, Return: lease})
 	fmt.Println("in use", stored.Slots[0].Used)

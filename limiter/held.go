@@ -13,30 +13,30 @@ type Held struct {
 	units int64  // what was taken
 }
 
-// Hold adds units of a token bucket to what is held, which were spent from a lease at now.
-func (l *Limit) Hold(h *Held, now, units int64) {
-	h.is = l.drainTo(h.is, now)
+// Add adds units of a token bucket to what is held, which were spent from a lease at now.
+func (h *Held) Add(l *Limit, now, units int64) {
+	h.is = h.is.drained(l, now)
 	h.is.Units += units
 	h.units += units
 }
 
 // Keep takes units off what is held that stay spent.
-func (l *Limit) Keep(h *Held, now, units int64) {
-	h.is = l.drainTo(h.is, now)
+func (h *Held) Keep(l *Limit, now, units int64) {
+	h.is = h.is.drained(l, now)
 	h.is.Units, h.is.Part = l.less(h.is.Units, h.is.Part, units, 0)
 	h.units = max(h.units-units, 0)
 }
 
-// Unhold takes units off what is held, and puts what has not drained of them back into the lease
+// Release takes units off what is held, and puts what has not drained of them back into the lease
 // that they were spent from.
-func (l *Limit) Unhold(h *Held, ls *Lease, now, units int64) {
-	h.is = l.drainTo(h.is, now)
+func (h *Held) Release(l *Limit, ls *Lease, now, units int64) {
+	h.is = h.is.drained(l, now)
 	h.units = max(h.units-units, 0)
 	back, part := l.less(h.is.Units, h.is.Part, h.units, 0)
 	h.is.Units, h.is.Part = l.less(h.is.Units, h.is.Part, back, part)
 
-	*ls = l.drainLease(*ls, now)
-	outside, outsidePart := l.outside(*ls)
+	*ls = ls.drained(l, now)
+	outside, outsidePart := ls.outside(l)
 	back, part = lesser(back, part, outside, outsidePart)
 	ls.Units, ls.HeldPart = l.plus(ls.Units, ls.HeldPart, back, part)
 	ls.Spent, ls.SpentPart = l.less(ls.Spent, ls.SpentPart, back, part)

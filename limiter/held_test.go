@@ -33,10 +33,10 @@ func TestHeldRandom(t *testing.T) {
 		settle := func(i int) {
 			r := &requests[i]
 			if noneCounts || rng.IntN(2) == 0 {
-				limit.Unhold(&held, &lease, now, r.cost)
+				held.Release(&limit, &lease, now, r.cost)
 				requests = append(requests[:i], requests[i+1:]...)
 			} else {
-				limit.Keep(&held, now, r.cost)
+				held.Keep(&limit, now, r.cost)
 				r.open = false
 			}
 		}
@@ -48,8 +48,8 @@ func TestHeldRandom(t *testing.T) {
 			}
 			want := limit.Claim(&without, limiter.Claim{Now: now})
 			is := lease
-			limit.SpendWorth(&is, now, 0) // drains it
-			limit.Take(&is)
+			is.SpendWorth(&limit, now, 0) // drains it
+			is.Take(&limit)
 			if is.Used < want.Used || is.Used == want.Used && is.Part < want.Part {
 				t.Fatalf("seed %d: %d and %d parts are in use, want at least %d and %d of %+v", seed, is.Used, is.Part, want.Used, want.Part, requests)
 			}
@@ -62,15 +62,15 @@ func TestHeldRandom(t *testing.T) {
 			cost := 1 + rng.Int64N(3)
 			switch open := openOf(requests); {
 			case rng.IntN(5) < 3 || len(open) == 0:
-				if limit.Worth(&lease, now) < cost {
-					back := limit.Take(&lease)
+				if lease.Worth(&limit, now) < cost {
+					back := lease.Take(&limit)
 					grant := limit.Claim(&state, limiter.Claim{Now: now, Min: cost, Want: cost, Extra: rng.Int64N(3), Return: back})
-					limit.Join(&lease, grant.Lease)
+					lease.Join(&limit, grant.Lease)
 				}
-				if limit.Spend(&lease, now, cost) {
+				if lease.Spend(&limit, now, cost) {
 					counts := !noneCounts && rng.IntN(4) == 0
 					if !counts {
-						limit.Hold(&held, now, cost)
+						held.Add(&limit, now, cost)
 					}
 					requests = append(requests, heldRequest{now, cost, !counts})
 				}

@@ -11,7 +11,7 @@ type Changes struct {
 }
 
 // Apply changes the state of a key.
-func (l Limit) Apply(s *State, changes Changes) {
+func (s *State) Apply(l *Limit, changes Changes) {
 	if !l.CountsSlots() {
 		s.Bucket = changes.Bucket
 		return
@@ -26,7 +26,7 @@ func (l Limit) Apply(s *State, changes Changes) {
 // Recall returns a lease without units that counts what a state says is in use, each of its units
 // as long as the one that counts longest. It returns false for a state that counts something
 // charged ahead, or of a time to come.
-func (l Limit) Recall(s *State, now int64) (known Lease, ok bool) {
+func (s *State) Recall(l *Limit, now int64) (known Lease, ok bool) {
 	if !l.CountsSlots() {
 		b := s.Bucket
 		return Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At <= now
@@ -44,7 +44,7 @@ func (l Limit) Recall(s *State, now int64) (known Lease, ok bool) {
 	return known, true
 }
 
-// ClaimKnown answers a claim as [Limit.Claim] does with the [Limit.StateOf] a lease, and
+// ClaimKnown answers a claim as [Limit.Claim] does with the [Lease.State] a lease, and
 // returns what that changes. What the claim gives back must be that lease, or nothing; it
 // charges nothing. A grant that is refused does not say how long to wait.
 //
@@ -52,16 +52,16 @@ func (l Limit) Recall(s *State, now int64) (known Lease, ok bool) {
 // that is in use. It may count some of that for longer than the state of the key does. So
 // what is granted here is free in the state as well, and the changes are right for it; a claim
 // that is refused here may be granted there.
-func (l Limit) ClaimKnown(known Lease, c Claim) (g Grant, changes Changes) {
+func (l *Limit) ClaimKnown(known Lease, c Claim) (g Grant, changes Changes) {
 	if l.CountsSlots() {
 		return l.claimKnownSlots(known, c)
 	}
 	changes.Bucket = Bucket{At: known.At, Units: known.Used, Part: known.Part}
-	g = l.claimBucket(&changes.Bucket, c)
+	g = changes.Bucket.claim(l, c)
 	return g, changes
 }
 
-func (l Limit) claimKnownSlots(known Lease, c Claim) (g Grant, changes Changes) {
+func (l *Limit) claimKnownSlots(known Lease, c Claim) (g Grant, changes Changes) {
 	slot, left := l.Slot(c.Now), known.Used
 	back := min(max(c.Return.Units, 0), left)
 	left -= back

@@ -28,7 +28,7 @@ func FuzzClaimKnown(f *testing.F) {
 		if gives {
 			c.Return = known
 		}
-		state := l.StateOf(known)
+		state := known.State(&l)
 		want1 := l.Claim(&state, c)
 		want1.Retry = 0
 		grant, changes := l.ClaimKnown(known, c)
@@ -46,8 +46,8 @@ func FuzzClaimKnown(f *testing.F) {
 			}
 			seen[slot.Index] = slot.Used != 0
 		}
-		applied := l.StateOf(known)
-		l.Apply(&applied, changes)
+		applied := known.State(&l)
+		applied.Apply(&l, changes)
 		if before, after := unitsOf(applied), unitsOf(state); applied.Bucket != state.Bucket || !maps.Equal(before, after) {
 			t.Fatalf("%+v of %+v: the changes make %+v, want %+v", c, known, applied, state)
 		}

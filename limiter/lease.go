@@ -35,44 +35,44 @@ type Lease struct {
 func (ls Lease) Holds() bool { return ls.Units > 0 || ls.HeldPart > 0 }
 
 // Worth returns how many units of a lease can be spent at now: at most what it
-// holds, and at most what l leaves beside the units used outside the lease. Like all that is
-// called for most decisions it has a pointer to the limit, since to copy that takes as long.
-func (l *Limit) Worth(ls *Lease, now int64) int64 {
+// holds, and at most what l leaves beside the units used outside the lease. Arguments are pointers
+// to limits because copying one takes as long as the arithmetic.
+func (ls *Lease) Worth(l *Limit, now int64) int64 {
 	if ls.Units <= 0 {
 		return 0
 	}
 	if l.algorithm == TokenBucket {
-		drained := l.drainLease(*ls, now)
+		drained := ls.drained(l, now)
 		ls = &drained
-	} else if l.end(ls.At) <= now {
+	} else if l.Ends(ls.At) <= now {
 		return 0
 	}
-	return max(min(ls.Units, l.capacity-whole(l.outside(*ls))), 0)
+	return max(min(ls.Units, l.capacity-whole(ls.outside(l))), 0)
 }
 
 // outside returns what is in use outside the lease.
-func (l *Limit) outside(ls Lease) (units, part int64) {
+func (ls Lease) outside(l *Limit) (units, part int64) {
 	return l.less(ls.Used, ls.Part, ls.Units, ls.HeldPart)
 }
 
 // Spend takes cost units from a lease if it is worth that many at now, and
 // reports whether it did. A cost of zero is always spent.
-func (l *Limit) Spend(ls *Lease, now, cost int64) bool {
+func (ls *Lease) Spend(l *Limit, now, cost int64) bool {
 	if cost <= 0 {
 		return true
 	}
-	if l.Worth(ls, now) < cost {
+	if ls.Worth(l, now) < cost {
 		return false
 	}
-	l.SpendWorth(ls, now, cost)
+	ls.SpendWorth(l, now, cost)
 	return true
 }
 
 // SpendWorth takes cost units from a lease that is worth at least as many at now, which the
-// caller knows from [Limit.Worth].
-func (l *Limit) SpendWorth(ls *Lease, now, cost int64) {
+// caller knows from [Lease.Worth].
+func (ls *Lease) SpendWorth(l *Limit, now, cost int64) {
 	if l.algorithm == TokenBucket {
-		*ls = l.drainLease(*ls, now)
+		*ls = ls.drained(l, now)
 	}
 	ls.Units -= cost
 	ls.Spent += cost
@@ -80,9 +80,9 @@ func (l *Limit) SpendWorth(ls *Lease, now, cost int64) {
 
 // Take takes out what a lease holds, for giving it back. What is known of the
 // key stays.
-func (l Limit) Take(ls *Lease) (taken Lease) {
+func (ls *Lease) Take(l *Limit) (taken Lease) {
 	taken = *ls
-	ls.Used, ls.Part = l.outside(taken)
+	ls.Used, ls.Part = taken.outside(l)
 	ls.Units, ls.HeldPart = 0, 0
 	if l.algorithm != TokenBucket {
 		ls.Spent = 0 // it goes with what is taken, see Claim.Return
@@ -92,12 +92,12 @@ func (l Limit) Take(ls *Lease) (taken Lease) {
 
 // isAhead reports whether a lease on a sliding or fixed limit is charged to a slot
 // that begins only after now.
-func (l *Limit) isAhead(ls Lease, now int64) bool { return l.end(ls.At-1) > now }
+func (ls Lease) isAhead(l *Limit, now int64) bool { return l.Ends(ls.At-1) > now }
 
 // Slow reports whether a key of a sliding limit is known to keep to a quarter of
 // the limit's pace: with all that is in use outside a lease, by the slots that have
 // passed as a whole since the one that the lease's holder met the key in.
-func (l Limit) Slow(ls Lease, met, now int64) bool {
+func (ls Lease) Slow(l *Limit, met, now int64) bool {
 	slots := int64(l.slots)
 	passed := min(l.Slot(now)-met-1, slots)
 	return (ls.Used-ls.Units)*aheadShare*slots <= l.amount*passed
@@ -106,10 +106,10 @@ func (l Limit) Slow(ls Lease, met, now int64) bool {
 // Join adds what a grant brought to the lease that its holder already has, and
 // returns what can't be held any more and is to be given back. It also puts back
 // a lease that was taken out for giving it back and is not.
-func (l Limit) Join(ls *Lease, granted Lease) (back Lease) {
+func (ls *Lease) Join(l *Limit, granted Lease) (back Lease) {
 	switch {
 	case l.algorithm == TokenBucket:
-		l.joinBucket(ls, granted)
+		ls.joinBucket(l, granted)
 	case ls.At == granted.At:
 		granted.Units += max(ls.Units, 0)
 		granted.Spent += ls.Spent
@@ -127,53 +127,53 @@ func (l Limit) Join(ls *Lease, granted Lease) (back Lease) {
 
 // Rewind takes a lease that its holder has drained to a later time as what it is at
 // now, where the holder's time was ahead. It held no less then.
-func (l Limit) Rewind(ls *Lease, now int64) {
+func (ls *Lease) Rewind(l *Limit, now int64) {
 	if l.algorithm == TokenBucket {
 		ls.At = min(ls.At, now)
 	}
 }
 
-// joinBucket is [Limit.Join] for a token bucket. There is nothing to give back:
+// joinBucket is [Lease.Join] for a token bucket. There is nothing to give back:
 // what the older lease lacks when it is brought to the younger's time has
 // drained. What was spent is not added up, because a grant and a lease that was
 // taken out know of the same.
-func (l Limit) joinBucket(ls *Lease, granted Lease) {
+func (ls *Lease) joinBucket(l *Limit, granted Lease) {
 	if *ls == (Lease{}) {
 		*ls = granted
 		return
 	}
 	old, young := *ls, granted
 	if old.At < young.At {
-		old = l.drainLease(old, young.At)
+		old = old.drained(l, young.At)
 	} else {
-		old, young = l.drainLease(young, old.At), old
+		old, young = young.drained(l, old.At), old
 		if old.Used > young.Used || (old.Used == young.Used && old.Part > young.Part) {
 			young.Used, young.Part = old.Used, old.Part
 		}
 	}
-	outside, outsidePart := l.outside(young)
+	outside, outsidePart := young.outside(l)
 	units, part := lesser(old.Units, old.HeldPart, outside, outsidePart)
 	young.Units, young.HeldPart = l.plus(young.Units, young.HeldPart, units, part)
-	l.remember(&young, young.Spent, young.SpentPart)
-	l.remember(&young, old.Spent, old.SpentPart)
+	young.remember(l, young.Spent, young.SpentPart)
+	young.remember(l, old.Spent, old.SpentPart)
 	*ls = young
 }
 
 // remember notes that units and part are spent, if that is more than was known,
 // as far as it is in use.
-func (l Limit) remember(ls *Lease, units, part int64) {
+func (ls *Lease) remember(l *Limit, units, part int64) {
 	if units < ls.Spent || (units == ls.Spent && part < ls.SpentPart) {
 		return
 	}
-	outside, outsidePart := l.outside(*ls)
+	outside, outsidePart := ls.outside(l)
 	ls.Spent, ls.SpentPart = lesser(units, part, outside, outsidePart)
 }
 
-// drainLease returns what a token-bucket lease has become at now. The units
+// drained returns what a token-bucket lease has become at now. The units
 // that its holder spent drain first; when they are gone the lease itself
 // drains, because the bucket would otherwise refill units that are held as
 // well. What others have in use makes no difference: they may give it back.
-func (l *Limit) drainLease(ls Lease, now int64) Lease {
+func (ls Lease) drained(l *Limit, now int64) Lease {
 	if now <= ls.At {
 		return ls
 	}
@@ -188,7 +188,7 @@ func (l *Limit) drainLease(ls Lease, now int64) Lease {
 
 // SpentAt returns the time as of which units count that are spent from a lease at now. A
 // token bucket may be ahead of now, if a process with a faster clock charged it first.
-func (l *Limit) SpentAt(ls Lease, now int64) int64 {
+func (ls Lease) SpentAt(l *Limit, now int64) int64 {
 	if l.algorithm == TokenBucket {
 		return ls.At
 	}
@@ -224,10 +224,10 @@ type Quota struct {
 
 // Quota returns what is left of l for the key that holds the lease, as far as
 // the lease knows it.
-func (l *Limit) Quota(ls Lease, now int64) Quota {
+func (ls Lease) Quota(l *Limit, now int64) Quota {
 	if l.algorithm == TokenBucket {
-		is := l.drainLease(ls, now)
-		outside, part := l.outside(is)
+		is := ls.drained(l, now)
+		outside, part := is.outside(l)
 		q := Quota{Remaining: max(l.capacity-whole(outside, part), 0)}
 		if outside > 0 || part > 0 || is.At > now && ls != (Lease{}) {
 			q.Reset = time.Duration(addSaturating(l.refillTime(outside, part), max(is.At-now, 0)))
@@ -238,7 +238,7 @@ func (l *Limit) Quota(ls Lease, now int64) Quota {
 		return Quota{Remaining: l.amount}
 	}
 	last := ls.At
-	if l.isAhead(ls, now) { // what is spent is moved to the slot of now, see Claim.Return
+	if ls.isAhead(l, now) { // what is spent is moved to the slot of now, see Claim.Return
 		last = l.Slot(now)
 	}
 	return Quota{
@@ -249,7 +249,7 @@ func (l *Limit) Quota(ls Lease, now int64) Quota {
 
 // NextUnit returns how long it takes until a unit is free again, for a quota of which
 // nothing remains.
-func (l Limit) NextUnit(q Quota) time.Duration {
+func (q Quota) NextUnit(l *Limit) time.Duration {
 	if l.algorithm == TokenBucket {
 		return q.Reset - l.Refill(l.capacity-1)
 	}
@@ -259,16 +259,16 @@ func (l Limit) NextUnit(q Quota) time.Duration {
 // Settles returns how many units giving a lease back at now sets right, a part of
 // a unit counted whole: those that it holds, which are free then, and those that
 // were spent of one charged ahead, which are forgotten sooner then.
-func (l Limit) Settles(ls Lease, now int64) int64 {
+func (ls Lease) Settles(l *Limit, now int64) int64 {
 	if l.algorithm == TokenBucket {
-		ls = l.drainLease(ls, now)
+		ls = ls.drained(l, now)
 		return whole(ls.Units, ls.HeldPart)
 	}
 	if l.Expiry(ls.At) <= now {
 		return 0
 	}
 	settles := max(ls.Units, 0)
-	if ls.Spent > 0 && l.isAhead(ls, now) {
+	if ls.Spent > 0 && ls.isAhead(l, now) {
 		settles += ls.Spent
 	}
 	return settles
@@ -280,15 +280,15 @@ func (ls Lease) InUse() int64 { return whole(ls.Used, ls.Part) }
 
 // InUseAt returns the units that a lease knows to be in use by everyone at now. Before the time of a
 // token bucket's lease that is what is in use then, and what drains until then.
-func (l Limit) InUseAt(ls Lease, now int64) int64 {
+func (ls Lease) InUseAt(l *Limit, now int64) int64 {
 	if l.algorithm != TokenBucket {
 		return ls.InUse()
 	}
-	return l.inUseAt(l.drainTo(Bucket{At: ls.At, Units: ls.Used, Part: ls.Part}, now), now)
+	return (Bucket{At: ls.At, Units: ls.Used, Part: ls.Part}).drained(l, now).inUseAt(l, now)
 }
 
 // Left returns how many units of l are free beside everything that a lease
 // knows to be in use, held units included.
-func (l Limit) Left(ls Lease) int64 {
+func (ls Lease) Left(l *Limit) int64 {
 	return max(l.capacity-ls.InUse(), 0)
 }

@@ -97,7 +97,7 @@ func (r *leases) change(s *source) {
 func (r *leases) step(s *source, h *holder) {
 	switch s.pick(8) {
 	case 0, 1:
-		r.spend(h, s.cost(r.limit.Capacity(), r.limit.Worth(&h.lease, r.now)))
+		r.spend(h, s.cost(r.limit.Capacity(), h.lease.Worth(&r.limit, r.now)))
 	case 2:
 		r.back(h)
 	case 3:
@@ -118,7 +118,7 @@ func (r *leases) mishap(s *source, h *holder) {
 	case n > 0: // what was on its way back did not get there
 		lease := h.back[n-1]
 		h.back = h.back[:n-1]
-		if back := r.limit.Join(&h.lease, lease); back.Units > 0 {
+		if back := h.lease.Join(&r.limit, lease); back.Units > 0 {
 			h.back = append(h.back, back)
 		}
 	default: // part of the lease is not needed
@@ -136,7 +136,7 @@ func (r *leases) mishap(s *source, h *holder) {
 
 // take takes the lease out of a holder, for giving it back.
 func (r *leases) take(h *holder) limiter.Lease {
-	lease := r.limit.Take(&h.lease)
+	lease := h.lease.Take(&r.limit)
 	if h.lease.Holds() || h.lease.Used > lease.Used {
 		r.Fatalf("%+v: %+v is taken, and leaves %+v", r.p, lease, h.lease)
 	}
@@ -205,7 +205,7 @@ func (r *leases) checkGrant(before limiter.State, c limiter.Claim, g limiter.Gra
 // join joins the grant that came last, so that several come out of order.
 func (r *leases) join(h *holder) {
 	if n := len(h.granted); n > 0 {
-		back := r.limit.Join(&h.lease, h.granted[n-1])
+		back := h.lease.Join(&r.limit, h.granted[n-1])
 		h.granted = h.granted[:n-1]
 		if back.Units > 0 {
 			h.back = append(h.back, back)
@@ -234,11 +234,11 @@ func (r *leases) back(h *holder) {
 func (r *leases) spend(h *holder, cost int64) {
 	r.Helper()
 	before := h.lease
-	worth := r.limit.Worth(&before, r.now)
+	worth := before.Worth(&r.limit, r.now)
 	if worth < 0 || worth > max(before.Units, 0) {
 		r.Fatalf("%+v at %d: lease %+v is worth %d", r.p, r.now, before, worth)
 	}
-	if got := r.limit.Spend(&h.lease, r.now, cost); got != (cost <= max(worth, 0)) {
+	if got := h.lease.Spend(&r.limit, r.now, cost); got != (cost <= max(worth, 0)) {
 		r.Fatalf("%+v at %d: lease %+v is worth %d, spending %d: %v", r.p, r.now, before, worth, cost, got)
 	} else if !got {
 		if h.lease != before {
@@ -246,7 +246,7 @@ func (r *leases) spend(h *holder, cost int64) {
 		}
 		return
 	}
-	if after := r.limit.Worth(&h.lease, r.now); after != worth-max(cost, 0) {
+	if after := h.lease.Worth(&r.limit, r.now); after != worth-max(cost, 0) {
 		r.Fatalf("%+v at %d: lease %+v is worth %d, and %d after spending %d", r.p, r.now, before, worth, after, cost)
 	}
 	if r.tidy && r.p.Algorithm != limiter.TokenBucket && !admits(r.oracle, r.p, r.now, cost) && cost > 0 {
@@ -266,7 +266,7 @@ func (r *leases) fits() {
 	worth := new(big.Rat)
 	for _, h := range r.holders {
 		for _, ls := range append(append([]limiter.Lease{h.lease}, h.granted...), h.back...) {
-			w := r.limit.Worth(&ls, r.now)
+			w := ls.Worth(&r.limit, r.now)
 			worth.Add(worth, new(big.Rat).SetInt64(w))
 		}
 	}
@@ -349,7 +349,7 @@ func (r *leases) inUse() *big.Rat {
 // quota checks what is told of a key to its only holder.
 func (r *leases) quota(h *holder) {
 	r.Helper()
-	q := r.limit.Quota(h.lease, r.now)
+	q := h.lease.Quota(&r.limit, r.now)
 	left := freeAt(r.oracle, r.p, r.now)
 	reset := r.reset()
 	exact := q == limiter.Quota{Remaining: left, Reset: reset}

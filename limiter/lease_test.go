@@ -19,20 +19,20 @@ func TestLeaseEndsWithItsSlot(t *testing.T) {
 		l := mustNew(t, tt.p)
 		var s limiter.State
 		lease := l.Claim(&s, limiter.Claim{Min: 4, Want: 4}).Lease
-		if got := l.Worth(&lease, tt.end-1); got != 4 {
+		if got := lease.Worth(&l, tt.end-1); got != 4 {
 			t.Errorf("%v: worth %d in the last instant of its slot, want 4", tt.p.Algorithm, got)
 		}
-		if got := l.Worth(&lease, tt.end); got != 0 {
+		if got := lease.Worth(&l, tt.end); got != 0 {
 			t.Errorf("%v: worth %d after its slot, want 0", tt.p.Algorithm, got)
 		}
-		if l.Spend(&lease, tt.end, 1) {
+		if lease.Spend(&l, tt.end, 1) {
 			t.Errorf("%v: spent after its slot", tt.p.Algorithm)
 		}
 		expiry := l.Expiry(lease.At)
-		if got := l.Settles(lease, expiry-1); got != 4 {
+		if got := lease.Settles(&l, expiry-1); got != 4 {
 			t.Errorf("%v: giving it back while its charge counts would free %d, want 4", tt.p.Algorithm, got)
 		}
-		if got := l.Settles(lease, expiry); got != 0 {
+		if got := lease.Settles(&l, expiry); got != 0 {
 			t.Errorf("%v: giving it back afterwards would free %d, want 0", tt.p.Algorithm, got)
 		}
 		if g := l.Claim(&s, limiter.Claim{Now: tt.end, Want: 10, Return: lease}); g.Units != 10 {
@@ -50,11 +50,11 @@ func TestSpentOfLeasesAhead(t *testing.T) {
 	other := l.Claim(&s, c).Lease
 	var lease limiter.Lease
 	for range 4 {
-		l.Join(&lease, l.Claim(&s, c).Lease)
-		l.Spend(&lease, 0, 1)
-		l.Join(&lease, l.Claim(&s, c).Lease)
-		l.Spend(&lease, 0, 2)
-		l.Claim(&s, limiter.Claim{Return: l.Take(&lease)})
+		lease.Join(&l, l.Claim(&s, c).Lease)
+		lease.Spend(&l, 0, 1)
+		lease.Join(&l, l.Claim(&s, c).Lease)
+		lease.Spend(&l, 0, 2)
+		l.Claim(&s, limiter.Claim{Return: lease.Take(&l)})
 	}
 	want := []limiter.Slot{{Index: 0, Used: 12}, {Index: other.At, Used: other.Units}}
 	if other.At != 7 || !reflect.DeepEqual(s.Slots, want) {
@@ -71,8 +71,8 @@ func TestSettles(t *testing.T) {
 	} {
 		var s limiter.State
 		lease := l.Claim(&s, limiter.Claim{Min: 1, Want: 1, Extra: 4, Ahead: tt.ahead}).Lease
-		l.Spend(&lease, 0, 2)
-		if got := l.Settles(lease, tt.now); got != tt.settles {
+		lease.Spend(&l, 0, 2)
+		if got := lease.Settles(&l, tt.now); got != tt.settles {
 			t.Errorf("%+v: giving it back settles %d", tt, got)
 		}
 	}
@@ -116,7 +116,7 @@ func TestSlow(t *testing.T) {
 		{"the largest", largest, 0, limiter.MaxAmount, 1 << 40, false},
 	} {
 		ls := limiter.Lease{Used: tt.used + 7, Units: 7}
-		if got := tt.l.Slow(ls, tt.met, tt.now*int64(tt.l.Window())/tt.l.Slots()); got != tt.want {
+		if got := ls.Slow(&tt.l, tt.met, tt.now*int64(tt.l.Window())/tt.l.Slots()); got != tt.want {
 			t.Errorf("%s: slow is %v", tt.name, got)
 		}
 	}
@@ -142,7 +142,7 @@ func TestJoinSlots(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			lease := tt.lease
-			if back := l.Join(&lease, tt.granted); lease != tt.want || back != tt.back {
+			if back := lease.Join(&l, tt.granted); lease != tt.want || back != tt.back {
 				t.Errorf("got %+v and %+v back, want %+v and %+v", lease, back, tt.want, tt.back)
 			}
 		})
@@ -157,12 +157,12 @@ func TestJoinOutOfOrder(t *testing.T) {
 		first := l.Claim(&s, limiter.Claim{Now: at, Min: 5, Want: 5}).Lease
 		second := l.Claim(&s, limiter.Claim{Now: at, Min: 3, Want: 3}).Lease
 		var lease limiter.Lease
-		l.Join(&lease, second)
-		l.Join(&lease, first)
-		if got := l.Worth(&lease, at); got != 8 {
+		lease.Join(&l, second)
+		lease.Join(&l, first)
+		if got := lease.Worth(&l, at); got != 8 {
 			t.Errorf("leases of 5 and 3 are worth %d together", got)
 		}
-		if got, want := l.Quota(lease, at), (limiter.Quota{Remaining: 10}); got != want {
+		if got, want := lease.Quota(&l, at), (limiter.Quota{Remaining: 10}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -174,14 +174,14 @@ func TestJoinAfterTheStoreLostItsData(t *testing.T) {
 	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
 	var lost, fresh limiter.State
 	lease := l.Claim(&lost, limiter.Claim{Now: noon, Min: 10, Want: 10}).Lease
-	l.Spend(&lease, noon, 6)
+	lease.Spend(&l, noon, 6)
 	later := noon + 1
 	granted := l.Claim(&fresh, limiter.Claim{Now: later, Min: 3, Want: 3}).Lease
-	l.Join(&lease, granted)
-	if got := l.Worth(&lease, later); got != 3 {
+	lease.Join(&l, granted)
+	if got := lease.Worth(&l, later); got != 3 {
 		t.Errorf("a lease of 4 that nobody knows and a grant of 3 are worth %d, want 3", got)
 	}
-	if got := l.Worth(&lease, later+second); got != 2 {
+	if got := lease.Worth(&l, later+second); got != 2 {
 		t.Errorf("a second later they are worth %d, want 2: the grant drains", got)
 	}
 
@@ -191,7 +191,7 @@ func TestJoinAfterTheStoreLostItsData(t *testing.T) {
 		t.Errorf("a grant knows of more that was spent than is in use: %+v", granted)
 	}
 	lease = limiter.Lease{Units: 3, At: noon, Used: 3}
-	l.Join(&lease, limiter.Lease{Units: 1, At: later, Used: 4, Spent: 3})
+	lease.Join(&l, limiter.Lease{Units: 1, At: later, Used: 4, Spent: 3})
 	if lease.Spent+lease.Units > lease.Used {
 		t.Errorf("a lease knows of more that was spent than is in use: %+v", lease)
 	}
@@ -202,8 +202,8 @@ func TestQuotaOfLeaseAhead(t *testing.T) {
 	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
 	var s limiter.State
 	lease := l.Claim(&s, limiter.Claim{Now: noon + 2*second, Min: 5, Want: 5}).Lease
-	l.Spend(&lease, noon, 3)
-	if got, want := l.Quota(lease, noon), (limiter.Quota{Remaining: 7, Reset: 5 * time.Second}); got != want {
+	lease.Spend(&l, noon, 3)
+	if got, want := lease.Quota(&l, noon), (limiter.Quota{Remaining: 7, Reset: 5 * time.Second}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -213,7 +213,7 @@ func TestQuota(t *testing.T) {
 		l := mustNew(t, p)
 		var s limiter.State
 		lease := l.Claim(&s, limiter.Claim{Min: units, Want: units}).Lease
-		if !l.Spend(&lease, 0, spent) {
+		if !lease.Spend(&l, 0, spent) {
 			t.Fatalf("%d of %d units can't be spent", spent, units)
 		}
 		return l, lease
@@ -242,14 +242,14 @@ func TestQuota(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, lease := fresh(t, tt.p, tt.units, tt.spent)
-			if got := l.Quota(lease, tt.now); got != tt.want {
+			if got := lease.Quota(&l, tt.now); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
 	}
 	for _, p := range []limiter.Params{sliding, fixed, bucket} {
 		l := mustNew(t, p)
-		if got := l.Quota(limiter.Lease{}, noon); got != (limiter.Quota{Remaining: 10}) {
+		if got := (limiter.Lease{}).Quota(&l, noon); got != (limiter.Quota{Remaining: 10}) {
 			t.Errorf("%v: without a lease: got %+v, want everything", p.Algorithm, got)
 		}
 	}
@@ -263,8 +263,8 @@ func TestResetIsEnough(t *testing.T) {
 		for cost := int64(1); cost <= 3; cost++ {
 			now := noon + cost*second
 			lease := l.Claim(&s, limiter.Claim{Now: now, Min: cost, Want: cost}).Lease
-			l.Spend(&lease, now, cost)
-			reset := int64(l.Quota(lease, now).Reset)
+			lease.Spend(&l, now, cost)
+			reset := int64(lease.Quota(&l, now).Reset)
 			probe := cloneState(s)
 			if g := l.Claim(&probe, limiter.Claim{Now: now + reset, Want: 10}); g.Units != 10 {
 				t.Errorf("%v: %d units are free after Reset, want 10", algorithm, g.Units)
@@ -287,7 +287,7 @@ func TestGrantsForTheNextSlot(t *testing.T) {
 	if lease.At != 1 || lease.Units != 4 {
 		t.Fatalf("granted %+v, want 4 units of slot 1", lease)
 	}
-	if !l.Spend(&lease, second-1, 1) || !l.Spend(&lease, 2*second-1, 1) || l.Spend(&lease, 2*second, 1) {
+	if !lease.Spend(&l, second-1, 1) || !lease.Spend(&l, 2*second-1, 1) || lease.Spend(&l, 2*second, 1) {
 		t.Errorf("%+v can't be spent in its own slot and the one before only", lease)
 	}
 	for at, left := range map[int64]int64{11*second - 2: 26, 11*second - 1: 96, 12*second - 1: 100} {
@@ -328,14 +328,14 @@ func TestLeaseThatLasts(t *testing.T) {
 	const second = int64(time.Second)
 	var s limiter.State
 	g := l.Claim(&s, limiter.Claim{Now: 100 * second, Min: 1, Want: 1, Extra: 50, Lasts: second})
-	if g.Units != 51 || g.At != 101*second || l.Worth(&g.Lease, 101*second) != 51 {
+	if g.Units != 51 || g.At != 101*second || g.Lease.Worth(&l, 101*second) != 51 {
 		t.Fatalf("granted %+v, want 51 units that last a second", g)
 	}
-	if worth := l.Worth(&g.Lease, 103*second); worth != 31 {
+	if worth := g.Lease.Worth(&l, 103*second); worth != 31 {
 		t.Errorf("two seconds after its time it is worth %d, want 31", worth)
 	}
 	for _, of := range []struct{ now, free int64 }{{100 * second, 539}, {100*second + second/2, 544}, {101 * second, 549}, {102 * second, 559}} {
-		if used := l.InUseAt(g.Lease, of.now); used != 600-of.free {
+		if used := g.Lease.InUseAt(&l, of.now); used != 600-of.free {
 			t.Errorf("%v: %d in use, want %d", time.Duration(of.now), used, 600-of.free)
 		}
 		probe := cloneState(s)

@@ -96,22 +96,24 @@ type Params struct {
 	Location *time.Location
 }
 
-// Limit is an amount of units per window, ready for arithmetic. It is an
-// immutable value; only one made by [New], or from one, is usable.
+// Limit is an amount of units per window: how much may be used, and in which slots or at which rate
+// it is forgotten. It is an immutable value; only one made by [New], or from one, is usable.
+//
+// What a key has used is arithmetic of its own: [State], [Lease], [Debts] and [Held].
+//
+// Invariants: a limit has slots, or it is a token bucket. Its capacity is its amount, but for a token
+// bucket.
 type Limit struct {
+	rate
+	calendar
 	algorithm Algorithm
-	slots     int32 // sliding: parts of a window; fixed: 1; token bucket: 0
-	amount    int64
-	window    int64          // nanoseconds
-	capacity  int64          // the most units that can be used at once
-	width     int64          // nanoseconds of a slot, rounded up: slots × width ≥ window
-	location  *time.Location // whose days are counted, or nil
+	capacity  int64 // the most units that can be used at once
 }
 
 // New returns the limit that p describes, or an error that says which value is
 // out of its range.
 func New(p Params) (Limit, error) {
-	l := Limit{algorithm: p.Algorithm, window: int64(p.Window), location: p.Location}
+	l := Limit{algorithm: p.Algorithm, rate: rate{window: int64(p.Window)}}
 	if p.Window < MinWindow {
 		return Limit{}, fmt.Errorf("window must be at least %v, got %v", MinWindow, p.Window)
 	}
@@ -140,6 +142,7 @@ func New(p Params) (Limit, error) {
 		return Limit{}, err
 	}
 	if l.slots > 0 {
+		l.fixed, l.length, l.location = p.Algorithm == Fixed, l.window, p.Location
 		l.width = (l.window + int64(l.slots) - 1) / int64(l.slots)
 	}
 	return l.WithAmount(p.Amount, p.Burst)
@@ -272,79 +275,10 @@ func (l Limit) Window() time.Duration { return time.Duration(l.window) }
 // token bucket, else the amount. A cost above it can never pass.
 func (l Limit) Capacity() int64 { return l.capacity }
 
-// Slots returns the number of slots of a window: 1 for a fixed window, 0 for a
-// token bucket.
-func (l Limit) Slots() int64 { return int64(l.slots) }
-
-// Slot returns the index of the slot that a time lies in. Indices count from
-// the Unix epoch, or in a time zone from its clocks' 1970-01-01 00:00. A token
-// bucket has no slots: Slot, Oldest and Newest panic.
-func (l *Limit) Slot(now int64) int64 {
-	if l.location != nil {
-		return l.calendarSlot(now)
-	}
-	return floorDiv(now, l.width)
-}
-
-// WindowOf returns the index of the window, aligned as slots are, that a slot
-// lies in. The slots that count at one time lie in a few windows next to one
-// another. A token bucket has none.
-func (l Limit) WindowOf(slot int64) int64 { return floorDiv(slot, int64(l.slots)) }
-
-// Oldest returns the index of the oldest slot that still counts at now.
-func (l Limit) Oldest(now int64) int64 {
-	if l.algorithm == Fixed {
-		return l.Slot(now)
-	}
-	return floorDiv(now-l.window+1, l.width)
-}
-
-// Newest returns the index of the newest slot that counts at now: a window
-// ahead, for what other processes with faster clocks have written, and as much
-// later as they may charge a grant. So what is granted counts together with all
-// that was admitted in any one window, however far clocks are apart. Slots
-// beyond it are taken as damaged and ignored until time comes nearer.
-func (l Limit) Newest(now int64) int64 {
-	return l.Slot(now) + int64(l.slots) + l.MaxAhead()
-}
-
-// MaxAhead returns how many slots later than its own a grant may be charged to:
-// three quarters of a window.
-func (l Limit) MaxAhead() int64 { return int64(l.slots) * 3 / 4 }
-
 // MaxLate returns how many units may be granted for later in one that is charged
 // ahead: a 64th of the amount. What is spent of them is booked when they are given
 // back, so it may be forgotten late.
 func (l Limit) MaxLate() int64 { return l.amount / lateShare }
-
-// Expiry returns the time from which on a slot no longer counts.
-func (l *Limit) Expiry(slot int64) int64 {
-	if l.algorithm == Fixed {
-		return l.end(slot)
-	}
-	return l.end(slot) - 1 + l.window
-}
-
-// Ends returns the time at which a slot of a sliding or fixed limit ends, and the next begins.
-func (l *Limit) Ends(slot int64) int64 { return l.end(slot) }
-
-// end returns the time at which a slot ends and the next begins.
-func (l *Limit) end(slot int64) int64 {
-	if l.location != nil {
-		return l.begins(slot + 1)
-	}
-	return (slot + 1) * l.width
-}
-
-// floorDiv divides rounding towards negative infinity, so that slots before the
-// epoch are as long as those after it.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}
 
 // addSaturating adds two non-negative numbers and stops at the largest int64.
 func addSaturating(a, b int64) int64 {

@@ -25,7 +25,7 @@ func TestRecall(t *testing.T) {
 			l.Claim(&s, Claim{Now: now, Min: 1, Want: 1 + r.Int64N(100), Extra: r.Int64N(10), Ahead: r.Int64N(3)})
 		}
 		now += r.Int64N(int64(90*time.Second)) - int64(10*time.Second)
-		known, ok := l.Recall(&s, now)
+		known, ok := s.Recall(&l, now)
 		if !ok {
 			continue
 		}
@@ -34,7 +34,7 @@ func TestRecall(t *testing.T) {
 			t.Fatalf("%+v is recalled as %+v, which holds something", s, known)
 		}
 		for at := now; at < now+int64(2*time.Minute); at += r.Int64N(int64(10 * time.Second)) {
-			is, least := leftOf(l, l.StateOf(known), at), leftOf(l, s, at)
+			is, least := leftOf(l, known.State(&l), at), leftOf(l, s, at)
 			if is > least || is < least && (!l.CountsSlots() || len(unitsOf(s)) < 2) {
 				t.Fatalf("%v later the state %+v leaves %d units, what is recalled, %+v, leaves %d", time.Duration(at-now), s, least, known, is)
 			}

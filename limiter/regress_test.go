@@ -30,7 +30,7 @@ func TestLeaseDrainsThoughAnotherIsReturned(t *testing.T) {
 
 	later := 5 * second
 	third := l.Claim(&s, limiter.Claim{Now: later, Want: 10}).Lease
-	if sum := l.Worth(&other, later) + l.Worth(&third, later); sum > 10 {
+	if sum := other.Worth(&l, later) + third.Worth(&l, later); sum > 10 {
 		t.Errorf("%d units can be spent at once from leases on a burst of 10", sum)
 	}
 }
@@ -40,11 +40,11 @@ func TestLeaseKeepsBehindWhatItsHolderSpent(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
 	lease := l.Claim(&s, limiter.Claim{Min: 8, Want: 8}).Lease
-	if !l.Spend(&lease, 0, 4) {
+	if !lease.Spend(&l, 0, 4) {
 		t.Fatal("4 of 8 units can't be spent")
 	}
 	for _, tt := range []struct{ seconds, worth int64 }{{0, 4}, {4, 4}, {5, 3}, {7, 1}, {8, 0}, {100, 0}} {
-		if got := l.Worth(&lease, tt.seconds*second); got != tt.worth {
+		if got := lease.Worth(&l, tt.seconds*second); got != tt.worth {
 			t.Errorf("after %d s the lease is worth %d, want %d", tt.seconds, got, tt.worth)
 		}
 	}
@@ -80,19 +80,19 @@ func TestLeaseThatDrainsLosesNothing(t *testing.T) {
 	}{
 		{"given back", func(*testing.T, *limiter.State, *limiter.Lease) int64 { return 0 }},
 		{"spent from", func(t *testing.T, _ *limiter.State, lease *limiter.Lease) int64 {
-			if l.Spend(lease, noon+1, 40) || !l.Spend(lease, noon+1, 39) {
+			if lease.Spend(&l, noon+1, 40) || !lease.Spend(&l, noon+1, 39) {
 				t.Errorf("of 40 units less an instant's, other than 39 can be spent")
 			}
 			return 39
 		}},
 		{"joined", func(_ *testing.T, s *limiter.State, lease *limiter.Lease) int64 {
-			l.Join(lease, l.Claim(s, limiter.Claim{Now: noon + 1, Min: 5, Want: 5}).Lease)
+			lease.Join(&l, l.Claim(s, limiter.Claim{Now: noon + 1, Min: 5, Want: 5}).Lease)
 			return 0
 		}},
 		{"taken and put back", func(_ *testing.T, _ *limiter.State, lease *limiter.Lease) int64 {
-			l.Spend(lease, noon+1, 1)
-			taken := l.Take(lease)
-			l.Join(lease, taken)
+			lease.Spend(&l, noon+1, 1)
+			taken := lease.Take(&l)
+			lease.Join(&l, taken)
 			return 1
 		}},
 	} {
@@ -100,13 +100,13 @@ func TestLeaseThatDrainsLosesNothing(t *testing.T) {
 			var s limiter.State
 			lease := l.Claim(&s, limiter.Claim{Now: noon, Min: 40, Want: 40}).Lease
 			spent := tt.after(t, &s, &lease)
-			if got, want := l.Quota(lease, noon+1).Remaining, 100-spent; got != want {
+			if got, want := lease.Quota(&l, noon+1).Remaining, 100-spent; got != want {
 				t.Errorf("%d units remain, want %d", got, want)
 			}
 			for range 100 - spent {
-				c := limiter.Claim{Now: noon + 1, Min: 1, Want: 1, Return: l.Take(&lease)}
-				l.Join(&lease, l.Claim(&s, c).Lease)
-				if l.Spend(&lease, noon+1, 1) {
+				c := limiter.Claim{Now: noon + 1, Min: 1, Want: 1, Return: lease.Take(&l)}
+				lease.Join(&l, l.Claim(&s, c).Lease)
+				if lease.Spend(&l, noon+1, 1) {
 					spent++
 				}
 			}
@@ -124,11 +124,11 @@ func TestJoinAfterSpendingLosesNoGrant(t *testing.T) {
 	var s limiter.State
 	lease := l.Claim(&s, limiter.Claim{Now: 3 * second, Min: 4, Want: 4}).Lease
 	granted := l.Claim(&s, limiter.Claim{Now: 3 * second, Min: 4, Want: 4}).Lease
-	if !l.Spend(&lease, 4*second, 1) {
+	if !lease.Spend(&l, 4*second, 1) {
 		t.Fatal("1 of 4 units can't be spent")
 	}
-	l.Join(&lease, granted)
-	if got := l.Worth(&lease, 4*second); got != 5 { // of each, one has drained
+	lease.Join(&l, granted)
+	if got := lease.Worth(&l, 4*second); got != 5 { // of each, one has drained
 		t.Errorf("two leases of 4, a second later and 1 of them spent, are worth %d, want 5", got)
 	}
 }

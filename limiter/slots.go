@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// claimSlots is [Limit.Claim] for sliding and fixed limits.
-func (l Limit) claimSlots(s *State, c Claim) Grant {
-	l.returnSlots(s, c)
+// claim is [Limit.Claim] for sliding and fixed limits.
+func (s *State) claim(l *Limit, c Claim) Grant {
+	s.giveBack(l, c)
 	if c.Charge.Units > 0 {
-		s.add(c.Charge.At, c.Charge.missing(l.usedSlots(s, c.Now)))
+		s.add(c.Charge.At, c.Charge.missing(s.used(l, c.Now)))
 	}
-	g := l.grantSlots(c, l.usedSlots(s, c.Now))
+	g := l.grantSlots(c, s.used(l, c.Now))
 	if g.Units > 0 {
 		s.add(g.At, g.Units)
 	} else if c.Min > 0 {
-		g.Retry = l.retrySlots(s, c)
+		g.Retry = s.retry(l, c)
 	}
 	return g
 }
 
 // grantSlots grants what a claim asks for where used units count at its time. It doesn't say
 // how long to wait for what is refused.
-func (l Limit) grantSlots(c Claim, used int64) Grant {
+func (l *Limit) grantSlots(c Claim, used int64) Grant {
 	g := l.share(c, l.amount-used)
 	g.At = l.Slot(c.Now)
 	if c.Next && l.algorithm == Sliding {
@@ -35,9 +35,9 @@ func (l Limit) grantSlots(c Claim, used int64) Grant {
 	return g
 }
 
-// returnSlots gives back what a lease holds, and moves what was spent of it from
+// giveBack gives back what a lease holds, and moves what was spent of it from
 // a slot in the future to the one of now, which is not before it was spent.
-func (l Limit) returnSlots(s *State, c Claim) {
+func (s *State) giveBack(l *Limit, c Claim) {
 	if c.Return.Units > 0 {
 		s.add(c.Return.At, -c.Return.Units)
 	}
@@ -58,8 +58,8 @@ func (s *State) at(index int64) int64 {
 	return 0
 }
 
-// usedSlots returns the units that count at now.
-func (l Limit) usedSlots(s *State, now int64) (used int64) {
+// used returns the units that count at now.
+func (s *State) used(l *Limit, now int64) (used int64) {
 	oldest, newest := l.Oldest(now), l.Newest(now)
 	for _, slot := range s.Slots {
 		if slot.Index >= oldest && slot.Index <= newest {
@@ -69,13 +69,13 @@ func (l Limit) usedSlots(s *State, now int64) (used int64) {
 	return used
 }
 
-// retrySlots returns how long a refused claim must wait until enough slots have
+// retry returns how long a refused claim must wait until enough slots have
 // expired that c.Min units are free.
-func (l Limit) retrySlots(s *State, c Claim) time.Duration {
+func (s *State) retry(l *Limit, c Claim) time.Duration {
 	if c.Min > l.amount {
 		return Never
 	}
-	left := l.amount - l.usedSlots(s, c.Now)
+	left := l.amount - s.used(l, c.Now)
 	oldest, newest := l.Oldest(c.Now), l.Newest(c.Now)
 	for _, slot := range s.Slots {
 		if slot.Index < oldest || slot.Index > newest {
@@ -110,20 +110,9 @@ func (s *State) add(index, units int64) {
 	s.Slots[i].Used = Clamp(Clamp(s.Slots[i].Used) + min(units, maxUsed))
 }
 
-// fewSlots is into how many parts a window is divided by Together.
-const fewSlots = 64
-
-// Together reports whether two slots may be taken for one where few have to do, as
-// in memory: slots are joined so that there are 64 or fewer in a window, and of a
-// limit that has no more than that, none.
-func (l Limit) Together(slot, other int64) bool {
-	group := max((l.Slots()+fewSlots-1)/fewSlots, 1)
-	return slot/group == other/group
-}
-
 // Coarsen joins the slots of a state that are together. What they hold is
 // remembered for as long as the last of them, up to a 64th of the window longer.
-func (l Limit) Coarsen(s *State) {
+func (s *State) Coarsen(l *Limit) {
 	if l.slots <= fewSlots {
 		return
 	}

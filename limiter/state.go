@@ -26,12 +26,8 @@ type Slot struct {
 	Used  int64 // units, never negative
 }
 
-// CountsSlots reports whether [State.Slots] holds what is used of the limit. If not,
-// [State.Bucket] does.
-func (l Limit) CountsSlots() bool { return l.slots > 0 }
-
-// StateOf returns the state of a key of which only a lease is known.
-func (l Limit) StateOf(known Lease) (s State) {
+// State returns the state of a key of which only a lease is known.
+func (known Lease) State(l *Limit) (s State) {
 	switch {
 	case !l.CountsSlots():
 		s.Bucket = Bucket{At: known.At, Units: known.Used, Part: known.Part}
@@ -44,9 +40,9 @@ func (l Limit) StateOf(known Lease) (s State) {
 // Expires returns the time from which on a state says nothing, if the limit stays as it
 // is: of slots, when the last one ends that counts for a claim at now, or the smallest
 // int64 if none does; of a bucket, when it is empty.
-func (l Limit) Expires(s *State, now int64) int64 {
+func (s *State) Expires(l *Limit, now int64) int64 {
 	if !l.CountsSlots() {
-		return l.emptyAt(s.Bucket)
+		return s.Bucket.emptyAt(l)
 	}
 	newest := l.Newest(now)
 	for i := len(s.Slots) - 1; i >= 0; i-- {
@@ -127,34 +123,34 @@ func (g Grant) Refused(c Claim) bool { return c.Min > 0 && g.Units == 0 }
 
 // Claim gives back c.Return, charges c.Charge, and then grants what c asks for
 // as far as it is left, charging it to s. A refused claim charges nothing.
-func (l Limit) Claim(s *State, c Claim) Grant {
+func (l *Limit) Claim(s *State, c Claim) Grant {
 	if !l.CountsSlots() {
-		return l.claimBucket(&s.Bucket, c)
+		return s.Bucket.claim(l, c)
 	}
-	return l.claimSlots(s, c)
+	return s.claim(l, c)
 }
 
 // Merge adds to a state what another one of the same key says, as of now: what
 // was kept apart by mistake, or under another name.
-func (l Limit) Merge(s *State, other State, now int64) {
+func (s *State) Merge(l *Limit, other State, now int64) {
 	for _, slot := range other.Slots {
 		s.add(slot.Index, Clamp(slot.Used))
 	}
 	if other.Bucket == (Bucket{}) {
 		return
 	}
-	is, more := l.drainTo(s.Bucket, now), l.drainTo(other.Bucket, now)
+	is, more := s.Bucket.drained(l, now), other.Bucket.drained(l, now)
 	if is.At < more.At {
 		is, more = more, is
 	}
-	units, part := l.asOf(more, now)
+	units, part := more.asOf(l, now)
 	is.Units, is.Part = l.plus(is.Units, is.Part, units, part)
 	is.Units = min(is.Units, 2*MaxAmount)
 	s.Bucket = is
 }
 
 // share decides how many of the units that are left go to a claim.
-func (l Limit) share(c Claim, left int64) Grant {
+func (l *Limit) share(c Claim, left int64) Grant {
 	left = max(left, 0)
 	want := max(c.Want, c.Min)
 	if left < c.Min || want <= 0 {
@@ -175,7 +171,7 @@ func (c Claim) ExtraShare() int64 {
 
 // Trim removes slots that no longer count at now, so that a state held in
 // memory stays as small as its limit's number of slots.
-func (l Limit) Trim(s *State, now int64) {
+func (s *State) Trim(l *Limit, now int64) {
 	if !l.CountsSlots() {
 		return
 	}

@@ -68,7 +68,7 @@ func (c *cell) spendAfterwardsLocked(en *entry, now int64) {
 		return
 	}
 	lease := c.leaseLocked()
-	en.limit.SpendWorth(&lease, now, min(en.afterwards, en.limit.Worth(&lease, now)))
+	lease.SpendWorth(&en.limit.Limit, now, min(en.afterwards, lease.Worth(&en.limit.Limit, now)))
 	c.setLeaseLocked(lease)
 }
 

@@ -117,7 +117,7 @@ func (e *entry) refused(twice bool) bool {
 	if e.cost == 0 || e.grant.Units > 0 {
 		return false
 	}
-	return e.held == 0 || twice && e.limit.Left(e.grant.Lease)+e.held < e.cost
+	return e.held == 0 || twice && e.grant.Lease.Left(&e.limit.Limit)+e.held < e.cost
 }
 
 // holdsFor reports whether the claim was made by the limit that is in force for a debit, now that

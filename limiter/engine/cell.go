@@ -253,16 +253,16 @@ func (c *cell) touch() {
 // what was spent of it.
 func (c *cell) spendableLocked(d *Debit, now int64) bool {
 	lease := c.leaseLocked()
-	return d.Limit.Worth(&lease, now) >= d.Cost && (d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now))
+	return lease.Worth(&d.Limit.Limit, now) >= d.Cost && (d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now))
 }
 
 // spendLocked takes a debit from the lease, which must cover it.
 func (c *cell) spendLocked(d *Debit, now int64) {
 	lease := c.leaseLocked()
-	d.Limit.SpendWorth(&lease, now, d.Cost)
+	lease.SpendWorth(&d.Limit.Limit, now, d.Cost)
 	c.setLeaseLocked(lease)
-	d.Known, d.at = true, d.Limit.SpentAt(lease, now)
-	d.Quota = d.Limit.Quota(lease, now)
+	d.Known, d.at = true, lease.SpentAt(&d.Limit.Limit, now)
+	d.Quota = lease.Quota(&d.Limit.Limit, now)
 }
 
 const (
@@ -315,7 +315,7 @@ func (c *cell) slowLocked(limit *Limit, now int64) bool {
 		return false
 	}
 	slot := limit.Slot(now)
-	return limit.Slow(c.leaseLocked(), slot-int64(uint16(slot)-c.first), now)
+	return c.leaseLocked().Slow(&limit.Limit, slot-int64(uint16(slot)-c.first), now)
 }
 
 // settlesLocked returns how many units giving the lease back sets right.
@@ -323,7 +323,7 @@ func (c *cell) settlesLocked(now int64) int64 {
 	if c.limit == nil {
 		return 0 // nothing was ever claimed
 	}
-	return c.limit.Settles(c.leaseLocked(), now)
+	return c.leaseLocked().Settles(&c.limit.Limit, now)
 }
 
 // takeLeaseLocked takes the lease out of the cell, for giving it back.
@@ -332,7 +332,7 @@ func (c *cell) takeLeaseLocked() limiter.Lease {
 		return limiter.Lease{} // nothing was ever claimed
 	}
 	lease := c.leaseLocked()
-	taken := c.limit.Take(&lease)
+	taken := lease.Take(&c.limit.Limit)
 	c.setLeaseLocked(lease)
 	return taken
 }

@@ -11,7 +11,7 @@ func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
 		c.setLocalLocked(local)
 	}
 	c.limit = limit
-	local.debts = limit.AddDebt(local.debts, charge, &local.state, now)
+	local.debts = local.debts.Add(&limit.Limit, charge, &local.state, now)
 }
 
 // settleDebtsLocked spends a grant on the key's debts. The grant came too late for the
@@ -19,7 +19,7 @@ func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
 // as used, because the key's lease holds it.
 func (c *cell) settleDebtsLocked(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
 	local := c.localLocked()
-	local.debts, back = limit.SettleDebts(local.debts, granted, now)
+	local.debts, back = local.debts.Settle(&limit.Limit, granted, now)
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
 	limit.Claim(&local.state, limiter.Claim{Now: now, Charge: rest})
 	return back

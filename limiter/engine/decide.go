@@ -165,7 +165,7 @@ func (e *Engine) peek(debit *Debit) {
 	debit.cell.mu.Lock()
 	defer debit.cell.mu.Unlock()
 	debit.Known = true
-	debit.Quota = debit.Limit.Quota(debit.cell.leaseLocked(), e.clock.now())
+	debit.Quota = debit.cell.leaseLocked().Quota(&debit.Limit.Limit, e.clock.now())
 }
 
 // insert adds h to hs, which is in lock order, or merges it with its like.

@@ -52,7 +52,7 @@ func (m *committer) deliver(en *entry, now int64) {
 // giveLeaseLocked gives back a lease that a locked cell can't hold. On a network it waits for
 // something that is worth a round trip. While the store can't be used, it is postponed.
 func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now int64) {
-	settles := limit.Settles(lease, now)
+	settles := lease.Settles(&limit.Limit, now)
 	if settles <= 0 {
 		return
 	}
@@ -71,7 +71,7 @@ func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, 
 // learnLocked notes what the store tells of the key, and reports whether it did. If the key
 // holds something, what is known with that is kept.
 func (c *cell) learnLocked(en *entry, now int64) bool {
-	if en.limit.Settles(c.leaseLocked(), now) > 0 {
+	if c.leaseLocked().Settles(&en.limit.Limit, now) > 0 {
 		return false
 	}
 	c.joinLocked(en.limit, en.grant.Lease)
@@ -98,7 +98,7 @@ func (c *cell) answeredLocked(en *entry) {
 // than the store says. All that its own batch gives back, the claim was after. The store is
 // asked again after asks at the latest. It reports whether it did.
 func (c *cell) refusedLocked(en *entry, now, asks int64) bool {
-	en.held = en.limit.Settles(c.leaseLocked(), now)
+	en.held = c.leaseLocked().Settles(&en.limit.Limit, now)
 	if open := c.openLocked(); open != nil && open.batch != en.batch {
 		en.held += open.given
 	}
@@ -114,7 +114,7 @@ func (c *cell) refusedLocked(en *entry, now, asks int64) bool {
 		until:    now + int64(en.grant.Retry),
 		asks:     now + min(int64(en.grant.Retry), asks),
 		cost:     en.cost,
-		left:     en.limit.Left(en.grant.Lease),
+		left:     en.grant.Lease.Left(&en.limit.Limit),
 		amount:   en.limit.Amount(),
 		capacity: en.limit.Capacity(),
 		held:     en.counting == Held,

@@ -60,7 +60,7 @@ func (c *cell) beginEraLocked(now int64) {
 	local := newLocal(c.limit, limiter.Lease{})
 	c.setLocalLocked(local)
 	for _, charge := range was.debts {
-		charge = c.limit.NotLater(charge, now)
+		charge = charge.NotLater(&c.limit.Limit, now)
 		c.limit.Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
 		local.debts = append(local.debts, charge)
 	}
@@ -78,7 +78,7 @@ func (q *queue) beginEra(now int64) {
 func (b *batch) beginEra(now int64) {
 	for _, en := range b.entries {
 		en.give = limiter.Lease{}
-		en.charge = en.limit.NotLater(en.charge, now)
+		en.charge = en.charge.NotLater(&en.limit.Limit, now)
 	}
 }
 

@@ -21,7 +21,7 @@ func (c *cell) holdLocked(p *Pending, now int64) {
 		r.holds.requests++
 		p.mark = r.holds.mark
 		if !p.debt && !p.limit.CountsSlots() {
-			p.limit.Hold(&r.holds.bucket, now, p.cost)
+			r.holds.bucket.Add(&p.limit.Limit, now, p.cost)
 		}
 	})
 }
@@ -65,7 +65,7 @@ func (c *cell) endHoldLocked() {
 
 func (c *cell) keepLocked(p *Pending, now int64) {
 	if !p.debt && !p.limit.CountsSlots() {
-		p.limit.Keep(&c.rare.holds.bucket, now, p.cost)
+		c.rare.holds.bucket.Keep(&p.limit.Limit, now, p.cost)
 	}
 }
 
@@ -78,7 +78,7 @@ func (e *Engine) giveBackHeldLocked(p *Pending, now int64) {
 		c.forgiveLocked(p.limit, limiter.Charge{At: p.at, Units: p.cost}, now)
 	case !p.limit.CountsSlots():
 		lease := c.leaseLocked()
-		p.limit.Unhold(&c.rare.holds.bucket, &lease, now, p.cost)
+		c.rare.holds.bucket.Release(&p.limit.Limit, &lease, now, p.cost)
 		c.setLeaseLocked(lease)
 	case c.lease.at == p.at:
 		c.lease.units += p.cost
@@ -194,7 +194,7 @@ func (c *cell) forgiveLocked(limit *Limit, charge limiter.Charge, now int64) {
 	if local == nil {
 		return
 	}
-	forgiven := limit.ForgiveDebt(local.debts, charge)
+	forgiven := local.debts.Forgive(&limit.Limit, charge)
 	limit.Claim(&local.state, limiter.Claim{Now: now, Return: limiter.Lease{At: charge.At, Units: forgiven, Used: forgiven}})
 }
 

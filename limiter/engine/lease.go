@@ -33,18 +33,18 @@ func (c *cell) setLeaseLocked(is limiter.Lease) {
 }
 
 // joinLocked adds what a grant brought to the lease of a cell, and returns what is to be given
-// back, see [limiter.Limit.Join].
+// back, see [limiter.Lease.Join].
 func (c *cell) joinLocked(limit *Limit, granted limiter.Lease) (back limiter.Lease) {
 	is := c.leaseLocked()
-	back = limit.Join(&is, granted)
+	back = is.Join(&limit.Limit, granted)
 	c.setLeaseLocked(is)
 	return back
 }
 
 // rewindLocked takes what a cell has drained to a later time as what it is at now, see
-// [limiter.Limit.Rewind].
+// [limiter.Lease.Rewind].
 func (c *cell) rewindLocked(limit *Limit, now int64) {
 	is := c.leaseLocked()
-	limit.Rewind(&is, now)
+	is.Rewind(&limit.Limit, now)
 	c.setLeaseLocked(is)
 }

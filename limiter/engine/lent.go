@@ -9,7 +9,7 @@ const fewShare = 4
 
 // lendLocked notes the lease of a locked cell, if few units of its key are left.
 func (m *committer) lendLocked(c *cell, limit *Limit) {
-	if c.lease.units > 0 && m.conn.roundTrip() > 0 && limit.Left(c.leaseLocked()) < limit.Capacity()/fewShare {
+	if c.lease.units > 0 && m.conn.roundTrip() > 0 && c.leaseLocked().Left(&limit.Limit) < limit.Capacity()/fewShare {
 		if m.lent == nil {
 			m.lent = make(lent)
 		}

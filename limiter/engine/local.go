@@ -7,13 +7,13 @@ import "github.com/caddy-tally/caddy-tally/limiter"
 
 // local is what memory admitted for one key without the store.
 type local struct {
-	state limiter.State    // what was known to be used before, and all since
-	debts []limiter.Charge // what was admitted and not charged yet, by slot
+	state limiter.State // what was known to be used before, and all since
+	debts limiter.Debts // what was admitted and not charged yet, by slot
 }
 
 // newLocal starts from what is known of a key.
 func newLocal(limit *Limit, known limiter.Lease) *local {
-	return &local{state: limit.StateOf(known)}
+	return &local{state: known.State(&limit.Limit)}
 }
 
 // decideLocallyLocked decides from memory alone: it takes what leases cover from
@@ -46,7 +46,7 @@ func (r *request) decideLocallyLocked(part share) {
 			spent := grants[i].Lease
 			spent.Units = 0
 			reduced := part.of(debit.Limit)
-			debit.Quota, debit.Reduced = reduced.Quota(spent, r.now), reduced.Capacity()
+			debit.Quota, debit.Reduced = spent.Quota(&reduced, r.now), reduced.Capacity()
 			r.oweLocked(c, debit, grants[i].Lease)
 		default:
 			r.takeLocked(c, debit)
@@ -69,12 +69,12 @@ func (c *cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
 	reduced, local := part.of(debit.Limit), c.localLocked()
 	if local == nil {
 		local = newLocal(debit.Limit, c.leaseLocked())
-		reduced.Cap(&local.state, now)
+		local.state.Cap(&reduced, now)
 		c.setLocalLocked(local)
 	}
 	c.limit = debit.Limit
-	reduced.Trim(&local.state, now)
-	reduced.Coarsen(&local.state)
+	local.state.Trim(&reduced, now)
+	local.state.Coarsen(&reduced)
 	g := reduced.Claim(&local.state, limiter.Claim{Now: now, Min: debit.Cost, Want: debit.Cost})
 	if g.Retry == limiter.Never {
 		g.Retry = debit.Limit.Window() // more than the share, but not more than the limit

@@ -79,7 +79,7 @@ func (e *Engine) bindPending(r *request) {
 // locked cell covers it.
 func (r *request) reserveLocked(c *cell, d *Debit) {
 	before := c.leaseLocked()
-	free := d.Limit.Quota(before, r.now)
+	free := before.Quota(&d.Limit.Limit, r.now)
 	c.spendLocked(d, r.now)
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held,

@@ -69,7 +69,7 @@ func (c *cell) renewalLocked(limit *Limit, now, trip, processes int64) (re renew
 	} else {
 		re = c.bucketRenewalLocked(limit, trip)
 	}
-	if c.lease.units > re.low && !edge || limit.Left(c.leaseLocked()) < leastLeft {
+	if c.lease.units > re.low && !edge || c.leaseLocked().Left(&limit.Limit) < leastLeft {
 		return renewal{}
 	}
 	re.extra = min(re.extra, maxRenewal)

@@ -67,7 +67,7 @@ func (c *cell) knownLocked(now int64) limiter.Charge {
 	if local := c.localLocked(); local != nil {
 		more := c.usedLocked(&local.state, now)
 		for _, debt := range local.debts {
-			if c.limit.Counts(debt, now) {
+			if debt.Counts(&c.limit.Limit, now) {
 				more.Units -= debt.Units
 			}
 		}
@@ -83,7 +83,7 @@ func (c *cell) knownLocked(now int64) limiter.Charge {
 // but not after now.
 func (c *cell) usedLocked(s *limiter.State, now int64) (used limiter.Charge) {
 	g := c.limit.Claim(s, limiter.Claim{Now: now})
-	used.Units = c.limit.InUseAt(g.Lease, now)
+	used.Units = g.Lease.InUseAt(&c.limit.Limit, now)
 	if last := len(s.Slots) - 1; last >= 0 {
 		used.At = min(s.Slots[last].Index, c.limit.Slot(now))
 	}

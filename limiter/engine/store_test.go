@@ -79,7 +79,7 @@ func (d *disk) stateOf(l *Limit, key string, now int64) (all limiter.State) {
 	defer d.mu.Unlock()
 	for k := range d.names {
 		if name, _, _ := bytes.Cut(k.key[:], []byte{' '}); k.id == l.ID && string(bytes.TrimRight(name, "\x00")) == key {
-			l.Merge(&all, d.db.Load().State(k.id, k.key), now)
+			all.Merge(&l.Limit, d.db.Load().State(k.id, k.key), now)
 		}
 	}
 	return all

@@ -93,7 +93,7 @@ func (g *Groups) Retry(units []limiter.Slot, amount, cost, now int64) time.Durat
 	}
 	units = slices.DeleteFunc(slices.Clone(units), func(u limiter.Slot) bool { return !g.Counts(u.Index, now) })
 	var s limiter.State
-	l.Merge(&s, limiter.State{Slots: units}, now)
+	s.Merge(&l, limiter.State{Slots: units}, now)
 	return l.Claim(&s, limiter.Claim{Now: now, Min: cost, Want: cost}).Retry
 }
 

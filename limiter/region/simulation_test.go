@@ -57,7 +57,8 @@ func (w *world) request(p *place, cost int64) {
 	if cost > limit.Amount()-inForce {
 		return
 	}
-	if g := limit.Less(inForce).Claim(&p.store, limiter.Claim{Now: w.now, Min: cost, Want: cost}); g.Units == 0 {
+	rest := limit.Less(inForce)
+	if g := rest.Claim(&p.store, limiter.Claim{Now: w.now, Min: cost, Want: cost}); g.Units == 0 {
 		return
 	}
 	p.own.Add(w.groups.At(w.now), cost)
@@ -141,7 +142,7 @@ func (w *world) sync(p *place, faulty bool) {
 	}
 	p.own.Trim(w.groups.Oldest(w.now))
 	p.counts.Trim(w.now)
-	w.limit.Trim(&p.store, w.now)
+	p.store.Trim(&w.limit, w.now)
 }
 
 // run lets time pass, with so many units wanted per second in each region.

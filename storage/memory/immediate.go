@@ -38,7 +38,7 @@ func (s *Store) Recall(id storage.LimitID, era int64, key storage.Key, l limiter
 	if !s.db.readLocked(stateKey{id, key}, st) {
 		return known, true
 	}
-	return l.Recall(&st.State, now)
+	return st.State.Recall(&l, now)
 }
 
 // ClaimAtOnce implements [storage.Immediate].
@@ -55,7 +55,7 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known lim
 	at := stateKey{c.ID, c.Key}
 	st := &s.db.rooms[0]
 	s.db.readLocked(at, st)
-	c.Limit.Apply(&st.State, changes)
+	st.State.Apply(&c.Limit, changes)
 	st.Settle(c.Limit, c.Now, c.Now)
 	s.db.putLocked(at, st)
 	return grant, nil

@@ -34,7 +34,7 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 			st := copyOf(c.ID, c.Key)
 			if c.Former != (storage.Key{}) && c.Former != c.Key {
 				former := copyOf(c.ID, c.Former)
-				c.Limit.Merge(st, *former, c.Now)
+				st.Merge(&c.Limit, *former, c.Now)
 				*former = limiter.State{}
 			}
 			grants[i] = c.Limit.Claim(st, c.Claim)

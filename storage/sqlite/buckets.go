@@ -118,6 +118,6 @@ func (b *buckets) writeLimit(claims []storage.Claim, cells []cell) error {
 		c := &cells[b.writes[n]]
 		is := c.state.Bucket
 		l := claims[c.claims[len(c.claims)-1]].Limit
-		s.bind(6*row, id, c.key[:], is.At, is.Units, is.Part, l.Expires(&c.state, 0))
+		s.bind(6*row, id, c.key[:], is.At, is.Units, is.Part, c.state.Expires(&l, 0))
 	})
 }

@@ -148,7 +148,7 @@ func (p *pending) applySegment(x *segmentIndex, limit limiter.Limit, c *cell) er
 			return err
 		}
 		if ok && r.Limit == int64(c.id) && r.Key == c.key && r.Bucket != limit.CountsSlots() {
-			limit.Apply(&c.state, changesOf(&r))
+			c.state.Apply(&limit, changesOf(&r))
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ func note(j *journal.Journal, id storage.LimitID, key storage.Key, limit limiter
 	r := journal.Record{Limit: int64(id), Key: key, Bucket: !limit.CountsSlots()}
 	if r.Bucket {
 		b := changes.Bucket
-		r.N = [4]int64{b.At, b.Units, b.Part, limit.Expires(&limiter.State{Bucket: b}, 0)}
+		r.N = [4]int64{b.At, b.Units, b.Part, (&limiter.State{Bucket: b}).Expires(&limit, 0)}
 		return j.Add(&r)
 	}
 	n := 0

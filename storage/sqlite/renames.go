@@ -79,7 +79,7 @@ func (r *renames) moveSlots(c *cell, claim *storage.Claim) (moved int64, err err
 			return moved, err
 		}
 	}
-	l.Merge(&c.state, former, claim.Now)
+	c.state.Merge(&l, former, claim.Now)
 	return moved, nil
 }
 
@@ -94,7 +94,7 @@ func (r *renames) moveBucket(c *cell, claim *storage.Claim) (moved int64, err er
 	if err != nil || moved == 0 {
 		return moved, err
 	}
-	claim.Limit.Merge(&c.state, limiter.State{Bucket: former}, claim.Now)
+	c.state.Merge(&claim.Limit, limiter.State{Bucket: former}, claim.Now)
 	r.deleteBuckets.bind(0, id, c.former[:])
 	_, err = r.deleteBuckets.exec()
 	return moved, err

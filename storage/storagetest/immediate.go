@@ -285,7 +285,7 @@ func (w *atOnceWorld) claimAtOnce(t *testing.T, s immediateStore) {
 	c.Now = w.read(t, s)
 	known, ok := w.known[at]
 	if len(w.stores) == 1 && period != 0 && s.IsNew(c.ID, w.era, c.Key) {
-		if st := w.model[at]; st != nil && c.Limit.Expires(st, c.Now) > c.Now {
+		if st := w.model[at]; st != nil && st.Expires(&c.Limit, c.Now) > c.Now {
 			t.Fatalf("%v: a key that was charged is new: %+v", c.Limit.Algorithm(), st)
 		}
 		known, ok = knownLease{period: period}, true
@@ -298,7 +298,7 @@ func (w *atOnceWorld) claimAtOnce(t *testing.T, s immediateStore) {
 		refusesAtOnce(t, s, known.period, c, known.Lease)
 		return
 	}
-	c.Limit.Spend(&known.Lease, c.Now, w.rand.Int64N(known.Units+1))
+	known.Lease.Spend(&c.Limit, c.Now, w.rand.Int64N(known.Units+1))
 	if w.rand.IntN(2) == 0 {
 		c.Return = known.Lease
 	}
@@ -336,7 +336,7 @@ func (m model) apply(c storage.Claim, changes limiter.Changes) {
 	if m[at] == nil {
 		m[at] = new(limiter.State)
 	}
-	c.Limit.Apply(m[at], changes)
+	m[at].Apply(&c.Limit, changes)
 }
 
 // checkAll uses up what is left of every limit for every key.

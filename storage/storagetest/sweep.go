@@ -60,7 +60,7 @@ func testSweepExpired(t *testing.T, open storage.Opener) {
 // lastMoment returns the last nanosecond at which the state still says something.
 func lastMoment(l limiter.Limit, s *limiter.State, now int64) int64 {
 	if !l.CountsSlots() {
-		return l.Expires(s, now) - 1
+		return s.Expires(&l, now) - 1
 	}
 	return l.Expiry(l.Slot(now)) - 1
 }

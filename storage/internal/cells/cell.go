@@ -21,9 +21,9 @@ func (s *State) IsEmpty() bool { return len(s.Slots) == 0 && s.Bucket == (limite
 // the earliest.
 func (s *State) Settle(l limiter.Limit, now, earliest int64) {
 	if len(s.Slots) > 1 && s.Slots[0].Index < l.Oldest(earliest) {
-		l.Trim(&s.State, earliest)
+		s.State.Trim(&l, earliest)
 	}
-	expires := l.Expires(&s.State, now)
+	expires := s.State.Expires(&l, now)
 	if l.CountsSlots() {
 		expires = max(expires, s.Expires)
 	}
@@ -35,7 +35,7 @@ func (s *State) Settle(l limiter.Limit, now, earliest int64) {
 // earlier time.
 func (s *State) Claim(c *storage.Claim, former *State, inTerm bool) limiter.Grant {
 	if former != nil {
-		c.Limit.Merge(&s.State, former.State, c.Now)
+		s.State.Merge(&c.Limit, former.State, c.Now)
 	}
 	grant := c.Limit.Claim(&s.State, c.Claim)
 	earliest := c.Now

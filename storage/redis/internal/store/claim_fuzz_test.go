@@ -94,7 +94,7 @@ func (w *claimWorld) step(t *testing.T, s *Store) {
 		of := &w.states[claims[i].Key[0]-1]
 		if claims[i].Former != (storage.Key{}) {
 			former := &w.states[claims[i].Former[0]-1]
-			claims[i].Limit.Merge(of, *former, claims[i].Now)
+			of.Merge(&claims[i].Limit, *former, claims[i].Now)
 			*former = limiter.State{}
 		}
 		want[i] = claims[i].Limit.Claim(of, claims[i].Claim)
@@ -140,7 +140,7 @@ func (w *claimWorld) claim() storage.Claim {
 	if n := len(w.leases); n > 0 && w.IntN(2) == 0 {
 		lease := w.leases[w.IntN(n)]
 		if spent := w.upTo(lease.Units); w.IntN(3) > 0 {
-			l.Spend(&lease, c.Now, spent)
+			lease.Spend(&l, c.Now, spent)
 		}
 		c.Return = lease
 	}

@@ -1,0 +1,90 @@
+package limiter
+
+import (
+	"math"
+	"math/bits"
+)
+
+// A rate is how fast a token bucket refills, and what is in use of it drains: amount units per
+// window. A quantity is a number of units and a part, which is 1/window of a unit.
+//
+// Invariants: amount and window are at least 1. A quantity that a method returns has
+// 0 ≤ part < window if those that it is given have. All arithmetic is exact, or ends at the largest
+// int64.
+type rate struct {
+	amount int64
+	window int64 // nanoseconds
+}
+
+// less takes units and parts of one from others, which end at zero.
+func (r *rate) less(units, part, byUnits, byPart int64) (int64, int64) {
+	if byUnits > units || (byUnits == units && byPart >= part) {
+		return 0, 0
+	}
+	units, part = units-byUnits, part-byPart
+	if part < 0 {
+		units, part = units-1, part+r.window
+	}
+	return units, part
+}
+
+// plus adds units and parts of one to others.
+func (r *rate) plus(units, part, byUnits, byPart int64) (int64, int64) {
+	units, part = units+byUnits, part+byPart
+	if part >= r.window {
+		units, part = units+1, part-r.window
+	}
+	return units, part
+}
+
+// lesser returns the lesser of two numbers of units and parts of one.
+func lesser(units, part, otherUnits, otherPart int64) (int64, int64) {
+	if otherUnits < units || (otherUnits == units && otherPart < part) {
+		return otherUnits, otherPart
+	}
+	return units, part
+}
+
+// whole returns units, and one more for a part of one.
+func whole(units, part int64) int64 {
+	if part > 0 {
+		return addSaturating(units, 1)
+	}
+	return units
+}
+
+// refilled returns how many units, and parts of one, drain in elapsed
+// nanoseconds. A number that does not fit is as good as infinite.
+func (r *rate) refilled(elapsed int64) (units, part int64) {
+	hi, lo := bits.Mul64(uint64(elapsed), uint64(r.amount))
+	if hi >= uint64(r.window) {
+		return math.MaxInt64, 0
+	}
+	q, rest := bits.Div64(hi, lo, uint64(r.window))
+	if q > math.MaxInt64 {
+		return math.MaxInt64, 0
+	}
+	return int64(q), int64(rest)
+}
+
+// refillTime returns the nanoseconds in which units and part drain, rounded up.
+func (r *rate) refillTime(units, part int64) int64 {
+	nanos, exact := r.drainTime(units, part)
+	if !exact && nanos < math.MaxInt64 {
+		nanos++
+	}
+	return nanos
+}
+
+// drainTime returns the nanoseconds in which no more than units and part drain, and whether these
+// drain in exactly that time.
+func (r *rate) drainTime(units, part int64) (nanos int64, exact bool) {
+	hi, lo := bits.Mul64(uint64(units), uint64(r.window))
+	lo, carry := bits.Add64(lo, uint64(part), 0)
+	hi += carry
+	if hi >= uint64(r.amount) {
+		return math.MaxInt64, false
+	}
+	q, rest := bits.Div64(hi, lo, uint64(r.amount))
+	return int64(min(q, math.MaxInt64)), rest == 0
+}
