@@ -43,6 +43,9 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 		if err != nil {
 			return err
 		}
+		if len(results[0]) == 0 { // a crash, or somebody, took the row of meta
+			return s.hasLost()
+		}
 		var epoch, batches, processes int64
 		if err := first(results[:1], &epoch, &news.Resets.Newest, &news.Newest, &batches, &processes); err != nil {
 			return err

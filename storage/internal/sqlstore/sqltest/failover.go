@@ -48,6 +48,11 @@ func (k *Kind) Failover(t *testing.T, p Pair) {
 	noticed := func() {
 		t.Helper()
 		for i, e := range engines {
+			defer func() {
+				if t.Failed() {
+					t.Logf("engine %d: %+v, seen %d", i, stats(e), seen[i])
+				}
+			}()
 			waitUntil(t, fmt.Sprintf("engine %d to notice lost writes, and to use the server again", i), func() bool {
 				return stats(e).LostWrites > seen[i] && !stats(e).Degraded
 			})

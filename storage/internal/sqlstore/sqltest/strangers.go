@@ -28,6 +28,7 @@ func (k *Kind) Lost(t *testing.T) {
 		"batches":  "UPDATE %smachines SET batches = batches - 1",
 		"machines": "DELETE FROM %smachines",
 		"epoch":    "UPDATE %smeta SET epoch = epoch - 1",
+		"all rows": "DELETE FROM %smachines; DELETE FROM %smeta",
 	} {
 		o := k.Options()
 		open := k.Place(t, server, server.Port, o)
