@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/browser"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // A person without JavaScript waits, and is back where the page was called up.
 func TestBrowserWithoutScriptEarnsASession(t *testing.T) {
 	t.Parallel()
+	proof.Only(t)
 	b := browser.Start(t, browser.Find(t))
 	arrived := make(chan string, 100)
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,7 +116,7 @@ func TestBrowserEarnsASession(t *testing.T) {
 }
 
 // The example's pages can be used in every view: the one to try limits on, and the one of a
-// refusal.
+// refusal. Each is looked at in one view only without PROOF.
 func TestBrowserShowsTheExample(t *testing.T) {
 	t.Parallel()
 	b, axe := browser.Start(t, browser.Find(t)), browser.FindAxe(t)
@@ -124,13 +126,17 @@ func TestBrowserShowsTheExample(t *testing.T) {
 	}
 	address := startExample(t, binary, "Caddyfile", "")
 	page := b.Open(t, browser.Views()[0])
-	for _, v := range browser.Views() {
+	first, second := browser.Views(), browser.Views()
+	if !proof.IsOn() {
+		first, second = first[:1], second[1:]
+	}
+	for _, v := range first {
 		page.Show(v)
 		page.Go(address + "/")
 		page.Inspect(t, axe, v, "the page to try limits on")
 		page.WantQuiet(t, address)
 	}
-	for _, v := range browser.Views() {
+	for _, v := range second {
 		useUpLogin(t, address) // again, for the minute may be over
 		page.Show(v)
 		page.Go(address + "/")

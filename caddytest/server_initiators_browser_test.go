@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/browser"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // hostile is a page that has its visitors' browsers send whatever they let it send
@@ -48,7 +49,7 @@ attack()
 
 // Whatever a page of another site has its visitors' browsers send, over plain HTTP
 // or where browsers say Sec-Fetch-Site as over HTTPS: they are let in when they visit
-// the site themselves.
+// the site themselves. What browsers say over HTTPS is looked at with PROOF.
 func TestPageElsewhereBansNoVisitors(t *testing.T) {
 	t.Parallel()
 	chromium := browser.Find(t)
@@ -60,6 +61,9 @@ func TestPageElsewhereBansNoVisitors(t *testing.T) {
 		"fetch metadata": {"127.0.0.1", "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.host != "site.test" {
+				proof.Only(t)
+			}
 			requests := make(chan string, 1000)
 			backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				requests <- r.URL.RequestURI()
@@ -121,6 +125,7 @@ const ahead = `<!doctype html><script type=speculationrules>{
 // what these requests do isn't held against the visitors, and no trap punishes it.
 func TestPagesLoadedAheadBanNoVisitors(t *testing.T) {
 	t.Parallel()
+	proof.Only(t)
 	chromium := browser.Find(t)
 	for name, c := range map[string]struct {
 		path, limit string

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/browser"
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
 // refusing is a site that refuses everything but the first request.
@@ -232,6 +233,7 @@ func TestReferenceOnThePage(t *testing.T) {
 // when the time is over.
 func TestBrowserComesBack(t *testing.T) {
 	t.Parallel()
+	proof.Only(t)
 	b := browser.Start(t, browser.Find(t))
 	s := startCaddy(t, strings.Replace(refusing("page {\nname Example\n}", "", ""), "limit 1/1h", "limit 1/2s slots 1", 1))
 	page := b.Open(t, browser.View{Width: 360, Height: 740})
