@@ -88,7 +88,7 @@ func TestEvictionsAmongRequestsLoseNothing(t *testing.T) {
 // memory with fresh keys.
 func TestKeysNearTheirLimitOutliveAFloodInAnOutage(t *testing.T) {
 	withoutRaces(t)
-	const near, room, fresh = 80, 4000, 80_000
+	const near, room, fresh = 80, 2000, 40_000
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.table.max = room

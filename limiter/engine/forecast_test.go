@@ -145,7 +145,7 @@ func (a answer) equals(b answer) bool {
 // A forecast is what is then decided, in random states: leases held here and there, blocks,
 // violations, levels, bans. Forecasts change nothing: without them the same is decided.
 func TestForecastsAreTrue(t *testing.T) {
-	const steps = 1000
+	steps := proof.Times(500, 1000)
 	seeds := proof.Times(2, 166)
 	if testing.Short() {
 		seeds = 1

@@ -116,7 +116,7 @@ var algorithms = []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.Tok
 // eventually waits for what another goroutine is about to bring about.
 func eventually(t *testing.T, true func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !true(); runtime.Gosched() {
+	for deadline := time.Now().Add(5 * time.Minute); !true(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("waited for 30 seconds in vain")
 		}

@@ -122,13 +122,13 @@ func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
 
 func TestKeysNearTheirLimitOutliveFreshOnes(t *testing.T) {
 	withoutRaces(t)
-	f := newFixture(t, func(o *Options) { o.MaxKeys = 5000 })
+	f := newFixture(t, func(o *Options) { o.MaxKeys = 2500 })
 	limit := sliding(t, 10, 24*time.Hour)
-	const near = 250
+	const near = 125
 	for i := range near {
 		f.count(11, debit(limit, fmt.Sprint("near", i), 1))
 	}
-	for i := range 50_000 {
+	for i := range 25_000 {
 		f.ask(debit(limit, fmt.Sprint("fresh", i), 1))
 	}
 	kept := 0

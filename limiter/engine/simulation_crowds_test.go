@@ -20,7 +20,7 @@ import (
 // TestSimulation, this holds in every quiet moment: no key is blocked that the
 // store and its own lease have enough for, now or before the block ends.
 func TestSimulationOfCrowds(t *testing.T) {
-	simulate(t, proof.Times(40, 5000), newCrowds)
+	simulate(t, proof.Times(30, 5000), newCrowds)
 }
 
 // crowds is a world of one process and the crowds that come to it.

@@ -20,7 +20,7 @@ import (
 // no key, a limit holds all the same: memory subtracts what it knows, and charges
 // what it admits.
 func TestSimulationOfFaults(t *testing.T) {
-	simulate(t, proof.Times(40, 5000), newTroubled)
+	simulate(t, proof.Times(30, 5000), newTroubled)
 }
 
 // troubled is a world with one process, and a store in trouble.

@@ -30,7 +30,7 @@ import (
 //   - The store knows in the end of every unit that was admitted, but for as many as were lost, unless
 //     a machine crashed.
 func TestSimulationOfFleets(t *testing.T) {
-	simulate(t, proof.Times(30, 5000), newFleetWorld)
+	simulate(t, proof.Times(20, 5000), newFleetWorld)
 }
 
 // fleetWorld is a fleet in trouble.

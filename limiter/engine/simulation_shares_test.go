@@ -25,7 +25,7 @@ import (
 // A run that never reached one of the cases fails.
 func TestSimulationOfShares(t *testing.T) {
 	reached := make(map[string]int)
-	seeds := proof.Times(24, 1000)
+	seeds := proof.Times(18, 1000)
 	simulate(t, seeds, func(t *testing.T, seed uint64) *sharesWorld { return newSharesWorld(t, seed, reached) })
 	if reached["seeds"] < seeds { // a test of a few of them was asked for, or one has failed
 		return

@@ -51,6 +51,7 @@ type comer struct {
 	cleanup time.Duration
 	full    bool // each commit is synced
 	plain   bool // without a journal
+	small   bool // a journal of half a MiB
 	limits  []*engine.Limit
 	asked   atomic.Int64
 
@@ -74,6 +75,7 @@ func come(args []string, in io.Reader, out io.Writer) (err error) {
 	flags.IntVar(&c.keys, "keys", 0, "")
 	flags.BoolVar(&c.full, "full", false, "")
 	flags.BoolVar(&c.plain, "plain", false, "")
+	flags.BoolVar(&c.small, "small", false, "")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -125,6 +127,9 @@ func (c *comer) open() error {
 	options := Options{Path: c.path, NoJournal: c.plain, BusyTimeout: max(c.timeout, time.Second)} // as Caddy has it
 	if c.full {
 		options.Synchronous = Full
+	}
+	if c.small {
+		options.journalSizes = smallJournal
 	}
 	e, err := engine.New(engine.Options{
 		Open:            func(ctx context.Context) (storage.Store, error) { return Open(ctx, options) },
@@ -209,7 +214,7 @@ func (c *comer) alive() error {
 
 // load asks for requests in bursts.
 func (c *comer) load(rng *rand.Rand, stop <-chan struct{}) {
-	most := 30 * time.Millisecond // between bursts
+	most := 100 * time.Millisecond // between bursts
 	if proof.IsOn() {
 		most = 4 * time.Millisecond
 	}

@@ -51,7 +51,7 @@ func newProcess(c *comings) *process {
 	}
 	p.cmd = exec.Command(self, "-db", c.path, "-said", p.file, "-round", fmt.Sprint(c.round), "-number", fmt.Sprint(p.number),
 		"-seed", fmt.Sprint(c.rng.Uint64()), "-timeout", timeout.String(),
-		"-cleanup", []string{"100ms", "1s", "1m"}[c.rng.IntN(3)], "-keys", fmt.Sprint(keys), "-full="+fmt.Sprint(c.rng.IntN(8) == 0), "-plain="+fmt.Sprint(c.rng.IntN(8) == 0))
+		"-cleanup", []string{"100ms", "1s", "1m"}[c.rng.IntN(3)], "-keys", fmt.Sprint(keys), "-full="+fmt.Sprint(c.rng.IntN(8) == 0), "-plain="+fmt.Sprint(c.rng.IntN(8) == 0), "-small="+fmt.Sprint(c.small))
 	p.cmd.Env = append(os.Environ(), comerJob+"=1")
 	p.cmd.Stderr = &p.stderr
 	out, err := p.cmd.StdoutPipe()

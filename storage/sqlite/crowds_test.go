@@ -42,6 +42,10 @@ func TestCrowdsLeaveNoLimitShut(t *testing.T) {
 	workers.Wait()
 }
 
+// patientOptions are those of stores that wait for each other's transactions for as long as these
+// take on a busy machine.
+func patientOptions(path string) Options { return Options{Path: path, BusyTimeout: time.Minute} }
+
 // crowd is an engine on a database, and the limits that crowds come to.
 type crowd struct {
 	*engine.Engine
@@ -62,7 +66,7 @@ func newCrowd(t *testing.T) *crowd {
 	path := filepath.Join(t.TempDir(), "tally.db")
 	var err error
 	c.Engine, err = engine.New(engine.Options{
-		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, Options{Path: path}) },
+		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, patientOptions(path)) },
 		Name:         namesOf,
 		MaxKeys:      64, // so that keys are evicted all the time
 		StoreTimeout: 10 * time.Minute,

@@ -18,7 +18,7 @@ func isIn(t *testing.T, path string, n uint64) bool {
 // awaitGone waits until it is nowhere there.
 func awaitGone(t *testing.T, path string, n uint64) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); isIn(t, path, n); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); isIn(t, path, n); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the name of a deleted key is still in the database or its log")
 		}
