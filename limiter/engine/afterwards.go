@@ -2,10 +2,11 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// chargeAfterwards charges a request that is known to count, as far as its cost is free: from the
+// charge charges a request that is known to count, as far as its cost is free: from the
 // key's lease, at once, with the next batch, or to memory's account while the store can't be used.
-func (e *Engine) chargeAfterwards(p *Pending) {
-	c := e.lockAgain(p)
+func (p *Pending) charge() {
+	e := p.engine
+	c := e.table.lock(p.cell)
 	defer c.mu.Unlock()
 	now, d := e.clock.now(), Debit{Limit: p.limit, Cost: p.cost, Counting: Afterwards}
 	degraded := e.committer.degraded.Load()
@@ -15,7 +16,7 @@ func (e *Engine) chargeAfterwards(p *Pending) {
 		return
 	case c.blocked(p.limit, 1, now, degraded) != nil: // nothing is free
 		return
-	case e.chargeAtOnceLocked(c, &d):
+	case p.chargeAtOnceLocked(c, &d):
 		return
 	case !degraded && e.committer.queue.join(func(b *batch) { b.chargeAfterwardsLocked(c, &d, now) }) != nil:
 		return
@@ -25,19 +26,9 @@ func (e *Engine) chargeAfterwards(p *Pending) {
 	}
 }
 
-// lockAgain returns the cell of a request's key, locked.
-func (e *Engine) lockAgain(p *Pending) *cell {
-	for c := p.cell; ; c = e.table.add(p.limit.ID, c.text()) {
-		c.mu.Lock()
-		if !c.dead {
-			return c
-		}
-		c.mu.Unlock()
-	}
-}
-
 // chargeAtOnceLocked charges a debit at once, if that is possible and all of it is free.
-func (e *Engine) chargeAtOnceLocked(c *cell, d *Debit) bool {
+func (p *Pending) chargeAtOnceLocked(c *cell, d *Debit) bool {
+	e := p.engine
 	at, ok := e.committer.atOnce()
 	if !ok || !at.claimLocked(c, d) {
 		return false

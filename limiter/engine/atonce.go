@@ -36,7 +36,7 @@ func (m *committer) atOnce() (at atOnce, ok bool) {
 // spendAtOnceLocked claims at once what the leases lack, and allows the request if all of it is
 // granted. It is decided as of this moment then. What was granted if not all was stays in the
 // leases.
-func (e *Engine) spendAtOnceLocked(r *request) bool {
+func (r *request) spendAtOnceLocked(e *Engine) bool {
 	at, ok := e.committer.atOnce()
 	if !ok || !at.knowsClients(r) {
 		return false

@@ -9,7 +9,7 @@ import (
 // applyClients scales the debits by the records of their clients, and refuses the request
 // if the client that it is from is banned. It notes whether all records are known. Limits are
 // lowered by what is used elsewhere.
-func (e *Engine) applyClients(r *request) {
+func (r *request) applyClients(e *Engine) {
 	r.known = true
 	if r.client != nil {
 		e.table.findClients(r.client)

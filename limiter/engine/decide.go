@@ -40,23 +40,33 @@ func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Dec
 	var room [inlineDebits]held
 	r := request{client: client, debits: debits, now: e.clock.now()}
 	for {
-		e.applyClients(&r)
-		if r.Reason == None && !e.refuseAtOnce(&r) {
-			r.held = e.hold(&r, room[:0])
-			if !r.known || !e.spend(&r) {
-				e.decideSlowly(ctx, &r)
+		r.applyClients(e)
+		if r.Reason == None && !r.refuseAtOnce(e) {
+			r.held = r.hold(e, room[:0])
+			if !r.known || !r.spend(e) {
+				r.decideSlowly(ctx, e)
 			}
 		}
-		if r.Reason != OverLimit && r.Reason != Blocked || !e.recordViolations(&r) {
-			r.countRefusals()
-			e.prolong(&r)
-			e.bindPending(&r)
-			return r.Decision
+		if r.Reason != OverLimit && r.Reason != Blocked || !r.recordViolations(e) {
+			return r.conclude(e)
 		}
 		// The client has to wait for longer now than what it was refused by says.
 		r.Decision = Decision{Fresh: r.Fresh, Waited: r.Waited}
 		r.now = e.clock.now()
 	}
+}
+
+// conclude ends a decision, and gives what the request has reserved its engine. A request doesn't know
+// that: then what it makes room for on the stack would be on the heap.
+func (r *request) conclude(e *Engine) Decision {
+	r.countRefusals()
+	r.prolong(e)
+	for i := range r.debits {
+		if p := r.debits[i].Pending; p != nil {
+			p.engine = e
+		}
+	}
+	return r.Decision
 }
 
 // countRefusals counts the request with the keys that refuse it.
@@ -73,7 +83,7 @@ func (r *request) countRefusals() {
 
 // prolong has a client wait for as long as it takes until the time of the store has
 // come that refuses it no more.
-func (e *Engine) prolong(r *request) {
+func (r *request) prolong(e *Engine) {
 	if r.Retry <= 0 {
 		return
 	}
@@ -90,11 +100,11 @@ func (e *Engine) prolong(r *request) {
 // nothing is charged or recorded.
 func (e *Engine) Refuses(debits []Debit) bool {
 	r := request{debits: debits, now: e.clock.now()}
-	return e.refuseAtOnce(&r)
+	return r.refuseAtOnce(e)
 }
 
 // refuseAtOnce refuses what memory knows to be refused. It takes no lock.
-func (e *Engine) refuseAtOnce(r *request) bool {
+func (r *request) refuseAtOnce(e *Engine) bool {
 	degraded := e.committer.degraded.Load()
 	for i := range r.debits {
 		debit := &r.debits[i]
@@ -136,15 +146,15 @@ func (r *request) refuse(reason Reason, i int, left int64, retry time.Duration) 
 
 // hold returns the cells of all debits that cost something, in lock order, making
 // those that are missing.
-func (e *Engine) hold(r *request, hs []held) []held {
+func (r *request) hold(e *Engine, hs []held) []held {
 	for i := range r.debits {
 		debit := &r.debits[i]
 		if debit.Cost <= 0 {
-			e.peek(debit)
+			debit.peek(e.clock.now())
 			continue
 		}
 		if debit.cell == nil {
-			debit.cell = e.cell(debit)
+			debit.cell = e.table.add(debit.Limit.ID, debit.Key)
 		}
 		debit.cell.touch()
 		hs = insert(hs, held{cell: debit.cell, debit: i}, r.debits)
@@ -152,20 +162,15 @@ func (e *Engine) hold(r *request, hs []held) []held {
 	return hs
 }
 
-// cell returns the cell of a debit, made if there is none.
-func (e *Engine) cell(debit *Debit) *cell {
-	return e.table.add(debit.Limit.ID, debit.Key)
-}
-
-// peek tells a debit that costs nothing what is left.
-func (e *Engine) peek(debit *Debit) {
-	if debit.cell == nil {
+// peek sets what is left for a debit that costs nothing.
+func (d *Debit) peek(now int64) {
+	if d.cell == nil {
 		return
 	}
-	debit.cell.mu.Lock()
-	defer debit.cell.mu.Unlock()
-	debit.Known = true
-	debit.Quota = debit.cell.leaseLocked().Quota(&debit.Limit.Limit, e.clock.now())
+	d.cell.mu.Lock()
+	defer d.cell.mu.Unlock()
+	d.Known = true
+	d.Quota = d.cell.leaseLocked().Quota(&d.Limit.Limit, now)
 }
 
 // insert adds h to hs, which is in lock order, or merges it with its like.
@@ -198,7 +203,7 @@ func (c *cell) before(other *cell) bool {
 
 // lock locks all cells, replacing those that were evicted since they were
 // found.
-func (e *Engine) lock(r *request) {
+func (r *request) lock(e *Engine) {
 	for i := 0; i < len(r.held); i++ {
 		h := &r.held[i]
 		h.cell.mu.Lock()
@@ -207,7 +212,7 @@ func (e *Engine) lock(r *request) {
 		}
 		h.cell.mu.Unlock()
 		unlock(r.held[:i])
-		h.cell = e.cell(&r.debits[h.debit])
+		h.cell = e.table.add(h.cell.id, h.cell.text())
 		i = -1
 	}
 }
@@ -220,14 +225,14 @@ func unlock(hs []held) {
 
 // spend allows the request if every debit is covered by its lease, or what is missing can be
 // claimed at once.
-func (e *Engine) spend(r *request) bool {
-	e.lock(r)
+func (r *request) spend(e *Engine) bool {
+	r.lock(e)
 	defer unlock(r.held)
 	if r.spendLocked() {
-		e.renewLocked(r)
+		r.renewLocked(e)
 		return true
 	}
-	return e.spendAtOnceLocked(r)
+	return r.spendAtOnceLocked(e)
 }
 
 func (r *request) spendLocked() bool {

@@ -86,17 +86,8 @@ func (e *Engine) Charge(limit *Limit, key []byte, charge limiter.Charge) {
 	if charge.Units <= 0 {
 		return
 	}
-	for !e.charge(e.table.add(limit.ID, key), limit, charge) {
-		continue // the cell was evicted meanwhile
-	}
-}
-
-func (e *Engine) charge(c *cell, limit *Limit, charge limiter.Charge) (ok bool) {
-	c.mu.Lock()
+	c := e.table.lock(e.table.add(limit.ID, key))
 	defer c.mu.Unlock()
-	if c.dead {
-		return false
-	}
 	if c.limit == nil {
 		c.limit = limit
 	}
@@ -106,7 +97,6 @@ func (e *Engine) charge(c *cell, limit *Limit, charge limiter.Charge) (ok bool) 
 	if b == nil && !charge.Floor {
 		c.oweLocked(limit, charge, e.clock.now())
 	}
-	return true
 }
 
 // oweLocked notes a debt that memory doesn't count as used yet.

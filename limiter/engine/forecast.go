@@ -18,7 +18,7 @@ import (
 // tell, it is what memory would decide alone.
 func (e *Engine) Forecast(ctx context.Context, client *Client, debits []Debit) Decision {
 	e.committer.awaitOpen(ctx)
-	r, err := e.rehearsal(ctx, keysOf(client, debits))
+	r, err := beginRehearsal(ctx, e, keysOf(client, debits))
 	if err != nil {
 		return Decision{Reason: Abandoned}
 	}
@@ -77,18 +77,18 @@ type rehearsal struct {
 	ended chan struct{}
 }
 
-// rehearsal returns a rehearsal of a request that needs some keys. It copies what memory knows
+// beginRehearsal returns a rehearsal of a request that needs some keys. It copies what memory knows
 // while no call of the store is under way and the store was told everything, so that nothing
 // counts twice. The error is that of ctx.
-func (e *Engine) rehearsal(ctx context.Context, keys []cellKey) (r *rehearsal, err error) {
-	err = e.committer.order(ctx, func() error {
+func beginRehearsal(ctx context.Context, e *Engine, keys []cellKey) (r *rehearsal, err error) {
+	err = e.committer.queue.order(ctx, func() error {
 		e.committer.tell()
-		r = e.rehearse(keys)
+		r = newRehearsal(e, keys)
 		return nil
 	})
 	switch {
 	case err == ErrUnavailable:
-		return e.rehearse(keys), nil
+		return newRehearsal(e, keys), nil
 	case err != nil:
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func (m *committer) tell() {
 	}
 }
 
-// rehearse returns a rehearsal with copies of what memory knows of some keys.
-func (e *Engine) rehearse(keys []cellKey) *rehearsal {
+// newRehearsal returns a rehearsal with copies of what memory knows of some keys.
+func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	r := &rehearsal{Engine: Engine{opts: e.opts, clock: &clock{source: e.clock.source}, stop: make(chan struct{})}, ended: make(chan struct{})}
 	r.opts.Observer, r.opts.StoreTimeout = noObserver{}, forecastTimeout
 	r.clock.line.Store(e.clock.line.Load())

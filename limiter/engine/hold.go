@@ -38,17 +38,17 @@ func (c *cell) voidHoldsLocked() {
 // isHeldLocked reports whether requests hold something of the key.
 func (c *cell) isHeldLocked() bool { return c.rare != nil && c.rare.holds.requests > 0 }
 
-// unhold ends that a request holds something. If it doesn't count, that is given back, and
+// release ends that a request holds something. If it doesn't count, that is given back, and
 // clients that were refused because of it are let in again.
-func (e *Engine) unhold(p *Pending, counts bool) {
-	c, now := p.cell, e.clock.now()
+func (p *Pending) release(counts bool) {
+	c, now := p.cell, p.engine.clock.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.mark == c.rare.holds.mark {
 		if counts {
 			c.keepLocked(p, now)
 		} else {
-			e.giveBackHeldLocked(p, now)
+			p.giveBackLocked(now)
 		}
 	}
 	c.endHoldLocked()
@@ -69,10 +69,10 @@ func (c *cell) keepLocked(p *Pending, now int64) {
 	}
 }
 
-// giveBackHeldLocked gives back what a request holds: to the lease that it was spent from, or to
+// giveBackLocked gives back what a request holds: to the lease that it was spent from, or to
 // the store if that has another lease now.
-func (e *Engine) giveBackHeldLocked(p *Pending, now int64) {
-	c := p.cell
+func (p *Pending) giveBackLocked(now int64) {
+	c, e := p.cell, p.engine
 	switch {
 	case p.debt:
 		c.forgiveLocked(p.limit, limiter.Charge{At: p.at, Units: p.cost}, now)

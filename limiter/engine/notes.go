@@ -46,20 +46,20 @@ const (
 // later one. After an error that wraps [storage.ErrUnknownOutcome] the notes may have been put, and
 // can be put again. If ctx ends first, they are put in the background.
 func (e *Engine) PutNotes(ctx context.Context, notes []storage.Note) error {
-	return e.orderNotes(ctx, notes, (*newsroom).put)
+	return e.committer.newsroom.order(ctx, notes, (*newsroom).put)
 }
 
 // ReplaceNotes puts notes into the store that say in another way what notes said that this process
 // knows. Each takes effect only if its version is higher than the one in the store: what others have
 // changed meanwhile stays. This process hears of them with the news.
 func (e *Engine) ReplaceNotes(ctx context.Context, notes []storage.Note) error {
-	return e.orderNotes(ctx, notes, (*newsroom).replace)
+	return e.committer.newsroom.order(ctx, notes, (*newsroom).replace)
 }
 
-// orderNotes has the newsroom do something with notes.
-func (e *Engine) orderNotes(ctx context.Context, notes []storage.Note, do func(*newsroom, []storage.Note) error) error {
-	w, own := &e.committer.newsroom, slices.Clone(notes)
-	o := &order{do: func() error { return do(w, own) }, done: make(chan struct{})}
+// order calls do with copies of notes, on the goroutine of the newsroom.
+func (w *newsroom) order(ctx context.Context, notes []storage.Note, do func(*newsroom, []storage.Note) error) error {
+	own := slices.Clone(notes)
+	o := newOrder(func() error { return do(w, own) })
 	select {
 	case w.orders <- o:
 	case <-w.done:
@@ -67,12 +67,7 @@ func (e *Engine) orderNotes(ctx context.Context, notes []storage.Note, do func(*
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	select {
-	case <-o.done:
-		return o.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return o.wait(ctx)
 }
 
 // put puts notes into the store, each as the latest version.

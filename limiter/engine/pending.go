@@ -59,19 +59,9 @@ func (p *Pending) Settle(counts bool) {
 	}
 	switch {
 	case p.held:
-		p.engine.unhold(p, counts)
+		p.release(counts)
 	case counts:
-		p.engine.chargeAfterwards(p)
-	}
-}
-
-// bindPending has the engine settle what a request has reserved. A request doesn't know its engine:
-// then what it makes room for on the stack would be on the heap.
-func (e *Engine) bindPending(r *request) {
-	for i := range r.debits {
-		if p := r.debits[i].Pending; p != nil {
-			p.engine = e
-		}
+		p.charge()
 	}
 }
 

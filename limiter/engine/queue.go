@@ -73,19 +73,6 @@ func (q *queue) hurry() {
 	q.hurried = q.number
 }
 
-// order has the committer do something before it takes the open batch, and reports
-// whether it will. Whatever is taken in is answered, also by a committer that ends.
-func (q *queue) order(o *order) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return false
-	}
-	q.orders = append(q.orders, o)
-	q.wakeUp()
-	return true
-}
-
 // takeOrder returns the first order, or nil.
 func (q *queue) takeOrder() *order {
 	q.mu.Lock()

@@ -38,7 +38,7 @@ type renewal struct {
 
 // renewLocked claims for the next requests of keys whose leases are about to be used up, after a
 // request has spent of them. Nobody waits for these claims.
-func (e *Engine) renewLocked(r *request) {
+func (r *request) renewLocked(e *Engine) {
 	trip := e.committer.conn.roundTrip()
 	if trip == 0 {
 		return

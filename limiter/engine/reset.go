@@ -40,7 +40,7 @@ var (
 // to reset once more does no harm. If ctx ends first, the reset happens in the background.
 func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
 	own := slices.Clone(resets) // the caller goes on with its own when ctx ends
-	if err := e.committer.order(ctx, func() error { return e.committer.reset(own) }); err != nil {
+	if err := e.committer.queue.order(ctx, func() error { return e.committer.reset(own) }); err != nil {
 		return err
 	}
 	copy(resets, own)

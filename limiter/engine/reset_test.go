@@ -324,7 +324,7 @@ func TestAResetDropsWhatAnEvictedKeyGivesBack(t *testing.T) {
 				take(one, limit, "a", 1)
 			}
 			var admitted int64
-			err := one.committer.order(context.Background(), func() error {
+			err := one.committer.queue.order(context.Background(), func() error {
 				evict(t, one, limit, "a")
 				reset := []Reset{{Limit: limit, Key: "a"}}
 				do := one.committer.reset
@@ -377,7 +377,7 @@ func TestAResetInTheBackgroundIsTheCallers(t *testing.T) {
 // meanwhile.
 func holdUp(e *Engine) (release func()) {
 	held, goOn := make(chan struct{}), make(chan struct{})
-	go e.committer.order(context.Background(), func() error {
+	go e.committer.queue.order(context.Background(), func() error {
 		close(held)
 		<-goOn
 		return nil
@@ -385,7 +385,7 @@ func holdUp(e *Engine) (release func()) {
 	<-held
 	return func() {
 		close(goOn)
-		e.committer.order(context.Background(), func() error { return nil })
+		e.committer.queue.order(context.Background(), func() error { return nil })
 	}
 }
 
@@ -406,7 +406,7 @@ func (a answering) Done() <-chan struct{} {
 func TestTheLastOrderIsAnswered(t *testing.T) {
 	for range 64 {
 		m := &committer{queue: queue{woken: make(chan struct{}, 1)}, done: make(chan struct{})}
-		if err := m.order(answering{context.Background(), m}, func() error { return nil }); err != nil {
+		if err := m.queue.order(answering{context.Background(), m}, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

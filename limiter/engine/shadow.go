@@ -16,18 +16,18 @@ const maxShadows = 4096
 func (e *Engine) Shadow(debits []Debit) (d Decision, decided bool) {
 	var room [inlineDebits]held
 	r := request{debits: debits, now: e.clock.now()}
-	e.applyClients(&r)
-	if !e.refuseAtOnce(&r) {
-		r.held = e.hold(&r, room[:0])
+	r.applyClients(e)
+	if !r.refuseAtOnce(e) {
+		r.held = r.hold(e, room[:0])
 		switch {
-		case r.known && e.spend(&r):
+		case r.known && r.spend(e):
 		case e.committer.degraded.Load():
-			e.spendAlone(&r)
+			r.spendAlone(e)
 		default:
 			return Decision{}, false
 		}
 	}
-	return e.conclude(&r), true
+	return r.conclude(e), true
 }
 
 // ShadowLater decides as Shadow does, once the store has answered. It does not wait for that:
@@ -56,32 +56,24 @@ func (e *Engine) ShadowLater(debits []Debit, later func([]Debit, Decision)) {
 func (e *Engine) shadow(debits []Debit, wait bool) Decision {
 	var room [inlineDebits]held
 	r := request{debits: debits, now: e.clock.now()}
-	e.applyClients(&r)
-	if !e.refuseAtOnce(&r) {
-		r.held = e.hold(&r, room[:0])
+	r.applyClients(e)
+	if !r.refuseAtOnce(e) {
+		r.held = r.hold(e, room[:0])
 		switch {
-		case r.known && e.spend(&r):
+		case r.known && r.spend(e):
 		case wait:
-			e.decideSlowly(context.Background(), &r)
+			r.decideSlowly(context.Background(), e)
 		default:
-			e.spendAlone(&r)
+			r.spendAlone(e)
 		}
 	}
-	return e.conclude(&r)
+	return r.conclude(e)
 }
 
 // spendAlone decides without the store.
-func (e *Engine) spendAlone(r *request) {
+func (r *request) spendAlone(e *Engine) {
 	r.late = true
-	e.spendOrClaim(r, false)
-}
-
-// conclude ends a decision of which no violation is recorded.
-func (e *Engine) conclude(r *request) Decision {
-	r.countRefusals()
-	e.prolong(r)
-	e.bindPending(r)
-	return r.Decision
+	r.spendOrClaim(e, false)
 }
 
 // copied returns copies of debits, to be decided by themselves.

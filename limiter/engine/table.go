@@ -135,6 +135,17 @@ func (t *table) add(id storage.LimitID, key []byte) *cell {
 	return fresh
 }
 
+// lock locks a cell, or if that was evicted, the one that has its key now, and returns it.
+func (t *table) lock(c *cell) *cell {
+	for ; ; c = t.add(c.id, c.text()) {
+		c.mu.Lock()
+		if !c.dead {
+			return c
+		}
+		c.mu.Unlock()
+	}
+}
+
 func (s *shard) insertLocked(c *cell) {
 	s.cells++
 	if n := len(*s.buckets.Load()); s.cells > maxFill*n {

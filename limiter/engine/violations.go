@@ -26,7 +26,7 @@ const minViolationWindow = time.Minute
 // tried for more than the whole limit of a client of the best level, once for each limit
 // and window. It reports whether that changes the decision. While the store can't be
 // used nothing is recorded, because the limits are smaller than they should be.
-func (e *Engine) recordViolations(r *request) (changed bool) {
+func (r *request) recordViolations(e *Engine) (changed bool) {
 	if r.Degraded || e.committer.degraded.Load() {
 		return false
 	}
@@ -116,15 +116,14 @@ func (e *Engine) Punish(client *Client, o reputation.Offense) {
 	if o.At == 0 {
 		o.At = e.clock.now()
 	}
-	if e.commitOffense(offense{client.cell, o}) {
+	if e.committer.offenses.commit(offense{client.cell, o}) {
 		e.committer.queue.wakeUp()
 		e.opts.Observer.Punished(o.Reason)
 	}
 }
 
-// commitOffense notes an offense in memory and for the store, and reports whether
-// it did.
-func (e *Engine) commitOffense(o offense) (noted bool) {
+// commit notes an offense in memory and for the store, and reports whether it did.
+func (os *offenses) commit(o offense) (noted bool) {
 	st := o.cell.client()
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -145,7 +144,7 @@ func (e *Engine) commitOffense(o offense) (noted bool) {
 	} else {
 		st.noted.Store(&record) // what else it has done is not known
 	}
-	if e.committer.offenses.add(o) {
+	if os.add(o) {
 		st.pending++
 	}
 	return true

@@ -14,7 +14,7 @@ const spendWithin = time.Second
 // What was granted by a batch is spent at the batch's time: the request was
 // waiting then, so that is when it is admitted. That is so if it comes in time: a
 // process that was stopped for a while does not admit as of then.
-func (e *Engine) decideSlowly(ctx context.Context, r *request) {
+func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 	before := r.Waited
 	defer func(start time.Time) { r.Waited = before + time.Since(start) }(time.Now())
 	r.late = !e.committer.waiting.begin() // nobody waits any more for a store that is about to be closed
@@ -26,7 +26,7 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 	defer timeout.Stop()
 	e.table.ensureClients(r)
 	for round := 0; ; round++ {
-		b, decided := e.spendOrClaim(r, round > 0)
+		b, decided := r.spendOrClaim(e, round > 0)
 		if decided {
 			return
 		}
@@ -39,8 +39,8 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 			if e.clock.source.Elapsed()-b.taken > int64(min(spendWithin, e.opts.StoreTimeout)) {
 				r.now = e.clock.now()
 			}
-			e.applyClients(r)
-			if e.refused(r, round > 0) {
+			r.applyClients(e)
+			if r.isRefused(e, round > 0) {
 				return
 			}
 		case errTimeout:
@@ -66,8 +66,8 @@ func (e *Engine) decideSlowly(ctx context.Context, r *request) {
 // A request that claims again claims for all of its debits, so that it has all of it as
 // of one time: where the store takes longer than a slot, what one batch granted may
 // be worth nothing when another has granted the rest.
-func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
-	e.lock(r)
+func (r *request) spendOrClaim(e *Engine, again bool) (b *batch, decided bool) {
+	r.lock(e)
 	defer unlock(r.held)
 	alone := r.late || e.committer.degraded.Load() // without the store
 	switch {
@@ -95,10 +95,10 @@ func (e *Engine) spendOrClaim(r *request, again bool) (b *batch, decided bool) {
 	return b, false
 }
 
-// refused notes which claims were refused, and if any was, gives back what is
+// isRefused notes which claims were refused, and if any was, gives back what is
 // held for the other keys: this request can't use it, and the next ones are
-// refused from memory.
-func (e *Engine) refused(r *request, twice bool) bool {
+// isRefused from memory.
+func (r *request) isRefused(e *Engine, twice bool) bool {
 	for i := range r.held {
 		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned && en.holdsFor(&r.debits[r.held[i].debit], twice) {
 			debit := r.held[i].debit
