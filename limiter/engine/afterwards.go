@@ -14,7 +14,7 @@ func (p *Pending) charge() {
 	case c.spendableLocked(&d, now):
 		c.spendLocked(&d, now)
 		return
-	case c.blocked(p.limit, 1, now, degraded) != nil: // nothing is free
+	case c.blocks.refuses(p.limit, 1, now, degraded) != nil: // nothing is free
 		return
 	case p.chargeAtOnceLocked(c, &d):
 		return
@@ -44,7 +44,7 @@ func (p *Pending) chargeAtOnceLocked(c *cell, d *Debit) bool {
 // chargeAfterwardsLocked adds a claim to the open batch for what a request uses up that nobody
 // waits for. The claim is one with that of the requests that wait for as much.
 func (b *batch) chargeAfterwardsLocked(c *cell, d *Debit, now int64) {
-	open := c.openLocked()
+	open := c.rare.openEntry()
 	unawaited := open != nil && open.unawaited
 	en := b.claimLocked(c, &Debit{Limit: d.Limit, Cost: 1, Counting: d.Counting}, now)
 	en.wanted += d.Cost - 1
@@ -54,7 +54,8 @@ func (b *batch) chargeAfterwardsLocked(c *cell, d *Debit, now int64) {
 
 // spendAfterwardsLocked spends what a claim was granted on the requests that it was made for and
 // that don't wait.
-func (c *cell) spendAfterwardsLocked(en *entry, now int64) {
+func (en *entry) spendAfterwardsLocked(now int64) {
+	c := en.cell
 	if en.afterwards == 0 {
 		return
 	}
@@ -65,7 +66,8 @@ func (c *cell) spendAfterwardsLocked(en *entry, now int64) {
 
 // oweAfterwardsLocked has memory owe what a batch that was not applied should have charged to
 // requests that don't wait.
-func (c *cell) oweAfterwardsLocked(en *entry, now int64) {
+func (en *entry) oweAfterwardsLocked(now int64) {
+	c := en.cell
 	if en.afterwards == 0 {
 		return
 	}

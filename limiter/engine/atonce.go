@@ -81,23 +81,22 @@ func (at *atOnce) knowsClient(client *Client) bool {
 
 // claimLocked claims for a debit that the lease of a locked cell does not cover.
 func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
-	if c.openLocked() != nil || c.inFlightLocked() > 0 || c.localLocked() != nil || !at.knowsLocked(c, d.Limit) {
+	if c.rare.openEntry() != nil || c.rare.claims() > 0 || c.rare.admitted() != nil || !at.knowsLocked(c, d.Limit) {
 		return false
 	}
-	headroom, first := c.headroom, c.first
-	claim := storage.Claim{ID: c.id, Key: c.name, Limit: d.Limit.Limit}
+	was, known := c.headroom, c.leaseLocked()
+	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: d.Limit.Limit}
 	claim.Now, claim.Min, claim.Want = at.now, d.Cost, d.Cost
-	if claim.Ahead = c.adaptLocked(d.Limit, at.now, true); d.Counting != Always {
+	if claim.Ahead = c.headroom.adapt(d.Limit, &known, at.now, true); d.Counting != Always {
 		claim.Ahead = 0
 	}
-	claim.Extra = int64(c.headroom)
-	known := c.leaseLocked()
+	claim.Extra = int64(c.headroom.units)
 	if c.settlesLocked(at.now) > 0 {
 		claim.Return = c.takeLeaseLocked()
 	}
 	done, changed := at.putLocked(c, d.Limit, claim, known)
 	if !changed {
-		c.headroom, c.first = headroom, first
+		c.headroom = was
 	}
 	return done
 }
@@ -105,10 +104,10 @@ func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
 // giveBackLocked gives back what a locked cell holds, which is something, and reports whether
 // the store has it. If not, the caller gives back what is left.
 func (at *atOnce) giveBackLocked(c *cell) bool {
-	if c.period != at.period || c.inFlightLocked() > 0 || c.localLocked() != nil || !at.knowsLocked(c, c.limit) {
+	if c.known.period != at.period || c.rare.claims() > 0 || c.rare.admitted() != nil || !at.knowsLocked(c, c.limit) {
 		return false
 	}
-	claim := storage.Claim{ID: c.id, Key: c.name, Limit: c.limit.Limit}
+	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: c.limit.Limit}
 	known := c.leaseLocked()
 	claim.Now, claim.Return = at.now, c.takeLeaseLocked()
 	done, _ := at.putLocked(c, c.limit, claim, known)
@@ -122,14 +121,14 @@ func (at *atOnce) putLocked(c *cell, limit *Limit, claim storage.Claim, known li
 	switch {
 	case err == nil:
 		c.limit = limit
-		c.liftLocked(grant.InUse(), at.now)
+		c.blocks.liftLocked(grant.InUse(), at.now)
 		c.joinLocked(limit, grant.Lease)
 		return true, true
 	case errors.Is(err, storage.ErrNotAtOnce):
 		c.setLeaseLocked(known)
 		return false, false
 	default: // what was to be given back may be free already
-		c.period = 0
+		c.known.period = 0
 		return false, true
 	}
 }
@@ -137,8 +136,8 @@ func (at *atOnce) putLocked(c *cell, limit *Limit, claim storage.Claim, known li
 // knowsLocked reports whether a cell knows all that is in use of its key, and its name.
 func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
 	lasting := at.now - at.line.Shift
-	if c.period == at.period {
-		return c.until == 0 || lasting < int64(c.until)*second
+	if c.known.period == at.period {
+		return c.known.until == 0 || lasting < int64(c.known.until)*second
 	}
 	if c.limit != nil {
 		return false // something was claimed before this period
@@ -147,7 +146,7 @@ func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
 	if !ok || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) || !at.recallLocked(c, limit, name.Key) {
 		return false
 	}
-	c.knowLocked(at.period, name)
+	c.known = knowledgeOf(at.period, name)
 	return true
 }
 
@@ -165,30 +164,31 @@ func (at *atOnce) recallLocked(c *cell, limit *Limit, name storage.Key) bool {
 	known, ok := store.Recall(c.id, at.line.Era, name, limit.Limit, at.now)
 	if ok && known != (limiter.Lease{}) {
 		c.setLeaseLocked(known)
-		c.noteFirstLocked(limit, at.now)
+		c.headroom.begin(limit, at.now)
 	}
 	return ok
 }
 
 const second = int64(1e9)
 
-// knowLocked notes that the lease counts, from now on and within a period, at least what is in
-// use of the key, which has a name.
-func (c *cell) knowLocked(period uint32, name Name) {
-	c.period, c.name, c.until = period, name.Key, uint32(min(name.Until/second, maxUntil))
+// knowledgeOf returns that of a cell whose lease counts, from now on and within a period, at least what
+// is in use of the key, which has a name.
+func knowledgeOf(period uint32, name Name) knowledge {
+	return knowledge{period: period, name: name.Key, until: uint32(min(name.Until/second, maxUntil))}
 }
 
-// maxUntil is the latest time that fits cell.until; names are asked for again then.
+// maxUntil is the latest time that fits knowledge.until; names are asked for again then.
 const maxUntil = int64(1<<32 - 1)
 
 // learnedLocked notes what the answer to a claim says of the key, if that has become the cell's
 // lease: within a period it is all that is in use.
-func (c *cell) learnedLocked(en *entry, became bool) {
+func (en *entry) learnedLocked(became bool) {
+	c := en.cell
 	switch {
 	case became && en.period != 0 && (c.lease.at == en.grant.At || !en.limit.CountsSlots()):
-		c.knowLocked(en.period, en.name)
+		c.known = knowledgeOf(en.period, en.name)
 	case became || en.charge.Units > 0:
-		c.period = 0
+		c.known.period = 0
 	}
 }
 

@@ -131,7 +131,7 @@ func (e *entry) holdsFor(d *Debit, again bool) bool {
 // be locked and stays so.
 func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	client := d.client()
-	if e := c.openLocked(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
+	if e := c.rare.openEntry(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
 		(e.ahead == 0 || d.Counting == Always) && !e.renews {
 		e.wanted += d.Cost
 		e.counting = max(e.counting, d.Counting)
@@ -139,14 +139,15 @@ func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 		return e
 	}
 	b.chargeLocked(c)
-	ahead := c.adaptLocked(d.Limit, now, false)
+	lease := c.leaseLocked()
+	ahead := c.headroom.adapt(d.Limit, &lease, now, false)
 	if d.Counting != Always {
 		ahead = 0
 	}
 	e := &entry{
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost, counting: d.Counting,
-		extra: int64(c.headroom), ahead: ahead,
+		extra: int64(c.headroom.units), ahead: ahead,
 		client: client, parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
 	}
 	b.giveWithLocked(e, now)
@@ -164,13 +165,13 @@ func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 func (b *batch) giveWithLocked(e *entry, now int64) {
 	c := e.cell
 	if settles := c.settlesLocked(now); settles > 0 {
-		if c.openIn(b) == nil {
+		if b.entryOf(c) == nil {
 			e.give, e.given = c.takeLeaseLocked(), settles
 			return
 		}
 		b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles)
 	}
-	if last := c.openIn(b); last != nil {
+	if last := b.entryOf(c); last != nil {
 		e.given = last.given
 	}
 }
@@ -181,15 +182,15 @@ func (b *batch) giveLocked(c *cell, limit *Limit, lease limiter.Lease, settles i
 	e := &entry{cell: c, limit: limit, batch: b, give: lease}
 	b.entries = slices.Insert(b.entries, b.gives, e)
 	b.gives++
-	if c.openIn(b) == nil {
+	if b.entryOf(c) == nil {
 		c.changeRareLocked(func(r *rare) { r.open = e })
 	}
 	c.rare.open.given += settles
 }
 
-// openIn returns the last entry that the cell has in a batch, or nil.
-func (c *cell) openIn(b *batch) *entry {
-	if open := c.openLocked(); open != nil && open.batch == b {
+// entryOf returns the last entry of a locked cell in the batch, or nil.
+func (b *batch) entryOf(c *cell) *entry {
+	if open := c.rare.openEntry(); open != nil && open.batch == b {
 		return open
 	}
 	return nil

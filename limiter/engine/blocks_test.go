@@ -51,16 +51,21 @@ func TestLiftedBlocks(t *testing.T) {
 	ended, small := block{until: now, cost: 1, capacity: 10}, block{until: later, cost: 1, capacity: 3}
 	local := block{until: later, cost: 1, capacity: 10, local: true}
 	for inUse, left := range map[int64]int{10: 4, 9: 3, 3: 3, 2: 2, 1: 1, 0: 1} {
-		got := chain(dear, ended, cheap, small, local).lifted(inUse, now)
+		var known blocks
+		known.newest.Store(chain(dear, ended, cheap, small, local))
+		known.liftLocked(inUse, now)
 		n := 0
-		for b := got; b != nil; b = b.older {
+		for b := known.newest.Load(); b != nil; b = b.older {
 			n++
 		}
 		if n != left {
 			t.Errorf("%d blocks are left where %d units are in use, want %d", n, inUse, left)
 		}
 	}
-	if b := chain(cheap, dear); b.lifted(10, now) != b {
+	var known blocks
+	b := chain(cheap, dear)
+	known.newest.Store(b)
+	if known.liftLocked(10, now); known.newest.Load() != b {
 		t.Error("a chain of which nothing is lifted is copied")
 	}
 }

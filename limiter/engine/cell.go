@@ -20,7 +20,7 @@ import (
 // There are very many of them, and most are far from the processor. So cells are small, and
 // what most decisions use comes first, up to the first bytes of short: two cache lines mostly.
 type cell struct {
-	block  atomic.Pointer[block] // written under mu, read without
+	blocks blocks // written under mu, read without
 	id     storage.LimitID
 	hash   uint32
 	unused atomic.Uint32 // how many sweeps found that nobody has asked for it since the one before
@@ -34,14 +34,17 @@ type cell struct {
 	size  uint8          // how many bytes of short are the key's text, or longKey
 	short [shortKey]byte // the key's text, if that is short
 
-	headroom uint16 // guarded by mu: units to ask for beyond what is waiting
-	first    uint16 // guarded by mu: the last bits of the slot in which the key came first
-	refused  tally  // requests, since the cell was made
-	fixed    *fixed // what few cells have from the beginning; nil if this has nothing
+	headroom headroom // guarded by mu
+	refused  tally    // requests, since the cell was made
+	fixed    *fixed   // what few cells have from the beginning; nil if this has nothing
 
-	// The lease counts all that is in use of the key, if the period of the store is this one.
-	// Then the key has this name, until a time in seconds since the Unix epoch that was never
-	// set; 0 if it always has. Guarded by mu.
+	known knowledge // guarded by mu
+}
+
+// knowledge says in which period of the store the lease of a cell counts all that is in use of the
+// key. Then the key has a name, until a time in seconds since the Unix epoch that was never set; 0 if
+// it always has. Of a client it is the name under which its record was read.
+type knowledge struct {
 	period, until uint32
 	name          storage.Key
 }
@@ -108,26 +111,32 @@ func (c *cell) client() *clientState {
 	return c.fixed.client
 }
 
-func (c *cell) openLocked() *entry {
-	if c.rare == nil {
+// openEntry returns the last entry in the last batch that has one and is not answered, or nil.
+func (r *rare) openEntry() *entry {
+	if r == nil {
 		return nil
 	}
-	return c.rare.open
+	return r.open
 }
 
-func (c *cell) localLocked() *local {
-	if c.rare == nil {
+// admitted returns what was decided without the store, or nil.
+func (r *rare) admitted() *local {
+	if r == nil {
 		return nil
 	}
-	return c.rare.local
+	return r.local
 }
 
-func (c *cell) inFlightLocked() int32 {
-	if c.rare == nil {
+// claims returns how many claims are waiting or under way.
+func (r *rare) claims() int32 {
+	if r == nil {
 		return 0
 	}
-	return c.rare.inFlight
+	return r.inFlight
 }
+
+// isHeld reports whether requests hold something of the key.
+func (r *rare) isHeld() bool { return r != nil && r.holds.requests > 0 }
 
 // changeRareLocked changes what few cells have.
 func (c *cell) changeRareLocked(change func(*rare)) {
@@ -143,102 +152,6 @@ func (c *cell) changeRareLocked(change func(*rare)) {
 // setLocalLocked sets what was decided without the store.
 func (c *cell) setLocalLocked(local *local) {
 	c.changeRareLocked(func(r *rare) { r.local = local })
-}
-
-// block says that requests of at least a cost are refused until a time, by a
-// limit of some amount. It is immutable, and linked to older ones that say
-// something else.
-//
-// Invariant: a block never outlives the knowledge that its cost is free. It is
-// made only while this process neither holds anything of the key nor gives it
-// back, because that could free the cost before the time that the store tells; and
-// whatever the store tells of the key later lifts the blocks that it disproves.
-type block struct {
-	until    int64
-	asks     int64 // until then the store is not asked; as long as until if nobody may give units back
-	cost     int64
-	left     int64 // units that were left for cheaper requests
-	amount   int64 // of the limit that refused
-	capacity int64
-	local    bool // memory refused, without the store
-	held     bool // the request would have held what it costs, as others that are under way may do
-	older    *block
-}
-
-// maxBlocks bounds the chain of blocks of a cell.
-const maxBlocks = 4
-
-// blocked returns the block that refuses a request for longest at now, or nil.
-// It knows nothing of a limit whose amount was changed, and what memory refused
-// counts only while it decides. Then the store can't be asked.
-func (c *cell) blocked(limit *Limit, cost, now int64, degraded bool) (longest *block) {
-	for b := c.block.Load(); b != nil; b = b.older {
-		if b.applies(limit, cost, now) && (degraded || !b.local && now < b.asks) && (longest == nil || b.until > longest.until) {
-			longest = b
-		}
-	}
-	return longest
-}
-
-// wasRefused reports whether the store has refused a cost until a time after now.
-func (c *cell) wasRefused(limit *Limit, cost, now int64) bool {
-	for b := c.block.Load(); b != nil; b = b.older {
-		if b.applies(limit, cost, now) && !b.local {
-			return true
-		}
-	}
-	return false
-}
-
-func (b *block) applies(limit *Limit, cost, now int64) bool {
-	return now < b.until && b.cost <= cost && b.amount == limit.Amount() && b.capacity == limit.Capacity()
-}
-
-// blockLocked remembers a refusal, beside older ones that still say something.
-func (c *cell) blockLocked(fresh block, now int64) {
-	var kept []block
-	for b := c.block.Load(); b != nil && len(kept) < maxBlocks-1; b = b.older {
-		if now < b.until && !fresh.covers(b) {
-			kept = append(kept, *b)
-		}
-	}
-	for i := len(kept) - 1; i >= 0; i-- {
-		kept[i].older = fresh.older
-		fresh.older = &kept[i]
-	}
-	c.block.Store(&fresh)
-}
-
-// liftLocked forgets the blocks that have ended and those whose cost is free, where
-// the store says that so many units are in use.
-func (c *cell) liftLocked(inUse, now int64) {
-	if b := c.block.Load(); b != nil {
-		c.block.Store(b.lifted(inUse, now))
-	}
-}
-
-// lifted returns those of a chain of blocks that go on.
-func (b *block) lifted(inUse, now int64) *block {
-	if b == nil {
-		return nil
-	}
-	older := b.older.lifted(inUse, now)
-	switch {
-	case now >= b.until || !b.local && b.cost <= b.capacity-inUse:
-		return older
-	case older == b.older:
-		return b
-	}
-	goesOn := *b
-	goesOn.older = older
-	return &goesOn
-}
-
-// covers reports whether everything that other refuses is refused by b for as
-// long.
-func (b *block) covers(other *block) bool {
-	return b.amount == other.amount && b.capacity == other.capacity && (!b.local || other.local) &&
-		b.cost <= other.cost && b.until >= other.until
 }
 
 // touch marks the cell as in use.
@@ -263,59 +176,6 @@ func (c *cell) spendLocked(d *Debit, now int64) {
 	c.setLeaseLocked(lease)
 	d.Known, d.at = true, lease.SpentAt(&d.Limit.Limit, now)
 	d.Quota = lease.Quota(&d.Limit.Limit, now)
-}
-
-const (
-	headroomShare = 64 // headroom starts at this part of the capacity
-	firstHeadroom = 16 // and at most here
-	maxHeadroom   = 1 << 14
-)
-
-// firstHeadroomOf returns how much is claimed for later of a key that comes first.
-func firstHeadroomOf(limit *Limit) int64 {
-	return min(limit.Capacity()/headroomShare, firstHeadroom)
-}
-
-// adaptLocked sets how much is claimed for later, more and more for a key that uses
-// its lease up before that ends, and returns for how many slots: several only for a
-// key that has shown to be slow, and no more units then than may be forgotten late.
-// A key that comes first gets none at once: most of those don't come again.
-func (c *cell) adaptLocked(limit *Limit, now int64, atOnce bool) (ahead int64) {
-	first := uint16(firstHeadroomOf(limit))
-	switch {
-	case c.lease.at == 0:
-		if c.headroom = first; atOnce {
-			c.headroom = 0
-		}
-		c.noteFirstLocked(limit, now)
-	case limit.InSlot(c.lease.at, now): // it was used up
-		c.headroom = min(max(2*c.headroom, 1), maxHeadroom)
-	default:
-		c.headroom = max(c.headroom/2, first)
-	}
-	if !c.slowLocked(limit, now) {
-		return 0
-	}
-	c.headroom = uint16(min(int64(c.headroom), limit.MaxLate()))
-	return limit.MaxAhead()
-}
-
-// noteFirstLocked notes when the key came first.
-func (c *cell) noteFirstLocked(limit *Limit, now int64) {
-	if limit.MaxAhead() > 0 {
-		c.first = uint16(limit.Slot(now))
-	}
-}
-
-// slowLocked reports whether the key is known to keep far from its limit. Of the
-// slot that it was met in there are some bits; the others are those of the last that
-// fit, which makes no key slow that is not.
-func (c *cell) slowLocked(limit *Limit, now int64) bool {
-	if limit.MaxAhead() == 0 {
-		return false
-	}
-	slot := limit.Slot(now)
-	return c.leaseLocked().Slow(&limit.Limit, slot-int64(uint16(slot)-c.first), now)
 }
 
 // settlesLocked returns how many units giving the lease back sets right.

@@ -111,7 +111,9 @@ func (m *committer) readClients(p *part, store storage.Store, term *storage.Term
 // learn notes what the store knows of the clients of a part.
 func (p *part) learn(names []storage.Client, records []reputation.Record) {
 	for i, c := range p.clients {
-		c.setName(names[i].Key)
+		c.mu.Lock()
+		c.known.name = names[i].Key
+		c.mu.Unlock()
 		c.client().learn(records[i], 0)
 	}
 }

@@ -4,7 +4,7 @@ import "github.com/caddy-tally/caddy-tally/limiter"
 
 // addDebtLocked notes units that memory has admitted and the store is to charge.
 func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
-	local := c.localLocked()
+	local := c.rare.admitted()
 	if local == nil { // it was about to be charged, and seemed settled
 		local = newLocal(limit, c.leaseLocked())
 		limit.Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
@@ -14,23 +14,40 @@ func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
 	local.debts = local.debts.Add(&limit.Limit, charge, &local.state, now)
 }
 
-// settleDebtsLocked spends a grant on the key's debts. The grant came too late for the
+// settle spends a grant on the debts. The grant came too late for the
 // requests that waited for it, and memory admitted them meanwhile. Memory counts the rest
 // as used, because the key's lease holds it.
-func (c *cell) settleDebtsLocked(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
-	local := c.localLocked()
-	local.debts, back = local.debts.Settle(&limit.Limit, granted, now)
+func (o *local) settle(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
+	o.debts, back = o.debts.Settle(&limit.Limit, granted, now)
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
-	limit.Claim(&local.state, limiter.Claim{Now: now, Charge: rest})
+	limit.Claim(&o.state, limiter.Claim{Now: now, Charge: rest})
 	return back
 }
+
+// forgive takes back what memory has admitted without the store, unless the store was told
+// of it: then it stays charged.
+func (o *local) forgive(limit *Limit, charge limiter.Charge, now int64) {
+	if o == nil {
+		return
+	}
+	forgiven := o.debts.Forgive(&limit.Limit, charge)
+	o.giveBack(limit, limiter.Lease{At: charge.At, Units: forgiven, Used: forgiven}, now)
+}
+
+// giveBack takes back what was taken from a share of the limit.
+func (o *local) giveBack(limit *Limit, taken limiter.Lease, now int64) {
+	limit.Claim(&o.state, limiter.Claim{Now: now, Return: taken})
+}
+
+// hasDebts reports whether something of the key is still to be charged.
+func (o *local) hasDebts() bool { return o != nil && len(o.debts) > 0 }
 
 // chargeLocked moves the debts of a key to a batch, which settles them once the store
 // is in use again. While claims are in flight the key keeps its debts, because the store
 // doesn't know of them when it grants: settleDebtsLocked settles them from the grants.
 func (b *batch) chargeLocked(c *cell) {
-	local := c.localLocked()
-	if local == nil || c.inFlightLocked() > 0 {
+	local := c.rare.admitted()
+	if local == nil || c.rare.claims() > 0 {
 		return
 	}
 	for _, charge := range local.debts {
@@ -40,16 +57,4 @@ func (b *batch) chargeLocked(c *cell) {
 		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: charge})
 	}
 	local.debts = nil
-}
-
-// hasDebt reports whether something of the key is still to be charged.
-func (c *cell) hasDebt() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hasDebtLocked()
-}
-
-func (c *cell) hasDebtLocked() bool {
-	local := c.localLocked()
-	return local != nil && len(local.debts) > 0
 }

@@ -122,7 +122,7 @@ func (r *request) refuseAtOnce(e *Engine) bool {
 		if debit.cell == nil || debit.Cost <= 0 {
 			continue
 		}
-		if b := debit.cell.blocked(debit.Limit, debit.Cost, r.now, degraded); b != nil {
+		if b := debit.cell.blocks.refuses(debit.Limit, debit.Cost, r.now, degraded); b != nil {
 			reason := Blocked
 			if r.Reason == TooCostly {
 				reason = TooCostly

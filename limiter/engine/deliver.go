@@ -12,40 +12,40 @@ func (m *committer) deliver(en *entry, now int64) {
 	c := en.cell
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.openLocked() != en {
+	if c.rare.openEntry() != en {
 		en.period = 0 // more of the cell is to be answered, or was since, and claims at once may have come between
 	}
-	c.answeredLocked(en)
+	en.answeredLocked()
 	defer m.shareAnsweredLocked(c, en.limit)
-	c.liftLocked(en.grant.InUse(), now)
+	c.blocks.liftLocked(en.grant.InUse(), now)
 	c.rewindLocked(en.limit, now)
 	if en.cost == 0 {
-		c.learnedLocked(en, c.learnLocked(en, now)) // it only gave back, or charged
+		en.learnedLocked(en.learnLocked(now)) // it only gave back, or charged
 		return
 	}
 	if en.client != nil {
 		c.limit = en.limit // which may have been another when it was claimed
 	}
-	if c.localLocked() != nil && !c.hasDebtLocked() {
+	if c.rare.admitted() != nil && !c.rare.admitted().hasDebts() {
 		c.setLocalLocked(nil) // settled with this claim or before
 	}
 	if en.grant.Units == 0 && en.renews {
-		c.notRenewedLocked(en)
-		c.learnedLocked(en, false)
+		en.notRenewedLocked()
+		en.learnedLocked(false)
 		return
 	}
 	if en.grant.Units == 0 {
-		c.learnedLocked(en, c.refusedLocked(en, now, m.asksAgain(en)))
+		en.learnedLocked(en.refusedLocked(now, m.asksAgain(en)))
 		return
 	}
 	granted := en.grant.Lease // the entry's stays what it is: the requests that wait for it were not refused
-	if c.localLocked() != nil {
-		back := c.settleDebtsLocked(en.limit, &granted, m.clock.now()) // what was granted may have drained since
+	if c.rare.admitted() != nil {
+		back := c.rare.admitted().settle(en.limit, &granted, m.clock.now()) // what was granted may have drained since
 		m.giveLeaseLocked(c, en.limit, back, now)
 	}
 	m.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
-	c.spendAfterwardsLocked(en, now)
-	c.learnedLocked(en, true)
+	en.spendAfterwardsLocked(now)
+	en.learnedLocked(true)
 	m.lendLocked(c, en.limit)
 }
 
@@ -70,7 +70,8 @@ func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, 
 
 // learnLocked notes what the store tells of the key, and reports whether it did. If the key
 // holds something, what is known with that is kept.
-func (c *cell) learnLocked(en *entry, now int64) bool {
+func (en *entry) learnLocked(now int64) bool {
+	c := en.cell
 	if c.leaseLocked().Settles(&en.limit.Limit, now) > 0 {
 		return false
 	}
@@ -79,8 +80,9 @@ func (c *cell) learnLocked(en *entry, now int64) bool {
 }
 
 // answeredLocked notes that an entry does not wait any more.
-func (c *cell) answeredLocked(en *entry) {
-	if en.cost == 0 && c.openLocked() != en {
+func (en *entry) answeredLocked() {
+	c := en.cell
+	if en.cost == 0 && c.rare.openEntry() != en {
 		return
 	}
 	c.changeRareLocked(func(r *rare) {
@@ -97,9 +99,10 @@ func (c *cell) answeredLocked(en *entry) {
 // key, or is about to give it back: then there may be enough, or will be sooner
 // than the store says. All that its own batch gives back, the claim was after. The store is
 // asked again after asks at the latest. It reports whether it did.
-func (c *cell) refusedLocked(en *entry, now, asks int64) bool {
+func (en *entry) refusedLocked(now, asks int64) bool {
+	c := en.cell
 	en.held = c.leaseLocked().Settles(&en.limit.Limit, now)
-	if open := c.openLocked(); open != nil && open.batch != en.batch {
+	if open := c.rare.openEntry(); open != nil && open.batch != en.batch {
 		en.held += open.given
 	}
 	if en.held > 0 {
@@ -109,8 +112,8 @@ func (c *cell) refusedLocked(en *entry, now, asks int64) bool {
 	if en.unawaited {
 		return true // the first request that is refused is to be news
 	}
-	en.fresh.Store(!c.wasRefused(en.limit, en.cost, now))
-	c.blockLocked(block{
+	en.fresh.Store(!c.blocks.wasRefused(en.limit, en.cost, now))
+	c.blocks.addLocked(block{
 		until:    now + int64(en.grant.Retry),
 		asks:     now + min(int64(en.grant.Retry), asks),
 		cost:     en.cost,
@@ -139,7 +142,7 @@ func (m *committer) undo(entries []*entry, err error) {
 	for _, en := range entries {
 		c := en.cell
 		c.mu.Lock()
-		c.answeredLocked(en)
+		en.answeredLocked()
 		if !unknown && !c.dead && en.give.Holds() {
 			m.keepLocked(en)
 		}
@@ -151,7 +154,7 @@ func (m *committer) undo(entries []*entry, err error) {
 			c.addDebtLocked(en.limit, en.charge, now)
 		}
 		if !unknown {
-			c.oweAfterwardsLocked(en, now)
+			en.oweAfterwardsLocked(now)
 		}
 		c.mu.Unlock()
 	}

@@ -77,7 +77,7 @@
 //     what was reset before it makes its next call (reset.go).
 //   - The engine's time never runs backwards.
 //
-// The types committer, cell, block and table state their own.
+// The types committer, cell, blocks and table state their own.
 //
 // # Goroutines
 //
@@ -93,7 +93,8 @@
 //   - pending.go, hold.go, afterwards.go: requests of which it is known later whether they count
 //   - shadow.go: decisions that refuse nobody
 //   - decision.go, options.go, stats.go: what goes in and comes out
-//   - table.go, cell.go, clientstate.go, clients.go, local.go, debt.go: what memory knows
+//   - table.go, cell.go, blocks.go, headroom.go, clientstate.go, clients.go, local.go, debt.go: what
+//     memory knows
 //   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time

@@ -101,7 +101,7 @@ func (e *Engine) Charge(limit *Limit, key []byte, charge limiter.Charge) {
 
 // oweLocked notes a debt that memory doesn't count as used yet.
 func (c *cell) oweLocked(limit *Limit, charge limiter.Charge, now int64) {
-	if local := c.localLocked(); local != nil {
+	if local := c.rare.admitted(); local != nil {
 		limit.Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
 	}
 	c.addDebtLocked(limit, charge, now)

@@ -49,11 +49,11 @@ func (m *committer) beginEra() {
 }
 
 func (c *cell) beginEraLocked(now int64) {
-	c.block.Store(nil)
+	c.blocks.clear()
 	c.setLeaseLocked(limiter.Lease{})
 	c.voidHoldsLocked()
-	c.period = 0
-	was := c.localLocked()
+	c.known.period = 0
+	was := c.rare.admitted()
 	if was == nil {
 		return
 	}

@@ -171,10 +171,10 @@ func (r *rehearsal) end() {
 func (c *cell) copyTo(to *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	to.limit, to.headroom, to.first = c.limit, c.headroom, c.first
+	to.limit, to.headroom = c.limit, c.headroom
 	to.setLeaseLocked(c.leaseLocked())
-	to.block.Store(c.block.Load())
-	if known := c.localLocked(); known != nil {
+	to.blocks.newest.Store(c.blocks.newest.Load())
+	if known := c.rare.admitted(); known != nil {
 		copied := &local{state: known.state, debts: slices.Clone(known.debts)}
 		copied.state.Slots = slices.Clone(known.state.Slots)
 		to.setLocalLocked(copied)

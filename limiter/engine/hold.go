@@ -16,8 +16,8 @@ type holds struct {
 }
 
 // holdLocked notes that a request holds what it has spent.
-func (c *cell) holdLocked(p *Pending, now int64) {
-	c.changeRareLocked(func(r *rare) {
+func (p *Pending) holdLocked(now int64) {
+	p.cell.changeRareLocked(func(r *rare) {
 		r.holds.requests++
 		p.mark = r.holds.mark
 		if !p.debt && !p.limit.CountsSlots() {
@@ -35,9 +35,6 @@ func (c *cell) voidHoldsLocked() {
 	c.rare.holds.bucket = limiter.Held{}
 }
 
-// isHeldLocked reports whether requests hold something of the key.
-func (c *cell) isHeldLocked() bool { return c.rare != nil && c.rare.holds.requests > 0 }
-
 // release ends that a request holds something. If it doesn't count, that is given back, and
 // clients that were refused because of it are let in again.
 func (p *Pending) release(counts bool) {
@@ -46,7 +43,7 @@ func (p *Pending) release(counts bool) {
 	defer c.mu.Unlock()
 	if p.mark == c.rare.holds.mark {
 		if counts {
-			c.keepLocked(p, now)
+			p.keepLocked(now)
 		} else {
 			p.giveBackLocked(now)
 		}
@@ -63,9 +60,9 @@ func (c *cell) endHoldLocked() {
 	})
 }
 
-func (c *cell) keepLocked(p *Pending, now int64) {
+func (p *Pending) keepLocked(now int64) {
 	if !p.debt && !p.limit.CountsSlots() {
-		c.rare.holds.bucket.Keep(&p.limit.Limit, now, p.cost)
+		p.cell.rare.holds.bucket.Keep(&p.limit.Limit, now, p.cost)
 	}
 }
 
@@ -75,7 +72,7 @@ func (p *Pending) giveBackLocked(now int64) {
 	c, e := p.cell, p.engine
 	switch {
 	case p.debt:
-		c.forgiveLocked(p.limit, limiter.Charge{At: p.at, Units: p.cost}, now)
+		c.rare.admitted().forgive(p.limit, limiter.Charge{At: p.at, Units: p.cost}, now)
 	case !p.limit.CountsSlots():
 		lease := c.leaseLocked()
 		c.rare.holds.bucket.Release(&p.limit.Limit, &lease, now, p.cost)
@@ -86,8 +83,8 @@ func (p *Pending) giveBackLocked(now int64) {
 	default:
 		e.committer.giveLeaseLocked(c, p.limit, limiter.Lease{At: p.at, Units: p.cost, Used: p.cost}, now)
 	}
-	c.liftLocked(c.lease.used-c.lease.units, now)
-	c.liftLocalLocked()
+	c.blocks.liftLocked(c.lease.used-c.lease.units, now)
+	c.blocks.liftLocalLocked()
 	e.committer.shareLocked(c, p.limit)
 }
 
@@ -102,7 +99,7 @@ func (m *committer) shareLocked(c *cell, limit *Limit) {
 	}
 	switch {
 	case units <= limit.Capacity()/headroomShare || !m.othersHold():
-	case c.inFlightLocked() > 0:
+	case c.rare.claims() > 0:
 		c.changeRareLocked(func(r *rare) { r.shares = true })
 	default:
 		m.giveBackLocked(c)
@@ -145,34 +142,15 @@ func (j *janitor) share() {
 		var b *batch
 		c.mu.Lock()
 		if !c.dead && c.limit != nil {
-			if blocks := c.block.Load(); blocks != nil {
-				c.block.Store(blocks.asking(now))
-			}
+			c.blocks.askAgainLocked(now)
 			m.shareLocked(c, c.limit)
-			if open := c.openLocked(); open != nil {
+			if open := c.rare.openEntry(); open != nil {
 				b = open.batch
 			}
 		}
 		c.mu.Unlock()
 		inTurn(b)
 	})
-}
-
-// asking returns a chain of blocks in which those that others may lift are asked about again after now.
-func (b *block) asking(now int64) *block {
-	if b == nil {
-		return nil
-	}
-	older := b.older.asking(now)
-	if older == b.older && (!b.held || b.asks <= now) {
-		return b
-	}
-	again := *b
-	again.older = older
-	if b.held {
-		again.asks = min(b.asks, now)
-	}
-	return &again
 }
 
 // asksEvery is how often the store is asked whether other processes have given back what requests
@@ -185,33 +163,4 @@ func (m *committer) asksAgain(en *entry) int64 {
 		return int64(asksEvery)
 	}
 	return math.MaxInt64
-}
-
-// forgiveLocked takes back what memory has admitted without the store, unless the store was told
-// of it: then it stays charged.
-func (c *cell) forgiveLocked(limit *Limit, charge limiter.Charge, now int64) {
-	local := c.localLocked()
-	if local == nil {
-		return
-	}
-	forgiven := local.debts.Forgive(&limit.Limit, charge)
-	limit.Claim(&local.state, limiter.Claim{Now: now, Return: limiter.Lease{At: charge.At, Units: forgiven, Used: forgiven}})
-}
-
-// liftLocalLocked forgets what memory has refused without the store. It decides anew.
-func (c *cell) liftLocalLocked() {
-	if c.block.Load() == nil {
-		return
-	}
-	var kept []block
-	for b := c.block.Load(); b != nil; b = b.older {
-		if !b.local {
-			kept = append(kept, *b)
-		}
-	}
-	var newest *block
-	for i := len(kept) - 1; i >= 0; i-- {
-		kept[i].older, newest = newest, &kept[i]
-	}
-	c.block.Store(newest)
 }

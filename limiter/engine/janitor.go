@@ -110,7 +110,7 @@ func (j *janitor) chargeDebts() {
 	j.committer.table.each(func(c *cell) {
 		var b *batch
 		c.mu.Lock()
-		if !c.dead && c.inFlightLocked() == 0 && c.hasDebtLocked() {
+		if !c.dead && c.rare.claims() == 0 && c.rare.admitted().hasDebts() {
 			b = j.committer.queue.join(func(b *batch) { b.chargeLocked(c) })
 		}
 		c.mu.Unlock()

@@ -58,7 +58,7 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 	now := e.clock.now()
 	list := firstOf(e.table, q.N, compare, func(c *cell, last *KeyState) (k KeyState, ok bool) {
 		switch {
-		case c.client() != nil, q.Match != nil && !q.Match(c.id, c.text()), q.Blocked && !c.blockedAt(now):
+		case c.client() != nil, q.Match != nil && !q.Match(c.id, c.text()), q.Blocked && !c.blocks.anyAt(now):
 			return k, false
 		case last != nil && q.Order == ByRefused && c.refused.count() < last.Refused:
 			return k, false
@@ -75,18 +75,16 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
 	counts := make(map[storage.LimitID]int64)
 	e.table.each(func(c *cell) {
-		if c.client() == nil && c.isCounted() {
+		if c.client() != nil {
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.limit != nil && !c.dead {
 			counts[c.id]++
 		}
 	})
 	return counts
-}
-
-// isCounted reports whether anything is known of a key.
-func (c *cell) isCounted() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.limit != nil && !c.dead
 }
 
 // state describes the key at now, but for its text as a string, and reports whether anything is known of it.
@@ -99,7 +97,7 @@ func (c *cell) state(now int64) (k KeyState, ok bool) {
 	left := c.leaseLocked().Quota(&c.limit.Limit, now).Remaining
 	k = KeyState{Limit: c.limit, Used: c.limit.Capacity() - left, Left: left, Refused: c.refused.count(), text: c.text()}
 	k.part = float64(k.Used) / float64(max(c.limit.Capacity(), 1))
-	for b := c.block.Load(); b != nil; b = b.older {
+	for b := c.blocks.newest.Load(); b != nil; b = b.older {
 		k.Blocked = max(k.Blocked, time.Duration(b.until-now))
 	}
 	return k, true

@@ -23,7 +23,7 @@ func (m *committer) takeBack() {
 	for c, was := range m.lent {
 		c.mu.Lock()
 		switch {
-		case c.dead, c.lease.units == 0, c.inFlightLocked() > 0: // what is granted then is noted again
+		case c.dead, c.lease.units == 0, c.rare.claims() > 0: // what is granted then is noted again
 			delete(m.lent, c)
 		case c.lease == was:
 			m.giveBackLocked(c)

@@ -292,14 +292,14 @@ func TestIdleKeysGiveBackInTurn(t *testing.T) {
 func TestHeadroomStaysAtItsMost(t *testing.T) {
 	limit := sliding(t, 1<<30, time.Hour)
 	now := newFakeClock().wall.Load()
-	c := &cell{lease: lease{at: limit.Slot(now)}}
+	c, lease := new(cell), limiter.Lease{At: limit.Slot(now)}
 	for range 40 {
-		before := c.headroom
-		if c.adaptLocked(limit, now, false); c.headroom < before {
-			t.Fatalf("headroom falls from %d to %d while the key uses it up", before, c.headroom)
+		before := c.headroom.units
+		if c.headroom.adapt(limit, &lease, now, false); c.headroom.units < before {
+			t.Fatalf("headroom falls from %d to %d while the key uses it up", before, c.headroom.units)
 		}
 	}
-	if c.headroom != maxHeadroom {
-		t.Errorf("headroom %d, want %d", c.headroom, maxHeadroom)
+	if c.headroom.units != maxHeadroom {
+		t.Errorf("headroom %d, want %d", c.headroom.units, maxHeadroom)
 	}
 }

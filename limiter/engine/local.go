@@ -29,7 +29,7 @@ func (r *request) decideLocallyLocked(part share) {
 			g = h.cell.takeLocked(debit, r.now, part)
 			if g.Units == 0 {
 				g.Retry = min(g.Retry, part.probe) // then the store may be back, and with it the whole limit
-				h.cell.blockLocallyLocked(debit, g, r.now)
+				h.cell.blocks.addLocked(localBlock(debit, g, r.now), r.now)
 				r.refuse(OverLimit, h.debit, 0, g.Retry)
 				r.Fresh = true
 			}
@@ -40,7 +40,9 @@ func (r *request) decideLocallyLocked(part share) {
 		c, debit := r.held[i].cell, &r.debits[r.held[i].debit]
 		switch {
 		case r.Reason != None:
-			c.undoTakeLocked(debit, grants[i].Lease, r.now)
+			if taken := grants[i].Lease; taken.Units > 0 {
+				c.rare.admitted().giveBack(debit.Limit, taken, r.now)
+			}
 		case r.held[i].short:
 			debit.Known, debit.at = true, r.now
 			spent := grants[i].Lease
@@ -66,7 +68,7 @@ func (r *request) oweLocked(c *cell, d *Debit, taken limiter.Lease) {
 
 // takeLocked takes a debit from a share of its limit.
 func (c *cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
-	reduced, local := part.of(debit.Limit), c.localLocked()
+	reduced, local := part.of(debit.Limit), c.rare.admitted()
 	if local == nil {
 		local = newLocal(debit.Limit, c.leaseLocked())
 		local.state.Cap(&reduced, now)
@@ -80,20 +82,4 @@ func (c *cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
 		g.Retry = debit.Limit.Window() // more than the share, but not more than the limit
 	}
 	return g
-}
-
-// undoTakeLocked reverses takeLocked.
-func (c *cell) undoTakeLocked(debit *Debit, taken limiter.Lease, now int64) {
-	if taken.Units > 0 {
-		debit.Limit.Claim(&c.localLocked().state, limiter.Claim{Now: now, Return: taken})
-	}
-}
-
-// blockLocallyLocked remembers a refusal by memory.
-func (c *cell) blockLocallyLocked(debit *Debit, g limiter.Grant, now int64) {
-	c.blockLocked(block{
-		until: now + int64(g.Retry), cost: debit.Cost,
-		amount: debit.Limit.Amount(), capacity: debit.Limit.Capacity(),
-		local: true,
-	}, now)
 }

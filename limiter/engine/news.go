@@ -190,23 +190,16 @@ func (w *newsroom) take() map[storage.Key]struct{} {
 // reread has the open batch read the records of clients that have some names in the store.
 func (w *newsroom) reread(names map[storage.Key]struct{}) {
 	w.committer.table.each(func(c *cell) {
-		if c.client() != nil && c.isNamed(names) {
+		if c.client() != nil && isNamed(c, names) {
 			w.committer.queue.join(func(b *batch) { b.readCellLocked(c) })
 		}
 	})
 }
 
 // isNamed reports whether the name under which a client's record was read is one of some.
-func (c *cell) isNamed(names map[storage.Key]struct{}) bool {
+func isNamed(c *cell, names map[storage.Key]struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, named := names[c.name]
+	_, named := names[c.known.name]
 	return named
-}
-
-// setName notes the name under which a client's record is read.
-func (c *cell) setName(name storage.Key) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.name = name
 }

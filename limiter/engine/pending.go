@@ -77,7 +77,7 @@ func (r *request) reserveLocked(c *cell, d *Debit) {
 	}
 	d.Quota = free
 	if d.Counting == Held {
-		c.holdLocked(d.Pending, r.now)
+		d.Pending.holdLocked(r.now)
 	} else {
 		c.setLeaseLocked(before)
 	}
@@ -93,8 +93,8 @@ func (r *request) reserveLocallyLocked(c *cell, d *Debit, taken limiter.Lease) {
 	d.Quota.Remaining += d.Cost
 	if d.Counting == Held {
 		c.addDebtLocked(d.Limit, limiter.Charge{At: taken.At, Units: d.Cost}, r.now)
-		c.holdLocked(d.Pending, r.now)
+		d.Pending.holdLocked(r.now)
 	} else {
-		c.undoTakeLocked(d, taken, r.now)
+		c.rare.admitted().giveBack(d.Limit, taken, r.now)
 	}
 }

@@ -221,7 +221,7 @@ func TestHeldKeysStay(t *testing.T) {
 	}
 	f.table.sweep(f.clock.now(), func(*batch) {})
 	f.table.sweep(f.clock.now(), func(*batch) {})
-	if c := f.table.find(limit.ID, []byte("a")); c != nil && !c.blockedAt(f.clock.now()) {
+	if c := f.table.find(limit.ID, []byte("a")); c != nil && !c.blocks.anyAt(f.clock.now()) {
 		t.Error("the key is still in memory, and nothing is held")
 	}
 }

@@ -46,7 +46,11 @@ func (r *request) renewLocked(e *Engine) {
 	processes := e.committer.conn.processes()
 	for i := range r.held {
 		c, debit := r.held[i].cell, &r.debits[r.held[i].debit]
-		re := c.renewalLocked(debit.Limit, r.now, trip, processes)
+		if c.rare.claims() > 0 || c.rare.admitted() != nil {
+			continue
+		}
+		u := use{limit: debit.Limit, lease: c.leaseLocked(), headroom: int64(c.headroom.units), now: r.now, trip: trip}
+		re := u.renewal(processes)
 		if re.next && debit.Counting != Always {
 			continue // it can't spend of the next slot
 		}
@@ -56,46 +60,52 @@ func (r *request) renewLocked(e *Engine) {
 	}
 }
 
-// renewalLocked returns how the lease of a cell is to be renewed at now.
-func (c *cell) renewalLocked(limit *Limit, now, trip, processes int64) (re renewal) {
-	if c.rare != nil && (c.rare.inFlight > 0 || c.rare.local != nil) {
-		return renewal{}
-	}
+// use is how a key uses its lease.
+type use struct {
+	limit    *Limit
+	lease    limiter.Lease
+	headroom int64 // in units
+	now      int64
+	trip     int64 // nanoseconds of a call
+}
+
+// renewal returns how the lease is to be renewed, if so many processes use the store.
+func (u *use) renewal(processes int64) (re renewal) {
 	edge := false
-	if limit.CountsSlots() {
-		re, edge = c.slotRenewalLocked(limit, now, trip)
+	if u.limit.CountsSlots() {
+		re, edge = u.ofSlots()
 	} else if processes > 1 {
-		re, edge = c.sharedRenewalLocked(limit, now, trip)
+		re, edge = u.ofSharedBucket()
 	} else {
-		re = c.bucketRenewalLocked(limit, trip)
+		re = u.ofBucket()
 	}
-	if c.lease.units > re.low && !edge || c.leaseLocked().Left(&limit.Limit) < leastLeft {
+	if u.lease.Units > re.low && !edge || u.lease.Left(&u.limit.Limit) < leastLeft {
 		return renewal{}
 	}
 	re.extra = min(re.extra, maxRenewal)
 	return re
 }
 
-// slotRenewalLocked returns how a lease of a sliding or fixed limit is renewed, and whether that
+// ofSlots returns how a lease of a sliding or fixed limit is renewed, and whether that
 // must be now because its slot is about to end.
-func (c *cell) slotRenewalLocked(limit *Limit, now, trip int64) (re renewal, edge bool) {
-	slot, spent := limit.Slot(now), c.lease.spent
-	begins, ends := limit.Ends(slot-1), limit.Ends(slot)
+func (u *use) ofSlots() (re renewal, edge bool) {
+	slot, spent := u.limit.Slot(u.now), u.lease.Spent
+	begins, ends := u.limit.Ends(slot-1), u.limit.Ends(slot)
 	width := ends - begins
-	passed := max(now-begins, width/64, 1)
-	if re.next = c.lease.at > slot; re.next { // since the last slot was about to end
+	passed := max(u.now-begins, width/64, 1)
+	if re.next = u.lease.At > slot; re.next { // since the last slot was about to end
 		passed = width / edgeShare
 	}
 	pace := rate{spent, passed}
 	use := pace.in(min(int64(lasts), width))
-	if re.extra = max(use, int64(c.headroom)); spent < leastSpent || re.extra < leastSpent {
+	if re.extra = max(use, u.headroom); spent < leastSpent || re.extra < leastSpent {
 		return renewal{}, false
 	}
-	re.low = max(pace.in(enough*trip), re.extra/8)
-	if limit.Algorithm() != limiter.Sliding || re.next || spent < edgeSpent {
+	re.low = max(pace.in(enough*u.trip), re.extra/8)
+	if u.limit.Algorithm() != limiter.Sliding || re.next || spent < edgeSpent {
 		return re, false
 	}
-	if ends-now <= min(max(enough*trip, enough*passed/spent), width/edgeShare) {
+	if ends-u.now <= min(max(enough*u.trip, enough*passed/spent), width/edgeShare) {
 		return renewal{low: re.low, extra: use + use/spareShare, next: true}, true
 	}
 	return re, false
@@ -108,31 +118,31 @@ const spareShare = 4
 // edgeShare is in what part of a slot, at its end, a lease may be renewed for the next one.
 const edgeShare = 4
 
-// bucketRenewalLocked returns how a lease of a token bucket is renewed. A lease drains, so how
+// ofBucket returns how a lease of a token bucket is renewed. A lease drains, so how
 // much is spent of it says nothing of the rate: it is taken for the most that goes on for long.
-func (c *cell) bucketRenewalLocked(limit *Limit, trip int64) renewal {
-	if int64(c.headroom) <= firstHeadroomOf(limit) {
+func (u *use) ofBucket() renewal {
+	if u.headroom <= firstHeadroomOf(u.limit) {
 		return renewal{} // no lease was used up yet
 	}
-	refill := refillOf(limit)
+	refill := refillOf(u.limit)
 	extra := refill.in(int64(lasts))
-	return renewal{low: max(refill.in(enough*trip), extra/4), extra: extra}
+	return renewal{low: max(refill.in(enough*u.trip), extra/4), extra: extra}
 }
 
-// sharedRenewalLocked returns how a lease of a token bucket is renewed that several machines use,
+// ofSharedBucket returns how a lease of a token bucket is renewed that several machines use,
 // and whether that must be now because it begins to drain. It drains at the bucket's whole rate, and
 // this machine may have a small part of that, so it is to be spent before ([limiter.Claim.Lasts]).
-func (c *cell) sharedRenewalLocked(limit *Limit, now, trip int64) (re renewal, edge bool) {
-	lasts := limit.MaxLasts()
-	pace := rate{c.lease.spent, max(now-(c.lease.at-lasts), lasts/16, 1)}
-	use := min(pace.in(lasts), refillOf(limit).in(lasts))
-	if c.lease.spent < leastSpent || use < leastSpent {
+func (u *use) ofSharedBucket() (re renewal, edge bool) {
+	lasts := u.limit.MaxLasts()
+	pace := rate{u.lease.Spent, max(u.now-(u.lease.At-lasts), lasts/16, 1)}
+	use := min(pace.in(lasts), refillOf(u.limit).in(lasts))
+	if u.lease.Spent < leastSpent || use < leastSpent {
 		return renewal{}, false
 	}
 	re.extra = use + use/spareUse
-	re.low = max(pace.in(max(enough*trip, lasts/lowShare)), 1)
-	drains := c.lease.at + int64(limit.Refill(c.lease.spent)) // what was spent of it drains first
-	return re, drains-now <= max(enough*trip, pace.nanos/pace.units)
+	re.low = max(pace.in(max(enough*u.trip, lasts/lowShare)), 1)
+	drains := u.lease.At + int64(u.limit.Refill(u.lease.Spent)) // what was spent of it drains first
+	return re, drains-u.now <= max(enough*u.trip, pace.nanos/pace.units)
 }
 
 const (
@@ -164,14 +174,14 @@ func (b *batch) renewLocked(c *cell, d *Debit, re renewal) {
 	}
 	b.renewals++
 	if re.next {
-		c.headroom = uint16(min(re.extra, maxHeadroom))
+		c.headroom.units = uint16(min(re.extra, maxHeadroom))
 	}
 	e := &entry{
 		cell: c, limit: d.Limit, batch: b,
 		cost: 1, wanted: 1, extra: re.extra, next: re.next, renews: true,
 		client: d.client(), parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
 	}
-	if last := c.openIn(b); last != nil {
+	if last := b.entryOf(c); last != nil {
 		e.given = last.given
 	}
 	c.changeRareLocked(func(r *rare) {
@@ -183,7 +193,8 @@ func (b *batch) renewLocked(c *cell, d *Debit, re renewal) {
 
 // notRenewedLocked notes what the store says of a key of which nothing is left for later. Its
 // lease stays as it is.
-func (c *cell) notRenewedLocked(en *entry) {
+func (en *entry) notRenewedLocked() {
+	c := en.cell
 	if !en.limit.CountsSlots() || c.lease.at == en.grant.At {
 		c.joinLocked(en.limit, en.grant.Lease)
 	}

@@ -54,18 +54,18 @@ func (b *batch) replayLocked(c *cell, now int64) {
 	}
 	c.takeLeaseLocked()
 	c.voidHoldsLocked()
-	if known := c.knownLocked(now); known.Units > 0 {
+	if known := knownOf(c, now); known.Units > 0 {
 		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: known})
 	}
 }
 
-// knownLocked returns what memory knows to be used of a key, beside what the key
+// knownOf returns what memory knows to be used of the key of a locked cell, beside what the key
 // holds and its debts.
-func (c *cell) knownLocked(now int64) limiter.Charge {
+func knownOf(c *cell, now int64) limiter.Charge {
 	state := newLocal(c.limit, c.leaseLocked()).state
-	known := c.usedLocked(&state, now)
-	if local := c.localLocked(); local != nil {
-		more := c.usedLocked(&local.state, now)
+	known := usedOf(c.limit, &state, now)
+	if local := c.rare.admitted(); local != nil {
+		more := usedOf(c.limit, &local.state, now)
 		for _, debt := range local.debts {
 			if debt.Counts(&c.limit.Limit, now) {
 				more.Units -= debt.Units
@@ -79,13 +79,13 @@ func (c *cell) knownLocked(now int64) limiter.Charge {
 	return known
 }
 
-// usedLocked returns what a state says to be used, as charged in its last slot,
+// usedOf returns what a state says to be used, as charged in its last slot,
 // but not after now.
-func (c *cell) usedLocked(s *limiter.State, now int64) (used limiter.Charge) {
-	g := c.limit.Claim(s, limiter.Claim{Now: now})
-	used.Units = g.Lease.InUseAt(&c.limit.Limit, now)
+func usedOf(limit *Limit, s *limiter.State, now int64) (used limiter.Charge) {
+	g := limit.Claim(s, limiter.Claim{Now: now})
+	used.Units = g.Lease.InUseAt(&limit.Limit, now)
 	if last := len(s.Slots) - 1; last >= 0 {
-		used.At = min(s.Slots[last].Index, c.limit.Slot(now))
+		used.At = min(s.Slots[last].Index, limit.Slot(now))
 	}
 	return used
 }

@@ -179,12 +179,12 @@ func namesIn(resets []storage.Reset) resetNames {
 }
 
 // mayHave reports whether a cell is to be compared with the names.
-func (n *resetNames) mayHave(c *cell) bool { return n.times[c.id] != nil && c.holdsAny() }
+func (n *resetNames) mayHave(c *cell) bool { return n.times[c.id] != nil && holdsAny(c) }
 
 // have reports whether one of the names is the cell's. However many names there are, it asks
 // for that of the cell once for each time in which it holds, since that is a hash.
 func (n *resetNames) have(c *cell, nameOf nameFunc) (named, ok bool) {
-	retention, times := c.retention(), n.times[c.id]
+	retention, times := retentionOf(c), n.times[c.id]
 	for len(times) > 0 {
 		name, err := nameOf(c.id, c.key(), retention, times[0])
 		if err != nil {
@@ -226,8 +226,8 @@ func (m *committer) eachOnItsWay(f func(*cell)) {
 	}
 }
 
-// holdsAny reports whether the cell holds anything that a reset changes.
-func (c *cell) holdsAny() bool {
+// holdsAny reports whether a cell holds anything that a reset changes.
+func holdsAny(c *cell) bool {
 	if c.client() != nil {
 		return c.client().last() != nil
 	}
@@ -236,8 +236,8 @@ func (c *cell) holdsAny() bool {
 	return c.limit != nil
 }
 
-// retention returns how long the key's name must find what is kept.
-func (c *cell) retention() (retention time.Duration) {
+// retentionOf returns how long the name of a cell's key must find what is kept.
+func retentionOf(c *cell) (retention time.Duration) {
 	if c.client() != nil {
 		return clientRetention
 	}
@@ -258,11 +258,11 @@ func (m *committer) forgetCell(c *cell) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.block.Store(nil)
+	c.blocks.clear()
 	c.setLeaseLocked(limiter.Lease{})
 	c.voidHoldsLocked()
 	c.setLocalLocked(nil)
-	c.period = 0
+	c.known.period = 0
 	m.current.forget(c)
 	m.queue.forget(c)
 }

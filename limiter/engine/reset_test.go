@@ -439,7 +439,7 @@ func TestManyResetsAreComparedByOneName(t *testing.T) {
 		for i := range keys {
 			c := m.table.add(limit.ID, []byte(fmt.Sprint(i)))
 			c.limit = limit
-			c.block.Store(new(block))
+			c.blocks.newest.Store(new(block))
 		}
 		made = 0
 		if !m.forgetNamed(resets) {
@@ -447,7 +447,7 @@ func TestManyResetsAreComparedByOneName(t *testing.T) {
 		}
 		for i := range keys {
 			c := m.table.find(limit.ID, []byte(fmt.Sprint(i)))
-			if forgotten := c.block.Load() == nil; forgotten != (i%tt.step == 0) {
+			if forgotten := c.blocks.newest.Load() == nil; forgotten != (i%tt.step == 0) {
 				t.Errorf("%+v: key %d is forgotten: %v", tt, i, forgotten)
 			}
 		}

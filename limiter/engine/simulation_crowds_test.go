@@ -177,7 +177,7 @@ func (w *crowds) checkBlocks() {
 	w.p.table.each(func(c *cell) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for b := c.block.Load(); b != nil; b = b.older {
+		for b := c.blocks.newest.Load(); b != nil; b = b.older {
 			if now < b.until {
 				w.checkBlockLocked(c, b, now)
 				w.checkBlockLocked(c, b, b.until-1)

@@ -236,7 +236,7 @@ func (t *table) evictLocked(s *shard) {
 		s.hand = (s.hand + 1) % len(buckets)
 		for at, c := range buckets[s.hand].all() {
 			seen++
-			if r := c.rank(); r < lowest {
+			if r := rankOf(c); r < lowest {
 				victim, lowest = at, r
 			}
 			if lowest == idle {
@@ -252,9 +252,9 @@ func (t *table) evictLocked(s *shard) {
 	}
 }
 
-// rank ranks a cell, and lets it be idle the next time unless it is touched
+// rankOf ranks a cell, and lets it be idle the next time unless it is touched
 // again.
-func (c *cell) rank() rank {
+func rankOf(c *cell) rank {
 	touched := c.unused.CompareAndSwap(0, 1)
 	if !c.mu.TryLock() {
 		return pinned
@@ -263,9 +263,9 @@ func (c *cell) rank() rank {
 	switch {
 	case c.isPinnedLocked():
 		return pinned
-	case c.block.Load() != nil, c.nearLimitLocked(), c.client().hasRecord():
+	case c.blocks.newest.Load() != nil, isNearLimit(c), c.client().hasRecord():
 		return valuable
-	case c.localLocked() != nil:
+	case c.rare.admitted() != nil:
 		return indebted
 	case touched:
 		return active
@@ -294,15 +294,15 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 }
 
 // isPinnedLocked reports whether the cell must stay.
-func (c *cell) isPinnedLocked() bool { return c.inFlightLocked() > 0 || c.isHeldLocked() }
+func (c *cell) isPinnedLocked() bool { return c.rare.claims() > 0 || c.rare.isHeld() }
 
-// nearLimitLocked reports whether the key had used half of its limit or more.
-func (c *cell) nearLimitLocked() bool {
+// isNearLimit reports whether the key of a locked cell had used half of its limit or more.
+func isNearLimit(c *cell) bool {
 	if c.limit == nil {
 		return false
 	}
 	used := c.lease.used - c.lease.units
-	if local := c.localLocked(); local != nil {
+	if local := c.rare.admitted(); local != nil {
 		for _, charge := range local.debts {
 			used += charge.Units
 		}
@@ -347,7 +347,7 @@ func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	first = min(first, len(buckets))
 	for left = first; left > 0 && left > first-sweepBuckets && step.given < flushSize; left-- {
 		for at, c := range buckets[left-1].all() {
-			if c.unused.Add(1) <= t.unused || c.blockedAt(step.now) || c.client().bannedAt(step.now) || c.hasDebt() {
+			if c.unused.Add(1) <= t.unused || c.blocks.anyAt(step.now) || c.client().bannedAt(step.now) || hasDebts(c) {
 				continue
 			}
 			gives, ok := t.removeLocked(s, at)
@@ -366,21 +366,18 @@ func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	return left
 }
 
+// hasDebts reports whether something of a cell is still to be charged.
+func hasDebts(c *cell) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rare.admitted().hasDebts()
+}
+
 // shrinkLocked gives memory back when most of a shard's cells are gone.
 func (s *shard) shrinkLocked() {
 	if n := len(*s.buckets.Load()); n > firstBuckets && s.cells < n*maxFill/4 {
 		s.rebuildLocked(n / 2)
 	}
-}
-
-// blockedAt reports whether the cell refuses anything at now.
-func (c *cell) blockedAt(now int64) bool {
-	for b := c.block.Load(); b != nil; b = b.older {
-		if now < b.until {
-			return true
-		}
-	}
-	return false
 }
 
 // each calls f for every cell there is. Cells added meanwhile may be missed, and those that

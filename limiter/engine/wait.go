@@ -121,7 +121,7 @@ func (r *request) isRefused(e *Engine, twice bool) bool {
 func (e *Engine) release(c *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.inFlightLocked() == 0 && !c.dead {
+	if c.rare.claims() == 0 && !c.dead {
 		e.committer.giveBackLocked(c)
 	}
 }
