@@ -27,12 +27,13 @@ type killZone struct {
 
 // killZones are what there is. Windows are short, so that they end while nobody
 // runs, but for one that is longer than all lives together. The flood makes rows
-// for checkpoints and sweeps.
+// for checkpoints and sweeps. In the short form, a few requests a second use up
+// the limits: a slow machine sends no more.
 var killZones = []killZone{
-	{"sliding", []admissions.Limit{admissions.Sliding(20, 2*time.Second)}, 3, 15, oneOf(6)},
-	{"fixed", []admissions.Limit{admissions.Fixed(30, 3*time.Second)}, 1, 10, oneOf(4)},
-	{"bucket", []admissions.Limit{admissions.TokenBucket(20, time.Second, 40)}, 3, 10, oneOf(4)},
-	{"both", []admissions.Limit{admissions.Sliding(10, time.Second), admissions.Fixed(60, 20*time.Second)}, 1, 10, oneOf(4)},
+	{"sliding", []admissions.Limit{admissions.Sliding(20, 2*time.Second)}, 3, 15, oneOf(deep(1, 6))},
+	{"fixed", []admissions.Limit{admissions.Fixed(deep(12, 30), 3*time.Second)}, 1, 10, oneOf(deep(1, 4))},
+	{"bucket", []admissions.Limit{admissions.TokenBucket(deep(4, 20), time.Second, deep(12, 40))}, 3, 10, oneOf(deep(1, 4))},
+	{"both", []admissions.Limit{admissions.Sliding(10, time.Second), admissions.Fixed(60, 20*time.Second)}, 1, 10, oneOf(deep(1, 4))},
 	{"long", []admissions.Limit{admissions.Sliding(100, 24*time.Hour)}, 1, 15, longLived},
 	{"flood", []admissions.Limit{admissions.Sliding(5, time.Second)}, 1, 40, fresh},
 }
@@ -52,9 +53,17 @@ func killConfig() string {
 	return options("rate_limit {\nstore_timeout 1m\ncleanup_interval 1s\n}") + site("rate_limit {\n"+b.String()+"}\nrespond hello")
 }
 
+// deep returns one of two numbers, the second with PROOF.
+func deep(quick, thorough int64) int64 {
+	if proof.IsOn() {
+		return thorough
+	}
+	return quick
+}
+
 // oneOf has n keys, the same in all lives.
-func oneOf(n int) func(*killClient) string {
-	return func(c *killClient) string { return fmt.Sprint(c.rng.IntN(n)) }
+func oneOf(n int64) func(*killClient) string {
+	return func(c *killClient) string { return fmt.Sprint(c.rng.Int64N(n)) }
 }
 
 // longLived has a new key every few lives, and comes back to old ones, which are

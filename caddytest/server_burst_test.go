@@ -3,7 +3,12 @@ package caddytest
 import (
 	"fmt"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
+
+// crowd is how many requests come at once.
+var crowd = proof.Times(300, 1000)
 
 // Windows are so long in these tests that nothing is forgotten while they run,
 // however slow the machine. Where it matters they are the longest there are, so
@@ -29,8 +34,8 @@ func TestBurstPassesExactlyTheLimit(t *testing.T) {
 			limit 10/30d burst 100
 		}`))
 	for _, path := range []string{"/sliding", "/fixed", "/bucket", "/burst"} {
-		if passed := s.passedOfBurst(1000, path); passed != 100 {
-			t.Errorf("of 1000 requests at once for %s, %d passed, want 100", path, passed)
+		if passed := s.passedOfBurst(crowd, path); passed != 100 {
+			t.Errorf("of %d requests at once for %s, %d passed, want 100", crowd, path, passed)
 		}
 	}
 }
@@ -46,7 +51,7 @@ func TestBurstThroughTwoZonesCostsOnlyWhatPasses(t *testing.T) {
 			match /both
 			limit 10/1h
 		}`))
-	if passed := s.passedOfBurst(1000, "/both"); passed != 10 {
+	if passed := s.passedOfBurst(crowd, "/both"); passed != 10 {
 		t.Errorf("%d passed, want 10", passed)
 	}
 	s.wantPassed(90, 91, "/wide")
@@ -63,10 +68,10 @@ func TestBurstThroughTwoZonesInTheOtherOrder(t *testing.T) {
 		zone wide {
 			limit 100/1h
 		}`))
-	if passed := s.passedOfBurst(1000, "/both"); passed != 10 {
+	if passed := s.passedOfBurst(crowd, "/both"); passed != 10 {
 		t.Errorf("%d passed, want 10", passed)
 	}
-	if passed := s.passedOfBurst(1000, "/wide"); passed != 90 {
+	if passed := s.passedOfBurst(crowd, "/wide"); passed != 90 {
 		t.Errorf("%d passed, want 90", passed)
 	}
 }
@@ -93,11 +98,11 @@ func TestBurstOfManyClientsPassesTheLimitOfEach(t *testing.T) {
 		zone each {
 			limit 5/1h
 		}`))
-	passed := make(chan int)
-	for i := range 20 {
+	passed, clients := make(chan int), proof.Times(10, 20)
+	for i := range clients {
 		go func() { passed <- s.passedOfBurst(50, "/", fmt.Sprintf("X-Forwarded-For: 192.0.2.%d", i)) }()
 	}
-	for range 20 {
+	for range clients {
 		if n := <-passed; n != 5 {
 			t.Errorf("%d requests of a client passed, want 5", n)
 		}

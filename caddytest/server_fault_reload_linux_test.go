@@ -107,9 +107,9 @@ func TestReloadsHoldOnToNothing(t *testing.T) {
 		reloads int
 		once    func(s *server, i int)
 	}{
-		{"same", proof.Times(10, 100), func(s *server, i int) { s.mustReload(conf(0)) }},
-		{"other settings", proof.Times(10, 50), func(s *server, i int) { s.mustReload(conf(i)) }},
-		{"rejected", proof.Times(10, 50), func(s *server, i int) {
+		{"same", proof.Times(5, 100), func(s *server, i int) { s.mustReload(conf(0)) }},
+		{"other settings", proof.Times(5, 50), func(s *server, i int) { s.mustReload(conf(i)) }},
+		{"rejected", proof.Times(5, 50), func(s *server, i int) {
 			if err := s.reload(onBusyPort(s.t, conf(0))); err == nil {
 				s.t.Fatal("a config that can't start is accepted")
 			}

@@ -2,6 +2,7 @@ package caddytest
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -39,27 +40,47 @@ func limitedProxy(limit string) string {
 	return options(patient+trusting) + site("rate_limit {\nzone z {\nlimit "+limit+"\n}\n}\nreverse_proxy {$BACKEND} {\ntransport http {\ndial_timeout 1m\n}\n}")
 }
 
+// algorithms are those of limits.
+var algorithms = []string{"sliding", "fixed", "token_bucket"}
+
+// byAlgorithm is a Caddyfile with a limit by each algorithm, at the path of its name.
+func byAlgorithm(limit string) string {
+	var zones strings.Builder
+	for _, algorithm := range algorithms {
+		fmt.Fprintf(&zones, "zone %s {\nmatch /%[1]s\nlimit %s %[1]s\n}\n", algorithm, limit)
+	}
+	return config(zones.String())
+}
+
+// wantPassedByEach checks that of n requests, one after another, as many pass each algorithm.
+func (s *server) wantPassedByEach(want, n int) {
+	s.t.Helper()
+	for _, algorithm := range algorithms {
+		s.wantPassed(want, n, "/"+algorithm)
+	}
+}
+
 func TestCountsSurviveCrash(t *testing.T) {
 	t.Parallel()
-	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
-		t.Run(algorithm, func(t *testing.T) {
-			s := startCaddy(t, config("zone z {\nlimit 100/366d "+algorithm+"\n}"))
-			if passed := s.passedOfBurst(37, "/"); passed != 37 {
-				t.Fatalf("%d passed, want 37", passed)
-			}
-			s.kill()
-			s.start()
-			// What was in memory for requests to come may be lost: of every claim
-			// of the burst an eighth of what was left then, at most.
-			passed := s.passedOfBurst(200, "/")
-			if passed > 63 || passed < 63-100/8-10 {
-				t.Errorf("%d passed after the crash, want 63 or a few less", passed)
-			}
-			s.kill()
-			s.start()
-			s.wantPassed(0, 5, "/")
-		})
+	s := startCaddy(t, byAlgorithm("100/366d"))
+	for _, algorithm := range algorithms {
+		if passed := s.passedOfBurst(37, "/"+algorithm); passed != 37 {
+			t.Fatalf("%s: %d passed, want 37", algorithm, passed)
+		}
 	}
+	s.kill()
+	s.start()
+	// What was in memory for requests to come may be lost: of every claim
+	// of the burst an eighth of what was left then, at most.
+	for _, algorithm := range algorithms {
+		passed := s.passedOfBurst(200, "/"+algorithm)
+		if passed > 63 || passed < 63-100/8-10 {
+			t.Errorf("%s: %d passed after the crash, want 63 or a few less", algorithm, passed)
+		}
+	}
+	s.kill()
+	s.start()
+	s.wantPassedByEach(0, 5)
 }
 
 func TestBlockedClientStaysBlockedAfterCrash(t *testing.T) {
@@ -114,18 +135,14 @@ func TestManyCrashesUnderLoadNeverPassMoreThanTheLimit(t *testing.T) {
 
 func TestStopGivesBackWhatIsUnspent(t *testing.T) {
 	t.Parallel()
-	for _, algorithm := range []string{"sliding", "fixed", "token_bucket"} {
-		t.Run(algorithm, func(t *testing.T) {
-			s := startCaddy(t, config("zone z {\nlimit 100/366d "+algorithm+"\n}"))
-			s.wantPassed(10, 10, "/")
-			s.stop()
-			s.start()
-			s.wantPassed(20, 20, "/")
-			s.stop()
-			s.start()
-			s.wantPassed(70, 72, "/")
-		})
-	}
+	s := startCaddy(t, byAlgorithm("100/366d"))
+	s.wantPassedByEach(10, 10)
+	s.stop()
+	s.start()
+	s.wantPassedByEach(20, 20)
+	s.stop()
+	s.start()
+	s.wantPassedByEach(70, 72)
 }
 
 func TestTwoProcessesShareOneDatabase(t *testing.T) {
