@@ -161,7 +161,7 @@ func startExample(t *testing.T, caddyBinary, file, upstream string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	command := exec.CommandContext(ctx, caddyBinary, "run", "--adapter", "caddyfile", "--config", filepath.Join("examples", file))
 	command.Dir = folder
-	command.Env = append(os.Environ(), exampleToken, "CADDY_ADMIN="+admin, "HOME="+folder,
+	command.Env = append(append(os.Environ(), frugal()...), exampleToken, "CADDY_ADMIN="+admin, "HOME="+folder,
 		"XDG_DATA_HOME="+filepath.Join(folder, "data"), "XDG_CONFIG_HOME="+filepath.Join(folder, "config"))
 	log, err := command.StderrPipe()
 	if err != nil {

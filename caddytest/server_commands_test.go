@@ -95,7 +95,7 @@ func TestCommands(t *testing.T) {
 		rate_limit {
 			zone login {
 				match /login
-				limit 2/1h
+				limit 2/30d
 				limit 5/24h name daily
 			}
 			zone names {
@@ -114,10 +114,10 @@ func TestCommands(t *testing.T) {
 
 	t.Run("look", func(t *testing.T) {
 		s.wantProcess(t, 0, words("status"), "in use", s.database())
-		s.wantCommand(t, 0, words("zones"), "login  ip", "2/1h", "names  key {http.request.header.X-Name}")
+		s.wantCommand(t, 0, words("zones"), "login  ip", "2/720h", "names  key {http.request.header.X-Name}")
 		s.wantCommand(t, 0, words("top"), visitor, `key:"user 17"`, `key:"a\u009b2J b"`)
 		s.wantCommand(t, 0, words("top names --by refused -n 1"), "names")
-		s.wantCommand(t, 0, words("blocked login"), visitor, "  in ")
+		s.wantCommand(t, 0, words("blocked login"), visitor, "  in 30d")
 		s.wantCommand(t, 1, words("blocked lgoin"), "expected login or names; did you mean login?")
 		s.wantCommand(t, 1, words("bans"), "Nobody is banned")
 		if out, _, _ := s.rateLimit("export"); strings.Contains(out, `"missing"`) || !strings.Contains(out, visitor) {
@@ -136,8 +136,8 @@ func TestCommands(t *testing.T) {
 		}
 	})
 	t.Run("explain", func(t *testing.T) {
-		s.wantCommand(t, 0, words("explain "+visitor), "login", "daily", "passes in ")
-		s.wantCommand(t, 0, []string{"explain", visitor, "--url", "GET http://127.0.0.1:" + s.port + "/login"}, "refused", "2/1h")
+		s.wantCommand(t, 0, words("explain "+visitor), "login", "daily", "passes in 30d")
+		s.wantCommand(t, 0, []string{"explain", visitor, "--url", "GET http://127.0.0.1:" + s.port + "/login"}, "refused", "2/720h")
 		s.wantCommand(t, 1, words("explain nobody"), "expected an address such as")
 	})
 	t.Run("reset", func(t *testing.T) {
