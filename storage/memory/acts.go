@@ -13,14 +13,14 @@ const maxActs = 10_000
 // Audit implements [storage.Auditor]. What is noted ends with the process, as all that this
 // store keeps.
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
-	return s.look(ctx, "audit", func(p *past) {
+	return s.look(ctx, "audit", func(h *history) {
 		act.Cut()
-		i, taken := slices.BinarySearchFunc(p.acts, act.At, compareActs)
+		i, taken := slices.BinarySearchFunc(h.acts, act.At, compareActs)
 		for ; taken; act.At++ {
-			i, taken = slices.BinarySearchFunc(p.acts, act.At+1, compareActs)
+			i, taken = slices.BinarySearchFunc(h.acts, act.At+1, compareActs)
 		}
-		p.acts = slices.Insert(p.acts, i, *act)
-		p.acts = slices.Delete(p.acts, 0, max(len(p.acts)-maxActs, 0))
+		h.acts = slices.Insert(h.acts, i, *act)
+		h.acts = slices.Delete(h.acts, 0, max(len(h.acts)-maxActs, 0))
 	})
 }
 
@@ -36,10 +36,10 @@ func compareActs(a storage.Act, at int64) int {
 
 // Acts implements [storage.Auditor].
 func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
-	err = s.look(ctx, "audit", func(p *past) {
-		end, _ := slices.BinarySearchFunc(p.acts, before, compareActs)
+	err = s.look(ctx, "audit", func(h *history) {
+		end, _ := slices.BinarySearchFunc(h.acts, before, compareActs)
 		from := max(end-min(max(n, 0), storage.MaxActs), 0)
-		list = slices.Clone(p.acts[from:end])
+		list = slices.Clone(h.acts[from:end])
 		slices.Reverse(list)
 	})
 	return list, err

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
 // Defaults and bounds of [Options].
@@ -37,9 +38,9 @@ type Database struct {
 	resets  []storage.Reset // that are known, in order
 	changes changes         // of records
 	notes   notes
-	past    past // has a lock of its own
-	next    int  // the shard that the next step of a sweep begins with
-	stores  int  // that are open
+	history history // has a lock of its own
+	next    int     // the shard that the next step of a sweep begins with
+	stores  int     // that are open
 
 	counts slab.Slab // of states
 	rooms  [2]state  // for the states that a claim is about, which are read into it
@@ -103,6 +104,7 @@ func (db *Database) Opener(o Options) storage.Opener {
 			return nil, fmt.Errorf("memory: open: %w", err)
 		}
 		s := &Store{db: db, maxSize: o.MaxSize}
+		s.Historian = past.Historian{Keeper: historyRows{s}}
 		s.calls = storage.Calls{Claim: s.claim, Records: s.readRecords, Punish: s.punish, Sweep: s.sweep}
 		db.mu.Lock()
 		defer db.mu.Unlock()
@@ -114,6 +116,7 @@ func (db *Database) Opener(o Options) storage.Opener {
 // Store is a [storage.Store] on a [Database]. Its methods are safe for concurrent
 // use; of all stores on one database, one method runs at a time.
 type Store struct {
+	past.Historian
 	db      *Database
 	maxSize int64
 	calls   storage.Calls

@@ -4,27 +4,30 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
-// history adds reports to what is kept of the past.
+// history reads and writes the rows of package past.
 type history struct {
-	writer, setWriter, dropWriters *stmt
-	seriesID, addSeries            *stmt
-	rollups                        [len(rollupTables)]*stmt
-	sketches                       sketches
-	heaviest                       heaviest
+	writer, setWriter, dropWriters      *stmt
+	seriesID, addSeries                 *stmt
+	rollups                             [len(rollupTables)]rollup
+	heavy, setHeavy, trimHeavy, trimAll *stmt
 
-	ids map[storage.Series]int64 // that are in the database
+	ids     map[storage.Series]int64 // that are in the database
+	trimmed int64                    // the last hour that this process has trimmed
 }
+
+// rollup are the statements about the points of one resolution and their sketches. Sketches are kept
+// of the periods that somebody may still add to; of older ones only the estimate stays.
+type rollup struct{ read, write, writeSketch, dropSketches *stmt }
 
 // rollupTables are the tables of storage.Rollups.
 var rollupTables = [...]string{"minutes", "hours", "days"}
-
-// mostCounted is the most that one value of the history counts. Two of them fit an integer.
-const mostCounted = mostUsed
 
 // dropWritersAfter is when what a process has reported is forgotten. It sends no report
 // again after that.
@@ -32,114 +35,212 @@ const dropWritersAfter = int64(7 * 24 * time.Hour)
 
 func (h *history) prepare(db *conn) (err error) {
 	h.ids = make(map[storage.Series]int64)
-	for i, table := range rollupTables {
-		if h.rollups[i], err = db.prepare(upsertRollup(table), 9, 0); err != nil {
-			return err
-		}
-	}
-	for _, p := range []struct {
+	type statement struct {
 		stmt          **stmt
 		query         string
 		args, columns int
-	}{
+	}
+	statements := []statement{
 		{&h.writer, `SELECT number FROM writers WHERE id = ?`, 1, 1},
 		{&h.setWriter, `INSERT OR REPLACE INTO writers (id, number, at) VALUES (?, ?, ?)`, 3, 0},
 		{&h.dropWriters, `DELETE FROM writers WHERE at <= ? OR at > ?`, 2, 0},
 		{&h.seriesID, `SELECT id FROM series WHERE zone = ? AND name = ?`, 2, 1},
 		{&h.addSeries, `INSERT INTO series (zone, name) SELECT ?, ? WHERE (SELECT count(*) FROM series) < ?`, 3, 0},
-	} {
-		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
+		{&h.heavy, `SELECT key, units, refused FROM heaviest WHERE at = ? AND series = ?`, 2, 3},
+		{&h.setHeavy, `INSERT OR REPLACE INTO heaviest (at, series, key, units, refused) VALUES (?, ?, ?, ?, ?)`, 5, 0},
+		{&h.trimHeavy, `DELETE FROM heaviest WHERE at = ?1 AND series = ?2 AND key NOT IN
+			(SELECT key FROM heaviest WHERE at = ?1 AND series = ?2 ORDER BY units + refused DESC LIMIT ?3)`, 3, 0},
+		{&h.trimAll, `DELETE FROM heaviest WHERE at = ?1 AND (series, key) IN
+			(SELECT series, key FROM (SELECT series, key, row_number() OVER (PARTITION BY series ORDER BY units + refused DESC) AS n
+			FROM heaviest WHERE at = ?1) WHERE n > ?2)`, 2, 0},
+	}
+	for i, table := range rollupTables {
+		r := &h.rollups[i]
+		statements = append(statements,
+			statement{&r.read, fmt.Sprintf(`SELECT %s, (SELECT keys FROM sketches WHERE resolution = %d AND at = ?1 AND series = ?2)
+				FROM %s WHERE at = ?1 AND series = ?2`, pointColumns, i, table), 2, 10},
+			statement{&r.write, `INSERT OR REPLACE INTO ` + table + ` (` + pointColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, 9, 0},
+			statement{&r.writeSketch, fmt.Sprintf(`INSERT INTO sketches (resolution, at, series, keys) VALUES (%d, ?, ?, ?)
+				ON CONFLICT (resolution, at, series) DO UPDATE SET keys = excluded.keys WHERE keys <> excluded.keys`, i), 3, 0},
+			statement{&r.dropSketches, fmt.Sprintf(`DELETE FROM sketches WHERE resolution = %d AND (at < ? OR at > ?)`, i), 2, 0})
+	}
+	for _, s := range statements {
+		if *s.stmt, err = db.prepare(s.query, s.args, s.columns); err != nil {
 			return err
 		}
 	}
-	if err := h.sketches.prepare(db); err != nil {
-		return err
-	}
-	return h.heaviest.prepare(db)
+	return nil
 }
 
-// upsertRollup returns the statement that adds to a row. It clamps what it finds, so that
-// nothing overflows. Keys are an estimate of all, not to be added.
-func upsertRollup(table string) string {
-	add := func(column string) string {
-		return fmt.Sprintf(`%s = min(max(%[1]s, 0) + excluded.%[1]s, %d)`, column, int64(mostCounted))
-	}
-	return `INSERT INTO ` + table + ` (at, series, allowed, refused, blocked, banned, would_refuse, units, keys)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (at, series) DO UPDATE SET ` +
-		add("allowed") + `, ` + add("refused") + `, ` + add("blocked") + `, ` + add("banned") + `, ` +
-		add("would_refuse") + `, ` + add("units") + `, keys = max(keys, excluded.keys)`
+const pointColumns = `at, series, allowed, refused, blocked, banned, would_refuse, units, keys`
+
+// scanPoint reads a point from a row of pointColumns.
+func scanPoint(row []driver.Value) (at int64, p past.Point, err error) {
+	var series int64
+	err = integers(row, &at, &series, &p.Allowed, &p.Refused, &p.Blocked, &p.Banned, &p.WouldRefuse, &p.Units, &p.Keys)
+	return at, p, err
 }
 
-// Report implements [storage.Historian].
-func (s *Store) Report(ctx context.Context, now int64, report storage.Report) error {
-	return s.with(ctx, "report", func() error {
-		err := s.transactLocked(nil, func() (written int64, err error) { return s.history.add(now, report) })
-		if err != nil {
-			s.history.forget()
-		}
-		return err
-	})
+func scanHeavy(row []driver.Value) (k storage.HeavyKey, err error) {
+	key, ok := row[0].([]byte)
+	if !ok {
+		return k, errDamaged("a heavy key has no name")
+	}
+	copy(k.Key[:], key)
+	return k, integers(row[1:], &k.Units, &k.Refused)
 }
 
 // forget drops what this process believes to have written: it did not last.
 func (h *history) forget() {
 	clear(h.ids)
-	h.heaviest.trimmed = 0
+	h.trimmed = 0
 }
 
-// add adds a report, unless it is there already, and returns how many rows it wrote.
-func (h *history) add(now int64, report storage.Report) (written int64, err error) {
-	last := int64(0)
-	h.writer.bind(0, report.Writer)
-	err = h.writer.each(func(row []driver.Value) error { return integers(row, &last) })
-	if err != nil || last >= report.Number {
+// change reads rows, and writes what add makes of them. It returns how many rows it wrote.
+func (h *history) change(now int64, rows *past.Rows, add func() bool) (written int64, err error) {
+	if err := h.read(rows); err != nil {
 		return 0, err
 	}
-	for i := range report.Minutes {
-		n, err := h.addMinute(now, &report.Minutes[i])
-		if err != nil {
+	heavy := make(map[past.HeavyAt][]storage.HeavyKey) // as they are kept
+	for at, keys := range rows.Heavy {
+		heavy[at] = slices.Clone(keys)
+	}
+	if !add() {
+		h.forget() // series may have been added
+		return 0, nil
+	}
+	for at, p := range rows.Points {
+		if err := h.writePoint(now, at, p); err != nil {
 			return 0, fmt.Errorf("write history: %w", err)
 		}
-		written += n
+		written += 2
 	}
-	if err := h.sketches.drop(now); err != nil {
-		return 0, fmt.Errorf("write history: %w", err)
+	for at, keys := range rows.Heavy {
+		if err := h.writeHeavy(at, keys, heavy[at]); err != nil {
+			return 0, fmt.Errorf("write history: %w", err)
+		}
+		written += storage.MaxHeaviest
 	}
-	if err := h.heaviest.trimPast(now); err != nil {
-		return 0, fmt.Errorf("write history: %w", err)
+	h.setWriter.bind(0, rows.Writer, rows.Number, now)
+	if _, err := h.setWriter.exec(); err != nil {
+		return 0, err
+	}
+	return written + 1, h.drop(now)
+}
+
+// read reads rows. It leaves out those of series that there is no room for.
+func (h *history) read(rows *past.Rows) (err error) {
+	rows.Number = 0
+	h.writer.bind(0, rows.Writer)
+	if err := h.writer.each(func(row []driver.Value) error { return integers(row, &rows.Number) }); err != nil {
+		return err
+	}
+	for at := range rows.Points {
+		if rows.Points[at], err = h.readPoint(at); err != nil {
+			return err
+		}
+		if rows.Points[at] == nil {
+			delete(rows.Points, at)
+		}
+	}
+	for at := range rows.Heavy {
+		series, err := h.idOf(at.Series)
+		if err != nil {
+			return err
+		}
+		if series == 0 {
+			delete(rows.Heavy, at)
+			continue
+		}
+		if rows.Heavy[at], err = h.readHeavy(at.Hour, series); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPoint returns nil if there is no room for the series.
+func (h *history) readPoint(at past.PointAt) (*past.Point, error) {
+	series, err := h.idOf(at.Series)
+	if err != nil || series == 0 {
+		return nil, err
+	}
+	p, read := new(past.Point), h.rollups[at.Rollup].read
+	read.bind(0, at.Period, series)
+	return p, read.each(func(row []driver.Value) (err error) {
+		if _, *p, err = scanPoint(row); err != nil || row[9] == nil {
+			return err
+		}
+		sketch, ok := row[9].([]byte)
+		if !ok {
+			return errDamaged("a sketch is none")
+		}
+		p.Sketch = slices.Clone(sketch)
+		return nil
+	})
+}
+
+func (h *history) readHeavy(hour, series int64) (keys []storage.HeavyKey, err error) {
+	h.heavy.bind(0, hour, series)
+	err = h.heavy.each(func(row []driver.Value) error {
+		k, err := scanHeavy(row)
+		keys = append(keys, k)
+		return err
+	})
+	return keys, err
+}
+
+func (h *history) writePoint(now int64, at past.PointAt, p *past.Point) error {
+	series, r := h.ids[at.Series], &h.rollups[at.Rollup]
+	r.write.bind(0, at.Period, series, p.Allowed, p.Refused, p.Blocked, p.Banned, p.WouldRefuse, p.Units, p.Keys)
+	if _, err := r.write.exec(); err != nil || len(p.Sketch) == 0 || !past.IsOpen(at.Rollup, at.Period, now) {
+		return err
+	}
+	r.writeSketch.bind(0, at.Period, series, []byte(p.Sketch))
+	_, err := r.writeSketch.exec()
+	return err
+}
+
+// writeHeavy writes the heavy keys of an hour that differ from those that are kept.
+func (h *history) writeHeavy(at past.HeavyAt, keys, kept []storage.HeavyKey) error {
+	series := h.ids[at.Series]
+	for _, k := range keys {
+		if slices.Contains(kept, k) {
+			continue
+		}
+		h.setHeavy.bind(0, at.Hour, series, k.Key[:], k.Units, k.Refused)
+		if _, err := h.setHeavy.exec(); err != nil {
+			return err
+		}
+	}
+	h.trimHeavy.bind(0, at.Hour, series, int64(past.MaxCandidates))
+	_, err := h.trimHeavy.exec()
+	return err
+}
+
+// drop deletes the sketches of periods that nobody adds to any more, the writers that are gone, and
+// once the keys of the hour before that are not among the heaviest.
+func (h *history) drop(now int64) error {
+	for i := range storage.Rollups {
+		first, last := past.Open(i, now)
+		h.rollups[i].dropSketches.bind(0, first, last)
+		if _, err := h.rollups[i].dropSketches.exec(); err != nil {
+			return err
+		}
 	}
 	h.dropWriters.bind(0, now-dropWritersAfter, addCapped(now, dropWritersAfter))
 	if _, err := h.dropWriters.exec(); err != nil {
-		return 0, err
+		return err
 	}
-	h.setWriter.bind(0, report.Writer, report.Number, now)
-	_, err = h.setWriter.exec()
-	return written + 1, err
+	running, _ := past.Open(past.Hours, now)
+	if running-1 == h.trimmed {
+		return nil
+	}
+	h.trimmed = running - 1
+	h.trimAll.bind(0, h.trimmed, int64(storage.MaxHeaviest))
+	_, err := h.trimAll.exec()
+	return err
 }
-
-// addMinute adds to the minute, the hour and the day.
-func (h *history) addMinute(now int64, m *storage.Minute) (written int64, err error) {
-	series, err := h.idOf(m.Series)
-	if err != nil || series == 0 {
-		return 0, err
-	}
-	for i, r := range storage.Rollups {
-		at := storage.Period(m.At, r.Resolution)
-		keys, err := h.sketches.add(i, at, series, now, m.Keys)
-		if err != nil {
-			return 0, err
-		}
-		h.rollups[i].bind(0, at, series, counted(m.Allowed), counted(m.Refused), counted(m.Blocked),
-			counted(m.Banned), counted(m.WouldRefuse), counted(m.Units), keys)
-		if _, err := h.rollups[i].exec(); err != nil {
-			return 0, err
-		}
-	}
-	n, err := h.heaviest.add(storage.Period(m.At, time.Hour), series, m.Heaviest)
-	return n + 2*int64(len(storage.Rollups)), err
-}
-
-func counted(n int64) int64 { return min(max(n, 0), mostCounted) }
 
 // idOf returns the number of a series, which it adds if there is none; 0 if there are too
 // many.
@@ -161,3 +262,67 @@ func (h *history) idOf(of storage.Series) (id int64, err error) {
 	}
 	return 0, nil
 }
+
+// historyRows implements [past.Keeper].
+type historyRows struct{ *Store }
+
+// ChangeHistory implements [past.Keeper].
+func (s historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
+	return s.with(ctx, "report", func() error {
+		err := s.transactLocked(nil, func() (written int64, err error) { return s.history.change(now, rows, add) })
+		if err != nil {
+			s.history.forget()
+		}
+		return err
+	})
+}
+
+// EachPoint implements [past.Keeper].
+func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
+	query := `SELECT ` + pointColumns + ` FROM ` + rollupTables[from.Rollup] + ` WHERE at >= ? AND at < ?
+		AND series IN (SELECT id FROM series WHERE (?3 = '' OR zone = ?3) AND name = ?4)`
+	return s.look(ctx, "history", func(c *conn) error {
+		return c.each(query, func(row []driver.Value) error {
+			period, p, err := scanPoint(row)
+			f(past.PointAt{Rollup: from.Rollup, Period: period, Series: from.Series}, &p)
+			return err
+		}, from.Period, end, from.Zone, from.Limit)
+	})
+}
+
+// EachHeavy implements [past.Keeper].
+func (s historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
+	const query = `SELECT key, units, refused, zone, name FROM heaviest JOIN series ON id = series
+		WHERE at >= ? AND at < ? AND (?3 = '' OR zone = ?3 AND (?4 = '' OR name = ?4))`
+	return s.look(ctx, "heaviest", func(c *conn) error {
+		return c.each(query, func(row []driver.Value) error {
+			k, err := scanHeavy(row)
+			zone, isZone := row[3].(string)
+			name, isName := row[4].(string)
+			if !isZone || !isName {
+				return errDamaged("a heavy key has no series")
+			}
+			f(storage.Heavy{Series: storage.Series{Zone: zone, Limit: name}, HeavyKey: k})
+			return err
+		}, from.Hour, end, from.Zone, from.Limit)
+	})
+}
+
+// look runs f on the connection beside the writer's, so that no claim waits for it.
+func (s *Store) look(ctx context.Context, doing string, f func(c *conn) error) error {
+	s.sideMu.Lock()
+	defer s.sideMu.Unlock()
+	if s.side == nil {
+		return wrap(doing, storage.ErrClosed)
+	}
+	err := ctx.Err()
+	if err == nil {
+		err = s.inPlace()
+	}
+	if err == nil {
+		err = f(s.side)
+	}
+	return s.failed(wrap(doing, err))
+}
+
+var _ past.Keeper = historyRows{}

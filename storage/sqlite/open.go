@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
@@ -30,6 +31,7 @@ const (
 // Store is a [storage.Store] in a SQLite database. Its methods are safe for
 // concurrent use; one of them runs at a time.
 type Store struct {
+	past.Historian
 	options Options
 	calls   storage.Calls
 	file    fs.FileInfo            // what identifies the database file
@@ -145,6 +147,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		reading: sleeplock.New(),
 		sideMu:  sleeplock.New(),
 	}
+	s.Historian = past.Historian{Keeper: historyRows{s}}
 	s.calls = storage.Calls{Claim: s.claim, Records: s.readStandings, Punish: s.punish, Sweep: s.sweep}
 	if err := s.connect(ctx); err != nil {
 		_ = s.closeConnections()

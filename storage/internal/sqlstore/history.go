@@ -1,16 +1,13 @@
 package sqlstore
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/distinct"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
 // The history is rows like those of keys, which a report locks, adds to and writes: a row for each
@@ -23,22 +20,6 @@ const (
 	ofWriter = 'w' // and the writer
 )
 
-// point is what is kept of a series in a period.
-type point struct {
-	storage.Series
-	storage.Tally
-	sketch distinct.Sketch
-}
-
-// heavies are the heaviest keys of a series in an hour.
-type heavies struct {
-	storage.Series
-	keys []storage.HeavyKey
-}
-
-// maxCandidates is how many keys are kept of an hour, because the next minutes may have others.
-const maxCandidates = 3 * storage.MaxHeaviest
-
 func appendPeriod(to []byte, period int64) []byte {
 	return binary.BigEndian.AppendUint64(to, uint64(period)^1<<63) // sorts as the number does
 }
@@ -50,166 +31,101 @@ func appendSeries(to []byte, s storage.Series) []byte {
 
 // pointName is the name of a row that keeps a point, or of the first one of all zones if the series
 // has no zone.
-func pointName(rollup int, period int64, s storage.Series) string {
+func pointName(at past.PointAt) string {
 	switch {
-	case s.Zone == "":
-		return string(appendPeriod([]byte{ofZone, byte(rollup)}, period))
-	case s.Limit == "":
-		return string(appendSeries(appendPeriod([]byte{ofZone, byte(rollup)}, period), s))
+	case at.Zone == "":
+		return string(appendPeriod([]byte{ofZone, byte(at.Rollup)}, at.Period))
+	case at.Limit == "":
+		return string(appendSeries(appendPeriod([]byte{ofZone, byte(at.Rollup)}, at.Period), at.Series))
 	}
-	return string(appendPeriod(appendSeries([]byte{ofLimit, byte(rollup)}, s), period))
+	return string(appendPeriod(appendSeries([]byte{ofLimit, byte(at.Rollup)}, at.Series), at.Period))
 }
 
-func heavyName(hour int64, s storage.Series) string {
-	name := appendPeriod([]byte{ofHeavy}, hour)
-	if s.Zone == "" {
+func heavyName(at past.HeavyAt) string {
+	name := appendPeriod([]byte{ofHeavy}, at.Hour)
+	if at.Zone == "" {
 		return string(name)
 	}
-	return string(appendSeries(name, s))
+	return string(appendSeries(name, at.Series))
 }
 
 func writerName(writer int64) string {
 	return string(binary.BigEndian.AppendUint64([]byte{ofWriter}, uint64(writer)))
 }
 
-// Report implements [storage.Historian].
-func (s *Store) Report(ctx context.Context, now int64, report storage.Report) error {
-	names := []string{writerName(report.Writer)}
-	for i := range report.Minutes {
-		m := &report.Minutes[i]
-		for n, r := range storage.Rollups {
-			names = append(names, pointName(n, storage.Period(m.At, r.Resolution), m.Series))
-		}
-		names = append(names, heavyName(storage.Period(m.At, time.Hour), m.Series))
+// historyRows implements [past.Keeper].
+type historyRows struct{ *Store }
+
+// ChangeHistory implements [past.Keeper].
+func (s historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
+	names := []string{writerName(rows.Writer)}
+	for at := range rows.Points {
+		names = append(names, pointName(at))
+	}
+	for at := range rows.Heavy {
+		names = append(names, heavyName(at))
 	}
 	return s.transact(ctx, "report", &batch{now: now, locks: locksOn("history", names), decide: func(tx *transaction) error {
-		rows := tx.rows["history"]
-		writer := rows[writerName(report.Writer)]
-		if number, _ := binary.Varint(writer.state); number >= report.Number {
-			return nil
-		}
-		writer.state = binary.AppendVarint(nil, report.Number)
-		writer.expires = now + int64(storage.KeepHeaviest+storage.Day)
-		for i := range report.Minutes {
-			addMinute(rows, now, &report.Minutes[i])
+		kept := tx.rows["history"]
+		readHistory(rows, kept)
+		if add() {
+			writeHistory(rows, kept, now)
 		}
 		return nil
 	}})
 }
 
-// addMinute adds to the rows that a minute belongs to, unless they are too old, or lie so far ahead
-// that a wrong clock said so.
-func addMinute(rows map[string]*row, now int64, m *storage.Minute) {
-	for n, r := range storage.Rollups {
-		period := storage.Period(m.At, r.Resolution)
-		if to := rows[pointName(n, period, m.Series)]; isKept(to, period, r.Resolution, r.Keep, now) {
-			p := parsePoint(to.state)
-			p.Series = m.Series
-			p.Add(m.Tally)
-			p.sketch = p.sketch.Merge(m.Keys)
-			to.state = p.append(nil)
-		}
+func readHistory(rows *past.Rows, kept map[string]*row) {
+	rows.Number, _ = binary.Varint(kept[writerName(rows.Writer)].state)
+	for at := range rows.Points {
+		_, rows.Points[at] = parsePoint(kept[pointName(at)].state)
 	}
-	hour := storage.Period(m.At, time.Hour)
-	to := rows[heavyName(hour, m.Series)]
-	if len(m.Heaviest) == 0 || !isKept(to, hour, time.Hour, storage.KeepHeaviest, now) {
-		return
+	for at := range rows.Heavy {
+		_, rows.Heavy[at] = parseHeavies(kept[heavyName(at)].state)
 	}
-	h := parseHeavies(to.state)
-	h.Series = m.Series
-	for _, k := range m.Heaviest[:min(len(m.Heaviest), storage.MaxHeaviest)] {
-		i := slices.IndexFunc(h.keys, func(known storage.HeavyKey) bool { return known.Key == k.Key })
-		if i < 0 {
-			h.keys = append(h.keys, k)
-			continue
-		}
-		h.keys[i].Units += k.Units
-		h.keys[i].Refused += k.Refused
-	}
-	slices.SortFunc(h.keys, heavier)
-	h.keys = h.keys[:min(len(h.keys), maxCandidates)]
-	to.state = h.append(nil)
 }
 
-// isKept reports whether a period is kept at a time, and notes until when.
-func isKept(to *row, period int64, resolution, keep time.Duration, now int64) bool {
-	to.expires = (period+1)*int64(resolution) + int64(keep)
-	return to.expires > now && period <= storage.Period(now+int64(storage.Day), resolution)
+func writeHistory(rows *past.Rows, kept map[string]*row, now int64) {
+	kept[writerName(rows.Writer)].set(binary.AppendVarint(nil, rows.Number), now+int64(storage.KeepHeaviest+storage.Day))
+	for at, p := range rows.Points {
+		r := storage.Rollups[at.Rollup]
+		kept[pointName(at)].set(appendPoint(nil, at.Series, p), past.Expires(at.Period, r.Resolution, r.Keep))
+	}
+	for at, keys := range rows.Heavy {
+		kept[heavyName(at)].set(appendHeavies(nil, at.Series, keys), past.Expires(at.Hour, time.Hour, storage.KeepHeaviest))
+	}
 }
 
-func heavier(a, b storage.HeavyKey) int {
-	return cmp.Or(cmp.Compare(b.Units+b.Refused, a.Units+a.Refused), bytes.Compare(a.Key[:], b.Key[:]))
-}
-
-// History implements [storage.Historian].
-func (s *Store) History(ctx context.Context, q storage.HistoryQuery) (points []storage.Point, err error) {
-	from, end, err := q.Periods()
-	if err != nil {
-		return nil, err
+// EachPoint implements [past.Keeper].
+func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
+	if from.Limit == "" {
+		from.Zone = "" // rows of all zones are in the order of time
 	}
-	rollup := slices.IndexFunc(storage.Rollups[:], func(r struct{ Resolution, Keep time.Duration }) bool { return r.Resolution == q.Resolution })
-	series := q.Series
-	if q.Limit == "" {
-		series.Zone = "" // rows of all zones are in the order of time
-	}
-	sums := make(map[int64]*storage.Point)
-	err = s.scan(ctx, "history", pointName(rollup, from, series), pointName(rollup, end, series), func(name, state []byte) {
+	last := from
+	last.Period = end
+	return s.scan(ctx, "history", pointName(from), pointName(last), func(name, state []byte) {
 		period := name[2:10]
-		if q.Limit != "" {
+		if from.Limit != "" {
 			period = name[16:24]
 		}
-		p, at := parsePoint(state), int64(binary.BigEndian.Uint64(period)^1<<63)*int64(q.Resolution)
-		if q.Zone != "" && p.Zone != q.Zone {
-			return
-		}
-		sum := sums[at]
-		if sum == nil {
-			sum = &storage.Point{At: at}
-			sums[at] = sum
-		}
-		sum.Add(p.Tally)
-		sum.Keys = max(sum.Keys, p.sketch.Count())
+		series, p := parsePoint(state)
+		p.Keys = p.Sketch.Count()
+		f(past.PointAt{Rollup: from.Rollup, Period: int64(binary.BigEndian.Uint64(period) ^ 1<<63), Series: series}, p)
 	})
-	for _, sum := range sums {
-		points = append(points, *sum)
-	}
-	slices.SortFunc(points, func(a, b storage.Point) int { return cmp.Compare(a.At, b.At) })
-	return points, err
 }
 
-// Heaviest implements [storage.Historian].
-func (s *Store) Heaviest(ctx context.Context, q storage.HistoryQuery, n int) (heavy []storage.Heavy, err error) {
-	q.Resolution = time.Hour
-	from, end, err := q.Periods()
-	if err != nil {
-		return nil, err
-	}
-	type seriesKey struct {
-		storage.Series
-		key storage.Key
-	}
-	sums := make(map[seriesKey]storage.HeavyKey)
-	err = s.scan(ctx, "heaviest", heavyName(from, storage.Series{}), heavyName(end, storage.Series{}), func(_, state []byte) {
-		h := parseHeavies(state)
-		if q.Zone != "" && (h.Zone != q.Zone || q.Limit != "" && h.Limit != q.Limit) {
-			return
-		}
-		for _, k := range h.keys[:min(len(h.keys), storage.MaxHeaviest)] {
-			at := seriesKey{h.Series, k.Key}
-			sums[at] = storage.HeavyKey{Key: k.Key, Units: sums[at].Units + k.Units, Refused: sums[at].Refused + k.Refused}
+// EachHeavy implements [past.Keeper].
+func (s historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
+	return s.scan(ctx, "heaviest", heavyName(past.HeavyAt{Hour: from.Hour}), heavyName(past.HeavyAt{Hour: end}), func(_, state []byte) {
+		series, keys := parseHeavies(state)
+		for _, k := range keys[:min(len(keys), storage.MaxHeaviest)] {
+			f(storage.Heavy{Series: series, HeavyKey: k})
 		}
 	})
-	for at, k := range sums {
-		heavy = append(heavy, storage.Heavy{Series: at.Series, HeavyKey: k})
-	}
-	slices.SortFunc(heavy, func(a, b storage.Heavy) int {
-		return cmp.Or(heavier(a.HeavyKey, b.HeavyKey), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Limit, b.Limit))
-	})
-	return heavy[:min(len(heavy), max(n, 0))], err
 }
 
 // scan calls f for the rows of the history from a name up to another one.
-func (s *Store) scan(ctx context.Context, what, from, end string, f func(name, state []byte)) error {
+func (s historyRows) scan(ctx context.Context, what, from, end string, f func(name, state []byte)) error {
 	var rows Rows
 	err := s.chore(ctx, what, func(ctx context.Context, c Conn) error {
 		results, err := s.place.run(ctx, c, s.place.script().add("SELECT name, state FROM ", table("history"),
@@ -228,4 +144,78 @@ func (s *Store) scan(ctx context.Context, what, from, end string, f func(name, s
 	return err
 }
 
-var _ storage.Historian = (*Store)(nil)
+// States begin with the series: two texts, each after its length. Damaged ones are read as far as
+// they make sense.
+
+func appendPoint(to []byte, s storage.Series, p *past.Point) []byte {
+	to = appendTexts(to, s)
+	for _, n := range numbersOf(p) {
+		to = binary.AppendVarint(to, *n)
+	}
+	return append(to, p.Sketch...)
+}
+
+func parsePoint(from []byte) (s storage.Series, p *past.Point) {
+	p = new(past.Point)
+	from = parseTexts(from, &s)
+	for _, n := range numbersOf(p) {
+		from = parseNumber(from, n)
+	}
+	p.Sketch = from
+	return s, p
+}
+
+func numbersOf(p *past.Point) [6]*int64 {
+	return [6]*int64{&p.Allowed, &p.Refused, &p.Blocked, &p.Banned, &p.WouldRefuse, &p.Units}
+}
+
+func appendHeavies(to []byte, s storage.Series, keys []storage.HeavyKey) []byte {
+	to = appendTexts(to, s)
+	for _, k := range keys {
+		to = append(to, k.Key[:]...)
+		to = binary.AppendVarint(to, k.Units)
+		to = binary.AppendVarint(to, k.Refused)
+	}
+	return to
+}
+
+func parseHeavies(from []byte) (s storage.Series, keys []storage.HeavyKey) {
+	from = parseTexts(from, &s)
+	for len(from) > len(storage.Key{}) {
+		var k storage.HeavyKey
+		from = from[copy(k.Key[:], from):]
+		from = parseNumber(from, &k.Units)
+		from = parseNumber(from, &k.Refused)
+		keys = append(keys, k)
+	}
+	return s, keys
+}
+
+func appendTexts(to []byte, s storage.Series) []byte {
+	for _, text := range []string{s.Zone, s.Limit} {
+		to = append(binary.AppendUvarint(to, uint64(len(text))), text...)
+	}
+	return to
+}
+
+func parseTexts(from []byte, s *storage.Series) (rest []byte) {
+	for _, text := range []*string{&s.Zone, &s.Limit} {
+		length, n := binary.Uvarint(from)
+		if n <= 0 || length > uint64(len(from)-n) {
+			return nil
+		}
+		*text, from = string(from[n:n+int(length)]), from[n+int(length):]
+	}
+	return from
+}
+
+func parseNumber(from []byte, to *int64) (rest []byte) {
+	value, n := binary.Varint(from)
+	if n <= 0 {
+		return nil
+	}
+	*to = value
+	return from[n:]
+}
+
+var _ past.Keeper = historyRows{}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
 // DefaultPrefix is what the names of tables begin with.
@@ -72,6 +73,7 @@ var opened atomic.Int64
 func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 	s := &Store{place: p, order: opened.Add(1), id: rand.Int64()}
 	s.claims.place, s.chores.place = p, p
+	s.Historian = past.Historian{Keeper: historyRows{s}}
 	s.calls = storage.Calls{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep}
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()

@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
 // Store is a [storage.Store] on a [Place]. Its methods are safe for concurrent use. Claims and
 // what is known of clients have a connection, and everything else another one, so that no
 // request waits for a sweep.
 type Store struct {
+	past.Historian
 	place *Place
 	calls storage.Calls
 	order int64 // among the stores that this process has opened

@@ -122,7 +122,7 @@ func use(t *testing.T, e *engine.Engine, limit *engine.Limit, requests int) (adm
 
 func waitUntil(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); { // engines try again less and less often
+	for end := time.Now().Add(40 * time.Second); !is(); { // engines try again less and less often
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

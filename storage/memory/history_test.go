@@ -1,0 +1,45 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/past"
+)
+
+// A history without room counts nothing, until what is too old has made room.
+func TestHistoryIsBounded(t *testing.T) {
+	db := New()
+	opened, err := db.Opener(Options{})(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, now := opened.(*Store), int64(1_800_000_000e9)
+	counted := func(number, now int64) int {
+		t.Helper()
+		m := storage.Minute{At: now, Series: storage.Series{Zone: "new"}, Tally: storage.Tally{Allowed: 1}, Heaviest: []storage.HeavyKey{{Units: 1}}}
+		if err := s.Report(context.Background(), now, storage.Report{Writer: 1, Number: number, Minutes: []storage.Minute{m}}); err != nil {
+			t.Fatal(err)
+		}
+		points, err := s.History(context.Background(), storage.HistoryQuery{From: now, To: now + 1, Resolution: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(points)
+	}
+	if n := counted(1, now-int64(time.Hour)); n != 1 {
+		t.Fatalf("an empty history has %d points of a minute", n)
+	}
+	for i := range maxHistory {
+		db.history.points[past.PointAt{Period: storage.Period(now, time.Minute), Series: storage.Series{Zone: "old", Limit: fmt.Sprint(i)}}] = past.Point{}
+	}
+	if n := counted(2, now); n != 0 || len(db.history.points) > maxHistory+3 {
+		t.Errorf("a full history has %d points of a new zone, and %d points", n, len(db.history.points))
+	}
+	if n := counted(3, now+int64(storage.KeepMinutes+time.Hour)); n != 1 {
+		t.Errorf("after the rows have expired there are %d points of a minute", n)
+	}
+}
