@@ -29,7 +29,7 @@ func (p *Pending) charge() {
 // chargeAtOnceLocked charges a debit at once, if that is possible and all of it is free.
 func (p *Pending) chargeAtOnceLocked(c *cell, d *Debit) bool {
 	e := p.engine
-	at, ok := e.committer.atOnce()
+	at, ok := e.committer.leases.atOnce()
 	if !ok || !at.claimLocked(c, d) {
 		return false
 	}

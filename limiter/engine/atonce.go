@@ -20,24 +20,24 @@ type atOnce struct {
 }
 
 // atOnce returns the present moment, if claims may be granted at once.
-func (m *committer) atOnce() (at atOnce, ok bool) {
-	store := m.conn.store.Load()
-	if store == nil || store.immediate == nil || m.degraded.Load() {
+func (l *leases) atOnce() (at atOnce, ok bool) {
+	store := l.conn.store.Load()
+	if store == nil || store.immediate == nil || l.degraded.Load() {
 		return at, false
 	}
 	period := store.immediate.Period()
 	if period == 0 {
 		return at, false
 	}
-	now, line, ahead := m.clock.moment()
-	return atOnce{store: store.immediate, period: period, opts: m.opts, now: now, line: line}, !ahead
+	now, line, ahead := l.clock.moment()
+	return atOnce{store: store.immediate, period: period, opts: l.opts, now: now, line: line}, !ahead
 }
 
 // spendAtOnceLocked claims at once what the leases lack, and allows the request if all of it is
 // granted. It is decided as of this moment then. What was granted if not all was stays in the
 // leases.
 func (r *request) spendAtOnceLocked(e *Engine) bool {
-	at, ok := e.committer.atOnce()
+	at, ok := e.committer.leases.atOnce()
 	if !ok || !at.knowsClients(r) {
 		return false
 	}

@@ -68,7 +68,7 @@ func (f *fleet) startAll(machines int) (all []*machine) {
 		all = append(all, m)
 	}
 	for _, m := range all {
-		m.committer.join()
+		m.committer.conn.join()
 	}
 	return all
 }

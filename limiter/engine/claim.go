@@ -10,47 +10,47 @@ import (
 
 // claim asks the store for what the entries of a part of a batch want, and sets the time of
 // the batch.
-func (m *committer) claim(p *part) error {
+func (w *writer) claim(p *part) error {
 	b := p.batch
-	m.current = b
-	defer func() { m.current = nil }()
-	b.era = m.clock.line.Load().Era
-	t, err := m.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+	w.current = b
+	defer func() { w.current = nil }()
+	b.era = w.clock.line.Load().Era
+	t, err := w.conn.inTerms(func(in storage.Store, term *storage.Term) error {
 		if b.now = term.Time.Now; b.era != term.Era {
 			b.era = term.Era
 			b.beginEra(b.now)
 		}
-		return m.claimIn(p, in, term)
+		return w.claimIn(p, in, term)
 	})
-	b.now, b.taken = t.Now, m.conn.stamp.elapsed
+	b.now, b.taken = t.Now, w.conn.stamp.elapsed
 	if err != nil {
-		b.now, b.taken = m.clock.now(), m.opts.Clock.Elapsed()
+		b.now, b.taken = w.clock.now(), w.opts.Clock.Elapsed()
 	}
 	return err
 }
 
 // claimIn is a claim within a term, of which nothing is known if it fails. Records are read
 // first, or where that would take a round trip, in one call with the claims.
-func (m *committer) claimIn(p *part, store storage.Store, term *storage.Term) error {
-	period := m.conn.period()
-	joint, together := m.conn.joint()
-	read, err := m.namesOf(p, term)
+func (w *writer) claimIn(p *part, store storage.Store, term *storage.Term) error {
+	period := w.conn.period()
+	joint, together := w.conn.joint()
+	read, err := w.namesOf(p, term)
 	if err != nil {
 		return err
 	}
 	records := make([]reputation.Record, len(read))
 	if !together {
-		if err := m.readClients(p, store, term, read, records); err != nil {
+		if err := w.readClients(p, store, term, read, records); err != nil {
 			return err
 		}
 	}
 	p.scale(together)
-	claims, err := m.claimsOf(p, term)
+	claims, err := w.claimsOf(p, term)
 	if err != nil {
 		return err
 	}
-	grants := m.grants[:len(claims)]
-	ctx, cancel := m.conn.call()
+	grants := w.grants[:len(claims)]
+	ctx, cancel := w.conn.call()
 	defer cancel()
 	start := time.Now()
 	if together {
@@ -61,13 +61,13 @@ func (m *committer) claimIn(p *part, store storage.Store, term *storage.Term) er
 	if err != nil {
 		return err
 	}
-	m.conn.noteTrip(time.Since(start))
-	m.answers.Add(1)
-	m.claimed.Add(int64(len(claims)))
+	w.conn.noteTrip(time.Since(start))
+	w.answers.Add(1)
+	w.claimed.Add(int64(len(claims)))
 	if together {
 		p.learn(read, records)
 	}
-	if period != m.conn.period() {
+	if period != w.conn.period() {
 		period = 0
 	}
 	for i, entry := range p.entries {
@@ -80,13 +80,13 @@ func (m *committer) claimIn(p *part, store storage.Store, term *storage.Term) er
 }
 
 // namesOf returns the names of the clients whose records are to be read.
-func (m *committer) namesOf(p *part, term *storage.Term) (names []storage.Client, err error) {
+func (w *writer) namesOf(p *part, term *storage.Term) (names []storage.Client, err error) {
 	if len(p.clients) == 0 {
 		return nil, nil
 	}
 	names = make([]storage.Client, len(p.clients))
 	for i, c := range p.clients {
-		if names[i], err = m.clientOf(c, term, p.now); err != nil {
+		if names[i], err = w.clientOf(c, term, p.now); err != nil {
 			return nil, err
 		}
 	}
@@ -94,11 +94,11 @@ func (m *committer) namesOf(p *part, term *storage.Term) (names []storage.Client
 }
 
 // readClients reads the records of clients.
-func (m *committer) readClients(p *part, store storage.Store, term *storage.Term, names []storage.Client, records []reputation.Record) error {
+func (w *writer) readClients(p *part, store storage.Store, term *storage.Term, names []storage.Client, records []reputation.Record) error {
 	if len(names) == 0 {
 		return nil
 	}
-	ctx, cancel := m.conn.call()
+	ctx, cancel := w.conn.call()
 	defer cancel()
 	if err := store.Records(ctx, names, p.now, records); err != nil {
 		return err
@@ -140,44 +140,44 @@ func (e *entry) knowsClients() bool {
 
 // claimsOf returns the entries of a part as the store takes them, and makes room for as many
 // grants.
-func (m *committer) claimsOf(p *part, term *storage.Term) ([]storage.Claim, error) {
-	claims := m.claims[:0]
+func (w *writer) claimsOf(p *part, term *storage.Term) ([]storage.Claim, error) {
+	claims := w.claims[:0]
 	for _, entry := range p.entries {
-		claim, err := m.claimOf(entry, term, p.now)
+		claim, err := w.claimOf(entry, term, p.now)
 		if err != nil {
 			return nil, err
 		}
 		claims = append(claims, claim)
 	}
-	m.claims = claims
-	if cap(m.grants) < len(claims) {
-		m.grants = make([]limiter.Grant, len(claims), 2*len(claims))
+	w.claims = claims
+	if cap(w.grants) < len(claims) {
+		w.grants = make([]limiter.Grant, len(claims), 2*len(claims))
 	}
 	return claims, nil
 }
 
 // claimOf returns an entry as the store takes it.
-func (m *committer) claimOf(en *entry, term *storage.Term, now int64) (storage.Claim, error) {
+func (w *writer) claimOf(en *entry, term *storage.Term, now int64) (storage.Claim, error) {
 	c := en.cell
-	name, err := m.conn.nameOf(c.id, c.key(), en.limit.Retention(), term, now)
+	name, err := w.conn.nameOf(c.id, c.key(), en.limit.Retention(), term, now)
 	en.name = name
 	return storage.Claim{
 		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Limit,
 		Claim: limiter.Claim{
-			Now: now, Min: en.cost, Want: en.wanted, Extra: m.extraOf(en), Ahead: en.ahead,
-			Processes: m.conn.processes(), Next: en.next, Lasts: m.lastsOf(en),
+			Now: now, Min: en.cost, Want: en.wanted, Extra: w.extraOf(en), Ahead: en.ahead,
+			Processes: w.conn.processes(), Next: en.next, Lasts: w.lastsOf(en),
 			Return: en.give, Charge: en.charge,
 		},
 	}, err
 }
 
 // extraOf returns how much an entry asks for later.
-func (m *committer) extraOf(en *entry) int64 {
-	if en.extra == 0 || m.conn.roundTrip() == 0 || en.limit.CountsSlots() {
+func (w *writer) extraOf(en *entry) int64 {
+	if en.extra == 0 || w.conn.roundTrip() == 0 || en.limit.CountsSlots() {
 		return en.extra
 	}
 	refill := refillOf(en.limit)
-	if processes := m.conn.processes(); processes <= 1 {
+	if processes := w.conn.processes(); processes <= 1 {
 		return min(en.extra, refill.in(int64(lasts))) // more would drain before it is spent
 	} else if !en.renews {
 		return min(en.extra, refill.in(en.limit.MaxLasts())/processes) // this machine's pace is not known
@@ -187,16 +187,16 @@ func (m *committer) extraOf(en *entry) int64 {
 
 // lastsOf returns how long the lease of a token bucket is not to drain that an entry asks for. That
 // of a machine that has the bucket for itself is not wasted if it drains.
-func (m *committer) lastsOf(en *entry) int64 {
-	if m.conn.roundTrip() == 0 || m.conn.processes() <= 1 {
+func (w *writer) lastsOf(en *entry) int64 {
+	if w.conn.roundTrip() == 0 || w.conn.processes() <= 1 {
 		return 0
 	}
 	return en.limit.MaxLasts()
 }
 
 // clientOf returns a client as the store takes it.
-func (m *committer) clientOf(c *cell, term *storage.Term, now int64) (client storage.Client, err error) {
-	name, err := m.conn.nameOf(c.id, c.key(), clientRetention, term, now)
+func (w *writer) clientOf(c *cell, term *storage.Term, now int64) (client storage.Client, err error) {
+	name, err := w.conn.nameOf(c.id, c.key(), clientRetention, term, now)
 	return storage.Client{Key: name.Key, Former: name.Former}, err
 }
 

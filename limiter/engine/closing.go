@@ -38,17 +38,17 @@ func (m *committer) giveBackOnce() error {
 	if err := m.catchUp(); err != nil { // debts first: there may not be time for all
 		return err
 	}
-	if err := m.punish(); err != nil {
+	if err := m.writer.punish(); err != nil {
 		return err
 	}
 	b := &batch{done: make(chan struct{})}
 	m.queue.resume(func(c *cell, limit *Limit, lease limiter.Lease) {
 		b.entries = append(b.entries, &entry{cell: c, limit: limit, batch: b, give: lease})
 	})
-	if err := m.flushBatch(b); err != nil {
+	if err := m.writer.flushBatch(b); err != nil {
 		return err
 	}
-	return m.flush((*batch).returnLocked)
+	return m.writer.flush((*batch).returnLocked)
 }
 
 // answerAll commits until nobody waits any more and everyone has spent what was

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // committer owns the store. Its goroutine is the only one that claims, charges and gives
-// back units; other goroutines add to its queue and wait for a batch. It opens the store, stops
-// using it when it fails, and opens it again.
+// back units in transactions; other goroutines add to its queue and wait for a batch. It opens the
+// store, stops using it when it fails, and opens it again. Its parts have a job each: writer makes the
+// calls, leases moves units between cells and the queue, and eraser drops what the store has forgotten.
 //
 // Invariants: what a cell gives back is in the queue from when it leaves the cell, before
 // whatever is claimed for the key later, so no claim is refused for lack of units that
@@ -28,19 +28,19 @@ type committer struct {
 	offenses offenses // that the store has yet to record
 	waiting  waiting  // decisions that may wait for a batch
 
+	leases leases
+	writer writer
+	eraser eraser
+
 	degraded atomic.Bool // the store can't be used
 	outage   outage
 	probe    *time.Timer // fires when the store is worth another try
 	reminder *time.Timer // reports that an outage goes on
 
-	answers   atomic.Int64 // transactions that the store answered
-	claimed   atomic.Int64 // claims that it answered
-	lost      atomic.Int64 // times that it had lost writes
-	unsettled atomic.Int64 // times that calls were left open
-	asking    atomic.Bool  // the store's time is to be asked for
+	losses losses
+	asking atomic.Bool // the store's time is to be asked for
 
-	newsroom newsroom      // asks what other processes have changed
-	others   chan struct{} // for the janitor: holds a token when other processes begin to use the store
+	newsroom newsroom // asks what other processes have changed
 
 	ready    chan struct{} // closed when the store was opened or failed to
 	started  chan struct{} // closed when there was enough time to open it
@@ -53,30 +53,26 @@ type committer struct {
 
 	// These are for the goroutine only.
 	charged   storage.Store // what memory knows is charged there; nil before the first is open
-	current   *batch        // the claims that are under way, or nil
 	looking   *time.Ticker  // fires when the store is to be asked for resets
 	gathering *time.Timer   // fires when a batch has filled up for long enough
 	changes   int64         // the number of the last change of a record that was seen; negative if none was
-	lent      lent
-	shared    bool // other processes used the store when that was last looked at
-	claims    []storage.Claim
-	grants    []limiter.Grant
 }
 
-// init prepares a committer whose goroutine ends after stop and swept are closed. The
-// caller sets its table before it starts loop.
-func (m *committer) init(opts *Options, clock *clock, stop, swept <-chan struct{}) {
-	m.opts, m.clock = opts, clock
+// init prepares a committer whose goroutine ends after stop and swept are closed.
+func (m *committer) init(opts *Options, clock *clock, table *table, stop, swept <-chan struct{}) {
+	m.opts, m.clock, m.table = opts, clock, table
 	m.conn = connection{
-		open: opts.Open, name: opts.Name, clock: clock, id: rand.Int64(),
-		onSet: m.timeSet, onReset: func() error { return m.takeResets(nil) }, timeout: opts.StoreTimeout,
+		open: opts.Open, name: opts.Name, clock: clock, id: rand.Int64(), stays: staysFor * opts.CleanupInterval,
+		onSet: m.eraser.timeSet, onReset: func() error { return m.eraser.takeResets(nil) }, timeout: opts.StoreTimeout,
 	}
 	m.conn.onNetwork.Store(opts.Remote)
+	m.leases = leases{opts: opts, clock: clock, conn: &m.conn, queue: &m.queue, degraded: &m.degraded, others: make(chan struct{}, 1)}
+	m.writer = writer{opts: opts, clock: clock, conn: &m.conn, table: table, offenses: &m.offenses, leases: &m.leases}
+	m.eraser = eraser{clock: clock, conn: &m.conn, table: table, queue: &m.queue, offenses: &m.offenses, writer: &m.writer, degrade: m.degrade}
 	m.changes = -1
 	m.newsroom = newNewsroom(m, stop)
 	m.newsroom.notes = newNotes(opts.Notes)
 	m.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
-	m.others = make(chan struct{}, 1)
 	m.ready, m.started, m.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	m.stop, m.swept = stop, swept
 	m.looking = time.NewTicker(cmp.Or(opts.resetInterval, resetInterval))
@@ -142,7 +138,7 @@ func (m *committer) turn() bool {
 	more := false
 	if !m.degraded.Load() {
 		var err error
-		if more, err = m.punishSome(); err != nil {
+		if more, err = m.writer.punishSome(); err != nil {
 			m.degrade(err)
 		}
 	}
@@ -191,48 +187,10 @@ func (m *committer) gather(n int) {
 // commit puts a batch to the store, and hands out what is granted.
 func (m *committer) commit(b *batch) {
 	start := time.Now()
-	if b.err = m.put(b); b.err == nil {
+	if b.err = m.writer.put(b); b.err == nil {
 		m.opts.Observer.Committed(len(b.entries), time.Since(start))
 	} else {
 		m.degrade(b.err)
 	}
 	close(b.done)
-}
-
-// put puts a batch to the store in as many calls as it takes, and hands out what is granted. When
-// one fails, those after it are not made.
-func (m *committer) put(b *batch) error {
-	most := m.conn.maxBatch()
-	for rest := (part{b, b.entries, b.clients}); ; {
-		p := rest.first(most)
-		if err := m.claim(&p); err != nil {
-			m.undo(p.entries, err)
-			m.undo(rest.entries, errNotSent)
-			return err
-		}
-		for _, entry := range p.entries {
-			m.deliver(entry, b.now)
-		}
-		if rest.isEmpty() {
-			return nil
-		}
-	}
-}
-
-// giveBackLocked gives back what a cell holds: at once, or by a batch, which it returns. It
-// returns nil as well if there is nothing to give back, or the queue is closed and the cell keeps
-// it. From when the lease leaves the cell it is in the store or in the queue: a caller that
-// locks the cell finds the units there or in the cell.
-func (m *committer) giveBackLocked(c *cell) *batch {
-	if c.settlesLocked(m.clock.now()) <= 0 {
-		return nil
-	}
-	if at, ok := m.atOnce(); ok && at.giveBackLocked(c) {
-		return nil
-	}
-	settles := c.settlesLocked(m.clock.now())
-	if settles <= 0 {
-		return nil // it is unknown whether the store has it
-	}
-	return m.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles) })
 }

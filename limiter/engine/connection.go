@@ -26,6 +26,7 @@ type connection struct {
 	onNetwork atomic.Bool            // the store is one on a network, or the last one was
 	trip      atomic.Int64           // how long a call of one takes, in nanoseconds; 0 of others
 	timeout   time.Duration          // that requests wait for the store
+	stays     time.Duration          // for how long join says that this engine uses the store
 
 	stamp    stamp   // when the store last told the time
 	keeping  keeping // the time of a store that keeps none

@@ -2,13 +2,32 @@ package engine
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// leases moves units between the cells and the queue: what was granted, and what cells can't or
+// shouldn't hold any more.
+//
+// Invariants: units that leave a cell are in the store or in the queue before its lock is released. A
+// lease that can't be given back at the moment is postponed, and its cell stays until then.
+type leases struct {
+	opts     *Options
+	clock    *clock
+	conn     *connection
+	queue    *queue
+	degraded *atomic.Bool
+	others   chan struct{} // for the janitor: holds a token when other processes begin to use the store
+
+	// These are for the goroutine of the committer only.
+	lent   lent
+	shared bool // other processes used the store when that was last looked at
+}
+
 // deliver brings what the store has answered to the cell.
-func (m *committer) deliver(en *entry, now int64) {
+func (l *leases) deliver(en *entry, now int64) {
 	c := en.cell
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -16,7 +35,7 @@ func (m *committer) deliver(en *entry, now int64) {
 		en.period = 0 // more of the cell is to be answered, or was since, and claims at once may have come between
 	}
 	en.answeredLocked()
-	defer m.shareAnsweredLocked(c, en.limit)
+	defer l.shareAnsweredLocked(c, en.limit)
 	c.blocks.liftLocked(en.grant.InUse(), now)
 	c.rewindLocked(en.limit, now)
 	if en.cost == 0 {
@@ -35,36 +54,36 @@ func (m *committer) deliver(en *entry, now int64) {
 		return
 	}
 	if en.grant.Units == 0 {
-		en.learnedLocked(en.refusedLocked(now, m.asksAgain(en)))
+		en.learnedLocked(en.refusedLocked(now, l.asksAgain(en)))
 		return
 	}
 	granted := en.grant.Lease // the entry's stays what it is: the requests that wait for it were not refused
 	if c.rare.admitted() != nil {
-		back := c.rare.admitted().settle(en.limit, &granted, m.clock.now()) // what was granted may have drained since
-		m.giveLeaseLocked(c, en.limit, back, now)
+		back := c.rare.admitted().settle(en.limit, &granted, l.clock.now()) // what was granted may have drained since
+		l.giveLeaseLocked(c, en.limit, back, now)
 	}
-	m.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
+	l.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
 	en.spendAfterwardsLocked(now)
 	en.learnedLocked(true)
-	m.lendLocked(c, en.limit)
+	l.lendLocked(c, en.limit)
 }
 
 // giveLeaseLocked gives back a lease that a locked cell can't hold. On a network it waits for
 // something that is worth a round trip. While the store can't be used, it is postponed.
-func (m *committer) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now int64) {
+func (l *leases) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now int64) {
 	settles := lease.Settles(&limit.Limit, now)
 	if settles <= 0 {
 		return
 	}
 	var joined bool
 	give := func(b *batch) { b.giveLocked(c, limit, lease, settles) }
-	if m.conn.roundTrip() > 0 {
-		joined = m.queue.joinQuietly(give)
+	if l.conn.roundTrip() > 0 {
+		joined = l.queue.joinQuietly(give)
 	} else {
-		joined = m.queue.join(give) != nil
+		joined = l.queue.join(give) != nil
 	}
 	if !joined {
-		m.queue.postponeLocked(c, limit, lease)
+		l.queue.postponeLocked(c, limit, lease)
 	}
 }
 
@@ -127,24 +146,24 @@ func (en *entry) refusedLocked(now, asks int64) bool {
 
 // keepLocked keeps what an entry should have given back. A lease that isn't the cell's is
 // postponed: it knows less than the cell does.
-func (m *committer) keepLocked(en *entry) {
+func (l *leases) keepLocked(en *entry) {
 	if c := en.cell; c.lease.at == en.give.At || !en.limit.CountsSlots() {
 		c.joinLocked(en.limit, en.give)
 	} else {
-		m.queue.postponeLocked(c, en.limit, en.give)
+		l.queue.postponeLocked(c, en.limit, en.give)
 	}
 }
 
 // undo takes back what entries that were not applied would have given back. If err says that
 // they may have been applied, those units are given up: they stay charged, or are free already.
-func (m *committer) undo(entries []*entry, err error) {
-	unknown, now := errors.Is(err, storage.ErrUnknownOutcome), m.clock.now()
+func (l *leases) undo(entries []*entry, err error) {
+	unknown, now := errors.Is(err, storage.ErrUnknownOutcome), l.clock.now()
 	for _, en := range entries {
 		c := en.cell
 		c.mu.Lock()
 		en.answeredLocked()
 		if !unknown && !c.dead && en.give.Holds() {
-			m.keepLocked(en)
+			l.keepLocked(en)
 		}
 		switch {
 		case en.charge.Units == 0 || en.charge.Floor:
@@ -158,4 +177,22 @@ func (m *committer) undo(entries []*entry, err error) {
 		}
 		c.mu.Unlock()
 	}
+}
+
+// giveBackLocked gives back what a cell holds: at once, or by a batch, which it returns. It
+// returns nil as well if there is nothing to give back, or the queue is closed and the cell keeps
+// it. From when the lease leaves the cell it is in the store or in the queue: a caller that
+// locks the cell finds the units there or in the cell.
+func (l *leases) giveBackLocked(c *cell) *batch {
+	if c.settlesLocked(l.clock.now()) <= 0 {
+		return nil
+	}
+	if at, ok := l.atOnce(); ok && at.giveBackLocked(c) {
+		return nil
+	}
+	settles := c.settlesLocked(l.clock.now())
+	if settles <= 0 {
+		return nil // it is unknown whether the store has it
+	}
+	return l.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles) })
 }

@@ -36,10 +36,9 @@ func New(opts Options) (*Engine, error) {
 	}
 	e := &Engine{opts: opts, clock: newClock(opts.Clock), stop: make(chan struct{})}
 	e.janitor = janitor{committer: &e.committer, stop: e.stop, done: make(chan struct{})}
-	e.committer.init(&e.opts, e.clock, e.stop, e.janitor.done)
-	e.table = newTable(opts.MaxKeys, e.committer.giveBackLocked)
+	e.table = newTable(opts.MaxKeys, e.committer.leases.giveBackLocked)
 	e.table.unused = uint32(max(1, keepUnused/opts.CleanupInterval))
-	e.committer.table = e.table
+	e.committer.init(&e.opts, e.clock, e.table, e.stop, e.janitor.done)
 	go e.committer.loop()
 	go e.committer.newsroom.loop()
 	go e.janitor.loop()

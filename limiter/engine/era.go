@@ -27,25 +27,25 @@ func (m *committer) askTimeAgain() {
 
 // timeSet moves what is known of clients with a time that was set by so much, and begins
 // an era if it was set back.
-func (m *committer) timeSet(by int64, back bool) {
+func (er *eraser) timeSet(by int64, back bool) {
 	if by != 0 {
-		m.moveClients(by)
+		er.moveClients(by)
 	}
 	if back {
-		m.beginEra()
+		er.beginEra()
 	}
 }
 
 // beginEra drops what is known of an era before this one: the store has forgotten
 // it, and what memory still held would never end.
-func (m *committer) beginEra() {
-	now := m.clock.now()
-	m.table.each(func(c *cell) {
+func (er *eraser) beginEra() {
+	now := er.clock.now()
+	er.table.each(func(c *cell) {
 		c.mu.Lock()
 		c.beginEraLocked(now)
 		c.mu.Unlock()
 	})
-	m.queue.beginEra(now)
+	er.queue.beginEra(now)
 }
 
 func (c *cell) beginEraLocked(now int64) {
@@ -84,13 +84,13 @@ func (b *batch) beginEra(now int64) {
 
 // moveClients moves what is known of clients with a time that was set, so that a ban
 // lasts as long as it would have.
-func (m *committer) moveClients(by int64) {
-	m.table.each(func(c *cell) {
+func (er *eraser) moveClients(by int64) {
+	er.table.each(func(c *cell) {
 		if c.client() != nil {
 			c.client().move(by)
 		}
 	})
-	m.offenses.move(by)
+	er.offenses.move(by)
 }
 
 func (st *clientState) move(by int64) {

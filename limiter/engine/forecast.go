@@ -97,7 +97,7 @@ func beginRehearsal(ctx context.Context, e *Engine, keys []cellKey) (r *rehearsa
 
 // tell tells the store what waits to be told.
 func (m *committer) tell() {
-	if err := m.punish(); err != nil {
+	if err := m.writer.punish(); err != nil {
 		m.degrade(err)
 	}
 	if b := m.queue.take(); b != nil {
@@ -113,11 +113,10 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	r.clock.looked.Store(e.clock.looked.Load())
 
 	m := &r.committer
-	m.init(&r.opts, r.clock, r.stop, nil)
+	r.table = newTable(DefaultMaxKeys, m.leases.giveBackLocked)
+	m.init(&r.opts, r.clock, r.table, r.stop, nil)
 	m.starting.Stop()
 	close(m.ready)
-	m.table = newTable(DefaultMaxKeys, m.giveBackLocked)
-	r.table = m.table
 	m.outage.next.Store(e.committer.outage.next.Load())
 	m.conn.presence.Store(e.committer.conn.presence.Load())
 	m.conn.onNetwork.Store(e.committer.conn.onNetwork.Load())

@@ -81,69 +81,69 @@ func (p *Pending) giveBackLocked(now int64) {
 		c.lease.units += p.cost
 		c.lease.spent = max(c.lease.spent-p.cost, 0)
 	default:
-		e.committer.giveLeaseLocked(c, p.limit, limiter.Lease{At: p.at, Units: p.cost, Used: p.cost}, now)
+		e.committer.leases.giveLeaseLocked(c, p.limit, limiter.Lease{At: p.at, Units: p.cost, Used: p.cost}, now)
 	}
 	c.blocks.liftLocked(c.lease.used-c.lease.units, now)
 	c.blocks.liftLocalLocked()
-	e.committer.shareLocked(c, p.limit)
+	e.committer.leases.shareLocked(c, p.limit)
 }
 
 // shareLocked gives back what a locked cell holds, but for a small part of the limit, where other
 // processes use the store: what requests have held is theirs as well as soon as it comes back. A
 // claim that is in flight does so when it is answered.
-func (m *committer) shareLocked(c *cell, limit *Limit) {
+func (l *leases) shareLocked(c *cell, limit *Limit) {
 	lease := c.leaseLocked()
 	units := lease.Units
 	if lease.HeldPart > 0 {
 		units++ // nobody else can use a unit of which a part is held
 	}
 	switch {
-	case units <= limit.Capacity()/headroomShare || !m.othersHold():
+	case units <= limit.Capacity()/headroomShare || !l.othersHold():
 	case c.rare.claims() > 0:
 		c.changeRareLocked(func(r *rare) { r.shares = true })
 	default:
-		m.giveBackLocked(c)
+		l.giveBackLocked(c)
 	}
 }
 
 // shareAnsweredLocked is shareLocked for a cell whose claim is answered, if something came back
 // meanwhile.
-func (m *committer) shareAnsweredLocked(c *cell, limit *Limit) {
+func (l *leases) shareAnsweredLocked(c *cell, limit *Limit) {
 	if c.rare == nil || !c.rare.shares || c.rare.inFlight > 0 {
 		return
 	}
 	c.changeRareLocked(func(r *rare) { r.shares = false })
-	m.shareLocked(c, limit)
+	l.shareLocked(c, limit)
 }
 
 // othersHold reports whether other processes use the store. It notices at once that another one has
 // ended the store's period, before that one is counted.
-func (m *committer) othersHold() bool { return m.conn.processes() > 1 || m.conn.hasLostPeriod() }
+func (l *leases) othersHold() bool { return l.conn.processes() > 1 || l.conn.hasLostPeriod() }
 
 // noticeOthers has the janitor share what memory holds when other processes begin to use the store.
-func (m *committer) noticeOthers() {
-	others := m.othersHold()
-	if others && !m.shared {
+func (l *leases) noticeOthers() {
+	others := l.othersHold()
+	if others && !l.shared {
 		select {
-		case m.others <- struct{}{}:
+		case l.others <- struct{}{}:
 		default: // it is about to
 		}
 	}
-	m.shared = others
+	l.shared = others
 }
 
 // share gives back what memory holds beyond a small part of each limit, and has the store asked again
 // for what it has refused: other processes may have it by now.
 func (j *janitor) share() {
 	m := j.committer
-	_ = m.join() // if it fails, the next cleanup's one does as well
+	_ = m.conn.join() // if it fails, the next cleanup's one does as well
 	inTurn, now := j.inTurn(), m.clock.now()
 	m.table.each(func(c *cell) {
 		var b *batch
 		c.mu.Lock()
 		if !c.dead && c.limit != nil {
 			c.blocks.askAgainLocked(now)
-			m.shareLocked(c, c.limit)
+			m.leases.shareLocked(c, c.limit)
 			if open := c.rare.openEntry(); open != nil {
 				b = open.batch
 			}
@@ -158,8 +158,8 @@ func (j *janitor) share() {
 const asksEvery = time.Second
 
 // asksAgain returns how long a refusal counts without asking the store again.
-func (m *committer) asksAgain(en *entry) int64 {
-	if en.counting == Held && m.othersHold() {
+func (l *leases) asksAgain(en *entry) int64 {
+	if en.counting == Held && l.othersHold() {
 		return int64(asksEvery)
 	}
 	return math.MaxInt64

@@ -34,7 +34,7 @@ func (j *janitor) loop() {
 		select {
 		case <-tick.C:
 			j.clean()
-		case <-j.committer.others:
+		case <-j.committer.leases.others:
 			j.share()
 		case <-j.stop:
 			return
@@ -56,7 +56,7 @@ func (j *janitor) clean() {
 	j.committer.beginAsking()
 	rows, err := j.sweepStore()
 	if err == nil {
-		err = j.committer.join()
+		err = j.committer.conn.join()
 	}
 	j.committer.opts.Observer.Swept(rows, keys, time.Since(start), err)
 	if errors.Is(err, storage.ErrCorrupt) {

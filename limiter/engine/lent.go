@@ -8,28 +8,28 @@ type lent map[*cell]lease
 const fewShare = 4
 
 // lendLocked notes the lease of a locked cell, if few units of its key are left.
-func (m *committer) lendLocked(c *cell, limit *Limit) {
-	if c.lease.units > 0 && m.conn.roundTrip() > 0 && c.leaseLocked().Left(&limit.Limit) < limit.Capacity()/fewShare {
-		if m.lent == nil {
-			m.lent = make(lent)
+func (l *leases) lendLocked(c *cell, limit *Limit) {
+	if c.lease.units > 0 && l.conn.roundTrip() > 0 && c.leaseLocked().Left(&limit.Limit) < limit.Capacity()/fewShare {
+		if l.lent == nil {
+			l.lent = make(lent)
 		}
-		m.lent[c] = c.lease
+		l.lent[c] = c.lease
 	}
 }
 
 // takeBack gives back the leases of keys of which few units are left, and of which nobody has
 // spent anything since the last time.
-func (m *committer) takeBack() {
-	for c, was := range m.lent {
+func (l *leases) takeBack() {
+	for c, was := range l.lent {
 		c.mu.Lock()
 		switch {
 		case c.dead, c.lease.units == 0, c.rare.claims() > 0: // what is granted then is noted again
-			delete(m.lent, c)
+			delete(l.lent, c)
 		case c.lease == was:
-			m.giveBackLocked(c)
-			delete(m.lent, c)
+			l.giveBackLocked(c)
+			delete(l.lent, c)
 		default:
-			m.lent[c] = c.lease
+			l.lent[c] = c.lease
 		}
 		c.mu.Unlock()
 	}

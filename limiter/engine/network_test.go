@@ -172,7 +172,7 @@ func TestBurstsPassOnManyMachines(t *testing.T) {
 			all = append(all, f.start(0))
 		}
 		for _, m := range all {
-			m.committer.join()
+			m.committer.conn.join()
 		}
 		for i := range 16 * 60 { // 16 a second
 			if d := all[i%4].ask(debit(limit, "key", 1)); !d.Allowed {
@@ -239,7 +239,7 @@ func TestManyMachinesReachTheLimit(t *testing.T) {
 						all = append(all, f.start(0))
 					}
 					for _, m := range all {
-						m.committer.join() // as all do once a minute
+						m.committer.conn.join() // as all do once a minute
 					}
 					allowed := 0
 					for range 20 * amount { // most come to a few machines

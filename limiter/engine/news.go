@@ -94,7 +94,7 @@ func (w *newsroom) join(a reply) {
 	}
 	regular := w.asks%joinEvery == 1
 	if regular || a.news.Processes != 0 && int64(a.news.Processes) != conn.processes() {
-		_ = w.committer.join() // if it fails, the janitor's next one does as well
+		_ = w.committer.conn.join() // if it fails, the janitor's next one does as well
 	}
 	if regular {
 		w.forgetNotes()
@@ -110,13 +110,13 @@ func (m *committer) look() {
 	if m.degraded.Load() {
 		return
 	}
-	m.noticeOthers()
-	m.takeBack()
-	m.resume()
+	m.leases.noticeOthers()
+	m.leases.takeBack()
+	m.leases.resume()
 	m.queue.hurry()
 	store := m.conn.store.Load()
 	if _, ok := ability[storage.Watcher](&m.conn); !ok {
-		_ = m.takeResets(nil) // if it can't tell, the next claim finds that out as well
+		_ = m.eraser.takeResets(nil) // if it can't tell, the next claim finds that out as well
 		return
 	}
 	select {
@@ -134,7 +134,7 @@ func (m *committer) hear(a reply) {
 		m.degrade(a.err)
 	case a.err == nil:
 		if a.seen.Resets == m.conn.resets.Load() { // otherwise a claim has found them meanwhile
-			m.forgetResets(a.news.Resets, nil)
+			m.eraser.forgetResets(a.news.Resets, nil)
 		}
 		m.changes = a.news.Newest
 		m.newsroom.add(a.news.Changed)

@@ -42,11 +42,11 @@ func (q *queue) resume(give func(*cell, *Limit, limiter.Lease)) {
 }
 
 // resume gives back the postponed leases, if the store can be used.
-func (m *committer) resume() {
-	if m.degraded.Load() {
+func (l *leases) resume() {
+	if l.degraded.Load() {
 		return
 	}
-	m.queue.resume(func(c *cell, limit *Limit, lease limiter.Lease) {
-		m.giveLeaseLocked(c, limit, lease, m.clock.now())
+	l.queue.resume(func(c *cell, limit *Limit, lease limiter.Lease) {
+		l.giveLeaseLocked(c, limit, lease, l.clock.now())
 	})
 }

@@ -85,7 +85,7 @@ func TestPostponedUnitsAreForgotten(t *testing.T) {
 		for _, p := range held {
 			p.Settle(false)
 		}
-		e.committer.forgetCell(e.table.find(limit.ID, []byte("a")))
+		e.committer.eraser.forgetCell(e.table.find(limit.ID, []byte("a")))
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
 		if used := e.disk.used(limit, "a", e.clock.now()); used != 5 {

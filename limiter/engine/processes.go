@@ -11,13 +11,10 @@ import (
 // said so again.
 const staysFor = 3
 
-// join notes in the store that this engine uses it, for staysFor rounds of cleaning.
-func (m *committer) join() error { return m.conn.join(staysFor * m.opts.CleanupInterval) }
-
 // join notes in the store that this engine uses it, and reads who else does. While the
 // store can't be used, they divide each limit among them. Some stores don't know who
 // uses them.
-func (c *connection) join(stays time.Duration) error {
+func (c *connection) join() error {
 	shared, ok := ability[storage.Shared](c)
 	if !ok {
 		return nil
@@ -25,7 +22,7 @@ func (c *connection) join(stays time.Duration) error {
 	ctx, cancel := c.call()
 	defer cancel()
 	now := c.clock.now()
-	presence, err := shared.Join(ctx, c.id, now, now+int64(stays))
+	presence, err := shared.Join(ctx, c.id, now, now+int64(c.stays))
 	if err == nil {
 		c.presence.Store(&presence)
 	}

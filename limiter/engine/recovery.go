@@ -5,12 +5,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
-
-// proofID is the limit that proveWritable charges. No limit has it.
-const proofID storage.LimitID = 0
 
 // open opens the store for the first time.
 func (m *committer) open() {
@@ -20,7 +16,7 @@ func (m *committer) open() {
 		return
 	}
 	m.charged = m.conn.store.Load().Store // memory knows nothing yet
-	if err := m.join(); err != nil {
+	if err := m.conn.join(); err != nil {
 		m.degrade(err)
 		return
 	}
@@ -89,7 +85,7 @@ func (m *committer) degrade(err error) {
 	}
 	if b := m.queue.take(); b != nil {
 		b.err = errNotSent
-		m.undo(b.entries, b.err)
+		m.leases.undo(b.entries, b.err)
 		close(b.done)
 	}
 	m.opts.Observer.Outage()
@@ -128,16 +124,16 @@ func (m *committer) recover() {
 	}
 	err := m.reopen()
 	if err == nil {
-		err = m.beWritable()
+		err = m.writer.beWritable()
 	}
 	if err == nil {
 		err = m.catchUp()
 	}
 	if err == nil {
-		err = m.punish()
+		err = m.writer.punish()
 	}
 	if err == nil {
-		err = m.join()
+		err = m.conn.join()
 	}
 	if err != nil {
 		probe, since := m.outage.goOn(err, m.conn.lastProbe())
@@ -151,51 +147,8 @@ func (m *committer) recover() {
 	lasted, tell := m.outage.end()
 	m.queue.setClosed(false)
 	m.degraded.Store(false)
-	m.resume()
+	m.leases.resume()
 	if tell {
 		m.opts.Observer.Recovered(lasted)
-	}
-}
-
-// beWritable makes sure that the store can be written to. It makes room first where that takes no
-// round trips.
-func (m *committer) beWritable() error {
-	if m.conn.onNetwork.Load() && m.proveWritable() == nil {
-		return nil
-	}
-	m.makeRoom() // if that is what it takes
-	return m.proveWritable()
-}
-
-// proveWritable charges a unit to a key that no limit has, because a store
-// that opens and reads well may still be read-only.
-func (m *committer) proveWritable() error {
-	limit, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: limiter.MinWindow})
-	if err != nil {
-		return err
-	}
-	_, err = m.conn.inTerms(func(in storage.Store, term *storage.Term) error {
-		claim := storage.Claim{ID: proofID, Limit: limit, Claim: limiter.Claim{Now: term.Time.Now, Charge: limiter.Charge{Units: 1}}}
-		ctx, cancel := m.conn.call()
-		defer cancel()
-		return in.Claim(ctx, []storage.Claim{claim}, make([]limiter.Grant, 1))
-	})
-	return err
-}
-
-// roomSteps is how many steps of a sweep are taken before a store is used again
-// after a fault.
-const roomSteps = 512
-
-// makeRoom sweeps a part of the store. A store that is full can't be used until
-// somebody does.
-func (m *committer) makeRoom() {
-	ctx, cancel := m.conn.call()
-	defer cancel()
-	for range roomSteps {
-		swept, err := m.conn.sweepStep(ctx)
-		if err != nil || !swept.More {
-			return // if it matters, what comes next fails as well
-		}
 	}
 }

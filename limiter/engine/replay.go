@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"sync/atomic"
+
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -23,26 +25,31 @@ func (m *committer) catchUp() error {
 			b.chargeLocked(c)
 		}
 	}
-	if err := m.flush(add); err != nil {
+	if err := m.writer.flush(add); err != nil {
 		return err
 	}
 	if another {
-		m.countLoss(store)
+		m.losses.count(store, m.charged)
 	}
 	m.charged = store
 	return nil
 }
 
-// countLoss counts that a store on a network doesn't continue the one before: because it has lost
-// writes, or because calls were left open.
-func (m *committer) countLoss(store storage.Store) {
+// losses counts stores on a network that don't continue the one before.
+type losses struct {
+	lost      atomic.Int64 // times that the store had lost writes
+	unsettled atomic.Int64 // times that calls were left open
+}
+
+// count counts that a store doesn't continue the one that memory was charged to.
+func (l *losses) count(store, charged storage.Store) {
 	remote, ok := store.(storage.Remote)
 	switch {
 	case !ok:
-	case remote.Lacks(m.charged):
-		m.lost.Add(1)
+	case remote.Lacks(charged):
+		l.lost.Add(1)
 	default:
-		m.unsettled.Add(1)
+		l.unsettled.Add(1)
 	}
 }
 

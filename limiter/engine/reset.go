@@ -40,53 +40,68 @@ var (
 // to reset once more does no harm. If ctx ends first, the reset happens in the background.
 func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
 	own := slices.Clone(resets) // the caller goes on with its own when ctx ends
-	if err := e.committer.queue.order(ctx, func() error { return e.committer.reset(own) }); err != nil {
+	if err := e.committer.queue.order(ctx, func() error { return e.committer.eraser.reset(own) }); err != nil {
 		return err
 	}
 	copy(resets, own)
 	return nil
 }
 
+// eraser drops from memory, and from what is on its way, what the store has forgotten: because it was
+// reset, or because its time was set back and another era has begun. Only the goroutine of the
+// committer uses it.
+//
+// Invariant: nothing that was charged before is given back afterwards, or counted as in use.
+type eraser struct {
+	clock    *clock
+	conn     *connection
+	table    *table
+	queue    *queue
+	offenses *offenses
+	writer   *writer
+	degrade  func(error) // begins an outage
+}
+
 // reset resets what an operator wants to be forgotten.
-func (m *committer) reset(wanted []Reset) error {
+func (er *eraser) reset(wanted []Reset) error {
 	resets := make([]storage.Reset, len(wanted))
 	for i := range resets {
 		resets[i].ID = rand.Int64()
 	}
-	_, err := m.conn.inTerms(func(_ storage.Store, term *storage.Term) error {
-		resetter, ok := ability[storage.Resetter](&m.conn)
+	_, err := er.conn.inTerms(func(_ storage.Store, term *storage.Term) error {
+		resetter, ok := ability[storage.Resetter](er.conn)
 		if !ok {
 			return ErrNoResets
 		}
 		for i := range resets {
-			if err := m.nameReset(&resets[i], &wanted[i], term); err != nil {
+			if err := er.nameReset(&resets[i], &wanted[i], term); err != nil {
 				return err
 			}
 		}
-		ctx, cancel := m.conn.call()
+		ctx, cancel := er.conn.call()
 		defer cancel()
 		return resetter.Reset(ctx, term, resets)
 	})
 	if err != nil {
 		if !errors.Is(err, ErrNoResets) {
-			m.degrade(err)
+			er.degrade(err)
 		}
 		return err
 	}
-	m.answers.Add(1)
+	er.writer.answers.Add(1)
 	own := make(map[int64]string)
 	for i, r := range resets {
 		wanted[i].Found = r.Found
 		own[r.Number] = wanted[i].Key
 	}
-	if err = m.takeResets(own); err != nil {
-		m.degrade(err)
+	if err = er.takeResets(own); err != nil {
+		er.degrade(err)
 	}
 	return err
 }
 
 // nameReset sets what is reset, by the names of the term.
-func (m *committer) nameReset(to *storage.Reset, of *Reset, term *storage.Term) error {
+func (er *eraser) nameReset(to *storage.Reset, of *Reset, term *storage.Term) error {
 	id, retention := clientsID, clientRetention
 	if of.Limit != nil {
 		id, retention = of.Limit.ID, of.Limit.Retention()
@@ -96,56 +111,56 @@ func (m *committer) nameReset(to *storage.Reset, of *Reset, term *storage.Term) 
 		to.Key, to.Former = of.Name, storage.Key{}
 		return nil
 	}
-	name, err := m.conn.nameOf(id, of.Key, retention, term, term.Time.Now)
+	name, err := er.conn.nameOf(id, of.Key, retention, term, term.Time.Now)
 	to.Key, to.Former = name.Key, name.Former
 	return err
 }
 
 // takeResets drops what the store has forgotten since it was asked last. own is the texts
 // of keys that this process has reset, by the numbers of their resets.
-func (m *committer) takeResets(own map[int64]string) error {
-	resetter, ok := ability[storage.Resetter](&m.conn)
+func (er *eraser) takeResets(own map[int64]string) error {
+	resetter, ok := ability[storage.Resetter](er.conn)
 	if !ok {
 		return nil
 	}
-	ctx, cancel := m.conn.call()
+	ctx, cancel := er.conn.call()
 	defer cancel()
-	known, err := resetter.Resets(ctx, m.conn.resets.Load())
+	known, err := resetter.Resets(ctx, er.conn.resets.Load())
 	if err == nil {
-		m.forgetResets(known, own)
+		er.forgetResets(known, own)
 	}
 	return err
 }
 
 // forgetResets drops what the store has forgotten, see takeResets.
-func (m *committer) forgetResets(known storage.Resets, own map[int64]string) {
+func (er *eraser) forgetResets(known storage.Resets, own map[int64]string) {
 	var named []storage.Reset
 	for _, r := range known.List {
 		if key := own[r.Number]; key != "" {
-			m.forgetKey(r.Limit, key)
+			er.forgetKey(r.Limit, key)
 		} else {
 			named = append(named, r)
 		}
 	}
-	if known.Lost || !m.forgetNamed(named) {
-		m.forgetAll()
+	if known.Lost || !er.forgetNamed(named) {
+		er.forgetAll()
 	}
-	m.conn.resets.Store(known.Newest)
+	er.conn.resets.Store(known.Newest)
 }
 
 // forgetNamed forgets the keys that resets name, and reports whether all names could be
 // compared.
-func (m *committer) forgetNamed(resets []storage.Reset) (ok bool) {
+func (er *eraser) forgetNamed(resets []storage.Reset) (ok bool) {
 	if len(resets) == 0 {
 		return true
 	}
 	names := namesIn(resets)
 	ok = true
-	m.each(func(c *cell) {
+	er.each(func(c *cell) {
 		if ok && names.mayHave(c) {
 			var named bool
-			if named, ok = names.have(c, m.conn.name); named {
-				m.forgetCell(c)
+			if named, ok = names.have(c, er.conn.name); named {
+				er.forgetCell(c)
 			}
 		}
 	})
@@ -203,25 +218,25 @@ func (n *resetNames) have(c *cell, nameOf nameFunc) (named, ok bool) {
 }
 
 // forgetKey forgets what memory holds of a key, and what is on its way to the store.
-func (m *committer) forgetKey(id storage.LimitID, key string) {
-	m.forgetCell(m.table.find(id, []byte(key)))
-	m.eachOnItsWay(func(c *cell) {
+func (er *eraser) forgetKey(id storage.LimitID, key string) {
+	er.forgetCell(er.table.find(id, []byte(key)))
+	er.eachOnItsWay(func(c *cell) {
 		if c.id == id && string(c.text()) == key {
-			m.forgetCell(c)
+			er.forgetCell(c)
 		}
 	})
 }
 
 // each calls f with every cell, also with those that were evicted and whose lease the store
 // has yet to get back.
-func (m *committer) each(f func(*cell)) {
-	m.table.each(f)
-	m.eachOnItsWay(f) // afterwards: what is evicted meanwhile is there
+func (er *eraser) each(f func(*cell)) {
+	er.table.each(f)
+	er.eachOnItsWay(f) // afterwards: what is evicted meanwhile is there
 }
 
 // eachOnItsWay calls f with the cells of the batch that is under way and of the open one.
-func (m *committer) eachOnItsWay(f func(*cell)) {
-	for _, c := range slices.Concat(m.current.cells(), m.queue.cells()) {
+func (er *eraser) eachOnItsWay(f func(*cell)) {
+	for _, c := range slices.Concat(er.writer.current.cells(), er.queue.cells()) {
 		f(c)
 	}
 }
@@ -248,12 +263,12 @@ func retentionOf(c *cell) (retention time.Duration) {
 
 // forgetCell forgets what memory holds of a cell, which may be nil, and what the batch that
 // is under way and the open one would give back of it or charge.
-func (m *committer) forgetCell(c *cell) {
+func (er *eraser) forgetCell(c *cell) {
 	if c == nil {
 		return
 	}
 	if c.client() != nil {
-		m.forgetClient(c)
+		er.forgetClient(c)
 		return
 	}
 	c.mu.Lock()
@@ -263,8 +278,8 @@ func (m *committer) forgetCell(c *cell) {
 	c.voidHoldsLocked()
 	c.setLocalLocked(nil)
 	c.known.period = 0
-	m.current.forget(c)
-	m.queue.forget(c)
+	er.writer.current.forget(c)
+	er.queue.forget(c)
 }
 
 // forget has nothing given back of a cell, and nothing charged.
@@ -280,7 +295,7 @@ func (b *batch) forget(c *cell) {
 }
 
 // forgetClient forgets what a client has done, and what the store is to be told of that.
-func (m *committer) forgetClient(c *cell) {
+func (er *eraser) forgetClient(c *cell) {
 	st := c.client()
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -288,19 +303,19 @@ func (m *committer) forgetClient(c *cell) {
 	st.noted.Store(nil)
 	st.reported.Store(0)
 	st.attempts = nil
-	st.pending -= m.offenses.drop(c)
+	st.pending -= er.offenses.drop(c)
 }
 
 // forgetAll forgets all that a reset may have concerned, where it isn't known what was
 // reset. What memory has admitted and the store has not charged yet stays a debt.
-func (m *committer) forgetAll() {
-	m.beginEra()
-	if m.current != nil {
-		m.current.beginEra(m.clock.now())
+func (er *eraser) forgetAll() {
+	er.beginEra()
+	if er.writer.current != nil {
+		er.writer.current.beginEra(er.clock.now())
 	}
-	m.table.each(func(c *cell) {
+	er.table.each(func(c *cell) {
 		if c.client() != nil {
-			m.forgetClient(c)
+			er.forgetClient(c)
 		}
 	})
 }

@@ -170,7 +170,7 @@ func TestAResetDropsOffensesThatWait(t *testing.T) {
 	other := &Client{Key: []byte("other")}
 	f.table.ensureClient(other)
 	f.committer.offenses.add(offense{other.cell, reputation.Offense{}})
-	f.committer.forgetClient(client.cell)
+	f.committer.eraser.forgetClient(client.cell)
 	if left := f.committer.offenses.first(maxOffenses); len(left) != 1 || left[0].cell != other.cell {
 		t.Errorf("%d offenses are left", len(left))
 	}
@@ -282,10 +282,9 @@ func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 	entries := func() []*entry {
 		return []*entry{{cell: c, give: give, given: 3}, {cell: c, charge: limiter.Charge{Units: 2}}, {cell: other, give: give, given: 3}}
 	}
-	m := &committer{current: &batch{entries: entries()}}
-	m.queue.batch = &batch{entries: entries()}
+	m := eraser{writer: &writer{current: &batch{entries: entries()}}, queue: &queue{batch: &batch{entries: entries()}}}
 	m.forgetCell(c)
-	for _, b := range []*batch{m.current, m.queue.batch} {
+	for _, b := range []*batch{m.writer.current, m.queue.batch} {
 		for _, en := range b.entries {
 			if kept := en.give == give || en.charge.Units > 0 || en.given > 0; kept != (en.cell == other) {
 				t.Errorf("%q: %+v", en.cell.key(), en)
@@ -327,7 +326,7 @@ func TestAResetDropsWhatAnEvictedKeyGivesBack(t *testing.T) {
 			err := one.committer.queue.order(context.Background(), func() error {
 				evict(t, one, limit, "a")
 				reset := []Reset{{Limit: limit, Key: "a"}}
-				do := one.committer.reset
+				do := one.committer.eraser.reset
 				if resetter == 1 {
 					do = func(r []Reset) error { return other.Reset(context.Background(), r) }
 				}
@@ -435,7 +434,7 @@ func TestManyResetsAreComparedByOneName(t *testing.T) {
 			name, _ := nameAt(limit.ID, fmt.Sprint(i), 0, at)
 			resets = append(resets, storage.Reset{Limit: limit.ID, Key: name.Key, At: at})
 		}
-		m := &committer{table: newTable(keys, nil), conn: connection{name: nameAt}}
+		m := eraser{table: newTable(keys, nil), conn: &connection{name: nameAt}, queue: new(queue), writer: new(writer)}
 		for i := range keys {
 			c := m.table.add(limit.ID, []byte(fmt.Sprint(i)))
 			c.limit = limit

@@ -49,15 +49,15 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 	atOnce := e.table.claims()
 	s := Stats{
 		Keys:     e.table.count.Load(),
-		Claims:   e.committer.claimed.Load() + atOnce,
+		Claims:   e.committer.writer.claimed.Load() + atOnce,
 		AtOnce:   atOnce,
 		Evicted:  e.table.evicted.Load(),
 		Degraded: e.committer.degraded.Load(),
 
 		Processes:  int(e.committer.conn.processes()),
 		RoundTrip:  time.Duration(e.committer.conn.roundTrip()),
-		LostWrites: e.committer.lost.Load(),
-		Unsettled:  e.committer.unsettled.Load(),
+		LostWrites: e.committer.losses.lost.Load(),
+		Unsettled:  e.committer.losses.unsettled.Load(),
 	}
 	r, elapsed := e.clock.source.Read()
 	s.Ahead = time.Duration(r.Wall - e.clock.line.Load().now(elapsed))

@@ -22,7 +22,7 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 		defer e.committer.waiting.leave()
 		e.committer.awaitOpen(ctx)
 	}
-	timeout, answers := time.NewTimer(e.opts.StoreTimeout-before), e.committer.answers.Load()
+	timeout, answers := time.NewTimer(e.opts.StoreTimeout-before), e.committer.writer.answers.Load()
 	defer timeout.Stop()
 	e.table.ensureClients(r)
 	for round := 0; ; round++ {
@@ -45,7 +45,7 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 			}
 		case errTimeout:
 			// A store that has answered others in all this time is slow, or busy, but in use.
-			if before == 0 && e.committer.answers.Load() == answers {
+			if before == 0 && e.committer.writer.answers.Load() == answers {
 				e.committer.degrade(errTimeout)
 			}
 			r.late = true
@@ -122,6 +122,6 @@ func (e *Engine) release(c *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rare.claims() == 0 && !c.dead {
-		e.committer.giveBackLocked(c)
+		e.committer.leases.giveBackLocked(c)
 	}
 }

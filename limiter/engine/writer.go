@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// writer makes the calls that change the store: batches and offenses, in as many calls as that takes.
+// What it does with claims is in claim.go. Only the goroutine of the committer uses it.
+//
+// Invariants: one call is under way at a time. The cells of a part hold what was granted, and owe what
+// was not charged, before the next part is put.
+type writer struct {
+	opts     *Options
+	clock    *clock
+	conn     *connection
+	table    *table
+	offenses *offenses
+	leases   *leases
+
+	answers atomic.Int64 // transactions that the store answered
+	claimed atomic.Int64 // claims that it answered
+
+	current *batch // the claims that are under way, or nil
+	claims  []storage.Claim
+	grants  []limiter.Grant
+}
+
+// put puts a batch to the store in as many calls as it takes, and hands out what is granted. When
+// one fails, those after it are not made.
+func (w *writer) put(b *batch) error {
+	most := w.conn.maxBatch()
+	for rest := (part{b, b.entries, b.clients}); ; {
+		p := rest.first(most)
+		if err := w.claim(&p); err != nil {
+			w.leases.undo(p.entries, err)
+			w.leases.undo(rest.entries, errNotSent)
+			return err
+		}
+		for _, entry := range p.entries {
+			w.leases.deliver(entry, b.now)
+		}
+		if rest.isEmpty() {
+			return nil
+		}
+	}
+}
+
+// flushSize is how many leases are given back in one transaction on close, and how many
+// debts are settled in one after an outage.
+const flushSize = 512
+
+// flush calls add with every key, locked, and commits what it has added.
+func (w *writer) flush(add func(*batch, *cell)) error {
+	b := &batch{done: make(chan struct{})}
+	var err error
+	w.table.each(func(c *cell) {
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		add(b, c)
+		c.mu.Unlock()
+		if len(b.entries) >= flushSize {
+			err = w.flushBatch(b)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return w.flushBatch(b)
+}
+
+func (w *writer) flushBatch(b *batch) error {
+	if len(b.entries) == 0 {
+		return nil
+	}
+	if b.err = w.put(b); b.err != nil {
+		return b.err
+	}
+	b.entries = b.entries[:0]
+	return nil
+}
+
+// returnLocked adds the debts of a key, and the lease that it holds, to a batch.
+func (b *batch) returnLocked(c *cell) {
+	b.chargeLocked(c)
+	if c.leaseLocked().Holds() {
+		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, give: c.takeLeaseLocked()})
+	}
+}
+
+// beWritable makes sure that the store can be written to. It makes room first where that takes no
+// round trips.
+func (w *writer) beWritable() error {
+	if w.conn.onNetwork.Load() && w.proveWritable() == nil {
+		return nil
+	}
+	w.makeRoom() // if that is what it takes
+	return w.proveWritable()
+}
+
+// proofID is the limit that proveWritable charges. No limit has it.
+const proofID storage.LimitID = 0
+
+// proveWritable charges a unit to a key that no limit has, because a store
+// that opens and reads well may still be read-only.
+func (w *writer) proveWritable() error {
+	limit, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: limiter.MinWindow})
+	if err != nil {
+		return err
+	}
+	_, err = w.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+		claim := storage.Claim{ID: proofID, Limit: limit, Claim: limiter.Claim{Now: term.Time.Now, Charge: limiter.Charge{Units: 1}}}
+		ctx, cancel := w.conn.call()
+		defer cancel()
+		return in.Claim(ctx, []storage.Claim{claim}, make([]limiter.Grant, 1))
+	})
+	return err
+}
+
+// roomSteps is how many steps of a sweep are taken before a store is used again
+// after a fault.
+const roomSteps = 512
+
+// makeRoom sweeps a part of the store. A store that is full can't be used until
+// somebody does.
+func (w *writer) makeRoom() {
+	ctx, cancel := w.conn.call()
+	defer cancel()
+	for range roomSteps {
+		swept, err := w.conn.sweepStep(ctx)
+		if err != nil || !swept.More {
+			return // if it matters, what comes next fails as well
+		}
+	}
+}
+
+// punish tells the store of all offenses that wait.
+func (w *writer) punish() error {
+	for {
+		if more, err := w.punishSome(); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// punishSome tells the store of the first offenses that wait, in one transaction,
+// and whether there may be more.
+func (w *writer) punishSome() (more bool, err error) {
+	most := min(offenseBatch, w.conn.maxBatch())
+	waiting := w.offenses.first(most)
+	if len(waiting) == 0 {
+		return false, nil
+	}
+	var records []reputation.Record
+	_, err = w.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+		waiting = w.offenses.first(most) // they may have been moved with the time, or forgotten
+		records = make([]reputation.Record, len(waiting))
+		told := make([]storage.Offense, len(waiting))
+		for i, o := range waiting {
+			client, err := w.clientOf(o.cell, term, term.Time.Now)
+			if err != nil {
+				return err
+			}
+			told[i] = storage.Offense{Client: client, Offense: o.Offense}
+		}
+		ctx, cancel := w.conn.call()
+		defer cancel()
+		return in.Punish(ctx, told, records)
+	})
+	if err != nil && !errors.Is(err, storage.ErrUnknownOutcome) {
+		return false, err
+	}
+	w.answers.Add(1)
+	w.offenses.remove(len(waiting))
+	for i, o := range waiting {
+		if err == nil {
+			o.cell.client().learn(records[i], 1)
+			if records[i].At == o.At && records[i].Banned(o.At) { // offenses of who is banned change nothing
+				w.opts.Observer.Banned(o.cell.text(), o.Reason, records[i].Until)
+			}
+		} else {
+			o.cell.client().forget(1)
+		}
+	}
+	return len(waiting) == most, err
+}
