@@ -29,6 +29,10 @@ func Opener(o Options) (storage.Opener, error) {
 		return nil, fmt.Errorf("mysql: %w", err)
 	}
 	config.MultiStatements = true
+	if config.Params == nil {
+		config.Params = make(map[string]string)
+	}
+	config.Params["autocommit"] = "1" // a server may begin sessions without it
 	config.Logger = &driverof.NopLogger{}
 	if o.Reread != nil {
 		if err := config.Apply(driverof.BeforeConnect(o.reread)); err != nil {
