@@ -22,17 +22,26 @@ func Make(path string, content []byte) error {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix+"*")
 	if err != nil {
-		return err
+		return withPath(err, path)
 	}
 	defer os.Remove(f.Name())
 	if err := write(f, content); err != nil {
-		return err
+		return withPath(err, path)
 	}
 	err = os.Link(f.Name(), path)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return makeInPlace(path, content) // where files can't have two names
+}
+
+// withPath returns an error about a temporary file as one about path: each try has another temporary
+// file, and its error must not look like another one.
+func withPath(err error, path string) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return &fs.PathError{Op: e.Op, Path: path, Err: e.Err}
+	}
+	return err
 }
 
 // Keep makes a file as Make does, and does nothing at all if it is there.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -51,5 +53,19 @@ func TestFileIsForItsOwner(t *testing.T) {
 		if info.Mode().Perm() != 0o600 || info.Size() != 3 {
 			t.Errorf("%s: mode %v and %d bytes, want 0600 and 3", how, info.Mode().Perm(), info.Size())
 		}
+	}
+}
+
+// Each try to make a file has a temporary file with another name. Nobody must take its error for a
+// new one.
+func TestErrorsOfTwoTriesAreTheSame(t *testing.T) {
+	const folder = "/proc/self" // nobody can make a file there
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a folder in which no file can be made")
+	}
+	path := filepath.Join(folder, "key")
+	first, second := Make(path, nil), Make(path, nil)
+	if first == nil || first.Error() != second.Error() || !strings.Contains(first.Error(), path+": ") {
+		t.Errorf("the errors are %v and %v", first, second)
 	}
 }
