@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -135,4 +136,12 @@ func runningApp() *enforce.Config {
 		return nil
 	}
 	return app.(*App).run
+}
+
+// started is when this process began.
+var started = time.Now()
+
+// runningService returns what operators see and do.
+func runningService() operator.Service {
+	return newRunning(runningApp, runningVersions().Module, started)
 }

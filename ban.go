@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -47,7 +48,7 @@ func (b *Ban) check() error {
 			continue
 		}
 		if time.Duration(d.Duration) < leastBan || time.Duration(d.Duration) > reputation.MaxBan {
-			return fmt.Errorf("ban: %s must be between %v and %v, got %v", d.name, leastBan, shortDuration(reputation.MaxBan), time.Duration(d.Duration))
+			return fmt.Errorf("ban: %s must be between %v and %v, got %v", d.name, leastBan, wording.Duration(reputation.MaxBan), time.Duration(d.Duration))
 		}
 	}
 	if b.UpTo != 0 && b.UpTo < b.For {

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 func (z *Zone) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
@@ -71,7 +72,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error
 		return peerInt(d, &z.IPv6Prefix, "zone ipv6_prefix", "ipv6_prefix integer")
 	case "burst":
 		if z.MaxEvents > 0 && z.Window > 0 {
-			return d.Errf("burst stands behind a limit: write limit %d/%s %s instead of events, window and burst", z.MaxEvents, shortDuration(time.Duration(z.Window)), strings.Join(append([]string{"burst"}, d.RemainingArgs()...), " "))
+			return d.Errf("burst stands behind a limit: write limit %d/%s %s instead of events, window and burst", z.MaxEvents, wording.Duration(time.Duration(z.Window)), strings.Join(append([]string{"burst"}, d.RemainingArgs()...), " "))
 		}
 	}
 	return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", zoneWords)

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // Challenge is what a client has to do for a session.
@@ -47,7 +48,7 @@ const proofOfWork = "proof_of_work"
 // provision checks the option, and returns what verifies a service's tokens.
 func (c *Challenge) provision() (*siteverify.Client, error) {
 	if wait := time.Duration(c.WithoutScript); wait != 0 && (wait < challenge.MinWait || wait > challenge.MaxWait) {
-		return nil, fmt.Errorf("without_script: must be between %v and %v, got %v", shortDuration(challenge.MinWait), shortDuration(challenge.MaxWait), wait)
+		return nil, fmt.Errorf("without_script: must be between %v and %v, got %v", wording.Duration(challenge.MinWait), wording.Duration(challenge.MaxWait), wait)
 	}
 	if c.Type == "" || c.Type == proofOfWork {
 		return nil, c.checkPuzzle()

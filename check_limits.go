@@ -6,6 +6,7 @@ package tally
 import (
 	"fmt"
 
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -35,7 +36,7 @@ func neverReached(limits []Limit) (problem, fix string) {
 			if i == j || errA != nil || errB != nil || one.Shadow || other.Shadow || one.Timezone != other.Timezone || !contains(a, b) || i < j && contains(b, a) {
 				continue
 			}
-			first, second := limitText(a), limitText(b)
+			first, second := enforce.LimitText(a), enforce.LimitText(b)
 			return fmt.Sprintf("limit: %s is never reached, because %s beside it always refuses before", first, second),
 				"limit " + second + " alone, or a larger amount for it"
 		}

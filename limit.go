@@ -3,12 +3,12 @@ package tally
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 	_ "time/tzdata" // for machines and containers without time zones
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -137,18 +137,6 @@ func compileLimits(of string, limits []Limit) ([]namedLimit, error) {
 	return compiled, nil
 }
 
-// shortDuration writes a duration without trailing zero parts: 24h, not 24h0m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
 // limitName returns the name of a limit of a zone, before which so many enforced ones stand. The
 // names of these are the same with shadow limits and without.
 func limitName(zone string, i int, l Limit) string {
@@ -156,11 +144,11 @@ func limitName(zone string, i int, l Limit) string {
 	case l.Name != "":
 		return l.Name
 	case l.Shadow:
-		return fmt.Sprintf("%s-%d/%s", zone, l.Amount, shortDuration(time.Duration(l.Window)))
+		return fmt.Sprintf("%s-%d/%s", zone, l.Amount, wording.Duration(time.Duration(l.Window)))
 	case i == 0:
 		return zone
 	}
-	return zone + "-" + shortDuration(time.Duration(l.Window))
+	return zone + "-" + wording.Duration(time.Duration(l.Window))
 }
 
 // enforced returns limits as they are without shadow.

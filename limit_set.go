@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -172,7 +173,7 @@ func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 
 // kindInWords says what the counts of a limit depend on besides the key.
 func (z *zoneSetup) kindInWords(kind Limit) string {
-	text := kind.Algorithm + " " + shortDuration(time.Duration(kind.Window))
+	text := kind.Algorithm + " " + wording.Duration(time.Duration(kind.Window))
 	if kind.Slots > 1 {
 		text += fmt.Sprintf(", %d slots", kind.Slots)
 	}

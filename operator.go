@@ -14,20 +14,23 @@ import (
 // This file has the service for operators: what they see of the configuration that runs, and
 // can do to its clients.
 
-// runningService returns the service of this process. It finds the configuration that runs
-// with each call.
-func runningService() operator.Service { return running{} }
+// running is the service of this process. It finds the config that runs with each call.
+type running struct {
+	config  func() *enforce.Config // returns the config that runs, or nil if there is none
+	version string                 // of this module
+	started time.Time              // when the process began
+}
 
-// running implements [operator.Service].
-type running struct{}
-
-// started is when this process began.
-var started = time.Now()
+// newRunning returns the service of this process, of a version. config returns the config that runs,
+// or nil if there is none.
+func newRunning(config func() *enforce.Config, version string, started time.Time) operator.Service {
+	return running{config, version, started}
+}
 
 // Status implements operator.Service.
-func (running) Status(context.Context) (operator.Status, error) {
-	status := operator.Status{Version: runningVersions().Module, Started: started.UTC(), Stores: instance.Describe()}
-	if app := runningApp(); app != nil {
+func (s running) Status(context.Context) (operator.Status, error) {
+	status := operator.Status{Version: s.version, Started: s.started.UTC(), Stores: instance.Describe()}
+	if app := s.config(); app != nil {
 		status.Rules = config{app}.describeRules()
 		status.History = app.Ledger != nil
 		for _, zone := range describeZones(app, nil) {
@@ -40,8 +43,8 @@ func (running) Status(context.Context) (operator.Status, error) {
 }
 
 // Events implements operator.Service.
-func (running) Events(ctx context.Context) (<-chan operator.Event, error) {
-	app, err := appInUse()
+func (s running) Events(ctx context.Context) (<-chan operator.Event, error) {
+	app, err := s.appInUse()
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +52,8 @@ func (running) Events(ctx context.Context) (<-chan operator.Event, error) {
 }
 
 // Refusals implements operator.Service.
-func (running) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
-	app, err := appInUse()
+func (s running) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
+	app, err := s.appInUse()
 	if err != nil {
 		return operator.Refusals{}, err
 	}

@@ -17,8 +17,8 @@ import (
 // This file has the API keys in the store, as operators and requests see them.
 
 // storeOfKeys returns the instance whose store has the API keys of the configuration that runs.
-func storeOfKeys() (config, *instance.Instance, error) {
-	app, h, err := instanceInUse()
+func (s running) storeOfKeys() (config, *instance.Instance, error) {
+	app, h, err := s.instanceInUse()
 	if err == nil && (app.APIKeys == nil || !app.APIKeys.Store) {
 		err = operator.Errorf(http.StatusConflict, "the API keys of this configuration are not in its store: leave --store out, or write the word store into the block api_keys")
 	}
@@ -26,8 +26,8 @@ func storeOfKeys() (config, *instance.Instance, error) {
 }
 
 // APIKeys implements operator.Service.
-func (running) APIKeys(context.Context) ([]operator.StoredKey, error) {
-	_, h, err := storeOfKeys()
+func (s running) APIKeys(context.Context) ([]operator.StoredKey, error) {
+	_, h, err := s.storeOfKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +47,8 @@ func (running) APIKeys(context.Context) ([]operator.StoredKey, error) {
 }
 
 // AddAPIKey implements operator.Service.
-func (running) AddAPIKey(ctx context.Context, line string) error {
-	app, h, err := storeOfKeys()
+func (s running) AddAPIKey(ctx context.Context, line string) error {
+	app, h, err := s.storeOfKeys()
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func (running) AddAPIKey(ctx context.Context, line string) error {
 }
 
 // ChangeAPIKeys implements operator.Service.
-func (running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange) (int, error) {
-	app, h, err := storeOfKeys()
+func (s running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange) (int, error) {
+	app, h, err := s.storeOfKeys()
 	if err != nil {
 		return 0, err
 	}

@@ -12,8 +12,8 @@ import (
 
 // Bans implements operator.Service. Those that memory doesn't hold, because their clients
 // haven't been seen since Caddy started, aren't listed.
-func (running) Bans(context.Context) ([]operator.Ban, error) {
-	app, h, err := instanceInUse()
+func (s running) Bans(context.Context) ([]operator.Ban, error) {
+	app, h, err := s.instanceInUse()
 	if err != nil {
 		return nil, err
 	}

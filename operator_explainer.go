@@ -61,7 +61,7 @@ func (x *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit e
 	d := x.instance.Forecast(ctx, nil, debits)
 	limit := debits[0].Whole()
 	state := operator.LimitState{
-		Zone: p.Zone.Name, Limit: p.Name, Text: limitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
+		Zone: p.Zone.Name, Limit: p.Name, Text: enforce.LimitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
 		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry), Shadow: p.Shadow,
 	}
 	switch {

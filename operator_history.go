@@ -18,8 +18,8 @@ import (
 // This file has what operators see of the past.
 
 // appInUse returns the configuration that runs.
-func appInUse() (config, error) {
-	app := runningApp()
+func (s running) appInUse() (config, error) {
+	app := s.config()
 	if app == nil {
 		return config{}, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
 	}
@@ -27,8 +27,8 @@ func appInUse() (config, error) {
 }
 
 // instanceInUse returns the instance of the configuration that runs.
-func instanceInUse() (config, *instance.Instance, error) {
-	app, err := appInUse()
+func (s running) instanceInUse() (config, *instance.Instance, error) {
+	app, err := s.appInUse()
 	if err != nil {
 		return config{}, nil, err
 	}
@@ -40,8 +40,8 @@ func instanceInUse() (config, *instance.Instance, error) {
 }
 
 // History implements operator.Service.
-func (running) History(ctx context.Context, q operator.HistoryQuery) (operator.History, error) {
-	app, h, err := instanceInUse()
+func (s running) History(ctx context.Context, q operator.HistoryQuery) (operator.History, error) {
+	app, h, err := s.instanceInUse()
 	if err != nil {
 		return operator.History{}, err
 	}
@@ -154,8 +154,8 @@ func (a config) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) ma
 }
 
 // Audit implements operator.Service.
-func (running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act, error) {
-	_, h, err := instanceInUse()
+func (s running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act, error) {
+	_, h, err := s.instanceInUse()
 	if err != nil {
 		return nil, err
 	}
@@ -202,8 +202,8 @@ func targetText(a *storage.Act, name string) string {
 }
 
 // Reveal implements operator.Service.
-func (running) Reveal(ctx context.Context, by, list string) error {
-	_, h, err := instanceInUse()
+func (s running) Reveal(ctx context.Context, by, list string) error {
+	_, h, err := s.instanceInUse()
 	if err != nil {
 		return err
 	}

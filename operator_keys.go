@@ -16,8 +16,8 @@ import (
 const defaultKeys = 20
 
 // Keys implements operator.Service.
-func (running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, error) {
-	app, h, err := instanceInUse()
+func (s running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, error) {
+	app, h, err := s.instanceInUse()
 	if err != nil {
 		return nil, err
 	}

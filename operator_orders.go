@@ -226,8 +226,8 @@ func (s running) Disallow(ctx context.Context, o operator.Order) (operator.Done,
 }
 
 // Import implements operator.Service.
-func (running) Import(ctx context.Context, i operator.Import) (operator.Done, error) {
-	app, h, err := instanceInUse()
+func (s running) Import(ctx context.Context, i operator.Import) (operator.Done, error) {
+	app, h, err := s.instanceInUse()
 	if err != nil {
 		return operator.Done{}, err
 	}

@@ -28,12 +28,12 @@ type target struct {
 }
 
 // target returns whom an operator names.
-func (running) target(text string) (*target, error) {
+func (s running) target(text string) (*target, error) {
 	named, err := operator.ParseTarget(text)
 	if err != nil {
 		return nil, err
 	}
-	app, h, err := instanceInUse()
+	app, h, err := s.instanceInUse()
 	if err != nil {
 		return nil, err
 	}

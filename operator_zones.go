@@ -3,20 +3,18 @@ package tally
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // Zones implements operator.Service.
-func (running) Zones(context.Context) ([]operator.Zone, error) {
-	app := runningApp()
+func (s running) Zones(context.Context) ([]operator.Zone, error) {
+	app := s.config()
 	if app == nil {
 		return nil, nil
 	}
@@ -130,22 +128,10 @@ func applied(limits []tierLimit, last *engine.Limit) tierLimit {
 // describeLimit describes a limit of a tier.
 func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 	return operator.Limit{
-		Name: p.Name, Text: limitText(p.Limit.Limit), Tier: tier,
+		Name: p.Name, Text: enforce.LimitText(p.Limit.Limit), Tier: tier,
 		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(), Window: operator.SecondsOf(p.Window()),
 		Shadow: p.Shadow, Counts: p.Meter.Counts(),
 	}
-}
-
-// limitText returns a limit as it is written in a Caddyfile.
-func limitText(l limiter.Limit) string {
-	text := strconv.FormatInt(l.Amount(), 10) + "/" + shortDuration(l.Window())
-	switch l.Algorithm() {
-	case limiter.TokenBucket:
-		text += " burst " + strconv.FormatInt(l.Capacity(), 10)
-	case limiter.Fixed:
-		text += " fixed"
-	}
-	return text
 }
 
 // totals returns what was decided since the process began.

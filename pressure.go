@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -71,7 +72,7 @@ func (p *Pressure) check() error {
 		time.Duration
 	}{{"squeeze", time.Duration(p.Squeeze)}, {"up_to", time.Duration(p.UpTo)}} {
 		if d.Duration != 0 && (d.Duration < leastBan || d.Duration > reputation.MaxBan) {
-			return fmt.Errorf("pressure: %s must be between %v and %v, got %v", d.name, leastBan, shortDuration(reputation.MaxBan), d.Duration)
+			return fmt.Errorf("pressure: %s must be between %v and %v, got %v", d.name, leastBan, wording.Duration(reputation.MaxBan), d.Duration)
 		}
 	}
 	if squeeze := p.squeeze(); p.UpTo != 0 && p.UpTo < squeeze.For {

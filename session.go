@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // Session says how clients are known again that have passed a challenge: by a
@@ -76,7 +77,7 @@ func (s *Session) provision() error {
 func (s *Session) check() error {
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
 	if lifetime < session.MinLifetime || lifetime > session.MaxLifetime {
-		return fmt.Errorf("lifetime: must be between %v and 400d, got %v", shortDuration(session.MinLifetime), lifetime)
+		return fmt.Errorf("lifetime: must be between %v and 400d, got %v", wording.Duration(session.MinLifetime), lifetime)
 	}
 	if s.MaxPerPrefix < 0 || s.MaxPerPrefix > maxPerPrefix {
 		return fmt.Errorf("max_sessions_per_prefix: must be between 1 and %d, got %d", maxPerPrefix, s.MaxPerPrefix)

@@ -52,7 +52,7 @@ func (z *zoneSetup) provisionShadow() error {
 func (z *zoneSetup) warnOfShadowOrder() {
 	for _, set := range z.run.Sets() {
 		if p := set.Misplaced; p != nil {
-			z.warn(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", limitText(p.Limit.Limit)),
+			z.warn(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", enforce.LimitText(p.Limit.Limit)),
 				"it below the enforced limits")
 			return
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -50,4 +52,16 @@ func (p *Policy) NewMeter() meter.Limit {
 		return meter.NewShadow(p.Zone.Name, p.Name)
 	}
 	return meter.NewLimit(p.Zone.Name, p.Name)
+}
+
+// LimitText returns a limit as it is written in a Caddyfile.
+func LimitText(l limiter.Limit) string {
+	text := strconv.FormatInt(l.Amount(), 10) + "/" + wording.Duration(l.Window())
+	switch l.Algorithm() {
+	case limiter.TokenBucket:
+		text += " burst " + strconv.FormatInt(l.Capacity(), 10)
+	case limiter.Fixed:
+		text += " fixed"
+	}
+	return text
 }

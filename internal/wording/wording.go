@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -75,4 +76,16 @@ func Scale(bytes int64) (size float64, unit string) {
 		size, unit = size/1024, larger
 	}
 	return size, unit
+}
+
+// Duration returns a duration without trailing zero parts: 24h, not 24h0m0s.
+func Duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
