@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -143,5 +144,5 @@ var started = time.Now()
 
 // runningService returns what operators see and do.
 func runningService() operator.Service {
-	return newRunning(runningApp, runningVersions().Module, started)
+	return operations.New(runningApp, runningVersions().Module, started)
 }

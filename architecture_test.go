@@ -96,6 +96,12 @@ var rules = []rule{
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
 	},
 	{
+		packages:  []string{"./internal/operations"},
+		forbidden: []string{".", "./internal/routes", "./internal/replay"},
+		imports:   []string{"github.com/caddyserver/caddy/v2/caddyconfig/..."},
+		why:       "operators see what runs, whatever it was compiled from",
+	},
+	{
 		packages:  []string{"./internal/enforce"},
 		forbidden: []string{".", "./internal/routes", "./internal/replay"},
 		imports:   []string{"encoding/json", "./internal/caddyconf", "github.com/caddyserver/caddy/v2/caddyconfig/..."},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
@@ -93,7 +94,7 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	}
 	list := func(q operator.AuditQuery) (told string) {
 		t.Helper()
-		acts, err := auditOf(t.Context(), in, q)
+		acts, err := operations.AuditOf(t.Context(), in, q)
 		for _, a := range acts {
 			told += "\n" + a.Target + ": " + a.Reason
 		}

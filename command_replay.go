@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/console"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -150,7 +151,7 @@ func check(report *replay.Report, conditions []replay.Condition) error {
 // checkZones returns an error if a flag names a zone that the config doesn't have.
 func (f *replayFlags) checkZones(config *replayConfig, conditions []replay.Condition) error {
 	var known []string
-	for _, z := range describeZones(config.app.run, nil) {
+	for _, z := range operations.DescribeZones(config.app.run, nil) {
 		known = append(known, z.Name)
 	}
 	named := func(flag, zone string) error {

@@ -8,20 +8,21 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // addressTarget returns the target that an address is.
-func addressTarget(address string) *target {
+func addressTarget(address string) *operations.Subject {
 	ip := netip.MustParseAddr(address)
-	return &target{Target: operator.Target{Kind: operator.Address, Network: netip.PrefixFrom(ip, ip.BitLen())}}
+	return &operations.Subject{Target: operator.Target{Kind: operator.Address, Network: netip.PrefixFrom(ip, ip.BitLen())}}
 }
 
 // A request that is asked about has its header fields as a server receives them, however they
 // are spelled.
 func TestRequestsAskedAboutHaveTheirFields(t *testing.T) {
-	x := &explainer{target: addressTarget("192.0.2.1")}
-	r, err := x.requestOf(t.Context(), operator.Question{
+	x := &operations.Explainer{Subject: addressTarget("192.0.2.1")}
+	r, err := x.RequestOf(t.Context(), operator.Question{
 		URL: "https://a.example/", Header: http.Header{"user-agent": {"curl"}, "X-Tenant": {"one"}, "x-tenant": {"one"}, "host": {"b.example"}},
 	})
 	if err != nil {
@@ -56,11 +57,11 @@ func TestKeysInANetwork(t *testing.T) {
 		"k192.0.2.1": true, "k192.0.2.0/24": true, "k192.0.2.2": false, "kaddress:192.0.2.1": false, "kalice": false, "a192.0.2.1": false,
 		string(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.MustParsePrefix("192.0.2.1/32"))): true,
 	} {
-		if got := x.isIn(key); got != want {
+		if got := x.IsIn(key); got != want {
 			t.Errorf("%q: %v", key, got)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { x.isIn("kalice") }); n > 4 {
+	if n := testing.AllocsPerRun(100, func() { x.IsIn("kalice") }); n > 4 {
 		t.Errorf("%v allocations", n)
 	}
 }

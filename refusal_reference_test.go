@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -266,10 +267,10 @@ func explained(t *testing.T, h *Handler, text string) operator.Explanation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &explainer{now: time.Now(), target: &target{Target: operator.Target{Kind: operator.Reference, Value: text}, app: config{h.app.run}, instance: h.app.run.Instance.Load(), referred: &r}}
-	x.explainReference()
-	x.explainCounts(context.Background())
-	return x.told
+	x := &operations.Explainer{Now: time.Now(), Subject: &operations.Subject{Target: operator.Target{Kind: operator.Reference, Value: text}, App: operations.Config{Config: h.app.run}, Instance: h.app.run.Instance.Load(), Referred: &r}}
+	x.ExplainReference()
+	x.ExplainCounts(context.Background())
+	return x.Told
 }
 
 // A request that cost 10 was refused with 9 left, and was explained with "the next request passes".

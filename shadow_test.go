@@ -23,6 +23,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -274,7 +275,7 @@ func TestWouldRefuseIsCounted(t *testing.T) {
 	for range 6 {
 		askThrough(t, h, "/", "192.0.2.7", nil, "seen") // which waits for the verdicts
 	}
-	zone := describeZones(h.app.run, nil)[0]
+	zone := operations.DescribeZones(h.app.run, nil)[0]
 	if zone.Allowed != 4 || zone.Refused != 2 || zone.WouldRefuse != 3 || zone.Shadow {
 		t.Errorf("the zone counts %+v", zone)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -253,9 +254,9 @@ func TestStatementsWithoutZones(t *testing.T) {
 	if w.Code != http.StatusTooManyRequests {
 		t.Errorf("status %d", w.Code)
 	}
-	before := config{h.app.run}.totals().Counts
+	before := operations.Config{Config: h.app.run}.Totals().Counts
 	served(t, h, "192.0.2.1", func(*http.Request) {})
-	if after := (config{h.app.run}).totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
+	if after := (operations.Config{Config: h.app.run}).Totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
 		t.Errorf("operators are shown %+v after a ban, and %+v before", after, before)
 	}
 	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -68,18 +69,18 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 			t.Errorf("in force is %v, want %v", got, want)
 		}
 	}
-	if err := (config{a.run}).addStatements("admin", ban); err != nil {
+	if err := (operations.Config{Config: a.run}).AddStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	wantFound(&ban)
-	if listed, err := (config{a.run}).listStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
+	if listed, err := (operations.Config{Config: a.run}).ListStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
-	if is := (config{a.run}).describeRules(); is.Path != a.RulesFile || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
+	if is := (operations.Config{Config: a.run}).DescribeRules(); is.Path != a.RulesFile || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
 		t.Errorf("the file is %+v", is)
 	}
 	for _, want := range []int{1, 0} {
-		if removed, err := (config{a.run}).removeStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
+		if removed, err := (operations.Config{Config: a.run}).RemoveStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
 			t.Errorf("removed %v, %v, want %d", removed, err, want)
 		}
 	}
@@ -100,20 +101,20 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 func TestStatementsOfABadFile(t *testing.T) {
 	a, _ := ruled(t)
 	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.MustParseAddr("203.0.113.9"))}
-	if listed, err := (config{a.run}).listStatements(); err != nil || listed != nil {
+	if listed, err := (operations.Config{Config: a.run}).ListStatements(); err != nil || listed != nil {
 		t.Errorf("without a file: %v, %v", listed, err)
 	}
-	if err := (config{a.run}).addStatements("admin", ban); err != nil {
+	if err := (operations.Config{Config: a.run}).AddStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(a.RulesFile, []byte("bann\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.run.Rules.Look()
-	if err := (config{a.run}).addStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
+	if err := (operations.Config{Config: a.run}).AddStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
-	if is := (config{a.run}).describeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
+	if is := (operations.Config{Config: a.run}).DescribeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
 		t.Errorf("the file is %+v", is)
 	}
 }
@@ -170,7 +171,7 @@ func TestStatementsAreAddedAtOnce(t *testing.T) {
 		adds.Go(func() {
 			for j := range byte(5) {
 				s := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.AddrFrom4([4]byte{203, 0, i, j}))}
-				if err := (config{a.run}).addStatements("admin", s); err != nil {
+				if err := (operations.Config{Config: a.run}).AddStatements("admin", s); err != nil {
 					t.Error(err)
 				}
 				if a.run.Rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
@@ -211,7 +212,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
 	a := &enforce.Config{Settings: instance.Settings{Address: "server:1"}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
-		if err := (config{a}).unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
+		if err := (operations.Config{Config: a}).Unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)
 		}
 	}

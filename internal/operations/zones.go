@@ -1,10 +1,12 @@
-package tally
+package operations
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -22,12 +24,12 @@ func (s running) Zones(context.Context) ([]operator.Zone, error) {
 	if h := app.Instance.Load(); h != nil {
 		keys = h.Engine.KeyCounts()
 	}
-	return describeZones(app, keys), nil
+	return DescribeZones(app, keys), nil
 }
 
-// describeZones describes the zones of all handlers, given how many keys each limit counts.
+// DescribeZones describes the zones of all handlers, given how many keys each limit counts.
 // Those of one name, which count together, are one.
-func describeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []operator.Zone) {
+func DescribeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []operator.Zone) {
 	var names []string
 	same := make(map[string][]*enforce.Zone)
 	for _, z := range a.AllZones {
@@ -98,7 +100,7 @@ type tierLimit struct {
 
 // limitsOf returns the limits of some zones by what they are stored under, which limits of
 // several tiers share if they differ only in their amounts.
-func (a config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit {
+func (a Config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit {
 	limits := make(map[storage.LimitID][]tierLimit)
 	for _, z := range zones {
 		for _, s := range z.SetsByTier(a.Tiers) {
@@ -134,14 +136,97 @@ func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 	}
 }
 
-// totals returns what was decided since the process began.
-func (a config) totals() operator.Totals {
+// Totals returns what was decided since the process began.
+func (a Config) Totals() operator.Totals {
 	totals := operator.Totals{At: time.Now().UTC(), Zones: make(map[string]operator.Counts)}
-	for _, zone := range describeZones(a.Config, nil) {
+	for _, zone := range DescribeZones(a.Config, nil) {
 		totals.Zones[zone.Name] = zone.Counts
 		totals.Counts.Add(zone.Counts)
 	}
 	rules := meter.NewRules()
 	totals.Counts.Add(rules.Counts())
 	return totals
+}
+
+// defaultKeys is how many keys are listed unless somebody asks for more.
+const defaultKeys = 20
+
+// Keys implements operator.Service.
+func (s running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, error) {
+	app, h, err := s.instanceInUse()
+	if err != nil {
+		return nil, err
+	}
+	zones, err := app.zonesNamed(q.Zone)
+	if err != nil {
+		return nil, err
+	}
+	limits := app.limitsOf(zones)
+	wanted := engine.KeysQuery{
+		Match: func(id storage.LimitID, _ []byte) bool {
+			return limits[id] != nil && !(q.Blocked && limits[id][0].Shadow)
+		},
+		Blocked: q.Blocked, N: min(cmp.Or(q.N, defaultKeys), operator.MaxItems),
+	}
+	if q.By == operator.ByRefused {
+		wanted.Order = engine.ByRefused
+	}
+	list, now := []operator.Key{}, time.Now()
+	for _, k := range h.Engine.Keys(wanted) {
+		listed := listedKey(k, applied(limits[k.Limit.ID], k.Limit), now)
+		listed.Tag = h.Tag(k.Key)
+		list = append(list, listed)
+	}
+	if q.By == operator.ByRefused {
+		slices.SortStableFunc(list, moreRefused)
+	}
+	return list, nil
+}
+
+// moreRefused orders keys by the requests that were refused, and then by those that would have been.
+func moreRefused(a, b operator.Key) int {
+	return cmp.Or(cmp.Compare(refusedOf(b), refusedOf(a)), cmp.Compare(b.Refused, a.Refused))
+}
+
+// refusedOf returns how many requests of a key were refused, which a shadow limit refuses none of.
+func refusedOf(k operator.Key) int64 {
+	if k.Shadow {
+		return 0
+	}
+	return k.Refused
+}
+
+// listedKey describes a key that a limit counts.
+func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
+	told := operator.Key{
+		Zone: p.Zone.Name, Limit: p.Name, Shadow: p.Shadow, Tier: p.tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
+		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"),
+		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
+	}
+	if k.Blocked > 0 {
+		until := now.Add(k.Blocked).UTC().Truncate(time.Second)
+		told.BlockedUntil = &until
+	}
+	return told
+}
+
+// kindOf returns what kind of client a key is.
+func kindOf(key string) string {
+	switch key[0] {
+	case identity.TagNetwork:
+		return "network"
+	case identity.TagFingerprint:
+		return "client"
+	case identity.TagAPIKey:
+		return "api_key"
+	case identity.TagSession:
+		return "session"
+	case identity.TagEveryone:
+		return "all"
+	case identity.TagService:
+		return "service"
+	case identity.TagUnknown:
+		return "unknown"
+	}
+	return "key"
 }

@@ -1,4 +1,4 @@
-package tally
+package operations
 
 import (
 	"crypto/sha256"
@@ -19,16 +19,16 @@ import (
 
 // This file finds the keys that an operator means.
 
-// target is whom an operator names, in the configuration that runs.
-type target struct {
+// Subject is whom an operator names, in the configuration that runs.
+type Subject struct {
 	operator.Target
-	app      config
-	instance *instance.Instance
-	referred *enforce.ReferredRefusal // what a reference says; nil for other targets
+	App      Config
+	Instance *instance.Instance
+	Referred *enforce.ReferredRefusal // what a reference says; nil for other targets
 }
 
-// target returns whom an operator names.
-func (s running) target(text string) (*target, error) {
+// Subject returns whom an operator names.
+func (s running) target(text string) (*Subject, error) {
 	named, err := operator.ParseTarget(text)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (s running) target(text string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{Target: named, app: app, instance: h}
+	t := &Subject{Target: named, App: app, Instance: h}
 	if t.Kind == operator.Tag {
 		return t, t.resolveTag()
 	}
@@ -46,13 +46,13 @@ func (s running) target(text string) (*target, error) {
 		if err != nil {
 			return nil, operator.Errorf(http.StatusNotFound, "client: %v", err)
 		}
-		t.referred = &referred
+		t.Referred = &referred
 	}
 	return t, nil
 }
 
 // zonesNamed returns the zones of a name, or all if it is "".
-func (a config) zonesNamed(name string) ([]*enforce.Zone, error) {
+func (a Config) zonesNamed(name string) ([]*enforce.Zone, error) {
 	if name == "" {
 		return a.AllZones, nil
 	}
@@ -76,8 +76,8 @@ func (a config) zonesNamed(name string) ([]*enforce.Zone, error) {
 	return zones, nil
 }
 
-// isIn reports whether a key is one of the target.
-func (t *target) isIn(key string) bool {
+// IsIn reports whether a key is one of the target.
+func (t *Subject) IsIn(key string) bool {
 	if key == "" {
 		return false
 	}
@@ -114,11 +114,11 @@ func textKey(text string) []byte {
 
 // keysIn returns the keys that the target has in a zone, whether memory holds them or not,
 // as far as they follow from its name.
-func (t *target) keysIn(z *enforce.Zone) [][]byte {
+func (t *Subject) keysIn(z *enforce.Zone) [][]byte {
 	switch {
 	case t.Kind == operator.Address && z.Per != enforce.PerClient && z.Per != enforce.PerEveryone:
 		var keys [][]byte
-		ipv4, ipv6 := t.app.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
+		ipv4, ipv6 := t.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
 		if key := t.networkKey(ipv4, ipv6); key != nil {
 			keys = append(keys, key)
 		}
@@ -136,7 +136,7 @@ func (t *target) keysIn(z *enforce.Zone) [][]byte {
 
 // networkKey returns the key of the network that an address or a small network is in, where
 // networks are told apart by prefixes; nil if the target is more than one of them.
-func (t *target) networkKey(ipv4, ipv6 int) []byte {
+func (t *Subject) networkKey(ipv4, ipv6 int) []byte {
 	network, ok := identity.Prefix(t.Network.Addr().String(), ipv4, ipv6)
 	if !ok || network.Bits() > t.Network.Bits() {
 		return nil
@@ -155,8 +155,8 @@ type countedKey struct {
 // countedKeys returns what limits of some zones count for the target, at most so many: all keys
 // that follow from its name, and those that memory holds. Where tiers share a count, the limit
 // is that of the target's tier, or the one that was last applied.
-func (t *target) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
-	if r := t.referred; r != nil {
+func (t *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
+	if r := t.Referred; r != nil {
 		if p := r.Policy; p != nil && slices.Contains(zones, p.Zone) && r.Name != (storage.Key{}) {
 			list = append(list, countedKey{tierLimit: tierLimit{Policy: p}, key: r.Key, name: r.Name, held: r.Key != ""})
 		}
@@ -182,9 +182,9 @@ func (t *target) countedKeys(zones []*enforce.Zone, most int) (list []countedKey
 	for _, z := range zones {
 		t.eachNamed(z, add)
 	}
-	limits := t.app.limitsOf(zones)
-	for _, k := range t.instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
-		return limits[id] != nil && t.isIn(string(key))
+	limits := t.App.limitsOf(zones)
+	for _, k := range t.Instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
+		return limits[id] != nil && t.IsIn(string(key))
 	}}) {
 		add(countedKey{tierLimit: applied(limits[k.Limit.ID], k.Limit), key: k.Key, held: true})
 	}
@@ -193,9 +193,9 @@ func (t *target) countedKeys(zones []*enforce.Zone, most int) (list []countedKey
 
 // eachNamed passes the keys that follow from the target's name in a zone, those of the
 // target's tier first.
-func (t *target) eachNamed(z *enforce.Zone, add func(countedKey)) {
+func (t *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
 	tier, _ := t.tierIn(z)
-	sets := z.SetsByTier(t.app.Tiers)
+	sets := z.SetsByTier(t.App.Tiers)
 	slices.SortStableFunc(sets, func(a, b enforce.TierSet) int {
 		switch {
 		case a.Tier == tier && b.Tier != tier:
@@ -215,7 +215,7 @@ func (t *target) eachNamed(z *enforce.Zone, add func(countedKey)) {
 		if s.Set.Networks == nil || t.Kind != operator.Address {
 			continue
 		}
-		if key := t.networkKey(t.app.Prefixes(0, 0)); key != nil {
+		if key := t.networkKey(t.App.Prefixes(0, 0)); key != nil {
 			for _, p := range slices.Concat(s.Set.Networks.Policies, s.Set.Networks.Shadows) {
 				add(countedKey{tierLimit: tierLimit{p, s.Tier}, key: string(key)})
 			}
@@ -225,31 +225,31 @@ func (t *target) eachNamed(z *enforce.Zone, add func(countedKey)) {
 
 // tierIn returns the tier that the target has in a zone, and reports whether that is known
 // without a request.
-func (t *target) tierIn(z *enforce.Zone) (tier string, known bool) {
+func (t *Subject) tierIn(z *enforce.Zone) (tier string, known bool) {
 	switch {
 	case z.Tiers && t.Kind == operator.APIKey:
 		return t.keyTier(), true
-	case z.Tiers && t.app.APIKeys != nil:
-		return t.app.APIKeys.DefaultTier, true
+	case z.Tiers && t.App.APIKeys != nil:
+		return t.App.APIKeys.DefaultTier, true
 	}
 	return z.DefaultTier, z.DefaultTier != ""
 }
 
 // keyTier returns the tier of the API key that the target names, or "".
-func (t *target) keyTier() string {
+func (t *Subject) keyTier() string {
 	if t.Kind != operator.APIKey {
 		return ""
 	}
-	return t.app.KeyTier(t.Value, time.Now())
+	return t.App.KeyTier(t.Value, time.Now())
 }
 
 // clients returns the clients of the target that memory knows something bad of, at most so
 // many, and the keys that follow from its name.
-func (t *target) clients(most int) (list []engine.ClientRecord) {
-	if t.referred != nil {
+func (t *Subject) clients(most int) (list []engine.ClientRecord) {
+	if t.Referred != nil {
 		return nil
 	}
-	list = t.instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return t.isIn(string(key)) }})
+	list = t.Instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return t.IsIn(string(key)) }})
 	if t.Kind == operator.APIKey && len(list) == 0 {
 		list = append(list, engine.ClientRecord{Key: string(identity.TagAPIKey) + t.Value})
 	}
@@ -275,35 +275,35 @@ func targetOf(key string) string {
 }
 
 // tag returns the tag of the target's client, or "" if the target isn't one client.
-func (t *target) tag() string {
+func (t *Subject) tag() string {
 	switch t.Kind {
 	case operator.Address:
-		return t.instance.Tag(string(t.networkKey(t.app.Prefixes(0, 0))))
+		return t.Instance.Tag(string(t.networkKey(t.App.Prefixes(0, 0))))
 	case operator.KeyText:
-		return t.instance.Tag(string(textKey(t.Value)))
+		return t.Instance.Tag(string(textKey(t.Value)))
 	case operator.APIKey:
-		return t.instance.Tag(string(identity.TagAPIKey) + t.Value)
+		return t.Instance.Tag(string(identity.TagAPIKey) + t.Value)
 	}
 	return ""
 }
 
 // tagOf returns the tag of the client that a text names, or "".
-func (a config) tagOf(h *instance.Instance, client string) string {
+func (a Config) tagOf(h *instance.Instance, client string) string {
 	named, err := operator.ParseTarget(client)
 	if err != nil {
 		return ""
 	}
-	return (&target{Target: named, app: a, instance: h}).tag()
+	return (&Subject{Target: named, App: a, Instance: h}).tag()
 }
 
 // resolveTag makes a target that is a tag the client that memory knows by it.
-func (t *target) resolveTag() error {
+func (t *Subject) resolveTag() error {
 	tag, clients := strings.ToLower(t.Value), make(map[string]bool)
-	has := func(key []byte) bool { return strings.HasPrefix(t.instance.FullTag(key), tag) }
-	for _, k := range t.instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
+	has := func(key []byte) bool { return strings.HasPrefix(t.Instance.FullTag(key), tag) }
+	for _, k := range t.Instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
 		clients[targetOf(k.Key)] = true
 	}
-	for _, c := range t.instance.Engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
+	for _, c := range t.Instance.Engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
 		clients[targetOf(c.Key)] = true
 	}
 	delete(clients, "") // those that can't be named

@@ -1,4 +1,6 @@
-package tally
+// Package operations has what operators see of the config that runs, and can do to its clients. The
+// command line, the admin endpoint and the dashboard are given it as an [operator.Service].
+package operations
 
 import (
 	"cmp"
@@ -11,9 +13,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// This file has the service for operators: what they see of the configuration that runs, and
-// can do to its clients.
-
 // running is the service of this process. It finds the config that runs with each call.
 type running struct {
 	config  func() *enforce.Config // returns the config that runs, or nil if there is none
@@ -21,9 +20,9 @@ type running struct {
 	started time.Time              // when the process began
 }
 
-// newRunning returns the service of this process, of a version. config returns the config that runs,
+// New returns the service of this process, of a version. config returns the config that runs,
 // or nil if there is none.
-func newRunning(config func() *enforce.Config, version string, started time.Time) operator.Service {
+func New(config func() *enforce.Config, version string, started time.Time) operator.Service {
 	return running{config, version, started}
 }
 
@@ -31,9 +30,9 @@ func newRunning(config func() *enforce.Config, version string, started time.Time
 func (s running) Status(context.Context) (operator.Status, error) {
 	status := operator.Status{Version: s.version, Started: s.started.UTC(), Stores: instance.Describe()}
 	if app := s.config(); app != nil {
-		status.Rules = config{app}.describeRules()
+		status.Rules = Config{app}.DescribeRules()
 		status.History = app.Ledger != nil
-		for _, zone := range describeZones(app, nil) {
+		for _, zone := range DescribeZones(app, nil) {
 			if zone.Shadow {
 				status.Shadow = append(status.Shadow, zone.Name)
 			}
@@ -48,7 +47,7 @@ func (s running) Events(ctx context.Context) (<-chan operator.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return app.Watchers.Watch(ctx, app.totals, app.tag)
+	return app.Watchers.Watch(ctx, app.Totals, app.tag)
 }
 
 // Refusals implements operator.Service.
@@ -69,7 +68,7 @@ func (s running) Refusals(_ context.Context, zone string) (operator.Refusals, er
 }
 
 // tag returns the tag of a key, or "" while there is no instance.
-func (a config) tag(key string) string {
+func (a Config) tag(key string) string {
 	if h := a.Instance.Load(); h != nil {
 		return h.Tag(key)
 	}
@@ -79,5 +78,5 @@ func (a config) tag(key string) string {
 // Interface guards
 var _ operator.Service = running{}
 
-// config is the config that runs, as operators see it.
-type config struct{ *enforce.Config }
+// Config is the config that runs, as operators see it.
+type Config struct{ *enforce.Config }

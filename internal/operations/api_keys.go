@@ -1,4 +1,4 @@
-package tally
+package operations
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // This file has the API keys in the store, as operators and requests see them.
 
 // storeOfKeys returns the instance whose store has the API keys of the configuration that runs.
-func (s running) storeOfKeys() (config, *instance.Instance, error) {
+func (s running) storeOfKeys() (Config, *instance.Instance, error) {
 	app, h, err := s.instanceInUse()
 	if err == nil && (app.APIKeys == nil || !app.APIKeys.Store) {
 		err = operator.Errorf(http.StatusConflict, "the API keys of this configuration are not in its store: leave --store out, or write the word store into the block api_keys")

@@ -1,10 +1,14 @@
-package tally
+package operations
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -12,13 +16,78 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// This file changes operators' statements while Caddy runs: in the store if several machines share
+// it, or else in the file of bans and allowances. What is changed here is in force in this process
+// at once, and in others that use the store or the file within a second.
+
+// ListStatements returns the statements in the file, in its order, those that have ended among
+// them.
+func (a Config) ListStatements() ([]rules.Statement, error) {
+	statements, err := rules.List(a.Rules.Path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return statements, err
+}
+
+// AddStatements adds statements to the file, in the place of those with the same action about
+// the same targets. who is the person or program that makes them.
+func (a Config) AddStatements(who string, added ...rules.Statement) error {
+	if err := rules.Add(a.Rules.Path(), time.Now(), added...); err != nil {
+		return instance.WithRemedy(err)
+	}
+	a.statementsChanged(who, "added", added)
+	return nil
+}
+
+// RemoveStatements removes the statements about a target with an action, or with any if action
+// is 0, and returns them: none if there were none. who is the person or program that removes
+// them.
+func (a Config) RemoveStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
+	removed, err := rules.Remove(a.Rules.Path(), action, target)
+	if err != nil {
+		return nil, instance.WithRemedy(err)
+	}
+	if len(removed) > 0 {
+		a.statementsChanged(who, "removed", removed)
+	}
+	return removed, nil
+}
+
+// statementsChanged brings a change of the file into force, and tells who has made it. The log
+// doesn't say whom it is about.
+func (a Config) statementsChanged(who, how string, statements []rules.Statement) {
+	a.Rules.Reload()
+	a.logStatements(who, how, len(statements))
+}
+
+func (a Config) logStatements(who, how string, n int) {
+	a.Log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
+}
+
+// DescribeRules describes the file of bans and allowances.
+func (a Config) DescribeRules() operator.RulesFile {
+	set, now := a.Rules.Value(), time.Now()
+	told := operator.RulesFile{
+		Path:       a.Rules.Path(),
+		Bans:       set.InForce(rules.Ban, now),
+		Allowances: set.InForce(rules.Allow, now),
+		Trouble:    instance.TroubleOf(a.Rules.Path(), a.Rules.Trouble()),
+	}
+	if h := a.Instance.Load(); h != nil && a.SharesStatements() {
+		shared := h.Shared.Set.Load()
+		told.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
+	}
+	return told
+}
+
 // This file says where operators' statements go, and what operators should know of that.
 
 // errStoreAway says that the store can't be used.
 var errStoreAway = errors.New("the store can't be used at the moment")
 
 // isOnlyInFile reports whether the store can't be used, and the file of this machine has a statement.
-func (a config) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
+func (a Config) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
 	if !h.Engine.Degraded() {
 		return false
 	}
@@ -26,8 +95,8 @@ func (a config) isOnlyInFile(h *instance.Instance, action rules.Action, about ru
 	return err == nil && len(lines) > 0
 }
 
-// unstated returns what an operator is told when statements could not be changed.
-func (a config) unstated(err error, added ...rules.Statement) error {
+// Unstated returns what an operator is told when statements could not be changed.
+func (a Config) Unstated(err error, added ...rules.Statement) error {
 	if !a.SharesStatements() {
 		return err
 	}
@@ -48,23 +117,23 @@ func (a config) unstated(err error, added ...rules.Statement) error {
 // state adds statements, all or none, and notes that in the audit before. It returns where they are,
 // byStore or byRules, and what operators should know. While the store can't be used, they are in the
 // rules file of this machine.
-func (a config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
+func (a Config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
 	who, away := entries[0].By, false
 	for _, e := range entries {
 		late, err := h.AuditSoon(ctx, e)
 		if err != nil {
-			return "", nil, a.unstated(err, added...)
+			return "", nil, a.Unstated(err, added...)
 		}
 		away = away || late
 	}
 	if !away && a.SharesStatements() {
 		if err := h.Put(ctx, added); err != nil {
-			return "", nil, a.unstated(err, added...)
+			return "", nil, a.Unstated(err, added...)
 		}
 		a.logStatements(who, "added", len(added))
 		return byStore, nil, nil
 	}
-	if err := a.addStatements(who, added...); err != nil {
+	if err := a.AddStatements(who, added...); err != nil {
 		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	if away {
@@ -81,10 +150,10 @@ func (a config) state(ctx context.Context, h *instance.Instance, entries []insta
 
 // unstateShared removes the statements about a target with an action from a store that machines
 // share, and returns how many there were.
-func (a config) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
+func (a Config) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
 	removed, err := h.Drop(ctx, action, about)
 	if err != nil {
-		return 0, a.unstated(err)
+		return 0, a.Unstated(err)
 	}
 	if removed > 0 {
 		a.logStatements(who, "removed", removed)
@@ -93,8 +162,8 @@ func (a config) unstateShared(ctx context.Context, h *instance.Instance, who str
 }
 
 // inFile returns the statements in the file about a target with an action, or with any if it is 0.
-func (a config) inFile(action rules.Action, about rules.Target) (found []rules.Statement, err error) {
-	statements, err := a.listStatements()
+func (a Config) inFile(action rules.Action, about rules.Target) (found []rules.Statement, err error) {
+	statements, err := a.ListStatements()
 	for _, s := range statements {
 		if s.Target == about && (action == 0 || s.Action == action) {
 			found = append(found, s)
@@ -105,7 +174,7 @@ func (a config) inFile(action rules.Action, about rules.Target) (found []rules.S
 
 // besideInFile returns notes about the lines in the file of this machine about a target, if
 // statements are kept in the store: they hold as well.
-func (a config) besideInFile(about rules.Target) (notes []string) {
+func (a Config) besideInFile(about rules.Target) (notes []string) {
 	if !a.SharesStatements() {
 		return nil
 	}
@@ -120,7 +189,7 @@ func (a config) besideInFile(about rules.Target) (notes []string) {
 }
 
 // otherFiles returns a note about the files of other machines, if these share the store.
-func (a config) otherFiles() []string {
+func (a Config) otherFiles() []string {
 	if !a.SharesStatements() {
 		return nil
 	}
@@ -128,7 +197,7 @@ func (a config) otherFiles() []string {
 }
 
 // unlessElsewhere says where else a statement may be that was not found, or "".
-func (a config) unlessElsewhere() string {
+func (a Config) unlessElsewhere() string {
 	if !a.SharesStatements() {
 		return ""
 	}

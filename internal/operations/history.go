@@ -1,4 +1,4 @@
-package tally
+package operations
 
 import (
 	"context"
@@ -18,23 +18,23 @@ import (
 // This file has what operators see of the past.
 
 // appInUse returns the configuration that runs.
-func (s running) appInUse() (config, error) {
+func (s running) appInUse() (Config, error) {
 	app := s.config()
 	if app == nil {
-		return config{}, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+		return Config{}, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
 	}
-	return config{app}, nil
+	return Config{app}, nil
 }
 
 // instanceInUse returns the instance of the configuration that runs.
-func (s running) instanceInUse() (config, *instance.Instance, error) {
+func (s running) instanceInUse() (Config, *instance.Instance, error) {
 	app, err := s.appInUse()
 	if err != nil {
-		return config{}, nil, err
+		return Config{}, nil, err
 	}
 	h := app.Instance.Load()
 	if h == nil {
-		return config{}, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
+		return Config{}, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
 	}
 	return app, h, nil
 }
@@ -125,7 +125,7 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 
 // keysInHistory returns the heavy keys that memory still knows, by their names at
 // rest.
-func (a config) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) map[storage.Key]string {
+func (a Config) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
 	}
@@ -159,11 +159,11 @@ func (s running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.A
 	if err != nil {
 		return nil, err
 	}
-	return auditOf(ctx, h, q)
+	return AuditOf(ctx, h, q)
 }
 
-// auditOf returns the audit of an instance as operators see it.
-func auditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) ([]operator.Act, error) {
+// AuditOf returns the audit of an instance as operators see it.
+func AuditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) ([]operator.Act, error) {
 	before, n := int64(math.MaxInt64), q.N
 	if !q.Before.IsZero() {
 		before = q.Before.UnixNano()

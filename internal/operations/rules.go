@@ -1,18 +1,63 @@
-package tally
+package operations
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
+
+// Bans implements operator.Service. Those that memory doesn't hold, because their clients
+// haven't been seen since Caddy started, aren't listed.
+func (s running) Bans(context.Context) ([]operator.Ban, error) {
+	app, h, err := s.instanceInUse()
+	if err != nil {
+		return nil, err
+	}
+	statements, err := app.ListStatements()
+	if err != nil {
+		return nil, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	bans, now := []operator.Ban{}, time.Now()
+	for _, s := range h.Shared.List() {
+		if len(bans) < operator.MaxItems {
+			bans = append(bans, *ruleOf(&s, byStore))
+		}
+	}
+	for i := range statements {
+		s := &statements[i]
+		if ended := !s.Until.IsZero() && !now.Before(s.Until); !ended && len(bans) < operator.MaxItems {
+			bans = append(bans, *ruleOf(s, byRules))
+		}
+	}
+	earned := h.Engine.Clients(engine.ClientsQuery{
+		Banned: true, N: operator.MaxItems - len(bans),
+		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is squeezed, not banned
+	})
+	for _, c := range earned {
+		ban := app.banOf(c, h.Engine.Now(), now)
+		ban.Tag = h.Tag(c.Key)
+		bans = append(bans, *ban)
+	}
+	for i := range bans {
+		if bans[i].Tag == "" {
+			bans[i].Tag = app.tagOf(h, bans[i].Client)
+		}
+	}
+	return bans, nil
+}
 
 // Bounds of how long an operator's statement holds.
 const (
@@ -53,31 +98,31 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 		done.Until = &added.Until
 	}
 	earlier := t.replacedBy(added)
-	if done.In, done.Notes, err = t.app.state(ctx, t.instance, []instance.AuditEntry{t.entry(action.String(), o)}, added); err != nil {
+	if done.In, done.Notes, err = t.App.state(ctx, t.Instance, []instance.AuditEntry{t.entry(action.String(), o)}, added); err != nil {
 		return operator.Done{}, err
 	}
 	if done.In == byStore {
-		done.Notes = append(done.Notes, t.app.besideInFile(about)...)
+		done.Notes = append(done.Notes, t.App.besideInFile(about)...)
 	}
-	done.Notes = slices.Concat(done.Notes, earlier, t.app.exceptionsTo(added))
+	done.Notes = slices.Concat(done.Notes, earlier, t.App.exceptionsTo(added))
 	return done, nil
 }
 
 // entry returns the audit entry of an order about the target.
-func (t *target) entry(action string, o operator.Order) instance.AuditEntry {
+func (t *Subject) entry(action string, o operator.Order) instance.AuditEntry {
 	about := t.Target
 	return instance.AuditEntry{By: o.By, Action: action, Target: &about, Reason: o.Reason}
 }
 
 // replacedBy returns a note about the earlier statement whose place another takes, if there is one:
 // undoing the other doesn't bring it back.
-func (t *target) replacedBy(added rules.Statement) (notes []string) {
+func (t *Subject) replacedBy(added rules.Statement) (notes []string) {
 	var earlier []rules.Statement
-	for _, s := range t.instance.Shared.Find(added.Action, added.Target) {
+	for _, s := range t.Instance.Shared.Find(added.Action, added.Target) {
 		earlier = append(earlier, s.Statement)
 	}
-	if !t.app.SharesStatements() {
-		earlier, _ = t.app.inFile(added.Action, added.Target) // an error: adding to the file says it
+	if !t.App.SharesStatements() {
+		earlier, _ = t.App.inFile(added.Action, added.Target) // an error: adding to the file says it
 	}
 	for _, s := range earlier {
 		left := "no end"
@@ -93,7 +138,7 @@ func (t *target) replacedBy(added rules.Statement) (notes []string) {
 
 // exceptionsTo returns a note about the narrower networks that a statement doesn't hold for, if
 // there are any.
-func (a config) exceptionsTo(s rules.Statement) (notes []string) {
+func (a Config) exceptionsTo(s rules.Statement) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
 	}
@@ -104,7 +149,7 @@ func (a config) exceptionsTo(s rules.Statement) (notes []string) {
 }
 
 // stated returns whom an operator names, and how the file names them.
-func (s running) stated(client string) (t *target, about rules.Target, err error) {
+func (s running) stated(client string) (t *Subject, about rules.Target, err error) {
 	if t, err = s.target(client); err == nil {
 		about, err = t.statementTarget()
 	}
@@ -113,11 +158,11 @@ func (s running) stated(client string) (t *target, about rules.Target, err error
 
 // statementTarget returns the target as the file has it. Of a reference it is the client that
 // memory still knows.
-func (t *target) statementTarget() (rules.Target, error) {
-	if t.referred != nil {
-		x := explainer{target: t, now: time.Now()}
-		x.explainReference()
-		if t.referred != nil {
+func (t *Subject) statementTarget() (rules.Target, error) {
+	if t.Referred != nil {
+		x := Explainer{Subject: t, Now: time.Now()}
+		x.ExplainReference()
+		if t.Referred != nil {
 			return rules.Target{}, operator.Errorf(http.StatusNotFound, "client: the reference is of a client that memory doesn't hold any more: name it by its address, api-key:NAME or key:TEXT")
 		}
 	}
@@ -138,7 +183,7 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 	about, unstatable := t.statementTarget()
 	switch {
 	case o.KeepViolations:
-	case unstatable == nil && t.app.isOnlyInFile(t.instance, rules.Ban, about):
+	case unstatable == nil && t.App.isOnlyInFile(t.Instance, rules.Ban, about):
 		done.Notes = append(done.Notes, "the store can't be used at the moment: what the client did isn't forgotten")
 	default:
 		if done.Changed, done.Bans, err = t.forgive(ctx, o); err != nil {
@@ -153,53 +198,53 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 		done.Client = about.String()
 		done.Changed += removed
 		done.Bans += removed
-		done.Notes = append(done.Notes, t.app.otherFiles()...)
+		done.Notes = append(done.Notes, t.App.otherFiles()...)
 		if wider := t.stillBanned(); wider != "" {
 			done.Notes = append(done.Notes, "it is still banned by the statement about "+wider)
 		}
 	}
 	if done.Changed == 0 && o.KeepViolations {
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned by an operator%s", t, t.app.unlessElsewhere())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned by an operator%s", t, t.App.unlessElsewhere())
 	}
 	if done.Changed == 0 {
 		if wider := t.stillBanned(); wider != "" {
 			return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it is banned by the statement about %s: unban that, or allow %s", t, wider, t)
 		}
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.app.unlessElsewhere(), t.unknownHint())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.App.unlessElsewhere(), t.unknownHint())
 	}
 	return done, nil
 }
 
 // stillBanned returns whom the statement is about that still bans the target, or "".
-func (t *target) stillBanned() string {
-	x := explainer{target: t, now: time.Now()}
+func (t *Subject) stillBanned() string {
+	x := Explainer{Subject: t, Now: time.Now()}
 	x.explainStatement()
-	if x.told.Rule == nil || x.told.Rule.Action != rules.Ban.String() {
+	if x.Told.Rule == nil || x.Told.Rule.Action != rules.Ban.String() {
 		return ""
 	}
-	return x.told.Rule.Client
+	return x.Told.Rule.Client
 }
 
 // unstate removes the statements with an action about a target, and returns how many there
 // were. The audit has it if there were any.
-func (t *target) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Order) (int, error) {
-	inFile, err := t.app.inFile(action, about)
+func (t *Subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Order) (int, error) {
+	inFile, err := t.App.inFile(action, about)
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
 	}
-	inStore := len(t.instance.Shared.Find(action, about))
+	inStore := len(t.Instance.Shared.Find(action, about))
 	if len(inFile) == 0 && inStore == 0 {
 		return 0, nil
 	}
-	late, err := t.instance.AuditSoon(ctx, t.entry(act, o))
+	late, err := t.Instance.AuditSoon(ctx, t.entry(act, o))
 	if err != nil || inStore > 0 && late {
-		return 0, t.app.unstated(cmp.Or(err, errStoreAway))
+		return 0, t.App.Unstated(cmp.Or(err, errStoreAway))
 	}
-	shared, err := t.app.unstateShared(ctx, t.instance, o.By, action, about)
+	shared, err := t.App.unstateShared(ctx, t.Instance, o.By, action, about)
 	if err != nil {
 		return 0, err
 	}
-	removed, err := t.app.removeStatements(o.By, action, about)
+	removed, err := t.App.RemoveStatements(o.By, action, about)
 	switch {
 	case err != nil && shared > 0:
 		return 0, operator.Errorf(http.StatusConflict, "it was removed from the store, but not from the file of this machine: %v", err)
@@ -220,9 +265,9 @@ func (s running) Disallow(ctx context.Context, o operator.Order) (operator.Done,
 		return operator.Done{}, err
 	}
 	if removed == 0 {
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has allowed it%s", about, t.app.unlessElsewhere())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has allowed it%s", about, t.App.unlessElsewhere())
 	}
-	return operator.Done{Client: about.String(), Changed: removed, Notes: t.app.otherFiles()}, nil
+	return operator.Done{Client: about.String(), Changed: removed, Notes: t.App.otherFiles()}, nil
 }
 
 // Import implements operator.Service.
@@ -259,4 +304,90 @@ func (s running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 		return operator.Done{}, err
 	}
 	return operator.Done{Changed: len(added), In: in, Notes: notes}, nil
+}
+
+// This file lets clients in again.
+
+// resetAll resets what is to be forgotten, and notes that in the audit before. It returns how
+// much of it there was.
+func (t *Subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Order) (found int, err error) {
+	if err := t.Instance.Audit(ctx, t.entry(action, o)); err != nil {
+		return 0, err
+	}
+	err = t.Instance.Engine.Reset(ctx, resets)
+	switch {
+	case errors.Is(err, engine.ErrUnavailable):
+		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)
+	case errors.Is(err, engine.ErrNoResets):
+		return 0, operator.Errorf(http.StatusConflict, "%v", err)
+	case errors.Is(err, storage.ErrUnknownOutcome):
+		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; once more does no harm", err)
+	case err != nil:
+		return 0, err
+	}
+	for _, r := range resets {
+		if r.Found {
+			found++
+		}
+	}
+	return found, nil
+}
+
+// Reset implements operator.Service.
+func (s running) Reset(ctx context.Context, o operator.Order) (operator.Done, error) {
+	t, err := s.target(o.Client)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	zones, err := t.App.zonesNamed(o.Zone)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	var resets []engine.Reset
+	for _, c := range t.countedKeys(zones, operator.MaxItems) {
+		resets = append(resets, engine.Reset{Limit: &c.Limit, Key: c.key, Name: c.name})
+	}
+	if len(resets) == 0 {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit counts it%s", t, t.unknownHint())
+	}
+	done := operator.Done{Client: t.String()}
+	if done.Changed, err = t.resetAll(ctx, resets, "reset", o); err != nil {
+		return operator.Done{}, err
+	}
+	if done.Changed == 0 {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit has counted anything for it%s", t, t.unknownHint())
+	}
+	if len(resets) == operator.MaxItems {
+		done.Notes = append(done.Notes, "there may be more: reset it again")
+	}
+	return done, nil
+}
+
+// unknownHint says how else a client may be named that isn't found, or "".
+func (t *Subject) unknownHint() string {
+	if t.Kind == operator.Reference {
+		return ""
+	}
+	return "; name it by the reference of one of its refusals (ref:...) if it is one that zones per client tell apart by more than its address"
+}
+
+// forgive forgets the violations of a client, which ends the ban that they have led to. It
+// returns how many clients had any, and how many bans ended.
+func (t *Subject) forgive(ctx context.Context, o operator.Order) (forgiven, banned int, err error) {
+	var resets []engine.Reset
+	for _, c := range t.clients(operator.MaxItems) {
+		resets = append(resets, engine.Reset{Key: c.Key})
+		if c.Banned > 0 {
+			banned++
+		}
+	}
+	if t.Referred != nil && t.Referred.Limit == enforce.BanName && t.Referred.Name != (storage.Key{}) {
+		resets = append(resets, engine.Reset{Name: t.Referred.Name})
+		banned++
+	}
+	if len(resets) == 0 {
+		return 0, 0, nil
+	}
+	forgiven, err = t.resetAll(ctx, resets, "unban", o)
+	return forgiven, min(banned, forgiven), err
 }

@@ -1,4 +1,4 @@
-package tally
+package operations
 
 import (
 	"context"
@@ -26,8 +26,8 @@ import (
 
 // explainRequest follows a request of the target through the handlers of its server, and asks
 // each of ours that it comes to.
-func (x *explainer) explainRequest(ctx context.Context, q operator.Question) error {
-	r, err := x.requestOf(ctx, q)
+func (x *Explainer) explainRequest(ctx context.Context, q operator.Question) error {
+	r, err := x.RequestOf(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (x *explainer) explainRequest(ctx context.Context, q operator.Question) err
 	if err != nil {
 		return err
 	}
-	x.told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
+	x.Told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
 	asked := 0
 	for _, server := range servers {
 		answers, err := dryrun.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
@@ -44,18 +44,18 @@ func (x *explainer) explainRequest(ctx context.Context, q operator.Question) err
 				return true
 			}
 			asked++
-			x.told.Next = x.explainHandler(ctx, h, r)
-			return x.told.Next.Status == 0
+			x.Told.Next = x.explainHandler(ctx, h, r)
+			return x.Told.Next.Status == 0
 		})
 		if err != nil {
 			return operator.Errorf(http.StatusConflict, "url: a matcher of the config fails: %v", err)
 		}
-		if x.told.Ban != nil && x.told.Next.Outcome == "allowed" {
-			x.told.Next.Text += "; the ban is of another client at this address, told apart by its header fields"
+		if x.Told.Ban != nil && x.Told.Next.Outcome == "allowed" {
+			x.Told.Next.Text += "; the ban is of another client at this address, told apart by its header fields"
 		}
 		if asked > 0 || answers != "" {
 			if asked == 0 {
-				x.told.Next.Text = "passes: " + answers + " answers it before any rate_limit"
+				x.Told.Next.Text = "passes: " + answers + " answers it before any rate_limit"
 			}
 			return nil
 		}
@@ -63,8 +63,8 @@ func (x *explainer) explainRequest(ctx context.Context, q operator.Question) err
 	return nil
 }
 
-// requestOf returns the request that a question is about, as a server would receive it.
-func (x *explainer) requestOf(ctx context.Context, q operator.Question) (*http.Request, error) {
+// RequestOf returns the request that a question is about, as a server would receive it.
+func (x *Explainer) RequestOf(ctx context.Context, q operator.Question) (*http.Request, error) {
 	if x.Kind != operator.Address && x.Kind != operator.APIKey {
 		return nil, operator.Errorf(http.StatusBadRequest, "client: a request can be explained for an address or an api-key, got %s: ask without a URL", x.Kind)
 	}
@@ -126,7 +126,7 @@ func serversOf(u *url.URL) ([]*caddyhttp.Server, error) {
 }
 
 // explainHandler tells what a handler would do to the request.
-func (x *explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) operator.Forecast {
+func (x *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) operator.Forecast {
 	vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	if x.Kind == operator.Address {
 		vars[caddyhttp.ClientIPVarKey] = x.Network.Addr().String()
@@ -137,17 +137,17 @@ func (x *explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *h
 	defer e.Release()
 	e.Dry = true
 	if x.Kind == operator.APIKey {
-		e.Credentials = enforce.Credentials{Known: true, Name: x.Value, Tier: h.App.KeyTier(x.Value, x.now)}
+		e.Credentials = enforce.Credentials{Known: true, Name: x.Value, Tier: h.App.KeyTier(x.Value, x.Now)}
 	}
 	settled := e.Collect()
-	if c := &e.Credentials; c.Tier != "" && x.told.Tier == "" {
-		x.told.Tier, x.told.TierReason = c.Tier, tierReason(c)
+	if c := &e.Credentials; c.Tier != "" && x.Told.Tier == "" {
+		x.Told.Tier, x.Told.TierReason = c.Tier, tierReason(c)
 	}
 	switch exempt, _ := e.IsExempt(); {
 	case settled.Outcome == enforce.Failed:
 		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + settled.Err.Error()}
 	case exempt:
-		x.told.Exempt = true
+		x.Told.Exempt = true
 		return operator.Forecast{Outcome: "exempt", Text: "passes: it is exempt"}
 	case settled.Outcome == enforce.Refused:
 		return x.refuses("banned", enforce.BanName, enforce.BanName, settled.Response.Refusal.Retry, "because an operator has banned the client")
@@ -176,15 +176,15 @@ func tierReason(c *enforce.Credentials) string {
 }
 
 // explainDebits tells what would be decided about the debits of a request.
-func (x *explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) operator.Forecast {
+func (x *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) operator.Forecast {
 	for i, p := range e.Policies {
-		if len(x.told.Limits) < maxExplained && x.isKnown(&e.Debits[i]) {
+		if len(x.Told.Limits) < maxExplained && x.isKnown(&e.Debits[i]) {
 			x.explainLimit(ctx, p, e.Debits[i])
 		}
 	}
 	shadows := x.explainShadows(ctx, &e.Shadows)
 	debits := slices.Clone(e.Debits)
-	d := x.instance.Forecast(ctx, e.Subject, debits)
+	d := x.Instance.Forecast(ctx, e.Subject, debits)
 	switch {
 	case d.Reason == engine.Banned:
 		return x.refuses("banned", enforce.BanName, enforce.BanName, d.Retry, "because the client is banned for what it did")
@@ -209,15 +209,15 @@ func (x *explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) op
 
 // explainShadows tells how a request stands with its shadow limits, and returns those that would
 // refuse it.
-func (x *explainer) explainShadows(ctx context.Context, s *enforce.Shadows) (by []*enforce.Policy) {
+func (x *Explainer) explainShadows(ctx context.Context, s *enforce.Shadows) (by []*enforce.Policy) {
 	for from := 0; from < len(s.Debits); {
 		to := s.End(from)
 		for i, p := range s.Policies[from:to] {
-			if len(x.told.Limits) < maxExplained && p.ID != 0 && x.isKnown(&s.Debits[from+i]) {
+			if len(x.Told.Limits) < maxExplained && p.ID != 0 && x.isKnown(&s.Debits[from+i]) {
 				x.explainLimit(ctx, p, s.Debits[from+i])
 			}
 		}
-		if d := x.instance.Forecast(ctx, nil, slices.Clone(s.Debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
+		if d := x.Instance.Forecast(ctx, nil, slices.Clone(s.Debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
 			by = append(by, s.Policies[from+d.Debit])
 		}
 		from = to
@@ -239,6 +239,6 @@ func countsText(e *enforce.Evaluation) (text string) {
 
 // isKnown reports whether a debit is one of the target. A client that is only named by its API
 // key has no address that it could be counted by.
-func (x *explainer) isKnown(d *engine.Debit) bool {
+func (x *Explainer) isKnown(d *engine.Debit) bool {
 	return x.Kind == operator.Address || len(d.Key) > 0 && d.Key[0] != identity.TagUnknown
 }
