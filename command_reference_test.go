@@ -16,8 +16,12 @@ const commandReference = "docs/commands.md"
 
 const commandReferenceHead = `# Commands
 
-What ` + "`--help`" + ` says of each command of ` + "`caddy rate-limit`" + `. [Operators](operators.md) explains them, with
-what they print.
+The usage, examples and flags of each command, as ` + "`--help`" + ` prints them. [Operators](operators.md)
+explains the commands.
+
+A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME, key:TEXT (the value of
+a zone's key), session:ID or tag:TAG. Every command that asks a running Caddy has the flags
+` + "`--address`, `--config` and `--adapter`" + `, which say where its admin endpoint is.
 
 <!-- Written from the commands by make reference. Do not edit it here. -->
 `
@@ -47,7 +51,9 @@ func writeCommandReference(t *testing.T) []byte {
 			t.Fatal(err)
 		}
 		text := strings.ReplaceAll(help.String(), caddy.AppDataDir(), "DATA") // another one on each machine
-		fmt.Fprintf(out, "\n## `%s`\n\n```text\n%s\n```\n", cmd.CommandPath(), strings.TrimSpace(text))
+		if cmd.Name() != "rate-limit" {
+			fmt.Fprintf(out, "\n## `%s`\n\n%s.\n\n```text\n%s\n```\n", cmd.CommandPath(), cmd.Short, usage(text))
+		}
 		for _, sub := range cmd.Commands() {
 			if sub.IsAvailableCommand() && sub.Name() != "help" {
 				write(sub)
@@ -56,6 +62,14 @@ func writeCommandReference(t *testing.T) []byte {
 	}
 	write(rateLimitCommand())
 	return out.Bytes()
+}
+
+// usage returns the part of a help text from the usage line to the flags of the command itself.
+func usage(help string) string {
+	_, help, _ = strings.Cut(help, "Usage:\n")
+	help, _, _ = strings.Cut(help, "Global Flags:\n")
+	help, _, _ = strings.Cut(help, "\nUse \"caddy")
+	return strings.TrimSpace(help)
 }
 
 // rateLimitCommand returns the command as Caddy has it.

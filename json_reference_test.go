@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -28,9 +29,8 @@ const jsonReference = "docs/json.md"
 
 const jsonReferenceHead = `# JSON reference
 
-Every field of the JSON config, with its type, its default and its range. Caddy shows the same text. The
-[reference](reference.md) explains the Caddyfile and the terms. The stores and the exchange that are on a
-server are in a Caddy that was built with them.
+Every field of the JSON config, with its type, the first sentence of its documentation and its default.
+The [reference](reference.md) explains the options, with their ranges.
 
 A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds.
 
@@ -157,7 +157,7 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 	if documented == nil {
 		return
 	}
-	fmt.Fprintf(&w.out, "\n## %s\n\n%s.\n\n%s", w.heading(typ), where, documented.Doc)
+	fmt.Fprintf(&w.out, "\n## %s\n\n%s.\n\n| field | type | |\n|---|---|---|\n", w.heading(typ), where)
 	comments := fieldComments(documented)
 	type reference struct {
 		typ   reflect.Type
@@ -175,7 +175,7 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 			w.t.Errorf("%s.%s has no doc comment: it is what users read of the field %q", typ.Name(), field.Name, name)
 		}
 		kind, inner := jsonType(field)
-		fmt.Fprintf(&w.out, "\n### `%s` (%s)\n\n%s", name, kind, comment)
+		fmt.Fprintf(&w.out, "| `%s` | %s | %s |\n", name, kind, inShort(comment))
 		if inner != nil {
 			refers = append(refers, reference{inner, fmt.Sprintf("In `%s` of %s", name, w.heading(typ))})
 		}
@@ -183,6 +183,30 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 	for _, r := range refers {
 		w.writeStruct(r.typ, r.where)
 	}
+}
+
+var (
+	defaultSentence = regexp.MustCompile(`\bDefault: .*?(?:\.$|\. )`)
+	listedValue     = regexp.MustCompile("(?m)^ *- (`[^`]+`(?: \\(default\\))?)")
+)
+
+// inShort returns the first sentence of a comment, the values that it lists, and the sentence that
+// gives the default.
+func inShort(comment string) string {
+	first, rest, _ := strings.Cut(comment, "\n\n")
+	short := new(doc.Package).Synopsis(first)
+	var values []string
+	for _, m := range listedValue.FindAllStringSubmatch(rest, -1) {
+		values = append(values, m[1])
+	}
+	if strings.HasSuffix(short, ":") {
+		short += " " + strings.Join(values, ", ") + "."
+	}
+	whole := strings.Join(strings.Fields(comment), " ")
+	if given := strings.TrimSpace(defaultSentence.FindString(whole)); !strings.Contains(short, given) {
+		short += " " + given
+	}
+	return strings.ReplaceAll(short, "|", `\|`)
 }
 
 // fieldComments returns the doc comments of a struct's fields, by name.
