@@ -146,3 +146,6 @@ var started = time.Now()
 func runningService() operator.Service {
 	return operations.New(runningApp, runningVersions().Module, started)
 }
+
+// Enforcer returns what all handlers of the config share while it runs.
+func (a *App) Enforcer() *enforce.Config { return a.run }

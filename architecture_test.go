@@ -108,6 +108,11 @@ var rules = []rule{
 		why:       "what decides about requests knows nothing of what an operator writes, so neither can change for the other's sake",
 	},
 	{
+		packages:  []string{"./internal/replayer"},
+		forbidden: []string{".", "./internal/operations", "./internal/routes", "./internal/dashboard/..."},
+		why:       "a log is replayed by what decides about requests, whatever a config is written in, and no running Caddy is asked",
+	},
+	{
 		packages:  []string{"./internal/instance"},
 		forbidden: []string{".", "./internal/matcher", "./internal/routes", "./internal/page", "./internal/replay", "net/http/httputil"},
 		why:       "what outlives a config knows neither requests nor what an operator writes",

@@ -5,6 +5,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/console"
+	"github.com/caddy-tally/caddy-tally/internal/replayer"
 )
 
 func init() {
@@ -22,7 +23,7 @@ is, --address says, or the config file that --config names.`,
 			at.addFlags(cmd)
 			cmd.Example = "  caddy rate-limit explain 203.0.113.9"
 			cmd.AddCommand(console.Commands(at.connect)...)
-			cmd.AddCommand(replayCommand(at), dashboardCommand(at), keyCommand(at), versionCommand())
+			cmd.AddCommand(replayer.Command(at.loadReplay), dashboardCommand(at), keyCommand(at), versionCommand())
 			cmd.RunE = unknownCommand(namesOf(cmd.Commands()))
 		},
 	})

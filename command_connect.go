@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/replayer"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
@@ -72,4 +73,9 @@ func (at *adminEndpoint) connect(*cobra.Command) (operator.Service, error) {
 		return operator.NewClient("unix", socket), nil
 	}
 	return operator.NewClient("tcp", address.JoinHostPort(0)), nil
+}
+
+// loadReplay returns the config of the flags, for a replay.
+func (at *adminEndpoint) loadReplay() (*replayer.Config, error) {
+	return replayer.Load(at.config, at.adapter)
 }

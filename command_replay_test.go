@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/replay"
+	"github.com/caddy-tally/caddy-tally/internal/replayer"
 )
 
 // ranReplay runs `caddy rate-limit replay` with a config.
 func ranReplay(ctx context.Context, config string, stdin io.Reader, args ...string) (out string, err error) {
-	cmd := replayCommand(&adminEndpoint{config: config})
+	at := &adminEndpoint{config: config}
+	cmd := replayer.Command(at.loadReplay)
 	var said bytes.Buffer
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetIn(stdin)

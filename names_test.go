@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/replayer"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -134,8 +135,8 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 		h := namingInstance(t)
 		const length = 3 * 24 * 60 * 60 // of the epochs of a limit per day, in seconds; where one begins, so does a day
 		next := time.Unix((time.Now().Unix()/length+1)*length, 0)
-		clock := &replayClock{start: next.Add(-2 * time.Second).UnixNano()}
-		clock.now.Store(clock.start)
+		clock := &replayer.Clock{Start: next.Add(-2 * time.Second).UnixNano()}
+		clock.Now.Store(clock.Start)
 		passing := func() (passed int) {
 			e, err := engine.New(engine.Options{
 				Open:         func(ctx context.Context) (storage.Store, error) { return sqlite.Open(ctx, sqlite.Options{Path: path}) },
@@ -158,7 +159,7 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 		if got := passing(); got != 6 {
 			t.Errorf("%v per %v: %d of 6 passed before midnight", p.Algorithm, p.Window, got)
 		}
-		clock.now.Add(int64(10 * time.Second))
+		clock.Now.Add(int64(10 * time.Second))
 		if got := passing(); got != 4 {
 			t.Errorf("%v per %v: %d more passed a limit of 10 after midnight, want 4", p.Algorithm, p.Window, got)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
+	"github.com/caddy-tally/caddy-tally/internal/replayer"
 )
 
 // BenchmarkReplay measures lines per second of Caddy's JSON, as a site behind two zones has
@@ -20,11 +21,11 @@ import (
 func BenchmarkReplay(b *testing.B) {
 	for _, clients := range []int{1000, 1_000_000} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
-			config, err := loadReplayConfig(writeFile(b, "Caddyfile", replayCaddyfile), "")
+			config, err := replayer.Load(writeFile(b, "Caddyfile", replayCaddyfile), "")
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer config.close()
+			defer config.Close()
 			log := filepath.Join(b.TempDir(), "access.log")
 			file, err := os.Create(log)
 			if err != nil {
@@ -47,7 +48,7 @@ func BenchmarkReplay(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			before := cpuSeconds()
-			report, err := replayLog(context.Background(), merger, config, replay.Options{})
+			report, err := config.Replay(context.Background(), merger, replay.Options{})
 			if err != nil || report.Requests != int64(b.N) {
 				b.Fatal(report, err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
+	"github.com/caddy-tally/caddy-tally/internal/replayer"
 )
 
 const (
@@ -101,11 +102,11 @@ func testReplayFindsAllBursts(t *testing.T, window string) {
 		oneBig(t)
 		memory = 300
 	}
-	config, err := loadReplayConfig(writeFile(t, "Caddyfile", fmt.Sprintf("{\n\tauto_https off\n}\nhttp://example.com {\n\trate_limit {\n\t\tzone all {\n\t\t\tlimit %d/%s\n\t\t}\n\t}\n}\n", burstLimit, window)), "")
+	config, err := replayer.Load(writeFile(t, "Caddyfile", fmt.Sprintf("{\n\tauto_https off\n}\nhttp://example.com {\n\trate_limit {\n\t\tzone all {\n\t\t\tlimit %d/%s\n\t\t}\n\t}\n}\n", burstLimit, window)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer config.close()
+	defer config.Close()
 	parser, err := accesslog.NewParser("")
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,7 @@ func testReplayFindsAllBursts(t *testing.T, window string) {
 		refused += more
 	}
 	begun := time.Now()
-	report, err := replayLog(context.Background(), log, config, replay.Options{Reveal: true, Top: len(want) + 1})
+	report, err := config.Replay(context.Background(), log, replay.Options{Reveal: true, Top: len(want) + 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
+	"github.com/caddy-tally/caddy-tally/internal/replayer"
 )
 
 var replayStart = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
@@ -61,11 +62,11 @@ func caddyLine(at time.Time, n int) string {
 // replayed replays lines of a log.
 func replayed(t *testing.T, caddyfile string, o replay.Options, lines ...string) *replay.Report {
 	t.Helper()
-	config, err := loadReplayConfig(writeFile(t, "Caddyfile", caddyfile), "")
+	config, err := replayer.Load(writeFile(t, "Caddyfile", caddyfile), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer config.close()
+	defer config.Close()
 	parser, err := accesslog.NewParser("")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func replayed(t *testing.T, caddyfile string, o replay.Options, lines ...string)
 		t.Fatal(err)
 	}
 	defer log.Close()
-	report, err := replayLog(context.Background(), log, config, o)
+	report, err := config.Replay(context.Background(), log, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,11 +203,11 @@ func FuzzReplay(f *testing.F) {
 	f.Add(strings.NewReplacer(`"client_ip":"10.0.0.1"`, `"client_ip":"ab12"`, `example.com`, `[::1]:http`).Replace(caddyLine(replayStart, 1)))
 	caddyfile := writeFile(f, "Caddyfile", replayCaddyfile)
 	f.Fuzz(func(t *testing.T, line string) {
-		config, err := loadReplayConfig(caddyfile, "") // one for each: its counts are in memory, and of one time
+		config, err := replayer.Load(caddyfile, "") // one for each: its counts are in memory, and of one time
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer config.close()
+		defer config.Close()
 		parser, err := accesslog.NewParser("")
 		if err != nil {
 			t.Fatal(err)
@@ -215,7 +216,7 @@ func FuzzReplay(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report, err := replayLog(t.Context(), log, config, replay.Options{Suggest: true, Reveal: true})
+		report, err := config.Replay(t.Context(), log, replay.Options{Suggest: true, Reveal: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
+	"github.com/caddy-tally/caddy-tally/internal/replayer"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -96,8 +97,8 @@ func TestShadowLimitsDecideAsIfEnforced(t *testing.T) {
 
 func testShadowHandler(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 11))
-	clock := &replayClock{start: time.Date(2026, 11, 22, 11, 59, 58, 7, time.UTC).UnixNano()}
-	clock.now.Store(clock.start)
+	clock := &replayer.Clock{Start: time.Date(2026, 11, 22, 11, 59, 58, 7, time.UTC).UnixNano()}
+	clock.Now.Store(clock.Start)
 	drawn := func(name string) Limit {
 		l := Limit{Amount: 1 + random.Int64N(9), Window: caddy.Duration([]time.Duration{time.Second, 20 * time.Second, time.Minute}[random.IntN(3)]), Name: name}
 		l.Algorithm = []string{"sliding", "fixed", "token_bucket"}[random.IntN(3)]
@@ -146,7 +147,7 @@ func testShadowHandler(t *testing.T, seed uint64) {
 	wouldRefuse := 0
 	for n := range 600 {
 		if random.IntN(3) == 0 {
-			clock.now.Add(random.Int64N(int64([]time.Duration{time.Millisecond, 300 * time.Millisecond, 40 * time.Second}[random.IntN(3)])))
+			clock.Now.Add(random.Int64N(int64([]time.Duration{time.Millisecond, 300 * time.Millisecond, 40 * time.Second}[random.IntN(3)])))
 		}
 		ip := fmt.Sprint("192.0.2.", random.IntN(3))
 		header := http.Header{

@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/replayer"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -77,10 +78,10 @@ func TestTableOfTiers(t *testing.T) {
 		c.prepare()
 	}
 	begin := time.Date(2026, 11, 22, 11, 59, 58, 7, time.UTC)
-	clock := &replayClock{start: begin.UnixNano()}
+	clock := &replayer.Clock{Start: begin.UnixNano()}
 	h := exampleHandler(t, "examples/api-tiers.Caddyfile", file, clock)
 	for since := time.Duration(0); since < 48*time.Hour; since += dayStep {
-		clock.now.Store(clock.start + int64(since))
+		clock.Now.Store(clock.Start + int64(since))
 		for _, c := range clients {
 			c.takeAll(t, h, begin.Add(since), since)
 		}

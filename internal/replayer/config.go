@@ -1,6 +1,7 @@
-package tally
+package replayer
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,23 +11,26 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
-// replayConfig is a config that is provisioned and not started: it decides about requests of
+// Config is a config that is provisioned and not started: it decides about requests of
 // the past.
-type replayConfig struct {
+type Config struct {
 	servers map[string]*caddyhttp.Server
-	app     *App
-	folder  string // that the config keeps files in, until close
+	run     *enforce.Config
+	folder  string // that the config keeps files in, until Close
 }
 
 // object is a value of JSON.
 type object = map[string]any
 
-// loadReplayConfig reads and provisions a config file, without what a server does beside
+// Load reads and provisions a config file, without what a server does beside
 // handling requests: it logs, stores and opens nothing, and needs no certificates.
-func loadReplayConfig(file, adapter string) (*replayConfig, error) {
+func Load(file, adapter string) (*Config, error) {
 	caddy.BufferedLog() // what is logged until the config's own logs are open goes there
 	text, _, _, err := caddycmd.LoadConfig(file, adapter)
 	if err != nil {
@@ -39,18 +43,25 @@ func loadReplayConfig(file, adapter string) (*replayConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &replayConfig{folder: folder}
+	c := &Config{folder: folder}
 	if err := c.provision(text); err != nil {
-		c.close()
+		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// close removes what the config has written.
-func (c *replayConfig) close() { os.RemoveAll(c.folder) }
+// Close removes what the config has written.
+func (c *Config) Close() { os.RemoveAll(c.folder) }
 
-func (c *replayConfig) provision(text []byte) error {
+// Replay decides about the requests of a log, once.
+func (c *Config) Replay(ctx context.Context, log *accesslog.Merger, o replay.Options) (*replay.Report, error) {
+	judge := newJudge(c)
+	report, err := replay.Run(ctx, log, judge, o)
+	return report, errors.Join(err, judge.close())
+}
+
+func (c *Config) provision(text []byte) error {
 	quiet, err := quietConfig(text, c.folder)
 	if err != nil {
 		return err
@@ -72,8 +83,8 @@ func (c *replayConfig) provision(text []byte) error {
 	if err != nil {
 		return err
 	}
-	c.app = app.(*App)
-	if store, ok := c.app.run.Store.(*stores.Memory); ok {
+	c.run = app.(interface{ Enforcer() *enforce.Config }).Enforcer()
+	if store, ok := c.run.Store.(*stores.Memory); ok {
 		store.Isolate()
 	}
 	return nil
@@ -92,7 +103,7 @@ func quietConfig(text []byte, folder string) ([]byte, error) {
 	delete(apps, "tls")
 	delete(apps, "pki")
 	limits := child(apps, "rate_limit")
-	limits["store"] = object{"engine": "memory", "max_size": int64(maxReplayMemory)}
+	limits["store"] = object{"engine": "memory", "max_size": int64(maxMemory)}
 	limits["disable_history"] = true
 	delete(limits, "decision_log")
 	delete(limits, "secret_file")
@@ -108,9 +119,9 @@ func quietConfig(text []byte, folder string) ([]byte, error) {
 	return json.Marshal(config)
 }
 
-// maxReplayMemory is no bound: what clients use is forgotten as time goes by, and where a
+// maxMemory is no bound: what clients use is forgotten as time goes by, and where a
 // server would refuse to count more, a replay would only be wrong.
-const maxReplayMemory = 1 << 50
+const maxMemory = 1 << 50
 
 // child returns the object that is in another one, made if there is none.
 func child(of object, name string) object {

@@ -1,4 +1,4 @@
-package tally
+package replayer
 
 import (
 	"cmp"
@@ -18,14 +18,13 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/console"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// replayFlags are the flags of `caddy rate-limit replay`.
-type replayFlags struct {
+// flags are those of `caddy rate-limit replay`.
+type flags struct {
 	format   string
 	from, to string
 	sites    []string
@@ -38,9 +37,9 @@ type replayFlags struct {
 	failIf   []string
 }
 
-// replayCommand returns `caddy rate-limit replay`.
-func replayCommand(at *adminEndpoint) *cobra.Command {
-	f := new(replayFlags)
+// Command returns `caddy rate-limit replay` for the config that load returns.
+func Command(load func() (*Config, error)) *cobra.Command {
+	f := new(flags)
 	cmd := &cobra.Command{
 		Use:   "replay LOG...",
 		Short: "Shows what the limits of a config would have refused in an access log",
@@ -65,30 +64,30 @@ read, or if something else fails; the message says which.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, logs []string) error {
-			err := f.run(cmd, at, logs)
+			err := f.run(cmd, load, logs)
 			if err != nil {
 				err = errors.New(wording.Printable(err.Error(), "\n"))
 			}
 			return err
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.format, "format", "", "The format of the log: caddy, common, combined, nginx, traefik, or a string as in nginx's log_format (default: each line is tried)")
-	flags.StringVar(&f.from, "from", "", "Replay requests from a time on: 2026-12-01, 2026-12-01T10:00:00Z, or 24h for the last 24 hours")
-	flags.StringVar(&f.to, "to", "", "Replay requests until before a time")
-	flags.StringSliceVar(&f.sites, "site", nil, "Replay the requests of some hosts only, and take the first for the host of lines that name none")
-	flags.StringVar(&f.zone, "zone", "", "Report one zone. The others still count")
-	flags.IntVar(&f.top, "top", replay.DefaultTop, "How many clients of each limit to list")
-	flags.BoolVar(&f.reveal, "reveal", false, "Show whole addresses (default: masked)")
-	flags.BoolVar(&f.json, "json", false, "Print JSON")
-	flags.BoolVar(&f.suggest, "suggest", false, "Suggest limits, with zones to paste")
-	flags.StringVar(&f.html, "html", "", "Also write a page with plots to a file")
-	flags.StringArrayVar(&f.failIf, "fail-if", nil, "Exit with status 1 if more is found: refused>0.1%, clients>10, login:refused>0")
+	set := cmd.Flags()
+	set.StringVar(&f.format, "format", "", "The format of the log: caddy, common, combined, nginx, traefik, or a string as in nginx's log_format (default: each line is tried)")
+	set.StringVar(&f.from, "from", "", "Replay requests from a time on: 2026-12-01, 2026-12-01T10:00:00Z, or 24h for the last 24 hours")
+	set.StringVar(&f.to, "to", "", "Replay requests until before a time")
+	set.StringSliceVar(&f.sites, "site", nil, "Replay the requests of some hosts only, and take the first for the host of lines that name none")
+	set.StringVar(&f.zone, "zone", "", "Report one zone. The others still count")
+	set.IntVar(&f.top, "top", replay.DefaultTop, "How many clients of each limit to list")
+	set.BoolVar(&f.reveal, "reveal", false, "Show whole addresses (default: masked)")
+	set.BoolVar(&f.json, "json", false, "Print JSON")
+	set.BoolVar(&f.suggest, "suggest", false, "Suggest limits, with zones to paste")
+	set.StringVar(&f.html, "html", "", "Also write a page with plots to a file")
+	set.StringArrayVar(&f.failIf, "fail-if", nil, "Exit with status 1 if more is found: refused>0.1%, clients>10, login:refused>0")
 	return cmd
 }
 
 // run replays logs and reports.
-func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) (err error) {
+func (f *flags) run(cmd *cobra.Command, load func() (*Config, error), logs []string) (err error) {
 	ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	options, err := f.options(time.Now())
@@ -103,11 +102,11 @@ func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) 
 	if err != nil {
 		return err
 	}
-	config, err := loadReplayConfig(at.config, at.adapter)
+	config, err := load()
 	if err != nil {
 		return err
 	}
-	defer config.close()
+	defer config.Close()
 	if err := f.checkZones(config, conditions); err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) 
 	if err != nil {
 		return err
 	}
-	page, err := openReplayPage(f.html, logs)
+	page, err := openPage(f.html, logs)
 	if err != nil {
 		return err
 	}
@@ -125,7 +124,7 @@ func (f *replayFlags) run(cmd *cobra.Command, at *adminEndpoint, logs []string) 
 	if console.IsTerminal(cmd.ErrOrStderr()) {
 		options.Progress = bar.Show
 	}
-	report, err := replayUnless(ctx, log, config, options)
+	report, err := replayUntil(ctx, log, config, options)
 	if err != nil {
 		return err
 	}
@@ -149,10 +148,12 @@ func check(report *replay.Report, conditions []replay.Condition) error {
 }
 
 // checkZones returns an error if a flag names a zone that the config doesn't have.
-func (f *replayFlags) checkZones(config *replayConfig, conditions []replay.Condition) error {
+func (f *flags) checkZones(config *Config, conditions []replay.Condition) error {
 	var known []string
-	for _, z := range operations.DescribeZones(config.app.run, nil) {
-		known = append(known, z.Name)
+	for _, z := range config.run.AllZones {
+		if !slices.Contains(known, z.Name) {
+			known = append(known, z.Name)
+		}
 	}
 	named := func(flag, zone string) error {
 		if zone == "" || slices.Contains(known, zone) {
@@ -171,7 +172,7 @@ func (f *replayFlags) checkZones(config *replayConfig, conditions []replay.Condi
 }
 
 // conditions returns what must not be found.
-func (f *replayFlags) conditions() (list []replay.Condition, err error) {
+func (f *flags) conditions() (list []replay.Condition, err error) {
 	for _, text := range f.failIf {
 		c, err := replay.ParseCondition(text)
 		if err != nil {
@@ -182,9 +183,9 @@ func (f *replayFlags) conditions() (list []replay.Condition, err error) {
 	return list, nil
 }
 
-// replayUnless replays a log unless the context is done first. A log that is a pipe may never
+// replayUntil replays a log unless the context is done first. A log that is a pipe may never
 // say anything again, so that isn't waited for then: the process ends.
-func replayUnless(ctx context.Context, log *accesslog.Merger, config *replayConfig, o replay.Options) (*replay.Report, error) {
+func replayUntil(ctx context.Context, log *accesslog.Merger, config *Config, o replay.Options) (*replay.Report, error) {
 	type outcome struct {
 		report *replay.Report
 		err    error
@@ -192,7 +193,7 @@ func replayUnless(ctx context.Context, log *accesslog.Merger, config *replayConf
 	done := make(chan outcome, 1)
 	go func() {
 		defer log.Close()
-		report, err := replayLog(ctx, log, config, o)
+		report, err := config.Replay(ctx, log, o)
 		done <- outcome{report, err}
 	}()
 	select {
@@ -205,14 +206,7 @@ func replayUnless(ctx context.Context, log *accesslog.Merger, config *replayConf
 	return nil, errors.New("the replay was interrupted")
 }
 
-// replayLog replays a log with a config.
-func replayLog(ctx context.Context, log *accesslog.Merger, config *replayConfig, o replay.Options) (*replay.Report, error) {
-	judge := newReplayJudge(config)
-	report, err := replay.Run(ctx, log, judge, o)
-	return report, errors.Join(err, judge.close())
-}
-
-func (f *replayFlags) write(w io.Writer, page *replayPage, report *replay.Report) error {
+func (f *flags) write(w io.Writer, page *pageFile, report *replay.Report) error {
 	write := report.WriteText
 	if f.json {
 		write = report.WriteJSON
@@ -221,7 +215,7 @@ func (f *replayFlags) write(w io.Writer, page *replayPage, report *replay.Report
 }
 
 // options returns what the flags say.
-func (f *replayFlags) options(now time.Time) (o replay.Options, err error) {
+func (f *flags) options(now time.Time) (o replay.Options, err error) {
 	o = replay.Options{Sites: f.sites, Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest}
 	if f.top < 1 {
 		return o, fmt.Errorf("--top: got %d: expected 1 or more", f.top)
@@ -256,4 +250,67 @@ func timeFlag(flag, word string, now time.Time) (int64, error) {
 		return 0, fmt.Errorf("%s: %w, or a duration such as 24h for that long ago", flag, err)
 	}
 	return t.UnixNano(), nil
+}
+
+// pageFile is the file that a replay writes its page to. It is opened before a log is read, so
+// that nobody waits for a long replay to learn that the page can't be written.
+type pageFile struct {
+	file    *os.File // nil if no page is written, or once it is
+	regular bool
+	made    bool // there was no file before
+}
+
+// openPage opens the file at a path, or none for "". What it holds stays until the page is
+// written.
+func openPage(path string, logs []string) (*pageFile, error) {
+	if path == "" {
+		return new(pageFile), nil
+	}
+	before, err := os.Stat(path)
+	if err == nil && slices.ContainsFunc(logs, func(log string) bool { return isFile(log, before) }) {
+		return nil, fmt.Errorf("--html: %s is one of the logs: expected another file", path)
+	}
+	p := &pageFile{made: errors.Is(err, os.ErrNotExist), regular: err != nil || before.Mode().IsRegular()}
+	p.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600) // it shows who came when
+	if err != nil {
+		return nil, fmt.Errorf("--html: %w", err)
+	}
+	return p, nil
+}
+
+// isFile reports whether a path is that of a file.
+func isFile(path string, file os.FileInfo) bool {
+	info, err := os.Stat(path)
+	return err == nil && os.SameFile(info, file)
+}
+
+// write writes the page, and closes its file.
+func (p *pageFile) write(report *replay.Report) (err error) {
+	if p.file == nil {
+		return nil
+	}
+	if p.regular {
+		err = errors.Join(p.file.Truncate(0), p.file.Chmod(0o600))
+	}
+	if err == nil {
+		err = report.WriteHTML(p.file)
+	}
+	err = errors.Join(err, p.file.Close())
+	p.file = nil
+	if err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	return nil
+}
+
+// close closes the file if no page was written, and removes it if it was made for that.
+func (p *pageFile) close() error {
+	if p.file == nil {
+		return nil
+	}
+	err := p.file.Close()
+	if p.made {
+		err = errors.Join(err, os.Remove(p.file.Name()))
+	}
+	return err
 }

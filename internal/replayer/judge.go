@@ -1,11 +1,14 @@
-package tally
+package replayer
 
 import (
 	"errors"
 	"maps"
 	"net/http"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -22,45 +25,45 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// replayJudge decides about requests of a log as the handlers of a config do.
-type replayJudge struct {
-	config  *replayConfig
+// judge decides about requests of a log as the handlers of a config do.
+type judge struct {
+	config  *Config
 	servers map[string][]*caddyhttp.Server // in the order to be tried, by port
-	clock   replayClock
+	clock   Clock
 	swept   int // requests since the store was swept
 	limits  map[*enforce.Policy]*replay.Limit
 	same    map[limitKey]*replay.Limit
-	needs   map[*enforce.Zone][]replayNeed
+	needs   map[*enforce.Zone][]need
 	started *instance.Instance // nil before the first request
 	garbage *collector
-	request replayRequest
+	request requests
 }
 
-func newReplayJudge(config *replayConfig) *replayJudge {
-	return &replayJudge{
+func newJudge(config *Config) *judge {
+	return &judge{
 		config: config, servers: make(map[string][]*caddyhttp.Server),
-		limits: make(map[*enforce.Policy]*replay.Limit), same: make(map[limitKey]*replay.Limit), needs: make(map[*enforce.Zone][]replayNeed),
+		limits: make(map[*enforce.Policy]*replay.Limit), same: make(map[limitKey]*replay.Limit), needs: make(map[*enforce.Zone][]need),
 		garbage: newCollector(),
 	}
 }
 
 const (
-	// replayKeys is how many counts the engine holds in memory. The store has all of them, and
+	// maxKeys is how many counts the engine holds in memory. The store has all of them, and
 	// is memory as well.
-	replayKeys = 1 << 14
-	// replaySweep is after how many requests the store is swept.
-	replaySweep = 1 << 17
-	// replayAdjust is after how many requests the collection of garbage is adjusted.
-	replayAdjust = 1 << 12
+	maxKeys = 1 << 14
+	// sweepAfter is after how many requests the store is swept.
+	sweepAfter = 1 << 17
+	// adjustAfter is after how many requests the collection of garbage is adjusted.
+	adjustAfter = 1 << 12
 )
 
 // start starts the engine at the time of the first request.
-func (j *replayJudge) start(now int64) (err error) {
-	j.clock.start = now
-	j.clock.now.Store(now)
-	a := j.config.app.run
+func (j *judge) start(now int64) (err error) {
+	j.clock.Start = now
+	j.clock.Now.Store(now)
+	a := j.config.run
 	j.started, err = instance.NewWith(a.Settings, a.Store, func(o *engine.Options) {
-		o.Clock, o.MaxKeys = &j.clock, replayKeys
+		o.Clock, o.MaxKeys = &j.clock, maxKeys
 		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour // of the process, whose time has nothing to do with the log's
 	})
 	if err != nil {
@@ -77,7 +80,7 @@ func (j *replayJudge) start(now int64) (err error) {
 }
 
 // close ends the engine.
-func (j *replayJudge) close() error {
+func (j *judge) close() error {
 	j.garbage.restore()
 	if j.started == nil {
 		return nil
@@ -86,7 +89,7 @@ func (j *replayJudge) close() error {
 }
 
 // Judge implements replay.Judge.
-func (j *replayJudge) Judge(r *accesslog.Record, now int64, v *replay.Verdict) {
+func (j *judge) Judge(r *accesslog.Record, now int64, v *replay.Verdict) {
 	if err := j.advance(now); err != nil {
 		v.Outcome, v.Reason = replay.Skipped, err.Error()
 		return
@@ -104,22 +107,22 @@ func (j *replayJudge) Judge(r *accesslog.Record, now int64, v *replay.Verdict) {
 }
 
 // advance sets the clock to the time of a request.
-func (j *replayJudge) advance(now int64) error {
+func (j *judge) advance(now int64) error {
 	if j.started == nil {
 		return j.start(now)
 	}
-	j.clock.now.Store(now)
-	if j.swept++; j.swept%replayAdjust == 0 {
+	j.clock.Now.Store(now)
+	if j.swept++; j.swept%adjustAfter == 0 {
 		j.garbage.adjust()
 	}
-	if j.swept%replaySweep == 0 {
+	if j.swept%sweepAfter == 0 {
 		return j.started.SweepAt(now)
 	}
 	return nil
 }
 
 // judgeAt decides about a request at a server, and reports whether it is that server's.
-func (j *replayJudge) judgeAt(server *caddyhttp.Server, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
+func (j *judge) judgeAt(server *caddyhttp.Server, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
 	request = dryrun.Prepare(server, request)
 	if r.ClientIP != r.RemoteIP { // the server that wrote the log has found the client behind proxies
 		vars := request.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
@@ -157,7 +160,7 @@ func authenticated(request *http.Request, r *accesslog.Record) bool {
 }
 
 // decide has a handler decide about a request, and reports whether that goes on.
-func (j *replayJudge) decide(h *enforce.Handler, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
+func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
 	h.App.ApplyServiceHeader(request)
 	if h.App.Session.Serves(request.URL.Path) {
 		return false
@@ -193,7 +196,7 @@ func (j *replayJudge) decide(h *enforce.Handler, request *http.Request, r *acces
 }
 
 // judgeShadows adds what the shadow limits say of a request that passes.
-func (j *replayJudge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *replay.Verdict) {
+func (j *judge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *replay.Verdict) {
 	if len(e.Shadows.Debits) == 0 {
 		return
 	}
@@ -226,7 +229,7 @@ type limitKey struct {
 }
 
 // limit describes a limit. Those of several handlers that count together are one.
-func (j *replayJudge) limit(p *enforce.Policy) *replay.Limit {
+func (j *judge) limit(p *enforce.Policy) *replay.Limit {
 	if l := j.limits[p]; l != nil {
 		return l
 	}
@@ -236,14 +239,14 @@ func (j *replayJudge) limit(p *enforce.Policy) *replay.Limit {
 	}
 	l := j.same[key]
 	if l == nil {
-		l = describeForReplay(p)
+		l = describe(p)
 		j.same[key] = l
 	}
 	j.limits[p] = l
 	return l
 }
 
-func describeForReplay(p *enforce.Policy) *replay.Limit {
+func describe(p *enforce.Policy) *replay.Limit {
 	l := &replay.Limit{Zone: p.Zone.Name, Name: p.Name, Shadow: p.Shadow, Shared: p.Of != nil, Source: p.Zone.Source}
 	if p.Limit.ID == 0 { // a ban
 		return l
@@ -259,7 +262,7 @@ func describeForReplay(p *enforce.Policy) *replay.Limit {
 // serversFor returns the servers that may have received a request, first those that listen on
 // its port. Where the log doesn't say whether it came over TLS, that is taken as true: a
 // server for plain HTTP mostly redirects.
-func (j *replayJudge) serversFor(r *accesslog.Record) []*caddyhttp.Server {
+func (j *judge) serversFor(r *accesslog.Record) []*caddyhttp.Server {
 	_, port := splitPort(r.Host)
 	switch {
 	case port != "":
@@ -287,3 +290,56 @@ func (j *replayJudge) serversFor(r *accesslog.Record) []*caddyhttp.Server {
 // maxPorts bounds for how many ports it is remembered which servers to try: clients choose
 // them.
 const maxPorts = 1000
+
+// Clock is a clock that shows the time of a log.
+type Clock struct {
+	Start int64 // in nanoseconds since the Unix epoch
+	Now   atomic.Int64
+}
+
+// Read implements engine.Clock.
+func (c *Clock) Read() (r storage.Reading, elapsed int64) {
+	now := c.Now.Load()
+	return storage.Reading{Wall: now, Steady: now, Source: storage.Source{1}, Shared: true}, now - c.Start
+}
+
+// Elapsed implements engine.Clock.
+func (c *Clock) Elapsed() int64 { return c.Now.Load() - c.Start }
+
+var _ engine.Clock = (*Clock)(nil)
+
+// A replay makes much garbage. It is collected seldom while little memory is in use, and when much
+// is in use it adds little to that.
+const (
+	usualMemory = 96 << 20 // that is in use when garbage is collected
+	leastSpare  = 16 << 20 // of it, garbage
+)
+
+// collector sets how often garbage is collected.
+type collector struct {
+	live        []runtimemetrics.Sample
+	before, now int // percent
+}
+
+func newCollector() *collector {
+	c := &collector{live: []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	c.before = debug.SetGCPercent(100)
+	c.adjust()
+	return c
+}
+
+// adjust sets it for the memory that is in use, which should be asked for often: it is a share of
+// what is in use later.
+func (c *collector) adjust() {
+	runtimemetrics.Read(c.live)
+	live := max(c.live[0].Value.Uint64(), 4<<20)
+	percent := int(max(usualMemory-min(live, usualMemory), leastSpare) * 100 / live)
+	if 4*percent > 3*c.now && 4*percent < 5*c.now {
+		return
+	}
+	c.now = percent
+	debug.SetGCPercent(percent)
+}
+
+// restore sets it as it was.
+func (c *collector) restore() { debug.SetGCPercent(c.before) }

@@ -1,0 +1,184 @@
+package replayer
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+)
+
+// requests makes requests of the lines of a log. Each uses the memory of the one before.
+type requests struct {
+	request http.Request
+	header  http.Header
+	values  []string // of the header
+	tls     *tls.ConnectionState
+}
+
+// of returns the request that a line of a log is about, as a server would receive it, until the
+// next call.
+func (q *requests) of(r *accesslog.Record) (*http.Request, error) {
+	u, err := url.ParseRequestURI(r.URI)
+	if err != nil {
+		if r.URI != "*" && r.Method != http.MethodConnect {
+			return nil, errors.New("its path is none that a server accepts")
+		}
+		u = &url.URL{Path: r.URI}
+	}
+	q.request = http.Request{
+		Method: r.Method, URL: u, RequestURI: r.URI, Host: r.Host, Proto: cmp.Or(r.Proto, "HTTP/1.1"), Body: http.NoBody,
+		Header: q.headerOf(r.Header), ContentLength: r.Read,
+		RemoteAddr: net.JoinHostPort(addressOf(r.RemoteIP), cmp.Or(r.RemotePort, "0")),
+	}
+	request := &q.request
+	request.ProtoMajor, request.ProtoMinor, _ = http.ParseHTTPVersion(request.Proto)
+	if text := r.Value("Content-Length"); text != "" {
+		if length, err := strconv.ParseInt(text, 10, 64); err == nil && length >= 0 {
+			request.ContentLength = length
+		}
+	}
+	if r.TLS {
+		request.TLS = q.connectionTo(cmp.Or(r.ServerName, hostName(r.Host)))
+	}
+	return request, nil
+}
+
+// connectionTo returns the state of a connection with TLS to a server of some name.
+func (q *requests) connectionTo(server string) *tls.ConnectionState {
+	if q.tls == nil || q.tls.ServerName != server {
+		q.tls = &tls.ConnectionState{HandshakeComplete: true, ServerName: server, Version: tls.VersionTLS13}
+	}
+	return q.tls
+}
+
+// headerOf returns header fields as a server has them.
+func (q *requests) headerOf(fields []accesslog.Field) http.Header {
+	if q.header == nil {
+		q.header = make(http.Header)
+	}
+	clear(q.header)
+	q.values = q.values[:0]
+	for _, f := range fields {
+		q.values = append(q.values, f.Value)
+	}
+	for i, f := range fields {
+		if before := q.header[f.Name]; before != nil {
+			q.header[f.Name] = append(before, f.Value)
+		} else {
+			q.header[f.Name] = q.values[i : i+1 : i+1]
+		}
+	}
+	return q.header
+}
+
+// addressOf returns an address, or for a text in its place, such as a hash of it, an address
+// that is made up of the text, in a network of its own.
+func addressOf(text string) string {
+	if _, err := netip.ParseAddr(text); err == nil || text == "" {
+		return text
+	}
+	hash := xxhash.Sum64String(text)
+	return fmt.Sprintf("fd%02x:%04x:%04x:%04x::1", hash>>48&0xff, hash>>32&0xffff, hash>>16&0xffff, hash&0xffff)
+}
+
+// hostName returns a host without its port.
+func hostName(host string) string {
+	name, _ := splitPort(host)
+	return name
+}
+
+// splitPort splits a host into its name and its port, or "".
+func splitPort(host string) (name, port string) {
+	if i := strings.LastIndexByte(host, ':'); i < 0 || strings.HasSuffix(host, "]") {
+		return host, ""
+	}
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		return host, ""
+	}
+	return name, port
+}
+
+// need is what a zone asks of a request, and a log may not have.
+type need struct {
+	field string // the header field; "" for what no log has
+	text  string
+}
+
+// unknown returns what a zone needs of a request and the log lacks, or "".
+func (j *judge) unknown(z *enforce.Zone, r *accesslog.Record) string {
+	needs, known := j.needs[z]
+	if !known {
+		needs = needsOf(z, j.config.run)
+		j.needs[z] = needs
+	}
+	for _, n := range needs {
+		if n.field == "" || r.Hides(n.field) {
+			return n.text
+		}
+	}
+	return ""
+}
+
+// needsOf returns what a zone counts by that a log may not have.
+func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
+	for _, text := range []string{z.Key, z.Tier, z.Cost.From} {
+		for _, name := range placeholder.Names(text) {
+			if n, ok := needOf(name); ok {
+				needs = append(needs, n)
+			}
+		}
+	}
+	if a.APIKeys != nil && (z.Per == enforce.PerAPIKey || z.Tiers || z.Per == enforce.PerClient) {
+		for _, source := range a.APIKeys.From {
+			switch source.Kind {
+			case enforce.FromHeader:
+				needs = append(needs, needOfField(source.In))
+			case enforce.FromBearer:
+				needs = append(needs, needOfField("Authorization"))
+			case enforce.FromCookie:
+				needs = append(needs, needOfField("Cookie"))
+			}
+		}
+	}
+	if z.Per == enforce.PerClient && a.Session != nil {
+		needs = append(needs, needOfField("Cookie"))
+	}
+	return needs
+}
+
+func needOfField(name string) need {
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	return need{field: name, text: "the header field " + name}
+}
+
+// needOf returns what a placeholder needs, if logs may not have it.
+func needOf(name string) (n need, ok bool) {
+	if field, ok := strings.CutPrefix(name, "http.request.header."); ok {
+		return needOfField(field), true
+	}
+	switch {
+	case strings.HasPrefix(name, "http.request.cookie."):
+		return needOfField("Cookie"), true
+	case strings.HasPrefix(name, "http.request.body"):
+		return need{text: "the body"}, true
+	case strings.HasPrefix(name, "http.request.tls.client."):
+		return need{text: "the client's certificate"}, true
+	case strings.HasPrefix(name, "http.auth.user.") && name != "http.auth.user.id":
+		return need{text: "what authentication knows of the user"}, true
+	}
+	return n, false
+}
