@@ -143,7 +143,8 @@ func (s *State) Cap(l *Limit, now int64) {
 
 // emptyAt returns the time from which on a bucket is empty, if the limit stays as it is.
 func (b Bucket) emptyAt(l *Limit) int64 {
-	takes := int64((Lease{At: b.At, Used: b.Units, Part: b.Part}).Quota(l, b.At).Reset)
+	is := Lease{At: b.At, Used: b.Units, Part: b.Part}
+	takes := int64(is.Quota(l, b.At).Reset)
 	if b.At > math.MaxInt64-takes {
 		return math.MaxInt64
 	}

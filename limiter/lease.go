@@ -51,7 +51,7 @@ func (ls *Lease) Worth(l *Limit, now int64) int64 {
 }
 
 // outside returns what is in use outside the lease.
-func (ls Lease) outside(l *Limit) (units, part int64) {
+func (ls *Lease) outside(l *Limit) (units, part int64) {
 	return l.less(ls.Used, ls.Part, ls.Units, ls.HeldPart)
 }
 
@@ -173,9 +173,9 @@ func (ls *Lease) remember(l *Limit, units, part int64) {
 // that its holder spent drain first; when they are gone the lease itself
 // drains, because the bucket would otherwise refill units that are held as
 // well. What others have in use makes no difference: they may give it back.
-func (ls Lease) drained(l *Limit, now int64) Lease {
+func (ls *Lease) drained(l *Limit, now int64) Lease {
 	if now <= ls.At {
-		return ls
+		return *ls
 	}
 	units, part := l.refilled(now - ls.At)
 	is := Lease{At: now}
@@ -224,12 +224,12 @@ type Quota struct {
 
 // Quota returns what is left of l for the key that holds the lease, as far as
 // the lease knows it.
-func (ls Lease) Quota(l *Limit, now int64) Quota {
+func (ls *Lease) Quota(l *Limit, now int64) Quota {
 	if l.algorithm == TokenBucket {
 		is := ls.drained(l, now)
 		outside, part := is.outside(l)
 		q := Quota{Remaining: max(l.capacity-whole(outside, part), 0)}
-		if outside > 0 || part > 0 || is.At > now && ls != (Lease{}) {
+		if outside > 0 || part > 0 || is.At > now && *ls != (Lease{}) {
 			q.Reset = time.Duration(addSaturating(l.refillTime(outside, part), max(is.At-now, 0)))
 		}
 		return q

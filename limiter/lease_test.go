@@ -249,7 +249,7 @@ func TestQuota(t *testing.T) {
 	}
 	for _, p := range []limiter.Params{sliding, fixed, bucket} {
 		l := mustNew(t, p)
-		if got := (limiter.Lease{}).Quota(&l, noon); got != (limiter.Quota{Remaining: 10}) {
+		if got := new(limiter.Lease).Quota(&l, noon); got != (limiter.Quota{Remaining: 10}) {
 			t.Errorf("%v: without a lease: got %+v, want everything", p.Algorithm, got)
 		}
 	}

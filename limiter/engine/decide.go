@@ -170,7 +170,8 @@ func (d *Debit) peek(now int64) {
 	d.cell.mu.Lock()
 	defer d.cell.mu.Unlock()
 	d.Known = true
-	d.Quota = d.cell.leaseLocked().Quota(&d.Limit.Limit, now)
+	lease := d.cell.leaseLocked()
+	d.Quota = lease.Quota(&d.Limit.Limit, now)
 }
 
 // insert adds h to hs, which is in lock order, or merges it with its like.

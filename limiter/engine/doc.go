@@ -77,7 +77,7 @@
 //     what was reset before it makes its next call (reset.go).
 //   - The engine's time never runs backwards.
 //
-// The types committer, cell, blocks and table state their own.
+// The types committer, writer, leases, eraser, cell, blocks, headroom and table state their own.
 //
 // # Goroutines
 //
@@ -95,7 +95,7 @@
 //   - decision.go, options.go, stats.go: what goes in and comes out
 //   - table.go, cell.go, blocks.go, headroom.go, clientstate.go, clients.go, local.go, debt.go: what
 //     memory knows
-//   - queue.go, batch.go, committer.go, claim.go, deliver.go, flush.go, offenses.go: from
+//   - queue.go, batch.go, committer.go, writer.go, claim.go, deliver.go, offenses.go: from
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
 //   - network.go, renew.go, lent.go, news.go, notes.go: a store on a network

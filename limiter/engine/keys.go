@@ -94,7 +94,8 @@ func (c *cell) state(now int64) (k KeyState, ok bool) {
 	if c.limit == nil || c.dead {
 		return KeyState{}, false
 	}
-	left := c.leaseLocked().Quota(&c.limit.Limit, now).Remaining
+	lease := c.leaseLocked()
+	left := lease.Quota(&c.limit.Limit, now).Remaining
 	k = KeyState{Limit: c.limit, Used: c.limit.Capacity() - left, Left: left, Refused: c.refused.count(), text: c.text()}
 	k.part = float64(k.Used) / float64(max(c.limit.Capacity(), 1))
 	for b := c.blocks.newest.Load(); b != nil; b = b.older {
