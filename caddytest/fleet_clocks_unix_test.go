@@ -83,10 +83,10 @@ func (f *fleet) awaitWindow(l *fleetLoad, zone, key string) {
 // checkTimes checks one zone. A Redis whose clock is set ahead forgets counts, which is an outage of
 // a moment, in which each machine has a part of the degraded limit.
 func (f *fleet) checkTimes(l *fleetLoad, zone, key string, lost bool) {
-	limit, admitted := fleetZones[zone], l.clone()[zone+" "+key]
+	limit, admitted, wait := fleetZones[zone], l.admittedOf(zone, key), l.longest(zone, key)
 	fullest, shut := limit.Fullest(admitted), longestShut(admitted)
 	f.t.Logf("%s: %v: %d in all, %d in the fullest window; shut for %v at most, told to wait for %ds at most",
-		key, limit, len(admitted), fullest, shut.Round(time.Millisecond), l.longest[zone+" "+key])
+		key, limit, len(admitted), fullest, shut.Round(time.Millisecond), wait)
 	most := limit.Amount
 	if lost {
 		most += limit.Amount * degradedPercent / 100
@@ -95,7 +95,7 @@ func (f *fleet) checkTimes(l *fleetLoad, zone, key string, lost bool) {
 		f.t.Errorf("%s: %v admitted %d in a window", key, limit, fullest)
 	}
 	longest := limit.Window + limit.Window/60 + limit.Window/2000 + time.Second
-	if told := time.Duration(l.longest[zone+" "+key]) * time.Second; told > longest+min(limit.Window/60, longestSpread)+time.Second {
+	if told := time.Duration(wait) * time.Second; told > longest+min(limit.Window/60, longestSpread)+time.Second {
 		f.t.Errorf("%s: %v told a client to wait for %v", key, limit, told)
 	}
 	if isWhole() && zone != "hour" && shut > longest+time.Second {

@@ -4,7 +4,6 @@ package caddytest
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 	"sort"
 	"time"
@@ -32,13 +31,13 @@ func (f *fleet) testKills() {
 	waitUpTo(f.t, windows+patience, "two windows without a kill", func() bool { return l.newest(zone, "kills") > whole+int64(windows) })
 	l.stop()
 	l.check(f.t)
-	admitted := l.clone()[zone+" kills"]
+	admitted := l.admittedOf(zone, "kills")
 	fullest, possible := limit.Fullest(admitted), possibly(admitted, limit.Window)
 	f.t.Logf("%v with kills: %v; at least %d and at most %d in the fullest window", limit, l, fullest, possible)
 	if fullest > limit.Amount {
 		f.t.Errorf("%v admitted %d in a window", limit, fullest)
 	}
-	if refused := l.statuses[http.StatusTooManyRequests]; refused < len(admitted) {
+	if _, refused, _ := l.total(); refused < len(admitted) {
 		f.t.Logf("only %d requests were refused: the computer is too slow to show that all of a limit can be used", refused)
 	} else if possible < limit.Amount*99/100 {
 		f.t.Errorf("%v admitted %d at most", limit, possible)

@@ -75,11 +75,11 @@ func (f *fleet) spend(what string, clients int) {
 }
 
 // askAround has some clients ask each machine twice.
-func (f *fleet) askAround(l *fleetLedger, what string, clients int) {
+func (f *fleet) askAround(l *ledger, what string, clients int) {
 	f.each(clients, func(i int) {
 		for range 2 {
 			for _, m := range rand.Perm(len(f.machines)) {
-				l.ask(f.machines[m], "few", fewKey(what, i))
+				f.machines[m].ask(l, "few", fewKey(what, i))
 			}
 		}
 	})
@@ -88,7 +88,7 @@ func (f *fleet) askAround(l *fleetLedger, what string, clients int) {
 func fewKey(what string, i int) string { return fmt.Sprint(what, ", client ", i) }
 
 // checkSpent checks that each client got what the limit says, or up to so many percent more.
-func (f *fleet) checkSpent(l *fleetLedger, what string, clients, more int) {
+func (f *fleet) checkSpent(l *ledger, what string, clients, more int) {
 	f.t.Helper()
 	l.check(f.t)
 	f.t.Logf("%s: %v", what, l)

@@ -16,7 +16,7 @@ import (
 type killer struct {
 	t         *testing.T
 	rng       *rand.Rand
-	log       killLog
+	log       *ledger
 	first     *server // these two share a database
 	second    *server
 	servers   []*server // all there were
@@ -32,8 +32,7 @@ func newKiller(t *testing.T, seed uint64) *killer {
 	if _, err := caddyBinary(); err != nil {
 		t.Fatal(err)
 	}
-	k := &killer{t: t, rng: rand.New(rand.NewPCG(seed, 0)), kills: make(map[string]int)}
-	k.log.all = make(map[killKey][]observed)
+	k := &killer{t: t, rng: rand.New(rand.NewPCG(seed, 0)), kills: make(map[string]int), log: newLedger()}
 	k.first = k.server()
 	k.second = k.server("XDG_DATA_HOME=" + k.first.data())
 	return k
@@ -61,7 +60,7 @@ func (k *killer) round() {
 // begin starts a life, with clients that ask from the first moment on.
 func (k *killer) begin(s *server, clients int, heavy bool) *killProcess {
 	k.processes++
-	p := &killProcess{server: s, number: k.processes, fresh: &k.fresh, stopped: make(chan struct{})}
+	p := &killProcess{server: s, number: k.processes, fresh: &k.fresh}
 	if s != k.first && s != k.second {
 		p.prefix = fmt.Sprintf("database %d ", k.databases)
 	}
@@ -70,7 +69,7 @@ func (k *killer) begin(s *server, clients int, heavy bool) *killProcess {
 		r.shared.Store(len(k.running) > 1)
 	}
 	p.launch()
-	p.load(&k.log, k.rng, clients, heavy)
+	p.load(k.log, k.rng, clients, heavy)
 	return p
 }
 
@@ -89,8 +88,7 @@ func (k *killer) end(p *killProcess, kind string) {
 
 // dismiss has the clients of a process end.
 func (k *killer) dismiss(p *killProcess) {
-	close(p.stopped)
-	p.clients.Wait()
+	p.endLoad()
 	k.running = slices.DeleteFunc(k.running, func(r *killProcess) bool { return r == p })
 }
 

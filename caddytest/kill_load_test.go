@@ -1,14 +1,10 @@
 package caddytest
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/admissions"
@@ -79,29 +75,11 @@ func longLived(c *killClient) string {
 // fresh has a key for each request, until they begin again.
 func fresh(c *killClient) string { return fmt.Sprint(c.process.fresh.Add(1) % 50_000) }
 
-// killKey is a key of a zone, in a database.
-type killKey struct {
-	zone int
-	key  string
-}
-
-// killLog is what clients have observed. Its methods may be called from any
-// goroutine.
-type killLog struct {
-	mu     sync.Mutex
-	all    map[killKey][]observed // guarded by mu, like all below
-	cutOff int                    // requests that were sent and not answered
-	odd    []string               // answers that there should not be
-}
-
 // killClient sends requests to a process, one after another.
 type killClient struct {
 	process *killProcess
 	rng     *rand.Rand
 	heavy   bool // it sends to the flood only
-	log     map[killKey][]observed
-	cutOff  int
-	odd     []string
 }
 
 // killProcess is one life of a server.
@@ -111,63 +89,26 @@ type killProcess struct {
 	prefix  string      // of all keys: which database it has
 	shared  atomic.Bool // another process had the same database in its life
 	fresh   *atomic.Int64
-	stopped chan struct{}
-	clients sync.WaitGroup
+	endLoad func()
 }
 
-// load has n clients send requests until the process has been killed.
-func (p *killProcess) load(log *killLog, rng *rand.Rand, n int, heavy bool) {
-	for range n {
-		c := &killClient{process: p, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), heavy: heavy, log: make(map[killKey][]observed)}
-		p.clients.Go(func() {
-			for c.goesOn() {
-				c.ask()
-				c.pause()
-			}
-			log.add(c)
-		})
+// load has n clients send requests until the load is ended.
+func (p *killProcess) load(l *ledger, rng *rand.Rand, n int, heavy bool) {
+	clients := make([]killClient, n)
+	for i := range clients {
+		clients[i] = killClient{process: p, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), heavy: heavy}
 	}
+	p.endLoad = repeat(n, func(i int) { clients[i].ask(l) })
 }
 
-// pause spares the computer in the short form.
-func (c *killClient) pause() {
+// ask sends a request and notes what is answered. A pause spares the computer in the short form.
+func (c *killClient) ask(l *ledger) {
+	p, zone := c.process, killZones[c.zone()]
+	of := account{zone.name, p.prefix + zone.key(c)}
+	l.ask(p.server, of, 1+c.rng.Int64N(zone.most), func(o *observed) { o.process, o.alone = p.number, !p.shared.Load() })
 	if !c.heavy && !proof.IsOn() {
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-func (c *killClient) goesOn() bool {
-	select {
-	case <-c.process.stopped:
-		return false
-	default:
-		return true
-	}
-}
-
-// ask sends a request and notes what is answered.
-func (c *killClient) ask() {
-	zone := c.zone()
-	key := killKey{zone, c.process.prefix + killZones[zone].key(c)}
-	o := observed{cost: 1 + c.rng.Int64N(killZones[zone].most), process: c.process.number}
-	o.sent = time.Now().UnixNano()
-	a, err := c.process.try(http.MethodGet, "/"+killZones[zone].name, "X-Key: "+key.key, fmt.Sprint("X-Cost: ", o.cost))
-	o.answered = time.Now().UnixNano()
-	switch o.alone = !c.process.shared.Load(); {
-	case errors.Is(err, syscall.ECONNREFUSED): // not there yet, or not any more
-		time.Sleep(time.Millisecond)
-		return
-	case err != nil:
-		c.cutOff++
-		return
-	case a.status == http.StatusOK:
-		o.admitted = true
-	case a.status == http.StatusTooManyRequests && a.retryAfter() > 0:
-		o.retry = int64(a.retryAfter())
-	default:
-		c.odd = append(c.odd, fmt.Sprintf("%s: status %d, Retry-After %q", killZones[zone].name, a.status, a.header.Get("Retry-After")))
-	}
-	c.log[key] = append(c.log[key], o)
 }
 
 func (c *killClient) zone() int {
@@ -181,14 +122,4 @@ func (c *killClient) zone() int {
 		}
 	}
 	panic("the shares are less than 100")
-}
-
-func (l *killLog) add(c *killClient) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for key, log := range c.log {
-		l.all[key] = append(l.all[key], log...)
-	}
-	l.cutOff += c.cutOff
-	l.odd = append(l.odd, c.odd...)
 }

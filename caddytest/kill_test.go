@@ -46,15 +46,15 @@ func TestLimitsHoldOverKills(t *testing.T) {
 func (k *killer) isProof() bool {
 	k.log.mu.Lock()
 	defer k.log.mu.Unlock()
-	admitted, refused := make(map[int]bool), make(map[int]bool)
+	admitted, refused := make(map[string]bool), make(map[string]bool)
 	for key, log := range k.log.all {
 		for _, o := range log {
 			admitted[key.zone] = admitted[key.zone] || o.admitted
 			refused[key.zone] = refused[key.zone] || !o.admitted
 		}
 	}
-	for i := range killZones {
-		if i != flood && !(admitted[i] && refused[i]) {
+	for i, z := range killZones {
+		if i != flood && !(admitted[z.name] && refused[z.name]) {
 			return false
 		}
 	}
@@ -74,9 +74,7 @@ func (k *killer) killed() (n int) {
 
 // prove holds the log against the limits, and tells what was in it.
 func (k *killer) prove() {
-	for _, odd := range k.log.odd {
-		k.t.Error(odd)
-	}
+	k.log.check(k.t)
 	total, admitted := 0, 0
 	for i, z := range killZones {
 		s := k.proveZone(i)
@@ -129,9 +127,9 @@ func (s killSum) String() string {
 func (k *killer) proveZone(zone int) killSum {
 	limits := killZones[zone].limits
 	s := killSum{fullest: make([]int64, len(limits))}
-	keys := slices.SortedFunc(maps.Keys(k.log.all), func(a, b killKey) int { return strings.Compare(a.key, b.key) })
+	keys := slices.SortedFunc(maps.Keys(k.log.all), func(a, b account) int { return strings.Compare(a.key, b.key) })
 	for _, key := range keys {
-		if key.zone != zone {
+		if key.zone != killZones[zone].name {
 			continue
 		}
 		log := k.log.all[key]

@@ -145,8 +145,6 @@ func (s *server) memory() int64 {
 // than it may, nor its log than 64 MiB and what one commit adds, until it is
 // stopped.
 func (s *server) watchDatabase(most int64) (stop func()) {
-	var watching sync.WaitGroup
-	stopped := make(chan struct{})
 	look := func() {
 		for name, most := range map[string]int64{"tally.db": most, "tally.db-wal": 80 << 20} {
 			if info, err := os.Stat(filepath.Join(s.dir, name)); err == nil && info.Size() > most {
@@ -154,19 +152,12 @@ func (s *server) watchDatabase(most int64) (stop func()) {
 			}
 		}
 	}
-	watching.Go(func() {
-		for {
-			look()
-			select {
-			case <-stopped:
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
+	end := repeat(1, func(int) {
+		look()
+		time.Sleep(10 * time.Millisecond)
 	})
 	return func() {
-		close(stopped)
-		watching.Wait()
+		end()
 		look()
 	}
 }

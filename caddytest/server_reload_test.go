@@ -180,24 +180,9 @@ const senders = 4
 // keepSending sends requests, each on a connection of its own, until it is
 // stopped.
 func (s *server) keepSending() (stop func()) {
-	var load sync.WaitGroup
-	stopped := make(chan struct{})
-	for range senders {
-		load.Go(func() {
-			for {
-				select {
-				case <-stopped:
-					return
-				default:
-					s.try(http.MethodGet, "/", "Connection: close") // may be cut off
-				}
-			}
-		})
-	}
-	return func() {
-		close(stopped)
-		load.Wait()
-	}
+	return repeat(senders, func(int) {
+		s.try(http.MethodGet, "/", "Connection: close") // may be cut off
+	})
 }
 
 func TestReloadToOtherStore(t *testing.T) {

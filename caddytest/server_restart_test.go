@@ -104,26 +104,14 @@ func TestManyCrashesUnderLoadNeverPassMoreThanTheLimit(t *testing.T) {
 		}
 		before := b.hits.Load()
 		var refused atomic.Bool
-		var load sync.WaitGroup
-		ended := make(chan struct{})
-		for range 8 {
-			load.Go(func() {
-				for {
-					select {
-					case <-ended:
-						return
-					default: // it fails when Caddy is killed
-						if a, err := s.try(http.MethodGet, "/"); err == nil && a.status == http.StatusTooManyRequests {
-							refused.Store(true)
-						}
-					}
-				}
-			})
-		}
+		stop := repeat(8, func(int) { // it fails when Caddy is killed
+			if a, err := s.try(http.MethodGet, "/"); err == nil && a.status == http.StatusTooManyRequests {
+				refused.Store(true)
+			}
+		})
 		waitFor(t, "requests to pass", func() bool { return b.hits.Load() >= before+40 || refused.Load() })
 		s.kill()
-		close(ended)
-		load.Wait()
+		stop()
 	}
 	s.start()
 	s.passedOfBurst(500, "/")

@@ -65,26 +65,17 @@ func TestStatementsHoldOnAllMachines(t *testing.T) {
 // store, while a banned client sends requests.
 func testReloadsWithBans(t *testing.T, s *server) {
 	t.Helper()
-	stop, done := make(chan struct{}), make(chan int)
-	go func() {
-		passed := 0
-		for {
-			select {
-			case <-stop:
-				done <- passed
-				return
-			default:
-				if a, err := s.try(http.MethodGet, "/", from(2)); err == nil && a.status == http.StatusOK {
-					passed++
-				}
-			}
+	passed := 0
+	stop := repeat(1, func(int) {
+		if a, err := s.try(http.MethodGet, "/", from(2)); err == nil && a.status == http.StatusOK {
+			passed++
 		}
-	}()
+	})
+	defer stop()
 	for _, options := range []string{"ipv4_prefix 24", "max_keys 2000", "max_keys 3000\nipv4_prefix 32"} {
 		s.mustReload(strings.Replace(onRedis("limit 1000/1h"), "store_timeout 2s", "store_timeout 2s\n"+options, 1))
 	}
-	close(stop)
-	if passed := <-done; passed > 0 {
+	if stop(); passed > 0 {
 		t.Errorf("%d requests of a banned client passed during reloads", passed)
 	}
 }
