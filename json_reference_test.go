@@ -190,14 +190,17 @@ var (
 	listedValue     = regexp.MustCompile("(?m)^ *- (`[^`]+`(?: \\(default\\))?)")
 )
 
-// inShort returns the first sentence of a comment, the values that it lists, and the sentence that
-// gives the default.
+// inShort returns the first sentence of a comment, up to a colon if an explanation comes after it, the
+// values that it lists, and the sentence that gives the default.
 func inShort(comment string) string {
 	first, rest, _ := strings.Cut(comment, "\n\n")
 	short := new(doc.Package).Synopsis(first)
 	var values []string
 	for _, m := range listedValue.FindAllStringSubmatch(rest, -1) {
 		values = append(values, m[1])
+	}
+	if clause, explanation, found := strings.Cut(short, ": "); found && !strings.HasPrefix(explanation, "`") && !strings.HasSuffix(clause, "Default") {
+		short = clause + "."
 	}
 	if strings.HasSuffix(short, ":") {
 		short += " " + strings.Join(values, ", ") + "."
