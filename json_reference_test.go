@@ -238,7 +238,7 @@ func jsonType(field reflect.StructField) (kind string, inner reflect.Type) {
 	if namespace, _, _ := strings.Cut(field.Tag.Get("caddy"), " "); namespace != "" {
 		namespace = strings.TrimPrefix(namespace, "namespace=")
 		if field.Type.Kind() == reflect.Slice && field.Type.Elem().Kind() != reflect.Uint8 {
-			return "array of sets of modules in `" + namespace + "`", nil
+			return "array of sets of `" + namespace + "`", nil
 		}
 		return "module in `" + namespace + "`", nil
 	}
@@ -258,14 +258,14 @@ func typeInWords(typ reflect.Type) (kind string, inner reflect.Type) {
 	case reflect.Struct:
 		return "[" + typ.Name() + "](#" + strings.ToLower(typ.Name()) + ")", typ
 	case reflect.Bool:
-		return "true or false", nil
+		return "boolean", nil
 	case reflect.Float64:
 		return "number", nil
 	case reflect.Int, reflect.Int64:
 		if typ.Name() == "Duration" {
 			return "duration", nil
 		}
-		return "whole number", nil
+		return "integer", nil
 	}
 	return typ.Kind().String(), nil
 }
