@@ -62,7 +62,7 @@ func (b *bench) compare(ctx context.Context, s server, at site, k kase) ([]*outc
 
 // warmUp sends requests until each key in rotation has come once.
 func (b *bench) warmUp(ctx context.Context, r *running) error {
-	_, err := r.send(ctx, b.connections, load.Load{Duration: warmUpMost * b.period, Requests: int64(max(r.keys.keys, warmUpLeast))})
+	_, err := r.send(ctx, b.connections, load.Load{Duration: warmUpMost * b.period, Requests: max(r.keys.keys, warmUpLeast)})
 	return err
 }
 
