@@ -16,7 +16,7 @@ import (
 )
 
 // findKey looks for a key in a request with a query and header fields.
-func findKey(t *testing.T, from []KeySource, query string, fields ...string) (string, error) {
+func findKey(t *testing.T, from []KeySource, query string, fields ...string) (string, *enforce.Denial) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.URL.RawQuery = query
@@ -46,7 +46,7 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		query  string
 		fields []string
 		key    string
-		err    error
+		err    *enforce.Denial
 	}{
 		{header, "", nil, "", nil},
 		{header, "", []string{"X-Api-Key: K"}, "K", nil},
@@ -54,16 +54,16 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		{header, "", []string{"X-Api-Key: \t K \t"}, "K", nil},
 		{header, "", []string{"X-Api-Key: "}, "", nil},
 		{header, "", []string{"X-Api-Key: az09-._~+/=="}, "az09-._~+/==", nil},
-		{header, "", []string{`X-Api-Key: "K"`}, "", enforce.ErrOddKey},
-		{header, "", []string{"X-Api-Key: K\u00a0"}, "", enforce.ErrOddKey},
-		{header, "", []string{"X-Api-Key: K K"}, "", enforce.ErrOddKey},
-		{header, "", []string{"X-Api-Key: K,K"}, "", enforce.ErrOddKey},
-		{header, "", []string{"X-Api-Key: K;a=b"}, "", enforce.ErrOddKey},
-		{header, "", []string{"X-Api-Key: %4B"}, "", enforce.ErrOddKey},
-		{header, "", []string{"X-Api-Key: K=K"}, "", enforce.ErrOddKey},
-		{header, "", []string{"X-Api-Key: ="}, "", enforce.ErrOddKey},
-		{header, "", []string{"X-Api-Key: K", "X-Api-Key: K"}, "", enforce.ErrTwoKeys},
-		{header, "", []string{"X-Api-Key: K", "X-Api-Key: "}, "", enforce.ErrTwoKeys},
+		{header, "", []string{`X-Api-Key: "K"`}, "", enforce.OddKey},
+		{header, "", []string{"X-Api-Key: K\u00a0"}, "", enforce.OddKey},
+		{header, "", []string{"X-Api-Key: K K"}, "", enforce.OddKey},
+		{header, "", []string{"X-Api-Key: K,K"}, "", enforce.OddKey},
+		{header, "", []string{"X-Api-Key: K;a=b"}, "", enforce.OddKey},
+		{header, "", []string{"X-Api-Key: %4B"}, "", enforce.OddKey},
+		{header, "", []string{"X-Api-Key: K=K"}, "", enforce.OddKey},
+		{header, "", []string{"X-Api-Key: ="}, "", enforce.OddKey},
+		{header, "", []string{"X-Api-Key: K", "X-Api-Key: K"}, "", enforce.TwoKeys},
+		{header, "", []string{"X-Api-Key: K", "X-Api-Key: "}, "", enforce.TwoKeys},
 		{header, "", []string{"X-Api-Keys: K", "Api-Key: K"}, "", nil},
 
 		{bearer, "", []string{"Authorization: Bearer K"}, "K", nil},
@@ -71,16 +71,16 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		{bearer, "", []string{"Authorization:  Bearer   K "}, "K", nil},
 		{bearer, "", []string{"Authorization: Bearer\tK"}, "K", nil},
 		{bearer, "", []string{"Authorization: Bearer"}, "", nil},
-		{bearer, "", []string{`Authorization: Bearer "K"`}, "", enforce.ErrOddKey},
-		{bearer, "", []string{`Authorization: "Bearer K"`}, "", enforce.ErrOddKey},
-		{bearer, "", []string{"Authorization: Bearer K, Bearer L"}, "", enforce.ErrOddKey},
-		{bearer, "", []string{"Authorization: Basic YTpi, Bearer K"}, "", enforce.ErrOddKey},
-		{bearer, "", []string{"Authorization: BearerK"}, "", enforce.ErrOddKey},
-		{bearer, "", []string{"Authorization: Bearer:K"}, "", enforce.ErrOddKey},
-		{bearer, "", []string{"Authorization: Bearer\u00a0K"}, "", enforce.ErrOddKey},
+		{bearer, "", []string{`Authorization: Bearer "K"`}, "", enforce.OddKey},
+		{bearer, "", []string{`Authorization: "Bearer K"`}, "", enforce.OddKey},
+		{bearer, "", []string{"Authorization: Bearer K, Bearer L"}, "", enforce.OddKey},
+		{bearer, "", []string{"Authorization: Basic YTpi, Bearer K"}, "", enforce.OddKey},
+		{bearer, "", []string{"Authorization: BearerK"}, "", enforce.OddKey},
+		{bearer, "", []string{"Authorization: Bearer:K"}, "", enforce.OddKey},
+		{bearer, "", []string{"Authorization: Bearer\u00a0K"}, "", enforce.OddKey},
 		{bearer, "", []string{"Authorization: Basic K"}, "", nil},
 		{bearer, "", []string{"Authorization: Basic xBearerx"}, "", nil},
-		{bearer, "", []string{"Authorization: Basic K", "Authorization: Bearer K"}, "", enforce.ErrTwoKeys},
+		{bearer, "", []string{"Authorization: Basic K", "Authorization: Bearer K"}, "", enforce.TwoKeys},
 
 		{query, "api_key=K", nil, "K", nil},
 		{query, "a=b&api_key=K&x=%zz", nil, "K", nil},
@@ -93,35 +93,35 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		{query, "api_key[]=K", nil, "K", nil},
 		{query, "api[key=K", nil, "K", nil},
 		{query, "api%5Bkey=K", nil, "K", nil},
-		{query, "api_key=K&api[key=L", nil, "", enforce.ErrTwoKeys},
+		{query, "api_key=K&api[key=L", nil, "", enforce.TwoKeys},
 		{query, "api_key%00x=K", nil, "K", nil},
 		{query, "+api_key=K+", nil, "K", nil},
-		{query, "api_key=K%zz", nil, "", enforce.ErrOddKey},
-		{query, "api_key=%22K%22", nil, "", enforce.ErrOddKey},
-		{query, "api_key=K&api_key=K", nil, "", enforce.ErrTwoKeys},
-		{query, "api_key=K&api_key[]=L", nil, "", enforce.ErrTwoKeys},
+		{query, "api_key=K%zz", nil, "", enforce.OddKey},
+		{query, "api_key=%22K%22", nil, "", enforce.OddKey},
+		{query, "api_key=K&api_key=K", nil, "", enforce.TwoKeys},
+		{query, "api_key=K&api_key[]=L", nil, "", enforce.TwoKeys},
 		{query, "api_keys=K&x=api_key=K&api_key", nil, "", nil},
 		{query, "=api_key=K", nil, "K", nil}, // h3 and Nitro
 		{query, "?api_key=K", nil, "K", nil},
-		{query, "api_key=K&?api_key=L", nil, "", enforce.ErrTwoKeys},
+		{query, "api_key=K&?api_key=L", nil, "", enforce.TwoKeys},
 		{query, strings.Repeat("a=b&", 999) + "api_key=K", nil, "K", nil},
-		{query, strings.Repeat("a=b&", 1000) + "api_key=K", nil, "", enforce.ErrManyPairs},
+		{query, strings.Repeat("a=b&", 1000) + "api_key=K", nil, "", enforce.ManyPairs},
 
 		{cookie, "", []string{"Cookie: a=b; key=K"}, "K", nil},
 		{cookie, "", []string{`Cookie: key="K"`}, "K", nil},
-		{cookie, "", []string{"Cookie: key=K; key=L"}, "", enforce.ErrTwoKeys},
-		{cookie, "", []string{"Cookie: key=K", "Cookie: key=L"}, "", enforce.ErrTwoKeys},
+		{cookie, "", []string{"Cookie: key=K; key=L"}, "", enforce.TwoKeys},
+		{cookie, "", []string{"Cookie: key=K", "Cookie: key=L"}, "", enforce.TwoKeys},
 		{cookie, "", []string{"Cookie: a=b, key=K"}, "K", nil},
 		{cookie, "", []string{"Cookie: KEY[]=K"}, "K", nil},
-		{cookie, "", []string{"Cookie: key=K%20"}, "", enforce.ErrOddKey},
+		{cookie, "", []string{"Cookie: key=K%20"}, "", enforce.OddKey},
 
 		{mixed, "", []string{"X-A: a", "X-B: b"}, "ab", nil},
 		{mixed, "", []string{"X-A: a", "X-B: b "}, "ab", nil},
 
 		{all, "key=K", nil, "K", nil},
 		{all, "key=K", []string{"X-Api-Key: ", "Authorization: Bearer K"}, "K", nil},
-		{all, "key=K", []string{"X-Api-Key: L"}, "", enforce.ErrTwoKeys},
-		{all, "key=", []string{"X-Api-Key: K", "Authorization: Bearer L"}, "", enforce.ErrTwoKeys},
+		{all, "key=K", []string{"X-Api-Key: L"}, "", enforce.TwoKeys},
+		{all, "key=", []string{"X-Api-Key: K", "Authorization: Bearer L"}, "", enforce.TwoKeys},
 		{all, "", []string{"X-Api-Key: K", "Authorization: Basic L"}, "K", nil},
 	} {
 		got, err := findKey(t, c.from, c.query, c.fields...)

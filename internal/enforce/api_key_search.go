@@ -11,23 +11,23 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
-// Find returns the key of a request, or "" if it has none. An error is one that the
-// request is denied with: an upstream might find another key in it, or a key where
+// Find returns the key of a request, or "" if it has none; or why the
+// request is denied: an upstream might find another key in it, or a key where
 // none is found here.
-func (k *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, error) {
+func (k *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, *Denial) {
 	var s keySearch
 	for i := range k.From {
 		s.look(r, repl, &k.From[i])
 	}
-	return s.key, s.err
+	return s.key, s.denied
 }
 
 // keySearch is what was found in the places of keys. It finds what upstreams could
 // take for a key, which are more lenient in many ways.
 type keySearch struct {
-	key  string
-	here int // how many values the place has that is looked at
-	err  error
+	key    string
+	here   int // how many values the place has that is looked at
+	denied *Denial
 }
 
 func (s *keySearch) look(r *http.Request, repl *caddy.Replacer, place *KeySource) {
@@ -53,9 +53,9 @@ func (s *keySearch) found(value string) {
 	s.here++
 	switch {
 	case s.here > 1 || s.key != "" && value != "" && value != s.key:
-		s.err = ErrTwoKeys
-	case value != "" && !httpfield.IsToken(value) && s.err == nil:
-		s.err = ErrOddKey
+		s.denied = TwoKeys
+	case value != "" && !httpfield.IsToken(value) && s.denied == nil:
+		s.denied = OddKey
 	case value != "":
 		s.key = value
 	}
@@ -80,11 +80,11 @@ func (s *keySearch) bearer(values []string) {
 		}
 		switch {
 		case len(values) > 1:
-			s.err = ErrTwoKeys
+			s.denied = TwoKeys
 		case strings.EqualFold(scheme, "Bearer"):
 			s.found(token)
-		case mentionsBearer(value) && s.err == nil:
-			s.err = ErrOddKey
+		case mentionsBearer(value) && s.denied == nil:
+			s.denied = OddKey
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (s *keySearch) pairs(text string, separators [2]byte, name endpoint.Name, d
 			continue
 		}
 		if pairs++; pairs > mostPairs {
-			s.err = ErrManyPairs
+			s.denied = ManyPairs
 			return
 		}
 		if before, value, ok := strings.Cut(pair, "="); ok && name.MayBe(httpfield.TrimSpace(before)) {

@@ -23,7 +23,7 @@ type Credentials struct {
 	Service bool   // one of the operator's own: tier is all that is known
 	Name    string // of the client that the API key belongs to; "" without a known key
 	Tier    string
-	err     error // why the request is denied, or nil
+	denied  *Denial // why the request is denied, or nil
 
 	preflight bool // it is a CORS preflight, which a browser sends without a key
 }
@@ -52,30 +52,30 @@ func (e *Evaluation) serviceTier(app *Config) (tier string, ok bool) {
 // askKey looks up the client that the request's API key belongs to.
 func (e *Evaluation) askKey(app *Config) {
 	c, k := &e.Credentials, app.APIKeys
-	key, err := k.Find(e.Http, e.Repl)
+	key, denied := k.Find(e.Http, e.Repl)
 	switch {
-	case err != nil:
-		c.err = err
+	case denied != nil:
+		c.denied = denied
 	case key == "" && isPreflight(e.Http):
 		c.Tier, c.preflight = k.DefaultTier, true
 	case key == "":
-		c.Tier, c.err = k.otherwise(k.Missing, errNoKey)
+		c.Tier, c.denied = k.otherwise(k.Missing, noKey)
 	default:
 		if client := app.findKey(e.Http.Context(), key, time.Now()); client != nil {
 			c.Name, c.Tier = client.Name, client.Tier
 		} else {
-			c.Tier, c.err = k.otherwise(k.Unknown, app.unknownKey())
+			c.Tier, c.denied = k.otherwise(k.Unknown, app.unknownKey())
 		}
 	}
 }
 
-// otherwise returns the tier of a client without a known key, or the error to deny it with, as
-// an option says.
-func (k *APIKeys) otherwise(option string, denied error) (tier string, err error) {
+// otherwise returns the tier of a client without a known key, or why it is denied, as an option
+// says.
+func (k *APIKeys) otherwise(option string, why *Denial) (tier string, denied *Denial) {
 	if option == KeyDefault {
 		return k.DefaultTier, nil
 	}
-	return "", denied
+	return "", why
 }
 
 // isPreflight reports whether a request is a CORS preflight, which browsers send without a
@@ -94,25 +94,26 @@ func isPreflight(r *http.Request) bool {
 	return err == nil && !strings.Contains(strings.ToLower(query), "method")
 }
 
-// Errors that a request is denied with for its API key or its tier. They are made
-// once: caddyhttp.Error would look at the stack for every one.
-var (
-	errNoKey      = denial(http.StatusUnauthorized, "an API key is required")
-	errUnknownKey = denial(http.StatusForbidden, "the API key is not known")
-	errKeysAway   = denial(http.StatusServiceUnavailable, "the API keys can't be read at the moment")
-	ErrTwoKeys    = denial(http.StatusBadRequest, "the request has two API keys")
-	ErrOddKey     = denial(http.StatusBadRequest, "the API key is not a single token")
-	ErrManyPairs  = denial(http.StatusBadRequest, "the request has too many parameters or cookies to look for an API key in")
-	errNoTier     = denial(http.StatusForbidden, "the client has no tier")
-)
-
-func denial(status int, text string) error {
-	return caddyhttp.HandlerError{StatusCode: status, Err: errors.New(text)}
+// Denial is why a request is denied for its API key or its tier.
+type Denial struct {
+	Status int
+	Text   string
+	Err    error // that error routes get, which caddyhttp.Error would look at the stack for
 }
 
-// isDenial reports whether an error is one of those that a request is denied with.
-func isDenial(err error) bool {
-	return err == errNoKey || err == errUnknownKey || err == errKeysAway || err == ErrTwoKeys || err == ErrOddKey || err == ErrManyPairs || err == errNoTier
+// What a request can be denied for.
+var (
+	noKey      = newDenial(http.StatusUnauthorized, "an API key is required")
+	unknownKey = newDenial(http.StatusForbidden, "the API key is not known")
+	keysAway   = newDenial(http.StatusServiceUnavailable, "the API keys can't be read at the moment")
+	TwoKeys    = newDenial(http.StatusBadRequest, "the request has two API keys")
+	OddKey     = newDenial(http.StatusBadRequest, "the API key is not a single token")
+	ManyPairs  = newDenial(http.StatusBadRequest, "the request has too many parameters or cookies to look for an API key in")
+	noTier     = newDenial(http.StatusForbidden, "the client has no tier")
+)
+
+func newDenial(status int, text string) *Denial {
+	return &Denial{status, text, caddyhttp.HandlerError{StatusCode: status, Err: errors.New(text)}}
 }
 
 // Service is a ServiceHeader ready for use.
@@ -183,13 +184,13 @@ func (a *Config) KeyTier(client string, now time.Time) string {
 	return a.sharedKeys().TierOf(client, now)
 }
 
-// unknownKey returns the error that a request with an unknown key is denied with. While the keys in
+// unknownKey returns why a request with an unknown key is denied. While the keys in
 // the store were never read, any key may be one of them.
-func (a *Config) unknownKey() error {
+func (a *Config) unknownKey() *Denial {
 	if a.APIKeys.Store && a.sharedKeys() == nil {
-		return errKeysAway
+		return keysAway
 	}
-	return errUnknownKey
+	return unknownKey
 }
 
 // followKeys keeps the metric of keys in force when those in the store change.

@@ -29,5 +29,7 @@
 //	    Refused             429, or 403 if it costs too much     refuse.go
 //	    challenged          429 with a page                      challenge.go
 //	    tooEarly            425                                  refuse.go
-//	    Denied, abandoned   400, 401, 403, 499                   refuse.go
+//	    Denied              400, 401, 403                        refuse.go
+//
+//	or if it can't be decided about: an error, 499 if its client has gone
 package enforce

@@ -17,7 +17,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if h.App.Session.Serves(r.URL.Path) {
 		return h.serveSession(w, r)
 	}
-	result, pending, empty := h.evaluate(r)
+	result, pending, empty, err := h.evaluate(r)
+	if err != nil {
+		return fail(w, r, err)
+	}
 	switch result.Outcome {
 	case Passed:
 		return pending.serve(w, r, next)
@@ -31,8 +34,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return result.Response.Refusal.exchange.challenge(w, result.Response)
 	case tooEarly:
 		return AskAgain(w)
-	default: // denied, abandoned or failed
-		return h.deny(w, r, result.Err)
+	default: // denied
+		return h.deny(w, r, result.Denial)
 	}
 }
 
@@ -45,11 +48,15 @@ func EnforcerOf(handler caddyhttp.MiddlewareHandler) *Handler {
 }
 
 // evaluate decides what becomes of a request. Of one that is counted it also returns what is
-// known only with the status of the answer, and the placeholders to look at again when it comes back.
-func (h *Handler) evaluate(r *http.Request) (result, *pending, []*LateName) {
+// known only with the status of the answer, and the placeholders to look at again when it comes back. The error
+// says why nothing could be decided.
+func (h *Handler) evaluate(r *http.Request) (result, *pending, []*LateName, error) {
 	e := h.Begin(r)
 	defer e.Release()
-	result := e.Decide()
+	result, err := e.Decide()
+	if err != nil {
+		return result, nil, nil, err
+	}
 	var pending *pending
 	var empty []*LateName
 	switch result.Outcome {
@@ -64,7 +71,7 @@ func (h *Handler) evaluate(r *http.Request) (result, *pending, []*LateName) {
 		h.App.DecisionLog.passed(e, result.Response)
 		h.trace(e.Http, result.Response)
 	case Denied:
-		e.Pending(nil).Settle(StatusOf(result.Err))
+		e.Pending(nil).Settle(result.Denial.Status)
 	case Refused:
 		result.Response = result.Response.join(e)
 		h.report(e, result.Response)
@@ -72,65 +79,65 @@ func (h *Handler) evaluate(r *http.Request) (result, *pending, []*LateName) {
 			result.Outcome = challenged
 		}
 	}
-	return result, pending, empty
+	return result, pending, empty, nil
 }
 
 // Decide collects what the request takes from all limits, and has the engine decide. If the
 // request may pass, shadow limits decide about it as well.
-func (e *Evaluation) Decide() result {
-	result := e.decideEnforced()
+func (e *Evaluation) Decide() (result, error) {
+	result, err := e.decideEnforced()
 	if len(e.Shadows.Debits) > 0 {
-		e.decideShadows(result.Outcome)
+		e.decideShadows(err == nil && (result.Outcome == Passed || result.Outcome == Counted))
 	}
-	return result
+	return result, err
 }
 
 // decideEnforced collects what the request takes from all limits, and has the engine decide by
 // those that are enforced.
-func (e *Evaluation) decideEnforced() result {
+func (e *Evaluation) decideEnforced() (result, error) {
 	h := e.Handler
-	if settled := e.Collect(); settled.Outcome != Passed {
-		return settled
+	if settled, err := e.Collect(); err != nil || settled.Outcome != Passed {
+		return settled, err
 	}
 	if e.Allowed {
-		return e.passAllowed()
+		return e.passAllowed(), nil
 	}
 	if e.TrapBan > 0 {
-		return e.refuseTrapped()
+		return e.refuseTrapped(), nil
 	}
 	if e.Denies != nil {
-		return e.refuseAll(e.Denies)
+		return e.refuseAll(e.Denies), nil
 	}
 	if len(e.Debits) == 0 {
 		if e.Denied == nil && len(e.Shadows.Debits) == 0 {
 			h.None.Requests.Inc()
 		}
 		if e.Subject == nil {
-			return e.pass()
+			return e.pass(), nil
 		}
 	}
 	if err := e.readBody(); err != nil {
-		return result{Outcome: Failed, Err: err}
+		return result{}, err
 	}
 	d, ok := h.App.decide(e.Http.Context(), e.Subject, e.Debits)
 	if !ok { // its configuration never ran; the next one limits the client
-		return e.pass()
+		return e.pass(), nil
 	}
 	e.count(&d)
 	h.countByKind(e, &d)
 	switch {
 	case d.Reason == engine.Abandoned:
-		return result{Outcome: abandoned, Err: errAbandoned}
+		return result{}, errAbandoned
 	case d.Allowed && (e.Denied != nil || len(e.Debits) == 0):
-		return e.pass()
+		return e.pass(), nil
 	}
-	return e.answer(&d)
+	return e.answer(&d), nil
 }
 
 // pass lets the request pass that no limit refuses, unless a zone denies it.
 func (e *Evaluation) pass() result {
 	if e.Denied != nil {
-		return result{Outcome: Denied, Err: e.Denied}
+		return result{Outcome: Denied, Denial: e.Denied}
 	}
 	return result{Outcome: Passed}
 }
@@ -138,48 +145,46 @@ func (e *Evaluation) pass() result {
 // Collect collects the debits of all zones that the request belongs to. A zone that
 // denies it for its API key does not keep the others from counting, so that they can limit
 // floods of bad keys. The result is final unless it is passed.
-func (e *Evaluation) Collect() result {
+func (e *Evaluation) Collect() (result, error) {
 	h := e.Handler
 	if exempt, err := e.IsExempt(); err != nil {
-		return result{Outcome: Failed, Err: err}
+		return result{}, err
 	} else if exempt {
-		return result{Outcome: Passed}
+		return result{Outcome: Passed}, nil
 	}
 	early := isEarly(e.Http)
 	if early && h.Clients {
-		return result{Outcome: tooEarly}
+		return result{Outcome: tooEarly}, nil
 	}
-	if settled := e.obey(early); settled.Outcome != Passed {
-		return settled
+	if settled, err := e.obey(early); err != nil || settled.Outcome != Passed {
+		return settled, err
 	}
 	if err := e.checkConduct(); err != nil {
-		return result{Outcome: Failed, Err: err}
+		return result{}, err
 	}
 	for _, z := range h.Zones {
 		switch matches, err := e.Matches(z); {
 		case err != nil:
-			return result{Outcome: Failed, Err: err}
+			return result{}, err
 		case !matches, early && z.IsShadow:
 			continue
 		case early:
-			return result{Outcome: tooEarly}
+			return result{Outcome: tooEarly}, nil
 		}
-		err := e.charge(z)
-		if z.Shadow && err != nil && isDenial(err) {
+		switch denied, err := e.charge(z); {
+		case err != nil:
+			e.decline(z)
+			return result{}, err
+		case denied != nil && z.Shadow:
 			e.shadowDeny(z)
-			continue
+		case denied != nil:
+			e.deny(z, denied)
 		}
-		if err != nil {
-			e.deny(z, err)
-		}
-		switch {
-		case err != nil && !isDenial(err):
-			return result{Outcome: Failed, Err: err}
-		case e.Denies != nil:
-			return e.pass()
+		if e.Denies != nil {
+			return e.pass(), nil
 		}
 	}
-	return result{Outcome: Passed}
+	return result{Outcome: Passed}, nil
 }
 
 // IsExempt reports whether no zone is to look at the request.
@@ -192,19 +197,19 @@ func (e *Evaluation) IsExempt() (bool, error) {
 
 // obey does what the operator has stated about the request: it refuses a banned one, and notes
 // that one is allowed. The result is final unless it is passed.
-func (e *Evaluation) obey(early bool) result {
+func (e *Evaluation) obey(early bool) (result, error) {
 	switch s, err := e.Statement(); {
 	case err != nil:
-		return result{Outcome: Failed, Err: err}
+		return result{}, err
 	case s == nil:
 	case early: // its address may be forged
-		return result{Outcome: tooEarly}
+		return result{Outcome: tooEarly}, nil
 	case s.Action == rules.Ban:
-		return e.refuseBanned(s)
+		return e.refuseBanned(s), nil
 	default:
 		e.Allowed = true
 	}
-	return result{Outcome: Passed}
+	return result{Outcome: Passed}, nil
 }
 
 // Matches reports whether the request belongs to a zone.
@@ -213,27 +218,27 @@ func (e *Evaluation) Matches(z *Zone) (bool, error) {
 }
 
 // charge collects the debits of a zone: who, which limits, what cost. It sets denies
-// if the zone refuses the request whatever was counted.
-func (e *Evaluation) charge(z *Zone) error {
-	set, err := e.limits(z)
-	if err != nil || set == nil {
-		return err
+// if the zone refuses the request whatever was counted, and returns why the zone denies it, or nil.
+func (e *Evaluation) charge(z *Zone) (*Denial, error) {
+	set, denied := e.limits(z)
+	if denied != nil || set == nil {
+		return denied, nil
 	}
 	if e.Allowed {
-		_, err := e.AppendKey(z) // which finds that an API key is missing
-		return err
+		_, denied := e.AppendKey(z) // which finds that an API key is missing
+		return denied, nil
 	}
 	if z.DeniesAll {
 		e.denyFor(z, set)
-		return nil
+		return nil, nil
 	}
 	from := len(e.Keys)
-	switch v, err := e.AppendKey(z); {
-	case err != nil || v == keySkipped:
-		return err
+	switch v, denied := e.AppendKey(z); {
+	case denied != nil || v == keySkipped:
+		return denied, nil
 	case v == keyDenied:
 		e.denyFor(z, set)
-		return nil
+		return nil, nil
 	}
 	e.Shorten(from)
 	key := e.Keys[from:] // which stays as it is when further keys need more room
@@ -242,7 +247,7 @@ func (e *Evaluation) charge(z *Zone) error {
 	}
 	cost, err := z.CostOf(e.Http, e.Repl)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range set.Policies {
 		e.scale(e.debit(p, key, cost), p, e.Subject)
@@ -253,7 +258,7 @@ func (e *Evaluation) charge(z *Zone) error {
 	if len(set.Shadows) > 0 {
 		e.chargeShadows(z, set, key, cost)
 	}
-	return nil
+	return nil, nil
 }
 
 // denyFor refuses the request for a zone, whatever was counted.
@@ -269,16 +274,20 @@ func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
 }
 
 // deny notes that a zone denies the request. The first one counts.
-func (e *Evaluation) deny(z *Zone, err error) {
-	first := e.Denied == nil
-	if first {
-		e.Denied = err
+func (e *Evaluation) deny(z *Zone, why *Denial) {
+	e.decline(z)
+	if e.Denied == nil {
+		e.Denied = why
 	}
+}
+
+// decline counts a request that a zone turns away without counting it by a key.
+func (e *Evaluation) decline(z *Zone) {
 	if e.Dry {
 		return
 	}
 	z.Meter.Requests.Inc()
-	if first {
+	if e.Denied == nil {
 		z.Meter.Declined.Inc()
 	}
 }
@@ -349,15 +358,13 @@ const (
 	challenged                // it is refused with a page that lets a browser earn a session
 	Denied                    // its API key or its tier is missing or wrong: 400, 401 or 403
 	tooEarly                  // its connection is not established yet: 425
-	abandoned                 // its client has gone
-	Failed                    // a matcher has failed, or the body can't be read
 )
 
-// result is the outcome of an evaluation, and what the answer needs. It is four words long, so
-// that functions return it in registers: a longer one is copied in memory at each return, which
-// takes longer than what most of them do.
+// result is the outcome of an evaluation, and what the answer needs. It is short, so
+// that functions return it in registers: one of more than four words is copied in memory at each
+// return, which takes longer than what most of them do.
 type result struct {
 	Outcome  outcome
 	Response *Response // of what is counted, refused or challenged
-	Err      error     // of what is denied, abandoned or failed
+	Denial   *Denial   // of what is denied
 }

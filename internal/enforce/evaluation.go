@@ -36,7 +36,7 @@ type Evaluation struct {
 	Keys     []byte    // the text of all keys
 	texts    Texts     // for the values of header fields
 	Denies   *Policy   // the limit that refuses the request whatever was counted; or nil
-	Denied   error     // why a zone denies the request, whatever others count; or nil
+	Denied   *Denial   // why a zone denies the request, whatever others count; or nil
 }
 
 var evaluations = sync.Pool{New: func() any { return new(Evaluation) }}

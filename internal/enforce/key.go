@@ -24,7 +24,7 @@ const (
 )
 
 // AppendKey appends what the request is counted by in a zone.
-func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, error) {
+func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *Denial) {
 	switch z.Per {
 	case PerIP:
 		e.appendIP(z)
@@ -40,17 +40,17 @@ func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, error) {
 
 // appendAPIKey appends the client that the request's API key names, or the network of a
 // client that may pass without a key.
-func (e *Evaluation) appendAPIKey(z *Zone) error {
+func (e *Evaluation) appendAPIKey(z *Zone) *Denial {
 	c := e.authenticate(e.Handler.App)
 	switch {
 	case c.Service:
 		e.Keys = append(append(e.Keys, identity.TagService), c.Tier...)
 	case c.Name != "":
 		e.Keys = append(append(e.Keys, identity.TagAPIKey), c.Name...)
-	case c.err == nil:
+	case c.denied == nil:
 		e.appendIP(z)
 	}
-	return c.err
+	return c.denied
 }
 
 // appendIP appends the client's network.

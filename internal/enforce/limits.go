@@ -8,30 +8,30 @@ import (
 )
 
 // Limits returns the limits that hold for the request in a zone, or nil if none do.
-func (e *Evaluation) limits(z *Zone) (*LimitSet, error) {
+func (e *Evaluation) limits(z *Zone) (*LimitSet, *Denial) {
 	limits := e.limitsOf(z)
 	if limits.ByTier == nil {
 		return limits.Own, nil
 	}
-	name, err := e.tier(z)
-	if err != nil {
-		return nil, err
+	name, denied := e.tier(z)
+	if denied != nil {
+		return nil, denied
 	}
 	set, ok := limits.ByTier[name]
 	if !ok {
 		set, ok = limits.ByTier[z.DefaultTier]
 	}
 	if !ok && !e.Credentials.preflight {
-		return nil, errNoTier
+		return nil, noTier
 	}
 	return set, nil
 }
 
 // Tier returns the name of the tier that the request has in a zone.
-func (e *Evaluation) tier(z *Zone) (string, error) {
+func (e *Evaluation) tier(z *Zone) (string, *Denial) {
 	if z.Tiers {
 		c := e.authenticate(e.Handler.App)
-		return c.Tier, c.err
+		return c.Tier, c.denied
 	}
 	if tier, ok := e.serviceTier(e.Handler.App); ok {
 		return tier, nil

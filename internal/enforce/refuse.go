@@ -50,17 +50,23 @@ func (p *Response) setRefusal(h http.Header) {
 
 // deny answers a request that is turned away without counting, or hands it to the
 // error routes.
-func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) error {
-	if err == errNoKey { // RFC 9110, section 11.6.1
+func (h *Handler) deny(w http.ResponseWriter, r *http.Request, why *Denial) error {
+	if why == noKey { // RFC 9110, section 11.6.1
 		w.Header().Set("WWW-Authenticate", h.App.APIKeys.challenge())
+	}
+	if !httpfield.PrefersProblem(r.Header) {
+		return fail(w, r, why.Err)
 	}
 	httpfield.ForbidStoring(w.Header())
 	leaveBody(w, r)
-	status, ok := errors.AsType[caddyhttp.HandlerError](err)
-	switch {
-	case ok && isDenial(err) && httpfield.PrefersProblem(r.Header):
-		return httpfield.Problem{Title: http.StatusText(status.StatusCode), Status: status.StatusCode, Detail: status.Err.Error()}.Write(w, r)
-	case ok && inErrorRoute(r):
+	return httpfield.Problem{Title: http.StatusText(why.Status), Status: why.Status, Detail: why.Text}.Write(w, r)
+}
+
+// fail hands a request that isn't decided about to the error routes, unless it is in them.
+func fail(w http.ResponseWriter, r *http.Request, err error) error {
+	httpfield.ForbidStoring(w.Header())
+	leaveBody(w, r)
+	if status, ok := errors.AsType[caddyhttp.HandlerError](err); ok && inErrorRoute(r) {
 		w.WriteHeader(status.StatusCode)
 		return nil
 	}

@@ -69,11 +69,10 @@ func (e *Evaluation) chargeSharedShadows(own *Policy, set *LimitSet, cost int64)
 	}
 }
 
-// decideShadows has shadow limits decide about a request of which the enforced ones have made
-// an outcome.
-func (e *Evaluation) decideShadows(o outcome) {
-	e.countShadowZones(o)
-	if o != Passed && o != Counted {
+// decideShadows has shadow limits decide about a request, if the enforced ones let it pass.
+func (e *Evaluation) decideShadows(passes bool) {
+	e.countShadowZones(passes)
+	if !passes {
 		return
 	}
 	h := e.Handler.App.Use()
@@ -95,7 +94,7 @@ func (e *Evaluation) decideShadows(o outcome) {
 
 // countShadowZones counts the request for zones of which only shadow limits hold for it. The
 // others are counted with the enforced ones.
-func (e *Evaluation) countShadowZones(o outcome) {
+func (e *Evaluation) countShadowZones(passes bool) {
 	ledger := e.Handler.App.Ledger
 	var last *Zone
 	for i, p := range e.Shadows.Policies {
@@ -104,7 +103,7 @@ func (e *Evaluation) countShadowZones(o outcome) {
 		}
 		last = p.Zone
 		last.Meter.Requests.Inc()
-		if ledger != nil && (o == Passed || o == Counted) {
+		if ledger != nil && passes {
 			last.Past.Allow(ledger.Key(e.Shadows.Debits[i].Key), unitsOf(&e.Shadows.Debits[i]))
 		}
 	}

@@ -3,7 +3,6 @@ package operations
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"maps"
 	"net"
 	"net/http"
@@ -139,13 +138,13 @@ func (x *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *h
 	if x.Kind == operator.APIKey {
 		e.Credentials = enforce.Credentials{Known: true, Name: x.Value, Tier: h.App.KeyTier(x.Value, x.Now)}
 	}
-	settled := e.Collect()
+	settled, err := e.Collect()
 	if c := &e.Credentials; c.Tier != "" && x.Told.Tier == "" {
 		x.Told.Tier, x.Told.TierReason = c.Tier, tierReason(c)
 	}
 	switch exempt, _ := e.IsExempt(); {
-	case settled.Outcome == enforce.Failed:
-		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + settled.Err.Error()}
+	case err != nil:
+		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + err.Error()}
 	case exempt:
 		x.Told.Exempt = true
 		return operator.Forecast{Outcome: "exempt", Text: "passes: it is exempt"}
@@ -194,11 +193,7 @@ func (x *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) op
 		p := e.Policies[d.Debit]
 		return x.refusedByDebit(d, p, debits[d.Debit].Cost)
 	case e.Denied != nil:
-		status := http.StatusForbidden
-		if denied, ok := errors.AsType[caddyhttp.HandlerError](e.Denied); ok {
-			status = denied.StatusCode
-		}
-		return operator.Forecast{Outcome: "denied", Status: status, Text: "is denied: " + e.Denied.Error()}
+		return operator.Forecast{Outcome: "denied", Status: e.Denied.Status, Text: "is denied: " + e.Denied.Err.Error()}
 	case len(debits) == 0 && len(e.Shadows.Debits) == 0:
 		return operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
 	case len(debits) == 0:

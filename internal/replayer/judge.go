@@ -1,7 +1,6 @@
 package replayer
 
 import (
-	"errors"
 	"maps"
 	"net/http"
 	"runtime/debug"
@@ -167,7 +166,7 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 	}
 	e := h.Begin(request)
 	defer e.Release()
-	result := e.Decide()
+	result, err := e.Decide()
 	e.Pending(nil).Settle(r.Status)
 	for i, p := range e.Policies {
 		if !p.Zone.Count.Counts(r.Status) {
@@ -176,6 +175,10 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 		v.Counts = append(v.Counts, replay.Count{
 			Limit: j.limit(p), Key: v.Copy(e.Debits[i].Key), Cost: e.Debits[i].Cost, Unknown: j.unknown(p.Zone, r),
 		})
+	}
+	if err != nil {
+		v.Outcome, v.Reason = replay.Skipped, "a matcher or a placeholder of the config fails"
+		return false
 	}
 	switch result.Outcome {
 	case enforce.Passed, enforce.Counted:
@@ -188,9 +191,7 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 		by := result.Response.Refusal
 		v.Outcome, v.By, v.Key, v.Reason = replay.Refused, j.limit(by.Policy), v.Copy(by.Key), meter.Outcomes[by.Reason]
 	case enforce.Denied:
-		v.Outcome, v.Reason = replay.Denied, denialText(result.Err)
-	default:
-		v.Outcome, v.Reason = replay.Skipped, "a matcher or a placeholder of the config fails"
+		v.Outcome, v.Reason = replay.Denied, result.Denial.Text
 	}
 	return false
 }
@@ -210,14 +211,6 @@ func (j *judge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *repl
 			v.Shadows = append(v.Shadows, replay.Shadow{By: j.limit(p), Key: key})
 		}
 	}
-}
-
-// denialText says why a request is denied.
-func denialText(err error) string {
-	if denied, ok := errors.AsType[caddyhttp.HandlerError](err); ok && denied.Err != nil {
-		return denied.Err.Error()
-	}
-	return err.Error()
 }
 
 // limitKey is what limits have in common that count together.
