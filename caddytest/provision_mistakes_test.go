@@ -30,6 +30,19 @@ func load(t *testing.T, input string) (warnings []warning, err error) {
 
 func loadJSON(t *testing.T, raw []byte) (warnings []warning, err error) {
 	t.Helper()
+	lines, err := logOf(t, raw)
+	for line := range strings.Lines(lines) {
+		var w warning
+		if json.Unmarshal([]byte(line), &w) == nil && w.Level == "warn" && strings.Contains(w.Logger, "rate_limit") {
+			warnings = append(warnings, w)
+		}
+	}
+	return warnings, err
+}
+
+// logOf validates a config in this process, and returns what is logged.
+func logOf(t *testing.T, raw []byte) (lines string, err error) {
+	t.Helper()
 	folder, err := os.MkdirTemp("", "log") // and not t.TempDir: the test's name may have placeholders in it
 	if err != nil {
 		t.Fatal(err)
@@ -47,17 +60,30 @@ func loadJSON(t *testing.T, raw []byte) (warnings []warning, err error) {
 		t.Fatal(err)
 	}
 	err = validate(raw)
-	lines, readErr := os.ReadFile(path)
+	text, readErr := os.ReadFile(path)
 	if readErr != nil {
 		t.Fatal(readErr)
 	}
-	for line := range strings.Lines(string(lines)) {
-		var w warning
-		if json.Unmarshal([]byte(line), &w) == nil && w.Level == "warn" && strings.Contains(w.Logger, "rate_limit") {
-			warnings = append(warnings, w)
-		}
+	return string(text), err
+}
+
+// mustValidate validates the server's config in this process, and returns what is logged.
+func (s *server) mustValidate() string {
+	s.t.Helper()
+	text := readSample(s.t, s.config)
+	for _, variable := range s.env {
+		name, value, _ := strings.Cut(variable, "=")
+		text = strings.ReplaceAll(text, "{$"+name+"}", value)
 	}
-	return warnings, err
+	raw, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lines, err := logOf(s.t, raw)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return lines
 }
 
 // saidOf validates the config of a server that isn't started, and returns what is said of it.

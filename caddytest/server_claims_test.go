@@ -89,7 +89,7 @@ func TestNobodyIsSqueezedByAClaimedAddress(t *testing.T) {
 }
 
 func TestValidateWarnsOfLooseProxies(t *testing.T) {
-	t.Parallel()
+	noData(t)
 	const warning = "this server trusts proxies, and takes the first address of X-Forwarded-For"
 	const static = "trusted_proxies static private_ranges\n"
 	for name, c := range map[string]struct {
@@ -106,10 +106,7 @@ func TestValidateWarnsOfLooseProxies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conf := withProxies(standing("", "", "3/1h"), c.options) + "http://:{$PORT}/a {\nrate_limit {\nzone a {\nlimit 5/1m\n}\n}\n}\n"
 			s := newServer(t, conf)
-			out, err := s.run("validate", "--config", s.config)
-			if err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			out := s.mustValidate()
 			if got := strings.Count(out, warning); got != c.want || c.want > 0 && !strings.Contains(out, ":"+s.port+`"]`) {
 				t.Errorf("it warns %d times, want %d:\n%s", got, c.want, out)
 			}

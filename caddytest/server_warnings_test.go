@@ -15,8 +15,9 @@ const (
 )
 
 func TestValidateWarnsOfServedDatabase(t *testing.T) {
-	t.Parallel()
+	noData(t)
 	const zone = "rate_limit {\nzone z {\nlimit 10/1h\n}\n}\n"
+	const whereStarted = "where Caddy was started"
 	const elsewhere = "http://:{$OTHER} {\nroot {$DIR}\nfile_server\n}\n"
 	for name, c := range map[string]struct {
 		sites string
@@ -29,7 +30,7 @@ func TestValidateWarnsOfServedDatabase(t *testing.T) {
 		"on another site":         {site(zone) + elsewhere, true},
 		"on an earlier site":      {elsewhere + site(zone), true},
 		"in an error route":       {site(zone + "respond hello\nhandle_errors {\nroot {$DIR}/srv\nfile_server\n}"), true},
-		"where Caddy was started": {site(zone + "file_server"), true},
+		whereStarted:              {site(zone + "file_server"), true},
 		"beside it":               {site("root {$DIR}/srv2\n" + zone + "file_server"), false},
 		"below it":                {site("root {$DIR}/srv/data/www\n" + zone + "file_server"), false},
 		"not served":              {site("root {$DIR}\n" + zone + "respond hello"), false},
@@ -37,10 +38,10 @@ func TestValidateWarnsOfServedDatabase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, options("rate_limit {\nstore sqlite {$DIR}/srv/data/tally.db\n}")+c.sites)
-			out, err := s.run("validate", "--config", s.config)
-			if err != nil {
-				t.Fatalf("%v: %s", err, out)
+			if name == whereStarted {
+				t.Chdir(s.dir)
 			}
+			out := s.mustValidate()
 			if warned := strings.Contains(out, servedWarning); warned != c.want {
 				t.Errorf("it warns: %v, want %v:\n%s", warned, c.want, out)
 			}
@@ -53,7 +54,7 @@ func TestValidateWarnsOfServedDatabase(t *testing.T) {
 }
 
 func TestValidateWarnsOfOpenFolder(t *testing.T) {
-	t.Parallel()
+	noData(t)
 	if runtime.GOOS == "windows" {
 		t.Skip("folders have no such mode there")
 	}
@@ -77,10 +78,7 @@ func TestValidateWarnsOfOpenFolder(t *testing.T) {
 			if err := os.Chmod(folder, c.mode); err != nil {
 				t.Fatal(err)
 			}
-			out, err := s.run("validate", "--config", s.config)
-			if err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			out := s.mustValidate()
 			if warned := strings.Contains(out, openWarning); warned != c.want {
 				t.Errorf("it warns: %v, want %v:\n%s", warned, c.want, out)
 			}
