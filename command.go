@@ -1,11 +1,33 @@
 package tally
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/console"
+	"github.com/caddy-tally/caddy-tally/internal/dashboard"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
 func init() {
@@ -27,4 +49,277 @@ is, --address says, or the config file that --config names.`,
 			cmd.RunE = unknownCommand(namesOf(cmd.Commands()))
 		},
 	})
+}
+
+// adminEndpoint is where the running Caddy is asked, by flags as Caddy's own commands have
+// them.
+type adminEndpoint struct{ address, config, adapter string }
+
+func (at *adminEndpoint) addFlags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.StringVarP(&at.address, "address", "a", "", "The address of the running Caddy's admin endpoint")
+	flags.StringVarP(&at.config, "config", "c", "", "A config file that says that address")
+	flags.StringVar(&at.adapter, "adapter", "", "Name of the config adapter for --config")
+}
+
+// determine returns the address as Caddy writes it.
+func (at *adminEndpoint) determine() (string, error) {
+	if at.address == "" && at.config != "" {
+		if err := checkAdmin(at.config, at.adapter); err != nil {
+			return "", err
+		}
+	}
+	return caddycmd.DetermineAdminAPIAddress(at.address, nil, at.config, at.adapter)
+}
+
+// checkAdmin returns an error if a config file turns the admin endpoint off.
+func checkAdmin(file, adapter string) error {
+	text, _, _, err := caddycmd.LoadConfig(file, adapter)
+	if err != nil {
+		return err
+	}
+	var config struct {
+		Admin caddy.AdminConfig `json:"admin"`
+		Apps  struct {
+			RateLimit struct {
+				RulesFile string `json:"rules_file"`
+			} `json:"rate_limit"`
+		} `json:"apps"`
+	}
+	if json.Unmarshal(text, &config) != nil || !config.Admin.Disabled {
+		return nil // what is wrong with it, Caddy says
+	}
+	rules := cmp.Or(config.Apps.RateLimit.RulesFile, filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, defaultRulesFile))
+	return fmt.Errorf("%s turns the admin endpoint off (admin off), so no command can ask this Caddy; its rules file works without: write a line such as ban 203.0.113.9 or allow 203.0.113.9 into %s, which holds within a second; or write admin unix//run/caddy/admin.sock", file, rules)
+}
+
+// connect returns the service of the running Caddy.
+func (at *adminEndpoint) connect(*cobra.Command) (operator.Service, error) {
+	text, err := at.determine()
+	if err != nil {
+		return nil, err
+	}
+	address, err := caddy.ParseNetworkAddress(text)
+	if err != nil || address.PortRangeSize() > 1 || address.IsFdNetwork() {
+		return nil, fmt.Errorf("the address %q of the admin endpoint can't be used: expected one such as localhost:2019 or unix//run/caddy/admin.sock", text)
+	}
+	if address.IsUnixNetwork() {
+		socket, _, _ := strings.Cut(address.Host, "|") // and its permissions
+		return operator.NewClient("unix", socket), nil
+	}
+	return operator.NewClient("tcp", address.JoinHostPort(0)), nil
+}
+
+// loadReplay returns the config of the flags, for a replay.
+func (at *adminEndpoint) loadReplay() (*replayer.Config, error) {
+	return replayer.Load(at.config, at.adapter)
+}
+
+// dashboardCommand returns `caddy rate-limit dashboard`.
+func dashboardCommand(at *adminEndpoint) *cobra.Command {
+	var readOnly bool
+	var port uint16
+	cmd := &cobra.Command{
+		Use:   "dashboard",
+		Short: "Shows the dashboard in a browser on this machine",
+		Long: `Serves the dashboard of a running Caddy to a browser on this machine, until Ctrl-C,
+and prints the address to open. The address works once; the browser that opened
+it stays in.
+
+From afar, run it on the server over ssh, which forwards the port:
+
+  ssh -t -L 8042:127.0.0.1:8042 server caddy rate-limit dashboard --port 8042
+
+Then open the address on your own machine. Others who are logged in on the server
+can't get in: they don't have the address.
+
+What is done here is noted in the audit as done by "admin".`,
+		Example: "  caddy rate-limit dashboard --read-only",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("got %q: expected caddy rate-limit dashboard", args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			service, err := at.connect(cmd)
+			if err != nil {
+				return err
+			}
+			if _, err := service.Status(ctx); err != nil {
+				return err
+			}
+			served, err := dashboard.New(dashboard.Options{
+				Service: service, Writable: !readOnly,
+				Report: func(err error) { fmt.Fprintf(cmd.ErrOrStderr(), "%q\n", err.Error()) },
+			})
+			if err != nil {
+				return err
+			}
+			return openDoor(ctx, cmd.OutOrStdout(), dashboard.NewDoor(served), port)
+		},
+	}
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "Show everything and change nothing")
+	cmd.Flags().Uint16Var(&port, "port", 0, "The port of 127.0.0.1 to listen on; 0 chooses a free one")
+	return cmd
+}
+
+// openDoor serves the dashboard on loopback until ctx ends, and prints where.
+func openDoor(ctx context.Context, out io.Writer, door *dashboard.Door, port uint16) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return err
+	}
+	_, listening, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Open this address. It works once. Ctrl-C ends the dashboard.\n\n%s\n", door.URL(listening))
+	return door.Serve(ctx, listener)
+}
+
+// namesOf returns the names of commands, for messages.
+func namesOf(commands []*cobra.Command) string {
+	var names []string
+	for _, cmd := range commands {
+		names = append(names, cmd.Name())
+	}
+	return caddyconf.OrList(names)
+}
+
+// unknownCommand returns what a command runs that only has subcommands: it shows its help,
+// or fails if a word follows that is none of them.
+func unknownCommand(known string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			meant := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				meant = fmt.Sprintf("; did you mean %s?", caddyconf.OrList(near))
+			}
+			return fmt.Errorf("unknown command %q: expected %s%s", args[0], known, meant)
+		}
+		return cmd.Help()
+	}
+}
+
+// versionCommand returns `caddy rate-limit version`.
+func versionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Prints the versions of the rate limiter, of Caddy and of the database",
+		Long: `Prints the versions of the rate limiter, of the Caddy that it is built into, of Go
+and of the databases that it makes, and whether there can be a journal on this
+platform. No running Caddy is asked.`,
+		Example: "  caddy rate-limit version --json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("got %q: expected caddy rate-limit version", args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				out := json.NewEncoder(cmd.OutOrStdout())
+				out.SetIndent("", "  ")
+				return out.Encode(runningVersions())
+			}
+			return runningVersions().write(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "Print JSON")
+	return cmd
+}
+
+// write prints the versions for people.
+func (v versions) write(w io.Writer) error {
+	journal := "none on this platform: each charge is a transaction"
+	if v.Journal {
+		journal = "possible on this platform"
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "Rate limiter\t%s\n", v.moduleText())
+	fmt.Fprintf(table, "Caddy\t%s\n", v.Caddy)
+	fmt.Fprintf(table, "Built with\t%s for %s\n", v.Go, v.Platform)
+	fmt.Fprintf(table, "Database\tversion %d\n", v.Database)
+	fmt.Fprintf(table, "Journal\t%s\n", journal)
+	return table.Flush()
+}
+
+func (v versions) moduleText() string {
+	text := v.Module
+	if text == "" {
+		text = "unknown"
+	}
+	if v.Revision != "" {
+		text += ", revision " + v.Revision
+	}
+	if v.Modified {
+		text += " with changes"
+	}
+	return text
+}
+
+// modulePath is what this module is called in a binary.
+const modulePath = "github.com/caddy-tally/caddy-tally"
+
+// versions are those of a binary and of what it is made of.
+type versions struct {
+	Module   string `json:"version,omitempty"`  // "" if the binary doesn't say it
+	Revision string `json:"revision,omitempty"` // of the repository, if the binary was built in it
+	Modified bool   `json:"modified,omitempty"` // the files weren't those of the revision
+	Caddy    string `json:"caddy"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Database int    `json:"database"` // of the schema
+	Journal  bool   `json:"journal"`  // whether there can be one on this platform
+}
+
+// versionsOf returns the versions of a binary, by what it says of itself; info may be nil.
+func versionsOf(info *debug.BuildInfo) versions {
+	v := versions{
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Database: sqlite.SchemaVersion(), Journal: sqlite.HasJournal,
+	}
+	v.Caddy, _ = caddy.Version()
+	if info == nil {
+		return v
+	}
+	v.Module = moduleVersion(info)
+	if info.Main.Path != modulePath {
+		return v // the revision is another repository's
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			v.Revision = setting.Value
+		case "vcs.modified":
+			v.Modified = setting.Value == "true"
+		}
+	}
+	return v
+}
+
+// moduleVersion returns the version of this module in a binary, or "" if that doesn't say it.
+func moduleVersion(info *debug.BuildInfo) string {
+	for _, module := range append(info.Deps, &info.Main) {
+		switch {
+		case module.Path != modulePath:
+		case module.Replace == nil:
+			return module.Version
+		case module.Replace.Version == "":
+			return "(devel)" // a folder
+		default:
+			return module.Replace.Version
+		}
+	}
+	return ""
+}
+
+// runningVersions returns the versions of this process.
+func runningVersions() versions {
+	info, _ := debug.ReadBuildInfo()
+	return versionsOf(info)
 }

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/dustin/go-humanize"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // newCostRule returns what a cost stands for.
@@ -92,4 +96,179 @@ func (c *Cost) rule() (enforce.CostRule, error) {
 		return enforce.CostRule{}, err
 	}
 	return p, matcher.CheckSets(c.MatcherSetsRaw)
+}
+
+// Count says which requests of a zone use up units: those that get one of some answers. What
+// counts is the status that a later handler or an upstream writes, or the status of the error
+// that a handler returns, such as the 401 of `basic_auth`.
+type Count struct {
+	// The statuses with which a request uses up units, from 200 to 599, or the first digit for all
+	// that begin with it: 4 stands for 400 to 499. A request that is answered with another
+	// status uses up nothing. Required.
+	Status []int `json:"status,omitempty"`
+
+	// Take what a request costs when it comes, and give it back if its status is none of these.
+	// So never more are let through than the limit, however many come at once, and a client
+	// may have no more requests under way at a time than it has units left. A request whose
+	// client leaves before it is answered uses up what it took, and so does one that is under
+	// way when Caddy is stopped. Without this, a request passes if its cost is free, and is
+	// charged when the status is known: what is under way at a time may be more than the limit.
+	Hold bool `json:"hold,omitempty"`
+
+	// With `hold`, read the body of a request before it takes anything, up to this many bytes, at
+	// most 1048576, so that clients that send slowly hold nothing meanwhile. A request with a longer
+	// body is answered with 413, one whose body can't be read with 400, and neither uses up
+	// anything. The bodies of all requests together take at most 64 MiB; beyond that they aren't
+	// read before. 65536 is enough for a login form. Default: the body isn't read.
+	ReadBody int64 `json:"read_body,omitempty"`
+}
+
+// check returns an error about what is wrong with the statuses.
+func (c *Count) check() error {
+	if len(c.Status) == 0 {
+		return errors.New("status: one is missing: write 401")
+	}
+	if err := c.checkReadBody(); err != nil {
+		return err
+	}
+	for i, status := range c.Status {
+		if (status < 2 || status > 5) && (status < 200 || status > 599) {
+			return fmt.Errorf("status: must be from 200 to 599, or 2 to 5 for all that begin with it, got %d", status)
+		}
+		for j, other := range c.Status {
+			if i > j && status == other {
+				return fmt.Errorf("status: %s is given twice: leave one out", enforce.StatusText(status))
+			}
+			if i != j && status/100 == other {
+				return fmt.Errorf("status: %d is among %s: leave one out", status, enforce.StatusText(other))
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Count) checkReadBody() error {
+	switch {
+	case c.ReadBody < 0 || c.ReadBody > enforce.MaxReadBody:
+		return fmt.Errorf("read_body: must be from 1 to %d bytes, got %d", enforce.MaxReadBody, c.ReadBody)
+	case c.ReadBody > 0 && !c.Hold:
+		return fmt.Errorf("read_body is for hold, because nothing is held without it: write count status %v hold read_body", c)
+	}
+	return nil
+}
+
+// String returns the statuses as a Caddyfile has them.
+func (c *Count) String() string { return c.rule().String() }
+
+// rule returns the option ready for use, or nil if there is none.
+func (c *Count) rule() *enforce.Count {
+	if c == nil {
+		return nil
+	}
+	return &enforce.Count{Status: c.Status, Hold: c.Hold, ReadBody: c.ReadBody}
+}
+
+// provisionCount settles which requests of the zone use up units.
+func (z *zoneSetup) provisionCount() error {
+	if z.Count == nil {
+		return nil
+	}
+	if err := z.Count.check(); err != nil {
+		return fmt.Errorf("count: %w", err)
+	}
+	if z.run.DeniesAll {
+		return errors.New("count: the zone admits nothing, so no request gets an answer that could count: write a limit, or leave out count")
+	}
+	z.run.Counting = engine.Afterwards
+	z.run.Count = z.Count.rule()
+	if z.Count.Hold {
+		z.run.Counting = engine.Held
+	}
+	return nil
+}
+
+// unmarshalCount reads which requests use up units.
+func (z *Zone) unmarshalCount(d *caddyfile.Dispenser) error {
+	if z.Count != nil {
+		return d.Errf("count already specified: status %v", z.Count)
+	}
+	count, err := parseCounted(d.RemainingArgs())
+	if err != nil {
+		return d.Errf("count: %w", err)
+	}
+	z.Count = count
+	return nil
+}
+
+// parseCounted parses what stands behind the word `count`.
+func parseCounted(words []string) (*Count, error) {
+	const write = "write count status 401 403"
+	switch {
+	case len(words) == 0:
+		return nil, fmt.Errorf("it lacks the statuses with which a request counts: %s", write)
+	case words[0] == "hold":
+		return nil, fmt.Errorf("hold is for what counts only with some statuses: write count status 401 hold")
+	case words[0] != "status" && isStatus(words[0]):
+		return nil, fmt.Errorf("the word status is missing: write count status %s", strings.Join(words, " "))
+	case words[0] != "status":
+		return nil, fmt.Errorf("unknown word %q: %s", words[0], write)
+	}
+	words = words[1:]
+	c := new(Count)
+	if i := slices.Index(words, "read_body"); i >= 0 {
+		var err error
+		if c.ReadBody, err = parseReadBody(words[i+1:]); err != nil {
+			return nil, err
+		}
+		words = words[:i]
+	}
+	if i := slices.Index(words, "hold"); i >= 0 {
+		if i < len(words)-1 {
+			return nil, fmt.Errorf("hold stands last: write count status %s hold", strings.Join(slices.Delete(slices.Clone(words), i, i+1), " "))
+		}
+		c.Hold, words = true, words[:i]
+	}
+	if len(words) == 0 {
+		return nil, fmt.Errorf("status lacks its values: %s", write)
+	}
+	for _, word := range words {
+		status, ok := parseStatus(word)
+		if !ok && strings.Contains(word, ",") {
+			return nil, fmt.Errorf("got %q, but "+matcher.NoCommas+" write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
+		}
+		if !ok {
+			return nil, fmt.Errorf("status: expected one from 200 to 599, or a class from 2xx to 5xx, got %q", word)
+		}
+		c.Status = append(c.Status, status)
+	}
+	return c, c.check()
+}
+
+// parseReadBody parses what stands behind the word `read_body`.
+func parseReadBody(words []string) (int64, error) {
+	switch len(words) {
+	case 0:
+		return enforce.DefaultReadBody, nil
+	case 1:
+		if size, err := humanize.ParseBytes(words[0]); err == nil && size > 0 && size <= enforce.MaxReadBody {
+			return int64(size), nil
+		}
+	}
+	return 0, fmt.Errorf("read_body: must be one size from 1B to 1MiB, got %q: write hold read_body 64KiB", strings.Join(words, " "))
+}
+
+// parseStatus parses a status such as 401, or a class of them such as 4xx.
+func parseStatus(word string) (status int, ok bool) {
+	if class, isClass := strings.CutSuffix(strings.ToLower(word), "xx"); isClass && len(class) == 1 {
+		word = class
+	} else if len(word) != 3 {
+		return 0, false
+	}
+	status, err := strconv.Atoi(word)
+	return status, err == nil && (status >= 2 && status <= 5 || status >= 200 && status <= 599)
+}
+
+func isStatus(word string) bool {
+	_, ok := parseStatus(word)
+	return ok
 }

@@ -3,20 +3,27 @@ package tally
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/routes"
 )
 
 // Dashboard shows what the rate limiter of this Caddy does, to people who have been
@@ -185,3 +192,178 @@ var (
 	_ caddy.Provisioner           = (*Dashboard)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Dashboard)(nil)
 )
+
+func init() {
+	httpcaddyfile.RegisterHandlerDirective("rate_limit_dashboard", parseDashboard)
+	httpcaddyfile.RegisterDirectiveOrder("rate_limit_dashboard", httpcaddyfile.Before, "request_header") // behind rate_limit_user
+}
+
+// parseDashboard sets up the dashboard from the directive. Named matchers are known only
+// here.
+func parseDashboard(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	d := new(Dashboard)
+	return d, d.unmarshal(helper.Dispenser, helper.MatcherToken)
+}
+
+// UnmarshalCaddyfile sets up the dashboard from Caddyfile tokens. Syntax:
+//
+//	rate_limit_dashboard [<matcher>] {
+//		read_only
+//		writable
+//		allow <matcher>, as for match
+//	}
+func (db *Dashboard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return db.unmarshal(d, unnamedMatchers(d))
+}
+
+func (db *Dashboard) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
+	var mode string
+	for d.Next() {
+		db.Source = caddyconf.Source(d)
+		if d.NextArg() {
+			return d.Errf("rate_limit_dashboard: got %q: expected a matcher such as /limits/*, or none, and a block: write rate_limit_dashboard {, and %[1]s on a line of its own", d.Val())
+		}
+		for nesting := d.Nesting(); d.NextBlock(nesting); {
+			if err := db.unmarshalOption(d, token, &mode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unmarshalOption reads one line or block. mode is what was said of changes before.
+func (db *Dashboard) unmarshalOption(d *caddyfile.Dispenser, token matcherToken, mode *string) error {
+	switch word := d.Val(); word {
+	case "read_only", "writable":
+		if d.NextArg() {
+			return d.Errf("rate_limit_dashboard: %s: expected nothing behind it, got %q", word, d.Val())
+		}
+		if *mode != "" {
+			return d.Errf("rate_limit_dashboard: got %s after %s: expected one of read_only and writable", word, *mode)
+		}
+		*mode, db.Writable = word, word == "writable"
+		return nil
+	case "allow":
+		return db.unmarshalAllow(d, token)
+	default:
+		return d.Errf("rate_limit_dashboard: unrecognized option %q: expected read_only, writable or allow", word)
+	}
+}
+
+func (db *Dashboard) unmarshalAllow(d *caddyfile.Dispenser, token matcherToken) error {
+	set, err := unmarshalMatchers(d, token)
+	if err != nil {
+		return caddyconf.InLine(d, "rate_limit_dashboard: allow", err)
+	}
+	if len(set) == 0 {
+		return d.Err("rate_limit_dashboard: allow: a matcher is missing: write allow client_ip 192.0.2.0/24")
+	}
+	db.AllowRaw = append(db.AllowRaw, set)
+	return nil
+}
+
+// Interface guards
+var _ caddyfile.Unmarshaler = (*Dashboard)(nil)
+
+// The next functions find out who a dashboard lets in that nobody has authenticated.
+
+// places returns where the dashboard is in a config.
+func (d *Dashboard) places(survey *survey) (found []*place) {
+	for _, p := range survey.places {
+		if p.dashboard != nil && routes.SameJSON(p.dashboard, d) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// checkAllow returns an error if a matcher of allow looks at a header field that clients can send
+// as they like. Where the matcher also says from which address, only that can send it.
+func (d *Dashboard) checkAllow(places []*place) error {
+	for _, set := range d.AllowRaw {
+		if set["remote_ip"] != nil {
+			continue
+		}
+		for _, p := range places {
+			if err := p.checkFields(set); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkFields returns an error if clients can send a header field that a matcher set looks at.
+func (p *place) checkFields(set caddy.ModuleMap) error {
+	for _, n := range needsOfMatchers(nil, "allow", set) {
+		field, isField := strings.CutPrefix(n.name, "http.request.header.")
+		problem, _, _ := p.judge(n.name)
+		if problem == "" && isAnyValue(set, field) && !p.before.Anything && !p.before.Has("http.request.header."+http.CanonicalHeaderKey(field)) {
+			problem = "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
+		}
+		if isField && problem != "" {
+			return fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address", n.name, problem, field)
+		}
+	}
+	return nil
+}
+
+// isAnyValue reports whether a matcher set takes a header field with any value.
+func isAnyValue(set caddy.ModuleMap, field string) bool {
+	var fields map[string][]string
+	return json.Unmarshal(set["header"], &fields) == nil && slices.Contains(fields[field], "*")
+}
+
+// errStrangeHost refuses a request that another site may have made a visitor's browser send: its
+// page can point a name of its own at this server's address (DNS rebinding). Then the request has
+// the address of somebody who may see the dashboard, and the page reads the answer.
+var errStrangeHost = errors.New("rate_limit_dashboard: allow lets the request in, but its host is none that a route matches, no address and not localhost: " +
+	"write the host as the address of the site, or with the matchers of allow: host dashboard.lan")
+
+// permits returns an error if a request is of nobody who may see the dashboard.
+func (d *Dashboard) permits(r *http.Request) error {
+	if authenticatedUser(r) != "" {
+		return nil
+	}
+	matches := false
+	if len(d.allow) > 0 {
+		var err error
+		if matches, err = d.allow.AnyMatchWithError(r); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !matches:
+		return caddyhttp.Error(http.StatusForbidden, errors.New("rate_limit_dashboard: the request is of no authenticated user, and no matcher of allow matches"))
+	case !isOfThisMachine(r.Host) && !d.hosts.Match(r):
+		return caddyhttp.Error(http.StatusMisdirectedRequest, errStrangeHost)
+	}
+	return nil
+}
+
+// isOfThisMachine reports whether a Host field is an address or localhost, which nobody else can
+// point anywhere.
+func isOfThisMachine(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// namedHosts returns the hosts that matchers name in the servers of the dashboard, or in allow.
+func (d *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*place) (caddyhttp.MatchHost, error) {
+	var names []string
+	for _, p := range places {
+		names = append(names, survey.hosts[p.server]...)
+	}
+	names = append(names, routes.Hosts(&caddyhttp.Route{MatcherSetsRaw: d.AllowRaw})...)
+	for i := range names {
+		names[i] = strings.ToLower(names[i])
+	}
+	slices.Sort(names)
+	hosts := caddyhttp.MatchHost(slices.Compact(names))
+	return hosts, hosts.Provision(ctx)
+}

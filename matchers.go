@@ -1,13 +1,20 @@
 package tally
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"net/netip"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -76,3 +83,149 @@ func (h *Handler) warnOfExemptions() {
 		}
 	}
 }
+
+// unmarshalMatchers reads a matcher set: an endpoint, what begins like a matcher
+// token, client addresses, one matcher in the line, or a block of them.
+func unmarshalMatchers(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
+	if matcher.NextIsEndpoint(d) {
+		return matcher.UnmarshalEndpoint(d)
+	}
+	if nextIsMatcherToken(d) {
+		return parseMatcherToken(d, token)
+	}
+	if nextAreAddresses(*d) {
+		return parseAddresses(d)
+	}
+	if err := checkMatcherWords(*d); err != nil {
+		return nil, err
+	}
+	return caddyhttp.ParseCaddyfileNestedMatcherSet(d)
+}
+
+// nextAreAddresses reports whether all arguments that follow are addresses or
+// networks, which can only be meant to be clients'.
+func nextAreAddresses(d caddyfile.Dispenser) bool {
+	args := d.RemainingArgs()
+	isNone := func(arg string) bool {
+		_, errAddress := netip.ParseAddr(arg)
+		_, errNetwork := netip.ParsePrefix(arg)
+		return arg != "private_ranges" && errAddress != nil && errNetwork != nil
+	}
+	return len(args) > 0 && !slices.ContainsFunc(args, isNone)
+}
+
+// parseAddresses reads addresses and networks as the matcher client_ip does.
+func parseAddresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
+	d.NextArg()
+	name := d.Token().Clone()
+	name.Text = "client_ip"
+	m := new(caddyhttp.MatchClientIP)
+	if err := m.UnmarshalCaddyfile(caddyfile.NewDispenser(append([]caddyfile.Token{name}, d.NextSegment()...))); err != nil {
+		return nil, err
+	}
+	return caddy.ModuleMap{"client_ip": caddyconfig.JSON(m, nil)}, nil
+}
+
+// checkMatcherWords returns an error if a line, or one of the block that follows,
+// begins with what is no matcher.
+func checkMatcherWords(d caddyfile.Dispenser) error {
+	for nesting := d.Nesting(); d.NextArg() || d.NextBlock(nesting); d.NextSegment() {
+		if d.Token().Quoted() { // an expression
+			return nil
+		}
+		if word := d.Val(); !matcher.IsMatcher(word) {
+			args := d.RemainingArgs()
+			return d.Errf("getting matcher module '%s': module not registered: http.matchers.%[1]s: %s", word, insteadOfMatcher(word, args))
+		}
+	}
+	return nil
+}
+
+// otherMatchers are words that other programs have for Caddy's matchers.
+var otherMatchers = map[string]string{
+	"ip": "client_ip", "ips": "client_ip", "cidr": "client_ip", "address": "client_ip", "addr": "client_ip", "from": "client_ip",
+	"url": "path", "uri": "path", "paths": "path", "location": "path", "prefix": "path", "path_prefix": "path",
+	"regex": "path_regexp", "regexp": "path_regexp", "path_regex": "path_regexp", "methods": "method", "hosts": "host", "domain": "host",
+	"headers": "header", "params": "query",
+}
+
+// insteadOfMatcher says what to write instead of a word that is no matcher.
+func insteadOfMatcher(word string, args []string) string {
+	line := strings.Join(append([]string{word}, args...), " ")
+	rest := strings.TrimPrefix(line, word)
+	if spaced, ok := matcher.WithoutCommas(append([]string{word}, args...)); ok {
+		return matcher.NoCommas + " write " + spaced
+	}
+	switch other := otherMatchers[word]; {
+	case isFileName(word):
+		return "write /" + line
+	case other == "path" && strings.HasPrefix(rest, " /"):
+		return "write" + rest
+	case other != "":
+		return "write " + other + rest
+	case matcher.IsMethod(word):
+		return "write " + strings.ToUpper(word) + cmp.Or(rest, " /login")
+	case word == "user_agent":
+		return "write header User-Agent" + rest
+	case strings.Contains(word, "://"):
+		return "write {, host example.com, endpoint /login and }, each on a line of its own"
+	case strings.Trim(word, "0123456789abcdefABCDEF.:/*") == "" && strings.ContainsAny(word, ".:"):
+		return "it is no address or network: write client_ip 192.168.0.0/16"
+	case word == "localhost":
+		return "write client_ip 127.0.0.1 ::1"
+	case strings.Contains(word, "."):
+		return "write host " + word
+	}
+	if _, err := caddy.ParseDuration(word); err == nil {
+		return "write ban " + word + " before the matcher of a trap"
+	}
+	if meant := caddyconf.DidYouMean(word, slices.Sorted(maps.Keys(matcherNames()))); meant != "" {
+		return meant
+	}
+	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
+}
+
+// isFileName reports whether a word is hardly a host but a file, such as wp-login.php or .env.
+func isFileName(word string) bool {
+	extensions := []string{".php", ".asp", ".aspx", ".jsp", ".cgi", ".html", ".xml", ".txt", ".json", ".ini", ".sql", ".bak", ".yml", ".log"}
+	return len(word) > 1 && word[0] == '.' && word[1] != '.' || slices.Contains(extensions, path.Ext(word))
+}
+
+func matcherNames() map[string]bool {
+	names := make(map[string]bool)
+	for _, m := range caddy.GetModules("http.matchers") {
+		names[m.ID.Name()] = true
+	}
+	return names
+}
+
+// nextIsMatcherToken reports whether the next argument is a matcher token. What
+// begins like one can't be anything else: no matcher has such a name, and no
+// expression starts like it.
+func nextIsMatcherToken(d *caddyfile.Dispenser) bool {
+	if !d.NextArg() {
+		return false
+	}
+	next := d.Val()
+	d.Prev()
+	return next == "*" || strings.HasPrefix(next, "@")
+}
+
+func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
+	set, _, err := token()
+	if err != nil {
+		return nil, err
+	}
+	if first := d.Val(); d.NextArg() {
+		return nil, d.Errf("wrong argument count or unexpected line ending after '%s': expected nothing behind %s: write a block of matchers, or another line for an alternative", d.Val(), first)
+	}
+	if set == nil { // `*`
+		set = caddy.ModuleMap{}
+	}
+	return set, nil
+}
+
+// matcherToken reads the next argument if it is a whole matcher: `*`, a path or
+// the name of a matcher. The result is false, and the argument read all the
+// same, if it is anything else.
+type matcherToken func() (caddy.ModuleMap, bool, error)

@@ -3,9 +3,14 @@ package tally
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 )
@@ -59,5 +64,89 @@ func checkPageText(option, text string, most int) error {
 			return fmt.Errorf("page: %s: must be one line of UTF-8 without control characters, got %q", option, text)
 		}
 	}
+	return nil
+}
+
+// unmarshalPage reads `page off` or a block, into an option that wasn't given before.
+func unmarshalPage(d *caddyfile.Dispenser, to **Page) error {
+	if *to != nil {
+		return d.Err("page is given twice: write it once")
+	}
+	p := new(Page)
+	*to = p
+	switch args := d.RemainingArgs(); {
+	case len(args) == 1 && args[0] == "off":
+		p.Disabled = true
+		return nil
+	case len(args) > 0:
+		return d.Errf("page: expected off or a block, got %q", args[0])
+	}
+	return caddyconf.EachChecked(d, p.unmarshalOption, p.provision)
+}
+
+func (p *Page) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "name":
+		return caddyconf.String(d, &p.Name)
+	case "contact":
+		return caddyconf.String(d, &p.Contact)
+	}
+	return d.Errf("page: unrecognized option %q: expected name or contact", d.Val())
+}
+
+// DecisionLog writes a line for each refusal to the logger `http.log.rate_limit`, for
+// programs that read logs, such as fail2ban and CrowdSec. The lines hold addresses of
+// clients. Where they go, how they are filtered and how long they are kept is configured
+// in Caddy's logging.
+//
+// There are at most 1000 lines a second of each of four kinds: of clients that become
+// blocked, of further refusals of clients that are, of requests that a limit with `shadow`
+// would refuse, and of allowed requests. What is left out is counted in the next line of
+// its kind.
+type DecisionLog struct {
+	// Also write a line for one in so many allowed requests, chosen at random: 100 means
+	// one in a hundred, 1 means all. From 1 to 1000000000. Default: none.
+	Sample int `json:"sample,omitempty"`
+
+	run *enforce.DecisionLog
+}
+
+const maxSample = 1_000_000_000
+
+// decisionLogger is what Caddy knows the logger by.
+type decisionLogger struct{}
+
+// CaddyModule implements caddy.Module.
+func (decisionLogger) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.log.rate_limit", New: func() caddy.Module { return decisionLogger{} }}
+}
+
+func (l *DecisionLog) provision(ctx caddy.Context) error {
+	if l == nil {
+		return nil
+	}
+	if l.Sample < 0 || l.Sample > maxSample {
+		return fmt.Errorf("decision_log: sample: must be from 1 to %d, or 0 for none, got %d", maxSample, l.Sample)
+	}
+	l.run = &enforce.DecisionLog{Sample: l.Sample, Log: ctx.Logger(decisionLogger{})}
+	return nil
+}
+
+// unmarshalDecisionLog reads the option decision_log.
+func (a *App) unmarshalDecisionLog(d *caddyfile.Dispenser) error {
+	a.DecisionLog = new(DecisionLog)
+	words := d.RemainingArgs()
+	if len(words) == 0 {
+		return nil
+	}
+	if len(words) != 2 || words[0] != "sample" {
+		return d.Errf("decision_log: got %q: expected nothing, or sample and a share of the allowed requests: write decision_log sample 1/100", strings.Join(words, " "))
+	}
+	n, isShare := strings.CutPrefix(words[1], "1/")
+	sample, err := caddyconf.ParseCount(n)
+	if !isShare || err != nil || sample < 1 || sample > maxSample {
+		return d.Errf("decision_log: sample: must be a share from 1/1 to 1/%d, such as 1/100, got %q", maxSample, words[1])
+	}
+	a.DecisionLog.Sample = int(sample)
 	return nil
 }

@@ -2,14 +2,18 @@ package tally
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
@@ -90,4 +94,217 @@ func (s *Session) check() error {
 		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q", defaultSessionPath, path)
 	}
 	return nil
+}
+
+// Challenge is what a client has to do for a session.
+type Challenge struct {
+	// The kind:
+	//
+	// - `proof_of_work` (default): a puzzle that the browser solves by itself
+	// - `turnstile`, `hcaptcha`, `recaptcha`: a widget of this service. It learns
+	//   who visits the site's challenge, and must be reachable.
+	Type string `json:"type,omitempty"`
+
+	// How hard a puzzle is, in bits, from 1 to 28; one more takes twice as long.
+	// Default: 22, which takes a
+	// computer about a second and a phone two or three.
+	Difficulty int `json:"difficulty,omitempty"`
+
+	// How long a browser without JavaScript waits for a session, from 5s to 1m: the page goes
+	// on by itself then. A tenth of the sessions of a network, at least one, can be earned so.
+	// Default: none can, and the page asks to switch JavaScript on.
+	WithoutScript caddy.Duration `json:"without_script,omitempty"`
+
+	// What the service's widget knows the site by.
+	SiteKey string `json:"site_key,omitempty"`
+
+	// What the service knows the site by. Placeholders such as `{env.SECRET}` and
+	// `{file./run/secrets/turnstile}` are replaced when the config is loaded; it is
+	// an error if one of them is not set.
+	Secret string `json:"secret,omitempty"`
+}
+
+// proofOfWork is the kind of challenge that needs no service.
+const proofOfWork = "proof_of_work"
+
+// provision checks the option, and returns what verifies a service's tokens.
+func (c *Challenge) provision() (*siteverify.Client, error) {
+	if wait := time.Duration(c.WithoutScript); wait != 0 && (wait < challenge.MinWait || wait > challenge.MaxWait) {
+		return nil, fmt.Errorf("without_script: must be between %v and %v, got %v", wording.Duration(challenge.MinWait), wording.Duration(challenge.MaxWait), wait)
+	}
+	if c.Type == "" || c.Type == proofOfWork {
+		return nil, c.checkPuzzle()
+	}
+	if c.Difficulty != 0 {
+		return nil, fmt.Errorf("difficulty belongs to proof_of_work, not to %s", c.Type)
+	}
+	service, err := siteverify.ByName(c.Type)
+	if err != nil {
+		return nil, fmt.Errorf("must be proof_of_work, turnstile, hcaptcha or recaptcha, got %q", c.Type)
+	}
+	secret, err := caddy.NewReplacer().ReplaceOrErr(c.Secret, true, true)
+	if err != nil {
+		return nil, fmt.Errorf("the secret is not set: %w", err)
+	}
+	return siteverify.New(siteverify.Options{
+		Service: service, SiteKey: c.SiteKey, Secret: strings.TrimSpace(secret), Action: enforce.WidgetAction,
+	})
+}
+
+func (c *Challenge) checkPuzzle() error {
+	switch {
+	case c.SiteKey != "" || c.Secret != "":
+		return errors.New("site_key and secret belong to turnstile, hcaptcha and recaptcha")
+	case c.Difficulty != 0 && (c.Difficulty < challenge.MinDifficulty || c.Difficulty > challenge.MaxDifficulty):
+		return fmt.Errorf("difficulty: must be between %d and %d, got %d", challenge.MinDifficulty, challenge.MaxDifficulty, c.Difficulty)
+	}
+	return nil
+}
+
+func (c *Challenge) difficulty() int {
+	if c == nil {
+		return 0
+	}
+	return c.Difficulty
+}
+
+// withoutScript returns how long a browser without JavaScript waits, or 0 if that earns nothing.
+func (c *Challenge) withoutScript() time.Duration {
+	if c == nil {
+		return 0
+	}
+	return time.Duration(c.WithoutScript)
+}
+
+// What is done with a request that is over a limit.
+const (
+	onExceededRefuse    = "refuse"
+	onExceededChallenge = "challenge"
+)
+
+// checkOnExceeded checks that a challenge would help.
+func (z *zoneSetup) checkOnExceeded() error {
+	switch {
+	case z.OnExceeded == "" || z.OnExceeded == onExceededRefuse:
+		return nil
+	case z.OnExceeded != onExceededChallenge:
+		return fmt.Errorf("on_exceeded: must be refuse or challenge, got %q", z.OnExceeded)
+	case z.run.Per != enforce.PerClient:
+		return fmt.Errorf("on_exceeded challenge is for zones that count per client, this one counts per %s: a session would not help", z.run.Per)
+	case z.app.Session == nil:
+		return errors.New("on_exceeded: challenge needs sessions: write `session` into the global option rate_limit")
+	}
+	return nil
+}
+
+// unmarshalCeiling reads a factor.
+func (z *Zone) unmarshalCeiling(d *caddyfile.Dispenser) error {
+	if z.PrefixCeiling != 0 {
+		return d.Errf("prefix_ceiling already specified: %d", z.PrefixCeiling)
+	}
+	return caddyconf.Count(d, &z.PrefixCeiling)
+}
+
+// unmarshalPressure reads `pressure off` or a block.
+func (a *App) unmarshalPressure(d *caddyfile.Dispenser) error {
+	a.Pressure = new(Pressure)
+	switch args := d.RemainingArgs(); {
+	case len(args) == 1 && args[0] == "off":
+		a.Pressure.Disabled = true
+		return nil
+	case len(args) > 0:
+		return d.Errf("pressure: expected off or a block, got %q", args[0])
+	}
+	return caddyconf.EachChecked(d, a.Pressure.unmarshalOption, a.Pressure.check)
+}
+
+func (p *Pressure) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "fingerprints":
+		return caddyconf.Count(d, &p.Fingerprints)
+	case "within":
+		return caddyconf.Duration(d, &p.Within)
+	case "squeeze":
+		return caddyconf.Duration(d, &p.Squeeze)
+	case "up_to":
+		return caddyconf.Duration(d, &p.UpTo)
+	}
+	return d.Errf("pressure: unrecognized option %q: expected fingerprints, within, squeeze or up_to", d.Val())
+}
+
+func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
+	if z.OnExceeded != "" {
+		return d.Errf("on_exceeded already specified: %s", z.OnExceeded)
+	}
+	word, err := caddyconf.OneOf(d, onExceededRefuse, onExceededChallenge)
+	if err != nil && d.Val() == limitShadow {
+		return d.Errf("on_exceeded: must be refuse or challenge, got %q: write shadow into a line of its own", d.Val())
+	}
+	z.OnExceeded = word
+	return err
+}
+
+// unmarshalSession reads a block, which may be left out: all of it has defaults.
+func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
+	a.Session = new(Session)
+	if d.NextArg() {
+		return d.Errf("session: expected a block, got %q", d.Val())
+	}
+	if err := caddyconf.EachChecked(d, a.Session.unmarshalOption, a.Session.check); err != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	return nil
+}
+
+func (s *Session) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "lifetime":
+		return caddyconf.Duration(d, &s.Lifetime)
+	case "max_sessions_per_prefix":
+		return caddyconf.Count(d, &s.MaxPerPrefix)
+	case "max_live_sessions_per_prefix":
+		return caddyconf.Count(d, &s.MaxLivePerPrefix)
+	case "path":
+		return caddyconf.String(d, &s.Path)
+	case "challenge":
+		s.Challenge = new(Challenge)
+		return s.Challenge.unmarshal(d)
+	}
+	return d.Errf("unrecognized option %q: expected lifetime, max_sessions_per_prefix, max_live_sessions_per_prefix, challenge or path", d.Val())
+}
+
+// unmarshal reads `challenge proof_of_work [<difficulty>]` or the name of a service, and a
+// block.
+func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 {
+		return d.Err("challenge: a value is missing: expected proof_of_work, turnstile, hcaptcha or recaptcha")
+	}
+	c.Type, args = args[0], args[1:]
+	switch {
+	case c.Type == proofOfWork && len(args) == 1:
+		difficulty, err := caddyconf.ParseCount(args[0])
+		if err != nil || difficulty < 1 || difficulty > challenge.MaxDifficulty {
+			return d.Errf("challenge: the difficulty must be a number of bits from 1 to %d, got %q", challenge.MaxDifficulty, args[0])
+		}
+		c.Difficulty = int(difficulty)
+	case len(args) > 0:
+		return d.Errf("challenge: %s takes no %q here", c.Type, args[0])
+	}
+	if err := caddyconf.EachOption(d, c.unmarshalOption); err != nil {
+		return fmt.Errorf("challenge: %w", err)
+	}
+	return nil
+}
+
+func (c *Challenge) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "site_key":
+		return caddyconf.String(d, &c.SiteKey)
+	case "secret":
+		return caddyconf.String(d, &c.Secret)
+	case "without_script":
+		return caddyconf.Duration(d, &c.WithoutScript)
+	}
+	return d.Errf("unrecognized option %q: expected site_key, secret or without_script", d.Val())
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
@@ -166,4 +169,118 @@ func checkPrefixes(ipv4, ipv6 int) error {
 		return fmt.Errorf("ipv6_prefix must be between 0 and 128, got %d", ipv6)
 	}
 	return nil
+}
+
+// zoneSetup is a zone that is being provisioned, with what that takes.
+type zoneSetup struct {
+	*Zone
+	ctx    caddy.Context
+	app    *App
+	survey *survey
+	log    *zap.Logger
+}
+
+// warn warns of something in the zone.
+func (z *zoneSetup) warn(problem, write string) { z.Zone.warn(z.log, problem, write) }
+
+// mistake returns an error about something in the zone that Caddy accepts and that
+// can't be meant. A zone in the words of mholt/caddy-ratelimit is accepted all the
+// same, with a warning.
+func (z *zoneSetup) mistake(err error) error {
+	if err == nil || z.hasOwnWords() {
+		return err
+	}
+	problem, write, _ := strings.Cut(err.Error(), ": write ")
+	z.warn(problem, write)
+	return nil
+}
+
+// With which zones of its name a zone counts together.
+const (
+	scopeShared = "shared"
+	scopeSite   = "site"
+)
+
+// provisionScope settles which sites are counted on their own. Sites are told apart by
+// what the config calls them and not by what clients do: a client that makes up hosts
+// gains nothing.
+func (z *zoneSetup) provisionScope() error {
+	switch z.Scope {
+	case "", scopeShared:
+		return nil
+	case scopeSite:
+	default:
+		return fmt.Errorf("scope: must be shared or site, got %q", z.Scope)
+	}
+	server, ok := z.ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok {
+		return errors.New("scope: there are sites in HTTP servers only")
+	}
+	z.run.Sites = map[string]enforce.SiteLimits{"": {}}
+	z.run.Elsewhere = strings.Join(server.Listen, " ")
+	for _, host := range z.survey.hosts[server] {
+		z.run.Sites[strings.ToLower(host)] = enforce.SiteLimits{}
+	}
+	return nil
+}
+
+// countedAs returns the name under which a zone counts on a site.
+func (z *Zone) countedAs(site string) string {
+	if z.run.Sites == nil {
+		return z.Name
+	}
+	if site == "" {
+		site = z.run.Elsewhere
+	}
+	return z.Name + "\x00" + site
+}
+
+// What shadow means in a config.
+
+// wantsShadow reports whether a zone that isn't provisioned yet enforces no limit. Those of tiers
+// are not looked at.
+func (z *Zone) wantsShadow() bool {
+	return z.Shadow || len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
+}
+
+// mayShadow reports whether a zone that isn't provisioned yet may have a shadow limit.
+func (z *Zone) mayShadow() bool {
+	return z.Shadow || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
+}
+
+// provisionShadow settles whether the zone refuses anything, and warns of options that have no
+// effect if it doesn't.
+func (z *zoneSetup) provisionShadow() error {
+	if z.Shadow {
+		z.run.Denied = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
+	}
+	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
+	z.run.IsShadow = !slices.ContainsFunc(z.run.Sets(), enforces)
+	if !z.run.IsShadow {
+		z.warnOfShadowOrder()
+		return nil
+	}
+	if !z.Shadow && z.OnEmptyKey == enforce.EmptyDeny {
+		z.warn("shadow: no limit of the zone is enforced, and on_empty_key deny refuses requests all the same", "shadow into a line of its own, for the whole zone")
+	}
+	if z.OnExceeded == onExceededChallenge {
+		z.warn("on_exceeded: no limit of the zone is enforced, so nobody is challenged while shadow is there", "on_exceeded challenge with limits that are enforced")
+	}
+	if z.Ban != nil {
+		z.warn("ban: no limit of the zone is enforced, so nobody is banned while shadow is there", "ban with limits that are enforced")
+	}
+	z.log.Info("this zone is in shadow: no limit of it is enforced, so it refuses nothing", zap.String("zone", z.Name))
+	return nil
+}
+
+// warnOfShadowOrder warns of a shadow limit above an enforced one of its kind. These are told
+// apart by their order, so that the enforced one would begin to count anew.
+func (z *zoneSetup) warnOfShadowOrder() {
+	for _, set := range z.run.Sets() {
+		if p := set.Misplaced; p != nil {
+			z.warn(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", enforce.LimitText(p.Limit.Limit)),
+				"it below the enforced limits")
+			return
+		}
+	}
 }

@@ -1,0 +1,380 @@
+package tally
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+)
+
+// The next functions find options that depend on what only a later handler sets.
+
+// identityFields are header fields in which proxies and their authentication services
+// commonly say who a user is. A client may send them as well.
+var identityFields = []string{
+	"Cf-Access-Authenticated-User-Email", "Remote-Email", "Remote-Groups", "Remote-Name", "Remote-User",
+	"Tailscale-User-Login", "X-Auth-Request-Email", "X-Auth-Request-User", "X-Authentik-Email", "X-Authentik-Username",
+	"X-Forwarded-Email", "X-Forwarded-Preferred-Username", "X-Forwarded-User", "X-Goog-Authenticated-User-Email",
+	"X-Remote-User", "X-Webauth-User",
+}
+
+// userDirective is what to write where a zone depends on who a user is.
+const userDirective = "rate_limit_user instead of rate_limit: it runs after basic_auth and forward_auth; or in a route block and in JSON, put the handler behind the one that sets it"
+
+// checkOrder finds what can't work, or hardly does, because a later handler sets what it depends
+// on.
+func checkOrder(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		told := make(map[need]bool)
+		for _, n := range p.needs(s.app.APIKeys) {
+			problem, fix, fatal := p.judge(n.name)
+			if problem == "" || told[n] {
+				continue
+			}
+			told[n] = true
+			advice := p.handler.advice(fmt.Sprintf("%s: {%s} %s", n.where, n.name, problem), fix)
+			if n.zone != nil {
+				advice.Zone, advice.Source = n.zone.Name, cmp.Or(n.zone.Source, advice.Source)
+			}
+			advice.Refused = fatal && !n.mild
+			found = append(found, advice)
+		}
+	}
+	return found
+}
+
+// judge says what is wrong with depending on a placeholder at this place among handlers,
+// and what to write; "" if nothing is known to be. It is fatal if it can never work.
+func (p *place) judge(name string) (problem, write string, fatal bool) {
+	field, isField := strings.CutPrefix(name, "http.request.header.")
+	if isField {
+		field = http.CanonicalHeaderKey(field)
+		name = "http.request.header." + field
+	}
+	isUser := strings.HasPrefix(name, "http.auth.")
+	switch {
+	case p.before.Has(name):
+		return "", "", false
+	case isField && p.after.Has(name):
+		return "is set by a handler that runs later: until then it holds what the client has sent", userDirective, false
+	case isField && slices.Contains(identityFields, field) && !p.before.Anything:
+		return "is what the client has sent: nothing before this handler sets or removes it, so clients choose who they are", userDirective, false
+	case isField || p.before.Anything:
+		return "", "", false
+	case isOfAnswer(name):
+		return "is always empty here: no handler before this one has asked for an answer", "rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
+	case p.after.Has(name):
+		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
+	case isUser:
+		return "is always empty here: nothing before this handler authenticates users", userDirective, false
+	}
+	return "", "", false
+}
+
+// isOfAnswer reports whether a placeholder is about the answer, which doesn't exist yet.
+func isOfAnswer(name string) bool {
+	return slices.ContainsFunc([]string{"http.reverse_proxy.", "http.response.", "http.intercept."}, func(family string) bool {
+		return strings.HasPrefix(name, family)
+	})
+}
+
+// needs returns what the handler's config depends on.
+func (p *place) needs(keys *APIKeys) (needs []need) {
+	for _, z := range p.zones {
+		needs = append(needs, z.needs()...)
+	}
+	if keys != nil && slices.ContainsFunc(p.zones, (*Zone).looksAtKeys) {
+		for _, from := range keys.From {
+			for _, n := range needsOfTexts(nil, "api_keys", from.Name) {
+				n.mild = len(keys.From) > 1 // there are other places to look
+				needs = append(needs, n)
+			}
+		}
+	}
+	if p.handler == nil {
+		return needs
+	}
+	needs = append(needs, needsOfMatchers(nil, "exempt", p.handler.ExemptRaw)...)
+	for _, t := range p.handler.Traps {
+		needs = append(needs, needsOfMatchers(nil, "trap", t.MatcherSetsRaw)...)
+	}
+	return needs
+}
+
+// looksAtKeys reports whether the zone counts by API keys or takes limits from them.
+func (z *Zone) looksAtKeys() bool {
+	return z.Tiers || z.Per == enforce.PerAPIKey || z.Per == enforce.PerClient
+}
+
+// The next functions find zones that never see the answers by which they are to count.
+
+// checkOutcomes finds zones that count answers which only earlier handlers give.
+func checkOutcomes(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		earlier := p.authenticates()
+		for _, z := range p.zones {
+			if earlier != "" && z.Count != nil && (z.Count.rule().Counts(http.StatusUnauthorized) || z.Count.rule().Counts(http.StatusForbidden)) {
+				found = append(found, z.advice("count: "+earlier+" runs before this handler, so the zone never sees what it refuses: failed logins don't count", beforeAuthentication))
+			}
+			if status := p.hides(z.Count); status != 0 {
+				found = append(found, z.advice(fmt.Sprintf("count: where an upstream answers %d, handle_response asks another upstream, and the zone sees the answer of that one alone: what the first answered doesn't count", status), relayed))
+			}
+		}
+	}
+	return found
+}
+
+// hides returns a status that counts, and in whose place a proxy asks another upstream, or 0. Which
+// responses a matcher of header fields means isn't known.
+func (p *place) hides(c *Count) int {
+	for _, responses := range p.relayed {
+		if c == nil || len(responses.Headers) > 0 {
+			continue
+		}
+		for status := http.StatusBadRequest; status < 600; status++ {
+			if c.rule().Counts(status) && (caddyhttp.ResponseMatcher{StatusCode: responses.StatusCode}).Match(status, nil) {
+				return status
+			}
+		}
+	}
+	return 0
+}
+
+// relayed is what to write for a zone that is to see what the first upstream answered.
+const relayed = "copy_response, respond or error in handle_response; or intercept in place of handle_response, and the proxy for the page in handle_errors"
+
+// beforeAuthentication is what to write for a zone that is to see failed logins.
+const beforeAuthentication = "rate_limit instead of rate_limit_user: it runs before basic_auth and forward_auth; or in a route block and in JSON, put the handler before the one that checks passwords"
+
+// authenticates returns a handler that authenticates users before this one, or "".
+func (p *place) authenticates() string {
+	switch {
+	case p.before.Has("http.auth."):
+		return "basic_auth"
+	case p.before.Has("http.reverse_proxy."):
+		return "forward_auth"
+	}
+	return ""
+}
+
+// The next functions find placeholders that are empty when a zone counts by them, and set later.
+
+// lateFamilies are placeholders that handlers set while a request is on its way.
+var lateFamilies = []string{"http.auth.", "http.reverse_proxy.", "http.vars.", "map."}
+
+// provisionLate notes which placeholders are to be looked at again when a request comes
+// back. What a config doesn't tell, as of handlers of other modules, shows there.
+func (h *Handler) provisionLate() {
+	for _, z := range h.zones {
+		for _, n := range append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...) {
+			if slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) {
+				h.run.Late = append(h.run.Late, &enforce.LateName{Zone: z.run, Where: n.where, Name: n.name, Warn: func(problem string) { z.warn(h.log, problem, userDirective) }})
+			}
+		}
+	}
+}
+
+// need is a placeholder that a part of a handler's config depends on.
+type need struct {
+	zone  *Zone  // nil for what belongs to no zone
+	where string // the option
+	name  string // without braces
+	mild  bool   // a config in which it can't work is not refused
+}
+
+func (z *Zone) needs() (needs []need) {
+	costs := []string{z.Cost}
+	for _, c := range z.Costs {
+		costs = append(costs, c.Cost)
+		needs = append(needs, needsOfMatchers(z, "cost", c.MatcherSetsRaw)...)
+	}
+	needs = append(needs, needsOfMatchers(z, "match", z.MatcherSetsRaw)...)
+	needs = append(needs, needsOfTexts(z, "per key", z.Key)...)
+	needs = append(needs, needsOfTexts(z, "tier", z.Tier)...)
+	needs = append(needs, needsOfTexts(z, "cost", costs...)...)
+	for i := range needs {
+		needs[i].mild = z.isPeerForm() // no config of mholt/caddy-ratelimit may be refused
+	}
+	return needs
+}
+
+func needsOfTexts(z *Zone, where string, texts ...string) (needs []need) {
+	for _, text := range texts {
+		for _, name := range placeholder.Names(text) {
+			needs = append(needs, need{zone: z, where: where, name: name})
+		}
+	}
+	return needs
+}
+
+// needsOfMatchers returns what matchers depend on: placeholders in their texts, and header
+// fields that they look at.
+func needsOfMatchers(z *Zone, where string, matchers any) (needs []need) {
+	raw, err := json.Marshal(matchers)
+	if err != nil {
+		return nil
+	}
+	var value any
+	if json.Unmarshal(raw, &value) != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(slices.Values(namesIn(value, nil))) {
+		needs = append(needs, need{zone: z, where: where, name: name})
+	}
+	return needs
+}
+
+// namesIn appends the placeholders in the texts of a JSON value, and those that say the same
+// as the header fields and variables that matchers in it look at.
+func namesIn(value any, names []string) []string {
+	switch value := value.(type) {
+	case string:
+		names = append(names, placeholder.Names(value)...)
+	case []any:
+		for _, element := range value {
+			names = namesIn(element, names)
+		}
+	case map[string]any:
+		for key, element := range value {
+			names = append(names, placeholder.Names(key)...)
+			fields, _ := element.(map[string]any)
+			for field := range fields {
+				switch key {
+				case "header", "header_regexp":
+					names = append(names, "http.request.header."+field)
+				case "vars", "vars_regexp":
+					names = append(names, "http.vars."+field)
+				}
+			}
+			names = namesIn(element, names)
+		}
+	}
+	return names
+}
+
+// The next functions find handlers that no request reaches, and options that every request is meant by.
+
+const firstInRoute = "rate_limit above it in a route block; outside of one, leave out the global option order for rate_limit"
+
+// checkReach finds handlers that never run, or only for what others leave.
+func checkReach(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		if p.handler == nil {
+			continue
+		}
+		switch {
+		case p.hidden != "":
+			found = append(found, p.handler.advice(fmt.Sprintf("this handler never runs: %s before it answers every request", p.hidden), firstInRoute))
+		case p.inErrors:
+			found = append(found, p.handler.advice("this handler is in handle_errors, where it sees only requests that have failed: all others pass without a limit",
+				"rate_limit outside of handle_errors; count status 404 in a zone counts failed requests"))
+		case p.leavings != "":
+			found = append(found, p.handler.advice(fmt.Sprintf("%s before this handler answers, and nothing behind it does: what is answered is not limited", p.leavings), firstInRoute))
+		}
+	}
+	return found
+}
+
+// checkEverything finds traps that every visitor walks into, and exemptions of everything.
+func checkEverything(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		if p.handler == nil {
+			continue
+		}
+		if slices.ContainsFunc(p.handler.ExemptRaw, matchesEverything) {
+			found = append(found, p.handler.advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
+		}
+		for _, t := range p.handler.Traps {
+			if slices.ContainsFunc(t.MatcherSetsRaw, matchesEverything) {
+				found = append(found, Advice{Source: t.Source, Problem: "trap: every request is one into the trap, also those of all visitors",
+					Fix: "trap with a path that no visitor asks for, such as trap /wp-login.php"})
+			}
+		}
+	}
+	return found
+}
+
+// matchesEverything reports whether it is known that every request, or every page that browsers
+// call up, matches a set.
+func matchesEverything(set caddy.ModuleMap) bool {
+	for name, raw := range set {
+		if !isCatchAll(name, raw) {
+			return false
+		}
+	}
+	return true
+}
+
+func isCatchAll(name string, raw json.RawMessage) bool {
+	everywhere := func(path string) bool { return path == "*" || path == "/*" }
+	var list []string
+	switch name {
+	case "path":
+		return json.Unmarshal(raw, &list) == nil && slices.ContainsFunc(list, everywhere)
+	case "endpoint":
+		var m matcher.Endpoint
+		return json.Unmarshal(raw, &m) == nil && len(m.Methods)+len(m.Query) == 0 && slices.ContainsFunc(m.Paths, everywhere)
+	case "client_ip", "remote_ip":
+		var m struct{ Ranges []string }
+		return json.Unmarshal(raw, &m) == nil && slices.Contains(m.Ranges, "0.0.0.0/0")
+	}
+	return false
+}
+
+// checkChallenges finds challenges that nobody is ever shown: only pages that browsers call up
+// with GET have them.
+func checkChallenges(s *survey) (found []Advice) {
+	for _, z := range s.zones {
+		if z.OnExceeded == onExceededChallenge && len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, mayBeGET) {
+			found = append(found, z.advice("on_exceeded: nobody is ever challenged, because only pages that browsers call up with GET are, and the zone has none: its requests are refused",
+				"on_exceeded refuse; or match the pages that lead there, such as match GET /*"))
+		}
+	}
+	return found
+}
+
+// mayBeGET reports whether a set may match requests with the method GET.
+func mayBeGET(set caddy.ModuleMap) bool {
+	var methods []string
+	var m matcher.Endpoint
+	if json.Unmarshal(set["method"], &methods) == nil && !slices.Contains(methods, "GET") {
+		return false
+	}
+	return json.Unmarshal(set["endpoint"], &m) != nil || len(m.Methods) == 0 || slices.Contains(m.Methods, "GET")
+}
+
+// checkUntrusted finds servers that name fields for the client's address, and read none of them
+// because they trust no proxy.
+func checkUntrusted(s *survey) (found []Advice) {
+	for server := range s.limited() {
+		if slices.ContainsFunc(server.ClientIPHeaders, enforce.IsSingle) && !trustsProxies(server) {
+			found = append(found, Advice{Server: server.Listen, Problem: "client_ip_headers has no effect without trusted_proxies: all visitors that come through one proxy share one count",
+				Fix: "trusted_proxies static <networks of your proxy> beside client_ip_headers, in the global option servers"})
+		}
+	}
+	return found
+}
+
+// checkCase finds zones whose names differ only in case.
+func checkCase(s *survey) (found []Advice) {
+	first := make(map[string]sitedZone)
+	for _, z := range s.zones {
+		name := strings.ToLower(z.Name)
+		if other, ok := first[name]; !ok {
+			first[name] = z
+		} else if other.Name != z.Name {
+			first[name] = z
+			found = append(found, z.advice(fmt.Sprintf("zone %q differs from zone %q only in case%s: each counts on its own", z.Name, other.Name, inSource(other.Source)), "one name for both, or names that differ in more"))
+		}
+	}
+	return found
+}
