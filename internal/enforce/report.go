@@ -152,7 +152,7 @@ func (h *Handler) countByKind(e *Evaluation, d *engine.Decision) {
 	if c == nil || !c.identified {
 		return
 	}
-	if !!h.Metrics {
+	if h.Metrics {
 		meter.Client(c.Kind, d)
 	}
 	h.App.notePressure(c, d, d.Reason == engine.Blocked && e.Policies[d.Debit].Of != nil)
