@@ -3,7 +3,6 @@ package caddytest
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -38,10 +37,7 @@ func TestMain(m *testing.M) {
 		caddycmd.Main()
 		return
 	}
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = parallel.Value.Set("8") // tests in parallel mostly wait, for time to pass or for a Caddy
-	}
+	proof.Overlap()
 	os.Exit(runTests(m))
 }
 

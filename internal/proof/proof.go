@@ -7,6 +7,7 @@
 package proof
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strconv"
@@ -52,5 +53,14 @@ func Only(t testing.TB) {
 	t.Helper()
 	if !IsOn() {
 		t.Skip("has no short form; PROOF=1 runs it, as make proof does")
+	}
+}
+
+// Overlap makes parallel tests of a package overlap eight at a time, unless -parallel is given:
+// tests that mostly wait, for servers, processes or time to pass. TestMain calls it.
+func Overlap() {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set("8")
 	}
 }

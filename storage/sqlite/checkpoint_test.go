@@ -14,6 +14,7 @@ import (
 
 // The goroutine runs a checkpoint on its own connection when enough is written.
 func TestCheckpointWhenDue(t *testing.T) {
+	t.Parallel()
 	f, ran := new(faults), make(chan struct{}, 100)
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
 	f.set(func(query string) error {
@@ -29,6 +30,7 @@ func TestCheckpointWhenDue(t *testing.T) {
 // A log that is used from its start again takes no patience from the claims that
 // come after.
 func TestClaimsWaitForLocksAfterACheckpoint(t *testing.T) {
+	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), BusyTimeout: time.Minute})
 	mustFill(t, s, 0, 1)
 	s.mu.Lock()
@@ -43,6 +45,7 @@ func TestClaimsWaitForLocksAfterACheckpoint(t *testing.T) {
 
 // What is swept is not left in the file.
 func TestSweptKeysAreGone(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
 	mustFill(t, s, 0, 10)
@@ -63,6 +66,7 @@ func TestSweptKeysAreGone(t *testing.T) {
 // The log stays bounded while somebody reads and writes during every copy, so
 // that none reaches its end, and nothing in it is lost.
 func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
 	const maxWAL, rows, rounds = 1 << 17, 150, 8
 	f, path := new(faults), filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path, connect: f.connect, maxWAL: maxWAL})
@@ -99,6 +103,7 @@ func TestLogIsBounded(t *testing.T) {
 
 // Rows that expire give their pages back, to the disk as well.
 func TestSweepShrinksTheFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
 	mustFill(t, s, 0, 8_000)
@@ -127,6 +132,7 @@ func TestSweepShrinksTheFile(t *testing.T) {
 
 // Giving pages back to the disk moves others, which the log has to take.
 func TestCheckpointWhileShrinking(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
 	mustFill(t, s, 0, 16_000)
@@ -160,6 +166,7 @@ func TestCheckpointWhileShrinking(t *testing.T) {
 // Random work on several handles leaves a sound file, with nothing in it that is
 // not accounted for.
 func TestIntegrityAfterRandomWork(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	defer func() {
 		if t.Failed() {

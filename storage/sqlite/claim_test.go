@@ -15,6 +15,7 @@ import (
 
 // On disk, a refused batch leaves no trace.
 func TestRefusedBatchWritesNothing(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
 	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket} {
@@ -46,6 +47,7 @@ func TestRefusedBatchWritesNothing(t *testing.T) {
 // Whatever statement fails, the batch has changed nothing and the next one is
 // answered.
 func TestFailedStatementChangesNothing(t *testing.T) {
+	t.Parallel()
 	for _, prefix := range []string{"BEGIN", "WITH wanted (i, window", "WITH wanted (i, key", "INSERT OR ROLLBACK INTO counters", "INSERT INTO counters", "INSERT INTO buckets", "INSERT INTO limits"} {
 		t.Run(prefix, func(t *testing.T) {
 			f := new(faults)
@@ -79,6 +81,7 @@ func TestFailedStatementChangesNothing(t *testing.T) {
 }
 
 func TestFailedCommitHasUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	f := new(faults)
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
 	f.set(failOnce("COMMIT", coded(10)))
@@ -93,6 +96,7 @@ func TestFailedCommitHasUnknownOutcome(t *testing.T) {
 
 // A transaction that can't even be rolled back does not stay open for good.
 func TestFailedRollback(t *testing.T) {
+	t.Parallel()
 	for name, next := range map[string]func(s *Store) error{
 		"claim": func(s *Store) error { return fill(s, 1000, 1) },
 		"sweep": func(s *Store) error {
@@ -128,6 +132,7 @@ func TestFailedRollback(t *testing.T) {
 }
 
 func TestErrorsOfTheContract(t *testing.T) {
+	t.Parallel()
 	for c, corrupt := range map[int]bool{
 		codeCorrupt: true, codeNotADB: true, codeCorrupt | 1<<8: true, codeConstraint | 6<<8: true,
 		codeBusy: false, codeFull: false, codeError: false, 10 | 3<<8: false,
@@ -147,6 +152,7 @@ func TestErrorsOfTheContract(t *testing.T) {
 // While another process holds the write lock, a claim fails after the busy
 // timeout with nothing changed.
 func TestLockedByAnother(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path, BusyTimeout: time.Millisecond})
 	other := raw(t, path)
@@ -162,6 +168,7 @@ func TestLockedByAnother(t *testing.T) {
 // A full database refuses what needs room, stays sound, and serves again when a
 // sweep has made room.
 func TestMaxSize(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path, MaxSize: MinMaxSize})
 	var err error
@@ -199,6 +206,7 @@ func TestMaxSize(t *testing.T) {
 // A file that nobody else sees is not written to any more, and what is in its
 // place does not continue it, though it may have the same number on the disk.
 func TestRemovedOrReplacedWhileInUse(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(path string) error{
 		"removed": os.Remove,
 		"renamed": func(path string) error { return os.Rename(path, path+".old") },

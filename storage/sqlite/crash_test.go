@@ -267,6 +267,7 @@ func chargeAtOnce(t *testing.T, s *Store, limit limiter.Limit, times int) (befor
 
 // A record that was written in part is none, whichever part that is; those before it count.
 func TestTornRecords(t *testing.T) {
+	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 100, Window: time.Hour})
 	s := journaled(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), journalSizes: []journalSize{{4, 64}}})
 	before, after := chargeAtOnce(t, s, limit, 4)
@@ -301,6 +302,7 @@ func TestTornRecords(t *testing.T) {
 
 // Records that have changed their places are none: nothing is counted twice.
 func TestReorderedRecords(t *testing.T) {
+	t.Parallel()
 	const header, size, records = 4096, 64, 10
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 100, Window: time.Hour})
 	s := journaled(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), journalSizes: []journalSize{{4, 64}}})
@@ -319,6 +321,7 @@ func TestReorderedRecords(t *testing.T) {
 
 // A fold that fails, wherever, changes nothing of what is counted, and is tried again.
 func TestFoldsThatFail(t *testing.T) {
+	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 100, Window: time.Hour})
 	for _, statement := range []string{"BEGIN", "INSERT INTO counters", "UPDATE journal SET folded", "COMMIT"} {
 		f := new(faults)
@@ -353,6 +356,7 @@ func TestFoldsThatFail(t *testing.T) {
 
 // A store that was closed has left nothing in its journal, and its tables have all.
 func TestNothingIsPendingAfterClose(t *testing.T) {
+	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 100, Window: time.Hour})
 	s := journaled(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
 	chargeAtOnce(t, s, limit, 5)

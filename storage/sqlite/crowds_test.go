@@ -25,6 +25,7 @@ const (
 // and claim from the others in vain. Afterwards each limit admits exactly what it
 // has left. Real time and real threads decide who comes between whom.
 func TestCrowdsLeaveNoLimitShut(t *testing.T) {
+	t.Parallel()
 	crowds := int64(proof.Times(100, 100_000))
 	if testing.Short() {
 		crowds = min(crowds, 20)

@@ -14,6 +14,7 @@ import (
 // What was charged in a journal that is cut off is not forgotten in silence: claims fail until
 // the database is opened again, and whoever does that hears that it lacks something.
 func TestCutJournalIsTold(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := journaled(t, Options{Path: path})
 	if s.Period() == 0 {

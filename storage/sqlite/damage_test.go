@@ -46,6 +46,7 @@ func closedDatabase(t *testing.T) string {
 func atDate() time.Time { return time.Date(2026, 11, 21, 15, 15, 0, 0, time.FixedZone("CET", 3600)) }
 
 func TestDamagedIsSetAside(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, path string){
 		"page size in the header": func(t *testing.T, path string) { spoil(t, path, 16, 2) },
 		"schema":                  func(t *testing.T, path string) { spoil(t, path, 100, pageSize-100) },
@@ -85,6 +86,7 @@ func TestDamagedIsSetAside(t *testing.T) {
 
 // The log of a damaged database must not be found beside the fresh one.
 func TestLogIsSetAsideToo(t *testing.T) {
+	t.Parallel()
 	path := closedDatabase(t)
 	write(t, path+"-wal", "log")
 	write(t, path+"-shm", "index")
@@ -103,6 +105,7 @@ func TestLogIsSetAsideToo(t *testing.T) {
 }
 
 func TestSetAsideNamesAreUnique(t *testing.T) {
+	t.Parallel()
 	path := closedDatabase(t)
 	for i, want := range []string{"", "-2", "-3"} {
 		spoil(t, path, 100, 1000)
@@ -119,6 +122,7 @@ func TestSetAsideNamesAreUnique(t *testing.T) {
 
 // A disk that spoils one database after the other is not filled with them.
 func TestFewAreKeptAside(t *testing.T) {
+	t.Parallel()
 	path := closedDatabase(t)
 	mine := path + ".corrupt-20200101T000000Z.copy"
 	write(t, mine, "")
@@ -144,6 +148,7 @@ func TestFewAreKeptAside(t *testing.T) {
 // Damage that opening does not see is found when it is read, and the next Open
 // knows of it.
 func TestDamageFoundWhileInUse(t *testing.T) {
+	t.Parallel()
 	path := closedDatabase(t)
 	info, err := os.Stat(path)
 	if err != nil {
@@ -175,6 +180,7 @@ func TestDamageFoundWhileInUse(t *testing.T) {
 
 // A store whose file was replaced does not condemn the new one.
 func TestDamageOfAReplacedFile(t *testing.T) {
+	t.Parallel()
 	path := closedDatabase(t)
 	s := opened(t, Options{Path: path})
 	if err := os.Rename(path, path+"-old"); err != nil {
@@ -192,6 +198,7 @@ func TestDamageOfAReplacedFile(t *testing.T) {
 // Values that no version of this program writes neither panic nor let anything
 // through that was not there.
 func TestDamagedValues(t *testing.T) {
+	t.Parallel()
 	for _, value := range []string{"-9223372036854775808", "-1", "9223372036854775807", "4611686018427387904"} {
 		t.Run(value, func(t *testing.T) {
 			path := closedDatabase(t)

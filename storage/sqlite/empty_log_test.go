@@ -34,6 +34,7 @@ func mustSweep(t *testing.T, s *Store, now int64) {
 
 // What is deleted is soon in no file, also not in the log, while the store goes on.
 func TestDeletedRowsLeaveTheLog(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
 	mustFill(t, s, 0, 10)
@@ -55,6 +56,7 @@ func TestDeletedRowsLeaveTheLog(t *testing.T) {
 
 // A reader of the database keeps the log from being emptied; a later sweep empties it.
 func TestLogIsEmptiedOnceNobodyReadsIt(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s, reader := opened(t, Options{Path: path}), raw(t, path)
 	mustFill(t, s, 0, 10)

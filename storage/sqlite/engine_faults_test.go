@@ -43,6 +43,7 @@ func (s *site) use(n int, key string) (allowed int64) {
 // A database that is removed, renamed or replaced under an engine is noticed by
 // the next commit, and no limit that memory knows is forgotten.
 func TestReplacedUnderAnEngine(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(path string) error{
 		"removed": os.Remove,
 		"renamed": func(path string) error { return os.Rename(path, path+".old") },
@@ -88,6 +89,7 @@ func TestReplacedUnderAnEngine(t *testing.T) {
 // What takes the place of a database and is none of ours is left alone, and used
 // by nobody. When it is gone, all goes on.
 func TestReplacedByWhatIsNotOurs(t *testing.T) {
+	t.Parallel()
 	for name, put := range map[string]func(path, victim string) error{
 		"symlink":   func(path, victim string) error { return os.Symlink(victim, path) },
 		"directory": func(path, _ string) error { return os.Mkdir(path, 0o700) },
@@ -136,6 +138,7 @@ func (s *Store) chill(t *testing.T) {
 // Damage that is found while running is reported once. The database is set aside, a
 // fresh one takes over, and is charged with what memory knows.
 func TestDamagedUnderAnEngine(t *testing.T) {
+	t.Parallel()
 	for name, find := range map[string]func(s *site){
 		"by a claim": func(s *site) { s.use(1, "new") },
 		"by a sweep": func(*site) { time.Sleep(2 * time.Minute) },
@@ -166,6 +169,7 @@ func TestDamagedUnderAnEngine(t *testing.T) {
 
 // A database that opens and can't be written to is not in use again until it can.
 func TestReadOnlyUnderAnEngine(t *testing.T) {
+	t.Parallel()
 	minutes := proof.Times(4, 10)
 	prefixes := []string{"INSERT", "COMMIT", "BEGIN IMMEDIATE"}
 	if testing.Short() {
@@ -200,6 +204,7 @@ func TestReadOnlyUnderAnEngine(t *testing.T) {
 // While a commit hangs, nobody waits for longer than the timeout; neither does
 // who asks how large the database is.
 func TestCommitHangsUnderAnEngine(t *testing.T) {
+	t.Parallel()
 	f := new(faults)
 	inTrouble(t, Options{connect: f.connect}, 300, func(t *testing.T, s *site) {
 		s.use(10, "a")
@@ -230,6 +235,7 @@ func TestCommitHangsUnderAnEngine(t *testing.T) {
 // A flood of keys fills the database up to its bound and no further. Limits go
 // on in memory, and when the keys have expired, there is room again.
 func TestFullUnderAnEngine(t *testing.T) {
+	t.Parallel()
 	o := Options{Path: filepath.Join(t.TempDir(), "tally.db"), MaxSize: MinMaxSize, maxWAL: 1 << 20}
 	inTrouble(t, o, 30, func(t *testing.T, s *site) {
 		s.setLimits(30, time.Minute)

@@ -28,6 +28,7 @@ func chargedIn(t *testing.T, path string, n int) (found int) {
 
 // Keys that are in the database are no longer in the journal: what is deleted there is nowhere.
 func TestFoldedKeysStayInNoJournal(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := journaled(t, Options{Path: path})
 	if s.Period() == 0 {

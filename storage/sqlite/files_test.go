@@ -15,6 +15,7 @@ import (
 
 // Files that are not this version's are refused and stay as they are.
 func TestForeignFilesStayUntouched(t *testing.T) {
+	t.Parallel()
 	database := func(query string) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
 			c := raw(t, path)
@@ -68,6 +69,7 @@ func TestForeignFilesStayUntouched(t *testing.T) {
 // A database that other connections use, with its newest pages in the log and
 // not in the file, is ours all the same.
 func TestOursWhileInUse(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	first := created(t, Options{Path: path})
 	mustFill(t, first, 0, 500)
@@ -87,6 +89,7 @@ func TestOursWhileInUse(t *testing.T) {
 }
 
 func TestEmptyFileIsFresh(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	write(t, path, "")
 	s := created(t, Options{Path: path, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
@@ -96,6 +99,7 @@ func TestEmptyFileIsFresh(t *testing.T) {
 // From the first moment on that the file holds anything, the main file says
 // whose it is: a crash at any time leaves a file that Open takes.
 func TestMainFileCarriesTheMarks(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	created(t, Options{Path: path})
 	if err := checkHeader(path); err != nil {
@@ -109,6 +113,7 @@ func TestMainFileCarriesTheMarks(t *testing.T) {
 // A checkpoint of another process writes the first page, with the new length in
 // it, before the file has that length.
 func TestMarksOfAGrowingFile(t *testing.T) {
+	t.Parallel()
 	path := closedDatabase(t)
 	if err := os.Truncate(path, pageSize); err != nil {
 		t.Fatal(err)
@@ -126,6 +131,7 @@ func TestMarksOfAGrowingFile(t *testing.T) {
 // Open waits for a lock that SQLite itself does not wait for, and no longer than
 // its context lasts.
 func TestOpenWaitsForLocks(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -148,6 +154,7 @@ func TestOpenWaitsForLocks(t *testing.T) {
 }
 
 func TestOpenTogether(t *testing.T) {
+	t.Parallel()
 	for range 5 {
 		path := filepath.Join(t.TempDir(), "x", "tally.db")
 		results := make(chan error)
@@ -179,6 +186,7 @@ func TestOpenTogether(t *testing.T) {
 // A database that another process makes just before this one would is used as it
 // is.
 func TestMadeByAnotherMeanwhile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	f, made := new(faults), false
 	f.set(func(query string) error {
@@ -198,6 +206,7 @@ func TestMadeByAnotherMeanwhile(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	for name, o := range map[string]Options{
 		"no path":      {},

@@ -18,6 +18,7 @@ import (
 
 // A chmod after SQLite has opened the file would leave -wal and -shm readable.
 func TestFileModes(t *testing.T) {
+	t.Parallel()
 	for _, umask := range []int{0, 0o022, 0o777} {
 		t.Run(fmt.Sprintf("umask=%04o", umask), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a", "b", "tally.db")
@@ -44,6 +45,7 @@ func TestFileModes(t *testing.T) {
 }
 
 func TestExistingFolderKeepsItsMode(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {
 		t.Fatal(err)
@@ -56,6 +58,7 @@ func TestExistingFolderKeepsItsMode(t *testing.T) {
 
 // What is in the place of the database and is no regular file is left alone.
 func TestRefusesWhatIsNoFile(t *testing.T) {
+	t.Parallel()
 	for name, put := range map[string]func(path, victim string) error{
 		"symlink":          func(path, victim string) error { return os.Symlink(victim, path) },
 		"dangling symlink": func(path, victim string) error { return os.Symlink(victim+"-missing", path) },
@@ -99,6 +102,7 @@ func TestRefusesWhatIsNoFile(t *testing.T) {
 }
 
 func TestOddPaths(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{
 		"with space", "question?mode=memory", "hash#tag", "percent%41%zz%", "ampersand&x=1", "file:", ":memory:",
 		"ünïcode", "quote'\"", "back\\slash", "new\nline", "bytes\xff\xfe", "plus+semi;", "?", "#",

@@ -9,6 +9,7 @@ import (
 
 // A filter does not grow with the keys that came and expired, only with those that are kept.
 func TestFiltersGrowWithTheKeysThatAreKept(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("-short: millions of keys, one after the other")
 	}

@@ -56,6 +56,7 @@ func (s *Store) letFoldsWait(d time.Duration) {
 
 // Whatever requests wait for in a period is done while a fold is in the middle of its transaction.
 func TestRequestsWaitForNoFold(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
 	var once sync.Once
@@ -114,6 +115,7 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 
 // A fold rests now and then. Once somebody waits for the store, it doesn't.
 func TestFoldsHurryForThoseWhoWait(t *testing.T) {
+	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
 	rests, rested := 0, make(chan int, 1)
 	var once sync.Once

@@ -16,6 +16,7 @@ import (
 // Claims that are under way when another process comes are answered. What they give back is
 // given back once at most.
 func TestClaimsAreAnsweredWhenAnotherComes(t *testing.T) {
+	t.Parallel()
 	ctx, path, f := context.Background(), filepath.Join(t.TempDir(), "tally.db"), new(faults)
 	s, err := Open(ctx, Options{Path: path, connect: f.connect})
 	if err != nil {
@@ -62,6 +63,7 @@ func TestClaimsAreAnsweredWhenAnotherComes(t *testing.T) {
 // A claim that has read in a period charges nothing in a later one: others have charged between
 // them.
 func TestClaimsEndWithTheirPeriod(t *testing.T) {
+	t.Parallel()
 	ctx, path, f := context.Background(), filepath.Join(t.TempDir(), "tally.db"), new(faults)
 	s := journaled(t, Options{Path: path, connect: f.connect})
 	if s.Period() == 0 {

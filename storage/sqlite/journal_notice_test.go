@@ -8,6 +8,7 @@ import (
 
 // Whoever changes the file of the journal finds a line about it in the log.
 func TestChangedJournalFilesAreTold(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(path string) error{
 		"removed":  os.Remove,
 		"replaced": func(path string) error { return os.Rename(path, path+".old") },
@@ -30,6 +31,7 @@ func TestChangedJournalFilesAreTold(t *testing.T) {
 }
 
 func TestSmallJournalIsTold(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	var told []Notice
 	o := Options{Path: path, journalSizes: []journalSize{{2, 256}}, Notice: func(n Notice) { told = append(told, n) }}

@@ -17,6 +17,7 @@ import (
 // the database is opened again, whoever does that knows that it lacks something, and what is left
 // of the journal counts.
 func TestOverwrittenJournalIsTold(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := journaled(t, Options{Path: path})
 	if s.Period() == 0 {
@@ -64,6 +65,7 @@ func TestOverwrittenJournalIsTold(t *testing.T) {
 // Records that were changed after a crash were taken for ones that were never written. Each kind of
 // damage is told, how many records have it, and the others count.
 func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
+	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
 	claim := func(s *Store, n uint64) limiter.Grant {
 		t.Helper()
@@ -122,6 +124,7 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 // A journal whose header was damaged, or that was removed, after a crash was taken for a new one, in
 // silence.
 func TestLostJournalIsTold(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := journaled(t, Options{Path: path})
 	if s.Period() == 0 {

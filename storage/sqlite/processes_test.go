@@ -11,6 +11,7 @@ import (
 )
 
 func TestProcessesKnowOneAnother(t *testing.T) {
+	t.Parallel()
 	ctx, path := context.Background(), filepath.Join(t.TempDir(), "tally.db")
 	a, b := opened(t, Options{Path: path}), opened(t, Options{Path: path})
 	join := func(s *Store, id, now int64, want storage.Presence) {
@@ -41,6 +42,7 @@ func TestProcessesKnowOneAnother(t *testing.T) {
 // Who has said that it stays until long after the time that the store was set back
 // to is forgotten.
 func TestProcessesOfAnotherTimeAreForgotten(t *testing.T) {
+	t.Parallel()
 	ctx, s := context.Background(), opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
 	later := int64(10 * 365 * 24 * time.Hour)
 	if _, err := s.Join(ctx, 1, later, later+100); err != nil {

@@ -11,6 +11,7 @@ import (
 // Two stores find one after the other that their database was removed or
 // replaced. What the first has begun in its place is not spoiled by the second.
 func TestReplacedUnderTwoStores(t *testing.T) {
+	t.Parallel()
 	for name, replace := range map[string]func(path string) error{
 		"removed": os.Remove,
 		"renamed": func(path string) error { return os.Rename(path, path+".old") },
@@ -69,6 +70,7 @@ func TestReplacedUnderTwoStores(t *testing.T) {
 // stores write to one database with a log or an index of each. Nothing that was
 // charged is lost.
 func TestLogReplacedUnderTwoStores(t *testing.T) {
+	t.Parallel()
 	for name, replace := range map[string]func(path string) error{
 		"log removed":   func(path string) error { return os.Remove(path + walSuffix) },
 		"index removed": func(path string) error { return os.Remove(path + shmSuffix) },
@@ -121,6 +123,7 @@ func TestLogReplacedUnderTwoStores(t *testing.T) {
 // has opened, wherever that is now. What opens the database with one that nobody
 // else sees doesn't use it.
 func TestOpenWithAnIndexThatIsGone(t *testing.T) {
+	t.Parallel()
 	o := Options{Path: filepath.Join(t.TempDir(), "tally.db")}
 	first := opened(t, o)
 	if err := os.Remove(o.Path + shmSuffix); err != nil {

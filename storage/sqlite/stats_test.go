@@ -10,6 +10,7 @@ import (
 
 // Measuring the store does not wait for a commit that never ends.
 func TestStatsWhileACommitHangs(t *testing.T) {
+	t.Parallel()
 	f, committing, hang := new(faults), make(chan struct{}), make(chan struct{})
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
 	f.set(func(query string) error {
@@ -32,6 +33,7 @@ func TestStatsWhileACommitHangs(t *testing.T) {
 }
 
 func TestFreeBytesAreThoseOfTheLastSweep(t *testing.T) {
+	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
 	mustFill(t, s, 0, 5000)
 	free := func() int64 {

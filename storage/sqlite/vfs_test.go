@@ -13,6 +13,7 @@ import (
 // What is committed is in the files, as a process that is killed leaves them,
 // whether or not the transaction fits the log's buffer.
 func TestCommitIsInTheFiles(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
 	rows := int64(0)
@@ -46,6 +47,7 @@ func TestCommitIsInTheFiles(t *testing.T) {
 // A store's connections know the pragma that syncs the file, which SQLite
 // otherwise ignores.
 func TestStoreSyncs(t *testing.T) {
+	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
 	for name, c := range map[string]*conn{"writer": s.writer, "side": s.side} {
 		var answers []driver.Value

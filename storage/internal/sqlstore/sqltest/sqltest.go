@@ -5,7 +5,6 @@ package sqltest
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -41,10 +40,7 @@ type Kind struct {
 // Main runs the tests of a package, which have one server. Tests that kill a server start their
 // own.
 func (k *Kind) Main(m *testing.M) {
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = parallel.Value.Set("8") // tests in parallel mostly wait, for servers that start or time out
-	}
+	proof.Overlap()
 	code := m.Run()
 	if k.shared != nil {
 		k.shared.Close()

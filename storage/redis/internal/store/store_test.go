@@ -1,7 +1,6 @@
 package store
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -23,10 +22,7 @@ var common struct {
 }
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = parallel.Value.Set("8") // tests in parallel mostly wait, for clusters or for time to pass
-	}
+	proof.Overlap()
 	defer func() {
 		if common.server != nil {
 			common.server.Kill()
