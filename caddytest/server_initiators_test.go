@@ -259,17 +259,20 @@ func TestTrapsOverPlainHTTPAreWarnedOf(t *testing.T) {
 	}
 }
 
-// However often a page elsewhere has its visitors ask for challenges, there are some
-// left for who needs one.
+// However often pages of other sites make their visitors ask for challenges, some are left for
+// people who need one.
 func TestOtherSitesUseUpNobodysChallenges(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, withSessions("", "limit 3/1h"))
+	refused := 0
 	for range 100 {
-		s.get(endpoint, from(1), agent(1), "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors")
+		if s.get(endpoint, from(1), agent(1), "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors").status == http.StatusTooManyRequests {
+			refused++
+		}
 		s.post(nil, from(1), agent(1), "Sec-Fetch-Site: cross-site", "Origin: http://evil.test")
 	}
-	if a := s.get(endpoint, from(1), agent(1), "Sec-Fetch-Site: cross-site"); a.status != http.StatusTooManyRequests {
-		t.Errorf("a page elsewhere is answered with %d", a.status)
+	if refused == 0 {
+		t.Error("another site's visitors were never refused")
 	}
 	s.earn(from(1), agent(1), typed)
 }
