@@ -27,12 +27,12 @@ func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names, err := in.NamesInAudit(target)
+		names, err := in.Names.InAudit(target)
 		if err != nil {
 			t.Fatal(err)
 		}
 		name := names[0]
-		lasting := atrest.Opaque(in.Secret.Load().Hasher, []byte(target.String()))
+		lasting := atrest.Opaque(in.Names.Secret.Load().Hasher, []byte(target.String()))
 		if forgotten := name != hex.EncodeToString(lasting[:]); forgotten != address {
 			t.Errorf("%s: the name can be forgotten: %v", text, forgotten)
 		}
@@ -57,8 +57,8 @@ func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, reads := in.Acts(t.Context(), 0, 1)
-	for what, err := range map[string]error{"to read": reads, "to write": in.Audit(t.Context(), instance.AuditEntry{By: "admin", Action: "reset", Target: &target})} {
+	_, reads := in.Audit.List(t.Context(), 0, 1)
+	for what, err := range map[string]error{"to read": reads, "to write": in.Audit.Write(t.Context(), instance.AuditEntry{By: "admin", Action: "reset", Target: &target})} {
 		if !errors.Is(err, instance.ErrAuditAway) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -71,7 +71,7 @@ func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
 	in := h.app.run.Use()
-	auditor, err := in.Auditor()
+	auditor, err := in.Audit.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := in.Audit(t.Context(), instance.AuditEntry{By: "ann", Action: "ban", Target: &target, Reason: reason}); err != nil {
+		if err := in.Audit.Write(t.Context(), instance.AuditEntry{By: "ann", Action: "ban", Target: &target, Reason: reason}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,22 +20,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
-func namingInstance(t *testing.T) *instance.Instance {
+func newNames(t *testing.T) *instance.Names {
 	t.Helper()
 	secret, err := identity.NewSecret(make([]byte, identity.MinSecret))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &instance.Instance{Epochs: epoch.In(filepath.Join(t.TempDir(), "tally.epochs"))}
-	h.Secret.Store(secret)
-	return h
+	n := &instance.Names{Epochs: epoch.In(filepath.Join(t.TempDir(), "tally.epochs"))}
+	n.Secret.Store(secret)
+	return n
 }
 
 func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
-	h, midnight := namingInstance(t), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	under, midnight := newNames(t), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	name := func(key string, after time.Duration) (name, former storage.Key) {
 		t.Helper()
-		called, err := h.Name(1, key, time.Hour, midnight.Add(after).UnixNano())
+		called, err := under.ForStore(1, key, time.Hour, midnight.Add(after).UnixNano())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 // another level, or in a network that is squeezed.
 func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 	const halfDay = caddy.Duration(12 * time.Hour)
-	h, z := namingInstance(t), zoneSetup{Zone: &Zone{Name: "z", run: &enforce.Zone{Name: "z", Per: enforce.PerClient}}, app: new(App)}
+	under, z := newNames(t), zoneSetup{Zone: &Zone{Name: "z", run: &enforce.Zone{Name: "z", Per: enforce.PerClient}}, app: new(App)}
 	now := time.Now().UnixNano()
 	var limits []*engine.Limit
 	for _, burst := range []int64{3, 40} { // the tiers'
@@ -83,7 +83,7 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 		if l == nil {
 			continue // no limit of its own while banned
 		}
-		called, err := h.Name(l.ID, "i192.0.2.1", l.Retention(), now)
+		called, err := under.ForStore(l.ID, "i192.0.2.1", l.Retention(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,14 +102,14 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 // A bucket that refills within its window is named alike whatever the amount, so
 // that it keeps its counts when that is changed.
 func TestAmountsDoNotChangeNames(t *testing.T) {
-	h, now := namingInstance(t), time.Now().UnixNano()
+	under, now := newNames(t), time.Now().UnixNano()
 	names := make(map[storage.Key]bool)
 	for _, burst := range []int64{1, 50, 99, 100} {
 		l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 100, Window: 36 * time.Hour, Burst: burst})
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, err := h.Name(1, "i192.0.2.1", l.Retention(), now)
+		name, err := under.ForStore(1, "i192.0.2.1", l.Retention(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit, path := &engine.Limit{ID: 1, Limit: arithmetic}, filepath.Join(t.TempDir(), "tally.db")
-		h := namingInstance(t)
+		under := newNames(t)
 		const length = 3 * 24 * 60 * 60 // of the epochs of a limit per day, in seconds; where one begins, so does a day
 		next := time.Unix((time.Now().Unix()/length+1)*length, 0)
 		clock := &replayer.Clock{Start: next.Add(-2 * time.Second).UnixNano()}
@@ -140,8 +140,8 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 		passing := func() (passed int) {
 			e, err := engine.New(engine.Options{
 				Open:         func(ctx context.Context) (storage.Store, error) { return sqlite.Open(ctx, sqlite.Options{Path: path}) },
-				Name:         h.Name,
-				NameAtOnce:   h.NameAtOnce,
+				Name:         under.ForStore,
+				NameAtOnce:   under.ForStoreAtOnce,
 				Clock:        clock,
 				StoreTimeout: time.Minute,
 			})

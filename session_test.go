@@ -38,7 +38,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 				}
 				time.Sleep(instance.ReadyTimeout)
 				if !hasSecret {
-					h.Secret.Store(nil)
+					h.Names.Secret.Store(nil)
 				}
 				app := &enforce.Config{Session: new(enforce.Sessions)}
 				app.Instance.Store(h)

@@ -209,7 +209,7 @@ func (c *Client) name() string {
 	if instance == nil {
 		return ""
 	}
-	name, ok := instance.OpaqueName(c.Key, c.Kind.Verified())
+	name, ok := instance.Names.Opaque(c.Key, c.Kind.Verified())
 	if !ok {
 		return ""
 	}

@@ -164,7 +164,7 @@ func (a *Config) findKey(ctx context.Context, key string, now time.Time) *apikey
 		return client
 	}
 	if h := a.Instance.Load(); h != nil && a.APIKeys.Store {
-		h.AwaitStatements(ctx)
+		h.AwaitStore(ctx)
 	}
 	client := a.sharedKeys().Find(key, now)
 	if client == nil || !a.hasTier(client.Tier) {

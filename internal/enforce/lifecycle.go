@@ -56,7 +56,7 @@ func (a *Config) Started() error {
 	case <-h.Engine.Ready():
 	case <-time.After(instance.ReadyTimeout):
 	}
-	h.CheckSecret(a.Log)
+	h.Names.CheckSecret(a.Log)
 	h.WarnOfChangedLimits(a.kindsOfLimits(), a.Log)
 	a.noteReload(h)
 	return nil
@@ -72,7 +72,7 @@ func (a *Config) noteReload(h *instance.Instance) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), instance.StatsTimeout)
 	defer cancel()
-	if err := h.Audit(ctx, instance.AuditEntry{By: "config", Action: "reload"}); err != nil {
+	if err := h.Audit.Write(ctx, instance.AuditEntry{By: "config", Action: "reload"}); err != nil {
 		a.Log.Debug("the reload could not be noted in the audit", zap.Error(err))
 	}
 }

@@ -22,7 +22,7 @@ import (
 func (r *Refusal) id() string {
 	if r.Reference == "" && r.App.Zones { // without a zone there is no instance, and no secret
 		if h := r.App.Use(); h != nil {
-			r.Reference = h.Refer(r.content(time.Now()), r.limit(), string(r.Key))
+			r.Reference = h.Names.Refer(r.content(time.Now()), r.limit(), string(r.Key))
 			h.Recent.Add(r.Recent())
 		}
 	}
@@ -65,7 +65,7 @@ type ReferredRefusal struct {
 // OpenReference returns what a reference says, or an error if it is none that was made here.
 func (a *Config) OpenReference(text string) (ReferredRefusal, error) {
 	h := a.Use()
-	if h == nil || h.Sealer() == nil {
+	if h == nil || h.Names.Sealer() == nil {
 		return ReferredRefusal{}, errors.New("reference: the secret can't be had at the moment")
 	}
 	recalled, err := h.Recent.Find(text)
@@ -75,7 +75,7 @@ func (a *Config) OpenReference(text string) (ReferredRefusal, error) {
 	if recalled != nil {
 		text = recalled.Reference
 	}
-	content, err := h.Sealer().Open(text)
+	content, err := h.Names.Sealer().Open(text)
 	if err != nil {
 		return ReferredRefusal{}, err
 	}

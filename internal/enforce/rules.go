@@ -38,7 +38,7 @@ func (a *Config) awaitStatements(ctx context.Context) {
 		return
 	}
 	if h := a.Use(); h != nil {
-		h.AwaitStatements(ctx)
+		h.AwaitStore(ctx)
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *Sessions) Ready(ctx context.Context, a *Config) *sessionKeys {
 	if h == nil {
 		return nil
 	}
-	secret := h.AwaitSecret(ctx)
+	secret := h.Names.AwaitSecret(ctx)
 	if secret == nil {
 		return nil
 	}

@@ -79,27 +79,27 @@ func (c *changes) addKey(key apikeys.Stored, version int64) {
 	c.note(storage.Note{Name: c.nameOfKey(key), Version: version}, keyNote+key.String(), key.Expires)
 }
 
-// AddAPIKey adds a key to the store.
-func (h *Instance) AddAPIKey(ctx context.Context, key apikeys.Stored) error {
-	if len(h.Shared.ListKeys()) >= maxSharedKeys {
+// AddKey adds a key to the store.
+func (s *SharedRules) AddKey(ctx context.Context, key apikeys.Stored) error {
+	if len(s.ListKeys()) >= maxSharedKeys {
 		return operator.Errorf(http.StatusConflict, "the store has %d API keys, which is as many as it may; revoke some: nothing was changed", maxSharedKeys)
 	}
-	for _, other := range h.Shared.KeysOf(key.Name, "") {
+	for _, other := range s.KeysOf(key.Name, "") {
 		if other.Tier != key.Tier {
 			return operator.Errorf(http.StatusConflict, "%s has the tier %s already, got %s: a name has one; caddy rate-limit key tier %s %s --store changes it", key.Name, other.Tier, key.Tier, key.Name, key.Tier)
 		}
 	}
-	c, err := h.newChanges()
+	c, err := s.newChanges()
 	if err != nil {
 		return err
 	}
 	c.addKey(key, 0)
-	return h.Engine.PutNotes(ctx, c.list())
+	return s.instance.Engine.PutNotes(ctx, c.list())
 }
 
-// RevokeAPIKeys removes keys from the store, whatever others change about them meanwhile.
-func (h *Instance) RevokeAPIKeys(ctx context.Context, keys map[storage.Key]sharedKey) error {
-	c, err := h.newChanges()
+// RevokeKeys removes keys from the store, whatever others change about them meanwhile.
+func (s *SharedRules) RevokeKeys(ctx context.Context, keys map[storage.Key]sharedKey) error {
+	c, err := s.newChanges()
 	if err != nil {
 		return err
 	}
@@ -109,12 +109,12 @@ func (h *Instance) RevokeAPIKeys(ctx context.Context, keys map[storage.Key]share
 			c.removeOne(c.nameOfKey(key.Stored), key.Expires, key.version)
 		}
 	}
-	return h.Engine.PutNotes(ctx, c.list())
+	return s.instance.Engine.PutNotes(ctx, c.list())
 }
 
-// RetierAPIKeys gives keys another tier. A key that was revoked meanwhile stays revoked.
-func (h *Instance) RetierAPIKeys(ctx context.Context, keys map[storage.Key]sharedKey, tier string) error {
-	c, err := h.newChanges()
+// RetierKeys gives keys another tier. A key that was revoked meanwhile stays revoked.
+func (s *SharedRules) RetierKeys(ctx context.Context, keys map[storage.Key]sharedKey, tier string) error {
+	c, err := s.newChanges()
 	if err != nil {
 		return err
 	}
@@ -125,5 +125,5 @@ func (h *Instance) RetierAPIKeys(ctx context.Context, keys map[storage.Key]share
 		key.Tier = tier
 		c.addKey(key.Stored, key.version+1)
 	}
-	return h.Engine.ReplaceNotes(ctx, c.list())
+	return s.instance.Engine.ReplaceNotes(ctx, c.list())
 }

@@ -24,7 +24,7 @@ func addKey(t *testing.T, h *Instance, name, tier string) (string, apikeys.Store
 	t.Helper()
 	key, stored, err := apikeys.NewStored(apikeys.Client{Name: name, Tier: tier})
 	if err == nil {
-		err = h.AddAPIKey(t.Context(), stored)
+		err = h.Shared.AddKey(t.Context(), stored)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -43,17 +43,17 @@ func TestSharedKeysOutliveTheSecret(t *testing.T) {
 	if !isKnown(rotated, key) || rotated.Shared.countOlder() != 1 {
 		t.Fatalf("the key is known: %t; %d notes are under an older line, want 1", isKnown(rotated, key), rotated.Shared.countOlder())
 	}
-	if err := rotated.sealAgain(); err != nil {
+	if err := rotated.Shared.sealAgain(); err != nil {
 		t.Fatal(err)
 	}
 	fresh := machineWith(t, store, "b")
 	if !isKnown(fresh, key) || fresh.Shared.countOlder() != 0 {
 		t.Errorf("under the new line alone the key is known: %t; %d notes are under an older line", isKnown(fresh, key), fresh.Shared.countOlder())
 	}
-	if err := fresh.RevokeAPIKeys(t.Context(), fresh.Shared.KeysOf("acme", stored.Entry().ID)); err != nil {
+	if err := fresh.Shared.RevokeKeys(t.Context(), fresh.Shared.KeysOf("acme", stored.Entry().ID)); err != nil {
 		t.Fatal(err)
 	}
-	if err := late.sealAgain(); err != nil { // which may not have heard of it
+	if err := late.Shared.sealAgain(); err != nil { // which may not have heard of it
 		t.Fatal(err)
 	}
 	if isKnown(fresh, key) || isKnown(machineWith(t, store, "b", "a"), key) {
@@ -72,10 +72,10 @@ func TestRevokedKeysStayRevoked(t *testing.T) {
 	if len(heard) != 1 {
 		t.Fatalf("the late machine knows %d keys, want 1", len(heard))
 	}
-	if err := one.RevokeAPIKeys(t.Context(), one.Shared.KeysOf("acme", "")); err != nil {
+	if err := one.Shared.RevokeKeys(t.Context(), one.Shared.KeysOf("acme", "")); err != nil {
 		t.Fatal(err)
 	}
-	if err := late.RetierAPIKeys(t.Context(), heard, "pro"); err != nil {
+	if err := late.Shared.RetierKeys(t.Context(), heard, "pro"); err != nil {
 		t.Fatal(err)
 	}
 	if isKnown(machineWith(t, store, "a"), key) {
@@ -104,7 +104,7 @@ func TestNotesThatAreNoKeys(t *testing.T) {
 	h := machineWith(t, newNotesStore(), "a")
 	key, stored := addKey(t, h, "acme", "free")
 	for i, line := range []string{"acme free", "acme free zz", "a/b/c free " + strings.Repeat("0", 64), stored.String() + " until", stored.String() + " until never", ""} {
-		c, err := h.newChanges()
+		c, err := h.Shared.newChanges()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestSharedKeysThatCannotBe(t *testing.T) {
 		t.Helper()
 		_, stored, err := apikeys.NewStored(apikeys.Client{Name: name, Tier: tier})
 		if err == nil {
-			err = h.AddAPIKey(t.Context(), stored)
+			err = h.Shared.AddKey(t.Context(), stored)
 		}
 		var told *operator.Error
 		if !errors.As(err, &told) || told.Status != http.StatusConflict || !strings.Contains(told.Error(), want) {

@@ -31,15 +31,18 @@ func auditError(err error) error {
 	return err
 }
 
-// Auditor returns the store that is in use as one that keeps the audit.
-func (h *Instance) Auditor() (storage.Auditor, error) {
-	store := h.Store.Load()
+// Audit notes in the store who did what to whom.
+type Audit struct{ instance *Instance }
+
+// Store returns the store that is in use as one that keeps the audit.
+func (a *Audit) Store() (storage.Auditor, error) {
+	store := a.instance.Store.Load()
 	if store == nil {
 		return nil, ErrAuditAway
 	}
 	auditor, ok := (*store).(storage.Auditor)
 	if !ok {
-		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store %s keeps no audit", h.Settings.Kind)
+		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store %s keeps no audit", a.instance.Settings.Kind)
 	}
 	return auditor, nil
 }
@@ -52,22 +55,22 @@ type AuditEntry struct {
 	Reason     string
 }
 
-// Audit notes who did what to whom. When it returns nil, that is in the store, so whatever it
+// Write notes who did what to whom. When it returns nil, that is in the store, so whatever it
 // is about may be answered then. A reader of the store learns neither the target nor the reason.
-func (h *Instance) Audit(ctx context.Context, e AuditEntry) error {
-	_ = h.catchUpAudit(ctx) // what fails waits on
-	return h.writeAudit(ctx, e)
+func (a *Audit) Write(ctx context.Context, e AuditEntry) error {
+	_ = a.catchUp(ctx) // what fails waits on
+	return a.write(ctx, e)
 }
 
-func (h *Instance) writeAudit(ctx context.Context, e AuditEntry) error {
-	auditor, err := h.Auditor()
+func (a *Audit) write(ctx context.Context, e AuditEntry) error {
+	auditor, err := a.Store()
 	if err != nil {
 		return err
 	}
-	act := storage.Act{At: cmp.Or(e.at, h.Engine.Now()), By: e.By, Action: e.Action, Reason: operator.OneLine(e.Reason)}
+	act := storage.Act{At: cmp.Or(e.at, a.instance.Engine.Now()), By: e.By, Action: e.Action, Reason: operator.OneLine(e.Reason)}
 	name := ""
 	if e.Target != nil {
-		names, err := h.NamesInAudit(*e.Target)
+		names, err := a.instance.Names.InAudit(*e.Target)
 		if err != nil {
 			return err
 		}
@@ -76,7 +79,7 @@ func (h *Instance) writeAudit(ctx context.Context, e AuditEntry) error {
 			name = e.Target.Value
 		}
 	}
-	if err := h.sealAct(&act, name); err != nil {
+	if err := a.seal(&act, name); err != nil {
 		return err
 	}
 	return auditError(auditor.Audit(ctx, &act))
@@ -89,21 +92,21 @@ func kindInAudit(t operator.Target) string {
 	return string(t.Kind)
 }
 
-// NamesInAudit returns the name at rest that an entry about a target has, and after it those that
+// InAudit returns the name at rest that an entry about a target has, and after it those that
 // earlier entries may have. The name of an address can't be linked to it any more when the entries
 // are gone: see [epoch.Keys].
-func (h *Instance) NamesInAudit(t operator.Target) ([]string, error) {
-	if h.Secret.Load() == nil {
+func (n *Names) InAudit(t operator.Target) ([]string, error) {
+	if n.Secret.Load() == nil {
 		return nil, operator.Errorf(http.StatusServiceUnavailable, "the secret can't be read at the moment, so nothing can be noted in the audit")
 	}
 	key := []byte(t.String())
 	if !t.TellsAddress() {
-		name := atrest.Opaque(h.lastingNames(), key)
+		name := atrest.Opaque(n.lasting(), key)
 		return []string{hex.EncodeToString(name[:])}, nil
 	}
 	var names []string
 	for _, retention := range auditNames {
-		hash, err := atrest.OpaqueFor(h.Epochs, key, retention, h.Lasting())
+		hash, err := atrest.OpaqueFor(n.Epochs, key, retention, n.instance.Lasting())
 		if err != nil {
 			return nil, err
 		}
@@ -124,13 +127,13 @@ var auditNames = []time.Duration{storage.KeepActs, storage.Day}
 // in plain.
 const sealedReason = "sealed:"
 
-// sealAct seals the reason of an entry, and the name of the API key that it is about.
-func (h *Instance) sealAct(act *storage.Act, name string) error {
+// seal seals the reason of an entry, and the name of the API key that it is about.
+func (a *Audit) seal(act *storage.Act, name string) error {
 	act.Cut()
 	if act.Reason == "" && name == "" {
 		return nil
 	}
-	sealer, err := h.Secret.Load().Sealer(AuditPurpose)
+	sealer, err := a.instance.Names.Secret.Load().Sealer(AuditPurpose)
 	if err != nil {
 		return err
 	}
@@ -162,24 +165,24 @@ func OpenAct(sealer *identity.Sealer, act *storage.Act) (name, reason string) {
 	return "", "(sealed under another secret)"
 }
 
-// Acts returns the n newest entries before a time, in nanoseconds since the Unix epoch, the
+// List returns the n newest entries before a time, in nanoseconds since the Unix epoch, the
 // newest first.
-func (h *Instance) Acts(ctx context.Context, before int64, n int) ([]storage.Act, error) {
-	auditor, err := h.Auditor()
+func (a *Audit) List(ctx context.Context, before int64, n int) ([]storage.Act, error) {
+	auditor, err := a.Store()
 	if err != nil {
 		return nil, err
 	}
-	_ = h.catchUpAudit(ctx) // if it fails, what is in the store is listed all the same
+	_ = a.catchUp(ctx) // if it fails, what is in the store is listed all the same
 	acts, err := auditor.Acts(ctx, before, n)
 	return acts, auditError(err)
 }
 
-// actsAbout returns the n newest entries before a time about a client, and about networks that an
+// about returns the n newest entries before a time about a client, and about networks that an
 // address is in.
-func (h *Instance) actsAbout(ctx context.Context, t operator.Target, before int64, n int) (found []storage.Act, err error) {
+func (a *Audit) about(ctx context.Context, t operator.Target, before int64, n int) (found []storage.Act, err error) {
 	names := make(map[string]bool)
 	for _, around := range targetsAround(t) {
-		more, err := h.NamesInAudit(around)
+		more, err := a.instance.Names.InAudit(around)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +191,7 @@ func (h *Instance) actsAbout(ctx context.Context, t operator.Target, before int6
 		}
 	}
 	for len(found) < n {
-		page, err := h.Acts(ctx, before, storage.MaxActs)
+		page, err := a.List(ctx, before, storage.MaxActs)
 		if err != nil {
 			return nil, err
 		}
@@ -230,8 +233,8 @@ const maxLateAudit = 1000
 // reload in an outage may replace them.
 var lateAudits sync.Map
 
-func (h *Instance) lateAudit() *lateAudit {
-	late, _ := lateAudits.LoadOrStore([2]string{h.Settings.Store, h.Settings.Secret}, new(lateAudit))
+func (a *Audit) late() *lateAudit {
+	late, _ := lateAudits.LoadOrStore([2]string{a.instance.Settings.Store, a.instance.Settings.Secret}, new(lateAudit))
 	return late.(*lateAudit)
 }
 
@@ -258,53 +261,53 @@ func (l *lateAudit) take() (e AuditEntry, ok bool) {
 	return e, true
 }
 
-// auditAfterOutage writes the entries that wait, if the store can be used.
-func (h *Instance) auditAfterOutage() {
+// afterOutage writes the entries that wait, if the store can be used.
+func (a *Audit) afterOutage() {
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
-	_ = h.catchUpAudit(ctx) // they wait on
+	_ = a.catchUp(ctx) // they wait on
 }
 
-// catchUpAudit writes the entries that wait.
-func (h *Instance) catchUpAudit(ctx context.Context) error {
-	for late := h.lateAudit(); ; {
+// catchUp writes the entries that wait.
+func (a *Audit) catchUp(ctx context.Context) error {
+	for late := a.late(); ; {
 		next, ok := late.take()
 		if !ok {
 			return nil
 		}
-		if err := h.writeAudit(ctx, next); err != nil {
+		if err := a.write(ctx, next); err != nil {
 			late.add(next)
 			return err
 		}
 	}
 }
 
-// ActsOf returns the newest entries of the audit before a time: all, or those about a client.
-func (h *Instance) ActsOf(ctx context.Context, client string, before int64, n int) ([]storage.Act, error) {
-	if h.Secret.Load() == nil {
+// Of returns the newest entries of the audit before a time: all, or those about a client.
+func (a *Audit) Of(ctx context.Context, client string, before int64, n int) ([]storage.Act, error) {
+	if a.instance.Names.Secret.Load() == nil {
 		return nil, ErrAuditAway
 	}
 	if client == "" {
-		return h.Acts(ctx, before, n)
+		return a.List(ctx, before, n)
 	}
 	t, err := operator.ParseTarget(client)
 	if err != nil {
 		return nil, err
 	}
-	return h.actsAbout(ctx, t, before, n)
+	return a.about(ctx, t, before, n)
 }
 
-// AuditSoon notes an entry in the audit, or keeps it until the store can be used: late reports that.
-func (h *Instance) AuditSoon(ctx context.Context, e AuditEntry) (late bool, err error) {
-	if !h.Engine.Degraded() {
-		err = h.Audit(ctx, e)
+// WriteSoon notes an entry in the audit, or keeps it until the store can be used: late reports that.
+func (a *Audit) WriteSoon(ctx context.Context, e AuditEntry) (late bool, err error) {
+	if !a.instance.Engine.Degraded() {
+		err = a.Write(ctx, e)
 		told := (*operator.Error)(nil)
 		if err == nil || ctx.Err() != nil || errors.As(err, &told) && told != ErrAuditAway {
 			return false, err
 		}
 	}
-	e.at = h.Engine.Now()
-	if !h.lateAudit().add(e) {
+	e.at = a.instance.Engine.Now()
+	if !a.late().add(e) {
 		return false, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and %d entries of the audit wait for it already", maxLateAudit)
 	}
 	return true, nil

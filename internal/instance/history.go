@@ -28,8 +28,8 @@ func (h *Instance) startHistory(ledger *history.Ledger) {
 		Ledger:   ledger,
 		Store:    h.historian,
 		Now:      h.Engine.Now,
-		Name:     h.nameInHistory,
-		Observer: h,
+		Name:     h.Names.inHistoryToday,
+		Observer: observer{h},
 	})
 }
 
@@ -80,22 +80,22 @@ func seedHistory(ledger *history.Ledger, secret *identity.Secret) error {
 	return err
 }
 
-// nameInHistory names a key of a series at rest. The name of an address is another every
+// inHistoryToday names a key of a series at rest. The name of an address is another every
 // day, so that the next day nobody can link it.
-func (h *Instance) nameInHistory(of storage.Series, key string) (storage.Key, error) {
-	names, err := h.NamesInHistory(of, key)
+func (n *Names) inHistoryToday(of storage.Series, key string) (storage.Key, error) {
+	names, err := n.InHistory(of, key)
 	return names[0], err
 }
 
 // errNoSecret says that keys can't be named yet.
 var errNoSecret = errors.New("the secret is not known")
 
-// NamesInHistory returns the names that a key has today and had yesterday.
-func (h *Instance) NamesInHistory(of storage.Series, key string) (names [2]storage.Key, err error) {
-	if h.Secret.Load() == nil {
+// InHistory returns the names that a key has today and had yesterday.
+func (n *Names) InHistory(of storage.Series, key string) (names [2]storage.Key, err error) {
+	if n.Secret.Load() == nil {
 		return names, errNoSecret
 	}
-	hash, err := atrest.HashKey(h.lastingNames(), h.Epochs, historyScope(of), key, 24*time.Hour, h.Lasting())
+	hash, err := atrest.HashKey(n.lasting(), n.Epochs, historyScope(of), key, 24*time.Hour, n.instance.Lasting())
 	return [2]storage.Key{hash.Current, hash.Former}, err
 }
 
@@ -105,17 +105,17 @@ func historyScope(of storage.Series) uint64 {
 }
 
 // HistoryWaits implements history.Observer.
-func (h *Instance) HistoryWaits(err error) {
+func (o observer) HistoryWaits(err error) {
 	caddyconf.Logger().Warn("the history can't be written; it is kept in memory, for some hours at most, until it can",
-		h.Settings.where(), zap.Error(err))
+		o.Settings.where(), zap.Error(err))
 }
 
 // HistoryWritten implements history.Observer.
-func (h *Instance) HistoryWritten(givenUp int) {
-	caddyconf.Logger().Info("the history is written again", h.Settings.where(), zap.Int("minutes_given_up", givenUp))
+func (o observer) HistoryWritten(givenUp int) {
+	caddyconf.Logger().Info("the history is written again", o.Settings.where(), zap.Int("minutes_given_up", givenUp))
 }
 
-var _ history.Observer = (*Instance)(nil)
+var _ history.Observer = observer{}
 
 // Past returns the store as one that has a history, or an error that says why there is none.
 func (h *Instance) Past() (storage.Historian, error) {

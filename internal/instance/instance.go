@@ -17,11 +17,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
-	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
-	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/regions"
@@ -42,29 +39,31 @@ const ReadyTimeout = 5 * time.Second
 // flushTimeout is how long a clean stop may take to give back what is unspent.
 const flushTimeout = 10 * time.Second
 
-// Instance is an engine in use, with what it needs of the root package.
+// Instance is an engine and all that outlives a config with it. It may be used from any number of
+// goroutines.
 type Instance struct {
-	Settings    Settings
-	Engine      *engine.Engine
+	Settings Settings
+	Engine   *engine.Engine
+	Store    atomic.Pointer[storage.Store] // the engine opened it last; it may be closed by now
+	Names    Names
+	Audit    Audit
+	Shared   SharedRules // of operators, in a store that machines share
+	Pressure *pressure.Tracker
+	Recent   RecentByReference
+
+	Closing atomic.Bool  // the engine is about to close its store
+	Starts  atomic.Int32 // configs that run with it, or ran
+
+	// Of the config that runs; nil if it has none.
+	Keys  atomic.Pointer[apikeys.File]
+	Rules atomic.Pointer[rules.File]
+	kinds atomic.Pointer[map[ZoneTier]LimitKinds]
+
 	begun       time.Time
-	made        chan struct{} // closed when there is an engine
-	Closing     atomic.Bool   // the engine is about to close its store
-	Starts      atomic.Int32  // configurations that run with it, or ran
-	Secret      atomic.Pointer[identity.Secret]
-	references  atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
-	Recent      RecentByReference
-	Epochs      *epoch.Keys
-	agreed      atomic.Pointer[agreedKey]     // by the machines that share a store; nil if there are none
-	Store       atomic.Pointer[storage.Store] // that the engine opened last; it may be closed by now
-	reporter    *history.Reporter             // writes the history
-	Pressure    *pressure.Tracker
-	regions     atomic.Pointer[regions.Regions]         // shares counts with other regions; nil if there are none
-	exchangedAt string                                  // where it does
-	regionNames atomic.Pointer[identity.Hasher]         // names keys for them; nil until one is asked for
-	Keys        atomic.Pointer[apikeys.File]            // of the configuration that runs; nil if it has none
-	Rules       atomic.Pointer[rules.File]              // of the configuration that runs
-	Shared      SharedRules                             // of operators, in a store that machines share
-	kinds       atomic.Pointer[map[ZoneTier]LimitKinds] // of the configuration that runs
+	made        chan struct{}                   // closed when there is an engine
+	reporter    *history.Reporter               // writes the history
+	regions     atomic.Pointer[regions.Regions] // shares counts with other regions; nil if there are none
+	exchangedAt string                          // where it does
 
 	mu   sync.Mutex
 	logs map[string]*RefusalLog // guarded by mu: by name of the zone

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,12 +24,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// keepKeys writes the files with keys again that were removed while they are in use.
+// Names names clients and keys at rest, under the secret of this machine and the keys of epochs.
+type Names struct {
+	instance    *Instance
+	Secret      atomic.Pointer[identity.Secret]
+	Epochs      *epoch.Keys
+	references  atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
+	agreed      atomic.Pointer[agreedKey]        // by the machines that share a store; nil if there are none
+	regionNames atomic.Pointer[identity.Hasher]  // names keys for other regions; nil until one is asked for
+}
+
+// keep writes the files with keys again that were removed while they are in use.
 // Otherwise whoever opens the store next would make other keys, and count every client
 // from 0. If the folder of a secret that the operator has named is gone, that is left alone:
 // it may be a disk that is not there at the moment.
-func (h *Instance) keepKeys() error {
-	secret, s := h.Secret.Load(), h.Settings
+func (n *Names) keep() error {
+	secret, s := n.Secret.Load(), n.instance.Settings
 	if secret == nil {
 		return nil
 	}
@@ -38,9 +49,9 @@ func (h *Instance) keepKeys() error {
 	}
 	switch {
 	case s.Epochs != "":
-		errs = append(errs, keepFile(s.Epochs, func(string) error { return h.Epochs.Keep(h.Lasting()) }))
-	case s.Address != "" && !h.isCutOff():
-		errs = append(errs, h.Epochs.Keep(h.Lasting()))
+		errs = append(errs, keepFile(s.Epochs, func(string) error { return n.Epochs.Keep(n.instance.Lasting()) }))
+	case s.Address != "" && !n.isCutOff():
+		errs = append(errs, n.Epochs.Keep(n.instance.Lasting()))
 	}
 	return errors.Join(errs...)
 }
@@ -57,14 +68,14 @@ func keepFile(path string, keep func(path string) error) error {
 	return nil
 }
 
-// keepKeysOfOthers has the instances of this process that use the same files write
+// keepThoseOfOthers has the instances of this process that use the same files write
 // again what was removed, before this one opens them.
-func (h *Instance) keepKeysOfOthers() {
+func (n *Names) keepThoseOfOthers() {
 	Each(func(other *Instance) {
-		if other == h || other.Settings.Secret != h.Settings.Secret && other.Settings.Epochs != h.Settings.Epochs {
+		if other == n.instance || other.Settings.Secret != n.instance.Settings.Secret && other.Settings.Epochs != n.instance.Settings.Epochs {
 			return
 		}
-		if err := other.keepKeys(); err != nil {
+		if err := other.Names.keep(); err != nil {
 			caddyconf.Logger().Error("keys that were removed could not be written again", zap.Error(WithRemedy(err)))
 		}
 	})
@@ -77,82 +88,76 @@ func isMissing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) && noFolder == nil
 }
 
-// findKeys notes where the keys are that names at rest are made under. A secret that an option
+// find notes where the keys are that names at rest are made under. A secret that an option
 // names comes before that of a store.
-func (h *Instance) findKeys(in stores.Store) {
-	if h.Settings.Address != "" {
-		h.Epochs = epoch.InVault(vaultOf{h}, h.Secret.Load)
+func (n *Names) find(in stores.Store) {
+	if n.instance.Settings.Address != "" {
+		n.Epochs = epoch.InVault(vaultOf{n.instance}, n.Secret.Load)
 		return
 	}
 	keyed, ok := in.(stores.Keyed)
 	if !ok {
-		h.Epochs = epoch.In(h.Settings.Epochs)
+		n.Epochs = epoch.In(n.instance.Settings.Epochs)
 		return
 	}
 	secret, epochs := keyed.Keys()
-	h.Epochs = epochs
-	if h.Settings.Secret == "" {
-		h.Secret.Store(secret)
+	n.Epochs = epochs
+	if n.instance.Settings.Secret == "" {
+		n.Secret.Store(secret)
 	}
 }
 
 // openSecret reads the secret, once: hashes must not change under a running engine. When
 // the store is opened again, keys that were removed since are written again.
-func (h *Instance) openSecret(path string) error {
-	if h.Secret.Load() != nil {
-		return h.keepKeys()
+func (n *Names) openSecret(path string) error {
+	if n.Secret.Load() != nil {
+		return n.keep()
 	}
-	h.keepKeysOfOthers()
+	n.keepThoseOfOthers()
 	secret, err := identity.OpenSecret(path)
 	if err != nil {
 		return err
 	}
-	h.Secret.Store(secret)
+	n.Secret.Store(secret)
 	return nil
 }
 
 // AwaitSecret returns the secret, or nil if it can't be had. It waits for it up to
 // ReadyTimeout after the instance was made: a disk that hangs holds up no request
 // that comes later.
-func (h *Instance) AwaitSecret(ctx context.Context) *identity.Secret {
-	if secret := h.Secret.Load(); secret != nil {
+func (n *Names) AwaitSecret(ctx context.Context) *identity.Secret {
+	if secret := n.Secret.Load(); secret != nil {
 		return secret
 	}
-	if left := ReadyTimeout - time.Since(h.begun); left > 0 {
-		select {
-		case <-h.Engine.Ready():
-		case <-time.After(left):
-		case <-ctx.Done():
-		}
-	}
-	return h.Secret.Load()
+	n.instance.AwaitStore(ctx)
+	return n.Secret.Load()
 }
 
-// Name implements engine.Options.Name.
-func (h *Instance) Name(id storage.LimitID, key string, retention time.Duration, now int64) (engine.Name, error) {
-	hash, err := atrest.HashKey(h.lastingNames(), h.Epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
+// ForStore implements engine.Options.Name.
+func (n *Names) ForStore(id storage.LimitID, key string, retention time.Duration, now int64) (engine.Name, error) {
+	hash, err := atrest.HashKey(n.lasting(), n.Epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
 	return engine.Name{Key: hash.Current, Former: hash.Former, From: hash.From, Until: hash.Until}, WithRemedy(err)
 }
 
-// NameAtOnce implements engine.Options.NameAtOnce.
-func (h *Instance) NameAtOnce(id storage.LimitID, key string, retention time.Duration, now int64) (engine.Name, bool) {
-	if h.Secret.Load() == nil {
+// ForStoreAtOnce implements engine.Options.NameAtOnce.
+func (n *Names) ForStoreAtOnce(id storage.LimitID, key string, retention time.Duration, now int64) (engine.Name, bool) {
+	if n.Secret.Load() == nil {
 		return engine.Name{}, false
 	}
-	hash, ok := atrest.HashKeyAtOnce(h.lastingNames(), h.Epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
+	hash, ok := atrest.HashKeyAtOnce(n.lasting(), n.Epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
 	return engine.Name{Key: hash.Current, Former: hash.Former, From: hash.From, Until: hash.Until}, ok
 }
 
-// OpaqueName returns an opaque name of a client.
-func (h *Instance) OpaqueName(key []byte, verified bool) (name [16]byte, ok bool) {
+// Opaque returns an opaque name of a client.
+func (n *Names) Opaque(key []byte, verified bool) (name [16]byte, ok bool) {
 	if !verified {
-		name, err := atrest.OpaqueToday(h.Epochs, key, h.Lasting())
+		name, err := atrest.OpaqueToday(n.Epochs, key, n.instance.Lasting())
 		return name, err == nil
 	}
-	if h.Secret.Load() == nil {
+	if n.Secret.Load() == nil {
 		return name, false
 	}
-	return atrest.Opaque(h.lastingNames(), key), true
+	return atrest.Opaque(n.lasting(), key), true
 }
 
 // tagSize is the number of hexadecimal digits of a tag.
@@ -162,17 +167,17 @@ const tagSize = 6
 // beginning of the client's opaque name, {http.rate_limit.client}. It is the same in all zones and
 // on all machines that share a secret. It is "" for a key that isn't one client's, and while the
 // secret can't be read.
-func (h *Instance) Tag(key string) string {
-	name := h.FullTag([]byte(key))
+func (n *Names) Tag(key string) string {
+	name := n.FullTag([]byte(key))
 	return name[:min(tagSize, len(name))]
 }
 
 // FullTag returns the opaque name that a tag is the beginning of, or "".
-func (h *Instance) FullTag(key []byte) string {
+func (n *Names) FullTag(key []byte) string {
 	if len(key) == 0 || key[0] == identity.TagEveryone || key[0] == identity.TagUnknown {
 		return ""
 	}
-	name, ok := h.OpaqueName(key, key[0] == identity.TagSession || key[0] == identity.TagAPIKey)
+	name, ok := n.Opaque(key, key[0] == identity.TagSession || key[0] == identity.TagAPIKey)
 	if !ok {
 		return ""
 	}
@@ -180,11 +185,11 @@ func (h *Instance) FullTag(key []byte) string {
 }
 
 // Sealer returns what references are made and opened with, or nil while there is no secret.
-func (h *Instance) Sealer() *reference.Sealer {
-	if s := h.references.Load(); s != nil {
+func (n *Names) Sealer() *reference.Sealer {
+	if s := n.references.Load(); s != nil {
 		return s
 	}
-	secret := h.Secret.Load()
+	secret := n.Secret.Load()
 	if secret == nil {
 		return nil
 	}
@@ -192,19 +197,19 @@ func (h *Instance) Sealer() *reference.Sealer {
 	if err != nil {
 		return nil // not reached: the secret was made alike
 	}
-	h.references.Store(s)
+	n.references.Store(s)
 	return s
 }
 
 // Refer returns a new reference of a refusal, or "" if it can't be made. key is the text of what
 // was counted by in limit, or of the client's record if limit is nil; "" if nothing was.
-func (h *Instance) Refer(content reference.Refusal, limit *engine.Limit, key string) string {
-	sealer := h.Sealer()
+func (n *Names) Refer(content reference.Refusal, limit *engine.Limit, key string) string {
+	sealer := n.Sealer()
 	if sealer == nil {
 		return ""
 	}
 	if key != "" {
-		name, err := h.Engine.NameOf(limit, key)
+		name, err := n.instance.Engine.NameOf(limit, key)
 		if err != nil {
 			return ""
 		}
@@ -215,16 +220,16 @@ func (h *Instance) Refer(content reference.Refusal, limit *engine.Limit, key str
 
 // Machines that share a store have the keys of epochs in it, sealed under the secret.
 
-// shareKeys agrees with the other machines on the keys in a store that was just opened, and adds
+// share agrees with the other machines on the keys in a store that was just opened, and adds
 // those in use that it lacks. If that fails, the store is closed: with other keys than all others,
 // this machine would count every client from 0.
-func (h *Instance) shareKeys(store storage.Store) error {
-	if h.Settings.Address == "" {
+func (n *Names) share(store storage.Store) error {
+	if n.instance.Settings.Address == "" {
 		return nil
 	}
-	err := h.agree()
+	err := n.agree()
 	if err == nil {
-		err = h.Epochs.Keep(h.Lasting())
+		err = n.Epochs.Keep(n.instance.Lasting())
 	}
 	if err != nil {
 		_ = store.Close() // the first error says more
@@ -234,17 +239,17 @@ func (h *Instance) shareKeys(store storage.Store) error {
 
 // agree learns the key that all machines name verified clients under. Another key than before means
 // that the store has lost everything, and that another machine was there first.
-func (h *Instance) agree() error {
-	own := h.Secret.Load().Key()
-	if agreed := h.agreed.Load(); agreed != nil {
+func (n *Names) agree() error {
+	own := n.Secret.Load().Key()
+	if agreed := n.agreed.Load(); agreed != nil {
 		own = agreed.key
 	}
-	key, err := h.Epochs.Agree(own)
+	key, err := n.Epochs.Agree(own)
 	if errors.Is(err, epoch.ErrOtherSecret) {
-		return fmt.Errorf("secret_file: %q is not the one of the other machines that share the store: copy theirs to this one, or if nobody has it, start anew as docs/operations.md says (%w)", h.Settings.Secret, err)
+		return fmt.Errorf("secret_file: %q is not the one of the other machines that share the store: copy theirs to this one, or if nobody has it, start anew as docs/operations.md says (%w)", n.instance.Settings.Secret, err)
 	}
 	if err == nil {
-		h.agreed.Store(&agreedKey{key, identity.NewHasher(key)})
+		n.agreed.Store(&agreedKey{key, identity.NewHasher(key)})
 	}
 	return err
 }
@@ -255,43 +260,43 @@ type agreedKey struct {
 	hasher identity.Hasher
 }
 
-// lastingNames returns the hasher of keys that tell no address. The secret must be known.
-func (h *Instance) lastingNames() identity.Hasher {
-	if agreed := h.agreed.Load(); agreed != nil {
+// lasting returns the hasher of keys that tell no address. The secret must be known.
+func (n *Names) lasting() identity.Hasher {
+	if agreed := n.agreed.Load(); agreed != nil {
 		return agreed.hasher
 	}
-	return h.Secret.Load().Hasher
+	return n.Secret.Load().Hasher
 }
 
 // CheckSecret says whether the secret file has changed since it was read: the next start uses it.
-func (h *Instance) CheckSecret(log *zap.Logger) {
-	used := h.Secret.Load()
-	if used == nil || h.Settings.Secret == "" {
+func (n *Names) CheckSecret(log *zap.Logger) {
+	used := n.Secret.Load()
+	if used == nil || n.instance.Settings.Secret == "" {
 		return
 	}
-	changed, err := identity.ReadSecret(h.Settings.Secret)
+	changed, err := identity.ReadSecret(n.instance.Settings.Secret)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing file is written again
 		log.Error("secret_file can't be read, and the next start needs it", zap.Error(WithRemedy(err)))
 	}
 	if err != nil || changed.Equal(used) {
 		return
 	}
-	if h.Settings.Address != "" {
-		seals, err := epoch.InVault(vaultOf{h}, func() *identity.Secret { return changed }).Seals()
+	if n.instance.Settings.Address != "" {
+		seals, err := epoch.InVault(vaultOf{n.instance}, func() *identity.Secret { return changed }).Seals()
 		if err == nil && seals.Unknown > 0 {
 			log.Error("secret_file has changed, and does not fit the store: after its next start this machine could not use the store. Add the former line behind the new one",
-				h.Settings.where(), zap.String("secret_file", h.Settings.Secret))
+				n.instance.Settings.where(), zap.String("secret_file", n.instance.Settings.Secret))
 			return
 		}
 	}
-	log.Warn("secret_file has changed; restart Caddy to use it", zap.String("secret_file", h.Settings.Secret))
+	log.Warn("secret_file has changed; restart Caddy to use it", zap.String("secret_file", n.instance.Settings.Secret))
 }
 
 // isCutOff reports whether keys are in a store that can't be used at the moment. They are kept
-// there once it can, see shareKeys.
-func (h *Instance) isCutOff() bool {
-	<-h.made
-	return h.Settings.Address != "" && h.Engine.Degraded()
+// there once it can, see share.
+func (n *Names) isCutOff() bool {
+	<-n.instance.made
+	return n.instance.Settings.Address != "" && n.instance.Engine.Degraded()
 }
 
 // vaultOf is the vault of the store that an instance has opened last.

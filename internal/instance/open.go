@@ -32,37 +32,38 @@ func New(s Settings, in stores.Store, known *SharedRules) (*Instance, error) {
 // NewWith is New with other options of the engine, which set sets.
 func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance, error) {
 	h := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(0), made: make(chan struct{})}
-	h.findKeys(in)
+	h.Names.instance, h.Audit.instance, h.Shared.instance = h, h, h
+	h.Names.find(in)
 	ledger, err := OpenLedger(s)
 	if err != nil {
 		return nil, err
 	}
 	options := engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
-			if err := h.openSecret(s.Secret); err != nil {
+			if err := h.Names.openSecret(s.Secret); err != nil {
 				return nil, WithRemedy(err)
 			}
-			if err := seedHistory(ledger, h.Secret.Load()); err != nil {
+			if err := seedHistory(ledger, h.Names.Secret.Load()); err != nil {
 				return nil, err
 			}
 			store, err := in.Open(ctx, s.Timeout)
 			if err == nil {
 				h.Store.Store(&store)
-				err = h.shareKeys(store)
+				err = h.Names.share(store)
 			}
 			return store, WithRemedy(err)
 		},
-		Name:            h.Name,
-		NameAtOnce:      h.NameAtOnce,
+		Name:            h.Names.ForStore,
+		NameAtOnce:      h.Names.ForStoreAtOnce,
 		Remote:          s.Address != "",
 		MaxKeys:         s.MaxKeys,
 		StoreTimeout:    s.Timeout,
 		CleanupInterval: s.Cleanup,
 		DegradedPercent: s.Degraded,
-		Observer:        h,
+		Observer:        observer{h},
 	}
 	if s.Address != "" {
-		options.Noted = h.noted
+		options.Noted = h.Shared.noted
 	}
 	set(&options)
 	h.Engine, err = engine.New(options)
@@ -75,14 +76,29 @@ func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance,
 	return h, nil
 }
 
-// sweepEpochs destroys keys of the past, unless it isn't known yet which these are.
-func (h *Instance) sweepEpochs() error {
-	<-h.made
-	now, told := h.Engine.Lasting()
-	if !told || h.isCutOff() {
+// sweep destroys keys of the past, unless it isn't known yet which these are.
+func (n *Names) sweep() error {
+	<-n.instance.made
+	now, told := n.instance.Engine.Lasting()
+	if !told || n.isCutOff() {
 		return nil
 	}
-	return h.Epochs.Sweep(time.Unix(0, now))
+	return n.Epochs.Sweep(time.Unix(0, now))
+}
+
+// AwaitStore waits until the store is open or known not to be usable, up to [ReadyTimeout] after
+// the instance was made: a disk that hangs delays no request that comes later.
+func (h *Instance) AwaitStore(ctx context.Context) {
+	select {
+	case <-h.Engine.Ready():
+		return
+	default:
+	}
+	select {
+	case <-h.Engine.Ready():
+	case <-time.After(ReadyTimeout - time.Since(h.begun)):
+	case <-ctx.Done():
+	}
 }
 
 // Destruct implements caddy.Destructor.
@@ -99,35 +115,38 @@ func (h *Instance) Destruct() error {
 	return nil
 }
 
+// observer is what an instance logs and counts of its engine and its history.
+type observer struct{ *Instance }
+
 // Committed implements engine.Observer.
-func (h *Instance) Committed(claims int, took time.Duration) {
+func (o observer) Committed(claims int, took time.Duration) {
 	meter.Batch(claims, took)
 }
 
 // Swept implements engine.Observer.
-func (h *Instance) Swept(rows int64, keys int, took time.Duration, err error) {
-	err = errors.Join(err, WithRemedy(h.keepKeys()), h.sweepEpochs(), h.sealAgain())
-	h.auditAfterOutage()
+func (o observer) Swept(rows int64, keys int, took time.Duration, err error) {
+	err = errors.Join(err, WithRemedy(o.Names.keep()), o.Names.sweep(), o.Shared.sealAgain())
+	o.Audit.afterOutage()
 	meter.Swept(rows, keys)
 	if err != nil {
 		caddyconf.Logger().Error("expired rows could not be removed; it is tried again at the next cleanup", zap.Error(err))
 	} else if rows > 0 || keys > 0 {
 		caddyconf.Logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys), zap.Duration("took", took))
 	}
-	h.Pressure.Sweep(h.Lasting())
-	h.summarize()
+	o.Pressure.Sweep(o.Lasting())
+	o.summarize()
 }
 
 // Punished implements engine.Observer.
-func (h *Instance) Punished(reason reputation.Reason) {
+func (o observer) Punished(reason reputation.Reason) {
 	if reason != reputation.Crowded && reason != reputation.Inherited { // which are no violations
 		meter.Violation(reason)
 	}
 }
 
 // Banned implements engine.Observer.
-func (h *Instance) Banned(client []byte, reason reputation.Reason, until int64) {
-	if shared := h.regions.Load(); shared != nil {
+func (o observer) Banned(client []byte, reason reputation.Reason, until int64) {
+	if shared := o.regions.Load(); shared != nil {
 		shared.Banned(client, reason, until)
 	}
 	if reason == reputation.Crowded {
@@ -138,17 +157,17 @@ func (h *Instance) Banned(client []byte, reason reputation.Reason, until int64) 
 }
 
 // Outage implements engine.Observer.
-func (h *Instance) Outage() { meter.Outage() }
+func (o observer) Outage() { meter.Outage() }
 
 // Degraded implements engine.Observer.
-func (h *Instance) Degraded(since time.Duration, err error) {
+func (o observer) Degraded(since time.Duration, err error) {
 	caddyconf.Logger().Error("the store can't be used; reduced limits are kept in memory until it can",
-		h.Settings.where(), zap.Duration("since", since), zap.Error(err))
+		o.Settings.where(), zap.Duration("since", since), zap.Error(err))
 }
 
 // Recovered implements engine.Observer.
-func (h *Instance) Recovered(after time.Duration) {
-	caddyconf.Logger().Info("the store is in use again", h.Settings.where(), zap.Duration("after", after))
+func (o observer) Recovered(after time.Duration) {
+	caddyconf.Logger().Info("the store is in use again", o.Settings.where(), zap.Duration("after", after))
 }
 
-var _ engine.Observer = (*Instance)(nil)
+var _ engine.Observer = observer{}

@@ -51,7 +51,7 @@ func (h *Instance) startRegion(r *Region) error {
 		Region:   r.Name,
 		Open:     func(ctx context.Context) (exchanges.Exchange, error) { return r.Exchange.Open(ctx) },
 		Engine:   h.Engine,
-		Name:     h.nameForRegions,
+		Name:     h.Names.forRegions,
 		Interval: r.Interval,
 		MaxKeys:  h.Settings.MaxKeys,
 		Observer: regionObserver{h},
@@ -68,11 +68,11 @@ func (h *Instance) stopRegion(ctx context.Context) error {
 	return nil
 }
 
-// nameForRegions names a key as all regions with the same secret do.
-func (h *Instance) nameForRegions(limit storage.LimitID, key []byte, period int64) (name storage.Key, ok bool) {
-	hasher := h.regionNames.Load()
+// forRegions names a key as all regions with the same secret do.
+func (n *Names) forRegions(limit storage.LimitID, key []byte, period int64) (name storage.Key, ok bool) {
+	hasher := n.regionNames.Load()
 	if hasher == nil {
-		secret := h.Secret.Load()
+		secret := n.Secret.Load()
 		if secret == nil {
 			return name, false
 		}
@@ -82,7 +82,7 @@ func (h *Instance) nameForRegions(limit storage.LimitID, key []byte, period int6
 		}
 		made := identity.NewHasher(keys[0])
 		hasher = &made
-		h.regionNames.Store(hasher)
+		n.regionNames.Store(hasher)
 	}
 	text := binary.BigEndian.AppendUint64(make([]byte, 0, 64), uint64(period))
 	return hasher.Hash(uint64(limit), string(append(text, key...))), true

@@ -25,17 +25,17 @@ import (
 const keepRemoved = 7 * 24 * time.Hour
 
 // noted implements engine.Options.Noted.
-func (h *Instance) noted(notes []storage.Note, all bool) {
-	sealer, err := h.Secret.Load().Sealer("statements")
+func (s *SharedRules) noted(notes []storage.Note, all bool) {
+	sealer, err := s.instance.Names.Secret.Load().Sealer("statements")
 	if err != nil {
-		caddyconf.Logger().Error("the bans, allowances and API keys in the store can't be read", h.Settings.where(), zap.Error(err))
+		caddyconf.Logger().Error("the bans, allowances and API keys in the store can't be read", s.instance.Settings.where(), zap.Error(err))
 		return
 	}
-	if unread := h.Shared.take(sealer, notes, all); unread > 0 {
+	if unread := s.take(sealer, notes, all); unread > 0 {
 		caddyconf.Logger().Error("some bans, allowances or API keys in the store can't be read: they were made with another secret_file, or by a later version",
-			h.Settings.where(), zap.Int("notes", unread))
+			s.instance.Settings.where(), zap.Int("notes", unread))
 	}
-	h.Shared.tell()
+	s.tell()
 }
 
 // statementsOnStore returns what instances of this process know that use the same store, or nil.
@@ -55,11 +55,11 @@ type changes struct {
 	notes  map[storage.Key]storage.Note
 }
 
-func (h *Instance) newChanges() (c changes, err error) {
-	if c.sealer, err = h.Secret.Load().Sealer("statements"); err != nil {
+func (s *SharedRules) newChanges() (c changes, err error) {
+	if c.sealer, err = s.instance.Names.Secret.Load().Sealer("statements"); err != nil {
 		return c, err
 	}
-	keys, err := h.Secret.Load().Derive("names of statements")
+	keys, err := s.instance.Names.Secret.Load().Derive("names of statements")
 	if err != nil {
 		return c, err
 	}
@@ -119,37 +119,37 @@ func padded(text string) string {
 
 // Put puts statements into the store, in the place of those with the same action about the same
 // targets. A ban also removes the allowance of its target.
-func (h *Instance) Put(ctx context.Context, added []rules.Statement) error {
-	c, err := h.newChanges()
+func (s *SharedRules) Put(ctx context.Context, added []rules.Statement) error {
+	c, err := s.newChanges()
 	if err != nil {
 		return err
 	}
 	for _, stated := range added {
 		if stated.Action == rules.Ban {
-			c.remove(h.Shared.Find(rules.Allow, stated.Target))
+			c.remove(s.Find(rules.Allow, stated.Target))
 			if allowance := c.nameOf(rules.Allow, stated.Target); len(c.notes[allowance].Value) > 0 {
 				delete(c.notes, allowance) // it was added before
 			}
 		}
-		version := c.remove(h.Shared.Find(stated.Action, stated.Target)) // which has another name under an older secret
+		version := c.remove(s.Find(stated.Action, stated.Target)) // which has another name under an older secret
 		c.add(stated, version)
 	}
-	return h.Engine.PutNotes(ctx, c.list())
+	return s.instance.Engine.PutNotes(ctx, c.list())
 }
 
 // Drop removes the statements about a target with an action from the store, and returns how many
 // there were.
-func (h *Instance) Drop(ctx context.Context, action rules.Action, target rules.Target) (int, error) {
-	found := h.Shared.Find(action, target)
+func (s *SharedRules) Drop(ctx context.Context, action rules.Action, target rules.Target) (int, error) {
+	found := s.Find(action, target)
 	if len(found) == 0 {
 		return 0, nil
 	}
-	c, err := h.newChanges()
+	c, err := s.newChanges()
 	if err != nil {
 		return 0, err
 	}
 	c.remove(found)
-	return len(found), h.Engine.PutNotes(ctx, c.list())
+	return len(found), s.instance.Engine.PutNotes(ctx, c.list())
 }
 
 // sealedAgain is how many statements, and how many API keys, are sealed again at once.
@@ -157,12 +157,12 @@ const sealedAgain = 100
 
 // sealAgain seals some of the notes that are sealed under an older line of the secret, which
 // may be removed some day, under the line in use. What operators change meanwhile stays.
-func (h *Instance) sealAgain() error {
-	again, keys := h.Shared.someOlder(sealedAgain), h.Shared.someOlderKeys(sealedAgain)
+func (s *SharedRules) sealAgain() error {
+	again, keys := s.someOlder(sealedAgain), s.someOlderKeys(sealedAgain)
 	if len(again)+len(keys) == 0 {
 		return nil
 	}
-	c, err := h.newChanges()
+	c, err := s.newChanges()
 	if err != nil {
 		return err
 	}
@@ -176,24 +176,7 @@ func (h *Instance) sealAgain() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
-	return h.Engine.ReplaceNotes(ctx, c.list())
-}
-
-// AwaitStatements waits until the statements in the store are read, or it is known that they can't
-// be, up to ReadyTimeout after the instance was made.
-func (h *Instance) AwaitStatements(ctx context.Context) {
-	select {
-	case <-h.Engine.Ready():
-		return
-	default:
-	}
-	if left := ReadyTimeout - time.Since(h.begun); left > 0 {
-		select {
-		case <-h.Engine.Ready():
-		case <-time.After(left):
-		case <-ctx.Done():
-		}
-	}
+	return s.instance.Engine.ReplaceNotes(ctx, c.list())
 }
 
 // RulesInForce are those of the file of this machine and those of the store that machines

@@ -59,7 +59,7 @@ func stateLines(t *testing.T, h *Instance, lines ...string) {
 	for _, line := range lines {
 		stated, err := rules.ParseStatement(line)
 		if err == nil {
-			err = h.Put(t.Context(), []rules.Statement{stated})
+			err = h.Shared.Put(t.Context(), []rules.Statement{stated})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestStatementsSealedAgain(t *testing.T) {
 		t.Fatalf("%d statements are sealed under an older line, want 1", n)
 	}
 	stateLines(t, rotated, lines[0])
-	if err := rotated.sealAgain(); err != nil {
+	if err := rotated.Shared.sealAgain(); err != nil {
 		t.Fatal(err)
 	}
 	mustState(t, machineWith(t, store, "b", "a"), lines...)
@@ -103,7 +103,7 @@ func TestStatementsSealedAgain(t *testing.T) {
 func TestStatementsChangedWhileSealedAgain(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *Instance, rules.Target){
 		"removed": func(t *testing.T, h *Instance, target rules.Target) {
-			if n, err := h.Drop(t.Context(), rules.Ban, target); n != 1 || err != nil {
+			if n, err := h.Shared.Drop(t.Context(), rules.Ban, target); n != 1 || err != nil {
 				t.Fatalf("removed %d, %v", n, err)
 			}
 		},
@@ -127,7 +127,7 @@ func TestStatementsChangedWhileSealedAgain(t *testing.T) {
 			s.mu.Lock()
 			s.notes, s.known, s.older = notes, known, older // it hasn't heard of it
 			s.mu.Unlock()
-			if err := late.sealAgain(); err != nil {
+			if err := late.Shared.sealAgain(); err != nil {
 				t.Fatal(err)
 			}
 			var want []string

@@ -23,8 +23,9 @@ import (
 //
 // API keys in the store are such notes as well, see [sharedKey].
 type SharedRules struct {
-	Set  atomic.Pointer[rules.Set]   // of those in force; nil if there were never any
-	Keys atomic.Pointer[apikeys.Set] // of API keys; nil before the store was read
+	instance *Instance
+	Set      atomic.Pointer[rules.Set]   // of those in force; nil if there were never any
+	Keys     atomic.Pointer[apikeys.Set] // of API keys; nil before the store was read
 
 	mu    sync.Mutex
 	notes map[storage.Key]storage.Note    // guarded by mu, like all below: as the store has them

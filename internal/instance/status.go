@@ -60,7 +60,7 @@ func (h *Instance) describeNetwork(stats engine.Stats) *operator.Network {
 	var seals epoch.Seals
 	if !stats.Degraded { // nobody waits for a store that is away
 		var err error
-		if seals, err = h.Epochs.Seals(); err != nil {
+		if seals, err = h.Names.Epochs.Seals(); err != nil {
 			caddyconf.Logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
 		}
 	}

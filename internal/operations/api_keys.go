@@ -56,7 +56,7 @@ func (s running) AddAPIKey(ctx context.Context, line string) error {
 	if err != nil {
 		return operator.Errorf(http.StatusBadRequest, "%v", err)
 	}
-	if err := h.AddAPIKey(ctx, key); err != nil {
+	if err := h.Shared.AddKey(ctx, key); err != nil {
 		return keyError(err)
 	}
 	app.Log.Info("an API key was added to the store", zap.String("name", key.Name), zap.String("tier", key.Tier))
@@ -75,13 +75,13 @@ func (s running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange
 	}
 	switch {
 	case change.Tier == "":
-		err = h.RevokeAPIKeys(ctx, keys)
+		err = h.Shared.RevokeKeys(ctx, keys)
 	case change.ID != "":
 		return 0, operator.Errorf(http.StatusBadRequest, "id: all keys of a name have one tier")
 	case apikeys.CheckTier(change.Tier) != nil:
 		return 0, operator.Errorf(http.StatusBadRequest, "%v", apikeys.CheckTier(change.Tier))
 	default:
-		err = h.RetierAPIKeys(ctx, keys, change.Tier)
+		err = h.Shared.RetierKeys(ctx, keys, change.Tier)
 	}
 	if err != nil {
 		return 0, keyError(err)

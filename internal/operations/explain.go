@@ -51,7 +51,7 @@ func (x *Explainer) note(ctx context.Context, q operator.Question) error {
 	if !q.Note {
 		return nil
 	}
-	return noted(x.Instance.Audit(ctx, instance.AuditEntry{By: q.By, Action: "explain", Target: &x.Target}))
+	return noted(x.Instance.Audit.Write(ctx, instance.AuditEntry{By: q.By, Action: "explain", Target: &x.Target}))
 }
 
 // ExplainReference tells what a reference was about, and goes on with the client that it

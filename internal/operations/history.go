@@ -72,7 +72,7 @@ func (s running) History(ctx context.Context, q operator.HistoryQuery) (operator
 		if key != "" {
 			text = identity.KeyText([]byte(key))
 		}
-		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Tag: h.Tag(key), Units: k.Units, Refused: k.Refused})
+		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Tag: h.Names.Tag(key), Units: k.Units, Refused: k.Refused})
 	}
 	return told, nil
 }
@@ -142,7 +142,7 @@ func (a Config) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) ma
 		_, has := series[id]
 		return has
 	}}) {
-		names, err := h.NamesInHistory(series[k.Limit.ID], k.Key)
+		names, err := h.Names.InHistory(series[k.Limit.ID], k.Key)
 		if err != nil {
 			return nil
 		}
@@ -172,11 +172,11 @@ func AuditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) (
 		n = 50
 	}
 	n = min(n, operator.MaxItems)
-	acts, err := h.ActsOf(ctx, q.Client, before, n)
+	acts, err := h.Audit.Of(ctx, q.Client, before, n)
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := h.Secret.Load().Sealer(instance.AuditPurpose)
+	sealer, err := h.Names.Secret.Load().Sealer(instance.AuditPurpose)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (s running) Reveal(ctx context.Context, by, list string) error {
 	if err != nil {
 		return err
 	}
-	return noted(h.Audit(ctx, instance.AuditEntry{By: by, Action: "reveal", Reason: list}))
+	return noted(h.Audit.Write(ctx, instance.AuditEntry{By: by, Action: "reveal", Reason: list}))
 }
 
 // noted returns what an operator is told about an entry of the audit that could not be written.

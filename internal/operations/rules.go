@@ -48,7 +48,7 @@ func (s running) Bans(context.Context) ([]operator.Ban, error) {
 	})
 	for _, c := range earned {
 		ban := app.banOf(c, h.Engine.Now(), now)
-		ban.Tag = h.Tag(c.Key)
+		ban.Tag = h.Names.Tag(c.Key)
 		bans = append(bans, *ban)
 	}
 	for i := range bans {
@@ -236,7 +236,7 @@ func (t *Subject) unstate(ctx context.Context, action rules.Action, about rules.
 	if len(inFile) == 0 && inStore == 0 {
 		return 0, nil
 	}
-	late, err := t.Instance.AuditSoon(ctx, t.entry(act, o))
+	late, err := t.Instance.Audit.WriteSoon(ctx, t.entry(act, o))
 	if err != nil || inStore > 0 && late {
 		return 0, t.App.Unstated(cmp.Or(err, errStoreAway))
 	}
@@ -311,7 +311,7 @@ func (s running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 // resetAll resets what is to be forgotten, and notes that in the audit before. It returns how
 // much of it there was.
 func (t *Subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Order) (found int, err error) {
-	if err := t.Instance.Audit(ctx, t.entry(action, o)); err != nil {
+	if err := t.Instance.Audit.Write(ctx, t.entry(action, o)); err != nil {
 		return 0, err
 	}
 	err = t.Instance.Engine.Reset(ctx, resets)

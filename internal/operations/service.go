@@ -70,7 +70,7 @@ func (s running) Refusals(_ context.Context, zone string) (operator.Refusals, er
 // tag returns the tag of a key, or "" while there is no instance.
 func (a Config) tag(key string) string {
 	if h := a.Instance.Load(); h != nil {
-		return h.Tag(key)
+		return h.Names.Tag(key)
 	}
 	return ""
 }

@@ -120,14 +120,14 @@ func (a Config) Unstated(err error, added ...rules.Statement) error {
 func (a Config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
 	who, away := entries[0].By, false
 	for _, e := range entries {
-		late, err := h.AuditSoon(ctx, e)
+		late, err := h.Audit.WriteSoon(ctx, e)
 		if err != nil {
 			return "", nil, a.Unstated(err, added...)
 		}
 		away = away || late
 	}
 	if !away && a.SharesStatements() {
-		if err := h.Put(ctx, added); err != nil {
+		if err := h.Shared.Put(ctx, added); err != nil {
 			return "", nil, a.Unstated(err, added...)
 		}
 		a.logStatements(who, "added", len(added))
@@ -151,7 +151,7 @@ func (a Config) state(ctx context.Context, h *instance.Instance, entries []insta
 // unstateShared removes the statements about a target with an action from a store that machines
 // share, and returns how many there were.
 func (a Config) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
-	removed, err := h.Drop(ctx, action, about)
+	removed, err := h.Shared.Drop(ctx, action, about)
 	if err != nil {
 		return 0, a.Unstated(err)
 	}

@@ -278,11 +278,11 @@ func targetOf(key string) string {
 func (t *Subject) tag() string {
 	switch t.Kind {
 	case operator.Address:
-		return t.Instance.Tag(string(t.networkKey(t.App.Prefixes(0, 0))))
+		return t.Instance.Names.Tag(string(t.networkKey(t.App.Prefixes(0, 0))))
 	case operator.KeyText:
-		return t.Instance.Tag(string(textKey(t.Value)))
+		return t.Instance.Names.Tag(string(textKey(t.Value)))
 	case operator.APIKey:
-		return t.Instance.Tag(string(identity.TagAPIKey) + t.Value)
+		return t.Instance.Names.Tag(string(identity.TagAPIKey) + t.Value)
 	}
 	return ""
 }
@@ -299,7 +299,7 @@ func (a Config) tagOf(h *instance.Instance, client string) string {
 // resolveTag makes a target that is a tag the client that memory knows by it.
 func (t *Subject) resolveTag() error {
 	tag, clients := strings.ToLower(t.Value), make(map[string]bool)
-	has := func(key []byte) bool { return strings.HasPrefix(t.Instance.FullTag(key), tag) }
+	has := func(key []byte) bool { return strings.HasPrefix(t.Instance.Names.FullTag(key), tag) }
 	for _, k := range t.Instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
 		clients[targetOf(k.Key)] = true
 	}

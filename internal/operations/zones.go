@@ -174,7 +174,7 @@ func (s running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, 
 	list, now := []operator.Key{}, time.Now()
 	for _, k := range h.Engine.Keys(wanted) {
 		listed := listedKey(k, applied(limits[k.Limit.ID], k.Limit), now)
-		listed.Tag = h.Tag(k.Key)
+		listed.Tag = h.Names.Tag(k.Key)
 		list = append(list, listed)
 	}
 	if q.By == operator.ByRefused {

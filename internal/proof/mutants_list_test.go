@@ -75,7 +75,7 @@ var mutants = []mutant{
 		"at.Era == t.Era && at.Resets == t.Resets &&", "at.Era == t.Era &&",
 		"./storage/memory", "."},
 	{"10 a revoked API key ends on all machines", "internal/instance/api_keys.go",
-		"\t\t\tc.removeOne(c.nameOfKey(key.Stored), key.Expires, key.version)\n\t\t}\n\t}\n\treturn h.Engine.PutNotes(ctx, c.list())",
+		"\t\t\tc.removeOne(c.nameOfKey(key.Stored), key.Expires, key.version)\n\t\t}\n\t}\n\treturn s.instance.Engine.PutNotes(ctx, c.list())",
 		"\t\t\tc.removeOne(c.nameOfKey(key.Stored), key.Expires, key.version)\n\t\t}\n\t}\n\treturn nil",
 		"./caddytest", "TestRevokedKeysEndOnAllMachines/redis"},
 	{"identity: networks of different lengths differ", "identity/prefix.go",
