@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operations"
@@ -18,8 +19,8 @@ import (
 
 // Whatever says an address has a name in the audit that nobody can link once the entries are gone.
 func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
-	in := h.app.run.Use()
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
+	in := h.run.App.Use()
 	for text, address := range map[string]bool{
 		"192.0.2.1": true, "192.0.2.0/24": true, "key:192.0.2.1": true, "key:192.0.2.0/24": true, "key:alice": false, "api-key:192.0.2.1": false,
 	} {
@@ -41,8 +42,8 @@ func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
 
 // In an outage the store that was in use is closed. Operators are told so in words that help.
 func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
-	in := h.app.run.Use()
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
+	in := h.run.App.Use()
 	before := in.Store.Load()
 	t.Cleanup(func() { in.Store.Store(before) })
 	closed, err := memory.New().Opener(memory.Options{})(t.Context())
@@ -69,8 +70,8 @@ func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 // addresses, nor names of API keys. Operators see both, and find entries by address for as long as
 // these are kept, also those about networks around it.
 func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
-	in := h.app.run.Use()
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
+	in := h.run.App.Use()
 	auditor, err := in.Audit.Store()
 	if err != nil {
 		t.Fatal(err)

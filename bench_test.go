@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
@@ -21,10 +22,10 @@ import (
 func BenchmarkServeHTTP(b *testing.B) {
 	for _, keys := range []int{1, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("warm/keys=%d", keys), func(b *testing.B) {
-			benchServe(b, Limit{Amount: 1 << 40, Window: 366 * 24 * 3600e9}, keys, 2)
+			benchServe(b, config.Limit{Amount: 1 << 40, Window: 366 * 24 * 3600e9}, keys, 2)
 		})
 		b.Run(fmt.Sprintf("blocked/keys=%d", keys), func(b *testing.B) {
-			benchServe(b, Limit{Amount: 1, Window: 366 * 24 * 3600e9}, keys, 2)
+			benchServe(b, config.Limit{Amount: 1, Window: 366 * 24 * 3600e9}, keys, 2)
 		})
 	}
 	for _, per := range []string{enforce.PerIP, enforce.PerClient} {
@@ -33,11 +34,11 @@ func BenchmarkServeHTTP(b *testing.B) {
 	b.Run("warm/per=client/elsewhere", func(b *testing.B) { benchPer(b, enforce.PerClient, "cross-site") })
 	b.Run("warm/per=client/session", benchSession)
 	b.Run("blocked/page", func(b *testing.B) {
-		h := benchHandler(b, Limit{Amount: 1, Window: 366 * 24 * 3600e9})
+		h := benchHandler(b, config.Limit{Amount: 1, Window: 366 * 24 * 3600e9})
 		benchHandlerServe(b, h, 1, 2, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language", "de-AT,de;q=0.9,en;q=0.8")
 	})
 	b.Run("cold", func(b *testing.B) {
-		benchServe(b, Limit{Amount: 100, Window: 3600e9}, b.N, 0)
+		benchServe(b, config.Limit{Amount: 100, Window: 3600e9}, b.N, 0)
 	})
 }
 
@@ -56,32 +57,32 @@ func (*nothing) WriteHeader(int)             {}
 // count their networks as well, beside what it takes to count by address. site says
 // who has a browser send the requests.
 func benchPer(b *testing.B, per, site string) {
-	limit := Limit{Amount: 1 << 30, Window: 366 * 24 * 3600e9}
-	h := zoneHandler(b, &Zone{Name: "bench", Per: per, Limits: []Limit{limit}})
+	limit := config.Limit{Amount: 1 << 30, Window: 366 * 24 * 3600e9}
+	h := zoneHandler(b, &config.Zone{Name: "bench", Per: per, Limits: []config.Limit{limit}})
 	benchHandlerServe(b, h, 1000, 2, "User-Agent", browser, "Sec-Fetch-Site", site)
 }
 
 // benchSession measures what it takes to know a client by its session.
 func benchSession(b *testing.B) {
-	h := &Handler{Zones: []*Zone{{Name: "bench", Per: enforce.PerClient, Limits: []Limit{{Amount: 1 << 30, Window: 366 * 24 * 3600e9}}}}}
-	if err := h.Provision(contextOf(b, &App{Session: new(Session)})); err != nil {
+	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "bench", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1 << 30, Window: 366 * 24 * 3600e9}}}}}}
+	if err := h.Provision(contextOf(b, &config.App{Session: new(config.Session)})); err != nil {
 		b.Fatal(err)
 	}
-	h.app.run.Started()
-	b.Cleanup(func() { h.app.run.Cleanup() })
+	h.run.App.Started()
+	b.Cleanup(func() { h.run.App.Cleanup() })
 	r, vars, _ := benchRequest()
 	vars[caddyhttp.ClientIPVarKey] = benchClients(1)[0]
 	e := enforce.NewEvaluation(r)
 	defer e.Release()
-	e.AttachClient(h.app.run, false)
+	e.AttachClient(h.run.App, false)
 	e.Client.LocateFrom(e)
-	_, cookie, err := e.Client.Issue(h.app.Session.run.Ready(b.Context(), h.app.run))
+	_, cookie, err := e.Client.Issue(h.run.App.Session.Ready(b.Context(), h.run.App))
 	if err != nil {
 		b.Fatal(err)
 	}
 	pair, _, _ := strings.Cut(cookie, ";")
 	r.Header["Cookie"] = []string{pair}
-	e.Client = enforce.NewClient(e.Http, h.app.run)
+	e.Client = enforce.NewClient(e.Http, h.run.App)
 	if kind := e.Identify().Kind; kind != identity.Session {
 		b.Fatalf("known by a %v", kind)
 	}
@@ -90,7 +91,7 @@ func benchSession(b *testing.B) {
 
 const browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 
-func benchServe(b *testing.B, limit Limit, keys, before int) {
+func benchServe(b *testing.B, limit config.Limit, keys, before int) {
 	benchHandlerServe(b, benchHandler(b, limit), keys, before)
 }
 
@@ -148,20 +149,20 @@ func benchRequest() (*http.Request, map[string]any, *nothing) {
 	return r, r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), w
 }
 
-func benchHandler(b testing.TB, limit Limit) *Handler {
+func benchHandler(b testing.TB, limit config.Limit) *Handler {
 	b.Helper()
-	return zoneHandler(b, &Zone{Name: "bench", Limits: []Limit{limit}})
+	return zoneHandler(b, &config.Zone{Name: "bench", Limits: []config.Limit{limit}})
 }
 
 // zoneHandler returns a handler with a zone, ready for requests.
-func zoneHandler(b testing.TB, z *Zone) *Handler {
+func zoneHandler(b testing.TB, z *config.Zone) *Handler {
 	b.Helper()
-	h := &Handler{Zones: []*Zone{z}}
+	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{z}}}
 	if err := h.Provision(newContext(b)); err != nil {
 		b.Fatal(err)
 	}
-	h.app.run.Started()
-	b.Cleanup(func() { h.app.run.Cleanup() })
+	h.run.App.Started()
+	b.Cleanup(func() { h.run.App.Cleanup() })
 	return h
 }
 
@@ -169,5 +170,5 @@ func zoneHandler(b testing.TB, z *Zone) *Handler {
 // folder that is removed in the end.
 func newContext(b testing.TB) caddy.Context {
 	b.Helper()
-	return contextOf(b, &App{MaxKeys: 2_000_000})
+	return contextOf(b, &config.App{MaxKeys: 2_000_000})
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/golden"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
@@ -74,8 +74,8 @@ func FuzzCaddyfile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		h := &Handler{DisableMetrics: true} // which are kept forever
-		if checkUnmarshaler(t, tokens, &Handler{DisableMetrics: true}, h) {
+		h := &Handler{Handler: config.Handler{DisableMetrics: true}} // which are kept forever
+		if checkUnmarshaler(t, tokens, &Handler{Handler: config.Handler{DisableMetrics: true}}, h) {
 			checkProvision(t, ctx, h)
 		}
 		a := new(App)
@@ -171,28 +171,4 @@ func rateLimitBlocks(input string) []string {
 		blocks = append(blocks, strings.Join(lines[first-1:last], "\n"))
 	}
 	return blocks
-}
-
-// A store that needs a package that this Caddy was built without says which, and a password
-// in the place of a store's name isn't told.
-func TestUnknownStore(t *testing.T) {
-	for name, want := range map[string]string{
-		"redis":                          "build it with xcaddy build --with github.com/caddy-tally/caddy-tally --with github.com/caddy-tally/caddy-tally/storage/redis",
-		"rediss://:geheim@cache":         "write store redis rediss://…",
-		"postgresql://a:geheim@db/tally": "write store postgres postgresql://…",
-		"mysql://a:geheim@db/tally":      "write store mysql mysql://…",
-		"/var/lib/tally.db":              "write store sqlite /var/lib/tally.db",
-	} {
-		d := dispense(t, "rate_limit {\n\tstore "+name+"\n}")
-		err := unknownStore(d, name)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("store %s: error is %v, want %q in it", name, err, want)
-		}
-		if slices.Contains(guestStores, name) {
-			continue // these tests have it
-		}
-		if by := new(App).UnmarshalCaddyfile(d); by == nil || !strings.Contains(by.Error(), want) {
-			t.Errorf("store %s in a Caddyfile: error is %v, want %q in it", name, by, want)
-		}
-	}
 }

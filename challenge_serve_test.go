@@ -16,11 +16,15 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
+
+// sessionPath is where challenges are served by default.
+const sessionPath = "/.well-known/rate-limit/"
 
 // widgetHandler returns a handler whose sessions are earned with a service's widget,
 // which is verified at another address.
@@ -28,8 +32,8 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *Handler {
 	t.Helper()
 	local := httptest.NewServer(service)
 	t.Cleanup(local.Close)
-	h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, OnExceeded: onExceededChallenge, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
-	app := &App{Session: &Session{MaxPerPrefix: 100, Challenge: &Challenge{Type: "turnstile", SiteKey: "a-site-key", Secret: "a-secret"}}}
+	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, OnExceeded: "challenge", Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}}}
+	app := &config.App{Session: &config.Session{MaxPerPrefix: 100, Challenge: &config.Challenge{Type: "turnstile", SiteKey: "a-site-key", Secret: "a-secret"}}}
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
 	}
@@ -38,14 +42,14 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *Handler {
 		t.Fatal(err)
 	}
 	turnstile.Endpoint = local.URL
-	h.app.Session.run.Verifier, err = siteverify.New(siteverify.Options{
+	h.run.App.Session.Verifier, err = siteverify.New(siteverify.Options{
 		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: enforce.WidgetAction, Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.app.run.Started()
-	t.Cleanup(func() { h.app.run.Cleanup() })
+	h.run.App.Started()
+	t.Cleanup(func() { h.run.App.Cleanup() })
 	return h
 }
 
@@ -86,7 +90,7 @@ func TestWidgetOfAService(t *testing.T) {
 	if page.Code != http.StatusTooManyRequests || !strings.Contains(policy, "https://challenges.cloudflare.com") || strings.Contains(page.Body.String(), "a-secret") {
 		t.Errorf("the page has status %d and the policy %q", page.Code, policy)
 	}
-	const path = defaultSessionPath
+	const path = sessionPath
 	if w := serve(t, h, "POST", path, "192.0.2.1", url.Values{"cf-turnstile-response": {"bad"}, "target": {"/x"}}); w.Code != http.StatusForbidden || w.Header().Get("Set-Cookie") != "" {
 		t.Errorf("a bad token is answered with %d", w.Code)
 	}
@@ -103,7 +107,7 @@ func TestWidgetOfAService(t *testing.T) {
 // Without its service nobody gets a session, and everything else goes on.
 func TestWidgetOfAServiceThatIsDown(t *testing.T) {
 	h := widgetHandler(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	w := serve(t, h, "POST", defaultSessionPath, "192.0.2.1", url.Values{"cf-turnstile-response": {"good"}})
+	w := serve(t, h, "POST", sessionPath, "192.0.2.1", url.Values{"cf-turnstile-response": {"good"}})
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Set-Cookie") != "" || !strings.Contains(w.Body.String(), "can’t be done at the moment") {
 		t.Errorf("status %d, %v", w.Code, w.Header())
 	}
@@ -114,13 +118,13 @@ func TestWidgetOfAServiceThatIsDown(t *testing.T) {
 
 // What the path takes of a network is far less than this, so it is not asked here.
 func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
-	h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
-	app := &App{Session: &Session{MaxPerPrefix: 1000, Challenge: &Challenge{Difficulty: 1}}}
+	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}}}
+	app := &config.App{Session: &config.Session{MaxPerPrefix: 1000, Challenge: &config.Challenge{Difficulty: 1}}}
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
 	}
-	h.app.run.Started()
-	t.Cleanup(func() { h.app.run.Cleanup() })
+	h.run.App.Started()
+	t.Cleanup(func() { h.run.App.Cleanup() })
 
 	post := func(form url.Values) *enforce.Exchange { return newExchange(t, h, http.MethodPost, form) }
 	var form url.Values
@@ -160,15 +164,15 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 // newExchange returns a request for the challenge's path, of one client.
 func newExchange(t *testing.T, h *Handler, method string, form url.Values) *enforce.Exchange {
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest(method, defaultSessionPath, strings.NewReader(form.Encode()))
+	r := httptest.NewRequest(method, sessionPath, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
 	e := enforce.NewEvaluation(r)
-	e.AttachClient(h.app.run, false)
+	e.AttachClient(h.run.App, false)
 	e.Client.LocateFrom(e)
-	s := h.app.Session
-	return &enforce.Exchange{Sessions: s.run, App: h.app.run, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.run.Ready(t.Context(), h.app.run), Page: h.run.Page}
+	s := h.run.App.Session
+	return &enforce.Exchange{Sessions: s, App: h.run.App, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.Ready(t.Context(), h.run.App), Page: h.run.Page}
 }
 
 // Somebody who has collected tokens waits for all of them at once, and gets a tenth of the
@@ -180,13 +184,13 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 		"of few":          {3, 0, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
-			app := &App{Session: &Session{MaxPerPrefix: c.hourly, MaxLivePerPrefix: c.live, Challenge: &Challenge{Difficulty: 1, WithoutScript: 10e9}}}
+			h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}}}
+			app := &config.App{Session: &config.Session{MaxPerPrefix: c.hourly, MaxLivePerPrefix: c.live, Challenge: &config.Challenge{Difficulty: 1, WithoutScript: 10e9}}}
 			if err := h.Provision(contextOf(t, app)); err != nil {
 				t.Fatal(err)
 			}
-			h.app.run.Started()
-			t.Cleanup(func() { h.app.run.Cleanup() })
+			h.run.App.Started()
+			t.Cleanup(func() { h.run.App.Cleanup() })
 			var all sync.WaitGroup
 			var waited, solved atomic.Int64
 			for range 50 {
@@ -236,18 +240,18 @@ func TestVisitsOfTheChallengesPathAreLimited(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		"path":         {"GET", defaultSessionPath, http.StatusOK},
-		"below it":     {"GET", defaultSessionPath + "x", http.StatusNotFound},
-		"other method": {"DELETE", defaultSessionPath, http.StatusMethodNotAllowed},
+		"path":         {"GET", sessionPath, http.StatusOK},
+		"below it":     {"GET", sessionPath + "x", http.StatusNotFound},
+		"other method": {"DELETE", sessionPath, http.StatusMethodNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
-			if err := h.Provision(contextOf(t, &App{Session: &Session{Challenge: &Challenge{Difficulty: 1}}})); err != nil {
+			h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}}}
+			if err := h.Provision(contextOf(t, &config.App{Session: &config.Session{Challenge: &config.Challenge{Difficulty: 1}}})); err != nil {
 				t.Fatal(err)
 			}
-			h.app.run.Started()
-			t.Cleanup(func() { h.app.run.Cleanup() })
-			h.app.Session.run.Limits.Visits = enforce.OwnLimit("visits", limiter.Params{Amount: 3, Window: 3600e9})
+			h.run.App.Started()
+			t.Cleanup(func() { h.run.App.Cleanup() })
+			h.run.App.Session.Limits.Visits = enforce.OwnLimit("visits", limiter.Params{Amount: 3, Window: 3600e9})
 			for range 3 {
 				if w := serve(t, h, ask.method, ask.path, "192.0.2.1", nil); w.Code != ask.status {
 					t.Errorf("status %d, want %d", w.Code, ask.status)

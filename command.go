@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -21,12 +20,12 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/console"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
-	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
@@ -78,7 +77,7 @@ func checkAdmin(file, adapter string) error {
 	if err != nil {
 		return err
 	}
-	var config struct {
+	var parsed struct {
 		Admin caddy.AdminConfig `json:"admin"`
 		Apps  struct {
 			RateLimit struct {
@@ -86,10 +85,10 @@ func checkAdmin(file, adapter string) error {
 			} `json:"rate_limit"`
 		} `json:"apps"`
 	}
-	if json.Unmarshal(text, &config) != nil || !config.Admin.Disabled {
+	if json.Unmarshal(text, &parsed) != nil || !parsed.Admin.Disabled {
 		return nil // what is wrong with it, Caddy says
 	}
-	rules := cmp.Or(config.Apps.RateLimit.RulesFile, filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, defaultRulesFile))
+	rules := cmp.Or(parsed.Apps.RateLimit.RulesFile, config.DefaultRulesFile())
 	return fmt.Errorf("%s turns the admin endpoint off (admin off), so no command can ask this Caddy; its rules file works without: write a line such as ban 203.0.113.9 or allow 203.0.113.9 into %s, which holds within a second; or write admin unix//run/caddy/admin.sock", file, rules)
 }
 
@@ -262,9 +261,6 @@ func (v versions) moduleText() string {
 	return text
 }
 
-// modulePath is what this module is called in a binary.
-const modulePath = "github.com/caddy-tally/caddy-tally"
-
 // versions are those of a binary and of what it is made of.
 type versions struct {
 	Module   string `json:"version,omitempty"`  // "" if the binary doesn't say it
@@ -288,7 +284,7 @@ func versionsOf(info *debug.BuildInfo) versions {
 		return v
 	}
 	v.Module = moduleVersion(info)
-	if info.Main.Path != modulePath {
+	if info.Main.Path != caddyconf.ModulePath {
 		return v // the revision is another repository's
 	}
 	for _, setting := range info.Settings {
@@ -306,7 +302,7 @@ func versionsOf(info *debug.BuildInfo) versions {
 func moduleVersion(info *debug.BuildInfo) string {
 	for _, module := range append(info.Deps, &info.Main) {
 		switch {
-		case module.Path != modulePath:
+		case module.Path != caddyconf.ModulePath:
 		case module.Replace == nil:
 			return module.Version
 		case module.Replace.Version == "":

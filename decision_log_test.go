@@ -11,20 +11,21 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // observed returns a handler with a decision log, and the lines of that.
-func observed(t *testing.T, app *App, zones ...*Zone) (*Handler, *observer.ObservedLogs) {
+func observed(t *testing.T, app *config.App, zones ...*config.Zone) (*Handler, *observer.ObservedLogs) {
 	t.Helper()
-	h := startHandler(t, app, &Handler{Zones: zones})
+	h := startHandler(t, app, &config.Handler{Zones: zones})
 	core, lines := observer.New(zap.DebugLevel)
-	h.app.DecisionLog.run.Log = zap.New(core)
+	h.run.App.DecisionLog.Log = zap.New(core)
 	return h, lines
 }
 
 func TestDecisionLogOfRefusals(t *testing.T) {
-	h, lines := observed(t, &App{DecisionLog: new(DecisionLog)}, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: hour, Name: "one"}}})
+	h, lines := observed(t, &config.App{DecisionLog: new(config.DecisionLog)}, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour, Name: "one"}}})
 	ask(h, "/login?secret=1", "192.0.2.1")
 	ask(h, "/login?secret=1", "192.0.2.1")
 	blocked := ask(h, "/log%22in?secret=1", "192.0.2.1")
@@ -56,7 +57,7 @@ func TestDecisionLogOfRefusals(t *testing.T) {
 
 // Whatever a client sends, lines are short, and JSON with one field of a name.
 func TestDecisionLogOfHostileClients(t *testing.T) {
-	h, lines := observed(t, &App{DecisionLog: new(DecisionLog)}, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}})
+	h, lines := observed(t, &config.App{DecisionLog: new(config.DecisionLog)}, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}})
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	hostile := "\",\"client_ip\":\"198.51.100.1\"\r\n\x00\xff" + strings.Repeat("\u202e\xf0\x9f", 1<<18)
 	for range 2 {
@@ -65,7 +66,7 @@ func TestDecisionLogOfHostileClients(t *testing.T) {
 		r.Host = hostile
 		r.Method = strings.Repeat("X", 1<<20)
 		e := h.run.Begin(r)
-		h.app.DecisionLog.run.Refused(e, &enforce.Refusal{App: h.app.run, Policy: h.run.Zones[0].SiteLimits.Own.Policies[0]}, time.Now)
+		h.run.App.DecisionLog.Refused(e, &enforce.Refusal{App: h.run.App, Policy: h.run.Zones[0].SiteLimits.Own.Policies[0]}, time.Now)
 		e.Release()
 	}
 	for _, line := range lines.All() {
@@ -86,7 +87,7 @@ func TestDecisionLogOfHostileClients(t *testing.T) {
 func TestDecisionLogSamplesAllowedRequests(t *testing.T) {
 	for sample, want := range map[int]int{0: 0, 1: 8, 4: 2} {
 		t.Run(fmt.Sprint(sample), func(t *testing.T) {
-			h, lines := observed(t, &App{DecisionLog: &DecisionLog{Sample: sample}}, &Zone{Name: "z", Limits: []Limit{{Amount: 100, Window: hour}}})
+			h, lines := observed(t, &config.App{DecisionLog: &config.DecisionLog{Sample: sample}}, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 100, Window: hour}}})
 			drawn := 0.0
 			h.run.Random = func() float64 { drawn++; return (drawn - 1) / 8 }
 			for range 8 {
@@ -108,26 +109,26 @@ func TestDecisionLogSamplesAllowedRequests(t *testing.T) {
 // Nobody can fill a disk. Clients that are refused over and over don't keep others from
 // having a line.
 func TestDecisionLogIsBounded(t *testing.T) {
-	h, lines := observed(t, &App{DecisionLog: new(DecisionLog)}, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}})
+	h, lines := observed(t, &config.App{DecisionLog: new(config.DecisionLog)}, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}})
 	e := h.run.Begin(ask(h, "/", "192.0.2.1").Request)
 	defer e.Release()
 	clock := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)
 	now := func() time.Time { return clock }
-	repeated := &enforce.Refusal{App: h.app.run, Policy: h.run.Zones[0].SiteLimits.Own.Policies[0], Reference: "made"}
+	repeated := &enforce.Refusal{App: h.run.App, Policy: h.run.Zones[0].SiteLimits.Own.Policies[0], Reference: "made"}
 	for range enforce.DecisionsPerSecond + 500 {
-		h.app.DecisionLog.run.Refused(e, repeated, now)
+		h.run.App.DecisionLog.Refused(e, repeated, now)
 	}
 	if n := lines.Len(); n != enforce.DecisionsPerSecond {
 		t.Errorf("there are %d lines in a second, want %d", n, enforce.DecisionsPerSecond)
 	}
 	fresh := *repeated
 	fresh.Fresh = true
-	h.app.DecisionLog.run.Refused(e, &fresh, now)
+	h.run.App.DecisionLog.Refused(e, &fresh, now)
 	if n := lines.Len(); n != enforce.DecisionsPerSecond+1 {
 		t.Error("a client that becomes blocked has no line")
 	}
 	clock = clock.Add(time.Second)
-	h.app.DecisionLog.run.Refused(e, repeated, now)
+	h.run.App.DecisionLog.Refused(e, repeated, now)
 	if left := lines.All()[lines.Len()-1].ContextMap()["left_out"]; left != int64(500) {
 		t.Errorf("the next line says that %v were left out, want 500", left)
 	}

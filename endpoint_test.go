@@ -32,7 +32,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 		if exempt, err := e.IsExempt(); exempt || err != nil {
 			t.Fatal(exempt, err)
 		}
-		if trapped, err := h.Traps[0].run.Matchers.AnyMatchWithError(r); trapped || err != nil {
+		if trapped, err := h.run.Traps[0].Matchers.AnyMatchWithError(r); trapped || err != nil {
 			t.Fatal(trapped, err)
 		}
 		matches, err := e.Matches(h.run.Zones[0])

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
@@ -18,7 +19,7 @@ import (
 // its header fields share one with those of others. A refused request takes no more.
 func TestAllocationsOfRequests(t *testing.T) {
 	for name, amount := range map[string]int64{"allowed": 1 << 40, "refused": 1} {
-		h := benchHandler(t, Limit{Amount: amount, Window: 366 * 24 * 3600e9})
+		h := benchHandler(t, config.Limit{Amount: amount, Window: 366 * 24 * 3600e9})
 		r, vars, w := benchRequest()
 		vars[caddyhttp.ClientIPVarKey] = "192.0.2.1"
 		repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)

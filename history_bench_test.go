@@ -2,6 +2,8 @@ package tally
 
 import (
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/config"
 )
 
 // BenchmarkHistory measures what it costs a request to be counted for the history, one that
@@ -10,13 +12,13 @@ func BenchmarkHistory(b *testing.B) {
 	for what, amount := range map[string]int64{"warm": 1 << 40, "blocked": 1} {
 		for name, off := range map[string]bool{"on": false, "off": true} {
 			b.Run(what+"/"+name, func(b *testing.B) {
-				zone := &Zone{Name: "bench", Limits: []Limit{{Amount: amount, Window: 366 * 24 * 3600e9}}}
-				h := &Handler{Zones: []*Zone{zone}}
-				if err := h.Provision(contextOf(b, &App{DisableHistory: off})); err != nil {
+				zone := &config.Zone{Name: "bench", Limits: []config.Limit{{Amount: amount, Window: 366 * 24 * 3600e9}}}
+				h := &Handler{Handler: config.Handler{Zones: []*config.Zone{zone}}}
+				if err := h.Provision(contextOf(b, &config.App{DisableHistory: off})); err != nil {
 					b.Fatal(err)
 				}
-				h.app.run.Started()
-				b.Cleanup(func() { h.app.run.Cleanup() })
+				h.run.App.Started()
+				b.Cleanup(func() { h.run.App.Cleanup() })
 				if off == (h.run.Zones[0].Past != nil) {
 					b.Fatal("the history is not as it is to be")
 				}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	tally "github.com/caddy-tally/caddy-tally"
+	"github.com/caddy-tally/caddy-tally/config"
 	pgexchange "github.com/caddy-tally/caddy-tally/exchange/postgres"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/storage/mysql"
@@ -44,9 +44,9 @@ var configRoots = []struct {
 	heading string
 	where   string
 }{
-	{tally.Handler{}, "Handler", "The handler, module `http.handlers.rate_limit`"},
-	{tally.Dashboard{}, "Dashboard", "The handler, module `http.handlers.rate_limit_dashboard`"},
-	{tally.App{}, "App", "The app, module `rate_limit`, in `apps`"},
+	{config.Handler{}, "Handler", "The handler, module `http.handlers.rate_limit`"},
+	{config.Dashboard{}, "Dashboard", "The handler, module `http.handlers.rate_limit_dashboard`"},
+	{config.App{}, "App", "The app, module `rate_limit`, in `apps`"},
 	{stores.SQLite{}, "SQLite", "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},
 	{stores.Memory{}, "Memory", "The store in memory, module `rate_limit.stores.memory`, in `store` of the app"},
 	{&redis.Store{}, "RedisStore", "The store on a server of Redis, module `rate_limit.stores.redis`, in `store` of the app"},

@@ -1,15 +1,15 @@
 package tally
 
 import (
-	"encoding/json"
+	"fmt"
+	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
@@ -30,80 +30,9 @@ import (
 // be, all of it has defaults. Configs for `mholt/caddy-ratelimit` are accepted
 // unchanged.
 type Handler struct {
-	// The zones, in the order in which they are looked at.
-	Zones []*Zone `json:"zones,omitempty"`
+	config.Handler
 
-	// Zones by name, for configs that were written for
-	// `mholt/caddy-ratelimit`. They are looked at after `zones`, tightest
-	// first.
-	RateLimits map[string]*Zone `json:"rate_limits,omitempty"`
-
-	// Places that no honest client visits.
-	Traps []*Trap `json:"traps,omitempty"`
-
-	// Which header fields tell clients what is left for them, on allowed and
-	// on refused requests:
-	//
-	// - `draft` (default): `RateLimit-Policy` and `RateLimit`, as in
-	//   draft-ietf-httpapi-ratelimit-headers-11
-	// - `legacy`: `X-RateLimit-Limit`, `X-RateLimit-Remaining` and
-	//   `X-RateLimit-Reset` (seconds), and where one of several limits has the
-	//   longest window, `X-Quota-Limit`, `X-Quota-Used` and `X-Quota-Reset` of it
-	// - `both`
-	// - `off`
-	//
-	// Retry-After is sent with every refusal that waiting can mend, whatever
-	// this says. If several handlers decide about one request, the first of
-	// them says which fields are sent, for the limits of all.
-	Headers string `json:"headers,omitempty"`
-
-	// Requests that no zone of this handler looks at: a list of matcher sets, of
-	// which one must match.
-	ExemptRaw caddyhttp.RawMatcherSets `json:"exempt,omitempty" caddy:"namespace=http.matchers"`
-
-	// The page that browsers get with a refusal, instead of the app's. Default: that of the
-	// `rate_limit` app.
-	Page *Page `json:"page,omitempty"`
-
-	// Spreads the return of refused clients: each Retry-After is made longer by
-	// a random part of up to this fraction. 0.2 means up to 20 %. Default: 0, which adds a
-	// tenth of a long wait at most, less than a slot of the limit, and no more than a minute.
-	Jitter float64 `json:"jitter,omitempty"`
-
-	// Write the key of a client that becomes blocked, and its address, to the
-	// log. Default: false, because they are personal data.
-	LogKey bool `json:"log_key,omitempty"`
-
-	// Write the address of a client that becomes blocked to the log, without its key: what
-	// `log_key` says but for the key. Default: false, because it is personal data.
-	LogIP bool `json:"log_ip,omitempty"`
-
-	// Keep no metrics for this handler.
-	DisableMetrics bool `json:"disable_metrics,omitempty"`
-
-	// Accepted for compatibility with `mholt/caddy-ratelimit` and without
-	// effect: see `cleanup_interval` of the `rate_limit` app.
-	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
-
-	// Accepted for compatibility with `mholt/caddy-ratelimit` and without
-	// effect: Caddy processes that use one database file share their counts
-	// already.
-	Distributed *Distributed `json:"distributed,omitempty"`
-
-	// Accepted for compatibility with `mholt/caddy-ratelimit`: the storage that
-	// its `distributed` mode used. The module must exist; it is not used.
-	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
-
-	// Where the handler is in a config file, such as `Caddyfile:12`, for messages. The
-	// Caddyfile adapter notes it.
-	Source string `json:"source,omitempty"`
-
-	zones []*Zone // in the order in which they are looked at
-	app   *App
-	log   *zap.Logger
-	run   *enforce.Handler
-
-	configs []meter.Config // that are reported to metrics
+	run *enforce.Handler
 }
 
 func init() {
@@ -118,15 +47,39 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Distributed is accepted for compatibility with `mholt/caddy-ratelimit`.
-type Distributed struct {
-	// Without effect.
-	ReadInterval caddy.Duration `json:"read_interval,omitempty"`
-	// Without effect.
-	WriteInterval caddy.Duration `json:"write_interval,omitempty"`
-	// Without effect.
-	PurgeAge caddy.Duration `json:"purge_age,omitempty"`
+// Provision checks the configuration and gets the handler ready. It opens
+// nothing.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	app, err := ctx.App("rate_limit")
+	if err != nil {
+		return fmt.Errorf("getting rate_limit app: %w", err)
+	}
+	h.run, err = app.(*App).compiler.Handler(ctx, &h.Handler)
+	return err
 }
+
+// ServeHTTP lets a request pass that is within all limits, and refuses others.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return h.run.ServeHTTP(w, r, next)
+}
+
+// Enforcer returns what decides about the requests of the handler.
+func (h *Handler) Enforcer() *enforce.Handler { return h.run }
+
+// Cleanup ends what Provision began.
+func (h *Handler) Cleanup() error {
+	if h.run == nil {
+		return nil
+	}
+	return h.run.Cleanup()
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)
 
 // MatchEndpoint is the matcher `endpoint`.
 type MatchEndpoint = matcher.Endpoint
@@ -141,18 +94,25 @@ type (
 	NetworkStore = stores.Network
 )
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Handler)(nil)
-	_ caddy.CleanerUpper          = (*Handler)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+// What modules in the namespace `rate_limit.exchanges` implement, and the options.
+type (
+	APIKeys       = config.APIKeys
+	Ban           = config.Ban
+	Challenge     = config.Challenge
+	Cost          = config.Cost
+	Count         = config.Count
+	DecisionLog   = config.DecisionLog
+	Distributed   = config.Distributed
+	Exchange      = config.Exchange
+	KeySource     = config.KeySource
+	Limit         = config.Limit
+	Page          = config.Page
+	Pressure      = config.Pressure
+	Region        = config.Region
+	Reputation    = config.Reputation
+	ServiceHeader = config.ServiceHeader
+	Session       = config.Session
+	Tier          = config.Tier
+	Trap          = config.Trap
+	Zone          = config.Zone
 )
-
-// headerStyles are the values of the option.
-var headerStyles = map[string]enforce.HeaderStyle{
-	"":       {Draft: true},
-	"draft":  {Draft: true},
-	"legacy": {Legacy: true},
-	"both":   {Draft: true, Legacy: true},
-	"off":    {},
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -17,7 +18,7 @@ import (
 // Caddy's header directive writes into the slices of header values. What it
 // writes must not reach other requests.
 func TestHeaderValuesAreTheResponsesOwn(t *testing.T) {
-	h := benchHandler(t, Limit{Amount: 10, Window: 3600e9})
+	h := benchHandler(t, config.Limit{Amount: 10, Window: 3600e9})
 	spoil := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		for _, values := range w.Header() {
 			for i := range values {
@@ -85,7 +86,7 @@ func TestPeerWordsWithPer(t *testing.T) {
 	if err := h.Provision(newContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if p := h.Zones[0].run.Own.Policies[0]; p.Amount() != 7 || p.Window() != time.Minute || h.Zones[0].run.Per != enforce.PerIP {
-		t.Errorf("%s gives %s per %s", config, p.Field, h.Zones[0].run.Per)
+	if p := h.run.Zones[0].Own.Policies[0]; p.Amount() != 7 || p.Window() != time.Minute || h.run.Zones[0].Per != enforce.PerIP {
+		t.Errorf("%s gives %s per %s", config, p.Field, h.run.Zones[0].Per)
 	}
 }

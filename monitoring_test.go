@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
@@ -47,7 +48,7 @@ func exportedMetrics(t *testing.T) map[string][]string {
 	if err := meter.Register(d, instance.Collectors...); err != nil {
 		t.Fatal(err)
 	}
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	for range 3 {
 		ask(h, "/", "192.0.2.1")
 	}

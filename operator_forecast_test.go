@@ -39,12 +39,12 @@ func TestForecastsOfClaimedAddressesWarnNobody(t *testing.T) {
 	h := stating(t, "")
 	e := requestTo(h, "192.0.2.7", "192.0.2.7, 198.51.100.9")
 	defer e.Release()
-	e.Dry, e.Client = true, &enforce.Client{App: h.app.run, Http: e.Http}
+	e.Dry, e.Client = true, &enforce.Client{App: h.run.App, Http: e.Http}
 	if _, claimed := (enforce.Evidence{Evaluation: e}).Network(); !claimed {
 		t.Error("the address is not claimed")
 	}
 	warned := true
-	h.app.run.Claims.Do(func() { warned = false })
+	h.run.App.Claims.Do(func() { warned = false })
 	if warned {
 		t.Error("there is no warning left for a real request")
 	}

@@ -138,7 +138,7 @@ func TestCostsAndTrapsOfRewrittenRequests(t *testing.T) {
 		{"GET /a/admin.php", "GET /admin.php"}: true,
 		{"GET /x", "GET /index.php"}:           false,
 	} {
-		if got, err := h.Traps[0].run.Matchers.AnyMatchWithError(rewritten(t, request[0], request[1])); got != want || err != nil {
+		if got, err := h.run.Traps[0].Matchers.AnyMatchWithError(rewritten(t, request[0], request[1])); got != want || err != nil {
 			t.Errorf("%q is trapped: %v, want %v (%v)", request, got, want, err)
 		}
 	}

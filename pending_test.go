@@ -18,13 +18,14 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // countingHandler is a handler with a zone that counts some statuses.
 func countingHandler(t testing.TB, amount int64, hold bool, statuses ...int) *Handler {
-	return startHandler(t, new(App), &Handler{Zones: []*Zone{{
-		Name: "z", Limits: []Limit{{Amount: amount, Window: hour}}, Count: &Count{Status: statuses, Hold: hold},
+	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+		Name: "z", Limits: []config.Limit{{Amount: amount, Window: hour}}, Count: &config.Count{Status: statuses, Hold: hold},
 	}}})
 }
 
@@ -346,9 +347,9 @@ func TestSettledRequestsAreMetered(t *testing.T) {
 
 // A request that is denied for its API key counts by the status of that.
 func TestDeniedRequestsCountByStatus(t *testing.T) {
-	app := &App{Tiers: []*Tier{{Name: "free", Limits: []Limit{{Amount: 9, Window: hour}}}}}
-	h := startHandler(t, app, &Handler{Zones: []*Zone{
-		{Name: "bad_keys", Limits: []Limit{{Amount: 2, Window: hour}}, Count: &Count{Status: []int{403}, Hold: true}},
+	app := &config.App{Tiers: []*config.Tier{{Name: "free", Limits: []config.Limit{{Amount: 9, Window: hour}}}}}
+	h := startHandler(t, app, &config.Handler{Zones: []*config.Zone{
+		{Name: "bad_keys", Limits: []config.Limit{{Amount: 2, Window: hour}}, Count: &config.Count{Status: []int{403}, Hold: true}},
 		{Name: "plan", Tier: "{http.request.header.X-Plan}", Per: enforce.PerIP},
 	}})
 	denied := 0
@@ -365,8 +366,8 @@ func TestDeniedRequestsCountByStatus(t *testing.T) {
 // A shadow limit counts by status as one that is enforced would.
 func TestShadowCountsByStatus(t *testing.T) {
 	for _, hold := range []bool{true, false} {
-		h := startHandler(t, new(App), &Handler{Zones: []*Zone{
-			{Name: "tried", Limits: []Limit{{Amount: 2, Window: hour}}, Count: &Count{Status: []int{401}, Hold: hold}, Shadow: true},
+		h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{
+			{Name: "tried", Limits: []config.Limit{{Amount: 2, Window: hour}}, Count: &config.Count{Status: []int{401}, Hold: hold}, Shadow: true},
 		}})
 		var would []string
 		for _, status := range []int{200, 401, 200, 200, 401, 200, 401} {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // readingHandler is a handler whose zone reads bodies of at most 8 bytes, and admits one failure.
 func readingHandler(t *testing.T) *Handler {
-	return startHandler(t, new(App), &Handler{Zones: []*Zone{{
-		Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}, Count: &Count{Status: []int{401}, Hold: true, ReadBody: 8},
+	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+		Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}, Count: &config.Count{Status: []int{401}, Hold: true, ReadBody: 8},
 	}}})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -63,22 +64,23 @@ func (a asked) made(t *testing.T) string {
 }
 
 // startHandler readies a handler for requests, with its app as configured.
-func startHandler(t testing.TB, app *App, h *Handler) *Handler {
+func startHandler(t testing.TB, app *config.App, config *config.Handler) *Handler {
 	t.Helper()
+	h := &Handler{Handler: *config}
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
 	}
-	h.app.run.Started()
-	t.Cleanup(func() { h.app.run.Cleanup() })
+	h.run.App.Started()
+	t.Cleanup(func() { h.run.App.Cleanup() })
 	return h
 }
 
 const hour = caddy.Duration(time.Hour)
 
 func TestReferenceOfARefusal(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
 		Name: "tenant", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}",
-		Limits: []Limit{{Amount: 10, Window: hour}, {Amount: 1, Window: 24 * hour, Name: "daily"}},
+		Limits: []config.Limit{{Amount: 10, Window: hour}, {Amount: 1, Window: 24 * hour, Name: "daily"}},
 	}}})
 	before := time.Now().Truncate(time.Second)
 	if passed := ask(h, "/", "192.0.2.1", "X-Tenant", "acme"); passed.reference() != "" {
@@ -95,7 +97,7 @@ func TestReferenceOfARefusal(t *testing.T) {
 	if again := refused.reference(); len(text) != reference.TextSize || again != text {
 		t.Errorf("got %q, and asked again %q", text, again)
 	}
-	got, err := h.app.run.OpenReference(text)
+	got, err := h.run.App.OpenReference(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,22 +112,22 @@ func TestReferenceOfARefusal(t *testing.T) {
 	if blocked.reference() == text {
 		t.Error("two refusals have one reference")
 	}
-	if again, err := h.app.run.OpenReference(strings.ToUpper(blocked.reference())); err != nil || again.Outcome != "blocked" || again.Name != got.Name {
+	if again, err := h.run.App.OpenReference(strings.ToUpper(blocked.reference())); err != nil || again.Outcome != "blocked" || again.Name != got.Name {
 		t.Errorf("got %+v, %v", again, err)
 	}
 }
 
 // A key that is longer than most is in its reference all the same.
 func TestReferenceOfALongKey(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{
-		Name: "tenant", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}", Limits: []Limit{{Amount: 1, Window: hour}},
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+		Name: "tenant", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}", Limits: []config.Limit{{Amount: 1, Window: hour}},
 	}}})
 	for _, length := range []int{39, 40, 41, 127, 128, 1000} {
 		tenant := strings.Repeat("x", length)
 		ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
 		refused := ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
 		ask(h, "/", "192.0.2.1", "X-Tenant", "another")
-		got, err := h.app.run.OpenReference(refused.reference())
+		got, err := h.run.App.OpenReference(refused.reference())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,10 +140,10 @@ func TestReferenceOfALongKey(t *testing.T) {
 // keysAtRest returns the names of keys that a query finds in the database of a handler.
 func keysAtRest(t *testing.T, h *Handler, query string) (names []storage.Key) {
 	t.Helper()
-	if _, err := (*h.app.run.Instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
+	if _, err := (*h.run.App.Instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.app.run.Settings.Path)+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.run.App.Settings.Path)+"?mode=ro")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,11 +167,11 @@ func keysAtRest(t *testing.T, h *Handler, query string) (names []storage.Key) {
 }
 
 func TestReferencesOfOtherRefusals(t *testing.T) {
-	trap := &Trap{MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/trap"]`)}}, Ban: hour}
-	h := startHandler(t, &App{Ban: &Ban{After: 2, Within: hour, For: hour}}, &Handler{Traps: []*Trap{trap}, Zones: []*Zone{
-		{Name: "closed", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}", OnEmptyKey: enforce.EmptyDeny, Limits: []Limit{{Amount: 5, Window: hour}},
+	trap := &config.Trap{MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/trap"]`)}}, Ban: hour}
+	h := startHandler(t, &config.App{Ban: &config.Ban{After: 2, Within: hour, For: hour}}, &config.Handler{Traps: []*config.Trap{trap}, Zones: []*config.Zone{
+		{Name: "closed", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}", OnEmptyKey: enforce.EmptyDeny, Limits: []config.Limit{{Amount: 5, Window: hour}},
 			MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/closed"]`)}}},
-		{Name: "costly", Per: enforce.PerIP, Cost: "6", Limits: []Limit{{Amount: 5, Window: hour}},
+		{Name: "costly", Per: enforce.PerIP, Cost: "6", Limits: []config.Limit{{Amount: 5, Window: hour}},
 			MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/costly"]`)}}},
 	}})
 	for _, tt := range []struct {
@@ -183,7 +185,7 @@ func TestReferencesOfOtherRefusals(t *testing.T) {
 		{"/costly", "192.0.2.3", "costly", "costly", "too_costly", true},
 	} {
 		refused := ask(h, tt.path, tt.ip)
-		got, err := h.app.run.OpenReference(refused.reference())
+		got, err := h.run.App.OpenReference(refused.reference())
 		if err != nil {
 			t.Errorf("%s: %q: %v", tt.path, refused.reference(), err)
 			continue
@@ -196,14 +198,14 @@ func TestReferencesOfOtherRefusals(t *testing.T) {
 
 // A ban's reference names the record of the client.
 func TestReferenceOfABanNamesTheRecord(t *testing.T) {
-	trap := &Trap{MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/trap"]`)}}, Ban: hour}
-	h := startHandler(t, new(App), &Handler{Traps: []*Trap{trap}})
+	trap := &config.Trap{MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/trap"]`)}}, Ban: hour}
+	h := startHandler(t, new(config.App), &config.Handler{Traps: []*config.Trap{trap}})
 	day := time.Now().UTC().YearDay()
 	refused := ask(h, "/trap", "192.0.2.1")
-	if err := h.app.run.Cleanup(); err != nil { // which writes what is pending
+	if err := h.run.App.Cleanup(); err != nil { // which writes what is pending
 		t.Fatal(err)
 	}
-	got, err := h.app.run.OpenReference(refused.reference())
+	got, err := h.run.App.OpenReference(refused.reference())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +219,7 @@ func TestReferenceOfABanNamesTheRecord(t *testing.T) {
 }
 
 func TestReferenceInProblemDetails(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	ask(h, "/", "192.0.2.1")
 	refused := ask(h, "/", "192.0.2.1", "Accept", "application/problem+json")
 	var problem struct{ Instance string }
@@ -227,14 +229,14 @@ func TestReferenceInProblemDetails(t *testing.T) {
 	if problem.Instance != reference.URN+refused.reference() {
 		t.Errorf("the instance is %q, the reference %q", problem.Instance, refused.reference())
 	}
-	if got, err := h.app.run.OpenReference(problem.Instance); err != nil || got.Zone != "z" {
+	if got, err := h.run.App.OpenReference(problem.Instance); err != nil || got.Zone != "z" {
 		t.Errorf("%q: got %+v, %v", problem.Instance, got, err)
 	}
 }
 
 func TestReferenceOnTheChallengePage(t *testing.T) {
-	h := startHandler(t, &App{Session: new(Session)}, &Handler{Zones: []*Zone{
-		{Name: "z", Per: enforce.PerClient, OnExceeded: onExceededChallenge, Limits: []Limit{{Amount: 1, Window: hour}}},
+	h := startHandler(t, &config.App{Session: new(config.Session)}, &config.Handler{Zones: []*config.Zone{
+		{Name: "z", Per: enforce.PerClient, OnExceeded: "challenge", Limits: []config.Limit{{Amount: 1, Window: hour}}},
 	}})
 	page := func() asked {
 		return ask(h, "/", "192.0.2.1", "Accept", "text/html", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Upgrade-Insecure-Requests", "1")
@@ -244,17 +246,17 @@ func TestReferenceOnTheChallengePage(t *testing.T) {
 	if body := refused.answer.Body.String(); !strings.Contains(body, "<code>"+refused.reference()+"</code>") || !strings.Contains(body, "<code>"+reference.Short(refused.reference())+"</code>") {
 		t.Errorf("the page lacks the reference %s:\n%s", refused.reference(), body)
 	}
-	if visited := ask(h, defaultSessionPath, "192.0.2.2"); strings.Contains(visited.answer.Body.String(), "<code>") {
+	if visited := ask(h, sessionPath, "192.0.2.2"); strings.Contains(visited.answer.Body.String(), "<code>") {
 		t.Error("the page that nobody was refused for has a reference")
 	}
 }
 
 func TestOpenReferenceOfNobody(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	for text, want := range map[string]error{
 		"": reference.ErrMalformed, "abc": reference.ErrMalformed, strings.Repeat("0", reference.TextSize): reference.ErrForeign,
 	} {
-		if got, err := h.app.run.OpenReference(text); !errors.Is(err, want) {
+		if got, err := h.run.App.OpenReference(text); !errors.Is(err, want) {
 			t.Errorf("%q: got %+v, %v; want %v", text, got, err, want)
 		}
 	}
@@ -263,11 +265,11 @@ func TestOpenReferenceOfNobody(t *testing.T) {
 // explained returns the explanation of a reference, as far as the engine decides it.
 func explained(t *testing.T, h *Handler, text string) operator.Explanation {
 	t.Helper()
-	r, err := h.app.run.OpenReference(text)
+	r, err := h.run.App.OpenReference(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &operations.Explainer{Now: time.Now(), Subject: &operations.Subject{Target: operator.Target{Kind: operator.Reference, Value: text}, App: operations.Config{Config: h.app.run}, Instance: h.app.run.Instance.Load(), Referred: &r}}
+	x := &operations.Explainer{Now: time.Now(), Subject: &operations.Subject{Target: operator.Target{Kind: operator.Reference, Value: text}, App: operations.Config{Config: h.run.App}, Instance: h.run.App.Instance.Load(), Referred: &r}}
 	x.ExplainReference()
 	x.ExplainCounts(context.Background())
 	return x.Told
@@ -275,7 +277,7 @@ func explained(t *testing.T, h *Handler, text string) operator.Explanation {
 
 // A request that cost 10 was refused with 9 left, and was explained with "the next request passes".
 func TestReferenceKeepsTheCost(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerIP, Cost: "{http.request.header.X-Batch}", Limits: []Limit{{Amount: 10, Window: hour}}}}})
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerIP, Cost: "{http.request.header.X-Batch}", Limits: []config.Limit{{Amount: 10, Window: hour}}}}})
 	ask(h, "/", "192.0.2.1")
 	costly := ask(h, "/export/12345", "192.0.2.1", "X-Batch", "10")
 	whole := costly.reference()
@@ -292,36 +294,36 @@ func TestReferenceKeepsTheCost(t *testing.T) {
 	if never.Next.Status != http.StatusForbidden || never.Refusal.Text != "GET /: it cost 11, and the limit is 10" {
 		t.Errorf("a cost above the limit: %+v, %+v", never.Refusal, never.Next)
 	}
-	h.app.run.Instance.Load().Recent = instance.RecentByReference{}
+	h.run.App.Instance.Load().Recent = instance.RecentByReference{}
 	if told := explained(t, h, whole); told.Refusal.Cost != 0 || told.Next.Text != "passes if it costs 1 in zone z, where costs differ" {
 		t.Errorf("when memory has forgotten the refusal: %+v, the next request %s", told.Refusal, told.Next.Text)
 	}
 }
 
 func TestShortReferenceThatMemoryDoesNotHold(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	ask(h, "/", "192.0.2.1")
 	refused := ask(h, "/", "192.0.2.1")
 	text := refused.reference()
-	if _, err := h.app.run.OpenReference("00000-00000"); err == nil || !strings.Contains(err.Error(), "decision log") {
+	if _, err := h.run.App.OpenReference("00000-00000"); err == nil || !strings.Contains(err.Error(), "decision log") {
 		t.Errorf("got %v, want where to look", err)
 	}
-	if got, err := h.app.run.OpenReference(text[:9]); !errors.Is(err, reference.ErrMalformed) {
+	if got, err := h.run.App.OpenReference(text[:9]); !errors.Is(err, reference.ErrMalformed) {
 		t.Errorf("a part of a short reference: got %+v, %v", got, err)
 	}
 	twin := refused.made(t)[:reference.ShortSize] + strings.Repeat("0", reference.TextSize-reference.ShortSize)
-	h.app.run.Instance.Load().Recent.Add((&enforce.Refusal{App: h.app.run, Policy: h.run.Zones[0].SiteLimits.Own.Policies[0], Reference: twin}).Recent())
-	if got, err := h.app.run.OpenReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
+	h.run.App.Instance.Load().Recent.Add((&enforce.Refusal{App: h.run.App, Policy: h.run.Zones[0].SiteLimits.Own.Policies[0], Reference: twin}).Recent())
+	if got, err := h.run.App.OpenReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
 		t.Errorf("two refusals with one short reference: got %+v, %v", got, err)
 	}
-	if _, err := h.app.run.OpenReference(text); err != nil {
+	if _, err := h.run.App.OpenReference(text); err != nil {
 		t.Errorf("the whole reference of one of them: %v", err)
 	}
 }
 
 // Who is refused a thousand times pushes nobody else's refusal out of memory, or few.
 func TestOneClientCannotMakeMemoryForgetOthers(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerIP, Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerIP, Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	var others []string
 	for i := range 100 {
 		ip := fmt.Sprintf("192.0.2.%d", i)
@@ -334,7 +336,7 @@ func TestOneClientCannotMakeMemoryForgetOthers(t *testing.T) {
 	}
 	forgotten := 0
 	for _, text := range others {
-		if _, err := h.app.run.OpenReference(text[:reference.ShortSize]); err != nil {
+		if _, err := h.run.App.OpenReference(text[:reference.ShortSize]); err != nil {
 			forgotten++
 		}
 	}

@@ -9,18 +9,19 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // Callers who share a key were all told the same second, and came back together.
 func TestCrowdIsToldDifferentTimes(t *testing.T) {
-	for name, limit := range map[string]Limit{
+	for name, limit := range map[string]config.Limit{
 		"slots of a minute":         {Amount: 1, Window: hour},
 		"one window for all":        {Amount: 1, Window: caddy.Duration(10 * time.Minute), Algorithm: "fixed"},
 		"a unit every five minutes": {Amount: 12, Window: hour, Burst: 1, Algorithm: "token_bucket"},
 	} {
-		h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerEveryone, Limits: []Limit{limit}}}})
+		h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerEveryone, Limits: []config.Limit{limit}}}})
 		ask(h, "/", "192.0.2.1")
 		part := 0.0
 		h.run.Random = func() float64 { return part }

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/internal/page"
@@ -18,13 +19,10 @@ import (
 
 // Whatever a request has in it, the page is one of ten, and so are its header fields.
 func FuzzRefusedPage(f *testing.F) {
-	p := &Page{Name: "Example", Contact: "help@example.com"}
-	if err := p.provision(); err != nil {
-		f.Fatal(err)
-	}
+	p := &enforce.Pages{Refused: page.Refused{Site: page.Site{Name: "Example", Contact: "help@example.com"}}}
 	answer := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		if err := p.run.Refuse(w, r, enforce.Shown{Status: http.StatusTooManyRequests, Retry: 42 * time.Second, Reference: page.Reference{Short: "short", Whole: "the-reference"}}); err != nil {
+		if err := p.Refuse(w, r, enforce.Shown{Status: http.StatusTooManyRequests, Retry: 42 * time.Second, Reference: page.Reference{Short: "short", Whole: "the-reference"}}); err != nil {
 			t.Fatal(err)
 		}
 		return w
@@ -81,7 +79,7 @@ func TestErrorRoutesAreAskedAboutTheRequestAsSent(t *testing.T) {
 
 // A cost that only a lowered limit has no room for may pass later, so it isn't forbidden.
 func TestCostAboveALoweredLimitIsA429(t *testing.T) {
-	p := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "z", Limits: []Limit{{Amount: 10, Window: hour}}}}}).run.Zones[0].SiteLimits.Own.Policies[0]
+	p := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 10, Window: hour}}}}}).run.Zones[0].SiteLimits.Own.Policies[0]
 	for cost, want := range map[int64]int{0: 429, 10: 429, 11: 403} {
 		r := enforce.Refusal{Policy: p, Retry: limiter.Never, Reason: engine.TooCostly, Cost: cost}
 		if got := r.Status(); got != want {

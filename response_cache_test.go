@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
@@ -53,12 +54,12 @@ func wantNotStored(t *testing.T, what string, h http.Header) {
 // What is said of pages must not have a cache keep one client's refusal for all others
 // (RFC 6585, section 4).
 func TestCachesKeepNoRefusal(t *testing.T) {
-	h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerIP, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
-	if err := h.Provision(contextOf(t, new(App))); err != nil {
+	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerIP, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}}}
+	if err := h.Provision(contextOf(t, new(config.App))); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.app.run.Cleanup() })
-	h.app.run.Started()
+	t.Cleanup(func() { h.run.App.Cleanup() })
+	h.run.App.Started()
 	allowed := answerCached(t, h, "/", "*/*").Header()
 	for field, says := range cachedPage {
 		if got := allowed.Get(field); got != says.page {
@@ -76,13 +77,13 @@ func TestCachesKeepNoRefusal(t *testing.T) {
 
 // Nor one client's challenge, or what is below its path.
 func TestCachesKeepNoChallenge(t *testing.T) {
-	h := &Handler{Zones: []*Zone{{Name: "z", Per: enforce.PerClient, Limits: []Limit{{Amount: 1, Window: 3600e9}}}}}
-	if err := h.Provision(contextOf(t, &App{Session: new(Session)})); err != nil {
+	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}}}
+	if err := h.Provision(contextOf(t, &config.App{Session: new(config.Session)})); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.app.run.Cleanup() })
-	h.app.run.Started()
-	for path, status := range map[string]int{defaultSessionPath: http.StatusOK, defaultSessionPath + "x": http.StatusNotFound} {
+	t.Cleanup(func() { h.run.App.Cleanup() })
+	h.run.App.Started()
+	for path, status := range map[string]int{sessionPath: http.StatusOK, sessionPath + "x": http.StatusNotFound} {
 		w := answerCached(t, h, path, "text/html")
 		if w.Code != status {
 			t.Errorf("%s: status %d, want %d", path, w.Code, status)

@@ -8,27 +8,29 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/config"
 )
 
 // BenchmarkShadow measures what two shadow limits add to a request: to what the handler takes, and
 // to a whole request that a server receives over a connection on this machine. Compare the ones
 // of one run.
 func BenchmarkShadow(b *testing.B) {
-	year := Limit{Amount: 1 << 40, Window: 366 * 24 * 3600e9}
-	named := func(name string, shadow bool) Limit {
+	year := config.Limit{Amount: 1 << 40, Window: 366 * 24 * 3600e9}
+	named := func(name string, shadow bool) config.Limit {
 		l := year
 		l.Name, l.Shadow = name, shadow
 		return l
 	}
 	for _, tt := range []struct {
 		name   string
-		limits []Limit
+		limits []config.Limit
 	}{
-		{"none", []Limit{year}},
-		{"two", []Limit{year, named("a", true), named("b", true)}},
-		{"two-enforced", []Limit{year, named("a", false), named("b", false)}},
+		{"none", []config.Limit{year}},
+		{"two", []config.Limit{year, named("a", true), named("b", true)}},
+		{"two-enforced", []config.Limit{year, named("a", false), named("b", false)}},
 	} {
-		handler := func(b *testing.B) *Handler { return zoneHandler(b, &Zone{Name: "bench", Limits: tt.limits}) }
+		handler := func(b *testing.B) *Handler { return zoneHandler(b, &config.Zone{Name: "bench", Limits: tt.limits}) }
 		b.Run("handler/shadows="+tt.name, func(b *testing.B) { benchHandlerServe(b, handler(b), 1000, 2) })
 		b.Run("server/shadows="+tt.name, func(b *testing.B) { benchServer(b, handler(b)) })
 	}

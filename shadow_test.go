@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
@@ -31,8 +32,9 @@ import (
 )
 
 // clockedHandler readies a handler whose engine goes by a clock.
-func clockedHandler(t testing.TB, app *App, clock engine.Clock, h *Handler) *Handler {
+func clockedHandler(t testing.TB, app *config.App, clock engine.Clock, config *config.Handler) *Handler {
 	t.Helper()
+	h := &Handler{Handler: *config}
 	if err := h.Provision(contextOf(t, app)); err != nil {
 		t.Fatal(err)
 	}
@@ -43,12 +45,12 @@ func clockedHandler(t testing.TB, app *App, clock engine.Clock, h *Handler) *Han
 // startClocked starts the engine of a handler, which goes by a clock.
 func startClocked(t testing.TB, h *Handler, clock engine.Clock) {
 	t.Helper()
-	i, err := instance.NewWith(h.app.run.Settings, h.app.run.Store, func(o *engine.Options) { o.Clock = clock })
+	i, err := instance.NewWith(h.run.App.Settings, h.run.App.Store, func(o *engine.Options) { o.Clock = clock })
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.app.run.Instance.Store(i)
-	h.app.run.Settle()
+	h.run.App.Instance.Store(i)
+	h.run.App.Settle()
 	<-i.Engine.Ready()
 	t.Cleanup(func() { i.Destruct() })
 }
@@ -99,13 +101,13 @@ func testShadowHandler(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 11))
 	clock := &replayer.Clock{Start: time.Date(2026, 11, 22, 11, 59, 58, 7, time.UTC).UnixNano()}
 	clock.Now.Store(clock.Start)
-	drawn := func(name string) Limit {
-		l := Limit{Amount: 1 + random.Int64N(9), Window: caddy.Duration([]time.Duration{time.Second, 20 * time.Second, time.Minute}[random.IntN(3)]), Name: name}
+	drawn := func(name string) config.Limit {
+		l := config.Limit{Amount: 1 + random.Int64N(9), Window: caddy.Duration([]time.Duration{time.Second, 20 * time.Second, time.Minute}[random.IntN(3)]), Name: name}
 		l.Algorithm = []string{"sliding", "fixed", "token_bucket"}[random.IntN(3)]
 		return l
 	}
-	zone := func(name, per string, limits ...Limit) *Zone {
-		z := &Zone{Name: name, Per: per, Limits: limits, Cost: "{http.request.header.X-Cost}", MaxCost: 12}
+	zone := func(name, per string, limits ...config.Limit) *config.Zone {
+		z := &config.Zone{Name: name, Per: per, Limits: limits, Cost: "{http.request.header.X-Cost}", MaxCost: 12}
 		z.DisableReputation = per == enforce.PerClient // or what the oracle refuses would change its limits
 		if per == enforce.PerKey {
 			z.Key = "{http.request.header.X-Tenant}"
@@ -113,32 +115,32 @@ func testShadowHandler(t *testing.T, seed uint64) {
 		return z
 	}
 	pers := []string{enforce.PerIP, enforce.PerKey, enforce.PerClient}
-	var with, without []*Zone
+	var with, without []*config.Zone
 	var oracles []*Handler
 	shadows := make(map[string][]string) // the names of the limits of each zone
 	for i, per := range pers {
 		name := "zone-" + per
-		enforced := []Limit{drawn(name)}
+		enforced := []config.Limit{drawn(name)}
 		enforced[0].Amount += 20
 		limits := slices.Clone(enforced)
 		for n := range 1 + random.IntN(2) {
 			l := drawn(fmt.Sprint(name, " shadow ", n))
 			shadows[name] = append(shadows[name], l.Name)
-			oracles = append(oracles, clockedHandler(t, new(App), clock, &Handler{Zones: []*Zone{zone(name, per, l)}}))
+			oracles = append(oracles, clockedHandler(t, new(config.App), clock, &config.Handler{Zones: []*config.Zone{zone(name, per, l)}}))
 			l.Shadow = true
 			limits = append(limits, l)
 		}
 		if i == int(seed)%len(pers) { // the whole zone
 			l := drawn("all of it")
-			oracles = append(oracles, clockedHandler(t, new(App), clock, &Handler{Zones: []*Zone{zone("whole", per, l)}}))
+			oracles = append(oracles, clockedHandler(t, new(config.App), clock, &config.Handler{Zones: []*config.Zone{zone("whole", per, l)}}))
 			z := zone("whole", per, l)
 			z.Shadow = true
 			with, shadows["whole"] = append(with, z), []string{l.Name}
 		}
 		with, without = append(with, zone(name, per, limits...)), append(without, zone(name, per, enforced...))
 	}
-	tried := clockedHandler(t, new(App), clock, &Handler{Zones: with})
-	plain := clockedHandler(t, new(App), clock, &Handler{Zones: without})
+	tried := clockedHandler(t, new(config.App), clock, &config.Handler{Zones: with})
+	plain := clockedHandler(t, new(config.App), clock, &config.Handler{Zones: without})
 	for _, h := range []*Handler{tried, plain} {
 		h.run.Random = func() float64 { return 0 } // both answer with the same Retry-After
 	}
@@ -199,7 +201,7 @@ func items(values []string) []string {
 // an empty key, and a client that is banned.
 func TestZoneInShadowRefusesNothing(t *testing.T) {
 	keys := writeFile(t, "keys", "salt 00010203040506070809101112131415\n")
-	zones := map[string]*Zone{
+	zones := map[string]*config.Zone{
 		"over":     {Per: enforce.PerIP},
 		"client":   {Per: enforce.PerClient},
 		"api_key":  {Per: enforce.PerAPIKey},
@@ -212,10 +214,10 @@ func TestZoneInShadowRefusesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			z.Name, z.Shadow = "tried", true
 			if z.Tier == "" {
-				z.Limits = []Limit{{Amount: 2, Window: hour}}
+				z.Limits = []config.Limit{{Amount: 2, Window: hour}}
 			}
-			app := &App{APIKeys: &APIKeys{From: []KeySource{{Type: enforce.FromBearer}}, File: keys}, Tiers: []*Tier{{Name: "free", Limits: []Limit{{Amount: 2, Window: hour}}}}}
-			h := startHandler(t, app, &Handler{Zones: []*Zone{z}})
+			app := &config.App{APIKeys: &config.APIKeys{From: []config.KeySource{{Type: enforce.FromBearer}}, File: keys}, Tiers: []*config.Tier{{Name: "free", Limits: []config.Limit{{Amount: 2, Window: hour}}}}}
+			h := startHandler(t, app, &config.Handler{Zones: []*config.Zone{z}})
 			would := 0
 			for range 5 {
 				a := askThrough(t, h, "/", "192.0.2.1", nil, "tried")
@@ -235,16 +237,16 @@ func TestZoneInShadowRefusesNothing(t *testing.T) {
 
 // A limit that leaves shadow keeps its counts, and so does a zone.
 func TestCountsStayWhenShadowEnds(t *testing.T) {
-	limits := func(shadow bool) []Limit {
-		return []Limit{{Amount: 100, Window: hour}, {Amount: 3, Window: hour, Shadow: shadow, Name: "tight"}}
+	limits := func(shadow bool) []config.Limit {
+		return []config.Limit{{Amount: 100, Window: hour}, {Amount: 3, Window: hour, Shadow: shadow, Name: "tight"}}
 	}
-	for name, zone := range map[string]func(shadow bool) *Zone{
-		"a limit": func(shadow bool) *Zone { return &Zone{Name: "z", Limits: limits(shadow)} },
-		"a zone":  func(shadow bool) *Zone { return &Zone{Name: "z", Shadow: shadow, Limits: limits(false)} },
+	for name, zone := range map[string]func(shadow bool) *config.Zone{
+		"a limit": func(shadow bool) *config.Zone { return &config.Zone{Name: "z", Limits: limits(shadow)} },
+		"a zone":  func(shadow bool) *config.Zone { return &config.Zone{Name: "z", Shadow: shadow, Limits: limits(false)} },
 	} {
 		var ids [2][]engine.Limit
 		for i, shadow := range []bool{true, false} {
-			h := startHandler(t, new(App), &Handler{Zones: []*Zone{zone(shadow)}})
+			h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{zone(shadow)}})
 			for _, p := range h.run.Zones[0].Own.All() {
 				ids[i] = append(ids[i], p.Limit)
 			}
@@ -257,7 +259,7 @@ func TestCountsStayWhenShadowEnds(t *testing.T) {
 
 // Shadow limits have the names that tell them apart, and change those of no others.
 func TestNamesOfShadowLimits(t *testing.T) {
-	h := startHandler(t, new(App), &Handler{Zones: []*Zone{{Name: "login", Limits: []Limit{
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "login", Limits: []config.Limit{
 		{Amount: 9, Window: hour, Shadow: true, Algorithm: "fixed"}, {Amount: 5, Window: hour}, {Amount: 3, Window: hour, Shadow: true}, {Amount: 2, Window: hour, Shadow: true}, {Amount: 50, Window: 24 * hour},
 	}}}})
 	var names []string
@@ -272,11 +274,11 @@ func TestNamesOfShadowLimits(t *testing.T) {
 // What shadow limits would refuse is in metrics, in the history and in the decision log, and
 // nothing of it is counted as a refusal.
 func TestWouldRefuseIsCounted(t *testing.T) {
-	logs, h := shadowLogs(t, &Zone{Name: "seen", Limits: []Limit{{Amount: 4, Window: hour}, {Amount: 2, Window: hour, Shadow: true}, {Amount: 1, Window: hour, Shadow: true}}})
+	logs, h := shadowLogs(t, &config.Zone{Name: "seen", Limits: []config.Limit{{Amount: 4, Window: hour}, {Amount: 2, Window: hour, Shadow: true}, {Amount: 1, Window: hour, Shadow: true}}})
 	for range 6 {
 		askThrough(t, h, "/", "192.0.2.7", nil, "seen") // which waits for the verdicts
 	}
-	zone := operations.DescribeZones(h.app.run, nil)[0]
+	zone := operations.DescribeZones(h.run.App, nil)[0]
 	if zone.Allowed != 4 || zone.Refused != 2 || zone.WouldRefuse != 3 || zone.Shadow {
 		t.Errorf("the zone counts %+v", zone)
 	}
@@ -299,11 +301,11 @@ func TestWouldRefuseIsCounted(t *testing.T) {
 	}
 }
 
-func shadowLogs(t *testing.T, zones ...*Zone) (*observer.ObservedLogs, *Handler) {
+func shadowLogs(t *testing.T, zones ...*config.Zone) (*observer.ObservedLogs, *Handler) {
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
-	h := startHandler(t, &App{DecisionLog: new(DecisionLog)}, &Handler{Zones: zones})
-	h.app.DecisionLog.run.Log = zap.New(core)
+	h := startHandler(t, &config.App{DecisionLog: new(config.DecisionLog)}, &config.Handler{Zones: zones})
+	h.run.App.DecisionLog.Log = zap.New(core)
 	return logs, h
 }
 
@@ -332,7 +334,7 @@ func TestShadowVerdictsThatWait(t *testing.T) {
 // at once, and what would have become of them is known when it is free again.
 func TestNobodyWaitsForShadowLimits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
-	raw, err := json.Marshal(&App{
+	raw, err := json.Marshal(&config.App{
 		StoreRaw:     json.RawMessage(fmt.Sprintf(`{"engine": "sqlite", "path": %q, "journal": "off"}`, path)),
 		StoreTimeout: caddy.Duration(time.Minute), DisableHistory: true,
 	})
@@ -343,12 +345,12 @@ func TestNobodyWaitsForShadowLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Handler{Zones: []*Zone{{Name: "tried", Shadow: true, Limits: []Limit{{Amount: 2, Window: hour}}}}}
+	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "tried", Shadow: true, Limits: []config.Limit{{Amount: 2, Window: hour}}}}}}
 	if err := h.Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h.app.run.Started()
-	defer h.app.run.Cleanup()
+	h.run.App.Started()
+	defer h.run.App.Cleanup()
 
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(60000)")
 	if err != nil {
@@ -434,8 +436,8 @@ func TestReplayOfShadowLimits(t *testing.T) {
 // What a zone in shadow may do to no other: nobody is banned, scored or challenged for it, a client
 // that is banned elsewhere passes it, and no check takes it for protection.
 func TestZoneInShadowKnowsNoConduct(t *testing.T) {
-	ban := &Ban{After: 1, Within: hour, For: hour}
-	h := startHandler(t, &App{Ban: ban}, &Handler{Zones: []*Zone{{Name: "tried", Per: enforce.PerClient, Shadow: true, Limits: []Limit{{Amount: 1, Window: hour}}}}})
+	ban := &config.Ban{After: 1, Within: hour, For: hour}
+	h := startHandler(t, &config.App{Ban: ban}, &config.Handler{Zones: []*config.Zone{{Name: "tried", Per: enforce.PerClient, Shadow: true, Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	if h.run.Clients || h.run.Anonymous {
 		t.Error("the handler keeps records of clients for a zone in shadow")
 	}
@@ -444,7 +446,7 @@ func TestZoneInShadowKnowsNoConduct(t *testing.T) {
 			t.Fatalf("answered %d", a.Code)
 		}
 	}
-	if records := h.app.run.Instance.Load().Engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
+	if records := h.run.App.Instance.Load().Engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
 		t.Errorf("recorded %+v", records)
 	}
 }

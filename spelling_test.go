@@ -30,7 +30,7 @@ func handlerOf(t testing.TB, options string) *Handler {
 	if err := h.Provision(newContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.app.run.Cleanup() })
+	t.Cleanup(func() { h.run.App.Cleanup() })
 	return h
 }
 
@@ -136,12 +136,12 @@ func TestCostsOfSpellings(t *testing.T) {
 // A trap bans whom it catches, so that a guess about extensions or scripts would
 // harm those who did nothing.
 func TestTrapsMakeNoGuesses(t *testing.T) {
-	trap := handlerOf(t, "trap /admin.php /.git/*").Traps[0]
+	trap := handlerOf(t, "trap /admin.php /.git/*").run.Traps[0]
 	for target, want := range wanted(
 		[]string{"/admin.php", "/ADMIN.php", "//admin.php", "/%61dmin.php", "/admin.php;x", "/.git/config", "/.git", "/x/../.git/config", "/%2egit/config"},
 		[]string{"/admin", "/admin/", "/index.php/admin.php", "/docs/..%2fx", "/style/..;/x", "/.gitignore", "/x/admin.php"},
 	) {
-		if got, err := trap.run.Matchers.AnyMatchWithError(requestFor(t, "GET", target)); got != want || err != nil {
+		if got, err := trap.Matchers.AnyMatchWithError(requestFor(t, "GET", target)); got != want || err != nil {
 			t.Errorf("%s is trapped: %v, want %v (%v)", target, got, want, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
@@ -16,16 +17,16 @@ func BenchmarkStatements(b *testing.B) {
 	for _, n := range []int{0, 100_000} {
 		lines := manyBans(n)
 		b.Run(fmt.Sprintf("serve/statements=%d", n), func(b *testing.B) {
-			h := &Handler{Zones: []*Zone{{Name: "bench", Limits: []Limit{{Amount: 1 << 40, Window: 366 * 24 * 3600e9}}}}}
+			h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "bench", Limits: []config.Limit{{Amount: 1 << 40, Window: 366 * 24 * 3600e9}}}}}}
 			path := filepath.Join(b.TempDir(), "rules")
 			if err := os.WriteFile(path, lines, 0o600); err != nil {
 				b.Fatal(err)
 			}
-			if err := h.Provision(contextOf(b, &App{RulesFile: path})); err != nil {
+			if err := h.Provision(contextOf(b, &config.App{RulesFile: path})); err != nil {
 				b.Fatal(err)
 			}
-			h.app.run.Started()
-			b.Cleanup(func() { h.app.run.Cleanup() })
+			h.run.App.Started()
+			b.Cleanup(func() { h.run.App.Cleanup() })
 			benchHandlerServe(b, h, 1000, 2)
 		})
 		b.Run(fmt.Sprintf("look/statements=%d", n), func(b *testing.B) {

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -34,7 +35,7 @@ func stating(t testing.TB, lines string) *Handler {
 		t.Fatal(err)
 	}
 	app := &enforce.Config{Rules: file, Stated: instance.RulesInForce{File: file}, Log: zap.NewNop(), Warn: func(string, string) {}}
-	return &Handler{app: &App{run: app}, run: &enforce.Handler{App: app}}
+	return &Handler{run: &enforce.Handler{App: app}}
 }
 
 // requestTo returns a request to a handler from an address, and what a proxy that is trusted
@@ -245,33 +246,33 @@ func TestStatementsWithoutZones(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := new(Handler)
-	if err := h.Provision(contextOf(t, &App{RulesFile: path})); err != nil {
+	if err := h.Provision(contextOf(t, &config.App{RulesFile: path})); err != nil {
 		t.Fatal(err)
 	}
-	h.app.run.Started()
-	defer h.app.run.Cleanup()
+	h.run.App.Started()
+	defer h.run.App.Cleanup()
 	w := served(t, h, "192.0.2.1", func(r *http.Request) { r.Header.Set("Accept", "application/problem+json") })
 	if w.Code != http.StatusTooManyRequests {
 		t.Errorf("status %d", w.Code)
 	}
-	before := operations.Config{Config: h.app.run}.Totals().Counts
+	before := operations.Config{Config: h.run.App}.Totals().Counts
 	served(t, h, "192.0.2.1", func(*http.Request) {})
-	if after := (operations.Config{Config: h.app.run}).Totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
+	if after := (operations.Config{Config: h.run.App}).Totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
 		t.Errorf("operators are shown %+v after a ban, and %+v before", after, before)
 	}
 	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {
 		t.Errorf("somebody else: status %d", w.Code)
 	}
-	if _, err := os.Stat(h.app.run.Settings.Path); err == nil || h.app.run.Instance.Load() != nil {
+	if _, err := os.Stat(h.run.App.Settings.Path); err == nil || h.run.App.Instance.Load() != nil {
 		t.Error("the database was opened")
 	}
 }
 
 // A request in early data may be a replay, and its address forged.
 func TestStatementsDoNotHoldForEarlyData(t *testing.T) {
-	h := zoneHandler(t, &Zone{Name: "z", Limits: []Limit{{Amount: 1, Window: 3600e9}}, MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": []byte(`["/limited"]`)}}})
+	h := zoneHandler(t, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: 3600e9}}, MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": []byte(`["/limited"]`)}}})
 	other := stating(t, "allow 192.0.2.1\nban 192.0.2.2\n")
-	h.app.run.Stated.File = other.app.run.Rules
+	h.run.App.Stated.File = other.run.App.Rules
 	early := func(r *http.Request) { r.TLS = new(tls.ConnectionState) }
 	for ip, want := range map[string]int{"192.0.2.1": http.StatusTooEarly, "192.0.2.2": http.StatusTooEarly, "192.0.2.3": http.StatusOK} {
 		if w := served(t, h, ip, early); w.Code != want {

@@ -47,15 +47,15 @@ func rulesInForce(t *testing.T, action string) float64 {
 	return -1
 }
 
-// ruled returns an app with a file of statements that does not exist yet, and its log.
-func ruled(t *testing.T) (*App, *observer.ObservedLogs) {
+// ruled returns a configuration with a file of statements that does not exist yet, and its log.
+func ruled(t *testing.T) (*enforce.Config, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	a := &App{RulesFile: filepath.Join(t.TempDir(), "new", "rules"), log: zap.New(core), warned: make(map[string]bool), run: &enforce.Config{Log: zap.New(core)}}
-	if err := a.provisionRules(); err != nil {
+	c := &enforce.Config{Log: zap.New(core)}
+	if err := c.OpenRules(filepath.Join(t.TempDir(), "new", "rules")); err != nil {
 		t.Fatal(err)
 	}
-	return a, logs
+	return c, logs
 }
 
 func TestStatementsAreInForceAtOnce(t *testing.T) {
@@ -64,23 +64,23 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(addr), Reason: "scraper"}
 	wantFound := func(want *rules.Statement) {
 		t.Helper()
-		got := a.run.Rules.Value().FindAddress(addr, true, time.Now())
+		got := a.Rules.Value().FindAddress(addr, true, time.Now())
 		if (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("in force is %v, want %v", got, want)
 		}
 	}
-	if err := (operations.Config{Config: a.run}).AddStatements("admin", ban); err != nil {
+	if err := (operations.Config{Config: a}).AddStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	wantFound(&ban)
-	if listed, err := (operations.Config{Config: a.run}).ListStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
+	if listed, err := (operations.Config{Config: a}).ListStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
-	if is := (operations.Config{Config: a.run}).DescribeRules(); is.Path != a.RulesFile || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
+	if is := (operations.Config{Config: a}).DescribeRules(); is.Path != a.Rules.Path() || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
 		t.Errorf("the file is %+v", is)
 	}
 	for _, want := range []int{1, 0} {
-		if removed, err := (operations.Config{Config: a.run}).RemoveStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
+		if removed, err := (operations.Config{Config: a}).RemoveStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
 			t.Errorf("removed %v, %v, want %d", removed, err, want)
 		}
 	}
@@ -101,20 +101,20 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 func TestStatementsOfABadFile(t *testing.T) {
 	a, _ := ruled(t)
 	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.MustParseAddr("203.0.113.9"))}
-	if listed, err := (operations.Config{Config: a.run}).ListStatements(); err != nil || listed != nil {
+	if listed, err := (operations.Config{Config: a}).ListStatements(); err != nil || listed != nil {
 		t.Errorf("without a file: %v, %v", listed, err)
 	}
-	if err := (operations.Config{Config: a.run}).AddStatements("admin", ban); err != nil {
+	if err := (operations.Config{Config: a}).AddStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(a.RulesFile, []byte("bann\n"), 0o600); err != nil {
+	if err := os.WriteFile(a.Rules.Path(), []byte("bann\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.run.Rules.Look()
-	if err := (operations.Config{Config: a.run}).AddStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
+	a.Rules.Look()
+	if err := (operations.Config{Config: a}).AddStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
-	if is := (operations.Config{Config: a.run}).DescribeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
+	if is := (operations.Config{Config: a}).DescribeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
 		t.Errorf("the file is %+v", is)
 	}
 }
@@ -123,14 +123,14 @@ func TestStatementsOfABadFile(t *testing.T) {
 func TestRulesAreWatched(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a, logs := ruled(t)
-		a.watchRules()
+		a.WatchRules()
 		synctest.Wait()
-		if err := os.Mkdir(filepath.Dir(a.RulesFile), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Dir(a.Rules.Path()), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		write := func(text string) {
 			t.Helper()
-			if err := os.WriteFile(a.RulesFile, []byte(text), 0o600); err != nil {
+			if err := os.WriteFile(a.Rules.Path(), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -157,7 +157,7 @@ func TestRulesAreWatched(t *testing.T) {
 		}
 		a.Stop()
 		write("ban 203.0.113.7\nban 203.0.113.8\n")
-		if n := a.run.Rules.Value().InForce(rules.Ban, time.Now()); n != 1 {
+		if n := a.Rules.Value().InForce(rules.Ban, time.Now()); n != 1 {
 			t.Errorf("%d bans are in force after the end", n)
 		}
 	})
@@ -171,17 +171,17 @@ func TestStatementsAreAddedAtOnce(t *testing.T) {
 		adds.Go(func() {
 			for j := range byte(5) {
 				s := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.AddrFrom4([4]byte{203, 0, i, j}))}
-				if err := (operations.Config{Config: a.run}).AddStatements("admin", s); err != nil {
+				if err := (operations.Config{Config: a}).AddStatements("admin", s); err != nil {
 					t.Error(err)
 				}
-				if a.run.Rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
+				if a.Rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
 					t.Errorf("%v is not in force", s)
 				}
 			}
 		})
 	}
 	adds.Wait()
-	if n := a.run.Rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
+	if n := a.Rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
 		t.Errorf("%d bans are in force, want 20", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
@@ -17,44 +18,44 @@ import (
 // key does, and what tiers do. The limits are so large that none is ever near.
 func BenchmarkTiers(b *testing.B) {
 	const most = 1 << 40
-	burst := Limit{Amount: 1000, Window: caddy.Duration(time.Second), Burst: most}
-	daily := Limit{Amount: most, Window: caddy.Duration(24 * time.Hour), Name: "daily"}
-	berlin := Limit{Amount: most, Window: caddy.Duration(24 * time.Hour), Algorithm: "fixed", Timezone: "Europe/Berlin"}
+	burst := config.Limit{Amount: 1000, Window: caddy.Duration(time.Second), Burst: most}
+	daily := config.Limit{Amount: most, Window: caddy.Duration(24 * time.Hour), Name: "daily"}
+	berlin := config.Limit{Amount: most, Window: caddy.Duration(24 * time.Hour), Algorithm: "fixed", Timezone: "Europe/Berlin"}
 	for _, bb := range []struct {
 		name string
-		zone *Zone
+		zone *config.Zone
 	}{
-		{"key/burst", &Zone{Per: enforce.PerKey, Limits: []Limit{burst}}},
-		{"key/daily", &Zone{Per: enforce.PerKey, Limits: []Limit{daily}}},
-		{"key/fixed_timezone", &Zone{Per: enforce.PerKey, Limits: []Limit{berlin}}},
-		{"key/both", &Zone{Per: enforce.PerKey, Limits: []Limit{burst, daily}}},
-		{"api_key/both", &Zone{Per: enforce.PerAPIKey, Limits: []Limit{burst, daily}}},
-		{"tiers/both", &Zone{Per: enforce.PerAPIKey, Tiers: true}},
-		{"tiers/both/reputation_off", &Zone{Per: enforce.PerAPIKey, Tiers: true, DisableReputation: true}},
-		{"tiers/both/ban", &Zone{Per: enforce.PerAPIKey, Tiers: true, Ban: &Ban{After: 5, Within: caddy.Duration(time.Minute), For: caddy.Duration(time.Hour)}}},
+		{"key/burst", &config.Zone{Per: enforce.PerKey, Limits: []config.Limit{burst}}},
+		{"key/daily", &config.Zone{Per: enforce.PerKey, Limits: []config.Limit{daily}}},
+		{"key/fixed_timezone", &config.Zone{Per: enforce.PerKey, Limits: []config.Limit{berlin}}},
+		{"key/both", &config.Zone{Per: enforce.PerKey, Limits: []config.Limit{burst, daily}}},
+		{"api_key/both", &config.Zone{Per: enforce.PerAPIKey, Limits: []config.Limit{burst, daily}}},
+		{"tiers/both", &config.Zone{Per: enforce.PerAPIKey, Tiers: true}},
+		{"tiers/both/reputation_off", &config.Zone{Per: enforce.PerAPIKey, Tiers: true, DisableReputation: true}},
+		{"tiers/both/ban", &config.Zone{Per: enforce.PerAPIKey, Tiers: true, Ban: &config.Ban{After: 5, Within: caddy.Duration(time.Minute), For: caddy.Duration(time.Hour)}}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			zone := &Zone{Name: "bench", Per: bb.zone.Per, Limits: bb.zone.Limits, Tiers: bb.zone.Tiers, Ban: bb.zone.Ban, DisableReputation: bb.zone.DisableReputation}
+			zone := &config.Zone{Name: "bench", Per: bb.zone.Per, Limits: bb.zone.Limits, Tiers: bb.zone.Tiers, Ban: bb.zone.Ban, DisableReputation: bb.zone.DisableReputation}
 			if zone.Per == enforce.PerKey {
 				zone.Key = "{http.request.header.X-Api-Key}"
 			}
-			benchTier(b, zone, Tier{Name: "free", Limits: []Limit{burst, daily}})
+			benchTier(b, zone, config.Tier{Name: "free", Limits: []config.Limit{burst, daily}})
 		})
 	}
 }
 
-func benchTier(b *testing.B, zone *Zone, tier Tier) {
+func benchTier(b *testing.B, zone *config.Zone, tier config.Tier) {
 	file := filepath.Join(b.TempDir(), "api_keys")
 	key, err := apikeys.New(file, apikeys.Client{Name: "acme", Tier: tier.Name})
 	if err != nil {
 		b.Fatal(err)
 	}
-	h := &Handler{Zones: []*Zone{zone}}
-	if err := h.Provision(contextOf(b, &App{Tiers: []*Tier{&tier}, APIKeys: &APIKeys{File: file}})); err != nil {
+	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{zone}}}
+	if err := h.Provision(contextOf(b, &config.App{Tiers: []*config.Tier{&tier}, APIKeys: &config.APIKeys{File: file}})); err != nil {
 		b.Fatal(err)
 	}
-	h.app.run.Started()
-	b.Cleanup(func() { h.app.run.Cleanup() })
+	h.run.App.Started()
+	b.Cleanup(func() { h.run.App.Cleanup() })
 	r, vars, w := benchRequest()
 	r.Header.Set("X-Api-Key", key)
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
@@ -75,7 +76,7 @@ func benchTier(b *testing.B, zone *Zone, tier Tier) {
 
 // contextOf returns the context of a configuration with an app that keeps its
 // counts in a folder that is removed in the end.
-func contextOf(b testing.TB, app *App) caddy.Context {
+func contextOf(b testing.TB, app *config.App) caddy.Context {
 	b.Helper()
 	var err error
 	app.StoreRaw, err = json.Marshal(map[string]string{"engine": "sqlite", "path": filepath.Join(b.TempDir(), "tally.db")})

@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
@@ -221,16 +222,16 @@ func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *Han
 	if err != nil {
 		t.Fatal(err)
 	}
-	var config struct {
+	var adaptedTo struct {
 		Apps struct {
-			RateLimit App `json:"rate_limit"`
+			RateLimit config.App `json:"rate_limit"`
 		} `json:"apps"`
 	}
-	if err := json.Unmarshal(adapted, &config); err != nil {
+	if err := json.Unmarshal(adapted, &adaptedTo); err != nil {
 		t.Fatal(err)
 	}
-	config.Apps.RateLimit.Reputation = &Reputation{Disabled: true}
-	ctx := contextOf(t, &config.Apps.RateLimit)
+	adaptedTo.Apps.RateLimit.Reputation = &config.Reputation{Disabled: true}
+	ctx := contextOf(t, &adaptedTo.Apps.RateLimit)
 	module, err := ctx.LoadModuleByID("http.handlers.rate_limit", handlerIn(t, adapted))
 	if err != nil {
 		t.Fatal(err)

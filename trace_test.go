@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/caddy-tally/caddy-tally/config"
 )
 
 // recordedSpan is a span that keeps its attributes.
@@ -31,7 +33,7 @@ func (s *recordedSpan) SetAttributes(attributes ...attribute.KeyValue) {
 }
 
 func TestSpansSayWhatWasDecided(t *testing.T) {
-	h := zoneHandler(t, &Zone{Name: "z", Limits: []Limit{{Amount: 2, Window: hour, Name: "two"}}})
+	h := zoneHandler(t, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 2, Window: hour, Name: "two"}}})
 	h.run.Traced = true
 	send := func(span *recordedSpan) {
 		w := httptest.NewRecorder()

@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // The version is this module's, wherever it is in the binary, and the revision only if the
@@ -15,10 +17,10 @@ func TestVersionsOfABinary(t *testing.T) {
 		info *debug.BuildInfo
 		want string
 	}{
-		"built here":           {&debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "v1.2.3"}, Settings: revision}, "v1.2.3, revision 41b5c32 with changes"},
-		"built by xcaddy":      {&debug.BuildInfo{Main: other, Settings: revision, Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3"}}}, "v1.2.3"},
-		"replaced by a folder": {&debug.BuildInfo{Main: other, Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3", Replace: &debug.Module{Path: "../tally"}}}}, "(devel)"},
-		"replaced by a fork":   {&debug.BuildInfo{Main: other, Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3", Replace: &debug.Module{Path: "example.com/fork", Version: "v9.0.0"}}}}, "v9.0.0"},
+		"built here":           {&debug.BuildInfo{Main: debug.Module{Path: caddyconf.ModulePath, Version: "v1.2.3"}, Settings: revision}, "v1.2.3, revision 41b5c32 with changes"},
+		"built by xcaddy":      {&debug.BuildInfo{Main: other, Settings: revision, Deps: []*debug.Module{{Path: caddyconf.ModulePath, Version: "v1.2.3"}}}, "v1.2.3"},
+		"replaced by a folder": {&debug.BuildInfo{Main: other, Deps: []*debug.Module{{Path: caddyconf.ModulePath, Version: "v1.2.3", Replace: &debug.Module{Path: "../tally"}}}}, "(devel)"},
+		"replaced by a fork":   {&debug.BuildInfo{Main: other, Deps: []*debug.Module{{Path: caddyconf.ModulePath, Version: "v1.2.3", Replace: &debug.Module{Path: "example.com/fork", Version: "v9.0.0"}}}}, "v9.0.0"},
 		"not in it":            {&debug.BuildInfo{Main: other}, "unknown"},
 		"stripped":             {nil, "unknown"},
 	} {

@@ -12,6 +12,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
+// ModulePath is the path of this module, as binaries and xcaddy have it.
+const ModulePath = "github.com/caddy-tally/caddy-tally"
+
 // Source returns where the current token stands, such as `Caddyfile:12`.
 func Source(d *caddyfile.Dispenser) string { return fmt.Sprintf("%s:%d", d.File(), d.Line()) }
 

@@ -49,12 +49,15 @@ type Config struct {
 	KnowsClients bool              // whether any handler needs the identified client
 	ZoneNames    map[uint32]string // by the hash of the name that violations hold
 	AllZones     []*Zone           // of all handlers
+	Used         bool              // whether there is any handler
 	Zones        bool              // whether any handler has any, or a trap, or sessions
 	Watchers     Watchers          // of its decisions
 	Claims       sync.Once         // a request's address was one that its client may have chosen
 
-	Rules    *rules.File
-	Stated   instance.RulesInForce
+	Rules        *rules.File
+	Stated       instance.RulesInForce
+	unwatchRules func() // nil unless the file is being watched
+
 	Store    stores.Store
 	Settings instance.Settings
 	Ledger   *history.Ledger // what is counted for the history; nil if there is none
@@ -100,6 +103,8 @@ type Handler struct {
 	BannedByOperator *Policy // what refuses a client that an operator has banned
 	Statements       meter.Rules
 	None             meter.Zone // of requests that belong to no zone
+
+	reported []meter.Config // to metrics
 }
 
 // Zone is a class of requests, what they are counted per, and how many of them may pass.

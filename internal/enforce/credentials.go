@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -211,4 +212,32 @@ func (a *Config) MeterKeys() {
 		}
 	}
 	meter.SetAPIKeys(counts, a.Tiers)
+}
+
+// OpenKeys reads the file of API keys, if there is one.
+func (a *Config) OpenKeys(path string) (err error) {
+	a.APIKeys.Keys, err = apikeys.Open(path, a.Tiers, a.keysChanged)
+	return err
+}
+
+// countKeys reports the keys there are.
+func (a *Config) countKeys() {
+	if a.APIKeys == nil {
+		meter.SetAPIKeys(nil, nil)
+		return
+	}
+	if a.APIKeys.Keys.Keys() == nil && !a.APIKeys.Store {
+		a.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", a.APIKeys.Keys.Path()))
+	}
+	a.MeterKeys()
+}
+
+// keysChanged reports that the file of keys was read again.
+func (a *Config) keysChanged(set *apikeys.Set, err error) {
+	if err != nil {
+		a.Log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))
+		return
+	}
+	a.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
+	a.MeterKeys()
 }

@@ -77,6 +77,21 @@ func (a *Config) noteReload(h *instance.Instance) {
 	}
 }
 
+// Start begins to report API keys, and to watch the rules file if any handler asks for it.
+func (a *Config) Start() {
+	a.countKeys()
+	if a.Used {
+		a.WatchRules()
+	}
+}
+
+// Stop ends what Start began.
+func (a *Config) Stop() {
+	if a.unwatchRules != nil {
+		a.unwatchRules()
+	}
+}
+
 // Settle notes that it is now known whether the configuration runs.
 func (a *Config) Settle() { a.runsOnce.Do(func() { close(a.Running) }) }
 

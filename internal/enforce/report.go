@@ -2,9 +2,11 @@ package enforce
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -280,4 +283,65 @@ func rememberIn(m *history.Meter, key history.Key, cost int64, d *engine.Decisio
 	default:
 		m.Refuse(key, history.OverLimit)
 	}
+}
+
+// The next functions have how requests are counted for the metrics.
+
+// ProvisionMetrics makes the handler count for the metrics, unless these are off.
+func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
+	if !h.Metrics {
+		return nil
+	}
+	if err := meter.Register(ctx.GetMetricsRegistry(), instance.Collectors...); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	for _, z := range h.Zones {
+		z.Meter = meter.NewZone(z.Name)
+		if slices.ContainsFunc(z.Sets(), func(s *LimitSet) bool { return len(s.Shadows) > 0 }) {
+			z.Meter.HasShadow(z.Name)
+		}
+		if z.Count != nil {
+			z.Meter.Settles(z.Name)
+		}
+		for _, set := range z.Sets() {
+			h.provisionMeters(z, set)
+			provisionShared(set)
+		}
+	}
+	h.None, h.Statements = meter.NewZone("false"), meter.NewRules()
+	return nil
+}
+
+func (h *Handler) provisionMeters(z *Zone, set *LimitSet) {
+	for _, p := range set.Shadows {
+		p.Meter = p.NewMeter()
+	}
+	for _, p := range set.Policies {
+		p.Meter = p.NewMeter()
+		config := meter.Config{Zone: z.Name, Amount: p.Legacy, Window: p.Window().String(), IPv4: strconv.Itoa(z.IPv4Prefix), IPv6: strconv.Itoa(z.IPv6Prefix)}
+		config.Use()
+		h.reported = append(h.reported, config)
+	}
+}
+
+// provisionShared makes the metrics of the limits that clients share.
+func provisionShared(s *LimitSet) {
+	for _, shared := range []*LimitSet{s.Networks, s.Elsewhere} {
+		if shared == nil {
+			continue
+		}
+		for _, p := range slices.Concat(shared.Policies, shared.Shadows) {
+			p.Meter = p.NewMeter()
+		}
+	}
+}
+
+// Cleanup ends what ProvisionMetrics began.
+func (h *Handler) Cleanup() error {
+	for _, config := range h.reported {
+		if err := config.Release(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -6,7 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -156,3 +160,72 @@ func (e *Evaluation) BannedFor(ban *rules.Statement) time.Duration {
 
 // SharesStatements reports whether statements are kept in the store, for all machines.
 func (a *Config) SharesStatements() bool { return a.Settings.Address != "" }
+
+// The next functions have how changes of the rules file come into force.
+
+// OpenRules reads the file of bans and allowances, if there is one.
+func (a *Config) OpenRules(path string) (err error) {
+	if a.Rules, err = rules.Open(path, a.rulesChanged); err == nil {
+		a.Stated.File = a.Rules
+	}
+	return err
+}
+
+// rulesChanged reports that the file was read again.
+func (a *Config) rulesChanged(set *rules.Set, err error) {
+	if err != nil {
+		a.Log.Error("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right", zap.Error(err))
+		return
+	}
+	a.Stated.Merge()
+	a.Log.Info("the file of bans and allowances was read again", a.rulesFields(set)...)
+}
+
+func (a *Config) rulesFields(set *rules.Set) []zap.Field {
+	now := time.Now()
+	return []zap.Field{
+		zap.Int("bans", set.InForce(rules.Ban, now)), zap.Int("allowances", set.InForce(rules.Allow, now)),
+		zap.String("file", a.Rules.Path()),
+	}
+}
+
+// rulesEvery is how often the file is looked at, so that a change is in force within a second.
+const rulesEvery = time.Second / 2
+
+// WatchRules looks at the file until UnwatchRules is called. No request does: it would wait
+// for the disk, and for a large file to be read.
+func (a *Config) WatchRules() {
+	if set := a.Rules.Value(); !set.IsEmpty() {
+		a.Log.Info("the file of bans and allowances was read", a.rulesFields(set)...)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(rulesEvery)
+		defer ticker.Stop()
+		for {
+			a.Rules.Look()
+			countStatements(a.Stated.Now())
+			select {
+			case <-ticker.C:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	a.unwatchRules = func() {
+		close(stop)
+		select {
+		case <-done:
+		case <-time.After(instance.ReadyTimeout): // the disk hangs, and nothing ends that
+		}
+	}
+}
+
+// countStatements sets how many statements are in force.
+func countStatements(set *rules.Set) {
+	now := time.Now()
+	for _, action := range rules.Actions {
+		meter.SetRules(action.String(), set.InForce(action, now))
+	}
+}

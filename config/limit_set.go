@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"encoding/binary"
@@ -21,7 +21,7 @@ import (
 // newLimitSet compiles limits for the zone. What they count is stored under the name of the
 // zone and the kind of each limit, not under the tier: a client that changes its tier keeps
 // its counts if the limits of both tiers differ only in their amounts.
-func (z *zoneSetup) newLimitSet(site string, limits []Limit) (*enforce.LimitSet, error) {
+func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitSet, error) {
 	if z.Shadow {
 		limits = enforced(limits) // their names are those that they will have
 	}
@@ -73,18 +73,18 @@ func markQuota(s *enforce.LimitSet) {
 	}
 }
 
-// provisionLimits compiles the zone's own limits or those of all tiers, once for each site
+// compileSites compiles the zone's own limits or those of all tiers, once for each site
 // that counts on its own.
-func (z *zoneSetup) provisionLimits() (err error) {
+func (z *zoneCompiler) compileSites() (err error) {
 	if err := z.checkLimits(); err != nil {
 		return err
 	}
 	if z.run.Sites == nil {
-		z.run.SiteLimits, err = z.compile("")
+		z.run.SiteLimits, err = z.limitsOn("")
 		return err
 	}
 	for site := range z.run.Sites {
-		if z.run.Sites[site], err = z.compile(site); err != nil {
+		if z.run.Sites[site], err = z.limitsOn(site); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (z *zoneSetup) provisionLimits() (err error) {
 }
 
 // checkLimits checks that limits are given in one way.
-func (z *zoneSetup) checkLimits() error {
+func (z *zoneCompiler) checkLimits() error {
 	tiers, peer := z.Tiers || z.Tier != "", z.Window != 0 || z.MaxEvents != 0
 	switch {
 	case z.Tiers && z.Tier != "":
@@ -115,8 +115,8 @@ func (z *zoneSetup) checkLimits() error {
 	return nil
 }
 
-// compile compiles the limits that the zone has on a site.
-func (z *zoneSetup) compile(site string) (l enforce.SiteLimits, err error) {
+// limitsOn compiles the limits that the zone has on a site.
+func (z *zoneCompiler) limitsOn(site string) (l enforce.SiteLimits, err error) {
 	if !z.Tiers && z.Tier == "" {
 		l.Own, err = z.newLimitSet(site, append(z.Limits, z.effective...))
 		return l, err
@@ -134,7 +134,7 @@ func (z *zoneSetup) compile(site string) (l enforce.SiteLimits, err error) {
 }
 
 // checkTier checks the names of tiers that the zone gives.
-func (z *zoneSetup) checkTier() error {
+func (z *zoneCompiler) checkTier() error {
 	for _, name := range []string{z.Tier, z.DefaultTier} {
 		if len(placeholder.Names(name)) > 0 && name == z.Tier {
 			if err := placeholder.Check(name); err != nil {
@@ -149,15 +149,15 @@ func (z *zoneSetup) checkTier() error {
 
 // limit returns a limit that counts together with all others of its ID, however
 // much their amounts differ: all of them have the same names for their keys.
-func (a *App) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
-	if a.retentions == nil {
-		a.retentions = make(map[storage.LimitID]*time.Duration)
+func (c *Compiler) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
+	if c.retentions == nil {
+		c.retentions = make(map[storage.LimitID]*time.Duration)
 	}
-	if a.retentions[id] == nil {
-		a.retentions[id] = new(time.Duration)
+	if c.retentions[id] == nil {
+		c.retentions[id] = new(time.Duration)
 	}
-	*a.retentions[id] = max(*a.retentions[id], l.Retention())
-	return engine.Limit{ID: id, Limit: l, LongestRetention: a.retentions[id]}
+	*c.retentions[id] = max(*c.retentions[id], l.Retention())
+	return engine.Limit{ID: id, Limit: l, LongestRetention: c.retentions[id]}
 }
 
 // limitID names a limit by all that its counts depend on. nth tells limits apart
@@ -174,7 +174,7 @@ func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 }
 
 // kindInWords says what the counts of a limit depend on besides the key.
-func (z *zoneSetup) kindInWords(kind Limit) string {
+func (z *zoneCompiler) kindInWords(kind Limit) string {
 	text := kind.Algorithm + " " + wording.Duration(time.Duration(kind.Window))
 	if kind.Slots > 1 {
 		text += fmt.Sprintf(", %d slots", kind.Slots)
@@ -203,7 +203,7 @@ const (
 )
 
 // checkCeiling checks the options of zones that count per client.
-func (z *zoneSetup) checkCeiling() error {
+func (z *zoneCompiler) checkCeiling() error {
 	switch {
 	case z.PrefixCeiling != 0 && z.run.Per != enforce.PerClient:
 		return fmt.Errorf("prefix_ceiling is for zones that count per client, this one counts per %s", z.run.Per)
@@ -218,7 +218,7 @@ func (z *zoneSetup) checkCeiling() error {
 // addShared adds to each limit of a zone that counts per client two that clients share: one
 // of all unverified clients of a network, so that nobody gains by inventing more of them,
 // and one of everybody who uses a session outside its network.
-func (z *zoneSetup) addShared(s *enforce.LimitSet) error {
+func (z *zoneCompiler) addShared(s *enforce.LimitSet) error {
 	s.Networks, s.Elsewhere = new(enforce.LimitSet), new(enforce.LimitSet)
 	for _, p := range slices.Concat(s.Policies, s.Shadows) {
 		ceiling, err := p.Times(z.ceiling())
@@ -243,7 +243,7 @@ func (z *Zone) ceiling() int64 {
 }
 
 // derive adds to a set a limit of the same kind as another, with counts of its own.
-func (z *zoneSetup) derive(p *enforce.Policy, to *enforce.LimitSet, what string, limit limiter.Limit) *enforce.Policy {
+func (z *zoneCompiler) derive(p *enforce.Policy, to *enforce.LimitSet, what string, limit limiter.Limit) *enforce.Policy {
 	id := binary.BigEndian.AppendUint64(nil, uint64(p.ID))
 	derived := enforce.NewPolicy(p.Name+"-"+what, z.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
 	derived.Zone, derived.Set, derived.Of, derived.Shadow = p.Zone, to, p, p.Shadow
@@ -253,23 +253,11 @@ func (z *zoneSetup) derive(p *enforce.Policy, to *enforce.LimitSet, what string,
 
 // squeezable returns a scaling that replaces a limit while its network is squeezed, and does
 // nothing else.
-func (a *App) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Scaling {
-	banned := a.limit(limit.ID, squeezed)
+func (c *Compiler) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Scaling {
+	banned := c.limit(limit.ID, squeezed)
 	scaling := &engine.Scaling{Banned: &banned}
 	for level := range reputation.Levels {
 		scaling.Levels[level] = limit
 	}
 	return scaling
-}
-
-// provisionShared makes the metrics of the limits that clients share.
-func provisionShared(s *enforce.LimitSet) {
-	for _, shared := range []*enforce.LimitSet{s.Networks, s.Elsewhere} {
-		if shared == nil {
-			continue
-		}
-		for _, p := range slices.Concat(shared.Policies, shared.Shadows) {
-			p.Meter = p.NewMeter()
-		}
-	}
 }

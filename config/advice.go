@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"encoding/json"
@@ -77,11 +77,11 @@ func (h *Handler) advice(problem, fix string) Advice {
 func (z *Zone) warn(log *zap.Logger, problem, write string) { z.advice(problem, write).log(log) }
 
 // warn warns of something in the handler that belongs to no zone.
-func (h *Handler) warn(problem, write string) { h.advice(problem, write).log(h.log) }
+func (h *handlerCompiler) warn(problem, write string) { h.advice(problem, write).log(h.log) }
 
 // warn warns of something in the global option.
-func (a *App) warn(problem, write string) {
-	Advice{Problem: problem, Fix: write, Source: a.Source}.log(a.log)
+func (c *Compiler) warn(problem, write string) {
+	Advice{Problem: problem, Fix: write, Source: c.Source}.log(c.log)
 }
 
 // configChecks are the checks of the whole config. Each is a function of the survey alone.
@@ -90,13 +90,13 @@ var configChecks = []func(*survey) []Advice{
 	checkReach, checkEverything, checkLimits, checkChallenges, checkUntrusted, checkCase,
 }
 
-// checkConfig surveys and checks the whole config, once: when its first handler is provisioned,
+// checkConfig surveys and checks the whole config, once: when its first handler is compiled,
 // before anything of ours is loaded, since texts are given up then.
-func (h *Handler) checkConfig(ctx caddy.Context) error {
+func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
 	if h.app.survey != nil {
 		return nil
 	}
-	h.app.survey = newSurvey(ctx, h.app)
+	h.app.survey, h.app.Run.Used = newSurvey(ctx, h.app.App), true
 	var found []Advice
 	for _, check := range configChecks {
 		found = append(found, check(h.app.survey)...)
@@ -115,7 +115,7 @@ var fleeting = []string{
 
 // checkKeyMeant returns an error about a key that can't be meant, and warns of one that
 // hardly is.
-func (z *zoneSetup) checkKeyMeant() error {
+func (z *zoneCompiler) checkKeyMeant() error {
 	if err := z.checkKey(); err != nil {
 		return z.mistake(err)
 	}
@@ -195,7 +195,7 @@ func (z *Zone) doubtfulKey() (problem, write string) {
 
 // checkCosts finds zones that no request can pass, or that count nothing, because of
 // what requests cost.
-func (z *zoneSetup) checkCosts() []Advice {
+func (z *zoneCompiler) checkCosts() []Advice {
 	if z.run.DeniesAll || len(z.run.Costs) > 0 || z.run.Cost.From != "" {
 		return nil
 	}
@@ -223,7 +223,7 @@ func areOrWouldBe(p *enforce.Policy) string {
 // The next functions find options that have no effect.
 
 // warnIfIdle warns of a handler that does nothing.
-func (h *Handler) warnIfIdle() {
+func (h *handlerCompiler) warnIfIdle() {
 	if len(h.run.Zones) == 0 && len(h.Traps) == 0 && h.app.Session == nil {
 		h.warn("this handler has no zone, and limits nothing", "zone login {, limit 5/1m and }, each on a line of its own")
 	}

@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"fmt"
@@ -167,7 +167,7 @@ var guestStores = []string{"redis", "postgres", "mysql"}
 // unknownStore returns an error about the name of a store that this Caddy doesn't have.
 func unknownStore(d *caddyfile.Dispenser, name string) error {
 	if slices.Contains(guestStores, name) {
-		return d.Errf("store: this Caddy was built without %q: build it with xcaddy build --with %s --with %[2]s/storage/%[1]s", name, modulePath)
+		return d.Errf("store: this Caddy was built without %q: build it with xcaddy build --with %s --with %[2]s/storage/%[1]s", name, caddyconf.ModulePath)
 	}
 	if scheme, _, isURL := strings.Cut(name, "://"); isURL {
 		// A URL may hold a password, which is not for messages.

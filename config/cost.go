@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"errors"
@@ -32,8 +32,8 @@ func newCostRule(cost string) (enforce.CostRule, error) {
 	return enforce.CostRule{Fixed: fixed}, nil
 }
 
-// provisionCost settles what a request costs.
-func (z *zoneSetup) provisionCost() (err error) {
+// compileCost settles what a request costs.
+func (z *zoneCompiler) compileCost() (err error) {
 	if z.MaxCost < 0 {
 		return fmt.Errorf("max_cost: must be at least 1, got %d", z.MaxCost)
 	}
@@ -42,7 +42,7 @@ func (z *zoneSetup) provisionCost() (err error) {
 	}
 	z.run.Costs = make([]enforce.CostRule, len(z.Costs))
 	for i := range z.Costs {
-		if z.run.Costs[i], err = z.Costs[i].provision(z.ctx); err != nil {
+		if z.run.Costs[i], err = z.Costs[i].compile(z.ctx); err != nil {
 			return fmt.Errorf("costs: %w", err)
 		}
 	}
@@ -57,7 +57,7 @@ func (z *zoneSetup) provisionCost() (err error) {
 
 // settleSpellings makes matchers of costs match what costs more in every spelling,
 // and what costs less only as it is written.
-func (z *zoneSetup) settleSpellings() {
+func (z *zoneCompiler) settleSpellings() {
 	for i := range z.run.Costs {
 		if z.isDiscount(i) {
 			matcher.ForExemption(z.run.Costs[i].Matchers)
@@ -69,7 +69,7 @@ func (z *zoneSetup) settleSpellings() {
 }
 
 // isDiscount reports whether a request would cost more if the nth price weren't for it.
-func (z *Zone) isDiscount(n int) bool {
+func (z *zoneCompiler) isDiscount(n int) bool {
 	p := &z.run.Costs[n]
 	if p.From != "" {
 		return false
@@ -77,7 +77,7 @@ func (z *Zone) isDiscount(n int) bool {
 	return p.Fixed < z.run.Cost.Fixed || slices.ContainsFunc(z.run.Costs[n+1:], func(later enforce.CostRule) bool { return p.Fixed < later.Fixed })
 }
 
-func (c *Cost) provision(ctx caddy.Context) (enforce.CostRule, error) {
+func (c *Cost) compile(ctx caddy.Context) (enforce.CostRule, error) {
 	p, err := c.rule()
 	if err != nil {
 		return enforce.CostRule{}, err
@@ -168,8 +168,8 @@ func (c *Count) rule() *enforce.Count {
 	return &enforce.Count{Status: c.Status, Hold: c.Hold, ReadBody: c.ReadBody}
 }
 
-// provisionCount settles which requests of the zone use up units.
-func (z *zoneSetup) provisionCount() error {
+// compileCount settles which requests of the zone use up units.
+func (z *zoneCompiler) compileCount() error {
 	if z.Count == nil {
 		return nil
 	}

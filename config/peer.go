@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"encoding/json"
@@ -45,6 +45,16 @@ func peerInt(d *caddyfile.Dispenser, field *int, name, kind string) error {
 	return nil
 }
 
+// Distributed is accepted for compatibility with `mholt/caddy-ratelimit`.
+type Distributed struct {
+	// Without effect.
+	ReadInterval caddy.Duration `json:"read_interval,omitempty"`
+	// Without effect.
+	WriteInterval caddy.Duration `json:"write_interval,omitempty"`
+	// Without effect.
+	PurgeAge caddy.Duration `json:"purge_age,omitempty"`
+}
+
 func (dist *Distributed) unmarshal(d *caddyfile.Dispenser) error {
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		if err := dist.unmarshalOption(d); err != nil {
@@ -68,12 +78,12 @@ func (dist *Distributed) unmarshalOption(d *caddyfile.Dispenser) error {
 
 // warnOfDistributed warns of the options that mholt's module shares counts by, and says
 // what shares them here.
-func (h *Handler) warnOfDistributed() {
+func (h *handlerCompiler) warnOfDistributed() {
 	if h.Distributed == nil && h.StorageRaw == nil {
 		return
 	}
 	const problem = "distributed and storage have no effect: "
-	switch store := h.app.run.Store.(type) {
+	switch store := h.app.Run.Store.(type) {
 	case stores.File:
 		h.warn(problem+"counts are kept in "+store.Place()+", which all Caddy processes on this machine share that use the file", h.insteadOfStorage())
 	case stores.Keyed:
@@ -84,7 +94,7 @@ func (h *Handler) warnOfDistributed() {
 }
 
 // insteadOfStorage returns what to write in the place of both options.
-func (h *Handler) insteadOfStorage() string {
+func (h *handlerCompiler) insteadOfStorage() string {
 	if h.Distributed == nil {
 		return "neither of them"
 	}

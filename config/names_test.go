@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"context"
@@ -63,7 +63,7 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 // another level, or in a network that is squeezed.
 func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 	const halfDay = caddy.Duration(12 * time.Hour)
-	under, z := newNames(t), zoneSetup{Zone: &Zone{Name: "z", run: &enforce.Zone{Name: "z", Per: enforce.PerClient}}, app: new(App)}
+	under, z := newNames(t), zoneCompiler{Zone: &Zone{Name: "z"}, run: &enforce.Zone{Name: "z", Per: enforce.PerClient}, app: &Compiler{App: new(App)}}
 	now := time.Now().UnixNano()
 	var limits []*engine.Limit
 	for _, burst := range []int64{3, 40} { // the tiers'

@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"net/http"
@@ -24,12 +24,11 @@ func findKey(t *testing.T, from []KeySource, query string, fields ...string) (st
 		name, value, _ := strings.Cut(field, ": ")
 		r.Header.Add(name, value)
 	}
-	k := &APIKeys{From: from}
-	k.run = sourcesOf(t, k)
+	k := sourcesOf(t, &APIKeys{From: from})
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
 	e := enforce.NewEvaluation(r)
 	defer e.Release()
-	return k.run.Find(e.Http, e.Repl)
+	return k.Find(e.Http, e.Repl)
 }
 
 // What an upstream could take for a key is the key that is found, or the request is
@@ -140,8 +139,7 @@ func hostilePairs() (all []string) {
 }
 
 func BenchmarkFindKeyOfHostileRequests(b *testing.B) {
-	k := &APIKeys{From: []KeySource{{Type: enforce.FromQuery, Name: "api_key"}, {Type: enforce.FromPlaceholder, Name: "{http.request.cookie.key}"}}}
-	k.run = sourcesOf(b, k)
+	k := sourcesOf(b, &APIKeys{From: []KeySource{{Type: enforce.FromQuery, Name: "api_key"}, {Type: enforce.FromPlaceholder, Name: "{http.request.cookie.key}"}}})
 	for _, text := range hostilePairs() {
 		for place, r := range map[string]*http.Request{
 			"query":  {URL: &url.URL{RawQuery: text}},
@@ -151,7 +149,7 @@ func BenchmarkFindKeyOfHostileRequests(b *testing.B) {
 				fastest := time.Hour
 				for b.Loop() {
 					start := time.Now()
-					k.run.Find(r, nil)
+					k.Find(r, nil)
 					fastest = min(fastest, time.Since(start))
 				}
 				b.ReportMetric(float64(fastest.Nanoseconds())/float64(len(text)), "ns/byte")
@@ -180,7 +178,7 @@ func sourcesOf(t testing.TB, k *APIKeys) *enforce.APIKeys {
 	t.Helper()
 	run := new(enforce.APIKeys)
 	for i := range k.From {
-		source, err := k.From[i].provision()
+		source, err := k.From[i].compile()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"cmp"
@@ -45,8 +45,6 @@ type Session struct {
 	// The path where handlers serve the challenge, before they look at zones. It
 	// begins and ends with a slash. Default: `/.well-known/rate-limit/`.
 	Path string `json:"path,omitempty"`
-
-	run *enforce.Sessions
 }
 
 const (
@@ -57,24 +55,23 @@ const (
 	maxLivePerPrefix   = liveFactor * maxPerPrefix
 )
 
-// provision checks the option.
-func (s *Session) provision() error {
+// compile checks the option, and returns it ready for use.
+func (s *Session) compile() (*enforce.Sessions, error) {
 	if err := s.check(); err != nil {
-		return err
+		return nil, err
 	}
-	s.Path = cmp.Or(s.Path, defaultSessionPath)
 	hourly := cmp.Or(s.MaxPerPrefix, defaultPerPrefix)
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
-	s.run = &enforce.Sessions{Path: s.Path, Lifetime: time.Duration(s.Lifetime), Difficulty: s.Challenge.difficulty(), WithoutScript: s.Challenge.withoutScript()}
-	s.run.Limits = enforce.NewSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
+	run := &enforce.Sessions{Path: cmp.Or(s.Path, defaultSessionPath), Lifetime: time.Duration(s.Lifetime), Difficulty: s.Challenge.difficulty(), WithoutScript: s.Challenge.withoutScript()}
+	run.Limits = enforce.NewSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
 	if s.Challenge == nil {
-		return nil
+		return run, nil
 	}
 	var err error
-	if s.run.Verifier, err = s.Challenge.provision(); err != nil {
-		return fmt.Errorf("challenge: %w", err)
+	if run.Verifier, err = s.Challenge.verifier(); err != nil {
+		return nil, fmt.Errorf("challenge: %w", err)
 	}
-	return nil
+	return run, nil
 }
 
 // check returns an error about the first setting that is out of its range.
@@ -127,8 +124,8 @@ type Challenge struct {
 // proofOfWork is the kind of challenge that needs no service.
 const proofOfWork = "proof_of_work"
 
-// provision checks the option, and returns what verifies a service's tokens.
-func (c *Challenge) provision() (*siteverify.Client, error) {
+// verifier checks the option, and returns what verifies a service's tokens.
+func (c *Challenge) verifier() (*siteverify.Client, error) {
 	if wait := time.Duration(c.WithoutScript); wait != 0 && (wait < challenge.MinWait || wait > challenge.MaxWait) {
 		return nil, fmt.Errorf("without_script: must be between %v and %v, got %v", wording.Duration(challenge.MinWait), wording.Duration(challenge.MaxWait), wait)
 	}
@@ -183,7 +180,7 @@ const (
 )
 
 // checkOnExceeded checks that a challenge would help.
-func (z *zoneSetup) checkOnExceeded() error {
+func (z *zoneCompiler) checkOnExceeded() error {
 	switch {
 	case z.OnExceeded == "" || z.OnExceeded == onExceededRefuse:
 		return nil
@@ -195,41 +192,6 @@ func (z *zoneSetup) checkOnExceeded() error {
 		return errors.New("on_exceeded: challenge needs sessions: write `session` into the global option rate_limit")
 	}
 	return nil
-}
-
-// unmarshalCeiling reads a factor.
-func (z *Zone) unmarshalCeiling(d *caddyfile.Dispenser) error {
-	if z.PrefixCeiling != 0 {
-		return d.Errf("prefix_ceiling already specified: %d", z.PrefixCeiling)
-	}
-	return caddyconf.Count(d, &z.PrefixCeiling)
-}
-
-// unmarshalPressure reads `pressure off` or a block.
-func (a *App) unmarshalPressure(d *caddyfile.Dispenser) error {
-	a.Pressure = new(Pressure)
-	switch args := d.RemainingArgs(); {
-	case len(args) == 1 && args[0] == "off":
-		a.Pressure.Disabled = true
-		return nil
-	case len(args) > 0:
-		return d.Errf("pressure: expected off or a block, got %q", args[0])
-	}
-	return caddyconf.EachChecked(d, a.Pressure.unmarshalOption, a.Pressure.check)
-}
-
-func (p *Pressure) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "fingerprints":
-		return caddyconf.Count(d, &p.Fingerprints)
-	case "within":
-		return caddyconf.Duration(d, &p.Within)
-	case "squeeze":
-		return caddyconf.Duration(d, &p.Squeeze)
-	case "up_to":
-		return caddyconf.Duration(d, &p.UpTo)
-	}
-	return d.Errf("pressure: unrecognized option %q: expected fingerprints, within, squeeze or up_to", d.Val())
 }
 
 func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {

@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"fmt"
@@ -16,19 +16,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-func (z *Zone) unmarshal(d *caddyfile.Dispenser, token matcherToken) error {
+func (z *Zone) unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 	option := func(d *caddyfile.Dispenser) error { return z.unmarshalOption(d, token) }
 	wrong, err := caddyconf.EachLine(d, option, z.checkOptions)
 	if err != nil {
 		return err
 	}
-	if wrong != nil && z.hasOwnWords() { // others are judged when they are provisioned
+	if wrong != nil && z.hasOwnWords() { // others are judged when they are compiled
 		return wrong
 	}
 	return z.checkWords(d)
 }
 
-func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token matcherToken) error {
+func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) error {
 	switch d.Val() {
 	case "match":
 		return z.unmarshalMatch(d, token)
@@ -101,7 +101,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 }
 
 // unmarshalMatch adds a matcher set.
-func (z *Zone) unmarshalMatch(d *caddyfile.Dispenser, token matcherToken) error {
+func (z *Zone) unmarshalMatch(d *caddyfile.Dispenser, token MatcherToken) error {
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
 		return caddyconf.InLine(d, "failed to parse match", err)
@@ -183,7 +183,7 @@ func (z *Zone) unmarshalTier(d *caddyfile.Dispenser) error {
 }
 
 // unmarshalCost reads what requests cost, those of a matcher if there is one.
-func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token matcherToken) error {
+func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token MatcherToken) error {
 	if !d.NextArg() {
 		return d.ArgErr()
 	}
@@ -228,6 +228,14 @@ func (z *Zone) unmarshalMaxCost(d *caddyfile.Dispenser) error {
 	}
 	z.MaxCost = n
 	return nil
+}
+
+// unmarshalCeiling reads a factor.
+func (z *Zone) unmarshalCeiling(d *caddyfile.Dispenser) error {
+	if z.PrefixCeiling != 0 {
+		return d.Errf("prefix_ceiling already specified: %d", z.PrefixCeiling)
+	}
+	return caddyconf.Count(d, &z.PrefixCeiling)
 }
 
 func (z *Zone) unmarshalOnEmptyKey(d *caddyfile.Dispenser) error {

@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ import (
 )
 
 // survey is the summary of the whole HTTP config that all checks share. It is made when the
-// first handler is provisioned: all handlers of ours are JSON then.
+// first handler is compiled: all handlers of ours are JSON then.
 type survey struct {
 	app       *App
 	places    []*place // of our handlers, in the order in which they run
@@ -350,7 +350,7 @@ func (s *survey) checkOurPlaceholder(name string) error {
 }
 
 // checkOurPlaceholders checks those in the options of the zone.
-func (z *zoneSetup) checkOurPlaceholders() error {
+func (z *zoneCompiler) checkOurPlaceholders() error {
 	texts := []string{z.Key, z.Cost, z.Tier}
 	for _, c := range z.Costs {
 		texts = append(texts, c.Cost)
@@ -358,7 +358,7 @@ func (z *zoneSetup) checkOurPlaceholders() error {
 	for _, text := range texts {
 		for _, name := range placeholder.Names(text) {
 			if strings.HasPrefix(name, enforce.OurPlaceholders) {
-				if err := z.survey.checkOurPlaceholder(name); err != nil {
+				if err := z.app.survey.checkOurPlaceholder(name); err != nil {
 					return z.mistake(err)
 				}
 			}
@@ -368,9 +368,9 @@ func (z *zoneSetup) checkOurPlaceholders() error {
 }
 
 // checkUser finds what is never known of a user, because only basic_auth authenticates.
-func (z *zoneSetup) checkUser() (found []Advice) {
+func (z *zoneCompiler) checkUser() (found []Advice) {
 	const user = "http.auth.user."
-	if s := z.survey; s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
+	if s := z.app.survey; s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
 		return nil
 	}
 	for _, name := range append(placeholder.Names(z.Key), placeholder.Names(z.Tier)...) {

@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"cmp"
@@ -7,12 +7,11 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
@@ -51,8 +50,6 @@ type APIKeys struct {
 
 	// The tier of requests without a key, or with an unknown one.
 	DefaultTier string `json:"default_tier,omitempty"`
-
-	run *enforce.APIKeys
 }
 
 // KeySource is a place in a request where a key may be.
@@ -70,35 +67,34 @@ type KeySource struct {
 	Name string `json:"name,omitempty"`
 }
 
-// provisionAPIKeys checks the option, and reads the file if there is one.
-func (a *App) provisionAPIKeys() error {
-	k := a.APIKeys
+// compileAPIKeys checks the option, and reads the file if there is one.
+func (c *Compiler) compileAPIKeys() error {
+	k := c.APIKeys
 	if len(k.From) == 0 {
 		k.From = []KeySource{{Type: enforce.FromHeader, Name: "X-Api-Key"}}
 	}
-	k.run = &enforce.APIKeys{Store: k.Store, Missing: k.Missing, Unknown: k.Unknown, DefaultTier: k.DefaultTier}
+	c.Run.APIKeys = &enforce.APIKeys{Store: k.Store, Missing: k.Missing, Unknown: k.Unknown, DefaultTier: k.DefaultTier}
 	for i := range k.From {
-		source, err := k.From[i].provision()
+		source, err := k.From[i].compile()
 		if err != nil {
 			return fmt.Errorf("from: %w", err)
 		}
-		k.run.From = append(k.run.From, source)
+		c.Run.APIKeys.From = append(c.Run.APIKeys.From, source)
 	}
-	if err := a.checkDefaultTier(); err != nil {
+	if err := c.checkDefaultTier(); err != nil {
 		return err
 	}
-	if _, shared := a.run.Store.(stores.Network); k.Store && !shared {
-		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis, postgres or mysql", a.run.Store.CaddyModule().ID.Name())
+	if _, shared := c.Run.Store.(stores.Network); k.Store && !shared {
+		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis, postgres or mysql", c.Run.Store.CaddyModule().ID.Name())
 	}
-	path, err := filepath.Abs(cmp.Or(k.File, defaultKeyFile()))
+	path, err := filepath.Abs(cmp.Or(k.File, DefaultKeyFile()))
 	if err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
-	k.run.Keys, err = apikeys.Open(path, a.tierNames(), a.keysChanged)
-	if err != nil {
+	if err := c.Run.OpenKeys(path); err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
-	a.warnOfAccess("api_keys: file", path)
+	c.warnOfAccess("api_keys: file", path)
 	return nil
 }
 
@@ -122,7 +118,7 @@ func (a *App) checkDefaultTier() error {
 	return nil
 }
 
-func (s *KeySource) provision() (enforce.KeySource, error) {
+func (s *KeySource) compile() (enforce.KeySource, error) {
 	in := enforce.KeySource{Kind: s.Type, In: s.Name}
 	switch s.Type {
 	case enforce.FromHeader:
@@ -163,26 +159,86 @@ func sourceOfPlaceholder(text string) enforce.KeySource {
 	return enforce.KeySource{Kind: enforce.FromPlaceholder, In: text}
 }
 
-// countAPIKeys reports the keys there are.
-func (a *App) countAPIKeys() {
-	k := a.APIKeys
-	if k.run.Keys.Keys() == nil && !k.Store {
-		a.log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.run.Keys.Path()))
-	}
-	a.run.MeterKeys()
-}
-
-// keysChanged tells that the file of keys was read again.
-func (a *App) keysChanged(set *apikeys.Set, err error) {
-	if err != nil {
-		a.log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))
-		return
-	}
-	a.log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
-	a.run.MeterKeys()
-}
-
-// defaultKeyFile returns the file of API keys where none is named.
-func defaultKeyFile() string {
+// DefaultKeyFile returns the file of API keys where none is named.
+func DefaultKeyFile() string {
 	return filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, "api_keys")
+}
+
+// unmarshalAPIKeys reads the block of API keys:
+//
+//	api_keys {
+//		from    header <name>|bearer|query <name>|placeholder <value>
+//		file    <path>
+//		store
+//		missing deny|default <tier>
+//		unknown deny|default [<tier>]
+//	}
+func (a *App) unmarshalAPIKeys(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	a.APIKeys = new(APIKeys)
+	return caddyconf.EachOption(d, a.APIKeys.unmarshalOption, "from")
+}
+
+func (k *APIKeys) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "from":
+		return k.unmarshalFrom(d)
+	case "file":
+		return caddyconf.String(d, &k.File)
+	case "store":
+		k.Store = true
+		if d.NextArg() {
+			return d.Errf("api_keys: store takes no value, got %q", d.Val())
+		}
+		return nil
+	case "missing":
+		return k.unmarshalWithout(d, &k.Missing)
+	case "unknown":
+		return k.unmarshalWithout(d, &k.Unknown)
+	}
+	return d.Errf("api_keys: unrecognized option %q: expected from, file, store, missing or unknown", d.Val())
+}
+
+func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 {
+		return d.Err("api_keys: from: a value is missing: expected header <name>, bearer, query <name> or placeholder <value>")
+	}
+	s := KeySource{Type: args[0]}
+	switch {
+	case s.Type != enforce.FromHeader && s.Type != enforce.FromBearer && s.Type != enforce.FromQuery && s.Type != enforce.FromPlaceholder:
+		return d.Errf("api_keys: from: must be header, bearer, query or placeholder, got %q", s.Type)
+	case s.Type == enforce.FromBearer && len(args) > 1:
+		return d.Errf("api_keys: from bearer takes no value, got %q", args[1])
+	case s.Type != enforce.FromBearer && len(args) != 2:
+		return d.Errf("api_keys: from %s takes one value, got %d", s.Type, len(args)-1)
+	case s.Type != enforce.FromBearer:
+		s.Name = args[1]
+	}
+	checked := s // which compile completes, and the config doesn't need
+	if _, err := checked.compile(); err != nil {
+		return d.Errf("api_keys: from: %w", err)
+	}
+	k.From = append(k.From, s)
+	return nil
+}
+
+// unmarshalWithout reads what to do with a request without a known key.
+func (k *APIKeys) unmarshalWithout(d *caddyfile.Dispenser, field *string) error {
+	option, args := d.Val(), d.RemainingArgs()
+	switch {
+	case len(args) == 1 && args[0] == enforce.KeyDeny:
+	case len(args) == 1 && args[0] == enforce.KeyDefault: // of the other option
+	case len(args) == 2 && args[0] == enforce.KeyDefault:
+		if k.DefaultTier != "" && k.DefaultTier != args[1] {
+			return d.Errf("api_keys: %s: the default tier is %q already, got %q: there is one", option, k.DefaultTier, args[1])
+		}
+		k.DefaultTier = args[1]
+	default:
+		return d.Errf("api_keys: %s: must be deny or default <tier>, got %q", option, args)
+	}
+	*field = args[0]
+	return nil
 }

@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"cmp"
@@ -159,9 +159,6 @@ type Zone struct {
 	// Where the zone is in a config file, such as `Caddyfile:12`, for messages. The
 	// Caddyfile adapter notes it.
 	Source string `json:"source,omitempty"`
-
-	run       *enforce.Zone
-	effective []Limit // what window and max_events stand for
 }
 
 // Cost is what some requests cost.
@@ -186,7 +183,7 @@ func (z *Zone) hasOwnWords() bool {
 		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow
 }
 
-// wantsClients reports whether a zone that isn't provisioned yet will count clients.
+// wantsClients reports whether a zone that isn't compiled yet will count clients.
 func (z *Zone) wantsClients() bool {
 	return z.Per == enforce.PerClient || z.Per == enforce.PerAPIKey || z.Per == "" && z.Tiers
 }

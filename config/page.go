@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"errors"
@@ -29,8 +29,6 @@ type Page struct {
 	// Who can be asked: an e-mail address or a URL, which becomes a link, or another text, of
 	// up to 200 characters. Default: nobody is named.
 	Contact string `json:"contact,omitempty"`
-
-	run *enforce.Pages
 }
 
 // How many characters the texts of a page have at most, so that it stays small.
@@ -39,8 +37,8 @@ const (
 	maxPageContact = 200
 )
 
-// provision checks the option. It may be called several times.
-func (p *Page) provision() error {
+// check returns an error about the first text that doesn't fit.
+func (p *Page) check() error {
 	if p == nil {
 		return nil
 	}
@@ -50,9 +48,12 @@ func (p *Page) provision() error {
 	if err := checkPageText("name", p.Name, maxPageName); err != nil {
 		return err
 	}
-	p.run = &enforce.Pages{Disabled: p.Disabled}
-	p.run.Refused.Site = page.Site{Name: p.Name, Contact: p.Contact}
 	return checkPageText("contact", p.Contact, maxPageContact)
+}
+
+// compile returns the option ready for use.
+func (p *Page) compile() *enforce.Pages {
+	return &enforce.Pages{Disabled: p.Disabled, Refused: page.Refused{Site: page.Site{Name: p.Name, Contact: p.Contact}}}
 }
 
 func checkPageText(option, text string, most int) error {
@@ -81,7 +82,7 @@ func unmarshalPage(d *caddyfile.Dispenser, to **Page) error {
 	case len(args) > 0:
 		return d.Errf("page: expected off or a block, got %q", args[0])
 	}
-	return caddyconf.EachChecked(d, p.unmarshalOption, p.provision)
+	return caddyconf.EachChecked(d, p.unmarshalOption, p.check)
 }
 
 func (p *Page) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -107,8 +108,6 @@ type DecisionLog struct {
 	// Also write a line for one in so many allowed requests, chosen at random: 100 means
 	// one in a hundred, 1 means all. From 1 to 1000000000. Default: none.
 	Sample int `json:"sample,omitempty"`
-
-	run *enforce.DecisionLog
 }
 
 const maxSample = 1_000_000_000
@@ -121,15 +120,15 @@ func (decisionLogger) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.log.rate_limit", New: func() caddy.Module { return decisionLogger{} }}
 }
 
-func (l *DecisionLog) provision(ctx caddy.Context) error {
+// compile checks the option, and returns it ready for use, or nil if there is none.
+func (l *DecisionLog) compile(ctx caddy.Context) (*enforce.DecisionLog, error) {
 	if l == nil {
-		return nil
+		return nil, nil
 	}
 	if l.Sample < 0 || l.Sample > maxSample {
-		return fmt.Errorf("decision_log: sample: must be from 1 to %d, or 0 for none, got %d", maxSample, l.Sample)
+		return nil, fmt.Errorf("decision_log: sample: must be from 1 to %d, or 0 for none, got %d", maxSample, l.Sample)
 	}
-	l.run = &enforce.DecisionLog{Sample: l.Sample, Log: ctx.Logger(decisionLogger{})}
-	return nil
+	return &enforce.DecisionLog{Sample: l.Sample, Log: ctx.Logger(decisionLogger{})}, nil
 }
 
 // unmarshalDecisionLog reads the option decision_log.

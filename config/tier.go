@@ -1,19 +1,15 @@
-package tally
+package config
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
@@ -57,10 +53,11 @@ type ServiceHeader struct {
 	Secret string `json:"secret,omitempty"`
 }
 
-// provisionTiers checks the tiers and prepares their service headers.
-func (a *App) provisionTiers() error {
+// compileTiers checks the tiers and prepares their service headers.
+func (c *Compiler) compileTiers() error {
+	c.Run.Tiers = c.tierNames()
 	seen := make(map[string]bool)
-	for _, t := range a.Tiers {
+	for _, t := range c.Tiers {
 		if t == nil {
 			return errors.New("a tier is null; give it a name and limits, or remove it")
 		}
@@ -71,14 +68,14 @@ func (a *App) provisionTiers() error {
 			return caddyconf.AtSource(fmt.Errorf("tier %q: there are two of this name; merge them, or rename one", t.Name), t.Source)
 		}
 		seen[t.Name] = true
-		if err := a.provisionTier(t); err != nil {
+		if err := c.compileTier(t); err != nil {
 			return caddyconf.AtSource(fmt.Errorf("tier %q: %w", t.Name, err), t.Source)
 		}
 	}
 	return nil
 }
 
-func (a *App) provisionTier(t *Tier) error {
+func (c *Compiler) compileTier(t *Tier) error {
 	switch {
 	case t.Unlimited && len(t.Limits) > 0:
 		return errors.New("unlimited excludes limits; leave one out")
@@ -91,16 +88,16 @@ func (a *App) provisionTier(t *Tier) error {
 	if t.ServiceHeader == nil {
 		return nil
 	}
-	s, err := t.ServiceHeader.provision(t.Name)
+	s, err := t.ServiceHeader.compile(t.Name)
 	if err != nil {
 		return fmt.Errorf("service_header: %w", err)
 	}
-	for _, other := range a.run.Services {
+	for _, other := range c.Run.Services {
 		if other.Field == s.Field && other.Hash == s.Hash {
 			return fmt.Errorf("service_header: tier %q has the same field and secret; give each a secret of its own", other.Tier)
 		}
 	}
-	a.run.Services = append(a.run.Services, s)
+	c.Run.Services = append(c.Run.Services, s)
 	return nil
 }
 
@@ -132,7 +129,7 @@ func (a *App) unknownTier(name string) error {
 // minServiceSecret is the least number of characters of a service's secret.
 const minServiceSecret = 16
 
-func (s *ServiceHeader) provision(tier string) (enforce.Service, error) {
+func (s *ServiceHeader) compile(tier string) (enforce.Service, error) {
 	if err := httpfield.CheckName(s.Name); err != nil {
 		return enforce.Service{}, err
 	}
@@ -201,140 +198,4 @@ func (t *Tier) unmarshalOption(d *caddyfile.Dispenser) error {
 		return fmt.Errorf("unrecognized option %q: expected limit, unlimited or service_header", option)
 	}
 	return nil
-}
-
-// unmarshalAPIKeys reads the block of API keys:
-//
-//	api_keys {
-//		from    header <name>|bearer|query <name>|placeholder <value>
-//		file    <path>
-//		store
-//		missing deny|default <tier>
-//		unknown deny|default [<tier>]
-//	}
-func (a *App) unmarshalAPIKeys(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	a.APIKeys = new(APIKeys)
-	return caddyconf.EachOption(d, a.APIKeys.unmarshalOption, "from")
-}
-
-func (k *APIKeys) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "from":
-		return k.unmarshalFrom(d)
-	case "file":
-		return caddyconf.String(d, &k.File)
-	case "store":
-		k.Store = true
-		if d.NextArg() {
-			return d.Errf("api_keys: store takes no value, got %q", d.Val())
-		}
-		return nil
-	case "missing":
-		return k.unmarshalWithout(d, &k.Missing)
-	case "unknown":
-		return k.unmarshalWithout(d, &k.Unknown)
-	}
-	return d.Errf("api_keys: unrecognized option %q: expected from, file, store, missing or unknown", d.Val())
-}
-
-func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if len(args) == 0 {
-		return d.Err("api_keys: from: a value is missing: expected header <name>, bearer, query <name> or placeholder <value>")
-	}
-	s := KeySource{Type: args[0]}
-	switch {
-	case s.Type != enforce.FromHeader && s.Type != enforce.FromBearer && s.Type != enforce.FromQuery && s.Type != enforce.FromPlaceholder:
-		return d.Errf("api_keys: from: must be header, bearer, query or placeholder, got %q", s.Type)
-	case s.Type == enforce.FromBearer && len(args) > 1:
-		return d.Errf("api_keys: from bearer takes no value, got %q", args[1])
-	case s.Type != enforce.FromBearer && len(args) != 2:
-		return d.Errf("api_keys: from %s takes one value, got %d", s.Type, len(args)-1)
-	case s.Type != enforce.FromBearer:
-		s.Name = args[1]
-	}
-	checked := s // which provision completes, and the config doesn't need
-	if _, err := checked.provision(); err != nil {
-		return d.Errf("api_keys: from: %w", err)
-	}
-	k.From = append(k.From, s)
-	return nil
-}
-
-// unmarshalWithout reads what to do with a request without a known key.
-func (k *APIKeys) unmarshalWithout(d *caddyfile.Dispenser, field *string) error {
-	option, args := d.Val(), d.RemainingArgs()
-	switch {
-	case len(args) == 1 && args[0] == enforce.KeyDeny:
-	case len(args) == 1 && args[0] == enforce.KeyDefault: // of the other option
-	case len(args) == 2 && args[0] == enforce.KeyDefault:
-		if k.DefaultTier != "" && k.DefaultTier != args[1] {
-			return d.Errf("api_keys: %s: the default tier is %q already, got %q: there is one", option, k.DefaultTier, args[1])
-		}
-		k.DefaultTier = args[1]
-	default:
-		return d.Errf("api_keys: %s: must be deny or default <tier>, got %q", option, args)
-	}
-	*field = args[0]
-	return nil
-}
-
-// checkTier returns an error if the running Caddy doesn't have a tier: a file with a key of
-// such a tier would not be used. If no Caddy can tell, it says so to w.
-func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
-	address, err := at.determine()
-	if err != nil {
-		return err
-	}
-	names, err := askTiers(address)
-	switch {
-	case err != nil:
-		fmt.Fprintf(w, "No running Caddy could be asked whether there is a tier %q: %v.\n", tier, err)
-	case len(names) == 0:
-		fmt.Fprintf(w, "The Caddy at %s has no tiers yet: add a tier %q to the global option rate_limit.\n", address, tier)
-	case !slices.Contains(names, tier):
-		return fmt.Errorf("there is no tier %q in the Caddy at %s: write %s; or add it to the global option rate_limit and reload first; --force makes the key all the same", tier, address, caddyconf.OrList(names))
-	}
-	return nil
-}
-
-// maxAnswer bounds what is read of a running Caddy's answer.
-const maxAnswer = 16 << 20
-
-// askTiers returns the names of the tiers of the Caddy with an admin address.
-func askTiers(address string) (names []string, err error) {
-	response, err := caddycmd.AdminAPIRequest(address, http.MethodGet, "/config/", nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	var config struct {
-		Apps struct {
-			RateLimit struct {
-				Tiers []*Tier `json:"tiers"`
-			} `json:"rate_limit"`
-		} `json:"apps"`
-	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&config); err != nil {
-		return nil, fmt.Errorf("reading the config of the Caddy at %s: %w", address, err)
-	}
-	for _, t := range config.Apps.RateLimit.Tiers {
-		if t != nil {
-			names = append(names, t.Name)
-		}
-	}
-	return names, nil
-}
-
-// completeTier completes the tier of a new key.
-func (at *adminEndpoint) completeTier(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	address, err := at.determine()
-	if err != nil || len(args) != 1 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names, _ := askTiers(address) // there are no words then
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

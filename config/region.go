@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"encoding/json"
@@ -36,8 +36,6 @@ type Region struct {
 	// How often counts are published and collected, at least 1s; each time up to a fifth
 	// sooner or later. Default: 5s.
 	Interval caddy.Duration `json:"interval,omitempty"`
-
-	exchange Exchange
 }
 
 // Exchange is a module that carries counts between regions, in the namespace
@@ -49,9 +47,9 @@ const minExchangeInterval = time.Second
 
 var regionName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
-// provisionRegion checks the settings of the region, and loads the module of its exchange.
-func (a *App) provisionRegion(ctx caddy.Context) error {
-	r := a.Region
+// compileRegion checks the settings of the region, and loads the module of its exchange.
+func (c *Compiler) compileRegion(ctx caddy.Context) error {
+	r := c.Region
 	if r == nil {
 		return nil
 	}
@@ -62,7 +60,7 @@ func (a *App) provisionRegion(ctx caddy.Context) error {
 		return fmt.Errorf("region: interval: must be at least %v, got %v", minExchangeInterval, time.Duration(r.Interval))
 	case r.ExchangeRaw == nil:
 		return errors.New("region: needs an exchange, such as exchange postgres {env.EXCHANGE}")
-	case a.SecretFile == "":
+	case c.SecretFile == "":
 		return errors.New("region: needs secret_file, a file with the same secret in all regions; otherwise they know one client by different names")
 	}
 	module, err := ctx.LoadModule(r, "ExchangeRaw")
@@ -73,17 +71,9 @@ func (a *App) provisionRegion(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("region: exchange: module %T is not an exchange", module)
 	}
-	r.exchange = is
-	a.run.Settings.Region = fmt.Sprintf("%s interval=%v %s", r.Name, time.Duration(r.Interval), is.Identity())
+	c.Run.Region = &instance.Region{Name: r.Name, Interval: time.Duration(r.Interval), Exchange: is}
+	c.Run.Settings.Region = fmt.Sprintf("%s interval=%v %s", r.Name, time.Duration(r.Interval), is.Identity())
 	return nil
-}
-
-// shared returns what an instance must know of the region, or nil if there is none.
-func (r *Region) shared() *instance.Region {
-	if r == nil {
-		return nil
-	}
-	return &instance.Region{Name: r.Name, Interval: time.Duration(r.Interval), Exchange: r.exchange}
 }
 
 // unmarshalRegion reads `region <name> { … }`.
@@ -127,7 +117,7 @@ func noExchange(engine string) string {
 	case strings.Contains(engine, ":"):
 		return "the name of an exchange comes first: write exchange postgres and then the address" // which may hold a password
 	case engine == "postgres" || engine == "postgresql":
-		return "this Caddy has no postgres: build it with xcaddy --with " + modulePath + " --with " + modulePath + "/exchange/postgres"
+		return "this Caddy has no postgres: build it with xcaddy --with " + caddyconf.ModulePath + " --with " + caddyconf.ModulePath + "/exchange/postgres"
 	}
 	var names []string
 	for _, is := range caddy.GetModules("rate_limit.exchanges") {
@@ -141,7 +131,7 @@ func noExchange(engine string) string {
 
 // checkShortWindows finds limits that stay regional because their windows are over before
 // other regions hear of them.
-func (z *zoneSetup) checkShortWindows() []Advice {
+func (z *zoneCompiler) checkShortWindows() []Advice {
 	if z.app.Region == nil {
 		return nil
 	}

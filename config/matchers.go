@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"cmp"
@@ -31,9 +31,9 @@ func loadMatchers(ctx caddy.Context, of any) (sets caddyhttp.MatcherSets, err er
 }
 
 // checkMatchers returns an error about a matcher of the zone that no request can match.
-func (z *zoneSetup) checkMatchers() error { return z.mistake(matcher.CheckSets(z.MatcherSetsRaw)) }
+func (z *zoneCompiler) checkMatchers() error { return z.mistake(matcher.CheckSets(z.MatcherSetsRaw)) }
 
-func (z *zoneSetup) loadMatchers() (err error) {
+func (z *zoneCompiler) loadMatchers() (err error) {
 	if z.run.Matchers, err = loadMatchers(z.ctx, z.Zone); err != nil {
 		return err
 	}
@@ -42,11 +42,11 @@ func (z *zoneSetup) loadMatchers() (err error) {
 	return nil
 }
 
-func (h *Handler) loadExempt(ctx caddy.Context) error {
+func (h *handlerCompiler) loadExempt(ctx caddy.Context) error {
 	if err := matcher.CheckSets(h.ExemptRaw); err != nil {
 		return fmt.Errorf("exempt: %w", err)
 	}
-	loaded, err := ctx.LoadModule(h, "ExemptRaw")
+	loaded, err := ctx.LoadModule(h.Handler, "ExemptRaw")
 	if err == nil {
 		err = h.run.Exempt.FromInterface(loaded)
 	}
@@ -60,7 +60,7 @@ func (h *Handler) loadExempt(ctx caddy.Context) error {
 
 // warnOfSpellings warns of matchers of the zone that miss spellings of what is to be
 // limited.
-func (z *zoneSetup) warnOfSpellings(option string, sets caddyhttp.MatcherSets) {
+func (z *zoneCompiler) warnOfSpellings(option string, sets caddyhttp.MatcherSets) {
 	for _, set := range sets {
 		if words := matcher.Safer(option, set); words != "" {
 			z.warn(option+": "+matcher.MissedSpellings, words)
@@ -70,7 +70,7 @@ func (z *zoneSetup) warnOfSpellings(option string, sets caddyhttp.MatcherSets) {
 
 // warnOfExemptions warns of exempt extensions: a backend that takes the format of an
 // answer from the extension has the same action under it.
-func (h *Handler) warnOfExemptions() {
+func (h *handlerCompiler) warnOfExemptions() {
 	for _, set := range h.run.Exempt {
 		for _, m := range set {
 			path, ok := m.(*caddyhttp.MatchPath)
@@ -86,7 +86,7 @@ func (h *Handler) warnOfExemptions() {
 
 // unmarshalMatchers reads a matcher set: an endpoint, what begins like a matcher
 // token, client addresses, one matcher in the line, or a block of them.
-func unmarshalMatchers(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
+func unmarshalMatchers(d *caddyfile.Dispenser, token MatcherToken) (caddy.ModuleMap, error) {
 	if matcher.NextIsEndpoint(d) {
 		return matcher.UnmarshalEndpoint(d)
 	}
@@ -211,7 +211,7 @@ func nextIsMatcherToken(d *caddyfile.Dispenser) bool {
 	return next == "*" || strings.HasPrefix(next, "@")
 }
 
-func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.ModuleMap, error) {
+func parseMatcherToken(d *caddyfile.Dispenser, token MatcherToken) (caddy.ModuleMap, error) {
 	set, _, err := token()
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func parseMatcherToken(d *caddyfile.Dispenser, token matcherToken) (caddy.Module
 	return set, nil
 }
 
-// matcherToken reads the next argument if it is a whole matcher: `*`, a path or
+// MatcherToken reads the next argument if it is a whole matcher: `*`, a path or
 // the name of a matcher. The result is false, and the argument read all the
 // same, if it is anything else.
-type matcherToken func() (caddy.ModuleMap, bool, error)
+type MatcherToken func() (caddy.ModuleMap, bool, error)

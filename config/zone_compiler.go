@@ -1,4 +1,4 @@
-package tally
+package config
 
 import (
 	"errors"
@@ -18,29 +18,29 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// provision checks the zone and makes it ready for use.
-func (z *zoneSetup) provision() error {
+// compile checks the zone and makes it ready for use.
+func (z *zoneCompiler) compile() error {
 	z.run = &enforce.Zone{
 		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix, IPv6Prefix: z.IPv6Prefix,
 		MaxCost: z.MaxCost, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, Shadow: z.Shadow,
 		Challenges: z.OnExceeded == onExceededChallenge,
 	}
 	if z.isPeerForm() {
-		if err := z.provisionPeerForm(); err != nil {
+		if err := z.compilePeerForm(); err != nil {
 			return caddyconf.AtSource(fmt.Errorf("setting up rate limit %s: %w", z.Name, err), z.Source)
 		}
 	}
 	for _, step := range []func() error{
 		z.checkName,
-		z.provisionKey,
-		z.provisionCost,
-		z.provisionCount,
+		z.compileKey,
+		z.compileCost,
+		z.compileCount,
 		z.checkBan,
 		z.checkCeiling,
 		z.checkOnExceeded,
-		z.provisionScope,
-		z.provisionLimits,
-		z.provisionShadow,
+		z.compileScope,
+		z.compileSites,
+		z.compileShadow,
 		z.checkKeyMeant,
 		z.checkOurPlaceholders,
 		z.checkMatchers,
@@ -53,9 +53,9 @@ func (z *zoneSetup) provision() error {
 	return give(z.log, slices.Concat(z.checkUser(), z.checkCosts(), z.checkShortWindows()))
 }
 
-// provisionPeerForm translates `window` and `max_events` into a limit. It is at
+// compilePeerForm translates `window` and `max_events` into a limit. It is at
 // least as strict as what was asked for where that can't be had exactly.
-func (z *zoneSetup) provisionPeerForm() error {
+func (z *zoneCompiler) compilePeerForm() error {
 	window := time.Duration(z.Window)
 	if window <= 0 {
 		return fmt.Errorf("window must be greater than zero, got %v: write a window such as 1m, or limits instead of it", window)
@@ -82,8 +82,8 @@ func (z *Zone) checkName() error {
 	return nil
 }
 
-// provisionKey settles what the zone is counted per.
-func (z *zoneSetup) provisionKey() error {
+// compileKey settles what the zone is counted per.
+func (z *zoneCompiler) compileKey() error {
 	z.run.Per = z.Per
 	switch z.Per {
 	case "":
@@ -171,22 +171,23 @@ func checkPrefixes(ipv4, ipv6 int) error {
 	return nil
 }
 
-// zoneSetup is a zone that is being provisioned, with what that takes.
-type zoneSetup struct {
+// zoneCompiler is a zone that is being compiled, with what that takes.
+type zoneCompiler struct {
 	*Zone
-	ctx    caddy.Context
-	app    *App
-	survey *survey
-	log    *zap.Logger
+	ctx       caddy.Context
+	app       *Compiler
+	log       *zap.Logger
+	run       *enforce.Zone
+	effective []Limit // what window and max_events stand for
 }
 
 // warn warns of something in the zone.
-func (z *zoneSetup) warn(problem, write string) { z.Zone.warn(z.log, problem, write) }
+func (z *zoneCompiler) warn(problem, write string) { z.Zone.warn(z.log, problem, write) }
 
 // mistake returns an error about something in the zone that Caddy accepts and that
 // can't be meant. A zone in the words of mholt/caddy-ratelimit is accepted all the
 // same, with a warning.
-func (z *zoneSetup) mistake(err error) error {
+func (z *zoneCompiler) mistake(err error) error {
 	if err == nil || z.hasOwnWords() {
 		return err
 	}
@@ -201,10 +202,10 @@ const (
 	scopeSite   = "site"
 )
 
-// provisionScope settles which sites are counted on their own. Sites are told apart by
+// compileScope settles which sites are counted on their own. Sites are told apart by
 // what the config calls them and not by what clients do: a client that makes up hosts
 // gains nothing.
-func (z *zoneSetup) provisionScope() error {
+func (z *zoneCompiler) compileScope() error {
 	switch z.Scope {
 	case "", scopeShared:
 		return nil
@@ -218,14 +219,14 @@ func (z *zoneSetup) provisionScope() error {
 	}
 	z.run.Sites = map[string]enforce.SiteLimits{"": {}}
 	z.run.Elsewhere = strings.Join(server.Listen, " ")
-	for _, host := range z.survey.hosts[server] {
+	for _, host := range z.app.survey.hosts[server] {
 		z.run.Sites[strings.ToLower(host)] = enforce.SiteLimits{}
 	}
 	return nil
 }
 
 // countedAs returns the name under which a zone counts on a site.
-func (z *Zone) countedAs(site string) string {
+func (z *zoneCompiler) countedAs(site string) string {
 	if z.run.Sites == nil {
 		return z.Name
 	}
@@ -237,20 +238,20 @@ func (z *Zone) countedAs(site string) string {
 
 // What shadow means in a config.
 
-// wantsShadow reports whether a zone that isn't provisioned yet enforces no limit. Those of tiers
+// wantsShadow reports whether a zone that isn't compiled yet enforces no limit. Those of tiers
 // are not looked at.
 func (z *Zone) wantsShadow() bool {
 	return z.Shadow || len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
 }
 
-// mayShadow reports whether a zone that isn't provisioned yet may have a shadow limit.
+// mayShadow reports whether a zone that isn't compiled yet may have a shadow limit.
 func (z *Zone) mayShadow() bool {
 	return z.Shadow || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
 }
 
-// provisionShadow settles whether the zone refuses anything, and warns of options that have no
+// compileShadow settles whether the zone refuses anything, and warns of options that have no
 // effect if it doesn't.
-func (z *zoneSetup) provisionShadow() error {
+func (z *zoneCompiler) compileShadow() error {
 	if z.Shadow {
 		z.run.Denied = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
 	}
@@ -275,7 +276,7 @@ func (z *zoneSetup) provisionShadow() error {
 
 // warnOfShadowOrder warns of a shadow limit above an enforced one of its kind. These are told
 // apart by their order, so that the enforced one would begin to count anew.
-func (z *zoneSetup) warnOfShadowOrder() {
+func (z *zoneCompiler) warnOfShadowOrder() {
 	for _, set := range z.run.Sets() {
 		if p := set.Misplaced; p != nil {
 			z.warn(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", enforce.LimitText(p.Limit.Limit)),

@@ -1,0 +1,125 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// Ban says when a client is banned, which is refused everything by every
+// `rate_limit` handler that knows clients, until the ban ends. A ban survives a
+// restart.
+type Ban struct {
+	// How many violations lead to a ban, from 1 to 32. Required.
+	After int `json:"after,omitempty"`
+
+	// The time in which they must lie, from 1s to 366 days. Required.
+	Within caddy.Duration `json:"within,omitempty"`
+
+	// How long a ban lasts, from 1s to 366 days. One that follows within a day of
+	// the end of the last lasts twice as long as that. Required.
+	For caddy.Duration `json:"for,omitempty"`
+
+	// How long a ban lasts at most. Default: 24h, or what `for` says if that is
+	// longer.
+	UpTo caddy.Duration `json:"up_to,omitempty"`
+}
+
+// leastBan is the shortest duration in a ban.
+const leastBan = time.Second
+
+func (b *Ban) check() error {
+	if b == nil {
+		return nil
+	}
+	if b.After < 1 || b.After > reputation.MaxPast {
+		return fmt.Errorf("ban: after must be between 1 and %d violations, got %d", reputation.MaxPast, b.After)
+	}
+	for _, d := range []struct {
+		name string
+		caddy.Duration
+	}{{"in", b.Within}, {"for", b.For}, {"up to", b.UpTo}} {
+		if d.name == "up to" && d.Duration == 0 {
+			continue
+		}
+		if time.Duration(d.Duration) < leastBan || time.Duration(d.Duration) > reputation.MaxBan {
+			return fmt.Errorf("ban: %s must be between %v and %v, got %v", d.name, leastBan, wording.Duration(reputation.MaxBan), time.Duration(d.Duration))
+		}
+	}
+	if b.UpTo != 0 && b.UpTo < b.For {
+		return fmt.Errorf("ban: up to must be at least as long as for, got %v and %v", time.Duration(b.UpTo), time.Duration(b.For))
+	}
+	return nil
+}
+
+// rule returns the ban as the engine takes it; of a zone if it has a name.
+func (b *Ban) rule(zone string) reputation.Ban {
+	if b == nil {
+		return reputation.Ban{}
+	}
+	rule := reputation.Ban{
+		After: b.After, Within: time.Duration(b.Within), For: time.Duration(b.For),
+		Most: max(time.Duration(b.UpTo), time.Duration(b.For)),
+	}
+	if b.UpTo == 0 {
+		rule.Most = max(reputation.DefaultMost, rule.For)
+	}
+	if zone != "" {
+		rule.Zone = zoneHash(zone)
+	}
+	return rule
+}
+
+// zoneHash names a zone in what is remembered of a client.
+func zoneHash(name string) uint32 { return max(uint32(xxhash.Sum64String(name)), 1) }
+
+// unmarshalBan reads `ban after <n> violations in <duration> for <duration> [up
+// to <duration>]`.
+func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
+	if *field != nil {
+		return d.Err("ban is given twice: write it once")
+	}
+	const form = "ban after 5 violations in 10m for 1h"
+	args := d.RemainingArgs()
+	words := map[int]string{0: "after", 2: "violations", 3: "in", 5: "for", 7: "up", 8: "to"}
+	if len(args) != 7 && len(args) != 10 {
+		return d.Errf("ban: got %q: expected %s, or the same with `up to 24h` at its end", strings.Join(args, " "), form)
+	}
+	if args[2] == "violation" {
+		args[2] = "violations"
+	}
+	for i, word := range words {
+		if i < len(args) && args[i] != word {
+			return d.Errf("ban: expected %q, got %q: write %s", word, args[i], form)
+		}
+	}
+	ban := new(Ban)
+	after, err := caddyconf.ParseCount(args[1])
+	if err != nil {
+		return d.Errf("ban: expected a number of violations, got %q: write %s", args[1], form)
+	}
+	ban.After = int(min(max(after, -1), 1<<20))
+	for i, to := range map[int]*caddy.Duration{4: &ban.Within, 6: &ban.For, 9: &ban.UpTo} {
+		if i >= len(args) {
+			continue
+		}
+		duration, err := caddy.ParseDuration(args[i])
+		if err != nil {
+			return d.Errf("ban: must be a duration such as 10m or 24h, got %q", args[i])
+		}
+		*to = caddy.Duration(duration)
+	}
+	if err := ban.check(); err != nil {
+		return d.WrapErr(err)
+	}
+	*field = ban
+	return nil
+}

@@ -1,0 +1,225 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Compiler makes of a configuration what runs: first of the app, then of each handler.
+type Compiler struct {
+	*App
+	Run *enforce.Config
+
+	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
+
+	warned map[string]bool // what was warned of already
+	survey *survey         // of all handlers' configs; nil before the first is compiled
+	log    *zap.Logger
+}
+
+// Compile checks the settings of the app. It opens nothing. Also what it returns with an error must
+// be cleaned up, see [enforce.Config.Cleanup].
+func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
+	c := &Compiler{App: a, log: ctx.Logger(), warned: make(map[string]bool)}
+	c.Run = &enforce.Config{
+		Log: c.log, Warn: c.warn, Running: make(chan struct{}), ZoneNames: make(map[uint32]string),
+		IPv4Prefix: a.IPv4Prefix, IPv6Prefix: a.IPv6Prefix,
+	}
+	for _, step := range []func() error{
+		func() error { return c.loadStore(ctx) },
+		c.check,
+		c.compileClients,
+		c.compileFiles,
+		func() error { return c.compileRegion(ctx) },
+		c.compileRules,
+		c.openHistory,
+		func() (err error) { c.Run.DecisionLog, err = c.DecisionLog.compile(ctx); return err },
+	} {
+		if err := step(); err != nil {
+			return c, caddyconf.AtSource(fmt.Errorf("rate_limit: %w", err), a.Source)
+		}
+	}
+	c.compileReputation()
+	return c, nil
+}
+
+// compileReputation settles what violations cost.
+func (c *Compiler) compileReputation() {
+	c.Run.Scores = !c.Reputation.isOff()
+	c.Run.Forged = reputation.Offense{
+		Violation: reputation.Violation{Reason: reputation.Forged},
+		Points:    c.Reputation.points(reputation.Forged),
+		Ban:       c.Ban.rule(""),
+	}
+	if c.Pressure.isOn() {
+		c.Run.Crowded, c.Run.Squeeze = c.Pressure.rule(), c.Pressure.squeeze().rule("")
+	}
+}
+
+// openHistory has the counts ready that the history is made of.
+func (c *Compiler) openHistory() (err error) {
+	if !c.DisableHistory {
+		c.Run.Ledger, err = instance.OpenLedger(c.Run.Settings)
+	}
+	return err
+}
+
+// loadStore loads the module that keeps the counts.
+func (c *Compiler) loadStore(ctx caddy.Context) error {
+	if c.StoreRaw == nil {
+		c.StoreRaw = json.RawMessage(`{"engine":"sqlite"}`)
+	}
+	module, err := ctx.LoadModule(c.App, "StoreRaw")
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	store, ok := module.(stores.Store)
+	if !ok {
+		return fmt.Errorf("store: module %T is not a store", module)
+	}
+	c.Run.Store = store
+	return nil
+}
+
+// compileClients checks how clients are told apart.
+func (c *Compiler) compileClients() (err error) {
+	if err = c.compileTiers(); err != nil {
+		return err
+	}
+	if c.Session != nil {
+		c.Run.KnowsClients = true
+		if c.Run.Session, err = c.Session.compile(); err != nil {
+			return fmt.Errorf("session: %w", err)
+		}
+	}
+	if c.APIKeys == nil {
+		return nil
+	}
+	if err := c.compileAPIKeys(); err != nil {
+		return fmt.Errorf("api_keys: %w", err)
+	}
+	return nil
+}
+
+// handlerCompiler is a handler that is being compiled, with what that takes.
+type handlerCompiler struct {
+	*Handler
+	app *Compiler
+	log *zap.Logger
+	run *enforce.Handler
+}
+
+// Handler checks the configuration of a handler, and makes it ready for use. It opens nothing. Also
+// what it returns with an error must be cleaned up.
+func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler, error) {
+	h := handlerCompiler{config, c, ctx.Logger(), nil}
+	h.run = &enforce.Handler{
+		App: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Routed: enforce.ErrorRouted(ctx), AddressedBy: enforce.ClientIPFields(ctx),
+		Jitter: h.Jitter, LogsKey: h.LogKey, LogsIP: h.LogIP, Metrics: !h.DisableMetrics,
+	}
+	events, err := ctx.App("events")
+	if err != nil {
+		return h.run, fmt.Errorf("getting events app: %w", err)
+	}
+	h.run.Events = events.(*caddyevents.App)
+	for _, step := range []func(caddy.Context) error{
+		h.checkConfig, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.loadExempt, h.compileZones, h.run.ProvisionMetrics, h.run.ProvisionHistory,
+	} {
+		if err := step(ctx); err != nil {
+			return h.run, caddyconf.AtSource(err, h.Source)
+		}
+	}
+	return h.run, nil
+}
+
+func (h *handlerCompiler) compileHeaders(caddy.Context) error {
+	style, ok := headerStyles[h.Headers]
+	if !ok {
+		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
+	}
+	h.run.Style = style
+	return nil
+}
+
+func (h *handlerCompiler) compilePage(caddy.Context) error {
+	page := cmp.Or(h.Page, h.app.Page, new(Page))
+	h.run.Page = page.compile()
+	return page.check()
+}
+
+// checkPeerOptions checks the options that are there for compatibility.
+func (h *handlerCompiler) checkPeerOptions(ctx caddy.Context) error {
+	if h.Jitter < 0 || math.IsNaN(h.Jitter) {
+		return fmt.Errorf("jitter must be at least zero, got %v", h.Jitter)
+	}
+	h.warnOfDistributed() // before the storage is loaded, and its text given up
+	if h.StorageRaw != nil {
+		module, err := ctx.LoadModule(h.Handler, "StorageRaw")
+		if err != nil {
+			return fmt.Errorf("loading storage module: %w", err)
+		}
+		if _, ok := module.(caddy.StorageConverter); !ok {
+			return fmt.Errorf("module %T is not a caddy.StorageConverter", module)
+		}
+	}
+	return nil
+}
+
+func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
+	zones, err := h.ordered()
+	if err != nil {
+		return err
+	}
+	if config, err := json.Marshal(h.Handler); err == nil { // before matchers are loaded, and their texts given up
+		h.run.UsesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
+	}
+	for _, z := range zones {
+		setup := zoneCompiler{Zone: z, ctx: ctx, app: h.app, log: h.log}
+		if err := setup.compile(); err != nil {
+			return err
+		}
+		h.app.Run.ZoneNames[zoneHash(z.Name)] = z.Name
+		h.run.Zones = append(h.run.Zones, setup.run)
+	}
+	h.run.LogsAccess, h.run.Traced = enforce.WritesAccessLogs(ctx), h.app.survey.traces || h.app.survey.foreign
+	h.app.Run.AllZones = append(h.app.Run.AllZones, h.run.Zones...)
+	h.noteLate(zones)
+	h.warnIfIdle()
+	for _, t := range h.Traps {
+		if t == nil {
+			return errors.New("a trap is null; give it a matcher, or remove it")
+		}
+		run, err := t.compile(ctx, h.app)
+		if err != nil {
+			return caddyconf.AtSource(err, t.Source)
+		}
+		h.run.Traps = append(h.run.Traps, run)
+	}
+	h.run.Clients, h.run.Anonymous = h.run.KnowsClients(), h.run.KnowsAnonymous()
+	h.app.Run.KnowsClients = h.app.Run.KnowsClients || h.run.Clients || slices.ContainsFunc(h.run.Zones, (*enforce.Zone).CountsClients)
+	h.run.Banned = &enforce.Policy{Zone: &enforce.Zone{Name: enforce.BanName}, Name: enforce.BanName}
+	h.run.BannedByOperator = &enforce.Policy{Zone: &enforce.Zone{Name: enforce.BanName}, Name: enforce.BanName}
+	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
+		h.app.Run.Zones = true
+		h.app.warnIfServed(ctx)
+	}
+	return nil
+}

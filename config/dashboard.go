@@ -1,0 +1,195 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/routes"
+)
+
+// Dashboard is the configuration of a handler `rate_limit_dashboard`.
+type Dashboard struct {
+	// Whether people may ban clients, lift bans, let clients in and set counts to zero. Each
+	// such order is noted in the audit with the user's name. Default: false, the dashboard
+	// reads only.
+	Writable bool `json:"writable,omitempty"`
+
+	// Who may see it without being authenticated: a list of matcher sets, of which one must
+	// match. Default: nobody. `{http.auth.user.id}` must not be empty then, as behind
+	// `basic_auth`. Whoever is let in by a matcher must also ask for a host that a matcher of a
+	// route or of this option names, for an address, or for localhost: other sites can point
+	// their own names here (DNS rebinding). A header field that clients can send as they like is
+	// an error, unless `remote_ip` in the same set says from where.
+	AllowRaw caddyhttp.RawMatcherSets `json:"allow,omitempty" caddy:"namespace=http.matchers"`
+
+	// Where the handler stands in a config file, such as `Caddyfile:12`, for messages. The
+	// Caddyfile adapter notes it.
+	Source string `json:"source,omitempty"`
+}
+
+// Compile checks the configuration. It returns the matchers of allow, and the hosts that routes or
+// allow name.
+func (d *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
+	survey := newSurvey(ctx, nil)
+	places := d.places(survey)
+	d.warnIfShut(places, ctx.Logger())
+	if err = d.checkAllow(places); err != nil { // before matchers are loaded, and their texts given up
+		return nil, nil, err
+	}
+	if hosts, err = d.namedHosts(ctx, survey, places); err != nil {
+		return nil, nil, err
+	}
+	allow, err = d.loadAllow(ctx)
+	return allow, hosts, err
+}
+
+func (d *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets, err error) {
+	if err := matcher.CheckSets(d.AllowRaw); err != nil {
+		return nil, err
+	}
+	loaded, err := ctx.LoadModule(d, "AllowRaw")
+	if err != nil {
+		return nil, err
+	}
+	if err := allow.FromInterface(loaded); err != nil {
+		return nil, err
+	}
+	matcher.ForExemption(allow)
+	return allow, nil
+}
+
+// userID is the placeholder of the user that a handler has authenticated.
+const userID = "http.auth.user.id"
+
+// warnIfShut warns if nobody can ever get in.
+func (d *Dashboard) warnIfShut(places []*place, log *zap.Logger) {
+	shut := func(p *place) bool {
+		return len(d.AllowRaw) == 0 && !p.before.Anything && !p.before.Has(userID)
+	}
+	if slices.ContainsFunc(places, shut) {
+		Advice{Source: d.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
+			Fix: "basic_auth before it, for the same paths; or allow with a matcher"}.log(log)
+	}
+}
+
+// The next functions find out who a dashboard lets in that nobody has authenticated.
+
+// places returns where the dashboard is in a config.
+func (d *Dashboard) places(survey *survey) (found []*place) {
+	for _, p := range survey.places {
+		if p.dashboard != nil && routes.SameJSON(p.dashboard, d) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// checkAllow returns an error if a matcher of allow looks at a header field that clients can send
+// as they like. Where the matcher also says from which address, only that can send it.
+func (d *Dashboard) checkAllow(places []*place) error {
+	for _, set := range d.AllowRaw {
+		if set["remote_ip"] != nil {
+			continue
+		}
+		for _, p := range places {
+			if err := p.checkFields(set); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkFields returns an error if clients can send a header field that a matcher set looks at.
+func (p *place) checkFields(set caddy.ModuleMap) error {
+	for _, n := range needsOfMatchers(nil, "allow", set) {
+		field, isField := strings.CutPrefix(n.name, "http.request.header.")
+		problem, _, _ := p.judge(n.name)
+		if problem == "" && isAnyValue(set, field) && !p.before.Anything && !p.before.Has("http.request.header."+http.CanonicalHeaderKey(field)) {
+			problem = "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
+		}
+		if isField && problem != "" {
+			return fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address", n.name, problem, field)
+		}
+	}
+	return nil
+}
+
+// isAnyValue reports whether a matcher set takes a header field with any value.
+func isAnyValue(set caddy.ModuleMap, field string) bool {
+	var fields map[string][]string
+	return json.Unmarshal(set["header"], &fields) == nil && slices.Contains(fields[field], "*")
+}
+
+// namedHosts returns the hosts that matchers name in the servers of the dashboard, or in allow.
+func (d *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*place) (caddyhttp.MatchHost, error) {
+	var names []string
+	for _, p := range places {
+		names = append(names, survey.hosts[p.server]...)
+	}
+	names = append(names, routes.Hosts(&caddyhttp.Route{MatcherSetsRaw: d.AllowRaw})...)
+	for i := range names {
+		names[i] = strings.ToLower(names[i])
+	}
+	slices.Sort(names)
+	hosts := caddyhttp.MatchHost(slices.Compact(names))
+	return hosts, hosts.Provision(ctx)
+}
+
+// Unmarshal sets up the dashboard from Caddyfile tokens, with matchers that token reads.
+func (db *Dashboard) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
+	var mode string
+	for d.Next() {
+		db.Source = caddyconf.Source(d)
+		if d.NextArg() {
+			return d.Errf("rate_limit_dashboard: got %q: expected a matcher such as /limits/*, or none, and a block: write rate_limit_dashboard {, and %[1]s on a line of its own", d.Val())
+		}
+		for nesting := d.Nesting(); d.NextBlock(nesting); {
+			if err := db.unmarshalOption(d, token, &mode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unmarshalOption reads one line or block. mode is what was said of changes before.
+func (db *Dashboard) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken, mode *string) error {
+	switch word := d.Val(); word {
+	case "read_only", "writable":
+		if d.NextArg() {
+			return d.Errf("rate_limit_dashboard: %s: expected nothing behind it, got %q", word, d.Val())
+		}
+		if *mode != "" {
+			return d.Errf("rate_limit_dashboard: got %s after %s: expected one of read_only and writable", word, *mode)
+		}
+		*mode, db.Writable = word, word == "writable"
+		return nil
+	case "allow":
+		return db.unmarshalAllow(d, token)
+	default:
+		return d.Errf("rate_limit_dashboard: unrecognized option %q: expected read_only, writable or allow", word)
+	}
+}
+
+func (db *Dashboard) unmarshalAllow(d *caddyfile.Dispenser, token MatcherToken) error {
+	set, err := unmarshalMatchers(d, token)
+	if err != nil {
+		return caddyconf.InLine(d, "rate_limit_dashboard: allow", err)
+	}
+	if len(set) == 0 {
+		return d.Err("rate_limit_dashboard: allow: a matcher is missing: write allow client_ip 192.0.2.0/24")
+	}
+	db.AllowRaw = append(db.AllowRaw, set)
+	return nil
+}

@@ -1,0 +1,118 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/routes"
+	"github.com/caddy-tally/caddy-tally/internal/siting"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
+)
+
+// compileFiles decides where the database, the secret and the daily keys are kept.
+func (c *Compiler) compileFiles() error {
+	c.Run.Settings = instance.Settings{
+		Store:    c.Run.Store.Identity(),
+		Kind:     c.Run.Store.CaddyModule().ID.Name(),
+		Secret:   c.SecretFile,
+		MaxKeys:  c.MaxKeys,
+		Timeout:  time.Duration(c.StoreTimeout),
+		Cleanup:  time.Duration(c.CleanupInterval),
+		Degraded: c.DegradedLimit,
+	}
+	if _, ok := c.Run.Store.(stores.Keyed); ok {
+		return nil
+	}
+	if store, ok := c.Run.Store.(stores.Network); ok {
+		return c.compileNetwork(store)
+	}
+	folder := filepath.Join(caddy.AppDataDir(), stores.DefaultFolder)
+	if store, ok := c.Run.Store.(stores.File); ok {
+		c.Run.Settings.Path, folder = store.Place(), store.Folder()
+	}
+	c.Run.Settings.Secret = cmp.Or(c.SecretFile, filepath.Join(folder, "tally.key"))
+	c.Run.Settings.Epochs = filepath.Join(folder, "tally.epochs")
+	if secret, err := filepath.Abs(c.Run.Settings.Secret); err == nil && secret == c.Run.Settings.Path {
+		return fmt.Errorf("secret_file: is the database as well, got %q: name another file", c.SecretFile)
+	}
+	c.warnOfAccess("secret_file", c.Run.Settings.Secret)
+	c.warnOfAccess("the keys that names at rest are hashed under", c.Run.Settings.Epochs)
+	return nil
+}
+
+// compileNetwork checks that there is what all machines must have that share a store.
+func (c *Compiler) compileNetwork(store stores.Network) error {
+	if c.SecretFile == "" {
+		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", c.Run.Settings.Kind)
+	}
+	c.Run.Settings.Address = store.Address()
+	c.warnOfAccess("secret_file", c.Run.Settings.Secret)
+	return nil
+}
+
+// DefaultRulesFile returns the file of bans and allowances where none is named.
+func DefaultRulesFile() string {
+	return filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, "rules")
+}
+
+// compileRules reads the file, if there is one.
+func (c *Compiler) compileRules() error {
+	path, err := filepath.Abs(cmp.Or(c.RulesFile, DefaultRulesFile()))
+	if err != nil {
+		return fmt.Errorf("rules_file: %w", err)
+	}
+	for _, other := range []string{c.Run.Settings.Path, c.Run.Settings.Secret} {
+		if other, err := filepath.Abs(other); err == nil && other == path {
+			return fmt.Errorf("rules_file: is the database or the secret as well, got %q: name another file", c.RulesFile)
+		}
+	}
+	if err := c.Run.OpenRules(path); err != nil {
+		return fmt.Errorf("rules_file: %w", err)
+	}
+	c.warnOfAccess("rules_file", path)
+	return nil
+}
+
+// warnOfAccess warns of a file that others on this machine may read or write to, which
+// they shouldn't.
+func (c *Compiler) warnOfAccess(what, path string) {
+	mode, open := siting.OpenFile(path)
+	if !open {
+		return
+	}
+	path, _ = filepath.Abs(path) // which [siting.OpenFile] could do
+	c.warn(fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, mode),
+		"chmod g-w,o-rwx "+path)
+}
+
+// warnIfServed warns once for each folder that a file server serves with the
+// database or the secret in it. ctx is that of a handler of the configuration.
+func (c *Compiler) warnIfServed(ctx caddy.Context) {
+	for _, m := range ctx.Modules() {
+		if app, ok := m.(*caddyhttp.App); ok {
+			for _, server := range app.Servers {
+				c.warnOfFolders(routes.ServedFolders(server))
+			}
+		}
+	}
+}
+
+func (c *Compiler) warnOfFolders(folders []string) {
+	for _, folder := range folders {
+		for _, path := range []string{c.Run.Settings.Path, c.Run.Settings.Secret, c.Run.Rules.Path()} {
+			if path == "" || c.warned[folder+path] || !siting.Contains(folder, path) {
+				continue
+			}
+			c.warned[folder+path] = true
+			c.log.Warn("a file of the rate limiter lies in a folder that a site serves, where everybody can get it; keep it elsewhere",
+				zap.String("path", path), zap.String("root", folder))
+		}
+	}
+}

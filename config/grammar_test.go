@@ -1,0 +1,29 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// A store that needs a package that this Caddy was built without says which, and a password
+// in the place of a store's name isn't told.
+func TestUnknownStore(t *testing.T) {
+	for name, want := range map[string]string{
+		"redis":                          "build it with xcaddy build --with github.com/caddy-tally/caddy-tally --with github.com/caddy-tally/caddy-tally/storage/redis",
+		"rediss://:geheim@cache":         "write store redis rediss://…",
+		"postgresql://a:geheim@db/tally": "write store postgres postgresql://…",
+		"mysql://a:geheim@db/tally":      "write store mysql mysql://…",
+		"/var/lib/tally.db":              "write store sqlite /var/lib/tally.db",
+	} {
+		d := caddyfile.NewTestDispenser("rate_limit {\n\tstore " + name + "\n}")
+		err := unknownStore(d, name)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("store %s: error is %v, want %q in it", name, err, want)
+		}
+		if by := new(App).Unmarshal(d); by == nil || !strings.Contains(by.Error(), want) {
+			t.Errorf("store %s in a Caddyfile: error is %v, want %q in it", name, by, want)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
+)
+
+// Handler is the configuration of a handler `rate_limit`.
+type Handler struct {
+	// The zones, in the order in which they are looked at.
+	Zones []*Zone `json:"zones,omitempty"`
+
+	// Zones by name, for configs that were written for
+	// `mholt/caddy-ratelimit`. They are looked at after `zones`, tightest
+	// first.
+	RateLimits map[string]*Zone `json:"rate_limits,omitempty"`
+
+	// Places that no honest client visits.
+	Traps []*Trap `json:"traps,omitempty"`
+
+	// Which header fields tell clients what is left for them, on allowed and
+	// on refused requests:
+	//
+	// - `draft` (default): `RateLimit-Policy` and `RateLimit`, as in
+	//   draft-ietf-httpapi-ratelimit-headers-11
+	// - `legacy`: `X-RateLimit-Limit`, `X-RateLimit-Remaining` and
+	//   `X-RateLimit-Reset` (seconds), and where one of several limits has the
+	//   longest window, `X-Quota-Limit`, `X-Quota-Used` and `X-Quota-Reset` of it
+	// - `both`
+	// - `off`
+	//
+	// Retry-After is sent with every refusal that waiting can mend, whatever
+	// this says. If several handlers decide about one request, the first of
+	// them says which fields are sent, for the limits of all.
+	Headers string `json:"headers,omitempty"`
+
+	// Requests that no zone of this handler looks at: a list of matcher sets, of
+	// which one must match.
+	ExemptRaw caddyhttp.RawMatcherSets `json:"exempt,omitempty" caddy:"namespace=http.matchers"`
+
+	// The page that browsers get with a refusal, instead of the app's. Default: that of the
+	// `rate_limit` app.
+	Page *Page `json:"page,omitempty"`
+
+	// Spreads the return of refused clients: each Retry-After is made longer by
+	// a random part of up to this fraction. 0.2 means up to 20 %. Default: 0, which adds a
+	// tenth of a long wait at most, less than a slot of the limit, and no more than a minute.
+	Jitter float64 `json:"jitter,omitempty"`
+
+	// Write the key of a client that becomes blocked, and its address, to the
+	// log. Default: false, because they are personal data.
+	LogKey bool `json:"log_key,omitempty"`
+
+	// Write the address of a client that becomes blocked to the log, without its key: what
+	// `log_key` says but for the key. Default: false, because it is personal data.
+	LogIP bool `json:"log_ip,omitempty"`
+
+	// Keep no metrics for this handler.
+	DisableMetrics bool `json:"disable_metrics,omitempty"`
+
+	// Accepted for compatibility with `mholt/caddy-ratelimit` and without
+	// effect: see `cleanup_interval` of the `rate_limit` app.
+	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
+
+	// Accepted for compatibility with `mholt/caddy-ratelimit` and without
+	// effect: Caddy processes that use one database file share their counts
+	// already.
+	Distributed *Distributed `json:"distributed,omitempty"`
+
+	// Accepted for compatibility with `mholt/caddy-ratelimit`: the storage that
+	// its `distributed` mode used. The module must exist; it is not used.
+	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
+
+	// Where the handler is in a config file, such as `Caddyfile:12`, for messages. The
+	// Caddyfile adapter notes it.
+	Source string `json:"source,omitempty"`
+}
+
+// headerStyles are the values of the option.
+var headerStyles = map[string]enforce.HeaderStyle{
+	"":       {Draft: true},
+	"draft":  {Draft: true},
+	"legacy": {Legacy: true},
+	"both":   {Draft: true, Legacy: true},
+	"off":    {},
+}
+
+// Unmarshal sets up the handler from Caddyfile tokens, with matchers that token reads.
+func (h *Handler) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
+	for d.Next() {
+		h.Source = caddyconf.Source(d)
+		if d.NextArg() {
+			return h.unexpectedArgument(d)
+		}
+		for nesting := d.Nesting(); d.NextBlock(nesting); {
+			if err := h.unmarshalOption(d, token); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unexpectedArgument returns the error about what stands behind the directive and
+// its matcher.
+func (h *Handler) unexpectedArgument(d *caddyfile.Dispenser) error {
+	words := append([]string{d.Val()}, d.RemainingArgs()...)
+	write := "write a matcher such as /login, or none, and {"
+	switch limit, err := parseLimit(words); {
+	case err == nil && limit.Amount > 0:
+		write = "write rate_limit {, zone login {, limit " + strings.Join(words, " ") + ", } and }, each on a line of its own"
+	case words[0] == "zone":
+		write = "write rate_limit {, and the zone on a line of its own"
+	case matcher.IsMatcher(words[0]) || matcher.IsMethod(words[0]):
+		write = "write rate_limit {, and into its zone match " + strings.Join(words, " ")
+	}
+	return d.Errf("wrong argument count or unexpected line ending after '%s': rate_limit takes a matcher and a block: %s", words[0], write)
+}
+
+// unmarshalOption reads one line or block of the handler. Its error texts, and
+// those of the functions named peer…, begin with those of mholt/caddy-ratelimit. So
+// is the way an argument too many surfaces: as the next, unrecognized, option.
+func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) error {
+	switch d.Val() {
+	case "zone":
+		return h.unmarshalZone(d, token)
+	case "exempt":
+		return h.unmarshalExempt(d, token)
+	case "trap":
+		return h.unmarshalTrap(d, token)
+	case "headers":
+		return h.unmarshalHeaders(d)
+	case "page":
+		return unmarshalPage(d, &h.Page)
+	case "jitter":
+		return h.unmarshalJitter(d)
+	case "log_key":
+		h.LogKey = true
+	case "log_ip":
+		h.LogIP = true
+	case "disable_metrics":
+		h.DisableMetrics = true
+	case "sweep_interval":
+		return peerDuration(d, &h.SweepInterval, "sweep interval", "sweep interval")
+	case "distributed":
+		h.Distributed = new(Distributed)
+		return h.Distributed.unmarshal(d)
+	case "storage":
+		return h.unmarshalStorage(d)
+	default:
+		return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", handlerWords)
+	}
+	return nil
+}
+
+func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token MatcherToken) error {
+	if !d.NextArg() {
+		return d.Errf("wrong argument count or unexpected line ending after 'zone': the name is missing: write zone login {")
+	}
+	z := &Zone{Name: d.Val(), Source: caddyconf.Source(d)}
+	if d.NextArg() {
+		return d.Errf("zone %q: unexpected %q behind the name: write zone %s {, and what belongs to it on lines of their own", z.Name, d.Val(), z.Name)
+	}
+	err := z.unmarshal(d, token)
+	if err == nil {
+		err = h.addZone(d, z)
+	}
+	if err != nil {
+		return fmt.Errorf("zone %q: %w", z.Name, err)
+	}
+	return nil
+}
+
+// addZone appends a zone, or puts it in the place of one that has its name. The
+// latter is for configs that rely on it; in our own words it is a mistake.
+func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
+	i := slices.IndexFunc(h.Zones, func(old *Zone) bool { return old.Name == z.Name })
+	if i < 0 {
+		h.Zones = append(h.Zones, z)
+		return nil
+	}
+	if h.Zones[i].hasOwnWords() || z.hasOwnWords() {
+		return d.Err("the name is taken by an earlier zone of this handler: choose another name")
+	}
+	h.Zones[i] = z
+	return nil
+}
+
+func (h *Handler) unmarshalExempt(d *caddyfile.Dispenser, token MatcherToken) error {
+	set, err := unmarshalMatchers(d, token)
+	if err != nil {
+		return caddyconf.InLine(d, "exempt", err)
+	}
+	if len(set) == 0 {
+		return d.Err("exempt: a matcher is missing: write exempt client_ip 192.0.2.0/24")
+	}
+	if err := matcher.CheckSet(set); err != nil {
+		return d.Errf("exempt: %w", err)
+	}
+	h.ExemptRaw = append(h.ExemptRaw, set)
+	return nil
+}
+
+func (h *Handler) unmarshalHeaders(d *caddyfile.Dispenser) error {
+	if h.Headers != "" {
+		return d.Errf("headers already specified: %s", h.Headers)
+	}
+	word, err := caddyconf.OneOf(d, "draft", "legacy", "both", "off")
+	h.Headers = word
+	return err
+}
+
+func (h *Handler) unmarshalJitter(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	if h.Jitter != 0 {
+		return d.Errf("jitter already specified: %v", h.Jitter)
+	}
+	jitter, err := strconv.ParseFloat(d.Val(), 64)
+	if err != nil {
+		return d.Errf("invalid jitter percentage '%s': %v: write a fraction such as 0.2", d.Val(), err)
+	}
+	if math.IsNaN(jitter) || math.IsInf(jitter, 0) { // JSON has no word for them
+		return d.Errf("invalid jitter percentage '%s': expected a fraction such as 0.2", d.Val())
+	}
+	h.Jitter = jitter
+	return nil
+}
+
+func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	name := d.Val()
+	module, err := caddyfile.UnmarshalModule(d, "caddy.storage."+name)
+	if err != nil && !isModule("caddy.storage."+name) {
+		return fmt.Errorf("%w: it would have no effect here: remove the line; for several machines that share counts, write %s", err, sharedStore(name))
+	}
+	if err != nil {
+		return err
+	}
+	if _, ok := module.(caddy.StorageConverter); !ok {
+		return d.Errf("module caddy.storage.%s is not a caddy.StorageConverter", name)
+	}
+	h.StorageRaw, err = caddyconf.ModuleJSON(d, module, "module", name)
+	return err
+}

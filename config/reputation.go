@@ -1,0 +1,165 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+)
+
+// Reputation says how much violations cost. Each client has a score, which is
+// 100 until it breaks rules, and comes back by half of what is missing every six
+// hours. A client below 75 points has 60 % of its limits, one below 50 has 30 %,
+// and one below 25 has 10 %, but at least 1.
+//
+// Clients are those of zones that count per `client` or per `api_key`. An
+// address alone is no client, because different people can share it.
+type Reputation struct {
+	// Leave all limits as they are, whatever clients do. Bans are not affected.
+	Disabled bool `json:"disabled,omitempty"`
+
+	// What it costs to send more than the whole limit, once for each limit and
+	// window, from 0 to 100. Default: 5.
+	OverLimit *int `json:"over_limit,omitempty"`
+
+	// What a forged session cookie costs, or a solved challenge that is sent
+	// again, from 0 to 100. Default: 25.
+	Forged *int `json:"forged,omitempty"`
+
+	// What a visit to a trap costs, from 0 to 100. Default: 25.
+	Trap *int `json:"trap,omitempty"`
+}
+
+// Points that violations cost unless configured otherwise.
+const (
+	defaultOverLimit = 5
+	defaultForged    = 25
+	defaultTrap      = 25
+)
+
+// points returns how many points a violation costs. A nil r has the defaults.
+func (r *Reputation) points(reason reputation.Reason) int {
+	var given *int
+	var def int
+	if r == nil {
+		r = new(Reputation)
+	}
+	switch reason {
+	case reputation.OverLimit:
+		given, def = r.OverLimit, defaultOverLimit
+	case reputation.Forged:
+		given, def = r.Forged, defaultForged
+	case reputation.Trapped:
+		given, def = r.Trap, defaultTrap
+	}
+	switch {
+	case r.Disabled:
+		return 0
+	case given != nil:
+		return *given
+	}
+	return def
+}
+
+// isOff reports whether limits are the same for all clients, whatever they have done.
+func (r *Reputation) isOff() bool { return r != nil && r.Disabled }
+
+func (r *Reputation) check() error {
+	if r == nil {
+		return nil
+	}
+	for _, p := range []struct {
+		name   string
+		points *int
+	}{{"over_limit", r.OverLimit}, {"forged", r.Forged}, {"trap", r.Trap}} {
+		if p.points != nil && (*p.points < 0 || *p.points > reputation.Best) {
+			return fmt.Errorf("reputation: %s must be between 0 and %d points, got %d", p.name, reputation.Best, *p.points)
+		}
+	}
+	return nil
+}
+
+// scalingOf returns how the records of clients scale a limit of the zone, and what violations
+// of it cost. It returns nil if neither is the case: then no records are kept.
+func (z *zoneCompiler) scalingOf(limit *engine.Limit) *engine.Scaling {
+	if !z.run.CountsClients() {
+		return nil
+	}
+	scaling := &engine.Scaling{Zone: zoneHash(z.Name), Ban: z.app.Ban.rule("")}
+	if z.Ban != nil {
+		scaling.Ban = z.Ban.rule(z.Name)
+	}
+	scaled := !z.DisableReputation && !z.app.Reputation.isOff()
+	if scaled {
+		scaling.Points = z.app.Reputation.points(reputation.OverLimit)
+	}
+	for level := range scaling.Levels {
+		scaling.Levels[level] = limit
+		if share := reputation.Level(level).Share(); scaled && share < 100 {
+			scaled := z.app.limit(limit.ID, limit.Scale(share))
+			scaling.Levels[level] = &scaled
+		}
+	}
+	if !scaled && scaling.Ban.After == 0 {
+		return nil
+	}
+	return scaling
+}
+
+// checkBan checks the zone's ban.
+func (z *zoneCompiler) checkBan() error {
+	if (z.Ban != nil || z.DisableReputation) && !z.run.CountsClients() {
+		return errors.New("reputation and ban are for zones that count per client or per api_key: different clients can share any other key")
+	}
+	return z.Ban.check()
+}
+
+// unmarshalReputation reads `reputation off` or a block of points.
+func (a *App) unmarshalReputation(d *caddyfile.Dispenser) error {
+	a.Reputation = new(Reputation)
+	switch args := d.RemainingArgs(); {
+	case len(args) == 1 && args[0] == "off":
+		a.Reputation.Disabled = true
+		return nil
+	case len(args) > 0:
+		return d.Errf("reputation: expected off or a block, got %q", args[0])
+	}
+	return caddyconf.EachChecked(d, a.Reputation.unmarshalOption, a.Reputation.check)
+}
+
+func (r *Reputation) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "over_limit":
+		return unmarshalPoints(d, &r.OverLimit)
+	case "forged":
+		return unmarshalPoints(d, &r.Forged)
+	case "trap":
+		return unmarshalPoints(d, &r.Trap)
+	}
+	return d.Errf("unrecognized option %q: expected over_limit, forged or trap", d.Val())
+}
+
+// unmarshalReputation reads `reputation off`.
+func (z *Zone) unmarshalReputation(d *caddyfile.Dispenser) error {
+	_, err := caddyconf.OneOf(d, "off")
+	z.DisableReputation = err == nil
+	return err
+}
+
+func unmarshalPoints(d *caddyfile.Dispenser, field **int) error {
+	option, arg := d.Val(), ""
+	if !d.AllArgs(&arg) {
+		return d.ArgErr()
+	}
+	points, err := strconv.Atoi(arg)
+	if err != nil || points < 0 || points > 100 {
+		return d.Errf("%s: must be a number of points from 0 to 100, got %q", option, arg)
+	}
+	*field = &points
+	return nil
+}
