@@ -48,12 +48,12 @@ var rules = []rule{
 	{
 		packages:  []string{"./internal/siting"},
 		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/siting"},
-		why: "it says what is true of a path; what to warn of is for the root package to say",
+		why: "it says what is true of a path; what to warn of is for the checks of a config",
 	},
 	{
 		packages:  []string{"./internal/placeholder"},
 		forbidden: []string{"./..."}, allowed: []string{"./internal/placeholder", "./internal/typo"},
-		why: "it says what is true of a name; what to warn of is for the root package to say",
+		why: "it says what is true of a name; what to warn of is for the checks of a config",
 	},
 	{
 		packages:  []string{"./internal/textfile"},
@@ -63,7 +63,7 @@ var rules = []rule{
 	{
 		packages:  []string{"./internal/rules"},
 		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/rules", "./internal/textfile", "github.com/gaissmai/bart/..."},
-		why: "commands read and write statements while no Caddy runs; what a statement does to a request is for the root package to say",
+		why: "commands read and write statements while no Caddy runs; what a statement does to a request is for package enforce",
 	},
 	{
 		packages:  []string{"./internal/admissions"},
@@ -96,30 +96,35 @@ var rules = []rule{
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
 	},
 	{
+		packages:  []string{"./config"},
+		forbidden: []string{".", "./internal/operations", "./internal/replayer", "./internal/replay", "./internal/dashboard/..."},
+		why:       "a config is read, checked and compiled whether it will run, be validated or be replayed",
+	},
+	{
 		packages:  []string{"./internal/operations"},
-		forbidden: []string{".", "./internal/routes", "./internal/replay"},
+		forbidden: []string{".", "./config", "./internal/routes", "./internal/replay"},
 		imports:   []string{"github.com/caddyserver/caddy/v2/caddyconfig/..."},
 		why:       "operators see what runs, whatever it was compiled from",
 	},
 	{
 		packages:  []string{"./internal/enforce"},
-		forbidden: []string{".", "./internal/routes", "./internal/replay"},
+		forbidden: []string{".", "./config", "./internal/routes", "./internal/replay"},
 		imports:   []string{"encoding/json", "./internal/caddyconf", "github.com/caddyserver/caddy/v2/caddyconfig/..."},
 		why:       "what decides about requests knows nothing of what an operator writes, so neither can change for the other's sake",
 	},
 	{
 		packages:  []string{"./internal/replayer"},
-		forbidden: []string{".", "./internal/operations", "./internal/routes", "./internal/dashboard/..."},
+		forbidden: []string{".", "./config", "./internal/operations", "./internal/routes", "./internal/dashboard/..."},
 		why:       "a log is replayed by what decides about requests, whatever a config is written in, and no running Caddy is asked",
 	},
 	{
 		packages:  []string{"./internal/instance"},
-		forbidden: []string{".", "./internal/matcher", "./internal/routes", "./internal/page", "./internal/replay", "net/http/httputil"},
+		forbidden: []string{".", "./config", "./internal/matcher", "./internal/routes", "./internal/page", "./internal/replay", "net/http/httputil"},
 		why:       "what outlives a config knows neither requests nor what an operator writes",
 	},
 	{
 		packages:  []string{"./internal/stores"},
-		forbidden: []string{".", "./limiter/engine"},
+		forbidden: []string{".", "./config", "./limiter/engine"},
 		why:       "where counts are kept has nothing to do with what is counted",
 	},
 	{
@@ -129,7 +134,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/meter"},
-		forbidden: []string{"."},
+		forbidden: []string{".", "./config"},
 		why:       "what is counted is one list, which zones and operators read; it decides nothing",
 	},
 	{
@@ -159,13 +164,13 @@ var rules = []rule{
 		forbidden: []string{
 			"github.com/caddyserver/...", "go.uber.org/zap/...", "github.com/prometheus/...",
 		},
-		why: "Caddy's ways of serving, logging and measuring change; they are met in one place, the root package",
+		why: "Caddy's ways of serving, logging and measuring change; they are met in the root, config and enforce",
 	},
 	{
 		packages:  []string{"./limiter/...", "./storage/...", "./identity/..."},
 		except:    []string{"./identity/siteverify", "./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule"}, // a client, which serves nothing, and modules of Caddy
 		forbidden: []string{"net/http"},
-		why:       "requests are met in the root package; what they are made of is handed on as plain values",
+		why:       "requests are met in enforce; what they are made of is handed on as plain values",
 	},
 	{
 		packages:  []string{"./limiter/engine", "./storage"},

@@ -344,17 +344,17 @@ func askTiers(address string) (names []string, err error) {
 		return nil, err
 	}
 	defer response.Body.Close()
-	var config struct {
+	var running struct {
 		Apps struct {
 			RateLimit struct {
 				Tiers []*config.Tier `json:"tiers"`
 			} `json:"rate_limit"`
 		} `json:"apps"`
 	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&config); err != nil {
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&running); err != nil {
 		return nil, fmt.Errorf("reading the config of the Caddy at %s: %w", address, err)
 	}
-	for _, t := range config.Apps.RateLimit.Tiers {
+	for _, t := range running.Apps.RateLimit.Tiers {
 		if t != nil {
 			names = append(names, t.Name)
 		}

@@ -2,11 +2,12 @@
 // (http.handlers.rate_limit), the app of the same name with the global options, and the
 // modules that come with them.
 //
-// This package has what an operator writes: the modules, the grammar of a Caddyfile and the checks.
-// Provisioning compiles it into what runs, of internal/enforce, which takes values out of a request,
-// asks identity/client who has sent it and limiter/engine whether it may pass, and writes the answer.
-// A store keeps the counts: storage/sqlite in a file, storage/memory in none. The engine on a store,
-// with all that outlives a config, is an instance of internal/instance.
+// This package registers them, with the subcommands and the pages of the admin API. The options, the
+// grammar of a Caddyfile and the checks are in package config, which compiles a config into what runs:
+// package internal/enforce takes values out of a request, asks identity/client for the client and
+// limiter/engine for the decision, and writes the answer.
+// A store keeps the counts: storage/sqlite in a file, storage/memory in none. An instance, of
+// internal/instance, is the engine on a store with all that outlives a config.
 //
 // A config that is only looked at, or that is rejected, opens, makes and changes nothing:
 // the store opens when the whole config has started.

@@ -1,3 +1,9 @@
+// Package config is the configuration: the types of all options, whose comments are the
+// documentation for users, the grammar of each block of a Caddyfile beside its type, the checks with
+// their advice, and the compilers that make of a config what runs (package enforce).
+//
+// Nothing here decides about a request, and compiling opens nothing: see [App.Compile] and
+// [Compiler.Handler].
 package config
 
 import (
