@@ -55,7 +55,6 @@ type ServiceHeader struct {
 
 // compileTiers checks the tiers and prepares their service headers.
 func (c *Compiler) compileTiers() error {
-	c.Run.Tiers = c.tierNames()
 	seen := make(map[string]bool)
 	for _, t := range c.Tiers {
 		if t == nil {
@@ -72,6 +71,7 @@ func (c *Compiler) compileTiers() error {
 			return caddyconf.AtSource(fmt.Errorf("tier %q: %w", t.Name, err), t.Source)
 		}
 	}
+	c.Run.Tiers = c.tierNames()
 	return nil
 }
 
