@@ -22,12 +22,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return fail(w, r, err)
 	}
 	switch result.Outcome {
-	case Passed:
-		return pending.serve(w, r, next)
-	case Counted:
-		result.Response.setFields(w.Header())
-		next = h.watchPlaceholders(empty, next)
-		return pending.serve(result.Response.writer(w), r, next)
+	case Passed, Counted:
+		return serveNext(w, r, h.watchPlaceholders(empty, next), result.Response, pending)
 	case Refused:
 		return h.refuse(w, r, result.Response)
 	case challenged:
@@ -250,10 +246,10 @@ func (e *Evaluation) charge(z *Zone) (*Denial, error) {
 		return nil, err
 	}
 	for _, p := range set.Policies {
-		e.scale(e.debit(p, key, cost), p, e.Subject)
+		e.scale(e.add(p, key, cost), p, e.Subject)
 	}
 	if z.Per == PerClient {
-		e.chargeShared(set, cost)
+		e.chargeShared(&e.Charges, set.Elsewhere.Policies, set.Networks.Policies, nil, cost)
 	}
 	if len(set.Shadows) > 0 {
 		e.chargeShadows(z, set, key, cost)

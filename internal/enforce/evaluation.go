@@ -29,14 +29,13 @@ type Evaluation struct {
 	trapped     bool           // it went into a trap
 	TrapBan     time.Duration  // for how long the trap bans; 0 if it doesn't
 
-	Debits   []engine.Debit
-	Policies []*Policy // the limit of each debit
-	Shadows  Shadows   // what the request takes from shadow limits
-	open     *pending  // what awaits the status of the answer; nil if nothing does
-	Keys     []byte    // the text of all keys
-	texts    Texts     // for the values of header fields
-	Denies   *Policy   // the limit that refuses the request whatever was counted; or nil
-	Denied   *Denial   // why a zone denies the request, whatever others count; or nil
+	Charges          // of enforced limits
+	Shadows Charges  // of shadow limits
+	open    *pending // what awaits the status of the answer; nil if nothing does
+	Keys    []byte   // the text of all keys
+	texts   Texts    // for the values of header fields
+	Denies  *Policy  // the limit that refuses the request whatever was counted; or nil
+	Denied  *Denial  // why a zone denies the request, whatever others count; or nil
 }
 
 var evaluations = sync.Pool{New: func() any { return new(Evaluation) }}
@@ -66,19 +65,10 @@ func (e *Evaluation) Release() {
 	e.Http, e.Repl, e.Vars, e.Denied, e.open = nil, nil, nil, nil, nil
 	e.Handler, e.Denies, e.Client, e.Subject, e.TrapBan = nil, nil, nil, nil, 0
 	e.trapped, e.Allowed, e.Dry = false, false, false
-	e.Debits, e.Policies, e.Keys = e.Debits[:0], e.Policies[:0], e.Keys[:0]
+	e.Keys = e.Keys[:0]
+	e.Charges.reset()
 	e.Shadows.reset()
 	evaluations.Put(e)
-}
-
-// debit adds a debit from a limit, which still has the fields to be set that only some debits
-// have. It is valid until the next one is added.
-func (e *Evaluation) debit(p *Policy, key []byte, cost int64) *engine.Debit {
-	e.Policies = append(e.Policies, p)
-	e.Debits = append(e.Debits, engine.Debit{})
-	d := &e.Debits[len(e.Debits)-1]
-	d.Limit, d.Key, d.Cost, d.Counting = &p.Limit, key, cost, p.Zone.Counting
-	return d
 }
 
 // scale has the record of a client scale a limit, if there is one and the limit counts clients.

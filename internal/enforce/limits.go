@@ -73,22 +73,28 @@ func (z *Zone) site(host string) string {
 // maxLabels bounds how many labels of a host are compared with wildcards.
 const maxLabels = 16
 
-// chargeShared adds the debits of limits that the client shares with others. A session that
-// is used in another network also takes from that network's ceiling. Otherwise a hundred
-// sessions would have a hundred quarters of a limit there.
-func (e *Evaluation) chargeShared(set *LimitSet, cost int64) {
+// chargeShared charges what the client shares with others: of the limit own, or of all if that is nil.
+// A session that is used in another network also takes from that network's ceiling. Otherwise a
+// hundred sessions would have a hundred quarters of a limit there.
+func (e *Evaluation) chargeShared(to *Charges, elsewhere, networks []*Policy, own *Policy, cost int64) {
 	c := e.Client
 	if c.usesElsewhere() {
-		for _, p := range set.Elsewhere.Policies {
-			e.debit(p, c.Key, cost)
+		for _, p := range elsewhere {
+			if own == nil || p.Of == own {
+				to.add(p, c.Key, cost)
+			}
 		}
 	}
-	if c.usesNetwork() {
-		for _, p := range set.Networks.Policies {
-			d := e.debit(p, c.networkSubject.Key, cost)
-			if p.Scaling != nil {
-				d.Client, d.Scaling = &c.networkSubject, p.Scaling
-			}
+	if !c.usesNetwork() {
+		return
+	}
+	for _, p := range networks {
+		if own != nil && p.Of != own {
+			continue
+		}
+		d := to.add(p, c.networkSubject.Key, cost)
+		if p.Scaling != nil {
+			d.Client, d.Scaling = &c.networkSubject, p.Scaling
 		}
 	}
 }

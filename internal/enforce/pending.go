@@ -1,9 +1,6 @@
 package enforce
 
 import (
-	"bufio"
-	"io"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -16,11 +13,10 @@ import (
 )
 
 // Pending is what a request has taken from limits that count by the status of its answer, or only
-// looked at, until that is known. It wraps the writer of later handlers to see the status, and
-// settles once: when the status is written, when the handlers return without having written one,
-// or when they panic.
+// looked at, until that is known. It settles once: when the status is written, when the handlers
+// return without having written one, or when they panic.
 type pending struct {
-	caddyhttp.ResponseWriterWrapper
+	out    answerWriter // unless the response has it
 	app    *Config
 	answer correctable // says what is left of limits; may be nil
 	body   watchedBody // of the request
@@ -72,16 +68,15 @@ func (p *pending) addAll(policies []*Policy, debits []engine.Debit) {
 }
 
 // serve calls the next handler, and settles. Nil settles nothing.
-func (p *pending) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (p *pending) serve(w *answerWriter, r *http.Request, next caddyhttp.Handler) error {
 	if p == nil {
 		return next.ServeHTTP(w, r)
 	}
-	p.ResponseWriter = w
 	p.body.watch(r)
 	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	p.before = statusesIn(p.repl)
 	defer p.end(r, http.StatusInternalServerError) // if it panics
-	err := next.ServeHTTP(p, r)
+	err := next.ServeHTTP(w, r)
 	p.body.noteError(err)
 	p.end(r, StatusOf(err))
 	return err
@@ -147,44 +142,6 @@ func (p *pending) settleDebit(d pendingDebit, by settledBy) bool {
 	}
 	return counted
 }
-
-// WriteHeader implements http.ResponseWriter.
-func (p *pending) WriteHeader(status int) {
-	if isFinal(status) {
-		p.Settle(status)
-	}
-	p.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (p *pending) Write(data []byte) (int, error) {
-	p.Settle(http.StatusOK)
-	return p.ResponseWriter.Write(data)
-}
-
-// ReadFrom implements io.ReaderFrom.
-func (p *pending) ReadFrom(r io.Reader) (int64, error) {
-	p.Settle(http.StatusOK)
-	return p.ResponseWriterWrapper.ReadFrom(r)
-}
-
-// FlushError is what http.ResponseController flushes with.
-func (p *pending) FlushError() error {
-	p.Settle(http.StatusOK)
-	return http.NewResponseController(p.ResponseWriter).Flush()
-}
-
-// Hijack implements http.Hijacker. Whoever takes over the connection switches protocols.
-func (p *pending) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(p.ResponseWriter).Hijack()
-	if err == nil {
-		p.Settle(http.StatusSwitchingProtocols)
-	}
-	return conn, buffered, err
-}
-
-// isFinal reports whether a status is that of an answer, and not of one that comes before it.
-func isFinal(status int) bool { return status >= 200 || status == http.StatusSwitchingProtocols }
 
 // This file has which debits of a request await the status of its answer.
 

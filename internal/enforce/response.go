@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"cmp"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
@@ -20,10 +18,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Response has what an answer says about limits: header fields and placeholders. It wraps the
-// writer, so that it can replace header fields about limits that an upstream has set.
+// Response has what an answer says about limits: header fields and placeholders.
 type Response struct {
-	caddyhttp.ResponseWriterWrapper
+	out      answerWriter // of the first handler that counts the request
 	style    HeaderStyle
 	wrote    bool
 	renews   bool          // whether to renew the client's session
@@ -94,15 +91,6 @@ func (p *Response) join(e *Evaluation) *Response {
 	return before
 }
 
-// writer returns the writer for the next handler: p around w, or w if that is p already.
-func (p *Response) writer(w http.ResponseWriter) http.ResponseWriter {
-	if p.ResponseWriter != nil {
-		return w
-	}
-	p.ResponseWriter = w
-	return p
-}
-
 func (p *Response) add(s LimitStatus) {
 	p.statuses = append(p.statuses, s)
 	for i := len(p.statuses) - 1; i > 0 && s.isTighter(p.statuses[i-1]); i-- {
@@ -126,7 +114,7 @@ func (p *Response) correct(policy *Policy, left limiter.Quota) {
 	p.statuses = slices.Delete(p.statuses, i, i+1)
 	p.add(s)
 	p.makeFields(new(Texts))
-	p.setFields(p.Header())
+	p.setFields(p.out.Header())
 }
 
 // makeFields makes the values of the header fields.
@@ -195,33 +183,15 @@ func (p *Response) limitField(texts *Texts) string {
 	return texts.Of(b)
 }
 
-// WriteHeader implements http.ResponseWriter.
-func (p *Response) WriteHeader(status int) {
-	p.restore(status)
-	p.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (p *Response) Write(data []byte) (int, error) {
-	p.restore(http.StatusOK)
-	return p.ResponseWriter.Write(data)
-}
-
-// ReadFrom implements io.ReaderFrom.
-func (p *Response) ReadFrom(r io.Reader) (int64, error) {
-	p.restore(http.StatusOK)
-	return p.ResponseWriterWrapper.ReadFrom(r)
-}
-
 // restore sets our header fields again, just before the header is written.
 func (p *Response) restore(status int) {
 	if p.wrote {
 		return
 	}
 	p.wrote = isFinal(status)
-	p.setFields(p.Header())
+	p.setFields(p.out.Header())
 	if p.wrote {
-		p.renew(p.Header())
+		p.renew(p.out.Header())
 	}
 }
 

@@ -28,7 +28,7 @@ func (e *Evaluation) chargeShadows(z *Zone, set *LimitSet, key []byte, cost int6
 	for _, p := range set.Shadows {
 		e.scale(e.Shadows.add(p, key, cost), p, subject)
 		if z.Per == PerClient {
-			e.chargeSharedShadows(p, set, cost)
+			e.chargeShared(&e.Shadows, set.Elsewhere.Shadows, set.Networks.Shadows, p, cost)
 		}
 	}
 }
@@ -43,30 +43,6 @@ func (e *Evaluation) shadowSubject(z *Zone) *engine.Client {
 		return nil
 	}
 	return e.Identify().subject
-}
-
-// chargeSharedShadows adds the debits of what the client shares with others of a shadow limit.
-func (e *Evaluation) chargeSharedShadows(own *Policy, set *LimitSet, cost int64) {
-	c := e.Client
-	if c.usesElsewhere() {
-		for _, p := range set.Elsewhere.Shadows {
-			if p.Of == own {
-				e.Shadows.add(p, c.Key, cost)
-			}
-		}
-	}
-	if !c.usesNetwork() {
-		return
-	}
-	for _, p := range set.Networks.Shadows {
-		if p.Of != own {
-			continue
-		}
-		d := e.Shadows.add(p, c.networkSubject.Key, cost)
-		if p.Scaling != nil {
-			d.Client, d.Scaling = &c.networkSubject, p.Scaling
-		}
-	}
 }
 
 // decideShadows has shadow limits decide about a request, if the enforced ones let it pass.
@@ -84,7 +60,7 @@ func (e *Evaluation) decideShadows(passes bool) {
 		to := e.Shadows.End(from)
 		debits, policies := e.Shadows.Debits[from:to], e.Shadows.Policies[from:to]
 		if d, decided := h.Shadow(debits); decided {
-			e.noteShadow(v, policies, debits, d)
+			v.note(e.Handler.App, policies, debits, d, e.describe)
 		} else {
 			e.decideShadowLater(h, v, slices.Clone(policies), debits)
 		}
@@ -109,16 +85,16 @@ func (e *Evaluation) countShadowZones(passes bool) {
 	}
 }
 
-// noteShadow counts a decision of a shadow limit, logs it if it would have refused the request,
-// and adds it to the verdicts about the request.
-func (e *Evaluation) noteShadow(v *ShadowVerdicts, policies []*Policy, debits []engine.Debit, d engine.Decision) {
-	e.Handler.App.countShadow(policies, debits, d)
+// note counts a decision of a shadow limit, adds it to the verdicts, and logs the request that it
+// would have refused.
+func (v *ShadowVerdicts) note(app *Config, policies []*Policy, debits []engine.Debit, d engine.Decision, describe func() []zap.Field) {
+	app.countShadow(policies, debits, d)
 	if d.Allowed {
 		return
 	}
 	by := policies[d.Debit]
 	v.WouldRefuse(by)
-	e.Handler.App.DecisionLog.wouldRefuse(e.describe, by, d)
+	app.DecisionLog.wouldRefuse(describe, by, d)
 }
 
 // countShadow counts a decision of a shadow limit, in metrics and for the history.
@@ -161,41 +137,11 @@ func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, 
 		if d.Reason == engine.Abandoned {
 			return
 		}
-		app.countShadow(policies, debits, d)
+		v.note(app, policies, debits, d, func() []zap.Field { return described })
 		if d.Allowed {
 			open.addAll(policies, debits)
-			return
 		}
-		by := policies[d.Debit]
-		v.WouldRefuse(by)
-		app.DecisionLog.wouldRefuse(func() []zap.Field { return described }, by, d)
 	})
-}
-
-// Shadows is what a request takes from shadow limits.
-type Shadows struct {
-	Debits   []engine.Debit
-	Policies []*Policy // the limit of each debit; those that clients share stand behind their own
-}
-
-func (s *Shadows) reset() { s.Debits, s.Policies = s.Debits[:0], s.Policies[:0] }
-
-// Add adds a debit, which is valid until the next one is added.
-func (s *Shadows) add(p *Policy, key []byte, cost int64) *engine.Debit {
-	s.Policies = append(s.Policies, p)
-	s.Debits = append(s.Debits, engine.Debit{})
-	d := &s.Debits[len(s.Debits)-1]
-	d.Limit, d.Key, d.Cost, d.Counting = &p.Limit, key, cost, p.Zone.Counting
-	return d
-}
-
-// End returns where the debits end that the shadow limit takes whose debits begin at from.
-func (s *Shadows) End(from int) int {
-	to := from + 1
-	for to < len(s.Policies) && s.Policies[to].Of != nil {
-		to++
-	}
-	return to
 }
 
 // ShadowVerdicts is what shadow limits have decided about a request. It may be used after the

@@ -204,7 +204,7 @@ func (x *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) op
 
 // explainShadows tells how a request stands with its shadow limits, and returns those that would
 // refuse it.
-func (x *Explainer) explainShadows(ctx context.Context, s *enforce.Shadows) (by []*enforce.Policy) {
+func (x *Explainer) explainShadows(ctx context.Context, s *enforce.Charges) (by []*enforce.Policy) {
 	for from := 0; from < len(s.Debits); {
 		to := s.End(from)
 		for i, p := range s.Policies[from:to] {
