@@ -51,7 +51,7 @@ func rulesInForce(t *testing.T, action string) float64 {
 func ruled(t *testing.T) (*enforce.Config, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	c := &enforce.Config{Log: zap.New(core)}
+	c := &enforce.Config{Tenant: enforce.Tenant{Log: zap.New(core)}}
 	if err := c.OpenRules(filepath.Join(t.TempDir(), "new", "rules")); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 
 // An operator who is cut off while the store is asked is not told that nothing was changed.
 func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
-	a := &enforce.Config{Settings: instance.Settings{Address: "server:1"}}
+	a := &enforce.Config{Tenant: enforce.Tenant{Settings: instance.Settings{Address: "server:1"}}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
 		if err := (operations.Config{Config: a}).Unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)

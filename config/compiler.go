@@ -39,10 +39,8 @@ type Compiler struct {
 // be cleaned up, see [enforce.Config.Cleanup].
 func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 	c := &Compiler{App: a, log: ctx.Logger(), warned: make(map[string]bool)}
-	c.Run = &enforce.Config{
-		Log: c.log, Warn: c.warn, Running: make(chan struct{}), ZoneNames: make(map[uint32]string),
-		IPv4Prefix: a.IPv4Prefix, IPv6Prefix: a.IPv6Prefix,
-	}
+	c.Run = enforce.NewConfig(c.log, c.warn)
+	c.Run.IPv4Prefix, c.Run.IPv6Prefix = a.IPv4Prefix, a.IPv6Prefix
 	for _, step := range []func() error{
 		func() error { return c.loadStore(ctx) },
 		c.check,

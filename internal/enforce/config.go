@@ -23,13 +23,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
-	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // Config is what all handlers of a config share while it runs.
 type Config struct {
+	Tenant
 	APIKeys     *APIKeys     // nil if there are none
 	Session     *Sessions    // nil if there are none
 	DecisionLog *DecisionLog // nil if there is none
@@ -41,9 +41,7 @@ type Config struct {
 	Forged   reputation.Offense // of a client that has tampered with a session, or sends a solution again
 	Crowded  pressure.Rule      // when a network is
 	Squeeze  reputation.Ban     // what happens to it then; zero if nothing does
-	Region   *instance.Region   // nil if there is only one
 	Warn     func(problem, write string)
-	Log      *zap.Logger
 	Services []Service // known by a header field
 
 	KnowsClients bool              // whether any handler needs the identified client
@@ -58,16 +56,15 @@ type Config struct {
 	Stated       instance.RulesInForce
 	unwatchRules func() // nil unless the file is being watched
 
-	Store    stores.Store
-	Settings instance.Settings
-	Ledger   *history.Ledger // what is counted for the history; nil if there is none
+	Ledger *history.Ledger // what is counted for the history; nil if there is none
+}
 
-	Running  chan struct{} // closed when it is known whether the config runs
-	runsOnce sync.Once     // closes running
-
-	mu       sync.Mutex
-	Instance atomic.Pointer[instance.Instance] // written under mu; nil until it is needed
-	closed   bool                              // guarded by mu
+// NewConfig returns a config without options. It writes to log, and warns with warn.
+func NewConfig(log *zap.Logger, warn func(problem, write string)) *Config {
+	a := &Config{Warn: warn, ZoneNames: make(map[uint32]string)}
+	a.Log, a.Running = log, make(chan struct{})
+	a.onOpen, a.onClose = a.opened, a.closing
+	return a
 }
 
 // hasTier reports whether there is a tier of a name.

@@ -52,6 +52,7 @@ func (a *Config) Started() error {
 	}
 	h.Keys.Store(keys)
 	h.Rules.Store(a.Rules)
+	a.followKeys(h)
 	select {
 	case <-h.Engine.Ready():
 	case <-time.After(instance.ReadyTimeout):
@@ -92,52 +93,6 @@ func (a *Config) Stop() {
 	}
 }
 
-// Settle notes that it is now known whether the configuration runs.
-func (a *Config) Settle() { a.runsOnce.Do(func() { close(a.Running) }) }
-
-// Use returns the instance, and opens it if need be. A request that comes before the
-// configuration has completely started waits for that: the store must not be opened for a
-// configuration that may still be rejected. If another configuration has the same instance
-// open, use doesn't wait. The result is nil after Cleanup if the instance was never used.
-func (a *Config) Use() *instance.Instance {
-	if h := a.Instance.Load(); h != nil {
-		return h
-	}
-	if !a.isShared() {
-		select {
-		case <-a.Running:
-		case <-time.After(instance.ReadyTimeout):
-		}
-	}
-	return a.open()
-}
-
-// isShared reports whether another configuration uses the instance.
-func (a *Config) isShared() bool {
-	return instance.IsInUse(a.Settings)
-}
-
-// open returns the instance, and starts it if this configuration has none yet. It is nil
-// after Cleanup, or if it can't be started.
-func (a *Config) open() *instance.Instance {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if h := a.Instance.Load(); h != nil || a.closed {
-		return h
-	}
-	h, err := instance.Acquire(a.Settings, a.Store, a.Region)
-	if err != nil {
-		a.Log.Error("the rate limiter could not be started", zap.Error(err))
-		return nil
-	}
-	if a.Settings.Address != "" {
-		a.Stated.Begin(&h.Shared)
-	}
-	a.Instance.Store(h)
-	a.followKeys(h)
-	return h
-}
-
 // refusals returns the log of a zone's refusals.
 func (a *Config) refusals(zone string) *instance.RefusalLog {
 	if a.Zones {
@@ -148,6 +103,21 @@ func (a *Config) refusals(zone string) *instance.RefusalLog {
 	return &instance.RefusalLog{Zone: zone}
 }
 
+// opened is called before any request uses the instance.
+func (a *Config) opened(h *instance.Instance) {
+	if a.Settings.Address != "" {
+		a.Stated.Begin(&h.Shared)
+	}
+}
+
+// closing is called before the instance is given up, which is nil if it was never used.
+func (a *Config) closing(h *instance.Instance) {
+	a.Stated.End()
+	if h != nil {
+		h.Shared.Follow(a, nil)
+	}
+}
+
 // Cleanup gives up the instance. When no configuration uses it any more it is closed, and
 // unspent units are given back.
 func (a *Config) Cleanup() error {
@@ -155,24 +125,11 @@ func (a *Config) Cleanup() error {
 		defer a.Settle()
 	}
 	a.Watchers.Close()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return nil
+	first, err := a.release()
+	if first && a.Ledger != nil {
+		err = errors.Join(err, instance.CloseLedger(a.Settings))
 	}
-	a.closed = true
-	a.Stated.End()
-	if h := a.Instance.Load(); h != nil {
-		h.Shared.Follow(a, nil)
-	}
-	var errs []error
-	if a.Instance.Load() != nil {
-		errs = append(errs, instance.Release(a.Settings))
-	}
-	if a.Ledger != nil {
-		errs = append(errs, instance.CloseLedger(a.Settings))
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // kindsOfLimits returns the kinds of limits of all handlers.
@@ -207,68 +164,9 @@ func (z *Zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, tier strin
 	}
 }
 
-// This file has how a configuration decides about requests and reports violations, also
-// about requests that outlive it.
-
-// Decide charges a request to limits, or refuses it. The result is false if there are no
-// counts to decide by, because the configuration was rejected.
-func (a *Config) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
-	if h := a.Use(); h != nil {
-		if d = h.Decide(ctx, client, debits); !d.Degraded || !h.Closing.Load() {
-			return d, true
-		}
-	}
-	return a.decideLate(ctx, client, debits)
-}
-
 // punish records an offense of a client.
 func (a *Config) punish(client *engine.Client, o reputation.Offense) {
 	if h := a.Use(); h != nil {
 		h.Engine.Punish(client, o)
-	}
-}
-
-// decideLate decides about a request that has outlived its configuration: when Caddy loads
-// another one, it lets the requests under way finish. It borrows the instance, and opens it
-// again if no configuration uses it any more. It does not open the instance of a
-// configuration that never ran.
-func (a *Config) decideLate(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
-	if a.Instance.Load() == nil && !a.isShared() {
-		return a.decideElsewhere(ctx, client, debits)
-	}
-	h, err := instance.Acquire(a.Settings, a.Store, a.Region)
-	if err != nil {
-		return d, false
-	}
-	forget(client) // what they know is of another engine
-	for i := range debits {
-		forget(debits[i].Client)
-	}
-	d = h.Decide(ctx, client, debits)
-	if err := instance.Release(a.Settings); err != nil {
-		a.Log.Error("the rate limiter could not be closed", zap.Error(err))
-	}
-	return d, true
-}
-
-// decideElsewhere decides about a request of a configuration that was rejected after it
-// had begun to listen. The configuration that runs instead counts it.
-func (a *Config) decideElsewhere(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
-	var other *instance.Instance
-	instance.Each(func(h *instance.Instance) {
-		if other == nil || h.Settings.Store == a.Settings.Store {
-			other = h
-		}
-	})
-	if other == nil {
-		return d, false
-	}
-	return other.Decide(ctx, client, debits), true
-}
-
-// forget has the engine look up a client again.
-func forget(c *engine.Client) {
-	if c != nil {
-		*c = engine.Client{Key: c.Key}
 	}
 }
