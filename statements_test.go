@@ -52,7 +52,7 @@ func ruled(t *testing.T) (*enforce.Config, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	c := &enforce.Config{Tenant: enforce.Tenant{Log: zap.New(core)}}
-	if err := c.OpenRules(filepath.Join(t.TempDir(), "new", "rules")); err != nil {
+	if err := c.OpenRules(filepath.Join(t.TempDir(), "new", "rules"), c.Log); err != nil {
 		t.Fatal(err)
 	}
 	return c, logs

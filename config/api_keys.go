@@ -91,7 +91,7 @@ func (c *Compiler) compileAPIKeys() error {
 	if err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
-	if err := c.Run.OpenKeys(path); err != nil {
+	if err := c.Run.APIKeys.Open(path, c.Run); err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
 	c.warnOfAccess("api_keys: file", path)

@@ -73,7 +73,7 @@ func (c *Compiler) compileRules() error {
 			return fmt.Errorf("rules_file: is the database or the secret as well, got %q: name another file", c.RulesFile)
 		}
 	}
-	if err := c.Run.OpenRules(path); err != nil {
+	if err := c.Run.OpenRules(path, c.log); err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}
 	c.warnOfAccess("rules_file", path)

@@ -22,7 +22,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/page"
-	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
@@ -30,6 +29,8 @@ import (
 // Config is what all handlers of a config share while it runs.
 type Config struct {
 	Tenant
+	Statements
+
 	APIKeys     *APIKeys     // nil if there are none
 	Session     *Sessions    // nil if there are none
 	DecisionLog *DecisionLog // nil if there is none
@@ -51,10 +52,6 @@ type Config struct {
 	Zones        bool              // whether any handler has any, or a trap, or sessions
 	Watchers     Watchers          // of its decisions
 	Claims       sync.Once         // a request's address was one that its client may have chosen
-
-	Rules        *rules.File
-	Stated       instance.RulesInForce
-	unwatchRules func() // nil unless the file is being watched
 
 	Ledger *history.Ledger // what is counted for the history; nil if there is none
 }
@@ -169,6 +166,7 @@ type APIKeys struct {
 	Unknown     string // what happens with an unknown one
 	DefaultTier string
 	Keys        *apikeys.File
+	of          *Config // whose keys they are
 }
 
 // KeySource is a place of an API key.

@@ -62,10 +62,10 @@ func (e *Evaluation) askKey(app *Config) {
 	case key == "":
 		c.Tier, c.denied = k.otherwise(k.Missing, noKey)
 	default:
-		if client := app.findKey(e.Http.Context(), key, time.Now()); client != nil {
+		if client := k.find(e.Http.Context(), key, time.Now()); client != nil {
 			c.Name, c.Tier = client.Name, client.Tier
 		} else {
-			c.Tier, c.denied = k.otherwise(k.Unknown, app.unknownKey())
+			c.Tier, c.denied = k.otherwise(k.Unknown, k.denyUnknown())
 		}
 	}
 }
@@ -149,95 +149,96 @@ func (s *Service) is(value string) bool {
 
 // This file has the API keys that are in force: those of the file, and those in the store.
 
-// sharedKeys returns the API keys in the store. It is nil if the configuration has none there, or if
+// shared returns the API keys in the store. It is nil if the configuration has none there, or if
 // the store was never read.
-func (a *Config) sharedKeys() *apikeys.Set {
-	if h := a.Instance.Load(); h != nil && a.APIKeys.Store {
+func (k *APIKeys) shared() *apikeys.Set {
+	if h := k.of.Instance.Load(); h != nil && k.Store {
 		return h.Shared.Keys.Load()
 	}
 	return nil
 }
 
-// findKey returns the client that a key in force belongs to, or nil. A key in the store of a tier
+// find returns the client that a key in force belongs to, or nil. A key in the store of a tier
 // that this configuration doesn't have is unknown.
-func (a *Config) findKey(ctx context.Context, key string, now time.Time) *apikeys.Client {
-	if client := a.APIKeys.Keys.Keys().Find(key, now); client != nil {
+func (k *APIKeys) find(ctx context.Context, key string, now time.Time) *apikeys.Client {
+	if client := k.Keys.Keys().Find(key, now); client != nil {
 		return client
 	}
-	if h := a.Instance.Load(); h != nil && a.APIKeys.Store {
+	if h := k.of.Instance.Load(); h != nil && k.Store {
 		h.AwaitStore(ctx)
 	}
-	client := a.sharedKeys().Find(key, now)
-	if client == nil || !a.hasTier(client.Tier) {
+	client := k.shared().Find(key, now)
+	if client == nil || !k.of.hasTier(client.Tier) {
 		return nil
 	}
 	return client
 }
 
-// KeyTier returns the tier of a client's keys in force, or "" if it has none.
-func (a *Config) KeyTier(client string, now time.Time) string {
-	if a.APIKeys == nil {
+// TierOf returns the tier of a client's keys in force, or "" if it has none.
+func (k *APIKeys) TierOf(client string, now time.Time) string {
+	if k == nil {
 		return ""
 	}
-	if tier := a.APIKeys.Keys.Keys().TierOf(client, now); tier != "" {
+	if tier := k.Keys.Keys().TierOf(client, now); tier != "" {
 		return tier
 	}
-	return a.sharedKeys().TierOf(client, now)
+	return k.shared().TierOf(client, now)
 }
 
-// unknownKey returns why a request with an unknown key is denied. While the keys in
+// denyUnknown returns why a request with an unknown key is denied. While the keys in
 // the store were never read, any key may be one of them.
-func (a *Config) unknownKey() *Denial {
-	if a.APIKeys.Store && a.sharedKeys() == nil {
+func (k *APIKeys) denyUnknown() *Denial {
+	if k.Store && k.shared() == nil {
 		return keysAway
 	}
 	return unknownKey
 }
 
-// followKeys keeps the metric of keys in force when those in the store change.
-func (a *Config) followKeys(h *instance.Instance) {
-	if a.APIKeys != nil && a.APIKeys.Store {
-		h.Shared.Follow(a, a.MeterKeys)
-		a.MeterKeys()
+// follow keeps the metric of keys in force when those in the store change.
+func (k *APIKeys) follow(h *instance.Instance) {
+	if k != nil && k.Store {
+		h.Shared.Follow(k.of, k.Meter)
+		k.Meter()
 	}
 }
 
-// MeterKeys sets the metric of how many keys are in force.
-func (a *Config) MeterKeys() {
+// Meter sets the metric of how many keys are in force.
+func (k *APIKeys) Meter() {
 	now := time.Now()
-	counts := a.APIKeys.Keys.Keys().Tiers(now)
-	for tier, n := range a.sharedKeys().Tiers(now) {
-		if a.hasTier(tier) {
+	counts := k.Keys.Keys().Tiers(now)
+	for tier, n := range k.shared().Tiers(now) {
+		if k.of.hasTier(tier) {
 			counts[tier] += n
 		}
 	}
-	meter.SetAPIKeys(counts, a.Tiers)
+	meter.SetAPIKeys(counts, k.of.Tiers)
 }
 
-// OpenKeys reads the file of API keys, if there is one.
-func (a *Config) OpenKeys(path string) (err error) {
-	a.APIKeys.Keys, err = apikeys.Open(path, a.Tiers, a.keysChanged)
+// Open reads the file of API keys, if there is one, for a config with the tiers.
+func (k *APIKeys) Open(path string, of *Config) (err error) {
+	k.of = of
+	k.Keys, err = apikeys.Open(path, of.Tiers, k.changed)
 	return err
 }
 
-// countKeys reports the keys there are.
-func (a *Config) countKeys() {
-	if a.APIKeys == nil {
+// count reports the keys there are.
+func (k *APIKeys) count() {
+	if k == nil {
 		meter.SetAPIKeys(nil, nil)
 		return
 	}
-	if a.APIKeys.Keys.Keys() == nil && !a.APIKeys.Store {
-		a.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", a.APIKeys.Keys.Path()))
+	if k.Keys.Keys() == nil && !k.Store {
+		k.of.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.Keys.Path()))
 	}
-	a.MeterKeys()
+	k.Meter()
 }
 
-// keysChanged reports that the file of keys was read again.
-func (a *Config) keysChanged(set *apikeys.Set, err error) {
+// changed reports that the file of keys was read again.
+func (k *APIKeys) changed(set *apikeys.Set, err error) {
 	if err != nil {
-		a.Log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))
+		k.of.Log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))
 		return
 	}
-	a.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
-	a.MeterKeys()
+	k.of.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
+	k.Meter()
 }

@@ -14,7 +14,8 @@ import (
 
 // Evaluation is one request on its way to a decision: which zones it belongs to, who has
 // sent it, what it takes from which limits. It translates between HTTP and the engine, and
-// is reused.
+// is reused. Its methods, more than sixty, are the steps of that one job, in the files that
+// the package comment names: all of them read and write the same request.
 type Evaluation struct {
 	Handler *Handler
 	Http    *http.Request

@@ -52,7 +52,7 @@ func (a *Config) Started() error {
 	}
 	h.Keys.Store(keys)
 	h.Rules.Store(a.Rules)
-	a.followKeys(h)
+	a.APIKeys.follow(h)
 	select {
 	case <-h.Engine.Ready():
 	case <-time.After(instance.ReadyTimeout):
@@ -80,7 +80,7 @@ func (a *Config) noteReload(h *instance.Instance) {
 
 // Start begins to report API keys, and to watch the rules file if any handler asks for it.
 func (a *Config) Start() {
-	a.countKeys()
+	a.APIKeys.count()
 	if a.Used {
 		a.WatchRules()
 	}
@@ -88,8 +88,8 @@ func (a *Config) Start() {
 
 // Stop ends what Start began.
 func (a *Config) Stop() {
-	if a.unwatchRules != nil {
-		a.unwatchRules()
+	if a.unwatch != nil {
+		a.unwatch()
 	}
 }
 

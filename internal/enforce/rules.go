@@ -161,42 +161,50 @@ func (e *Evaluation) BannedFor(ban *rules.Statement) time.Duration {
 // SharesStatements reports whether statements are kept in the store, for all machines.
 func (a *Config) SharesStatements() bool { return a.Settings.Address != "" }
 
-// The next functions have how changes of the rules file come into force.
+// Statements are the operator's bans and allowances: those of the file, and those in a store that
+// machines share.
+type Statements struct {
+	Rules   *rules.File
+	Stated  instance.RulesInForce
+	log     *zap.Logger
+	unwatch func() // nil unless the file is being watched
+}
 
 // OpenRules reads the file of bans and allowances, if there is one.
-func (a *Config) OpenRules(path string) (err error) {
-	if a.Rules, err = rules.Open(path, a.rulesChanged); err == nil {
-		a.Stated.File = a.Rules
+func (s *Statements) OpenRules(path string, log *zap.Logger) (err error) {
+	s.log = log
+	if s.Rules, err = rules.Open(path, s.rulesChanged); err == nil {
+		s.Stated.File = s.Rules
 	}
 	return err
 }
 
 // rulesChanged reports that the file was read again.
-func (a *Config) rulesChanged(set *rules.Set, err error) {
+func (s *Statements) rulesChanged(set *rules.Set, err error) {
 	if err != nil {
-		a.Log.Error("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right", zap.Error(err))
+		s.log.Error("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right", zap.Error(err))
 		return
 	}
-	a.Stated.Merge()
-	a.Log.Info("the file of bans and allowances was read again", a.rulesFields(set)...)
+	s.Stated.Merge()
+	s.log.Info("the file of bans and allowances was read again", s.rulesFields(set)...)
 }
 
-func (a *Config) rulesFields(set *rules.Set) []zap.Field {
+func (s *Statements) rulesFields(set *rules.Set) []zap.Field {
 	now := time.Now()
 	return []zap.Field{
 		zap.Int("bans", set.InForce(rules.Ban, now)), zap.Int("allowances", set.InForce(rules.Allow, now)),
-		zap.String("file", a.Rules.Path()),
+		zap.String("file", s.Rules.Path()),
 	}
 }
 
 // rulesEvery is how often the file is looked at, so that a change is in force within a second.
 const rulesEvery = time.Second / 2
 
-// WatchRules looks at the file until UnwatchRules is called. No request does: it would wait
+// WatchRules looks at the file until unwatch is called. No request does: it would wait
 // for the disk, and for a large file to be read.
-func (a *Config) WatchRules() {
-	if set := a.Rules.Value(); !set.IsEmpty() {
-		a.Log.Info("the file of bans and allowances was read", a.rulesFields(set)...)
+func (s *Statements) WatchRules() {
+	if set := s.Rules.Value(); !set.IsEmpty() {
+		s.log.Info("the file of bans and allowances was read", s.rulesFields(set)...)
 	}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -204,8 +212,8 @@ func (a *Config) WatchRules() {
 		ticker := time.NewTicker(rulesEvery)
 		defer ticker.Stop()
 		for {
-			a.Rules.Look()
-			countStatements(a.Stated.Now())
+			s.Rules.Look()
+			countStatements(s.Stated.Now())
 			select {
 			case <-ticker.C:
 			case <-stop:
@@ -213,7 +221,7 @@ func (a *Config) WatchRules() {
 			}
 		}
 	}()
-	a.unwatchRules = func() {
+	s.unwatch = func() {
 		close(stop)
 		select {
 		case <-done:

@@ -136,7 +136,7 @@ func (x *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *h
 	defer e.Release()
 	e.Dry = true
 	if x.Kind == operator.APIKey {
-		e.Credentials = enforce.Credentials{Known: true, Name: x.Value, Tier: h.App.KeyTier(x.Value, x.Now)}
+		e.Credentials = enforce.Credentials{Known: true, Name: x.Value, Tier: h.App.APIKeys.TierOf(x.Value, x.Now)}
 	}
 	settled, err := e.Collect()
 	if c := &e.Credentials; c.Tier != "" && x.Told.Tier == "" {

@@ -240,7 +240,7 @@ func (t *Subject) keyTier() string {
 	if t.Kind != operator.APIKey {
 		return ""
 	}
-	return t.App.KeyTier(t.Value, time.Now())
+	return t.App.APIKeys.TierOf(t.Value, time.Now())
 }
 
 // clients returns the clients of the target that memory knows something bad of, at most so
