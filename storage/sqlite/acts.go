@@ -30,7 +30,7 @@ func (a *acts) prepare(db *conn) (err error) {
 // Audit implements [storage.Auditor].
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	return s.with(ctx, "audit", func() error {
-		return s.transactLocked(nil, func() (int64, error) { return 1, s.acts.note(act) })
+		return s.tx.doLocked(nil, func() (int64, error) { return 1, s.acts.note(act) })
 	})
 }
 
@@ -57,7 +57,7 @@ func (a *acts) note(act *storage.Act) error {
 // Acts implements [storage.Auditor].
 func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
 	const query = `SELECT at, who, action, target, kind, reason FROM audit WHERE at < ? ORDER BY at DESC LIMIT ?`
-	err = s.look(ctx, "audit", func(c *conn) error {
+	err = s.log.look(ctx, "audit", func(c *conn) error {
 		return c.each(query, func(row []driver.Value) error {
 			var act storage.Act
 			if err := integers(row, &act.At); err != nil {

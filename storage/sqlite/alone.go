@@ -123,7 +123,7 @@ func (s *Store) beginPeriodLocked() error {
 	if !s.journals() || s.closed || s.alone.Load() != nil {
 		return nil
 	}
-	if err := errors.Join(s.inPlace(), s.journal.InPlace()); err != nil {
+	if err := errors.Join(s.place.check(), s.journal.InPlace()); err != nil {
 		return err
 	}
 	id, folded, err := s.journalStateLocked()
@@ -169,7 +169,7 @@ func (s *Store) adoptJournalLocked(id int64, folded uint32) error {
 	if now == id {
 		return nil
 	}
-	return s.transactLocked(nil, func() (int64, error) {
+	return s.tx.doLocked(nil, func() (int64, error) {
 		return 1, s.writer.exec(`UPDATE journal SET id = ?, folded = ?`, now, int64(folded))
 	})
 }
@@ -257,8 +257,8 @@ func (s *Store) lookAfterJournal() {
 		// What fails here fails again where somebody waits for it.
 		_ = s.beginPeriodLocked()
 		var gone error
-		if s.alone.Load() == nil && !s.closed && s.inPlace() == nil {
-			_ = s.failed(wrap("fold", s.foldAllLocked()))
+		if s.alone.Load() == nil && !s.closed && s.place.check() == nil {
+			_ = s.place.failed(wrap("fold", s.foldAllLocked()))
 			gone, _ = s.reopenJournalLocked()
 		}
 		s.mu.Unlock()
@@ -269,7 +269,7 @@ func (s *Store) lookAfterJournal() {
 			return
 		}
 	}
-	if !a.journal.Owned() || s.inPlace() != nil || a.journal.InPlace() != nil {
+	if !a.journal.Owned() || s.place.check() != nil || a.journal.InPlace() != nil {
 		s.endPeriod(a)
 		return
 	}
@@ -287,7 +287,7 @@ func (s *Store) leaveJournalLocked() error {
 	defer s.reading.Unlock()
 	s.alone.Store(nil)
 	s.journal.Disown()
-	if s.inPlace() != nil {
+	if s.place.check() != nil {
 		return nil
 	}
 	err := s.foldAllLocked()

@@ -71,7 +71,7 @@ func BenchmarkSweep(b *testing.B) {
 	for range b.N {
 		b.StopTimer()
 		mustFill(b, s, 0, 20_000)
-		if err := s.checkpoint(); err != nil {
+		if err := s.log.checkpoint(); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()

@@ -35,7 +35,7 @@ func TestClaimsWaitForLocksAfterACheckpoint(t *testing.T) {
 	mustFill(t, s, 0, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.reuseLogLocked(); err != nil {
+	if err := s.log.reuseLocked(); err != nil {
 		t.Fatal(err)
 	}
 	if ms, err := s.writer.int(`PRAGMA busy_timeout`); err != nil || ms != 60_000 {
@@ -51,7 +51,7 @@ func TestSweptKeysAreGone(t *testing.T) {
 	mustFill(t, s, 0, 10)
 	name := key(5)
 	for _, there := range []bool{true, false} {
-		if err := s.checkpoint(); err != nil {
+		if err := s.log.checkpoint(); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(read(t, path), string(name[:])); got != there {
@@ -88,7 +88,7 @@ func TestLogIsBounded(t *testing.T) {
 	})
 	for range rounds {
 		mustFill(t, s, 0, rows)
-		if err := s.checkpoint(); err != nil {
+		if err := s.log.checkpoint(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestSweepShrinksTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
 	s := opened(t, Options{Path: path})
 	mustFill(t, s, 0, 8_000)
-	if err := s.checkpoint(); err != nil {
+	if err := s.log.checkpoint(); err != nil {
 		t.Fatal(err)
 	}
 	full, err := s.Stats(context.Background())
@@ -145,7 +145,7 @@ func TestCheckpointWhileShrinking(t *testing.T) {
 		}
 		s.mu.Lock()
 	}
-	s.unsynced = 0
+	s.log.unsynced = 0
 	s.mu.Unlock()
 	var asked int64
 	for more := true; more; {
@@ -154,7 +154,7 @@ func TestCheckpointWhileShrinking(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.mu.Lock()
-		asked = max(asked, s.unsynced)
+		asked = max(asked, s.log.unsynced)
 		s.mu.Unlock()
 		more = swept.More
 	}
@@ -187,7 +187,7 @@ func TestIntegrityAfterRandomWork(t *testing.T) {
 			}
 			handles[i] = opened(t, Options{Path: path, maxWAL: 1 << 16})
 		case 1:
-			if err := handles[i].checkpoint(); err != nil {
+			if err := handles[i].log.checkpoint(); err != nil {
 				t.Fatal(err)
 			}
 		case 2, 3:

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -32,7 +31,7 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 		case errNotNoted:
 			claims = withoutReturns(claims)
 		default:
-			return s.failed(wrap("claim", err))
+			return s.place.failed(wrap("claim", err))
 		}
 	}
 	s.mu.Lock()
@@ -46,14 +45,14 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 	if err := ctx.Err(); err != nil {
 		return wrap("claim", err)
 	}
-	return s.failed(wrap("claim", s.claimLocked(term, claims, grants)))
+	return s.place.failed(wrap("claim", s.claimLocked(term, claims, grants)))
 }
 
 func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := s.foldAllLocked(); err != nil {
 		return err
 	}
-	err := s.transactLocked(term, func() (written int64, err error) {
+	err := s.tx.doLocked(term, func() (written int64, err error) {
 		s.claims.era = 0
 		if term != nil {
 			s.claims.era = term.Era
@@ -96,114 +95,12 @@ func (s *Store) with(ctx context.Context, what string, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return wrap(what, err)
 	}
-	return s.failed(wrap(what, f()))
-}
-
-// transactLocked runs f in a transaction, within a term if there is one. The
-// transaction is committed if f has written rows, or if the time must be kept.
-func (s *Store) transactLocked(term *storage.Term, f func() (written int64, err error)) error {
-	if err := s.inPlace(); err != nil {
-		return err
-	}
-	if err := s.beginLocked(); err != nil {
-		return err
-	}
-	written, err := s.runLocked(term, f)
-	if err != nil && !errors.Is(err, storage.ErrTerm) || written == 0 {
-		return errors.Join(err, s.rollbackLocked())
-	}
-	if _, err := s.claims.commit.exec(); err != nil {
-		s.clock.forget()
-		return errors.Join(fmt.Errorf("commit: %w: %w", storage.ErrUnknownOutcome, err), s.rollbackLocked())
-	}
-	s.inTx = false
-	s.wroteLocked(written)
-	return err
-}
-
-// runLocked runs f inside of a transaction, and returns how many rows were written,
-// the time's own among them.
-func (s *Store) runLocked(term *storage.Term, f func() (written int64, err error)) (written int64, err error) {
-	if term == nil {
-		return f()
-	}
-	if err := s.clock.tell(term); err != nil {
-		return 0, err
-	}
-	if term.Holds(term.Time) {
-		written, err = f()
-	} else {
-		err = storage.ErrTerm
-	}
-	if err != nil && err != storage.ErrTerm {
-		return 0, err
-	}
-	kept, failed := s.clock.keep(term, written > 0)
-	if failed != nil {
-		return 0, failed
-	}
-	return written + kept, err
-}
-
-// inPlace returns an error if a file that is open is not the one at its path any
-// more. SQLite would go on with a file that nobody else sees: with another log or
-// index than those who open the database now, it would write over what they do.
-func (s *Store) inPlace() error {
-	if at, err := isAt(s.options.Path, s.file); err != nil {
-		return err
-	} else if !at {
-		return fmt.Errorf("the database %q was removed or replaced while in use; opening it again starts with what is there now", s.options.Path)
-	}
-	for suffix, file := range s.beside {
-		path := s.options.Path + suffix
-		if at, err := isAt(path, file); err != nil {
-			return err
-		} else if !at {
-			return fmt.Errorf("%q, which belongs to the database, was removed or replaced while in use; opening the database again makes another", path)
-		}
-	}
-	return nil
-}
-
-// beginLocked begins a transaction, after it has ended one that was left open.
-func (s *Store) beginLocked() error {
-	if err := s.rollbackLocked(); err != nil {
-		return err
-	}
-	if _, err := s.claims.begin.exec(); err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	s.inTx = true
-	return nil
-}
-
-// rollbackLocked ends the transaction, if there is one. It may have ended
-// itself: SQLite rolls back on its own after some errors, and then calls another
-// rollback a plain error.
-func (s *Store) rollbackLocked() error {
-	if !s.inTx {
-		return nil
-	}
-	if _, err := s.claims.rollback.exec(); err != nil && code(err) != codeError {
-		return fmt.Errorf("rollback: %w", err)
-	}
-	s.inTx = false
-	return nil
-}
-
-// failed remembers damage for the next Open.
-func (s *Store) failed(err error) error {
-	if errors.Is(err, storage.ErrCorrupt) {
-		return errors.Join(err, markDamaged(s.options.Path, s.file))
-	}
-	return err
+	return s.place.failed(wrap(what, f()))
 }
 
 // claimer applies batches of claims inside a transaction. It keeps its working
 // memory from one batch to the next, and nothing that it read.
 type claimer struct {
-	begin, commit, rollback *stmt
-
 	counters counters
 	buckets  buckets
 	limits   limits
@@ -230,19 +127,6 @@ const keptSlots = 128
 
 func newClaimer(c *conn) (*claimer, error) {
 	cl := &claimer{}
-	for _, p := range []struct {
-		stmt  **stmt
-		query string
-	}{
-		{&cl.begin, `BEGIN IMMEDIATE`},
-		{&cl.commit, `COMMIT`},
-		{&cl.rollback, `ROLLBACK`},
-	} {
-		var err error
-		if *p.stmt, err = c.prepare(p.query, 0, 0); err != nil {
-			return nil, err
-		}
-	}
 	return cl, errors.Join(cl.counters.prepare(c), cl.buckets.prepare(c), cl.limits.prepare(c), cl.renames.prepare(c))
 }
 

@@ -179,7 +179,7 @@ func TestMaxSize(t *testing.T) {
 	if code(err) != codeFull || errors.Is(err, storage.ErrCorrupt) {
 		t.Fatalf("after %d keys: got %v, want a full database", n, err)
 	}
-	if err := s.checkpoint(); err != nil {
+	if err := s.log.checkpoint(); err != nil {
 		t.Fatal(err)
 	}
 	if size := sizeOf(path); size > MinMaxSize {
@@ -222,7 +222,7 @@ func TestRemovedOrReplacedWhileInUse(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tally.db")
 			s := opened(t, Options{Path: path})
 			mustFill(t, s, 0, 1)
-			if err := s.checkpoint(); err != nil {
+			if err := s.log.checkpoint(); err != nil {
 				t.Fatal(err)
 			}
 			if err := spoil(path); err != nil {

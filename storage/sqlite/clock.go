@@ -95,7 +95,7 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 		return storage.Time{}, wrap("time", storage.ErrClosed)
 	}
 	term := storage.Term{Clock: from}
-	err := s.transactLocked(nil, func() (int64, error) {
+	err := s.tx.doLocked(nil, func() (int64, error) {
 		if err := s.clock.tell(&term); err != nil {
 			return 0, err
 		}
@@ -104,7 +104,7 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 		}
 		return s.clock.keep(&term, false)
 	})
-	return term.Time, s.failed(wrap("time", err))
+	return term.Time, s.place.failed(wrap("time", err))
 }
 
 // Within implements [storage.Timekeeper].

@@ -188,7 +188,7 @@ func TestDamageOfAReplacedFile(t *testing.T) {
 	}
 	write(t, path, "")
 	s.mu.Lock()
-	err := s.failed(storage.ErrCorrupt)
+	err := s.place.failed(storage.ErrCorrupt)
 	s.mu.Unlock()
 	if !errors.Is(err, storage.ErrCorrupt) || isMarked(path) {
 		t.Errorf("got %v, marked: %v", err, isMarked(path))

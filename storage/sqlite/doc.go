@@ -45,8 +45,8 @@
 // The store owns two goroutines. One copies the write-ahead log into the main file when
 // enough has been written. The other keeps the journal: it begins and ends periods, and folds.
 // Both are started last by Open, and stopped and waited for by Close. Store.mu guards the write
-// connection, Store.reading the one that claims of a period read with, Store.sideMu that of
-// checkpoints. Whoever holds several took sideMu first, then mu, then reading.
+// connection, Store.reading the one that claims of a period read with, wal.sideLock that of
+// checkpoints. Whoever holds several took sideLock first, then mu, then reading.
 //
 // # Limits of time
 //

@@ -65,7 +65,7 @@ func TestLogIsEmptiedOnceNobodyReadsIt(t *testing.T) {
 	}
 	now := start + int64(time.Hour)
 	mustSweep(t, s, now)
-	if err := s.checkpoint(); err != nil {
+	if err := s.log.checkpoint(); err != nil {
 		t.Fatal(err)
 	}
 	if !isIn(t, path, 5) {

@@ -129,7 +129,7 @@ func (s *Store) chill(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.reuseLogLocked(); err != nil {
+	if err := s.log.reuseLocked(); err != nil {
 		t.Fatal(err)
 	}
 	mustExec(t, s.writer, `PRAGMA shrink_memory`)

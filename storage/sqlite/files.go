@@ -188,54 +188,9 @@ func checkHeader(path string) error {
 	return recognize(int64(binary.BigEndian.Uint32(header[68:])), int64(binary.BigEndian.Uint32(header[60:])))
 }
 
-// removeBeside removes the log and the index of a database that is not in its
-// place any more. Whatever is there now must not be opened with them.
-func (s *Store) removeBeside() {
-	for suffix, ours := range s.beside {
-		if at, _ := isAt(s.options.Path+suffix, ours); at {
-			_ = os.Remove(s.options.Path + suffix) // nobody is left who could mend it
-		}
-	}
-}
-
-// isAlone reports whether nobody can have begun to use the database with a log or
-// an index of their own.
-func (s *Store) isAlone() bool {
-	for suffix, ours := range s.beside {
-		path := s.options.Path + suffix
-		if at, err := isAt(path, ours); !at && (err != nil || exists(path)) {
-			return false
-		}
-	}
-	return true
-}
-
-// isAt reports whether a file is the one at a path.
-func isAt(path string, file fs.FileInfo) (bool, error) {
-	now, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(now, file), err
-}
-
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-// filesBeside returns what identifies the log and the index of a database that is
-// open.
-func filesBeside(path string) (map[string]fs.FileInfo, error) {
-	beside := make(map[string]fs.FileInfo)
-	for _, suffix := range []string{walSuffix, shmSuffix} {
-		info, err := os.Lstat(path + suffix)
-		if err != nil {
-			return nil, err
-		}
-		beside[suffix] = info
-	}
-	return beside, nil
 }
 
 // sizeOf returns the size of a file, 0 if there is none.

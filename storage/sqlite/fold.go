@@ -120,7 +120,7 @@ func (s *Store) foldSome(a *alone, old bool) {
 			folded, err = s.foldNextLocked(a)
 			return err
 		})
-		more = folded && s.failed(wrap("fold", err)) == nil
+		more = folded && s.place.failed(wrap("fold", err)) == nil
 		s.mu.Unlock()
 	}
 }
@@ -134,7 +134,7 @@ func (s *Store) makeRoom(a *alone) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.foldNextLocked(a)
-	return s.failed(err)
+	return s.place.failed(err)
 }
 
 // foldNextLocked folds the first segment that nothing is added to any more, and reports whether
@@ -153,7 +153,7 @@ func (s *Store) foldNextLocked(a *alone) (bool, error) {
 
 // journalStateLocked is journalState of the store, outside of any transaction.
 func (s *Store) journalStateLocked() (id int64, folded uint32, err error) {
-	if err := s.rollbackLocked(); err != nil {
+	if err := s.tx.rollbackLocked(); err != nil {
 		return 0, 0, err
 	}
 	return journalState(s.writer)
@@ -197,7 +197,7 @@ func (s *Store) foldLocked(segment *journal.Segment) error {
 		return err
 	}
 	s.folding.damaged = 0
-	err := s.transactLocked(nil, func() (int64, error) {
+	err := s.tx.doLocked(nil, func() (int64, error) {
 		id, folded, err := journalState(s.writer)
 		if err != nil || id != s.journal.ID() || segment.Generation() <= folded {
 			return 0, err

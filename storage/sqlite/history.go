@@ -269,7 +269,7 @@ type historyRows struct{ *Store }
 // ChangeHistory implements [past.Keeper].
 func (s historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
 	return s.with(ctx, "report", func() error {
-		err := s.transactLocked(nil, func() (written int64, err error) { return s.history.change(now, rows, add) })
+		err := s.tx.doLocked(nil, func() (written int64, err error) { return s.history.change(now, rows, add) })
 		if err != nil {
 			s.history.forget()
 		}
@@ -281,7 +281,7 @@ func (s historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Ro
 func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
 	query := `SELECT ` + pointColumns + ` FROM ` + rollupTables[from.Rollup] + ` WHERE at >= ? AND at < ?
 		AND series IN (SELECT id FROM series WHERE (?3 = '' OR zone = ?3) AND name = ?4)`
-	return s.look(ctx, "history", func(c *conn) error {
+	return s.log.look(ctx, "history", func(c *conn) error {
 		return c.each(query, func(row []driver.Value) error {
 			period, p, err := scanPoint(row)
 			f(past.PointAt{Rollup: from.Rollup, Period: period, Series: from.Series}, &p)
@@ -294,7 +294,7 @@ func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64
 func (s historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
 	const query = `SELECT key, units, refused, zone, name FROM heaviest JOIN series ON id = series
 		WHERE at >= ? AND at < ? AND (?3 = '' OR zone = ?3 AND (?4 = '' OR name = ?4))`
-	return s.look(ctx, "heaviest", func(c *conn) error {
+	return s.log.look(ctx, "heaviest", func(c *conn) error {
 		return c.each(query, func(row []driver.Value) error {
 			k, err := scanHeavy(row)
 			zone, isZone := row[3].(string)
@@ -306,23 +306,6 @@ func (s historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64
 			return err
 		}, from.Hour, end, from.Zone, from.Limit)
 	})
-}
-
-// look runs f on the connection beside the writer's, so that no claim waits for it.
-func (s *Store) look(ctx context.Context, doing string, f func(c *conn) error) error {
-	s.sideMu.Lock()
-	defer s.sideMu.Unlock()
-	if s.side == nil {
-		return wrap(doing, storage.ErrClosed)
-	}
-	err := ctx.Err()
-	if err == nil {
-		err = s.inPlace()
-	}
-	if err == nil {
-		err = f(s.side)
-	}
-	return s.failed(wrap(doing, err))
 }
 
 var _ past.Keeper = historyRows{}

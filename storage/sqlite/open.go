@@ -34,14 +34,13 @@ type Store struct {
 	past.Historian
 	options Options
 	calls   storage.Calls
-	file    fs.FileInfo            // what identifies the database file
-	origin  int64                  // what identifies the database in it
-	beside  map[string]fs.FileInfo // what identifies its log and its index, by suffix
+	place   place
+	origin  int64 // what identifies the database in its file
 
-	// mu guards the write connection and everything down to sideMu.
+	// mu guards the write connection and everything down to reading.
 	mu       writerLock
 	writer   *conn
-	inTx     bool // the connection may be in a transaction
+	tx       transactions
 	closed   bool
 	claims   *claimer
 	clients  standings
@@ -50,9 +49,6 @@ type Store struct {
 	history  history
 	acts     acts
 	sweeping *sweeper
-	unsynced int64 // rows written since the last checkpoint was asked for
-	emptied  int64 // the time of the sweep that last had the log emptied; 0 if none did
-	emptying int64 // that of the one that wants it emptied; 0 if none does
 
 	folding  folding
 	unfolded bool // the journal may hold what the database has not
@@ -67,18 +63,14 @@ type Store struct {
 	reading sleeplock.Lock
 	reader  *reader
 
-	// sideMu guards the checkpointing connection.
-	sideMu sleeplock.Lock
-	side   *conn
+	log wal
 
 	free   atomic.Int64 // bytes of the file that hold nothing, as of the last sweep
 	astray atomic.Bool  // what the log held may be lost
 
-	due     chan struct{} // a checkpoint is due; holds one
-	woken   chan struct{} // something may be to be done with the journal; holds one
-	stop    chan struct{} // closed to end the goroutines
-	stopped chan struct{} // closed when that of checkpoints has ended
-	kept    chan struct{} // closed when that of the journal has ended
+	woken chan struct{} // something may be to be done with the journal; holds one
+	stop  chan struct{} // closed to end the goroutines
+	kept  chan struct{} // closed when that of the journal has ended
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -135,18 +127,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	if isMarked(o.Path) {
 		return nil, &damage{errDamaged("it was found so while in use"), file}
 	}
-	s := &Store{
-		options: o,
-		file:    file,
-		due:     make(chan struct{}, 1),
-		woken:   make(chan struct{}, 1),
-		kept:    make(chan struct{}),
-		stop:    make(chan struct{}),
-		stopped: make(chan struct{}),
-		mu:      writerLock{held: sleeplock.New()},
-		reading: sleeplock.New(),
-		sideMu:  sleeplock.New(),
-	}
+	s := newStore(o, file)
 	s.Historian = past.Historian{Keeper: historyRows{s}}
 	s.calls = storage.Calls{Claim: s.claim, Records: s.readStandings, Punish: s.punish, Sweep: s.sweep}
 	if err := s.connect(ctx); err != nil {
@@ -156,9 +137,26 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		}
 		return nil, err
 	}
-	go s.checkpoints()
+	go s.log.checkpoints()
 	go s.keep()
 	return s, nil
+}
+
+// newStore returns a store whose connections are not open yet.
+func newStore(o Options, file fs.FileInfo) *Store {
+	s := &Store{
+		options: o,
+		place:   place{path: o.Path, file: file},
+		mu:      writerLock{held: sleeplock.New()},
+		reading: sleeplock.New(),
+		woken:   make(chan struct{}, 1),
+		kept:    make(chan struct{}),
+		stop:    make(chan struct{}),
+	}
+	s.log = wal{place: &s.place, options: &s.options, lock: &s.mu, sideLock: sleeplock.New(),
+		due: make(chan struct{}, 1), stop: s.stop, stopped: make(chan struct{})}
+	s.tx = transactions{place: &s.place, clock: &s.clock, log: &s.log}
+	return s
 }
 
 // Continues implements [storage.Store]. A copy of a database in another file does
@@ -166,7 +164,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 // with what was charged last.
 func (s *Store) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*Store)
-	return ok && s.origin == e.origin && os.SameFile(s.file, e.file) && !e.astray.Load()
+	return ok && s.origin == e.origin && os.SameFile(s.place.file, e.place.file) && !e.astray.Load()
 }
 
 // connect opens both connections and brings the database up to date.
@@ -175,6 +173,7 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.log.writer = s.writer
 	if err := retryBusy(ctx, func() error { return migrate(s.writer) }); err != nil {
 		return err
 	}
@@ -186,7 +185,7 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	} else if err != nil {
 		return err
 	}
-	if err := retryBusy(ctx, func() error { s.side, err = s.options.dial(sideCache); return err }); err != nil {
+	if err := retryBusy(ctx, func() error { s.log.side, err = s.options.dial(sideCache); return err }); err != nil {
 		return err
 	}
 	if err := s.openReader(ctx); err != nil {
@@ -231,6 +230,9 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 	if s.origin, err = s.writer.int(`SELECT id FROM origin`); err != nil {
 		return err
 	}
+	if err := s.tx.prepare(s.writer); err != nil {
+		return err
+	}
 	if s.claims, err = newClaimer(s.writer); err != nil {
 		return err
 	}
@@ -239,7 +241,7 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 		s.folding.prepare(s.writer, &s.claims.counters, &s.claims.buckets)); err != nil {
 		return err
 	}
-	if s.beside, err = filesBeside(s.options.Path); err != nil {
+	if s.place.beside, err = filesBeside(s.place.path); err != nil {
 		return err
 	}
 	if s.sweeping, err = newSweeper(s.writer); err != nil {
@@ -343,6 +345,41 @@ func retryBusy(ctx context.Context, f func() error) error {
 	}
 }
 
+// Close implements [storage.Store]. It waits for the goroutine and for calls
+// that are under way, copies the log into the main file and gives everything
+// up. A second call returns [storage.ErrClosed].
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return wrap("close", storage.ErrClosed)
+	}
+	s.closed = true
+	s.mu.Unlock()
+
+	close(s.stop)
+	<-s.log.stopped
+	<-s.kept
+	s.log.sideLock.Lock()
+	defer s.log.sideLock.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.tx.rollbackLocked() // closing ends it as well
+	unfolded := s.leaveJournalLocked()
+	switch at, err := isAt(s.place.path, s.place.file); {
+	case err != nil: // so that nothing is known
+	case !at:
+		s.place.removeBeside()
+	default:
+		if s.log.finishLocked() {
+			s.astray.Store(true)
+		}
+	}
+	err := errors.Join(unfolded, s.closeConnections())
+	s.log.side = nil // which tells whoever looks at the past
+	return wrap("close", err)
+}
+
 func (s *Store) closeConnections() error {
 	var errs []error
 	if s.journal != nil {
@@ -351,7 +388,7 @@ func (s *Store) closeConnections() error {
 	if s.reader != nil {
 		errs = append(errs, s.reader.conn.close())
 	}
-	for _, c := range []*conn{s.side, s.writer} {
+	for _, c := range []*conn{s.log.side, s.writer} {
 		if c != nil {
 			errs = append(errs, c.close())
 		}

@@ -22,7 +22,7 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 		if err := s.foldAllLocked(); err != nil {
 			return err
 		}
-		err := s.transactLocked(term, func() (int64, error) {
+		err := s.tx.doLocked(term, func() (int64, error) {
 			s.claims.era = term.Era
 			for i := range claims {
 				claims[i].Now = term.Time.Now
@@ -32,7 +32,7 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 			}
 			return 0, errProbed
 		})
-		if errors.Is(err, errProbed) && !s.inTx {
+		if errors.Is(err, errProbed) && !s.tx.open {
 			return nil
 		}
 		return err

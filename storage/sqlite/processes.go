@@ -53,8 +53,8 @@ func (s *Store) changeProcesses(ctx context.Context, what string, change func() 
 	if s.closed {
 		return wrap(what, storage.ErrClosed)
 	}
-	err := s.transactLocked(nil, func() (written int64, err error) { return 1, change() })
-	return s.failed(wrap(what, err))
+	err := s.tx.doLocked(nil, func() (written int64, err error) { return 1, change() })
+	return s.place.failed(wrap(what, err))
 }
 
 var _ storage.Shared = (*Store)(nil)

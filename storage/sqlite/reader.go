@@ -108,14 +108,14 @@ func (s *Store) tellLimits(a *alone, term *storage.Term, claims []storage.Claim)
 	if s.closed {
 		return storage.ErrClosed
 	}
-	err := s.transactLocked(nil, func() (int64, error) {
+	err := s.tx.doLocked(nil, func() (int64, error) {
 		s.claims.era = era
 		s.claims.gather(claims)
 		return 1, s.claims.limits.see(claims, s.claims.cells, era)
 	})
 	if err != nil {
 		s.claims.limits.forget()
-		return s.failed(err)
+		return s.place.failed(err)
 	}
 	a.learnLimits(claims, era)
 	return nil
@@ -230,7 +230,7 @@ func (s *Store) mayReadAlone(a *alone) error {
 		s.endPeriod(a)
 		return errTransaction
 	}
-	return s.inPlace()
+	return s.place.check()
 }
 
 // recordsAlone reads the records of clients in a period. It waits for no transaction.

@@ -55,7 +55,7 @@ func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.
 		if err := s.foldAllLocked(); err != nil {
 			return err
 		}
-		return s.transactLocked(term, func() (int64, error) { return s.resetLocked(term, resets) })
+		return s.tx.doLocked(term, func() (int64, error) { return s.resetLocked(term, resets) })
 	})
 }
 
@@ -137,10 +137,10 @@ func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, 
 		return storage.Resets{Newest: after}, nil // nobody else can have reset anything
 	}
 	err = s.with(ctx, "resets", func() error {
-		if err := s.inPlace(); err != nil {
+		if err := s.place.check(); err != nil {
 			return err
 		}
-		if err := s.rollbackLocked(); err != nil {
+		if err := s.tx.rollbackLocked(); err != nil {
 			return err
 		}
 		known, err = s.resets.after(after)

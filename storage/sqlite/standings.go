@@ -56,7 +56,7 @@ func (s *Store) readStandings(ctx context.Context, term *storage.Term, clients [
 	}
 	if a := s.alone.Load(); a != nil && ctx.Err() == nil {
 		if err := s.recordsAlone(a, term, clients, now, records); err != errTransaction {
-			return s.failed(wrap("standings", err))
+			return s.place.failed(wrap("standings", err))
 		}
 	}
 	return s.withClients(ctx, term, "standings", func(st *standings) (written int64, err error) {
@@ -115,7 +115,7 @@ func (s *Store) withClients(ctx context.Context, term *storage.Term, doing strin
 	if err := ctx.Err(); err != nil {
 		return wrap(doing, err)
 	}
-	return s.failed(wrap(doing, s.transactLocked(term, func() (int64, error) {
+	return s.place.failed(wrap(doing, s.tx.doLocked(term, func() (int64, error) {
 		s.clients.shift = 0
 		if term != nil {
 			s.clients.shift = term.Shift

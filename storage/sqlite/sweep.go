@@ -56,17 +56,17 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, wrap("sweep", err)
 	}
-	if s.inPlace() != nil {
+	if s.place.check() != nil {
 		return storage.Swept{}, nil // the next claim says so
 	}
 	sw := s.sweeping
 	if sw.atStart() {
 		err := s.foldForSweepLocked()
 		if sw.unfolded = code(err) == codeFull; err != nil && !sw.unfolded { // there is room for a fold after a sweep
-			return storage.Swept{}, s.failed(wrap("sweep", err))
+			return storage.Swept{}, s.place.failed(wrap("sweep", err))
 		}
 	}
-	err := s.transactLocked(term, func() (int64, error) {
+	err := s.tx.doLocked(term, func() (int64, error) {
 		if sw.now = now; term != nil {
 			sw.now, sw.era, sw.shift = term.Time.Now, term.Era, term.Shift
 		}
@@ -80,8 +80,8 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	if sw.dropped > 0 {
 		s.claims.limits.forget()
 	}
-	s.askToEmptyLogLocked(sw.now)
-	return storage.Swept{Rows: sw.deleted, More: sw.more}, s.failed(wrap("sweep", err))
+	s.log.askToEmptyLocked(sw.now)
+	return storage.Swept{Rows: sw.deleted, More: sw.more}, s.place.failed(wrap("sweep", err))
 }
 
 // foldForSweepLocked folds what was noted before a sweep, which nobody waits for.

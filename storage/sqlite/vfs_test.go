@@ -22,7 +22,7 @@ func TestCommitIsInTheFiles(t *testing.T) {
 		rows += int64(n)
 		if i == 3 {
 			s.mu.Lock()
-			err := s.reuseLogLocked()
+			err := s.log.reuseLocked()
 			s.mu.Unlock()
 			if err != nil {
 				t.Fatal(err)
@@ -49,7 +49,7 @@ func TestCommitIsInTheFiles(t *testing.T) {
 func TestStoreSyncs(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
-	for name, c := range map[string]*conn{"writer": s.writer, "side": s.side} {
+	for name, c := range map[string]*conn{"writer": s.writer, "side": s.log.side} {
 		var answers []driver.Value
 		err := c.each(`PRAGMA `+vfs.SyncPragma, func(row []driver.Value) error {
 			answers = append(answers, row...)

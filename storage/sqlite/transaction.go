@@ -1,0 +1,107 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// transactions are those of the write connection, one at a time.
+type transactions struct {
+	place *place
+	clock *clock
+	log   *wal
+	open  bool // the connection may be in one
+
+	begin, commit, rollback *stmt
+}
+
+func (t *transactions) prepare(c *conn) error {
+	for _, p := range []struct {
+		stmt  **stmt
+		query string
+	}{
+		{&t.begin, `BEGIN IMMEDIATE`},
+		{&t.commit, `COMMIT`},
+		{&t.rollback, `ROLLBACK`},
+	} {
+		var err error
+		if *p.stmt, err = c.prepare(p.query, 0, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// doLocked runs f in a transaction, within a term if there is one. The
+// transaction is committed if f has written rows, or if the time must be kept.
+func (t *transactions) doLocked(term *storage.Term, f func() (written int64, err error)) error {
+	if err := t.place.check(); err != nil {
+		return err
+	}
+	if err := t.beginLocked(); err != nil {
+		return err
+	}
+	written, err := t.inTermLocked(term, f)
+	if err != nil && !errors.Is(err, storage.ErrTerm) || written == 0 {
+		return errors.Join(err, t.rollbackLocked())
+	}
+	if _, err := t.commit.exec(); err != nil {
+		t.clock.forget()
+		return errors.Join(fmt.Errorf("commit: %w: %w", storage.ErrUnknownOutcome, err), t.rollbackLocked())
+	}
+	t.open = false
+	t.log.wroteLocked(written)
+	return err
+}
+
+// inTermLocked runs f inside of a transaction, and returns how many rows were written,
+// the time's own among them.
+func (t *transactions) inTermLocked(term *storage.Term, f func() (written int64, err error)) (written int64, err error) {
+	if term == nil {
+		return f()
+	}
+	if err := t.clock.tell(term); err != nil {
+		return 0, err
+	}
+	if term.Holds(term.Time) {
+		written, err = f()
+	} else {
+		err = storage.ErrTerm
+	}
+	if err != nil && err != storage.ErrTerm {
+		return 0, err
+	}
+	kept, failed := t.clock.keep(term, written > 0)
+	if failed != nil {
+		return 0, failed
+	}
+	return written + kept, err
+}
+
+// beginLocked begins a transaction, after it has ended one that was left open.
+func (t *transactions) beginLocked() error {
+	if err := t.rollbackLocked(); err != nil {
+		return err
+	}
+	if _, err := t.begin.exec(); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	t.open = true
+	return nil
+}
+
+// rollbackLocked ends the transaction, if there is one. It may have ended
+// itself: SQLite rolls back on its own after some errors, and then calls another
+// rollback a plain error.
+func (t *transactions) rollbackLocked() error {
+	if !t.open {
+		return nil
+	}
+	if _, err := t.rollback.exec(); err != nil && code(err) != codeError {
+		return fmt.Errorf("rollback: %w", err)
+	}
+	t.open = false
+	return nil
+}
