@@ -223,7 +223,7 @@ func failNth(n int64, err error) (fail func(string) error, failed *string) {
 // long, limits hold, and the database is in use again without a restart.
 func TestAnyCallMayFail(t *testing.T) {
 	codes := []coded{10, codeFull, codeBusy, codeCorrupt, 7}
-	step := int64(13) // and so with any of the codes
+	step := int64(7) // and so with any of the codes
 	if proof.IsOn() {
 		step = 1
 	}
