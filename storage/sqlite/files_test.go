@@ -176,6 +176,13 @@ func TestOpenTogether(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		last, err := Open(context.Background(), Options{Path: path}) // of connections that close together, none may be able to remove the log
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := last.Close(); err != nil {
+			t.Error(err)
+		}
 		if names := list(t, path); len(names) != 1 {
 			t.Errorf("got files %q, want the database alone", names)
 		}
