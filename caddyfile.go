@@ -40,7 +40,8 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			tier         <value> [<default>]
 //			cost         <n>|<placeholder> [<matcher>, as for match]
 //			max_cost     <n>
-//			count        status <statuses...> [hold]
+//			count        status <statuses...> [hold [read_body [<size>]]]
+//			count        when [status <statuses...>] [header [!]<field> [<value>]] [size under|over <size>] [hold]
 //			on_empty_key ip|share|skip|deny
 //			scope        shared|site
 //			prefix_ceiling <factor>

@@ -99,6 +99,60 @@ func byHold(t *testing.T, amount int64, statuses ...int) map[bool]*Handler {
 	return map[bool]*Handler{true: countingHandler(t, amount, true, statuses...), false: countingHandler(t, amount, false, statuses...)}
 }
 
+// Some software answers right and wrong passwords with one status, and says only in a header field
+// which it was.
+func TestAnswersThatCountByMoreThanTheirStatus(t *testing.T) {
+	const login, app = "/index.php/login?user=ann", "/index.php/apps/files"
+	answer := func(status int, fields ...string) caddyhttp.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) error {
+			for i := 0; i < len(fields); i += 2 {
+				w.Header().Set(fields[i], fields[i+1])
+			}
+			w.WriteHeader(status)
+			return nil
+		}
+	}
+	for name, test := range map[string]struct {
+		config.Count
+		next   caddyhttp.HandlerFunc
+		counts bool
+	}{
+		"location":               {config.Count{When: []config.Answer{{Status: []int{303}, Header: map[string][]string{"location": {"*/login*"}}}}}, answer(303, "Location", login), true},
+		"another location":       {config.Count{When: []config.Answer{{Status: []int{303}, Header: map[string][]string{"location": {"*/login*"}}}}}, answer(303, "Location", app), false},
+		"another status":         {config.Count{When: []config.Answer{{Status: []int{303}, Header: map[string][]string{"location": {"*/login*"}}}}}, answer(302, "Location", login), false},
+		"no such field":          {config.Count{When: []config.Answer{{Header: map[string][]string{"Location": nil}}}}, answer(200), true},
+		"with that field":        {config.Count{When: []config.Answer{{Header: map[string][]string{"Location": nil}}}}, answer(200, "Location", app), false},
+		"any value":              {config.Count{When: []config.Answer{{Header: map[string][]string{"X-Failed": {}}}}}, answer(200, "X-Failed", "yes"), true},
+		"one of two values":      {config.Count{When: []config.Answer{{Header: map[string][]string{"X-Failed": {"a", "b"}}}}}, answer(200, "X-Failed", "b"), true},
+		"one of two answers":     {config.Count{When: []config.Answer{{Status: []int{4}}, {Status: []int{303}}}}, answer(303), true},
+		"a status beside":        {config.Count{Status: []int{401}, When: []config.Answer{{Status: []int{303}}}}, answer(401), true},
+		"small":                  {config.Count{When: []config.Answer{{MaxSize: 100}}}, answer(200, "Content-Length", "100"), true},
+		"too large":              {config.Count{When: []config.Answer{{MaxSize: 100}}}, answer(200, "Content-Length", "101"), false},
+		"large":                  {config.Count{When: []config.Answer{{MinSize: 100}}}, answer(200, "Content-Length", "100"), true},
+		"too small":              {config.Count{When: []config.Answer{{MinSize: 100}}}, answer(200, "Content-Length", "99"), false},
+		"of a length not known":  {config.Count{When: []config.Answer{{MaxSize: 100}}}, answer(200), false},
+		"of an error":            {config.Count{When: []config.Answer{{Status: []int{401}}}}, failing(caddyhttp.Error(401, nil)), true},
+		"a field of an error":    {config.Count{When: []config.Answer{{Header: map[string][]string{"X-Failed": {}}}}}, failing(caddyhttp.Error(401, nil)), false},
+		"only what comes first":  {config.Count{When: []config.Answer{{Status: []int{303}}}}, answering(200, 303), false},
+		"not what comes earlier": {config.Count{When: []config.Answer{{Status: []int{303}}}}, answering(103, 303), true},
+	} {
+		for _, hold := range []bool{false, true} {
+			count := test.Count
+			count.Hold = hold
+			h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+				Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}, Count: &count,
+			}}})
+			if _, err := askFor(context.Background(), h, test.next); err != nil && !errors.As(err, new(caddyhttp.HandlerError)) {
+				t.Fatal(err)
+			}
+			w, err := askFor(context.Background(), h, answering(200))
+			if refused := err != nil || w.Code == http.StatusTooManyRequests; refused != test.counts {
+				t.Errorf("%s, hold %t: got refused %t, want %t", name, hold, refused, test.counts)
+			}
+		}
+	}
+}
+
 func TestWhatCountsByStatus(t *testing.T) {
 	handlers, client := byHold(t, 2, 401, 403), netip.MustParseAddr("192.0.2.1")
 	panics := func(err error) caddyhttp.HandlerFunc {

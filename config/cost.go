@@ -104,8 +104,12 @@ func (c *Cost) rule() (enforce.CostRule, error) {
 type Count struct {
 	// The statuses with which a request uses up units, from 200 to 599, or the first digit for all
 	// that begin with it: 4 stands for 400 to 499. A request that is answered with another
-	// status uses up nothing. Required.
+	// status uses up nothing. Required unless `when` is given.
 	Status []int `json:"status,omitempty"`
+
+	// Other answers with which a request uses up units: for software that answers right and wrong
+	// passwords with the same status, and says in a header field which it was.
+	When []Answer `json:"when,omitempty"`
 
 	// Take what a request costs when it comes, and give it back if its status is none of these.
 	// So never more are let through than the limit, however many come at once, and a client
@@ -125,17 +129,27 @@ type Count struct {
 
 // check returns an error about what is wrong with the statuses.
 func (c *Count) check() error {
-	if len(c.Status) == 0 {
+	if len(c.Status) == 0 && len(c.When) == 0 {
 		return errors.New("status: one is missing: write 401")
 	}
 	if err := c.checkReadBody(); err != nil {
 		return err
 	}
-	for i, status := range c.Status {
+	for i := range c.When {
+		if err := c.When[i].check(); err != nil {
+			return fmt.Errorf("when: %w", err)
+		}
+	}
+	return checkStatuses(c.Status)
+}
+
+// checkStatuses returns an error about a status that is none, or that is given twice.
+func checkStatuses(statuses []int) error {
+	for i, status := range statuses {
 		if (status < 2 || status > 5) && (status < 200 || status > 599) {
 			return fmt.Errorf("status: must be from 200 to 599, or 2 to 5 for all that begin with it, got %d", status)
 		}
-		for j, other := range c.Status {
+		for j, other := range statuses {
 			if i > j && status == other {
 				return fmt.Errorf("status: %s is given twice: leave one out", enforce.StatusText(status))
 			}
@@ -165,7 +179,11 @@ func (c *Count) rule() *enforce.Count {
 	if c == nil {
 		return nil
 	}
-	return &enforce.Count{Status: c.Status, Hold: c.Hold, ReadBody: c.ReadBody}
+	rule := &enforce.Count{Status: c.Status, Hold: c.Hold, ReadBody: c.ReadBody}
+	for i := range c.When {
+		rule.When = append(rule.When, c.When[i].rule())
+	}
+	return rule
 }
 
 // compileCount settles which requests of the zone use up units.
@@ -187,36 +205,68 @@ func (z *zoneCompiler) compileCount() error {
 	return nil
 }
 
-// unmarshalCount reads which requests use up units.
+// unmarshalCount reads which requests use up units. The words of several lines are taken together.
 func (z *Zone) unmarshalCount(d *caddyfile.Dispenser) error {
-	if z.Count != nil {
+	words := d.RemainingArgs()
+	if z.Count != nil && len(z.Count.Status) > 0 && (len(words) == 0 || words[0] != "when") {
 		return d.Errf("count already specified: status %v", z.Count)
 	}
-	count, err := parseCounted(d.RemainingArgs())
-	if err != nil {
+	count := z.Count
+	if count == nil {
+		count = new(Count)
+	}
+	if err := count.parse(words); err != nil {
 		return d.Errf("count: %w", err)
 	}
 	z.Count = count
 	return nil
 }
 
-// parseCounted parses what stands behind the word `count`.
-func parseCounted(words []string) (*Count, error) {
+// parse adds what stands behind the word `count`.
+func (c *Count) parse(words []string) error {
 	const write = "write count status 401 403"
 	switch {
 	case len(words) == 0:
-		return nil, fmt.Errorf("it lacks the statuses with which a request counts: %s", write)
+		return fmt.Errorf("it lacks the statuses with which a request counts: %s", write)
 	case words[0] == "hold":
-		return nil, fmt.Errorf("hold is for what counts only with some statuses: write count status 401 hold")
+		return fmt.Errorf("hold is for what counts only with some statuses: write count status 401 hold")
 	case words[0] != "status" && isStatus(words[0]):
-		return nil, fmt.Errorf("the word status is missing: write count status %s", strings.Join(words, " "))
-	case words[0] != "status":
-		return nil, fmt.Errorf("unknown word %q: %s", words[0], write)
+		return fmt.Errorf("the word status is missing: write count status %s", strings.Join(words, " "))
+	case words[0] != "status" && words[0] != "when":
+		return fmt.Errorf("unknown word %q: %s", words[0], write)
 	}
-	words = words[1:]
-	c := new(Count)
+	kind := words[0]
+	words, err := c.parseHold(kind, words[1:])
+	if err != nil {
+		return err
+	}
+	if kind == "when" {
+		answer, err := parseAnswer(words)
+		if err != nil {
+			return fmt.Errorf("when: %w", err)
+		}
+		c.When = append(c.When, answer)
+		return c.check()
+	}
+	if len(words) == 0 {
+		return fmt.Errorf("status lacks its values: %s", write)
+	}
+	for _, word := range words {
+		status, ok := parseStatus(word)
+		if !ok && strings.Contains(word, ",") {
+			return fmt.Errorf("got %q, but "+matcher.NoCommas+" write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
+		}
+		if !ok {
+			return fmt.Errorf("status: expected one from 200 to 599, or a class from 2xx to 5xx, got %q", word)
+		}
+		c.Status = append(c.Status, status)
+	}
+	return c.check()
+}
+
+// parseHold parses `hold` and what belongs to it at the end of a line, and returns the words before.
+func (c *Count) parseHold(kind string, words []string) (before []string, err error) {
 	if i := slices.Index(words, "read_body"); i >= 0 {
-		var err error
 		if c.ReadBody, err = parseReadBody(words[i+1:]); err != nil {
 			return nil, err
 		}
@@ -224,24 +274,11 @@ func parseCounted(words []string) (*Count, error) {
 	}
 	if i := slices.Index(words, "hold"); i >= 0 {
 		if i < len(words)-1 {
-			return nil, fmt.Errorf("hold stands last: write count status %s hold", strings.Join(slices.Delete(slices.Clone(words), i, i+1), " "))
+			return nil, fmt.Errorf("hold stands last: write count %s %s hold", kind, strings.Join(slices.Delete(slices.Clone(words), i, i+1), " "))
 		}
 		c.Hold, words = true, words[:i]
 	}
-	if len(words) == 0 {
-		return nil, fmt.Errorf("status lacks its values: %s", write)
-	}
-	for _, word := range words {
-		status, ok := parseStatus(word)
-		if !ok && strings.Contains(word, ",") {
-			return nil, fmt.Errorf("got %q, but "+matcher.NoCommas+" write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
-		}
-		if !ok {
-			return nil, fmt.Errorf("status: expected one from 200 to 599, or a class from 2xx to 5xx, got %q", word)
-		}
-		c.Status = append(c.Status, status)
-	}
-	return c, c.check()
+	return words, nil
 }
 
 // parseReadBody parses what stands behind the word `read_body`.

@@ -40,7 +40,7 @@ func serveNext(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, r
 // header is called before a status is written.
 func (w *answerWriter) header(status int) {
 	if isFinal(status) {
-		w.pending.Settle(status)
+		w.pending.Settle(status, w.Header())
 	}
 	if w.response != nil {
 		w.response.restore(status)
@@ -75,7 +75,7 @@ func (w *answerWriter) FlushError() error {
 func (w *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
-		w.pending.Settle(http.StatusSwitchingProtocols)
+		w.pending.Settle(http.StatusSwitchingProtocols, w.Header())
 	}
 	return conn, buffered, err
 }

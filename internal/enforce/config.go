@@ -2,7 +2,9 @@ package enforce
 
 import (
 	"maps"
+	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,9 +155,28 @@ type Trap struct {
 
 // Count says which answers count.
 type Count struct {
-	Status   []int // or the first digit of many
-	Hold     bool  // units are held until the answer is known
-	ReadBody int64 // bytes of the body that are read before; 0 for none
+	Status   []int    // or the first digit of many
+	When     []Answer // as well; what they say of an answer is known once its header is
+	Hold     bool     // units are held until the answer is known
+	ReadBody int64    // bytes of the body that are read before; 0 for none
+}
+
+// Answer describes answers. All that it says must hold.
+type Answer struct {
+	caddyhttp.ResponseMatcher
+	MinSize, MaxSize int64  // of the content, in bytes; 0 for no bound
+	Text             string // as a Caddyfile has it
+}
+
+// matches reports whether an answer is one of those. One that doesn't say its length has no size.
+func (a *Answer) matches(status int, header http.Header) bool {
+	if a.MinSize > 0 || a.MaxSize > 0 {
+		size, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
+		if err != nil || size < a.MinSize || a.MaxSize > 0 && size > a.MaxSize {
+			return false
+		}
+	}
+	return a.Match(status, header)
 }
 
 // APIKeys are the keys that clients have, and where they send them.

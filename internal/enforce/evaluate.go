@@ -67,7 +67,7 @@ func (h *Handler) evaluate(r *http.Request) (result, *pending, []*LateName, erro
 		h.App.DecisionLog.passed(e, result.Response)
 		h.trace(e.Http, result.Response)
 	case Denied:
-		e.Pending(nil).Settle(result.Denial.Status)
+		e.Pending(nil).Settle(result.Denial.Status, nil)
 	case Refused:
 		result.Response = result.Response.join(e)
 		h.report(e, result.Response)

@@ -75,23 +75,25 @@ func (p *pending) serve(w *answerWriter, r *http.Request, next caddyhttp.Handler
 	p.body.watch(r)
 	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	p.before = statusesIn(p.repl)
-	defer p.end(r, http.StatusInternalServerError) // if it panics
+	defer p.end(w, r, http.StatusInternalServerError) // if it panics
 	err := next.ServeHTTP(w, r)
 	p.body.noteError(err)
-	p.end(r, StatusOf(err))
+	p.end(w, r, StatusOf(err))
 	return err
 }
 
 // End settles with the status that is written, if none was, when the handlers end.
-func (p *pending) end(r *http.Request, status int) {
+func (p *pending) end(w http.ResponseWriter, r *http.Request, status int) {
 	if r.Context().Err() != nil {
 		p.leave(status)
 	}
-	p.Settle(status)
+	p.Settle(status, w.Header())
 }
 
-// Settle settles with the status of the answer. Only the first call counts. Nil settles nothing.
-func (p *pending) Settle(status int) { p.settleBy(settledBy{status: max(status, 1)}) } // a log may not have it
+// Settle settles with the status and the header of the answer. Only the first call counts. Nil settles nothing.
+func (p *pending) Settle(status int, header http.Header) {
+	p.settleBy(settledBy{status: max(status, 1), header: header}) // a log may not have it
+}
 
 // leave settles where the client has left before there was an answer.
 func (p *pending) leave(status int) { p.settleBy(settledBy{status: status, left: true}) }

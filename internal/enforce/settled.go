@@ -55,6 +55,19 @@ func (c *Count) Counts(status int) bool {
 	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
 }
 
+// Answered reports whether an answer counts. Nil counts all.
+func (c *Count) Answered(status int, header http.Header) bool {
+	return c.Counts(status) || slices.ContainsFunc(c.When, func(a Answer) bool { return a.matches(status, header) })
+}
+
+// AnsweredAlike reports whether an answer with a status may count: no log says the rest. Nil counts
+// all.
+func (c *Count) AnsweredAlike(status int) bool {
+	return c.Counts(status) || slices.ContainsFunc(c.When, func(a Answer) bool {
+		return caddyhttp.ResponseMatcher{StatusCode: a.StatusCode}.Match(status, nil)
+	})
+}
+
 // StatusText returns a status, or a class of them, as a Caddyfile has it.
 func StatusText(status int) string {
 	if status < 10 {
@@ -64,12 +77,23 @@ func StatusText(status int) string {
 }
 
 // String returns the statuses as a Caddyfile has them.
-func (c *Count) String() string {
+func (c *Count) String() string { return strings.Join(c.statuses(), " ") }
+
+func (c *Count) statuses() []string {
 	words := make([]string, len(c.Status))
 	for i, status := range c.Status {
 		words[i] = StatusText(status)
 	}
-	return strings.Join(words, " ")
+	return words
+}
+
+// Answers returns the answers that count, each as a Caddyfile has it.
+func (c *Count) Answers() []string {
+	words := c.statuses()
+	for _, a := range c.When {
+		words = append(words, a.Text)
+	}
+	return words
 }
 
 // This file has what settles whether a request counts by the status of its answer.
@@ -77,13 +101,14 @@ func (c *Count) String() string {
 // settledBy is the status of an answer; 0 until it is known.
 type settledBy struct {
 	status   int
-	left     bool     // the client has left before a status was written, or broken off its body
-	replaced statuses // the statuses in place of which this one was written
+	header   http.Header // of the answer; nil if there is none
+	left     bool        // the client has left before a status was written, or broken off its body
+	replaced statuses    // the statuses in place of which this one was written
 }
 
 // Counts reports whether a zone counts the answer.
 func (s settledBy) counts(c *Count) bool {
-	if c.Counts(s.status) || s.left && (c.Hold || c.Counts(statusLeft)) {
+	if c.Answered(s.status, s.header) || s.left && (c.Hold || c.Counts(statusLeft)) {
 		return true
 	}
 	for _, status := range s.replaced {

@@ -225,7 +225,7 @@ func countsText(e *enforce.Evaluation) (text string) {
 	var last *enforce.Zone
 	for _, p := range e.Policies {
 		if z := p.Zone; z != last && z.Count != nil {
-			text += "; in zone " + z.Name + " it counts only if it is answered with " + strings.Join(strings.Fields(z.Count.String()), " or ")
+			text += "; in zone " + z.Name + " it counts only if it is answered with " + strings.Join(z.Count.Answers(), " or ")
 			last = z
 		}
 	}

@@ -167,9 +167,9 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 	e := h.Begin(request)
 	defer e.Release()
 	result, err := e.Decide()
-	e.Pending(nil).Settle(r.Status)
+	e.Pending(nil).Settle(r.Status, nil)
 	for i, p := range e.Policies {
-		if !p.Zone.Count.Counts(r.Status) {
+		if !p.Zone.Count.AnsweredAlike(r.Status) {
 			continue
 		}
 		v.Counts = append(v.Counts, replay.Count{
@@ -204,7 +204,7 @@ func (j *judge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *repl
 	refusedBy := e.ShadowVerdicts().All()
 	for i, p := range e.Shadows.Policies {
 		key := v.Copy(e.Shadows.Debits[i].Key)
-		if p.Zone.Count.Counts(r.Status) {
+		if p.Zone.Count.AnsweredAlike(r.Status) {
 			v.Counts = append(v.Counts, replay.Count{Limit: j.limit(p), Key: key, Cost: e.Shadows.Debits[i].Cost, Unknown: j.unknown(p.Zone, r)})
 		}
 		if slices.Contains(refusedBy, p) {

@@ -157,6 +157,9 @@ func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
 	if z.Per == enforce.PerClient && a.Session != nil {
 		needs = append(needs, needOfField("Cookie"))
 	}
+	if z.Count != nil && len(z.Count.When) > 0 {
+		needs = append(needs, need{text: "the header fields of answers"})
+	}
 	return needs
 }
 
