@@ -9,9 +9,11 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,10 +31,11 @@ const jsonReference = "docs/json.md"
 
 const jsonReferenceHead = `# JSON reference
 
-Every field of the JSON config, with its type, the first sentence of its documentation and its default.
-The [reference](reference.md) explains the options, with their ranges.
+Every field of the JSON config, with its type. A field without an explanation is the option of this name
+in the [reference](reference.md).
 
-A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds.
+A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds; a size a
+number of bytes; a share of limits a number of percent. ` + "`caddy adapt`" + ` prints the JSON of a Caddyfile.
 
 <!-- Written from the doc comments of the config structs by make reference. Do not edit it here. -->
 `
@@ -77,7 +80,7 @@ func writeJSONReference(t *testing.T) []byte {
 	t.Helper()
 	w := &referenceWriter{
 		t: t, headings: make(map[reflect.Type]string), done: make(map[reflect.Type]bool),
-		comments: make(map[string]map[string]*doc.Type),
+		comments: make(map[string]map[string]*doc.Type), options: readText(t, reference),
 	}
 	w.out.WriteString(jsonReferenceHead)
 	for _, root := range configRoots {
@@ -124,6 +127,7 @@ type referenceWriter struct {
 	out      bytes.Buffer
 	headings map[reflect.Type]string         // that aren't the name of the type
 	comments map[string]map[string]*doc.Type // of types, by package and name
+	options  string                          // the reference of options
 	done     map[reflect.Type]bool
 }
 
@@ -157,7 +161,7 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 	if documented == nil {
 		return
 	}
-	fmt.Fprintf(&w.out, "\n## %s\n\n%s.\n\n| field | type | |\n|---|---|---|\n", w.heading(typ), where)
+	fmt.Fprintf(&w.out, "\n## %s\n\n%s.\n\n", w.heading(typ), where)
 	comments := fieldComments(documented)
 	type reference struct {
 		typ   reflect.Type
@@ -175,7 +179,7 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 			w.t.Errorf("%s.%s has no doc comment: it is what users read of the field %q", typ.Name(), field.Name, name)
 		}
 		kind, inner := jsonType(field)
-		fmt.Fprintf(&w.out, "| `%s` | %s | %s |\n", name, kind, inShort(comment))
+		fmt.Fprintf(&w.out, "- `%s`: %s.%s\n", name, kind, w.explanation(typ, name, comment))
 		if inner != nil {
 			refers = append(refers, reference{inner, fmt.Sprintf("In `%s` of %s", name, w.heading(typ))})
 		}
@@ -183,6 +187,16 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 	for _, r := range refers {
 		w.writeStruct(r.typ, r.where)
 	}
+}
+
+// explanation returns a field's comment in short, or nothing if the reference has an option of its name.
+// Network stores and the exchange are built by themselves, and the reference doesn't have their options.
+func (w *referenceWriter) explanation(typ reflect.Type, name, comment string) string {
+	isCore := slices.Contains([]string{"config", "stores"}, path.Base(typ.PkgPath()))
+	if isCore && hasEntry(w.options, name) {
+		return ""
+	}
+	return " " + inShort(comment)
 }
 
 var (
@@ -209,7 +223,7 @@ func inShort(comment string) string {
 	if given := strings.TrimSpace(defaultSentence.FindString(whole)); !strings.Contains(short, given) {
 		short += " " + given
 	}
-	return strings.ReplaceAll(short, "|", `\|`)
+	return short
 }
 
 // fieldComments returns the doc comments of a struct's fields, by name.
