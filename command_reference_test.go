@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,8 +17,8 @@ const commandReference = "docs/commands.md"
 
 const commandReferenceHead = `# Commands
 
-The usage, examples and flags of each command, as ` + "`--help`" + ` prints them. [Operators](operators.md)
-explains the commands.
+The usage, an example and the flags of each command; ` + "`--help`" + ` prints more. [Operators](operators.md)
+explains the commands. With ` + "`--json`" + ` a command that shows something prints JSON.
 
 A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME, key:TEXT (the value of
 a zone's key), session:ID or tag:TAG. Every command that asks a running Caddy has the flags
@@ -64,11 +65,19 @@ func writeCommandReference(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// usage returns the part of a help text from the usage line to the flags of the command itself.
+var (
+	jsonFlag   = regexp.MustCompile(`(?m)^ +--json +Print JSON\n?`)
+	emptyLabel = regexp.MustCompile(`Flags:\n\z`)
+)
+
+// usage returns the part of a help text from the usage line to the flags of the command itself, without
+// the flag that every command has.
 func usage(help string) string {
 	_, help, _ = strings.Cut(help, "Usage:\n")
 	help, _, _ = strings.Cut(help, "Global Flags:\n")
 	help, _, _ = strings.Cut(help, "\nUse \"caddy")
+	help = jsonFlag.ReplaceAllString(strings.TrimSpace(help)+"\n", "")
+	help = strings.ReplaceAll(emptyLabel.ReplaceAllString(help, ""), " [flags]\n", "\n")
 	return strings.TrimSpace(help)
 }
 
