@@ -97,8 +97,10 @@ type (
 // What modules in the namespace `rate_limit.exchanges` implement, and the options.
 type (
 	APIKeys       = config.APIKeys
+	Answer        = config.Answer
 	Ban           = config.Ban
 	Challenge     = config.Challenge
+	Condition     = config.Condition
 	Cost          = config.Cost
 	Count         = config.Count
 	DecisionLog   = config.DecisionLog

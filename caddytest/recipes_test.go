@@ -496,8 +496,18 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		if err != nil || !strings.Contains(a.body, "/.well-known/rate-limit/") {
 			s.t.Errorf("the refusal isn't the page with the puzzle: %v: %s", err, a.body)
 		}
-		for n := range 60 { // as the page says: a crawler with many networks passes
-			s.send(send(fmt.Sprintf("198.18.%d.1", 10+n), 5, "GET https://wiki.example.com/page/{n}", 200))
+		for n := 0; ; n++ { // as the page says: many networks are refused in the end, each of which asks once
+			r, _ := requestOf("GET https://wiki.example.com/page/1", []string{"User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0", "Accept: text/html"}, 0)
+			a, err := do(s.client(fmt.Sprintf("198.18.%d.%d", 10+n/250, 1+n%250)), r)
+			if err != nil || n == 20_000 {
+				s.t.Fatalf("request %d of a flood: %v, %d", n, err, a.status)
+			}
+			if a.status == 429 {
+				if !strings.Contains(a.body, "/.well-known/rate-limit/") {
+					s.t.Errorf("the refusal isn't the page with the puzzle: %s", a.body)
+				}
+				break
+			}
 		}
 	},
 }}

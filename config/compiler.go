@@ -30,15 +30,16 @@ type Compiler struct {
 
 	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
 
-	warned map[string]bool // what was warned of already
-	survey *survey         // of all handlers' configs; nil before the first is compiled
+	loads  map[string]*enforce.Load // what is measured, by the names of zones
+	warned map[string]bool          // what was warned of already
+	survey *survey                  // of all handlers' configs; nil before the first is compiled
 	log    *zap.Logger
 }
 
 // Compile checks the settings of the app. It opens nothing. Also what it returns with an error must
 // be cleaned up, see [enforce.Config.Cleanup].
 func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
-	c := &Compiler{App: a, log: ctx.Logger(), warned: make(map[string]bool)}
+	c := &Compiler{App: a, log: ctx.Logger(), warned: make(map[string]bool), loads: make(map[string]*enforce.Load)}
 	c.Run = enforce.NewConfig(c.log, c.warn)
 	c.Run.IPv4Prefix, c.Run.IPv6Prefix = a.IPv4Prefix, a.IPv6Prefix
 	for _, step := range []func() error{

@@ -186,8 +186,8 @@ func (z *zoneCompiler) checkOnExceeded() error {
 		return nil
 	case z.OnExceeded != onExceededChallenge:
 		return fmt.Errorf("on_exceeded: must be refuse or challenge, got %q", z.OnExceeded)
-	case z.run.Per != enforce.PerClient:
-		return fmt.Errorf("on_exceeded challenge is for zones that count per client, this one counts per %s: a session would not help", z.run.Per)
+	case z.run.Per != enforce.PerClient && z.run.Per != enforce.PerEveryone:
+		return fmt.Errorf("on_exceeded challenge is for zones that count per client or everyone, this one counts per %s: a session would not help", z.run.Per)
 	case z.app.Session == nil:
 		return errors.New("on_exceeded: challenge needs sessions: write `session` into the global option rate_limit")
 	}

@@ -28,6 +28,9 @@ type Zone struct {
 	// must match. Every request belongs to a zone without matchers.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
+	// Under which load the zone applies: while one of these conditions holds. Default: always.
+	When []Condition `json:"when,omitempty"`
+
 	// What the zone is counted per:
 	//
 	// - `ip`: the client's address as Caddy determines it (`trusted_proxies`
@@ -75,8 +78,8 @@ type Zone struct {
 	//   verified, answer with a page that lets it earn a session, and then goes on
 	//   to where it was; the status is 429 all the same. Anything else is refused.
 	//
-	// For zones that count per `client`, with the option `session` of the
-	// `rate_limit` app.
+	// For zones that count per `client`, or per `everyone`, to which clients with a session or an
+	// API key don't belong then. Needs the option `session` of the `rate_limit` app.
 	OnExceeded string `json:"on_exceeded,omitempty"`
 
 	// How many leading bits of an IPv4 address tell clients apart, from 1 to
@@ -180,7 +183,7 @@ func (z *Zone) isPeerForm() bool {
 func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
 		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Count != nil ||
-		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow
+		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow || len(z.When) > 0
 }
 
 // wantsClients reports whether a zone that isn't compiled yet will count clients.

@@ -35,6 +35,7 @@ func (z *zoneCompiler) compile() error {
 		z.compileKey,
 		z.compileCost,
 		z.compileCount,
+		z.compileWhen,
 		z.checkBan,
 		z.checkCeiling,
 		z.checkOnExceeded,

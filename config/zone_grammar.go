@@ -32,6 +32,8 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) error
 	switch d.Val() {
 	case "match":
 		return z.unmarshalMatch(d, token)
+	case "when":
+		return z.unmarshalWhen(d)
 	case "per":
 		return z.unmarshalPer(d)
 	case "limit":

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -50,6 +51,9 @@ func (s *session) showStatus(status operator.Status) {
 	}
 	if len(status.Shadow) > 0 {
 		s.printf("%s", styled(printable("In shadow, so that nothing is refused: "+strings.Join(status.Shadow, ", ")+"."), yellow, s.colored))
+	}
+	if len(status.Loaded) > 0 {
+		s.printf("%s", styled(printable("Applied because of the load: "+strings.Join(status.Loaded, ", ")+"."), yellow, s.colored))
 	}
 	if len(status.Stores) == 0 {
 		s.printf("No request has been counted: the running config has no zone.")
@@ -171,7 +175,7 @@ func (c console) zones() *cobra.Command {
 }
 
 var zoneColumns = []column[zoneLimit]{
-	{"ZONE", func(r zoneLimit) cell { return text(r.zone.Name) }},
+	{"ZONE", func(r zoneLimit) cell { return zoneCell(r.zone) }},
 	{"PER", func(r zoneLimit) cell { return text(r.zone.Per) }},
 	{"LIMIT", func(r zoneLimit) cell { return limitCell(r.Name, r.Shadow) }},
 	{"TIER", func(r zoneLimit) cell { return text(r.Tier) }},
@@ -180,6 +184,22 @@ var zoneColumns = []column[zoneLimit]{
 	{"ALLOWED", func(r zoneLimit) cell { return figure(r.Allowed) }},
 	{"REFUSED", func(r zoneLimit) cell { return alarm(r.Refused) }},
 	{"WOULD REFUSE", func(r zoneLimit) cell { return figure(r.WouldRefuse) }},
+}
+
+// zoneCell names a zone, and says under which load it applies.
+func zoneCell(z operator.Zone) cell {
+	if len(z.When) == 0 {
+		return text(z.Name)
+	}
+	conditions := make([]string, len(z.When))
+	for i, c := range z.When {
+		conditions[i] = c.Text
+	}
+	applies := "when"
+	if z.Applies() {
+		applies = "applies now, when"
+	}
+	return text(fmt.Sprintf("%s (%s %s)", z.Name, applies, strings.Join(conditions, " or ")))
 }
 
 // limitCell names a limit, and says if it refuses nothing.

@@ -9,37 +9,46 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
+// passage is what a request that may pass takes along to later handlers.
+type passage struct {
+	response *Response   // what is said about limits; or nil
+	pending  *pending    // what awaits the status; or nil
+	timing   *timing     // until the answer begins; or nil
+	empty    []*LateName // placeholders to look at again when it comes back
+}
+
 // answerWriter is the writer of later handlers. Just before they write the header of the answer, it
 // settles what awaits the status, and sets our header fields again, which an upstream may have set.
 type answerWriter struct {
 	caddyhttp.ResponseWriterWrapper
-	response *Response // nil if nothing is said about limits, or an earlier handler has set them
-	pending  *pending  // nil if nothing awaits the status
+	passage // its response is nil where an earlier handler has set the fields
 }
 
-// serveNext calls the next handler for a request that may pass. What is said about limits and what
-// awaits the status may be nil.
-func serveNext(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, response *Response, pending *pending) error {
-	if response != nil {
-		response.setFields(w.Header())
+// serve calls the next handler.
+func (p passage) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if p.response != nil {
+		p.response.setFields(w.Header())
 	}
 	var out *answerWriter
 	switch {
-	case response != nil && response.out.ResponseWriter == nil:
-		out = &response.out
-		out.response = response
-	case pending != nil:
-		out = &pending.out
+	case p.response != nil && p.response.out.ResponseWriter == nil:
+		out = &p.response.out
+	case p.pending != nil:
+		out, p.response = &p.pending.out, nil
+	case p.timing != nil:
+		out, p.response = new(answerWriter), nil
 	default:
 		return next.ServeHTTP(w, r)
 	}
-	out.ResponseWriter, out.pending = w, pending
-	return pending.serve(out, r, next)
+	out.ResponseWriter, out.passage = w, p
+	defer p.timing.end()
+	return p.pending.serve(out, r, next)
 }
 
 // header is called before a status is written.
 func (w *answerWriter) header(status int) {
 	if isFinal(status) {
+		w.timing.end()
 		w.pending.Settle(status, w.Header())
 	}
 	if w.response != nil {
@@ -75,6 +84,7 @@ func (w *answerWriter) FlushError() error {
 func (w *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
+		w.timing.end()
 		w.pending.Settle(http.StatusSwitchingProtocols, w.Header())
 	}
 	return conn, buffered, err

@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -122,6 +123,9 @@ type Zone struct {
 	Costs   []CostRule // of those that match; the first one counts
 	MaxCost int64      // 0 if there is none
 	Count   *Count     // which answers count; nil if all do
+
+	Load *Load          // what is measured of its requests; nil if nothing is
+	When []*load.Switch // the zone applies while one of these is on; always if there are none
 
 	Tiers       bool   // limits are those of the client's tier
 	Tier        string // placeholders that hold the tier, or its name

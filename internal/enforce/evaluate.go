@@ -17,13 +17,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if h.App.Session.Serves(r.URL.Path) {
 		return h.serveSession(w, r)
 	}
-	result, pending, empty, err := h.evaluate(r)
+	result, on, err := h.evaluate(r)
 	if err != nil {
 		return fail(w, r, err)
 	}
 	switch result.Outcome {
 	case Passed, Counted:
-		return serveNext(w, r, h.watchPlaceholders(empty, next), result.Response, pending)
+		return on.serve(w, r, h.watchPlaceholders(on.empty, next))
 	case Refused:
 		return h.refuse(w, r, result.Response)
 	case challenged:
@@ -43,27 +43,24 @@ func EnforcerOf(handler caddyhttp.MiddlewareHandler) *Handler {
 	return nil
 }
 
-// evaluate decides what becomes of a request. Of one that is counted it also returns what is
-// known only with the status of the answer, and the placeholders to look at again when it comes back. The error
-// says why nothing could be decided.
-func (h *Handler) evaluate(r *http.Request) (result, *pending, []*LateName, error) {
+// evaluate decides what becomes of a request, and returns what one that may pass takes along. The
+// error says why nothing could be decided.
+func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 	e := h.Begin(r)
 	defer e.Release()
+	on := passage{}
 	result, err := e.Decide()
 	if err != nil {
-		return result, nil, nil, err
+		return result, on, err
 	}
-	var pending *pending
-	var empty []*LateName
 	switch result.Outcome {
 	case Passed:
 		e.Client.mapPlaceholders(e)
-		pending = e.Pending(nil)
+		on.pending, on.timing = e.Pending(nil), e.timing
 	case Counted:
 		result.Response = result.Response.join(e)
 		result.Response.renews = e.Client.isRenewable()
-		pending = e.Pending(result.Response)
-		empty = h.emptyPlaceholders(e)
+		on = passage{result.Response, e.Pending(result.Response), e.timing, h.emptyPlaceholders(e)}
 		h.App.DecisionLog.passed(e, result.Response)
 		h.trace(e.Http, result.Response)
 	case Denied:
@@ -75,7 +72,7 @@ func (h *Handler) evaluate(r *http.Request) (result, *pending, []*LateName, erro
 			result.Outcome = challenged
 		}
 	}
-	return result, pending, empty, nil
+	return result, on, nil
 }
 
 // Decide collects what the request takes from all limits, and has the engine decide. If the
@@ -210,7 +207,11 @@ func (e *Evaluation) obey(early bool) (result, error) {
 
 // Matches reports whether the request belongs to a zone.
 func (e *Evaluation) Matches(z *Zone) (bool, error) {
-	return z.Matchers.AnyMatchWithError(e.Http)
+	matches, err := z.Matchers.AnyMatchWithError(e.Http)
+	if matches && (z.Load != nil || z.When != nil) {
+		matches = e.isUnderLoad(z)
+	}
+	return matches, err
 }
 
 // charge collects the debits of a zone: who, which limits, what cost. It sets denies

@@ -32,6 +32,7 @@ type Evaluation struct {
 
 	Charges          // of enforced limits
 	Shadows Charges  // of shadow limits
+	timing  *timing  // until the answer begins; nil if nobody wants to know
 	open    *pending // what awaits the status of the answer; nil if nothing does
 	Keys    []byte   // the text of all keys
 	texts   Texts    // for the values of header fields
@@ -63,7 +64,7 @@ func (e *Evaluation) Release() {
 	if e.Credentials.Known {
 		e.Credentials = Credentials{}
 	}
-	e.Http, e.Repl, e.Vars, e.Denied, e.open = nil, nil, nil, nil, nil
+	e.Http, e.Repl, e.Vars, e.Denied, e.open, e.timing = nil, nil, nil, nil, nil, nil
 	e.Handler, e.Denies, e.Client, e.Subject, e.TrapBan = nil, nil, nil, nil, 0
 	e.trapped, e.Allowed, e.Dry = false, false, false
 	e.Keys = e.Keys[:0]

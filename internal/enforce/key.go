@@ -29,6 +29,9 @@ func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *Denial) {
 	case PerIP:
 		e.appendIP(z)
 	case PerEveryone:
+		if z.Challenges && e.Client != nil && e.Identify().IsVerified() {
+			return keySkipped, nil // a session is the way out
+		}
 		e.Keys = append(append(e.Keys, identity.TagEveryone), z.Static...)
 	case PerAPIKey:
 		return keyFound, e.appendAPIKey(z)

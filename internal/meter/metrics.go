@@ -37,6 +37,7 @@ var metrics = struct {
 	statements      *prometheus.GaugeVec
 	clients         *prometheus.CounterVec
 	squeezes        prometheus.Counter
+	underLoad       *prometheus.GaugeVec
 	sessions        *prometheus.CounterVec
 	refusedSessions *prometheus.CounterVec
 }{
@@ -143,6 +144,10 @@ var metrics = struct {
 		Name: "caddy_rate_limit_refused_sessions_total",
 		Help: "Times that a client asked for a session and got none, by reason.",
 	}, []string{"reason"}),
+	underLoad: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "caddy_rate_limit_zone_applies",
+		Help: "Whether a zone with a condition (when) applies: 1 if it does.",
+	}, []string{"zone"}),
 	squeezes: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_squeezes_total",
 		Help: "Times that a network was squeezed because too many different clients came from it.",
@@ -212,6 +217,15 @@ func SessionRenewed() { metrics.sessions.WithLabelValues("renewed").Inc() }
 
 // SessionRefused counts that a client asked for a session and got none.
 func SessionRefused(reason string) { metrics.refusedSessions.WithLabelValues(reason).Inc() }
+
+// SetApplies sets whether a zone with a condition applies.
+func SetApplies(zone string, applies bool) {
+	value := 0.
+	if applies {
+		value = 1
+	}
+	metrics.underLoad.WithLabelValues(zone).Set(value)
+}
 
 // SetRules sets how many rules of operators with an action, ban or allow, are in force.
 func SetRules(action string, n int) { metrics.statements.WithLabelValues(action).Set(float64(n)) }

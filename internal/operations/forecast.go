@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/dryrun"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -193,13 +194,24 @@ func (x *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) op
 		p := e.Policies[d.Debit]
 		return x.refusedByDebit(d, p, debits[d.Debit].Cost)
 	case e.Denied != nil:
-		return operator.Forecast{Outcome: "denied", Status: e.Denied.Status, Text: "is denied: " + e.Denied.Err.Error()}
+		return operator.Forecast{Outcome: "denied", Status: e.Denied.Status, Text: "is denied: " + e.Denied.Text}
 	case len(debits) == 0 && len(e.Shadows.Debits) == 0:
-		return operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
+		return operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it" + loadText(e)}
 	case len(debits) == 0:
 		return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes: all limits for it are in shadow"}, shadows)
 	}
-	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + countsText(e)}, shadows)
+	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + countsText(e) + loadText(e)}, shadows)
+}
+
+// loadText says which zones the request belongs to that don't apply because the load is low, or "".
+func loadText(e *enforce.Evaluation) (text string) {
+	for _, z := range e.Handler.Zones {
+		on := slices.ContainsFunc(z.When, (*load.Switch).IsOn)
+		if matches, err := z.Matchers.AnyMatchWithError(e.Http); len(z.When) > 0 && !on && matches && err == nil {
+			text += "; zone " + z.Name + " doesn't apply, only when " + z.When[0].Text
+		}
+	}
+	return text
 }
 
 // explainShadows tells how a request stands with its shadow limits, and returns those that would

@@ -36,6 +36,9 @@ func (s running) Status(context.Context) (operator.Status, error) {
 			if zone.Shadow {
 				status.Shadow = append(status.Shadow, zone.Name)
 			}
+			if len(zone.When) > 0 && zone.Applies() {
+				status.Loaded = append(status.Loaded, zone.Name)
+			}
 		}
 	}
 	return status, nil

@@ -78,7 +78,29 @@ func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitI
 		told.WouldRefuse = max(told.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
 	}
 	told.Shadow = !slices.ContainsFunc(zones, (*enforce.Zone).IsEnforced)
+	told.When = describeConditions(zones)
 	return told
+}
+
+// describeConditions describes the conditions of zones of one name, each once.
+func describeConditions(zones []*enforce.Zone) (all []operator.Condition) {
+	for _, z := range zones {
+		for _, s := range z.When {
+			c := operator.Condition{Text: s.Text}
+			var since int64
+			if c.Holds, since = s.State(); since != 0 {
+				at := time.Unix(0, since).UTC().Truncate(time.Second)
+				c.Since = &at
+			}
+			at := slices.IndexFunc(all, func(other operator.Condition) bool { return other.Text == c.Text })
+			if at < 0 {
+				all = append(all, c)
+			} else if c.Holds {
+				all[at] = c
+			}
+		}
+	}
+	return all
 }
 
 // addCounts adds those of a limit to those of its zone. Each limit of the zone counts what

@@ -15,6 +15,8 @@ type Status struct {
 	History bool `json:"history"`
 	// Shadow names the zones of which no limit is enforced.
 	Shadow []string `json:"shadow,omitempty"`
+	// Loaded names the zones that apply because of the load at the moment.
+	Loaded []string `json:"loaded,omitempty"`
 }
 
 // Store is one store, and the memory in front of it.

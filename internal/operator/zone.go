@@ -1,12 +1,31 @@
 package operator
 
+import (
+	"slices"
+	"time"
+)
+
 // Zone is a zone of the configuration that runs.
 type Zone struct {
 	Name   string  `json:"zone"`
 	Per    string  `json:"per"` // what it counts by, as in the Caddyfile: ip, client, key, …
 	Limits []Limit `json:"limits"`
 	Shadow bool    `json:"shadow,omitempty"` // no limit of it is enforced
+	// When are the conditions under which it applies, one of which is enough; none if it always does.
+	When []Condition `json:"when,omitempty"`
 	Counts
+}
+
+// Condition is a load under which a zone applies.
+type Condition struct {
+	Text  string     `json:"text"` // as in a Caddyfile: everyone over 200/1s
+	Holds bool       `json:"holds"`
+	Since *time.Time `json:"since,omitempty"` // when it began or ended to hold; nil if it never held
+}
+
+// Applies reports whether the zone applies.
+func (z Zone) Applies() bool {
+	return len(z.When) == 0 || slices.ContainsFunc(z.When, func(c Condition) bool { return c.Holds })
 }
 
 // Limit is a limit of a zone.

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/dryrun"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -70,12 +71,25 @@ func (j *judge) start(now int64) (err error) {
 	}
 	a.Instance.Store(j.started)
 	a.Settle()
+	forgetLoad(a.AllZones)
 	j.started.Rules.Store(a.Rules)
 	if a.APIKeys != nil {
 		j.started.Keys.Store(a.APIKeys.Keys)
 	}
 	<-j.started.Engine.Ready()
 	return nil
+}
+
+// forgetLoad ends the conditions of zones about which no log says anything. Those about rates stay.
+func forgetLoad(zones []*enforce.Zone) {
+	for _, z := range zones {
+		for _, s := range z.When {
+			if _, known := s.Measure.(*load.Rate); !known {
+				s.Measure = load.None{}
+			}
+			s.Changed = nil
+		}
+	}
 }
 
 // close ends the engine.

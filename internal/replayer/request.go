@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
@@ -156,6 +157,11 @@ func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
 	}
 	if z.Per == enforce.PerClient && a.Session != nil {
 		needs = append(needs, needOfField("Cookie"))
+	}
+	for _, s := range z.When {
+		if s.Measure == (load.None{}) {
+			needs = append(needs, need{text: "how busy the machine or the upstream was"})
+		}
 	}
 	if z.Count != nil && len(z.Count.When) > 0 {
 		needs = append(needs, need{text: "the header fields of answers"})

@@ -1,0 +1,213 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/load"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// Condition says when a zone applies: while there is too much load, by one of three measures. It begins
+// to hold when the measure is above its bound, and ends when the measure has been below four fifths of
+// the bound for ten seconds. Each Caddy process measures its own load.
+type Condition struct {
+	// More than so many requests in `window`, at least 1.
+	Requests int64 `json:"requests,omitempty"`
+
+	// The time that the requests are for, from 100ms to an hour.
+	Window caddy.Duration `json:"window,omitempty"`
+
+	// The zone to which the requests belong. Default: this zone, whether it applies or not.
+	Zone string `json:"zone,omitempty"`
+
+	// One in ten of the zone's answers of the last five seconds took longer than this to begin, at
+	// least 1ms.
+	SlowerThan caddy.Duration `json:"slower_than,omitempty"`
+
+	// The processors of the machine are busy for more than this percentage of the last second, from 1
+	// to 99. On Linux only.
+	CPU int `json:"cpu,omitempty"`
+}
+
+// The bounds of the window of a condition.
+const (
+	minLoadWindow = 100 * time.Millisecond
+	maxLoadWindow = time.Hour
+)
+
+// check returns an error about what is wrong with the condition.
+func (c *Condition) check() error {
+	window := time.Duration(c.Window)
+	switch measures := countTrue(c.Requests != 0 || c.Window != 0 || c.Zone != "", c.SlowerThan != 0, c.CPU != 0); {
+	case measures == 0:
+		return errors.New("it names no load: write when everyone over 200/1s")
+	case measures > 1:
+		return errors.New("it has more than one load: write each into a line of its own, of which one is enough")
+	case c.SlowerThan != 0 && time.Duration(c.SlowerThan) < time.Millisecond:
+		return fmt.Errorf("slower than: must be at least 1ms, got %v", time.Duration(c.SlowerThan))
+	case c.CPU != 0 && (c.CPU < 1 || c.CPU > 99):
+		return fmt.Errorf("cpu: must be between 1%% and 99%%, got %d%%", c.CPU)
+	case c.SlowerThan != 0 || c.CPU != 0:
+		return nil
+	case c.Requests < 1:
+		return fmt.Errorf("requests: must be at least 1, got %d", c.Requests)
+	case window < minLoadWindow || window > maxLoadWindow:
+		return fmt.Errorf("window: must be from %v to %v, got %v", minLoadWindow, wording.Duration(maxLoadWindow), window)
+	}
+	return nil
+}
+
+func countTrue(of ...bool) (n int) {
+	for _, b := range of {
+		if b {
+			n++
+		}
+	}
+	return n
+}
+
+// String returns the condition as a Caddyfile has it.
+func (c *Condition) String() string {
+	switch {
+	case c.SlowerThan != 0:
+		return "upstream slower than " + wording.Duration(time.Duration(c.SlowerThan))
+	case c.CPU != 0:
+		return fmt.Sprintf("cpu over %d%%", c.CPU)
+	case c.Zone != "":
+		return fmt.Sprintf("%s over %d/%s", c.Zone, c.Requests, wording.Duration(time.Duration(c.Window)))
+	}
+	return fmt.Sprintf("everyone over %d/%s", c.Requests, wording.Duration(time.Duration(c.Window)))
+}
+
+// unmarshalWhen reads a condition.
+func (z *Zone) unmarshalWhen(d *caddyfile.Dispenser) error {
+	c, err := parseCondition(d.RemainingArgs())
+	if err == nil {
+		err = c.check()
+	}
+	if err != nil {
+		return d.Errf("when: %w", err)
+	}
+	z.When = append(z.When, c)
+	return nil
+}
+
+// parseCondition parses what stands behind the word `when`.
+func parseCondition(words []string) (c Condition, err error) {
+	const write = "write when everyone over 200/1s, when upstream slower than 500ms or when cpu over 80%%"
+	if len(words) < 3 || words[1] != "over" && strings.Join(words[1:3], " ") != "slower than" {
+		return c, fmt.Errorf("got %q: "+write, strings.Join(words, " "))
+	}
+	switch value := words[2:]; {
+	case words[1] == "slower":
+		duration, err := caddy.ParseDuration(words[len(words)-1])
+		if err != nil || len(words) != 4 || words[0] != "upstream" || duration <= 0 {
+			return c, fmt.Errorf("got %q: write when upstream slower than 500ms", strings.Join(words, " "))
+		}
+		c.SlowerThan = caddy.Duration(duration)
+	case words[0] == "cpu":
+		percent, err := caddyconf.ParseCount(strings.TrimSuffix(value[0], "%"))
+		if err != nil || len(value) != 1 || percent < 1 || percent > 99 {
+			return c, fmt.Errorf("cpu: must be a whole percentage from 1%% to 99%%, got %q: write when cpu over 80%%", strings.Join(value, " "))
+		}
+		c.CPU = int(percent)
+	default:
+		limit, rest, err := parseRate(value)
+		if err == nil && len(rest) > 0 {
+			err = fmt.Errorf("unknown word %q: write when %s over %d/%s", rest[0], words[0], limit.Amount, wording.Duration(time.Duration(limit.Window)))
+		}
+		if err != nil {
+			return c, err
+		}
+		c.Requests, c.Window = limit.Amount, limit.Window
+		if words[0] != enforce.PerEveryone {
+			c.Zone = words[0]
+		}
+	}
+	return c, nil
+}
+
+// loadOf returns what is measured of the zones of a name.
+func (c *Compiler) loadOf(zone string) *enforce.Load {
+	if c.loads[zone] == nil {
+		c.loads[zone] = new(enforce.Load)
+	}
+	return c.loads[zone]
+}
+
+// compileWhen makes the conditions of the zone ready for use, and has the zone measured if a condition
+// is about it.
+func (z *zoneCompiler) compileWhen() error {
+	for i := range z.When {
+		s, err := z.compileCondition(&z.When[i])
+		if err != nil {
+			return fmt.Errorf("when: %w", err)
+		}
+		z.run.When = append(z.run.When, s)
+	}
+	if len(z.When) > 0 {
+		meter.SetApplies(z.Name, false)
+	}
+	isMeasured := func(of sitedZone) bool {
+		return slices.ContainsFunc(of.When, func(c Condition) bool { return c.Zone == z.Name || c.Zone == "" && of.Name == z.Name })
+	}
+	if len(z.When) > 0 || slices.ContainsFunc(z.app.survey.zones, isMeasured) {
+		z.run.Load = z.app.loadOf(z.Name)
+	}
+	return nil
+}
+
+func (z *zoneCompiler) compileCondition(c *Condition) (*load.Switch, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	of, known := z.Name, true
+	if c.Zone != "" {
+		of, known = c.Zone, slices.ContainsFunc(z.app.survey.zones, func(other sitedZone) bool { return other.Name == c.Zone })
+	}
+	if !known {
+		return nil, fmt.Errorf("there is no zone %q: write the name of one, or everyone for the requests of this one", c.Zone)
+	}
+	s := &load.Switch{Text: c.String()}
+	switch measured := z.app.loadOf(of); {
+	case c.SlowerThan != 0:
+		latency := load.NewLatency(time.Duration(c.SlowerThan))
+		measured.Latencies, s.Measure = append(measured.Latencies, latency), latency
+	case c.CPU != 0:
+		processor, err := load.NewProcessor(float64(c.CPU) / 100)
+		if err != nil {
+			return nil, fmt.Errorf("cpu: %w", err)
+		}
+		s.Measure = processor
+	default:
+		rate := load.NewRate(c.Requests, time.Duration(c.Window))
+		measured.Rates, s.Measure = append(measured.Rates, rate), rate
+	}
+	s.Changed = z.reportLoad(s.Text)
+	return s, nil
+}
+
+// reportLoad returns what reports that a condition of the zone begins or ends to hold.
+func (z *zoneCompiler) reportLoad(when string) func(bool, float64) {
+	run, log := z.run, z.log
+	return func(on bool, measured float64) {
+		fields := []zap.Field{zap.String("zone", run.Name), zap.String("when", when), zap.Float64("load", measured)}
+		if on {
+			log.Info("the zone applies: there is much load", fields...)
+		} else {
+			log.Info("the load is low again", fields...)
+		}
+		meter.SetApplies(run.Name, slices.ContainsFunc(run.When, (*load.Switch).IsOn))
+	}
+}

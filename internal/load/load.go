@@ -1,0 +1,225 @@
+// Package load says whether there is too much load: too many requests, answers that take too long, or
+// a busy processor. A [Switch] turns on when a [Measure] is above its bound, and off when it has been
+// below four fifths of the bound for ten seconds, so that what depends on it doesn't flap.
+//
+// Times are in nanoseconds and given by the caller. They may stand still or go back a little.
+package load
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// Measure measures a load in relation to a bound: 1 is the bound. All methods may be called by
+// several goroutines.
+type Measure interface {
+	Load(now int64) float64
+}
+
+const (
+	// calm is how long the load must be low for a switch to turn off.
+	calm = int64(10 * time.Second)
+	// low is up to which part of the bound the load is low.
+	low = 0.8
+)
+
+// Switch is on while there is too much load.
+type Switch struct {
+	Measure
+	Text    string                       // the condition as a Caddyfile has it
+	Changed func(on bool, since float64) // called when it has turned on or off, with the load then; may be nil
+
+	mu    sync.Mutex
+	on    bool
+	since int64 // when it turned on or off; 0 if it never did
+	high  int64 // when the load was not low
+}
+
+// On reports whether the switch is on at a time.
+func (s *Switch) On(now int64) bool {
+	load := s.Load(now)
+	s.mu.Lock()
+	was := s.on
+	if load >= low {
+		s.high = now
+	}
+	s.on = load > 1 || was && now-s.high < calm
+	on := s.on
+	if on != was {
+		s.since = now
+	}
+	s.mu.Unlock()
+	if on != was && s.Changed != nil {
+		s.Changed(on, load)
+	}
+	return on
+}
+
+// IsOn returns what [Switch.On] has returned last.
+func (s *Switch) IsOn() bool {
+	on, _ := s.State()
+	return on
+}
+
+// State returns what [Switch.On] has returned last, and since when, or 0 if it was always off.
+func (s *Switch) State() (on bool, since int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.on, s.since
+}
+
+// None is no load at all.
+type None struct{}
+
+// Load implements [Measure].
+func (None) Load(int64) float64 { return 0 }
+
+// slots is in how many slots a window is counted.
+const slots = 10
+
+// ring counts in slots of a window, the last of which is the present one. It is guarded by its owner.
+type ring[T any] struct {
+	width int64 // of a slot
+	last  int64 // the number of the present slot
+	slots [slots]T
+}
+
+// at returns the present slot. Slots that have passed since the last call are zero.
+func (r *ring[T]) at(now int64) *T {
+	slot := now / r.width
+	if slot-r.last >= slots || r.last-slot >= slots {
+		r.slots, r.last = [slots]T{}, slot
+	}
+	for r.last < slot {
+		r.last++
+		var zero T
+		r.slots[r.last%slots] = zero
+	}
+	return &r.slots[r.last%slots]
+}
+
+// Rate is how many requests come in a window, in relation to a number.
+type Rate struct {
+	bound float64
+	mu    sync.Mutex
+	ring  ring[int64]
+}
+
+// NewRate returns the rate of requests in relation to n in a window, of which each must be at least 1.
+func NewRate(n int64, window time.Duration) *Rate {
+	return &Rate{bound: float64(n), ring: ring[int64]{width: max(int64(window)/slots, 1)}}
+}
+
+// Add counts a request.
+func (r *Rate) Add(now int64) {
+	r.mu.Lock()
+	*r.ring.at(now)++
+	r.mu.Unlock()
+}
+
+// Load implements [Measure].
+func (r *Rate) Load(now int64) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ring.at(now)
+	var n int64
+	for _, count := range r.ring.slots {
+		n += count
+	}
+	return float64(n) / r.bound
+}
+
+const (
+	// latencyWindow is for how long answers are remembered.
+	latencyWindow = 5 * time.Second
+	// leastAnswers is how many there must be for their times to say something.
+	leastAnswers = 10
+	// step is the ratio of one bucket of times to the next.
+	step = 1.1
+	// buckets reach from a millisecond to some 20 minutes.
+	buckets = 150
+)
+
+// Latency is the time within which nine of ten answers of the last five seconds began, in relation to
+// a bound. It is right to a tenth. With fewer than ten answers it is 0.
+type Latency struct {
+	bound time.Duration
+	mu    sync.Mutex
+	ring  ring[[buckets]uint32]
+}
+
+// NewLatency returns the latency in relation to a time, which must be at least a millisecond.
+func NewLatency(bound time.Duration) *Latency {
+	return &Latency{bound: bound, ring: ring[[buckets]uint32]{width: int64(latencyWindow) / slots}}
+}
+
+// Add notes an answer that took d to begin.
+func (l *Latency) Add(d time.Duration, now int64) {
+	bucket := math.Ceil(math.Log(float64(max(d, time.Millisecond))/float64(time.Millisecond)) / math.Log(step))
+	l.mu.Lock()
+	l.ring.at(now)[int(min(bucket, buckets-1))]++
+	l.mu.Unlock()
+}
+
+// Load implements [Measure].
+func (l *Latency) Load(now int64) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ring.at(now)
+	var sum [buckets]uint32
+	var all uint32
+	for _, slot := range l.ring.slots {
+		for i, n := range slot {
+			sum[i] += n
+			all += n
+		}
+	}
+	if all < leastAnswers {
+		return 0
+	}
+	above := all / 10
+	for i := buckets - 1; ; i-- {
+		if sum[i] > above {
+			return math.Pow(step, float64(i)) * float64(time.Millisecond) / float64(l.bound)
+		}
+		above -= sum[i]
+	}
+}
+
+// sampled is how often the processor is looked at.
+const sampled = int64(time.Second)
+
+// Processor is the share of all processors of the machine that is in use, in relation to a bound.
+type Processor struct {
+	bound     float64
+	read      func() (busy, all uint64, err error)
+	mu        sync.Mutex
+	next      int64
+	busy, all uint64
+	load      float64
+}
+
+// NewProcessor returns the use of the processors in relation to a share from 0 to 1. It returns an
+// error where that can't be known.
+func NewProcessor(bound float64) (*Processor, error) {
+	p := &Processor{bound: bound, read: readProcessors}
+	var err error
+	p.busy, p.all, err = p.read()
+	return p, err
+}
+
+// Load implements [Measure]. The processors are looked at once a second at most.
+func (p *Processor) Load(now int64) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now < p.next && p.next-now <= sampled {
+		return p.load
+	}
+	p.next = now + sampled
+	if busy, all, err := p.read(); err == nil && all > p.all {
+		p.load = float64(busy-p.busy) / float64(all-p.all) / p.bound
+		p.busy, p.all = busy, all
+	}
+	return p.load
+}

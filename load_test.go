@@ -1,0 +1,136 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/internal/load"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
+)
+
+// loaded returns a handler with a zone of one request an hour that applies under a load, beside one
+// for the path /other.
+func loaded(t *testing.T, when ...config.Condition) *Handler {
+	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{
+		{Name: "z", Per: "ip", Limits: []config.Limit{{Amount: 1, Window: hour}}, When: when},
+		{Name: "other", Per: "everyone", Limits: []config.Limit{{Amount: 1 << 30, Window: hour}}},
+	}})
+}
+
+// refusedOf returns how many of n requests of a client are refused.
+func refusedOf(h *Handler, client string, n int) (refused int) {
+	for range n {
+		if w, err := askAs(context.Background(), h, client, nil, answering(200)); err != nil || w.Code == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	return refused
+}
+
+// A zone with a condition counts nothing and refuses nothing until there is too much load.
+func TestZoneAppliesUnderLoadOnly(t *testing.T) {
+	for name, when := range map[string]config.Condition{
+		"its own requests": {Requests: 100, Window: caddy.Duration(time.Hour)},
+	} {
+		h := loaded(t, config.Condition{Requests: 1 << 40, Window: caddy.Duration(time.Second)}, when)
+		if n := refusedOf(h, "192.0.2.1", 100); n != 0 {
+			t.Errorf("%s: %d of the first 100 were refused, want none", name, n)
+		}
+		if n := refusedOf(h, "192.0.2.1", 10); n != 9 {
+			t.Errorf("%s: %d of ten more were refused, want all but the first", name, n)
+		}
+		if n := refusedOf(h, "192.0.2.2", 1); n != 0 {
+			t.Errorf("%s: the first request of another client was refused", name)
+		}
+		zones := operations.DescribeZones(h.run.App, nil)
+		if z := zones[0]; !z.Applies() || len(z.When) != 2 || !z.When[1].Holds || z.When[1].Since == nil || z.When[0].Since != nil {
+			t.Errorf("%s: operators see %+v", name, z.When)
+		}
+	}
+}
+
+func TestZoneAppliesWhileTheUpstreamIsSlow(t *testing.T) {
+	h := loaded(t, config.Condition{SlowerThan: caddy.Duration(time.Minute)})
+	for _, took := range []struct {
+		time    time.Duration
+		refused int
+	}{{time.Second, 0}, {time.Hour, 4}} {
+		for range 1000 { // which outnumber what the test asks
+			h.run.Zones[0].Load.Latencies[0].Add(took.time, h.run.App.Use().Engine.Now())
+		}
+		if n := refusedOf(h, "192.0.2.1", 5); n != took.refused {
+			t.Errorf("answers take %v: %d of five were refused, want %d", took.time, n, took.refused)
+		}
+	}
+}
+
+// What is measured is the time until an answer begins, however it does.
+func TestAnswersOfUpstreamsAreTimed(t *testing.T) {
+	for name, next := range map[string]caddyhttp.HandlerFunc{
+		"header": answering(200),
+		"hints":  answering(103, 200),
+		"body":   func(w http.ResponseWriter, _ *http.Request) error { _, err := fmt.Fprint(w, "x"); return err },
+		"flush":  func(w http.ResponseWriter, _ *http.Request) error { return http.NewResponseController(w).Flush() },
+		"upgrade": func(w http.ResponseWriter, _ *http.Request) error {
+			_, _, err := http.NewResponseController(w).Hijack()
+			return err
+		},
+		"nothing":  func(http.ResponseWriter, *http.Request) error { return nil },
+		"an error": failing(caddyhttp.Error(502, nil)),
+	} {
+		h := loaded(t, config.Condition{SlowerThan: caddy.Duration(time.Millisecond)})
+		for range 9 {
+			h.run.Zones[0].Load.Latencies[0].Add(time.Hour, h.run.App.Use().Engine.Now())
+		}
+		if got := h.run.Zones[0].Load.Latencies[0].Load(h.run.App.Use().Engine.Now()); got != 0 {
+			t.Fatalf("%s: nine answers are enough to say something: %v", name, got)
+		}
+		_, _ = askAs(context.Background(), h, "192.0.2.1", nil, next)
+		if got := h.run.Zones[0].Load.Latencies[0].Load(h.run.App.Use().Engine.Now()); got == 0 {
+			t.Errorf("%s: the answer wasn't timed", name)
+		}
+	}
+}
+
+// A question about a request isn't a request.
+func TestQuestionsAreNoLoad(t *testing.T) {
+	h := loaded(t, config.Condition{Requests: 1, Window: caddy.Duration(time.Hour)})
+	e := h.run.Begin(requestFor(t, http.MethodGet, "/"))
+	defer e.Release()
+	e.Dry = true
+	for range 5 {
+		if _, err := e.Collect(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if slices.ContainsFunc(h.run.Zones[0].When, (*load.Switch).IsOn) || len(e.Debits) != 5 { // of the other zone
+		t.Errorf("the zone applies, or %d debits aren't 5", len(e.Debits))
+	}
+}
+
+func TestConditionsThatCannotHold(t *testing.T) {
+	for want, c := range map[string]config.Condition{
+		"it names no load":         {},
+		"more than one load":       {CPU: 50, SlowerThan: caddy.Duration(time.Second)},
+		"requests: must be":        {Window: caddy.Duration(time.Second)},
+		"window: must be":          {Requests: 5},
+		"cpu: must be":             {CPU: 100},
+		"slower than: must be":     {SlowerThan: 1},
+		`there is no zone "nets"`:  {Zone: "nets", Requests: 5, Window: caddy.Duration(time.Second)},
+		"requests: must be at lea": {Requests: -1, Window: caddy.Duration(time.Second)},
+	} {
+		zone := &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}, When: []config.Condition{c}}
+		if err := (&Handler{Handler: config.Handler{Zones: []*config.Zone{zone}}}).Provision(contextOf(t, new(config.App))); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want %q", c, err, want)
+		}
+	}
+}
