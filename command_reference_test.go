@@ -17,7 +17,7 @@ const commandReference = "docs/commands.md"
 
 const commandReferenceHead = `# Commands
 
-The usage, an example and the flags of each command; ` + "`--help`" + ` prints more. [Operators](operators.md)
+The usage and the flags of each command; ` + "`--help`" + ` prints more, with examples. [Operators](operators.md)
 explains the commands. With ` + "`--json`" + ` a command that shows something prints JSON.
 
 A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME, key:TEXT (the value of
@@ -68,15 +68,17 @@ func writeCommandReference(t *testing.T) []byte {
 var (
 	jsonFlag   = regexp.MustCompile(`(?m)^ +--json +Print JSON\n?`)
 	emptyLabel = regexp.MustCompile(`Flags:\n\z`)
+	examples   = regexp.MustCompile(`(?s)Examples:\n.*?(?:\n\n|\z)`)
 )
 
 // usage returns the part of a help text from the usage line to the flags of the command itself, without
-// the flag that every command has.
+// examples and the flag that every command has.
 func usage(help string) string {
 	_, help, _ = strings.Cut(help, "Usage:\n")
 	help, _, _ = strings.Cut(help, "Global Flags:\n")
 	help, _, _ = strings.Cut(help, "\nUse \"caddy")
 	help = jsonFlag.ReplaceAllString(strings.TrimSpace(help)+"\n", "")
+	help = examples.ReplaceAllString(help, "")
 	help = strings.ReplaceAll(emptyLabel.ReplaceAllString(help, ""), " [flags]\n", "\n")
 	return strings.TrimSpace(help)
 }

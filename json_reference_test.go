@@ -88,7 +88,20 @@ func writeJSONReference(t *testing.T) []byte {
 		w.headings[typ] = root.heading
 		w.writeStruct(typ, root.where)
 	}
-	return w.out.Bytes()
+	return joinAlike(w.out.Bytes())
+}
+
+// joinAlike puts fields of one type that follow each other, and have no explanation, into one line.
+func joinAlike(text []byte) []byte {
+	lines := strings.SplitAfter(string(text), "\n")
+	for i := len(lines) - 2; i >= 0; i-- {
+		name, kind, _ := strings.Cut(lines[i], ": ")
+		names, nextKind, isField := strings.Cut(lines[i+1], ": ")
+		if isField && kind == nextKind && strings.HasPrefix(lines[i+1], "- ") && strings.Count(kind, ". ") == 0 {
+			lines[i], lines[i+1] = name+", "+strings.TrimPrefix(names, "- ")+": "+kind, ""
+		}
+	}
+	return []byte(strings.Join(lines, ""))
 }
 
 // typeComments returns the types of a package of this module with their doc comments, by name.
