@@ -32,7 +32,7 @@ const jsonReference = "docs/json.md"
 const jsonReferenceHead = `# JSON reference
 
 Every field of the JSON config, with its type. A field without an explanation is the option of this name
-in the [reference](reference.md).
+in the [reference](reference.md) or, of a store on a network, in [its table](fleets.md#redis-and-valkey).
 
 A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds; a size a
 number of bytes; a share of limits a number of percent. ` + "`caddy adapt`" + ` prints the JSON of a Caddyfile.
@@ -80,7 +80,7 @@ func writeJSONReference(t *testing.T) []byte {
 	t.Helper()
 	w := &referenceWriter{
 		t: t, headings: make(map[reflect.Type]string), done: make(map[reflect.Type]bool),
-		comments: make(map[string]map[string]*doc.Type), options: readText(t, reference),
+		comments: make(map[string]map[string]*doc.Type), options: readText(t, reference), stores: readText(t, "docs/fleets.md"),
 	}
 	w.out.WriteString(jsonReferenceHead)
 	for _, root := range configRoots {
@@ -141,6 +141,7 @@ type referenceWriter struct {
 	headings map[reflect.Type]string         // that aren't the name of the type
 	comments map[string]map[string]*doc.Type // of types, by package and name
 	options  string                          // the reference of options
+	stores   string                          // and the page with those of network stores
 	done     map[reflect.Type]bool
 }
 
@@ -203,10 +204,13 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 }
 
 // explanation returns a field's comment in short, or nothing if the reference has an option of its name.
-// Network stores and the exchange are built by themselves, and the reference doesn't have their options.
+// Options of network stores and of the exchange are in docs/fleets.md.
 func (w *referenceWriter) explanation(typ reflect.Type, name, comment string) string {
-	isCore := slices.Contains([]string{"config", "stores"}, path.Base(typ.PkgPath()))
-	if isCore && hasEntry(w.options, name) {
+	options := w.stores
+	if slices.Contains([]string{"config", "stores"}, path.Base(typ.PkgPath())) {
+		options = w.options
+	}
+	if hasEntry(options, name) {
 		return ""
 	}
 	return " " + inShort(comment)
