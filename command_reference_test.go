@@ -53,7 +53,7 @@ func writeCommandReference(t *testing.T) []byte {
 		}
 		text := strings.ReplaceAll(help.String(), caddy.AppDataDir(), "DATA") // another one on each machine
 		if cmd.Name() != "rate-limit" {
-			fmt.Fprintf(out, "\n## `%s`\n\n%s.\n\n```text\n%s\n```\n", cmd.CommandPath(), cmd.Short, usage(text))
+			fmt.Fprintf(out, "\n## `%s`\n\n```text\n%s\n```\n", cmd.CommandPath(), usage(text))
 		}
 		for _, sub := range cmd.Commands() {
 			if sub.IsAvailableCommand() && sub.Name() != "help" {
