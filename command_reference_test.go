@@ -20,9 +20,8 @@ const commandReferenceHead = `# Commands
 The usage and the flags of each command; ` + "`--help`" + ` prints more, with examples. [Operators](operators.md)
 explains the commands. With ` + "`--json`" + ` a command that shows something prints JSON.
 
-A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME, key:TEXT (the value of
-a zone's key), session:ID or tag:TAG. Every command that asks a running Caddy has the flags
-` + "`--address`, `--config` and `--adapter`" + `, which say where its admin endpoint is.
+[Clients](operators.md#how-clients-are-named) have several names. Every command that asks a running Caddy has
+the flags ` + "`--address`, `--config` and `--adapter`" + `, which say where its admin endpoint is.
 
 <!-- Written from the commands by make reference. Do not edit it here. -->
 `
