@@ -39,6 +39,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			when         cpu over <percent>
 //			per          ip|everyone|client|api_key|key <value>
 //			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]
+//			limit        <n> concurrent [wait <duration>] [queue <n>]
 //			tiers
 //			tier         <value> [<default>]
 //			cost         <n>|<placeholder> [<matcher>, as for match]

@@ -100,6 +100,7 @@ type (
 	Answer        = config.Answer
 	Ban           = config.Ban
 	Challenge     = config.Challenge
+	Concurrent    = config.Concurrent
 	Condition     = config.Condition
 	Cost          = config.Cost
 	Count         = config.Count

@@ -349,6 +349,15 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(neighbor, 5, "PUT https://upload.example.com/upload/{n} zeros 1", 429),
 	},
 }, {
+	name:     "exports",
+	backends: map[string]standIn{"127.0.0.1:3000": {"GET /export/{name}": always(200), "GET /": always(200)}},
+	traffic: []wave{
+		send(person, 30, "GET https://app.example.com/export/{n}", 200),
+		send(person, 5, "GET https://app.example.com/export/{n}", 429), // more than an hour's
+		send(person, 100, "GET https://app.example.com/{n}", 200),
+		send(neighbor, 20, "GET https://app.example.com/export/{n}", 200),
+	},
+}, {
 	name: "git",
 	backends: map[string]standIn{"127.0.0.1:3000": {
 		"GET /alice/{repo}/info/refs":         always(200),

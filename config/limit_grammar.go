@@ -15,7 +15,11 @@ import (
 )
 
 func (z *Zone) unmarshalLimit(d *caddyfile.Dispenser) error {
-	limit, err := parseLimit(d.RemainingArgs())
+	words := d.RemainingArgs()
+	if isConcurrent(words) {
+		return z.unmarshalConcurrent(d, words)
+	}
+	limit, err := parseLimit(words)
 	if err != nil {
 		return d.Errf("limit: %w", err)
 	}
@@ -93,6 +97,8 @@ func insteadOfWord(word string) string {
 		return "write it into a line of its own, such as per ip"
 	case slices.Contains([]string{"dry_run", "dryrun", "limit_req_dry_run", "report_only", "log_only", "observe", "test"}, plain):
 		return "write shadow"
+	case plain == "concurrent" || plain == "wait" || plain == "queue":
+		return "write it into a line of its own, limit 4 concurrent wait 5s queue 100"
 	case strings.Contains(plain, "/"):
 		return "a line has one limit: write another line, limit " + word
 	}

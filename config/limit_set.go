@@ -109,7 +109,7 @@ func (z *zoneCompiler) checkLimits() error {
 		return z.checkTier()
 	case len(z.Limits) > 0 && peer:
 		return errors.New("limits and window/max_events exclude one another; write it as one more limit")
-	case len(z.Limits) == 0 && len(z.effective) == 0:
+	case len(z.Limits) == 0 && len(z.effective) == 0 && z.Concurrent == nil:
 		return errors.New("needs a limit, such as 5/1m")
 	}
 	return nil

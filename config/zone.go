@@ -98,6 +98,9 @@ type Zone struct {
 	// How many requests may pass. A request must be within all of the limits.
 	Limits []Limit `json:"limits,omitempty"`
 
+	// How many requests may be under way at a time. Default: any number.
+	Concurrent *Concurrent `json:"concurrent,omitempty"`
+
 	// Take the limits from the client's tier, which its API key or service header
 	// tells, instead of `limits`: see `tiers` and `api_keys` of the `rate_limit`
 	// app.
@@ -175,13 +178,13 @@ type Cost struct {
 
 // isPeerForm reports whether the zone is written with `window` and `max_events`.
 func (z *Zone) isPeerForm() bool {
-	return len(z.Limits) == 0 && !z.Tiers && z.Tier == "" && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
+	return len(z.Limits) == 0 && z.Concurrent == nil && !z.Tiers && z.Tier == "" && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
 }
 
 // hasOwnWords reports whether the zone uses options that mholt/caddy-ratelimit
 // does not have.
 func (z *Zone) hasOwnWords() bool {
-	return len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
+	return len(z.Limits) > 0 || z.Concurrent != nil || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
 		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Count != nil ||
 		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow || len(z.When) > 0
 }

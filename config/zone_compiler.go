@@ -40,6 +40,7 @@ func (z *zoneCompiler) compile() error {
 		z.checkCeiling,
 		z.checkOnExceeded,
 		z.compileScope,
+		z.compileConcurrent,
 		z.compileSites,
 		z.compileShadow,
 		z.checkKeyMeant,
@@ -242,7 +243,7 @@ func (z *zoneCompiler) countedAs(site string) string {
 // wantsShadow reports whether a zone that isn't compiled yet enforces no limit. Those of tiers
 // are not looked at.
 func (z *Zone) wantsShadow() bool {
-	return z.Shadow || len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
+	return z.Shadow || z.Concurrent == nil && len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
 }
 
 // mayShadow reports whether a zone that isn't compiled yet may have a shadow limit.
@@ -257,7 +258,7 @@ func (z *zoneCompiler) compileShadow() error {
 		z.run.Denied = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
 	}
 	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
-	z.run.IsShadow = !slices.ContainsFunc(z.run.Sets(), enforces)
+	z.run.IsShadow = z.run.Concurrency == nil && !slices.ContainsFunc(z.run.Sets(), enforces)
 	if !z.run.IsShadow {
 		z.warnOfShadowOrder()
 		return nil

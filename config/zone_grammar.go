@@ -92,7 +92,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 		return nil
 	case len(z.Limits) > 0 && peer:
 		return d.Err("limit excludes window and events: limit 5/1m is the same as window 1m and events 5")
-	case len(z.Limits) > 0:
+	case len(z.Limits) > 0 || z.Concurrent != nil:
 		return nil
 	case z.hasOwnWords() && !peer:
 		return d.Err("a limit is missing: write limit 5/1m")

@@ -15,6 +15,7 @@ type passage struct {
 	pending  *pending    // what awaits the status; or nil
 	timing   *timing     // until the answer begins; or nil
 	empty    []*LateName // placeholders to look at again when it comes back
+	places   []place     // to be left when it comes back
 }
 
 // answerWriter is the writer of later handlers. Just before they write the header of the answer, it
@@ -26,6 +27,9 @@ type answerWriter struct {
 
 // serve calls the next handler.
 func (p passage) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if p.places != nil {
+		defer leave(p.places)
+	}
 	if p.response != nil {
 		p.response.setFields(w.Header())
 	}

@@ -124,6 +124,8 @@ type Zone struct {
 	MaxCost int64      // 0 if there is none
 	Count   *Count     // which answers count; nil if all do
 
+	Concurrency *Concurrency // how many requests may be under way; nil for no bound
+
 	Load *Load          // what is measured of its requests; nil if nothing is
 	When []*load.Switch // the zone applies while one of these is on; always if there are none
 

@@ -56,11 +56,11 @@ func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 	switch result.Outcome {
 	case Passed:
 		e.Client.mapPlaceholders(e)
-		on.pending, on.timing = e.Pending(nil), e.timing
+		on.pending, on.timing, on.places = e.Pending(nil), e.timing, e.takePlaces()
 	case Counted:
 		result.Response = result.Response.join(e)
 		result.Response.renews = e.Client.isRenewable()
-		on = passage{result.Response, e.Pending(result.Response), e.timing, h.emptyPlaceholders(e)}
+		on = passage{result.Response, e.Pending(result.Response), e.timing, h.emptyPlaceholders(e), e.takePlaces()}
 		h.App.DecisionLog.passed(e, result.Response)
 		h.trace(e.Http, result.Response)
 	case Denied:
@@ -101,7 +101,7 @@ func (e *Evaluation) decideEnforced() (result, error) {
 	if e.Denies != nil {
 		return e.refuseAll(e.Denies), nil
 	}
-	if len(e.Debits) == 0 {
+	if len(e.Debits) == 0 && len(e.places) == 0 {
 		if e.Denied == nil && len(e.Shadows.Debits) == 0 {
 			h.None.Requests.Inc()
 		}
@@ -112,7 +112,15 @@ func (e *Evaluation) decideEnforced() (result, error) {
 	if err := e.readBody(); err != nil {
 		return result{}, err
 	}
-	d, ok := h.App.decide(e.Http.Context(), e.Subject, e.Debits)
+	if busy, err := e.enter(); err != nil {
+		return result{}, err
+	} else if busy != nil {
+		return e.refuseBusy(busy), nil
+	}
+	d, ok := engine.Decision{Allowed: true}, true
+	if len(e.Debits) > 0 || e.Subject != nil {
+		d, ok = h.App.decide(e.Http.Context(), e.Subject, e.Debits)
+	}
 	if !ok { // its configuration never ran; the next one limits the client
 		return e.pass(), nil
 	}
@@ -121,7 +129,7 @@ func (e *Evaluation) decideEnforced() (result, error) {
 	switch {
 	case d.Reason == engine.Abandoned:
 		return result{}, errAbandoned
-	case d.Allowed && (e.Denied != nil || len(e.Debits) == 0):
+	case d.Allowed && (e.Denied != nil || len(e.Debits) == 0 && len(e.places) == 0):
 		return e.pass(), nil
 	}
 	return e.answer(&d), nil
@@ -255,6 +263,7 @@ func (e *Evaluation) charge(z *Zone) (*Denial, error) {
 	if len(set.Shadows) > 0 {
 		e.chargeShadows(z, set, key, cost)
 	}
+	e.wantPlaces(z, key)
 	return nil, nil
 }
 
@@ -265,8 +274,10 @@ func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
 		e.shadowDeny(z)
 	case len(set.Policies) > 0:
 		e.Denies = set.Policies[0]
-	default:
+	case len(set.Shadows) > 0:
 		e.Denies = set.Shadows[0]
+	default:
+		e.Denies = z.Concurrency.Policy
 	}
 }
 

@@ -32,6 +32,8 @@ type Evaluation struct {
 
 	Charges          // of enforced limits
 	Shadows Charges  // of shadow limits
+	places  []place  // that it needs while it is under way
+	entered bool     // it has taken them
 	timing  *timing  // until the answer begins; nil if nobody wants to know
 	open    *pending // what awaits the status of the answer; nil if nothing does
 	Keys    []byte   // the text of all keys
@@ -68,6 +70,10 @@ func (e *Evaluation) Release() {
 	e.Handler, e.Denies, e.Client, e.Subject, e.TrapBan = nil, nil, nil, nil, 0
 	e.trapped, e.Allowed, e.Dry = false, false, false
 	e.Keys = e.Keys[:0]
+	if e.entered {
+		e.leave()
+	}
+	e.places = e.places[:0]
 	e.Charges.reset()
 	e.Shadows.reset()
 	evaluations.Put(e)

@@ -96,7 +96,11 @@ func (a *Config) OpenReference(text string) (ReferredRefusal, error) {
 // as in tiers, it returns the one whose name comes first.
 func (a *Config) limitByID(id uint32) (found *Policy) {
 	for _, z := range a.AllZones {
-		for _, set := range z.Sets() {
+		sets := z.Sets()
+		if z.Concurrency != nil {
+			sets = append(sets, &LimitSet{Policies: []*Policy{z.Concurrency.Policy}})
+		}
+		for _, set := range sets {
 			for _, p := range set.All() {
 				if uint32(p.ID) == id && (found == nil || p.Name < found.Name) { // #nosec G115 -- its lower half
 					found = p

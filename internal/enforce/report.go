@@ -307,6 +307,9 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 			h.provisionMeters(z, set)
 			provisionShared(set)
 		}
+		if z.Concurrency != nil {
+			z.Concurrency.Policy.Meter = z.Concurrency.Policy.NewMeter()
+		}
 	}
 	h.None, h.Statements = meter.NewZone("false"), meter.NewRules()
 	return nil

@@ -45,6 +45,9 @@ type refusedResponse struct {
 func (e *Evaluation) newResponse() *Response {
 	p := new(Response)
 	p.fill(e)
+	if e.entered {
+		p.addPlaces(e.places)
+	}
 	return p
 }
 

@@ -3,6 +3,7 @@ package operations
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -203,12 +204,19 @@ func (x *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) op
 	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + countsText(e) + loadText(e)}, shadows)
 }
 
-// loadText says which zones the request belongs to that don't apply because the load is low, or "".
+// loadText says what depends on the load: which zones don't apply because it is low, and how many
+// requests may be under way; or "".
 func loadText(e *enforce.Evaluation) (text string) {
 	for _, z := range e.Handler.Zones {
-		on := slices.ContainsFunc(z.When, (*load.Switch).IsOn)
-		if matches, err := z.Matchers.AnyMatchWithError(e.Http); len(z.When) > 0 && !on && matches && err == nil {
+		if len(z.When) == 0 && z.Concurrency == nil {
+			continue
+		}
+		switch matches, err := z.Matchers.AnyMatchWithError(e.Http); {
+		case !matches || err != nil:
+		case len(z.When) > 0 && !slices.ContainsFunc(z.When, (*load.Switch).IsOn):
 			text += "; zone " + z.Name + " doesn't apply, only when " + z.When[0].Text
+		case z.Concurrency != nil:
+			text += fmt.Sprintf("; in zone %s, unless %d are under way", z.Name, z.Concurrency.Most)
 		}
 	}
 	return text

@@ -3,6 +3,7 @@ package operations
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -76,6 +77,16 @@ func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitI
 			told.Refused = refused + told.Banned
 		}
 		told.WouldRefuse = max(told.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
+	}
+	for _, z := range zones {
+		if c := z.Concurrency; c != nil && !slices.ContainsFunc(told.Limits, func(l operator.Limit) bool { return l.Name == c.Policy.Name }) {
+			limit := describeLimit(c.Policy, "")
+			limit.Text, limit.Algorithm, limit.Window, limit.Keys = fmt.Sprintf("%d concurrent", c.Most), "concurrent", 0, int64(c.Gate.Len())
+			told.Limits = append(told.Limits, limit)
+			if len(told.Limits) == 1 {
+				told.Allowed = limit.Allowed
+			}
+		}
 	}
 	told.Shadow = !slices.ContainsFunc(zones, (*enforce.Zone).IsEnforced)
 	told.When = describeConditions(zones)

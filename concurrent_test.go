@@ -1,0 +1,193 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/internal/gate"
+)
+
+// concurrentHandler lets so many requests of an address be under way, and an hour's units of another zone.
+func concurrentHandler(t *testing.T, c config.Concurrent, units int64) *Handler {
+	name := strings.ReplaceAll(t.Name(), "/", "-")
+	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{
+		{Name: name, Per: "ip", Concurrent: &c},
+		{Name: name + "-units", Per: "ip", Limits: []config.Limit{{Amount: units, Window: hour}}},
+	}})
+}
+
+// held is a handler that holds requests until they are let go.
+type held struct{ came, let chan struct{} }
+
+func newHeld() held { return held{make(chan struct{}, 100), make(chan struct{})} }
+
+func (h held) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	h.came <- struct{}{}
+	<-h.let
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+func isRefused(w *hijackable, err error) bool {
+	return err != nil || w.Code == http.StatusTooManyRequests
+}
+
+func TestSoManyRequestsAreUnderWay(t *testing.T) {
+	h, behind := concurrentHandler(t, config.Concurrent{Requests: 2}, 3), newHeld()
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			if w, err := askFor(context.Background(), h, behind.ServeHTTP); isRefused(w, err) {
+				t.Error("one of the first two was refused")
+			}
+		})
+		<-behind.came
+	}
+	for range 5 { // which take no unit of the other zone either
+		w, err := askFor(context.Background(), h, answering(200))
+		if !isRefused(w, err) {
+			t.Error("the third was let through")
+		}
+		if policy := w.Header().Get("RateLimit-Policy"); policy != `"TestSoManyRequestsAreUnderWay-concurrent";q=2;qu="concurrent-requests"` {
+			t.Errorf("got RateLimit-Policy %s", policy)
+		}
+		if limit, after := w.Header().Get("RateLimit"), w.Header().Get("Retry-After"); !strings.Contains(limit, "r=0") || after == "" {
+			t.Errorf("got RateLimit %s, Retry-After %s", limit, after)
+		}
+	}
+	if w, err := askAs(context.Background(), h, "192.0.2.2", nil, answering(200)); isRefused(w, err) {
+		t.Error("another address was refused")
+	}
+	close(behind.let)
+	all.Wait()
+	w, err := askFor(context.Background(), h, answering(200))
+	if isRefused(w, err) || !strings.Contains(w.Header().Get("RateLimit"), `-concurrent";r=1`) {
+		t.Errorf("got %d, %v, RateLimit %s", w.Code, err, w.Header().Get("RateLimit"))
+	}
+	if w, err := askFor(context.Background(), h, answering(200)); !isRefused(w, err) {
+		t.Error("the units of the other zone are not used up by three")
+	}
+}
+
+// However a request ends, its place is free again, once.
+func TestPlacesAreFreeAgain(t *testing.T) {
+	h := concurrentHandler(t, config.Concurrent{Requests: 1}, 1000)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, next := range map[string]caddyhttp.HandlerFunc{
+		"answer":  answering(200),
+		"error":   failing(caddyhttp.Error(502, nil)),
+		"nothing": func(http.ResponseWriter, *http.Request) error { return nil },
+		"upgrade": func(w http.ResponseWriter, _ *http.Request) error {
+			_, _, err := http.NewResponseController(w).Hijack()
+			return err
+		},
+		"panic":    func(http.ResponseWriter, *http.Request) error { panic("x") },
+		"abort":    func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) },
+		"gone":     func(http.ResponseWriter, *http.Request) error { return gone.Err() },
+		"streamed": func(w http.ResponseWriter, _ *http.Request) error { return http.NewResponseController(w).Flush() },
+	} {
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = askFor(context.Background(), h, next)
+		}()
+		if n := gate.Named(t.Name()).Len(); n != 0 {
+			t.Errorf("%s: %d keys have requests under way", name, n)
+		}
+		if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+			t.Errorf("%s: the next request is refused", name)
+		}
+	}
+}
+
+// What another limit refuses takes no place.
+func TestRefusedRequestsAreNotUnderWay(t *testing.T) {
+	h := concurrentHandler(t, config.Concurrent{Requests: 1}, 1)
+	for i := range 3 {
+		if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) != (i > 0) {
+			t.Errorf("request %d: got %d, %v", i, w.Code, err)
+		}
+	}
+	if n := gate.Named(t.Name()).Len(); n != 0 {
+		t.Errorf("%d keys have requests under way", n)
+	}
+}
+
+func TestRequestsWaitForAPlace(t *testing.T) {
+	h, behind := concurrentHandler(t, config.Concurrent{Requests: 1, Wait: caddy.Duration(time.Minute), Queue: 2}, 1000), newHeld()
+	var all sync.WaitGroup
+	var passed atomic.Int64
+	for range 3 {
+		all.Go(func() {
+			if w, err := askFor(context.Background(), h, behind.ServeHTTP); !isRefused(w, err) {
+				passed.Add(1)
+			}
+		})
+	}
+	<-behind.came
+	for { // until two wait
+		if w, err := askIfFull(h); isRefused(w, err) {
+			break
+		}
+	}
+	close(behind.let)
+	all.Wait()
+	if passed.Load() != 3 {
+		t.Errorf("%d of three passed", passed.Load())
+	}
+}
+
+// askIfFull asks for as long as a moment: while there is room in the line it gives up.
+func askIfFull(h *Handler) (*hijackable, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	w, err := askFor(ctx, h, answering(200))
+	if status, ok := errors.AsType[caddyhttp.HandlerError](err); ok && status.StatusCode == 499 {
+		return w, nil // it has waited
+	}
+	return w, err
+}
+
+// A reload changes the number. Requests of the config before count in the next one.
+func TestPlacesOutliveAConfig(t *testing.T) {
+	first, behind := concurrentHandler(t, config.Concurrent{Requests: 1}, 1000), newHeld()
+	var all sync.WaitGroup
+	all.Go(func() { _, _ = askFor(context.Background(), first, behind.ServeHTTP) })
+	<-behind.came
+	second := concurrentHandler(t, config.Concurrent{Requests: 1}, 1000)
+	if w, err := askFor(context.Background(), second, answering(200)); !isRefused(w, err) {
+		t.Error("two are under way after a reload")
+	}
+	close(behind.let)
+	all.Wait()
+	if w, err := askFor(context.Background(), second, answering(200)); isRefused(w, err) {
+		t.Error("the place isn't free")
+	}
+}
+
+func TestConcurrencyThatCannotBe(t *testing.T) {
+	for want, z := range map[string]*config.Zone{
+		"must be from 1 to 1000000":     {Concurrent: &config.Concurrent{}},
+		"wait: must be at most 5m":      {Concurrent: &config.Concurrent{Requests: 1, Wait: hour}},
+		"queue: must be from 1":         {Concurrent: &config.Concurrent{Requests: 1, Wait: 1, Queue: 10_001}},
+		"queue is for requests that":    {Concurrent: &config.Concurrent{Requests: 1, Queue: 5}},
+		"can't be tried in shadow":      {Concurrent: &config.Concurrent{Requests: 1}, Shadow: true},
+		`two limits are named "z-conc`:  {Concurrent: &config.Concurrent{Requests: 1}, Limits: []config.Limit{{Amount: 1, Window: hour, Name: "z-concurrent"}}},
+		"must be from 1 to 1000000 req": {Concurrent: &config.Concurrent{Requests: -1}},
+	} {
+		z.Name = "z"
+		if err := (&Handler{Handler: config.Handler{Zones: []*config.Zone{z}}}).Provision(contextOf(t, new(config.App))); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want %q", z.Concurrent, err, want)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/gate"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// Concurrent is how many requests of a key may be under way at a time, from when a request comes until its
+// answer is complete; a WebSocket until it is closed. Each Caddy process counts its own.
+type Concurrent struct {
+	// How many requests, from 1 to 1000000. Required.
+	Requests int64 `json:"requests,omitempty"`
+
+	// How long a further request waits until one has ended, at most 5m; in the order in which they come.
+	// Default: it is refused at once.
+	Wait caddy.Duration `json:"wait,omitempty"`
+
+	// How many requests of a key wait at a time, from 1 to 10000; of all keys together, no more than 10000
+	// do. Default: 100.
+	Queue int `json:"queue,omitempty"`
+}
+
+const (
+	maxConcurrent = 1_000_000
+	maxWait       = 5 * time.Minute
+	defaultQueue  = 100
+)
+
+// check returns an error about what is wrong with the option.
+func (c *Concurrent) check() error {
+	switch wait := time.Duration(c.Wait); {
+	case c.Requests < 1 || c.Requests > maxConcurrent:
+		return fmt.Errorf("must be from 1 to %d requests, got %d", maxConcurrent, c.Requests)
+	case wait < 0 || wait > maxWait:
+		return fmt.Errorf("wait: must be at most %v, got %v", maxWait, wait)
+	case c.Queue < 0 || c.Queue > gate.MaxWaiting:
+		return fmt.Errorf("queue: must be from 1 to %d requests, got %d", gate.MaxWaiting, c.Queue)
+	case c.Queue > 0 && wait == 0:
+		return fmt.Errorf("queue is for requests that wait: write limit %d concurrent wait 5s queue %d", c.Requests, c.Queue)
+	}
+	return nil
+}
+
+// rule returns the option ready for use.
+func (c *Concurrent) rule() gate.Rule {
+	r := gate.Rule{Most: c.Requests, Wait: time.Duration(c.Wait), Queue: c.Queue}
+	if r.Queue == 0 {
+		r.Queue = defaultQueue
+	}
+	return r
+}
+
+// isConcurrent reports whether the words behind `limit` are about requests under way.
+func isConcurrent(words []string) bool {
+	return len(words) > 1 && words[1] == "concurrent"
+}
+
+// unmarshalConcurrent reads what stands behind `limit`, such as 4 concurrent wait 5s queue 100.
+func (z *Zone) unmarshalConcurrent(d *caddyfile.Dispenser, words []string) error {
+	if z.Concurrent != nil {
+		return d.Errf("limit: concurrent is given twice: write the lower number of %d and %s", z.Concurrent.Requests, words[0])
+	}
+	c, err := parseConcurrent(words)
+	if err == nil {
+		err = c.check()
+	}
+	if err != nil {
+		return d.Errf("limit: concurrent: %w", err)
+	}
+	z.Concurrent = c
+	return nil
+}
+
+func parseConcurrent(words []string) (*Concurrent, error) {
+	n, err := caddyconf.ParseUnits(words[0])
+	if err != nil {
+		return nil, fmt.Errorf("how many must be a whole number, got %q: write limit 4 concurrent", words[0])
+	}
+	c := &Concurrent{Requests: n}
+	for rest := words[2:]; len(rest) > 0; rest = rest[2:] {
+		switch {
+		case rest[0] != "wait" && rest[0] != "queue":
+			return nil, fmt.Errorf("unknown word %q: write limit %d concurrent wait 5s queue 100; another limit stands in a line of its own", rest[0], n)
+		case len(rest) < 2:
+			return nil, fmt.Errorf("%s lacks its value", rest[0])
+		case rest[0] == "wait":
+			wait, err := caddy.ParseDuration(rest[1])
+			if err != nil || wait <= 0 {
+				return nil, fmt.Errorf("wait: must be a duration such as 5s, got %q", rest[1])
+			}
+			c.Wait = caddy.Duration(wait)
+		default:
+			queue, err := caddyconf.ParseCount(rest[1])
+			if err != nil || queue < 1 || queue > gate.MaxWaiting {
+				return nil, fmt.Errorf("queue: must be from 1 to %d requests, got %q", gate.MaxWaiting, rest[1])
+			}
+			c.Queue = int(queue)
+		}
+	}
+	return c, nil
+}
+
+// compileConcurrent makes the option ready for use.
+func (z *zoneCompiler) compileConcurrent() error {
+	c := z.Concurrent
+	if c == nil {
+		return nil
+	}
+	if err := c.check(); err != nil {
+		return fmt.Errorf("concurrent: %w", err)
+	}
+	if z.Shadow {
+		return errors.New("concurrent: how many requests would be under way if some were refused isn't known, so this can't be tried in shadow: leave out one of both")
+	}
+	for _, l := range z.Limits {
+		if l.Name == z.concurrentName() {
+			return fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", l.Name)
+		}
+	}
+	arithmetic, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: c.Requests, Window: limiter.MinWindow})
+	if err != nil {
+		return fmt.Errorf("concurrent: %w", err)
+	}
+	ceiling := int64(0)
+	if z.run.Per == enforce.PerClient {
+		ceiling = z.ceiling()
+	}
+	limit := z.app.limit(limitID(z.countedAs(""), Limit{Algorithm: "concurrent"}, 0), arithmetic)
+	z.run.Concurrency = enforce.NewConcurrency(z.run, z.Name, z.concurrentName(), limit, c.rule(), ceiling)
+	return nil
+}
+
+// concurrentName is what refuses in the place of a limit.
+func (z *Zone) concurrentName() string {
+	return strings.Join([]string{z.Name, "concurrent"}, "-")
+}

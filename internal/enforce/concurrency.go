@@ -1,0 +1,139 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/gate"
+	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
+)
+
+// Concurrency is how many requests of a key of a zone may be under way at a time.
+type Concurrency struct {
+	gate.Rule
+	Policy  *Policy // what refuses a request, in the place of a limit
+	Ceiling int64   // times as many are all unverified clients' of a network; 0 in zones that don't count per client
+	Gate    *gate.Gate
+}
+
+// NewConcurrency returns what lets requests of a zone be under way, whose limit has a name and an ID.
+func NewConcurrency(z *Zone, countedAs, name string, limit engine.Limit, rule gate.Rule, ceiling int64) *Concurrency {
+	p := NewPolicy(name, limit)
+	p.Field = fmt.Sprintf("%s;q=%d;qu=\"concurrent-requests\"", httpfield.String(name), rule.Most)
+	p.Zone, p.Set = z, &LimitSet{Field: p.Field}
+	return &Concurrency{rule, p, ceiling, gate.Named(countedAs)}
+}
+
+// busyRetry is after how long a request may come again that finds no place. When one becomes free isn't
+// known.
+const busyRetry = time.Second
+
+// place is one that a request takes, or wants to take.
+type place struct {
+	*Concurrency
+	rule gate.Rule
+	key  string
+	left int64 // places when it was taken
+}
+
+// wantPlaces notes which places the request needs in a zone where it is counted by a key.
+func (e *Evaluation) wantPlaces(z *Zone, key []byte) {
+	c := z.Concurrency
+	if c == nil || e.Dry {
+		return
+	}
+	site := ""
+	if z.Sites != nil {
+		site = z.site(e.Http.Host) + "\x00"
+	}
+	e.places = append(e.places, place{c, c.Rule, site + string(key), 0})
+	if z.Per == PerClient && e.Client.usesNetwork() {
+		ceiling := c.Rule
+		ceiling.Most *= c.Ceiling
+		e.places = append(e.places, place{c, ceiling, site + string(e.Client.networkSubject.Key), 0})
+	}
+}
+
+// enter takes all places that the request needs, or none, and returns the one that refuses it. The error
+// says that its client has gone.
+func (e *Evaluation) enter() (refused *Concurrency, err error) {
+	for i := range e.places {
+		p := &e.places[i]
+		if p.left, err = p.Gate.Enter(e.Http.Context(), p.key, p.rule); err != nil {
+			e.places = e.places[:i]
+			e.leave()
+			if errors.Is(err, gate.ErrFull) {
+				return p.Concurrency, nil
+			}
+			return nil, errAbandoned
+		}
+	}
+	e.entered = len(e.places) > 0
+	return nil, nil
+}
+
+// leave gives back the places of a request that goes no further.
+func (e *Evaluation) leave() {
+	leave(e.places)
+	e.places, e.entered = e.places[:0], false
+}
+
+func leave(places []place) {
+	for _, p := range places {
+		p.Gate.Leave(p.key, p.rule)
+	}
+}
+
+// takePlaces returns the places of a request that goes on, to be left when it comes back.
+func (e *Evaluation) takePlaces() []place {
+	if !e.entered {
+		return nil
+	}
+	e.entered = false
+	for i, p := range e.places {
+		if i > 0 && p.Concurrency == e.places[i-1].Concurrency {
+			continue // of its network
+		}
+		p.Policy.Meter.Allowed.Inc()
+		if !e.isCounted(p.Policy.Zone) {
+			p.Policy.Zone.Meter.Requests.Inc()
+		}
+	}
+	return slices.Clone(e.places)
+}
+
+// isCounted reports whether a limit of a zone counts the request.
+func (e *Evaluation) isCounted(z *Zone) bool {
+	return slices.ContainsFunc(e.Policies, func(p *Policy) bool { return p.Zone == z })
+}
+
+// refuseBusy refuses a request that finds no place. Nothing else is charged for it.
+func (e *Evaluation) refuseBusy(by *Concurrency) result {
+	e.count(&engine.Decision{Reason: engine.OverLimit, Debit: -1})
+	z := by.Policy.Zone
+	if !e.isCounted(z) {
+		z.Meter.Requests.Inc()
+	}
+	z.Meter.Declined.Inc()
+	by.Policy.Meter.Refuse(engine.OverLimit)
+	z.Past.Refuse(history.Key{}, history.OverLimit)
+	response := &Response{style: e.Handler.Style, client: e.Client, Refusal: &Refusal{
+		App: e.Handler.App, Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Limit.Limit), Reason: engine.OverLimit, Fresh: true,
+	}}
+	response.add(LimitStatus{by.Policy, limiter.Quota{Reset: busyRetry}, by.Most})
+	return result{Outcome: Refused, Response: response}
+}
+
+// addPlaces adds how many places are left in each zone, which says nothing of when there are more.
+func (p *Response) addPlaces(places []place) {
+	for i, at := range places {
+		if i == 0 || at.Concurrency != places[i-1].Concurrency {
+			p.add(LimitStatus{at.Policy, limiter.Quota{Remaining: min(at.left, at.Most), Reset: limiter.Never}, at.Most - min(at.left, at.Most)})
+		}
+	}
+}
