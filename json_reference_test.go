@@ -134,7 +134,7 @@ func typeComments(t *testing.T, importPath string) map[string]*doc.Type {
 	return types
 }
 
-// referenceWriter writes a section for each struct, the ones it refers to after it.
+// referenceWriter writes a section for each struct, the ones that its fields link to after it.
 type referenceWriter struct {
 	t        *testing.T
 	out      bytes.Buffer
@@ -175,13 +175,12 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 	if documented == nil {
 		return
 	}
-	fmt.Fprintf(&w.out, "\n## %s\n\n%s.\n\n", w.heading(typ), where)
-	comments := fieldComments(documented)
-	type reference struct {
-		typ   reflect.Type
-		where string
+	fmt.Fprintf(&w.out, "\n## %s\n\n", w.heading(typ))
+	if where != "" {
+		fmt.Fprintf(&w.out, "%s.\n\n", where)
 	}
-	var refers []reference
+	comments := fieldComments(documented)
+	var refers []reflect.Type
 	for i := range typ.NumField() {
 		field := typ.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -195,11 +194,11 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 		kind, inner := jsonType(field)
 		fmt.Fprintf(&w.out, "- `%s`: %s.%s\n", name, kind, w.explanation(typ, name, comment))
 		if inner != nil {
-			refers = append(refers, reference{inner, fmt.Sprintf("In `%s` of %s", name, w.heading(typ))})
+			refers = append(refers, inner)
 		}
 	}
-	for _, r := range refers {
-		w.writeStruct(r.typ, r.where)
+	for _, inner := range refers {
+		w.writeStruct(inner, "")
 	}
 }
 
