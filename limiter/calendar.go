@@ -132,7 +132,7 @@ func (c *calendar) calendarSlot(now int64) int64 {
 	slot := floorDiv(now+int64(offset)*int64(time.Second), c.width)
 	since, _ := at.ZoneBounds()
 	if since.IsZero() || at.Sub(since) > MaxOffset {
-		return slot // nobody has set the clocks for a day
+		return slot // the clocks were not changed for a day
 	}
 	for c.begins(slot+1) <= now {
 		slot++

@@ -1,7 +1,7 @@
 package limiter
 
-// Held is what requests hold of a token bucket until it is known whether they count. The zero
-// value is nothing. What slots hold needs no such thing: it is given back to its slot.
+// Held counts the units of a token bucket that pending requests hold. The zero
+// value holds nothing. Slots need no such type: their units go back to their slot.
 //
 // What is held drains as if nothing else were in use. A request that doesn't count gives back no
 // more than what has not drained of its own: the bucket has refilled the rest already, and others
@@ -9,18 +9,18 @@ package limiter
 // drained of all, so that whichever of the others count, they stay charged in full. If none
 // counts, all of it is back.
 type Held struct {
-	is    Bucket // what is left
-	units int64  // what was taken
+	is    Bucket // not drained yet
+	units int64  // taken
 }
 
-// Add adds units of a token bucket to what is held, which were spent from a lease at now.
+// Add adds units that were spent from the lease of a token bucket at now.
 func (h *Held) Add(l *Limit, now, units int64) {
 	h.is = h.is.drained(l, now)
 	h.is.Units += units
 	h.units += units
 }
 
-// Keep takes units off what is held that stay spent.
+// Keep removes units that stay spent.
 func (h *Held) Keep(l *Limit, now, units int64) {
 	h.is = h.is.drained(l, now)
 	h.is.Units, h.is.Part = l.less(h.is.Units, h.is.Part, units, 0)

@@ -1,6 +1,6 @@
 package limiter
 
-// Changes are what a claim changes in the state of a key.
+// Changes are the changes that a claim makes to the state of a key.
 type Changes struct {
 	// Slots are units that are added to slots of a sliding or fixed limit; negative ones
 	// are taken away. Those of 0 units say nothing. No two that say something are of one

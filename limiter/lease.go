@@ -50,7 +50,7 @@ func (ls *Lease) Worth(l *Limit, now int64) int64 {
 	return max(min(ls.Units, l.capacity-whole(ls.outside(l))), 0)
 }
 
-// outside returns what is in use outside the lease.
+// outside returns the units in use outside the lease.
 func (ls *Lease) outside(l *Limit) (units, part int64) {
 	return l.less(ls.Used, ls.Part, ls.Units, ls.HeldPart)
 }
@@ -208,7 +208,7 @@ func (l Limit) InSlot(at, now int64) bool {
 	return at >= l.Slot(now)
 }
 
-// Quota says what is left for a key: how many units it can still spend, and in
+// Quota describes the rest of a limit for a key: how many units it can still spend, and in
 // how long it has its whole amount back if it spends none of them.
 //
 // It is exact for a key with one holder as long as that spends what it claims,

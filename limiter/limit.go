@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Bounds of what a limit can be. They leave every intermediate result of this
+// Bounds of the parameters of a limit. They leave every intermediate result of this
 // package inside 128 bits and every stored value inside 63.
 const (
 	MinAmount = 1
@@ -74,7 +74,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("unknown algorithm %q: expected %v, %v or %v", name, Sliding, Fixed, TokenBucket)
 }
 
-// Params describe a limit. They are what [New] checks.
+// Params describe a limit. [New] checks them.
 type Params struct {
 	// Algorithm is sliding unless it says otherwise.
 	Algorithm Algorithm
@@ -99,7 +99,7 @@ type Params struct {
 // Limit is an amount of units per window: how much may be used, and in which slots or at which rate
 // it is forgotten. It is an immutable value; only one made by [New], or from one, is usable.
 //
-// What a key has used is arithmetic of its own: [State], [Lease], [Debts] and [Held].
+// The units that a key has used are counted apart, by [State], [Lease], [Debts] and [Held].
 //
 // Invariants: a limit has slots, or it is a token bucket. Its capacity is its amount, but for a token
 // bucket.

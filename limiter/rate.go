@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// A rate is how fast a token bucket refills, and what is in use of it drains: amount units per
+// A rate is the speed at which a token bucket refills, and its used units drain: amount units per
 // window. A quantity is a number of units and a part, which is 1/window of a unit.
 //
 // Invariants: amount and window are at least 1. A quantity that a method returns has

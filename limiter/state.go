@@ -26,7 +26,7 @@ type Slot struct {
 	Used  int64 // units, never negative
 }
 
-// State returns the state of a key of which only a lease is known.
+// State returns the state of a key, from its lease alone.
 func (known Lease) State(l *Limit) (s State) {
 	switch {
 	case !l.CountsSlots():
@@ -163,7 +163,7 @@ func (l *Limit) share(c Claim, left int64) Grant {
 	return Grant{Lease: Lease{Units: units}}
 }
 
-// ExtraShare returns what part of the units that are left may be granted as [Claim.Extra]: 1
+// ExtraShare returns the share of the units left that may be granted as [Claim.Extra]: 1
 // divided by this number, which is at least 8.
 func (c Claim) ExtraShare() int64 {
 	return max(leaseExtraShare, 2*min(c.Processes, MaxAmount))
