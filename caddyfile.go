@@ -49,7 +49,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			on_empty_key ip|share|skip|deny
 //			scope        shared|site
 //			prefix_ceiling <factor>
-//			on_exceeded  refuse|challenge
+//			on_exceeded  refuse|challenge|delay <duration>|pass [<header field>]
 //			ipv4_prefix  <bits>
 //			ipv6_prefix  <bits>
 //			reputation   off

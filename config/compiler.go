@@ -197,6 +197,9 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 		}
 		h.app.Run.ZoneNames[zoneHash(z.Name)] = z.Name
 		h.run.Zones = append(h.run.Zones, setup.run)
+		if f := setup.run.PassField; f != "" {
+			h.run.PassFields = append(h.run.PassFields, f)
+		}
 	}
 	h.run.LogsAccess, h.run.Traced = enforce.WritesAccessLogs(ctx), h.app.survey.traces || h.app.survey.foreign
 	h.app.Run.AllZones = append(h.app.Run.AllZones, h.run.Zones...)

@@ -173,39 +173,6 @@ func (c *Challenge) withoutScript() time.Duration {
 	return time.Duration(c.WithoutScript)
 }
 
-// What is done with a request that is over a limit.
-const (
-	onExceededRefuse    = "refuse"
-	onExceededChallenge = "challenge"
-)
-
-// checkOnExceeded checks that a challenge would help.
-func (z *zoneCompiler) checkOnExceeded() error {
-	switch {
-	case z.OnExceeded == "" || z.OnExceeded == onExceededRefuse:
-		return nil
-	case z.OnExceeded != onExceededChallenge:
-		return fmt.Errorf("on_exceeded: must be refuse or challenge, got %q", z.OnExceeded)
-	case z.run.Per != enforce.PerClient && z.run.Per != enforce.PerEveryone:
-		return fmt.Errorf("on_exceeded challenge is for zones that count per client or everyone, this one counts per %s: a session would not help", z.run.Per)
-	case z.app.Session == nil:
-		return errors.New("on_exceeded: challenge needs sessions: write `session` into the global option rate_limit")
-	}
-	return nil
-}
-
-func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
-	if z.OnExceeded != "" {
-		return d.Errf("on_exceeded already specified: %s", z.OnExceeded)
-	}
-	word, err := caddyconf.OneOf(d, onExceededRefuse, onExceededChallenge)
-	if err != nil && d.Val() == limitShadow {
-		return d.Errf("on_exceeded: must be refuse or challenge, got %q: write shadow into a line of its own", d.Val())
-	}
-	z.OnExceeded = word
-	return err
-}
-
 // unmarshalSession reads a block, which may be left out: all of it has defaults.
 func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
 	a.Session = new(Session)

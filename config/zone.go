@@ -77,10 +77,20 @@ type Zone struct {
 	// - `challenge`: if a browser has called up a page, and its client is not
 	//   verified, answer with a page that lets it earn a session, and then goes on
 	//   to where it was; the status is 429 all the same. Anything else is refused.
+	// - `delay`: it waits until its units are free, at most for `max_delay`, in the order in which
+	//   the requests of its key come; else it is refused
+	// - `pass`: it goes on, and `{http.rate_limit.<zone>.would_refuse}` names the limits
 	//
-	// For zones that count per `client`, or per `everyone`, to which clients with a session or an
+	// A challenge is for zones that count per `client`, or per `everyone`, to which clients with a session or an
 	// API key don't belong then. Needs the option `session` of the `rate_limit` app.
 	OnExceeded string `json:"on_exceeded,omitempty"`
+
+	// With `on_exceeded` `delay`, how long a request waits at most, from 1ms to 1m. Required there.
+	MaxDelay caddy.Duration `json:"max_delay,omitempty"`
+
+	// With `on_exceeded` `pass`, a header field of the request in which later handlers and upstreams
+	// are told the names of the limits that it is over. What clients send in it is removed.
+	PassHeader string `json:"pass_header,omitempty"`
 
 	// How many leading bits of an IPv4 address tell clients apart, from 1 to
 	// 32. Default when counting per `ip`: what the `rate_limit` app says, or 32.

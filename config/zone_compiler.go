@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -22,8 +24,11 @@ import (
 func (z *zoneCompiler) compile() error {
 	z.run = &enforce.Zone{
 		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix, IPv6Prefix: z.IPv6Prefix,
-		MaxCost: z.MaxCost, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, Shadow: z.Shadow,
-		Challenges: z.OnExceeded == onExceededChallenge,
+		MaxCost: z.MaxCost, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, Shadow: z.isShadow(),
+		Challenges: z.OnExceeded == onExceededChallenge, MaxDelay: time.Duration(z.MaxDelay), PassField: http.CanonicalHeaderKey(z.PassHeader),
+	}
+	if z.OnExceeded == onExceededDelay {
+		z.run.Line = gate.Named("delay of " + z.Name)
 	}
 	if z.isPeerForm() {
 		if err := z.compilePeerForm(); err != nil {
@@ -243,24 +248,27 @@ func (z *zoneCompiler) countedAs(site string) string {
 // wantsShadow reports whether a zone that isn't compiled yet enforces no limit. Those of tiers
 // are not looked at.
 func (z *Zone) wantsShadow() bool {
-	return z.Shadow || z.Concurrent == nil && len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
+	return z.isShadow() || z.Concurrent == nil && len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
 }
 
 // mayShadow reports whether a zone that isn't compiled yet may have a shadow limit.
 func (z *Zone) mayShadow() bool {
-	return z.Shadow || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
+	return z.isShadow() || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
 }
 
 // compileShadow settles whether the zone refuses anything, and warns of options that have no
 // effect if it doesn't.
 func (z *zoneCompiler) compileShadow() error {
-	if z.Shadow {
+	if z.isShadow() {
 		z.run.Denied = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
 	}
 	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
 	z.run.IsShadow = z.run.Concurrency == nil && !slices.ContainsFunc(z.run.Sets(), enforces)
 	if !z.run.IsShadow {
 		z.warnOfShadowOrder()
+		return nil
+	}
+	if z.passes() {
 		return nil
 	}
 	if !z.Shadow && z.OnEmptyKey == enforce.EmptyDeny {

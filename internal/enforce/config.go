@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
+	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/load"
@@ -88,6 +89,8 @@ type Handler struct {
 	Random  func() float64 // from [0, 1)
 	Late    []*LateName
 
+	PassFields []string // of its zones
+
 	Clients                bool     // whether it keeps records of clients
 	Anonymous              bool     // and also those without an API key
 	UsesClientPlaceholders bool     // whether its own options have placeholders of the client
@@ -134,6 +137,9 @@ type Zone struct {
 	DefaultTier string // if that is none
 
 	Challenges bool            // what is over a limit gets a challenge
+	MaxDelay   time.Duration   // how long what is over a limit waits
+	Line       *gate.Gate      // where it does; nil if it doesn't
+	PassField  string          // the header field of a request that names the limits it is over; "" for none
 	Shadow     bool            // as configured: nothing is refused
 	DeniesAll  bool            // nothing passes
 	Counting   engine.Counting // which requests use up units

@@ -14,6 +14,9 @@ import (
 // ServeHTTP lets a request pass that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.App.ApplyServiceHeader(r)
+	for _, field := range h.PassFields {
+		delete(r.Header, field)
+	}
 	if h.App.Session.Serves(r.URL.Path) {
 		return h.serveSession(w, r)
 	}
@@ -56,11 +59,13 @@ func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 	switch result.Outcome {
 	case Passed:
 		e.Client.mapPlaceholders(e)
+		e.nameExceeded()
 		on.pending, on.timing, on.places = e.Pending(nil), e.timing, e.takePlaces()
 	case Counted:
 		result.Response = result.Response.join(e)
 		result.Response.renews = e.Client.isRenewable()
 		on = passage{result.Response, e.Pending(result.Response), e.timing, h.emptyPlaceholders(e), e.takePlaces()}
+		e.nameExceeded()
 		h.App.DecisionLog.passed(e, result.Response)
 		h.trace(e.Http, result.Response)
 	case Denied:
@@ -119,7 +124,7 @@ func (e *Evaluation) decideEnforced() (result, error) {
 	}
 	d, ok := engine.Decision{Allowed: true}, true
 	if len(e.Debits) > 0 || e.Subject != nil {
-		d, ok = h.App.decide(e.Http.Context(), e.Subject, e.Debits)
+		d, ok = e.decideInTurn()
 	}
 	if !ok { // its configuration never ran; the next one limits the client
 		return e.pass(), nil

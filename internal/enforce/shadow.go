@@ -241,6 +241,23 @@ func (v *ShadowVerdicts) namesOf(name string) (names []string, decides bool) {
 	return names, slices.ContainsFunc(v.Zones, is)
 }
 
+// nameExceeded tells later handlers, in a header field of the request, of which limits it is over that
+// let it pass.
+func (e *Evaluation) nameExceeded() {
+	if len(e.Handler.PassFields) == 0 {
+		return
+	}
+	verdicts, ok := e.Vars[shadowVar].(*ShadowVerdicts)
+	for _, z := range e.Handler.Zones {
+		if z.PassField == "" || !ok {
+			continue
+		}
+		if names, _ := verdicts.namesOf(z.Name); len(names) > 0 {
+			e.Http.Header.Add(z.PassField, strings.Join(names, ", "))
+		}
+	}
+}
+
 // WouldRefuseSuffix ends the name of the placeholder of a zone.
 const WouldRefuseSuffix = "." + meter.WouldRefuse
 

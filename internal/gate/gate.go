@@ -131,6 +131,23 @@ func (g *Gate) tidy(key string, l *line) {
 	}
 }
 
+// IsBusy reports whether requests of a key are under way.
+func (g *Gate) IsBusy(key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lines[key] != nil
+}
+
+// Waiting returns how many requests of all keys wait.
+func (g *Gate) Waiting() (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range g.lines {
+		n += len(l.waiting)
+	}
+	return n
+}
+
 // Len returns of how many keys requests are under way.
 func (g *Gate) Len() int {
 	g.mu.Lock()

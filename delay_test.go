@@ -1,0 +1,132 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/config"
+)
+
+// delaying has requests over a limit wait.
+func delaying(t *testing.T, limit config.Limit, most time.Duration) *Handler {
+	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+		Name: t.Name(), Per: "ip", Limits: []config.Limit{limit}, OnExceeded: "delay", MaxDelay: caddy.Duration(most),
+	}}})
+}
+
+// Requests that come at once pass as their units become free, and none is refused.
+func TestRequestsWaitForTheirUnits(t *testing.T) {
+	const window = 100 * time.Millisecond
+	for name, test := range map[string]struct {
+		config.Limit
+		least time.Duration // that eight requests take
+	}{
+		"token bucket": {config.Limit{Amount: 1, Window: caddy.Duration(window), Burst: 1}, 7 * window},
+		"sliding":      {config.Limit{Amount: 4, Window: caddy.Duration(window)}, window},
+		"fixed":        {config.Limit{Amount: 4, Window: caddy.Duration(window), Algorithm: "fixed"}, 0},
+	} {
+		h := delaying(t, test.Limit, time.Minute)
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+					t.Errorf("%s: one was refused: %v", name, err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took < test.least {
+			t.Errorf("%s: all took %v, want at least %v", name, took, test.least)
+		}
+	}
+}
+
+func TestNobodyWaitsForTooLong(t *testing.T) {
+	h := delaying(t, config.Limit{Amount: 1, Window: hour}, time.Minute)
+	for i := range 3 {
+		w, err := askFor(context.Background(), h, answering(200))
+		if isRefused(w, err) != (i > 0) {
+			t.Errorf("request %d: got %d, %v", i, w.Code, err)
+		}
+	}
+}
+
+// The place in line of a client that leaves is free, and so is the unit that it waited for.
+func TestClientsThatLeaveTheLineTakeNothing(t *testing.T) {
+	h := delaying(t, config.Limit{Amount: 1, Window: caddy.Duration(time.Second), Burst: 1}, time.Minute)
+	if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+		t.Fatal("the first is refused")
+	}
+	for range 5 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		_, err := askFor(ctx, h, answering(200))
+		cancel()
+		if status, ok := errors.AsType[caddyhttp.HandlerError](err); !ok || status.StatusCode != 499 {
+			t.Errorf("a client that has left: got %v", err)
+		}
+	}
+	if h.run.Zones[0].Line.Len() != 0 {
+		t.Error("somebody is in line still")
+	}
+	if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+		t.Error("the next one is refused")
+	}
+}
+
+// What is over a limit goes on, and the upstream is told; what clients say in the field isn't.
+func TestExceededRequestsPass(t *testing.T) {
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+		Name: "z", Per: "ip", Limits: []config.Limit{{Amount: 2, Window: hour}}, OnExceeded: "pass", PassHeader: "x-over-limit",
+	}, {
+		Name: "quiet", Per: "ip", Limits: []config.Limit{{Amount: 1, Window: hour}}, OnExceeded: "pass",
+	}}})
+	for i := range 5 {
+		var told []string
+		r := requestFor(t, http.MethodGet, "/")
+		r.Header.Set("X-Over-Limit", "forged")
+		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+		err := h.ServeHTTP(new(hijackable), r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+			told = r.Header["X-Over-Limit"]
+			return nil
+		}))
+		want := ""
+		if i >= 2 {
+			want = "z"
+		}
+		if err != nil || strings.Join(told, "|") != want {
+			t.Errorf("request %d: got %v, the upstream is told %q, want %q", i, err, told, want)
+		}
+	}
+}
+
+func TestReactionsThatCannotBe(t *testing.T) {
+	for want, z := range map[string]*config.Zone{
+		"must be refuse, challenge, delay or pass": {OnExceeded: "tarpit"},
+		"delay must be from 1ms to 1m, got 0s":     {OnExceeded: "delay"},
+		"delay must be from 1ms to 1m, got 1h":     {OnExceeded: "delay", MaxDelay: hour},
+		"max_delay is for on_exceeded delay":       {MaxDelay: hour},
+		"pass_header is for on_exceeded pass":      {OnExceeded: "refuse", PassHeader: "X-Over"},
+		"must name a header field":                 {OnExceeded: "pass", PassHeader: "X Over"},
+		"leave out hold, or delay":                 {OnExceeded: "delay", MaxDelay: caddy.Duration(time.Second), Count: &config.Count{Status: []int{401}, Hold: true}},
+		"nobody waits while shadow is there":       {OnExceeded: "delay", MaxDelay: caddy.Duration(time.Second), Shadow: true},
+		"lets all requests through, as shadow":     {OnExceeded: "pass", Shadow: true},
+		"can't be tried in shadow":                 {OnExceeded: "pass", Concurrent: &config.Concurrent{Requests: 1}},
+	} {
+		z.Name = "z"
+		if z.Concurrent == nil {
+			z.Limits = []config.Limit{{Amount: 1, Window: hour}}
+		}
+		if err := (&Handler{Handler: config.Handler{Zones: []*config.Zone{z}}}).Provision(contextOf(t, new(config.App))); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want %q", z, err, want)
+		}
+	}
+}
