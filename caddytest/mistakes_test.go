@@ -49,7 +49,7 @@ func TestMistakesAreToldWhatToWrite(t *testing.T) {
 			{"limit five/1m", "write 5/1m"},
 			{"limit 5/10 apples", "write 5/10s"},
 			{"limit 10r/s burst=20", "write burst 20, or 1 more for nginx's burst=20"},
-			{"limit 10r/s burst 20 nodelay", "leave it out, nothing is delayed: burst says how many may pass at once, 21 for nginx's burst=20"},
+			{"limit 10r/s burst 20 nodelay", "leave it out: burst says how many may pass at once, 21 for nginx's burst=20; for others to wait, write on_exceeded delay 2s into a line of its own"},
 			{"limit 5/1m sliding_window", "write sliding"},
 			{"limit 5/1m token-bucket", "write token_bucket"},
 			{"limit 5/1m leaky_bucket", "write token_bucket"},

@@ -92,7 +92,7 @@ func insteadOfWord(word string) string {
 	case given && slices.Contains(limitValues, name):
 		return "write " + name + " " + value
 	case plain == "nodelay" || plain == "delay":
-		return "leave it out, nothing is delayed: burst says how many may pass at once, 21 for nginx's burst=20"
+		return "leave it out: burst says how many may pass at once, 21 for nginx's burst=20; for others to wait, write on_exceeded delay 2s into a line of its own"
 	case plain == "per" || plain == "key":
 		return "write it into a line of its own, such as per ip"
 	case slices.Contains([]string{"dry_run", "dryrun", "limit_req_dry_run", "report_only", "log_only", "observe", "test"}, plain):
