@@ -3,7 +3,9 @@ package tally
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // delaying has requests over a limit wait.
@@ -46,6 +49,29 @@ func TestRequestsWaitForTheirUnits(t *testing.T) {
 		all.Wait()
 		if took := time.Since(began); took < test.least {
 			t.Errorf("%s: all took %v, want at least %v", name, took, test.least)
+		}
+	}
+}
+
+// Who waits has done nothing wrong. Who is refused for asking too much has.
+func TestWaitingIsNoViolation(t *testing.T) {
+	for most, want := range map[time.Duration]bool{time.Minute: false, time.Millisecond: true} {
+		h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+			Name: fmt.Sprint(t.Name(), most), Per: "client", Limits: []config.Limit{{Amount: 4, Window: caddy.Duration(300 * time.Millisecond), Burst: 2}},
+			OnExceeded: "delay", MaxDelay: caddy.Duration(most), Ban: &config.Ban{After: 1, Within: hour, For: hour},
+		}}})
+		refused := 0
+		for range 8 {
+			if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+				refused++
+			}
+		}
+		if (refused > 0) != want {
+			t.Errorf("delay %v: %d were refused, want some %t", most, refused, want)
+		}
+		banned := slices.ContainsFunc(h.run.App.Use().Engine.Clients(engine.ClientsQuery{N: 9}), func(c engine.ClientRecord) bool { return len(c.Record.Past) > 0 })
+		if banned != want {
+			t.Errorf("delay %v: a violation is noted %t, want %t", most, banned, want)
 		}
 	}
 }

@@ -18,21 +18,23 @@ const maxDelayed = 1000
 func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	by := e.delayedBehind()
 	if by < 0 {
-		if d, ok = e.decideNow(); !ok || !e.delays(&d) {
-			return d, ok
+		if d, ok = e.decideNow(true); !ok || !e.delays(&d) {
+			return e.decideAtLast(d, ok)
 		}
 		by = d.Debit
 	}
 	p := e.Policies[by]
 	line, key, rule := p.Zone.Line, p.lineOf(e.Debits[by].Key), p.delayRule()
 	ends := time.Now().Add(rule.Wait)
-	if _, err := line.Enter(e.Http.Context(), key, rule); err != nil {
-		return e.notDelayed(err)
+	if _, err := line.Enter(e.Http.Context(), key, rule); errors.Is(err, gate.ErrFull) {
+		return e.decideNow(false)
+	} else if err != nil {
+		return engine.Decision{Reason: engine.Abandoned}, true
 	}
 	defer line.Leave(key, rule)
 	for {
-		if d, ok = e.decideNow(); !ok || !e.delays(&d) || time.Until(ends) < d.Retry {
-			return d, ok
+		if d, ok = e.decideNow(true); !ok || !e.delays(&d) || time.Until(ends) < d.Retry {
+			return e.decideAtLast(d, ok)
 		}
 		if !sleep(e.Http.Context(), d.Retry) {
 			return engine.Decision{Reason: engine.Abandoned}, true
@@ -40,16 +42,23 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	}
 }
 
-func (e *Evaluation) decideNow() (engine.Decision, bool) {
+// decideNow has the engine decide about a request that waits in its zones with delay if it is refused, or
+// doesn't.
+func (e *Evaluation) decideNow(waits bool) (engine.Decision, bool) {
+	for i, p := range e.Policies {
+		e.Debits[i].Waits = waits && p.Zone.Line != nil
+	}
 	return e.Handler.App.decide(e.Http.Context(), e.Subject, e.Debits)
 }
 
-// notDelayed decides about a request for which there was no room in line, or whose client has gone.
-func (e *Evaluation) notDelayed(err error) (engine.Decision, bool) {
-	if errors.Is(err, gate.ErrFull) {
-		return e.decideNow()
+// decideAtLast decides again about a request that is refused although its zone delays: that is a
+// violation as any other.
+func (e *Evaluation) decideAtLast(d engine.Decision, ok bool) (engine.Decision, bool) {
+	over := d.Reason == engine.OverLimit || d.Reason == engine.Blocked
+	if ok && !d.Allowed && over && e.Debits[d.Debit].Waits {
+		return e.decideNow(false)
 	}
-	return engine.Decision{Reason: engine.Abandoned}, true
+	return d, ok
 }
 
 // delayedBehind returns the debit for which others wait already, or -1: nobody is to overtake them.

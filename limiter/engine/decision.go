@@ -36,6 +36,8 @@ type Debit struct {
 	Key []byte
 	// Cost is how many units are taken, 0 or more.
 	Cost int64
+	// Waits says that the request waits if the limit refuses it, so that this is no violation.
+	Waits bool
 	// Client is the client whose record scales the limit and counts violations.
 	// Nil means none. Several debits may have one client.
 	Client *Client
