@@ -93,7 +93,7 @@ func (h *heldCrowds) number(n int) int {
 func (h *heldCrowds) begin() {
 	var held []*engine.Pending
 	for _, e := range h.engines {
-		for range h.number(4) {
+		for range 1 + h.number(4) {
 			if p := h.hold(e); p != nil {
 				held = append(held, p)
 			}
