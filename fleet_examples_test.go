@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // composition is what a compose file says, as far as tests look at it.
@@ -97,7 +97,7 @@ func TestFleetExampleStartsItsServer(t *testing.T) {
 	}
 	flags = strings.ReplaceAll(flags, "${TALLY_VALKEY_PASSWORD:?}", "secret")
 	socket := filepath.Join(t.TempDir(), "s")
-	server := exec.Command(redisserver.Find(t), append(strings.Fields(flags), "--port", "0", "--unixsocket", socket)...)
+	server := exec.Command(testserver.FindRedis(t), append(strings.Fields(flags), "--port", "0", "--unixsocket", socket)...)
 	server.Dir = filepath.Dir(socket)
 	output, err := server.StdoutPipe()
 	if err != nil {

@@ -16,9 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
 	"github.com/caddy-tally/caddy-tally/internal/child"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
 // TestExamplesAreValid adapts and validates everything that is shown to people

@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // testNetwork has connections between the Caddys and their server be cut and slow.
 func (f *fleet) testNetwork() {
-	f.testCuts(proof.Times(2*len(faultproxy.Cuts()), 1000))
+	f.testCuts(proof.Times(2*len(testserver.Cuts()), 1000))
 	delays := []time.Duration{time.Millisecond, 20 * time.Millisecond, 80 * time.Millisecond}
 	if !isWhole() {
 		delays = delays[1:2]
@@ -29,18 +29,18 @@ func (f *fleet) testNetwork() {
 
 // testSilence has the network drop what is sent.
 func (f *fleet) testSilence() {
-	all := func(do func(*faultproxy.Proxy)) func() {
+	all := func(do func(*testserver.Proxy)) func() {
 		return func() { f.all(func(m *fleetMachine) { do(m.network) }) }
 	}
-	none := all(func(p *faultproxy.Proxy) { p.Set(faultproxy.None) })
+	none := all(func(p *testserver.Proxy) { p.Set(testserver.None) })
 	if isWhole() {
-		f.testOutage("a black hole", all(func(p *faultproxy.Proxy) { p.Set(faultproxy.BlackHole) }), none)
-		f.testOutage("lost packets", all(func(p *faultproxy.Proxy) { p.Set(faultproxy.Stall) }), none)
+		f.testOutage("a black hole", all(func(p *testserver.Proxy) { p.Set(testserver.BlackHole) }), none)
+		f.testOutage("lost packets", all(func(p *testserver.Proxy) { p.Set(testserver.Stall) }), none)
 	}
-	all((*faultproxy.Proxy).HalfOpen)()
+	all((*testserver.Proxy).HalfOpen)()
 	l := newLedger()
 	f.askAround(l, "half-open", 20)
-	all((*faultproxy.Proxy).Reset)()
+	all((*testserver.Proxy).Reset)()
 	f.awaitUse()
 	f.askAround(l, "half-open", 20)
 	f.checkSpent(l, "half-open", 20, degradedPercent)
@@ -49,11 +49,11 @@ func (f *fleet) testSilence() {
 // testCuts cuts connections, each in one of all ways, while limits are used up.
 func (f *fleet) testCuts(most int) {
 	var cuts atomic.Int64
-	kinds := faultproxy.Cuts()
+	kinds := testserver.Cuts()
 	f.all(func(m *fleetMachine) {
-		m.network.SetCut(func() faultproxy.Cut {
+		m.network.SetCut(func() testserver.Cut {
 			if rand.IntN(15) != 0 || cuts.Load() >= int64(most) {
-				return faultproxy.Pass
+				return testserver.Pass
 			}
 			return kinds[cuts.Add(1)%int64(len(kinds))]
 		})

@@ -13,8 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/internal/wrongclock"
 )
 
@@ -43,8 +42,8 @@ type fleetFault struct {
 // fleetServers start servers by the names of the stores.
 var fleetServers = map[string]func(t *testing.T) *fleetServer{
 	"redis":    redisOfFleet,
-	"postgres": func(t *testing.T) *fleetServer { return sqlOfFleet(t, dbserver.Postgres, postgresWords) },
-	"mysql":    func(t *testing.T) *fleetServer { return sqlOfFleet(t, dbserver.MariaDB, mysqlWords) },
+	"postgres": func(t *testing.T) *fleetServer { return sqlOfFleet(t, testserver.Postgres, postgresWords) },
+	"mysql":    func(t *testing.T) *fleetServer { return sqlOfFleet(t, testserver.MariaDB, mysqlWords) },
 }
 
 // own starts the server anew with a clock of its own, before anybody uses it.
@@ -58,19 +57,19 @@ func (f *fleetServer) own(t *testing.T) *fleetServer {
 }
 
 func redisOfFleet(t *testing.T) *fleetServer {
-	r := redisserver.Start(t, "--user", "caddy", "on", ">"+redisPassword, "~{tally}:*", "+@all")
+	r := testserver.Redis(t, "--user", "caddy", "on", ">"+redisPassword, "~{tally}:*", "+@all")
 	dump := filepath.Join(r.Folder, "dump.rdb")
 	must := func(words ...string) func() { return func() { r.Must(t, words...) } }
 	start := func() { r.Run(t) }
 	f := &fleetServer{
-		address: r.Address, store: "redis redis://caddy:" + redisPassword + "@127.0.0.1:{$STORE}",
+		address: r.Address(), store: "redis redis://caddy:" + redisPassword + "@127.0.0.1:{$STORE}",
 		start: start, kill: r.Kill, setEnv: func(env []string) { r.Env = env },
 	}
 	f.faults = []fleetFault{
 		{name: "killed, with its data", begin: func() { r.Must(t, "SAVE"); r.Kill() }, end: start},
 		{name: "killed, started empty", short: true, loses: true, begin: func() { r.Kill(); os.Remove(dump) }, end: start},
 		{name: "an old copy", loses: true, save: must("SAVE"), begin: r.Kill, end: start},
-		{name: "stopped", begin: func() { r.Pause(t) }, end: func() { r.Resume(t) }},
+		{name: "stopped", begin: func() { r.Pause() }, end: func() { r.Resume() }},
 		{name: "emptied", short: true, begin: must("FLUSHALL"), end: func() {}, passing: true, loses: true},
 		{name: "scripts forgotten", begin: must("SCRIPT", "FLUSH"), end: func() {}, passing: true},
 		{name: "memory full", short: true, begin: must("CONFIG", "SET", "maxmemory", "1"), end: must("CONFIG", "SET", "maxmemory", "0")},
@@ -130,9 +129,9 @@ var mysqlWords = sqlWords{
 	},
 }
 
-func sqlOfFleet(t *testing.T, open func(...string) (*dbserver.Server, error), words sqlWords) *fleetServer {
+func sqlOfFleet(t *testing.T, open func(...string) (*testserver.Server, error), words sqlWords) *fleetServer {
 	db, err := open()
-	if errors.Is(err, dbserver.ErrMissing) {
+	if errors.Is(err, testserver.ErrMissing) {
 		t.Skip(err)
 	}
 	must := func(err error) {

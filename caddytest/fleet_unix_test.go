@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/admissions"
-	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // fleetZones are what clients of a fleet load, each at the path of its name. Keys are in a header.
@@ -59,7 +59,7 @@ type fleet struct {
 // fleetMachine is one of them.
 type fleetMachine struct {
 	*shifted
-	network *faultproxy.Proxy
+	network *testserver.Proxy
 	keys    int // that were made up
 }
 
@@ -71,7 +71,7 @@ func startFour(t *testing.T, server *fleetServer, timeout time.Duration) *fleet 
 	t.Helper()
 	f := &fleet{t: t, server: server}
 	for _, wrong := range fleetClocks {
-		network, err := faultproxy.New(server.address)
+		network, err := testserver.NewProxy(server.address)
 		if err != nil {
 			t.Fatal(err)
 		}

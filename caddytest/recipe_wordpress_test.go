@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // wordPressFolder is where Debian has WordPress.
@@ -102,8 +102,8 @@ func startWordPress(t *testing.T) string {
 	if _, err := os.Stat(wordPressFolder); err != nil {
 		t.Skip(err)
 	}
-	db, err := dbserver.MariaDB()
-	if errors.Is(err, dbserver.ErrMissing) {
+	db, err := testserver.MariaDB()
+	if errors.Is(err, testserver.ErrMissing) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func startWordPress(t *testing.T) string {
 	}
 	t.Cleanup(db.Close)
 	site := copyWordPress(t)
-	env := []string{"DB_HOST=" + db.Address(), "DB_USER=" + dbserver.User, "DB_PASSWORD=" + dbserver.Password}
+	env := []string{"DB_HOST=" + db.Address(), "DB_USER=" + testserver.User, "DB_PASSWORD=" + testserver.Password}
 	install := exec.Command(php, filepath.Join(site, "install.php"))
 	install.Env = append(os.Environ(), env...)
 	if out, err := install.CombinedOutput(); err != nil || len(out) > 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // onRedis is a Caddyfile whose counts are on a Redis that several Caddys share.
@@ -24,16 +24,16 @@ func onRedis(zone string) string {
 const redisPassword = "not-for-logs"
 
 // newRedis starts a Redis whose user caddy has a password.
-func newRedis(t *testing.T) *redisserver.Server {
+func newRedis(t *testing.T) *testserver.RedisServer {
 	t.Helper()
-	return redisserver.Start(t, "--user", "caddy", "on", ">"+redisPassword, "~{tally}:*", "+@all")
+	return testserver.Redis(t, "--user", "caddy", "on", ">"+redisPassword, "~{tally}:*", "+@all")
 }
 
 // startFleet starts Caddys that share a Redis and have the same secret.
-func startFleet(t *testing.T, redis *redisserver.Server, n int, config string) (fleet []*server) {
+func startFleet(t *testing.T, redis *testserver.RedisServer, n int, config string) (fleet []*server) {
 	t.Helper()
 	for range n {
-		s := newServer(t, config, "REDIS="+redis.Address, "REDIS_PASSWORD="+redisPassword)
+		s := newServer(t, config, "REDIS="+redis.Address(), "REDIS_PASSWORD="+redisPassword)
 		s.writeSecret(strings.Repeat("one secret for all ", 3))
 		fleet = append(fleet, s)
 	}
@@ -80,7 +80,7 @@ func TestTwoCaddysShareARedis(t *testing.T) {
 	fleet[0].kill()
 	fleet[0].start()
 	fleet[0].wantPassed(0, 2, "/", from(1))
-	if h := fleet[0].health(); h.Store != "redis" || h.Path != redis.Address || h.Degraded {
+	if h := fleet[0].health(); h.Store != "redis" || h.Path != redis.Address() || h.Degraded {
 		t.Errorf("health is %+v", h)
 	}
 
@@ -99,7 +99,7 @@ func TestTwoCaddysShareARedis(t *testing.T) {
 		}
 	}
 	if lines := fleet[1].logLines("the store can't be used; reduced limits are kept in memory until it can"); len(lines) == 0 ||
-		lines[0]["store"] != "redis "+redis.Address {
+		lines[0]["store"] != "redis "+redis.Address() {
 		t.Errorf("the outage is logged as %v", lines)
 	}
 }
@@ -132,7 +132,7 @@ func TestRedisThatComesLate(t *testing.T) {
 func TestRedisPasswordIsReadAnew(t *testing.T) {
 	t.Parallel()
 	redis := newRedis(t)
-	s := newServer(t, strings.Replace(onRedis("limit 10/1h"), "{env.REDIS_PASSWORD}", "{file.{$DIR}/password}", 1), "REDIS="+redis.Address)
+	s := newServer(t, strings.Replace(onRedis("limit 10/1h"), "{env.REDIS_PASSWORD}", "{file.{$DIR}/password}", 1), "REDIS="+redis.Address())
 	s.writeSecret(strings.Repeat("one secret for all ", 3))
 	write := func(password string) {
 		if err := os.WriteFile(filepath.Join(s.dir, "password"), []byte(password+"\n"), 0o600); err != nil {
@@ -160,7 +160,7 @@ func TestRedisWantsOneSecret(t *testing.T) {
 	t.Parallel()
 	redis := newRedis(t)
 	startFleet(t, redis, 1, onRedis("limit 3/1h"))
-	other := newServer(t, onRedis("limit 3/1h"), "REDIS="+redis.Address, "REDIS_PASSWORD="+redisPassword)
+	other := newServer(t, onRedis("limit 3/1h"), "REDIS="+redis.Address(), "REDIS_PASSWORD="+redisPassword)
 	other.writeSecret(strings.Repeat("another secret ", 3))
 	other.start()
 	if h := other.health(); !h.Degraded || !strings.Contains(h.Reason, "copy theirs to this one") {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // regional is a Caddyfile of one of several regions.
@@ -29,10 +29,10 @@ const regional = `
 	`
 
 // startRegions starts a Postgres server and a Caddy for each region.
-func startRegions(t *testing.T, regions ...string) (exchange *dbserver.Server, servers []*server) {
+func startRegions(t *testing.T, regions ...string) (exchange *testserver.Server, servers []*server) {
 	t.Helper()
-	exchange, err := dbserver.Postgres()
-	if errors.Is(err, dbserver.ErrMissing) {
+	exchange, err := testserver.Postgres()
+	if errors.Is(err, testserver.ErrMissing) {
 		t.Skip("no Postgres server is installed: ", err)
 	}
 	if err != nil {
@@ -151,7 +151,7 @@ func TestRegions(t *testing.T) {
 				return len(s.logLines("counts can't be exchanged with other regions; this region goes on alone until they can")) > 0
 			})
 			s.wantCommand(t, 0, words("status"), "counts are not exchanged")
-			if strings.Contains(s.logs(), dbserver.Password) {
+			if strings.Contains(s.logs(), testserver.Password) {
 				t.Error("the log has the password")
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // rotating is a Caddyfile with a limit by address and one by a key that is no address.
@@ -25,11 +25,11 @@ func TestSecretIsRotatedWithRollingRestarts(t *testing.T) {
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
 		redis := newRedis(t)
-		testRotation(t, rotating("redis redis://caddy:{env.REDIS_PASSWORD}@"+redis.Address), "REDIS_PASSWORD="+redisPassword)
+		testRotation(t, rotating("redis redis://caddy:{env.REDIS_PASSWORD}@"+redis.Address()), "REDIS_PASSWORD="+redisPassword)
 	})
 	t.Run("postgres", func(t *testing.T) {
-		db, err := dbserver.Postgres()
-		if errors.Is(err, dbserver.ErrMissing) {
+		db, err := testserver.Postgres()
+		if errors.Is(err, testserver.ErrMissing) {
 			t.Skip(err)
 		}
 		if err != nil {
@@ -83,7 +83,7 @@ func testRotation(t *testing.T, config string, env ...string) {
 func TestSecretFileThatChanges(t *testing.T) {
 	t.Parallel()
 	redis := newRedis(t)
-	config := rotating("redis redis://caddy:{env.REDIS_PASSWORD}@" + redis.Address)
+	config := rotating("redis redis://caddy:{env.REDIS_PASSWORD}@" + redis.Address())
 	former, latter := strings.Repeat("former ", 6)+"\n", strings.Repeat("latter ", 6)+"\n"
 	one, two := newServer(t, config, "REDIS_PASSWORD="+redisPassword), newServer(t, config, "REDIS_PASSWORD="+redisPassword)
 	one.writeSecret(latter + former)

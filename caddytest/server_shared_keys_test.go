@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // keysOn is a Caddyfile whose API keys are in a store that several Caddys share.
@@ -45,14 +45,14 @@ func TestRevokedKeysEndOnAllMachines(t *testing.T) {
 		redis := newRedis(t)
 		testSharedKeys(t, sharedStore{
 			config: keysOn("redis redis://caddy:{env.REDIS_PASSWORD}@{$REDIS}"),
-			env:    []string{"REDIS=" + redis.Address, "REDIS_PASSWORD=" + redisPassword},
+			env:    []string{"REDIS=" + redis.Address(), "REDIS_PASSWORD=" + redisPassword},
 			kill:   redis.Kill,
 			start:  func() { redis.Run(t) }, // without its data
 		})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		db, err := dbserver.Postgres()
-		if errors.Is(err, dbserver.ErrMissing) {
+		db, err := testserver.Postgres()
+		if errors.Is(err, testserver.ErrMissing) {
 			t.Skip(err)
 		}
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // wantEverywhere waits until all machines answer a client with a status.
@@ -81,7 +81,7 @@ func testReloadsWithBans(t *testing.T, s *server) {
 }
 
 // testBansInAnOutage has the Redis come back without its data.
-func testBansInAnOutage(t *testing.T, redis *redisserver.Server, fleet []*server) {
+func testBansInAnOutage(t *testing.T, redis *testserver.RedisServer, fleet []*server) {
 	t.Helper()
 	redis.Kill()
 	for _, s := range fleet {
@@ -109,7 +109,7 @@ func testBansInAnOutage(t *testing.T, redis *redisserver.Server, fleet []*server
 	for _, s := range fleet { // one of which has been reloaded meanwhile
 		s.wantCommand(t, 0, words("audit --client 192.0.2.3"), "unban", "outage")
 	}
-	late := newServer(t, onRedis("limit 1000/1h"), "REDIS="+redis.Address, "REDIS_PASSWORD="+redisPassword)
+	late := newServer(t, onRedis("limit 1000/1h"), "REDIS="+redis.Address(), "REDIS_PASSWORD="+redisPassword)
 	late.writeSecret(strings.Repeat("one secret for all ", 3))
 	late.start()
 	if got := late.get("/", from(2)).status; got != http.StatusTooManyRequests {

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // sqlServers are the servers that stores are on, by the names of the stores.
-var sqlServers = map[string]func(settings ...string) (*dbserver.Server, error){
-	"postgres": dbserver.Postgres,
-	"mysql":    dbserver.MariaDB,
+var sqlServers = map[string]func(settings ...string) (*testserver.Server, error){
+	"postgres": testserver.Postgres,
+	"mysql":    testserver.MariaDB,
 }
 
 // onSQL is a Caddyfile whose counts are on a server that several Caddys share.
@@ -35,7 +35,7 @@ func TestTwoCaddysShareAnSQLServer(t *testing.T) {
 	for store, start := range sqlServers {
 		t.Run(store, func(t *testing.T) {
 			db, err := start()
-			if errors.Is(err, dbserver.ErrMissing) {
+			if errors.Is(err, testserver.ErrMissing) {
 				t.Skip(err)
 			}
 			if err != nil {
@@ -47,7 +47,7 @@ func TestTwoCaddysShareAnSQLServer(t *testing.T) {
 	}
 }
 
-func testSharedServer(t *testing.T, db *dbserver.Server, config string) {
+func testSharedServer(t *testing.T, db *testserver.Server, config string) {
 	secret := filepath.Join(t.TempDir(), "tally.key")
 	if err := os.WriteFile(secret, []byte(strings.Repeat("a secret of all machines ", 2)), 0o600); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func testSharedServer(t *testing.T, db *dbserver.Server, config string) {
 	}
 	for _, s := range all {
 		s.wantPassed(0, 5, "/", from("192.0.2.1")...)
-		if logs := s.logs(); strings.Contains(logs, dbserver.Password) || !strings.Contains(logs, "the store can't be used") {
+		if logs := s.logs(); strings.Contains(logs, testserver.Password) || !strings.Contains(logs, "the store can't be used") {
 			t.Errorf("the log has the password, or nothing about the outage:\n%s", logs)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
-	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // trips are by how much machines are away from Redis.
@@ -87,10 +87,10 @@ func pingBy(ctx context.Context, address string) (float64, error) {
 // latencyOf measures at a distance.
 func (s *settings) latencyOf(ctx context.Context, trip time.Duration) (r latencyRow, err error) {
 	r.trip = trip
-	var proxy *faultproxy.Proxy
+	var proxy *testserver.Proxy
 	as := setup{Way: tally, Amount: latencyAmount, Window: time.Minute}
 	side, err := s.startSide(ctx, 1, as, func(to string) (string, error) {
-		if proxy, err = faultproxy.New(to); err != nil {
+		if proxy, err = testserver.NewProxy(to); err != nil {
 			return "", err
 		}
 		proxy.SetDelay(trip / 2)

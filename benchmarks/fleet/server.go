@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
 // A server is a redis-server of its own, which keeps nothing on disk.
@@ -28,12 +28,12 @@ type server struct {
 
 // findServer returns the program of the server.
 func findServer() (string, error) {
-	for _, name := range redisserver.Names {
+	for _, name := range testserver.RedisNames {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("none of %v is installed; in Debian it is the package redis-server", redisserver.Names)
+	return "", fmt.Errorf("none of %v is installed; in Debian it is the package redis-server", testserver.RedisNames)
 }
 
 // startServer starts a server.

@@ -13,14 +13,14 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/exchange/exchangetest"
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter/region"
 )
 
 // pg is the server of all tests.
 var pg struct {
 	start  sync.Once
-	server *dbserver.Server
+	server *testserver.Server
 	err    error
 }
 
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	if pg.server != nil {
 		pg.server.Close()
 	}
-	if errors.Is(pg.err, dbserver.ErrMissing) {
+	if errors.Is(pg.err, testserver.ErrMissing) {
 		fmt.Fprintln(os.Stderr, "exchange/postgres: tests were skipped, because no Postgres server is installed")
 	}
 	os.Exit(code)
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 // dsnOf returns how to connect to a database of its own.
 func dsnOf(t *testing.T, database string) string {
 	t.Helper()
-	pg.start.Do(func() { pg.server, pg.err = dbserver.Postgres() })
-	if errors.Is(pg.err, dbserver.ErrMissing) {
+	pg.start.Do(func() { pg.server, pg.err = testserver.Postgres() })
+	if errors.Is(pg.err, testserver.ErrMissing) {
 		t.Skip("no Postgres server is installed: ", pg.err)
 	}
 	if pg.err != nil {
@@ -139,7 +139,7 @@ func TestTablesOfAnotherVersion(t *testing.T) {
 func TestAUserWithoutRights(t *testing.T) {
 	dsn := dsnOf(t, "rights")
 	run(t, dsn, "CREATE ROLE clerk LOGIN PASSWORD 'clerk'; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-	clerk := strings.Replace(dsn, dbserver.User+":"+dbserver.Password, "clerk:clerk", 1)
+	clerk := strings.Replace(dsn, testserver.User+":"+testserver.Password, "clerk:clerk", 1)
 	if _, err := open(t, clerk); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("without tables: %v", err)
 	}
@@ -165,7 +165,7 @@ func TestErrorsKeepPasswords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, dsn := range map[string]string{
-		"wrong password":  strings.Replace(dsn, dbserver.Password, "s3cret", 1),
+		"wrong password":  strings.Replace(dsn, testserver.Password, "s3cret", 1),
 		"nobody there":    "postgres://tally:s3cret@127.0.0.1:" + nobody + "/x",
 		"no such host":    "postgres://tally:s3cret@nowhere.invalid/x",
 		"can't be parsed": "postgres://tally:s3cret:@@host:port/x",

@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -129,7 +129,7 @@ const rights = "~{tally}:* +@read +@write +@scripting +@connection -@dangerous +
 // A user of the server's ACL with the rights that the docs list can do all that the store does; a
 // wrong password and a missing right are said.
 func TestUsers(t *testing.T) {
-	redis := redisserver.Start(t)
+	redis := testserver.Redis(t)
 	redis.Must(t, append([]string{"ACL", "SETUSER", "caddy", "on", ">" + secret}, strings.Fields(rights)...)...)
 	redis.Must(t, "ACL", "SETUSER", "reader", "on", ">"+secret, "~*", "+@read", "+@connection")
 	t.Setenv("REDIS_PASSWORD", secret)
@@ -138,7 +138,7 @@ func TestUsers(t *testing.T) {
 		"reader:{env.REDIS_PASSWORD}": "docs/fleets.md",
 		"caddy:wrong":                 "check user and password",
 	} {
-		s, err := provisioned(t, "redis redis://"+user+"@"+redis.Address)
+		s, err := provisioned(t, "redis redis://"+user+"@"+redis.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,8 +162,8 @@ func TestUsers(t *testing.T) {
 // Behind sentinels, users and passwords of the server and of the sentinels are read anew for each
 // connection, each for its own. A user with the rights that the docs list is enough there.
 func TestSentinelPasswordsAreReadAnew(t *testing.T) {
-	redis := redisserver.Start(t)
-	sentinel := redisserver.StartSentinel(t, "main", redis)
+	redis := testserver.Redis(t)
+	sentinel := testserver.Sentinel(t, "main", redis)
 	folder := t.TempDir()
 	rotate := func(ofServer, ofSentinel string) {
 		redis.Must(t, append([]string{"ACL", "SETUSER", "caddy", "reset", "on", ">" + ofServer}, strings.Fields(rights)...)...)
@@ -184,7 +184,7 @@ func TestSentinelPasswordsAreReadAnew(t *testing.T) {
 		return opened
 	}
 	rotate("first", "first of sentinels")
-	s, err := provisioned(t, fmt.Sprintf("redis redis://h {\n username caddy\n password {file.%s/server}\n sentinel main %s {\n username watcher\n password {file.%[1]s/sentinel}\n }\n}", folder, sentinel.Address))
+	s, err := provisioned(t, fmt.Sprintf("redis redis://h {\n username caddy\n password {file.%s/server}\n sentinel main %s {\n username watcher\n password {file.%[1]s/sentinel}\n }\n}", folder, sentinel.Address()))
 	if err != nil {
 		t.Fatal(err)
 	}

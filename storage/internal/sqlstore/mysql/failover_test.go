@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
-	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
 )
@@ -19,12 +18,12 @@ func TestFailover(t *testing.T) {
 		t.Skip("skipped: it takes some ten seconds")
 	}
 	primary, replica := kind.Own(t, "--log-bin=binlog", "--server-id=1"), kind.Own(t, "--server-id=2")
-	proxy, err := faultproxy.New(primary.Address())
+	proxy, err := testserver.NewProxy(primary.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	ask := func(of *dbserver.Server, statements string) []sqlstore.Rows {
+	ask := func(of *testserver.Server, statements string) []sqlstore.Rows {
 		t.Helper()
 		c, err := connectTo(of.DSN(of.Port))
 		if err != nil {
@@ -38,7 +37,7 @@ func TestFailover(t *testing.T) {
 		return rows
 	}
 	ask(replica, fmt.Sprintf("CHANGE MASTER TO master_host = '127.0.0.1', master_port = %s, master_user = '%s', master_password = '%s', master_use_gtid = slave_pos; START SLAVE",
-		primary.Port, dbserver.User, dbserver.Password))
+		primary.Port, testserver.User, testserver.Password))
 	pair := sqltest.Pair{
 		Primary: primary, Replica: replica, DSN: primary.DSN(proxy.Port),
 		Stop: func(t *testing.T) {

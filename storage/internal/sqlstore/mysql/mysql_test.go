@@ -7,14 +7,14 @@ import (
 
 	driverof "github.com/go-sql-driver/mysql"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
 )
 
 var kind = sqltest.Kind{
-	Start: dbserver.MariaDB,
+	Start: testserver.MariaDB,
 	Opener: func(dsn string, o sqlstore.Options) (storage.Opener, error) {
 		return Opener(Options{DSN: dsn, Options: o})
 	},
@@ -95,7 +95,7 @@ func TestUserIsRestricted(t *testing.T) {
 		return sqltest.Restriction{Do: "SET GLOBAL " + variable + " = " + value, Undo: "SET GLOBAL " + variable + " = " + was, Says: says}
 	}
 	grant := "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON tally.* TO app@'127.0.0.1'"
-	kind.Restricted(t, "CREATE USER app@'127.0.0.1' IDENTIFIED BY '"+dbserver.Password+"'; "+grant, endSessions, []sqltest.Restriction{
+	kind.Restricted(t, "CREATE USER app@'127.0.0.1' IDENTIFIED BY '"+testserver.Password+"'; "+grant, endSessions, []sqltest.Restriction{
 		global("read_only", "ON", "OFF", "the server is read-only"),
 		global("innodb_lock_wait_timeout", "1", "50", ""),
 		global("idle_transaction_timeout", "1", "0", ""),

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -19,7 +19,7 @@ import (
 func TestEnginesShareALimit(t *testing.T) {
 	const amount, engines, clients = 1000, 4, 8
 	server := kind.Server(t)
-	proxy, err := faultproxy.New(server.Address())
+	proxy, err := testserver.NewProxy(server.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,16 +65,16 @@ func TestEnginesShareALimit(t *testing.T) {
 		}
 	}
 	var cuts atomic.Int64
-	proxy.SetCut(func() faultproxy.Cut {
+	proxy.SetCut(func() testserver.Cut {
 		if rand.IntN(20) != 0 {
-			return faultproxy.Pass
+			return testserver.Pass
 		}
 		cuts.Add(1)
-		return []faultproxy.Cut{faultproxy.Instead, faultproxy.Unheard, faultproxy.AtOnce}[rand.IntN(3)]
+		return []testserver.Cut{testserver.Instead, testserver.Unheard, testserver.AtOnce}[rand.IntN(3)]
 	})
 	close(begin)
 	group.Wait()
-	proxy.SetCut(func() faultproxy.Cut { return faultproxy.Pass })
+	proxy.SetCut(func() testserver.Cut { return testserver.Pass })
 	if n := admitted.Load(); n > amount || n < amount*99/100 {
 		t.Errorf("%d of %d were admitted, %d decisions were made without the store, after %d cuts", n, amount, degraded.Load(), cuts.Load())
 	}

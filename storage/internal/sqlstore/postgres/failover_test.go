@@ -3,7 +3,7 @@ package postgres
 import (
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
 )
 
@@ -14,10 +14,10 @@ func TestFailover(t *testing.T) {
 		t.Skip("skipped: it takes some ten seconds")
 	}
 	primary := kind.Own(t)
-	standby, err := dbserver.Standby(primary)
+	standby, err := testserver.Standby(primary)
 	sqltest.OrSkip(t, standby, err)
 	t.Cleanup(standby.Close)
-	exec := func(t *testing.T, on *dbserver.Server, statement string) {
+	exec := func(t *testing.T, on *testserver.Server, statement string) {
 		t.Helper()
 		if err := kind.Exec(on.DSN(on.Port), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)

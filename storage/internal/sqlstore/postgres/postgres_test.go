@@ -8,14 +8,14 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
 )
 
 var kind = sqltest.Kind{
-	Start: dbserver.Postgres,
+	Start: testserver.Postgres,
 	Opener: func(dsn string, o sqlstore.Options) (storage.Opener, error) {
 		return Opener(Options{DSN: dsn, Options: o})
 	},

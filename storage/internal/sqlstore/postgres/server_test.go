@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
 )
@@ -19,7 +19,7 @@ import (
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	server := kind.Server(t)
-	bouncer, err := dbserver.PgBouncer(server)
+	bouncer, err := testserver.PgBouncer(server)
 	sqltest.OrSkip(t, bouncer, err)
 	defer bouncer.Close()
 	kind.Conformance(t, bouncer, pooled()...)
@@ -54,7 +54,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	exec("CREATE ROLE stranger LOGIN PASSWORD 'geheim'; CREATE ROLE reader LOGIN PASSWORD 'geheim'; ALTER ROLE reader SET default_transaction_read_only = on")
 	exec("GRANT CREATE ON SCHEMA public TO reader")
 	as := func(user, password string) string {
-		return strings.NewReplacer(dbserver.User+":", user+":", dbserver.Password, password).Replace(server.DSN(server.Port))
+		return strings.NewReplacer(testserver.User+":", user+":", testserver.Password, password).Replace(server.DSN(server.Port))
 	}
 	for what, c := range map[string]struct {
 		dsn, prefix, says string
@@ -76,7 +76,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 		if err == nil {
 			_ = s.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "geheim") || strings.Contains(err.Error(), dbserver.Password) {
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "geheim") || strings.Contains(err.Error(), testserver.Password) {
 			t.Errorf("%s: open says %v, want %q in it", what, err, c.says)
 		}
 	}
@@ -136,7 +136,7 @@ func TestRoleIsRestricted(t *testing.T) {
 	role := func(setting, value, says string) sqltest.Restriction {
 		return sqltest.Restriction{Do: "ALTER ROLE app SET " + setting + " = " + value, Undo: "ALTER ROLE app RESET " + setting, Says: says}
 	}
-	kind.Restricted(t, "CREATE ROLE app LOGIN PASSWORD '"+dbserver.Password+"'; GRANT CREATE ON SCHEMA public TO app",
+	kind.Restricted(t, "CREATE ROLE app LOGIN PASSWORD '"+testserver.Password+"'; GRANT CREATE ON SCHEMA public TO app",
 		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'", []sqltest.Restriction{
 			role("default_transaction_read_only", "on", "the server is read-only"),
 			role("statement_timeout", "1", ""),

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -14,7 +14,7 @@ import (
 
 // Pair is a server and another one that follows it.
 type Pair struct {
-	Primary, Replica *dbserver.Server
+	Primary, Replica *testserver.Server
 	// DSN says how to connect to whichever of them is the primary.
 	DSN string
 	// Stop has the replica follow no longer, once it has all that was written before.
@@ -131,7 +131,7 @@ func waitUntil(t testing.TB, what string, is func() bool) {
 }
 
 // Until runs a statement on a server until it succeeds.
-func (k *Kind) Until(t testing.TB, s *dbserver.Server, statement string) {
+func (k *Kind) Until(t testing.TB, s *testserver.Server, statement string) {
 	t.Helper()
 	waitUntil(t, statement, func() bool { return k.Exec(s.DSN(s.Port), statement) == nil })
 }

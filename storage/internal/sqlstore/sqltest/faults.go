@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
-	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
@@ -84,12 +83,12 @@ func (k *Kind) Cuts(t *testing.T) {
 	direct := opened(t, k.Place(t, server, server.Port, o))
 	s, l := opened(t, k.Place(t, server, proxy.Port, o)), large(t)
 	var cuts atomic.Int64
-	proxy.SetCut(func() faultproxy.Cut {
+	proxy.SetCut(func() testserver.Cut {
 		if rand.IntN(6) != 0 {
-			return faultproxy.Pass
+			return testserver.Pass
 		}
 		cuts.Add(1)
-		return []faultproxy.Cut{faultproxy.Instead, faultproxy.Unheard, faultproxy.AtOnce}[rand.IntN(3)]
+		return []testserver.Cut{testserver.Instead, testserver.Unheard, testserver.AtOnce}[rand.IntN(3)]
 	})
 	taken, failed := int64(0), int64(0)
 	for cuts.Load() < int64(proof.Times(40, 1000)) {
@@ -102,7 +101,7 @@ func (k *Kind) Cuts(t *testing.T) {
 			failed++ // and had no effect
 		}
 	}
-	proxy.SetCut(func() faultproxy.Cut { return faultproxy.Pass })
+	proxy.SetCut(func() testserver.Cut { return testserver.Pass })
 	if got := used(t, direct, l, 1); got != taken {
 		t.Errorf("%d units were granted, %d are charged, after %d cuts and %d failures", taken, got, cuts.Load(), failed)
 	}
@@ -147,9 +146,9 @@ func (k *Kind) Terminated(t *testing.T, kill string) {
 	}
 }
 
-func newProxy(t testing.TB, s *dbserver.Server) *faultproxy.Proxy {
+func newProxy(t testing.TB, s *testserver.Server) *testserver.Proxy {
 	t.Helper()
-	p, err := faultproxy.New(s.Address())
+	p, err := testserver.NewProxy(s.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,11 +169,11 @@ func (k *Kind) Late(t *testing.T) {
 		open := k.Place(t, server, proxy.Port, o)
 		s := opened(t, open)
 		var messages atomic.Int64
-		proxy.SetCut(func() faultproxy.Cut {
+		proxy.SetCut(func() testserver.Cut {
 			if messages.Add(1) == trip+1 {
-				return faultproxy.Late
+				return testserver.Late
 			}
-			return faultproxy.Pass
+			return testserver.Pass
 		})
 		err := take(s, l, 1)
 		if err == nil {

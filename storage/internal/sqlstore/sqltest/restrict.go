@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -32,7 +32,7 @@ func (k *Kind) Restricted(t *testing.T, make, end string, restrictions []Restric
 		}
 	}
 	do(make)
-	open, err := k.Opener(strings.Replace(server.DSN(server.Port), dbserver.User+":", App+":", 1), o)
+	open, err := k.Opener(strings.Replace(server.DSN(server.Port), testserver.User+":", App+":", 1), o)
 	if err != nil {
 		t.Fatal(err)
 	}

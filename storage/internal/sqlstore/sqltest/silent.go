@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -43,15 +43,15 @@ func (k *Kind) openSilent(t *testing.T, heard int64) (s storage.Store, err error
 		proxy.Release()
 	})
 	var messages atomic.Int64
-	proxy.SetCut(func() faultproxy.Cut {
+	proxy.SetCut(func() testserver.Cut {
 		if messages.Add(1) <= heard {
-			return faultproxy.Pass
+			return testserver.Pass
 		}
 		cancel()
-		return faultproxy.Late
+		return testserver.Late
 	})
 	within(t, "open", func() { s, err = k.Place(t, server, proxy.Port, k.Options())(ctx) })
-	proxy.SetCut(func() faultproxy.Cut { return faultproxy.Late })
+	proxy.SetCut(func() testserver.Cut { return testserver.Late })
 	return s, err
 }
 

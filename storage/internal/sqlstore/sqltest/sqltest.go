@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/storagetest"
@@ -23,14 +23,14 @@ import (
 // Kind is a kind of server.
 type Kind struct {
 	// Start starts a server.
-	Start func(settings ...string) (*dbserver.Server, error)
+	Start func(settings ...string) (*testserver.Server, error)
 	// Opener returns what opens stores on a server.
 	Opener func(dsn string, o sqlstore.Options) (storage.Opener, error)
 	// Exec runs statements.
 	Exec func(dsn, statements string) error
 
 	once   sync.Once
-	shared *dbserver.Server
+	shared *testserver.Server
 	err    error
 	places atomic.Int64
 	mu     sync.Mutex
@@ -49,14 +49,14 @@ func (k *Kind) Main(m *testing.M) {
 }
 
 // Server returns the server, or skips the test if none is installed.
-func (k *Kind) Server(t testing.TB) *dbserver.Server {
+func (k *Kind) Server(t testing.TB) *testserver.Server {
 	t.Helper()
 	k.once.Do(func() { k.shared, k.err = k.Start() })
 	return OrSkip(t, k.shared, k.err)
 }
 
 // Own starts a server of the test's own.
-func (k *Kind) Own(t testing.TB, settings ...string) *dbserver.Server {
+func (k *Kind) Own(t testing.TB, settings ...string) *testserver.Server {
 	t.Helper()
 	s, err := k.Start(settings...)
 	OrSkip(t, s, err)
@@ -65,9 +65,9 @@ func (k *Kind) Own(t testing.TB, settings ...string) *dbserver.Server {
 }
 
 // OrSkip fails a test whose server doesn't start, and skips one whose server isn't installed.
-func OrSkip(t testing.TB, s *dbserver.Server, err error) *dbserver.Server {
+func OrSkip(t testing.TB, s *testserver.Server, err error) *testserver.Server {
 	t.Helper()
-	if errors.Is(err, dbserver.ErrMissing) {
+	if errors.Is(err, testserver.ErrMissing) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func (k *Kind) Options() sqlstore.Options {
 }
 
 // Place returns what opens stores in a place, by a port of a server or of a proxy.
-func (k *Kind) Place(t testing.TB, s *dbserver.Server, port string, o sqlstore.Options) storage.Opener {
+func (k *Kind) Place(t testing.TB, s *testserver.Server, port string, o sqlstore.Options) storage.Opener {
 	t.Helper()
 	open, err := k.Opener(s.DSN(port), o)
 	if err != nil {
@@ -107,7 +107,7 @@ func opened(t testing.TB, open storage.Opener) *sqlstore.Store {
 
 // Conformance runs the suite of stores, but for the tests that are named, by a server or a proxy.
 // The clocks of the tests take the place of the server's.
-func (k *Kind) Conformance(t *testing.T, by *dbserver.Server, except ...string) {
+func (k *Kind) Conformance(t *testing.T, by *testserver.Server, except ...string) {
 	storagetest.Run(t, func(t *testing.T) storage.Opener {
 		o := k.Options()
 		o.Prefix = k.emptyPlace(t, o.Prefix)

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/dbserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
 // exec runs statements on a server.
-func (k *Kind) exec(t testing.TB, s *dbserver.Server, statements string) {
+func (k *Kind) exec(t testing.TB, s *testserver.Server, statements string) {
 	t.Helper()
 	if err := k.Exec(s.DSN(s.Port), statements); err != nil {
 		t.Fatalf("%s: %v", statements, err)

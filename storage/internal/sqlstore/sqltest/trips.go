@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/faultproxy"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -16,9 +16,9 @@ func (k *Kind) Trips(t *testing.T) {
 	server := k.Server(t)
 	proxy := newProxy(t, server)
 	var messages atomic.Int64
-	proxy.SetCut(func() faultproxy.Cut {
+	proxy.SetCut(func() testserver.Cut {
 		messages.Add(1)
-		return faultproxy.Pass
+		return testserver.Pass
 	})
 	s, l := opened(t, k.Place(t, server, proxy.Port, k.Options())), large(t)
 	ctx := context.Background()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -20,14 +20,14 @@ import (
 
 // node is a server of a cluster.
 type node struct {
-	*redisserver.Server
+	*testserver.RedisServer
 	id string
 }
 
 // ask sends a command, given as words with spaces between.
 func (n *node) ask(t *testing.T, command string, more ...string) rueidis.RedisMessage {
 	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{n.Address}, ForceSingleClient: true, DisableCache: true, AlwaysRESP2: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{n.Address()}, ForceSingleClient: true, DisableCache: true, AlwaysRESP2: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,13 +48,13 @@ func startCluster(t *testing.T) (primaries [3]*node, replica *node) {
 	var group sync.WaitGroup
 	for i := range nodes {
 		group.Go(func() {
-			nodes[i] = &node{Server: redisserver.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000")}
+			nodes[i] = &node{RedisServer: testserver.Redis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000")}
 		})
 	}
 	group.Wait()
 	for i, n := range nodes {
 		n.id = n.text(t, "CLUSTER MYID")
-		host, port, _ := net.SplitHostPort(nodes[0].Address)
+		host, port, _ := net.SplitHostPort(nodes[0].Address())
 		if i > 0 {
 			n.ask(t, "CLUSTER MEET", host, port, nodes[0].Bus)
 		}
@@ -149,11 +149,11 @@ func testClusterFailover(t *testing.T, primaries [3]*node, replica *node) {
 		t.Fatal(err)
 	}
 	limit := &engine.Limit{ID: 3, Limit: l}
-	o := Options{Addresses: []string{primaries[1].Address, primaries[2].Address}, Timeout: 10 * time.Second}
+	o := Options{Addresses: []string{primaries[1].Address(), primaries[2].Address()}, Timeout: 10 * time.Second}
 	engines := []*engine.Engine{newEngine(t, o), newEngine(t, o)}
 	admitted := use(t, engines[0], limit, kept/2) + use(t, engines[1], limit, kept/2)
 	old := primaries[0]
-	leaveBehind(t, old.Server, replica.Server)
+	leaveBehind(t, old.RedisServer, replica.RedisServer)
 	admitted += use(t, engines[0], limit, lost/2) + use(t, engines[1], limit, lost/2)
 	for _, e := range engines { // what it admits may be charged since before
 		use(t, e, &engine.Limit{ID: 2, Limit: l}, 1)
@@ -184,10 +184,12 @@ func testClusterFailover(t *testing.T, primaries [3]*node, replica *node) {
 }
 
 // leaveBehind ends replication for good, once a replica has all that was written.
-func leaveBehind(t *testing.T, primary, replica *redisserver.Server) {
+func leaveBehind(t *testing.T, primary, replica *testserver.RedisServer) {
 	t.Helper()
 	waitUntil(t, "the replica to have all", func() bool {
-		offset := func(s *redisserver.Server) string { return line(s.MustInfo(t, "replication"), "master_repl_offset") }
+		offset := func(s *testserver.RedisServer) string {
+			return line(s.MustInfo(t, "replication"), "master_repl_offset")
+		}
 		return offset(primary) == offset(replica)
 	})
 	primary.Must(t, "ACL", "SETUSER", "default", "-psync", "-sync", "-replconf")
@@ -208,7 +210,7 @@ func line(info, name string) string {
 // is charged once or refused as a whole, and none is of unknown outcome.
 func testSlotMigration(t *testing.T, primaries [3]*node) {
 	slot, l := fmt.Sprint(slotOf(t, primaries[0])), yearly(t)
-	open := Opener(Options{Addresses: []string{primaries[2].Address}, Timeout: 10 * time.Second})
+	open := Opener(Options{Addresses: []string{primaries[2].Address()}, Timeout: 10 * time.Second})
 	stores := []*Store{openedBy(t, open), openedBy(t, open)}
 	granted, refused := int64(0), 0
 	claim := func() {
@@ -231,7 +233,7 @@ func testSlotMigration(t *testing.T, primaries [3]*node) {
 		claim()
 		to.ask(t, "CLUSTER SETSLOT "+slot+" IMPORTING", from.id)
 		from.ask(t, "CLUSTER SETSLOT "+slot+" MIGRATING", to.id)
-		host, port, _ := net.SplitHostPort(to.Address)
+		host, port, _ := net.SplitHostPort(to.Address())
 		for {
 			claim()
 			list := from.ask(t, "CLUSTER GETKEYSINSLOT "+slot+" 1")

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -59,6 +59,29 @@ func mustCharge(t *testing.T, s *Store, l limiter.Limit, units int64) (used int6
 	return used
 }
 
+// newProxy starts a proxy before a server. It ends with the test.
+func newProxy(t *testing.T, server *testserver.RedisServer) *testserver.Proxy {
+	t.Helper()
+	proxy, err := testserver.NewProxy(server.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	return proxy
+}
+
+// cutNext ends a connection with the next call. The result tells whether that has happened.
+func cutNext(proxy *testserver.Proxy, cut testserver.Cut) *atomic.Bool {
+	var done atomic.Bool
+	proxy.SetCut(func() testserver.Cut {
+		if done.Swap(true) {
+			return testserver.Pass
+		}
+		return cut
+	})
+	return &done
+}
+
 func at(address string) Options {
 	return Options{Addresses: []string{address}, Timeout: 10 * time.Second}
 }
@@ -66,16 +89,16 @@ func at(address string) Options {
 // Connections are cut before a call reaches the server and before its answer comes back. Each
 // claim is charged once.
 func TestCutConnections(t *testing.T) {
-	server := redisserver.Start(t)
-	proxy := redisserver.NewProxy(t, server)
-	open, l := Opener(at(proxy.Address)), yearly(t)
-	s, want := openedBy(t, open), int64(0)
+	server := testserver.Redis(t)
+	proxy := newProxy(t, server)
+	open, l := Opener(at(proxy.Address())), yearly(t)
+	s, want, cuts := openedBy(t, open), int64(0), 0
 	for range 200 {
-		proxy.Set([]redisserver.Fault{redisserver.CutCall, redisserver.CutAnswer}[rand.IntN(2)])
+		cut := cutNext(proxy, []testserver.Cut{testserver.Instead, testserver.Unheard}[rand.IntN(2)])
 		used, err := charge(context.Background(), s, l, 1)
 		want++
 		if errors.Is(err, storage.ErrUnknownOutcome) { // on a busy computer, where the server takes the time of the call for the future
-			proxy.Set(redisserver.None)
+			proxy.SetCut(nil)
 			s = openedBy(t, open)
 			used, err = charge(context.Background(), s, l, 0)
 			want = min(max(used, want-1), want)
@@ -83,26 +106,29 @@ func TestCutConnections(t *testing.T) {
 		if err != nil || used != want {
 			t.Fatalf("after %d claims of a unit %d are in use, %v", want, used, err)
 		}
+		if cut.Load() {
+			cuts++
+		}
 	}
-	if proxy.Cuts() < 150 {
-		t.Errorf("%d connections were cut, want almost 200", proxy.Cuts())
+	if cuts < 150 {
+		t.Errorf("%d connections were cut, want almost 200", cuts)
 	}
-	if used := mustCharge(t, opened(t, at(server.Address)), l, 1); used != want+1 {
+	if used := mustCharge(t, opened(t, at(server.Address())), l, 1); used != want+1 {
 		t.Errorf("another machine finds %d units in use, want %d", used, want+1)
 	}
 }
 
 // A call that the server gets only after the store was opened again has no effect.
 func TestLateCallsAreFenced(t *testing.T) {
-	server := redisserver.Start(t)
-	proxy := redisserver.NewProxy(t, server)
-	open, l := Opener(at(proxy.Address)), yearly(t)
+	server := testserver.Redis(t)
+	proxy := newProxy(t, server)
+	open, l := Opener(at(proxy.Address())), yearly(t)
 	first, err := open(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustCharge(t, first.(*Store), l, 1)
-	proxy.Set(redisserver.HoldCalls)
+	proxy.SetCut(func() testserver.Cut { return testserver.Late })
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := charge(ctx, first.(*Store), l, 100); !errors.Is(err, storage.ErrUnknownOutcome) {
@@ -111,7 +137,7 @@ func TestLateCallsAreFenced(t *testing.T) {
 	if _, err := charge(context.Background(), first.(*Store), l, 1); err == nil {
 		t.Error("the store goes on after an unknown outcome")
 	}
-	proxy.Set(redisserver.None)
+	proxy.SetCut(nil)
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
@@ -137,11 +163,11 @@ func TestLateCallsAreFenced(t *testing.T) {
 
 // A call that was sent twice, and refused the second time for its time, may still be executed.
 func TestLateCallsAreNotForgotten(t *testing.T) {
-	proxy := redisserver.NewProxy(t, redisserver.Start(t))
-	s, l := opened(t, at(proxy.Address)), yearly(t)
+	proxy := newProxy(t, testserver.Redis(t))
+	s, l := opened(t, at(proxy.Address())), yearly(t)
 	mustCharge(t, s, l, 1)
 	s.clock.high += int64(time.Hour) // so the server refuses the call, which is of a time to come
-	proxy.Set(redisserver.CutCall)
+	cutNext(proxy, testserver.Instead)
 	if used, err := charge(context.Background(), s, l, 1); !errors.Is(err, storage.ErrUnknownOutcome) {
 		t.Errorf("a call that may come late: %d in use, %v", used, err)
 	}
@@ -149,8 +175,8 @@ func TestLateCallsAreNotForgotten(t *testing.T) {
 
 // A script that ends with an error in the middle may have charged.
 func TestErrorInScript(t *testing.T) {
-	server, l := redisserver.Start(t), yearly(t)
-	open := Opener(at(server.Address))
+	server, l := testserver.Redis(t), yearly(t)
+	open := Opener(at(server.Address()))
 	s, client := openedBy(t, open), storage.Client{Key: storage.Key{7}}
 	mustCharge(t, s, l, 1)
 	server.Must(t, "RPUSH", s.names.record(client.Key), "not a record")
@@ -191,12 +217,12 @@ func waitUntil(t *testing.T, what string, is func() bool) {
 
 // A server that takes connections and says nothing holds nobody up for longer than was asked for.
 func TestSilentServer(t *testing.T) {
-	server := redisserver.Start(t)
-	proxy := redisserver.NewProxy(t, server)
-	open, l := Opener(at(proxy.Address)), yearly(t)
+	server := testserver.Redis(t)
+	proxy := newProxy(t, server)
+	open, l := Opener(at(proxy.Address())), yearly(t)
 	s := openedBy(t, open)
 	mustCharge(t, s, l, 1)
-	proxy.Set(redisserver.Silent)
+	proxy.Set(testserver.BlackHole)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := charge(ctx, s, l, 1); !errors.Is(err, storage.ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
@@ -208,7 +234,7 @@ func TestSilentServer(t *testing.T) {
 	if s, err := open(ctx); err == nil {
 		t.Errorf("a silent server was opened: %v", s)
 	}
-	proxy.Set(redisserver.None)
+	proxy.Set(testserver.None)
 	mustCharge(t, openedBy(t, open), l, 1)
 }
 
@@ -238,9 +264,9 @@ func TestNoRedisThere(t *testing.T) {
 		_ = listener.Close()
 		<-served
 	}
-	silent := redisserver.NewProxy(t, redisserver.Start(t))
-	silent.Set(redisserver.Silent)
-	o := at(silent.Address)
+	silent := newProxy(t, testserver.Redis(t))
+	silent.Set(testserver.BlackHole)
+	o := at(silent.Address())
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -252,14 +278,20 @@ func TestNoRedisThere(t *testing.T) {
 // A server that says nothing any more, after however many calls of a store that is being opened, holds
 // it up for no longer than was asked for.
 func TestServerThatFallsSilent(t *testing.T) {
-	server := redisserver.Start(t)
+	server := testserver.Redis(t)
 	const calls = 6 // more than it takes
 	for heard := range int64(calls + 1) {
-		proxy := redisserver.NewProxy(t, server)
-		proxy.SetAfter(heard, redisserver.Silent)
+		proxy := newProxy(t, server)
+		var calls atomic.Int64
+		proxy.SetCut(func() testserver.Cut {
+			if calls.Add(1) > heard {
+				proxy.Set(testserver.BlackHole)
+			}
+			return testserver.Pass
+		})
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
-		s, err := Opener(at(proxy.Address))(ctx)
+		s, err := Opener(at(proxy.Address()))(ctx)
 		switch {
 		case err == nil:
 			_ = s.Close()
@@ -272,18 +304,18 @@ func TestServerThatFallsSilent(t *testing.T) {
 // A server that has lost what it acknowledged is noticed by the next claim and by the next look for
 // news, and the store that is opened then doesn't continue the one before.
 func TestLostWrites(t *testing.T) {
-	for what, lose := range map[string]func(t *testing.T, s *redisserver.Server){
-		"FLUSHALL":         func(t *testing.T, s *redisserver.Server) { s.Must(t, "FLUSHALL") },
-		"started empty":    func(t *testing.T, s *redisserver.Server) { s.Kill(); s.Run(t) },
+	for what, lose := range map[string]func(t *testing.T, s *testserver.RedisServer){
+		"FLUSHALL":         func(t *testing.T, s *testserver.RedisServer) { s.Must(t, "FLUSHALL") },
+		"started empty":    func(t *testing.T, s *testserver.RedisServer) { s.Kill(); s.Run(t) },
 		"from an old copy": restoreOld,
-		"without transactions": func(t *testing.T, s *redisserver.Server) {
+		"without transactions": func(t *testing.T, s *testserver.RedisServer) {
 			s.Must(t, "FLUSHALL")
 			s.Must(t, "HSET", "{tally}:meta", "last", "1795369981677150", "offset", "0")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			server, l := redisserver.Start(t), yearly(t)
-			o := at(server.Address)
+			server, l := testserver.Redis(t), yearly(t)
+			o := at(server.Address())
 			claims, looks := opened(t, o), opened(t, o)
 			for _, s := range []*Store{claims, looks} {
 				mustCharge(t, s, l, 1)
@@ -316,8 +348,8 @@ func TestLostWrites(t *testing.T) {
 // A server that has lost writes while no call was under way is noticed when the store is opened
 // again, also if that takes more than one attempt.
 func TestLostWritesBetweenCalls(t *testing.T) {
-	server, l := redisserver.Start(t), yearly(t)
-	open := Opener(at(server.Address))
+	server, l := testserver.Redis(t), yearly(t)
+	open := Opener(at(server.Address()))
 	first := openedBy(t, open)
 	mustCharge(t, first, l, 1)
 	server.Must(t, "SAVE")
@@ -350,7 +382,7 @@ func TestLostWritesBetweenCalls(t *testing.T) {
 }
 
 // restoreOld has a server start from what it saved before.
-func restoreOld(t *testing.T, s *redisserver.Server) {
+func restoreOld(t *testing.T, s *testserver.RedisServer) {
 	t.Helper()
 	dump, err := os.ReadFile(filepath.Join(s.Folder, "dump.rdb"))
 	if err != nil {
@@ -365,8 +397,8 @@ func restoreOld(t *testing.T, s *redisserver.Server) {
 
 // A restart that loses nothing makes no difference, and neither does a server that forgets scripts.
 func TestNothingLost(t *testing.T) {
-	server, l := redisserver.Start(t), yearly(t)
-	s := opened(t, at(server.Address))
+	server, l := testserver.Redis(t), yearly(t)
+	s := opened(t, at(server.Address()))
 	mustCharge(t, s, l, 1)
 	server.Must(t, "SCRIPT", "FLUSH")
 	if used := mustCharge(t, s, l, 1); used != 2 {
@@ -382,8 +414,8 @@ func TestNothingLost(t *testing.T) {
 
 // A server without memory, and a replica, say what to do; they are used again when that is done.
 func TestServersThatRefuse(t *testing.T) {
-	server, l := redisserver.Start(t), yearly(t)
-	s := opened(t, at(server.Address))
+	server, l := testserver.Redis(t), yearly(t)
+	s := opened(t, at(server.Address()))
 	mustCharge(t, s, l, 1)
 	server.Must(t, "CONFIG", "SET", "maxmemory", "1")
 	if _, err := charge(context.Background(), s, l, 1); err == nil || !strings.Contains(err.Error(), "raise maxmemory") || errors.Is(err, storage.ErrUnknownOutcome) {
@@ -393,21 +425,21 @@ func TestServersThatRefuse(t *testing.T) {
 	if used := mustCharge(t, s, l, 1); used != 2 {
 		t.Errorf("%d units are in use, want 2", used)
 	}
-	primary := redisserver.Start(t)
-	host, port, _ := strings.Cut(primary.Address, ":")
+	primary := testserver.Redis(t)
+	host, port, _ := strings.Cut(primary.Address(), ":")
 	server.Must(t, "REPLICAOF", host, port)
-	if _, err := Opener(at(server.Address))(context.Background()); err == nil || !strings.Contains(err.Error(), "name the primary") {
+	if _, err := Opener(at(server.Address()))(context.Background()); err == nil || !strings.Contains(err.Error(), "name the primary") {
 		t.Errorf("a replica: %v", err)
 	}
 }
 
 // Keys of somebody else, and of a later version, are left as they are.
 func TestForeignKeys(t *testing.T) {
-	server := redisserver.Start(t)
+	server := testserver.Redis(t)
 	for _, make := range [][]string{{"SET", "{tally}:meta", "mine"}, {"HSET", "{tally}:meta", "format", "2"}, {"HSET", "{tally}:meta", "theirs", "1"}} {
 		server.Must(t, "FLUSHALL")
 		server.Must(t, make...)
-		if _, err := Opener(at(server.Address))(context.Background()); !errors.Is(err, storage.ErrForeign) {
+		if _, err := Opener(at(server.Address()))(context.Background()); !errors.Is(err, storage.ErrForeign) {
 			t.Errorf("%v: %v", make, err)
 		}
 		if size := server.Must(t, "DBSIZE"); size != ":1" {
@@ -418,9 +450,9 @@ func TestForeignKeys(t *testing.T) {
 
 // A server that removes keys is warned of, and when it has done so, writes are lost.
 func TestEvictions(t *testing.T) {
-	server, l := redisserver.Start(t, "--maxmemory", "3mb", "--maxmemory-policy", "allkeys-random"), yearly(t)
+	server, l := testserver.Redis(t, "--maxmemory", "3mb", "--maxmemory-policy", "allkeys-random"), yearly(t)
 	var notices []Notice
-	o := at(server.Address)
+	o := at(server.Address())
 	o.Notice = func(n Notice) { notices = append(notices, n) }
 	s := opened(t, o)
 	if len(notices) != 1 || notices[0].Policy != "allkeys-random" {
@@ -484,8 +516,8 @@ func TestServerClockIsSet(t *testing.T) {
 // A server whose clock is set ahead drops keys too early. All machines notice that as lost writes,
 // and the time goes on as before. One whose clock is set back drops nothing.
 func TestServerClockIsSetAhead(t *testing.T) {
-	server, l := redisserver.Start(t), yearly(t)
-	o := at(server.Address)
+	server, l := testserver.Redis(t), yearly(t)
+	o := at(server.Address())
 	first, second := opened(t, o), opened(t, o)
 	set := func(by time.Duration, want error) { // by setting all that was seen of it to the contrary
 		t.Helper()

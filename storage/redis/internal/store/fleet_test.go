@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/proof"
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -19,7 +19,7 @@ import (
 // machine is an engine on a server, through a proxy of its own.
 type machine struct {
 	*engine.Engine
-	proxy *redisserver.Proxy
+	proxy *testserver.Proxy
 }
 
 func nameOf(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
@@ -27,10 +27,10 @@ func nameOf(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Na
 	return engine.Name{Key: storage.Key(hash[:16])}, nil
 }
 
-func newMachine(t *testing.T, server *redisserver.Server) *machine {
+func newMachine(t *testing.T, server *testserver.RedisServer) *machine {
 	t.Helper()
-	m := &machine{proxy: redisserver.NewProxy(t, server)}
-	o := at(m.proxy.Address)
+	m := &machine{proxy: newProxy(t, server)}
+	o := at(m.proxy.Address())
 	var err error
 	m.Engine, err = engine.New(engine.Options{Open: Opener(o), StoreTimeout: 5 * time.Second, Name: nameOf})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestFleet(t *testing.T) {
 	t.Parallel()
 	const amount, window, machines = 1000, time.Second, 4
 	windows := int64(proof.Times(2, 4))
-	server := redisserver.Start(t)
+	server := testserver.Redis(t)
 	l, err := limiter.New(limiter.Params{Algorithm: limiter.Fixed, Amount: amount, Window: window})
 	if err != nil {
 		t.Fatal(err)
@@ -86,12 +86,12 @@ func TestFleet(t *testing.T) {
 				m, random := newMachine(t, server), rand.New(rand.NewPCG(uint64(i), uint64(life)))
 				dies := func() bool {
 					if random.IntN(200) == 0 {
-						m.proxy.Set([]redisserver.Fault{redisserver.CutCall, redisserver.CutAnswer}[random.IntN(2)])
+						cutNext(m.proxy, []testserver.Cut{testserver.Instead, testserver.Unheard}[random.IntN(2)])
 					}
 					return over() || l.Slot(time.Now().UnixNano()) > first+life && i == int(life)
 				}
 				use(m, dies)
-				m.proxy.Set(redisserver.Silent) // as if it was killed: it gives nothing back
+				m.proxy.Set(testserver.BlackHole) // as if it was killed: it gives nothing back
 			}
 		})
 	}

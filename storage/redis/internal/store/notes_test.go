@@ -3,24 +3,24 @@ package store
 import (
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // A machine whose own writes are all there doesn't notice that a server has lost notes of others,
 // for example by a failover. It is told of all that is noted afterwards.
 func TestNotesAfterOthersWereLost(t *testing.T) {
-	server := redisserver.Start(t)
-	opened(t, at(server.Address))
+	server := testserver.Redis(t)
+	opened(t, at(server.Address()))
 	server.Must(t, "SAVE")
 	put := func(name byte) {
-		s := opened(t, at(server.Address))
+		s := opened(t, at(server.Address()))
 		if err := s.PutNotes(t.Context(), []storage.Note{{Name: storage.Key{name}, Value: []byte("x"), Version: 1}}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	told := func(after int64) []storage.Note {
-		news, err := opened(t, at(server.Address)).News(t.Context(), storage.Seen{Changes: -1, Notes: after})
+		news, err := opened(t, at(server.Address())).News(t.Context(), storage.Seen{Changes: -1, Notes: after})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,8 +39,8 @@ func TestNotesAfterOthersWereLost(t *testing.T) {
 // Where somebody has removed notes from the server by hand, machines are told of the others, and of
 // all other news.
 func TestNotesRemovedByHand(t *testing.T) {
-	server := redisserver.Start(t)
-	s := opened(t, at(server.Address))
+	server := testserver.Redis(t)
+	s := opened(t, at(server.Address()))
 	put := func(name byte) {
 		if err := s.PutNotes(t.Context(), []storage.Note{{Name: storage.Key{name}, Value: []byte("x"), Version: 1}}, false); err != nil {
 			t.Fatal(err)

@@ -2,14 +2,13 @@ package store
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/proof"
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
@@ -17,7 +16,7 @@ import (
 // common is a server for tests that only use a place on it. It ends with the process of the tests.
 var common struct {
 	once   sync.Once
-	server *redisserver.Server
+	server *testserver.RedisServer
 	places atomic.Int64
 }
 
@@ -25,8 +24,7 @@ func TestMain(m *testing.M) {
 	proof.Overlap()
 	defer func() {
 		if common.server != nil {
-			common.server.Kill()
-			_ = os.RemoveAll(common.server.Folder)
+			common.server.Close()
 		}
 	}()
 	m.Run()
@@ -35,10 +33,10 @@ func TestMain(m *testing.M) {
 // newPlace returns options of a place of its own on the common server.
 func newPlace(t testing.TB) Options {
 	t.Helper()
-	redisserver.Find(t)
-	common.once.Do(func() { common.server = redisserver.StartCommon(t) })
+	testserver.FindRedis(t)
+	common.once.Do(func() { common.server = testserver.CommonRedis(t) })
 	return Options{
-		Addresses: []string{common.server.Address},
+		Addresses: []string{common.server.Address()},
 		Prefix:    fmt.Sprintf("{t%d}", common.places.Add(1)),
 		Timeout:   10 * time.Second,
 	}

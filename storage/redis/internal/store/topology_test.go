@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -26,13 +26,13 @@ import (
 // On a node of a cluster all keys of a place have one slot, so that batches with many keys are
 // answered.
 func TestCluster(t *testing.T) {
-	server, l := redisserver.Start(t, "--cluster-enabled", "yes"), yearly(t)
+	server, l := testserver.Redis(t, "--cluster-enabled", "yes"), yearly(t)
 	server.Must(t, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	waitUntil(t, "the cluster to be ready", func() bool {
 		answer, err := server.Ask("GET", "x")
 		return err == nil && !strings.HasPrefix(answer, "-")
 	})
-	s := opened(t, at(server.Address))
+	s := opened(t, at(server.Address()))
 	mustCharge(t, s, l, 1)
 	var claims []storage.Claim
 	for i := range byte(100) {
@@ -51,18 +51,18 @@ func TestCluster(t *testing.T) {
 // got is noticed as lost writes, and the store is in use again.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
-	primary := redisserver.Start(t)
-	host, port, _ := net.SplitHostPort(primary.Address)
-	replica := redisserver.Start(t, "--replicaof", host+" "+port)
+	primary := testserver.Redis(t)
+	host, port, _ := net.SplitHostPort(primary.Address())
+	replica := testserver.Redis(t, "--replicaof", host+" "+port)
 	waitUntil(t, "the replica to follow", func() bool {
 		return strings.Contains(replica.MustInfo(t, "replication"), "master_link_status:up")
 	})
-	sentinel := redisserver.StartSentinel(t, "main", primary)
+	sentinel := testserver.Sentinel(t, "main", primary)
 	waitUntil(t, "the sentinel to know the replica", func() bool {
 		return strings.Contains(sentinel.MustInfo(t, "sentinel"), "slaves=1")
 	})
 	l := yearly(t)
-	open := Opener(Options{Addresses: []string{sentinel.Address}, Master: "main", Timeout: 5 * time.Second})
+	open := Opener(Options{Addresses: []string{sentinel.Address()}, Master: "main", Timeout: 5 * time.Second})
 	s := openedBy(t, open)
 	mustCharge(t, s, l, 5)
 	leaveBehind(t, primary, replica)
@@ -100,7 +100,7 @@ func TestTLS(t *testing.T) {
 	address := probe.Addr().String()
 	_ = probe.Close()
 	_, port, _ := net.SplitHostPort(address)
-	redisserver.Start(t, "--tls-port", port, "--tls-auth-clients", "no",
+	testserver.Redis(t, "--tls-port", port, "--tls-auth-clients", "no",
 		"--tls-cert-file", filepath.Join(folder, "cert"), "--tls-key-file", filepath.Join(folder, "key"), "--tls-ca-cert-file", filepath.Join(folder, "cert"))
 	o := at(address)
 	o.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}

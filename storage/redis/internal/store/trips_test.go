@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/redisserver"
+	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -14,8 +14,8 @@ import (
 // Almost all claims take one round trip, of keys that are new, that are known, and that another
 // machine has used meanwhile: a server is asked again only if a slot has begun on the way.
 func TestRoundTrips(t *testing.T) {
-	server, l := redisserver.Start(t), yearly(t)
-	machines := []*Store{opened(t, at(server.Address)), opened(t, at(server.Address))}
+	server, l := testserver.Redis(t), yearly(t)
+	machines := []*Store{opened(t, at(server.Address())), opened(t, at(server.Address()))}
 	mustCharge(t, machines[0], l, 1)
 	mustCharge(t, machines[1], l, 1)
 	calls := func() int {

@@ -1,4 +1,4 @@
-package dbserver
+package testserver
 
 import (
 	"errors"
@@ -41,7 +41,7 @@ func MariaDB(settings ...string) (*Server, error) {
 		"--socket=" + filepath.Join(folder, "s"), "--pid-file=" + filepath.Join(folder, "pid"), "--init-file=" + start,
 		"--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0",
 		"--innodb-flush-method=nosync", "--innodb-fast-shutdown=2"}
-	s := &Server{Port: port, folder: folder, args: append(args, settings...), ready: "ready for connections",
+	s := &Server{Port: port, Folder: folder, args: append(args, settings...), ready: "ready for connections",
 		dsn: func(_ *Server, port string) string {
 			return fmt.Sprintf("%s:%s@tcp(127.0.0.1:%s)/tally", User, Password, port)
 		}}

@@ -1,4 +1,4 @@
-package dbserver
+package testserver
 
 import (
 	"errors"
@@ -46,7 +46,7 @@ func startPostgres(postgres, folder, data, port string, settings []string) (*Ser
 	for _, setting := range append([]string{"fsync=off", "shared_buffers=16MB", "max_connections=60"}, settings...) {
 		args = append(args, "-c", setting)
 	}
-	s := &Server{Port: port, folder: folder, args: args, ready: "ready to accept", // "connections" or "read-only connections"
+	s := &Server{Port: port, Folder: folder, args: args, ready: "ready to accept", // "connections" or "read-only connections"
 		dsn: func(_ *Server, port string) string {
 			return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%s/postgres?sslmode=disable", User, url.PathEscape(Password), port)
 		}}

@@ -1,4 +1,4 @@
-package dbserver
+package testserver
 
 import (
 	"errors"
@@ -30,6 +30,6 @@ func PgBouncer(postgres *Server) (*Server, error) {
 			return nil, err
 		}
 	}
-	s := &Server{Port: port, folder: folder, args: []string{bouncer, config}, ready: "process up", dsn: postgres.dsn}
+	s := &Server{Port: port, Folder: folder, args: []string{bouncer, config}, ready: "process up", dsn: postgres.dsn}
 	return s, s.Start()
 }

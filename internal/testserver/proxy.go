@@ -1,6 +1,4 @@
-// Package faultproxy is a proxy for tests, between clients and a server of TCP, that delays, cuts and
-// holds up their connections. It knows no protocol.
-package faultproxy
+package testserver
 
 import (
 	"io"
@@ -57,8 +55,8 @@ type Proxy struct {
 	links   map[*link]bool // guarded by mu; nil after Close
 }
 
-// New starts a proxy before a server's address.
-func New(target string) (*Proxy, error) {
+// NewProxy starts a proxy for the server at an address.
+func NewProxy(target string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -75,6 +73,9 @@ func New(target string) (*Proxy, error) {
 	p.group.Go(p.accept)
 	return p, nil
 }
+
+// Address returns the address of the proxy, with its port.
+func (p *Proxy) Address() string { return net.JoinHostPort("127.0.0.1", p.Port) }
 
 // Set has a fault begin, and the one before end. Connections that were in a black hole end with it.
 func (p *Proxy) Set(f Fault) {

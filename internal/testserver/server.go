@@ -1,4 +1,4 @@
-package dbserver
+package testserver
 
 import (
 	"bufio"
@@ -29,12 +29,14 @@ const (
 type Server struct {
 	Port   string
 	Env    []string // more of the environment, from the next Start on
-	folder string
-	ready  string // what a line of its log says when it is ready
+	Folder string
+	ready  string // the text of the log line of a server that is ready
 	args   []string
 	dsn    func(s *Server, port string) string
 
-	command *exec.Cmd
+	privileged bool // it may run as root
+
+	command *exec.Cmd   // nil while the server is stopped
 	lines   chan string // of its log, until it ends
 }
 
@@ -50,14 +52,16 @@ const startFor = 30 * time.Second
 // Start starts the server, again after Kill.
 func (s *Server) Start() error {
 	s.command = exec.Command(s.args[0], s.args[1:]...)
-	s.command.Dir = s.folder
+	s.command.Dir = s.Folder
 	s.command.Env = append(os.Environ(), s.Env...)
-	s.command.SysProcAttr = asNobody()
+	if !s.privileged {
+		s.command.SysProcAttr = asNobody()
+	}
 	output, input, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	s.command.Stderr = input
+	s.command.Stdout, s.command.Stderr = input, input
 	err = child.Start(s.command)
 	_ = input.Close()
 	if err != nil {
@@ -104,10 +108,14 @@ func (s *Server) await() error {
 // Kill ends the server at once, as a loss of power does, but for what the system has not written
 // to the disk yet.
 func (s *Server) Kill() {
+	if s.command == nil {
+		return
+	}
 	killAll(s.command.Process.Pid)
 	_ = s.command.Wait()
 	for range s.lines { // until its children have ended, too
 	}
+	s.command = nil
 }
 
 // Pause stops all processes of the server, which answer nothing until Resume.
@@ -118,21 +126,21 @@ func (s *Server) Resume() { resumeAll(s.command.Process.Pid) }
 
 // Save copies the data of a server that was killed, in place of an earlier copy.
 func (s *Server) Save() error {
-	return errors.Join(os.RemoveAll(s.saved()), run(s.folder, "cp", "-a", s.data(), s.saved()))
+	return errors.Join(os.RemoveAll(s.saved()), run(s.Folder, "cp", "-a", s.data(), s.saved()))
 }
 
 // Restore replaces the data of a server that was killed with the copy.
 func (s *Server) Restore() error {
-	return errors.Join(os.RemoveAll(s.data()), run(s.folder, "cp", "-a", s.saved(), s.data()))
+	return errors.Join(os.RemoveAll(s.data()), run(s.Folder, "cp", "-a", s.saved(), s.data()))
 }
 
-func (s *Server) data() string  { return filepath.Join(s.folder, "data") }
-func (s *Server) saved() string { return filepath.Join(s.folder, "saved") }
+func (s *Server) data() string  { return filepath.Join(s.Folder, "data") }
+func (s *Server) saved() string { return filepath.Join(s.Folder, "saved") }
 
 // Close kills the server and removes its folder.
 func (s *Server) Close() {
 	s.Kill()
-	_ = os.RemoveAll(s.folder)
+	_ = os.RemoveAll(s.Folder)
 }
 
 // newFolder makes a folder that the server's user owns.

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package dbserver
+package testserver
 
 import "syscall"
 

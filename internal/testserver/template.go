@@ -1,4 +1,4 @@
-package dbserver
+package testserver
 
 import (
 	"crypto/sha256"
