@@ -23,8 +23,8 @@
 //
 // # Invariants
 //
-// Let L be the amount, W the window and B the burst, and let the claims of a
-// key come with times that never run backwards.
+// Let L be the amount, W the window and B the burst, and let the times of a key's claims never run
+// backwards.
 //
 //   - Sliding: the units granted in any interval (t-W, t] are at most L. A unit
 //     is remembered for at least W, and for less than W plus one slot.
@@ -32,12 +32,12 @@
 //     of a time zone, are at most L.
 //   - Token bucket: the units granted in any interval of length T are at most
 //     B + T·L/W.
-//   - Units spent from leases obey the same bounds: a lease is never worth more
-//     than what the state still remembers of its charge. This is so for a token
-//     bucket while its rate stays the same: bucket and leases drain at the rate
-//     in force when they are looked at, so where the rate changes, or differs
-//     between the holders of a key, what was in leases then may come on top.
-//   - A refused claim changes the state in nothing but what it gave back.
+//   - Units spent from leases obey the same bounds: a lease is never worth more than the part of
+//     its charge that the state still remembers. For a token bucket this holds while its rate stays
+//     the same: bucket and leases drain at the rate in force when they are read. If the rate
+//     changes, or differs between the holders of a key, the units in leases at that time may be
+//     admitted on top.
+//   - A refused claim changes the state only by the units it gave back.
 //   - [Grant.Retry] is exact: with no other traffic the same claim is granted
 //     at now+Retry, and refused one nanosecond earlier. It ends at the largest
 //     [time.Duration], and does not foresee slots that do not count yet because

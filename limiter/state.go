@@ -10,9 +10,8 @@ import (
 // asks for more than the limit's capacity.
 const Never = time.Duration(-1)
 
-// State is all that one key has used of one limit. The zero value is a key that
-// has used nothing. A state belongs to limits of one algorithm, window and slot
-// count; their amounts may differ.
+// State is the use of one limit by one key. The zero value is an unused key. A state belongs to
+// limits of one algorithm, window and slot count; their amounts may differ.
 //
 // Invariant: Slots are in ascending order of Index, without repeats.
 type State struct {
@@ -20,7 +19,7 @@ type State struct {
 	Bucket Bucket // token buckets
 }
 
-// Slot is the units that were charged in one slot of a window.
+// Slot is the units charged in one slot of a window.
 type Slot struct {
 	Index int64 // counted from the Unix epoch
 	Used  int64 // units, never negative
@@ -37,9 +36,9 @@ func (known Lease) State(l *Limit) (s State) {
 	return s
 }
 
-// Expires returns the time from which on a state says nothing, if the limit stays as it
-// is: of slots, when the last one ends that counts for a claim at now, or the smallest
-// int64 if none does; of a bucket, when it is empty.
+// Expires returns the time from which on a state has no effect, if the limit stays the same. For
+// slots it is the end of the last slot that counts for a claim at now, or the smallest int64 if
+// none counts. For a bucket it is the time when it is empty.
 func (s *State) Expires(l *Limit, now int64) int64 {
 	if !l.CountsSlots() {
 		return s.Bucket.emptyAt(l)
@@ -57,50 +56,49 @@ func (s *State) Expires(l *Limit, now int64) int64 {
 type Claim struct {
 	// Now is the time of the claim in nanoseconds since the Unix epoch.
 	Now int64
-	// Min is the fewest units that are of use: fewer are not granted.
+	// Min is the fewest useful units: fewer are not granted.
 	Min int64
-	// Want is the units that are asked for, at least Min.
+	// Want is the number of units asked for, at least Min.
 	Want int64
-	// Extra is how many units may be granted on top of Want for later, never
-	// more than an eighth of what is left then, see also Processes.
+	// Extra is how many units may be granted on top of Want for later use: at most an eighth of the
+	// units left then. See also Processes.
 	Extra int64
-	// Ahead is how many slots later the grant may be charged to, at most
-	// [Limit.MaxAhead], so that its lease lasts as long. It is granted with Extra
-	// units, at most [Limit.MaxLate] of these and of Want, while the key has used at
-	// most a quarter of the amount; a token bucket ignores it.
+	// Ahead is how many slots later the grant may be charged, at most [Limit.MaxAhead], so that its
+	// lease lasts as long. Such a grant needs Extra units. Of these and of Want it contains at most
+	// [Limit.MaxLate], and the key must have used at most a quarter of the amount. Token buckets
+	// ignore Ahead.
 	Ahead int64
-	// Processes is how many processes claim for the key, 0 if that is not known: of Extra at most
-	// the part of what is left then is granted that is 1 divided by twice their number, so that
-	// what they hold together is half of that at most.
+	// Processes is how many processes claim for the key, 0 if unknown. At most 1/(2·Processes) of
+	// the units left is then granted as Extra, so that all processes together hold at most half of
+	// them.
 	Processes int64
-	// Next has a grant of a sliding limit charged to the slot after that of Now whatever Ahead
-	// says, so that its lease lasts over the end of this one. What is spent of it before is
-	// forgotten a slot late. Other algorithms ignore it.
+	// Next charges a grant of a sliding limit to the slot after that of Now, regardless of Ahead,
+	// so that its lease outlasts the current slot. Units spent before the end of the current slot
+	// are forgotten a slot late. Other algorithms ignore Next.
 	Next bool
-	// Lasts is for how many nanoseconds after Now a lease on a token bucket keeps all of its
-	// worth, at most [Limit.MaxLasts]. It does so if Extra units are granted, and if the bucket is
-	// not so full that what drains in that time must be kept free. Otherwise a lease drains from
-	// Now on, as the bucket does, behind what its holder has spent. Other algorithms ignore it.
+	// Lasts is for how many nanoseconds after Now a lease on a token bucket keeps its full worth,
+	// at most [Limit.MaxLasts]. It needs Extra units, and a bucket that is not so full that the
+	// units draining in that time must be kept free. Otherwise a lease drains from Now on, as the
+	// bucket does, after the units spent by its holder. Other algorithms ignore Lasts.
 	Lasts int64
-	// Return is a lease of the same key whose unspent units are given back
-	// before anything is granted. What was spent of a lease that was charged
-	// ahead is moved to the slot of Now.
+	// Return is a lease of the same key. Its unspent units are given back before anything is
+	// granted. If the lease was charged ahead, its spent units are moved to the slot of Now.
 	Return Lease
-	// Charge is charged whatever the limit says: units that were admitted while
-	// the store was out of reach.
+	// Charge is charged regardless of the limit, for units admitted while the store was
+	// unreachable.
 	Charge Charge
 }
 
-// Charge is units charged outside the rule of a limit.
+// Charge is units charged regardless of a limit.
 type Charge struct {
 	At    int64 // the slot of a sliding or fixed limit; a token bucket ignores it
 	Units int64
-	// Floor charges only what is missing until Units are in use at the time of
-	// the claim, for a state that may or may not know of them.
+	// Floor charges only the units missing until Units are in use at the time of the claim, for a
+	// state that may or may not contain them already.
 	Floor bool
 }
 
-// missing returns the units to charge where used whole units are in use.
+// missing returns the units to charge if used whole units are in use.
 func (c Charge) missing(used int64) int64 {
 	if c.Floor {
 		return max(c.Units-used, 0)
@@ -111,18 +109,18 @@ func (c Charge) missing(used int64) int64 {
 // Grant answers a claim. A claim is refused if it asked for Min > 0 and
 // Units is 0.
 type Grant struct {
-	// Lease holds the granted units and what is known of the state behind them.
+	// Lease holds the granted units and the known state behind them.
 	Lease
-	// Retry is how long to wait until Min units are free if nothing else is
-	// charged, or [Never]. It is 0 unless the claim was refused.
+	// Retry is how long to wait until Min units are free if nothing else is charged, or [Never]. It
+	// is 0 unless the claim was refused.
 	Retry time.Duration
 }
 
 // Refused reports whether the grant refuses the claim it answers.
 func (g Grant) Refused(c Claim) bool { return c.Min > 0 && g.Units == 0 }
 
-// Claim gives back c.Return, charges c.Charge, and then grants what c asks for
-// as far as it is left, charging it to s. A refused claim charges nothing.
+// Claim gives back c.Return, charges c.Charge, then grants the units that c asks for, as far as
+// they are left, and charges them to s. A refused claim charges nothing.
 func (l *Limit) Claim(s *State, c Claim) Grant {
 	if !l.CountsSlots() {
 		return s.Bucket.claim(l, c)
@@ -130,8 +128,8 @@ func (l *Limit) Claim(s *State, c Claim) Grant {
 	return s.claim(l, c)
 }
 
-// Merge adds to a state what another one of the same key says, as of now: what
-// was kept apart by mistake, or under another name.
+// Merge adds another state of the same key to s, as of now. The two were kept apart by mistake, or
+// under different names.
 func (s *State) Merge(l *Limit, other State, now int64) {
 	for _, slot := range other.Slots {
 		s.add(slot.Index, Clamp(slot.Used))

@@ -8,34 +8,33 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// request is what is decided about, and how far that has come.
+// request is a request with the progress of its decision.
 type request struct {
 	Decision
 
-	client *Client // who is refused if it is banned; nil is never banned
+	client *Client // refused if it is banned; nil is never banned
 	debits []Debit
-	held   []held // one for each cell that is drawn from, in lock order
-	now    int64  // as of when it is decided
-	known  bool   // whether it is known how all clients stand
-	late   bool   // whether it is too late to wait for the store
+	held   []held // one for each cell of the debits, in lock order
+	now    int64  // the time of the decision
+	known  bool   // the records of all clients are known
+	late   bool   // it is too late to wait for the store
 }
 
-// held is a cell that a request locks, and what the request takes from it.
+// held is a cell that a request locks, and the units that the request takes from it.
 type held struct {
 	cell  *cell
 	debit int    // index of the debit
-	entry *entry // the claim that was made for it last, or nil
+	entry *entry // the last claim made for it, or nil
 	short bool   // the lease does not cover the debit
 }
 
 // inlineDebits is how many debits a decision makes room for without allocating.
 const inlineDebits = 8
 
-// Decide charges all debits of a request or none. It refuses the request of a banned
-// client, whatever its limits are; a client of nil is never banned. Decide sets Known
-// and Quota of the debits that it learns something about. Of two debits of one key and
-// limit, it adds the second cost to the first. It waits for the store for at most the
-// engine's StoreTimeout, and for nothing else.
+// Decide charges all debits of a request or none. It refuses the request of a banned client,
+// regardless of its limits; a nil client is never banned. Decide sets Known and Quota of the debits
+// whose state it learns. Of two debits of one key and limit, it adds the second cost to the first.
+// It waits for the store for at most the engine's StoreTimeout, and for nothing else.
 func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Decision {
 	var room [inlineDebits]held
 	r := request{client: client, debits: debits, now: e.clock.now()}
@@ -50,14 +49,14 @@ func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Dec
 		if r.Reason != OverLimit && r.Reason != Blocked || !r.recordViolations(e) {
 			return r.conclude(e)
 		}
-		// The client has to wait for longer now than what it was refused by says.
+		// The violations made the retry time longer than that of this refusal.
 		r.Decision = Decision{Fresh: r.Fresh, Waited: r.Waited}
 		r.now = e.clock.now()
 	}
 }
 
-// conclude ends a decision, and gives what the request has reserved its engine. A request doesn't know
-// that: then what it makes room for on the stack would be on the heap.
+// conclude ends a decision, and sets the engine of its pending debits. The request itself has no
+// pointer to the engine: with one, its arrays would move from the stack to the heap.
 func (r *request) conclude(e *Engine) Decision {
 	r.countRefusals()
 	r.prolong(e)
@@ -69,7 +68,7 @@ func (r *request) conclude(e *Engine) Decision {
 	return r.Decision
 }
 
-// countRefusals counts the request with the keys that refuse it.
+// countRefusals counts the request in the cells of the refusing debits.
 func (r *request) countRefusals() {
 	if r.Allowed {
 		return
@@ -81,8 +80,8 @@ func (r *request) countRefusals() {
 	}
 }
 
-// prolong has a client wait for as long as it takes until the time of the store has
-// come that refuses it no more.
+// prolong lengthens the retry time if the store's time is slowed down, so that the store no longer
+// refuses the client then.
 func (r *request) prolong(e *Engine) {
 	if r.Retry <= 0 {
 		return
@@ -97,13 +96,13 @@ func (r *request) prolong(e *Engine) {
 }
 
 // Refuses reports whether memory knows that Decide refuses one of the debits. It takes no lock, and
-// nothing is charged or recorded.
+// charges and records nothing.
 func (e *Engine) Refuses(debits []Debit) bool {
 	r := request{debits: debits, now: e.clock.now()}
 	return r.refuseAtOnce(e)
 }
 
-// refuseAtOnce refuses what memory knows to be refused. It takes no lock.
+// refuseAtOnce refuses the request if memory knows that a debit is refused. It takes no lock.
 func (r *request) refuseAtOnce(e *Engine) bool {
 	degraded := e.committer.degraded.Load()
 	for i := range r.debits {
@@ -111,7 +110,7 @@ func (r *request) refuseAtOnce(e *Engine) bool {
 		debit.Known, debit.refused = false, false
 		if debit.Cost > debit.Whole().Capacity() {
 			r.refuse(TooCostly, i, 0, limiter.Never)
-			debit.Known = false // what is left was not looked at
+			debit.Known = false // the quota left is unknown
 			continue
 		}
 		debit.cell = e.table.find(debit.Limit.ID, debit.Key)
@@ -133,7 +132,7 @@ func (r *request) refuseAtOnce(e *Engine) bool {
 	return r.Reason != None
 }
 
-// refuse notes that debit i refuses for retry.
+// refuse notes that debit i refuses the request for retry.
 func (r *request) refuse(reason Reason, i int, left int64, retry time.Duration) {
 	r.debits[i].Known, r.debits[i].refused = true, true
 	r.debits[i].Quota = limiter.Quota{Remaining: left, Reset: retry}
@@ -144,8 +143,7 @@ func (r *request) refuse(reason Reason, i int, left int64, retry time.Duration) 
 	}
 }
 
-// hold returns the cells of all debits that cost something, in lock order, making
-// those that are missing.
+// hold returns the cells of all debits with a cost, in lock order. It adds missing cells.
 func (r *request) hold(e *Engine, hs []held) []held {
 	for i := range r.debits {
 		debit := &r.debits[i]
@@ -162,7 +160,7 @@ func (r *request) hold(e *Engine, hs []held) []held {
 	return hs
 }
 
-// peek sets what is left for a debit that costs nothing.
+// peek sets the quota of a debit without a cost.
 func (d *Debit) peek(now int64) {
 	if d.cell == nil {
 		return
@@ -174,7 +172,7 @@ func (d *Debit) peek(now int64) {
 	d.Quota = lease.Quota(&d.Limit.Limit, now)
 }
 
-// insert adds h to hs, which is in lock order, or merges it with its like.
+// insert adds h to hs, which is in lock order, or merges it with the element of the same cell.
 func insert(hs []held, h held, debits []Debit) []held {
 	i := len(hs)
 	for i > 0 && h.cell.before(hs[i-1].cell) {
@@ -202,8 +200,7 @@ func (c *cell) before(other *cell) bool {
 	return bytes.Compare(c.text(), other.text()) < 0
 }
 
-// lock locks all cells, replacing those that were evicted since they were
-// found.
+// lock locks all cells. It replaces cells that were evicted after they were found.
 func (r *request) lock(e *Engine) {
 	for i := 0; i < len(r.held); i++ {
 		h := &r.held[i]
@@ -224,7 +221,7 @@ func unlock(hs []held) {
 	}
 }
 
-// spend allows the request if every debit is covered by its lease, or what is missing can be
+// spend allows the request if every debit is covered by its lease, or if the missing units can be
 // claimed at once.
 func (r *request) spend(e *Engine) bool {
 	r.lock(e)
@@ -257,8 +254,7 @@ func (r *request) takeLocked(c *cell, d *Debit) {
 	}
 }
 
-// coveredLocked notes which debits their leases don't cover, and reports whether
-// there are none.
+// coveredLocked marks the debits that their leases don't cover, and reports whether there are none.
 func (r *request) coveredLocked() bool {
 	covered := true
 	for i := range r.held {

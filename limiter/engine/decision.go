@@ -7,19 +7,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Limit is a limit with the name under which its counts are kept. The engine
-// holds on to the pointer it is given and never changes what it points to;
-// neither may the caller. An ID of 0 is the engine's own.
+// Limit is a limit with the name of its counts in the store. The engine keeps the pointer and never
+// changes the limit behind it; neither may the caller. The ID 0 is reserved for the engine.
 type Limit struct {
 	ID storage.LimitID
 	limiter.Limit
-	// LongestRetention is the longest retention of all limits that have the ID. Nil means
-	// that of this limit. Names of keys depend on it, so limits that count together need
-	// the same.
+	// LongestRetention is the longest retention of all limits with this ID. Nil means that of this
+	// limit. Names of keys depend on it, so limits that count together need the same.
 	LongestRetention *time.Duration
 }
 
-// Retention returns how long after a claim what it left may still matter.
+// Retention returns how long a claim's effects on the state may matter.
 func (l *Limit) Retention() time.Duration {
 	if l.LongestRetention != nil {
 		return *l.LongestRetention
@@ -27,68 +25,67 @@ func (l *Limit) Retention() time.Duration {
 	return l.Limit.Retention()
 }
 
-// Debit is what one request takes from one limit.
+// Debit is the units that one request takes from one limit.
 type Debit struct {
 	// Limit is the limit, with the amount in force for this client.
 	Limit *Limit
-	// Key is the full text of what the limit counts by. The engine copies it if
-	// it keeps it.
+	// Key is the full text of the key. The engine copies it if it keeps it.
 	Key []byte
 	// Cost is how many units are taken, 0 or more.
 	Cost int64
-	// Waits says that the request waits if the limit refuses it, so that this is no violation.
+	// Waits reports that the request waits if the limit refuses it, so that a refusal is no
+	// violation.
 	Waits bool
 	// Client is the client whose record scales the limit and counts violations.
 	// Nil means none. Several debits may have one client.
 	Client *Client
-	// Scaling says how, if there is a client. Limit must then be the first of its
-	// levels, and is set to the one that holds.
+	// Scaling says how the client's record scales the limit, if there is a client. Limit must then
+	// be the first of its levels. Decide replaces it with the limit of the client's level.
 	Scaling *Scaling
-	// Counting says which requests use up the cost. Of two debits of one key and limit that
-	// differ in it, every request does.
+	// Counting selects the requests that use up the cost. If two debits of one key and limit differ
+	// in it, every request does.
 	Counting Counting
 
-	// Elsewhere tells what is used of the key where the store does not count it, and lowers the
-	// limit by that. Nil means nothing.
+	// Elsewhere is the use of the key that the store does not count. The limit is lowered by it.
+	// Nil means none.
 	Elsewhere Elsewhere
 
 	// Known reports whether Quota was set by [Engine.Decide].
 	Known bool
-	// Quota is what is left for the key after the decision. For a debit that
-	// refuses the request, its Reset is the time after which the cost is free
-	// again, or [limiter.Never].
+	// Quota is the quota left for the key after the decision. For a debit that refuses the request,
+	// its Reset is the time after which the cost is free again, or [limiter.Never].
 	Quota limiter.Quota
-	// Reduced is the capacity that Quota is of where memory allowed the request
-	// without the store; 0 where that is the one of Limit.
+	// Reduced is the capacity behind Quota if memory allowed the request without the store. 0 means
+	// the capacity of Limit.
 	Reduced int64
-	// Pending is set by [Engine.Decide] if it has allowed the request and it is known only later
-	// whether that counts. It is nil if there is no cost.
+	// Pending is set by [Engine.Decide] if it allowed the request and only later learns whether the
+	// request counts. It is nil if there is no cost.
 	Pending *Pending
 
 	cell    *cell
-	whole   *Limit // what Limit was before it was lowered; nil if it was not
-	refused bool   // the debit is one of those that refuse the request
-	at      int64  // the time as of which it was taken, for the simulation
+	whole   *Limit // Limit before it was lowered; nil if it was not
+	refused bool   // the debit refuses the request
+	at      int64  // the time of the decision, for the simulation
 }
 
 // Reason says why a request was refused.
 type Reason uint8
 
-// The reasons. The zero value is the one of an allowed request.
+// The reasons. The zero value is the reason of an allowed request.
 const (
-	// None is the reason of a request that was allowed.
+	// None is the reason of an allowed request.
 	None Reason = iota
 	// OverLimit says that a limit had too few units left.
 	OverLimit
-	// Blocked says that a limit had too few units left before, and memory knew
-	// that it still does.
+	// Blocked says that a limit had too few units left before, and memory knew that this was still
+	// so.
 	Blocked
 	// TooCostly says that the cost is above a limit's capacity: no waiting
 	// helps.
 	TooCostly
 	// Abandoned says that the request's context ended while it waited.
 	Abandoned
-	// Banned says that the client is banned, whatever its limits are.
+	// Banned says that the client is banned, regardless of its limits.
 	Banned
 )
 
@@ -100,16 +97,15 @@ type Decision struct {
 	Degraded bool
 	// Reason says why the request may not pass.
 	Reason Reason
-	// Fresh reports that a key has become blocked by this request, which is so for
-	// one of the requests that are refused at once; or of a ban, that this is the
-	// first request that it refuses.
+	// Fresh reports that this request blocked a key, or is the first one refused by a ban. Of
+	// several requests refused at the same time, one reports the block.
 	Fresh bool
-	// Debit is the index of the debit that refuses; of several, the one that
-	// refuses longest. It says nothing if the client is banned.
+	// Debit is the index of the refusing debit; of several, the one that refuses longest. It has no
+	// meaning if the client is banned.
 	Debit int
 	// Waited is how long the decision waited for the store.
 	Waited time.Duration
-	// Retry is how long to wait until all debits can be had if no other request takes
-	// from them, or [limiter.Never]. It is 0 if the request is allowed.
+	// Retry is how long to wait until all debits are covered, if no other request takes units from
+	// them, or [limiter.Never]. It is 0 if the request is allowed.
 	Retry time.Duration
 }

@@ -27,8 +27,8 @@ var (
 	errNotSent = errors.New("the store can't be used at the moment")
 )
 
-// New starts an engine, which opens its store in the background. Decisions can
-// be asked for at once.
+// New starts an engine, which opens its store in the background. Decisions can be requested
+// immediately.
 func New(opts Options) (*Engine, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -45,14 +45,13 @@ func New(opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// Ready returns a channel that is closed when the store has been opened, or has
-// failed to open for the first time.
+// Ready returns a channel that is closed when the store has been opened, or has failed to open for
+// the first time.
 func (e *Engine) Ready() <-chan struct{} { return e.committer.ready }
 
-// Close answers the requests that wait, gives back what is not spent, and closes the
-// store. Decisions asked for afterwards are made from memory alone, with the limits of a
-// store that can't be used. If ctx ends first, Close returns its error and the rest
-// happens in the background.
+// Close answers the waiting requests, gives back unspent units, and closes the store. Later
+// decisions are made from memory alone, with the limits of a store that can't be used. If ctx ends
+// first, Close returns its error and the rest happens in the background.
 func (e *Engine) Close(ctx context.Context) error {
 	e.closeOnce.Do(func() { close(e.stop) })
 	select {
@@ -63,11 +62,11 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
-// Now returns the time that the engine goes by, in nanoseconds since the Unix epoch:
-// the store's, as far as it is known.
+// Now returns the engine's time in nanoseconds since the Unix epoch: the store's time, as far as it
+// is known.
 func (e *Engine) Now() int64 { return e.clock.now() }
 
-// Lasting returns the same time as if it had never been set, where that was
-// necessary because the wall clock was wrong. What must last goes by it. It reports
-// whether a store has told the time yet, and not only the wall clock.
+// Lasting returns the engine's time without the corrections that became necessary because a wall
+// clock was wrong. Anything that must last uses it. told reports whether a store has provided the
+// time yet, rather than the wall clock alone.
 func (e *Engine) Lasting() (now int64, told bool) { return e.clock.lasting() }

@@ -12,70 +12,68 @@ import (
 // Options configure an [Engine]. Open and Name are required; the zero value of
 // everything else is the documented default.
 type Options struct {
-	// Open opens the store. The engine calls it on a goroutine of its own when
-	// it starts and after faults, and closes what it returned.
+	// Open opens the store. The engine calls it on its own goroutine when it starts and after
+	// faults, and closes the stores that it returned.
 	Open storage.Opener
 
-	// Name names a key for the store without telling what it is, at a time in
-	// nanoseconds since the Unix epoch that was never set: that of [Engine.Lasting].
-	// An error is taken as one of the store. It is called on the goroutine that calls
-	// Open, after Open has succeeded.
+	// Name returns the store's name of a key, which doesn't reveal the key. now is in nanoseconds
+	// since the Unix epoch and was never set: see [Engine.Lasting]. An error is treated as an error
+	// of the store. Name is called on the goroutine that calls Open, after Open has succeeded.
 	Name func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, error)
 
-	// NameAtOnce names a key as Name does, or returns false if it would have to wait for
-	// anything. It is called by any goroutine, several at a time. Nil means that no claims
-	// are granted at once, see [storage.Immediate].
+	// NameAtOnce names a key as Name does, or returns false if it would have to wait. Any goroutine
+	// may call it, several at a time. If it is nil, no claims are granted at once, see
+	// [storage.Immediate].
 	NameAtOnce func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, bool)
 
-	// MaxKeys is how many keys are held in memory, counted once per limit. At
-	// least 1; zero means 1,000,000.
+	// MaxKeys is the maximum number of keys in memory, counted once per limit. At least 1; zero
+	// means 1,000,000.
 	MaxKeys int
 
 	// StoreTimeout is how long a decision waits for the store before memory
 	// decides alone. Zero means [storage.DefaultTimeout].
 	StoreTimeout time.Duration
 
-	// CleanupInterval is how often expired rows are removed, and keys that were not asked
-	// for since the last time, and for a minute at least. Zero means one minute.
+	// CleanupInterval is how often the engine removes expired rows, and keys that were unused since
+	// the last cleanup and for at least a minute. Zero means one minute.
 	CleanupInterval time.Duration
 
 	// DegradedPercent is the share of every limit that memory admits while the
 	// store can't be used, from 1 to 100. Zero means 40.
 	DegradedPercent int
 
-	// Remote reports that the store is on a network. The engine then tries more often to open
-	// it; of a store that is open it knows that by itself, see [storage.Remote].
+	// Remote reports that the store is on a network. The engine then tries more often to open it.
+	// For an open store the engine finds out by itself, see [storage.Remote].
 	Remote bool
 
-	// Noted is told of the notes of the store, see [storage.Notebook]: of those that were changed,
-	// or of all that there are. It is called by one goroutine at a time, which reads the news. Nil
-	// means that no notes are read.
+	// Noted is called with the notes of the store, see [storage.Notebook]: the changed ones, or all
+	// of them if all is true. It is called by one goroutine at a time, the poller's. If it is nil,
+	// no notes are read.
 	Noted func(notes []storage.Note, all bool)
 
-	// Notes are notes that are known before the store is open, for example of another engine on
-	// the same store. The store is told of them.
+	// Notes are known before the store is open, for example from another engine on the same store.
+	// They are written to the store.
 	Notes []storage.Note
 
-	// Observer hears what happens. Nil means none does.
+	// Observer is notified of events. Nil means no observer.
 	Observer Observer
 
 	// Clock reads the clocks of the process. Nil means the system's.
 	Clock Clock
 
-	// resetInterval is how often the store is asked for resets of other processes. Zero
-	// means the constant of that name. Tests with days of virtual time need fewer.
+	// resetInterval is how often the store is asked for resets of other processes. Zero means the
+	// constant of that name. Tests with days of virtual time need fewer.
 	resetInterval time.Duration
 }
 
-// Name is what a key is called in the store.
+// Name is the name of a key in the store.
 type Name struct {
 	Key storage.Key
-	// Former is the name that the key had before, or zero. It is given for as long as
-	// is remembered what was kept under it.
+	// Former is the previous name of the key, or zero. It is set as long as rows under it are
+	// remembered.
 	Former storage.Key
-	// From and Until bound the time in which the key has this name, From ≤ now <
-	// Until, in nanoseconds since the Unix epoch. An Until of 0 means that it always
-	// has.
+	// From and Until bound the time in which the key has this name, From ≤ now < Until, in
+	// nanoseconds since the Unix epoch. If Until is 0, the name never changes.
 	From, Until int64
 }
 
@@ -86,34 +84,34 @@ const (
 	DefaultDegradedPercent = 40
 )
 
-// Observer is told what an engine does beside its decisions, for logs and
-// metrics. Its methods are called without locks held, from the engine's own
-// goroutines except where they say otherwise; they should return soon.
+// Observer is notified of events other than decisions, for logs and metrics. Its methods are called
+// without locks held, from the engine's own goroutines unless they say otherwise. They should
+// return soon.
 type Observer interface {
 	// Committed reports a batch of claims that the store answered.
 	Committed(claims int, took time.Duration)
 	// Swept reports a finished round of cleaning: rows deleted from the store, idle
 	// keys dropped from memory, and how long it took.
 	Swept(rows int64, keys int, took time.Duration, err error)
-	// Punished reports an offense that is noted. It is called from a request's
+	// Punished reports an offense when it is noted in memory. It is called from a request's
 	// goroutine.
 	Punished(reason reputation.Reason)
-	// Banned reports that an offense has led to a ban of a client until a time, in nanoseconds
-	// since the Unix epoch, once the store knows of it. Nobody may change the client's key.
+	// Banned reports that an offense led to a ban of a client until a time, in nanoseconds since
+	// the Unix epoch, once the store has recorded it. Banned must not change the client's key.
 	Banned(client []byte, reason reputation.Reason, until int64)
-	// Outage reports that the store can't be used from now on. It is called for each outage,
-	// and like Degraded from any goroutine.
+	// Outage reports that the store can't be used from now on. It is called for each outage, and
+	// like Degraded from any goroutine.
 	Outage()
-	// Degraded reports that the store can't be used, and why: when that begins, when the cause
-	// turns out to be another one than was reported, and once a minute while it lasts. For outages
-	// that follow one another it is called once a minute at most. It may be called from a
-	// request's goroutine and from a timer's.
+	// Degraded reports that the store can't be used, and the cause: when the outage begins, when
+	// the cause turns out to be different from the reported one, and once a minute while it lasts.
+	// For successive outages it is called at most once a minute. It may be called from a request's
+	// goroutine and from a timer's.
 	Degraded(since time.Duration, err error)
 	// Recovered reports that the store is in use again.
 	Recovered(after time.Duration)
 }
 
-// noObserver is the observer of an engine that has none.
+// noObserver is the observer of an engine without one.
 type noObserver struct{}
 
 func (noObserver) Committed(int, time.Duration)            {}
@@ -124,8 +122,8 @@ func (noObserver) Outage()                                 {}
 func (noObserver) Degraded(time.Duration, error)           {}
 func (noObserver) Recovered(time.Duration)                 {}
 
-// withDefaults returns the options with zero values replaced, or an error that
-// names what can't be.
+// withDefaults returns the options with zero values replaced, or an error that names the invalid
+// options.
 func (o Options) withDefaults() (Options, error) {
 	if o.Open == nil || o.Name == nil {
 		return o, fmt.Errorf("engine: Open and Name are required")
