@@ -253,9 +253,8 @@ func (l surveyor) ours(n routes.Node) {
 // checkMentions finds placeholders of ours in other handlers that are never set.
 func checkMentions(s *survey) (found []Advice) {
 	for _, name := range slices.Sorted(maps.Keys(s.mentions)) {
-		if err := s.checkOurPlaceholder(name); err != nil {
-			problem, write, _ := strings.Cut(err.Error(), ": write ")
-			found = append(found, Advice{Problem: problem, Fix: write, Handler: s.mentions[name]})
+		if problem, fix := s.doubtfulPlaceholder(name); problem != "" {
+			found = append(found, Advice{Problem: problem, Fix: fix, Handler: s.mentions[name]})
 		}
 	}
 	return found
@@ -306,15 +305,16 @@ func (z *Zone) limitsLike(other *Zone) bool {
 		reflect.DeepEqual(z.Limits, other.Limits)
 }
 
-// checkOurPlaceholder returns an error about a placeholder of ours that is never set.
-func (s *survey) checkOurPlaceholder(name string) error {
+// doubtfulPlaceholder returns the problem with one of our placeholders that is never set, and what
+// to write instead.
+func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
 	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
 	known := slices.Sorted(maps.Keys(enforce.ExceededPlaceholders))
 	for _, part := range enforce.ClientPlaceholders {
 		known = append(known, "client"+part)
 	}
 	if slices.Contains(known, rest) {
-		return nil
+		return "", ""
 	}
 	for _, z := range s.zones {
 		known = append(known, z.Name+".remaining")
@@ -323,15 +323,15 @@ func (s *survey) checkOurPlaceholder(name string) error {
 		}
 	}
 	if slices.Contains(known, rest) {
-		return nil
+		return "", ""
 	}
 	best, least := known[0], 3
 	if zone, ok := strings.CutSuffix(rest, enforce.WouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") {
-		return fmt.Errorf("placeholder {%s}: no limit of zone %q has shadow: write limit 5/1m shadow into the zone", name, zone)
+		return fmt.Sprintf("placeholder {%s}: no limit of zone %q has shadow", name, zone), "limit 5/1m shadow into the zone"
 	}
 	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
 		if len(s.zones) == 0 {
-			return nil // there is no survey
+			return "", "" // there is no survey
 		}
 		best = s.zones[0].Name + ".remaining"
 		for _, z := range s.zones {
@@ -339,14 +339,14 @@ func (s *survey) checkOurPlaceholder(name string) error {
 				best, least = z.Name+".remaining", n
 			}
 		}
-		return fmt.Errorf("placeholder {%s}: there is no zone %q: write {%s%s}", name, zone, enforce.OurPlaceholders, best)
+		return fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{" + enforce.OurPlaceholders + best + "}"
 	}
 	for _, candidate := range known {
 		if n := typo.Distance(candidate, rest); n < least {
 			best, least = candidate, n
 		}
 	}
-	return fmt.Errorf("placeholder {%s} is never set: write {%s%s}", name, enforce.OurPlaceholders, best)
+	return fmt.Sprintf("placeholder {%s} is never set", name), "{" + enforce.OurPlaceholders + best + "}"
 }
 
 // checkOurPlaceholders checks those in the options of the zone.
@@ -358,8 +358,8 @@ func (z *zoneCompiler) checkOurPlaceholders() error {
 	for _, text := range texts {
 		for _, name := range placeholder.Names(text) {
 			if strings.HasPrefix(name, enforce.OurPlaceholders) {
-				if err := z.app.survey.checkOurPlaceholder(name); err != nil {
-					return z.mistake(err)
+				if problem, fix := z.app.survey.doubtfulPlaceholder(name); problem != "" {
+					return z.mistake(fmt.Errorf("%s: write %s", problem, fix))
 				}
 			}
 		}

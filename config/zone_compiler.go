@@ -191,15 +191,13 @@ type zoneCompiler struct {
 // warn warns of something in the zone.
 func (z *zoneCompiler) warn(problem, write string) { z.Zone.warn(z.log, problem, write) }
 
-// mistake returns an error about something in the zone that Caddy accepts and that
-// can't be meant. A zone in the words of mholt/caddy-ratelimit is accepted all the
-// same, with a warning.
+// mistake returns err, which is about an option that Caddy accepts and nobody can mean. A zone in
+// the grammar of mholt/caddy-ratelimit is accepted all the same: it gets the error as a warning.
 func (z *zoneCompiler) mistake(err error) error {
 	if err == nil || z.hasOwnWords() {
 		return err
 	}
-	problem, write, _ := strings.Cut(err.Error(), ": write ")
-	z.warn(problem, write)
+	z.warn(err.Error(), "")
 	return nil
 }
 
