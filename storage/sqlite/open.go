@@ -30,6 +30,11 @@ const (
 
 // Store is a [storage.Store] in a SQLite database. Its methods are safe for
 // concurrent use; one of them runs at a time.
+//
+// It has many methods because it has one pair of locks: 19 are the contract of package storage
+// with all its optional interfaces, and the others are the steps of a call or of the journal's
+// goroutine under mu. State that needs no lock of the store is in types of its own: claimer,
+// standings, clock, resets, history, sweeper, folding, wal, reader.
 type Store struct {
 	past.Historian
 	options Options

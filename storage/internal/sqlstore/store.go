@@ -11,8 +11,11 @@ import (
 )
 
 // Store is a [storage.Store] on a [Place]. Its methods are safe for concurrent use. Claims and
-// what is known of clients have a connection, and everything else another one, so that no
-// request waits for a sweep.
+// clients' records have a connection, and everything else another one, so that no request waits
+// for a sweep.
+//
+// It has many methods because each optional interface of package storage adds some: 23 are
+// that contract, and the others are the steps of a transaction.
 type Store struct {
 	past.Historian
 	place *Place

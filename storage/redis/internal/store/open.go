@@ -16,6 +16,9 @@ import (
 
 // Store is a [storage.Store] on a server. Its methods are safe for concurrent use; calls that
 // change something run one after the other.
+//
+// It has many methods because each optional interface of package storage adds some: 23 are
+// that contract, and the others encode a call, send it and read the answer.
 type Store struct {
 	options Options
 	names   names
