@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// While this process has the store to itself, a store may charge at once what memory knows to
-// be free. Then no request waits: it claims what it lacks while it holds its cells.
+// While this process has the store to itself, the store may charge units at once that memory knows
+// to be free. Then no request waits: it claims the missing units while it locks its cells.
 
 // atOnce is a moment at which claims may be granted at once.
 type atOnce struct {
@@ -19,7 +19,7 @@ type atOnce struct {
 	line   *line
 }
 
-// atOnce returns the present moment, if claims may be granted at once.
+// atOnce returns the current moment, if claims may be granted at once.
 func (l *leases) atOnce() (at atOnce, ok bool) {
 	store := l.conn.store.Load()
 	if store == nil || store.immediate == nil || l.degraded.Load() {
@@ -33,8 +33,8 @@ func (l *leases) atOnce() (at atOnce, ok bool) {
 	return atOnce{store: store.immediate, period: period, opts: l.opts, now: now, line: line}, !ahead
 }
 
-// spendAtOnceLocked claims at once what the leases lack, and allows the request if all of it is
-// granted. It is decided as of this moment then. What was granted if not all was stays in the
+// spendAtOnceLocked claims at once the units that the leases lack, and allows the request if all
+// are granted. The decision is then as of this moment. If only some were granted, they stay in the
 // leases.
 func (r *request) spendAtOnceLocked(e *Engine) bool {
 	at, ok := e.committer.leases.atOnce()
@@ -56,7 +56,7 @@ func (r *request) spendAtOnceLocked(e *Engine) bool {
 	return r.spendLocked()
 }
 
-// knowsClients reports whether nobody else can have punished a client of the request since its
+// knowsClients reports whether no other process can have punished a client of the request since its
 // record was read.
 func (at *atOnce) knowsClients(r *request) bool {
 	if !at.knowsClient(r.client) {
@@ -101,8 +101,8 @@ func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
 	return done
 }
 
-// giveBackLocked gives back what a locked cell holds, which is something, and reports whether
-// the store has it. If not, the caller gives back what is left.
+// giveBackLocked gives back the lease of a locked cell, which isn't empty, and reports whether the
+// store has it. If not, the caller gives back the rest.
 func (at *atOnce) giveBackLocked(c *cell) bool {
 	if c.known.period != at.period || c.rare.claims() > 0 || c.rare.admitted() != nil || !at.knowsLocked(c, c.limit) {
 		return false
@@ -114,8 +114,9 @@ func (at *atOnce) giveBackLocked(c *cell) bool {
 	return done
 }
 
-// putLocked puts a claim of a locked cell to the store, which gives back what was taken out of
-// its lease. It reports whether it was granted, and whether it may have changed anything.
+// putLocked sends a claim of a locked cell to the store. The claim gives back the units taken out
+// of the cell's lease. It reports whether the claim was granted, and whether it may have changed
+// anything.
 func (at *atOnce) putLocked(c *cell, limit *Limit, claim storage.Claim, known limiter.Lease) (granted, changed bool) {
 	grant, err := at.store.ClaimAtOnce(at.period, at.line.Era, claim, known)
 	switch {
@@ -127,20 +128,20 @@ func (at *atOnce) putLocked(c *cell, limit *Limit, claim storage.Claim, known li
 	case errors.Is(err, storage.ErrNotAtOnce):
 		c.setLeaseLocked(known)
 		return false, false
-	default: // what was to be given back may be free already
+	default: // the returned units may be free already
 		c.known.period = 0
 		return false, true
 	}
 }
 
-// knowsLocked reports whether a cell knows all that is in use of its key, and its name.
+// knowsLocked reports whether a cell knows the name of its key and all units in use of it.
 func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
 	lasting := at.now - at.line.Shift
 	if c.known.period == at.period {
 		return c.known.until == 0 || lasting < int64(c.known.until)*second
 	}
 	if c.limit != nil {
-		return false // something was claimed before this period
+		return false // there were claims before this period
 	}
 	name, ok := at.nameAtOnce(c, limit, lasting)
 	if !ok || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) || !at.recallLocked(c, limit, name.Key) {
@@ -154,8 +155,8 @@ func (at *atOnce) isNew(id storage.LimitID, key storage.Key) bool {
 	return at.store.IsNew(id, at.line.Era, key)
 }
 
-// recallLocked has a cell of which nothing was claimed know what the store keeps of its key, and
-// reports whether it does now.
+// recallLocked loads the store's state of a key into a cell that has claimed nothing yet, and
+// reports whether the cell knows it now.
 func (at *atOnce) recallLocked(c *cell, limit *Limit, name storage.Key) bool {
 	store, ok := at.store.(storage.Recaller)
 	if !ok {
@@ -171,17 +172,17 @@ func (at *atOnce) recallLocked(c *cell, limit *Limit, name storage.Key) bool {
 
 const second = int64(1e9)
 
-// knowledgeOf returns that of a cell whose lease counts, from now on and within a period, at least what
-// is in use of the key, which has a name.
+// knowledgeOf returns the knowledge of a cell whose lease, from now on and within a period, counts
+// at least all units in use of its key.
 func knowledgeOf(period uint32, name Name) knowledge {
 	return knowledge{period: period, name: name.Key, until: uint32(min(name.Until/second, maxUntil))}
 }
 
-// maxUntil is the latest time that fits knowledge.until; names are asked for again then.
+// maxUntil is the latest time that fits knowledge.until; the name is looked up again then.
 const maxUntil = int64(1<<32 - 1)
 
-// learnedLocked notes what the answer to a claim says of the key, if that has become the cell's
-// lease: within a period it is all that is in use.
+// learnedLocked updates the cell's knowledge after an answer. became reports that the answer became
+// the cell's lease: within a period it then counts all units in use.
 func (en *entry) learnedLocked(became bool) {
 	c := en.cell
 	switch {
@@ -192,7 +193,7 @@ func (en *entry) learnedLocked(became bool) {
 	}
 }
 
-// nameAtOnce returns the name of a cell's key, if that can be had without waiting.
+// nameAtOnce returns the name of a cell's key, if it is available without waiting.
 func (at *atOnce) nameAtOnce(c *cell, limit *Limit, now int64) (Name, bool) {
 	if at.opts.NameAtOnce == nil {
 		return Name{}, false

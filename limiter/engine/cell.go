@@ -9,26 +9,27 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// cell is what memory knows of one key of one limit.
+// cell is the state of one key of one limit in memory.
 //
-// Invariants: the units of lease are charged to the store and not spent. In the store's period
-// that a cell names, its lease counts at least what is in use of the key, for as long as that
-// counts, unless claims of it are on their way or memory has admitted something. A cell
-// that is dead is in no table, holds no lease, and is not used again. A cell
-// with claims in flight is not evicted.
+// Invariants: the units of lease are charged to the store and not spent. In the store period named
+// by the cell, the used units of its lease are at least all that are in use of the key, for as long
+// as they count. Exceptions are claims of the cell that are under way, and units admitted by
+// memory. A dead cell is in no table, holds no lease, and is not used again. A cell with claims in
+// flight is not evicted.
 //
-// There are very many of them, and most are far from the processor. So cells are small, and
-// what most decisions use comes first, up to the first bytes of short: two cache lines mostly.
+// There are very many cells, and most are not in the processor's caches. So cells are small, and
+// the fields used by most decisions come first, up to the first bytes of short: mostly two cache
+// lines.
 type cell struct {
 	blocks blocks // written under mu, read without
 	id     storage.LimitID
 	hash   uint32
-	unused atomic.Uint32 // how many sweeps found that nobody has asked for it since the one before
+	unused atomic.Uint32 // how many sweeps found that no request used it since the previous sweep
 
 	mu    sync.Mutex
-	limit *Limit // guarded by mu, like all up to dead: as last brought along or chosen
-	lease lease  // unspent units, and what is known of the rest
-	rare  *rare  // what few cells have; nil if it has nothing
+	limit *Limit // guarded by mu, like all up to dead: the last limit of a request, or the last chosen one
+	lease lease  // unspent units, and the known state of the rest
+	rare  *rare  // fields that few cells need; nil if they are zero
 	dead  bool
 
 	size  uint8          // how many bytes of short are the key's text, or longKey
@@ -36,37 +37,38 @@ type cell struct {
 
 	headroom headroom // guarded by mu
 	refused  tally    // requests, since the cell was made
-	fixed    *fixed   // what few cells have from the beginning; nil if this has nothing
+	fixed    *fixed   // fields that few cells have, set when the cell is made; nil if there are none
 
 	known knowledge // guarded by mu
 }
 
-// knowledge says in which period of the store the lease of a cell counts all that is in use of the
-// key. Then the key has a name, until a time in seconds since the Unix epoch that was never set; 0 if
-// it always has. Of a client it is the name under which its record was read.
+// knowledge says in which period of the store the lease of a cell counts all units in use of the
+// key. name is then the name of the key, until a time in seconds since the Unix epoch that was
+// never set; 0 if the name never changes. For a client it is the name under which its record was
+// read.
 type knowledge struct {
 	period, until uint32
 	name          storage.Key
 }
 
 const (
-	shortKey = 22  // the length of the longest text that a cell holds itself: that of an IP address is shorter
+	shortKey = 22  // the longest text that a cell holds itself: IP addresses are shorter
 	longKey  = 255 // the size of a cell whose text is longer: fixed has it
 )
 
-// fixed is what few cells have, and which never changes.
+// fixed holds fields that few cells have, and that never change.
 type fixed struct {
 	key    []byte       // the text of the key, if it is long
 	client *clientState // of a client; nil where the cell is one of a limit
 }
 
-// rare is what few cells have, and most of these for a short time. It is guarded by the lock of
-// the cell.
+// rare holds fields that few cells have, most of them for a short time. It is guarded by the lock
+// of the cell.
 type rare struct {
-	open     *entry // the last entry in the last batch that has one and is not answered
-	local    *local // what was decided without the store, or nil
+	open     *entry // the cell's last entry, in the last batch with an entry of it, until that is answered
+	local    *local // decisions without the store, or nil
 	inFlight int32  // claims that are waiting or under way
-	shares   bool   // the answer to these is to give back what came back meanwhile, see shareLocked
+	shares   bool   // the answer to these gives back what came back meanwhile, see shareLocked
 	parts    leaseParts
 	holds    holds
 }
@@ -87,12 +89,12 @@ func newCell(id storage.LimitID, key []byte, hash uint32) *cell {
 	return c
 }
 
-// is reports whether the cell is that of a key, which has a hash.
+// is reports whether the cell is that of a key with a hash.
 func (c *cell) is(id storage.LimitID, key []byte, hash uint32) bool {
 	return c.hash == hash && c.id == id && string(c.text()) == string(key)
 }
 
-// text returns the text of the key. Nobody may change it.
+// text returns the text of the key. Callers must not change it.
 func (c *cell) text() []byte {
 	if c.size == longKey {
 		return c.fixed.key
@@ -103,7 +105,7 @@ func (c *cell) text() []byte {
 // key returns a copy of the key's text.
 func (c *cell) key() string { return string(c.text()) }
 
-// client returns what is known of a client; nil where the cell is one of a limit.
+// client returns the state of a client, or nil if the cell is one of a limit.
 func (c *cell) client() *clientState {
 	if c.id != clientsID {
 		return nil
@@ -111,7 +113,7 @@ func (c *cell) client() *clientState {
 	return c.fixed.client
 }
 
-// openEntry returns the last entry in the last batch that has one and is not answered, or nil.
+// openEntry returns the cell's last entry that is not answered yet, or nil.
 func (r *rare) openEntry() *entry {
 	if r == nil {
 		return nil
@@ -119,7 +121,7 @@ func (r *rare) openEntry() *entry {
 	return r.open
 }
 
-// admitted returns what was decided without the store, or nil.
+// admitted returns the state of decisions without the store, or nil.
 func (r *rare) admitted() *local {
 	if r == nil {
 		return nil
@@ -135,10 +137,10 @@ func (r *rare) claims() int32 {
 	return r.inFlight
 }
 
-// isHeld reports whether requests hold something of the key.
+// isHeld reports whether requests hold units of the key.
 func (r *rare) isHeld() bool { return r != nil && r.holds.requests > 0 }
 
-// changeRareLocked changes what few cells have.
+// changeRareLocked changes the rare fields, and drops them if they become zero.
 func (c *cell) changeRareLocked(change func(*rare)) {
 	if c.rare == nil {
 		c.rare = new(rare)
@@ -149,7 +151,7 @@ func (c *cell) changeRareLocked(change func(*rare)) {
 	}
 }
 
-// setLocalLocked sets what was decided without the store.
+// setLocalLocked sets the state of decisions without the store.
 func (c *cell) setLocalLocked(local *local) {
 	c.changeRareLocked(func(r *rare) { r.local = local })
 }
@@ -161,9 +163,9 @@ func (c *cell) touch() {
 	}
 }
 
-// spendableLocked reports whether the lease covers a debit. What may be given back is spent in the
-// slot that it is charged to, and not from a lease that was charged ahead: giving that back moves
-// what was spent of it.
+// spendableLocked reports whether the lease covers a debit. Units that may be given back are spent
+// in the slot they are charged to, and not from a lease that was charged ahead: giving that back
+// would move them.
 func (c *cell) spendableLocked(d *Debit, now int64) bool {
 	lease := c.leaseLocked()
 	return lease.Worth(&d.Limit.Limit, now) >= d.Cost && (d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now))
@@ -178,7 +180,7 @@ func (c *cell) spendLocked(d *Debit, now int64) {
 	d.Quota = lease.Quota(&d.Limit.Limit, now)
 }
 
-// settlesLocked returns how many units giving the lease back sets right.
+// settlesLocked returns how many units giving the lease back makes free.
 func (c *cell) settlesLocked(now int64) int64 {
 	if c.limit == nil {
 		return 0 // nothing was ever claimed

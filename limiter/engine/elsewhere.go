@@ -6,24 +6,24 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Elsewhere is what is used of a key where the store of this engine does not count it, for
-// example in another region. Limits with slots are lowered by it, and memory refuses what is more
-// than it leaves. Token buckets are charged instead, see [Engine.Charge].
+// Elsewhere is the use of a key that this engine's store does not count, for example in another
+// region. It lowers limits with slots, and memory refuses requests above the remainder. Token
+// buckets are charged instead, see [Engine.Charge].
 //
 // Its methods are called with cells locked. They must not wait for anything, and must not call
 // the engine. They may be called from several goroutines at a time.
 type Elsewhere interface {
-	// Units returns how many units count at a time.
+	// Units returns how many units count at time now.
 	Units(now int64) int64
-	// Retry returns how long to wait until cost units of an amount are free beside those that
-	// are used here and elsewhere, or [limiter.Never].
+	// Retry returns how long to wait until cost units of an amount are free beside the units used
+	// here and elsewhere, or [limiter.Never].
 	Retry(amount, cost, now int64) time.Duration
-	// Admit is told that a request counts of which that was not known when it was allowed, see
-	// [Pending]. What other requests take is for those to count who have called Decide.
+	// Admit is called when a request turns out to count that was pending, see [Pending]. The caller
+	// of Decide counts the units of all other requests.
 	Admit(units, now int64)
 }
 
-// lower lowers the limits of debits by what is used elsewhere as of the request's time.
+// lower lowers the limits of debits by their use elsewhere as of the request's time.
 func (r *request) lower() {
 	for i := range r.debits {
 		d := &r.debits[i]
@@ -35,7 +35,7 @@ func (r *request) lower() {
 	}
 }
 
-// lowered returns a limit lowered by what is used elsewhere, which may be nil.
+// lowered returns a limit lowered by its use elsewhere, which may be nil.
 func lowered(limit *Limit, by Elsewhere, now int64) *Limit {
 	if by == nil {
 		return limit
@@ -57,8 +57,8 @@ func (d *Debit) Whole() *Limit {
 	return d.Limit
 }
 
-// exceedsElsewhere reports whether a debit costs more than what is used elsewhere leaves, and how
-// much that is.
+// exceedsElsewhere reports whether a debit costs more than the units that the use elsewhere leaves,
+// and returns their number.
 func (d *Debit) exceedsElsewhere(now int64) (left int64, exceeds bool) {
 	if d.Elsewhere == nil || d.Cost <= 0 {
 		return 0, false
@@ -67,8 +67,8 @@ func (d *Debit) exceedsElsewhere(now int64) (left int64, exceeds bool) {
 	return left, d.Cost > left
 }
 
-// retry returns how long a refused debit has to wait: what the store said of the lowered limit,
-// or less if something that is used elsewhere is free again sooner.
+// retry returns how long a refused debit has to wait: the store's retry time of the lowered limit,
+// or less if units used elsewhere become free sooner.
 func (d *Debit) retry(told time.Duration, now int64) time.Duration {
 	if d.Elsewhere == nil {
 		return told
@@ -79,9 +79,9 @@ func (d *Debit) retry(told time.Duration, now int64) time.Duration {
 	return told
 }
 
-// Charge charges units of a key that were used elsewhere, whatever its limit says. It doesn't
-// wait. While the store can't be used the units are a debt, as those that memory admits; a charge
-// with a floor is lost then.
+// Charge charges units of a key that were used elsewhere, regardless of its limit. It doesn't wait.
+// While the store can't be used the units are a debt, like units admitted by memory. A charge with
+// a floor is then lost.
 func (e *Engine) Charge(limit *Limit, key []byte, charge limiter.Charge) {
 	if charge.Units <= 0 {
 		return

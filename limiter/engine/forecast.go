@@ -10,12 +10,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Forecast returns what Decide would, and changes nothing: no unit is charged, no violation
-// is recorded. What it sets in the debits is what Decide would set.
+// Forecast returns the decision that Decide would return, and changes nothing: it charges no unit
+// and records no violation. It sets the same fields of the debits as Decide.
 //
-// It decides on copies of what memory knows, and asks the store what it would answer. That
-// is true as long as nobody else takes from the same keys meanwhile. Where the store can't
-// tell, it is what memory would decide alone.
+// It decides on copies of the state in memory, and asks the store for the grants of its claims. The
+// forecast is true as long as no other request takes from the same keys meanwhile. If the store
+// can't answer, the forecast is the decision of memory alone.
 func (e *Engine) Forecast(ctx context.Context, client *Client, debits []Debit) Decision {
 	e.committer.awaitOpen(ctx)
 	r, err := beginRehearsal(ctx, e, keysOf(client, debits))
@@ -29,7 +29,7 @@ func (e *Engine) Forecast(ctx context.Context, client *Client, debits []Debit) D
 	return r.Decide(ctx, client, debits)
 }
 
-// unbind has the cells of a request looked up again, by another engine.
+// unbind clears the cells of a request, for a decision by another engine.
 func unbind(client *Client, debits []Debit) {
 	client.unbind()
 	for i := range debits {
@@ -44,7 +44,7 @@ func (c *Client) unbind() {
 	}
 }
 
-// cellKey is what a cell is found by.
+// cellKey identifies a cell.
 type cellKey struct {
 	id  storage.LimitID
 	key string
@@ -67,18 +67,17 @@ func (c *Client) appendKeys(keys []cellKey) []cellKey {
 	return keys
 }
 
-// forecastTimeout is how long a forecast waits for the store before it is what memory
-// would decide alone.
+// forecastTimeout is how long a forecast waits for the store before memory decides alone.
 const forecastTimeout = 2 * time.Second
 
-// rehearsal is an engine on copies, whose claims the store only answers.
+// rehearsal is an engine on copies. The store answers its claims without charging them.
 type rehearsal struct {
 	Engine
 	ended chan struct{}
 }
 
-// beginRehearsal returns a rehearsal of a request that needs some keys. It copies what memory knows
-// while no call of the store is under way and the store was told everything, so that nothing
+// beginRehearsal returns a rehearsal of a request that needs some keys. It copies the state in
+// memory while no call of the store is under way and nothing waits to be written, so that no unit
 // counts twice. The error is that of ctx.
 func beginRehearsal(ctx context.Context, e *Engine, keys []cellKey) (r *rehearsal, err error) {
 	err = e.committer.queue.order(ctx, func() error {
@@ -95,7 +94,7 @@ func beginRehearsal(ctx context.Context, e *Engine, keys []cellKey) (r *rehearsa
 	return r, nil
 }
 
-// tell tells the store what waits to be told.
+// tell writes everything that waits: offenses and the open batch.
 func (m *committer) tell() {
 	if err := m.writer.punish(); err != nil {
 		m.degrade(err)
@@ -105,7 +104,7 @@ func (m *committer) tell() {
 	}
 }
 
-// newRehearsal returns a rehearsal with copies of what memory knows of some keys.
+// newRehearsal returns a rehearsal with copies of the cells of some keys.
 func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	r := &rehearsal{Engine: Engine{opts: e.opts, clock: &clock{source: e.clock.source}, stop: make(chan struct{})}, ended: make(chan struct{})}
 	r.opts.Observer, r.opts.StoreTimeout = noObserver{}, forecastTimeout
@@ -121,7 +120,7 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	m.conn.presence.Store(e.committer.conn.presence.Load())
 	m.conn.onNetwork.Store(e.committer.conn.onNetwork.Load())
 	m.conn.resets.Store(e.committer.conn.resets.Load())
-	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast knows of it
+	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast takes the reset into account
 	if prober, ok := ability[storage.Prober](&e.committer.conn); ok && !e.committer.degraded.Load() {
 		m.conn.store.Store(&opened{Store: &probed{Prober: prober, told: make(map[storage.Key][]reputation.Offense)}})
 	} else {
@@ -142,7 +141,7 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	return r
 }
 
-// answer has the store answer the claims of a rehearsal until that ends.
+// answer commits the claims of a rehearsal until the rehearsal ends.
 func (r *rehearsal) answer() {
 	defer close(r.ended)
 	m := &r.committer
@@ -166,7 +165,7 @@ func (r *rehearsal) end() {
 	m.probe.Stop()
 }
 
-// copyTo copies what is known of a key, but for claims that are under way.
+// copyTo copies the state of a key, except for claims that are under way.
 func (c *cell) copyTo(to *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +179,7 @@ func (c *cell) copyTo(to *cell) {
 	}
 }
 
-// copyTo copies what is known of a client.
+// copyTo copies the state of a client.
 func (st *clientState) copyTo(to *clientState) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -189,7 +188,7 @@ func (st *clientState) copyTo(to *clientState) {
 	to.attempts = slices.Clone(st.attempts)
 }
 
-// probed is a store that changes nothing. It remembers what it is told of clients.
+// probed is a store that changes nothing. It remembers the offenses that it is given.
 type probed struct {
 	storage.Prober
 	told map[storage.Key][]reputation.Offense

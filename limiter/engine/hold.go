@@ -7,15 +7,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// holds is what requests hold of a key until it is known whether they count. A cell with any is
-// not evicted, so that what it forgets because the store did is not given back afterwards.
+// holds counts the pending requests of a key and the units they hold. A cell with any is not
+// evicted: it must remember that units forgotten by the store are not to be given back.
 type holds struct {
-	requests int32        // and leases that are postponed
-	mark     uint32       // changes when what was charged before is forgotten
+	requests int32        // and postponed leases
+	mark     uint32       // changes when earlier charges are forgotten
 	bucket   limiter.Held // of a token bucket
 }
 
-// holdLocked notes that a request holds what it has spent.
+// holdLocked counts a request that holds the units it has spent.
 func (p *Pending) holdLocked(now int64) {
 	p.cell.changeRareLocked(func(r *rare) {
 		r.holds.requests++
@@ -26,7 +26,7 @@ func (p *Pending) holdLocked(now int64) {
 	})
 }
 
-// voidHoldsLocked has nothing given back of what requests hold: the store has forgotten it.
+// voidHoldsLocked makes the held units of a cell void, because the store has forgotten them.
 func (c *cell) voidHoldsLocked() {
 	if c.rare == nil || c.rare.holds.requests == 0 {
 		return
@@ -35,8 +35,8 @@ func (c *cell) voidHoldsLocked() {
 	c.rare.holds.bucket = limiter.Held{}
 }
 
-// release ends that a request holds something. If it doesn't count, that is given back, and
-// clients that were refused because of it are let in again.
+// release ends the hold of a request. If the request doesn't count, its units are given back, and
+// clients that were refused for lack of them are admitted again.
 func (p *Pending) release(counts bool) {
 	c, now := p.cell, p.engine.clock.now()
 	c.mu.Lock()
@@ -51,7 +51,7 @@ func (p *Pending) release(counts bool) {
 	c.endHoldLocked()
 }
 
-// endHoldLocked notes that a request holds nothing any more.
+// endHoldLocked removes a request from the holds.
 func (c *cell) endHoldLocked() {
 	c.changeRareLocked(func(r *rare) {
 		if r.holds.requests--; r.holds.requests == 0 {
@@ -66,8 +66,8 @@ func (p *Pending) keepLocked(now int64) {
 	}
 }
 
-// giveBackLocked gives back what a request holds: to the lease that it was spent from, or to
-// the store if that has another lease now.
+// giveBackLocked gives back the units of a request: to the lease they were spent from, or to the
+// store if the cell has another lease now.
 func (p *Pending) giveBackLocked(now int64) {
 	c, e := p.cell, p.engine
 	switch {
@@ -88,14 +88,14 @@ func (p *Pending) giveBackLocked(now int64) {
 	e.committer.leases.shareLocked(c, p.limit)
 }
 
-// shareLocked gives back what a locked cell holds, but for a small part of the limit, where other
-// processes use the store: what requests have held is theirs as well as soon as it comes back. A
-// claim that is in flight does so when it is answered.
+// shareLocked gives back the units of a locked cell, except a small part of the limit, if other
+// processes use the store: units held by requests are available to them as well, as soon as they
+// come back. If a claim is in flight, its answer does this.
 func (l *leases) shareLocked(c *cell, limit *Limit) {
 	lease := c.leaseLocked()
 	units := lease.Units
 	if lease.HeldPart > 0 {
-		units++ // nobody else can use a unit of which a part is held
+		units++ // a unit of which a part is held is of no use to others
 	}
 	switch {
 	case units <= limit.Capacity()/headroomShare || !l.othersHold():
@@ -106,7 +106,7 @@ func (l *leases) shareLocked(c *cell, limit *Limit) {
 	}
 }
 
-// shareAnsweredLocked is shareLocked for a cell whose claim is answered, if something came back
+// shareAnsweredLocked is shareLocked for a cell whose claim is answered, if units came back
 // meanwhile.
 func (l *leases) shareAnsweredLocked(c *cell, limit *Limit) {
 	if c.rare == nil || !c.rare.shares || c.rare.inFlight > 0 {
@@ -116,11 +116,11 @@ func (l *leases) shareAnsweredLocked(c *cell, limit *Limit) {
 	l.shareLocked(c, limit)
 }
 
-// othersHold reports whether other processes use the store. It notices at once that another one has
-// ended the store's period, before that one is counted.
+// othersHold reports whether other processes use the store. It notices at once that another process
+// has ended the store's period, before that process is counted.
 func (l *leases) othersHold() bool { return l.conn.processes() > 1 || l.conn.hasLostPeriod() }
 
-// noticeOthers has the janitor share what memory holds when other processes begin to use the store.
+// noticeOthers makes the janitor share memory's units when other processes begin to use the store.
 func (l *leases) noticeOthers() {
 	others := l.othersHold()
 	if others && !l.shared {
@@ -132,11 +132,11 @@ func (l *leases) noticeOthers() {
 	l.shared = others
 }
 
-// share gives back what memory holds beyond a small part of each limit, and has the store asked again
-// for what it has refused: other processes may have it by now.
+// share gives back all units in memory beyond a small part of each limit, and lifts refusals so
+// that the store is asked again: other processes may have given back units.
 func (j *janitor) share() {
 	m := j.committer
-	_ = m.conn.join() // if it fails, the next cleanup's one does as well
+	_ = m.conn.join() // if it fails, the join of the next cleanup does as well
 	inTurn, now := j.inTurn(), m.clock.now()
 	m.table.each(func(c *cell) {
 		var b *batch
@@ -153,11 +153,11 @@ func (j *janitor) share() {
 	})
 }
 
-// asksEvery is how often the store is asked whether other processes have given back what requests
-// held of a key that it has refused.
+// asksEvery is how often the store is asked whether other processes have given back held units of a
+// refused key.
 const asksEvery = time.Second
 
-// asksAgain returns how long a refusal counts without asking the store again.
+// asksAgain returns for how many nanoseconds a refusal counts without asking the store again.
 func (l *leases) asksAgain(en *entry) int64 {
 	if en.counting == Held && l.othersHold() {
 		return int64(asksEvery)

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// KeyOrder is what keys are listed by, the highest first.
+// KeyOrder is the order of a list of keys, the highest first.
 type KeyOrder uint8
 
 // The orders.
@@ -23,33 +23,33 @@ type KeysQuery struct {
 	// Match reports whether a key of a limit is listed. It must not change the key. Several
 	// goroutines call it at a time. Nil means that all keys are listed.
 	Match func(id storage.LimitID, key []byte) bool
-	// Blocked restricts the list to keys that some cost is refused for at the moment.
+	// Blocked restricts the list to keys with a refused cost at the moment.
 	Blocked bool
 	Order   KeyOrder
-	// N is how many keys are listed at most. Without a positive N none are.
+	// N is the maximum number of listed keys. Without a positive N none are listed.
 	N int
 }
 
-// KeyState is what memory holds of one key of one limit. What other processes hold
-// of the key counts as used as far as the store has told.
+// KeyState is the state of one key of one limit in memory. Units held by other processes count as
+// used as far as the store has reported them.
 type KeyState struct {
 	// Limit is the limit as it was last applied to the key.
 	Limit *Limit
-	// Key is the full text of what the limit counts by.
+	// Key is the full text of the key.
 	Key string
-	// Used is the units that are used, and Left those that are not.
+	// Used is the number of used units, and Left that of unused ones.
 	Used, Left int64
-	// Refused is how many requests the key has refused since memory holds it. It is exact
-	// up to 4096. Beyond, its standard error is below 1.2 %, and it ends near 2^32.
+	// Refused is how many requests the key has refused since it entered memory. It is exact up to
+	// 4096. Beyond, its standard error is below 1.2 %, and it ends near 2^32.
 	Refused int64
-	// Blocked is for how long some cost is refused yet, or 0.
+	// Blocked is for how much longer some cost is refused, or 0.
 	Blocked time.Duration
 
-	text []byte  // the cell's, of the key
-	part float64 // of the limit that is used
+	text []byte  // of the key, as in the cell
+	part float64 // the used part of the limit
 }
 
-// Keys lists keys that memory holds. It looks at each, and locks one at a time on each processor.
+// Keys lists keys in memory. It visits every key, and locks one at a time on each processor.
 func (e *Engine) Keys(q KeysQuery) []KeyState {
 	compare := byUsed
 	if q.Order == ByRefused {
@@ -71,7 +71,7 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 	return list
 }
 
-// KeyCounts returns how many keys memory holds of each limit. It looks at each once.
+// KeyCounts returns the number of keys in memory for each limit. It visits each key once.
 func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
 	counts := make(map[storage.LimitID]int64)
 	e.table.each(func(c *cell) {
@@ -87,7 +87,8 @@ func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
 	return counts
 }
 
-// state describes the key at now, but for its text as a string, and reports whether anything is known of it.
+// state returns the state of the key at now, without its text as a string. ok reports whether there
+// is one.
 func (c *cell) state(now int64) (k KeyState, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,13 +119,13 @@ func byRefused(a, b *KeyState) int {
 	return byName(a, b)
 }
 
-// byName lists keys that are equal otherwise in one order.
+// byName orders keys that are otherwise equal.
 func byName(a, b *KeyState) int {
 	return cmp.Or(cmp.Compare(a.Limit.ID, b.Limit.ID), bytes.Compare(a.text, b.text))
 }
 
-// KeyNamed returns the text of the key that a limit counts, or if limit is nil, of the client,
-// that has a name in the store at the moment, as far as memory holds it.
+// KeyNamed returns the text of the key with a current name in the store, if memory holds it: a key
+// of limit, or a client if limit is nil.
 func (e *Engine) KeyNamed(limit *Limit, name storage.Key) (key string, ok bool) {
 	id := clientsID
 	if limit != nil {
@@ -150,22 +151,22 @@ type ClientsQuery struct {
 	Match func(key []byte) bool
 	// Banned restricts the list to clients that are banned at the moment.
 	Banned bool
-	// N is how many clients are listed at most. Without a positive N none are.
+	// N is the maximum number of listed clients. Without a positive N none are listed.
 	N int
 }
 
-// ClientRecord is a client of which something bad is known.
+// ClientRecord is a client with offenses.
 type ClientRecord struct {
-	// Key is the full text of what the client is known by.
+	// Key is the full text that identifies the client.
 	Key string
-	// Record is what is known of the client.
+	// Record is the client's record.
 	Record reputation.Record
-	// Banned is how long it is banned yet, or 0.
+	// Banned is how much longer the client is banned, or 0.
 	Banned time.Duration
 }
 
-// Clients lists clients that memory holds and knows something bad of, those that are banned
-// for longest first, and then those with the lowest scores.
+// Clients lists clients in memory that have offenses: first the ones banned for longest, then the
+// ones with the lowest scores.
 func (e *Engine) Clients(q ClientsQuery) []ClientRecord {
 	now := e.clock.now()
 	compare := func(a, b *ClientRecord) int {
@@ -184,7 +185,7 @@ func (e *Engine) Clients(q ClientsQuery) []ClientRecord {
 	})
 }
 
-// last returns what is known of the client, or else what was noted before it was read.
+// last returns the client's record, or else the offenses noted before it was read.
 func (st *clientState) last() *reputation.Record {
 	noted := st.noted.Load() // first, as in bannedUntil
 	if record := st.record.Load(); record != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// notes is what memory knows of the notes of a store ([storage.Notebook]), which all machines that
-// share it know. It belongs to the newsroom's goroutine.
+// notes are the notes of a store ([storage.Notebook]), shared by all machines on it, as far as
+// memory knows them. Only the poller's goroutine uses them.
 //
-// What is known stays known while the store can't be used. A store that doesn't continue the one
-// before is told of it, because it may have lost its data, and then says what there is.
+// Memory keeps them while the store can't be used. A store that doesn't continue the previous one
+// may have lost its data. It is given the notes of memory, and then returns all of its own.
 type notes struct {
-	known map[storage.Key]storage.Note // those that were removed among them
-	from  storage.Store                // that was told of them and asked for all; nil if none was
-	seen  int64                        // the number of the last change that it told
-	anew  map[storage.Key]storage.Note // what it has told since it was asked for all; nil if that is done
-	read  int64                        // when all that was changed was read last
+	known map[storage.Key]storage.Note // including the removed ones
+	from  storage.Store                // the store that was given them and asked for all of its own; nil if none was
+	seen  int64                        // the number of the last change returned by the store
+	anew  map[storage.Key]storage.Note // the notes returned since all were requested; nil once all have come
+	read  int64                        // when all changes were last read
 }
 
 func newNotes(known []storage.Note) notes {
@@ -34,29 +34,29 @@ func newNotes(known []storage.Note) notes {
 var ErrNoNotes = errors.New("this store keeps no notes")
 
 const (
-	// readAllAfter is after how long without news all notes are read again: of some it may not be
-	// known any more that they were removed.
+	// readAllAfter is the time without news after which all notes are read again. The store may no
+	// longer know that some of them were removed.
 	readAllAfter = 24 * time.Hour
-	// replayedNotes is how many notes a store is told at once of those that it may have lost.
+	// replayedNotes is how many notes are given at once to a store that may have lost them.
 	replayedNotes = 250
 )
 
 // PutNotes puts notes into the store, all or none. When it returns nil, this process knows them,
-// and all that share the store do within a second. The version of a note is that of the caller or a
+// and all machines on the store will within a second. The version of a note is the caller's or a
 // later one. After an error that wraps [storage.ErrUnknownOutcome] the notes may have been put, and
 // can be put again. If ctx ends first, they are put in the background.
 func (e *Engine) PutNotes(ctx context.Context, notes []storage.Note) error {
 	return e.committer.newsroom.order(ctx, notes, (*newsroom).put)
 }
 
-// ReplaceNotes puts notes into the store that say in another way what notes said that this process
-// knows. Each takes effect only if its version is higher than the one in the store: what others have
-// changed meanwhile stays. This process hears of them with the news.
+// ReplaceNotes puts notes into the store that replace known notes by another form of the same
+// content. Each takes effect only if its version is higher than the one in the store, so that
+// changes by others stay. This process receives them with the news.
 func (e *Engine) ReplaceNotes(ctx context.Context, notes []storage.Note) error {
 	return e.committer.newsroom.order(ctx, notes, (*newsroom).replace)
 }
 
-// order calls do with copies of notes, on the goroutine of the newsroom.
+// order calls do with copies of notes, on the poller's goroutine.
 func (w *newsroom) order(ctx context.Context, notes []storage.Note, do func(*newsroom, []storage.Note) error) error {
 	own := slices.Clone(notes)
 	o := newOrder(func() error { return do(w, own) })
@@ -83,7 +83,7 @@ func (w *newsroom) put(notes []storage.Note) error {
 	return err
 }
 
-// replace puts notes into the store that has none of the same or a later version.
+// replace puts notes into the store, except those older than its own or of the same version.
 func (w *newsroom) replace(notes []storage.Note) error { return w.write(notes, true) }
 
 // write puts notes into the store, which sets their versions.
@@ -106,7 +106,7 @@ func (w *newsroom) write(notes []storage.Note, replay bool) error {
 	return err
 }
 
-// learn notes changes that are later than what is known, and reports them.
+// learn stores the changes that are newer than the known notes, and reports them.
 func (w *newsroom) learn(changed []storage.Note) {
 	fresh := make([]storage.Note, 0, len(changed))
 	for _, n := range changed {
@@ -120,8 +120,8 @@ func (w *newsroom) learn(changed []storage.Note) {
 	}
 }
 
-// notesSeen returns the number after which a store is asked for notes, or -1 if it isn't. It tells
-// the store what is known unless that is from there.
+// notesSeen returns the number of the last known change, as the start of a request for notes, or -1
+// if the store isn't asked. It writes the known notes to a store that may not have them.
 func (w *newsroom) notesSeen(store storage.Store) int64 {
 	book, ok := store.(storage.Notebook)
 	if !ok || w.committer.opts.Noted == nil {
@@ -131,7 +131,7 @@ func (w *newsroom) notesSeen(store storage.Store) int64 {
 	switch {
 	case n.from == nil || n.from != store && !store.Continues(n.from):
 		if w.replay(book) != nil {
-			return -1 // the next question tries it again
+			return -1 // the next request tries again
 		}
 		n.seen, n.anew = 0, make(map[storage.Key]storage.Note)
 	case now-n.read > int64(readAllAfter):
@@ -141,7 +141,7 @@ func (w *newsroom) notesSeen(store storage.Store) int64 {
 	return n.seen
 }
 
-// replay tells a store what is known. If that is more than it keeps, memory goes by what it keeps.
+// replay writes the known notes to a store. If the store is full, memory adopts the store's notes.
 func (w *newsroom) replay(book storage.Notebook) error {
 	now, known := w.committer.clock.now(), make([]storage.Note, 0, len(w.notes.known))
 	for _, n := range w.notes.known {
@@ -166,7 +166,7 @@ func (w *newsroom) replay(book storage.Notebook) error {
 	return nil
 }
 
-// takeNotes takes what the store has told, and asks it for the rest.
+// takeNotes takes notes from the store's answer, and requests the rest.
 func (w *newsroom) takeNotes(store storage.Store, news storage.News) {
 	for n := &w.notes; ; {
 		for _, told := range news.Notes {
@@ -186,14 +186,14 @@ func (w *newsroom) takeNotes(store storage.Store, news storage.News) {
 		news, err = store.(storage.Watcher).News(ctx, storage.Seen{Resets: w.committer.conn.resets.Load(), Changes: -1, Notes: n.seen})
 		cancel()
 		if err != nil || isClosed(w.stop) {
-			return // the next question goes on
+			return // the next request continues
 		}
 	}
 	w.haveRead()
 }
 
-// haveRead notes that all that was changed is read. If all was asked for, what the store didn't
-// tell is over.
+// haveRead notes that all changes are read. After a request for all notes it drops the known notes
+// that the store didn't return.
 func (w *newsroom) haveRead() {
 	n := &w.notes
 	n.read = w.committer.clock.now()
@@ -208,7 +208,7 @@ func (w *newsroom) haveRead() {
 	w.committer.opts.Noted(all, true)
 }
 
-// forgetNotes forgets the notes that nobody needs any more.
+// forgetNotes forgets the notes that are over for long enough.
 func (w *newsroom) forgetNotes() {
 	over := w.committer.clock.now() - int64(storage.KeepNotes)
 	for name, n := range w.notes.known {

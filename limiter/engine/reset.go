@@ -11,16 +11,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Reset names what is to be forgotten: what a limit has counted for a key, or all that a
-// client has done.
+// Reset names counts to forget: those of a key of a limit, or the record of a client.
 type Reset struct {
 	// Limit is the limit, or nil for a client.
 	Limit *Limit
-	// Key is the full text of what is counted or what the client is known by.
+	// Key is the full text of the key or of the client.
 	Key string
-	// Name is what the key is called in the store. It is used where Key is "".
+	// Name is the name of the key in the store. It is used if Key is "".
 	Name storage.Key
-	// Found is set by [Engine.Reset]: it reports whether the store had something to forget.
+	// Found is set by [Engine.Reset]: the store had something to forget.
 	Found bool
 }
 
@@ -32,14 +31,14 @@ var (
 	ErrNoResets = errors.New("this store can't reset anything")
 )
 
-// Reset has the store forget, and then what this process holds in memory. The store tells
-// other processes, which forget before they next claim anything, and within resetInterval. At
-// most what was charged before and not spent yet is admitted on top of one more limit.
+// Reset makes the store and then this process's memory forget. The store notifies other processes.
+// They forget before their next claim, and within resetInterval. Units that were charged before and
+// not spent yet may be admitted in addition to one more limit.
 //
-// An error that wraps [storage.ErrUnknownOutcome] leaves open whether the store has forgotten;
-// to reset once more does no harm. If ctx ends first, the reset happens in the background.
+// After an error that wraps [storage.ErrUnknownOutcome] the store may have forgotten or not;
+// another reset does no harm. If ctx ends first, the reset happens in the background.
 func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
-	own := slices.Clone(resets) // the caller goes on with its own when ctx ends
+	own := slices.Clone(resets) // the caller may change its own after ctx ends
 	if err := e.committer.queue.order(ctx, func() error { return e.committer.eraser.reset(own) }); err != nil {
 		return err
 	}
@@ -47,11 +46,11 @@ func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
 	return nil
 }
 
-// eraser drops from memory, and from what is on its way, what the store has forgotten: because it was
-// reset, or because its time was set back and another era has begun. Only the goroutine of the
-// committer uses it.
+// eraser drops state from memory, the open batch and the current batch when the store has forgotten
+// it: after a reset, or because the store's time was set back and a new era has begun. Only the
+// committer's goroutine uses it.
 //
-// Invariant: nothing that was charged before is given back afterwards, or counted as in use.
+// Invariant: units charged before are not given back afterwards, and don't count as in use.
 type eraser struct {
 	clock    *clock
 	conn     *connection
@@ -62,7 +61,7 @@ type eraser struct {
 	degrade  func(error) // begins an outage
 }
 
-// reset resets what an operator wants to be forgotten.
+// reset performs the resets of an operator.
 func (er *eraser) reset(wanted []Reset) error {
 	resets := make([]storage.Reset, len(wanted))
 	for i := range resets {
@@ -100,7 +99,7 @@ func (er *eraser) reset(wanted []Reset) error {
 	return err
 }
 
-// nameReset sets what is reset, by the names of the term.
+// nameReset sets the limit and key of a reset, with the names of the term.
 func (er *eraser) nameReset(to *storage.Reset, of *Reset, term *storage.Term) error {
 	id, retention := clientsID, clientRetention
 	if of.Limit != nil {
@@ -116,8 +115,8 @@ func (er *eraser) nameReset(to *storage.Reset, of *Reset, term *storage.Term) er
 	return err
 }
 
-// takeResets drops what the store has forgotten since it was asked last. own is the texts
-// of keys that this process has reset, by the numbers of their resets.
+// takeResets drops the state that the store has forgotten since the last call. own maps the numbers
+// of this process's resets to the texts of their keys.
 func (er *eraser) takeResets(own map[int64]string) error {
 	resetter, ok := ability[storage.Resetter](er.conn)
 	if !ok {
@@ -132,7 +131,7 @@ func (er *eraser) takeResets(own map[int64]string) error {
 	return err
 }
 
-// forgetResets drops what the store has forgotten, see takeResets.
+// forgetResets drops the state that the store has forgotten, see takeResets.
 func (er *eraser) forgetResets(known storage.Resets, own map[int64]string) {
 	var named []storage.Reset
 	for _, r := range known.List {
@@ -148,7 +147,7 @@ func (er *eraser) forgetResets(known storage.Resets, own map[int64]string) {
 	er.conn.resets.Store(known.Newest)
 }
 
-// forgetNamed forgets the keys that resets name, and reports whether all names could be
+// forgetNamed forgets the keys that the resets name, and reports whether all names could be
 // compared.
 func (er *eraser) forgetNamed(resets []storage.Reset) (ok bool) {
 	if len(resets) == 0 {
@@ -167,10 +166,10 @@ func (er *eraser) forgetNamed(resets []storage.Reset) (ok bool) {
 	return ok
 }
 
-// resetNames are the names in resets, to be compared with those of many cells.
+// resetNames are the names in resets, for comparison with those of many cells.
 type resetNames struct {
 	keys  map[resetName]bool
-	times map[storage.LimitID][]int64 // as of which each limit's are, ascending
+	times map[storage.LimitID][]int64 // the times of each limit's resets, ascending
 }
 
 type resetName struct {
@@ -193,11 +192,11 @@ func namesIn(resets []storage.Reset) resetNames {
 	return names
 }
 
-// mayHave reports whether a cell is to be compared with the names.
+// mayHave reports whether a cell must be compared with the names.
 func (n *resetNames) mayHave(c *cell) bool { return n.times[c.id] != nil && holdsAny(c) }
 
-// have reports whether one of the names is the cell's. However many names there are, it asks
-// for that of the cell once for each time in which it holds, since that is a hash.
+// have reports whether one of the names belongs to the cell. The cell's own name is a hash, so have
+// computes it only once for each period in which it holds, regardless of the number of names.
 func (n *resetNames) have(c *cell, nameOf nameFunc) (named, ok bool) {
 	retention, times := retentionOf(c), n.times[c.id]
 	for len(times) > 0 {
@@ -217,7 +216,7 @@ func (n *resetNames) have(c *cell, nameOf nameFunc) (named, ok bool) {
 	return false, true
 }
 
-// forgetKey forgets what memory holds of a key, and what is on its way to the store.
+// forgetKey forgets a key in memory and in the batches.
 func (er *eraser) forgetKey(id storage.LimitID, key string) {
 	er.forgetCell(er.table.find(id, []byte(key)))
 	er.eachOnItsWay(func(c *cell) {
@@ -227,21 +226,21 @@ func (er *eraser) forgetKey(id storage.LimitID, key string) {
 	})
 }
 
-// each calls f with every cell, also with those that were evicted and whose lease the store
-// has yet to get back.
+// each calls f with every cell, including evicted ones whose lease is still on its way to the
+// store.
 func (er *eraser) each(f func(*cell)) {
 	er.table.each(f)
-	er.eachOnItsWay(f) // afterwards: what is evicted meanwhile is there
+	er.eachOnItsWay(f) // after the table: cells evicted meanwhile are there
 }
 
-// eachOnItsWay calls f with the cells of the batch that is under way and of the open one.
+// eachOnItsWay calls f with the cells of the current batch and of the open one.
 func (er *eraser) eachOnItsWay(f func(*cell)) {
 	for _, c := range slices.Concat(er.writer.current.cells(), er.queue.cells()) {
 		f(c)
 	}
 }
 
-// holdsAny reports whether a cell holds anything that a reset changes.
+// holdsAny reports whether a cell has any state that a reset changes.
 func holdsAny(c *cell) bool {
 	if c.client() != nil {
 		return c.client().last() != nil
@@ -251,7 +250,7 @@ func holdsAny(c *cell) bool {
 	return c.limit != nil
 }
 
-// retentionOf returns how long the name of a cell's key must find what is kept.
+// retentionOf returns how long the name of a cell's key must find its rows.
 func retentionOf(c *cell) (retention time.Duration) {
 	if c.client() != nil {
 		return clientRetention
@@ -261,8 +260,8 @@ func retentionOf(c *cell) (retention time.Duration) {
 	return c.limit.Retention()
 }
 
-// forgetCell forgets what memory holds of a cell, which may be nil, and what the batch that
-// is under way and the open one would give back of it or charge.
+// forgetCell forgets the state of a cell, which may be nil, and the units that the current batch
+// and the open one would give back or charge for it.
 func (er *eraser) forgetCell(c *cell) {
 	if c == nil {
 		return
@@ -282,7 +281,7 @@ func (er *eraser) forgetCell(c *cell) {
 	er.queue.forget(c)
 }
 
-// forget has nothing given back of a cell, and nothing charged.
+// forget removes a cell's leases and charges from the batch.
 func (b *batch) forget(c *cell) {
 	if b == nil {
 		return
@@ -294,7 +293,7 @@ func (b *batch) forget(c *cell) {
 	}
 }
 
-// forgetClient forgets what a client has done, and what the store is to be told of that.
+// forgetClient forgets a client's record and the offenses that wait to be recorded.
 func (er *eraser) forgetClient(c *cell) {
 	st := c.client()
 	st.mu.Lock()
@@ -306,8 +305,8 @@ func (er *eraser) forgetClient(c *cell) {
 	st.pending -= er.offenses.drop(c)
 }
 
-// forgetAll forgets all that a reset may have concerned, where it isn't known what was
-// reset. What memory has admitted and the store has not charged yet stays a debt.
+// forgetAll forgets everything that a reset may have concerned, if the reset keys are unknown.
+// Units that memory admitted and the store has not charged yet stay a debt.
 func (er *eraser) forgetAll() {
 	er.beginEra()
 	if er.writer.current != nil {
