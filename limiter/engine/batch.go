@@ -9,32 +9,33 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// batch is the claims that go to the store in one transaction.
+// batch is a group of claims that go to the store in one transaction.
 type batch struct {
-	number   uint64        // counted from 1 by the queue; nothing holds on to a batch by it
-	entries  []*entry      // those that only give back come first, see giveLocked
-	gives    int           // how many do
-	renewals int           // how many nobody waits for, see renewLocked
+	number   uint64        // counted from 1 by the queue; it holds no reference to the batch
+	entries  []*entry      // entries that only give back come first, see giveLocked
+	gives    int           // the number of those
+	renewals int           // the number of renewals, see renewLocked
 	clients  []*cell       // whose records are read first
 	done     chan struct{} // closed when the fields below are final
-	now      int64         // the time of the store as of which it was decided
+	now      int64         // the store's time of the decisions
 	era      int64         // of that time
-	taken    int64         // what had elapsed then
-	err      error         // the store's; nobody has been granted anything
+	taken    int64         // the elapsed time then
+	err      error         // from the store: nothing was granted
 }
 
-// maxRenewals is how many leases a batch renews at most, so that those who wait for it don't wait
-// for all keys in use. It is half of a usual call ([storage.Remote.MaxBatch]); the rest is theirs.
+// maxRenewals is how many leases a batch renews at most, so that its waiting requests don't wait
+// for all keys in use. It is half of a usual call ([storage.Remote.MaxBatch]); the other half is
+// for these requests.
 const maxRenewals = 64
 
-// part is what one call of the store answers of a batch.
+// part is the part of a batch that one call of the store answers.
 type part struct {
 	*batch
 	entries []*entry
 	clients []*cell
 }
 
-// first takes what one call may have at most out of a part.
+// first takes a part of the maximum size of a call out of a part.
 func (p *part) first(most int) part {
 	entries, clients := min(len(p.entries), most), min(len(p.clients), most)
 	first := part{p.batch, p.entries[:entries], p.clients[:clients]}
@@ -44,11 +45,10 @@ func (p *part) first(most int) part {
 
 func (p *part) isEmpty() bool { return len(p.entries) == 0 && len(p.clients) == 0 }
 
-// size is how much a batch has to do.
+// size is the amount of work in a batch.
 func (b *batch) size() int { return max(len(b.entries), len(b.clients)) }
 
-// cells returns the cells of a batch, which may be nil. Those that were evicted are in no
-// table any more.
+// cells returns the cells of a batch, which may be nil. Evicted cells are in no table any more.
 func (b *batch) cells() (cells []*cell) {
 	if b == nil {
 		return nil
@@ -59,8 +59,8 @@ func (b *batch) cells() (cells []*cell) {
 	return cells
 }
 
-// await waits until the batch is done and returns its error. It returns errTimeout if
-// that takes too long, and context.Canceled if ctx ends, for whatever reason.
+// await waits until the batch is done and returns its error. It returns errTimeout after the
+// timeout, and context.Canceled if ctx ends, for whatever reason.
 func (b *batch) await(ctx context.Context, timeout *time.Timer) error {
 	select {
 	case <-b.done:
@@ -78,41 +78,40 @@ func (b *batch) await(ctx context.Context, timeout *time.Timer) error {
 	}
 }
 
-// entry is one claim of a batch. It is guarded by the queue's lock while its
-// batch is open, then it belongs to the committer, and after the batch is done
-// it doesn't change any more.
+// entry is one claim of a batch. The queue's lock guards it while its batch is open. Then it
+// belongs to the committer. After the batch is done it doesn't change any more.
 type entry struct {
 	cell       *cell
 	limit      *Limit
-	client     *cell     // whose record scales the limit; nil if none does
-	parent     *cell     // whose record does so as well, or nil
-	scaling    *Scaling  // how
-	beside     Elsewhere // what lowers the limit; nil if nothing does
+	client     *cell     // its record scales the limit; nil if none does
+	parent     *cell     // its record scales the limit as well, or nil
+	scaling    *Scaling  // the way of scaling
+	beside     Elsewhere // the use that lowers the limit; nil if there is none
 	batch      *batch
 	cost       int64 // of every request that waits for this claim
-	wanted     int64 // by all of them together
-	afterwards int64 // of it by requests that count and don't wait
+	wanted     int64 // sum of all these requests
+	afterwards int64 // part of wanted for requests that don't wait
 	counting   Counting
-	unawaited  bool // only such requests have made it
+	unawaited  bool // made by such requests alone
 	extra      int64
 	ahead      int64
 	next       bool // the grant is for the slot after this one
-	renews     bool // nobody waits for it
+	renews     bool // a renewal: no request waits for it
 	assumed    bool // the limit was chosen before the client's record was read
 	give       limiter.Lease
-	given      int64 // units of the cell that the batch gives back, noted with its last entry
+	given      int64 // units of the cell that the batch gives back, noted in the cell's last entry
 	charge     limiter.Charge
 	news       bool // the charge: memory doesn't count it yet
 	grant      limiter.Grant
 	name       Name        // of the key, at the time of the batch
-	period     uint32      // of the store, in which it was answered; or 0
+	period     uint32      // of the store, in which the claim was answered; or 0
 	held       int64       // units of the key that this process held when the claim was refused
 	fresh      atomic.Bool // the refusal is news, and no decision has reported it yet
 }
 
-// refused reports whether the claim is refused for good. It is not if what this
-// process held of the key may suffice. Where that can't suffice, a request that has
-// tried once still claims again: without the held units, its time to wait is exact.
+// refused reports whether the claim is finally refused. It is not if the units that this process
+// held of the key may suffice. If they can't suffice, a request that has tried only once still
+// claims again: without the held units, its retry time is exact.
 func (e *entry) refused(twice bool) bool {
 	if e.cost == 0 || e.grant.Units > 0 {
 		return false
@@ -120,15 +119,15 @@ func (e *entry) refused(twice bool) bool {
 	return e.held == 0 || twice && e.grant.Lease.Left(&e.limit.Limit)+e.held < e.cost
 }
 
-// holdsFor reports whether the claim was made by the limit that is in force for a debit, now that
-// the record of its client is known. Otherwise a refusal says nothing. A request that claims again
-// has known it before.
+// holdsFor reports whether the claim was made with the limit in force for a debit, now that the
+// record of its client is known. Otherwise a refusal means nothing. A request that claims again
+// knew the record before.
 func (e *entry) holdsFor(d *Debit, again bool) bool {
 	return !e.assumed || again || *e.limit == *d.Limit
 }
 
-// claimLocked adds a claim for what a debit lacks to the open batch. The cell must
-// be locked and stays so.
+// claimLocked adds a claim for a debit's missing units to the open batch. The cell must be locked
+// and stays so.
 func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	client := d.client()
 	if e := c.rare.openEntry(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
@@ -160,8 +159,8 @@ func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 	return e
 }
 
-// giveWithLocked gives back what the cell of a new claim holds: with the claim if
-// it is the cell's first in the batch, and otherwise before all claims.
+// giveWithLocked gives back the lease of a new claim's cell: with the claim if it is the cell's
+// first in the batch, and otherwise before all claims.
 func (b *batch) giveWithLocked(e *entry, now int64) {
 	c := e.cell
 	if settles := c.settlesLocked(now); settles > 0 {
@@ -176,8 +175,8 @@ func (b *batch) giveWithLocked(e *entry, now int64) {
 	}
 }
 
-// giveLocked adds a lease that is given back to the batch, before all claims, so
-// that none of them is refused for the want of it. The cell must be locked.
+// giveLocked adds a returned lease to the batch, before all claims, so that none of them is refused
+// for lack of it. The cell must be locked.
 func (b *batch) giveLocked(c *cell, limit *Limit, lease limiter.Lease, settles int64) {
 	e := &entry{cell: c, limit: limit, batch: b, give: lease}
 	b.entries = slices.Insert(b.entries, b.gives, e)
@@ -196,9 +195,8 @@ func (b *batch) entryOf(c *cell) *entry {
 	return nil
 }
 
-// readLocked adds a client and its parent to those whose records the batch reads: for
-// the first time, or again, because other processes may have punished them. The batch
-// must be open.
+// readLocked schedules the records of a client and its parent to be read with the batch: for the
+// first time, or again, because other processes may have punished them. The batch must be open.
 func (b *batch) readLocked(client *Client) {
 	for ; client != nil; client = client.Parent {
 		b.readCellLocked(client.cell)

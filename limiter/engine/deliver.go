@@ -8,11 +8,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// leases moves units between the cells and the queue: what was granted, and what cells can't or
-// shouldn't hold any more.
+// leases moves units between the cells and the queue: granted units, and units that cells can't or
+// shouldn't keep.
 //
-// Invariants: units that leave a cell are in the store or in the queue before its lock is released. A
-// lease that can't be given back at the moment is postponed, and its cell stays until then.
+// Invariants: units that leave a cell are in the store or in the queue before its lock is released.
+// A lease that can't be given back at the moment is postponed, and its cell stays until then.
 type leases struct {
 	opts     *Options
 	clock    *clock
@@ -23,16 +23,16 @@ type leases struct {
 
 	// These are for the goroutine of the committer only.
 	lent   lent
-	shared bool // other processes used the store when that was last looked at
+	shared bool // other processes used the store at the last check
 }
 
-// deliver brings what the store has answered to the cell.
+// deliver moves the answer of the store to the cell.
 func (l *leases) deliver(en *entry, now int64) {
 	c := en.cell
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rare.openEntry() != en {
-		en.period = 0 // more of the cell is to be answered, or was since, and claims at once may have come between
+		en.period = 0 // the cell has a newer entry, answered or not: claims at once may have come in between
 	}
 	en.answeredLocked()
 	defer l.shareAnsweredLocked(c, en.limit)
@@ -43,7 +43,7 @@ func (l *leases) deliver(en *entry, now int64) {
 		return
 	}
 	if en.client != nil {
-		c.limit = en.limit // which may have been another when it was claimed
+		c.limit = en.limit // it may have been another when it was claimed
 	}
 	if c.rare.admitted() != nil && !c.rare.admitted().hasDebts() {
 		c.setLocalLocked(nil) // settled with this claim or before
@@ -57,9 +57,9 @@ func (l *leases) deliver(en *entry, now int64) {
 		en.learnedLocked(en.refusedLocked(now, l.asksAgain(en)))
 		return
 	}
-	granted := en.grant.Lease // the entry's stays what it is: the requests that wait for it were not refused
+	granted := en.grant.Lease // the entry's own stays as it is: its waiting requests were not refused
 	if c.rare.admitted() != nil {
-		back := c.rare.admitted().settle(en.limit, &granted, l.clock.now()) // what was granted may have drained since
+		back := c.rare.admitted().settle(en.limit, &granted, l.clock.now()) // some of the grant may have drained since
 		l.giveLeaseLocked(c, en.limit, back, now)
 	}
 	l.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
@@ -68,8 +68,9 @@ func (l *leases) deliver(en *entry, now int64) {
 	l.lendLocked(c, en.limit)
 }
 
-// giveLeaseLocked gives back a lease that a locked cell can't hold. On a network it waits for
-// something that is worth a round trip. While the store can't be used, it is postponed.
+// giveLeaseLocked gives back a lease that a locked cell can't keep. On a network it waits until
+// there is more to send, which makes it worth a round trip. While the store can't be used, the
+// lease is postponed.
 func (l *leases) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now int64) {
 	settles := lease.Settles(&limit.Limit, now)
 	if settles <= 0 {
@@ -87,8 +88,8 @@ func (l *leases) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now
 	}
 }
 
-// learnLocked notes what the store tells of the key, and reports whether it did. If the key
-// holds something, what is known with that is kept.
+// learnLocked notes the store's state of the key, and reports whether it did. A key with unspent
+// units keeps the state it has.
 func (en *entry) learnLocked(now int64) bool {
 	c := en.cell
 	if c.leaseLocked().Settles(&en.limit.Limit, now) > 0 {
@@ -98,7 +99,7 @@ func (en *entry) learnLocked(now int64) bool {
 	return true
 }
 
-// answeredLocked notes that an entry does not wait any more.
+// answeredLocked notes that an entry waits no more.
 func (en *entry) answeredLocked() {
 	c := en.cell
 	if en.cost == 0 && c.rare.openEntry() != en {
@@ -114,10 +115,10 @@ func (en *entry) answeredLocked() {
 	})
 }
 
-// refusedLocked remembers a refusal, unless this process holds something of the
-// key, or is about to give it back: then there may be enough, or will be sooner
-// than the store says. All that its own batch gives back, the claim was after. The store is
-// asked again after asks at the latest. It reports whether it did.
+// refusedLocked remembers a refusal and reports true, unless this process has or is about to give
+// back units of the key: then there may be enough, or will be sooner than the store says. Units
+// given back by the entry's own batch don't matter, because its claim came after them. The store is
+// asked again after asks at the latest.
 func (en *entry) refusedLocked(now, asks int64) bool {
 	c := en.cell
 	en.held = c.leaseLocked().Settles(&en.limit.Limit, now)
@@ -129,7 +130,7 @@ func (en *entry) refusedLocked(now, asks int64) bool {
 	}
 	c.joinLocked(en.limit, en.grant.Lease)
 	if en.unawaited {
-		return true // the first request that is refused is to be news
+		return true // the first refused request is to report it
 	}
 	en.fresh.Store(!c.blocks.wasRefused(en.limit, en.cost, now))
 	c.blocks.addLocked(block{
@@ -144,8 +145,8 @@ func (en *entry) refusedLocked(now, asks int64) bool {
 	return true
 }
 
-// keepLocked keeps what an entry should have given back. A lease that isn't the cell's is
-// postponed: it knows less than the cell does.
+// keepLocked keeps the lease that an entry should have given back. If the cell has another lease,
+// which knows more, the entry's is postponed.
 func (l *leases) keepLocked(en *entry) {
 	if c := en.cell; c.lease.at == en.give.At || !en.limit.CountsSlots() {
 		c.joinLocked(en.limit, en.give)
@@ -154,8 +155,8 @@ func (l *leases) keepLocked(en *entry) {
 	}
 }
 
-// undo takes back what entries that were not applied would have given back. If err says that
-// they may have been applied, those units are given up: they stay charged, or are free already.
+// undo returns the leases of entries that were not applied to their cells. If err says that they
+// may have been applied, their units are given up: they stay charged, or are free already.
 func (l *leases) undo(entries []*entry, err error) {
 	unknown, now := errors.Is(err, storage.ErrUnknownOutcome), l.clock.now()
 	for _, en := range entries {
@@ -179,10 +180,10 @@ func (l *leases) undo(entries []*entry, err error) {
 	}
 }
 
-// giveBackLocked gives back what a cell holds: at once, or by a batch, which it returns. It
-// returns nil as well if there is nothing to give back, or the queue is closed and the cell keeps
-// it. From when the lease leaves the cell it is in the store or in the queue: a caller that
-// locks the cell finds the units there or in the cell.
+// giveBackLocked gives back a cell's lease: at once, or by a batch, which it returns. It returns
+// nil as well if there is nothing to give back, or if the queue is closed, in which case the cell
+// keeps its lease. Units that leave the cell are in the store or in the queue: a caller that locks
+// the cell finds them there or in the cell.
 func (l *leases) giveBackLocked(c *cell) *batch {
 	if c.settlesLocked(l.clock.now()) <= 0 {
 		return nil
@@ -192,7 +193,7 @@ func (l *leases) giveBackLocked(c *cell) *batch {
 	}
 	settles := c.settlesLocked(l.clock.now())
 	if settles <= 0 {
-		return nil // it is unknown whether the store has it
+		return nil // it is unknown whether the store has the units
 	}
 	return l.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles) })
 }

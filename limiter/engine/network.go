@@ -8,26 +8,25 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// A store on a network ([storage.Remote]) takes a round trip for each call, and may be out of
-// reach for any time, also while a call is under way. So calls of it end, batches of it are
-// bounded, what a request will need is claimed before (renew.go), and it is tried more often
-// after a fault.
+// A store on a network ([storage.Remote]) takes a round trip for each call, and may become
+// unreachable at any time, also while a call is under way. So calls have a timeout, batches have a
+// maximum size, units are claimed before a request needs them (renew.go), and it is tried more
+// often after a fault.
 //
-// One call is under way at a time. A request that has to wait then waits for the call that is
-// under way and for its own: two round trips. With several calls under way it would wait for
-// one, but the claims of a key could overtake one another, and what a cell gives back is to
-// reach the store before what is claimed for it later.
+// One call is under way at a time. So a request that has to wait waits for two round trips: the
+// call under way and its own. With several calls under way it would wait for one. But then the
+// claims of a key could overtake one another, and units given back by a cell must reach the store
+// before its later claims.
 
 const (
-	// callTimeout is how long a call of a store on a network may take at least, so that the
-	// store can find out what has become of a call that was not answered. Requests don't wait as
-	// long.
+	// callTimeout is the minimum timeout of a call of a store on a network, so that the store can
+	// find out the outcome of an unanswered call. Requests wait for a shorter time.
 	callTimeout = time.Second
-	// lastNetworkProbe is the longest time between two tries to use such a store again.
+	// lastNetworkProbe is the longest time between two attempts to use such a store again.
 	lastNetworkProbe = 500 * time.Millisecond
 )
 
-// call returns the context of a call of the store, and what ends it.
+// call returns the context of a call of the store.
 func (c *connection) call() (context.Context, context.CancelFunc) {
 	if !c.onNetwork.Load() {
 		return context.Background(), func() {}
@@ -38,7 +37,7 @@ func (c *connection) call() (context.Context, context.CancelFunc) {
 func (c *connection) callTimeout() time.Duration { return max(callTimeout, 2*c.timeout) }
 
 // opening returns the context in which a store is opened. To connect takes several round trips, and
-// where these are long, requests are given more time.
+// where these are long, requests have a longer timeout.
 func (c *connection) opening() (context.Context, context.CancelFunc) {
 	within := openTimeout
 	if c.onNetwork.Load() {
@@ -47,7 +46,7 @@ func (c *connection) opening() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), within)
 }
 
-// lastProbe returns the longest time between two tries to use the store again.
+// lastProbe returns the longest time between two attempts to use the store again.
 func (c *connection) lastProbe() time.Duration {
 	if c.onNetwork.Load() {
 		return lastNetworkProbe
@@ -63,8 +62,8 @@ func (c *connection) maxBatch() int {
 	return math.MaxInt
 }
 
-// joint returns the store as one that reads records and answers claims in one call, if that
-// saves a round trip.
+// joint returns the store if it can read records and answer claims in one call and that saves a
+// round trip.
 func (c *connection) joint() (joint storage.Joint, ok bool) {
 	if store := c.store.Load(); store != nil && store.remote != nil {
 		joint, ok = store.Store.(storage.Joint)
@@ -72,7 +71,7 @@ func (c *connection) joint() (joint storage.Joint, ok bool) {
 	return joint, ok
 }
 
-// noteTrip notes how long a call of a store on a network took. What is kept follows longer ones
+// noteTrip notes the duration of a call of a store on a network. The average follows longer calls
 // at once, and shorter ones slowly.
 func (c *connection) noteTrip(took time.Duration) {
 	if store := c.store.Load(); store == nil || store.remote == nil {
@@ -85,7 +84,7 @@ func (c *connection) noteTrip(took time.Duration) {
 	c.trip.Store(int64(took))
 }
 
-// maxTrip bounds what is taken for a round trip.
+// maxTrip is an upper bound for the round trip.
 const maxTrip = 200 * time.Millisecond
 
 // roundTrip returns how long a call of the store takes, or 0 if it is not on a network.

@@ -7,33 +7,33 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// newsroom learns what other processes have changed, on a goroutine of its own: a round trip for
-// news holds up no claim, and neither does looking at all that memory holds for the clients whose
-// records are to be read again. The committer says when to ask, and hears of what concerns it.
+// newsroom is the poller. It asks the store what other processes changed, on its own goroutine, so
+// that claims wait neither for the round trip nor for the search for the clients to be read again.
+// The committer says when to ask, and receives the reply.
 type newsroom struct {
 	committer *committer
-	asks      int           // for the goroutine only: how many questions there were
+	asks      int           // for the goroutine only: how many questions were asked
 	notes     notes         // likewise
 	asked     chan question // holds one at most
 	heard     chan reply    // likewise, for the committer
 	orders    chan *order   // to put notes
-	begun     chan struct{} // closed when the first question is done with
+	begun     chan struct{} // closed when the first question is dealt with
 
 	mu    sync.Mutex
-	names map[storage.Key]struct{} // guarded by mu: of clients whose records are to be read again
+	names map[storage.Key]struct{} // guarded by mu: names of clients to be read again
 	woken chan struct{}            // holds one token when there are any
 
 	stop <-chan struct{} // closed to stop the goroutine
 	done chan struct{}   // closed when it has ended
 }
 
-// question is what a store is asked for.
+// question is a request to a store for news.
 type question struct {
 	store *opened
 	seen  storage.Seen
 }
 
-// reply is what it says.
+// reply is the store's answer.
 type reply struct {
 	question
 	news storage.News
@@ -85,8 +85,8 @@ func (w *newsroom) ask(q question) {
 	w.join(a)
 }
 
-// join says again that this machine uses a store on a network, now and then and when the number of
-// machines has changed.
+// join registers this machine again as a user of a store on a network, at times and when the number
+// of machines has changed.
 func (w *newsroom) join(a reply) {
 	conn := &w.committer.conn
 	if a.err != nil || !conn.onNetwork.Load() {
@@ -94,18 +94,19 @@ func (w *newsroom) join(a reply) {
 	}
 	regular := w.asks%joinEvery == 1
 	if regular || a.news.Processes != 0 && int64(a.news.Processes) != conn.processes() {
-		_ = w.committer.conn.join() // if it fails, the janitor's next one does as well
+		_ = w.committer.conn.join() // if it fails, the janitor's next join does as well
 	}
 	if regular {
 		w.forgetNotes()
 	}
 }
 
-// joinEvery is after how many questions a machine says again that it uses a store on a network.
+// joinEvery is the number of questions between two registrations of a machine with a store on a
+// network.
 const joinEvery = 16
 
-// look has the store asked for what other processes have changed, and gives back what they may
-// be waiting for. Of a store that tells of resets only it takes those.
+// look makes the poller ask the store for changes by other processes, and gives back units that
+// they may be waiting for. From a store that only reports resets it takes these.
 func (m *committer) look() {
 	if m.degraded.Load() {
 		return
@@ -116,17 +117,17 @@ func (m *committer) look() {
 	m.queue.hurry()
 	store := m.conn.store.Load()
 	if _, ok := ability[storage.Watcher](&m.conn); !ok {
-		_ = m.eraser.takeResets(nil) // if it can't tell, the next claim finds that out as well
+		_ = m.eraser.takeResets(nil) // if this fails, so does the next claim
 		return
 	}
 	select {
 	case m.newsroom.asked <- question{store, storage.Seen{Resets: m.conn.resets.Load(), Changes: m.changes}}:
-	default: // it has not answered yet
+	default: // the last question has no answer yet
 	}
 }
 
-// hear takes what a store has answered. That it has lost writes nothing else may find out where
-// nobody claims anything.
+// hear handles a reply from the store. If the store has lost writes and there are no claims, the
+// poller may be the only one to notice.
 func (m *committer) hear(a reply) {
 	switch {
 	case a.store != m.conn.store.Load() || m.degraded.Load():
@@ -141,8 +142,8 @@ func (m *committer) hear(a reply) {
 	}
 }
 
-// beginNews learns which change of a record is the newest, where another one was known of
-// another store or none. Memory has to know it before it reads records.
+// beginNews learns the newest change of a record, unless the store continues one whose changes are
+// known. Memory must know it before it reads records.
 func (m *committer) beginNews(continues bool) error {
 	watcher, ok := ability[storage.Watcher](&m.conn)
 	if !ok || continues && m.changes >= 0 {
@@ -155,8 +156,8 @@ func (m *committer) beginNews(continues bool) error {
 	return err
 }
 
-// add has the records of clients read again. If too many are to be read already, these are read
-// when something is claimed for them.
+// add schedules the records of clients to be read again. If too many are scheduled already, records
+// are read with the next claim of their client.
 func (w *newsroom) add(changed []storage.Client) {
 	if len(changed) == 0 {
 		return
@@ -178,7 +179,7 @@ func (w *newsroom) add(changed []storage.Client) {
 	put(w.woken)
 }
 
-// take returns the names of the clients that are to be read again.
+// take returns the scheduled names, and empties the schedule.
 func (w *newsroom) take() map[storage.Key]struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +188,7 @@ func (w *newsroom) take() map[storage.Key]struct{} {
 	return names
 }
 
-// reread has the open batch read the records of clients that have some names in the store.
+// reread makes the open batch read the records of clients with some names in the store.
 func (w *newsroom) reread(names map[storage.Key]struct{}) {
 	w.committer.table.each(func(c *cell) {
 		if c.client() != nil && isNamed(c, names) {
@@ -196,7 +197,7 @@ func (w *newsroom) reread(names map[storage.Key]struct{}) {
 	})
 }
 
-// isNamed reports whether the name under which a client's record was read is one of some.
+// isNamed reports whether the name under which a client's record was read is in names.
 func isNamed(c *cell, names map[storage.Key]struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

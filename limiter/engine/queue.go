@@ -11,13 +11,13 @@ type queue struct {
 	batch   *batch        // guarded by mu; nil if nothing waits
 	quiet   bool          // guarded by mu: the committer need not hurry to take the open batch
 	number  uint64        // guarded by mu: of the last batch
-	hurried uint64        // guarded by mu: that of the last batch when hurry was called
-	orders  []*order      // guarded by mu: in the order they came
-	closed  bool          // guarded by mu: nothing is taken in
+	hurried uint64        // guarded by mu: the number of the last batch when hurry was called
+	orders  []*order      // guarded by mu: in the order of arrival
+	closed  bool          // guarded by mu: the queue accepts nothing
 	enough  int           // guarded by mu: the size that the committer waits for
 	later   []postponed   // guarded by mu
-	woken   chan struct{} // holds one token when there is something to take
-	full    chan struct{} // holds one token when there is enough
+	woken   chan struct{} // holds one token when there is work for the committer
+	full    chan struct{} // holds one token when the batch is large enough
 }
 
 // join adds to the open batch, and returns that batch, or nil if the queue is
@@ -49,8 +49,8 @@ func (q *queue) openLocked() bool {
 	return true
 }
 
-// joinQuietly is join for what can wait until somebody else joins, or hurry is called.
-// It reports whether the queue is open.
+// joinQuietly is join for entries that can wait until a call of join or hurry. It reports whether
+// the queue is open.
 func (q *queue) joinQuietly(fill func(*batch)) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,7 +62,7 @@ func (q *queue) joinQuietly(fill func(*batch)) bool {
 	return true
 }
 
-// hurry has the committer take what has waited quietly since the last call but one.
+// hurry makes the committer take entries that have waited quietly since the last call but one.
 func (q *queue) hurry() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +85,7 @@ func (q *queue) takeOrder() *order {
 	return o
 }
 
-// forget has the open batch forget a cell, which must be locked.
+// forget removes a locked cell's entries from the open batch.
 func (q *queue) forget(c *cell) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,7 +110,7 @@ func put(c chan struct{}) {
 	}
 }
 
-// takeDue is take, if anything in the open batch is in a hurry.
+// takeDue is take if something in the open batch is urgent.
 func (q *queue) takeDue() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,9 +137,9 @@ func (q *queue) takeLocked() *batch {
 	return b
 }
 
-// await sets what size is enough after a batch of size n, and reports whether
-// the open batch is smaller. If others have come during the commit, there are more
-// clients than batches have held so far.
+// await sets the size that is enough after a batch of size n, and reports whether the open batch is
+// smaller. If entries arrived during the commit, there are more clients than batches have held so
+// far.
 func (q *queue) await(n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -152,7 +152,7 @@ func (q *queue) await(n int) bool {
 	return n > 1 && waiting < n
 }
 
-// setClosed says whether the queue takes anything in.
+// setClosed sets whether the queue is closed.
 func (q *queue) setClosed(closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

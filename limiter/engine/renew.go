@@ -6,38 +6,38 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// On a store on a network, a lease is renewed before it is used up, and before the slot ends in
-// which it can be spent, while requests go on to spend it. So a key that is in use all the time
-// waits for the store only at first.
+// On a store on a network, a lease is renewed before it is used up, and before the end of the slot
+// in which it can be spent, while requests go on to spend it. So a key in constant use waits for
+// the store only at first.
 
 const (
-	// enough is how many round trips a lease should last yet when it is renewed: one for the
-	// call that is under way, one for its own, and as many again for a key that speeds up.
+	// enough is how many more round trips a lease should last when it is renewed: one for the call
+	// under way, one for its own call, and two spare ones for a key that speeds up.
 	enough = 4
 	// lasts is how long a renewed lease should last, at the key's rate.
 	lasts = time.Second
 	// leastSpent is how many units a key must have spent of a lease for its rate to be known, and
-	// how many it must be expected to spend of the next.
+	// how many it must be expected to spend of the next lease.
 	leastSpent = 4
-	// edgeSpent is how many units a key must spend in a slot for its lease to be renewed before
-	// the slot ends. Slower ones may not come again before.
+	// edgeSpent is how many units a key must spend in a slot for its lease to be renewed before the
+	// slot ends. Slower keys may not send another request before.
 	edgeSpent = 16
-	// leastLeft is how many units must be left, beside all that is known to be in use, for a
-	// lease to be renewed. The last ones are for requests that wait.
+	// leastLeft is how many units must be free, beside all known use, for a lease to be renewed.
+	// The last ones are for waiting requests.
 	leastLeft = 16
 	// maxRenewal is the most units that are claimed for later.
 	maxRenewal = 1 << 20
 )
 
-// renewal says how a lease is renewed.
+// renewal is the way a lease is renewed.
 type renewal struct {
-	low   int64 // below how many units
-	extra int64 // with how many; 0 if it is not
-	next  bool  // these are for the slot after this one
+	low   int64 // renew below this number of units
+	extra int64 // the number of units to add; 0 means no renewal
+	next  bool  // the units are for the slot after this one
 }
 
-// renewLocked claims for the next requests of keys whose leases are about to be used up, after a
-// request has spent of them. Nobody waits for these claims.
+// renewLocked claims units for the next requests of keys whose leases are almost used up, after a
+// request has spent some. No request waits for these claims.
 func (r *request) renewLocked(e *Engine) {
 	trip := e.committer.conn.roundTrip()
 	if trip == 0 {
@@ -52,7 +52,7 @@ func (r *request) renewLocked(e *Engine) {
 		u := use{limit: debit.Limit, lease: c.leaseLocked(), headroom: int64(c.headroom.units), now: r.now, trip: trip}
 		re := u.renewal(processes)
 		if re.next && debit.Counting != Always {
-			continue // it can't spend of the next slot
+			continue // the debit can't be spent from the next slot
 		}
 		if re.extra > 0 {
 			e.committer.queue.join(func(b *batch) { b.renewLocked(c, debit, re) })
@@ -60,7 +60,7 @@ func (r *request) renewLocked(e *Engine) {
 	}
 }
 
-// use is how a key uses its lease.
+// use is the use of a lease by its key.
 type use struct {
 	limit    *Limit
 	lease    limiter.Lease
@@ -69,7 +69,7 @@ type use struct {
 	trip     int64 // nanoseconds of a call
 }
 
-// renewal returns how the lease is to be renewed, if so many processes use the store.
+// renewal returns how to renew the lease, if so many processes use the store.
 func (u *use) renewal(processes int64) (re renewal) {
 	edge := false
 	if u.limit.CountsSlots() {
@@ -86,14 +86,14 @@ func (u *use) renewal(processes int64) (re renewal) {
 	return re
 }
 
-// ofSlots returns how a lease of a sliding or fixed limit is renewed, and whether that
-// must be now because its slot is about to end.
+// ofSlots returns how to renew a lease of a sliding or fixed limit. edge reports that it must be
+// renewed now because its slot is about to end.
 func (u *use) ofSlots() (re renewal, edge bool) {
 	slot, spent := u.limit.Slot(u.now), u.lease.Spent
 	begins, ends := u.limit.Ends(slot-1), u.limit.Ends(slot)
 	width := ends - begins
 	passed := max(u.now-begins, width/64, 1)
-	if re.next = u.lease.At > slot; re.next { // since the last slot was about to end
+	if re.next = u.lease.At > slot; re.next { // since the end of the last slot
 		passed = width / edgeShare
 	}
 	pace := rate{spent, passed}
@@ -111,15 +111,15 @@ func (u *use) ofSlots() (re renewal, edge bool) {
 	return re, false
 }
 
-// spareShare is what part of what a slot has used is claimed for the next one on top of it, so that
-// it need not be renewed there.
+// spareShare: 1/spareShare of a slot's use is claimed on top of it for the next slot, so that the
+// lease need not be renewed there.
 const spareShare = 4
 
-// edgeShare is in what part of a slot, at its end, a lease may be renewed for the next one.
+// edgeShare: in the last 1/edgeShare of a slot a lease may be renewed for the next slot.
 const edgeShare = 4
 
-// ofBucket returns how a lease of a token bucket is renewed. A lease drains, so how
-// much is spent of it says nothing of the rate: it is taken for the most that goes on for long.
+// ofBucket returns how to renew a lease of a token bucket. Its spent units don't show the rate,
+// because a lease drains. So the rate is assumed to be the refill rate, the highest sustained one.
 func (u *use) ofBucket() renewal {
 	if u.headroom <= firstHeadroomOf(u.limit) {
 		return renewal{} // no lease was used up yet
@@ -129,9 +129,10 @@ func (u *use) ofBucket() renewal {
 	return renewal{low: max(refill.in(enough*u.trip), extra/4), extra: extra}
 }
 
-// ofSharedBucket returns how a lease of a token bucket is renewed that several machines use,
-// and whether that must be now because it begins to drain. It drains at the bucket's whole rate, and
-// this machine may have a small part of that, so it is to be spent before ([limiter.Claim.Lasts]).
+// ofSharedBucket returns how to renew a lease of a token bucket used by several machines. edge
+// reports that it must be renewed now because it begins to drain. It drains at the whole rate of
+// the bucket, of which this machine may have a small part. So it must be spent before that
+// ([limiter.Claim.Lasts]).
 func (u *use) ofSharedBucket() (re renewal, edge bool) {
 	lasts := u.limit.MaxLasts()
 	pace := rate{u.lease.Spent, max(u.now-(u.lease.At-lasts), lasts/16, 1)}
@@ -141,33 +142,33 @@ func (u *use) ofSharedBucket() (re renewal, edge bool) {
 	}
 	re.extra = use + use/spareUse
 	re.low = max(pace.in(max(enough*u.trip, lasts/lowShare)), 1)
-	drains := u.lease.At + int64(u.limit.Refill(u.lease.Spent)) // what was spent of it drains first
+	drains := u.lease.At + int64(u.limit.Refill(u.lease.Spent)) // the spent units drain first
 	return re, drains-u.now <= max(enough*u.trip, pace.nanos/pace.units)
 }
 
 const (
-	// spareUse is what part of what a machine is expected to spend of a token bucket's lease is
-	// claimed on top of it.
+	// spareUse: 1/spareUse of a machine's expected use of a token bucket's lease is claimed on top
+	// of it.
 	spareUse = 8
-	// lowShare is for what part of the time that such a lease lasts the rest of it suffices when it
-	// is renewed. What is left when the next one comes drains.
+	// lowShare: such a lease is renewed when its units suffice for 1/lowShare of its duration.
+	// Units left when the next lease arrives drain.
 	lowShare = 64
 )
 
-// rate is so many units in so many nanoseconds.
+// rate is a number of units per time.
 type rate struct{ units, nanos int64 }
 
 // refillOf returns the rate of a token bucket.
 func refillOf(limit *Limit) rate { return rate{limit.Amount(), int64(limit.Window())} }
 
-// in returns how many units that makes in a time, up to maxRenewal.
+// in returns how many units the rate makes in a time, at most maxRenewal.
 func (r rate) in(d int64) int64 {
 	return int64(min(float64(r.units)*float64(d)/float64(r.nanos), maxRenewal))
 }
 
-// renewLocked adds a claim for later to the open batch. What the cell holds stays there, to be
-// spent meanwhile. If the batch has enough of these, the key's next request tries again. The cell
-// must be locked.
+// renewLocked adds a claim for later use to the open batch. The cell keeps its lease, to be spent
+// meanwhile. If the batch has enough renewals, the key's next request tries again. The cell must be
+// locked.
 func (b *batch) renewLocked(c *cell, d *Debit, re renewal) {
 	if b.renewals == maxRenewals {
 		return
@@ -191,8 +192,8 @@ func (b *batch) renewLocked(c *cell, d *Debit, re renewal) {
 	b.entries = append(b.entries, e)
 }
 
-// notRenewedLocked notes what the store says of a key of which nothing is left for later. Its
-// lease stays as it is.
+// notRenewedLocked notes the store's state of a key without free units for later use. Its lease
+// stays unchanged.
 func (en *entry) notRenewedLocked() {
 	c := en.cell
 	if !en.limit.CountsSlots() || c.lease.at == en.grant.At {

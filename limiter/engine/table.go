@@ -16,27 +16,26 @@ const (
 	firstBuckets = 2
 	bucketCells  = 6  // so that a bucket fills a cache line
 	maxFill      = 4  // cells per bucket, on average
-	clockSteps   = 16 // cells looked at for one eviction, or a few more
+	clockSteps   = 16 // cells inspected for one eviction, or a few more
 )
 
 // table finds cells by limit and key. Looking one up takes no lock; adding and
 // removing them locks one of its shards.
 //
-// A cell stays in its place until it is removed. A shard that grows or shrinks gets
-// new buckets, and the old ones stay as they are for those who still read them. So a reader
-// finds every cell that was there before it began and is not removed meanwhile. It may miss
-// one that is added meanwhile, and then looks again under the lock. It may find one that was
-// removed, which is dead.
+// A cell stays in its place until it is removed. A shard that grows or shrinks gets new buckets,
+// and the old ones stay unchanged for concurrent readers. So a reader finds every cell that was
+// there before it began and is not removed meanwhile. It may miss a cell that is added meanwhile,
+// and then looks again under the lock. It may find a removed cell, which is dead.
 //
-// The shard and the bucket are chosen by a hash that is seeded per process, so
-// that nobody outside can choose keys that meet in one.
+// A hash with a seed per process chooses the shard and the bucket, so that clients can't choose
+// keys that share a bucket.
 type table struct {
 	seed    maphash.Seed
 	max     int64
-	unused  uint32             // how many sweeps find a key unused before it is removed
-	give    func(*cell) *batch // gives back what a locked cell holds that is to be removed
+	unused  uint32             // after how many sweeps without use a key is removed
+	give    func(*cell) *batch // gives back the lease of a locked cell that is to be removed
 	count   atomic.Int64
-	evicted atomic.Int64 // to make room, ever
+	evicted atomic.Int64 // to make room, in total
 	shards  [shardCount]shard
 }
 
@@ -44,22 +43,22 @@ type shard struct {
 	buckets atomic.Pointer[[]bucket] // a power of two of them; the slice is written under mu
 
 	mu    sync.Mutex
-	cells int // guarded by mu: how many there are
-	hand  int // guarded by mu: the bucket that the clock hand comes to next
+	cells int // guarded by mu: the number of cells
+	hand  int // guarded by mu: the next bucket of the clock hand
 
-	claims atomic.Int64 // that were granted at once, ever: each shard counts a part of them
+	claims atomic.Int64 // granted at once, in total: each shard counts a part of them
 	_      [64]byte
 }
 
-// bucket holds cells, whose hashes end alike. It is changed under the lock of the shard, and
-// read without.
+// bucket holds cells with the same last bits of their hashes. It is changed under the lock of the
+// shard, and read without.
 type bucket struct {
-	tags  atomic.Uint64                     // byte i is the tag of cell i, so that few others are looked at
+	tags  atomic.Uint64                     // byte i is the tag of cell i, so that few other cells are inspected
 	cells [bucketCells]atomic.Pointer[cell] // nil where there is none
-	more  atomic.Pointer[bucket]            // once there are more than fit; never taken away
+	more  atomic.Pointer[bucket]            // set if the cells don't fit; never removed
 }
 
-// spot is where a cell is in a bucket.
+// spot is the place of a cell in a bucket.
 type spot struct {
 	bucket *bucket
 	slot   int
@@ -74,14 +73,14 @@ func newTable(max int, give func(*cell) *batch) *table {
 	return t
 }
 
-// shardOf returns the shard a key belongs to, and the hash by which that finds it.
+// shardOf returns the shard of a key, and the hash that finds the key in it.
 func (t *table) shardOf(id storage.LimitID, key []byte) (*shard, uint32) {
 	const spread = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio
 	hash := maphash.Bytes(t.seed, key) ^ uint64(id)*spread
 	return &t.shards[hash>>(64-shardBits)], uint32(hash)
 }
 
-// tagOf returns a part of a hash that says nothing about the bucket, unless there are very many.
+// tagOf returns a part of a hash that is independent of the bucket, unless there are very many.
 func tagOf(hash uint32) byte { return byte(hash >> 24) }
 
 // find returns the cell of a key, or nil. It takes no lock.
@@ -117,8 +116,7 @@ func (s *shard) find(id storage.LimitID, key []byte, hash uint32) *cell {
 	return nil
 }
 
-// add returns the cell of a key, made if there is none. Another may have to make
-// room for it.
+// add returns the cell of a key. It makes one if there is none, and may evict another one for it.
 func (t *table) add(id storage.LimitID, key []byte) *cell {
 	s, hash := t.shardOf(id, key)
 	fresh := newCell(id, key, hash)
@@ -135,7 +133,7 @@ func (t *table) add(id storage.LimitID, key []byte) *cell {
 	return fresh
 }
 
-// lock locks a cell, or if that was evicted, the one that has its key now, and returns it.
+// lock locks a cell and returns it. If it was evicted, lock returns the present cell of its key.
 func (t *table) lock(c *cell) *cell {
 	for ; ; c = t.add(c.id, c.text()) {
 		c.mu.Lock()
@@ -214,20 +212,20 @@ func (s *shard) rebuildLocked(n int) {
 	s.buckets.Store(&buckets)
 }
 
-// rank says how much a cell is worth keeping.
+// rank is the priority of a cell to stay in memory.
 type rank int
 
 const (
-	idle     rank = iota // nobody asked for it lately
-	active               // somebody did
-	indebted             // something of it is to be charged to the store
+	idle     rank = iota // no recent requests
+	active               // recent requests
+	indebted             // units of it are to be charged to the store
 	valuable             // it is near its limit, or blocked
-	pinned               // it is locked, has claims in flight, or requests hold something of it
+	pinned               // it is locked, has claims in flight, or requests hold units of it
 )
 
-// evictLocked removes the cell of the lowest rank among those next to the clock
-// hand, to make room. If all of them are pinned it removes none: the table then
-// is over its bound by one for each claim in flight and each request that holds something, at most.
+// evictLocked removes the cell of the lowest rank among the cells next to the clock hand, to make
+// room. If all of them are pinned it removes none: the table then exceeds its maximum by at most
+// one for each claim in flight and each request that holds units.
 func (t *table) evictLocked(s *shard) {
 	var victim spot
 	lowest := pinned
@@ -252,7 +250,7 @@ func (t *table) evictLocked(s *shard) {
 	}
 }
 
-// rankOf ranks a cell, and lets it be idle the next time unless it is touched
+// rankOf returns the rank of a cell, and marks it as idle for the next time unless it is touched
 // again.
 func rankOf(c *cell) rank {
 	touched := c.unused.CompareAndSwap(0, 1)
@@ -273,9 +271,9 @@ func rankOf(c *cell) rank {
 	return idle
 }
 
-// removeLocked removes the cell at a spot, unless it has become pinned. It returns
-// the batch that gives back what the cell held, which is there before anybody can claim
-// for the key anew, or nil.
+// removeLocked removes the cell at a spot, unless it has become pinned. It returns the batch that
+// gives back the cell's lease, or nil. The lease is in the batch before another request can claim
+// for the key.
 func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 	c := at.bucket.cells[at.slot].Load()
 	if !c.mu.TryLock() {
@@ -296,7 +294,7 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 // isPinnedLocked reports whether the cell must stay.
 func (c *cell) isPinnedLocked() bool { return c.rare.claims() > 0 || c.rare.isHeld() }
 
-// isNearLimit reports whether the key of a locked cell had used half of its limit or more.
+// isNearLimit reports whether the key of a locked cell has used half of its limit or more.
 func isNearLimit(c *cell) bool {
 	if c.limit == nil {
 		return false
@@ -310,9 +308,9 @@ func isNearLimit(c *cell) bool {
 	return used >= (c.limit.Capacity()+1)/2
 }
 
-// sweep removes cells that were not asked for since as many sweeps as t.unused says. Keys that
-// are blocked stay. Whenever about flushSize leases were given back by batches it calls await,
-// without a lock, with the last of these.
+// sweep removes cells that were unused for t.unused sweeps. Blocked keys stay. Whenever batches
+// have given back about flushSize leases, it calls await with the last of these batches, without a
+// lock.
 func (t *table) sweep(now int64, await func(*batch)) (removed int) {
 	step := sweepStep{now: now}
 	for i := range t.shards {
@@ -327,11 +325,11 @@ func (t *table) sweep(now int64, await func(*batch)) (removed int) {
 	return step.removed
 }
 
-// sweepStep is how far a sweep has come.
+// sweepStep is the progress of a sweep.
 type sweepStep struct {
 	now     int64
 	removed int    // cells
-	given   int    // leases by batches, since it was last waited for
+	given   int    // leases by batches, since the last wait for one
 	gives   *batch // the batch of the last of them
 }
 
@@ -339,7 +337,7 @@ type sweepStep struct {
 const sweepBuckets = 64
 
 // sweepSome sweeps the first buckets of a shard, from the last of them down. It stops after
-// sweepBuckets, and when flushSize leases were given back. It returns how many are left.
+// sweepBuckets buckets, and after flushSize returned leases. It returns how many buckets are left.
 func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,13 +358,13 @@ func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 			}
 		}
 	}
-	if left == 0 { // what was swept is not swept again
+	if left == 0 { // swept buckets are not swept again
 		s.shrinkLocked()
 	}
 	return left
 }
 
-// hasDebts reports whether something of a cell is still to be charged.
+// hasDebts reports whether units of a cell are still to be charged.
 func hasDebts(c *cell) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -380,8 +378,7 @@ func (s *shard) shrinkLocked() {
 	}
 }
 
-// each calls f for every cell there is. Cells added meanwhile may be missed, and those that
-// are removed meanwhile are dead.
+// each calls f for every cell. It may miss cells added meanwhile. Cells removed meanwhile are dead.
 func (t *table) each(f func(*cell)) {
 	for i := range t.shards {
 		for _, c := range t.shards[i].all() {

@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// spendWithin is how old a batch may be for what it granted to be spent as of then.
+// spendWithin is the maximum age of a batch for its grants to be spent as of its time.
 const spendWithin = time.Second
 
-// decideSlowly claims what is missing and waits for it until all of it is there
-// or some of it is refused.
+// decideSlowly claims the missing units and waits until all are granted or some are refused.
 //
-// What was granted by a batch is spent at the batch's time: the request was
-// waiting then, so that is when it is admitted. That is so if it comes in time: a
-// process that was stopped for a while does not admit as of then.
+// Units granted by a batch are spent at the batch's time: the request was waiting then, so that is
+// the time of its admission. There is a limit: a process that was stopped for a while does not
+// admit as of the time before.
 func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 	before := r.Waited
 	defer func(start time.Time) { r.Waited = before + time.Since(start) }(time.Now())
-	r.late = !e.committer.waiting.begin() // nobody waits any more for a store that is about to be closed
+	r.late = !e.committer.waiting.begin() // no request waits any more for a store that is about to be closed
 	if !r.late {
 		defer e.committer.waiting.leave()
 		e.committer.awaitOpen(ctx)
@@ -44,7 +43,8 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 				return
 			}
 		case errTimeout:
-			// A store that has answered others in all this time is slow, or busy, but in use.
+			// A store that has answered other requests in all this time is slow, or busy, but in
+			// use.
 			if before == 0 && e.committer.writer.answers.Load() == answers {
 				e.committer.degrade(errTimeout)
 			}
@@ -59,13 +59,13 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 	}
 }
 
-// spendOrClaim spends if it can, decides without the store if that can't be
-// used or it is too late to wait for it, and otherwise claims what is missing,
-// to be had when the batch is done.
+// spendOrClaim spends if it can. It decides without the store if that can't be used or if it is too
+// late to wait for it. Otherwise it claims the missing units, which are available when the batch is
+// done.
 //
-// A request that claims again claims for all of its debits, so that it has all of it as
-// of one time: where the store takes longer than a slot, what one batch granted may
-// be worth nothing when another has granted the rest.
+// A request that claims again claims for all of its debits, so that all units are of one time. If
+// the store takes longer than a slot, the units of one batch may be worth nothing when another
+// batch has granted the rest.
 func (r *request) spendOrClaim(e *Engine, again bool) (b *batch, decided bool) {
 	r.lock(e)
 	defer unlock(r.held)
@@ -95,9 +95,8 @@ func (r *request) spendOrClaim(e *Engine, again bool) (b *batch, decided bool) {
 	return b, false
 }
 
-// isRefused notes which claims were refused, and if any was, gives back what is
-// held for the other keys: this request can't use it, and the next ones are
-// isRefused from memory.
+// isRefused notes the refused claims. If there are any, it gives back the units held for the other
+// keys: this request can't use them, and the next ones are refused from memory.
 func (r *request) isRefused(e *Engine, twice bool) bool {
 	for i := range r.held {
 		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned && en.holdsFor(&r.debits[r.held[i].debit], twice) {
@@ -117,7 +116,7 @@ func (r *request) isRefused(e *Engine, twice bool) bool {
 	return true
 }
 
-// release gives back what a cell holds, unless somebody may be waiting for it.
+// release gives back a cell's lease, unless another request may be waiting for it.
 func (e *Engine) release(c *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

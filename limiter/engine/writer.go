@@ -9,11 +9,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// writer makes the calls that change the store: batches and offenses, in as many calls as that takes.
-// What it does with claims is in claim.go. Only the goroutine of the committer uses it.
+// writer makes the calls that change the store: batches and offenses, in as many calls as
+// necessary. Its handling of claims is in claim.go. Only the committer's goroutine uses it.
 //
-// Invariants: one call is under way at a time. The cells of a part hold what was granted, and owe what
-// was not charged, before the next part is put.
+// Invariants: one call is under way at a time. The cells of a part hold the granted units, and owe
+// the units that were not charged, before the next part is sent.
 type writer struct {
 	opts     *Options
 	clock    *clock
@@ -22,16 +22,16 @@ type writer struct {
 	offenses *offenses
 	leases   *leases
 
-	answers atomic.Int64 // transactions that the store answered
-	claimed atomic.Int64 // claims that it answered
+	answers atomic.Int64 // transactions answered by the store
+	claimed atomic.Int64 // claims answered by the store
 
-	current *batch // the claims that are under way, or nil
+	current *batch // the batch under way, or nil
 	claims  []storage.Claim
 	grants  []limiter.Grant
 }
 
-// put puts a batch to the store in as many calls as it takes, and hands out what is granted. When
-// one fails, those after it are not made.
+// put sends a batch to the store in as many calls as necessary, and delivers the grants. After a
+// failed call it makes no further ones.
 func (w *writer) put(b *batch) error {
 	most := w.conn.maxBatch()
 	for rest := (part{b, b.entries, b.clients}); ; {
@@ -50,11 +50,11 @@ func (w *writer) put(b *batch) error {
 	}
 }
 
-// flushSize is how many leases are given back in one transaction on close, and how many
-// debts are settled in one after an outage.
+// flushSize is how many leases are given back in one transaction on close, and how many debts are
+// settled in one after an outage.
 const flushSize = 512
 
-// flush calls add with every key, locked, and commits what it has added.
+// flush calls add with every key, locked, and commits the added entries.
 func (w *writer) flush(add func(*batch, *cell)) error {
 	b := &batch{done: make(chan struct{})}
 	var err error
@@ -86,7 +86,7 @@ func (w *writer) flushBatch(b *batch) error {
 	return nil
 }
 
-// returnLocked adds the debts of a key, and the lease that it holds, to a batch.
+// returnLocked adds the debts and the lease of a key to a batch.
 func (b *batch) returnLocked(c *cell) {
 	b.chargeLocked(c)
 	if c.leaseLocked().Holds() {
@@ -94,21 +94,21 @@ func (b *batch) returnLocked(c *cell) {
 	}
 }
 
-// beWritable makes sure that the store can be written to. It makes room first where that takes no
-// round trips.
+// beWritable makes sure that the store is writable. It makes room first if that takes no round
+// trips.
 func (w *writer) beWritable() error {
 	if w.conn.onNetwork.Load() && w.proveWritable() == nil {
 		return nil
 	}
-	w.makeRoom() // if that is what it takes
+	w.makeRoom() // the store may be full
 	return w.proveWritable()
 }
 
-// proofID is the limit that proveWritable charges. No limit has it.
+// proofID is the ID of the limit that proveWritable charges. No other limit has it.
 const proofID storage.LimitID = 0
 
-// proveWritable charges a unit to a key that no limit has, because a store
-// that opens and reads well may still be read-only.
+// proveWritable charges a unit to a key that no limit has, because a store that opens and reads
+// well may still be read-only.
 func (w *writer) proveWritable() error {
 	limit, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: limiter.MinWindow})
 	if err != nil {
@@ -123,24 +123,22 @@ func (w *writer) proveWritable() error {
 	return err
 }
 
-// roomSteps is how many steps of a sweep are taken before a store is used again
-// after a fault.
+// roomSteps is how many steps of a sweep are taken before a store is used again after a fault.
 const roomSteps = 512
 
-// makeRoom sweeps a part of the store. A store that is full can't be used until
-// somebody does.
+// makeRoom sweeps a part of the store. A full store stays unusable until it is swept.
 func (w *writer) makeRoom() {
 	ctx, cancel := w.conn.call()
 	defer cancel()
 	for range roomSteps {
 		swept, err := w.conn.sweepStep(ctx)
 		if err != nil || !swept.More {
-			return // if it matters, what comes next fails as well
+			return // if it matters, the next call fails as well
 		}
 	}
 }
 
-// punish tells the store of all offenses that wait.
+// punish records all waiting offenses in the store.
 func (w *writer) punish() error {
 	for {
 		if more, err := w.punishSome(); err != nil || !more {
@@ -149,8 +147,8 @@ func (w *writer) punish() error {
 	}
 }
 
-// punishSome tells the store of the first offenses that wait, in one transaction,
-// and whether there may be more.
+// punishSome records the first waiting offenses in the store, in one transaction, and reports
+// whether there may be more.
 func (w *writer) punishSome() (more bool, err error) {
 	most := min(offenseBatch, w.conn.maxBatch())
 	waiting := w.offenses.first(most)
@@ -181,7 +179,7 @@ func (w *writer) punishSome() (more bool, err error) {
 	for i, o := range waiting {
 		if err == nil {
 			o.cell.client().learn(records[i], 1)
-			if records[i].At == o.At && records[i].Banned(o.At) { // offenses of who is banned change nothing
+			if records[i].At == o.At && records[i].Banned(o.At) { // offenses of banned clients change nothing
 				w.opts.Observer.Banned(o.cell.text(), o.Reason, records[i].Until)
 			}
 		} else {
