@@ -2,8 +2,8 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// charge charges a request that is known to count, as far as its cost is free: from the
-// key's lease, at once, with the next batch, or to memory's account while the store can't be used.
+// charge charges a pending request that turned out to count, as far as its cost is free: from the
+// key's lease, at once, with the next batch, or as a debt while the store can't be used.
 func (p *Pending) charge() {
 	e := p.engine
 	c := e.table.lock(p.cell)
@@ -41,8 +41,8 @@ func (p *Pending) chargeAtOnceLocked(c *cell, d *Debit) bool {
 	return true
 }
 
-// chargeAfterwardsLocked adds a claim to the open batch for what a request uses up that nobody
-// waits for. The claim is one with that of the requests that wait for as much.
+// chargeAfterwardsLocked adds a claim to the open batch for a request that doesn't wait. It is
+// combined with the claim of requests that wait for the same amount.
 func (b *batch) chargeAfterwardsLocked(c *cell, d *Debit, now int64) {
 	open := c.rare.openEntry()
 	unawaited := open != nil && open.unawaited
@@ -52,8 +52,7 @@ func (b *batch) chargeAfterwardsLocked(c *cell, d *Debit, now int64) {
 	en.unawaited = en != open || unawaited
 }
 
-// spendAfterwardsLocked spends what a claim was granted on the requests that it was made for and
-// that don't wait.
+// spendAfterwardsLocked spends the grant of a claim on its requests that don't wait.
 func (en *entry) spendAfterwardsLocked(now int64) {
 	c := en.cell
 	if en.afterwards == 0 {
@@ -64,8 +63,8 @@ func (en *entry) spendAfterwardsLocked(now int64) {
 	c.setLeaseLocked(lease)
 }
 
-// oweAfterwardsLocked has memory owe what a batch that was not applied should have charged to
-// requests that don't wait.
+// oweAfterwardsLocked turns the units that a failed batch should have charged to requests that
+// don't wait into a debt.
 func (en *entry) oweAfterwardsLocked(now int64) {
 	c := en.cell
 	if en.afterwards == 0 {

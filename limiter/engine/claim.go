@@ -8,8 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// claim asks the store for what the entries of a part of a batch want, and sets the time of
-// the batch.
+// claim sends the claims of a part of a batch to the store, and sets the time of the batch.
 func (w *writer) claim(p *part) error {
 	b := p.batch
 	w.current = b
@@ -29,8 +28,8 @@ func (w *writer) claim(p *part) error {
 	return err
 }
 
-// claimIn is a claim within a term, of which nothing is known if it fails. Records are read
-// first, or where that would take a round trip, in one call with the claims.
+// claimIn is claim within a term. A failure leaves no results. Records are read first, or together
+// with the claims if that saves a round trip.
 func (w *writer) claimIn(p *part, store storage.Store, term *storage.Term) error {
 	period := w.conn.period()
 	joint, together := w.conn.joint()
@@ -108,7 +107,7 @@ func (w *writer) readClients(p *part, store storage.Store, term *storage.Term, n
 	return nil
 }
 
-// learn notes what the store knows of the clients of a part.
+// learn notes the store's records of the clients of a part.
 func (p *part) learn(names []storage.Client, records []reputation.Record) {
 	for i, c := range p.clients {
 		c.mu.Lock()
@@ -138,8 +137,7 @@ func (e *entry) knowsClients() bool {
 	return e.client.client().record.Load() != nil && (e.parent == nil || e.parent.client().record.Load() != nil)
 }
 
-// claimsOf returns the entries of a part as the store takes them, and makes room for as many
-// grants.
+// claimsOf returns the claims of a part's entries, and makes room for as many grants.
 func (w *writer) claimsOf(p *part, term *storage.Term) ([]storage.Claim, error) {
 	claims := w.claims[:0]
 	for _, entry := range p.entries {
@@ -156,7 +154,7 @@ func (w *writer) claimsOf(p *part, term *storage.Term) ([]storage.Claim, error) 
 	return claims, nil
 }
 
-// claimOf returns an entry as the store takes it.
+// claimOf returns the claim of an entry.
 func (w *writer) claimOf(en *entry, term *storage.Term, now int64) (storage.Claim, error) {
 	c := en.cell
 	name, err := w.conn.nameOf(c.id, c.key(), en.limit.Retention(), term, now)
@@ -171,7 +169,7 @@ func (w *writer) claimOf(en *entry, term *storage.Term, now int64) (storage.Clai
 	}, err
 }
 
-// extraOf returns how much an entry asks for later.
+// extraOf returns how many units an entry claims for later use.
 func (w *writer) extraOf(en *entry) int64 {
 	if en.extra == 0 || w.conn.roundTrip() == 0 || en.limit.CountsSlots() {
 		return en.extra
@@ -180,13 +178,13 @@ func (w *writer) extraOf(en *entry) int64 {
 	if processes := w.conn.processes(); processes <= 1 {
 		return min(en.extra, refill.in(int64(lasts))) // more would drain before it is spent
 	} else if !en.renews {
-		return min(en.extra, refill.in(en.limit.MaxLasts())/processes) // this machine's pace is not known
+		return min(en.extra, refill.in(en.limit.MaxLasts())/processes) // this machine's rate is unknown
 	}
 	return en.extra
 }
 
-// lastsOf returns how long the lease of a token bucket is not to drain that an entry asks for. That
-// of a machine that has the bucket for itself is not wasted if it drains.
+// lastsOf returns how long the lease of an entry's token bucket should not drain. If a machine has
+// the bucket for itself, drained units are not wasted.
 func (w *writer) lastsOf(en *entry) int64 {
 	if w.conn.roundTrip() == 0 || w.conn.processes() <= 1 {
 		return 0
@@ -194,13 +192,13 @@ func (w *writer) lastsOf(en *entry) int64 {
 	return en.limit.MaxLasts()
 }
 
-// clientOf returns a client as the store takes it.
+// clientOf returns a client as an argument for the store.
 func (w *writer) clientOf(c *cell, term *storage.Term, now int64) (client storage.Client, err error) {
 	name, err := w.conn.nameOf(c.id, c.key(), clientRetention, term, now)
 	return storage.Client{Key: name.Key, Former: name.Former}, err
 }
 
-// clientRetention is how long a client's record is known by one name. In
-// that time a score of 0 is whole again, and a ban of a day is forgotten. Longer
-// bans outlast it if the client comes back in between.
+// clientRetention is how long one name of a client finds its record. In that time a score of 0
+// recovers completely, and a ban of a day is forgotten. Longer bans outlast it if the client comes
+// back in between.
 const clientRetention = 48 * time.Hour

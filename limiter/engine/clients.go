@@ -6,9 +6,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// applyClients scales the debits by the records of their clients, and refuses the request
-// if the client that it is from is banned. It notes whether all records are known. Limits are
-// lowered by what is used elsewhere.
+// applyClients scales the debits by the records of their clients, and refuses the request if its
+// client is banned. It notes whether all records are known. It lowers limits by their use
+// elsewhere.
 func (r *request) applyClients(e *Engine) {
 	r.known = true
 	if r.client != nil {
@@ -36,8 +36,8 @@ func (r *request) applyClients(e *Engine) {
 	r.lower()
 }
 
-// CachedRecord returns what memory knows of what a client has done, or nil if it knows
-// nothing. Nobody may change it.
+// CachedRecord returns the record of a client in memory, or nil if there is none. Callers must not
+// change it.
 func (e *Engine) CachedRecord(client Client) *reputation.Record {
 	if record := e.table.findClient(&client); record != nil || client.cell == nil {
 		return record
@@ -52,7 +52,7 @@ func (t *table) findClients(client *Client) {
 	}
 }
 
-// findClient returns what memory knows of a client, or nil.
+// findClient returns the record of a client in memory, or nil.
 func (t *table) findClient(client *Client) *reputation.Record {
 	if client.cell == nil {
 		client.cell = t.find(clientsID, client.Key)
@@ -63,7 +63,7 @@ func (t *table) findClient(client *Client) *reputation.Record {
 	return client.record()
 }
 
-// ensureClients makes cells for all clients of a request that have none.
+// ensureClients adds missing cells for all clients of a request.
 func (t *table) ensureClients(r *request) {
 	t.ensureClient(r.client)
 	for i := range r.debits {
@@ -71,7 +71,7 @@ func (t *table) ensureClients(r *request) {
 	}
 }
 
-// ensureClient makes cells for a client and its parent, if they have none.
+// ensureClient adds missing cells for a client and its parent.
 func (t *table) ensureClient(client *Client) {
 	for ; client != nil; client = client.Parent {
 		if t.findClient(client) == nil && client.cell == nil {

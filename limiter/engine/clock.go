@@ -8,38 +8,37 @@ import (
 
 // Clock reads the clocks of the process.
 type Clock interface {
-	// Read returns what the clocks show, and the nanoseconds elapsed since some
-	// moment, which never run backwards.
+	// Read returns the readings of the clocks, and the nanoseconds elapsed since some moment, which
+	// never run backwards.
 	Read() (r storage.Reading, elapsed int64)
-	// Elapsed returns the second of these. It is called for every decision, so it
-	// should cost little. Unlike the steady clock it may stand still while the
-	// machine sleeps.
+	// Elapsed returns the elapsed nanoseconds alone. It is called for every decision, so it should
+	// cost little. Unlike the steady clock it may stand still while the machine sleeps.
 	Elapsed() int64
 }
 
-// slack is how far elapsed time may lag behind the steady clock before the engine's
-// time follows that, and how often the steady clock is looked at: reading it takes
-// longer than asking for the elapsed time does. A machine that goes to sleep has
-// stopped its processes for longer than that before its clocks stop.
+// slack is how far elapsed time may lag behind the steady clock before the engine's time follows
+// that clock, and how often the steady clock is read, since reading it takes longer than reading
+// the elapsed time. A machine that goes to sleep has stopped its processes for longer than slack
+// before its clocks stop.
 const slack = int64(1e6)
 
-// clock tells the time of the store between calls of it: what it was told last, and
-// what has elapsed since. It never runs backwards but where the store's time is set.
+// clock estimates the time of the store between calls of it, from the store's last time and the
+// time elapsed since. It runs backwards only if the store's time is set back.
 type clock struct {
 	source Clock
 	line   atomic.Pointer[line]
-	looked atomic.Int64 // the elapsed time at which the steady clock was looked at
+	looked atomic.Int64 // the elapsed time at the last reading of the steady clock
 }
 
-// line is how time goes on from a moment at which it was known. It is immutable.
+// line is the course of time from a known moment on. It is immutable.
 type line struct {
 	storage.Time
 	steady, elapsed int64 // at that moment
-	told            bool  // by a store; before that it is the wall clock's
-	floor           int64 // the time that was told before
+	told            bool  // by a store; before that it is the wall clock's time
+	floor           int64 // the time must not fall below the previous line's
 }
 
-// now returns the time when so much has elapsed.
+// now returns the time at an elapsed time.
 func (l *line) now(elapsed int64) int64 { return max(l.NowAfter(elapsed-l.elapsed), l.floor) }
 
 func newClock(source Clock) *clock {
@@ -56,8 +55,8 @@ func (c *clock) now() int64 {
 	return now
 }
 
-// moment returns the same, the line that it lies on, and whether it is ahead of that: then the
-// store's time has not come as far.
+// moment returns the time and its line. ahead reports that the time is the floor of the line: the
+// store's time is not that late yet.
 func (c *clock) moment() (now int64, on *line, ahead bool) {
 	elapsed := c.source.Elapsed()
 	if elapsed-c.looked.Load() >= slack {
@@ -68,7 +67,7 @@ func (c *clock) moment() (now int64, on *line, ahead bool) {
 	return max(now, on.floor), on, now < on.floor
 }
 
-// look compares with the steady clock, which has gone on if the machine slept.
+// look compares the time with the steady clock, which is later if the machine slept.
 func (c *clock) look() {
 	r, elapsed := c.source.Read()
 	c.looked.Store(elapsed)
@@ -78,13 +77,12 @@ func (c *clock) look() {
 	}
 }
 
-// backBy is how far the store's time may lie behind the engine's, beside what slewing
-// makes of it, without having been set back. The engine's time stands still for as
-// long.
+// backBy is how far the store's time may lie behind the engine's, apart from slewing, without
+// counting as set back. The engine's time stands still for as long.
 const backBy = int64(2e9)
 
-// follow goes on from the time that a store told at a stamp. It returns by how
-// much the time was set, and whether that was backwards.
+// follow continues from the time that a store told at a stamp. It returns by how much the time was
+// set, and whether it was set back.
 func (c *clock) follow(t storage.Time, at *stamp) (by int64, back bool) {
 	for {
 		was := c.line.Load()
@@ -105,15 +103,14 @@ func (c *clock) follow(t storage.Time, at *stamp) (by int64, back bool) {
 	}
 }
 
-// lasting returns the time as if it had never been set, and whether a store has told
-// the time yet.
+// lasting returns the time without any corrections, and whether a store has told the time yet.
 func (c *clock) lasting() (now int64, told bool) {
-	c.now() // has a look at the steady clock
+	c.now() // reads the steady clock if it is time
 	l := c.line.Load()
 	return l.now(c.source.Elapsed()) - l.Shift, l.told
 }
 
-// stamp is a clock for a store, which remembers what it has shown last.
+// stamp is a clock for a store, which remembers its last reading.
 type stamp struct {
 	source  Clock
 	reading storage.Reading

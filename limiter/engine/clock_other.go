@@ -4,8 +4,8 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/storage"
 
-// bootSource names the clock of this process: there is none here that is known to
-// be the same for others.
+// bootSource returns the identity of the clock of this process: no clock here is known to be the
+// same for other processes.
 func bootSource() (source storage.Source, shared bool) { return privateSource(), false }
 
 func bootTime() int64 { return 0 }

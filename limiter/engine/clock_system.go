@@ -7,15 +7,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// systemClock is the clocks of the machine.
+// systemClock reads the clocks of the machine.
 type systemClock struct {
 	start  time.Time
 	source storage.Source
 	shared bool
 }
 
-// defaultClock returns the clock of an engine whose options name none. It is a variable for tests
-// of whole Caddys, which replace it by its link name.
+// defaultClock returns the clock of an engine whose options have none. It is a variable because
+// tests of whole Caddys replace it by its link name.
 var defaultClock = newSystemClock
 
 func newSystemClock() Clock {
@@ -24,7 +24,7 @@ func newSystemClock() Clock {
 	return c
 }
 
-// at returns the wall clock and what has elapsed.
+// at returns the wall clock's time and the elapsed time.
 func (c systemClock) at() (wall, elapsed int64) {
 	now := time.Now()
 	return now.UnixNano(), int64(now.Sub(c.start))
@@ -33,8 +33,8 @@ func (c systemClock) at() (wall, elapsed int64) {
 // Elapsed implements [Clock].
 func (c systemClock) Elapsed() int64 { return int64(time.Since(c.start)) }
 
-// Read implements [Clock]. The readings are of one moment: it takes them anew if the
-// process was interrupted in between.
+// Read implements [Clock]. The readings are of one moment: Read repeats them if the process was
+// interrupted in between.
 func (c systemClock) Read() (r storage.Reading, elapsed int64) {
 	const soon, tries = int64(20 * time.Microsecond), 5
 	for range tries {

@@ -6,17 +6,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// finish answers what waits, gives every lease back, and closes the store.
+// finish answers all waiting requests, gives every lease back, and closes the store.
 func (m *committer) finish() {
 	<-m.swept
 	<-m.newsroom.done
 	m.starting.Stop()
-	m.degraded.Store(true) // nothing new is claimed
+	m.degraded.Store(true) // no new claims
 	m.answerAll()
 	m.probe.Stop()
 	m.reminder.Stop()
 	if m.conn.store.Load() == nil && m.reopen() != nil {
-		return // as the observer knows
+		return // the observer knows
 	}
 	m.err = m.giveBackAll()
 	if store := m.conn.store.Swap(nil); store != nil {
@@ -24,8 +24,8 @@ func (m *committer) finish() {
 	}
 }
 
-// giveBackAll settles all debts, and gives back what is held. That a database was
-// replaced may be noticed only here, so what fails is tried once more.
+// giveBackAll settles all debts, and gives back all leases. A failed attempt is repeated once,
+// because it may be the first to notice that the database was replaced.
 func (m *committer) giveBackAll() error {
 	err := m.giveBackOnce()
 	if err != nil && m.reopen() == nil {
@@ -51,8 +51,7 @@ func (m *committer) giveBackOnce() error {
 	return m.writer.flush((*batch).returnLocked)
 }
 
-// answerAll commits until nobody waits any more and everyone has spent what was
-// granted last.
+// answerAll commits until no request waits any more and all requests have spent their last grants.
 func (m *committer) answerAll() {
 	over := m.waiting.end()
 	for more := true; more; m.drain() {

@@ -9,15 +9,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// committer owns the store. Its goroutine is the only one that claims, charges and gives
-// back units in transactions; other goroutines add to its queue and wait for a batch. It opens the
-// store, stops using it when it fails, and opens it again. Its parts have a job each: writer makes the
-// calls, leases moves units between cells and the queue, and eraser drops what the store has forgotten.
+// committer owns the store. Its goroutine is the only one that claims, charges and gives back units
+// in transactions. Other goroutines add to its queue and wait for a batch. It opens the store,
+// stops using it when it fails, and opens it again. Of its parts, writer makes the calls, leases
+// moves units between cells and the queue, and eraser drops state that the store has forgotten.
 //
-// Invariants: what a cell gives back is in the queue from when it leaves the cell, before
-// whatever is claimed for the key later, so no claim is refused for lack of units that
-// this process is about to give back. Before a batch is done, its cells hold what was
-// granted. An outage closes the queue, so that no request waits while it lasts.
+// Invariants: units given back by a cell are in the queue as soon as they leave the cell, before
+// any later claim for the key. So no claim is refused for lack of units that this process is about
+// to give back. Before a batch is done, its cells hold the granted units. An outage closes the
+// queue, so that no request waits while it lasts.
 type committer struct {
 	opts  *Options
 	clock *clock
@@ -25,7 +25,7 @@ type committer struct {
 	conn  connection
 
 	queue    queue
-	offenses offenses // that the store has yet to record
+	offenses offenses // to be recorded in the store
 	waiting  waiting  // decisions that may wait for a batch
 
 	leases leases
@@ -35,14 +35,14 @@ type committer struct {
 	degraded atomic.Bool // the store can't be used
 	outage   outage
 	probe    *time.Timer // fires when the store is worth another try
-	reminder *time.Timer // reports that an outage goes on
+	reminder *time.Timer // reports that an outage continues
 
 	losses losses
-	asking atomic.Bool // the store's time is to be asked for
+	asking atomic.Bool // the next turn asks for the store's time
 
 	newsroom newsroom // asks what other processes have changed
 
-	ready    chan struct{} // closed when the store was opened or failed to
+	ready    chan struct{} // closed when the store was opened or failed to open
 	started  chan struct{} // closed when there was enough time to open it
 	starting *time.Timer   // closes started
 
@@ -52,10 +52,10 @@ type committer struct {
 	err   error           // of closing the store; written before done is closed
 
 	// These are for the goroutine only.
-	charged   storage.Store // what memory knows is charged there; nil before the first is open
+	charged   storage.Store // the store charged with the known usage; nil before the first one is open
 	looking   *time.Ticker  // fires when the store is to be asked for resets
 	gathering *time.Timer   // fires when a batch has filled up for long enough
-	changes   int64         // the number of the last change of a record that was seen; negative if none was
+	changes   int64         // the number of the last known change of a record; negative if none is known
 }
 
 // init prepares a committer whose goroutine ends after stop and swept are closed.
@@ -84,8 +84,8 @@ func (m *committer) init(opts *Options, clock *clock, table *table, stop, swept 
 	m.starting = time.AfterFunc(startTimeout, func() { close(m.started) })
 }
 
-// loop runs until stop is closed. It ends after everything that waits is answered and
-// every lease is given back.
+// loop runs until stop is closed. It ends after all that wait are answered and every lease is given
+// back.
 func (m *committer) loop() {
 	defer close(m.done)
 	m.open()
@@ -109,23 +109,23 @@ func (m *committer) loop() {
 	}
 }
 
-// resetInterval is how often the store is asked whether another process has reset
-// anything, and newsInterval, where that takes a round trip, for all that others have changed. It
-// is to be known within a second.
+// resetInterval is how often the store is asked for resets by other processes. newsInterval is how
+// often a store with round trips is asked for all changes by others. They must be known within a
+// second.
 const (
 	resetInterval = 500 * time.Millisecond
 	newsInterval  = 750 * time.Millisecond
 )
 
-// drain takes turns until nothing waits.
+// drain takes turns until the queue is empty.
 func (m *committer) drain() {
 	for m.turn() {
 	}
 }
 
-// turn does one order, or commits some offenses and the open batch. It reports whether
-// there may be more to do. Claims don't wait for all offenses, and for none where that takes a
-// round trip.
+// turn executes one order, or commits some offenses and the open batch. It reports whether there
+// may be more to do. Claims wait for some offenses at most, and for none on a store with round
+// trips.
 func (m *committer) turn() bool {
 	if o := m.queue.takeOrder(); o != nil {
 		o.answer(o.do())
@@ -153,7 +153,7 @@ func (m *committer) turn() bool {
 	return true
 }
 
-// takeFirst returns the open batch if it is to be committed before all else, or nil.
+// takeFirst returns the open batch if it is to be committed first, or nil.
 func (m *committer) takeFirst() *batch {
 	if m.conn.roundTrip() == 0 {
 		return nil
@@ -168,10 +168,9 @@ const (
 	gatherShare = 10
 )
 
-// gather lets the open batch fill up after one of size n: a commit costs several
-// times as much as one more claim in it does. It waits until as many have come as
-// before, in the end all clients that come at a time; for one that comes alone,
-// not at all.
+// gather lets the open batch fill up after one of size n: a commit costs several times as much as
+// one more claim in it. It waits until as many entries have come as before, which in the end are
+// all concurrent clients. For a single client it doesn't wait.
 func (m *committer) gather(n int) {
 	if !m.queue.await(n) {
 		return
@@ -184,7 +183,7 @@ func (m *committer) gather(n int) {
 	}
 }
 
-// commit puts a batch to the store, and hands out what is granted.
+// commit sends a batch to the store, and delivers the grants.
 func (m *committer) commit(b *batch) {
 	start := time.Now()
 	if b.err = m.writer.put(b); b.err == nil {

@@ -9,32 +9,32 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// connection is the engine's store, which is opened again after faults, and the time
-// that the store tells. reopen, askTime and inTerms may be called by one goroutine at a
-// time, which is the committer; the others by any.
+// connection is the engine's store, which is opened again after faults, and the store's time.
+// reopen, askTime and inTerms may be called by one goroutine at a time, the committer's; the other
+// methods by any.
 type connection struct {
 	open  storage.Opener
 	name  nameFunc
 	clock *clock
 	onSet func(by int64, back bool) // called when the store's time was set
 
-	onReset func() error // called when something was reset that memory may still hold
-	resets  atomic.Int64 // the number of the last reset of which memory holds nothing any more
+	onReset func() error // called after a reset of something that memory may still hold
+	resets  atomic.Int64 // the number of the last reset that memory has followed
 	newest  int64        // the number of the last reset when the store was opened
 
 	store     atomic.Pointer[opened] // nil while there is none
-	onNetwork atomic.Bool            // the store is one on a network, or the last one was
-	trip      atomic.Int64           // how long a call of one takes, in nanoseconds; 0 of others
-	timeout   time.Duration          // that requests wait for the store
-	stays     time.Duration          // for how long join says that this engine uses the store
+	onNetwork atomic.Bool            // the present or last store is on a network
+	trip      atomic.Int64           // the duration of a call over a network, in nanoseconds; 0 otherwise
+	timeout   time.Duration          // of requests that wait for the store
+	stays     time.Duration          // the duration of a registration by join
 
-	stamp    stamp   // when the store last told the time
-	keeping  keeping // the time of a store that keeps none
-	id       int64   // of this engine among those that use the store, by chance
+	stamp    stamp   // the moment of the last time told by the store
+	keeping  keeping // the time of a store that keeps no time
+	id       int64   // of this engine among the users of the store, random
 	presence atomic.Pointer[storage.Presence]
 }
 
-// nameFunc returns what a key is called in the store: see Options.Name.
+// nameFunc returns the name of a key in the store: see Options.Name.
 type nameFunc = func(id storage.LimitID, key string, retention time.Duration, now int64) (Name, error)
 
 // opened is a store that is open.
@@ -42,7 +42,7 @@ type opened struct {
 	storage.Store
 	immediate storage.Immediate // the same, if it can claim at once; or nil
 	remote    storage.Remote    // the same, if it is on a network; or nil
-	hadPeriod atomic.Bool       // one was seen, see hasLostPeriod
+	hadPeriod atomic.Bool       // a period was seen, see hasLostPeriod
 }
 
 // period returns the number of the store's present period, or 0.
@@ -53,7 +53,7 @@ func (c *connection) period() uint32 {
 	return 0
 }
 
-// hasLostPeriod reports whether the store has had a period, and has none now.
+// hasLostPeriod reports whether the store had a period and has none now.
 func (c *connection) hasLostPeriod() bool {
 	store := c.store.Load()
 	if store == nil || store.immediate == nil {
@@ -66,8 +66,8 @@ func (c *connection) hasLostPeriod() bool {
 	return store.hadPeriod.Load()
 }
 
-// ability returns the store as one that can do something beside what every store can. It is
-// false if there is no store, or that store can't.
+// ability returns the store as a T, an interface with additional methods. ok is false if there is
+// no store, or if it isn't a T.
 func ability[T any](c *connection) (able T, ok bool) {
 	if store := c.store.Load(); store != nil {
 		able, ok = store.Store.(T)
@@ -81,7 +81,7 @@ const openTimeout = 10 * time.Second
 // reopen replaces the store by a freshly opened one.
 func (c *connection) reopen() error {
 	if old := c.store.Swap(nil); old != nil {
-		old.Close() // its error says no more than the fault that led here
+		old.Close() // its error adds nothing to the fault that led here
 	}
 	ctx, cancel := c.opening()
 	defer cancel()
@@ -102,8 +102,8 @@ func (c *connection) reopen() error {
 	return nil
 }
 
-// sweepStep takes one step of a sweep, as of the time of the store. Where that was set
-// meanwhile, the next round goes on.
+// sweepStep takes one step of a sweep, as of the time of the store. If that was set meanwhile, the
+// next cleanup continues.
 func (c *connection) sweepStep(ctx context.Context) (storage.Swept, error) {
 	store := c.store.Load()
 	if store == nil {

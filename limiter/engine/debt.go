@@ -2,7 +2,7 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// addDebtLocked notes units that memory has admitted and the store is to charge.
+// addDebtLocked notes units admitted by memory that are to be charged to the store.
 func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
 	local := c.rare.admitted()
 	if local == nil { // it was about to be charged, and seemed settled
@@ -14,9 +14,8 @@ func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
 	local.debts = local.debts.Add(&limit.Limit, charge, &local.state, now)
 }
 
-// settle spends a grant on the debts. The grant came too late for the
-// requests that waited for it, and memory admitted them meanwhile. Memory counts the rest
-// as used, because the key's lease holds it.
+// settle spends a grant on the debts. The grant came too late for its waiting requests, which
+// memory admitted meanwhile. Memory counts the rest as used, because the key's lease holds it.
 func (o *local) settle(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
 	o.debts, back = o.debts.Settle(&limit.Limit, granted, now)
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
@@ -24,8 +23,7 @@ func (o *local) settle(limit *Limit, granted *limiter.Lease, now int64) (back li
 	return back
 }
 
-// forgive takes back what memory has admitted without the store, unless the store was told
-// of it: then it stays charged.
+// forgive cancels a debt, unless the store has been charged with it already: then it stays charged.
 func (o *local) forgive(limit *Limit, charge limiter.Charge, now int64) {
 	if o == nil {
 		return
@@ -34,17 +32,17 @@ func (o *local) forgive(limit *Limit, charge limiter.Charge, now int64) {
 	o.giveBack(limit, limiter.Lease{At: charge.At, Units: forgiven, Used: forgiven}, now)
 }
 
-// giveBack takes back what was taken from a share of the limit.
+// giveBack gives back units taken from a share of the limit.
 func (o *local) giveBack(limit *Limit, taken limiter.Lease, now int64) {
 	limit.Claim(&o.state, limiter.Claim{Now: now, Return: taken})
 }
 
-// hasDebts reports whether something of the key is still to be charged.
+// hasDebts reports whether units of the key are still to be charged.
 func (o *local) hasDebts() bool { return o != nil && len(o.debts) > 0 }
 
-// chargeLocked moves the debts of a key to a batch, which settles them once the store
-// is in use again. While claims are in flight the key keeps its debts, because the store
-// doesn't know of them when it grants: settleDebtsLocked settles them from the grants.
+// chargeLocked moves the debts of a key to a batch, which settles them once the store is in use
+// again. While claims are in flight the key keeps its debts, because the store doesn't know of them
+// when it grants: local.settle settles them from the grants.
 func (b *batch) chargeLocked(c *cell) {
 	local := c.rare.admitted()
 	if local == nil || c.rare.claims() > 0 {

@@ -7,15 +7,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// beginAsking has the committer ask for the time, so that the engine soon learns that it
-// was set or slewed, also where nobody claims anything.
+// beginAsking makes the committer ask for the time, so that the engine soon notices that it was set
+// or slewed, even if there are no claims.
 func (m *committer) beginAsking() {
 	m.asking.Store(true)
 	m.queue.wakeUp()
 }
 
-// askTimeAgain asks for the time if it is to be asked for. If that fails, the next
-// claim does as well.
+// askTimeAgain asks for the time after beginAsking. If that fails, so does the next claim.
 func (m *committer) askTimeAgain() {
 	if !m.asking.Swap(false) {
 		return
@@ -25,8 +24,8 @@ func (m *committer) askTimeAgain() {
 	}
 }
 
-// timeSet moves what is known of clients with a time that was set by so much, and begins
-// an era if it was set back.
+// timeSet moves the records of clients by the same amount as the store's time, and begins an era if
+// the time was set back.
 func (er *eraser) timeSet(by int64, back bool) {
 	if by != 0 {
 		er.moveClients(by)
@@ -36,8 +35,8 @@ func (er *eraser) timeSet(by int64, back bool) {
 	}
 }
 
-// beginEra drops what is known of an era before this one: the store has forgotten
-// it, and what memory still held would never end.
+// beginEra drops the state of earlier eras: the store has forgotten it, and without this it would
+// never expire in memory.
 func (er *eraser) beginEra() {
 	now := er.clock.now()
 	er.table.each(func(c *cell) {
@@ -66,7 +65,7 @@ func (c *cell) beginEraLocked(now int64) {
 	}
 }
 
-// beginEra has nothing given back that was charged in an era before.
+// beginEra drops leases of earlier eras from the open batch, and moves later charges to now.
 func (q *queue) beginEra(now int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,8 +81,8 @@ func (b *batch) beginEra(now int64) {
 	}
 }
 
-// moveClients moves what is known of clients with a time that was set, so that a ban
-// lasts as long as it would have.
+// moveClients moves the records of clients by the same amount as the time, so that a ban keeps its
+// duration.
 func (er *eraser) moveClients(by int64) {
 	er.table.each(func(c *cell) {
 		if c.client() != nil {

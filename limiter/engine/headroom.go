@@ -2,13 +2,13 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// headroom is how much is claimed for later of a key, from how it used its leases.
+// headroom is the number of units claimed for later use of a key, based on its use of its leases.
 //
-// Invariants: units are at most maxHeadroom, and for a key that is charged ahead at most what may be
-// forgotten late.
+// Invariants: units are at most maxHeadroom. For a key that is charged ahead they are at most the
+// number of units that may be forgotten late.
 type headroom struct {
-	units uint16 // to ask for beyond what is waiting
-	first uint16 // the last bits of the slot in which the key came first
+	units uint16 // to claim beyond the waiting requests
+	first uint16 // the last bits of the slot of the key's first request
 }
 
 const (
@@ -17,15 +17,15 @@ const (
 	maxHeadroom   = 1 << 14
 )
 
-// firstHeadroomOf returns how much is claimed for later of a key that comes first.
+// firstHeadroomOf returns the headroom of a new key.
 func firstHeadroomOf(limit *Limit) int64 {
 	return min(limit.Capacity()/headroomShare, firstHeadroom)
 }
 
-// adapt sets how much is claimed for later, more and more for a key that uses
-// its lease up before that ends, and returns for how many slots: several only for a
-// key that has shown to be slow, and no more units then than may be forgotten late.
-// A key that comes first gets none at once: most of those don't come again.
+// adapt sets the headroom. It grows for a key that uses its lease up before the lease ends. adapt
+// returns the number of slots to charge ahead: several only for a key that has proved to be slow,
+// and then with at most as many units as may be forgotten late. With claims at once a new key gets
+// no headroom: most new keys have no second request.
 func (h *headroom) adapt(limit *Limit, lease *limiter.Lease, now int64, atOnce bool) (ahead int64) {
 	first := uint16(firstHeadroomOf(limit))
 	switch {
@@ -46,16 +46,15 @@ func (h *headroom) adapt(limit *Limit, lease *limiter.Lease, now int64, atOnce b
 	return limit.MaxAhead()
 }
 
-// begin notes when the key came first.
+// begin notes the slot of the key's first request.
 func (h *headroom) begin(limit *Limit, now int64) {
 	if limit.MaxAhead() > 0 {
 		h.first = uint16(limit.Slot(now))
 	}
 }
 
-// isSlow reports whether the key is known to keep far from its limit. Of the
-// slot that it was met in there are some bits; the others are those of the last that
-// fit, which makes no key slow that is not.
+// isSlow reports whether the key is known to stay far below its limit. Only some bits of its first
+// slot are known. The last slot with these bits is taken for it, which makes no fast key slow.
 func (h *headroom) isSlow(limit *Limit, lease *limiter.Lease, now int64) bool {
 	if limit.MaxAhead() == 0 {
 		return false

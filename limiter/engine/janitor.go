@@ -10,18 +10,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// janitor removes expired rows and idle keys at every interval, on a goroutine of its
-// own. It sweeps the store itself and leaves everything else to the committer.
+// janitor removes expired rows and idle keys at every interval, on its own goroutine. It sweeps the
+// store itself and leaves everything else to the committer.
 type janitor struct {
 	committer *committer
-	clients   atomic.Pointer[[reputation.Levels]int64] // how many there were of each level
+	clients   atomic.Pointer[[reputation.Levels]int64] // the number of clients of each level
 
 	stop <-chan struct{} // closed to stop the goroutine
 	done chan struct{}   // closed when it has ended
 }
 
-// keepUnused is how long memory knows a key that nobody asks for, at least. One that comes back
-// later may have to be read from the store.
+// keepUnused is the minimum time that an unused key stays in memory. If it is used again later it
+// may have to be read from the store.
 const keepUnused = time.Minute
 
 // loop removes expired rows and idle keys at every interval. It ends when
@@ -42,8 +42,8 @@ func (j *janitor) loop() {
 	}
 }
 
-// clean does one round. While the store can't be used there is nothing in it to
-// sweep, and memory is all that knows the keys, idle or not.
+// clean does one cleanup. While the store can't be used it has no rows to sweep, and keys are known
+// only to memory, idle or not.
 func (j *janitor) clean() {
 	if j.committer.degraded.Load() {
 		j.committer.opts.Observer.Swept(0, 0, 0, nil)
@@ -79,9 +79,8 @@ func (j *janitor) countClients() {
 	j.clients.Store(&counted)
 }
 
-// inTurn returns a function to be called with the batch that something was added to, or
-// nil. After each flushSize of them it waits for the batch, so that no claim waits
-// behind all of them.
+// inTurn returns a function to be called with each batch that entries were added to, or nil. After
+// each flushSize calls it waits for the batch, so that no claim waits behind all of them.
 func (j *janitor) inTurn() func(*batch) {
 	added := 0
 	return func(b *batch) {
@@ -102,9 +101,8 @@ func (j *janitor) awaitDone(b *batch) {
 	}
 }
 
-// chargeDebts charges to the store what memory has admitted for requests that couldn't
-// wait for it, of keys that no request has come for since. Otherwise they would never be
-// dropped from memory.
+// chargeDebts charges the debts of keys without new requests to the store. They come from requests
+// that couldn't wait for it. Otherwise these keys would stay in memory forever.
 func (j *janitor) chargeDebts() {
 	inTurn := j.inTurn()
 	j.committer.table.each(func(c *cell) {
@@ -118,8 +116,8 @@ func (j *janitor) chargeDebts() {
 	})
 }
 
-// sweepStore removes expired rows step by step. Between two steps it stays away
-// from the store for as long as the last one took, so that claims come first.
+// sweepStore removes expired rows step by step. After each step it waits for the duration of that
+// step, so that claims come first.
 func (j *janitor) sweepStore() (rows int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.committer.opts.CleanupInterval)
 	defer cancel()

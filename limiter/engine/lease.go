@@ -2,9 +2,8 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// lease is most of a [limiter.Lease], in a cell. The parts of units, which only token buckets
-// have, are in what few cells have. leaseLocked and setLeaseLocked put it together and take it
-// apart.
+// lease is most of a [limiter.Lease], in a cell. The parts of units, which only token buckets have,
+// are among the rare fields. leaseLocked and setLeaseLocked convert.
 type lease struct {
 	units, at, used, spent int64
 }
@@ -32,8 +31,8 @@ func (c *cell) setLeaseLocked(is limiter.Lease) {
 	}
 }
 
-// joinLocked adds what a grant brought to the lease of a cell, and returns what is to be given
-// back, see [limiter.Lease.Join].
+// joinLocked adds a granted lease to the lease of a cell, and returns the units to give back, see
+// [limiter.Lease.Join].
 func (c *cell) joinLocked(limit *Limit, granted limiter.Lease) (back limiter.Lease) {
 	is := c.leaseLocked()
 	back = is.Join(&limit.Limit, granted)
@@ -41,7 +40,7 @@ func (c *cell) joinLocked(limit *Limit, granted limiter.Lease) (back limiter.Lea
 	return back
 }
 
-// rewindLocked takes what a cell has drained to a later time as what it is at now, see
+// rewindLocked moves the drained state of a cell from a later time back to now, see
 // [limiter.Lease.Rewind].
 func (c *cell) rewindLocked(limit *Limit, now int64) {
 	is := c.leaseLocked()

@@ -1,13 +1,13 @@
 package engine
 
-// lent is the leases of keys of which few units are left: others may be refused for the want of
-// what this process holds. It has what each lease was when it was last looked at.
+// lent holds the leases of keys with few units left: other processes may be refused for lack of the
+// units of this process. Its values are the leases as of the last check.
 type lent map[*cell]lease
 
-// fewShare is below what part of its limit few units of a key are left.
+// fewShare: few units of a key are left below 1/fewShare of its limit.
 const fewShare = 4
 
-// lendLocked notes the lease of a locked cell, if few units of its key are left.
+// lendLocked notes the lease of a locked cell if few units of its key are left.
 func (l *leases) lendLocked(c *cell, limit *Limit) {
 	if c.lease.units > 0 && l.conn.roundTrip() > 0 && c.leaseLocked().Left(&limit.Limit) < limit.Capacity()/fewShare {
 		if l.lent == nil {
@@ -17,13 +17,12 @@ func (l *leases) lendLocked(c *cell, limit *Limit) {
 	}
 }
 
-// takeBack gives back the leases of keys of which few units are left, and of which nobody has
-// spent anything since the last time.
+// takeBack gives back the noted leases that were unused since the last check.
 func (l *leases) takeBack() {
 	for c, was := range l.lent {
 		c.mu.Lock()
 		switch {
-		case c.dead, c.lease.units == 0, c.rare.claims() > 0: // what is granted then is noted again
+		case c.dead, c.lease.units == 0, c.rare.claims() > 0: // a claim's grant is noted again
 			delete(l.lent, c)
 		case c.lease == was:
 			l.giveBackLocked(c)

@@ -2,22 +2,22 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// While the store can't be used, memory decides: each key may have a share of its limit,
-// less what it is known to have used. What it admits that way is a debt (debt.go).
+// While the store can't be used, memory decides: each key may use a share of its limit, less its
+// known usage. Units admitted that way are a debt (debt.go).
 
-// local is what memory admitted for one key without the store.
+// local is the state of one key that memory decides about without the store.
 type local struct {
-	state limiter.State // what was known to be used before, and all since
-	debts limiter.Debts // what was admitted and not charged yet, by slot
+	state limiter.State // known usage from before, and all since
+	debts limiter.Debts // admitted units that are not charged yet, by slot
 }
 
-// newLocal starts from what is known of a key.
+// newLocal returns a local that starts from the known state of a key.
 func newLocal(limit *Limit, known limiter.Lease) *local {
 	return &local{state: known.State(&limit.Limit)}
 }
 
-// decideLocallyLocked decides from memory alone: it takes what leases cover from
-// them, and the rest from a percentage of the limits.
+// decideLocallyLocked decides from memory alone: it takes debits covered by leases from these, and
+// the rest from a percentage of the limits.
 func (r *request) decideLocallyLocked(part share) {
 	r.Degraded = true
 	var room [inlineDebits]limiter.Grant
@@ -57,7 +57,7 @@ func (r *request) decideLocallyLocked(part share) {
 	r.Allowed = r.Reason == None
 }
 
-// oweLocked notes what memory has taken for a debit from a share of its limit.
+// oweLocked notes the units that memory has taken from a share of the limit for a debit.
 func (r *request) oweLocked(c *cell, d *Debit, taken limiter.Lease) {
 	if d.Counting == Always {
 		c.addDebtLocked(d.Limit, limiter.Charge{At: taken.At, Units: d.Cost}, r.now)

@@ -7,22 +7,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// offense is one that the store has yet to record.
+// offense is an offense that waits to be recorded in the store.
 type offense struct {
 	cell *cell
 	reputation.Offense
 }
 
-// offenses waits for the committer. While the store can't be used it fills up,
-// and then what comes is known to memory only.
+// offenses waits for the committer. While the store can't be used it fills up, and further offenses
+// are known to memory only.
 type offenses struct {
 	mu      sync.Mutex
 	waiting []offense // guarded by mu
 }
 
 const (
-	maxOffenses  = 1 << 14 // that wait
-	offenseBatch = 256     // that are put to the store in one transaction
+	maxOffenses  = 1 << 14 // waiting
+	offenseBatch = 256     // recorded in one transaction
 )
 
 func (os *offenses) add(o offense) (added bool) {
@@ -35,14 +35,14 @@ func (os *offenses) add(o offense) (added bool) {
 	return true
 }
 
-// first returns the first of those that wait, which stay, up to some number.
+// first returns copies of the first waiting offenses, at most most of them.
 func (os *offenses) first(most int) []offense {
 	os.mu.Lock()
 	defer os.mu.Unlock()
 	return slices.Clone(os.waiting[:min(len(os.waiting), most)])
 }
 
-// remove takes the first n away.
+// remove removes the first n offenses.
 func (os *offenses) remove(n int) {
 	os.mu.Lock()
 	defer os.mu.Unlock()

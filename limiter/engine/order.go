@@ -2,8 +2,8 @@ package engine
 
 import "context"
 
-// order is a function that one goroutine calls for another. The committer calls those of its queue
-// between two batches.
+// order is a function that one goroutine calls for another. The committer calls the orders of its
+// queue between two batches.
 type order struct {
 	do   func() error
 	done chan struct{} // closed when err is final
@@ -29,8 +29,8 @@ func (o *order) wait(ctx context.Context) error {
 
 // order makes the committer call a function before it takes the open batch, and waits for it. It
 // returns [ErrUnavailable] if the store can't be used. If ctx ends first, do is called in the
-// background: it must use nothing then that the caller goes on with. Whatever is taken in is
-// answered, also by a committer that ends.
+// background, and must not use anything that the caller continues to use. Every accepted order is
+// answered, even by a committer that ends.
 func (q *queue) order(ctx context.Context, do func() error) error {
 	o := newOrder(do)
 	if !q.addOrder(o) {
@@ -39,7 +39,7 @@ func (q *queue) order(ctx context.Context, do func() error) error {
 	return o.wait(ctx)
 }
 
-// addOrder takes in an order, and reports whether the queue is open.
+// addOrder adds an order, and reports whether the queue is open.
 func (q *queue) addOrder(o *order) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

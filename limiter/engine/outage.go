@@ -13,18 +13,17 @@ const (
 	remindAfter = time.Minute
 )
 
-// outage is the time during which the store can't be used. Outages that follow
-// one another closely are one: the next probe comes later each time, and the
-// observer is told once a minute at most.
+// outage is the time during which the store can't be used. Successive outages with short breaks are
+// one: each time the next probe comes later, and the observer is notified at most once a minute.
 type outage struct {
 	mu       sync.Mutex
 	began    time.Time     // guarded by mu, like all below
 	ended    time.Time     // of the last one; zero if there was none
-	reminded time.Time     // when the observer was last told
-	told     bool          // that the outage began, and not yet that it ended
+	reminded time.Time     // when the observer was last notified
+	told     bool          // it was notified of the beginning, and not yet of the end
 	backoff  time.Duration // until the next probe
-	cause    error         // what went wrong last
-	toldWhy  string        // the cause that the observer was told first; "" after it was told another one
+	cause    error         // the last error
+	toldWhy  string        // the first cause reported to the observer; "" after a second one was reported
 
 	next atomic.Pointer[time.Time] // when the store is tried again
 }
@@ -45,8 +44,8 @@ func (o *outage) nextLocked() time.Duration {
 	return wait
 }
 
-// begin returns when to probe first, when to report that the outage goes on, and
-// whether its beginning is worth telling.
+// begin returns when to probe first, when to report that the outage continues, and whether to
+// report its beginning.
 func (o *outage) begin(cause error, last time.Duration) (probe, remind time.Duration, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,9 +62,9 @@ func (o *outage) begin(cause error, last time.Duration) (probe, remind time.Dura
 	return o.nextLocked(), remindAfter, true
 }
 
-// goOn returns when to probe next, after a time of last at most, or a little more. since is how long
-// the outage has lasted if its cause is worth telling: the first that differs from what was told when
-// it began, which often is no more than that a call took too long.
+// goOn returns when to probe next: after last at most, plus jitter. since is how long the outage
+// has lasted if its cause must be reported: the first one that differs from the cause reported at
+// the beginning, which often is only a timeout.
 func (o *outage) goOn(cause error, last time.Duration) (probe, since time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +77,7 @@ func (o *outage) goOn(cause error, last time.Duration) (probe, since time.Durati
 	return o.nextLocked(), since
 }
 
-// remind returns how long the outage has lasted, and what went wrong last.
+// remind returns how long the outage has lasted, and its last error.
 func (o *outage) remind() (since time.Duration, cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,8 +85,7 @@ func (o *outage) remind() (since time.Duration, cause error) {
 	return max(o.reminded.Sub(o.began), 1), o.cause
 }
 
-// end returns how long the outage has lasted, and whether its end is worth
-// telling.
+// end returns how long the outage has lasted, and whether to report its end.
 func (o *outage) end() (lasted time.Duration, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,7 +94,7 @@ func (o *outage) end() (lasted time.Duration, tell bool) {
 	return o.ended.Sub(o.began), tell
 }
 
-// last returns when the last outage began, and what went wrong last.
+// last returns when the last outage began, and its last error.
 func (o *outage) last() (began time.Time, cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

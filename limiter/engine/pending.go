@@ -6,27 +6,27 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Counting says which of the requests that a limit allows use up its units.
+// Counting selects the allowed requests that use up units of a limit.
 type Counting uint8
 
 // The ways of counting. The zero value is [Always].
 const (
-	// Always says that every request does.
+	// Always counts every request.
 	Always Counting = iota
-	// Afterwards says that this is known later, and nothing is taken before: a request is
-	// allowed if its cost is free, and charged when it is known to count, as far as its cost is
-	// still free. Requests that are under way at a time may be more than the limit.
+	// Afterwards decides later whether a request counts, and takes nothing before. A request is
+	// allowed if its cost is free. When it turns out to count it is charged, as far as its cost is
+	// still free. The number of concurrent requests may exceed the limit.
 	Afterwards
-	// Held says that this is known later, and the cost is taken before: a request is charged as
-	// any other, and what it took is given back when it is known not to count.
+	// Held decides later whether a request counts, and takes the cost before. A request is charged
+	// like any other. If it turns out not to count its cost is given back.
 	Held
 )
 
-// Pending is a debit of an allowed request of which it is not known yet whether it counts.
-// [Pending.Settle] says so. What is held of a request that is never settled stays charged, and
-// its key stays in memory. The engine need not be open any more.
+// Pending is a debit of an allowed request that may or may not count. [Pending.Settle] tells the
+// engine. Units held by a request that is never settled stay charged, and its key stays in memory.
+// Settle may be called after the engine was closed.
 type Pending struct {
-	// Counted is what is left for the key if the request counts. The debit's Quota is what is
+	// Counted is the quota left for the key if the request counts. The debit's Quota is the one
 	// left if it doesn't.
 	Counted limiter.Quota
 
@@ -34,12 +34,12 @@ type Pending struct {
 	held    bool // units are taken
 	debt    bool // by memory, without the store
 	engine  *Engine
-	beside  Elsewhere // is told if the request counts; nil if nothing is
+	beside  Elsewhere // notified if the request counts; nil if there is none
 	cell    *cell
 	limit   *Limit
 	cost    int64
 	at      int64  // the slot that the units were charged in
-	mark    uint32 // of what the cell's requests hold
+	mark    uint32 // of the holds of the cell
 }
 
 // Key returns a copy of the text of the key.
@@ -48,8 +48,8 @@ func (p *Pending) Key() []byte { return []byte(p.cell.key()) }
 // Cost returns the units that the request uses up if it counts.
 func (p *Pending) Cost() int64 { return p.cost }
 
-// Settle says whether the request counts. It doesn't wait. It may be called several times, also
-// at once; the first call counts.
+// Settle says whether the request counts. It doesn't wait. It may be called several times, even
+// concurrently; only the first call has an effect.
 func (p *Pending) Settle(counts bool) {
 	if p.settled.Swap(true) {
 		return
@@ -65,8 +65,7 @@ func (p *Pending) Settle(counts bool) {
 	}
 }
 
-// reserveLocked allows a debit of which it is known later whether it counts. The lease of the
-// locked cell covers it.
+// reserveLocked allows a pending debit that is covered by the lease of the locked cell.
 func (r *request) reserveLocked(c *cell, d *Debit) {
 	before := c.leaseLocked()
 	free := before.Quota(&d.Limit.Limit, r.now)
@@ -83,8 +82,8 @@ func (r *request) reserveLocked(c *cell, d *Debit) {
 	}
 }
 
-// reserveLocallyLocked allows such a debit where memory decides, and has taken what it costs from
-// a share of the limit.
+// reserveLocallyLocked allows a pending debit if memory decides and has taken its cost from a share
+// of the limit.
 func (r *request) reserveLocallyLocked(c *cell, d *Debit, taken limiter.Lease) {
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held, debt: true,

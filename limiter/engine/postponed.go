@@ -3,7 +3,8 @@ package engine
 import "github.com/caddy-tally/caddy-tally/limiter"
 
 // postponed is a lease that is given back when the store can be used again. Until then it counts as
-// held by a request: its cell is not evicted, and it is dropped if the store forgets the charge.
+// held by a request: its cell is not evicted, and the lease is dropped if the store forgets the
+// charge.
 type postponed struct {
 	cell  *cell
 	limit *Limit
@@ -11,7 +12,7 @@ type postponed struct {
 	mark  uint32
 }
 
-// postponeLocked has a lease given back later. Its cell must be locked.
+// postponeLocked schedules a lease to be given back later. Its cell must be locked.
 func (q *queue) postponeLocked(c *cell, limit *Limit, lease limiter.Lease) {
 	p := postponed{cell: c, limit: limit, lease: lease}
 	c.changeRareLocked(func(r *rare) {
@@ -23,8 +24,8 @@ func (q *queue) postponeLocked(c *cell, limit *Limit, lease limiter.Lease) {
 	q.later = append(q.later, p)
 }
 
-// resume calls give with the postponed leases that the store still has charged. Their cells are
-// locked then.
+// resume calls give with the postponed leases that are still charged in the store. Their cells are
+// locked during the calls.
 func (q *queue) resume(give func(*cell, *Limit, limiter.Lease)) {
 	q.mu.Lock()
 	later := q.later

@@ -7,13 +7,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// staysFor is how many rounds of cleaning a process counts as present that has not
-// said so again.
+// staysFor is the number of cleanups for which a process counts as present after its last
+// registration.
 const staysFor = 3
 
-// join notes in the store that this engine uses it, and reads who else does. While the
-// store can't be used, they divide each limit among them. Some stores don't know who
-// uses them.
+// join registers this engine as a user of the store, and reads the number of users. While the store
+// can't be used, these divide each limit among them. Some stores don't know their users.
 func (c *connection) join() error {
 	shared, ok := ability[storage.Shared](c)
 	if !ok {
@@ -29,7 +28,7 @@ func (c *connection) join() error {
 	return err
 }
 
-// leave notes in a store that this engine doesn't use it any more.
+// leave removes the registration of this engine.
 func (c *connection) leave(store storage.Store) error {
 	if shared, ok := store.(storage.Shared); ok {
 		ctx, cancel := c.call()
@@ -39,7 +38,7 @@ func (c *connection) leave(store storage.Store) error {
 	return nil
 }
 
-// processes returns how many processes are known to use the store, 0 if that isn't known.
+// processes returns the number of processes on the store, 0 if unknown.
 func (c *connection) processes() int64 {
 	if p := c.presence.Load(); p != nil {
 		return int64(p.Processes)
@@ -47,7 +46,7 @@ func (c *connection) processes() int64 {
 	return 0
 }
 
-// share is what part of each limit memory admits without the store.
+// share is the part of each limit that memory admits without the store.
 type share struct {
 	percent  int
 	presence storage.Presence
@@ -62,7 +61,7 @@ func (e *Engine) share() share {
 	return s
 }
 
-// of returns the part of a limit. A process that knows of no others has its percentage rounded up.
+// of returns the part of a limit. A process that knows no others rounds its percentage up.
 func (s share) of(limit *Limit) limiter.Limit {
 	if s.presence.Processes > 1 {
 		return limit.Share(s.percent, s.presence.Process, s.presence.Processes)

@@ -23,8 +23,8 @@ func (m *committer) open() {
 	m.awaitNotes()
 }
 
-// awaitNotes has the notes read that are in the store. Decisions wait for that as they do for the
-// store to be opened.
+// awaitNotes requests the notes of the store and waits for them. Decisions wait for them as they
+// wait for the store to be opened.
 func (m *committer) awaitNotes() {
 	if _, ok := ability[storage.Notebook](&m.conn); !ok || m.opts.Noted == nil {
 		return
@@ -37,8 +37,8 @@ func (m *committer) awaitNotes() {
 	}
 }
 
-// reopen opens the store anew. Of a store that doesn't continue the one before, memory holds
-// nothing that was reset there, because it gives nothing back to it that it didn't charge.
+// reopen opens the store again. If the store doesn't continue the previous one, memory holds
+// nothing that was reset in it, because memory only gives back units charged to the same store.
 func (m *committer) reopen() error {
 	if err := m.conn.reopen(); err != nil {
 		return err
@@ -53,9 +53,8 @@ func (m *committer) reopen() error {
 	return m.beginNews(continues)
 }
 
-// startTimeout is how long after the start of an engine decisions wait for its
-// store to be opened, rather than be made without it. A database is opened, or
-// found to be unusable, in milliseconds; a busy machine may take longer.
+// startTimeout is how long after the start of an engine decisions wait for its store to be opened.
+// A database is opened, or found to be unusable, in milliseconds; a busy machine may take longer.
 const startTimeout = 2 * time.Second
 
 // awaitOpen waits for the store to be opened for the first time, up to
@@ -73,8 +72,8 @@ func (m *committer) awaitOpen(ctx context.Context) {
 	}
 }
 
-// degrade begins an outage: the store is not used until recover succeeds. Any goroutine
-// that holds no lock may call it. The batch that is under way stays with the committer.
+// degrade begins an outage: the store is not used until recover succeeds. Any goroutine without
+// locks may call it. The batch under way stays with the committer.
 func (m *committer) degrade(err error) {
 	if !m.degraded.CompareAndSwap(false, true) {
 		return
@@ -97,8 +96,8 @@ func (m *committer) degrade(err error) {
 	}
 }
 
-// remind reports that the outage goes on. It runs on a timer's goroutine, because
-// the store may hold up the committer for as long as it likes.
+// remind reports that the outage continues. It runs on a timer's goroutine, because the store may
+// block the committer for any time.
 func (m *committer) remind() {
 	if !m.degraded.Load() || isClosed(m.stop) {
 		return

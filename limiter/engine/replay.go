@@ -7,13 +7,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// A store may be opened again and turn out to be another one: its database was removed,
-// replaced, or damaged and set aside. Then memory replays the usage that it knows of:
-// it charges that to the new store, as far as the new store doesn't have it. Every
-// process that shares the store does the same.
+// A reopened store may turn out to be another one: its database was removed, replaced, or damaged
+// and set aside. Then memory replays its known usage: it charges it to the new store, as far as the
+// new store doesn't have it. Every process on the store does the same.
 
-// catchUp charges to the store what memory has admitted without it, and if it
-// is another one, what memory knows.
+// catchUp charges the debts of memory to the store. If the store is another one, it also charges
+// the known usage.
 func (m *committer) catchUp() error {
 	store := m.conn.store.Load().Store
 	add := (*batch).chargeLocked
@@ -35,13 +34,13 @@ func (m *committer) catchUp() error {
 	return nil
 }
 
-// losses counts stores on a network that don't continue the one before.
+// losses counts stores on a network that don't continue the previous store.
 type losses struct {
 	lost      atomic.Int64 // times that the store had lost writes
-	unsettled atomic.Int64 // times that calls were left open
+	unsettled atomic.Int64 // times that the outcome of calls stayed unknown
 }
 
-// count counts that a store doesn't continue the one that memory was charged to.
+// count counts a store that doesn't continue the previously charged one.
 func (l *losses) count(store, charged storage.Store) {
 	remote, ok := store.(storage.Remote)
 	switch {
@@ -53,8 +52,8 @@ func (l *losses) count(store, charged storage.Store) {
 	}
 }
 
-// replayLocked adds what is known to be used of a key to a batch. What the key
-// held was charged to a store that is gone, and is free.
+// replayLocked adds the known usage of a key to a batch. The key's lease was charged to a store
+// that is gone, so its units are free.
 func (b *batch) replayLocked(c *cell, now int64) {
 	if c.limit == nil {
 		return // nothing was ever claimed
@@ -66,8 +65,8 @@ func (b *batch) replayLocked(c *cell, now int64) {
 	}
 }
 
-// knownOf returns what memory knows to be used of the key of a locked cell, beside what the key
-// holds and its debts.
+// knownOf returns the usage of a locked cell's key that memory knows, without the key's lease and
+// its debts.
 func knownOf(c *cell, now int64) limiter.Charge {
 	state := newLocal(c.limit, c.leaseLocked()).state
 	known := usedOf(c.limit, &state, now)
@@ -86,8 +85,7 @@ func knownOf(c *cell, now int64) limiter.Charge {
 	return known
 }
 
-// usedOf returns what a state says to be used, as charged in its last slot,
-// but not after now.
+// usedOf returns the usage in a state, as charged in its last slot, but not after now.
 func usedOf(limit *Limit, s *limiter.State, now int64) (used limiter.Charge) {
 	g := limit.Claim(s, limiter.Claim{Now: now})
 	used.Units = g.Lease.InUseAt(&limit.Limit, now)

@@ -5,13 +5,13 @@ import (
 	"context"
 )
 
-// maxShadows bounds how many shadow decisions wait for the store at a time. Further ones are
+// maxShadows is the maximum number of shadow decisions that wait for the store. Further ones are
 // made from memory alone, as in an outage.
 const maxShadows = 4096
 
-// Shadow decides about a request that takes only these debits, and that passes whatever the
-// decision is: it charges what [Engine.Decide] would, records no violation, and does not wait.
-// Where Decide would wait for the store, Shadow changes nothing and reports false. Then
+// Shadow decides about a request that takes only these debits, and that passes regardless of the
+// decision. It charges the same units as [Engine.Decide], records no violation, and does not wait.
+// If Decide would wait for the store, Shadow changes nothing and reports false. Then
 // [Engine.ShadowLater] decides.
 func (e *Engine) Shadow(debits []Debit) (d Decision, decided bool) {
 	var room [inlineDebits]held
@@ -30,11 +30,11 @@ func (e *Engine) Shadow(debits []Debit) (d Decision, decided bool) {
 	return r.conclude(e), true
 }
 
-// ShadowLater decides as Shadow does, once the store has answered. It does not wait for that:
-// it passes the decision to later, with the debits as they were decided, which are copies.
+// ShadowLater decides as Shadow does, after the store has answered. It does not wait for that: it
+// passes the decision to later, with copies of the debits as they were decided.
 //
-// It calls later once, mostly on another goroutine, and before Close has returned unless the
-// context of that ends.
+// It calls later once, mostly on another goroutine. It does so before Close returns, unless the
+// context of Close ends.
 func (e *Engine) ShadowLater(debits []Debit, later func([]Debit, Decision)) {
 	debits = copied(debits)
 	wait := e.shadows.Add(1) <= maxShadows && e.committer.waiting.begin()
@@ -52,7 +52,7 @@ func (e *Engine) ShadowLater(debits []Debit, later func([]Debit, Decision)) {
 	}()
 }
 
-// shadow decides as Decide does, or if it is not to wait, from memory.
+// shadow decides as Decide does, or from memory if it must not wait.
 func (e *Engine) shadow(debits []Debit, wait bool) Decision {
 	var room [inlineDebits]held
 	r := request{debits: debits, now: e.clock.now()}
@@ -76,7 +76,7 @@ func (r *request) spendAlone(e *Engine) {
 	r.spendOrClaim(e, false)
 }
 
-// copied returns copies of debits, to be decided by themselves.
+// copied returns copies of debits, for a separate decision.
 func copied(debits []Debit) []Debit {
 	copies := make([]Debit, len(debits))
 	for i := range debits {

@@ -10,37 +10,34 @@ import (
 
 // Stats describes an engine at one moment.
 type Stats struct {
-	// Keys is how many keys are held in memory, counted once per limit.
+	// Keys is the number of keys in memory, counted once per limit.
 	Keys int64
-	// Claims is how many claims the store has answered, and AtOnce how many of them
-	// without a transaction.
+	// Claims is the number of claims answered by the store. AtOnce of them needed no transaction.
 	Claims, AtOnce int64
-	// Evicted is how many keys were dropped from memory to make room.
+	// Evicted is the number of keys dropped from memory to make room.
 	Evicted int64
-	// Clients is how many clients of each level are held in memory, as counted in
-	// the last round of cleaning.
+	// Clients is the number of clients of each level in memory, as counted in the last cleanup.
 	Clients [reputation.Levels]int64
 	// Degraded reports whether the store can't be used.
 	Degraded bool
-	// Since is when the store failed, and Cause what went wrong last; both are
-	// zero while it can be used.
+	// Since is when the store failed, and Cause is its last error; both are zero while it can be
+	// used.
 	Since time.Time
 	Cause error
-	// Store describes the store; what can't be told is zero.
+	// Store describes the store; unknown values are zero.
 	Store storage.Stats
-	// Processes is how many processes use the store, as it told in the last round of cleaning; 0
-	// if it can't tell.
+	// Processes is the number of processes on the store as of the last cleanup; 0 if unknown.
 	Processes int
-	// Ahead is how far the wall clock of this machine is ahead of the store's time, as it was told
-	// last; negative if it is behind.
+	// Ahead is how far the wall clock of this machine is ahead of the store's last known time;
+	// negative if it is behind.
 	Ahead time.Duration
-	// RoundTrip is about how long a call of a store on a network takes; 0 of others.
+	// RoundTrip is the approximate duration of a call of a store on a network; 0 for other stores.
 	RoundTrip time.Duration
-	// LostWrites is how many times the store has lost what it had acknowledged, as far as this
-	// process has noticed.
+	// LostWrites is how many times the store has lost acknowledged writes, as far as this process
+	// has noticed.
 	LostWrites int64
 	// Unsettled is how many times this process could not learn whether its last calls took effect.
-	// It has charged what it knew again then, so some units may be charged twice.
+	// It then charged its known usage again, so some units may be charged twice.
 	Unsettled int64
 }
 

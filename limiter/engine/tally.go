@@ -7,9 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// tally counts events, also very many of them by all processors at a time. It is exact up to
-// exactTally. Beyond, it counts one event in a few for all of them, by chance, so that few
-// write to the memory that all read. Its standard error is less than 1.2 % then. It ends at what fits.
+// tally counts events, even very many of them on all processors at a time. It is exact up to
+// exactTally. Beyond, it counts a random sample with a higher weight, so that few events write to
+// shared memory. Its standard error is then less than 1.2 %. It stops at the largest value that
+// fits.
 type tally struct{ counted atomic.Uint32 }
 
 // exactTally is the number of events up to which a tally is exact.
@@ -18,7 +19,7 @@ const exactTally = 1 << 12
 // add counts one event.
 func (t *tally) add() { t.addBy(rand.Uint32) }
 
-// addBy counts one event by a source of chance.
+// addBy counts one event with a source of random numbers.
 func (t *tally) addBy(random func() uint32) {
 	counted := t.counted.Load()
 	if counted < exactTally {
@@ -31,5 +32,5 @@ func (t *tally) addBy(random func() uint32) {
 	}
 }
 
-// count returns how many events were counted.
+// count returns the number of events.
 func (t *tally) count() int64 { return int64(t.counted.Load()) }

@@ -8,15 +8,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// The time of decisions is that of the store, which takes it inside of its transactions.
-// A call depends on it, because the names of keys do. So each call has a term in which it
-// may take effect.
+// Decisions use the time of the store, which takes it inside of its transactions. The names of keys
+// depend on it, and with them the calls. So each call has a term in which it may take effect.
 
-// maxTerms is how often a call is made anew because the time was not within its
-// term. Once is enough, unless time goes by meanwhile.
+// maxTerms is the maximum number of attempts to make a call whose time was not within its term.
+// Twice is enough, unless time goes by meanwhile.
 const maxTerms = 8
 
-// term returns the term of a call that is made as of now, and sets the stamp.
+// term returns the term of a call as of now, and sets the stamp.
 func (c *connection) term(at *stamp) storage.Term {
 	at.source = c.clock.source
 	at.Read()
@@ -24,8 +23,8 @@ func (c *connection) term(at *stamp) storage.Term {
 	return storage.Term{Clock: at, Shift: known.Shift, Era: known.Era, Resets: c.resets.Load()}
 }
 
-// within returns the store as it is for calls of a term. A store that keeps no time
-// goes by what the engine keeps for it; then the term has its time already.
+// within returns the store for calls of a term. For a store that keeps no time it sets the term's
+// time from the time that the engine keeps.
 func (c *connection) within(store *opened, term *storage.Term) storage.Store {
 	if keeper, ok := store.Store.(storage.Timekeeper); ok {
 		return keeper.Within(term)
@@ -35,13 +34,13 @@ func (c *connection) within(store *opened, term *storage.Term) storage.Store {
 	return store.Store
 }
 
-// keeping is the time of a store that keeps none.
+// keeping is the time of a store that keeps no time.
 type keeping struct {
 	mu     sync.Mutex
 	record storage.TimeRecord // guarded by mu
 }
 
-// tell returns the time of a store that keeps none.
+// tell returns the time of a store that keeps no time.
 func (c *connection) tell(from storage.Clock) storage.Time {
 	c.keeping.mu.Lock()
 	defer c.keeping.mu.Unlock()
@@ -55,7 +54,7 @@ func (c *connection) tell(from storage.Clock) storage.Time {
 	return told.Time
 }
 
-// askTime has the engine go by the time of a store that was just opened.
+// askTime makes the engine follow the time of a store that was just opened.
 func (c *connection) askTime(store storage.Store) error {
 	c.term(&c.stamp)
 	keeper, ok := store.(storage.Timekeeper)
@@ -71,9 +70,8 @@ func (c *connection) askTime(store storage.Store) error {
 	return err
 }
 
-// inTerms calls f, which makes calls within a term, until the term holds: names are
-// made for the time that the store said then. The engine's time follows
-// what the store says.
+// inTerms calls f, which makes calls within a term. It repeats this with names for the time
+// returned by the store until the term holds. The engine's time follows the store's.
 func (c *connection) inTerms(f func(in storage.Store, term *storage.Term) error) (t storage.Time, err error) {
 	store := c.store.Load()
 	if store == nil {
@@ -106,8 +104,8 @@ func (c *connection) inTerms(f func(in storage.Store, term *storage.Term) error)
 	return t, err
 }
 
-// nameOf returns what a key is called in the store now, and makes the term of the call
-// no longer than the name is valid.
+// nameOf returns the current name of a key in the store, and ends the term of the call before the
+// name becomes invalid.
 func (c *connection) nameOf(id storage.LimitID, key string, retention time.Duration, term *storage.Term, now int64) (Name, error) {
 	n, err := c.name(id, key, retention, now-term.Shift)
 	if err != nil || n.Until == 0 {
@@ -120,7 +118,7 @@ func (c *connection) nameOf(id storage.LimitID, key string, retention time.Durat
 	return n, nil
 }
 
-// follow goes by the time that the store said at the stamp.
+// follow makes the clock follow the store's time at the stamp.
 func (c *connection) follow(t storage.Time) {
 	if by, back := c.clock.follow(t, &c.stamp); by != 0 || back {
 		c.onSet(by, back)

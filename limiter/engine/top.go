@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// firstOf returns the first n of what look returns for the cells of a table, in order. It goes
-// through the table on all processors: several goroutines call look at a time, and have ended
-// when it returns. look is told what comes last so far, if there are n already: it need not
-// return anything that comes after.
+// firstOf returns the first n results of look for the cells of a table, in order. It visits the
+// table on all processors: several goroutines call look at a time, and have ended when firstOf
+// returns. Once there are n results, look is passed the last one so far, and need not return
+// results after it.
 func firstOf[T any](t *table, n int, compare func(a, b *T) int, look func(c *cell, last *T) (T, bool)) []T {
 	first := make([]top[T], min(runtime.GOMAXPROCS(0), shardCount))
 	var walks sync.WaitGroup
@@ -33,15 +33,15 @@ func firstOf[T any](t *table, n int, compare func(a, b *T) int, look func(c *cel
 	return all.list()
 }
 
-// top keeps the first n of many.
+// top keeps the first n of many values.
 type top[T any] struct {
 	n       int
 	compare func(a, b *T) int
-	kept    []T  // less than twice as many
-	cut     bool // the first n are in order, and none that was left out comes before them
+	kept    []T  // fewer than 2*n
+	cut     bool // the first n are in order, and no dropped value comes before them
 }
 
-// addAll adds what look returns for the cells of a shard.
+// addAll adds the results of look for the cells of a shard.
 func (t *top[T]) addAll(s *shard, look func(c *cell, last *T) (T, bool)) {
 	for _, c := range s.all() {
 		if v, ok := look(c, t.last()); ok {

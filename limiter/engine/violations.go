@@ -7,25 +7,24 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// attempt counts the units that a limit has refused to a client in one window.
+// attempt counts the units of one limit that a client was refused in one window.
 type attempt struct {
 	id     storage.LimitID
 	window int64
 	units  int64
 }
 
-// maxAttempts bounds the limits that attempts are counted for at a time.
+// maxAttempts is the maximum number of limits with attempts at a time.
 const maxAttempts = 16
 
-// minViolationWindow is the least time between two violations of one limit. With less,
-// a client that is a little too fast for a limit per second would reach the worst level
-// in half a minute.
+// minViolationWindow is the least time between two violations of one limit. With less, a client
+// that is a little too fast for a limit per second would reach the worst level in half a minute.
 const minViolationWindow = time.Minute
 
-// recordViolations notes that limits have refused clients. It punishes a client that has
-// tried for more than the whole limit of a client of the best level, once for each limit
-// and window. It reports whether that changes the decision. While the store can't be
-// used nothing is recorded, because the limits are smaller than they should be.
+// recordViolations records the refusals of clients by limits. It punishes a client whose attempts
+// exceed the whole limit of a client of the best level, once for each limit and window. It reports
+// whether that changes the decision. While the store can't be used it records nothing, because the
+// limits are smaller than they should be.
 func (r *request) recordViolations(e *Engine) (changed bool) {
 	if r.Degraded || e.committer.degraded.Load() {
 		return false
@@ -47,8 +46,8 @@ func (r *request) recordViolations(e *Engine) (changed bool) {
 	return punished && r.limitsChanged()
 }
 
-// limitsChanged reports whether a client was banned, or its level changed, after its
-// request was decided.
+// limitsChanged reports whether a client was banned, or its level changed, after its request was
+// decided.
 func (r *request) limitsChanged() bool {
 	if r.client.banned(r.now) != nil {
 		return true
@@ -62,8 +61,8 @@ func (r *request) limitsChanged() bool {
 	return false
 }
 
-// violates counts a refused debit, and reports whether it is the one with which the
-// client has tried for more than the whole limit in this window.
+// violates counts a refused debit, and reports whether with it the client's attempts exceed the
+// whole limit in this window.
 func (st *clientState) violates(d *Debit, now int64) bool {
 	whole := d.Scaling.Levels[reputation.Low]
 	window := now / int64(max(whole.Window(), minViolationWindow))
@@ -76,16 +75,15 @@ func (st *clientState) violates(d *Debit, now int64) bool {
 		a.window, a.units = window, 0
 	}
 	before := a.units
-	a.units = min(a.units+d.Cost, whole.Capacity()) // it says no more beyond
+	a.units = min(a.units+d.Cost, whole.Capacity()) // beyond that it doesn't matter
 	if before > spare || a.units <= spare {
 		return false
 	}
-	a.units = whole.Capacity() // more than there is to spare, however the level falls
+	a.units = whole.Capacity() // above spare, even if the level falls
 	return true
 }
 
-// attemptLocked returns the count for a limit, in the place of the oldest if
-// there are too many.
+// attemptLocked returns the count for a limit. It replaces the oldest if there are too many.
 func (st *clientState) attemptLocked(id storage.LimitID) *attempt {
 	oldest := 0
 	for i := range st.attempts {
@@ -104,13 +102,13 @@ func (st *clientState) attemptLocked(id storage.LimitID) *attempt {
 	return &st.attempts[oldest]
 }
 
-// minBetween is the least time between two offenses of one client for one
-// reason that are both noted, so that a flood makes no flood of writes.
+// minBetween is the least time between two recorded offenses of one client for one reason, so that
+// a flood of requests makes no flood of writes.
 const minBetween = time.Second
 
-// Punish records an offense of a client, at once in memory and soon in the store. It does
-// not wait. A second offense for the same reason within a second counts as one with the
-// first, unless it bans at once.
+// Punish records an offense of a client, at once in memory and soon in the store. It does not wait.
+// A second offense for the same reason within a second counts as one with the first, unless it bans
+// at once.
 func (e *Engine) Punish(client *Client, o reputation.Offense) {
 	e.table.ensureClient(client)
 	if o.At == 0 {
@@ -142,7 +140,7 @@ func (os *offenses) commit(o offense) (noted bool) {
 	if known != nil {
 		st.record.Store(&record)
 	} else {
-		st.noted.Store(&record) // what else it has done is not known
+		st.noted.Store(&record) // the rest of its record is unknown
 	}
 	if os.add(o) {
 		st.pending++

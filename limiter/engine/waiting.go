@@ -5,11 +5,11 @@ import "sync"
 // waiting counts the decisions that may wait for a batch.
 type waiting struct {
 	mu    sync.Mutex
-	ended bool // guarded by mu: none begins to wait any more
+	ended bool // guarded by mu: no decision begins to wait any more
 	count sync.WaitGroup
 }
 
-// begin counts one more, which must be followed by leave, if any may still begin.
+// begin counts a decision if any may still begin. It must then be followed by leave.
 func (w *waiting) begin() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -21,7 +21,7 @@ func (w *waiting) begin() bool {
 
 func (w *waiting) leave() { w.count.Done() }
 
-// end lets none begin any more, and returns a channel that is closed when all have
+// end prevents further decisions from waiting, and returns a channel that is closed when all have
 // left.
 func (w *waiting) end() (over <-chan struct{}) {
 	w.mu.Lock()
