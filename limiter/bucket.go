@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Bucket is the state of a token bucket: Units + Part/window units are in use
-// at time At, and they drain at amount/window. It is the GCRA's theoretical
-// arrival time written as what is owed instead of when it is paid, which keeps
-// every operation exact in integers and lets the units in use stay what they
-// are when the amount changes.
+// Bucket is the state of a token bucket: Units + Part/window units are in use at time At, and they
+// drain at amount/window. It is the GCRA's theoretical arrival time, written as the debt instead of
+// the time of its payment. This keeps every operation exact in integers, and the units in use
+// unchanged when the amount changes.
 //
 // The zero value is an empty state: nothing in use. 0 ≤ Part < window.
 type Bucket struct {
@@ -18,12 +17,11 @@ type Bucket struct {
 	Part  int64 // and this many parts of a unit, each 1/window (in nanoseconds)
 }
 
-// inUse returns the units in use, a part of a unit counted whole.
+// inUse returns the units in use, and counts a part of a unit as whole.
 func (b Bucket) inUse() int64 { return whole(b.Units, b.Part) }
 
-// drained returns what is left of b at time now. A time before b.At changes
-// nothing, a bucket that lies in the future by more than MaxSkew, one window and
-// the time it takes to refill is taken as damaged and empty.
+// drained returns b at time now. A time before b.At changes nothing. A bucket that lies in the
+// future by more than MaxSkew, one window and its refill time is considered damaged, and empty.
 func (b Bucket) drained(l *Limit, now int64) Bucket {
 	if b == (Bucket{}) {
 		return Bucket{At: now}
@@ -41,7 +39,7 @@ func (b Bucket) drained(l *Limit, now int64) Bucket {
 	return b
 }
 
-// clamp makes sense of values that may come from a damaged file.
+// clamp limits values to valid ones. They may come from a damaged file.
 func (b Bucket) clamp(l *Limit) Bucket {
 	b.Units = min(max(b.Units, 0), 2*MaxAmount)
 	if b.Part < 0 || b.Part >= l.window {
@@ -75,11 +73,11 @@ func (b *Bucket) claim(l *Limit, c Claim) Grant {
 	return g
 }
 
-// inUseAt returns the units in use at now, a part of a unit counted whole. A bucket whose time is
-// later has drained by then, and what is in leases until then must not be granted again before.
+// inUseAt returns the units in use at now, and counts a part of a unit as whole. A bucket with a
+// later time has drained by then. The units in leases until then must not be granted again before.
 func (b Bucket) inUseAt(l *Limit, now int64) int64 { return whole(b.asOf(l, now)) }
 
-// asOf returns the units and parts of one in use at now.
+// asOf returns the units and parts in use at now.
 func (b Bucket) asOf(l *Limit, now int64) (units, part int64) {
 	if b.At <= now {
 		return b.Units, b.Part
@@ -88,8 +86,7 @@ func (b Bucket) asOf(l *Limit, now int64) (units, part int64) {
 	return l.plus(b.Units, b.Part, units, part)
 }
 
-// lasting returns what a bucket is at the time to which leases on it that a claim is granted don't
-// drain.
+// lasting returns the bucket at the time up to which the leases of a claim don't drain.
 func (b Bucket) lasting(l *Limit, c Claim) Bucket {
 	lasts := min(c.Lasts, l.MaxLasts())
 	if lasts <= 0 || c.Now > math.MaxInt64-lasts || c.Now+lasts <= b.At {
@@ -99,12 +96,12 @@ func (b Bucket) lasting(l *Limit, c Claim) Bucket {
 }
 
 const (
-	lastsShare = 16                     // of a bucket may drain while leases on it don't
-	maxLasts   = int64(2 * time.Second) // which is no longer than this
+	lastsShare = 16                     // 1/lastsShare of a bucket may drain while leases on it don't
+	maxLasts   = int64(2 * time.Second) // upper bound for that time
 )
 
-// MaxLasts returns for how many nanoseconds after a claim a lease on a token bucket may keep all
-// of its worth: in which a 16th of the bucket drains, and two seconds at most. It is 0 for other
+// MaxLasts returns for how many nanoseconds after a claim a lease on a token bucket may keep its
+// full worth: the time in which a 16th of the bucket drains, at most two seconds. It is 0 for other
 // limits.
 func (l *Limit) MaxLasts() int64 {
 	if l.algorithm != TokenBucket {
@@ -123,13 +120,13 @@ func (b Bucket) retry(l *Limit, c Claim) time.Duration {
 	if over > 0 || over == 0 && b.Part > 0 {
 		return time.Duration(addSaturating(wait, l.refillTime(over, b.Part)))
 	}
-	units, part := l.less(-over, 0, 0, b.Part) // are free at the bucket's time: more than must be
+	units, part := l.less(-over, 0, 0, b.Part) // free at the bucket's time: at least as many as needed
 	drains, _ := l.drainTime(units, part)
 	return time.Duration(wait - drains)
 }
 
-// Cap lowers what a token bucket has in use at now to the capacity of the limit, where it was filled
-// under a larger limit. So it drains no longer than a full one. Slots stay as they are.
+// Cap lowers the units of a token bucket in use at now to the capacity of the limit, if it was
+// filled under a larger limit. So it drains no longer than a full one. Slots stay unchanged.
 func (s *State) Cap(l *Limit, now int64) {
 	if l.CountsSlots() {
 		return
@@ -141,7 +138,7 @@ func (s *State) Cap(l *Limit, now int64) {
 	s.Bucket = b
 }
 
-// emptyAt returns the time from which on a bucket is empty, if the limit stays as it is.
+// emptyAt returns the time from which on a bucket is empty, if the limit stays the same.
 func (b Bucket) emptyAt(l *Limit) int64 {
 	is := Lease{At: b.At, Used: b.Units, Part: b.Part}
 	takes := int64(is.Quota(l, b.At).Reset)

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// day is what the windows of a calendar are made of: from one midnight to the
-// next on the clocks of a place, which is 23 or 25 hours where these are changed.
+// day is the unit of the windows of a calendar: from one midnight to the next on the clocks of a
+// place. It is 23 or 25 hours long when the clocks change.
 const day = 24 * time.Hour
 
-// MaxOffset is more than the clocks of any time zone have ever been ahead of or
-// behind UTC.
+// MaxOffset is more than the clocks of any time zone have ever been ahead of or behind UTC.
 const MaxOffset = day
 
-// checkCalendar returns an error if p names a time zone and is no limit that can
-// follow its calendar.
+// checkCalendar returns an error if p has a time zone and is a limit that can't follow its
+// calendar.
 func checkCalendar(p Params) error {
 	switch {
 	case p.Location == nil:
@@ -27,22 +26,23 @@ func checkCalendar(p Params) error {
 	return nil
 }
 
-// A calendar says where the slots of a sliding or fixed limit begin and end, and which of them count.
-// The zero value is that of a token bucket, which has no slots: methods that return one panic.
+// A calendar determines where the slots of a sliding or fixed limit begin and end, and which slots
+// count. The zero value is the calendar of a token bucket, which has no slots: methods that return
+// a slot panic.
 //
-// Invariants: slots × width is length, or longer by less than a nanosecond per slot. A slot begins when
-// the one before it ends, also where clocks are changed. The slots from Oldest to Newest count at a
-// time.
+// Invariants: slots × width is length, or longer by less than a nanosecond per slot. A slot begins
+// at the end of the previous one, even when clocks change. At any time the slots from Oldest to
+// Newest count.
 type calendar struct {
-	fixed    bool           // whether only the slot of now counts
+	fixed    bool           // only the slot of now counts
 	slots    int32          // of a window; fixed: 1
 	length   int64          // nanoseconds of a window
 	width    int64          // nanoseconds of a slot, rounded up
-	location *time.Location // whose days are counted, or nil
+	location *time.Location // the location of the days, or nil
 }
 
-// CountsSlots reports whether [State.Slots] holds what is used of the limit. If not,
-// [State.Bucket] does.
+// CountsSlots reports whether the use of the limit is in [State.Slots]. If not, it is in
+// [State.Bucket].
 func (c calendar) CountsSlots() bool { return c.slots > 0 }
 
 // Slots returns the number of slots of a window: 1 for a fixed window, 0 for a
@@ -59,9 +59,8 @@ func (c *calendar) Slot(now int64) int64 {
 	return floorDiv(now, c.width)
 }
 
-// WindowOf returns the index of the window, aligned as slots are, that a slot
-// lies in. The slots that count at one time lie in a few windows next to one
-// another. A token bucket has none.
+// WindowOf returns the index of the window of a slot. Windows are aligned like slots. The slots
+// that count at one time lie in a few adjacent windows. A token bucket has none.
 func (c *calendar) WindowOf(slot int64) int64 { return floorDiv(slot, int64(c.slots)) }
 
 // Oldest returns the index of the oldest slot that still counts at now.
@@ -72,17 +71,15 @@ func (c *calendar) Oldest(now int64) int64 {
 	return floorDiv(now-c.length+1, c.width)
 }
 
-// Newest returns the index of the newest slot that counts at now: a window
-// ahead, for what other processes with faster clocks have written, and as much
-// later as they may charge a grant. So what is granted counts together with all
-// that was admitted in any one window, however far clocks are apart. Slots
-// beyond it are taken as damaged and ignored until time comes nearer.
+// Newest returns the index of the newest slot that counts at now: a window ahead, for slots written
+// by processes with faster clocks, and MaxAhead slots later, because these may charge a grant
+// ahead. So granted units count together with all units admitted in any one window, however far
+// clocks are apart. Slots beyond it are considered damaged and ignored until time comes nearer.
 func (c *calendar) Newest(now int64) int64 {
 	return c.Slot(now) + int64(c.slots) + c.MaxAhead()
 }
 
-// MaxAhead returns how many slots later than its own a grant may be charged to:
-// three quarters of a window.
+// MaxAhead returns how many slots after its own a grant may be charged: three quarters of a window.
 func (c calendar) MaxAhead() int64 { return int64(c.slots) * 3 / 4 }
 
 // Expiry returns the time from which on a slot no longer counts.
@@ -101,15 +98,15 @@ func (c *calendar) Ends(slot int64) int64 {
 	return (slot + 1) * c.width
 }
 
-// Together reports whether two slots may be taken for one where few have to do, as
-// in memory: slots are joined so that there are 64 or fewer in a window, and of a
-// limit that has no more than that, none.
+// Together reports whether two slots may be joined if only few slots are possible, as in memory.
+// Slots are joined so that a window has 64 or fewer. In a limit with at most that many slots, none
+// are joined.
 func (c *calendar) Together(slot, other int64) bool {
 	group := max((c.Slots()+fewSlots-1)/fewSlots, 1)
 	return slot/group == other/group
 }
 
-// fewSlots is into how many parts a window is divided by Together.
+// fewSlots is the number of parts into which Together divides a window.
 const fewSlots = 64
 
 // floorDiv divides rounding towards negative infinity, so that slots before the
@@ -122,10 +119,9 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// calendarSlot returns the index of the window that a time lies in: how many
-// times the window goes into what the clocks of the location show, as if they
-// had shown 1970-01-01 00:00 first. Clocks that are set back over midnight don't
-// bring the day before back.
+// calendarSlot returns the index of the window that a time lies in: the number of windows between
+// 1970-01-01 00:00 and now on the clocks of the location. Clocks that are set back over midnight
+// don't return to the previous day.
 func (c *calendar) calendarSlot(now int64) int64 {
 	at := time.Unix(0, now).In(c.location)
 	_, offset := at.Zone()
@@ -140,8 +136,8 @@ func (c *calendar) calendarSlot(now int64) int64 {
 	return slot
 }
 
-// begins returns the first time at which the clocks of the location show the
-// beginning of a window, or more, where they are set ahead over it.
+// begins returns the first time at which the clocks of the location show the beginning of a window,
+// or a later time if they are set ahead over it.
 func (c *calendar) begins(slot int64) int64 {
 	shown := slot * c.width
 	at := shown - int64(MaxOffset)

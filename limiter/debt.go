@@ -2,18 +2,17 @@ package limiter
 
 import "slices"
 
-// Debts are units of one key that were admitted without the store, which the store is to charge.
+// Debts are units of one key that were admitted without the store and are to be charged to it.
 // [Claim.Charge] charges one. Methods may change the slice that they are given.
 //
-// Invariants: of a sliding or fixed limit, no two debts are of slots that are together. Of a token
-// bucket there is at most one, of at most what is in use.
+// Invariants: no two debts of a sliding or fixed limit are of slots that are together. A token
+// bucket has at most one debt, of at most the units in use.
 type Debts []Charge
 
-// Add adds a charge to debts, as few as will do, and returns them. state is what
-// memory counts of the key, the charge included. Debts of slots that no longer count at
-// now are dropped. For a token bucket, all debts are one, and at most what is in use by
-// the state: memory may drain it at a reduced rate, so the rest has drained at the full
-// rate as well.
+// Add adds a charge to debts, as few as possible, and returns them. state is the state of the key
+// in memory, including the charge. Debts of slots that no longer count at now are dropped. For a
+// token bucket, all debts are one, and at most the units in use by the state: memory may drain it
+// at a reduced rate, so the rest has drained at the full rate as well.
 func (debts Debts) Add(l *Limit, more Charge, state *State, now int64) Debts {
 	if !l.CountsSlots() {
 		for _, debt := range debts {
@@ -31,8 +30,8 @@ func (debts Debts) Add(l *Limit, more Charge, state *State, now int64) Debts {
 	return append(debts, more)
 }
 
-// Forgive takes a charge off debts, as far as they have it in its slot, and returns the units
-// that it took.
+// Forgive removes a charge from debts, as far as they have it in its slot, and returns the number
+// of removed units.
 func (debts Debts) Forgive(l *Limit, charge Charge) (forgiven int64) {
 	for i := range debts {
 		if !l.CountsSlots() || l.Together(debts[i].At, charge.At) {
@@ -44,10 +43,9 @@ func (debts Debts) Forgive(l *Limit, charge Charge) (forgiven int64) {
 	return 0
 }
 
-// Settle spends granted units on debts, and returns the debts that remain. Units are
-// never booked before the slot that they were spent in: for debts of later slots than
-// the grant's, as many granted units are taken out as there are, in back, to be given
-// back, and the debts remain.
+// Settle spends granted units on debts, and returns the remaining debts. Units are never booked
+// before the slot that they were spent in: for debts of later slots than the grant's, Settle moves
+// as many granted units into back, to be given back, and the debts remain.
 func (debts Debts) Settle(l *Limit, granted *Lease, now int64) (rest Debts, back Lease) {
 	back.At = granted.At
 	for i := range debts {

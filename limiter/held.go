@@ -3,13 +3,12 @@ package limiter
 // Held counts the units of a token bucket that pending requests hold. The zero
 // value holds nothing. Slots need no such type: their units go back to their slot.
 //
-// What is held drains as if nothing else were in use. A request that doesn't count gives back no
-// more than what has not drained of its own: the bucket has refilled the rest already, and others
-// may have used it since. Of several requests, the first ones that give back lose what has
-// drained of all, so that whichever of the others count, they stay charged in full. If none
-// counts, all of it is back.
+// Held units drain as if nothing else were in use. A request that doesn't count gives back at most
+// its undrained units: the bucket has refilled the rest already, and others may have used it since.
+// Of several requests, the first ones to give back lose the drained units of all. So the requests
+// that count stay charged in full, whichever they are. If none counts, all units come back.
 type Held struct {
-	is    Bucket // not drained yet
+	is    Bucket // undrained
 	units int64  // taken
 }
 
@@ -27,8 +26,8 @@ func (h *Held) Keep(l *Limit, now, units int64) {
 	h.units = max(h.units-units, 0)
 }
 
-// Release takes units off what is held, and puts what has not drained of them back into the lease
-// that they were spent from.
+// Release removes units from the held ones, and puts their undrained part back into the lease that
+// they were spent from.
 func (h *Held) Release(l *Limit, ls *Lease, now, units int64) {
 	h.is = h.is.drained(l, now)
 	h.units = max(h.units-units, 0)

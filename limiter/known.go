@@ -1,16 +1,15 @@
 package limiter
 
-// Changes are the changes that a claim makes to the state of a key.
+// Changes are the changes of a key's state by a claim.
 type Changes struct {
-	// Slots are units that are added to slots of a sliding or fixed limit; negative ones
-	// are taken away. Those of 0 units say nothing. No two that say something are of one
-	// slot.
+	// Slots are units added to slots of a sliding or fixed limit; negative units are taken away.
+	// Elements with 0 units have no meaning. All others are of different slots.
 	Slots [3]Slot
 	// Bucket is the state of a token bucket afterwards.
 	Bucket Bucket
 }
 
-// Apply changes the state of a key.
+// Apply applies changes to the state of a key.
 func (s *State) Apply(l *Limit, changes Changes) {
 	if !l.CountsSlots() {
 		s.Bucket = changes.Bucket
@@ -23,9 +22,9 @@ func (s *State) Apply(l *Limit, changes Changes) {
 	}
 }
 
-// Recall returns a lease without units that counts what a state says is in use, each of its units
-// as long as the one that counts longest. It returns false for a state that counts something
-// charged ahead, or of a time to come.
+// Recall returns a lease without units that counts the units in use of a state, each of them for as
+// long as the longest-lasting one. It returns false for a state with units charged ahead, or with a
+// future time.
 func (s *State) Recall(l *Limit, now int64) (known Lease, ok bool) {
 	if !l.CountsSlots() {
 		b := s.Bucket
@@ -44,14 +43,14 @@ func (s *State) Recall(l *Limit, now int64) (known Lease, ok bool) {
 	return known, true
 }
 
-// ClaimKnown answers a claim as [Limit.Claim] does with the [Lease.State] a lease, and
-// returns what that changes. What the claim gives back must be that lease, or nothing; it
-// charges nothing. A grant that is refused does not say how long to wait.
+// ClaimKnown answers a claim as [Limit.Claim] does with the [Lease.State] of a lease, and returns
+// the changes. The claim must give back that lease or nothing, and charge nothing. A refused grant
+// does not say how long to wait.
 //
-// Where nobody else has charged the key since the lease was granted, the lease knows of all
-// that is in use. It may count some of that for longer than the state of the key does. So
-// what is granted here is free in the state as well, and the changes are right for it; a claim
-// that is refused here may be granted there.
+// If no other process has charged the key since the lease was granted, the lease knows all units in
+// use. It may count some of them for longer than the state of the key does. So units granted here
+// are free in the state as well, and the changes are right for it. A claim that is refused here may
+// be granted there.
 func (l *Limit) ClaimKnown(known Lease, c Claim) (g Grant, changes Changes) {
 	if l.CountsSlots() {
 		return l.claimKnownSlots(known, c)

@@ -2,41 +2,39 @@ package limiter
 
 import "time"
 
-// Lease is units of one key that were charged to the store for this process and
-// are not spent yet, with what was known of the key when they were charged. The
-// zero value is no lease.
+// Lease is units of one key that were charged to the store for this process and are not spent yet,
+// with the key's known use at the time of the charge. The zero value is no lease.
 //
-// Part of a unit that is left of a token bucket's lease can't be spent; it stays
-// charged, and is given back with the lease.
+// A remaining part of a unit in a token bucket's lease can't be spent; it stays charged, and is
+// given back with the lease.
 //
-// Invariants: 0 ≤ Units ≤ Used, and Units + Spent ≤ Used, parts included. What
-// is spent from leases plus what they are still worth never exceeds what the
-// state remembers of their charge, for any number of holders of one key: a lease
-// on a sliding or fixed limit is worth something only in the slot it was charged
-// to, and a lease on a token bucket only as far as it has not drained, behind
-// what its own holder spent. It does not stand behind what others have in use,
-// who may give that back.
+// Invariants: 0 ≤ Units ≤ Used, and Units + Spent ≤ Used, including parts. For any number of
+// holders of one key, the units spent from leases plus the worth of these leases never exceed the
+// part of their charges that the state remembers. A lease on a sliding or fixed limit has a worth
+// only in the slot it was charged to. A lease on a token bucket drains after the units spent by its
+// own holder, and is worth the undrained rest. It doesn't drain after the units of other holders,
+// because these may give them back.
 type Lease struct {
 	Units int64 // charged and not spent
 	At    int64 // the slot of a sliding or fixed limit; the time of a token bucket
-	Used  int64 // units in use by everyone at At, Units among them
+	Used  int64 // units in use by all holders at At, including Units
 
-	// Spent is the units of Used that this holder has spent: of a token bucket
-	// those that have not drained, of other limits those of this lease.
+	// Spent is the part of Used that this holder has spent: of a token bucket the undrained units,
+	// of other limits the units of this lease.
 	Spent int64
 
-	// These are of a token bucket. A part is 1/window of a unit.
+	// The following fields are for token buckets. A part is 1/window of a unit.
 	Part      int64 // in use beside Used
 	HeldPart  int64 // charged and not spent beside Units
 	SpentPart int64 // spent beside Spent
 }
 
-// Holds reports whether there is anything in a lease that can be given back.
+// Holds reports whether a lease has units or parts that can be given back.
 func (ls Lease) Holds() bool { return ls.Units > 0 || ls.HeldPart > 0 }
 
-// Worth returns how many units of a lease can be spent at now: at most what it
-// holds, and at most what l leaves beside the units used outside the lease. Arguments are pointers
-// to limits because copying one takes as long as the arithmetic.
+// Worth returns how many units of a lease can be spent at now: at most its own units, and at most
+// the units that l leaves beside the units in use outside the lease. Arguments are pointers to
+// limits because copying one takes as long as the arithmetic.
 func (ls *Lease) Worth(l *Limit, now int64) int64 {
 	if ls.Units <= 0 {
 		return 0
@@ -68,8 +66,8 @@ func (ls *Lease) Spend(l *Limit, now, cost int64) bool {
 	return true
 }
 
-// SpendWorth takes cost units from a lease that is worth at least as many at now, which the
-// caller knows from [Lease.Worth].
+// SpendWorth takes cost units from a lease that is worth at least as many at now. Callers check
+// that with [Lease.Worth].
 func (ls *Lease) SpendWorth(l *Limit, now, cost int64) {
 	if l.algorithm == TokenBucket {
 		*ls = ls.drained(l, now)
@@ -78,14 +76,13 @@ func (ls *Lease) SpendWorth(l *Limit, now, cost int64) {
 	ls.Spent += cost
 }
 
-// Take takes out what a lease holds, for giving it back. What is known of the
-// key stays.
+// Take takes the units out of a lease, for giving them back. The known use of the key stays.
 func (ls *Lease) Take(l *Limit) (taken Lease) {
 	taken = *ls
 	ls.Used, ls.Part = taken.outside(l)
 	ls.Units, ls.HeldPart = 0, 0
 	if l.algorithm != TokenBucket {
-		ls.Spent = 0 // it goes with what is taken, see Claim.Return
+		ls.Spent = 0 // it goes with the taken lease, see Claim.Return
 	}
 	return taken
 }
@@ -94,18 +91,18 @@ func (ls *Lease) Take(l *Limit) (taken Lease) {
 // that begins only after now.
 func (ls Lease) isAhead(l *Limit, now int64) bool { return l.Ends(ls.At-1) > now }
 
-// Slow reports whether a key of a sliding limit is known to keep to a quarter of
-// the limit's pace: with all that is in use outside a lease, by the slots that have
-// passed as a whole since the one that the lease's holder met the key in.
+// Slow reports whether a key of a sliding limit is known to stay within a quarter of the limit's
+// rate: the units in use outside a lease are compared with the number of complete slots since met,
+// the slot of the holder's first request.
 func (ls Lease) Slow(l *Limit, met, now int64) bool {
 	slots := int64(l.slots)
 	passed := min(l.Slot(now)-met-1, slots)
 	return (ls.Used-ls.Units)*aheadShare*slots <= l.amount*passed
 }
 
-// Join adds what a grant brought to the lease that its holder already has, and
-// returns what can't be held any more and is to be given back. It also puts back
-// a lease that was taken out for giving it back and is not.
+// Join adds a granted lease to the lease of its holder, and returns the units to be given back
+// because they don't fit in. It also restores a lease that was taken out for giving back and was
+// not given back.
 func (ls *Lease) Join(l *Limit, granted Lease) (back Lease) {
 	switch {
 	case l.algorithm == TokenBucket:
@@ -125,18 +122,17 @@ func (ls *Lease) Join(l *Limit, granted Lease) (back Lease) {
 	return back
 }
 
-// Rewind takes a lease that its holder has drained to a later time as what it is at
-// now, where the holder's time was ahead. It held no less then.
+// Rewind moves a lease that its holder has drained to a later time back to now, because the
+// holder's time was ahead. At now it held at least as many units.
 func (ls *Lease) Rewind(l *Limit, now int64) {
 	if l.algorithm == TokenBucket {
 		ls.At = min(ls.At, now)
 	}
 }
 
-// joinBucket is [Lease.Join] for a token bucket. There is nothing to give back:
-// what the older lease lacks when it is brought to the younger's time has
-// drained. What was spent is not added up, because a grant and a lease that was
-// taken out know of the same.
+// joinBucket is [Lease.Join] for a token bucket. It gives nothing back: units that the older lease
+// loses on the way to the younger lease's time have drained. Spent units are not added up, because
+// a grant and a lease that was taken out count the same ones.
 func (ls *Lease) joinBucket(l *Limit, granted Lease) {
 	if *ls == (Lease{}) {
 		*ls = granted
@@ -159,8 +155,8 @@ func (ls *Lease) joinBucket(l *Limit, granted Lease) {
 	*ls = young
 }
 
-// remember notes that units and part are spent, if that is more than was known,
-// as far as it is in use.
+// remember sets the spent units and part, if they are more than before, and at most to the units in
+// use outside the lease.
 func (ls *Lease) remember(l *Limit, units, part int64) {
 	if units < ls.Spent || (units == ls.Spent && part < ls.SpentPart) {
 		return
@@ -169,10 +165,9 @@ func (ls *Lease) remember(l *Limit, units, part int64) {
 	ls.Spent, ls.SpentPart = lesser(units, part, outside, outsidePart)
 }
 
-// drained returns what a token-bucket lease has become at now. The units
-// that its holder spent drain first; when they are gone the lease itself
-// drains, because the bucket would otherwise refill units that are held as
-// well. What others have in use makes no difference: they may give it back.
+// drained returns a token-bucket lease at time now. The units spent by its holder drain first.
+// After them the lease itself drains, because otherwise the bucket would refill units that are also
+// held. Units of other holders make no difference: they may be given back.
 func (ls *Lease) drained(l *Limit, now int64) Lease {
 	if now <= ls.At {
 		return *ls
@@ -186,8 +181,8 @@ func (ls *Lease) drained(l *Limit, now int64) Lease {
 	return is
 }
 
-// SpentAt returns the time as of which units count that are spent from a lease at now. A
-// token bucket may be ahead of now, if a process with a faster clock charged it first.
+// SpentAt returns the time at which units spent from a lease at now count. A token bucket may be
+// ahead of now, if a process with a faster clock charged it first.
 func (ls Lease) SpentAt(l *Limit, now int64) int64 {
 	if l.algorithm == TokenBucket {
 		return ls.At
@@ -195,12 +190,11 @@ func (ls Lease) SpentAt(l *Limit, now int64) int64 {
 	return now
 }
 
-// bucketSlots is how many slots a token bucket's window is taken to have by
-// [Limit.InSlot].
+// bucketSlots is the number of slots that [Limit.InSlot] assumes for a token bucket's window.
 const bucketSlots = 60
 
-// InSlot reports whether now lies in the slot that a lease was charged to at. A token
-// bucket has no slots: a 60th of its window from then on is taken for one.
+// InSlot reports whether now lies in the slot that a lease was charged to at. A token bucket has no
+// slots: InSlot takes the following 60th of its window as one.
 func (l Limit) InSlot(at, now int64) bool {
 	if l.algorithm == TokenBucket {
 		return now-at < l.window/bucketSlots
@@ -208,22 +202,20 @@ func (l Limit) InSlot(at, now int64) bool {
 	return at >= l.Slot(now)
 }
 
-// Quota describes the rest of a limit for a key: how many units it can still spend, and in
-// how long it has its whole amount back if it spends none of them.
+// Quota is the rest of a limit for a key: how many units it can still spend, and how long it takes
+// to recover the whole amount if it spends none of them.
 //
-// It is exact for a key with one holder as long as that spends what it claims,
-// but for one thing. A lease does not know in which slots of a sliding limit
-// the units in use were charged: it takes all for charged in its own slot, so
-// Remaining may be too low and Reset too long, by a window and a slot at most. A lease on a token
-// bucket that lasts, see [Claim.Lasts], knows what is in use when that ends: Remaining may be too
-// high by what drains until then, and Reset too long by that time.
+// It is exact for a key with one holder that spends its claims, with two exceptions. A lease does
+// not know the slots of a sliding limit in which the used units were charged, and assumes its own
+// slot for all. So Remaining may be too low and Reset too long, by at most a window and a slot. A
+// lease on a token bucket that lasts, see [Claim.Lasts], knows the use at the end of that time. So
+// Remaining may be too high by the units that drain until then, and Reset too long by that time.
 type Quota struct {
 	Remaining int64
 	Reset     time.Duration
 }
 
-// Quota returns what is left of l for the key that holds the lease, as far as
-// the lease knows it.
+// Quota returns the rest of l for the key that holds the lease, as far as the lease knows it.
 func (ls *Lease) Quota(l *Limit, now int64) Quota {
 	if l.algorithm == TokenBucket {
 		is := ls.drained(l, now)
@@ -238,7 +230,7 @@ func (ls *Lease) Quota(l *Limit, now int64) Quota {
 		return Quota{Remaining: l.amount}
 	}
 	last := ls.At
-	if ls.isAhead(l, now) { // what is spent is moved to the slot of now, see Claim.Return
+	if ls.isAhead(l, now) { // spent units are moved to the slot of now, see Claim.Return
 		last = l.Slot(now)
 	}
 	return Quota{
@@ -247,8 +239,8 @@ func (ls *Lease) Quota(l *Limit, now int64) Quota {
 	}
 }
 
-// NextUnit returns how long it takes until a unit is free again, for a quota of which
-// nothing remains.
+// NextUnit returns how long it takes until a unit is free again, for a quota with no remaining
+// units.
 func (q Quota) NextUnit(l *Limit) time.Duration {
 	if l.algorithm == TokenBucket {
 		return q.Reset - l.Refill(l.capacity-1)
@@ -256,9 +248,9 @@ func (q Quota) NextUnit(l *Limit) time.Duration {
 	return q.Reset
 }
 
-// Settles returns how many units giving a lease back at now sets right, a part of
-// a unit counted whole: those that it holds, which are free then, and those that
-// were spent of one charged ahead, which are forgotten sooner then.
+// Settles returns how many units change if a lease is given back at now, counting a part of a unit
+// as whole: unspent units, which become free, and spent units of a lease charged ahead, which are
+// forgotten sooner.
 func (ls Lease) Settles(l *Limit, now int64) int64 {
 	if l.algorithm == TokenBucket {
 		ls = ls.drained(l, now)
@@ -274,12 +266,12 @@ func (ls Lease) Settles(l *Limit, now int64) int64 {
 	return settles
 }
 
-// InUse returns the units that a lease knows to be in use by everyone, those that
-// it holds included, and a part of a unit counted whole.
+// InUse returns the known number of units in use by all holders, including the units of the lease.
+// It counts a part of a unit as whole.
 func (ls Lease) InUse() int64 { return whole(ls.Used, ls.Part) }
 
-// InUseAt returns the units that a lease knows to be in use by everyone at now. Before the time of a
-// token bucket's lease that is what is in use then, and what drains until then.
+// InUseAt returns the known number of units in use by all holders at now. If the time of a token
+// bucket's lease is later, units that drain until then are added.
 func (ls Lease) InUseAt(l *Limit, now int64) int64 {
 	if l.algorithm != TokenBucket {
 		return ls.InUse()
@@ -287,8 +279,8 @@ func (ls Lease) InUseAt(l *Limit, now int64) int64 {
 	return (Bucket{At: ls.At, Units: ls.Used, Part: ls.Part}).drained(l, now).inUseAt(l, now)
 }
 
-// Left returns how many units of l are free beside everything that a lease
-// knows to be in use, held units included.
+// Left returns how many units of l are free beside all units known to be in use, including held
+// ones.
 func (ls Lease) Left(l *Limit) int64 {
 	return max(l.capacity-ls.InUse(), 0)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Bounds of the parameters of a limit. They leave every intermediate result of this
-// package inside 128 bits and every stored value inside 63.
+// Bounds of the parameters of a limit. They keep every intermediate result of this package within
+// 128 bits and every stored value within 63.
 const (
 	MinAmount = 1
 	MaxAmount = 1 << 40
@@ -16,9 +16,9 @@ const (
 	MinSlots  = 1
 	MaxSlots  = 10_000
 
-	// MaxSkew is how far the time of a claim may lie behind what another process
-	// has charged before, because their clocks differ or the claim was held up
-	// on its way, for a token bucket to be sure to count that.
+	// MaxSkew is how far the time of a claim may lie behind an earlier charge by another process,
+	// because their clocks differ or the claim was delayed, for a token bucket to be sure to count
+	// that charge.
 	MaxSkew = time.Minute
 
 	// MaxRefill is the longest time that an empty token bucket may take to
@@ -28,12 +28,12 @@ const (
 
 const (
 	defaultSlots    = 60
-	leaseExtraShare = 8  // headroom is at most 1/8 of what is left, or less, see Claim.Processes
-	lateShare       = 64 // and at most 1/64 of the amount where leases last longer
-	aheadShare      = 4  // leases last longer while at most 1/4 is used, at most at 1/4 of the pace
+	leaseExtraShare = 8  // headroom is at most 1/8 of the units left, or less, see Claim.Processes
+	lateShare       = 64 // and at most 1/64 of the amount if leases last longer
+	aheadShare      = 4  // leases last longer while at most 1/4 is used, at most at 1/4 of the rate
 )
 
-// Algorithm says how units are forgotten.
+// Algorithm determines how units are forgotten.
 type Algorithm uint8
 
 // The algorithms. The zero value is [Sliding].
@@ -64,7 +64,7 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("Algorithm(%d)", uint8(a))
 }
 
-// ParseAlgorithm returns the algorithm of a name, as [Algorithm.String] has it.
+// ParseAlgorithm returns the algorithm with a name, as returned by [Algorithm.String].
 func ParseAlgorithm(name string) (Algorithm, error) {
 	for _, a := range []Algorithm{Sliding, Fixed, TokenBucket} {
 		if name == a.String() {
@@ -76,7 +76,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 
 // Params describe a limit. [New] checks them.
 type Params struct {
-	// Algorithm is sliding unless it says otherwise.
+	// Algorithm is sliding by default.
 	Algorithm Algorithm
 	// Amount is the number of units per Window, from [MinAmount] to [MaxAmount].
 	Amount int64
@@ -89,20 +89,20 @@ type Params struct {
 	// Slots is the number of parts a sliding window is counted in, from
 	// [MinSlots] to [MaxSlots]; zero means 60. The other algorithms take none.
 	Slots int
-	// Location has a fixed window begin at midnight on the clocks of a place, as
-	// time zone and daylight saving have it; its length must be whole days, counted
-	// from 1970-01-01. Nil means that windows are aligned to the Unix epoch. The
-	// other algorithms take none.
+	// Location makes a fixed window begin at midnight on the clocks of a place, according to its
+	// time zone and daylight saving. The window must be whole days, counted from 1970-01-01. Nil
+	// means that windows are aligned to the Unix epoch. The other algorithms take none.
 	Location *time.Location
 }
 
-// Limit is an amount of units per window: how much may be used, and in which slots or at which rate
-// it is forgotten. It is an immutable value; only one made by [New], or from one, is usable.
+// Limit is an amount of units per window: how many may be used, and in which slots or at which rate
+// they are forgotten. It is an immutable value. Only limits made by [New] or from such limits are
+// usable.
 //
-// The units that a key has used are counted apart, by [State], [Lease], [Debts] and [Held].
+// The used units of a key are counted separately, by [State], [Lease], [Debts] and [Held].
 //
-// Invariants: a limit has slots, or it is a token bucket. Its capacity is its amount, but for a token
-// bucket.
+// Invariants: a limit has slots, or it is a token bucket. Its capacity is its amount, unless it is
+// a token bucket.
 type Limit struct {
 	rate
 	calendar
@@ -110,8 +110,7 @@ type Limit struct {
 	capacity  int64 // the most units that can be used at once
 }
 
-// New returns the limit that p describes, or an error that says which value is
-// out of its range.
+// New returns the limit described by p, or an error that names the value that is out of its range.
 func New(p Params) (Limit, error) {
 	l := Limit{algorithm: p.Algorithm, rate: rate{window: int64(p.Window)}}
 	if p.Window < MinWindow {
@@ -148,10 +147,9 @@ func New(p Params) (Limit, error) {
 	return l.WithAmount(p.Amount, p.Burst)
 }
 
-// Stored returns the limit, with an amount of 1, whose algorithm, window and slots a
-// store has kept as [Algorithm], [Limit.Window] and [Limit.Slots]. It returns an error if
-// they are of none. The time zone of a fixed limit is not among them, see
-// [Limit.ZoneSlack].
+// Stored returns the limit, with an amount of 1, for the algorithm, window and slots in a store,
+// which come from [Algorithm], [Limit.Window] and [Limit.Slots]. It returns an error if they are
+// invalid. The time zone of a fixed limit is not stored, see [Limit.ZoneSlack].
 func Stored(algorithm, window, slots int64) (Limit, error) {
 	p := Params{Algorithm: Algorithm(algorithm), Amount: 1, Window: time.Duration(window)}
 	if p.Algorithm == Sliding {
@@ -172,9 +170,8 @@ func (l Limit) ZoneSlack() int64 {
 	return 0
 }
 
-// WithAmount returns the limit with another amount and burst, which is how a
-// scaled limit is made; a burst of zero means the amount. A state or a lease of
-// one is a state or a lease of the other.
+// WithAmount returns the limit with another amount and burst, for scaled limits. A burst of zero
+// means the amount. A state or a lease of one is a state or a lease of the other.
 func (l Limit) WithAmount(amount, burst int64) (Limit, error) {
 	if amount < MinAmount || amount > MaxAmount {
 		return Limit{}, fmt.Errorf("amount must be between %d and %d (2^40), got %d", MinAmount, int64(MaxAmount), amount)
@@ -198,9 +195,8 @@ func (l Limit) WithAmount(amount, burst int64) (Limit, error) {
 	return l, nil
 }
 
-// Scale returns the limit with its amount and burst multiplied by percent/100,
-// rounded up and at least 1. A percentage outside 1 to 100 is taken as the
-// nearest of the two.
+// Scale returns the limit with its amount and burst multiplied by percent/100, rounded up and at
+// least 1. A percentage outside 1 to 100 is replaced by the nearer of the two.
 func (l Limit) Scale(percent int) Limit {
 	p := int64(min(max(percent, 1), 100))
 	l.amount = (l.amount*p + 99) / 100
@@ -229,9 +225,9 @@ func times(units, n int64) int64 {
 	return min(units*n, MaxAmount)
 }
 
-// Share returns the part of percent of the limit that falls to one of n processes, which count from
-// 0. It is at least 1, so the parts of all of them add up to percent of the limit, rounded down, or to
-// n if that is more.
+// Share returns the share of one of n processes, counted from 0, in percent of the limit. It is at
+// least 1. So the shares of all processes add up to percent of the limit, rounded down, or to n if
+// that is more.
 func (l Limit) Share(percent, process, n int) Limit {
 	l.amount = shareOf(l.amount, percent, process, n)
 	l.capacity = shareOf(l.capacity, percent, process, n)
@@ -248,9 +244,9 @@ func shareOf(units int64, percent, process, n int) int64 {
 	return max(part, 1)
 }
 
-// Retention returns how long after a claim its state may still matter: what it
-// was granted may be charged ahead, and spent late. The amount makes a difference
-// for a token bucket only, and only if that takes longer than a window to refill.
+// Retention returns how long after a claim its effect on the state may matter: granted units may be
+// charged ahead, and spent late. The amount matters only for a token bucket with a refill time
+// longer than the window.
 func (l Limit) Retention() time.Duration {
 	if l.algorithm == TokenBucket {
 		return max(l.Refill(l.capacity), time.Duration(l.window))
@@ -258,8 +254,8 @@ func (l Limit) Retention() time.Duration {
 	return time.Duration(2*l.window + l.width)
 }
 
-// Refill returns how long a token bucket takes to refill units, rounded up. It is
-// for token buckets only.
+// Refill returns how long a token bucket takes to refill units, rounded up. It is for token buckets
+// only.
 func (l Limit) Refill(units int64) time.Duration { return time.Duration(l.refillTime(units, 0)) }
 
 // Algorithm returns how the limit forgets units.
@@ -275,9 +271,8 @@ func (l Limit) Window() time.Duration { return time.Duration(l.window) }
 // token bucket, else the amount. A cost above it can never pass.
 func (l Limit) Capacity() int64 { return l.capacity }
 
-// MaxLate returns how many units may be granted for later in one that is charged
-// ahead: a 64th of the amount. What is spent of them is booked when they are given
-// back, so it may be forgotten late.
+// MaxLate returns how many units a grant that is charged ahead may contain for later use: a 64th of
+// the amount. These are booked when the lease is given back, so they may be forgotten late.
 func (l Limit) MaxLate() int64 { return l.amount / lateShare }
 
 // addSaturating adds two non-negative numbers and stops at the largest int64.

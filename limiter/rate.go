@@ -8,15 +8,15 @@ import (
 // A rate is the speed at which a token bucket refills, and its used units drain: amount units per
 // window. A quantity is a number of units and a part, which is 1/window of a unit.
 //
-// Invariants: amount and window are at least 1. A quantity that a method returns has
-// 0 ≤ part < window if those that it is given have. All arithmetic is exact, or ends at the largest
+// Invariants: amount and window are at least 1. If the arguments of a method have 0 ≤ part <
+// window, so has the quantity that it returns. All arithmetic is exact, or ends at the largest
 // int64.
 type rate struct {
 	amount int64
 	window int64 // nanoseconds
 }
 
-// less takes units and parts of one from others, which end at zero.
+// less subtracts a quantity from another. The result is at least zero.
 func (r *rate) less(units, part, byUnits, byPart int64) (int64, int64) {
 	if byUnits > units || (byUnits == units && byPart >= part) {
 		return 0, 0
@@ -28,7 +28,7 @@ func (r *rate) less(units, part, byUnits, byPart int64) (int64, int64) {
 	return units, part
 }
 
-// plus adds units and parts of one to others.
+// plus adds two quantities.
 func (r *rate) plus(units, part, byUnits, byPart int64) (int64, int64) {
 	units, part = units+byUnits, part+byPart
 	if part >= r.window {
@@ -37,7 +37,7 @@ func (r *rate) plus(units, part, byUnits, byPart int64) (int64, int64) {
 	return units, part
 }
 
-// lesser returns the lesser of two numbers of units and parts of one.
+// lesser returns the lesser of two quantities.
 func lesser(units, part, otherUnits, otherPart int64) (int64, int64) {
 	if otherUnits < units || (otherUnits == units && otherPart < part) {
 		return otherUnits, otherPart
@@ -45,7 +45,7 @@ func lesser(units, part, otherUnits, otherPart int64) (int64, int64) {
 	return units, part
 }
 
-// whole returns units, and one more for a part of one.
+// whole returns units, rounded up if there is a part.
 func whole(units, part int64) int64 {
 	if part > 0 {
 		return addSaturating(units, 1)
@@ -53,8 +53,8 @@ func whole(units, part int64) int64 {
 	return units
 }
 
-// refilled returns how many units, and parts of one, drain in elapsed
-// nanoseconds. A number that does not fit is as good as infinite.
+// refilled returns the quantity that drains in elapsed nanoseconds. A number that does not fit
+// becomes the largest int64.
 func (r *rate) refilled(elapsed int64) (units, part int64) {
 	hi, lo := bits.Mul64(uint64(elapsed), uint64(r.amount))
 	if hi >= uint64(r.window) {
@@ -76,8 +76,8 @@ func (r *rate) refillTime(units, part int64) int64 {
 	return nanos
 }
 
-// drainTime returns the nanoseconds in which no more than units and part drain, and whether these
-// drain in exactly that time.
+// drainTime returns the nanoseconds in which at most units and part drain. exact reports whether
+// they drain in exactly that time.
 func (r *rate) drainTime(units, part int64) (nanos int64, exact bool) {
 	hi, lo := bits.Mul64(uint64(units), uint64(r.window))
 	lo, carry := bits.Add64(lo, uint64(part), 0)

@@ -21,8 +21,8 @@ func (s *State) claim(l *Limit, c Claim) Grant {
 	return g
 }
 
-// grantSlots grants what a claim asks for where used units count at its time. It doesn't say
-// how long to wait for what is refused.
+// grantSlots grants the units of a claim when used units count at its time. It doesn't set the
+// retry time of a refusal.
 func (l *Limit) grantSlots(c Claim, used int64) Grant {
 	g := l.share(c, l.amount-used)
 	g.At = l.Slot(c.Now)
@@ -35,8 +35,8 @@ func (l *Limit) grantSlots(c Claim, used int64) Grant {
 	return g
 }
 
-// giveBack gives back what a lease holds, and moves what was spent of it from
-// a slot in the future to the one of now, which is not before it was spent.
+// giveBack gives back the units of a lease. If its slot is in the future, giveBack moves its spent
+// units to the slot of now, which is not before they were spent.
 func (s *State) giveBack(l *Limit, c Claim) {
 	if c.Return.Units > 0 {
 		s.add(c.Return.At, -c.Return.Units)
@@ -69,8 +69,8 @@ func (s *State) used(l *Limit, now int64) (used int64) {
 	return used
 }
 
-// retry returns how long a refused claim must wait until enough slots have
-// expired that c.Min units are free.
+// retry returns how long a refused claim must wait until enough slots have expired that c.Min units
+// are free.
 func (s *State) retry(l *Limit, c Claim) time.Duration {
 	if c.Min > l.amount {
 		return Never
@@ -89,8 +89,7 @@ func (s *State) retry(l *Limit, c Claim) time.Duration {
 	return time.Duration(l.window) // not reached: all slots together leave c.Min free
 }
 
-// add charges units to a slot; a negative number gives them back, as far as
-// they are there.
+// add charges units to a slot. A negative number gives them back, as far as the slot has them.
 func (s *State) add(index, units int64) {
 	i, found := slices.BinarySearchFunc(s.Slots, index, func(slot Slot, index int64) int {
 		switch {
@@ -110,8 +109,8 @@ func (s *State) add(index, units int64) {
 	s.Slots[i].Used = Clamp(Clamp(s.Slots[i].Used) + min(units, maxUsed))
 }
 
-// Coarsen joins the slots of a state that are together. What they hold is
-// remembered for as long as the last of them, up to a 64th of the window longer.
+// Coarsen joins the slots of a state that are together. Joined units are remembered as long as the
+// last of the joined slots, which is up to a 64th of the window longer.
 func (s *State) Coarsen(l *Limit) {
 	if l.slots <= fewSlots {
 		return
@@ -128,9 +127,9 @@ func (s *State) Coarsen(l *Limit) {
 	s.Slots = joined
 }
 
-// maxUsed is the most units that are believed to be in one slot: far more than
-// any limit lets in, and so few that all slots that count at a time have a sum.
+// maxUsed is the maximum of the units in one slot: far more than any limit admits, and so few that
+// the sum of all slots of a window doesn't overflow.
 const maxUsed = math.MaxInt64 / (4 * MaxSlots)
 
-// Clamp makes sense of a slot's value that may come from a damaged file.
+// Clamp limits a slot's value to a valid one. It may come from a damaged file.
 func Clamp(used int64) int64 { return min(max(used, 0), maxUsed) }

@@ -7,29 +7,29 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Component is who writes a count, alone: a machine of a region, since its last start.
+// Component is the only writer of a count: a machine of a region, since its last start.
 type Component struct {
 	Region  string
 	Machine int64
 }
 
-// Counts is what components have admitted of one key of one limit. The zero value is nothing.
-// It is not safe for concurrent use.
+// Counts are the admitted units of one key of one limit by component. The zero value is empty. It
+// is not safe for concurrent use.
 type Counts struct {
 	parts []part // at most maxParts
 }
 
-// part is what one component has admitted in one group.
+// part is the number of units that one component has admitted in one group.
 type part struct {
 	group, units, expires int64
 	of                    Component
 }
 
-// maxParts bounds the memory that one key takes, whatever an exchange says.
+// maxParts bounds the memory of one key, regardless of the data in an exchange.
 const maxParts = 4096
 
-// Take takes the count of a component in a group, which counts until it expires, and returns by
-// how much it has grown. It takes no count that is not larger than before.
+// Take stores the count of a component in a group, which counts until it expires, and returns by
+// how much it has grown. It ignores a count that is not larger than before.
 func (c *Counts) Take(of Component, group, units, expires int64) (grew int64) {
 	units = min(units, limiter.MaxAmount)
 	for i := range c.parts {
@@ -49,14 +49,14 @@ func (c *Counts) Take(of Component, group, units, expires int64) (grew int64) {
 	return units
 }
 
-// Trim forgets what has expired at now, and reports whether anything is left.
+// Trim removes the parts that have expired at now, and reports whether any are left.
 func (c *Counts) Trim(now int64) (left bool) {
 	c.parts = slices.DeleteFunc(c.parts, func(p part) bool { return p.expires <= now })
 	return len(c.parts) > 0
 }
 
-// Split returns the units of each group, in ascending order: those of a region, and those of all
-// others.
+// Split returns the units of each group, in ascending order: the units of a region, and the units
+// of all others.
 func (c *Counts) Split(home string) (own, foreign []limiter.Slot) {
 	for _, p := range c.parts {
 		if p.of.Region == home {
@@ -68,8 +68,8 @@ func (c *Counts) Split(home string) (own, foreign []limiter.Slot) {
 	return Sum(own), Sum(foreign)
 }
 
-// Users returns the machines of a region that have units which have not expired at now, in
-// ascending order.
+// Users returns the machines of a region with units that have not expired at now, in ascending
+// order.
 func (c *Counts) Users(home string, now int64) (machines []int64) {
 	for _, p := range c.parts {
 		if p.of.Region == home && p.expires > now {
@@ -95,15 +95,15 @@ func Sum(lists ...[]limiter.Slot) []limiter.Slot {
 	return sum
 }
 
-// Own is what this machine has admitted of one key of one limit, by group, and what it has
-// published of that. The zero value is nothing. It is not safe for concurrent use.
+// Own is the number of units that this machine has admitted of one key of one limit, by group, and
+// has published. The zero value is empty. It is not safe for concurrent use.
 type Own struct {
 	groups []ownGroup // in ascending order
 }
 
 type ownGroup struct{ group, units, published int64 }
 
-// Add counts units that were admitted in a group.
+// Add counts units admitted in a group.
 func (o *Own) Add(group, units int64) {
 	i, found := slices.BinarySearchFunc(o.groups, group, func(g ownGroup, group int64) int { return cmp.Compare(g.group, group) })
 	if !found {
@@ -112,7 +112,7 @@ func (o *Own) Add(group, units int64) {
 	o.groups[i].units = min(o.groups[i].units+units, limiter.MaxAmount)
 }
 
-// Units returns what was admitted in each group, in ascending order.
+// Units returns the admitted units of each group, in ascending order.
 func (o *Own) Units() []limiter.Slot {
 	units := make([]limiter.Slot, len(o.groups))
 	for i, g := range o.groups {
@@ -121,7 +121,8 @@ func (o *Own) Units() []limiter.Slot {
 	return units
 }
 
-// Unpublished returns the groups that have grown since they were published, as they are now.
+// Unpublished returns the groups that have grown since they were published, with their current
+// units.
 func (o *Own) Unpublished() (units []limiter.Slot) {
 	for _, g := range o.groups {
 		if g.units > g.published {
@@ -140,14 +141,14 @@ func (o *Own) Published(units limiter.Slot) {
 	}
 }
 
-// Unpublish notes that nothing is published any more.
+// Unpublish notes that no unit is published any more.
 func (o *Own) Unpublish() {
 	for i := range o.groups {
 		o.groups[i].published = 0
 	}
 }
 
-// Trim forgets the groups before the oldest, and reports whether any are left.
+// Trim removes the groups before the oldest, and reports whether any are left.
 func (o *Own) Trim(oldest int64) (left bool) {
 	o.groups = slices.DeleteFunc(o.groups, func(g ownGroup) bool { return g.group < oldest })
 	return len(o.groups) > 0

@@ -7,15 +7,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// MinWindow is the shortest window that regions share. Counts that travel for some seconds say
-// nothing of a shorter one.
+// MinWindow is the shortest window that regions share. Counts arrive after some seconds, which is
+// too late for a shorter one.
 const MinWindow = time.Minute
 
-// perWindow is how many groups a sliding window has.
+// perWindow is the number of groups in a sliding window.
 const perWindow = 8
 
-// Groups divides the time of a limit into parts, in which regions count what they admit. The
-// zero value is of a limit that stays regional.
+// Groups divides the time of a limit into parts, in which regions count admitted units. The zero
+// value is for a limit that stays regional.
 type Groups struct {
 	limit  limiter.Limit // the groups are its slots
 	bucket bool
@@ -24,8 +24,8 @@ type Groups struct {
 // GroupsOf returns the groups of a limit. It returns false if the window is too short, and the
 // limit stays regional.
 //
-// Regions agree on the groups of limits that differ in amounts only; of token buckets they also
-// agree on how long these take to refill, as far as that is longer than the window.
+// Regions agree on the groups of limits that differ only in amounts. For token buckets they must
+// also agree on the refill time, if it is longer than the window.
 func GroupsOf(l limiter.Limit) (g Groups, shared bool) {
 	if l.Window() < MinWindow {
 		return g, false
@@ -46,8 +46,8 @@ func GroupsOf(l limiter.Limit) (g Groups, shared bool) {
 	return g, true
 }
 
-// IsBucket reports whether the groups are of a token bucket: growth is charged to it, and it is
-// not lowered.
+// IsBucket reports whether the groups are of a token bucket: growth is charged to the bucket, which
+// is not lowered.
 func (g *Groups) IsBucket() bool { return g.bucket }
 
 // At returns the group that a time lies in.
@@ -56,15 +56,15 @@ func (g *Groups) At(now int64) int64 { return g.limit.Slot(now) }
 // Expires returns the time from which on a group no longer counts.
 func (g *Groups) Expires(group int64) int64 { return g.limit.Expiry(group) }
 
-// Period returns for how many nanoseconds keys have one name in an exchange, at least: a day, or a
-// window that is longer.
+// Period returns the minimum time, in nanoseconds, for which keys have one name in an exchange: a
+// day, or the window if that is longer.
 func (g *Groups) Period() int64 { return max(int64(24*time.Hour), int64(g.limit.Window())) }
 
 // Oldest returns the oldest group that still counts at now.
 func (g *Groups) Oldest(now int64) int64 { return g.limit.Oldest(now) }
 
-// Newest returns the newest group that counts at now: a window ahead, for regions whose clocks
-// are fast. Later ones are of a clock that is wrong.
+// Newest returns the newest group that counts at now: a window ahead, for regions with fast clocks.
+// Later groups come from a wrong clock.
 func (g *Groups) Newest(now int64) int64 { return g.At(now) + g.limit.Slots() }
 
 // Counts reports whether a group counts at now.
@@ -84,8 +84,8 @@ func (g *Groups) InForce(units []limiter.Slot, now int64) (sum int64) {
 }
 
 // Retry returns how long to wait until cost units of amount are free beside all units, own and
-// foreign ones, if no more are admitted; [limiter.Never] if amount is less than cost. Groups
-// count whole, so a store that counts finer has the units free by then.
+// foreign ones, if no more are admitted; [limiter.Never] if amount is less than cost. Groups count
+// whole, so a store with finer counts has the units free by then.
 func (g *Groups) Retry(units []limiter.Slot, amount, cost, now int64) time.Duration {
 	l, err := g.limit.WithAmount(min(max(amount, 1), limiter.MaxAmount), 0)
 	if err != nil {
@@ -97,9 +97,9 @@ func (g *Groups) Retry(units []limiter.Slot, amount, cost, now int64) time.Durat
 	return l.Claim(&s, limiter.Claim{Now: now, Min: cost, Want: cost}).Retry
 }
 
-// Level returns the units that are in use at now of a token bucket from which nothing else was
-// taken. The units of a group are taken at its end, or at now if that is earlier, so it is never
-// less than in truth. units must be in ascending order of their groups.
+// Level returns the units in use at now of a token bucket from which only these units were taken.
+// The units of a group are taken at its end, or at now if that is earlier, so the level is never
+// less than the true one. units must be in ascending order of their groups.
 func (g *Groups) Level(bucket limiter.Limit, units []limiter.Slot, now int64) int64 {
 	var s limiter.State
 	for _, u := range units {
@@ -111,17 +111,17 @@ func (g *Groups) Level(bucket limiter.Limit, units []limiter.Slot, now int64) in
 	return min(bucket.Claim(&s, limiter.Claim{Now: now}).InUse(), bucket.Capacity())
 }
 
-// MostCharged returns how many units of growth are charged to a token bucket at a time: a burst and
-// what refills in a window. What comes in within a few seconds is less. After an outage of the
-// exchange it may be more, and nobody is to wait until that has drained.
+// MostCharged returns the maximum of units charged to a token bucket at a time because of growth: a
+// burst and the refill of a window. Growth within a few seconds is less. After an outage of the
+// exchange it may be more, and no client should wait until that has drained.
 func MostCharged(bucket limiter.Limit) int64 { return bucket.Capacity() + bucket.Amount() }
 
-// freeShare is the part of a limit that regions may use together without the others knowing.
+// freeShare is the share of a limit that regions may use together without publishing it.
 const freeShare = 4
 
-// Publishes reports whether a machine that has admitted some units of an amount must publish
-// them, where there are other machines in all, and nobody else has published the key. As long as
-// it need not, all of them together hide at most a quarter of the amount.
+// Publishes reports whether a machine that has admitted own units of an amount must publish them,
+// if there are so many other machines and none of them has published the key. While it returns
+// false for all, they together hide at most a quarter of the amount.
 func Publishes(own, amount int64, others int) bool {
 	if others <= 0 || own <= 0 {
 		return false

@@ -5,8 +5,8 @@ import "encoding/binary"
 // recorded is the length of one violation as bytes.
 const recorded = 8 + 4 + 1
 
-// AppendPast appends the violations of a record as bytes: for each the time,
-// the zone and the reason, big-endian.
+// AppendPast appends the violations of a record as bytes: the time, the zone and the reason of
+// each, big-endian.
 func (r *Record) AppendPast(to []byte) []byte {
 	for _, v := range r.Past {
 		to = binary.BigEndian.AppendUint64(to, uint64(v.At))
@@ -16,8 +16,8 @@ func (r *Record) AppendPast(to []byte) []byte {
 	return to
 }
 
-// ParsePast returns the violations that [Record.AppendPast] has written, the
-// last [MaxPast] of them. Bytes that are left over are ignored.
+// ParsePast returns the violations written by [Record.AppendPast], the last [MaxPast] of them.
+// Extra bytes at the end are ignored.
 func ParsePast(from []byte) []Violation {
 	n := len(from) / recorded
 	if n == 0 {

@@ -1,6 +1,6 @@
 package reputation
 
-// Level is a range of scores that are treated alike, the best one first.
+// Level is a range of scores that are treated equally, the best one first.
 type Level uint8
 
 // The levels.
@@ -11,7 +11,7 @@ const (
 	Critical              // below
 )
 
-// Levels is how many levels there are.
+// Levels is the number of levels.
 const Levels = int(Critical) + 1
 
 var (
@@ -20,8 +20,8 @@ var (
 	names  = [Levels]string{"low", "medium", "high", "critical"}
 )
 
-// Share returns how much of its limits a client of this level may have, in
-// percent. Of a limit of few units that is at least one.
+// Share returns the share of its limits for a client of this level, in percent. In a limit of few
+// units that is at least one unit.
 func (l Level) Share() int { return shares[min(l, Critical)] }
 
 // String returns the level's name.

@@ -9,40 +9,37 @@ import (
 )
 
 const (
-	// Best is the score of a client of which nothing bad is known.
+	// Best is the score of a client without violations.
 	Best = 100
-	// HalfLife is the time in which half of what a score lacks comes back.
+	// HalfLife is the time in which half of the missing points of a score come back.
 	HalfLife = 6 * time.Hour
-	// Margin is how many points above the floor of a better level a score must
-	// be to be in it again.
+	// Margin is how many points above the floor of a better level a score must be to reach that
+	// level again.
 	Margin = 3
-	// Forgotten is how many points a score may lack to count as whole: a record
-	// that lacks less says nothing.
+	// Forgotten is how many points a score may lack to count as whole: a record that lacks less has
+	// no effect.
 	Forgotten = 0.5
 )
 
-// point is what [Record.Lost] counts in.
+// point is the unit of [Record.Lost].
 const point = 1_000_000
 
-// Record is what is known of a client. The zero value is that of a client of
-// which nothing is known. What is read from outside must go through
-// [Record.Clamp] before it is used.
+// Record is the history of a client. The zero value is the record of an unknown client. A record
+// from outside must go through [Record.Clamp] before use.
 type Record struct {
-	// At is when Lost was right, in nanoseconds since the Unix epoch: the time of
-	// the last violation.
+	// At is the time of the last violation, and of Lost, in nanoseconds since the Unix epoch.
 	At int64
-	// Lost is how much the score lacked at At, in millionths of a point.
+	// Lost is the number of points missing at At, in millionths of a point.
 	Lost int64
-	// Level is the level that the client was in after At.
+	// Level is the level of the client after At.
 	Level Level
 	// Until is when the client's ban ends, or ended, in nanoseconds since the Unix
 	// epoch; 0 if it never was banned.
 	Until int64
-	// Bans is how many bans have followed one another.
+	// Bans is the number of successive bans.
 	Bans int
-	// Counts is how long the record is needed at least, in nanoseconds since the Unix
-	// epoch: until then its violations may count for a ban, however few points they
-	// cost.
+	// Counts is the time until which the record is needed at least, in nanoseconds since the Unix
+	// epoch: until then its violations may count for a ban, even if they cost few points.
 	Counts int64
 	// Past is the last violations, oldest first, at most [MaxPast].
 	Past []Violation
@@ -53,7 +50,7 @@ func (r *Record) Score(now int64) float64 {
 	return Best - float64(r.lost(now))/point
 }
 
-// lost returns what the score lacks at a time.
+// lost returns the missing points of the score at a time, in millionths.
 func (r *Record) lost(now int64) int64 {
 	since := max(now-r.At, 0)
 	return int64(math.Round(float64(r.Lost) * math.Exp2(-float64(since)/float64(HalfLife))))
@@ -72,7 +69,7 @@ func (r *Record) LevelAt(now int64) Level {
 	return level
 }
 
-// Banned tells whether the client is banned at a time.
+// Banned reports whether the client is banned at a time.
 func (r *Record) Banned(now int64) bool { return now < r.Until }
 
 // Last returns the time of the last violation for a reason, in nanoseconds since
@@ -86,14 +83,14 @@ func (r *Record) Last(reason Reason) int64 {
 	return 0
 }
 
-// Exceeds tells whether the record knows of more than an other of the same
-// client, which must have lost something then.
+// Exceeds reports whether the record contains more than another one of the same client, which must
+// have lost data then.
 func (r *Record) Exceeds(other Record) bool {
 	return r.At > other.At || r.At == other.At && r.Lost > other.Lost
 }
 
-// Merge returns what two records of one client say together, of which one was kept
-// under another name: the later one, with the longer ban and need of the two.
+// Merge returns the union of two records of one client, one of them under another name: the later
+// one, with the later of both Until and Counts.
 func (r Record) Merge(other Record) Record {
 	if other.At >= r.At {
 		r, other = other, r
@@ -102,8 +99,8 @@ func (r Record) Merge(other Record) Record {
 	return r
 }
 
-// Expires returns the time from which on the record says nothing, in
-// nanoseconds since the Unix epoch; 0 if it never said anything.
+// Expires returns the time from which on the record has no effect, in nanoseconds since the Unix
+// epoch; 0 if it never had one.
 func (r *Record) Expires() int64 {
 	if r.Lost == 0 && r.Until == 0 {
 		return r.Counts
@@ -118,7 +115,7 @@ func (r *Record) Expires() int64 {
 	return whole
 }
 
-// Move moves all times of the record, where the time that they are of was set.
+// Move moves all times of the record after their clock was set.
 func (r *Record) Move(by int64) {
 	if by == 0 {
 		return
@@ -134,9 +131,9 @@ func (r *Record) Move(by int64) {
 	}
 }
 
-// Clamp brings what was read from outside into range: no score beyond its
-// bounds, no level but one there is, no time further in the future than a
-// violation at now would lead to, and no violation that is still to come.
+// Clamp limits values from outside to their range: the score to its bounds, the level to existing
+// ones, times to at most those that a violation at now could cause. It removes violations in the
+// future.
 func (r *Record) Clamp(now int64) {
 	r.At = min(max(r.At, 0), now)
 	r.Lost = min(max(r.Lost, 0), Best*point)

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Reason says what a client did.
+// Reason is a kind of violation.
 type Reason uint8
 
-// The reasons. Their numbers are kept on disk.
+// The reasons. Their numbers are stored on disk.
 const (
-	// OverLimit is sending more than a limit would let anybody send.
+	// OverLimit is sending more than any client's limit.
 	OverLimit Reason = 1 + iota
 	// Forged is a session cookie that was tampered with, or a solved challenge
 	// that was sent again.
 	Forged
 	// Trapped is a visit to a path that no honest client visits.
 	Trapped
-	// Crowded is too many clients of one network, which is the client here.
+	// Crowded is too many clients in one network. The network is the client here.
 	Crowded
-	// Inherited is what a client did under another name, before it had this one.
+	// Inherited is the violations of a client under an earlier name.
 	Inherited
 )
 
@@ -40,37 +40,35 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// MaxPast is how many violations are remembered of one client.
+// MaxPast is the maximum number of remembered violations of one client.
 const MaxPast = 32
 
-// Violation is one thing that a client did.
+// Violation is one violation by a client.
 type Violation struct {
 	At     int64  // nanoseconds since the Unix epoch
-	Zone   uint32 // a hash of the zone's name; 0 if it happened in none
+	Zone   uint32 // a hash of the zone's name; 0 if no zone was involved
 	Reason Reason
 }
 
-// Offense is a violation with what it leads to.
+// Offense is a violation with its consequences.
 type Offense struct {
 	Violation
-	// Points is what it takes off the score, from 0 to [Best].
+	// Points is the number of points taken off the score, from 0 to [Best].
 	Points int
-	// Ban is when the client is banned for it.
+	// Ban determines when the offense bans the client.
 	Ban Ban
 }
 
-// Ban says when a client is banned, and for how long. The zero value bans
-// nobody.
+// Ban determines when a client is banned, and for how long. The zero value never bans.
 type Ban struct {
-	// After is how many violations lead to a ban, from 1 to [MaxPast].
+	// After is the number of violations that lead to a ban, from 1 to [MaxPast].
 	After int
-	// Within is the time in which they must lie.
+	// Within is the time in which they must occur.
 	Within time.Duration
-	// For is how long the first ban lasts. Each that follows within [Probation]
-	// of the last one's end takes twice as long.
+	// For is the duration of the first ban. Each ban that begins within [Probation] of the last
+	// one's end lasts twice as long.
 	For time.Duration
-	// Most is how long a ban lasts at most, up to [MaxBan]; zero means
-	// [DefaultMost].
+	// Most is the maximum duration of a ban, up to [MaxBan]; zero means [DefaultMost].
 	Most time.Duration
 	// Zone is the zone whose violations count, or 0 for all.
 	Zone uint32
@@ -79,18 +77,18 @@ type Ban struct {
 const (
 	// Probation is how long after its end a ban is remembered.
 	Probation = 24 * time.Hour
-	// DefaultMost is how long a ban lasts at most unless configured otherwise.
+	// DefaultMost is the default of the maximum duration of a ban.
 	DefaultMost = 24 * time.Hour
-	// MaxBan is how long a ban can last at most.
+	// MaxBan is the longest possible ban.
 	MaxBan = 366 * 24 * time.Hour
-	// maxBans is how far bans are counted: further doubling changes nothing.
+	// maxBans is the largest counted number of bans: further doubling changes nothing.
 	maxBans = 64
 )
 
-// Commit notes an offense, and tells whether it led to a ban. What a client does
-// while it is banned changes nothing.
+// Commit notes an offense, and reports whether it led to a ban. Offenses of a banned client change
+// nothing.
 func (r *Record) Commit(o Offense) (banned bool) {
-	now := max(o.At, r.At) // no time comes back
+	now := max(o.At, r.At) // time never runs backwards
 	if r.Banned(now) {
 		return false
 	}
@@ -112,7 +110,7 @@ func (r *Record) Commit(o Offense) (banned bool) {
 // counted returns how many violations count for a ban.
 func (r *Record) counted(ban Ban, now int64) (n int) {
 	for _, v := range r.Past {
-		since := max(now-int64(ban.Within), r.Until-1) // those before the last ban have been paid for
+		since := max(now-int64(ban.Within), r.Until-1) // violations before the last ban don't count again
 		if v.At > since && (ban.Zone == 0 || ban.Zone == v.Zone) {
 			n++
 		}
