@@ -68,7 +68,7 @@ type rare struct {
 	open     *entry // the cell's last entry, in the last batch with an entry of it, until that is answered
 	local    *local // decisions without the store, or nil
 	inFlight int32  // claims that are waiting or under way
-	shares   bool   // the answer to these gives back what came back meanwhile, see shareLocked
+	shares   bool   // the answer to these claims shares units that came back meanwhile, see shareLocked
 	parts    leaseParts
 	holds    holds
 }

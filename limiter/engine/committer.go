@@ -40,7 +40,7 @@ type committer struct {
 	losses losses
 	asking atomic.Bool // the next turn asks for the store's time
 
-	newsroom newsroom // asks what other processes have changed
+	newsroom newsroom // asks the store for changes by other processes
 
 	ready    chan struct{} // closed when the store was opened or failed to open
 	started  chan struct{} // closed when there was enough time to open it

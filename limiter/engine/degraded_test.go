@@ -22,7 +22,7 @@ type faulty struct {
 	events eventLog
 }
 
-// eventLog counts what an observer is told.
+// eventLog counts the events that an observer is notified of.
 type eventLog struct {
 	noObserver
 	outages, degraded, reminded, recovered atomic.Int64
@@ -40,8 +40,7 @@ func (l *eventLog) Degraded(since time.Duration, _ error) {
 
 func (l *eventLog) Recovered(time.Duration) { l.recovered.Add(1) }
 
-// inBubble runs f with an engine on a store that can be broken, in virtual
-// time.
+// inBubble runs f with an engine on a store that can be broken, in virtual time.
 func inBubble(t *testing.T, f func(t *testing.T, e *faulty)) {
 	bubble.Test(t, func(t *testing.T) {
 		e := &faulty{}
@@ -94,7 +93,7 @@ func TestBrokenStoreAdmitsAShareAndChargesItLater(t *testing.T) {
 	}
 }
 
-// What was used before an outage counts in it.
+// Use before an outage counts in it.
 func TestOutageDoesNotDoubleALimit(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -116,8 +115,8 @@ func TestOutageDoesNotDoubleALimit(t *testing.T) {
 	})
 }
 
-// A client that kept to the reduced limit all through a long outage has not used
-// up its limit for a long time after it.
+// A client that stayed within the reduced limit all through a long outage has not used up its limit
+// for a long time after it.
 func TestDebtsDrain(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -143,8 +142,8 @@ func TestDebtsDrain(t *testing.T) {
 	}
 }
 
-// What is admitted in an outage is charged to the slots it was admitted in,
-// however many these are.
+// Units admitted in an outage are charged to the slots of their admission, regardless of the number
+// of slots.
 func TestDebtsOfManySlots(t *testing.T) {
 	limit := sliding(t, 100, time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -167,7 +166,7 @@ func TestDebtsOfManySlots(t *testing.T) {
 	})
 }
 
-// A long outage leaves no more debts of a key than a window has slots.
+// A long outage leaves at most as many debts of a key as a window has slots.
 func TestDebtsAreBounded(t *testing.T) {
 	limit := sliding(t, 1000, time.Minute)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -185,7 +184,7 @@ func TestDebtsAreBounded(t *testing.T) {
 	})
 }
 
-// In an outage, memory is all that knows the keys, and forgets none that is idle.
+// In an outage, only memory knows the keys, and keeps idle ones.
 func TestIdleKeysAreKnownInAnOutage(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -193,13 +192,13 @@ func TestIdleKeysAreKnownInAnOutage(t *testing.T) {
 		e.broken.Store(true)
 		e.count(1, debit(limit, "b", 1))
 		time.Sleep(time.Hour)
-		if got := e.count(5, debit(limit, "a", 1)); got > 1 { // what it held
+		if got := e.count(5, debit(limit, "a", 1)); got > 1 { // its lease
 			t.Errorf("%d passed in the outage with 8 of 10 used", got)
 		}
 	})
 }
 
-// eventuallyInBubble waits for what time brings about.
+// eventuallyInBubble waits for a condition that comes true with time.
 func eventuallyInBubble(t *testing.T, true func() bool) {
 	t.Helper()
 	for range 600 {
@@ -277,7 +276,7 @@ func TestRecoveryTakesAWrite(t *testing.T) {
 			}
 		})
 		readOnly.Store(true)
-		if f.ask(debit(limit, "a", 5)).Allowed { // and so nothing is owed
+		if f.ask(debit(limit, "a", 5)).Allowed { // so there is no debt
 			t.Error("5 of 10 passed without the store")
 		}
 		time.Sleep(10 * time.Minute)
@@ -329,7 +328,7 @@ func TestProbesBackOff(t *testing.T) {
 	})
 }
 
-// Processes that lost one store together don't try it again together.
+// Processes that lost one store together don't try it again at the same time.
 func TestProbesSpread(t *testing.T) {
 	first, last := jittered(time.Minute), jittered(time.Minute)
 	for range 1000 {
@@ -341,8 +340,8 @@ func TestProbesSpread(t *testing.T) {
 	}
 }
 
-// Whatever step of the work with the store fails, requests are answered, limits
-// hold, and the engine recovers by itself.
+// Whichever call of the store fails, requests are answered, limits hold, and the engine recovers by
+// itself.
 func TestEveryStepMayFail(t *testing.T) {
 	for _, fault := range []error{errDisk, errors.Join(errDisk, storage.ErrUnknownOutcome)} {
 		for fails := int64(1); fails <= 12; fails++ {
@@ -389,8 +388,8 @@ func testStepFails(t *testing.T, limit *Limit, fails int64, fault error) {
 	f.Close(t.Context())
 }
 
-// A grant that comes too late for the requests that waited for it pays for what
-// memory has admitted in their place; the rest is counted as used.
+// A grant that comes too late for its waiting requests pays for the units that memory admitted in
+// their place; the rest counts as used.
 func TestLateGrantPaysForWhatMemoryAdmitted(t *testing.T) {
 	limit := sliding(t, 100, 24*time.Hour)
 	bubble.Test(t, func(t *testing.T) {
@@ -421,7 +420,7 @@ func TestLateGrantPaysForWhatMemoryAdmitted(t *testing.T) {
 	})
 }
 
-// What memory refused in an outage may well pass after it.
+// Requests refused by memory in an outage may pass after it.
 func TestRefusalsByMemoryEndWithTheOutage(t *testing.T) {
 	limit := sliding(t, 1000, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -439,8 +438,8 @@ func TestRefusalsByMemoryEndWithTheOutage(t *testing.T) {
 	})
 }
 
-// What the store refused before an outage is refused from memory after it as
-// well, whatever memory refused meanwhile.
+// Requests refused by the store before an outage are refused from memory after it as well,
+// regardless of memory's refusals meanwhile.
 func TestRefusalsByTheStoreOutliveTheOutage(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -461,8 +460,7 @@ func TestRefusalsByTheStoreOutliveTheOutage(t *testing.T) {
 	})
 }
 
-// Those who flood the memory in an outage don't make it forget who is near a
-// limit.
+// A flood of keys in an outage doesn't make memory forget keys near their limit.
 func TestFloodInAnOutage(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -489,8 +487,7 @@ func TestFloodInAnOutage(t *testing.T) {
 	})
 }
 
-// A store that opens well and then fails is told of once a minute, and tried
-// less and less.
+// A store that opens well and then fails is reported once a minute, and tried less and less often.
 func TestFlapping(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
 	bubble.Test(t, func(t *testing.T) {
@@ -518,8 +515,7 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// A recovery and a request that finds the store at fault may overtake one
-// another.
+// A recovery and a request that detects a fault of the store may overtake one another.
 func TestOutageThatEndedMayGoOn(t *testing.T) {
 	var o outage
 	if next, _ := o.goOn(errDisk, lastProbe); next <= 0 {
@@ -532,8 +528,8 @@ func TestOutageThatEndedMayGoOn(t *testing.T) {
 	}
 }
 
-// In a long outage memory holds no more of a key than a bound, however many slots
-// its limit has, and what was admitted counts all the same, then and afterwards.
+// In a long outage memory holds a bounded state of a key, regardless of the number of slots of its
+// limit, and admitted units still count, then and afterwards.
 func TestMemoryOfALongOutage(t *testing.T) {
 	const amount = 1000
 	limit := newLimit(t, limiter.Params{Amount: amount, Window: 24 * time.Hour, Slots: limiter.MaxSlots})
@@ -572,16 +568,16 @@ func TestMemoryOfALongOutage(t *testing.T) {
 	})
 }
 
-// What memory has admitted is paid from a grant if it is booked no earlier than it was
-// spent. Otherwise as many units are given back, and it is still owed. A grant and debts
-// are never worth more than was granted.
+// A debt is paid from a grant if the grant is booked no earlier than the debt was spent. Otherwise
+// as many units are given back, and the debt stays. A grant and debts are never worth more than the
+// granted units.
 func TestGrantPaysDebts(t *testing.T) {
 	limit := sliding(t, 1000, time.Minute)
 	f := newFixture(t)
 	now := f.clock.now()
 	slot := limit.Slot(now)
 	for _, tt := range []struct {
-		at, units, debt          int64 // the grant's slot and units, and what is owed in slot 0
+		at, units, debt          int64 // the grant's slot and units, and the debt in slot 0
 		left, spent, owed, given int64
 	}{
 		{0, 5, 2, 3, 2, 0, 0}, {0, 5, 9, 0, 5, 4, 0}, // of the same slot
@@ -602,7 +598,7 @@ func TestGrantPaysDebts(t *testing.T) {
 	}
 }
 
-// Each outage is counted, also those of which only the first is told, since they follow one another.
+// Each outage is counted, even if only the first of successive ones is reported.
 func TestEveryOutageCounts(t *testing.T) {
 	limit := sliding(t, 1000, time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -618,8 +614,8 @@ func TestEveryOutageCounts(t *testing.T) {
 	})
 }
 
-// An outage begins with a call that took too long. Why that was so is told as soon as it is known, and
-// once: later causes come with the next reminder.
+// An outage begins with a call that took too long. Its cause is reported as soon as it is known,
+// and once: later causes come with the next reminder.
 func TestCauseOfAnOutageIsToldAtOnce(t *testing.T) {
 	var o outage
 	tooLong, full, gone := errors.New("took too long"), errors.New("no space left"), errors.New("connection refused")
@@ -635,7 +631,7 @@ func TestCauseOfAnOutageIsToldAtOnce(t *testing.T) {
 		}
 	}
 	o.end()
-	o.begin(tooLong, lastProbe) // soon after the last one, and not told
+	o.begin(tooLong, lastProbe) // soon after the last one, and not reported
 	if _, since := o.goOn(full, lastProbe); since != 0 {
 		t.Errorf("the cause of an outage that isn't told is told after %v", since)
 	}

@@ -95,7 +95,7 @@ func (l *leases) shareLocked(c *cell, limit *Limit) {
 	lease := c.leaseLocked()
 	units := lease.Units
 	if lease.HeldPart > 0 {
-		units++ // a unit of which a part is held is of no use to others
+		units++ // a unit with a held part is of no use to other processes
 	}
 	switch {
 	case units <= limit.Capacity()/headroomShare || !l.othersHold():

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// A client that waits as long as it was told passes then, also if it was told so
-// by the refusal that was a violation.
+// A client that waits for the returned retry time is admitted then, even if the refusal itself was
+// a violation.
 func TestRetryIsTrueForWhoIsPunished(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -46,8 +46,8 @@ func TestRetryIsTrueForWhoIsPunished(t *testing.T) {
 	}
 }
 
-// A fall to a lower level leaves more to spare before the next violation, but
-// there is none in the same window.
+// A fall to a lower level raises the threshold of the next violation, but there is none in the same
+// window.
 func TestViolationsAreOncePerWindowWhateverTheLevel(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 100, time.Hour, 30)
 	scaling.Ban = reputation.Ban{}
@@ -55,11 +55,11 @@ func TestViolationsAreOncePerWindowWhateverTheLevel(t *testing.T) {
 		f.from("a", scaling)
 		f.fake.advance(minBetween)
 	}
-	f.from("b", scaling) // goes through the committer, and so what was before it has
+	f.from("b", scaling) // goes through the committer, and so all earlier work is done
 	f.score("a", 1)
 }
 
-// punished counts what is noted.
+// punished counts the noted offenses.
 type punished struct {
 	noObserver
 	offenses atomic.Int64
@@ -67,7 +67,7 @@ type punished struct {
 
 func (p *punished) Punished(reputation.Reason) { p.offenses.Add(1) }
 
-// What a banned client does leads to nothing, and so is not written down.
+// Requests of a banned client have no consequences, and so are not recorded.
 func TestBannedClientMakesNoWrites(t *testing.T) {
 	var seen punished
 	f := newFixture(t, func(o *Options) { o.Observer = &seen })
@@ -86,12 +86,12 @@ func TestBannedClientMakesNoWrites(t *testing.T) {
 	}
 }
 
-// While the store can't be read nobody is known, and all the same no client can
-// fill up the room that there is for the offenses of all.
+// While the store can't be read no client is known, and still no client can fill up the queue for
+// the offenses of all.
 func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.broken.Store(true)
-		e.ask(debit(sliding(t, 10, time.Hour), "x", 1)) // shows the fault
+		e.ask(debit(sliding(t, 10, time.Hour), "x", 1)) // reveals the fault
 		for range 3 {
 			for range 1000 {
 				e.Punish(&Client{Key: []byte("a")}, reputation.Offense{Violation: reputation.Violation{Reason: reputation.Trapped}, Points: 1})
@@ -109,14 +109,13 @@ func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 	})
 }
 
-// Who is refused by the part of a limit that there is in an outage has done
-// nothing wrong, however often that happens.
+// Refusals by the reduced limit of an outage are no violations, however often they happen.
 func TestNobodyIsToBlameForAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
 		scaling := newScaling(t, 10, time.Hour, 25)
 		e.from("a", scaling)
 		e.broken.Store(true)
-		e.ask(debit(sliding(t, 10, time.Hour), "x", 1)) // shows the fault
+		e.ask(debit(sliding(t, 10, time.Hour), "x", 1)) // reveals the fault
 		if got := e.passing(9, "a", scaling); got != 3 {
 			t.Errorf("%d passed, want 3 of the 4 that are 40 %%", got)
 		}
@@ -134,13 +133,13 @@ func TestNobodyIsToBlameForAnOutage(t *testing.T) {
 	})
 }
 
-// slowJustice counts the offenses that a store was told of before each batch of
-// claims, and takes none before the test is ready.
+// slowJustice counts the offenses that a store receives before each batch of claims, and accepts
+// none before the test is ready.
 type slowJustice struct {
 	storage.Store
 	ready chan struct{}
 	told  atomic.Int64
-	read  func() // runs after clients were read, if there is one
+	read  func() // runs after clients were read; may be nil
 }
 
 func (s *slowJustice) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
@@ -157,7 +156,7 @@ func (s *slowJustice) Punish(ctx context.Context, offenses []storage.Offense, re
 	return s.Store.Punish(ctx, offenses, records)
 }
 
-// However many clients are punished at a time, claims come in between.
+// Claims are answered between offenses, regardless of the number of concurrently punished clients.
 func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 	const clients = 10 * offenseBatch
 	f, s := startJustice(t)
@@ -183,8 +182,8 @@ func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 	eventually(t, func() bool { return s.told.Load() == clients })
 }
 
-// What is kept of a client doesn't keep the batch with which it was read, and so
-// everybody who was in that.
+// The state of a client doesn't keep its batch in memory, and with it all other clients of that
+// batch.
 func TestClientsDoNotKeepBatches(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 10, time.Hour, 0)
 	var batches []weak.Pointer[batch]
@@ -196,7 +195,7 @@ func TestClientsDoNotKeepBatches(t *testing.T) {
 		<-b.done
 		batches = append(batches, weak.Make(b))
 	}
-	f.from("b", scaling) // the committer has let go of the others by now
+	f.from("b", scaling) // the committer has no more references to the others
 	runtime.GC()
 	if i := slices.IndexFunc(batches, func(w weak.Pointer[batch]) bool { return w.Value() != nil }); i >= 0 {
 		t.Errorf("batch %d is kept", i)
@@ -206,8 +205,7 @@ func TestClientsDoNotKeepBatches(t *testing.T) {
 	}
 }
 
-// Clients that share a key and come in one batch are each held to the limit of
-// their own level.
+// Clients that share a key and come in one batch are each limited by their own level.
 func TestClientsOfOneKeyInOneBatch(t *testing.T) {
 	atGate(t, func(t *testing.T, g *gate) {
 		scaling := newScaling(t, 50, time.Hour, 0)
@@ -219,7 +217,7 @@ func TestClientsOfOneKeyInOneBatch(t *testing.T) {
 		first := g.begin(t.Context(), Debit{Limit: scaling.Levels[0], Key: []byte("all"), Cost: 20})
 		bad := begin("bad", 1)
 		good := begin("good", 1)
-		g.let() // and the first has spent what it was granted
+		g.let() // and the first has spent its grant
 		go g.letAll(t.Context())
 		if d := <-first; !d.Allowed {
 			t.Errorf("the first: %+v", d)
@@ -233,7 +231,7 @@ func TestClientsOfOneKeyInOneBatch(t *testing.T) {
 	})
 }
 
-// banning is the offense of a visit to a trap that bans.
+// banning is the offense of a visit to a banning trap.
 var banning = reputation.Offense{
 	Violation: reputation.Violation{Reason: reputation.Trapped},
 	Ban:       reputation.Ban{After: 1, Within: time.Second, For: time.Hour},
@@ -254,8 +252,8 @@ func startJustice(t *testing.T) (*fixture, *slowJustice) {
 	return f, s
 }
 
-// A ban holds from the moment of its offense on, before the store was told of it or
-// was asked what else the client has done.
+// A ban holds from the moment of its offense on, before the store has recorded it and before the
+// rest of the client's record is read.
 func TestBanHoldsAtOnce(t *testing.T) {
 	f, s := startJustice(t)
 	defer close(s.ready)
@@ -272,8 +270,8 @@ func TestBanHoldsAtOnce(t *testing.T) {
 	}
 }
 
-// What is read of a client while it commits an offense for the first time doesn't
-// make that undone, neither for the request that has it read nor for later ones.
+// A read of a client's record during its first offense doesn't undo the offense, neither for the
+// reading request nor for later ones.
 func TestBanHoldsWhileTheClientIsRead(t *testing.T) {
 	f, s := startJustice(t)
 	scaling := newScaling(t, 10, time.Hour, 0)
@@ -291,7 +289,7 @@ func TestBanHoldsWhileTheClientIsRead(t *testing.T) {
 	}
 }
 
-// Who goes where it costs points first is no safer where it bans.
+// A client that commits an offense for points first is banned all the same by a banning one.
 func TestOffenseThatBansCountsRightAfterAnother(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 10, time.Hour, 0)
 	f.from("a", scaling)

@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// counting asks for a request of which it is known later whether it counts.
+// counting decides a request with a pending debit.
 func (f *fixture) counting(how Counting, limit *Limit, key string, cost int64) (*Pending, Decision) {
 	debits := []Debit{{Limit: limit, Key: []byte(key), Cost: cost, Counting: how}}
 	d := f.Decide(context.Background(), nil, debits)
 	return debits[0].Pending, d
 }
 
-// hold asks for n requests that hold a unit each.
+// hold decides n requests that hold a unit each.
 func (f *fixture) hold(n int, limit *Limit, key string) (held []*Pending) {
 	f.t.Helper()
 	for i := range n {
@@ -53,8 +53,8 @@ func onStores(t *testing.T, params limiter.Params, test func(t *testing.T, f *fi
 	}
 }
 
-// What requests hold is charged: other requests are refused meanwhile, and let in again as soon
-// as one of those that hold turns out not to count.
+// Held units are charged: other requests are refused meanwhile, and admitted again as soon as one
+// of the holding requests turns out not to count.
 func TestHeldUnitsComeBack(t *testing.T) {
 	onStores(t, limiter.Params{Amount: 5, Window: time.Hour}, func(t *testing.T, f *fixture, limit *Limit) {
 		held := f.hold(5, limit, "a")
@@ -88,8 +88,8 @@ func TestHeldUnitsComeBack(t *testing.T) {
 	})
 }
 
-// Of however many that ask at once, exactly the limit is let through to where it shows whether
-// they count, and those that don't use up nothing.
+// Of any number of concurrent requests, exactly the limit is admitted until they are settled, and
+// requests that don't count use up nothing.
 func TestHeldRequestsAtOnce(t *testing.T) {
 	onStores(t, limiter.Params{Amount: 5, Window: time.Hour}, func(t *testing.T, f *fixture, limit *Limit) {
 		for _, counts := range []bool{false, true} {
@@ -117,8 +117,7 @@ func TestHeldRequestsAtOnce(t *testing.T) {
 	})
 }
 
-// A unit that comes back when the key's lease is of a later slot is given back to the slot that
-// it was taken from.
+// A unit that comes back when the key's lease is of a later slot is given back to its own slot.
 func TestHeldUnitsComeBackToTheirSlot(t *testing.T) {
 	f := newFixture(t)
 	limit := sliding(t, 6, time.Minute)
@@ -142,7 +141,7 @@ func TestHeldUnitsComeBackToTheirSlot(t *testing.T) {
 	}
 }
 
-// What is held for longer than its slot counts is not given back to anything.
+// Units held for longer than their slot counts are not given back.
 func TestHeldUnitsExpire(t *testing.T) {
 	onStores(t, limiter.Params{Amount: 3, Window: time.Minute}, func(t *testing.T, f *fixture, limit *Limit) {
 		held := f.hold(3, limit, "a")
@@ -159,8 +158,8 @@ func TestHeldUnitsExpire(t *testing.T) {
 	})
 }
 
-// What was held before a reset or another time is not given back afterwards: others may have used
-// it since.
+// Units held before a reset or another time are not given back afterwards: others may have used
+// them since.
 func TestHeldUnitsAreForgotten(t *testing.T) {
 	for _, processes := range []int{1, 2} { // the last one resets
 		for _, algorithm := range algorithms {
@@ -176,7 +175,7 @@ func TestHeldUnitsAreForgotten(t *testing.T) {
 					if err := engines[processes-1].Reset(t.Context(), []Reset{{Limit: limit, Key: "a"}}); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(time.Minute) // the others are told
+					time.Sleep(time.Minute) // the others are notified
 					if got := f.count(9, debit(limit, "a", 1)); got != 3 {
 						t.Errorf("%d passed after the reset, want 3", got)
 					}
@@ -200,7 +199,7 @@ func TestHeldUnitsAreForgotten(t *testing.T) {
 	}
 }
 
-// A key of which something is held stays in memory, however many others come.
+// A key with held units stays in memory, regardless of the number of other keys.
 func TestHeldKeysStay(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MaxKeys = 1 })
 	limit := sliding(t, 3, time.Hour)
@@ -226,7 +225,7 @@ func TestHeldKeysStay(t *testing.T) {
 	}
 }
 
-// A request takes from all of its limits or none, also from those that it only holds.
+// A request takes from all of its limits or none, even if it only holds units.
 func TestHeldIsAllOrNone(t *testing.T) {
 	for _, how := range []Counting{Held, Afterwards} {
 		f := newFixture(t)
@@ -248,7 +247,7 @@ func TestHeldIsAllOrNone(t *testing.T) {
 	}
 }
 
-// What is held through an outage, or taken in one, comes back or stays charged, and is charged once.
+// Units held through an outage, or taken in one, come back or stay charged, and are charged once.
 func TestHeldUnitsInAnOutage(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -267,7 +266,7 @@ func TestHeldUnitsInAnOutage(t *testing.T) {
 				before[0].Settle(false)
 				e.broken.Store(false)
 				time.Sleep(time.Minute)
-				during[1].Settle(false) // the store was told of it
+				during[1].Settle(false) // the store was charged with it
 				before[1].Settle(true)
 				synctest.Wait()
 				if got := e.count(20, debit(limit, "a", 1)); got != 7 {
@@ -278,11 +277,11 @@ func TestHeldUnitsInAnOutage(t *testing.T) {
 	}
 }
 
-// Requests that are only looked at are allowed while their cost is free, and charged as far as it
-// is when they count.
+// Requests with Afterwards are allowed while their cost is free. When they turn out to count they
+// are charged as far as it is free.
 func TestCountingAfterwards(t *testing.T) {
 	onStores(t, limiter.Params{Amount: 5, Window: time.Hour}, func(t *testing.T, f *fixture, limit *Limit) {
-		for range 50 { // which don't count
+		for range 50 { // they don't count
 			p, d := f.counting(Afterwards, limit, "a", 1)
 			if !d.Allowed {
 				t.Fatalf("a request that doesn't count: %+v", d)
@@ -290,7 +289,7 @@ func TestCountingAfterwards(t *testing.T) {
 			p.Settle(false)
 		}
 		var under []*Pending
-		for range 8 { // at a time
+		for range 8 { // concurrently
 			p, d := f.counting(Afterwards, limit, "a", 1)
 			if !d.Allowed {
 				t.Fatalf("nothing has counted yet: %+v", d)
@@ -317,8 +316,8 @@ func TestCountingAfterwards(t *testing.T) {
 	})
 }
 
-// What counts afterwards is charged in an outage as well, and when the batch fails that should
-// have charged it.
+// Requests with Afterwards that count are charged in an outage as well, and after their batch
+// fails.
 func TestCountingAfterwardsInAnOutage(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
@@ -329,7 +328,7 @@ func TestCountingAfterwardsInAnOutage(t *testing.T) {
 		}
 		under[0].Settle(true) // from the lease
 		e.broken.Store(true)
-		under[1].Settle(true) // goes into a batch, which fails
+		under[1].Settle(true) // goes into a batch that fails
 		synctest.Wait()
 		under[2].Settle(true)
 		if !e.committer.degraded.Load() {
@@ -351,8 +350,8 @@ func TestCountingAfterwardsInAnOutage(t *testing.T) {
 	})
 }
 
-// The debit says what is left if the request doesn't count, and its pending part what is left if
-// it does.
+// The debit's quota is the one left if the request doesn't count, and its pending part has the one
+// left if it does.
 func TestQuotaOfPendingRequests(t *testing.T) {
 	for _, how := range []Counting{Held, Afterwards} {
 		f := newFixture(t)

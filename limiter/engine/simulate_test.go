@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	simSteps = 200 // of a seed
-	// shortSeeds is how many seeds are enough for -short, with which the race detector looks on.
+	simSteps = 200 // per seed
+	// shortSeeds is the number of seeds for -short, which runs with the race detector.
 	shortSeeds = 12
 )
 
-// withoutRaces skips a test with -short, with which the race detector looks on: it sends many requests
-// one after the other, and no other test's goroutines meet in another way.
+// withoutRaces skips a test with -short, which runs with the race detector. The test sends many
+// requests one after the other, and adds no interaction of goroutines that other tests lack.
 func withoutRaces(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -22,15 +22,15 @@ func withoutRaces(t *testing.T) {
 	}
 }
 
-// simulated is a world that a seed has made.
+// simulated is a world made from a seed.
 type simulated interface {
 	step()
-	end()             // checks what holds in the end
-	traced() []string // what has happened
+	end()             // checks the final state
+	traced() []string // the log of events
 }
 
-// simulate takes the steps of worlds in virtual time, in a subtest for each seed. It ends with the
-// first that fails.
+// simulate runs the steps of worlds in virtual time, in a subtest for each seed. It stops after the
+// first failure.
 func simulate[W simulated](t *testing.T, seeds int, begin func(t *testing.T, seed uint64) W) {
 	if testing.Short() {
 		seeds = min(seeds, shortSeeds)
@@ -42,7 +42,7 @@ func simulate[W simulated](t *testing.T, seeds int, begin func(t *testing.T, see
 	}
 }
 
-// live takes the steps of a world.
+// live runs the steps of a world.
 func live(t *testing.T, w simulated) {
 	for i := 0; i < simSteps && !t.Failed(); i++ {
 		w.step()

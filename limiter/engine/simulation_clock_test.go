@@ -8,27 +8,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Wall clocks in the simulation are set forward and back by up to hours: that of one
-// process, or that of the machine, which those that start later have as well.
-// Processes are stopped, for any time, where they call the store: before they name
-// keys, before the transaction, and after it. The store is swept in between. Names
-// of keys change every few minutes. What is checked:
+// Wall clocks in the simulation are set forward and back by up to hours: the clock of one process,
+// or the clock of the machine, which later processes also have. Processes are stopped, for any
+// time, when they call the store: before they name keys, before the transaction, and after it. The
+// store is swept in between. Names of keys change every few minutes. The test checks:
 //
-//   - There is one time, that of the disk. It goes at the pace of the steady clock,
-//     but for what it is slewed by, and is set only as storage.TimeRecord says.
-//   - The time of a process is that time, but for what it was slewed by since the
-//     process was told last, and never runs backwards but where the disk's was set back.
-//   - "Never more than the limit" (docs/promises.md) holds in that time, to the nanosecond, until it is set. Then counting
-//     begins afresh.
-//   - What is admitted as of a time is admitted within spendWithin of it.
-//   - "Retry-After is true" (docs/promises.md), in the time that passes.
-//   - The disk knows at the end of every unit that counts.
+//   - There is one time, the disk's. It runs at the rate of the steady clock, apart from slewing,
+//     and is set only according to storage.TimeRecord.
+//   - The time of a process is that time, apart from slewing since the process last learned it, and
+//     never runs backwards unless the disk's was set back.
+//   - "Never more than the limit" (docs/promises.md) holds in that time, to the nanosecond, until
+//     it is set. Then counting starts again.
+//   - Units admitted as of a time are admitted within spendWithin of it.
+//   - "Retry-After is true" (docs/promises.md), in the elapsed time.
+//   - In the end the disk knows every unit that counts.
 
-// simClock is the system's clock as a process reads it.
+// simClock is the system's clock as read by a process.
 type simClock struct {
 	set    atomic.Int64
 	source storage.Source
-	pause  func() // called before it is read, if there is one
+	pause  func() // called before each reading; may be nil
 }
 
 func (c *simClock) Read() (r storage.Reading, elapsed int64) {
@@ -43,7 +42,7 @@ func (c *simClock) Elapsed() int64 {
 	return time.Now().UnixNano()
 }
 
-// pace is when it was last seen which time it is, on the disk or in a process.
+// pace is the last observed time, on the disk or in a process.
 type pace struct {
 	elapsed int64
 	storage.Time
@@ -68,14 +67,13 @@ func (w *world) setClock(p *process) {
 // setClock sets the wall clock of a process.
 func (p *process) setClock(by int64) { p.wall.set.Add(by) }
 
-// time returns the time of the disk as a process would be told it.
+// time returns the time that the disk would tell a process.
 func (w *world) time() pace {
 	elapsed := time.Now().UnixNano()
 	return pace{elapsed, w.disk.time(elapsed)}
 }
 
-// watchClocks checks that the time of the disk and of every process goes on as it
-// should.
+// watchClocks checks that the time of the disk and of every process advances correctly.
 func (w *world) watchClocks() {
 	is, was := w.time(), w.pace
 	w.pace = is
@@ -109,7 +107,7 @@ func (w *world) watchClock(p *process, is pace) {
 	}
 }
 
-// forget begins to count afresh.
+// forget starts counting again.
 func (w *world) forget() {
 	for _, l := range w.limits {
 		clear(l.admitted)
@@ -119,7 +117,7 @@ func (w *world) forget() {
 // renamedEvery is how often keys get new names.
 const renamedEvery = 5 * time.Minute
 
-// names names keys in the simulation: anew in every epoch.
+// names returns the names of keys in the simulation: new ones in every epoch.
 func simNames(id storage.LimitID, key string, remembered time.Duration, now int64) (n Name, err error) {
 	epoch := now / int64(renamedEvery)
 	length := renamedEvery

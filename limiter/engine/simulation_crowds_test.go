@@ -12,28 +12,27 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// TestSimulationOfCrowds lets crowds of requests with mixed costs, all of one key
-// and over several limits, come to one engine, in virtual time and as drawn from a
-// seed. Some are refused by one limit and have claimed from the others. Cells are
-// evicted in between, amounts change, and whoever reads the clock and holds no lock
-// may be held up there for some milliseconds. Beside the promises of
-// TestSimulation, this holds in every quiet moment: no key is blocked that the
-// store and its own lease have enough for, now or before the block ends.
+// TestSimulationOfCrowds sends crowds of requests with mixed costs, all of one key and over several
+// limits, to one engine, in virtual time and determined by a seed. Some are refused by one limit
+// and have claimed from the others. Cells are evicted in between, amounts change, and goroutines
+// without locks may be delayed by some milliseconds when they read the clock. Beside the promises
+// of TestSimulation, this holds in every quiet moment: no key is blocked that the store and its own
+// lease have enough for, now or before the block ends.
 func TestSimulationOfCrowds(t *testing.T) {
 	simulate(t, proof.Times(30, 5000), newCrowds)
 }
 
-// crowds is a world of one process and the crowds that come to it.
+// crowds is a world of one process and its crowds of requests.
 type crowds struct {
 	world
 	p       *process
-	pausing atomic.Bool // who reads the clock may be held up
+	pausing atomic.Bool // readers of the clock may be delayed
 
 	mu     sync.Mutex
 	chance *rand.Rand // guarded by mu: of pauses
 }
 
-// longestPause is longer than a batch fills up for.
+// longestPause is longer than the time in which a batch fills up.
 const longestPause = 3 * gatherFor
 
 func newCrowds(t *testing.T, seed uint64) *crowds {
@@ -54,7 +53,7 @@ func newCrowds(t *testing.T, seed uint64) *crowds {
 	return w
 }
 
-// step lets one thing happen.
+// step makes one event happen.
 func (w *crowds) step() {
 	switch w.rng.IntN(16) {
 	case 0, 1, 2, 3:
@@ -78,7 +77,7 @@ func (w *crowds) step() {
 	w.collect()
 }
 
-// let does something while whoever reads the clock may be held up.
+// let does something while readers of the clock may be delayed.
 func (w *crowds) let(f func()) {
 	w.pausing.Store(true)
 	f()
@@ -86,7 +85,7 @@ func (w *crowds) let(f func()) {
 	w.pausing.Store(false)
 }
 
-// crowd sends some requests at a time. Often all ask for the same.
+// crowd sends some concurrent requests. Often all have the same cost.
 func (w *crowds) crowd(n int) {
 	key := simKeys[w.rng.IntN(len(simKeys))]
 	alike := w.rng.IntN(2) == 0
@@ -114,7 +113,7 @@ func (w *crowds) crowd(n int) {
 	})
 }
 
-// dear returns a cost that is often close to all that a limit has.
+// dear returns a cost that is often close to the capacity of a limit.
 func (w *crowds) dear(capacity int64) int64 {
 	if w.rng.IntN(2) == 0 {
 		return w.cost()
@@ -122,8 +121,8 @@ func (w *crowds) dear(capacity int64) int64 {
 	return capacity - w.rng.Int64N(w.rng.Int64N(capacity)+1)
 }
 
-// pause holds up who reads the clock, unless somebody holds a lock: that may be
-// who reads it, for whose lock the others would wait, and time would stand still.
+// pause delays a reader of the clock, unless a lock is held: the reader itself may hold it. The
+// other goroutines would wait for it, and time would stand still.
 func (w *crowds) pause() {
 	if !w.pausing.Load() || w.locked() {
 		return
@@ -162,7 +161,7 @@ func (w *crowds) locked() bool {
 	return false
 }
 
-// quiet lets everything that waits or is held up be decided.
+// quiet lets all waiting or delayed requests be decided.
 func (w *crowds) quiet() {
 	time.Sleep(longestPause)
 	w.world.quiet()
@@ -171,7 +170,7 @@ func (w *crowds) quiet() {
 	}
 }
 
-// checkBlocks holds what is blocked against what is left.
+// checkBlocks compares blocks with the units left.
 func (w *crowds) checkBlocks() {
 	now := w.p.clock.now()
 	w.p.table.each(func(c *cell) {
@@ -186,7 +185,7 @@ func (w *crowds) checkBlocks() {
 	})
 }
 
-// checkBlockLocked claims what is blocked from a copy of what is on disk.
+// checkBlockLocked claims the blocked cost from a copy of the disk's state.
 func (w *crowds) checkBlockLocked(c *cell, b *block, at int64) {
 	limit, err := c.limit.WithAmount(b.amount, 0)
 	if err != nil {

@@ -15,15 +15,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// TestSimulationOfFaults runs an engine on a store that fails, lies, hangs and is
-// replaced, in virtual time and as drawn from a seed. As long as memory forgets
-// no key, a limit holds all the same: memory subtracts what it knows, and charges
-// what it admits.
+// TestSimulationOfFaults runs an engine on a store that fails, lies, hangs and is replaced, in
+// virtual time and determined by a seed. As long as memory forgets no key, limits still hold:
+// memory subtracts the known use, and charges admitted units.
 func TestSimulationOfFaults(t *testing.T) {
 	simulate(t, proof.Times(30, 5000), newTroubled)
 }
 
-// troubled is a world with one process, and a store in trouble.
+// troubled is a world with one process and a faulty store.
 type troubled struct {
 	world
 	engine   *Engine
@@ -31,8 +30,8 @@ type troubled struct {
 	degraded int // decisions without the store
 
 	mu      sync.Mutex
-	chance  *rand.Rand // guarded by mu: the store's own
-	trouble int        // guarded by mu: of 10 calls, how many go wrong
+	chance  *rand.Rand // guarded by mu: of the store
+	trouble int        // guarded by mu: the number of faulty calls of 10
 }
 
 func newTroubled(t *testing.T, seed uint64) *troubled {
@@ -83,14 +82,14 @@ func (w *troubled) open(context.Context) (storage.Store, error) {
 	}, nil
 }
 
-// fate is what becomes of a call of the store.
+// fate is the outcome of a call of the store.
 type fate int
 
 const (
 	fine fate = iota
 	fails
-	unknownLost // nothing is applied, and nobody knows
-	unknownDone // it is applied, and nobody knows
+	unknownLost // nothing is applied, and the outcome is unknown
+	unknownDone // it is applied, and the outcome is unknown
 	slow
 	fates
 )
@@ -137,7 +136,7 @@ func (w *troubled) sleep(d time.Duration) {
 	time.Sleep(d)
 }
 
-// burst sends requests all at once, and waits for them.
+// burst sends requests concurrently, and waits for them.
 func (w *troubled) burst(n int) {
 	key := fmt.Sprint("key", w.rng.IntN(2))
 	all := make([]*asked, n)
@@ -179,14 +178,14 @@ func (w *troubled) decided(a *asked, d Decision) {
 	}
 }
 
-// end lets the store be well again, which the engine finds out by itself, and
-// holds what is charged against what was admitted.
+// end repairs the store, which the engine detects by itself, and compares the charged units with
+// the admitted ones.
 func (w *troubled) end() {
 	w.mu.Lock()
 	w.trouble = 0
 	w.mu.Unlock()
 	w.note("all is well")
-	for i := range 600 { // commits show what is wrong
+	for i := range 600 { // commits reveal faults
 		w.engine.Decide(context.Background(), nil, []Debit{debit(w.limits[0].now, fmt.Sprint("other", i), 1)})
 		time.Sleep(100 * time.Millisecond)
 	}

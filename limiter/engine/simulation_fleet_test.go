@@ -18,22 +18,21 @@ import (
 )
 
 // TestSimulationOfFleets runs machines whose clocks differ by seconds or by minutes on one store
-// behind a network, in virtual time and as drawn from a seed. Calls are lost on their way, or their
-// answers are; they arrive late, or twice. Machines come, are closed, and crash. Now and then an older
-// copy takes the place of the store, which has lost what was acknowledged since. What is checked:
+// behind a network, in virtual time and determined by a seed. Calls or their answers are lost; they
+// arrive late, or twice. Machines start, are closed, and crash. Sometimes an older copy replaces
+// the store, so that writes acknowledged since are lost. The test checks:
 //
-//   - "Never more than the limit" (README) holds for all machines together, in the time of the store.
-//     In a window in which writes were lost there may be as many more as were lost.
-//     Without the store a machine admits its share of a limit, which is not counted.
+//   - "Never more than the limit" (README) holds for all machines together, in the time of the
+//     store. In a window with lost writes there may be as many more units as were lost. Without the
+//     store a machine admits its share of a limit, which is not counted.
 //   - No request waits for longer than the timeout.
 //   - Two seconds after the last fault all machines use the store.
-//   - The store knows in the end of every unit that was admitted, but for as many as were lost, unless
-//     a machine crashed.
+//   - In the end the store knows every admitted unit, except lost ones, unless a machine crashed.
 func TestSimulationOfFleets(t *testing.T) {
 	simulate(t, proof.Times(20, 5000), newFleetWorld)
 }
 
-// fleetWorld is a fleet in trouble.
+// fleetWorld is a fleet with faults.
 type fleetWorld struct {
 	*fleet
 	t        *testing.T
@@ -47,11 +46,11 @@ type fleetWorld struct {
 
 	log     sync.Mutex
 	chance  *rand.Rand // guarded by log, like all below: of the network
-	trouble int        // of 20 calls, how many go wrong
+	trouble int        // the number of faulty calls of 20
 	trace   []string
 }
 
-// lostUnits are units that were charged to a key and that the store has lost.
+// lostUnits are units charged to a key that the store has lost.
 type lostUnits struct {
 	at    int64
 	limit *simLimit
@@ -92,7 +91,7 @@ func (w *fleetWorld) now() int64 {
 	return w.disk.Load().time(time.Now().UnixNano()).Now
 }
 
-// meet makes of a call what becomes of it.
+// meet determines the fate of a call.
 func (w *fleetWorld) meet(ctx context.Context, apply func() error) error {
 	w.log.Lock()
 	fate, delay := 0, time.Duration(w.chance.Int64N(int64(3*time.Second)))
@@ -104,11 +103,11 @@ func (w *fleetWorld) meet(ctx context.Context, apply func() error) error {
 	case 1: // it never arrives
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", ctx.Err(), storage.ErrUnknownOutcome)
-	case 2: // nobody learns that it has arrived
+	case 2: // it arrives, and its answer is lost
 		_ = apply()
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", ctx.Err(), storage.ErrUnknownOutcome)
-	case 3: // it arrives late, maybe when nobody waits for it any more
+	case 3: // it arrives late, maybe when no request waits for it any more
 		done := make(chan error, 1)
 		time.AfterFunc(delay, func() { done <- apply() })
 		select {
@@ -171,7 +170,7 @@ func (w *fleetWorld) replicate() {
 	w.replica = copied
 }
 
-// failOver has the replica take the place of the disk.
+// failOver replaces the disk by the replica.
 func (w *fleetWorld) failOver() {
 	w.mu.Lock()
 	was, is := w.disk.Load(), w.replica
@@ -192,8 +191,8 @@ func (w *fleetWorld) failOver() {
 	w.replicate()
 }
 
-// lostBetween returns how many units one state has of a key and another one has not, each in its
-// slot: what is there of another slot instead counts for less long.
+// lostBetween returns how many units of a key one state has and another one lacks, each in its
+// slot: units in another slot instead count for a shorter time.
 func lostBetween(limit *Limit, was, is limiter.State, now int64) (units int64) {
 	if !limit.CountsSlots() {
 		before, after := limit.Claim(&was, limiter.Claim{Now: now}), limit.Claim(&is, limiter.Claim{Now: now})
@@ -223,7 +222,7 @@ func (w *fleetWorld) startOne() {
 	w.note("%p starts, whose clock is wrong by %v", m, wrong)
 }
 
-// stopOne closes a machine, or has it crash: then nothing of it arrives any more.
+// stopOne closes a machine, or makes it crash: then none of its calls arrives any more.
 func (w *fleetWorld) stopOne() {
 	i := w.rng.IntN(len(w.machines))
 	m := w.machines[i]
@@ -250,7 +249,7 @@ func (w *fleetWorld) sleep(d time.Duration) {
 	time.Sleep(d)
 }
 
-// burst sends requests all at once.
+// burst sends requests concurrently.
 func (w *fleetWorld) burst(n int) {
 	m, key := w.machines[w.rng.IntN(len(w.machines))], simKeys[w.rng.IntN(len(simKeys))]
 	w.note("%p is asked %d times for %s", m, n, key)
@@ -303,8 +302,8 @@ func (w *fleetWorld) decided(a *asked, d *Decision) {
 	}
 }
 
-// admit takes note of what was admitted for a key, and holds all windows that it lies in against
-// the limit. What lies far back was held against it before.
+// admit logs units admitted for a key, and checks all windows with them against the limit. Older
+// units were checked before.
 func (w *fleetWorld) admit(l *simLimit, key string, a admission) {
 	window := int64(l.now.Window())
 	all := slices.DeleteFunc(l.admitted[key], func(old admission) bool { return old.at < a.at-4*window })
@@ -343,8 +342,8 @@ func (w *fleetWorld) lostIn(l *simLimit, key string, from, to int64) (units int6
 	return units
 }
 
-// end lets the network be well again, which all machines find out by themselves, and holds what is
-// charged against what was admitted.
+// end repairs the network, which all machines detect by themselves, and compares the charged units
+// with the admitted ones.
 func (w *fleetWorld) end() {
 	w.log.Lock()
 	w.trouble = 0

@@ -14,9 +14,9 @@ import (
 )
 
 // TestSimulationOfShares begins an outage of a fleet of one to four machines at some moment, in its
-// first minute or later, and asks every machine all the time for two keys: one that nobody has
-// used, and one whose limit was used up. What is checked is what docs/promises.md says of an outage,
-// for each algorithm, on every machine, in every window:
+// first minute or later, and constantly asks every machine for two keys: an unused one, and one
+// with a used-up limit. It checks the promises of docs/promises.md for outages, for each algorithm,
+// on every machine, in every window:
 //
 //   - At most the share of the machine, and of all machines together 40 % of the limit, or one unit for
 //     each.
@@ -27,7 +27,7 @@ func TestSimulationOfShares(t *testing.T) {
 	reached := make(map[string]int)
 	seeds := proof.Times(18, 1000)
 	simulate(t, seeds, func(t *testing.T, seed uint64) *sharesWorld { return newSharesWorld(t, seed, reached) })
-	if reached["seeds"] < seeds { // a test of a few of them was asked for, or one has failed
+	if reached["seeds"] < seeds { // only a few seeds were requested, or one has failed
 		return
 	}
 	cases := []string{"a window of a key that was used", "a longer burst", "calls that hang", "calls that fail"}
@@ -121,7 +121,7 @@ func (w *sharesWorld) begin(n int) {
 	w.trace = append(w.trace, fmt.Sprintf("%d machines, %v %d/%v burst %d", n, p.Algorithm(), p.Amount(), p.Window(), p.Capacity()))
 }
 
-// fault returns what becomes of calls in the outage.
+// fault returns the outcome of calls in the outage.
 func (w *sharesWorld) fault() fateFunc {
 	if w.rng.IntN(2) == 0 {
 		w.reach("calls that fail")
@@ -134,7 +134,7 @@ func (w *sharesWorld) fault() fateFunc {
 	}
 }
 
-// step lets some time pass and takes from each machine all that it admits.
+// step lets some time pass and takes all that each machine admits.
 func (w *sharesWorld) step() {
 	time.Sleep(time.Duration(w.rng.Int64N(int64(w.pause))))
 	for _, i := range w.rng.Perm(len(w.machines)) {
@@ -145,7 +145,7 @@ func (w *sharesWorld) step() {
 	w.last = time.Now().UnixNano()
 }
 
-// take returns the times, as the machine counts them, of all that it admits at the moment.
+// take returns the times, in the machine's counting, of all that it admits at the moment.
 func (w *sharesWorld) take(m *machine, key string) (times []int64) {
 	for range 2 * w.limit.Capacity() {
 		debits := []Debit{debit(w.limit, key, 1)}
@@ -159,7 +159,7 @@ func (w *sharesWorld) take(m *machine, key string) (times []int64) {
 	return times
 }
 
-// end holds what was admitted against the shares.
+// end checks the admitted units against the shares.
 func (w *sharesWorld) end() {
 	for key, all := range w.admitted {
 		for i, times := range all {
@@ -176,18 +176,18 @@ func (w *sharesWorld) end() {
 	}
 }
 
-// partOf returns 40 % of some units, and what falls to one machine at least and at most.
+// partOf returns 40 % of some units, and the least and most of them for one machine.
 func (w *sharesWorld) partOf(units int64) (whole, least, most int64) {
 	n := int64(len(w.machines))
 	if n == 1 {
-		whole = (units*40 + 99) / 100 // a machine alone has it rounded up
+		whole = (units*40 + 99) / 100 // a machine alone rounds it up
 		return whole, whole, whole
 	}
 	whole = units * 40 / 100
 	return max(whole, n), max(whole/n, 1), max((whole+n-1)/n, 1)
 }
 
-// checkMost checks that no window has more than a machine's share, or that of all machines.
+// checkMost checks that no window exceeds a machine's share, or the share of all machines.
 func (w *sharesWorld) checkMost(of string, times []int64, machines int) {
 	amountAll, _, amount := w.partOf(w.limit.Amount())
 	capacityAll, _, capacity := w.partOf(w.limit.Capacity())
@@ -207,7 +207,7 @@ func (w *sharesWorld) checkMost(of string, times []int64, machines int) {
 			for at/window != times[first]/window {
 				first++
 			}
-		case limiter.TokenBucket: // of all intervals that end here, the fullest
+		case limiter.TokenBucket: // of all intervals with this end, the fullest
 			for from := range last + 1 {
 				if sum := int64(last - from + 1); sum > capacity+(at-times[from])*amount/window+int64(max(machines, 1)) {
 					w.t.Errorf("%s: %d admitted within %v", of, sum, time.Duration(at-times[from]))
@@ -223,8 +223,8 @@ func (w *sharesWorld) checkMost(of string, times []int64, machines int) {
 	}
 }
 
-// checkLeast checks that each window of the outage has at least half of a share. A unit of a sliding
-// limit is remembered for a slot longer than a window, and questions come apart.
+// checkLeast checks that each window of the outage has at least half of a share. A unit of a
+// sliding limit is remembered for a slot longer than a window, and there is time between requests.
 func (w *sharesWorld) checkLeast(of string, times []int64, used bool) {
 	_, least, _ := w.partOf(w.limit.Amount())
 	window, slack := int64(w.limit.Window()), 2*int64(w.pause)
@@ -242,7 +242,7 @@ func (w *sharesWorld) checkLeast(of string, times []int64, used bool) {
 		}
 	case limiter.TokenBucket:
 		if used {
-			from += window / w.limit.Amount() // the refusal by the store lasts for as long as it said
+			from += window / w.limit.Amount() // the refusal by the store lasts for its retry time
 		}
 	}
 	for ; from+span <= w.last; from += max(span/7, 1) {

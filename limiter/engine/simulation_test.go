@@ -17,52 +17,52 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// TestSimulation runs engines on one disk in virtual time. What happens next is
-// drawn from a seed: requests, commits, crashes that lose what was not
-// committed, clean stops, restarts, reloads that change amounts, evictions, time
-// that passes, and with every other seed clocks that are set. Of some requests it is known later
-// whether they count. After every step the promises are held against a log of what was admitted.
+// TestSimulation runs engines on one disk in virtual time. A seed determines the sequence of
+// events: requests, commits, crashes that lose uncommitted data, clean stops, restarts, reloads
+// that change amounts, evictions, passing time, and with every other seed clocks that are set. Some
+// requests are pending. After every step the promises are checked against a log of the admitted
+// units.
 func TestSimulation(t *testing.T) {
 	simulate(t, proof.Times(40, 5000), newWorld)
 }
 
-// world is what is simulated.
+// world is the simulated world.
 type world struct {
 	t         *testing.T
 	rng       *rand.Rand
 	disk      *disk
 	procs     []*process
 	limits    []*simLimit
-	set       int64 // by which the machine's clock was set
+	set       int64 // how far the machine's clock was set
 	sets      bool  // clocks are set
 	private   bool  // processes read steady clocks of their own
 	immediate bool  // stores claim at once
 	pace      pace  // of the disk
 	crashes   int
-	telling   bool // a process is asked until it refuses
+	telling   bool // one process is asked until it refuses
 	pending   []*simPending
-	admitted  int // requests, ever
+	admitted  int // requests, in total
 	trace     []string
 }
 
-// simKeys are the keys that are asked for.
+// simKeys are the keys of the requests.
 var simKeys = []string{"key0", "key1", "key2"}
 
-// simLimit is a limit whose amount changes, and what was admitted by it.
+// simLimit is a limit whose amount changes, and the units it has admitted.
 type simLimit struct {
 	now      *Limit
-	most     int64 // the largest capacity there ever was
-	fastest  int64 // the largest amount there ever was
+	most     int64 // the largest capacity so far
+	fastest  int64 // the largest amount so far
 	admitted map[string][]admission
-	later    map[string]int64 // units of requests that counted afterwards, as far as they were free
+	later    map[string]int64 // units of requests with Afterwards that counted, as far as they were free
 }
 
-// admission is a request that was admitted. Its times are those of the process, but for a process
-// whose time is ahead of the disk's: what it admits is moved to the disk's time when it learns that.
+// admission is an admitted request. Its times are those of the process. If the process is ahead of
+// the disk, they are moved to the disk's time when the process learns that.
 type admission struct {
 	number  int
-	at      int64 // as of which it was decided
-	decided int64 // when that became known, in the time of the disk
+	at      int64 // the time of the decision
+	decided int64 // when the decision became known, in the time of the disk
 	cost    int64
 }
 
@@ -74,16 +74,16 @@ type process struct {
 	wall    simClock
 	pace    pace
 	dead    atomic.Bool
-	commit  atomic.Pointer[commitAttempt] // a batch that waits for the word to go on
+	commit  atomic.Pointer[commitAttempt] // a batch that waits for goOn
 	asked   []*asked
 	ctx     context.Context
 	kill    context.CancelFunc
-	letting atomic.Bool  // every batch goes on at once
-	tries   atomic.Int64 // of claims at once, and names for them
+	letting atomic.Bool  // every batch continues at once
+	tries   atomic.Int64 // calls of claims at once, and of their names
 	closed  bool
 }
 
-// simPending is a debit of which it is known later whether its request counts.
+// simPending is a pending debit.
 type simPending struct {
 	*Pending
 	process *process
@@ -122,7 +122,7 @@ func (w *world) note(format string, args ...any) {
 
 func (w *world) traced() []string { return w.trace }
 
-// step lets one thing happen.
+// step makes one event happen.
 func (w *world) step() {
 	switch p := w.procs[w.rng.IntN(len(w.procs))]; w.rng.IntN(25) {
 	default:
@@ -207,19 +207,19 @@ func (w *world) start() {
 	w.watchClocks()
 }
 
-// name is where a process may be stopped before it names a key.
+// name returns a key's name. The process may be stopped before that.
 func (p *process) name(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, error) {
 	n, err := simNames(id, key, remembered, now)
 	return n, errors.Join(err, p.perhaps())
 }
 
-// nameAtOnce is a name that can't always be had without waiting.
+// nameAtOnce returns a name, or sometimes false.
 func (p *process) nameAtOnce(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, bool) {
 	n, err := simNames(id, key, remembered, now)
 	return n, err == nil && p.tries.Add(1)%8 > 0
 }
 
-// atOnce has claims at once fail now and then.
+// atOnce makes claims at once fail sometimes.
 func (p *process) atOnce() error {
 	switch n := p.tries.Add(1); {
 	case p.dead.Load() || n%16 == 0:
@@ -231,7 +231,7 @@ func (p *process) atOnce() error {
 	return nil
 }
 
-// perhaps stops a process now and then, as atCommit does.
+// perhaps stops a process sometimes, as atCommit does.
 func (p *process) perhaps() error {
 	if p.rng.IntN(16) > 0 {
 		return nil
@@ -245,7 +245,7 @@ func (p *process) sweep() {
 	p.world.note("%p sweeps", p)
 }
 
-// atCommit holds a batch until the world lets it go on.
+// atCommit holds a batch until the world lets it continue.
 func (p *process) atCommit() error {
 	switch {
 	case p.dead.Load():
@@ -258,7 +258,7 @@ func (p *process) atCommit() error {
 	return <-c.verdict
 }
 
-// goOn lets the batch at hand be committed. It waits for one to fill up.
+// goOn lets the current batch be committed. It waits until one has filled up.
 func (p *process) goOn() bool {
 	if p.commit.Load() == nil {
 		time.Sleep(gatherFor)
@@ -311,8 +311,8 @@ func (p *process) send(a *asked) {
 	}()
 }
 
-// settle has a request that was pending count or not. What its process holds comes back only while
-// that runs.
+// settle settles a pending request. Units held by its process come back only while the process
+// runs.
 func (w *world) settle(i int) {
 	p, counts := w.pending[i], w.rng.IntN(2) == 0
 	w.pending = slices.Delete(w.pending, i, i+1)
@@ -329,8 +329,8 @@ func (w *world) settle(i int) {
 	}
 }
 
-// pass lets time pass while batches stand still. Every minute, processes whose
-// committer doesn't ask for the time.
+// pass lets time pass while batches stand still. Every minute it runs processes whose committer
+// doesn't ask for the time.
 func (w *world) pass(d time.Duration) {
 	w.note("%v pass", d)
 	for ; d > time.Minute; d -= time.Minute {
@@ -343,7 +343,7 @@ func (w *world) pass(d time.Duration) {
 	time.Sleep(d)
 }
 
-// reload changes the amount of a limit for the requests to come.
+// reload changes the amount of a limit for future requests.
 func (w *world) reload() {
 	l := w.limits[w.rng.IntN(len(w.limits))]
 	if l.now.Algorithm() == limiter.TokenBucket {
@@ -355,8 +355,8 @@ func (w *world) reload() {
 	w.note("%v is now %d/%v", l.now.Algorithm(), l.now.Amount(), l.now.Window())
 }
 
-// stop ends a process: cleanly, or with a crash that loses what is in memory,
-// and the batch at hand or the word that it was committed.
+// stop ends a process: cleanly, or with a crash that loses its memory, and the current batch or the
+// answer that it was committed.
 func (w *world) stop(p *process) {
 	w.procs = slices.DeleteFunc(w.procs, func(q *process) bool { return q == p })
 	if w.rng.IntN(2) == 0 {
@@ -370,7 +370,7 @@ func (w *world) stop(p *process) {
 	w.crashes++
 	p.dead.Store(true)
 	if c := p.commit.Swap(nil); c != nil {
-		var verdict error // committed, and nobody was told
+		var verdict error // committed, and the answer was lost
 		if w.rng.IntN(2) == 0 {
 			verdict = errDisk
 		}
@@ -380,8 +380,7 @@ func (w *world) stop(p *process) {
 	p.Close(context.Background())
 }
 
-// close stops a process cleanly, and lets everything be committed that this
-// takes.
+// close stops a process cleanly, and lets the necessary batches be committed.
 func (p *process) close() {
 	p.letting.Store(true)
 	p.goOn()
@@ -391,7 +390,7 @@ func (p *process) close() {
 	synctest.Wait()
 }
 
-// collect takes note of what was decided and checks the promises.
+// collect logs finished decisions and checks the promises.
 func (w *world) collect() {
 	for _, p := range w.procs {
 		w.collectOf(p)
@@ -412,7 +411,7 @@ func (w *world) collectOf(p *process) {
 
 func (w *world) decided(p *process, a *asked, d Decision) {
 	w.note("%p decided %s: %+v", p, a, d)
-	if d.Degraded && !p.letting.Load() { // one that closes may decide from memory
+	if d.Degraded && !p.letting.Load() { // a closing process may decide from memory
 		w.t.Errorf("decided without the store: %+v", d)
 	}
 	if !d.Allowed {
@@ -434,10 +433,10 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 	}
 }
 
-// checkRetry checks that nobody is shut out for longer than what was counted is
-// remembered, however clocks were set. What was charged at once is charged as of the time of
-// its process, which may have been ahead of the store's. It counts until the store's time has come as
-// much further, and until that has come as far as before, the process' time stands still.
+// checkRetry checks that no client is refused for longer than charged units are remembered,
+// regardless of clocks that were set. Units charged at once are charged as of the time of their
+// process, which may have been ahead of the store's. They count until the store's time is that much
+// later. Until the store's time has caught up, the process' time stands still.
 func (w *world) checkRetry(p *process, a *asked, d Decision) {
 	var longest time.Duration
 	for _, l := range a.limits {
@@ -450,9 +449,8 @@ func (w *world) checkRetry(p *process, a *asked, d Decision) {
 	}
 }
 
-// admit takes note of what was admitted, and checks that it was so in time. A
-// process that doesn't know yet that the time was set spends what was charged
-// before. It returns the number of the admission, or 0.
+// admit logs an admission, and checks that it was in time. A process that doesn't know yet that the
+// time was set spends units charged before. It returns the number of the admission, or 0.
 func (w *world) admit(p *process, l *simLimit, key string, a admission) int {
 	if line := p.clock.line.Load(); line.Shift != w.pace.Shift || line.Era != w.pace.Era {
 		return 0
@@ -467,9 +465,8 @@ func (w *world) admit(p *process, l *simLimit, key string, a admission) int {
 	return a.number
 }
 
-// checkBound holds what was admitted for a key against the promise "never more than
-// the limit" (docs/promises.md). The bounds
-// are those of the largest amount there was.
+// checkBound checks the units admitted for a key against the promise "never more than the limit"
+// (docs/promises.md). The bounds are those of the largest amount so far.
 func (w *world) checkBound(l *simLimit, key string) {
 	all := l.admitted[key]
 	slices.SortFunc(all, func(a, b admission) int { return cmp.Compare(a.at, b.at) })
@@ -501,7 +498,7 @@ func (w *world) checkBound(l *simLimit, key string) {
 	}
 }
 
-// quiet lets everything that waits be decided.
+// quiet lets all waiting requests be decided.
 func (w *world) quiet() {
 	for {
 		synctest.Wait()
@@ -516,10 +513,10 @@ func (w *world) quiet() {
 	w.collect()
 }
 
-// beTold asks a process until it refuses, which memory does from then on (the
-// promise "a blocked client costs little"). Then it waits for as long as it was told, and asks again, with no other
-// traffic ("Retry-After is true"). A refusal from memory does not count:
-// there may have been traffic in other processes since memory was told.
+// beTold asks a process until it refuses, which memory does from then on (the promise "a blocked
+// client costs little"). Then it waits for the returned retry time, and asks again, with no other
+// traffic ("Retry-After is true"). A refusal from memory does not count: there may have been
+// traffic in other processes since the refusal by the store.
 func (w *world) beTold(p *process) {
 	w.quiet()
 	w.telling = true
@@ -543,7 +540,7 @@ func (w *world) beTold(p *process) {
 			if d.Reason == Blocked {
 				return
 			}
-			ahead := p.clock.now() - w.time().Now // where it stands still because its committer was stopped
+			ahead := p.clock.now() - w.time().Now // if it stands still because its committer was stopped
 			if d.Retry > 10*gatherFor+time.Duration(ahead) {
 				if held := once(); held.Reason != Blocked {
 					w.t.Errorf("refused for %v, and then it was %+v, want blocked", d.Retry, held)
@@ -558,15 +555,14 @@ func (w *world) beTold(p *process) {
 	}
 }
 
-// end stops all processes cleanly. Then the disk knows of every unit that was
-// admitted, and of no other, unless a process crashed or one whose clock is ahead
-// did not give back what others still count.
+// end stops all processes cleanly. Then the disk knows exactly the admitted units, unless a process
+// crashed, or one whose clock is ahead did not give back units that others still count.
 func (w *world) end() {
 	for len(w.pending) > 0 {
 		w.settle(len(w.pending) - 1)
 	}
 	w.quiet()
-	for len(w.pending) > 0 { // what was decided since
+	for len(w.pending) > 0 { // decisions since
 		w.settle(len(w.pending) - 1)
 	}
 	for _, p := range w.procs {
@@ -583,13 +579,13 @@ func (w *world) end() {
 	}
 }
 
-// checkDisk holds what the disk says is used at now against what was admitted.
+// checkDisk compares the units in use on the disk at now with the admitted ones.
 func (w *world) checkDisk(l *simLimit, key string, all []admission, now int64) {
 	oldest, newest := l.now.Oldest(now), l.now.Newest(now)
 	least, most := int64(0), l.later[key]
 	for _, a := range all {
-		// It was charged in one of these: as late as it was decided, and half a
-		// window ahead.
+		// It was charged in one of these slots: at most as late as its decision, and half a window
+		// ahead.
 		first, last := l.now.Slot(a.at), l.now.Slot(a.decided)+l.now.MaxAhead()
 		if first >= oldest && last <= newest {
 			least += a.cost
