@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// A calendar costs a look at the time zone, which is seldom of use.
+// A calendar costs a lookup of the time zone, which is rarely useful.
 func BenchmarkCalendarSlot(b *testing.B) {
 	location := loadPlace(b, "Europe/Berlin")
 	p := limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: 24 * time.Hour}

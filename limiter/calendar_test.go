@@ -11,15 +11,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// places are time zones with something about them: clocks set at midnight, a
-// minute after it, over a whole day, by half an hour, not at all.
+// places are time zones with peculiarities: clocks set at midnight, a minute after it, over a whole
+// day, by half an hour, not at all.
 var places = []string{
 	"Europe/Berlin", "America/New_York", "America/Havana", "America/St_Johns", "America/Sao_Paulo", "Asia/Beirut",
 	"Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia", "Pacific/Kiritimati", "Africa/Casablanca", "UTC",
 }
 
-// The years that the oracle has looked at: those around the day that Samoa left
-// out (2011-12-30), when St. John's still changed its clocks at 00:01.
+// The years known to the oracle: around the day that Samoa left out (2011-12-30), when St. John's
+// still changed its clocks at 00:01.
 var (
 	firstMinute = time.Date(2010, 6, 1, 0, 0, 0, 0, time.UTC).Unix()
 	lastMinute  = time.Date(2012, 6, 1, 0, 0, 0, 0, time.UTC).Unix()
@@ -28,8 +28,7 @@ var (
 // dawn is the first minute at which a calendar on the wall shows a day.
 type dawn struct{ unix, day int64 }
 
-// dawns looks at the calendar every minute for two years, and never turns a page
-// back.
+// dawns reads the calendar every minute for two years, and never turns a page back.
 func dawns(location *time.Location) (all []dawn) {
 	for unix := firstMinute; unix < lastMinute; unix += 60 {
 		year, month, d := time.Unix(unix, 0).In(location).Date()
@@ -86,9 +85,9 @@ func TestCalendarIsTheOneOnTheWall(t *testing.T) {
 	}
 }
 
-// FuzzCalendar holds claims under calendar limits to the calendar on the wall:
-// what is granted between the first minute of a window and that of the next is
-// never more than the amount, and the retry time is that minute.
+// FuzzCalendar compares claims under calendar limits with the calendar on the wall: between the
+// first minute of a window and the first minute of the next at most the amount is granted, and the
+// retry time is the latter minute.
 func FuzzCalendar(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) { checkCalendar(t, data) })
@@ -128,8 +127,8 @@ func checkCalendar(t testing.TB, data []byte) {
 	}
 }
 
-// windowOnTheWall returns the window of some days that a time lies in, and when
-// the next begins, or 0 if the oracle has not looked that far.
+// windowOnTheWall returns the window of some days that a time lies in, and when the next begins, or
+// 0 if the oracle has not looked that far.
 func windowOnTheWall(all []dawn, now, days int64) (window, end int64) {
 	i, found := slices.BinarySearchFunc(all, now, func(d dawn, now int64) int { return int(min(max(d.unix*1e9-now, -1), 1)) })
 	if !found {

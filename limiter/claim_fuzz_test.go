@@ -10,10 +10,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// FuzzClaim holds claims for exactly the cost of a request, under a limit whose
-// amount changes and a clock that jumps, to the oracle and to the promise. The
-// promise of a token bucket is for clocks that never run backwards; that of the
-// others holds in any case.
+// FuzzClaim compares claims for exactly the cost of a request, under a limit whose amount changes
+// and a clock that jumps, with the oracle and the promise. The promise of a token bucket requires
+// clocks that never run backwards; the promise of the other algorithms always holds.
 func FuzzClaim(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) { checkClaims(t, data) })
@@ -64,7 +63,7 @@ func checkClaims(t testing.TB, data []byte) {
 	}
 }
 
-// move turns the clock: mostly on, sometimes back.
+// move moves the clock: mostly forward, sometimes back.
 func (c *claims) move(s *source) {
 	step := s.step(c.p)
 	if c.jumps && s.pick(6) == 0 {
@@ -99,7 +98,7 @@ func (c *claims) charge(units int64, floor bool) {
 	c.promise.look(c.p, c.now)
 }
 
-// trim must change nothing that counts.
+// trim must not change anything that counts.
 func (c *claims) trim() {
 	c.Helper()
 	c.state.Trim(&c.limit, c.now)
@@ -144,7 +143,7 @@ func (c *claims) claim(cost int64) {
 		c.Fatalf("%+v at %d: a refused claim of %d changed %+v to %+v", c.p, c.now, cost, before, c.state)
 	}
 	if isAhead(c.oracle, c.p, c.now) {
-		return // what is ignored now may count by then
+		return // ignored slots may count by then
 	}
 	if wait := waitFor(c.oracle, c.p, c.now, cost); g.Retry != wait {
 		c.Fatalf("%+v at %d: claim of %d on %+v: Retry %d, want %d", c.p, c.now, cost, before, g.Retry, wait)
@@ -152,8 +151,7 @@ func (c *claims) claim(cost int64) {
 	checkRetry(c, c.limit, before, request, g)
 }
 
-// isAhead tells whether o holds anything that is ignored for being too far
-// ahead of now.
+// isAhead reports whether o ignores units because they are too far ahead of now.
 func isAhead(o oracle, p limiter.Params, now int64) bool {
 	return o.(interface {
 		ahead(limiter.Params, int64) bool

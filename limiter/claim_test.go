@@ -15,7 +15,7 @@ import (
 
 var algorithms = []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket}
 
-// noon is a time in the middle of things: no slot or window begins at it.
+// noon is a time within all slots and windows: none begins at it.
 const noon = int64(1_763_000_000_123_456_789)
 
 // A client that uses up its limit evenly or at once, is refused, and comes back
@@ -76,7 +76,7 @@ func TestRetryTimes(t *testing.T) {
 			{5 * s, 1, 6*time.Second - 1},  // the first slot expires at 11 s - 1
 			{5 * s, 2, 9*time.Second - 1},  // the second too, at 14 s - 1
 			{5 * s, 3, 9*time.Second - 1},  // the same
-			{5 * s, 4, limiter.Never},      // more than there ever is
+			{5 * s, 4, limiter.Never},      // more than the capacity
 			{11*s - 2, 1, 1},               // an instant too early
 			{11*s - 1, 1, 0},               // exactly
 			{11*s - 1, 1, 3 * time.Second}, // 14 s - 1
@@ -138,7 +138,7 @@ func TestChangedAmountKeepsWhatIsUsed(t *testing.T) {
 					t.Errorf("%d more are granted with an amount of %d, want %d", got, step.amount, step.want)
 				}
 			}
-			// Of the 13 in use, a lower amount first lets those go that are over.
+			// Of the 13 in use, a lower amount first releases the units above it.
 			c := limiter.Claim{Now: noon, Min: 1, Want: 1}
 			lower := with(8)
 			checkRetry(t, lower, s, c, lower.Claim(&s, c))
@@ -146,7 +146,7 @@ func TestChangedAmountKeepsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// A lease from before the amount was lowered is worth what the new one leaves.
+// A lease from before the amount was lowered is worth the units that the new amount leaves.
 func TestLoweredAmountLimitsLease(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestLoweredAmountLimitsLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			var s limiter.State
-			l.Claim(&s, limiter.Claim{Now: noon, Min: 4, Want: 4}) // someone else's
+			l.Claim(&s, limiter.Claim{Now: noon, Min: 4, Want: 4}) // another process
 			lease := l.Claim(&s, limiter.Claim{Now: noon, Min: 50, Want: 50}).Lease
 			if got := lease.Worth(&low, noon); got != 6 {
 				t.Fatalf("the lease is worth %d, want 6", got)
@@ -230,7 +230,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// What was admitted without the store is charged though it goes over the limit.
+// Units admitted without the store are charged even above the limit.
 func TestChargeGoesOverTheLimit(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestChargeGoesOverTheLimit(t *testing.T) {
 	}
 }
 
-// What may have been lost is charged as far as it is missing.
+// Possibly lost units are charged as far as they are missing.
 func TestChargeUpToAFloor(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestDamagedBuckets(t *testing.T) {
 	}
 }
 
-// What drains in a long time is too much for 63 bits, and then for 64.
+// The units that drain in a long time are too many for 63 bits, and then for 64.
 func TestBucketIsEmptyAfterLong(t *testing.T) {
 	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: limiter.MaxAmount, Window: time.Second})
 	for _, days := range []int64{1, 90, 110, 150, 200, 220, 1000, 10_000} {
@@ -335,8 +335,7 @@ func TestRetryOfLargeBuckets(t *testing.T) {
 	}
 }
 
-// A slot that was given back entirely, and slots of other slots' returns, change
-// nothing about the rest.
+// A completely returned slot, and returned units of other slots, change nothing about the rest.
 func TestReturnIsOfItsSlotOnly(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 10, Window: 10 * time.Second})
 	var s limiter.State
@@ -367,8 +366,8 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// Slots that are joined count for no less than they held, and no longer than about
-// a 64th of the window more. Few of them are left; a limit with few keeps them.
+// Joined slots count for at least their units, and at most about a 64th of the window longer. Few
+// of them are left; a limit with few slots keeps them.
 func TestCoarsen(t *testing.T) {
 	for _, slots := range []int{1, 10, 60, 64, 65, 1440, limiter.MaxSlots} {
 		l := mustNew(t, limiter.Params{Amount: limiter.MaxAmount, Window: 24 * time.Hour, Slots: slots})

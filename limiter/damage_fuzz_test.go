@@ -8,9 +8,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// FuzzDamage starts from a state as a damaged file may hold it: any numbers at
-// all. Whatever they are, nothing panics, a grant is one that the limit allows,
-// and from then on no more is granted than promised.
+// FuzzDamage starts from a state as in a damaged file: any numbers at all. For all of them, nothing
+// panics, the limit allows every grant, and from then on at most the promised units are granted.
 func FuzzDamage(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) { checkDamage(t, data) })
@@ -63,7 +62,7 @@ func checkDamage(t testing.TB, data []byte) {
 	}
 }
 
-// number returns any number, or one near what would be in order.
+// number returns any number, or one near a valid one.
 func (s *source) number(near func(int64) int64, now int64) int64 {
 	switch s.pick(8) {
 	case 0:
@@ -79,8 +78,8 @@ func (s *source) number(near func(int64) int64, now int64) int64 {
 	return near(now) + int64(s.byte()) - 128
 }
 
-// damagedState keeps the order of slots, which is not read from a file but made
-// by the store, and nothing else.
+// damagedState keeps the order of slots, which the store makes and does not read from a file, and
+// nothing else.
 func damagedState(s *source, l limiter.Limit, now int64) (state limiter.State) {
 	if l.Algorithm() == limiter.TokenBucket {
 		same := func(now int64) int64 { return now }
@@ -102,7 +101,7 @@ func damagedState(s *source, l limiter.Limit, now int64) (state limiter.State) {
 	return state
 }
 
-// hasAhead tells whether s holds slots too far ahead to count at now.
+// hasAhead reports whether s holds slots too far ahead to count at now.
 func hasAhead(l limiter.Limit, s limiter.State, now int64) bool {
 	return len(s.Slots) > 0 && s.Slots[len(s.Slots)-1].Index > l.Newest(now)
 }

@@ -31,17 +31,17 @@ func ExampleLimit_Claim() {
 	// 20s refused, retry in 41s
 }
 
-// A lease is claimed once, spent many times, and what is left of it given back.
+// A lease is claimed once and spent many times. The rest of it is given back.
 func ExampleLease() {
 	limit, err := limiter.New(limiter.Params{Amount: 100, Window: time.Minute})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	var stored limiter.State // as the store keeps it
+	var stored limiter.State // in the store
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC).UnixNano()
 
-	var lease limiter.Lease // as a process holds it
+	var lease limiter.Lease // in a process
 	grant := limit.Claim(&stored, limiter.Claim{Now: now, Min: 1, Want: 1, Extra: 16})
 	lease.Join(&limit, grant.Lease)
 	fmt.Println("granted", grant.Units)

@@ -9,14 +9,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// heldRequest is a request of which it is open whether it counts, or known that it does.
+// heldRequest is a request that is pending, or known to count.
 type heldRequest struct {
 	at, cost int64
 	open     bool
 }
 
-// What is in use of a token bucket from which requests that don't count are taken out is never
-// less than if they had never come; and where none counts, nothing is in use in the end.
+// The units in use of a token bucket after requests that don't count were removed are never less
+// than without these requests. If none counts, no unit is in use in the end.
 func TestHeldRandom(t *testing.T) {
 	for seed := range uint64(proof.Times(1000, 3000)) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -86,7 +86,7 @@ func TestHeldRandom(t *testing.T) {
 	}
 }
 
-// openOf returns the indices of the requests that are open.
+// openOf returns the indices of the pending requests.
 func openOf(requests []heldRequest) (open []int) {
 	for i, r := range requests {
 		if r.open {

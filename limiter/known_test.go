@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzClaimKnown compares ClaimKnown with a claim on the state that the lease stands for.
+// FuzzClaimKnown compares ClaimKnown with a claim on the state behind the lease.
 func FuzzClaimKnown(f *testing.F) {
 	f.Add(uint8(0), int64(100), int64(60), int64(40), int64(10), int64(30), int64(5), int64(1), int64(3), int64(16), int64(45), true)
 	f.Add(uint8(1), int64(5), int64(0), int64(5), int64(0), int64(5), int64(0), int64(1), int64(1), int64(0), int64(0), false)
@@ -56,7 +56,7 @@ func FuzzClaimKnown(f *testing.F) {
 
 func abs(n int64) int64 { return max(n, -n, 0) }
 
-// unitsOf returns the units of a state by slot, where there are any.
+// unitsOf returns the units of a state by slot, without empty slots.
 func unitsOf(s State) map[int64]int64 {
 	units := make(map[int64]int64)
 	for _, slot := range s.Slots {

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// FuzzLease holds what several holders of one key spend from leases to the
-// promise, and a single holder to having lost nothing.
+// FuzzLease compares the units that several holders of one key spend from leases with the promise,
+// and checks that a single holder loses nothing.
 func FuzzLease(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) { checkLeases(t, data) })
@@ -25,21 +25,20 @@ type leases struct {
 	limit   limiter.Limit
 	state   limiter.State
 	now     int64
-	oracle  oracle // of what is spent
+	oracle  oracle // of the spent units
 	promise promise
 	holders []holder
 	prompt  bool           // one holder, which joins a grant at once
 	tidy    bool           // and returns its lease with every claim, and does nothing else
-	plain   bool           // and keeps nothing beside what a grant brings
+	plain   bool           // and keeps nothing except granted leases
 	mishaps bool           // rare things happen
 	changes bool           // the amount changes
-	ahead   bool           // grants are charged ahead where they can be
+	ahead   bool           // grants are charged ahead if possible
 	most    limiter.Params // the largest amount and burst so far
 }
 
-// holder is a process. As in the engine, a lease that is on its way back, or a
-// grant on its way here, is kept beside the one in use, which stays what is
-// known of the key.
+// holder is a process. As in the engine, a lease on its way back, or a grant on its way here, is
+// kept beside the one in use, which remains the known state of the key.
 type holder struct {
 	lease   limiter.Lease
 	granted []limiter.Lease // not joined yet
@@ -72,8 +71,8 @@ func checkLeases(t testing.TB, data []byte) {
 			r.quota(&r.holders[0])
 		}
 	}
-	// What was spent from a bucket's leases keeps the promise for one rate only:
-	// see the package documentation.
+	// The units spent from a bucket's leases keep the promise for one rate only: see the package
+	// documentation.
 	oneRate := !r.changes || p.Algorithm != limiter.TokenBucket
 	if from, to, got, bad := r.promise.broken(); bad && oneRate {
 		r.Fatalf("%+v: %d units spent from %d to %d\n%+v", p, got, from, to, r.promise.log)
@@ -109,13 +108,13 @@ func (r *leases) step(s *source, h *holder) {
 	}
 }
 
-// mishap does what an engine does in rare cases.
+// mishap does the same as an engine in rare cases.
 func (r *leases) mishap(s *source, h *holder) {
 	switch n := len(h.back); {
 	case !r.mishaps:
 	case s.pick(4) == 0 && !r.prompt: // a crash
 		*h = holder{}
-	case n > 0: // what was on its way back did not get there
+	case n > 0: // a returned lease got lost on its way
 		lease := h.back[n-1]
 		h.back = h.back[:n-1]
 		if back := h.lease.Join(&r.limit, lease); back.Units > 0 {
@@ -146,7 +145,7 @@ func (r *leases) take(h *holder) limiter.Lease {
 	return lease
 }
 
-// claim claims units, mostly giving back what is left of others.
+// claim claims units, mostly with a returned lease.
 func (r *leases) claim(s *source, h *holder) {
 	least := s.cost(r.limit.Capacity(), freeAt(r.oracle, r.p, r.now))
 	c := limiter.Claim{Now: r.now, Min: least, Want: least}
@@ -202,7 +201,7 @@ func (r *leases) checkGrant(before limiter.State, c limiter.Claim, g limiter.Gra
 	}
 }
 
-// join joins the grant that came last, so that several come out of order.
+// join joins the last grant, so that several are joined out of order.
 func (r *leases) join(h *holder) {
 	if n := len(h.granted); n > 0 {
 		back := h.lease.Join(&r.limit, h.granted[n-1])
@@ -213,7 +212,7 @@ func (r *leases) join(h *holder) {
 	}
 }
 
-// back gives back everything that a holder does not hold any more, or all.
+// back gives back the leases that a holder no longer holds, or all.
 func (r *leases) back(h *holder) {
 	back := append(h.back, r.take(h))
 	for _, ls := range back {
@@ -256,8 +255,8 @@ func (r *leases) spend(h *holder, cost int64) {
 	r.promise.admit(r.most, r.now, cost)
 }
 
-// fits checks that all leases can be spent at once: with what was spent before
-// and is remembered, they fit into the limit.
+// fits checks that all leases can be spent at once: together with the remembered spent units they
+// fit into the limit.
 func (r *leases) fits() {
 	r.Helper()
 	if r.changes {
@@ -279,8 +278,8 @@ func (r *leases) fits() {
 	}
 }
 
-// fitsBucket checks that the bucket remembers what is spent and all that is in
-// leases, to the last part.
+// fitsBucket checks that the bucket remembers all spent units and all units in leases, to the last
+// part.
 func (r *leases) fitsBucket(spent *big.Rat) {
 	r.Helper()
 	held := new(big.Rat)
@@ -294,7 +293,7 @@ func (r *leases) fitsBucket(spent *big.Rat) {
 	}
 }
 
-// held returns what is left of a bucket's lease, the spent drained first.
+// held returns the rest of a bucket's lease after its spent units have drained.
 func (r *leases) held(ls limiter.Lease) *big.Rat {
 	left := r.parts(ls.Units, ls.HeldPart)
 	drained := new(big.Rat).SetInt(new(big.Int).Sub(big.NewInt(r.now), big.NewInt(ls.At)))
@@ -315,27 +314,26 @@ func (r *leases) parts(units, part int64) *big.Rat {
 	return sum.Add(sum, big.NewRat(part, int64(r.p.Window)))
 }
 
-// lostNothing gives back what a single holder has, and finds that nothing is
-// charged but what it spent, to the last part of a unit, and nothing ahead if it
-// gave back with every claim.
+// lostNothing gives back the leases of a single holder, and checks that only its spent units are
+// charged, to the last part of a unit, and none ahead if it gave back with every claim.
 func (r *leases) lostNothing(h *holder) {
 	r.Helper()
 	r.back(h)
 	if r.p.Algorithm == limiter.TokenBucket && (r.changes || h.split) {
-		return // the oracle drains at another rate, or what was split drained twice
+		return // the oracle drains at another rate, or the split lease drained twice
 	}
 	for _, slot := range r.state.Slots {
 		if r.tidy && slot.Used > 0 && slot.Index > r.limit.Slot(r.now) {
 			r.Fatalf("%+v at %d: everything is given back, and %d are charged ahead: %+v", r.p, r.now, slot.Used, r.state)
 		}
 	}
-	// What was charged ahead counts from when it was given back, or came to be.
+	// Units charged ahead count from the time of their return, or their slot's.
 	if got, want := r.inUse(), r.oracle.used(r.p, r.now); got.Cmp(want) < 0 || got.Cmp(want) > 0 && !r.ahead {
 		r.Fatalf("%+v at %d: everything is given back, and %v are in use, not %v: %+v", r.p, r.now, got, want, r.state)
 	}
 }
 
-// inUse returns what the state has in use.
+// inUse returns the units in use of the state.
 func (r *leases) inUse() *big.Rat {
 	probe := cloneState(r.state)
 	g := r.limit.Claim(&probe, limiter.Claim{Now: r.now})
@@ -346,7 +344,7 @@ func (r *leases) inUse() *big.Rat {
 	return used
 }
 
-// quota checks what is told of a key to its only holder.
+// quota checks the quota of a key with a single holder.
 func (r *leases) quota(h *holder) {
 	r.Helper()
 	q := h.lease.Quota(&r.limit, r.now)
@@ -357,12 +355,12 @@ func (r *leases) quota(h *holder) {
 	case r.p.Algorithm == limiter.TokenBucket && r.changes:
 		exact = true // the oracle drains at another rate
 	case r.p.Algorithm == limiter.TokenBucket && r.ahead:
-		// A lease that lasts knows what is in use at its end, and what is spent of it drains from then on.
+		// A lease that lasts knows the use at its end, and its spent units drain from then on.
 		lasts := new(big.Rat).Mul(big.NewRat(r.p.Amount, int64(r.p.Window)), new(big.Rat).SetInt64(r.limit.MaxLasts()))
 		most := ceil(lasts).Num().Int64() + left
 		exact = q.Remaining <= most && q.Remaining >= 0 && q.Reset >= reset
 	case r.p.Algorithm == limiter.Sliding:
-		// What it does not know is which slots were used before the last.
+		// It does not know which slots before the last were used.
 		exact = q.Remaining <= left && q.Remaining >= 0 && q.Reset >= reset && q.Reset <= max(reset, r.p.Window+time.Duration(slotWidth(r.p)))
 	}
 	if !exact {
@@ -370,7 +368,7 @@ func (r *leases) quota(h *holder) {
 	}
 }
 
-// reset returns in how long everything that is spent is forgotten.
+// reset returns how long it takes until all spent units are forgotten.
 func (r *leases) reset() time.Duration {
 	if r.oracle.used(r.p, r.now).Sign() == 0 {
 		return 0

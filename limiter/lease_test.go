@@ -41,8 +41,8 @@ func TestLeaseEndsWithItsSlot(t *testing.T) {
 	}
 }
 
-// When leases that were charged ahead are given back, what was spent of them is
-// moved to the slot of now: all of it, once, and nothing that others hold there.
+// When leases that were charged ahead are given back, their spent units are moved to the slot of
+// now: all of them, once, and no units that others hold there.
 func TestSpentOfLeasesAhead(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 1000, Window: 10 * time.Second, Slots: 10})
 	var s limiter.State
@@ -62,8 +62,8 @@ func TestSpentOfLeasesAhead(t *testing.T) {
 	}
 }
 
-// What a lease holds is free when it is given back, and what was spent of one charged
-// ahead is moved.
+// The units of a lease are free when it is given back, and the spent units of a lease charged ahead
+// are moved.
 func TestSettles(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 1000, Window: 10 * time.Second, Slots: 10})
 	for _, tt := range []struct{ ahead, now, settles int64 }{
@@ -168,8 +168,7 @@ func TestJoinOutOfOrder(t *testing.T) {
 	}
 }
 
-// The store lost its data: it knows neither of the lease nor of what was spent,
-// and grants that again.
+// The store lost its data: it knows neither the lease nor its spent units, and grants them again.
 func TestJoinAfterTheStoreLostItsData(t *testing.T) {
 	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 10 * time.Second})
 	var lost, fresh limiter.State
@@ -277,8 +276,8 @@ func TestResetIsEnough(t *testing.T) {
 	}
 }
 
-// A grant for the next slot can be spent in this one and in that, and counts a window from that
-// one on, unless it is given back before.
+// A grant for the next slot can be spent in this slot and in the next, and counts for a window from
+// the next one on, unless it is given back before.
 func TestGrantsForTheNextSlot(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 100, Window: 10 * time.Second, Slots: 10})
 	var s limiter.State
@@ -305,8 +304,8 @@ func TestGrantsForTheNextSlot(t *testing.T) {
 	}
 }
 
-// The more processes claim for a key, the less each is granted for later: together not more than
-// half of what is left. The last units are granted one by one.
+// The more processes claim for a key, the fewer units each is granted for later: together at most
+// half of the units left. The last units are granted one by one.
 func TestExtraAmongProcesses(t *testing.T) {
 	for _, algorithm := range algorithms {
 		for _, tt := range []struct{ processes, amount, units int64 }{
@@ -321,8 +320,8 @@ func TestExtraAmongProcesses(t *testing.T) {
 	}
 }
 
-// A lease that lasts keeps its worth until its time, and what drains of the bucket until then is
-// free for nobody else.
+// A lease that lasts keeps its worth until its time, and the units that drain from the bucket until
+// then are not available to others.
 func TestLeaseThatLasts(t *testing.T) {
 	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 600, Window: time.Minute})
 	const second = int64(time.Second)

@@ -132,8 +132,8 @@ func TestSlotArithmetic(t *testing.T) {
 	}
 }
 
-// What is granted, charged as far ahead as can be and spent as late as can be,
-// counts no longer than the limit says.
+// Granted units, charged as far ahead as possible and spent as late as possible, count no longer
+// than the limit says.
 func TestRememberedIsEnough(t *testing.T) {
 	for _, p := range []limiter.Params{
 		{Amount: 100, Window: time.Minute},
@@ -155,8 +155,8 @@ func TestRememberedIsEnough(t *testing.T) {
 	}
 }
 
-// A slot counts up to its expiry, and no instant longer, and is remembered for
-// a window at least and less than a window and a slot.
+// A slot counts up to its expiry, and no instant longer, and is remembered for at least a window
+// and less than a window and a slot.
 func TestExpiryAgreesWithOldest(t *testing.T) {
 	for _, p := range []limiter.Params{
 		{Amount: 1, Window: limiter.MinWindow, Slots: limiter.MaxSlots},

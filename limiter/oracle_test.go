@@ -9,18 +9,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// An oracle decides like a limit does, slowly: it keeps a log of everything
-// that was charged, and looks at all of it every time. It is told the limit in
-// words ([limiter.Params]), shares no formula with the package, and calculates
-// in numbers without bounds.
+// An oracle decides like a limit, slowly: it keeps a log of all charges, and reads all of it every
+// time. It gets the limit as [limiter.Params], shares no formula with the package, and calculates
+// with unbounded numbers.
 type oracle interface {
 	// charge notes units charged at a time.
 	charge(p limiter.Params, at, units int64)
 	// used returns the units in use at a time.
 	used(p limiter.Params, now int64) *big.Rat
-	// changes returns the times after now at which something is forgotten so
-	// that cost units may become free, in order; the last of them is late enough
-	// for certain.
+	// changes returns the times after now, in order, at which units are forgotten so that cost
+	// units may become free. The last of them is certainly late enough.
 	changes(p limiter.Params, now, cost int64) []*big.Int
 }
 
@@ -42,7 +40,7 @@ func capacityOf(p limiter.Params) int64 {
 	return p.Amount
 }
 
-// admits tells whether cost units are free at now.
+// admits reports whether cost units are free at now.
 func admits(o oracle, p limiter.Params, now, cost int64) bool {
 	sum := new(big.Rat).SetInt64(cost)
 	sum.Add(sum, o.used(p, now))
@@ -76,24 +74,23 @@ func waitFor(o oracle, p limiter.Params, now, cost int64) time.Duration {
 	panic("the oracle's last change is not late enough")
 }
 
-// partOf returns which of the equal parts of time, each as long as width and
-// counted from the epoch, at lies in.
+// partOf returns the index of the part of time that contains at. Parts have equal widths and are
+// counted from the epoch.
 func partOf(at, width int64) int64 {
 	return new(big.Int).Div(big.NewInt(at), big.NewInt(width)).Int64() // Euclidean: floors
 }
 
-// logged is units charged in a span of time from first to last, both included,
-// that nobody looks into.
+// logged is a number of units charged in a span of time from first to last, both included. Their
+// distribution in it is unknown.
 type logged struct {
 	part, last int64
 	units      int64
 }
 
-// slidingOracle: what was charged in a slot counts while any instant of the
-// slot lies in (now-window, now].
+// slidingOracle: the units of a slot count while any instant of the slot lies in (now-window, now].
 type slidingOracle struct{ log []logged }
 
-// slotCount is the number of slots as it is documented.
+// slotCount is the documented number of slots.
 func slotCount(p limiter.Params) int64 {
 	if p.Slots != 0 {
 		return int64(p.Slots)
@@ -119,9 +116,9 @@ func (o *slidingOracle) charge(p limiter.Params, at, units int64) {
 	o.log = append(o.log, logged{part, (part+1)*slotWidth(p) - 1, units})
 }
 
-// ahead tells whether units were charged so far ahead of now that they are
-// taken for damage: more than a window's number of slots, and three quarters of it that a
-// lease may be charged ahead.
+// ahead reports whether units were charged so far ahead of now that they are considered damaged:
+// more than a window's number of slots, and three quarters of it, by which a lease may be charged
+// ahead.
 func (o *slidingOracle) ahead(p limiter.Params, now int64) bool {
 	return slices.ContainsFunc(o.log, func(c logged) bool { return c.isAhead(p, now) })
 }
@@ -151,7 +148,7 @@ func (o *slidingOracle) changes(p limiter.Params, now, _ int64) (at []*big.Int) 
 	return at
 }
 
-// fixedOracle: what was charged counts to the end of its aligned window.
+// fixedOracle: charged units count to the end of their aligned window.
 type fixedOracle struct{ log []logged }
 
 func (o *fixedOracle) charge(p limiter.Params, at, units int64) {
@@ -166,7 +163,7 @@ func (o *fixedOracle) ahead(p limiter.Params, now int64) bool {
 	return slices.ContainsFunc(o.log, func(c logged) bool { return c.part > partOf(now, int64(p.Window))+1 })
 }
 
-// The window after this one counts as well: whoever wrote it has a faster clock.
+// The window after this one counts as well: its writer has a faster clock.
 func (o *fixedOracle) used(p limiter.Params, now int64) *big.Rat {
 	sum := new(big.Int)
 	for _, c := range o.log {
@@ -187,8 +184,8 @@ func (o *fixedOracle) changes(_ limiter.Params, now, _ int64) (at []*big.Int) {
 	return at
 }
 
-// bucketOracle: a vessel that every unit fills, and that drains evenly, at the
-// rate that is in force when someone looks.
+// bucketOracle: a vessel that every unit fills, and that drains evenly, at the rate in force when
+// it is read.
 type bucketOracle struct {
 	level *big.Rat
 	at    int64 // of level
@@ -196,8 +193,8 @@ type bucketOracle struct {
 
 func (o *bucketOracle) rate(p limiter.Params) *big.Rat { return big.NewRat(p.Amount, int64(p.Window)) }
 
-// ahead tells whether the level is of a time so far ahead of now that it is
-// taken for damage: by more than a minute, a window and the time to refill.
+// ahead reports whether the level's time is so far ahead of now that it is considered damaged: by
+// more than a minute, a window and the time to refill.
 func (o *bucketOracle) ahead(p limiter.Params, now int64) bool {
 	lead := new(big.Int).Sub(big.NewInt(o.at), big.NewInt(now))
 	refill := new(big.Rat).SetInt64(capacityOf(p))
@@ -213,8 +210,8 @@ func ceil(r *big.Rat) *big.Rat {
 	return new(big.Rat).SetInt(whole)
 }
 
-// used is the level, and where that is of a later time, what will have drained until then: in two
-// seconds and a 16th of the bucket at most.
+// used is the level. If its time is later, used adds the units that drain until then, for at most
+// two seconds, and at most a 16th of the bucket.
 func (o *bucketOracle) used(p limiter.Params, now int64) *big.Rat {
 	used := o.left(p, now)
 	if lead := new(big.Int).Sub(big.NewInt(o.at), big.NewInt(now)); lead.Sign() > 0 && !o.ahead(p, now) {
@@ -229,7 +226,7 @@ func (o *bucketOracle) used(p limiter.Params, now int64) *big.Rat {
 	return used
 }
 
-// left returns what is left of the level at now, which is the level before its time.
+// left returns the rest of the level at now, which is the level before its time.
 func (o *bucketOracle) left(p limiter.Params, now int64) *big.Rat {
 	if o.ahead(p, now) {
 		return new(big.Rat)
@@ -264,14 +261,14 @@ func (o *bucketOracle) changes(p limiter.Params, _, cost int64) []*big.Int {
 	return []*big.Int{new(big.Int).Add(at, big.NewInt(o.at))}
 }
 
-// admitted is units that were let through, under the limit then in force.
+// admitted is a number of admitted units, under the limit then in force.
 type admitted struct {
 	at, units     int64
 	amount, burst int64
 }
 
-// promise is the bound that users are told, and nothing else: it knows of no
-// slot, no rounding and no order in which anything is forgotten.
+// promise is the documented bound, and nothing else: it knows of no slot, no rounding and no order
+// of forgetting.
 type promise struct {
 	p   limiter.Params
 	log []admitted
@@ -290,8 +287,8 @@ func (pr *promise) admit(p limiter.Params, at, units int64) {
 	}
 }
 
-// broken returns an interval in which more was let through than promised, or
-// false. Where the amount changed, the largest within the interval counts.
+// broken returns an interval in which more units than promised were admitted, or false. If the
+// amount changed, the largest within the interval counts.
 func (pr *promise) broken() (from, to, got int64, bad bool) {
 	if pr.p.Algorithm == limiter.TokenBucket {
 		return pr.brokenBucket()

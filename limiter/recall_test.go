@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What is recalled of a state counts at least what the state does, from then on. What a bucket has is
-// recalled exactly, and so is a state with one slot that counts.
+// A recalled lease counts at least the units of the state, from then on. A bucket is recalled
+// exactly, and so is a state with one slot that counts.
 func TestRecall(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

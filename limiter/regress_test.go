@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Every test here is named for a bug that was in this package.
+// Every test in this file describes a bug that was in this package.
 
 // tenPerTenSeconds is a token bucket of 10 units that drains one a second.
 func tenPerTenSeconds(t *testing.T) limiter.Limit {
@@ -17,10 +17,10 @@ func tenPerTenSeconds(t *testing.T) limiter.Limit {
 
 const second = int64(time.Second)
 
-// Two processes hold a lease on one bucket, and one gives its lease back. What
-// the other holds must drain from its charge on: the bucket drains it too, and
-// grants what is drained to a third. It was taken as standing behind the units
-// that were given back, and 15 units of a burst of 10 could be spent at once.
+// Two processes hold a lease on one bucket, and one gives its lease back. The other lease must
+// drain from its charge on: the bucket drains it too, and grants the drained units to a third
+// process. The lease was assumed to drain after the units that were given back, and 15 units of a
+// burst of 10 could be spent at once.
 func TestLeaseDrainsThoughAnotherIsReturned(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
@@ -35,7 +35,7 @@ func TestLeaseDrainsThoughAnotherIsReturned(t *testing.T) {
 	}
 }
 
-// What a holder spent itself does not come back, so its lease stands behind it.
+// Units spent by a holder do not come back, so its lease drains after them.
 func TestLeaseKeepsBehindWhatItsHolderSpent(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
@@ -50,7 +50,7 @@ func TestLeaseKeepsBehindWhatItsHolderSpent(t *testing.T) {
 	}
 }
 
-// Half a unit of a lease that nobody spent from stayed charged.
+// Half a unit of an unspent lease stayed charged.
 func TestReturnGivesBackPartOfAUnit(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
@@ -62,16 +62,15 @@ func TestReturnGivesBackPartOfAUnit(t *testing.T) {
 
 	s = limiter.State{}
 	lease = l.Claim(&s, limiter.Claim{Min: 5, Want: 5}).Lease
-	l.Claim(&s, limiter.Claim{Now: second / 2, Min: 1, Want: 1}) // someone else's
+	l.Claim(&s, limiter.Claim{Now: second / 2, Min: 1, Want: 1}) // another process
 	g = l.Claim(&s, limiter.Claim{Now: second / 2, Min: 3, Want: 3, Return: lease})
 	if want := (limiter.Lease{Units: 3, At: second / 2, Used: 4}); g.Lease != want {
 		t.Errorf("got %+v, want %+v: nothing was spent", g.Lease, want)
 	}
 }
 
-// A lease that had drained by no more than an instant lost a whole unit when
-// something was spent from it, or when it was joined with another: the bucket
-// could not be used up.
+// A lease that had drained by no more than an instant lost a whole unit when units were spent from
+// it, or when it was joined with another: the bucket could not be used up.
 func TestLeaseThatDrainsLosesNothing(t *testing.T) {
 	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 30 * 24 * time.Hour, Burst: 100})
 	for _, tt := range []struct {
@@ -117,8 +116,8 @@ func TestLeaseThatDrainsLosesNothing(t *testing.T) {
 	}
 }
 
-// A grant is charged at 3 s, the lease spends at 4 s, and then they are joined:
-// the grant was lost, because the lease knew of no units outside it.
+// A grant is charged at 3 s, the lease spends at 4 s, and then they are joined: the grant was lost,
+// because the lease knew of no units outside it.
 func TestJoinAfterSpendingLosesNoGrant(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	var s limiter.State
@@ -128,12 +127,12 @@ func TestJoinAfterSpendingLosesNoGrant(t *testing.T) {
 		t.Fatal("1 of 4 units can't be spent")
 	}
 	lease.Join(&l, granted)
-	if got := lease.Worth(&l, 4*second); got != 5 { // of each, one has drained
+	if got := lease.Worth(&l, 4*second); got != 5 { // one of each has drained
 		t.Errorf("two leases of 4, a second later and 1 of them spent, are worth %d, want 5", got)
 	}
 }
 
-// The sum of a damaged file's slots did not fit, and Retry fell short of it.
+// The sum of a damaged file's slots did not fit, and Retry was shorter than it.
 func TestRetryWithSlotsThatDoNotAddUp(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 5, Window: 10 * time.Second})
 	s := limiter.State{Slots: []limiter.Slot{{Index: 1, Used: math.MaxInt64}, {Index: 2, Used: math.MaxInt64}}}
@@ -141,7 +140,7 @@ func TestRetryWithSlotsThatDoNotAddUp(t *testing.T) {
 	checkRetry(t, l, s, c, l.Claim(&s, c))
 }
 
-// A negative number of units in a slot read as more than any limit has.
+// A negative number of units in a slot was read as more than the amount of any limit.
 func TestNegativeSlotIsEmpty(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 5, Window: 10 * time.Second})
 	for _, used := range []int64{-1, math.MinInt64} {
@@ -152,7 +151,7 @@ func TestNegativeSlotIsEmpty(t *testing.T) {
 	}
 }
 
-// The distance of a time that lies far ahead did not fit, and passed for none.
+// The distance of a time far ahead did not fit, and was taken for zero.
 func TestBucketFarAheadIsEmpty(t *testing.T) {
 	l := tenPerTenSeconds(t)
 	s := limiter.State{Bucket: limiter.Bucket{At: math.MaxInt64, Units: 10}}
@@ -172,8 +171,8 @@ func TestEmptyBucketBeforeTheEpoch(t *testing.T) {
 	}
 }
 
-// A claim that was held up on its way found a bucket further ahead than its
-// window, took it for damaged, and was granted what another had been granted.
+// A delayed claim found a bucket further ahead than its window, considered it damaged, and was
+// granted the units of another claim.
 func TestClaimHeldUpOnItsWay(t *testing.T) {
 	l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: limiter.MinWindow})
 	if err != nil {
@@ -187,9 +186,8 @@ func TestClaimHeldUpOnItsWay(t *testing.T) {
 	}
 }
 
-// A claim whose time lies behind what others have charged, because their clocks
-// differ or it was held up, did not see what was charged ahead of that: 66 units
-// of 64 were admitted in 0.9 s.
+// A claim whose time lies behind the charges of others, because their clocks differ or it was
+// delayed, did not count units charged ahead of its time: 66 units of 64 were admitted in 0.9 s.
 func TestClaimCountsWhatOthersChargedAhead(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 64, Window: time.Second, Slots: 10})
 	for _, behind := range []int64{0, second / 2, second * 9 / 10, second - 1} {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The parts of all processes together are what one alone has, rounded down, or one for each.
+// The shares of all processes add up to the share of a single process, rounded down, or to one
+// each.
 func TestSharesAddUp(t *testing.T) {
 	for _, algorithm := range []Algorithm{Sliding, Fixed, TokenBucket} {
 		for amount := int64(1); amount <= 40; amount++ {

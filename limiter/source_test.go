@@ -13,8 +13,8 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "run the random tests with this seed only")
 
-// source turns the bytes of a fuzz input into choices. When it is used up, every
-// choice is the first one.
+// source turns the bytes of a fuzz input into choices. After its last byte, every choice is the
+// first one.
 type source struct{ data []byte }
 
 func (s *source) more() bool { return len(s.data) > 0 }
@@ -40,8 +40,8 @@ func (s *source) word() int64 {
 	return int64(w)
 }
 
-// upTo returns a number from 0 to n: of any magnitude, with small ones, powers
-// of two and the ends as likely as all the rest.
+// upTo returns a number from 0 to n: of any magnitude, with small ones, powers of two and the ends
+// as likely as all the rest.
 func (s *source) upTo(n int64) int64 {
 	switch s.pick(6) {
 	case 0:
@@ -60,7 +60,7 @@ func (s *source) upTo(n int64) int64 {
 	return w % (n + 1)
 }
 
-// params returns what a valid limit can be.
+// params returns the parameters of a valid limit.
 func (s *source) params() limiter.Params {
 	p := limiter.Params{Algorithm: limiter.Algorithm(s.pick(3))}
 	switch s.pick(4) {
@@ -78,7 +78,7 @@ func (s *source) params() limiter.Params {
 	return p
 }
 
-// amount sets the amount of p, and the burst, to what is valid for its window.
+// amount sets the amount of p, and the burst, to values that are valid for its window.
 func (s *source) amount(p *limiter.Params) {
 	p.Amount = 1 + s.upTo(limiter.MaxAmount-1)
 	p.Burst = 0
@@ -101,7 +101,7 @@ func (s *source) start(p limiter.Params) int64 {
 	return 1_763_000_000_000_000_000 + s.upTo(int64(p.Window))
 }
 
-// step returns a time to move on by, mostly one that matters to the limit.
+// step returns a duration, mostly one with an effect on the limit.
 func (s *source) step(p limiter.Params) int64 {
 	width := int64(p.Window)
 	if p.Algorithm == limiter.Sliding {
@@ -129,8 +129,8 @@ func (s *source) step(p limiter.Params) int64 {
 	return s.upTo(width)
 }
 
-// onClock adds a step to a time. What time.Time.UnixNano can tell, from 1678 to
-// 2262, is tested but for the ten longest windows at each end.
+// onClock adds a step to a time. The range of time.Time.UnixNano, from 1678 to 2262, is tested
+// except for the ten longest windows at each end.
 func onClock(now, step int64) int64 {
 	const end = math.MaxInt64 - 10*int64(limiter.MaxWindow)
 	switch {
@@ -142,7 +142,7 @@ func onClock(now, step int64) int64 {
 	return now + step
 }
 
-// cost returns a number of units, around those that matter when left are free.
+// cost returns a number of units, mostly near the interesting ones if left are free.
 func (s *source) cost(capacity, left int64) int64 {
 	switch s.pick(8) {
 	case 0, 1:
@@ -176,7 +176,7 @@ func mustNew(t testing.TB, p limiter.Params) limiter.Limit {
 	return l
 }
 
-// randomInput returns the fuzz input that belongs to a seed.
+// randomInput returns the fuzz input of a seed.
 func randomInput(seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 0))
 	data := make([]byte, 30+r.IntN(600))
@@ -193,8 +193,7 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// runRandom runs check on inputs of n seeds that nobody has seen before, and
-// names the one that fails.
+// runRandom runs check on inputs of n new seeds, and names the failing one.
 func runRandom(t *testing.T, n int, check func(testing.TB, []byte)) {
 	t.Helper()
 	if *seedFlag != 0 {
@@ -207,7 +206,7 @@ func runRandom(t *testing.T, n int, check func(testing.TB, []byte)) {
 	}
 }
 
-// seeded adds the seed to what is reported of a failure.
+// seeded adds the seed to the failure message.
 type seeded struct {
 	testing.TB
 	seed uint64

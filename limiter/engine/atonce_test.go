@@ -33,8 +33,8 @@ func atOnceFixture(t *testing.T, change ...func(*Options)) (*fixture, *immediate
 	return f, store
 }
 
-// While nobody else uses the store, requests wait for it only where a limit is used up, and
-// then exactly the limit is admitted.
+// While no other process uses the store, requests wait for it only if a limit is used up, and then
+// exactly the limit is admitted.
 func TestClaimsAtOnceWaitForNothing(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -59,8 +59,7 @@ func TestClaimsAtOnceWaitForNothing(t *testing.T) {
 	}
 }
 
-// A key that memory has forgotten is recalled from a store that can do so, without waiting, with all
-// that it has used.
+// A forgotten key is recalled from a store that can do so, without waiting, with all of its use.
 func TestForgottenKeysAreRecalledAtOnce(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -82,8 +81,8 @@ func TestForgottenKeysAreRecalledAtOnce(t *testing.T) {
 	}
 }
 
-// What memory holds of keys that it forgets is given back without the queue: claims that need that
-// don't wait behind thousands of keys.
+// Leases of forgotten keys are given back without the queue: claims that need the queue don't wait
+// behind thousands of keys.
 func TestKeysAreForgottenWithoutTheQueue(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -110,7 +109,7 @@ func TestKeysAreForgottenWithoutTheQueue(t *testing.T) {
 	}
 }
 
-// What others have charged meanwhile counts.
+// Units charged by others meanwhile count.
 func TestClaimsAtOnceEndWhereOthersCharge(t *testing.T) {
 	f, store := atOnceFixture(t)
 	limit := sliding(t, 10, time.Hour)
@@ -135,7 +134,7 @@ func TestClaimsAtOnceAreAllOrNone(t *testing.T) {
 	}
 }
 
-// BenchmarkNewKeysAtOnce asks for a new key each time.
+// BenchmarkNewKeysAtOnce uses a new key each time.
 func BenchmarkNewKeysAtOnce(b *testing.B) {
 	limit, err := limiter.New(limiter.Params{Amount: 100, Window: time.Minute})
 	if err != nil {

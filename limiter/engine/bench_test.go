@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// BenchmarkDecide measures decisions on a store that costs next to nothing, so
-// what it shows is the engine. The real store has benchmarks of its own.
+// BenchmarkDecide measures decisions on a store that costs next to nothing, to measure the engine.
+// The real store has its own benchmarks.
 func BenchmarkDecide(b *testing.B) {
 	for _, keys := range []int{1, 100_000, 1_000_000} {
 		for _, algorithm := range algorithms {
@@ -52,7 +52,7 @@ func benchEngine(b *testing.B) *Engine {
 	return e
 }
 
-// benchDecide runs a benchmark of decisions on keys that were asked for twice before.
+// benchDecide runs a benchmark of decisions on keys that were used twice before.
 func benchDecide(b *testing.B, name string, limit *Limit, keys int) {
 	var e *Engine
 	texts := make([][]byte, keys)
@@ -80,7 +80,7 @@ func benchDecide(b *testing.B, name string, limit *Limit, keys int) {
 	}
 }
 
-// askOften asks for each key some times, for many keys at a time.
+// askOften sends some requests for each key, for many keys at a time.
 func askOften(e *Engine, limit *Limit, texts [][]byte, times int) {
 	const clients = 1000
 	var asking sync.WaitGroup

@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// What another process gives back is known with the next answer of the store, and
-// lifts the blocks that it disproves.
+// Units given back by another process are known with the next answer of the store, and lift the
+// blocks that they disprove.
 func TestWhatTheStoreTellsLiftsBlocks(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {

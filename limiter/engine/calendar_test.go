@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// A quota for each day of a place is what the day of the place has, also on the
-// day that lacks an hour, and the time to come back is midnight there.
+// A quota for each day of a place follows the place's days, even the day that lacks an hour, and
+// the retry time is midnight there.
 func TestQuotaOfAShortDay(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -19,7 +19,7 @@ func TestQuotaOfAShortDay(t *testing.T) {
 	f := newFixture(t) // a second before the clocks are set ahead, from 2:00 to 3:00
 	for day := 29; day < 31; day++ {
 		passed := 0
-		for range 20 { // hours, which come to the same day
+		for range 20 { // hours, which belong to the same day
 			passed += f.count(10, debit(limit, "a", 1))
 			f.fake.advance(time.Hour)
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// arrivals is how requests of one key come to machines.
+// arrivals is the pattern of requests of one key to machines.
 type arrivals struct {
 	perSecond float64
-	burst     int // how many come at once, from 1
+	burst     int // the number of concurrent requests, from 1
 	to        func(i, machines int) int
 }
 
@@ -29,7 +29,7 @@ func mostlyToOne(i, machines int) int {
 	return i / 20 % machines
 }
 
-// fleetCosts is what was asked of a store for the requests of one key.
+// fleetCosts is the cost of one key's requests for a store.
 type fleetCosts struct {
 	claims                    int64
 	admitted, refused, waited int
@@ -73,7 +73,7 @@ func (f *fleet) startAll(machines int) (all []*machine) {
 	return all
 }
 
-// Requests of a key that several machines have in use cost few claims, and hardly any waits for one.
+// Requests of a key in use on several machines need few claims, and hardly any waits for one.
 func TestClaimsOfManyMachines(t *testing.T) {
 	many := arrivals{133, 1, inTurn} // 80 % of 10,000 a minute
 	bursts, busy := many, many
@@ -111,8 +111,8 @@ func TestClaimsOfManyMachines(t *testing.T) {
 	}
 }
 
-// Four machines that are asked for far more than a limit reach it, exceed it never, and claim
-// nothing for those that they refuse.
+// Four machines with far more requests than a limit reach it, never exceed it, and claim nothing
+// for the requests that they refuse.
 func TestManyMachinesAreHammered(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -124,7 +124,8 @@ func TestManyMachinesAreHammered(t *testing.T) {
 				then := f.meet(all, limit, evenly(100), 44*time.Second)
 				admitted, least, most := first.admitted+then.admitted, 990, 1000
 				if algorithm == limiter.TokenBucket {
-					// Units that are spent early from a lease that lasts begin to drain when that ends.
+					// Units that are spent early from a lease that lasts begin to drain when that
+					// ends.
 					least, most = 1930, 1000+1000*59/60
 				} else if then.claims > 0 {
 					t.Errorf("%d claims for %d that were refused, want none", then.claims, then.refused)

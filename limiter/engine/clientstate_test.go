@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// newScaling returns what a limit does to its clients: a violation costs points,
-// and three in ten minutes lead to a ban of an hour.
+// newScaling returns the consequences of a limit for its clients: a violation costs points, and
+// three in ten minutes lead to a ban of an hour.
 func newScaling(t *testing.T, amount int64, window time.Duration, points int) *Scaling {
 	whole := sliding(t, amount, window)
 	scaling := &Scaling{
@@ -23,7 +23,7 @@ func newScaling(t *testing.T, amount int64, window time.Duration, points int) *S
 	return scaling
 }
 
-// from asks for a request of a client.
+// from decides a request of a client.
 func (f *fixture) from(client string, scaling ...*Scaling) Decision {
 	var debits []Debit
 	of := &Client{Key: []byte(client)}
@@ -43,8 +43,8 @@ func (f *fixture) passing(n int, client string, scaling *Scaling) (allowed int) 
 	return allowed
 }
 
-// score returns the score that the disk has for a client, once it has been told
-// of a number of violations.
+// score returns the score of a client on the disk, after the disk has recorded a number of
+// violations.
 func (f *fixture) score(client string, violations int) float64 {
 	f.t.Helper()
 	var score float64
@@ -87,8 +87,8 @@ func TestLimitsFollowTheLevel(t *testing.T) {
 	}
 }
 
-// A client that keeps to what an innocent one may do commits no violation,
-// however much of that is refused.
+// A client that stays within the limit of the best level commits no violation, however much of that
+// is refused.
 func TestScaledClientMayTryAsOftenAsAnInnocentOne(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 100, time.Hour, 5)
 	f.Punish(&Client{Key: []byte("a")}, reputation.Offense{Points: 95})
@@ -96,7 +96,7 @@ func TestScaledClientMayTryAsOftenAsAnInnocentOne(t *testing.T) {
 	if got := f.passing(100, "a", scaling); got != 10 {
 		t.Fatalf("%d passed, want 10", got)
 	}
-	f.from("b", scaling) // goes through the committer, and so what was before it has
+	f.from("b", scaling) // goes through the committer, and so all earlier work is done
 	if score := f.score("a", 1); score > 5.1 {
 		t.Errorf("score is %v", score)
 	}
@@ -113,7 +113,7 @@ func TestSmallestScaledLimitIsOne(t *testing.T) {
 	}
 }
 
-// banned has a client banned and returns when that ends.
+// banned makes a client banned and returns the end of the ban.
 func banned(t *testing.T, f *fixture, client string, scaling *Scaling) (until int64) {
 	t.Helper()
 	for violations := 1; ; violations++ {
@@ -156,7 +156,7 @@ func TestBanIsForEverythingAndEnds(t *testing.T) {
 func TestBanSurvivesACrash(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 10, 2*time.Minute, 0)
 	until := banned(t, f, "a", scaling)
-	after := startOn(t, f.disk, f.fake) // the first one is gone, and has said nothing
+	after := startOn(t, f.disk, f.fake) // the first one is gone, and has reported nothing
 	d := after.from("a", newScaling(t, 10, time.Hour, 0))
 	if d.Reason != Banned || after.clock.now()+int64(d.Retry) != until {
 		t.Errorf("after a crash: %+v, want a ban until %d", d, until)
@@ -193,15 +193,14 @@ func TestStandingCostsTheStoreNothingOnceKnown(t *testing.T) {
 	}
 }
 
-// What clients do while the store can't be used is known to memory, and told
-// to the store later.
+// Violations while the store can't be used are known to memory, and recorded in the store later.
 func TestOffensesInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
 		scaling := newScaling(t, 10, time.Hour, 0)
 		ask := func(fairs ...*Scaling) Decision { return (&fixture{Engine: e.Engine, t: t}).from("a", fairs...) }
 		ask(scaling)
 		e.broken.Store(true)
-		ask(newScaling(t, 10, time.Hour, 0)) // has to be claimed for, which shows the fault
+		ask(newScaling(t, 10, time.Hour, 0)) // has to be claimed for, which reveals the fault
 		e.Punish(&Client{Key: []byte("a")}, reputation.Offense{Ban: reputation.Ban{After: 1, Within: time.Hour, For: 24 * time.Hour}})
 		if d := ask(scaling); d.Reason != Banned {
 			t.Fatalf("in the outage: %+v", d)
@@ -214,8 +213,8 @@ func TestOffensesInAnOutage(t *testing.T) {
 	})
 }
 
-// Clients that share something, such as an address, share a limit as well. It is
-// smaller while that is banned, which refuses none of them by itself.
+// Clients that share something, such as an address, share a limit as well. A ban of the shared
+// client makes the limit smaller, and refuses none of its clients by itself.
 func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
 	f, own := newFixture(t), newScaling(t, 1000, time.Hour, 0)
 	shared := newScaling(t, 400, time.Hour, 0)
@@ -254,7 +253,7 @@ func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
 	}
 }
 
-// A ban outlives the loss of the database, as long as somebody remembers it.
+// A ban outlives the loss of the database, as long as one process remembers it.
 func TestStoreThatForgotDoesNotMakeMemoryForget(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 10, 2*time.Minute, 0)
 	banned(t, f, "a", scaling)
@@ -262,7 +261,7 @@ func TestStoreThatForgotDoesNotMakeMemoryForget(t *testing.T) {
 	f.store.reopen()
 	shared := newScaling(t, 10, time.Hour, 0)
 	a, b := &Client{Key: []byte("a")}, &Client{Key: []byte("b")}
-	f.Decide(context.Background(), b, []Debit{ // has the standing of a read again
+	f.Decide(context.Background(), b, []Debit{ // reads the record of b again
 		{Limit: shared.Levels[0], Key: []byte("all"), Cost: 1, Client: a, Scaling: shared},
 	})
 	if d := f.from("a", scaling); d.Reason != Banned {
@@ -270,7 +269,7 @@ func TestStoreThatForgotDoesNotMakeMemoryForget(t *testing.T) {
 	}
 }
 
-// A client that goes into a trap over and over makes one write a second.
+// A client that repeatedly goes into a trap causes one write per second.
 func TestOffensesOfAFloodAreOne(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 10, time.Hour, 0)
 	f.from("a", scaling)
@@ -285,8 +284,8 @@ func TestOffensesOfAFloodAreOne(t *testing.T) {
 	}
 }
 
-// What is left of the first claim for a client that was not known is given back by
-// the limit of its level, which drains a bucket more slowly than the whole one.
+// Units left of the first claim for an unknown client are given back with the limit of its level,
+// which drains a bucket more slowly than the whole one.
 func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
 	whole := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1000, Window: time.Hour})
 	scaling := new(Scaling)

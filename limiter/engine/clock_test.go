@@ -10,9 +10,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// What a step of the wall clock may do to a limit: nothing, or where it is too far to
-// heal, once and after a while, what the time it shows does to it. Nobody is shut out
-// for longer than a window, and an engine that starts later finds the time as it is.
+// A step of the wall clock has a bounded effect on a limit: none, or for a step too large to slew,
+// once and after a while, the effect of the shown time. No client is refused for longer than a
+// window, and an engine that starts later finds the time unchanged.
 func TestClockSteps(t *testing.T) {
 	const day = 24 * time.Hour
 	const window, slot = 30 * day, 30 * day / 60
@@ -53,7 +53,7 @@ func TestClockSteps(t *testing.T) {
 						<-f.Ready()
 					}
 					check(0)
-					f.ask(debit(limit, "b", 1)) // whose claim finds out, and begins to be patient
+					f.ask(debit(limit, "b", 1)) // its claim detects the step, and starts the waiting period
 					slewed := c.patience / (storage.Slew / 2)
 					clock.advance(c.patience - slewed)
 					f.ask(debit(limit, "c", 1))
@@ -69,8 +69,7 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// A process that sleeps, and whose own clock stands still, spends nothing of what it
-// held before.
+// A process that sleeps, and whose own clock stands still, spends nothing of its earlier lease.
 func TestLeasesEndInSleep(t *testing.T) {
 	limit := sliding(t, 100, time.Minute)
 	f := newFixture(t)
@@ -89,7 +88,7 @@ func TestLeasesEndInSleep(t *testing.T) {
 	}
 }
 
-// What is granted to a process that is stopped meanwhile is not spent as of then.
+// Units granted to a process that is stopped meanwhile are not spent as of the time of the grant.
 func TestGrantsThatComeLateAreNotSpent(t *testing.T) {
 	limit := sliding(t, 10, time.Second)
 	f := newFixture(t)
@@ -111,8 +110,8 @@ func TestGrantsThatComeLateAreNotSpent(t *testing.T) {
 	}
 }
 
-// A ban that is known to memory and one that is not last as long as they would have
-// if the time had not been set, in both directions.
+// A ban known to memory and an unknown one last as long as they would have if the time had not been
+// set, in both directions.
 func TestBansOutlastSteps(t *testing.T) {
 	for _, by := range []time.Duration{-1000 * time.Hour, 1000 * time.Hour} {
 		for _, restart := range []bool{false, true} {

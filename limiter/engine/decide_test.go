@@ -24,8 +24,8 @@ func TestExactlyTheLimitPassesAtOnce(t *testing.T) {
 	}
 }
 
-// slowBuckets are token buckets that do not get a whole unit back while a test
-// runs, though parts of one all the time.
+// slowBuckets are token buckets that do not refill a whole unit while a test runs, but constantly
+// parts of one.
 func slowBuckets(t *testing.T) []*Limit {
 	const month = 30 * 24 * time.Hour
 	return []*Limit{
@@ -34,11 +34,10 @@ func slowBuckets(t *testing.T) []*Limit {
 	}
 }
 
-// onWallTime lets the clock go on while requests are decided.
+// onWallTime lets the clock run while requests are decided.
 func onWallTime(o *Options) { o.Clock = nil }
 
-// The lease that a claim leaves drains until the next one. Part of a unit was
-// lost with it, and 99 passed.
+// The lease of a claim drains until the next claim. Part of a unit was lost with it, and 99 passed.
 func TestExactlyTheBucketPassesWhileItRefills(t *testing.T) {
 	for range proof.Times(40, 4000) {
 		for _, limit := range slowBuckets(t) {
@@ -51,12 +50,12 @@ func TestExactlyTheBucketPassesWhileItRefills(t *testing.T) {
 	}
 }
 
-// A unit that was claimed in vain is not a whole one any more when it is given
-// back, and stayed charged.
+// A unit that was claimed in vain is not a whole one any more when it is given back, and stayed
+// charged.
 func TestNothingOfABucketIsLostOnTheWayBack(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 30 * 24 * time.Hour})
 	disk, full := newDisk(), sliding(t, 1, time.Hour)
-	for range 4 { // lives, which do not know what is blocked
+	for range 4 { // lives, which do not know the blocks
 		f := startOn(t, disk, nil, onWallTime)
 		f.ask(debit(limit, "a", 1), debit(full, "a", 1)) // passes once
 		f.Close(t.Context())
@@ -67,7 +66,7 @@ func TestNothingOfABucketIsLostOnTheWayBack(t *testing.T) {
 	}
 }
 
-// rush asks n times at once and returns how many were allowed.
+// rush sends n concurrent requests and returns how many were allowed.
 func (f *fixture) rush(n int, debits ...Debit) int64 {
 	var allowed atomic.Int64
 	var wg sync.WaitGroup
@@ -98,8 +97,7 @@ func TestRefusedRequestsCostNothingInOtherLimits(t *testing.T) {
 	}
 }
 
-// What was claimed in vain is given back to the store, where other processes
-// and later lives look.
+// Units claimed in vain are given back to the store, for other processes and later lives.
 func TestRefusedRequestsLeaveNothingChargedElsewhere(t *testing.T) {
 	f := newFixture(t)
 	wide, narrow := sliding(t, 100, time.Hour), sliding(t, 10, time.Hour)
@@ -217,8 +215,8 @@ func TestChangedAmountCountsAtOnce(t *testing.T) {
 	}
 }
 
-// A lease that was claimed under a larger amount is worth no more than what the
-// amount in force leaves.
+// A lease that was claimed under a larger amount is worth at most the units that the amount in
+// force leaves.
 func TestLoweredAmountBoundsLeases(t *testing.T) {
 	f := newFixture(t)
 	large := sliding(t, 10_000, time.Hour)

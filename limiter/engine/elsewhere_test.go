@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// beside is units that are used elsewhere until a time.
+// beside is a number of units that are used elsewhere until a time.
 type beside struct{ units, until, admitted atomic.Int64 }
 
 func (b *beside) Units(now int64) int64 {
@@ -30,7 +30,7 @@ func (b *beside) Retry(amount, cost, now int64) time.Duration {
 	return time.Duration(b.until.Load() - now)
 }
 
-// askBeside decides about one request for a unit of a key that is also used elsewhere.
+// askBeside decides one request for a unit of a key that is also used elsewhere.
 func (f *fixture) askBeside(limit *Limit, cost int64, by *beside) (Decision, Debit) {
 	d := debit(limit, "a", cost)
 	d.Elsewhere = by
@@ -38,8 +38,8 @@ func (f *fixture) askBeside(limit *Limit, cost int64, by *beside) (Decision, Deb
 	return f.Decide(context.Background(), nil, debits), debits[0]
 }
 
-// What is used elsewhere is not admitted here as well, and is again when it doesn't count any
-// more, also where the key was blocked meanwhile.
+// Units used elsewhere are not admitted here as well, and are admitted again when they no longer
+// count there, even if the key was blocked meanwhile.
 func TestElsewhereLowersLimits(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed} {
 		f := newFixture(t)
@@ -78,7 +78,7 @@ func TestElsewhereLowersLimits(t *testing.T) {
 	}
 }
 
-// A lease is worth no more than what is left beside what is used elsewhere.
+// A lease is worth at most the units left beside the use elsewhere.
 func TestElsewhereLowersLeases(t *testing.T) {
 	f := newFixture(t)
 	limit, by := sliding(t, 1000, time.Hour), new(beside)
@@ -95,7 +95,7 @@ func TestElsewhereLowersLeases(t *testing.T) {
 	}
 }
 
-// A cost that what is used elsewhere leaves no room for has a time to wait.
+// A cost without room because of the use elsewhere has a retry time.
 func TestElsewhereTellsWhenToComeBack(t *testing.T) {
 	f := newFixture(t)
 	limit, by := sliding(t, 100, time.Hour), new(beside)
@@ -112,7 +112,7 @@ func TestElsewhereTellsWhenToComeBack(t *testing.T) {
 	}
 }
 
-// Buckets are charged with what was used elsewhere, once.
+// Buckets are charged with units used elsewhere, once.
 func TestChargesFromElsewhere(t *testing.T) {
 	f := newFixture(t)
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 100, Window: time.Hour})
@@ -130,12 +130,12 @@ func TestChargesFromElsewhere(t *testing.T) {
 	}
 }
 
-// What is charged while the store can't be used is charged when it is back.
+// Units charged while the store can't be used are charged to it when it is back.
 func TestChargesFromElsewhereInAnOutage(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 100, Window: 240 * time.Hour})
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.broken.Store(true)
-		e.ask(debit(limit, "a", 1)) // which finds that out
+		e.ask(debit(limit, "a", 1)) // detects it
 		e.Charge(limit, []byte("a"), limiter.Charge{Units: 60})
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
@@ -145,7 +145,7 @@ func TestChargesFromElsewhereInAnOutage(t *testing.T) {
 	})
 }
 
-// A client's level and what is used elsewhere both lower a limit.
+// A client's level and the use elsewhere both lower a limit.
 func TestElsewhereLowersTheLimitOfALevel(t *testing.T) {
 	f := newFixture(t)
 	full := sliding(t, 100, time.Hour)
@@ -170,7 +170,7 @@ func TestElsewhereLowersTheLimitOfALevel(t *testing.T) {
 	}
 }
 
-// A request of which it is known later whether it counts is told when it does.
+// Admit is called for a pending request when it is settled as counting.
 func TestElsewhereIsToldWhatCounts(t *testing.T) {
 	for _, counting := range []Counting{Afterwards, Held} {
 		f, by := newFixture(t), new(beside)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Keys whose hashes are the same have cells of their own.
+// Keys with the same hash have separate cells.
 func TestKeysOfOneHashAreApart(t *testing.T) {
 	table := newTable(10, func(*cell) *batch { return nil })
 	cell := table.add(1, []byte("a"))
@@ -23,8 +23,8 @@ func TestKeysOfOneHashAreApart(t *testing.T) {
 	}
 }
 
-// A table that is full of clients who are blocked lets a new one in, and they
-// stay blocked as far as there is room.
+// A table full of blocked keys admits a new one, and the blocked ones stay blocked as far as there
+// is room.
 func TestTableFullOfBlockedKeys(t *testing.T) {
 	const room, attackers = 1000, 3000
 	for _, broken := range []bool{false, true} {
@@ -44,7 +44,7 @@ func TestTableFullOfBlockedKeys(t *testing.T) {
 					t.Errorf("%d of 200 new clients passed", fresh)
 				}
 				again, most := 0, 0
-				if broken { // memory is all that knows them
+				if broken { // only memory knows them
 					most = attackers - room*3/4
 				}
 				for i := range attackers {
@@ -61,8 +61,8 @@ func TestTableFullOfBlockedKeys(t *testing.T) {
 	}
 }
 
-// A key that is evicted between being found and being locked is found anew:
-// nothing is granted to, or lost with, what is no longer in memory.
+// A key that is evicted between being found and being locked is found again: nothing is granted to,
+// or lost with, a cell that is no longer in memory.
 func TestEvictionsAmongRequestsLoseNothing(t *testing.T) {
 	const clients, keys, rounds = 8, 1000, 4
 	f := newFixture(t, func(o *Options) { o.MaxKeys = 1 })
@@ -84,8 +84,7 @@ func TestEvictionsAmongRequestsLoseNothing(t *testing.T) {
 	}
 }
 
-// In an outage, who is near a limit is kept in preference to those who flood the
-// memory with fresh keys.
+// In an outage, keys near a limit are kept in preference to a flood of fresh keys.
 func TestKeysNearTheirLimitOutliveAFloodInAnOutage(t *testing.T) {
 	withoutRaces(t)
 	const near, room, fresh = 80, 2000, 40_000
@@ -113,8 +112,8 @@ func TestKeysNearTheirLimitOutliveAFloodInAnOutage(t *testing.T) {
 	})
 }
 
-// While the store hangs, memory stays within its bound but for the claims that
-// are under way, and it does not grow afterwards.
+// While the store hangs, memory stays within its bound, apart from claims under way, and it does
+// not grow afterwards.
 func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 	const room, waiting = 1000, 500
 	limit := sliding(t, 10, 24*time.Hour)
@@ -144,8 +143,8 @@ func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 	})
 }
 
-// A bucket with more cells than fit finds all of them, also when one was removed and when the
-// table has grown or shrunk, and so does who had begun to look before.
+// A bucket with more cells than fit finds all of them, even when one was removed and when the table
+// has grown or shrunk. So does a reader that began before.
 func TestBucketsHoldMoreThanFits(t *testing.T) {
 	table := newTable(math.MaxInt, func(*cell) *batch { return nil })
 	s := &table.shards[0]

@@ -36,7 +36,7 @@ func ExampleEngine() {
 		Open:         memory.New().Opener(memory.Options{}),
 		Name:         nameKeys,
 		Clock:        noon{},
-		StoreTimeout: time.Minute, // however busy the machine is that runs the example
+		StoreTimeout: time.Minute, // enough for a busy machine
 	})
 	if err != nil {
 		log.Fatal(err)

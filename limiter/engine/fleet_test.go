@@ -26,25 +26,25 @@ type fleetDisk struct {
 
 func newFleetDisk() *fleetDisk { return &fleetDisk{newDisk(), make(map[int64]int64)} }
 
-// fateFunc makes of a call what becomes of it on its way.
+// fateFunc determines the fate of a call on its way.
 type fateFunc = func(ctx context.Context, apply func() error) error
 
 // fleet is machines that share a store behind a network, in virtual time.
 type fleet struct {
 	t     *testing.T
-	disk  atomic.Pointer[fleetDisk] // the one that is in use
-	clock simClock                  // of the machine that has the disk
-	trip  time.Duration             // that each call takes
-	most  int                       // claims of a call
+	disk  atomic.Pointer[fleetDisk] // the one in use
+	clock simClock                  // of the machine with the disk
+	trip  time.Duration             // the duration of each call
+	most  int                       // the maximum number of claims in a call
 	fate  atomic.Pointer[fateFunc]
 
 	calls   atomic.Int64 // of any kind
 	claims  atomic.Int64 // calls that claim
-	largest atomic.Int64 // claims of one call
+	largest atomic.Int64 // the most claims of one call
 
 	sessions atomic.Int64
 	mu       sync.Mutex      // held while a call is applied
-	stays    map[int64]int64 // guarded by mu: until when each process is here
+	stays    map[int64]int64 // guarded by mu: until when each process is present
 }
 
 func newFleet(t *testing.T, trip time.Duration) *fleet {
@@ -55,13 +55,13 @@ func newFleet(t *testing.T, trip time.Duration) *fleet {
 	return f
 }
 
-// let has a function make of all calls what becomes of them.
+// let sets the function that determines the fate of all calls.
 func (f *fleet) let(fate fateFunc) { f.fate.Store(&fate) }
 
-// reader returns the clock of the machine that has the disk.
+// reader returns the clock of the machine with the disk.
 func (f *fleet) reader() storage.Clock { return &stamp{source: &f.clock} }
 
-// travel takes a round trip, in the middle of which a call is applied.
+// travel takes a round trip. The call is applied in the middle of it.
 func (f *fleet) travel(ctx context.Context, apply func() error) error {
 	if err := pass(ctx, f.trip/2); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (m *machine) open(ctx context.Context) (storage.Store, error) {
 	return m.fleet.open(ctx)
 }
 
-// start starts a machine whose wall clock is wrong by so much.
+// start starts a machine whose wall clock is off by a duration.
 func (f *fleet) start(wrong time.Duration, change ...func(*Options)) *machine {
 	f.t.Helper()
 	m := &machine{fleet: f}
@@ -124,7 +124,7 @@ func (f *fleet) open(ctx context.Context) (storage.Store, error) {
 
 func (m *machine) ask(debits ...Debit) Decision { return m.Decide(context.Background(), nil, debits) }
 
-// count asks n times and returns how many were allowed.
+// count sends n requests and returns how many were allowed.
 func (m *machine) count(n int, debits ...Debit) (allowed int) {
 	for range n {
 		if m.ask(debits...).Allowed {
@@ -134,9 +134,9 @@ func (m *machine) count(n int, debits ...Debit) (allowed int) {
 	return allowed
 }
 
-// fleetStore is a store on a disk behind a network. Its writes have numbers, the last of which is
-// kept with what they write, so that none takes effect twice, and what is lost is found out. None
-// takes effect after the store was closed.
+// fleetStore is a store on a disk behind a network. Its writes have numbers, and the last number is
+// stored with the written data. So no write takes effect twice, and lost writes are detected. No
+// write takes effect after the store was closed.
 type fleetStore struct {
 	fleet   *fleet
 	session int64
@@ -144,12 +144,12 @@ type fleetStore struct {
 	mu     sync.Mutex
 	closed bool               // guarded by mu, like all below
 	sent   int64              // the number of the last write
-	known  int64              // that of the last one that was answered
-	disk   *fleetDisk         // that was used last
+	known  int64              // the last one that was answered
+	disk   *fleetDisk         // the last used disk
 	raw    storage.Timekeeper // on that disk
 }
 
-// do makes a call, which is counted.
+// do makes a call and counts it.
 func (s *fleetStore) do(ctx context.Context, apply func(raw storage.Timekeeper) error) error {
 	s.fleet.calls.Add(1)
 	return (*s.fleet.fate.Load())(ctx, func() error { return s.arrive(apply) })
@@ -183,7 +183,7 @@ func (s *fleetStore) write(ctx context.Context, apply func(raw storage.Timekeepe
 	return err
 }
 
-// arrive applies a call where the disk is.
+// arrive applies a call on the disk.
 func (s *fleetStore) arrive(apply func(raw storage.Timekeeper) error) error {
 	s.fleet.mu.Lock()
 	defer s.fleet.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *fleetStore) arrive(apply func(raw storage.Timekeeper) error) error {
 	return apply(s.raw)
 }
 
-// holdsAll reports whether all that was acknowledged is on the disk.
+// holdsAll reports whether all acknowledged writes are on the disk.
 func (s *fleetStore) holdsAll() bool {
 	s.fleet.mu.Lock()
 	defer s.fleet.mu.Unlock()
@@ -220,9 +220,9 @@ type fleetTerm struct {
 // caller is do or write of a fleetStore.
 type caller = func(ctx context.Context, apply func(raw storage.Timekeeper) error) error
 
-// call makes a call within the term, by the clock of the machine that has the disk; that of the
-// caller is read before. What a call changes that arrives too late is nobody's: take brings
-// it to the caller.
+// call makes a call within the term, by the clock of the machine with the disk. The caller's clock
+// is read before. The results of a call that arrives too late are dropped: take copies them to the
+// caller.
 func (t fleetTerm) call(ctx context.Context, by caller, apply func(raw storage.Timekeeper, term *storage.Term) error, take func()) error {
 	t.term.Clock.Read()
 	there := *t.term

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// traffic is two processes on one database, and clients that ask them at random.
+// traffic is two processes on one database, and clients that send them random requests.
 type traffic struct {
 	engines  []*Engine
 	random   *rand.Rand
@@ -40,11 +40,11 @@ func (w *traffic) close() {
 	}
 }
 
-// step is one request, or something else that happens.
+// step is one request or another event.
 type step struct {
 	engine int
 	client string // "" for none
-	cross  bool   // it is a part of the client
+	cross  bool   // the request is from a part of the client
 	debits []stepDebit
 	sleeps time.Duration
 	offend bool
@@ -77,7 +77,7 @@ func (w *traffic) next() step {
 	return s
 }
 
-// request returns what a step asks the engine.
+// request returns the request of a step.
 func (w *traffic) request(s step) (client *Client, debits []Debit) {
 	if s.client != "" {
 		client = &Client{Key: []byte(s.client)}
@@ -95,7 +95,7 @@ func (w *traffic) request(s step) (client *Client, debits []Debit) {
 	return client, debits
 }
 
-// answer is what a decision says, and what its debits say.
+// answer is a decision and the results in its debits.
 type answer struct {
 	Decision
 	known []bool
@@ -116,7 +116,7 @@ func answerOf(d Decision, debits []Debit) answer {
 	return a
 }
 
-// advance has times to wait end so much sooner, as long as they end.
+// advance shortens retry times by a duration, but not below zero.
 func (a *answer) advance(by time.Duration) {
 	a.Retry = sooner(a.Retry, by)
 	for i := range a.quota {
@@ -131,7 +131,7 @@ func sooner(wait, by time.Duration) time.Duration {
 	return max(wait-by, 0)
 }
 
-// equals compares answers, but for the milliseconds that pass while claims are gathered.
+// equals compares answers, except for the milliseconds that pass while claims are gathered.
 func (a answer) equals(b answer) bool {
 	const near = 25 * time.Millisecond
 	same := len(a.quota) == len(b.quota) && (a.Retry-b.Retry).Abs() <= near
@@ -142,15 +142,15 @@ func (a answer) equals(b answer) bool {
 	return same && reflect.DeepEqual(a, b)
 }
 
-// A forecast is what is then decided, in random states: leases held here and there, blocks,
-// violations, levels, bans. Forecasts change nothing: without them the same is decided.
+// A forecast equals the following decision, in random states: leases held here and there, blocks,
+// violations, levels, bans. Forecasts change nothing: without them the decisions are the same.
 func TestForecastsAreTrue(t *testing.T) {
 	steps := proof.Times(500, 1000)
 	seeds := proof.Times(2, 166)
 	if testing.Short() {
 		seeds = 1
 	}
-	const slot = 10 * time.Second // those of all limits are multiples of it
+	const slot = 10 * time.Second // the slots of all limits are multiples of it
 	for seed := range seeds {
 		var with, without []answer
 		for _, forecasting := range []bool{true, false} {
@@ -160,7 +160,7 @@ func TestForecastsAreTrue(t *testing.T) {
 				for i := range steps {
 					s := w.next()
 					e := w.engines[s.engine]
-					time.Sleep(s.sleeps + 10100*time.Microsecond) // what was given back is in the store then
+					time.Sleep(s.sleeps + 10100*time.Microsecond) // returned units are in the store then
 					if time.Duration(time.Now().UnixNano())%slot > slot-time.Second {
 						time.Sleep(2 * time.Second) // no slot ends between forecast and decision
 					}
@@ -173,7 +173,7 @@ func TestForecastsAreTrue(t *testing.T) {
 						client, debits := w.request(s)
 						foretold = answerOf(e.Forecast(context.Background(), client, debits), debits)
 					}
-					time.Sleep(5*time.Millisecond - time.Since(at)) // with forecasts or without, it is then
+					time.Sleep(5*time.Millisecond - time.Since(at)) // with forecasts or without, the time is the same then
 					client, debits := w.request(s)
 					got := answerOf(e.Decide(context.Background(), client, debits), debits)
 					if forecasting {
@@ -197,7 +197,7 @@ func TestForecastsAreTrue(t *testing.T) {
 	}
 }
 
-// While the store can't be used, a forecast is what memory decides.
+// While the store can't be used, a forecast is the decision of memory.
 func TestForecastsInAnOutage(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Amount: 10, Window: time.Hour})
 	inBubble(t, func(t *testing.T, f *faulty) {
@@ -213,8 +213,8 @@ func TestForecastsInAnOutage(t *testing.T) {
 	})
 }
 
-// A forecast whose context ends changes nothing of the request any more, which its caller may
-// go on with.
+// After its context has ended, a forecast no longer changes the request, which its caller may
+// continue to use.
 func TestAForecastInTheBackgroundLeavesTheRequest(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		e := onDatabase(t, memory.New())

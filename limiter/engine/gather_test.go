@@ -18,9 +18,8 @@ const (
 	requestTakes = 20 * time.Microsecond // beside the decision
 )
 
-// crowded lets a number of clients, each with a fresh key for every request, make
-// a number of requests each, and returns the claims in a batch on average and how
-// long all of it took.
+// crowded runs a number of clients that make a number of requests each, with a fresh key for every
+// request. It returns the average number of claims in a batch and the total duration.
 func crowded(t *testing.T, clients, requests int) (claims float64, took time.Duration) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(o *Options) {
@@ -61,8 +60,8 @@ func TestLoneClientIsNotGathered(t *testing.T) {
 	}
 }
 
-// In a crowd, batches grow until they hold nearly everybody, and nobody waits for
-// the time that a batch may take to fill up when all are there.
+// In a crowd, batches grow until they hold nearly all clients, and no client waits for the time
+// that a batch may take to fill up when all are there.
 func TestCrowdIsGathered(t *testing.T) {
 	const requests = 100
 	for _, clients := range []int{8, 64} {

@@ -19,7 +19,7 @@ import (
 // hanging is an engine whose store takes as long as the test says.
 type hanging struct {
 	*fixture
-	takes  atomic.Int64 // nanoseconds that each claim takes
+	takes  atomic.Int64 // the duration of each claim in nanoseconds
 	events eventLog
 }
 
@@ -41,8 +41,8 @@ func whileHanging(t *testing.T, f func(t *testing.T, h *hanging)) {
 	})
 }
 
-// longest asks n times with a pause in between, each time for another key, and
-// returns the longest that a decision took.
+// longest sends n requests with a pause in between, each for another key, and returns the longest
+// duration of a decision.
 func (h *hanging) longest(n int, pause time.Duration, limit *Limit) (took time.Duration) {
 	for i := range n {
 		start := time.Now()
@@ -76,8 +76,7 @@ func TestCommitsOfTwoSecondsDelayByTheTimeoutOnly(t *testing.T) {
 	})
 }
 
-// A store that answers nothing at all is told of once a minute, for as long as
-// that lasts.
+// A store that answers nothing at all is reported once a minute, for as long as that lasts.
 func TestHangIsToldOfOnceAMinute(t *testing.T) {
 	whileHanging(t, func(t *testing.T, h *hanging) {
 		h.takes.Store(int64(10 * time.Minute))
@@ -95,8 +94,8 @@ func TestHangIsToldOfOnceAMinute(t *testing.T) {
 	})
 }
 
-// A store that hangs holds up neither a close for longer than its context
-// allows, nor a request that comes while the engine closes.
+// A store that hangs delays neither a close for longer than its context allows, nor a request that
+// comes while the engine closes.
 func TestCloseWhileTheStoreHangs(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
@@ -133,8 +132,8 @@ func TestCloseWhileTheStoreHangs(t *testing.T) {
 	})
 }
 
-// An engine may be closed while a batch fills up, to be committed before the
-// committer knows of it or after: it comes to an end either way.
+// An engine may be closed while a batch fills up, which is committed before or after the committer
+// notices the close: it ends either way.
 func TestCloseWhileABatchFillsUp(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
 	for range 20 {
@@ -160,8 +159,8 @@ func TestCloseWhileABatchFillsUp(t *testing.T) {
 	}
 }
 
-// While the last leases are given back to a store that hangs, new requests are
-// decided from memory at once.
+// While the last leases are given back to a store that hangs, new requests are decided from memory
+// at once.
 func TestRequestsWhileTheLastBatchHangs(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
@@ -174,8 +173,8 @@ func TestRequestsWhileTheLastBatchHangs(t *testing.T) {
 	})
 }
 
-// A bucket's grant that comes late has drained by then, and pays for little of
-// what memory has admitted meanwhile.
+// A bucket's late grant has drained on its way, and pays for few of the units that memory has
+// admitted meanwhile.
 func TestLateGrantOfABucket(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: 1000 * time.Second})
 	whileHanging(t, func(t *testing.T, h *hanging) {
@@ -198,8 +197,8 @@ func TestLateGrantOfABucket(t *testing.T) {
 	})
 }
 
-// A request that is decided about anew, since it was a violation, does not wait for
-// the store as long once more.
+// A request that is decided again because of a violation does not wait for the store for a second
+// full timeout.
 func TestWaitsOfWhoIsPunishedAddUpToTheTimeout(t *testing.T) {
 	scaling := newScaling(t, 10, time.Hour, 30)
 	whileHanging(t, func(t *testing.T, h *hanging) {
@@ -218,8 +217,8 @@ func TestWaitsOfWhoIsPunishedAddUpToTheTimeout(t *testing.T) {
 	})
 }
 
-// Keys that waited in vain, for a batch that hung and for the one after it, are
-// given back and forgotten like all others.
+// Keys that waited in vain, for a batch that hung and for the one after it, are given back and
+// forgotten like all others.
 func TestKeysThatWaitedInVainAreForgotten(t *testing.T) {
 	limit := sliding(t, 1000, 24*time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
@@ -251,13 +250,13 @@ func TestKeysThatWaitedInVainAreForgotten(t *testing.T) {
 	})
 }
 
-// A wait whose time was up when its batch was done is not followed by another.
+// A wait that times out when its batch is done is not followed by another.
 func TestWaitsAddUpToTheTimeout(t *testing.T) {
 	whileHanging(t, func(t *testing.T, h *hanging) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		done, never := &batch{done: make(chan struct{})}, &batch{done: make(chan struct{})}
-		for range 50 { // which of two that are ready is taken is chance
+		for range 50 { // if two are ready the choice is random
 			timeout := time.NewTimer(time.Second)
 			time.Sleep(time.Second)
 			close(done.done)
@@ -274,8 +273,8 @@ func TestWaitsAddUpToTheTimeout(t *testing.T) {
 	})
 }
 
-// A store that answers all the time, only not each request in time, is in use: those
-// that can't wait are decided by memory, and charged. None is an outage.
+// A store that answers constantly, but not each request in time, is in use: requests that can't
+// wait are decided by memory, and charged. None is an outage.
 func TestSlowStoreThatAnswersIsInUse(t *testing.T) {
 	limit := sliding(t, 100, time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
@@ -311,8 +310,8 @@ func TestSlowStoreThatAnswersIsInUse(t *testing.T) {
 	})
 }
 
-// What memory admitted for a request that the store didn't answer in time is charged
-// also if nothing comes for the key any more, and if what was claimed is refused.
+// Units that memory admitted for a request without an answer in time are charged even if no further
+// request comes for the key, and if its claim is refused.
 func TestDebtsOfIdleKeysAreCharged(t *testing.T) {
 	limit := sliding(t, 1, 24*time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {

@@ -15,18 +15,18 @@ import (
 
 var errDisk = errors.New("test: the disk is gone")
 
-// testName is a name that shows the key, for looking it up.
+// testName is a name that shows the key, for lookups.
 func testName(id storage.LimitID, key string) (name storage.Key) {
 	copy(name[:], key)
 	return name
 }
 
-// testNames is what an engine names its keys with.
+// testNames returns the names of keys for an engine.
 func testNames(id storage.LimitID, key string, _ time.Duration, _ int64) (Name, error) {
 	return Name{Key: testName(id, key)}, nil
 }
 
-// banningFor is an offense that bans for so long.
+// banningFor is an offense that bans for a duration.
 func banningFor(d time.Duration) reputation.Offense {
 	return reputation.Offense{Violation: reputation.Violation{Reason: reputation.Trapped}, Ban: reputation.Ban{After: 1, Within: time.Hour, For: d}}
 }
@@ -53,7 +53,7 @@ func startOn(t *testing.T, d *disk, clock *fakeClock, change ...func(*Options)) 
 		Open:          func(context.Context) (storage.Store, error) { return f.store, nil },
 		Name:          testNames,
 		Clock:         clock,
-		StoreTimeout:  time.Minute, // no test waits for it unless it means to
+		StoreTimeout:  time.Minute, // tests wait for it only on purpose
 	}
 	for _, c := range change {
 		c(&opts)
@@ -67,7 +67,7 @@ func startOn(t *testing.T, d *disk, clock *fakeClock, change ...func(*Options)) 
 	return f
 }
 
-// ask decides about one request.
+// ask decides one request.
 func (f *fixture) ask(debits ...Debit) Decision {
 	return f.Decide(context.Background(), nil, debits)
 }
@@ -76,7 +76,7 @@ func debit(l *Limit, key string, cost int64) Debit {
 	return Debit{Limit: l, Key: []byte(key), Cost: cost}
 }
 
-// count asks n times and returns how many were allowed.
+// count sends n requests and returns how many were allowed.
 func (f *fixture) count(n int, debits ...Debit) (allowed int) {
 	for range n {
 		if f.ask(debits...).Allowed {
@@ -113,7 +113,7 @@ func (l *Limit) with(t testing.TB, amount int64) *Limit {
 
 var algorithms = []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket}
 
-// eventually waits for what another goroutine is about to bring about.
+// eventually waits for a condition that another goroutine makes true.
 func eventually(t *testing.T, true func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); !true(); runtime.Gosched() {

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// What requests held in one process, and comes back, others can spend within seconds, though the
-// store has refused them until later.
+// Held units that come back in one process are available to others within seconds, even if the
+// store has refused these until later.
 func TestHeldUnitsComeBackToOtherProcesses(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {

@@ -45,8 +45,8 @@ func TestObserverLearnsHowLongASweepTook(t *testing.T) {
 	})
 }
 
-// A store is swept as often as its owner likes. Memory knows a key for a minute all the same: where
-// it forgot those that still count, the next request for each would be read from the store.
+// A store is swept at any configured interval. Memory still keeps a key for a minute: if it forgot
+// keys that still count, the next request for each would be read from the store.
 func TestShortIntervalsForgetNoKeySooner(t *testing.T) {
 	for interval, kept := range map[time.Duration]int{5 * time.Second: 12, time.Minute: 1, time.Hour: 1} {
 		f := newFixture(t, func(o *Options) { o.CleanupInterval = interval })

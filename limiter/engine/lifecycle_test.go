@@ -35,7 +35,7 @@ func TestCloseGivesBackEveryUnspentUnit(t *testing.T) {
 }
 
 func TestCloseEndsEveryGoroutine(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) { // fails if one is left
+	bubble.Test(t, func(t *testing.T) { // fails if a goroutine is left
 		d := newDisk()
 		e, err := New(Options{
 			Open: func(context.Context) (storage.Store, error) { return &hookedStore{disk: d}, nil },
@@ -76,8 +76,7 @@ func TestRestartGoesOnCounting(t *testing.T) {
 	}
 }
 
-// A name that a key had before goes to the store with each of its claims, what is
-// given back included.
+// A former name of a key goes to the store with each of its claims, including returned leases.
 func TestFormerNamesAreClaimedFor(t *testing.T) {
 	f := newFixture(t, func(o *Options) {
 		o.Name = func(id storage.LimitID, key string, _ time.Duration, _ int64) (Name, error) {
@@ -161,8 +160,8 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 	}
 }
 
-// Who is blocked or banned is refused from memory until the end of it, however
-// seldom they come.
+// Blocked and banned clients are refused from memory until the end, however rarely they send
+// requests.
 func TestBlockedAndBannedAreNotForgotten(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 10, time.Hour, 0)
 	scaling.Ban = reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}
@@ -192,7 +191,7 @@ func TestBlockedAndBannedAreNotForgotten(t *testing.T) {
 	}
 }
 
-// What is owed to the store is charged in the end, though nobody comes for it.
+// Debts are charged in the end, even if no request comes for their key.
 func TestDebtsAreNotForgotten(t *testing.T) {
 	f := newFixture(t)
 	limit := sliding(t, 10, 24*time.Hour)
@@ -220,7 +219,7 @@ func TestHeapPerKey(t *testing.T) {
 	for i := range keys {
 		f.ask(Debit{Limit: limit, Key: []byte{'i', 32, 10, byte(i >> 16), byte(i >> 8), byte(i)}, Cost: 1})
 	}
-	// What the memory store holds is not the engine's.
+	// The state of the memory store is not the engine's.
 	f.disk.lose()
 	f.store.reopen()
 	perKey := (heap() - before) / keys
@@ -260,8 +259,8 @@ func TestClockNeverRunsBackwards(t *testing.T) {
 	}
 }
 
-// Giving back what idle keys hold goes in small batches, so that no claim waits
-// behind all of it; what has expired is not given back at all.
+// The leases of idle keys are given back in small batches, so that no claim waits behind all of
+// them. Expired units are not given back at all.
 func TestIdleKeysGiveBackInTurn(t *testing.T) {
 	for window, given := range map[time.Duration]int{24 * time.Hour: 5000, time.Minute: 0} {
 		f := newFixture(t)

@@ -26,8 +26,8 @@ func scaled(l *Limit, client string, cost int64) Debit {
 	return d
 }
 
-// A request that memory knows nothing of waits for the call that is under way and for its own,
-// also if its client's record must be read.
+// A request unknown to memory waits for the call under way and for its own, even if its client's
+// record must be read.
 func TestColdRequestsWaitForTwoRoundTrips(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const trip = 20 * time.Millisecond
@@ -52,8 +52,8 @@ func TestColdRequestsWaitForTwoRoundTrips(t *testing.T) {
 	})
 }
 
-// A client whose record is read only with its first claim gets what its level leaves and no more,
-// and is told the time that is true for that.
+// A client whose record is read only with its first claim gets the limit of its level and no more,
+// and the correct retry time for that.
 func TestColdClientsOfBadRepute(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(t, 5*time.Millisecond)
@@ -85,7 +85,7 @@ func TestColdClientsOfBadRepute(t *testing.T) {
 	})
 }
 
-// A key that is in use all the time never waits after its first requests, and costs few calls.
+// A key in constant use never waits after its first requests, and needs few calls.
 func TestLeasesAreRenewedEarly(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.TokenBucket} {
 		for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
@@ -98,8 +98,8 @@ func TestLeasesAreRenewedEarly(t *testing.T) {
 	}
 }
 
-// However many leases are about to be used up at a time, a request that memory knows nothing of
-// waits for two round trips.
+// However many leases are almost used up at a time, a request unknown to memory waits for two round
+// trips.
 func TestRenewalsDontHoldUpOthers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const trip, keys = 20 * time.Millisecond, 1000
@@ -161,8 +161,7 @@ func testRenewal(t *testing.T, algorithm limiter.Algorithm, trip time.Duration, 
 	}
 }
 
-// Leases of several machines don't hold what is left of a bucket that is little used, so a burst
-// passes.
+// Leases of several machines don't use up a little-used bucket, so a burst passes.
 func TestBurstsPassOnManyMachines(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(t, time.Millisecond)
@@ -189,8 +188,8 @@ func TestBurstsPassOnManyMachines(t *testing.T) {
 	})
 }
 
-// Machines that start together know of one another soon: each has its share of a limit if the
-// store can't be used then.
+// Machines that start together know of one another soon: each has its share of a limit if the store
+// can't be used then.
 func TestMachinesKnowOfOneAnother(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(t, time.Millisecond)
@@ -208,7 +207,7 @@ func TestMachinesKnowOfOneAnother(t *testing.T) {
 	})
 }
 
-// A key that is refused makes no calls.
+// A blocked key makes no calls.
 func TestRefusedRequestsMakeNoCalls(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(t, time.Millisecond)
@@ -261,7 +260,7 @@ func TestManyMachinesReachTheLimit(t *testing.T) {
 	}
 }
 
-// What a machine holds of a key of which few units are left, and doesn't use, others soon have.
+// An unused lease of a key with few units left soon becomes available to other machines.
 func TestLastUnitsComeBack(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f, limit := newFleet(t, time.Millisecond), sliding(t, 1000, time.Hour)
@@ -280,7 +279,7 @@ func TestLastUnitsComeBack(t *testing.T) {
 	})
 }
 
-// Batches are cut to what a call may have, and all who wait are answered.
+// Batches are split at the maximum size of a call, and all waiting requests are answered.
 func TestBatchesAreCut(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(t, 5*time.Millisecond)
@@ -316,7 +315,7 @@ func TestBatchesAreCut(t *testing.T) {
 	})
 }
 
-// A store that answers no more holds nobody up for longer than the timeout, and is in use within
+// A store that stops answering delays no request for longer than the timeout, and is in use within
 // two seconds after it answers again, however long that took.
 func TestStoreThatAnswersNoMore(t *testing.T) {
 	for name, down := range map[string]func(ctx context.Context, apply func() error) error{
@@ -355,7 +354,7 @@ func TestStoreThatAnswersNoMore(t *testing.T) {
 	}
 }
 
-// A store that is out of reach at the start is in use within two seconds after it is there.
+// A store that is unreachable at the start is in use within two seconds after it is available.
 func TestStoreThatIsNotThereAtFirst(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f, limit := newFleet(t, 5*time.Millisecond), sliding(t, 100, time.Minute)
@@ -371,8 +370,7 @@ func TestStoreThatIsNotThereAtFirst(t *testing.T) {
 	})
 }
 
-// That writes are lost is noticed where nobody claims anything, and what memory knows is charged
-// again.
+// Lost writes are noticed without claims, and the known use is charged again.
 func TestLostWritesAreReplayed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f, limit := newFleet(t, time.Millisecond), sliding(t, 100, time.Hour)
@@ -398,8 +396,8 @@ func TestLostWritesAreReplayed(t *testing.T) {
 	})
 }
 
-// A machine that has a client's record in memory learns within a second that another one has
-// banned the client.
+// A machine that has a client's record in memory learns within a second that another one has banned
+// the client.
 func TestBansHoldOnAllMachinesSoon(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f, limit := newFleet(t, 5*time.Millisecond), sliding(t, 1_000_000, time.Hour)

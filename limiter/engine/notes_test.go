@@ -19,7 +19,7 @@ type reader struct {
 	*machine
 
 	mu    sync.Mutex
-	notes map[storage.Key]storage.Note // guarded by mu: as they were told
+	notes map[storage.Key]storage.Note // guarded by mu: as reported
 }
 
 // startReader starts a machine that opens no store while it is dead.
@@ -42,7 +42,7 @@ func (r *reader) noted(notes []storage.Note, all bool) {
 	}
 }
 
-// mustHave fails the test unless the machine knows these notes that say something, and no others.
+// mustHave fails the test unless the machine knows exactly these notes with a content.
 func (r *reader) mustHave(t *testing.T, values ...string) {
 	t.Helper()
 	r.mu.Lock()
@@ -72,7 +72,7 @@ func (r *reader) put(t *testing.T, notes ...storage.Note) {
 	}
 }
 
-// hearNews lets as much time pass as it takes until all know what one has put.
+// hearNews waits until all machines know the notes of one.
 func hearNews() { time.Sleep(time.Second); synctest.Wait() }
 
 func withReaders(t *testing.T, n int, f func(t *testing.T, f *fleet, readers []*reader)) {
@@ -93,8 +93,8 @@ func withReaders(t *testing.T, n int, f func(t *testing.T, f *fleet, readers []*
 	})
 }
 
-// What one machine puts all know within a second, and it itself at once. It takes no calls beside
-// those for news.
+// Notes of one machine are known to all within a second, and to itself at once. This needs no calls
+// except those for news.
 func TestNotesReachAllMachines(t *testing.T) {
 	withReaders(t, 2, func(t *testing.T, f *fleet, all []*reader) {
 		a, b := all[0], all[1]
@@ -119,7 +119,7 @@ func TestNotesReachAllMachines(t *testing.T) {
 	})
 }
 
-// A machine that starts knows all notes when it is ready, however many there are.
+// A machine that starts knows all notes when it is ready, regardless of their number.
 func TestNotesAreReadAtTheStart(t *testing.T) {
 	withReaders(t, 1, func(t *testing.T, f *fleet, all []*reader) {
 		var values []string
@@ -135,7 +135,7 @@ func TestNotesAreReadAtTheStart(t *testing.T) {
 	})
 }
 
-// While the store can't be used, what is known stays known, and nothing can be put.
+// While the store can't be used, known notes stay known, and none can be put.
 func TestNotesInAnOutage(t *testing.T) {
 	withReaders(t, 2, func(t *testing.T, f *fleet, all []*reader) {
 		all[0].put(t, noteOf("x", "x"))
@@ -160,8 +160,8 @@ func TestNotesInAnOutage(t *testing.T) {
 	})
 }
 
-// Machines tell a store that has lost its data what they know. What was removed meanwhile stays
-// removed, also if another machine hears of that only later.
+// Machines write their known notes to a store that has lost its data. Removed notes stay removed,
+// even if another machine learns of the removal later.
 func TestNotesOfALostStore(t *testing.T) {
 	withReaders(t, 2, func(t *testing.T, f *fleet, all []*reader) {
 		a, late := all[0], all[1]
@@ -189,7 +189,8 @@ func TestNotesOfALostStore(t *testing.T) {
 	})
 }
 
-// Notes that another engine knew hold from the start, and are told to a store that has lost them.
+// Notes known from another engine hold from the start, and are written to a store that has lost
+// them.
 func TestNotesThatAreKnownBefore(t *testing.T) {
 	withReaders(t, 1, func(t *testing.T, f *fleet, all []*reader) {
 		known := noteOf("x", "x")
@@ -206,8 +207,8 @@ func TestNotesThatAreKnownBefore(t *testing.T) {
 	})
 }
 
-// A machine that has heard nothing for long reads all: of some notes it may not be known any more
-// that they were removed.
+// A machine without news for a long time reads all notes: the store may no longer know that some of
+// them were removed.
 func TestNotesAfterALongOutage(t *testing.T) {
 	withReaders(t, 2, func(t *testing.T, f *fleet, all []*reader) {
 		a, late := all[0], all[1]
@@ -242,7 +243,7 @@ func mustTell(t *testing.T, s storage.Watcher) []storage.Note {
 	return news.Notes
 }
 
-// A machine that is telling a slow store what it knows stops that when it ends.
+// A machine that writes its notes to a slow store stops when it ends.
 func TestNotesAreToldNoMoreAfterTheEnd(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(t, 500*time.Millisecond)

@@ -22,7 +22,7 @@ func TestParentsBanHoldsForItsPart(t *testing.T) {
 	f, scaling := newFixture(t), newScaling(t, 10, time.Hour, 0)
 	f.Punish(&Client{Key: []byte("parent")}, banning)
 	f.score("parent", 1)
-	for range 2 { // at first nothing is known of the part
+	for range 2 { // at first the part is unknown
 		if d := f.fromChild("part", "parent", scaling); d.Reason != Banned || d.Retry <= 0 || d.Retry > time.Hour {
 			t.Errorf("a part of a banned client: %+v", d)
 		}

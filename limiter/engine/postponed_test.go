@@ -14,8 +14,8 @@ func slotted(t *testing.T, amount int64, test func(t *testing.T, e *faulty, limi
 	inBubble(t, func(t *testing.T, e *faulty) { test(t, e, limit) })
 }
 
-// A held unit that comes back as the store fails changes nothing of what memory knows of later
-// slots, and is given back after the outage.
+// A held unit that comes back as the store fails doesn't change the known state of later slots, and
+// is given back after the outage.
 func TestHeldUnitsComeBackAsTheStoreFails(t *testing.T) {
 	slotted(t, 6, func(t *testing.T, e *faulty, limit *Limit) {
 		e.count(3, debit(limit, "a", 1)) // they count
@@ -43,8 +43,8 @@ func TestHeldUnitsComeBackAsTheStoreFails(t *testing.T) {
 	})
 }
 
-// What comes back during an outage is given back after it, and clients that were refused
-// because of it are let in.
+// Units that come back during an outage are given back after it, and clients that were refused for
+// lack of them are admitted.
 func TestHeldUnitsComeBackDuringAnOutage(t *testing.T) {
 	slotted(t, 5, func(t *testing.T, e *faulty, limit *Limit) {
 		held := e.hold(5, limit, "a")
@@ -74,7 +74,7 @@ func TestHeldUnitsComeBackDuringAnOutage(t *testing.T) {
 	})
 }
 
-// What has come back during an outage is not given back once the store has forgotten it.
+// Units that came back during an outage are not given back once the store has forgotten them.
 func TestPostponedUnitsAreForgotten(t *testing.T) {
 	slotted(t, 5, func(t *testing.T, e *faulty, limit *Limit) {
 		held := e.hold(5, limit, "a")
@@ -94,7 +94,7 @@ func TestPostponedUnitsAreForgotten(t *testing.T) {
 	})
 }
 
-// An engine that is closed gives back what it has postponed.
+// A closed engine gives back its postponed leases.
 func TestPostponedUnitsAreGivenBackOnClose(t *testing.T) {
 	slotted(t, 5, func(t *testing.T, e *faulty, limit *Limit) {
 		held := e.hold(5, limit, "a")

@@ -11,8 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// sharedStore is a store that several processes use, one of which fails the claims
-// of all.
+// sharedStore is a store that several processes use, one of which makes the claims of all fail.
 type sharedStore struct {
 	*hookedStore
 	presence storage.Presence
@@ -24,8 +23,8 @@ func (s *sharedStore) Join(context.Context, int64, int64, int64) (storage.Presen
 
 func (s *sharedStore) Leave(context.Context, int64) error { return nil }
 
-// Processes that know of one another divide what an outage leaves of a limit: together they admit
-// 40 % of it, rounded down, but at least one unit each.
+// Processes that know of one another divide the reduced limit of an outage: together they admit 40
+// % of the limit, rounded down, but at least one unit each.
 func TestProcessesDivideALimitInAnOutage(t *testing.T) {
 	for _, algorithm := range algorithms {
 		for _, c := range []struct{ amount, want int64 }{{1, 0}, {2, 0}, {3, 1}, {10, 4}, {100, 40}} {
@@ -55,8 +54,8 @@ func TestProcessesDivideALimitInAnOutage(t *testing.T) {
 }
 
 // In an outage of any length, a process admits its share of a limit in every window, and at least
-// half of it, also where the whole limit was in use when the outage began. A bucket that was empty at
-// that moment refills at once at the rate of the share; what is known in slots counts for a window.
+// half of it, even if the whole limit was in use when the outage began. A bucket that was empty at
+// that moment refills at once at the rate of the share; known use in slots counts for a window.
 func TestOutageAdmitsASteadyShare(t *testing.T) {
 	for _, p := range []limiter.Params{
 		{Algorithm: limiter.TokenBucket, Amount: 20, Window: time.Second, Burst: 50},
@@ -88,7 +87,7 @@ func testSteadyShare(t *testing.T, limit *Limit, presence storage.Presence) {
 	defer f.Close(context.Background())
 	synctest.Wait()
 	window := limit.Window()
-	time.Sleep(window - time.Duration(time.Now().UnixNano())%window) // to the begin of a fixed one
+	time.Sleep(window - time.Duration(time.Now().UnixNano())%window) // to the beginning of a fixed one
 	for f.ask(debit(limit, "a", 1)).Allowed {
 	}
 	broken = true
@@ -125,8 +124,8 @@ func testSteadyShare(t *testing.T, limit *Limit, presence storage.Presence) {
 	}
 }
 
-// A refusal by a share ends when the store is tried again: with it the whole limit may be back, and a
-// client that has done nothing isn't told to wait for the end of a window.
+// A refusal by a share ends when the store is tried again: with it the whole limit may be back, and
+// a client without use isn't told to wait for the end of a window.
 func TestRefusalsByAShareEndAtTheNextProbe(t *testing.T) {
 	for _, algorithm := range algorithms {
 		limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 5, Window: time.Hour})

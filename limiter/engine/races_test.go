@@ -19,8 +19,8 @@ type gate struct {
 	pass    chan struct{} // lets it through
 }
 
-// atGate runs f in a bubble of virtual time, where every goroutine but the
-// test's stands still when synctest.Wait returns.
+// atGate runs f in a bubble of virtual time, where every goroutine except the test's stands still
+// when synctest.Wait returns.
 func atGate(t *testing.T, f func(t *testing.T, g *gate)) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{arrived: make(chan int), pass: make(chan struct{})}
@@ -53,8 +53,7 @@ func (g *gate) letAll(ctx context.Context) {
 	}
 }
 
-// let lets one batch through and waits until everything it sets off has
-// happened. It returns the number of its claims.
+// let lets one batch through and waits for all its effects. It returns the number of its claims.
 func (g *gate) let() int {
 	n := <-g.arrived
 	g.pass <- struct{}{}
@@ -62,8 +61,7 @@ func (g *gate) let() int {
 	return n
 }
 
-// begin asks for a request on a goroutine, and returns when it waits or is
-// decided.
+// begin sends a request on a goroutine, and returns when it waits or is decided.
 func (g *gate) begin(ctx context.Context, debits ...Debit) <-chan Decision {
 	decided := make(chan Decision, 1)
 	go func() { decided <- g.Decide(ctx, nil, debits) }()
@@ -71,12 +69,11 @@ func (g *gate) begin(ctx context.Context, debits ...Debit) <-chan Decision {
 	return decided
 }
 
-// granted tells whether a request was allowed by what the store granted. If the
-// store never answers, memory decides in the end: time passes by itself here.
+// granted reports whether a request was allowed by a grant of the store. If the store never
+// answers, memory decides in the end: time passes by itself here.
 func granted(d Decision) bool { return d.Allowed && !d.Degraded }
 
-// A claim that is under way when its key becomes blocked is answered by its own
-// grant.
+// A claim that is under way when its key becomes blocked is answered by its own grant.
 func TestClaimInFlightWhileBlocked(t *testing.T) {
 	limit := sliding(t, 2, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
@@ -128,7 +125,7 @@ func TestGrantWhileBlocked(t *testing.T) {
 	})
 }
 
-// What is granted to a request whose client has gone is the next one's.
+// Units granted to a request whose client has gone are for the next one.
 func TestGrantAfterTheContextEnded(t *testing.T) {
 	limit := sliding(t, 1, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
@@ -149,8 +146,7 @@ func TestGrantAfterTheContextEnded(t *testing.T) {
 	})
 }
 
-// What a key holds of an earlier slot when it is granted more in a later one is
-// given back.
+// The lease of an earlier slot is given back when the key is granted one in a later slot.
 func TestGrantsOfTwoSlots(t *testing.T) {
 	limit := sliding(t, 1000, time.Minute)
 	atGate(t, func(t *testing.T, g *gate) {
@@ -197,7 +193,7 @@ func TestEvictionDuringAClaim(t *testing.T) {
 	})
 }
 
-// Neither is one forgotten for being idle, however long its claim takes.
+// Idle keys with a claim under way stay in memory as well, however long the claim takes.
 func TestCleaningDuringAClaim(t *testing.T) {
 	limit := sliding(t, 1000, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
@@ -216,9 +212,9 @@ func TestCleaningDuringAClaim(t *testing.T) {
 	})
 }
 
-// A close answers what is under way and what waits, and gives back the rest.
+// A close answers batches under way and waiting requests, and gives back the rest.
 func TestCloseDuringAClaim(t *testing.T) {
-	limit := sliding(t, 1000, time.Hour) // grants come with something for later
+	limit := sliding(t, 1000, time.Hour) // grants include units for later
 	atGate(t, func(t *testing.T, g *gate) {
 		first := g.begin(context.Background(), debit(limit, "a", 1))
 		second := g.begin(context.Background(), debit(limit, "a", 1))
@@ -232,7 +228,7 @@ func TestCloseDuringAClaim(t *testing.T) {
 		}
 		g.let() // the first batch
 		g.let() // the second
-		g.let() // what is given back
+		g.let() // the returned leases
 		if err := <-closed; err != nil {
 			t.Fatal(err)
 		}
@@ -247,8 +243,8 @@ func TestCloseDuringAClaim(t *testing.T) {
 	})
 }
 
-// A limit that is lowered while a claim for the old amount is under way holds
-// for everything that is decided afterwards.
+// A limit that is lowered while a claim for the old amount is under way applies to all later
+// decisions.
 func TestReloadDuringAClaim(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -279,8 +275,7 @@ func TestReloadDuringAClaim(t *testing.T) {
 	}
 }
 
-// Requests that bring different amounts and wait for one batch are decided by
-// their own.
+// Requests with different amounts that wait for one batch are decided by their own.
 func TestReloadWhileClaimsWait(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -307,8 +302,8 @@ func TestReloadWhileClaimsWait(t *testing.T) {
 	}
 }
 
-// Units that are granted while a claim for the same key is under way count for
-// that claim: it is not refused for want of what the key holds itself.
+// Units that are granted while a claim for the same key is under way count for that claim: it is
+// not refused for lack of the key's own lease.
 func TestRefusalWhileUnitsAreHeld(t *testing.T) {
 	limit := sliding(t, 10, time.Hour)
 	other := sliding(t, 1, time.Hour)
@@ -337,8 +332,8 @@ func TestRefusalWhileUnitsAreHeld(t *testing.T) {
 	})
 }
 
-// A refusal that the store gives while units are charged ahead that were spent
-// meanwhile is told for as long as they are remembered once they are settled.
+// If the store refuses a request because of units charged ahead, and these are spent meanwhile, the
+// retry time covers the time for which they are remembered once they are settled.
 func TestRefusalWhileSpentUnitsAreAhead(t *testing.T) {
 	limit := sliding(t, 64, time.Minute)
 	atGate(t, func(t *testing.T, g *gate) {
@@ -363,8 +358,8 @@ func TestRefusalWhileSpentUnitsAreAhead(t *testing.T) {
 	})
 }
 
-// Of two requests that wait for one claim, memory decides about the first, which can't
-// wait any longer. The grant pays for that, and the second has to ask again.
+// Of two requests that wait for one claim, memory decides about the first, which can't wait any
+// longer. The grant pays for that, and the second has to claim again.
 func TestGrantPaysForWhoDidNotWait(t *testing.T) {
 	limit, other := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour}), sliding(t, 10, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
@@ -388,8 +383,8 @@ func TestGrantPaysForWhoDidNotWait(t *testing.T) {
 	})
 }
 
-// What memory admits while a grant is under way is paid from that grant, also if
-// another claim for the key is made before it arrives.
+// Units that memory admits while a grant is under way are paid from that grant, even if another
+// claim for the key is made before it arrives.
 func TestDebtsWhileAGrantIsUnderWay(t *testing.T) {
 	limit, other := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 3, Window: time.Hour}), sliding(t, 10, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {

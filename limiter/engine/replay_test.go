@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// place is where a database is found, which may be replaced by another. A store
-// whose database is not there any more fails.
+// place is the place of a database, which may be replaced by another. A store whose database is
+// gone fails.
 type place struct {
 	now   atomic.Pointer[disk]
 	opens atomic.Int64
@@ -39,7 +39,7 @@ func (p *place) open(context.Context) (storage.Store, error) {
 func (p *place) engine(t *testing.T) *fixture {
 	f := newFixture(t, func(o *Options) {
 		o.Clock, o.StoreTimeout, o.Open = nil, 100*time.Millisecond, p.open
-		o.CleanupInterval = 1000 * time.Hour // nobody is forgotten meanwhile
+		o.CleanupInterval = 1000 * time.Hour // nothing is forgotten meanwhile
 	})
 	synctest.Wait()
 	return f
@@ -63,7 +63,7 @@ func atPlace(t *testing.T, amount int64, f func(t *testing.T, p *place, limit *L
 	}
 }
 
-// askUntilInUse asks until the store is in use, and returns how many passed.
+// askUntilInUse sends requests until the store is in use, and returns how many passed.
 func (f *fixture) askUntilInUse(debits ...Debit) (allowed int) {
 	for range 600 {
 		allowed += f.count(1, debits...)
@@ -75,8 +75,8 @@ func (f *fixture) askUntilInUse(debits ...Debit) (allowed int) {
 	return 0
 }
 
-// A limit holds though its database is replaced by an empty one, and what was
-// left of it is left.
+// A limit holds even if its database is replaced by an empty one, and its unused units stay
+// available.
 func TestReplacedDatabase(t *testing.T) {
 	atPlace(t, 10, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
@@ -93,7 +93,7 @@ func TestReplacedDatabase(t *testing.T) {
 	})
 }
 
-// What a key held was charged to a database that is gone. It is free.
+// The lease of a key was charged to a database that is gone. Its units are free.
 func TestLeasesOnAReplacedDatabase(t *testing.T) {
 	atPlace(t, 10_000, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
@@ -117,7 +117,7 @@ func TestLeasesOnAReplacedDatabase(t *testing.T) {
 	})
 }
 
-// Whatever is admitted while databases come and go counts in the end.
+// All units admitted while databases come and go count in the end.
 func TestReplacedAgainAndAgain(t *testing.T) {
 	atPlace(t, 100, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
@@ -137,7 +137,7 @@ func TestReplacedAgainAndAgain(t *testing.T) {
 	})
 }
 
-// A database that fails while it is told does not count as told.
+// A database that fails during a replay is replayed again.
 func TestReplacedWhileBeingTold(t *testing.T) {
 	atPlace(t, 10, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
@@ -162,7 +162,7 @@ func TestReplacedWhileBeingTold(t *testing.T) {
 	})
 }
 
-// What processes that share a database know of one key is the same units.
+// Processes on one database know the same units of a key, and charge them once.
 func TestReplacedUnderTwoProcesses(t *testing.T) {
 	atPlace(t, 10, func(t *testing.T, p *place, limit *Limit) {
 		first, second := p.engine(t), p.engine(t)
@@ -184,8 +184,8 @@ func TestReplacedUnderTwoProcesses(t *testing.T) {
 	})
 }
 
-// A database that is the same after an outage is told nothing that it knows: that
-// would count old units as new ones.
+// A database that is the same after an outage is not replayed: that would count old units as new
+// ones.
 func TestSameDatabaseAfterAnOutage(t *testing.T) {
 	atPlace(t, 100, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
@@ -204,14 +204,14 @@ func TestSameDatabaseAfterAnOutage(t *testing.T) {
 		if !failed.Load() {
 			t.Fatal("there was no outage")
 		}
-		if used := p.used(f, limit, "a"); used > 1+12 { // and what the key holds
+		if used := p.used(f, limit, "a"); used > 1+12 { // and the key's lease
 			t.Errorf("%d are charged 25 hours after 30 and 5 after 1", used)
 		}
 		f.Close(t.Context())
 	})
 }
 
-// A stop that finds the database replaced leaves a new one that knows.
+// A stop that finds the database replaced leaves a new one with the known use.
 func TestReplacedBeforeTheStop(t *testing.T) {
 	atPlace(t, 10_000, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)
@@ -226,8 +226,8 @@ func TestReplacedBeforeTheStop(t *testing.T) {
 	})
 }
 
-// Once it is charged, what memory admitted in an outage is known of a key: to a caller that asks
-// what is left, and to a database that takes the place of this one.
+// Units admitted by memory in an outage are known after they are charged: to a caller that reads
+// the quota, and to a database that replaces this one.
 func TestDebtsAreKnownOnceTheyAreCharged(t *testing.T) {
 	atPlace(t, 100, func(t *testing.T, p *place, limit *Limit) {
 		var broken atomic.Bool
@@ -240,8 +240,8 @@ func TestDebtsAreKnownOnceTheyAreCharged(t *testing.T) {
 		f := p.engine(t)
 		f.count(5, debit(limit, "a", 1))
 		broken.Store(true)
-		f.count(1, debit(limit, "b", 1))                 // finds out
-		passed := 15 * f.count(1, debit(limit, "a", 15)) // more than the key holds
+		f.count(1, debit(limit, "b", 1))                 // detects it
+		passed := 15 * f.count(1, debit(limit, "a", 15)) // more than the key's lease
 		broken.Store(false)
 		f.askUntilInUse(debit(limit, "b", 1))
 		look := []Debit{debit(limit, "a", 0)}

@@ -33,8 +33,8 @@ func take(e *Engine, limit *Limit, key string, cost int64) Decision {
 	return e.Decide(context.Background(), nil, []Debit{{Limit: limit, Key: []byte(key), Cost: cost}})
 }
 
-// exhaust takes single units at once from many goroutines until each was refused, and
-// returns how many were admitted.
+// exhaust takes single units concurrently on many goroutines until each is refused, and returns how
+// many were admitted.
 func exhaust(engines []*Engine, limit *Limit, key string) int64 {
 	var admitted atomic.Int64
 	var all sync.WaitGroup
@@ -51,8 +51,8 @@ func exhaust(engines []*Engine, limit *Limit, key string) int64 {
 	return admitted.Load()
 }
 
-// A reset of a key that many ask for grants exactly one more limit, however many
-// processes ask.
+// A reset of a key in great demand grants exactly one more limit, regardless of the number of
+// processes.
 func TestAResetGrantsOneMoreLimit(t *testing.T) {
 	const amount, resets = 40, 5
 	for _, algorithm := range algorithms {
@@ -93,7 +93,7 @@ func TestAResetGrantsOneMoreLimit(t *testing.T) {
 					}
 				}
 				for _, e := range engines {
-					e.Close(context.Background()) // gives back what it holds
+					e.Close(context.Background()) // gives back its lease
 				}
 				last := onDatabase(t, db)
 				defer last.Close(context.Background())
@@ -105,8 +105,8 @@ func TestAResetGrantsOneMoreLimit(t *testing.T) {
 	}
 }
 
-// A process that has blocked a key, and is asked for nothing else, lets it in within a
-// second of a reset in another.
+// A process that has blocked a key, and receives no other requests, admits it within a second of a
+// reset in another.
 func TestAResetReachesProcessesThatOnlyRefuse(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := memory.New()
@@ -127,8 +127,8 @@ func TestAResetReachesProcessesThatOnlyRefuse(t *testing.T) {
 	})
 }
 
-// A client that is reset is not banned any more, in no process, and what it did before is
-// not held against it.
+// After a reset a client is not banned any more, in any process, and its violations no longer
+// count.
 func TestAResetOfAClient(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := memory.New()
@@ -161,7 +161,7 @@ func TestAResetOfAClient(t *testing.T) {
 	})
 }
 
-// What waits to be told of a client that is reset is not told.
+// Offenses of a client that wait to be recorded are dropped when the client is reset.
 func TestAResetDropsOffensesThatWait(t *testing.T) {
 	f := newFixture(t)
 	client := &Client{Key: []byte("c")}
@@ -176,8 +176,8 @@ func TestAResetDropsOffensesThatWait(t *testing.T) {
 	}
 }
 
-// Many keys, several processes, resets at random, leases that come back: no key ever gets
-// more than one limit for each reset of it on top of the first, and all of it in the end.
+// Many keys, several processes, random resets, returned leases: no key ever gets more than one
+// limit for each reset of it in addition to the first, and gets all of it in the end.
 func TestResetsAtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -240,7 +240,7 @@ func TestResetsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Leases from before a reset are worth nothing after it, in whatever process.
+// Leases from before a reset are worth nothing after it, in any process.
 func TestAResetDropsLeases(t *testing.T) {
 	const amount = 500
 	for _, algorithm := range algorithms {
@@ -273,7 +273,7 @@ func TestAResetDropsLeases(t *testing.T) {
 	}
 }
 
-// What is on its way to the store when a key is reset isn't given back, nor charged.
+// Claims that are on their way to the store when a key is reset give back and charge nothing.
 func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Amount: 10, Window: time.Hour})
 	c, other := newCell(limit.ID, []byte("a"), 0), newCell(limit.ID, []byte("b"), 0)
@@ -293,7 +293,7 @@ func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 	}
 }
 
-// evict removes a key from the table, as for want of room.
+// evict removes a key from the table, as if for lack of room.
 func evict(t *testing.T, e *Engine, limit *Limit, key string) {
 	t.Helper()
 	c := e.table.find(limit.ID, []byte(key))
@@ -310,8 +310,8 @@ func evict(t *testing.T, e *Engine, limit *Limit, key string) {
 	}
 }
 
-// What an evicted key gives back is not given back after a reset, neither of this process nor
-// of another.
+// The lease of an evicted key is not given back after a reset, neither by this process nor by
+// another.
 func TestAResetDropsWhatAnEvictedKeyGivesBack(t *testing.T) {
 	const amount = 500
 	for resetter := range 2 {
@@ -348,7 +348,8 @@ func TestAResetDropsWhatAnEvictedKeyGivesBack(t *testing.T) {
 	}
 }
 
-// A reset whose context ends goes on with what was asked for, whatever its caller does next.
+// A reset whose context ends continues with its own copy of the keys, which the caller can't
+// change.
 func TestAResetInTheBackgroundIsTheCallers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		e := onDatabase(t, memory.New())
@@ -372,8 +373,7 @@ func TestAResetInTheBackgroundIsTheCallers(t *testing.T) {
 	})
 }
 
-// holdUp holds up the committer until release is called, which waits for what was ordered
-// meanwhile.
+// holdUp blocks the committer until release is called, which waits for the orders given meanwhile.
 func holdUp(e *Engine) (release func()) {
 	held, goOn := make(chan struct{}), make(chan struct{})
 	go e.committer.queue.order(context.Background(), func() error {
@@ -388,8 +388,8 @@ func holdUp(e *Engine) (release func()) {
 	}
 }
 
-// answering is a context that answers the only order of a committer, which then ends, in the
-// moment that somebody waits for it.
+// answering is a context that answers the only order of a committer, which then ends, in the moment
+// when a caller waits for it.
 type answering struct {
 	context.Context
 	m *committer
@@ -401,7 +401,7 @@ func (a answering) Done() <-chan struct{} {
 	return nil
 }
 
-// An order that was done is not said to be refused because the engine ends with it.
+// A completed order is not reported as refused because the engine ends with it.
 func TestTheLastOrderIsAnswered(t *testing.T) {
 	for range 64 {
 		m := &committer{queue: queue{woken: make(chan struct{}, 1)}, done: make(chan struct{})}
@@ -411,8 +411,8 @@ func TestTheLastOrderIsAnswered(t *testing.T) {
 	}
 }
 
-// Many keys are compared with many resets by one name for each key and day, because to make a
-// name is dear.
+// The comparison of many keys with many resets computes one name for each key and day, because
+// names are expensive.
 func TestManyResetsAreComparedByOneName(t *testing.T) {
 	const day, keys = int64(24 * time.Hour), 50
 	limit := newLimit(t, limiter.Params{Amount: 1, Window: time.Hour})
@@ -425,8 +425,8 @@ func TestManyResetsAreComparedByOneName(t *testing.T) {
 		return n, nil
 	}
 	for _, tt := range []struct {
-		days int64 // that the resets are spread over
-		step int   // every which key is reset
+		days int64 // the number of days with resets
+		step int   // the distance between the reset keys
 	}{{1, 1}, {1, 7}, {2, 7}, {3, 5}} {
 		var resets []storage.Reset
 		for i := 0; i < keys; i += tt.step {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// askShadow has shadow limits decide, and waits for what is decided later.
+// askShadow decides shadow limits, and waits for late decisions.
 func (f *fixture) askShadow(debits ...Debit) Decision {
 	f.t.Helper()
 	if d, decided := f.Shadow(debits); decided {
@@ -28,8 +28,8 @@ func (f *fixture) askShadow(debits ...Debit) Decision {
 	return <-later
 }
 
-// A shadow limit decides request for request what the same limit decides if it is enforced over
-// the requests that others let pass, and changes nothing for these.
+// A shadow limit decides every request like the same limit when enforced on the requests that other
+// limits admit, and changes nothing for these.
 func TestShadowDecidesAsIfEnforced(t *testing.T) {
 	wouldRefuse, seeds := 0, uint64(30)
 	if testing.Short() {
@@ -71,7 +71,7 @@ func testShadow(t *testing.T, seed uint64) (wouldRefuse int) {
 		<-f.Ready()
 	}
 	for n := range 400 {
-		synctest.Wait() // whatever goes on in the background is done as of the same time everywhere
+		synctest.Wait() // all background work is done as of the same time everywhere
 		switch random.IntN(12) {
 		case 0:
 			by := time.Duration(random.Int64N(int64(30 * time.Second)))
@@ -122,7 +122,7 @@ func testShadow(t *testing.T, seed uint64) (wouldRefuse int) {
 	return wouldRefuse
 }
 
-// Shadow does not wait: what needs the store is decided when that has answered.
+// Shadow does not wait: a decision that needs the store is made when the store has answered.
 func TestShadowDoesNotWait(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -145,7 +145,7 @@ func TestShadowDoesNotWait(t *testing.T) {
 				defer mu.Unlock()
 				decisions = append(decisions, d)
 			})
-			clear(debits[0].Key) // it is the caller's again
+			clear(debits[0].Key) // it belongs to the caller again
 			synctest.Wait()
 		}
 		if len(decisions) > 0 {
@@ -191,12 +191,12 @@ func TestCloseWaitsForShadows(t *testing.T) {
 	})
 }
 
-// While the store can't be used, memory decides about shadow limits as about others, with the
-// same share, and at once.
+// While the store can't be used, memory decides about shadow limits as about others, with the same
+// share, and without waiting.
 func TestShadowInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *faulty) {
 		e.broken.Store(true)
-		e.ask(debit(sliding(t, 1, time.Hour), "somebody", 1)) // notices it
+		e.ask(debit(sliding(t, 1, time.Hour), "somebody", 1)) // detects it
 		shadow, enforced := sliding(t, 10, time.Hour), sliding(t, 10, time.Hour)
 		for n := range 12 {
 			want := e.ask(debit(enforced, "a", 1))
@@ -215,7 +215,8 @@ func TestShadowInAnOutage(t *testing.T) {
 	})
 }
 
-// Only so many shadow decisions wait for the store. Memory makes the others, at once.
+// Only a limited number of shadow decisions wait for the store. Memory makes the others, without
+// waiting.
 func TestShadowsThatWaitAreBounded(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -252,8 +253,7 @@ func hold(until <-chan struct{}) func([]storage.Claim) error {
 	}
 }
 
-// A client's record scales its shadow limits as it does others, and no refusal of theirs is a
-// violation.
+// A client's record scales its shadow limits like others, and their refusals are no violations.
 func TestShadowsOfClients(t *testing.T) {
 	f := newFixture(t)
 	scaling := newScaling(t, 8, time.Hour, 30)

@@ -12,11 +12,11 @@ import (
 // steadyPercent is the share of a limit's amount at which no client is refused.
 const steadyPercent = 97
 
-// steadyWindows is how many windows a client stays.
+// steadyWindows is the number of windows for which a client stays.
 var steadyWindows = int64(proof.Times(3, 5))
 
-// A fresh client that keeps to 97 % of a sliding limit, evenly, is never refused,
-// wherever in a slot it begins.
+// A fresh client with an even 97 % of a sliding limit is never refused, wherever in a slot it
+// begins.
 func TestSteadyClientIsNotRefused(t *testing.T) {
 	withoutRaces(t)
 	for _, tt := range []struct {
@@ -57,8 +57,8 @@ func TestSteadyClientIsNotRefused(t *testing.T) {
 	}
 }
 
-// One that keeps to exactly the pace of a token bucket is never refused if the
-// burst is 2 of its requests or more.
+// A client at exactly the rate of a token bucket is never refused if the burst is at least 2 of its
+// requests.
 func TestSteadyClientOfATokenBucketIsNotRefused(t *testing.T) {
 	withoutRaces(t)
 	for _, tt := range []struct {
@@ -85,8 +85,8 @@ func TestSteadyClientOfATokenBucketIsNotRefused(t *testing.T) {
 	}
 }
 
-// One that was slow for some windows and then keeps to 97 % of its limit loses no
-// more than what a lease charged ahead may have booked late.
+// A client that was slow for some windows and then keeps to 97 % of its limit loses at most the
+// units that a lease charged ahead may have booked late.
 func TestClientThatSpeedsUpLosesLittle(t *testing.T) {
 	for _, amount := range []int64{64, 100, 1000, 10_000} {
 		for _, percent := range []int64{1, 3, 10, 20} {
@@ -104,7 +104,7 @@ func TestClientThatSpeedsUpLosesLittle(t *testing.T) {
 	}
 }
 
-// steady is a client that comes evenly, to one process after the other.
+// steady is a client with evenly spaced requests, to one process after the other.
 type steady struct {
 	*fakeClock
 	t         *testing.T
@@ -121,8 +121,8 @@ func newSteady(t *testing.T, limit *Limit, cost int64, processes int) *steady {
 	return s
 }
 
-// run asks n times, at a percentage of the limit's pace, and returns how many are
-// refused and after how long the first is.
+// run sends n requests, at a percentage of the limit's rate, and returns how many are refused and
+// after how long the first is.
 func (s *steady) run(n, percent int64) (refused int64, first time.Duration) {
 	interval := float64(s.limit.Window()) * float64(s.cost) * 100 / float64(s.limit.Amount()*percent)
 	passed := time.Duration(0)

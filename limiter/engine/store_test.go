@@ -14,8 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// disk is what survives engines: a database that stores share, and the names that were
-// claimed for.
+// disk is the part that survives engines: a database that stores share, and the names in claims.
 type disk struct {
 	db atomic.Pointer[memory.Database]
 
@@ -46,12 +45,12 @@ func (d *disk) lose() {
 func (d *disk) raw() storage.Timekeeper {
 	store, err := d.db.Load().Opener(memory.Options{})(context.Background())
 	if err != nil {
-		panic(err) // it can't: the context goes on
+		panic(err) // it can't: the context continues
 	}
 	return store.(storage.Timekeeper)
 }
 
-// claim claims units as another process does, whose store never fails.
+// claim claims units like another process, whose store never fails.
 func (d *disk) claim(l *Limit, key string, c limiter.Claim) limiter.Grant {
 	grants := make([]limiter.Grant, 1)
 	claims := []storage.Claim{{ID: l.ID, Key: testName(l.ID, key), Limit: l.Limit, Claim: c}}
@@ -73,7 +72,7 @@ func (d *disk) note(claims []storage.Claim) {
 	}
 }
 
-// stateOf returns what the disk has of a key, under all of its names.
+// stateOf returns the state of a key on the disk, under all of its names.
 func (d *disk) stateOf(l *Limit, key string, now int64) (all limiter.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,14 +84,14 @@ func (d *disk) stateOf(l *Limit, key string, now int64) (all limiter.State) {
 	return all
 }
 
-// used returns what the disk says is used of a key.
+// used returns the units of a key in use on the disk.
 func (d *disk) used(l *Limit, key string, now int64) int64 {
 	state := d.stateOf(l, key, now)
 	g := l.Claim(&state, limiter.Claim{Now: now})
 	return g.InUse()
 }
 
-// record returns what the disk knows of a client at now.
+// record returns the record of a client on the disk at now.
 func (d *disk) record(client string, now int64) reputation.Record {
 	records := make([]reputation.Record, 1)
 	clients := []storage.Client{{Key: testName(clientsID, client)}}
@@ -115,7 +114,7 @@ func (d *disk) spoil(client string, now int64) {
 	}
 }
 
-// time returns the time of the disk when so much has elapsed.
+// time returns the time of the disk at an elapsed time.
 func (d *disk) time(elapsed int64) storage.Time {
 	record := d.db.Load().Time()
 	return record.After(elapsed - record.Steady)
@@ -131,7 +130,7 @@ type hookedStore struct {
 	claims atomic.Int64
 	closed atomic.Bool
 
-	opened atomic.Pointer[storage.Timekeeper] // the store behind the hooks, once it was used
+	opened atomic.Pointer[storage.Timekeeper] // the store behind the hooks, after its first use
 }
 
 // store returns the store behind the hooks.
@@ -216,8 +215,8 @@ func (t hookedTerm) Claim(ctx context.Context, claims []storage.Claim, grants []
 	return t.hooks.claimIn(ctx, t.Store, claims, grants)
 }
 
-// immediateStore is a hooked store that claims at once. It checks that what the engine knows
-// of a key is all there is.
+// immediateStore is a hooked store that claims at once. It checks that the engine's known use of a
+// key is complete.
 type immediateStore struct {
 	*hookedStore
 	t      testing.TB

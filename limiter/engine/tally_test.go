@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A tally counts few events exactly and many well enough, and then writes seldom.
+// A tally counts few events exactly and many well enough, and then writes rarely.
 func TestTally(t *testing.T) {
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -44,16 +44,17 @@ func TestShortWindowsStayRegional(t *testing.T) {
 	}
 }
 
-// event is some units that were admitted at a time.
+// event is a number of units admitted at a time.
 type event struct{ at, units int64 }
 
-// oracle keeps a log of all events of one limit, and looks at all of it every time.
+// oracle keeps a log of all events of one limit, and reads all of it every time.
 type oracle struct {
 	p   limiter.Params
 	log []event
 }
 
-// until returns until when an event counts: its group as a whole, for a window after its end.
+// until returns the time until which an event counts: its group as a whole, for a window after its
+// end.
 func (o *oracle) until(e event) int64 {
 	w := int64(o.p.Window)
 	if o.p.Algorithm == limiter.Fixed {
@@ -92,7 +93,7 @@ func (o *oracle) retry(cost, now int64) time.Duration {
 	return time.Duration(best)
 }
 
-// What is in force, and how long that takes to end, is what a log of all events says.
+// The units in force, and their duration, match a log of all events.
 func FuzzGroups(f *testing.F) {
 	f.Add(uint64(1), false)
 	f.Add(uint64(2), true)
@@ -177,7 +178,7 @@ func TestCountsArriveInAnyOrder(t *testing.T) {
 	}
 }
 
-// Machines that hide as much as they may hide a quarter of the amount together.
+// Machines that hide as many units as they may hide together a quarter of the amount.
 func TestHiddenUnits(t *testing.T) {
 	for _, amount := range []int64{1, 2, 5, 7, 100, 1000, 1 << 40} {
 		for others := 1; others < 20; others++ {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/region"
 )
 
-// world is some regions that admit from one key of one limit, and an exchange between them.
+// world is some regions that admit units of one key of one limit, and an exchange between them.
 type world struct {
 	t       *testing.T
 	rand    *rand.Rand
@@ -19,7 +19,7 @@ type world struct {
 	now     int64
 	down    bool
 	faulty  bool
-	up      int64 // since when the exchange is not away
+	up      int64 // since when the exchange is available
 	rows    map[at]int64
 	regions []*place
 }
@@ -35,10 +35,10 @@ type place struct {
 	store     limiter.State
 	own       region.Own
 	counts    region.Counts
-	log       []event // all that it has admitted
-	next      int64   // when it publishes and collects
-	published int64   // as of when the exchange has what it must have
-	heard     []int64 // as of when it knows of each region, beside what that may hide
+	log       []event // all admitted units
+	next      int64   // the next time that it publishes and collects
+	published int64   // the time up to which the exchange has the necessary units
+	heard     []int64 // the time up to which it knows each region, except hidden units
 }
 
 func newWorld(t *testing.T, seed uint64, p limiter.Params, regions int) *world {
@@ -50,7 +50,7 @@ func newWorld(t *testing.T, seed uint64, p limiter.Params, regions int) *world {
 	return w
 }
 
-// request has a region decide about a request, and checks what it admits.
+// request decides a request in a region, and checks the admitted units.
 func (w *world) request(p *place, cost int64) {
 	_, foreign := p.counts.Split(p.Region)
 	limit, inForce := w.limit, w.groups.InForce(foreign, w.now)
@@ -94,7 +94,7 @@ func (w *world) begin() int64 {
 	return w.now - int64(w.limit.Window()) + 1
 }
 
-// since returns what was admitted at a time and later.
+// since returns the units admitted at a time and later.
 func (p *place) since(at int64) (units int64) {
 	for i := len(p.log) - 1; i >= 0 && p.log[i].at >= at; i-- {
 		units += p.log[i].units
@@ -102,8 +102,8 @@ func (p *place) since(at int64) (units int64) {
 	return units
 }
 
-// sync has a region publish and collect, of which either may fail: also after the exchange has
-// taken it. Rows arrive in any order, some twice, and some of them are old.
+// sync makes a region publish and collect. Either may fail, even after the exchange has accepted
+// the units. Rows arrive in any order, some twice, and some of them are old.
 func (w *world) sync(p *place, faulty bool) {
 	p.next = w.now + 4*second + w.rand.Int64N(2*second+1)
 	fails := func() bool { return w.down || faulty && w.rand.IntN(4) == 0 }
@@ -120,7 +120,7 @@ func (w *world) sync(p *place, faulty bool) {
 			}
 		}
 	}
-	p.published = w.now // what it hides is a quarter at most
+	p.published = w.now // it hides a quarter at most
 	if lost || fails() {
 		return
 	}
@@ -178,8 +178,9 @@ func TestRegionsTogether(t *testing.T) {
 	}
 }
 
-// While the exchange is away, each region goes on alone. When it is back, they know of each other
-// within two turns, and nobody is refused for longer than a window for what was admitted meanwhile.
+// While the exchange is unavailable, each region continues alone. When it is back, they know of
+// each other within two turns, and no client is refused for longer than a window for units admitted
+// meanwhile.
 func TestAnHourWithoutTheExchange(t *testing.T) {
 	p := limiter.Params{Amount: 60, Window: time.Minute}
 	w := newWorld(t, 7, p, 3)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FuzzRecord commits offenses at times that need not increase and checks the
-// invariants of the package after each.
+// FuzzRecord commits offenses at times that need not increase and checks the invariants of the
+// package after each.
 func FuzzRecord(f *testing.F) {
 	f.Add(int64(0), int64(0), int64(0), byte(0), int64(0), 0, []byte{5, 0, 60})
 	f.Add(int64(1), int64(1)<<62, int64(-1), byte(9), int64(1)<<62, -4, []byte{200, 255, 255, 0, 0, 1})
@@ -34,7 +34,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// check checks what holds of a record at any time.
+// check checks invariants of a record at any time.
 func check(t *testing.T, r *Record, now int64) {
 	t.Helper()
 	score, level := r.Score(now), r.LevelAt(now)

@@ -11,7 +11,7 @@ const start = int64(1_800_000_000_000_000_000)
 
 func hours(n float64) int64 { return int64(n * float64(time.Hour)) }
 
-// scoring returns the record of a client whose score is what it is told.
+// scoring returns the record of a client with a score.
 func scoring(score float64) Record {
 	lost := int64(math.Round((Best - score) * point))
 	return Record{At: start, Lost: lost, Level: levelOf(score)}
@@ -173,8 +173,7 @@ func TestClamp(t *testing.T) {
 	}
 }
 
-// Violations from a time when the clock was wrong count for nothing, and hide none
-// that are to come.
+// Violations from a time when the clock was wrong don't count, and hide no later ones.
 func TestClampDropsViolationsToCome(t *testing.T) {
 	r := Record{Past: []Violation{{At: start - 1, Reason: Forged}, {At: start + hours(24), Reason: Trapped}, {At: start + int64(time.Second), Reason: OverLimit}}}
 	r.Clamp(start)
