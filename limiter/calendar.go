@@ -41,7 +41,7 @@ type calendar struct {
 	location *time.Location // the location of the days, or nil
 }
 
-// CountsSlots reports whether the use of the limit is in [State.Slots]. If not, it is in
+// CountsSlots reports whether the usage of the limit is in [State.Slots]. If not, it is in
 // [State.Bucket].
 func (c calendar) CountsSlots() bool { return c.slots > 0 }
 

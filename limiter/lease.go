@@ -3,7 +3,7 @@ package limiter
 import "time"
 
 // Lease is units of one key that were charged to the store for this process and are not spent yet,
-// with the key's known use at the time of the charge. The zero value is no lease.
+// with the key's known usage at the time of the charge. The zero value is no lease.
 //
 // A remaining part of a unit in a token bucket's lease can't be spent; it stays charged, and is
 // given back with the lease.
@@ -76,7 +76,7 @@ func (ls *Lease) SpendWorth(l *Limit, now, cost int64) {
 	ls.Spent += cost
 }
 
-// Take takes the units out of a lease, for giving them back. The known use of the key stays.
+// Take takes the units out of a lease, for giving them back. The known usage of the key stays.
 func (ls *Lease) Take(l *Limit) (taken Lease) {
 	taken = *ls
 	ls.Used, ls.Part = taken.outside(l)
@@ -208,7 +208,7 @@ func (l Limit) InSlot(at, now int64) bool {
 // It is exact for a key with one holder that spends its claims, with two exceptions. A lease does
 // not know the slots of a sliding limit in which the used units were charged, and assumes its own
 // slot for all. So Remaining may be too low and Reset too long, by at most a window and a slot. A
-// lease on a token bucket that lasts, see [Claim.Lasts], knows the use at the end of that time. So
+// lease on a token bucket that lasts, see [Claim.Lasts], knows the usage at the end of that time. So
 // Remaining may be too high by the units that drain until then, and Reset too long by that time.
 type Quota struct {
 	Remaining int64

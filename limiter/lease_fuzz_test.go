@@ -355,7 +355,7 @@ func (r *leases) quota(h *holder) {
 	case r.p.Algorithm == limiter.TokenBucket && r.changes:
 		exact = true // the oracle drains at another rate
 	case r.p.Algorithm == limiter.TokenBucket && r.ahead:
-		// A lease that lasts knows the use at its end, and its spent units drain from then on.
+		// A lease that lasts knows the usage at its end, and its spent units drain from then on.
 		lasts := new(big.Rat).Mul(big.NewRat(r.p.Amount, int64(r.p.Window)), new(big.Rat).SetInt64(r.limit.MaxLasts()))
 		most := ceil(lasts).Num().Int64() + left
 		exact = q.Remaining <= most && q.Remaining >= 0 && q.Reset >= reset

@@ -10,7 +10,7 @@ import (
 // asks for more than the limit's capacity.
 const Never = time.Duration(-1)
 
-// State is the use of one limit by one key. The zero value is an unused key. A state belongs to
+// State is the usage of one limit by one key. The zero value is an unused key. A state belongs to
 // limits of one algorithm, window and slot count; their amounts may differ.
 //
 // Invariant: Slots are in ascending order of Index, without repeats.

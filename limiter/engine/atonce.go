@@ -8,7 +8,8 @@ import (
 )
 
 // While this process has the store to itself, the store may charge units at once that memory knows
-// to be free. Then no request waits: it claims the missing units while it locks its cells.
+// to be free. Then no request waits: it claims the missing units while it holds the locks of its
+// cells.
 
 // atOnce is a moment at which claims may be granted at once.
 type atOnce struct {

@@ -59,7 +59,7 @@ func TestClaimsAtOnceWaitForNothing(t *testing.T) {
 	}
 }
 
-// A forgotten key is recalled from a store that can do so, without waiting, with all of its use.
+// A forgotten key is recalled from a store that can do so, without waiting, with all of its usage.
 func TestForgottenKeysAreRecalledAtOnce(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {

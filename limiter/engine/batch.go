@@ -86,7 +86,7 @@ type entry struct {
 	client     *cell     // its record scales the limit; nil if none does
 	parent     *cell     // its record scales the limit as well, or nil
 	scaling    *Scaling  // the way of scaling
-	beside     Elsewhere // the use that lowers the limit; nil if there is none
+	beside     Elsewhere // the usage that lowers the limit; nil if there is none
 	batch      *batch
 	cost       int64 // of every request that waits for this claim
 	wanted     int64 // sum of all these requests

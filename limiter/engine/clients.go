@@ -7,7 +7,7 @@ import (
 )
 
 // applyClients scales the debits by the records of their clients, and refuses the request if its
-// client is banned. It notes whether all records are known. It lowers limits by their use
+// client is banned. It notes whether all records are known. It lowers limits by their usage
 // elsewhere.
 func (r *request) applyClients(e *Engine) {
 	r.known = true

@@ -35,7 +35,7 @@ type line struct {
 	storage.Time
 	steady, elapsed int64 // at that moment
 	told            bool  // by a store; before that it is the wall clock's time
-	floor           int64 // the time must not fall below the previous line's
+	floor           int64 // the previous line's time, below which the time must not fall
 }
 
 // now returns the time at an elapsed time.
@@ -105,7 +105,7 @@ func (c *clock) follow(t storage.Time, at *stamp) (by int64, back bool) {
 
 // lasting returns the time without any corrections, and whether a store has told the time yet.
 func (c *clock) lasting() (now int64, told bool) {
-	c.now() // reads the steady clock if it is time
+	c.now() // reads the steady clock if the last reading is too old
 	l := c.line.Load()
 	return l.now(c.source.Elapsed()) - l.Shift, l.told
 }

@@ -46,7 +46,7 @@ type Debit struct {
 	// in it, every request does.
 	Counting Counting
 
-	// Elsewhere is the use of the key that the store does not count. The limit is lowered by it.
+	// Elsewhere is the usage of the key that the store does not count. The limit is lowered by it.
 	// Nil means none.
 	Elsewhere Elsewhere
 

@@ -93,7 +93,7 @@ func TestBrokenStoreAdmitsAShareAndChargesItLater(t *testing.T) {
 	}
 }
 
-// Use before an outage counts in it.
+// Usage before an outage counts in it.
 func TestOutageDoesNotDoubleALimit(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {

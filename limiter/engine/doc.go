@@ -45,9 +45,9 @@
 //
 // If the store does not answer a request in time, memory decides about it. If the store fails, or
 // has answered no request in that time, memory decides about all requests: an outage. Each key may
-// then use a share of its limit, less its known use (local.go). Units admitted by memory are a
+// then use a share of its limit, less its known usage (local.go). Units admitted by memory are a
 // debt, which is charged first when the store is back (debt.go). If the store is a different one by
-// then, because its database was replaced, the use known to memory is charged as well (replay.go).
+// then, because its database was replaced, the usage known to memory is charged as well (replay.go).
 //
 // # Invariants
 //

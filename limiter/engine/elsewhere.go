@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Elsewhere is the use of a key that this engine's store does not count, for example in another
+// Elsewhere is the usage of a key that this engine's store does not count, for example in another
 // region. It lowers limits with slots, and memory refuses requests above the remainder. Token
 // buckets are charged instead, see [Engine.Charge].
 //
@@ -18,12 +18,12 @@ type Elsewhere interface {
 	// Retry returns how long to wait until cost units of an amount are free beside the units used
 	// here and elsewhere, or [limiter.Never].
 	Retry(amount, cost, now int64) time.Duration
-	// Admit is called when a request turns out to count that was pending, see [Pending]. The caller
+	// Admit is called when a pending request turns out to count, see [Pending]. The caller
 	// of Decide counts the units of all other requests.
 	Admit(units, now int64)
 }
 
-// lower lowers the limits of debits by their use elsewhere as of the request's time.
+// lower lowers the limits of debits by their usage elsewhere as of the request's time.
 func (r *request) lower() {
 	for i := range r.debits {
 		d := &r.debits[i]
@@ -35,7 +35,7 @@ func (r *request) lower() {
 	}
 }
 
-// lowered returns a limit lowered by its use elsewhere, which may be nil.
+// lowered returns a limit lowered by its usage elsewhere, which may be nil.
 func lowered(limit *Limit, by Elsewhere, now int64) *Limit {
 	if by == nil {
 		return limit
@@ -57,8 +57,8 @@ func (d *Debit) Whole() *Limit {
 	return d.Limit
 }
 
-// exceedsElsewhere reports whether a debit costs more than the units that the use elsewhere leaves,
-// and returns their number.
+// exceedsElsewhere reports whether a debit costs more than the usage elsewhere leaves, and returns
+// their number.
 func (d *Debit) exceedsElsewhere(now int64) (left int64, exceeds bool) {
 	if d.Elsewhere == nil || d.Cost <= 0 {
 		return 0, false

@@ -78,7 +78,7 @@ func TestElsewhereLowersLimits(t *testing.T) {
 	}
 }
 
-// A lease is worth at most the units left beside the use elsewhere.
+// A lease is worth at most the units left beside the usage elsewhere.
 func TestElsewhereLowersLeases(t *testing.T) {
 	f := newFixture(t)
 	limit, by := sliding(t, 1000, time.Hour), new(beside)
@@ -95,7 +95,7 @@ func TestElsewhereLowersLeases(t *testing.T) {
 	}
 }
 
-// A cost without room because of the use elsewhere has a retry time.
+// A cost without room because of the usage elsewhere has a retry time.
 func TestElsewhereTellsWhenToComeBack(t *testing.T) {
 	f := newFixture(t)
 	limit, by := sliding(t, 100, time.Hour), new(beside)
@@ -145,7 +145,7 @@ func TestChargesFromElsewhereInAnOutage(t *testing.T) {
 	})
 }
 
-// A client's level and the use elsewhere both lower a limit.
+// A client's level and the usage elsewhere both lower a limit.
 func TestElsewhereLowersTheLimitOfALevel(t *testing.T) {
 	f := newFixture(t)
 	full := sliding(t, 100, time.Hour)

@@ -2,7 +2,7 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// headroom is the number of units claimed for later use of a key, based on its use of its leases.
+// headroom is the number of units claimed for later use of a key, based on how it used its leases.
 //
 // Invariants: units are at most maxHeadroom. For a key that is charged ahead they are at most the
 // number of units that may be forgotten late.

@@ -4,7 +4,7 @@ package engine
 // units of this process. Its values are the leases as of the last check.
 type lent map[*cell]lease
 
-// fewShare: few units of a key are left below 1/fewShare of its limit.
+// fewShare defines few units: less than 1/fewShare of the limit.
 const fewShare = 4
 
 // lendLocked notes the lease of a locked cell if few units of its key are left.

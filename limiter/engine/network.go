@@ -10,8 +10,8 @@ import (
 
 // A store on a network ([storage.Remote]) takes a round trip for each call, and may become
 // unreachable at any time, also while a call is under way. So calls have a timeout, batches have a
-// maximum size, units are claimed before a request needs them (renew.go), and it is tried more
-// often after a fault.
+// maximum size, units are claimed before a request needs them (renew.go), and a failed store is
+// tried more often.
 //
 // One call is under way at a time. So a request that has to wait waits for two round trips: the
 // call under way and its own. With several calls under way it would wait for one. But then the

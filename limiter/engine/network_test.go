@@ -370,7 +370,7 @@ func TestStoreThatIsNotThereAtFirst(t *testing.T) {
 	})
 }
 
-// Lost writes are noticed without claims, and the known use is charged again.
+// Lost writes are noticed without claims, and the known usage is charged again.
 func TestLostWritesAreReplayed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f, limit := newFleet(t, time.Millisecond), sliding(t, 100, time.Hour)

@@ -85,8 +85,8 @@ func (w *newsroom) ask(q question) {
 	w.join(a)
 }
 
-// join registers this machine again as a user of a store on a network, at times and when the number
-// of machines has changed.
+// join registers this machine again as a user of a store on a network, from time to time and when
+// the number of machines has changed.
 func (w *newsroom) join(a reply) {
 	conn := &w.committer.conn
 	if a.err != nil || !conn.onNetwork.Load() {

@@ -23,8 +23,8 @@ const (
 )
 
 // Pending is a debit of an allowed request that may or may not count. [Pending.Settle] tells the
-// engine. Units held by a request that is never settled stay charged, and its key stays in memory.
-// Settle may be called after the engine was closed.
+// engine whether it does. Units held by a request that is never settled stay charged, and its key
+// stays in memory. Settle may be called after the engine was closed.
 type Pending struct {
 	// Counted is the quota left for the key if the request counts. The debit's Quota is the one
 	// left if it doesn't.

@@ -12,7 +12,7 @@ import (
 const staysFor = 3
 
 // join registers this engine as a user of the store, and reads the number of users. While the store
-// can't be used, these divide each limit among them. Some stores don't know their users.
+// can't be used, the users divide each limit among themselves. Some stores don't know their users.
 func (c *connection) join() error {
 	shared, ok := ability[storage.Shared](c)
 	if !ok {

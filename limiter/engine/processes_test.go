@@ -55,7 +55,7 @@ func TestProcessesDivideALimitInAnOutage(t *testing.T) {
 
 // In an outage of any length, a process admits its share of a limit in every window, and at least
 // half of it, even if the whole limit was in use when the outage began. A bucket that was empty at
-// that moment refills at once at the rate of the share; known use in slots counts for a window.
+// that moment refills at once at the rate of the share; known usage in slots counts for a window.
 func TestOutageAdmitsASteadyShare(t *testing.T) {
 	for _, p := range []limiter.Params{
 		{Algorithm: limiter.TokenBucket, Amount: 20, Window: time.Second, Burst: 50},

@@ -22,7 +22,7 @@ const (
 	// edgeSpent is how many units a key must spend in a slot for its lease to be renewed before the
 	// slot ends. Slower keys may not send another request before.
 	edgeSpent = 16
-	// leastLeft is how many units must be free, beside all known use, for a lease to be renewed.
+	// leastLeft is how many units must be free, beside all known usage, for a lease to be renewed.
 	// The last ones are for waiting requests.
 	leastLeft = 16
 	// maxRenewal is the most units that are claimed for later.
@@ -111,11 +111,11 @@ func (u *use) ofSlots() (re renewal, edge bool) {
 	return re, false
 }
 
-// spareShare: 1/spareShare of a slot's use is claimed on top of it for the next slot, so that the
-// lease need not be renewed there.
+// spareShare sets the reserve in a lease for the next slot: 1/spareShare of the slot's usage, so
+// that the lease need not be renewed there.
 const spareShare = 4
 
-// edgeShare: in the last 1/edgeShare of a slot a lease may be renewed for the next slot.
+// edgeShare sets when a lease may be renewed for the next slot: in the last 1/edgeShare of a slot.
 const edgeShare = 4
 
 // ofBucket returns how to renew a lease of a token bucket. Its spent units don't show the rate,
@@ -147,10 +147,10 @@ func (u *use) ofSharedBucket() (re renewal, edge bool) {
 }
 
 const (
-	// spareUse: 1/spareUse of a machine's expected use of a token bucket's lease is claimed on top
-	// of it.
+	// spareUse sets the reserve in a lease of a token bucket: 1/spareUse of the machine's expected
+	// usage.
 	spareUse = 8
-	// lowShare: such a lease is renewed when its units suffice for 1/lowShare of its duration.
+	// lowShare sets when such a lease is renewed: when its units suffice for 1/lowShare of its time.
 	// Units left when the next lease arrives drain.
 	lowShare = 64
 )

@@ -8,8 +8,8 @@ import (
 )
 
 // A reopened store may turn out to be another one: its database was removed, replaced, or damaged
-// and set aside. Then memory replays its known usage: it charges it to the new store, as far as the
-// new store doesn't have it. Every process on the store does the same.
+// and set aside. Then memory replays its known usage: it charges this usage to the new store, as
+// far as the new store lacks it. Every process on the store does the same.
 
 // catchUp charges the debts of memory to the store. If the store is another one, it also charges
 // the known usage.

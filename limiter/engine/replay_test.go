@@ -211,7 +211,7 @@ func TestSameDatabaseAfterAnOutage(t *testing.T) {
 	})
 }
 
-// A stop that finds the database replaced leaves a new one with the known use.
+// A stop that finds the database replaced leaves a new one with the known usage.
 func TestReplacedBeforeTheStop(t *testing.T) {
 	atPlace(t, 10_000, func(t *testing.T, p *place, limit *Limit) {
 		f := p.engine(t)

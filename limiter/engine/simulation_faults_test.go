@@ -17,7 +17,7 @@ import (
 
 // TestSimulationOfFaults runs an engine on a store that fails, lies, hangs and is replaced, in
 // virtual time and determined by a seed. As long as memory forgets no key, limits still hold:
-// memory subtracts the known use, and charges admitted units.
+// memory subtracts the known usage, and charges admitted units.
 func TestSimulationOfFaults(t *testing.T) {
 	simulate(t, proof.Times(30, 5000), newTroubled)
 }

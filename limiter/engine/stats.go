@@ -12,7 +12,8 @@ import (
 type Stats struct {
 	// Keys is the number of keys in memory, counted once per limit.
 	Keys int64
-	// Claims is the number of claims answered by the store. AtOnce of them needed no transaction.
+	// Claims is the number of claims answered by the store, and AtOnce the number of these that
+	// needed no transaction.
 	Claims, AtOnce int64
 	// Evicted is the number of keys dropped from memory to make room.
 	Evicted int64

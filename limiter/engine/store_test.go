@@ -215,7 +215,7 @@ func (t hookedTerm) Claim(ctx context.Context, claims []storage.Claim, grants []
 	return t.hooks.claimIn(ctx, t.Store, claims, grants)
 }
 
-// immediateStore is a hooked store that claims at once. It checks that the engine's known use of a
+// immediateStore is a hooked store that claims at once. It checks that the engine's known usage of a
 // key is complete.
 type immediateStore struct {
 	*hookedStore

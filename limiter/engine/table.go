@@ -80,7 +80,8 @@ func (t *table) shardOf(id storage.LimitID, key []byte) (*shard, uint32) {
 	return &t.shards[hash>>(64-shardBits)], uint32(hash)
 }
 
-// tagOf returns a part of a hash that is independent of the bucket, unless there are very many.
+// tagOf returns a part of a hash that is independent of the bucket, unless there are very many
+// buckets.
 func tagOf(hash uint32) byte { return byte(hash >> 24) }
 
 // find returns the cell of a key, or nil. It takes no lock.
