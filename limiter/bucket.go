@@ -74,7 +74,7 @@ func (b *Bucket) claim(l *Limit, c Claim) Grant {
 }
 
 // inUseAt returns the units in use at now, and counts a part of a unit as whole. A bucket with a
-// later time has drained by then. The units in leases until then must not be granted again before.
+// later time has drained by then. Units that leases keep until then must not be granted before.
 func (b Bucket) inUseAt(l *Limit, now int64) int64 { return whole(b.asOf(l, now)) }
 
 // asOf returns the units and parts in use at now.

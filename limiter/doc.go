@@ -7,11 +7,11 @@
 // # Words
 //
 // A [Limit] is an amount of units per window, with an [Algorithm]. A [State]
-// is what one key has used of one limit. [Limit.Claim] decides how many units
+// is the usage of one limit by one key. [Limit.Claim] decides how many units
 // a key may have now and charges them to the state; a claim for exactly the
 // cost of one request is the decision about that request. Units that are
 // charged and not yet spent are a [Lease]; [Lease.Spend] spends them without
-// looking at the state again.
+// reading the state again.
 //
 // # Time
 //
@@ -42,9 +42,9 @@
 //     at now+Retry, and refused one nanosecond earlier. It ends at the largest
 //     [time.Duration], and does not foresee slots that do not count yet because
 //     they lie too far in the future.
-//   - Where the amount changes, the bounds of claims hold with the largest in the
+//   - If the amount changes, the bounds of claims hold with the largest amount in the
 //     interval. A bucket drains at the rate in force when it is charged, from the
 //     charge before on.
 //
-// The fuzz targets in this package hold each of them against a slow oracle.
+// The fuzz targets in this package check each invariant against a slow oracle.
 package limiter

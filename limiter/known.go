@@ -64,7 +64,7 @@ func (l *Limit) claimKnownSlots(known Lease, c Claim) (g Grant, changes Changes)
 	slot, left := l.Slot(c.Now), known.Used
 	back := min(max(c.Return.Units, 0), left)
 	left -= back
-	var moved int64 // see returnSlots
+	var moved int64 // see State.giveBack
 	if c.Return.Spent > 0 && c.Return.At > slot {
 		moved = min(c.Return.Spent, left)
 	}
