@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 )
 
-// ClientIPFields returns the header fields that a server of ctx, a handler's, reads
-// a client's address from, in their order: nil where all it may read is a list such
-// as X-Forwarded-For, or reads fields from their end (`trusted_proxies_strict`).
+// ClientIPFields returns the header fields from which the server of a handler's ctx reads a
+// client's address, in order. It returns nil if every such field is a list, such as
+// X-Forwarded-For, or if the server reads fields from their end (`trusted_proxies_strict`).
 func ClientIPFields(ctx caddy.Context) []string {
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.TrustedProxiesStrict > 0 || !slices.ContainsFunc(server.ClientIPHeaders, IsSingle) {
@@ -26,14 +26,14 @@ func ClientIPFields(ctx caddy.Context) []string {
 	return server.ClientIPHeaders
 }
 
-// IsSingle reports whether a header field has one address. One proxy sets it, where
-// to X-Forwarded-For each adds another.
+// IsSingle reports whether a header field holds one address. One proxy sets it, while every proxy
+// appends an address to X-Forwarded-For.
 func IsSingle(field string) bool { return !strings.EqualFold(field, "X-Forwarded-For") }
 
-// fixClientIP sees to it that a client can't choose its address with a second
-// line of a header field that has one address: proxies that don't replace the
-// field add theirs at the end, and Caddy takes the first. It changes Caddy's own
-// variable, so that matchers, placeholders and logs are about the same client.
+// fixClientIP prevents a client from choosing its address with a second line of a single-address
+// header field. A proxy that doesn't replace the field appends its own line, and Caddy takes the
+// first. fixClientIP changes Caddy's own variable, so that matchers, placeholders and logs agree on
+// the client.
 func (e *Evaluation) fixClientIP(fields []string) {
 	if trusted, _ := e.Vars[caddyhttp.TrustedProxyVarKey].(bool); !trusted {
 		return
@@ -73,29 +73,28 @@ func (e *Evaluation) clientIP() string {
 	return ip
 }
 
-// network returns the network that tells clients apart, or false for what is no
-// address.
+// network returns the network that identifies a client, or false if ip is not an address.
 func (a *Config) network(ip string) (netip.Prefix, bool) {
 	ipv4, ipv6 := a.Prefixes(0, 0)
 	return identity.Prefix(ip, ipv4, ipv6)
 }
 
-// Prefixes returns how many bits of an address tell clients apart: as the zone says, else as
-// the app says, else the defaults.
+// Prefixes returns how many bits of an address identify a client: the zone's setting, else the
+// app's, else the defaults.
 func (a *Config) Prefixes(ipv4, ipv6 int) (int, int) {
 	return cmp.Or(ipv4, a.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, a.IPv6Prefix, identity.DefaultIPv6Prefix)
 }
 
-// A server that trusts proxies without `trusted_proxies_strict` takes the first address
-// of X-Forwarded-For for the client's. Where the proxy appends to what it was sent, that is
-// whatever the client has written. Such an address is claimed: requests are counted by it,
-// as always, but nothing is held against it.
+// A server that trusts proxies without `trusted_proxies_strict` takes the first address of
+// X-Forwarded-For as the client's. Where the proxy appends to the field it received, the client
+// wrote that address. Such an address is claimed: it is counted as always, but it gets no
+// violations and no bans.
 
-// maxChain bounds how many addresses of a field are looked at.
+// maxChain bounds how many addresses of a field are examined.
 const maxChain = 16
 
-// isClaimed reports whether the client may have chosen its address: the header fields that
-// Caddy reads it from have another address as well, which is not a trusted proxy's.
+// isClaimed reports whether the client may have chosen its address: the header fields that Caddy
+// reads it from hold another address that isn't a trusted proxy's.
 func (e *Evaluation) isClaimed() bool {
 	ctx := e.Http.Context()
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
@@ -116,8 +115,8 @@ func (e *Evaluation) isClaimed() bool {
 	return false
 }
 
-// isTrusted reports whether a server trusts a proxy of an address. Only Caddy knows, and
-// it says so of the peer of a request.
+// isTrusted reports whether a server trusts a proxy's address. Only Caddy knows that, and only for
+// the peer of a request.
 func isTrusted(ctx context.Context, server *caddyhttp.Server, addr netip.Addr) bool {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	if err != nil {
@@ -131,7 +130,7 @@ func isTrusted(ctx context.Context, server *caddyhttp.Server, addr netip.Addr) b
 
 const StrictProxies = "`trusted_proxies_strict` beside `trusted_proxies`, in `servers` of the global options"
 
-// noteClaim tells operators, once, that clients choose their addresses.
+// noteClaim warns operators, once, that clients choose their addresses.
 func (a *Config) noteClaim() {
 	a.Claims.Do(func() {
 		a.Warn("a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address",

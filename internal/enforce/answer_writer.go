@@ -9,20 +9,21 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// passage is what a request that may pass takes along to later handlers.
+// passage holds the state that a passing request carries to later handlers.
 type passage struct {
-	response *Response   // what is said about limits; or nil
-	pending  *pending    // what awaits the status; or nil
+	response *Response   // header fields about limits; or nil
+	pending  *pending    // units that await the status; or nil
 	timing   *timing     // until the answer begins; or nil
-	empty    []*LateName // placeholders to look at again when it comes back
-	places   []place     // to be left when it comes back
+	empty    []*LateName // placeholders to check again when the request returns
+	places   []place     // places to leave when the request returns
 }
 
-// answerWriter is the writer of later handlers. Just before they write the header of the answer, it
-// settles what awaits the status, and sets our header fields again, which an upstream may have set.
+// answerWriter is the writer that later handlers get. Just before they write the header of the
+// answer, it settles the units that await the status. It also sets our header fields again, because
+// an upstream may have set its own.
 type answerWriter struct {
 	caddyhttp.ResponseWriterWrapper
-	passage // its response is nil where an earlier handler has set the fields
+	passage // response is nil if an earlier handler set the fields
 }
 
 // serve calls the next handler.
@@ -78,13 +79,13 @@ func (w *answerWriter) ReadFrom(r io.Reader) (int64, error) {
 	return w.ResponseWriterWrapper.ReadFrom(r)
 }
 
-// FlushError is what http.ResponseController flushes with.
+// FlushError implements the flushing of http.ResponseController.
 func (w *answerWriter) FlushError() error {
 	w.header(http.StatusOK)
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Hijack implements http.Hijacker. Whoever takes over the connection switches protocols.
+// Hijack implements http.Hijacker. A handler hijacks a connection to switch protocols.
 func (w *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
@@ -94,5 +95,5 @@ func (w *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffered, err
 }
 
-// isFinal reports whether a status is that of an answer, and not of one that comes before it.
+// isFinal reports whether a status is final rather than informational (1xx).
 func isFinal(status int) bool { return status >= 200 || status == http.StatusSwitchingProtocols }

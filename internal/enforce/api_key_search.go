@@ -11,9 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
-// Find returns the key of a request, or "" if it has none; or why the
-// request is denied: an upstream might find another key in it, or a key where
-// none is found here.
+// Find returns the API key of a request, or "" if it has none. It returns a denial if an upstream
+// might find another key, or a key where Find sees none.
 func (k *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, *Denial) {
 	var s keySearch
 	for i := range k.From {
@@ -22,11 +21,11 @@ func (k *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, *Denial) 
 	return s.key, s.denied
 }
 
-// keySearch is what was found in the places of keys. It finds what upstreams could
-// take for a key, which are more lenient in many ways.
+// keySearch collects the values found in the places of keys. Upstreams parse more leniently in many
+// ways, so it finds every value that one of them could take for a key.
 type keySearch struct {
 	key    string
-	here   int // how many values the place has that is looked at
+	here   int // number of values in the current place
 	denied *Denial
 }
 
@@ -46,8 +45,8 @@ func (s *keySearch) look(r *http.Request, repl *caddy.Replacer, place *KeySource
 	}
 }
 
-// found notes a value in the place that is looked at. White space around it doesn't
-// belong to it (RFC 9110, section 5.5), but over HTTP/2 nobody has removed it yet.
+// found notes a value in the current place. White space around it isn't part of it (RFC 9110,
+// section 5.5), but over HTTP/2 nothing has removed it yet.
 func (s *keySearch) found(value string) {
 	value = httpfield.TrimSpace(value)
 	s.here++
@@ -61,16 +60,16 @@ func (s *keySearch) found(value string) {
 	}
 }
 
-// header looks into the fields of a name. Caddy drops those that differ from it in
-// underscores or dots, which CGI and its successors would take for the same.
+// header searches the fields of a name. Caddy drops fields whose names differ only in underscores
+// or dots, because CGI and its successors treat them as the same name.
 func (s *keySearch) header(values []string) {
 	for _, value := range values {
 		s.found(value)
 	}
 }
 
-// bearer looks for a token after the scheme (RFC 9110, section 11.4). What only
-// resembles it is refused: some upstreams look for the word anywhere.
+// bearer looks for a token after the scheme (RFC 9110, section 11.4). It refuses values that only
+// resemble one, because some upstreams look for the word anywhere.
 func (s *keySearch) bearer(values []string) {
 	for _, value := range values {
 		value = httpfield.TrimSpace(value)
@@ -89,7 +88,7 @@ func (s *keySearch) bearer(values []string) {
 	}
 }
 
-// mentionsBearer reports whether a value has a word in it that begins with bearer.
+// mentionsBearer reports whether a value contains a word that begins with "bearer".
 func mentionsBearer(value string) bool {
 	const word = "bearer"
 	value = strings.ToLower(value)
@@ -105,7 +104,7 @@ func mentionsBearer(value string) bool {
 	}
 }
 
-// query looks into a query as it was sent: Go leaves out what it can't decode.
+// query searches the raw query, because Go omits pairs that it can't decode.
 func (s *keySearch) query(raw string, name endpoint.Name) {
 	s.pairs(raw, [2]byte{'&', ';'}, name, unescapeQuery)
 }
@@ -117,7 +116,7 @@ func unescapeQuery(text string) string {
 	return text
 }
 
-// cookies looks into cookies, of which Caddy's placeholder has the first.
+// cookies searches all cookies. Caddy's placeholder holds only the first of a name.
 func (s *keySearch) cookies(fields []string, name endpoint.Name) {
 	for _, field := range fields {
 		s.pairs(field, [2]byte{';', ','}, name, func(text string) string {
@@ -130,12 +129,12 @@ func (s *keySearch) cookies(fields []string, name endpoint.Name) {
 	}
 }
 
-// mostPairs is how many pairs of a query or a cookie are looked at. Upstreams stop at some
-// number, such as 1000 in PHP and Node.js, and might not find what is found here.
+// mostPairs bounds how many pairs of a query or a cookie are examined. Upstreams stop at some
+// number, such as 1000 in PHP and Node.js, and might not find a later key.
 const mostPairs = 1000
 
-// pairs looks for values in pairs of a name and a value, with either of two separators
-// between them. Some upstreams don't see a `=` or `?` before a name.
+// pairs searches name-value pairs that are separated by either of two separators. Some upstreams
+// ignore a `=` or `?` before a name.
 func (s *keySearch) pairs(text string, separators [2]byte, name endpoint.Name, decode func(string) string) {
 	from, pairs := 0, 0
 	for i := 0; i <= len(text); i++ {

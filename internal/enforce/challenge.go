@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Serves reports whether a path is served by the handler itself.
+// Serves reports whether the handler itself serves a path.
 func (s *Sessions) Serves(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
 
 // serveSession answers a request for the session's path.
@@ -27,8 +27,8 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
 	return h.App.Session.serve(w, e)
 }
 
-// serve answers a request for the session's path: GET with a challenge, POST of a
-// solution with a session. Whatever is asked for below the path counts as a visit.
+// serve answers a request for the session's path. A GET gets a challenge, and a POST of a solution
+// gets a session. Every request below the path counts as a visit.
 func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	if isEarly(e.Http) {
 		return AskAgain(w)
@@ -65,9 +65,8 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	return x.show(http.StatusOK, x.asked, nil, nil)
 }
 
-// offerChallenge reports whether a refused request is to be answered with a challenge: if a
-// browser has called up a page and a session would help its client. It sets the exchange to
-// do so with.
+// offerChallenge reports whether to answer a refused request with a challenge: if a browser
+// requested a page, and a session would help its client. It sets the exchange for that.
 func (h *Handler) offerChallenge(e *Evaluation, r *Refusal) bool {
 	if r.Retry == limiter.Never || e.Http.Method != http.MethodGet || !isNavigation(e.Http) || !h.sessionHelps(e, r) {
 		return false
@@ -83,9 +82,9 @@ func (h *Handler) offerChallenge(e *Evaluation, r *Refusal) bool {
 	return true
 }
 
-// sessionHelps reports whether the client might pass with a session. A ban of an unverified
-// client may be meant for somebody else in its network: a session tells the two apart. It
-// doesn't help in a trap, because the browser would return to the trap with the session.
+// sessionHelps reports whether the client might pass with a session. A ban of an unverified client
+// may be meant for another client in its network, and a session tells the two apart. It doesn't
+// help in a trap, because the browser would return to the trap with the session.
 func (h *Handler) sessionHelps(e *Evaluation, r *Refusal) bool {
 	switch {
 	case e.trapped:
@@ -104,7 +103,7 @@ func (x *Exchange) challenge(w http.ResponseWriter, p *Response) error {
 	return x.show(http.StatusTooManyRequests, originalURI(x.Http), p.Refusal, nil)
 }
 
-// originalURI returns what a request was for before other handlers changed it.
+// originalURI returns the URI of a request before other handlers changed it.
 func originalURI(r *http.Request) string {
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		return original.RequestURI
@@ -112,7 +111,7 @@ func originalURI(r *http.Request) string {
 	return r.RequestURI
 }
 
-// Exchange is a request for a challenge, or with the solution of one.
+// Exchange is a request for a challenge, or one that carries a solution.
 type Exchange struct {
 	*Sessions
 	App        *Config
@@ -122,10 +121,10 @@ type Exchange struct {
 	Client     *Client
 	Keys       *sessionKeys
 	Page       *Pages
-	asked      string // the target that the request asks for
+	asked      string // the target of the request
 }
 
-// Why no session is issued, as metrics have it; beside the reasons of siteverify.
+// Reasons for issuing no session, as metrics name them. siteverify has further ones.
 const (
 	noSecret   = "no_secret"
 	tooOften   = "too_often" // the network has asked too often
@@ -139,14 +138,13 @@ const (
 	early      = "early"     // handed in before the time was over
 )
 
-// elsewhereMark ends the key of requests that other sites have the browsers of a network
-// send.
+// elsewhereMark ends the key of requests that other sites caused the browsers of a network to send.
 const elsewhereMark = 'x'
 
-// visit counts a request for the path. It refuses a client that an operator has banned, and a
-// verified client that is banned for violations. Such a ban of an unverified client may be
-// meant for somebody else who sends the same header fields: a session tells the two apart.
-// Unverified clients aren't looked up, because there can be any number of them.
+// visit counts a request for the path. It refuses a client that an operator banned, and a verified
+// client that is banned for violations. An automatic ban of an unverified client may be meant for
+// another client with the same header fields: a session tells the two apart. Unverified clients
+// aren't looked up, because there can be any number of them.
 func (x *Exchange) visit() (engine.Decision, bool) {
 	if stated, err := x.Evaluation.Statement(); err == nil && stated != nil && stated.Action == rules.Ban {
 		return engine.Decision{Reason: engine.Banned, Retry: x.Evaluation.BannedFor(stated)}, true
@@ -161,8 +159,8 @@ func (x *Exchange) visit() (engine.Decision, bool) {
 func (x *Exchange) take(limit *engine.Limit) (engine.Decision, bool) { return x.takeFor(nil, limit) }
 
 // takeFor takes one unit from a limit of the client's network, unless the subject is banned.
-// Requests that other sites have the network's browsers send are counted on their own, so
-// that they don't use up what the browsers' users need.
+// Requests that other sites cause the network's browsers to send are counted separately, so that
+// they don't use up the units that the browsers' users need.
 func (x *Exchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
 	key := x.Client.networkSubject.Key
 	if hintsOf(x.Http).Initiator.IsOther() {
@@ -172,36 +170,36 @@ func (x *Exchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engin
 	return x.App.decide(x.Http.Context(), subject, debits)
 }
 
-// sessionLimits is what clients may have of the path where sessions are earned.
-// They are counted like any others, so a flood makes no state beside that.
+// sessionLimits bound the use of the path where clients earn sessions. They are counted like other
+// limits, so a flood creates no further state.
 type sessionLimits struct {
-	Visits    *engine.Limit // of a network: requests for the path
-	pages     *engine.Limit // of a network: refused requests that are answered with a page
-	sessions  *engine.Limit // of a network: sessions issued in an hour
-	live      *engine.Limit // of a network: sessions issued, or issued anew, in a lifetime
-	waits     *engine.Limit // of a network: those of sessions that are earned by waiting
-	liveWaits *engine.Limit // of a network: those of live that are earned by waiting
-	renewals  *engine.Limit // of a session: one in a quarter of its lifetime
-	solutions *engine.Limit // of a solution: one, as long as it could be sent again
+	Visits    *engine.Limit // per network: requests for the path
+	pages     *engine.Limit // per network: refused requests that are answered with a page
+	sessions  *engine.Limit // per network: sessions issued in an hour
+	live      *engine.Limit // per network: sessions issued or renewed in a lifetime
+	waits     *engine.Limit // per network: the part of sessions that is earned by waiting
+	liveWaits *engine.Limit // per network: the part of live that is earned by waiting
+	renewals  *engine.Limit // per session: one in a quarter of its lifetime
+	solutions *engine.Limit // per solution: one, for as long as it could be sent again
 }
 
-// A network may ask for the path once a second, and has its refused requests
-// answered with a page every other one: a page is ten thousand bytes, and takes
-// 100 µs to make.
+// A network may request the path once a second, and gets a page for a refused request every two
+// seconds: a page is ten thousand bytes and takes 100 µs to make.
 const (
 	visitsPerMinute = 60
 	pagesPerMinute  = 30
 )
 
-// waitShare divides the sessions that a network may have into those that it may earn by waiting.
-// A program can wait for any number of them at once, where each puzzle takes time of its own.
+// waitShare divides the number of sessions that a network may have: the quotient may be earned by
+// waiting. A program can wait for any number of them at once, while each puzzle takes time of its
+// own.
 const waitShare = 10
 
-// NewSessionLimits returns the limits for so many sessions of a network in an hour,
-// and so many that are valid at a time.
+// NewSessionLimits returns the limits for a network's number of sessions in an hour, and its number
+// of valid sessions at a time.
 func NewSessionLimits(sessions, live int64, lifetime time.Duration) sessionLimits {
 	lifetime = min(lifetime, limiter.MaxWindow)
-	of := lifetime.String() // counts of one lifetime say nothing of another
+	of := lifetime.String() // counts of different lifetimes are unrelated
 	return sessionLimits{
 		live:      OwnLimit("live "+of, limiter.Params{Amount: live, Window: lifetime}),
 		liveWaits: OwnLimit("live waits "+of, limiter.Params{Amount: max(1, live/waitShare), Window: lifetime}),

@@ -2,16 +2,16 @@ package enforce
 
 import "github.com/caddy-tally/caddy-tally/limiter/engine"
 
-// Charges is what a request takes from limits: one debit from each.
+// Charges are the debits of a request, one from each limit.
 type Charges struct {
 	Debits   []engine.Debit
-	Policies []*Policy // the limit of each debit; of shadow limits, those that clients share stand behind their own
+	Policies []*Policy // the limit of each debit; a client's own shadow limit precedes its shared ones
 }
 
 func (c *Charges) reset() { c.Debits, c.Policies = c.Debits[:0], c.Policies[:0] }
 
-// add adds a debit from a limit, which still has the fields to be set that only some debits have. It
-// is valid until the next one is added.
+// add adds a debit from a limit. The caller sets the fields that only some debits have. The result
+// is valid until the next call of add.
 func (c *Charges) add(p *Policy, key []byte, cost int64) *engine.Debit {
 	c.Policies = append(c.Policies, p)
 	c.Debits = append(c.Debits, engine.Debit{})
@@ -20,8 +20,8 @@ func (c *Charges) add(p *Policy, key []byte, cost int64) *engine.Debit {
 	return d
 }
 
-// End returns where the debits end that belong to the limit whose own debit is the nth: behind those
-// of what clients share of it.
+// End returns the index after the debits that belong to the limit with the nth debit: its own, and
+// those of the limits that share it.
 func (c *Charges) End(nth int) int {
 	to := nth + 1
 	for to < len(c.Policies) && c.Policies[to].Of != nil {

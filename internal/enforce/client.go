@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// Client is the identified sender of a request, resolved lazily, and shared by all handlers
-// that the request comes through.
+// Client is the identified sender of a request. It is resolved lazily and shared by all handlers
+// that the request passes.
 type Client struct {
 	clients.Client
 	identified bool // whether Client is filled in
@@ -27,16 +27,16 @@ type Client struct {
 	cookies []string // the request's Cookie fields as sent, if one may be a session
 	mapped  bool     // its placeholders are set
 
-	subject        *engine.Client // whose record counts; nil if nothing is held against it
-	self, parent   engine.Client  // the subject, and what it is a part of
-	networkSubject engine.Client  // all clients in its network, once it is located
+	subject        *engine.Client // the subject whose record counts; nil if the client gets no violations
+	self, parent   engine.Client  // the subject, and its parent
+	networkSubject engine.Client  // all clients in its network, once located
 }
 
 // ClientVar is the request variable that holds the client.
 const ClientVar = "rate_limit.client"
 
-// hintsOf returns what a request says about its browser, and about the site that had the
-// browser send it.
+// hintsOf returns a request's hints about its browser, and about the site that caused the browser
+// to send it.
 func hintsOf(r *http.Request) identity.Hints {
 	h := r.Header
 	return identity.Hints{
@@ -60,9 +60,9 @@ func hintsOf(r *http.Request) identity.Hints {
 	}
 }
 
-// isSpeculative reports whether a browser sends a request before its user asks for the page, by
-// a prefetch, a prerender or a preview: Sec-Purpose
-// (https://fetch.spec.whatwg.org/#sec-purpose-header), or what older browsers say.
+// isSpeculative reports whether a browser sends a request before its user asks for the page, by a
+// prefetch, a prerender or a preview. It checks Sec-Purpose
+// (https://fetch.spec.whatwg.org/#sec-purpose-header) and the fields of older browsers.
 func isSpeculative(h http.Header) bool {
 	says := func(field, value string) bool {
 		said := first(h[field])
@@ -78,8 +78,8 @@ func first(values []string) string {
 	return values[0]
 }
 
-// record returns the client's record as far as memory has it, or nil. While the parent of its
-// subject is banned, it returns the parent's.
+// record returns the client's record if it is in memory, or nil. While the parent of its subject is
+// banned, it returns the parent's.
 func (c *Client) record() *reputation.Record {
 	instance := c.App.Use()
 	if instance == nil || c.subject == nil {
@@ -94,13 +94,13 @@ func (c *Client) record() *reputation.Record {
 	return instance.Engine.CachedRecord(engine.Client{Key: c.subject.Key})
 }
 
-// maxUnverifiedPoints is the most that a session lacks because of an unverified client's
-// record. Everybody in a network who sends the same header fields has that record, and a
-// session is their way out of it. A session that lacks this much has 60 % of the limits.
+// maxUnverifiedPoints is the most that an unverified client's record takes off a session's score.
+// All senders of the same header fields in a network share that record, and a session is their way
+// out of it. A session that lacks this much has 60 % of the limits.
 const maxUnverifiedPoints = 50
 
-// passRecordTo takes points off the score of a session that the client has earned: all that
-// the client's own score lacks if it is verified, else up to maxUnverifiedPoints.
+// passRecordTo takes points off the score of a session that the client earned. A verified client's
+// session lacks as many points as the client, any other at most maxUnverifiedPoints.
 func (c *Client) passRecordTo(to session.Session) {
 	points := c.inheritedPoints()
 	if points == 0 || !c.App.Scores {
@@ -112,11 +112,11 @@ func (c *Client) passRecordTo(to session.Session) {
 	})
 }
 
-// inheritedPoints returns how many points a session of the client lacks. The worse of two
-// records counts, the subject's and its parent's. Otherwise a client could leave its record
-// behind with a header field that says another site has sent the solution.
+// inheritedPoints returns how many points a session of the client lacks. The worse of two records
+// counts, the subject's and its parent's. Otherwise a client could leave its record behind with a
+// header field that claims that another site sent the solution.
 func (c *Client) inheritedPoints() (points int) {
-	c.App.decide(c.Http.Context(), c.subject, nil) // so that memory knows its records
+	c.App.decide(c.Http.Context(), c.subject, nil) // loads its records into memory
 	instance := c.App.Use()
 	for of := c.subject; of != nil && instance != nil; of = of.Parent {
 		if record := instance.Engine.CachedRecord(engine.Client{Key: of.Key}); record != nil {
@@ -142,10 +142,10 @@ func missingPoints(record *reputation.Record, now int64) int {
 	return int(math.Round(reputation.Best - record.Score(now)))
 }
 
-// ClientPlaceholders are the ends of the names of a client's placeholders.
+// ClientPlaceholders are the suffixes of the names of a client's placeholders.
 var ClientPlaceholders = []string{"", ".kind", ".verified", ".score", ".violations"}
 
-// mapPlaceholders sets the client's placeholders, which are resolved when they are used.
+// mapPlaceholders sets the client's placeholders, which are resolved on use.
 func (c *Client) mapPlaceholders(e *Evaluation) {
 	if c != nil && !c.mapped {
 		c.mapped = true
@@ -153,7 +153,7 @@ func (c *Client) mapPlaceholders(e *Evaluation) {
 	}
 }
 
-// Placeholder resolves `http.rate_limit.client` and what is below it.
+// placeholder resolves `http.rate_limit.client` and the names below it.
 func (c *Client) placeholder(key string) (any, bool) {
 	name, ours := strings.CutPrefix(key, "http.rate_limit.client")
 	if !ours || !slices.Contains(ClientPlaceholders, name) {
@@ -185,7 +185,7 @@ func (c *Client) score() string {
 	return strconv.Itoa(int(record.Score(c.App.Use().Engine.Now())))
 }
 
-// toldViolations is how many of a client's last violations its placeholder has.
+// toldViolations bounds how many of a client's last violations its placeholder lists.
 const toldViolations = 8
 
 // violations returns the reasons of the client's last violations, the last one
@@ -202,8 +202,8 @@ func (c *Client) violations() string {
 	return strings.Join(reasons, ", ")
 }
 
-// Name returns an opaque name of the client. A verified client always has the same name, any
-// other a new one each day. It is empty while there is no secret.
+// name returns an opaque name of the client. The name of a verified client never changes, other
+// names change every day. It is empty while there is no secret.
 func (c *Client) name() string {
 	instance := c.App.Use()
 	if instance == nil {
@@ -216,7 +216,7 @@ func (c *Client) name() string {
 	return hex.EncodeToString(name[:])
 }
 
-// Identify returns the request's client, identified.
+// Identify identifies the request's client and returns it.
 func (e *Evaluation) Identify() *Client {
 	c := e.Client
 	if c.identified {
@@ -234,13 +234,13 @@ func (e *Evaluation) Identify() *Client {
 	return c
 }
 
-// LocateFrom settles which network the client is in.
+// LocateFrom determines the client's network.
 func (c *Client) LocateFrom(e *Evaluation) {
 	c.Locate(Evidence{e})
 	c.networkSubject.Key = c.NetworkKey()
 }
 
-// Evidence is what the HTTP of a request shows of its sender.
+// Evidence is the information about its sender in a request's HTTP fields.
 type Evidence struct{ *Evaluation }
 
 var _ clients.Evidence = Evidence{}

@@ -13,15 +13,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Concurrency is how many requests of a key of a zone may be under way at a time.
+// Concurrency bounds how many requests of a key of a zone may be in flight at a time.
 type Concurrency struct {
 	gate.Rule
-	Policy  *Policy // what refuses a request, in the place of a limit
-	Ceiling int64   // times as many are all unverified clients' of a network; 0 in zones that don't count per client
+	Policy  *Policy // stands for a limit when it refuses a request
+	Ceiling int64   // the bound of a network's unverified clients together is this many times higher; 0 in zones that don't count per client
 	Gate    *gate.Gate
 }
 
-// NewConcurrency returns what lets requests of a zone be under way, whose limit has a name and an ID.
+// NewConcurrency returns the bound on a zone's requests in flight. Its limit has a name and an ID.
 func NewConcurrency(z *Zone, countedAs, name string, limit engine.Limit, rule gate.Rule, ceiling int64) *Concurrency {
 	p := NewPolicy(name, limit)
 	p.Field = fmt.Sprintf("%s;q=%d;qu=\"concurrent-requests\"", httpfield.String(name), rule.Most)
@@ -29,19 +29,19 @@ func NewConcurrency(z *Zone, countedAs, name string, limit engine.Limit, rule ga
 	return &Concurrency{rule, p, ceiling, gate.Named(countedAs)}
 }
 
-// busyRetry is after how long a request may come again that finds no place. When one becomes free isn't
-// known.
+// busyRetry is the Retry-After of a request that finds no free place. It isn't known when one
+// becomes free.
 const busyRetry = time.Second
 
-// place is one that a request takes, or wants to take.
+// place is a place that a request takes, or wants to take.
 type place struct {
 	*Concurrency
 	rule gate.Rule
 	key  string
-	left int64 // places when it was taken
+	left int64 // places left when it was taken
 }
 
-// wantPlaces notes which places the request needs in a zone where it is counted by a key.
+// wantPlaces notes the places that the request needs in a zone that counts it by a key.
 func (e *Evaluation) wantPlaces(z *Zone, key []byte) {
 	c := z.Concurrency
 	if c == nil || e.Dry {
@@ -59,8 +59,8 @@ func (e *Evaluation) wantPlaces(z *Zone, key []byte) {
 	}
 }
 
-// enter takes all places that the request needs, or none, and returns the one that refuses it. The error
-// says that its client has gone.
+// enter takes all places that the request needs, or none. It returns the bound that refuses the
+// request. It returns an error if the client has gone.
 func (e *Evaluation) enter() (refused *Concurrency, err error) {
 	for i := range e.places {
 		p := &e.places[i]
@@ -89,7 +89,7 @@ func leave(places []place) {
 	}
 }
 
-// takePlaces returns the places of a request that goes on, to be left when it comes back.
+// takePlaces returns the places of a passing request, which leaves them when it returns.
 func (e *Evaluation) takePlaces() []place {
 	if !e.entered {
 		return nil
@@ -97,7 +97,7 @@ func (e *Evaluation) takePlaces() []place {
 	e.entered = false
 	for i, p := range e.places {
 		if i > 0 && p.Concurrency == e.places[i-1].Concurrency {
-			continue // of its network
+			continue // the bound of its network
 		}
 		p.Policy.Meter.Allowed.Inc()
 		if !e.isCounted(p.Policy.Zone) {
@@ -112,7 +112,7 @@ func (e *Evaluation) isCounted(z *Zone) bool {
 	return slices.ContainsFunc(e.Policies, func(p *Policy) bool { return p.Zone == z })
 }
 
-// refuseBusy refuses a request that finds no place. Nothing else is charged for it.
+// refuseBusy refuses a request that finds no free place, and charges nothing else for it.
 func (e *Evaluation) refuseBusy(by *Concurrency) result {
 	e.count(&engine.Decision{Reason: engine.OverLimit, Debit: -1})
 	z := by.Policy.Zone
@@ -129,7 +129,7 @@ func (e *Evaluation) refuseBusy(by *Concurrency) result {
 	return result{Outcome: Refused, Response: response}
 }
 
-// addPlaces adds how many places are left in each zone, which says nothing of when there are more.
+// addPlaces adds the number of places left in each zone. It doesn't tell when places become free.
 func (p *Response) addPlaces(places []place) {
 	for i, at := range places {
 		if i == 0 || at.Concurrency != places[i-1].Concurrency {

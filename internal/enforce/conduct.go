@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// KnowsClients reports whether the handler keeps records of its clients. For a zone in shadow it
-// does not: that bans nobody, and refuses nobody who is banned.
+// KnowsClients reports whether the handler keeps records of its clients. It doesn't for a zone in
+// shadow, which bans no client and refuses no banned one.
 func (h *Handler) KnowsClients() bool {
 	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.CountsClients() && !z.IsShadow })
 }
@@ -22,8 +22,8 @@ func (h *Handler) KnowsAnonymous() bool {
 	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.Per == PerClient && !z.IsShadow })
 }
 
-// checkConduct identifies the client, if its record matters, and punishes it for visiting
-// a trap or tampering with a session. One that the operator has allowed is neither. A browser
+// checkConduct identifies the client if its record matters, and punishes it for visiting a trap or
+// tampering with a session. It does neither to a client that the operator has allowed. A browser
 // that loads a page ahead isn't punished for a trap, because any page that it shows can cause that.
 func (e *Evaluation) checkConduct() error {
 	h := e.Handler
@@ -58,14 +58,13 @@ func (e *Evaluation) checkConduct() error {
 	return nil
 }
 
-// unverifiedOffenses bounds how many unverified clients of one network are punished for other
-// offenses than going over a limit. Each is a row in the database, and a client can claim to
-// be anybody.
+// unverifiedOffenses bounds how many unverified clients of one network are punished for offenses
+// other than going over a limit. Each takes a row in the database, and a client can claim any
+// identity.
 var unverifiedOffenses = OwnLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
 
-// reportOffense punishes the client of a request, whose record is that of a subject, if
-// mayReport allows it. Offenses of a client that is banned already are ignored. Nothing
-// happens if the subject is nil.
+// reportOffense punishes the client of a request, whose record belongs to subject, if mayReport
+// allows it. It ignores offenses of a client that is already banned, and a nil subject.
 func (a *Config) reportOffense(e *Evaluation, subject *engine.Client, o reputation.Offense) {
 	if subject == nil || e.Dry {
 		return
@@ -76,8 +75,8 @@ func (a *Config) reportOffense(e *Evaluation, subject *engine.Client, o reputati
 	}
 }
 
-// mayReport reports whether the client of a request may be punished for an
-// offense other than going over a limit. A client that has a row already needs no other.
+// mayReport reports whether the client of a request may be punished for an offense other than going
+// over a limit. A client that already has a row needs no further one.
 func (a *Config) mayReport(e *Evaluation) bool {
 	c := e.Client
 	if c.Kind.Verified() {
@@ -93,7 +92,7 @@ func (a *Config) mayReport(e *Evaluation) bool {
 	return ok && d.Allowed
 }
 
-// offenseOf returns the offense of a client that has visited the trap.
+// offenseOf returns the offense of a client that visited the trap.
 func (t *Trap) offenseOf(c *Client) reputation.Offense {
 	if c.Kind.Verified() {
 		return t.Offense
@@ -101,14 +100,14 @@ func (t *Trap) offenseOf(c *Client) reputation.Offense {
 	return t.Excused
 }
 
-// isForged reports whether the request has a session cookie that somebody has
-// tampered with, or taken from another site.
+// isForged reports whether the request has a session cookie that was tampered with, or copied from
+// another site.
 func (e *Evaluation) isForged() bool { return e.Client != nil && e.Identify().Forged }
 
-// notePressure counts an unverified client of a network, and squeezes the network if that is
-// one client too many. A client whose request needed the store is new to memory; one that was
-// answered from memory was counted before, so that warm and blocked requests cost nothing.
-// The exception is a request that the network's ceiling blocks: its client may be new.
+// notePressure counts an unverified client of a network, and throttles the network if that is one
+// client too many. A client whose request needed the store is new to memory. A client whose request
+// was answered from memory was counted before, so warm and blocked requests cost nothing. The
+// exception is a request that the network's ceiling blocks: its client may be new.
 func (a *Config) notePressure(c *Client, d *engine.Decision, byNetwork bool) {
 	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || a.Squeeze.For == 0 {
 		return
@@ -127,8 +126,8 @@ func (a *Config) notePressure(c *Client, d *engine.Decision, byNetwork bool) {
 }
 
 // browser returns the client's fingerprint without the language and the initiator. A page on
-// another site can choose both for its visitors' browsers, and their networks must not be
-// squeezed for that.
+// another site can choose both for its visitors' browsers, and must not get their networks
+// throttled.
 func (c *Client) browser() []byte {
 	hints := hintsOf(c.Http).Own()
 	hints.AcceptLanguage = ""

@@ -30,7 +30,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// Config is what all handlers of a config share while it runs.
+// Config is the state that all handlers of a running config share.
 type Config struct {
 	Tenant
 	Statements
@@ -38,29 +38,29 @@ type Config struct {
 	APIKeys     *APIKeys     // nil if there are none
 	Session     *Sessions    // nil if there are none
 	DecisionLog *DecisionLog // nil if there is none
-	IPv4Prefix  int          // bits of an address that is a network; 0 is the default
+	IPv4Prefix  int          // the length of the prefix that identifies a network; 0 is the default
 	IPv6Prefix  int
 
-	Tiers    []string           // their names, in the order written
-	Scores   bool               // clients that break rules have lower limits
-	Forged   reputation.Offense // of a client that has tampered with a session, or sends a solution again
-	Crowded  pressure.Rule      // when a network is
-	Squeeze  reputation.Ban     // what happens to it then; zero if nothing does
+	Tiers    []string           // names, in the order written
+	Scores   bool               // clients that break rules get lower limits
+	Forged   reputation.Offense // of a client that tampers with a session, or sends a solution again
+	Crowded  pressure.Rule      // when a network is crowded
+	Squeeze  reputation.Ban     // the throttling of a crowded network; zero for none
 	Warn     func(problem, write string)
-	Services []Service // known by a header field
+	Services []Service // identified by a header field
 
-	KnowsClients bool              // whether any handler needs the identified client
-	ZoneNames    map[uint32]string // by the hash of the name that violations hold
+	KnowsClients bool              // whether any handler identifies clients
+	ZoneNames    map[uint32]string // by the hash of the name in violations
 	AllZones     []*Zone           // of all handlers
 	Used         bool              // whether there is any handler
-	Zones        bool              // whether any handler has any, or a trap, or sessions
+	Zones        bool              // whether any handler has zones, a trap, or sessions
 	Watchers     Watchers          // of its decisions
-	Claims       sync.Once         // a request's address was one that its client may have chosen
+	Claims       sync.Once         // warns once that a client may have chosen its address
 
-	Ledger *history.Ledger // what is counted for the history; nil if there is none
+	Ledger *history.Ledger // counts for the history; nil if there is none
 }
 
-// NewConfig returns a config without options. It writes to log, and warns with warn.
+// NewConfig returns a config without options. It logs to log and reports problems to warn.
 func NewConfig(log *zap.Logger, warn func(problem, write string)) *Config {
 	a := &Config{Warn: warn, ZoneNames: make(map[uint32]string)}
 	a.Log, a.Running = log, make(chan struct{})
@@ -68,119 +68,119 @@ func NewConfig(log *zap.Logger, warn func(problem, write string)) *Config {
 	return a
 }
 
-// hasTier reports whether there is a tier of a name.
+// hasTier reports whether a tier exists.
 func (a *Config) hasTier(name string) bool { return slices.Contains(a.Tiers, name) }
 
 // Handler decides about the requests of one handler.
 type Handler struct {
 	App     *Config
-	Zones   []*Zone // in the order in which they are looked at
+	Zones   []*Zone // in the order of evaluation
 	Traps   []*Trap
-	Exempt  caddyhttp.MatcherSets // no zone looks at these
+	Exempt  caddyhttp.MatcherSets // requests that no zone examines
 	Style   HeaderStyle
 	Page    *Pages
 	Jitter  float64 // see [Handler]
 	LogsKey bool    // of a client that becomes blocked
 	LogsIP  bool
-	Metrics bool // whether decisions are counted for them
+	Metrics bool // whether metrics count decisions
 	Log     *zap.Logger
 	Ctx     caddy.Context
 	Events  *caddyevents.App
 	Random  func() float64 // from [0, 1)
 	Late    []*LateName
 
-	PassFields []string // of its zones
+	PassFields []string // the pass_field options of its zones
 
 	Clients                bool     // whether it keeps records of clients
-	Anonymous              bool     // and also those without an API key
+	Anonymous              bool     // also of clients without an API key
 	UsesClientPlaceholders bool     // whether its own options have placeholders of the client
-	AddressedBy            []string // header fields of which the last line is the client's address
-	Routed                 bool     // what is around this handler wants errors
+	AddressedBy            []string // header fields whose last line is the client's address
+	Routed                 bool     // a surrounding handler handles errors
 	LogsAccess             bool     // its server writes access logs
-	Traced                 bool     // a handler may have begun a span
+	Traced                 bool     // an earlier handler may have begun a span
 
-	Banned           *Policy // what refuses a banned client, in the place of a limit
-	BannedByOperator *Policy // what refuses a client that an operator has banned
+	Banned           *Policy // stands for a limit when a banned client is refused
+	BannedByOperator *Policy // the same for a client that an operator has banned
 	Statements       meter.Rules
-	None             meter.Zone // of requests that belong to no zone
+	None             meter.Zone // of requests in no zone
 
-	reported []meter.Config // to metrics
+	reported []meter.Config // reported to metrics
 }
 
-// Zone is a class of requests, what they are counted per, and how many of them may pass.
+// Zone is a class of requests with their key and their limits.
 type Zone struct {
 	Name   string
-	Source string // where it is in a config file; "" if that isn't known
+	Source string // its place in a config file; "" if unknown
 
 	Matchers    caddyhttp.MatcherSets
 	Per         string // PerIP, PerEveryone, PerClient, PerAPIKey or PerKey
 	Key         string // with placeholders
-	Static      string // the key that everyone shares
-	EmptyForm   string // what the key is if all its placeholders are empty
-	OnEmptyKey  string // what then happens; "" is the default
-	OneSpelling bool   // the key has placeholders of which different values mean the same
-	IPv4Prefix  int    // bits of an address that a key is; 0 is all
+	Static      string // the key that all requests share
+	EmptyForm   string // the key if all its placeholders are empty
+	OnEmptyKey  string // the action for an empty key; "" is the default
+	OneSpelling bool   // the key has placeholders with several spellings of one value
+	IPv4Prefix  int    // bits of an address in a key; 0 is all
 	IPv6Prefix  int
 
-	Cost    CostRule   // what most requests cost
-	Costs   []CostRule // of those that match; the first one counts
+	Cost    CostRule   // the default cost
+	Costs   []CostRule // costs of matching requests; the first match counts
 	MaxCost int64      // 0 if there is none
-	Count   *Count     // which answers count; nil if all do
+	Count   *Count     // which answers count; nil for all
 
-	Concurrency *Concurrency // how many requests may be under way; nil for no bound
+	Concurrency *Concurrency // bounds requests in flight; nil for no bound
 
-	Load *Load          // what is measured of its requests; nil if nothing is
+	Load *Load          // measures its requests; nil if nothing is measured
 	When []*load.Switch // the zone applies while one of these is on; always if there are none
 
 	Tiers       bool   // limits are those of the client's tier
-	Tier        string // placeholders that hold the tier, or its name
-	DefaultTier string // if that is none
+	Tier        string // the name of the tier, or placeholders that hold it
+	DefaultTier string // the tier if Tier is empty
 
-	Challenges bool            // what is over a limit gets a challenge
-	MaxDelay   time.Duration   // how long what is over a limit waits
-	Line       *gate.Gate      // where it does; nil if it doesn't
-	PassField  string          // the header field of a request that names the limits it is over; "" for none
-	Shadow     bool            // as configured: nothing is refused
-	DeniesAll  bool            // nothing passes
+	Challenges bool            // requests over a limit get a challenge
+	MaxDelay   time.Duration   // how long requests over a limit wait at most
+	Line       *gate.Gate      // where they wait; nil if they don't
+	PassField  string          // the request header field that names exceeded limits; "" for none
+	Shadow     bool            // as configured: the zone refuses nothing
+	DeniesAll  bool            // the zone refuses everything
 	Counting   engine.Counting // which requests use up units
 	IsShadow   bool            // no limit is enforced
-	Denied     *Policy         // stands for what a zone in shadow would deny, whatever was counted; else nil
+	Denied     *Policy         // stands for refusals of a zone in shadow that don't depend on counts; else nil
 	SiteLimits
-	Sites     map[string]SiteLimits // instead, where each site counts on its own
-	Elsewhere string                // what a site is called in the store that no matcher names
+	Sites     map[string]SiteLimits // replace SiteLimits if each site counts separately
+	Elsewhere string                // the name in the store of sites that no matcher names
 
 	log   atomic.Pointer[instance.RefusalLog]
 	Meter meter.Zone
 	Past  *history.Meter // for the history; nil if there is none
 }
 
-// IsEnforced reports whether a limit of the zone is.
+// IsEnforced reports whether the zone enforces any limit.
 func (z *Zone) IsEnforced() bool { return !z.IsShadow }
 
-// Trap is a place that no honest client visits.
+// Trap is a path that no honest client visits.
 type Trap struct {
 	Matchers caddyhttp.MatcherSets
-	Bans     bool               // by an option of its own
+	Bans     bool               // an option bans its visitors
 	Offense  reputation.Offense // of verified clients
-	Excused  reputation.Offense // of others
+	Excused  reputation.Offense // of other clients
 }
 
-// Count says which answers count.
+// Count selects the answers that count.
 type Count struct {
-	Status   []int    // or the first digit of many
-	When     []Answer // as well; what they say of an answer is known once its header is
+	Status   []int    // status codes, or first digits of them
+	When     []Answer // alternatives to Status; known once the answer's header is
 	Hold     bool     // units are held until the answer is known
-	ReadBody int64    // bytes of the body that are read before; 0 for none
+	ReadBody int64    // bytes of the body to read first; 0 for none
 }
 
-// Answer describes answers. All that it says must hold.
+// Answer describes answers. An answer must match all of its fields.
 type Answer struct {
 	caddyhttp.ResponseMatcher
 	MinSize, MaxSize int64  // of the content, in bytes; 0 for no bound
-	Text             string // as a Caddyfile has it
+	Text             string // as in a Caddyfile
 }
 
-// matches reports whether an answer is one of those. One that doesn't say its length has no size.
+// matches reports whether an answer matches. An answer without a Content-Length has no size.
 func (a *Answer) matches(status int, header http.Header) bool {
 	if a.MinSize > 0 || a.MaxSize > 0 {
 		size, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
@@ -191,34 +191,34 @@ func (a *Answer) matches(status int, header http.Header) bool {
 	return a.Match(status, header)
 }
 
-// APIKeys are the keys that clients have, and where they send them.
+// APIKeys are the clients' API keys, and the places where requests carry them.
 type APIKeys struct {
 	From        []KeySource
-	Store       bool   // there are keys in the store as well
-	Missing     string // what happens without a key: KeyDeny, the default, or KeyDefault
-	Unknown     string // what happens with an unknown one
+	Store       bool   // the store holds keys too
+	Missing     string // the action for a request without a key: KeyDeny, the default, or KeyDefault
+	Unknown     string // the action for an unknown key
 	DefaultTier string
 	Keys        *apikeys.File
-	of          *Config // whose keys they are
+	of          *Config // the config that the keys belong to
 }
 
 // KeySource is a place of an API key.
 type KeySource struct {
 	Kind      string        // FromHeader, FromBearer, FromQuery, FromCookie or FromPlaceholder
-	In        string        // the name that belongs to it, or the text with placeholders
-	Parameter endpoint.Name // in, as upstreams read the name of a parameter or a cookie
+	In        string        // the name of the field, parameter or cookie, or a text with placeholders
+	Parameter endpoint.Name // In, as upstreams read the name of a parameter or a cookie
 }
 
-// Sessions are what a challenge is solved for.
+// Sessions configure the sessions that clients earn by solving a challenge.
 type Sessions struct {
 	Path          string
 	Lifetime      time.Duration
 	Difficulty    int           // of a puzzle; 0 is the default
-	WithoutScript time.Duration // how long a browser without JavaScript waits; 0 if that earns nothing
+	WithoutScript time.Duration // how long a browser without JavaScript waits; 0 if waiting earns nothing
 	Limits        sessionLimits
-	Verifier      *siteverify.Client // nil: a puzzle
+	Verifier      *siteverify.Client // nil if the challenge is a puzzle
 	keys          atomic.Pointer[sessionKeys]
-	unavailable   instance.RefusalLog // bounds what is logged of a service that can't be asked
+	unavailable   instance.RefusalLog // bounds the log lines about an unreachable service
 }
 
 type sessionKeys struct {
@@ -226,53 +226,51 @@ type sessionKeys struct {
 	Setter *challenge.Setter
 }
 
-// Pages are the pages that browsers get.
+// Pages are the pages for browsers.
 type Pages struct {
 	Disabled bool
 	Refused  page.Refused
 }
 
-// DecisionLog are lines about decisions, of four kinds.
+// DecisionLog writes lines about decisions, of four kinds.
 type DecisionLog struct {
-	Sample                           int // one in so many allowed requests; 0 for none
+	Sample                           int // logs one in so many allowed requests; 0 for none
 	Log                              *zap.Logger
 	first, repeated, shadow, allowed instance.PerSecond
 }
 
-// SiteLimits are the limits of a zone, or of one site if the zone counts each site on its
-// own.
+// SiteLimits are the limits of a zone, or of one site if the zone counts each site separately.
 type SiteLimits struct {
 	Own    *LimitSet
-	ByTier map[string]*LimitSet // instead of own; nil for an unlimited tier
+	ByTier map[string]*LimitSet // replaces Own; nil for an unlimited tier
 }
 
-// LimitSet is the limits that a client has in a zone: the zone's own, or those of the
-// client's tier.
+// LimitSet is the limits of a client in a zone: the zone's own, or those of the client's tier.
 type LimitSet struct {
-	Policies  []*Policy // that are enforced
-	Shadows   []*Policy // that refuse nothing
+	Policies  []*Policy // enforced limits
+	Shadows   []*Policy // limits that refuse nothing
 	Misplaced *Policy   // a shadow limit above an enforced one of its kind; or nil
 	Field     string    // the value of RateLimit-Policy
 
-	// In zones that count per client, what clients share of each limit.
-	Networks  *LimitSet // all those of a network that are not verified
-	Elsewhere *LimitSet // all that use a session away from where it was issued
+	// In zones that count per client, the parts of each limit that clients share.
+	Networks  *LimitSet // shared by a network's unverified clients
+	Elsewhere *LimitSet // shared by all clients with a session away from its network
 }
 
 // Policy is a limit of a zone, ready for use.
 type Policy struct {
 	engine.Limit
 	Zone    *Zone
-	Set     *LimitSet       // that it is one of
-	Name    string          // in header fields, metrics and logs
-	Field   string          // the item of RateLimit-Policy
-	item    string          // the item of RateLimit up to the value of r
+	Set     *LimitSet       // the set that contains it
+	Name    string          // its name in header fields, metrics and logs
+	Field   string          // its item of RateLimit-Policy
+	item    string          // its item of RateLimit up to the value of r
 	Legacy  string          // the value of X-RateLimit-Limit
 	Shadow  bool            // it refuses nothing
-	Kind    string          // what its counts depend on besides the key; "" of what clients share
-	Of      *Policy         // the client's own limit, where this is what clients share of it; else nil
-	Scaling *engine.Scaling // how it changes with the standing of its client; nil if it doesn't
-	Quota   bool            // it has the longest window of several: X-Quota-… are about it
+	Kind    string          // its dependencies besides the key; "" for shared limits
+	Of      *Policy         // the client's own limit, if this one is shared; else nil
+	Scaling *engine.Scaling // how it depends on its client's standing; nil if it doesn't
+	Quota   bool            // it has the longest of several windows: X-Quota-… describe it
 	Meter   meter.Limit
 	past    *history.Meter // for the history; nil if there is none
 }
@@ -289,8 +287,8 @@ func (z *Zone) Sets() (sets []*LimitSet) {
 	return sets
 }
 
-// All returns the limits of a client, and then those that it shares; those that are enforced, and
-// then those that are not.
+// All returns the limits of a client and then those that it shares: first the enforced ones, then
+// the others.
 func (s *LimitSet) All() (policies []*Policy) {
 	sets := []*LimitSet{s}
 	for _, shared := range []*LimitSet{s.Networks, s.Elsewhere} {
@@ -307,8 +305,7 @@ func (s *LimitSet) All() (policies []*Policy) {
 	return policies
 }
 
-// SetsByTier returns what clients of the zone can be held to, in the order of sites and
-// tiers.
+// SetsByTier returns the limit sets of the zone, in the order of sites and tiers.
 func (z *Zone) SetsByTier(tiers []string) (sets []TierSet) {
 	sites := []SiteLimits{z.SiteLimits}
 	for _, site := range slices.Sorted(maps.Keys(z.Sites)) {
@@ -327,7 +324,7 @@ func (z *Zone) SetsByTier(tiers []string) (sets []TierSet) {
 	return sets
 }
 
-// PerText returns what the zone counts by, as in a Caddyfile.
+// PerText returns the zone's key as written in a Caddyfile.
 func (z *Zone) PerText() string {
 	switch {
 	case z.Per != PerKey:
@@ -338,13 +335,13 @@ func (z *Zone) PerText() string {
 	return PerKey + " " + z.Key
 }
 
-// TierSet is the limits of a tier, or of all clients if the tier is "".
+// TierSet is the limits of a tier, or of all clients if Tier is "".
 type TierSet struct {
 	Tier string
 	Set  *LimitSet
 }
 
-// The kinds of places where a key may be.
+// The kinds of places of an API key.
 const (
 	FromHeader      = "header"
 	FromBearer      = "bearer"
@@ -353,7 +350,7 @@ const (
 	FromCookie      = "cookie" // which is configured as a placeholder
 )
 
-// What can be done about a key that is missing or unknown.
+// The actions for a missing or unknown key.
 const (
 	KeyDeny    = "deny"
 	KeyDefault = "default"

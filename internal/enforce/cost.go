@@ -13,8 +13,8 @@ import (
 // CostRule is a cost ready for use.
 type CostRule struct {
 	Matchers caddyhttp.MatcherSets
-	Fixed    int64  // unless from is given
-	From     string // placeholders that hold the cost
+	Fixed    int64  // unless From is set
+	From     string // placeholders for the cost
 }
 
 // CostOf returns what a request costs in the zone.
@@ -33,12 +33,11 @@ func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer) (int64, error) {
 	return cost, nil
 }
 
-// parseCost returns the cost that a placeholder holds: 1 where that is no number
-// from 0.
+// parseCost returns the cost that a placeholder holds: 1 if it isn't an integer of at least 0.
 func parseCost(text string) int64 {
 	cost, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	switch {
-	case cost < 0, err != nil && cost != math.MaxInt64: // which is what too large a number gives
+	case cost < 0, err != nil && cost != math.MaxInt64: // ParseInt returns MaxInt64 for larger numbers
 		return 1
 	}
 	return cost

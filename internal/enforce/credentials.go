@@ -21,12 +21,12 @@ import (
 // Credentials is the result of a request's service header or API key.
 type Credentials struct {
 	Known   bool
-	Service bool   // one of the operator's own: tier is all that is known
-	Name    string // of the client that the API key belongs to; "" without a known key
+	Service bool   // one of the operator's services: only Tier is known
+	Name    string // of the API key's client; "" without a known key
 	Tier    string
-	denied  *Denial // why the request is denied, or nil
+	denied  *Denial // why the request is denied; or nil
 
-	preflight bool // it is a CORS preflight, which a browser sends without a key
+	preflight bool // a CORS preflight, which browsers send without a key
 }
 
 // authenticate returns the request's credentials. It looks for them once.
@@ -42,7 +42,7 @@ func (e *Evaluation) authenticate(app *Config) *Credentials {
 	return c
 }
 
-// serviceTier returns the tier that the request has by a service header.
+// serviceTier returns the tier that a service header gives the request.
 func (e *Evaluation) serviceTier(app *Config) (tier string, ok bool) {
 	if len(app.Services) > 0 {
 		tier, ok = e.Vars[serviceVar].(string)
@@ -70,8 +70,8 @@ func (e *Evaluation) askKey(app *Config) {
 	}
 }
 
-// otherwise returns the tier of a client without a known key, or why it is denied, as an option
-// says.
+// otherwise returns the tier of a client without a known key, or the reason for denying it, as an
+// option says.
 func (k *APIKeys) otherwise(option string, why *Denial) (tier string, denied *Denial) {
 	if option == KeyDefault {
 		return k.DefaultTier, nil
@@ -79,8 +79,8 @@ func (k *APIKeys) otherwise(option string, why *Denial) (tier string, denied *De
 	return "", why
 }
 
-// isPreflight reports whether a request is a CORS preflight, which browsers send without a
-// key. A request that a backend may take for one with another method is not a preflight.
+// isPreflight reports whether a request is a CORS preflight, which browsers send without a key. A
+// request that a backend may read as one with another method is not a preflight.
 func isPreflight(r *http.Request) bool {
 	const asked = "Access-Control-Request-Method"
 	if r.Method != http.MethodOptions || r.ContentLength != 0 || len(r.Header["Origin"]) != 1 || len(r.Header[asked]) != 1 {
@@ -95,14 +95,14 @@ func isPreflight(r *http.Request) bool {
 	return err == nil && !strings.Contains(strings.ToLower(query), "method")
 }
 
-// Denial is why a request is denied for its API key or its tier.
+// Denial is the reason for denying a request because of its API key or its tier.
 type Denial struct {
 	Status int
 	Text   string
-	Err    error // that error routes get, which caddyhttp.Error would look at the stack for
+	Err    error // for error routes; caddyhttp.Error would inspect the stack
 }
 
-// What a request can be denied for.
+// The denials.
 var (
 	noKey      = newDenial(http.StatusUnauthorized, "an API key is required")
 	unknownKey = newDenial(http.StatusForbidden, "the API key is not known")
@@ -119,7 +119,7 @@ func newDenial(status int, text string) *Denial {
 
 // Service is a ServiceHeader ready for use.
 type Service struct {
-	Field string // canonical
+	Field string // in canonical form
 	Hash  [sha256.Size]byte
 	Tier  string
 }
@@ -127,8 +127,8 @@ type Service struct {
 // serviceVar is the request variable that holds the tier of a service's request.
 const serviceVar = "rate_limit.service"
 
-// ApplyServiceHeader notes the tier that a request has by a service header, and removes
-// all such headers from it. One that is sent twice says nothing.
+// ApplyServiceHeader notes the tier that a service header gives a request, and removes all such
+// headers from it. A header that is sent twice gives no tier.
 func (a *Config) ApplyServiceHeader(r *http.Request) {
 	for i := range a.Services {
 		s := &a.Services[i]
@@ -141,16 +141,16 @@ func (a *Config) ApplyServiceHeader(r *http.Request) {
 	}
 }
 
-// is reports whether a value is the secret, in a time that says nothing of either.
+// is reports whether a value is the secret. Its time depends on neither.
 func (s *Service) is(value string) bool {
 	hash := sha256.Sum256([]byte(value))
 	return subtle.ConstantTimeCompare(hash[:], s.Hash[:]) == 1
 }
 
-// This file has the API keys that are in force: those of the file, and those in the store.
+// This file finds the API keys in force: those of the file, and those in the store.
 
-// shared returns the API keys in the store. It is nil if the configuration has none there, or if
-// the store was never read.
+// shared returns the API keys in the store. It returns nil if the configuration has none there, or
+// if the store has not been read yet.
 func (k *APIKeys) shared() *apikeys.Set {
 	if h := k.of.Instance.Load(); h != nil && k.Store {
 		return h.Shared.Keys.Load()
@@ -158,8 +158,8 @@ func (k *APIKeys) shared() *apikeys.Set {
 	return nil
 }
 
-// find returns the client that a key in force belongs to, or nil. A key in the store of a tier
-// that this configuration doesn't have is unknown.
+// find returns the client of a key in force, or nil. A key in the store is unknown if its tier
+// isn't in this configuration.
 func (k *APIKeys) find(ctx context.Context, key string, now time.Time) *apikeys.Client {
 	if client := k.Keys.Keys().Find(key, now); client != nil {
 		return client
@@ -185,8 +185,8 @@ func (k *APIKeys) TierOf(client string, now time.Time) string {
 	return k.shared().TierOf(client, now)
 }
 
-// denyUnknown returns why a request with an unknown key is denied. While the keys in
-// the store were never read, any key may be one of them.
+// denyUnknown returns the denial of a request with an unknown key. Until the keys in the store have
+// been read, any key may be one of them.
 func (k *APIKeys) denyUnknown() *Denial {
 	if k.Store && k.shared() == nil {
 		return keysAway
@@ -194,7 +194,7 @@ func (k *APIKeys) denyUnknown() *Denial {
 	return unknownKey
 }
 
-// follow keeps the metric of keys in force when those in the store change.
+// follow updates the metric of keys in force when the keys in the store change.
 func (k *APIKeys) follow(h *instance.Instance) {
 	if k != nil && k.Store {
 		h.Shared.Follow(k.of, k.Meter)
@@ -202,7 +202,7 @@ func (k *APIKeys) follow(h *instance.Instance) {
 	}
 }
 
-// Meter sets the metric of how many keys are in force.
+// Meter sets the metric of the number of keys in force.
 func (k *APIKeys) Meter() {
 	now := time.Now()
 	counts := k.Keys.Keys().Tiers(now)
@@ -221,7 +221,7 @@ func (k *APIKeys) Open(path string, of *Config) (err error) {
 	return err
 }
 
-// count reports the keys there are.
+// count sets the metrics of the keys.
 func (k *APIKeys) count() {
 	if k == nil {
 		meter.SetAPIKeys(nil, nil)
@@ -233,7 +233,7 @@ func (k *APIKeys) count() {
 	k.Meter()
 }
 
-// changed reports that the file of keys was read again.
+// changed handles a new version of the file of keys.
 func (k *APIKeys) changed(set *apikeys.Set, err error) {
 	if err != nil {
 		k.of.Log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))

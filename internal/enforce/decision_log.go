@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// How many bytes a line holds at most of what a client chooses.
+// The most bytes of a client's values in a line.
 const (
 	maxLoggedMethod = 32
 	maxLoggedHost   = 255
@@ -20,7 +20,7 @@ const (
 	maxLoggedAgent  = 256
 )
 
-// Refused writes that a request is refused now.
+// Refused logs that a request is refused now.
 func (l *DecisionLog) Refused(e *Evaluation, r *Refusal, now func() time.Time) {
 	if l == nil {
 		return
@@ -41,7 +41,7 @@ func (l *DecisionLog) Refused(e *Evaluation, r *Refusal, now func() time.Time) {
 		zap.String("reference", r.id()))...)
 }
 
-// units says what the request costs and what is left, as far as that was looked at.
+// units returns the request's cost and the units left, as far as they were examined.
 func (r *Refusal) units() []zap.Field {
 	switch {
 	case r.Cost == 0:
@@ -52,7 +52,7 @@ func (r *Refusal) units() []zap.Field {
 	return []zap.Field{zap.Int64("cost", r.Cost), zap.Int64("remaining", r.left)}
 }
 
-// Passed writes that a request is allowed, if it is one of the sample.
+// passed logs that a request is allowed, if it is in the sample.
 func (l *DecisionLog) passed(e *Evaluation, p *Response) {
 	if l == nil || l.Sample == 0 || len(p.statuses) == 0 || e.Handler.Random()*float64(l.Sample) >= 1 {
 		return
@@ -68,7 +68,8 @@ func (l *DecisionLog) passed(e *Evaluation, p *Response) {
 		zap.Int64("remaining", tightest.Remaining))...)
 }
 
-// WouldRefuse writes that a shadow limit would have refused a request, which describe describes.
+// wouldRefuse logs that a shadow limit would have refused a request. describe returns the request's
+// fields.
 func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *Policy, d engine.Decision) {
 	if l == nil || !l.shadow.Admits(time.Now(), DecisionsPerSecond) {
 		return
@@ -81,13 +82,13 @@ func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *Policy, d eng
 		zap.Duration("wait", max(d.Retry, 0)))...)
 }
 
-// describeForLog describes the request in a line of a kind.
+// describeForLog returns the request's fields for a line of a kind.
 func (e *Evaluation) describeForLog(kind *instance.PerSecond) []zap.Field {
 	return kind.Complete(e.describe())
 }
 
-// Describe describes the request for logs. The address comes first, so that nothing that a client
-// chooses stands before it.
+// describe returns the request's fields for logs. The address comes first, so that no value that a
+// client chooses precedes it.
 func (e *Evaluation) describe() []zap.Field {
 	sent := e.Http
 	if original := matcher.Original(sent); original != nil {
@@ -111,7 +112,7 @@ func (e *Evaluation) addressForLog() zap.Field {
 	return zap.String("client_ip", e.clientIP())
 }
 
-// shortened returns the beginning of a text, and whole characters only.
+// shortened returns at most the first `most` bytes of a text, without cutting a character.
 func shortened(text string, most int) string {
 	if len(text) > most {
 		text = text[:most]
@@ -119,5 +120,5 @@ func shortened(text string, most int) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// DecisionsPerSecond is how many lines there are at most of each kind.
+// DecisionsPerSecond bounds the lines of each kind.
 const DecisionsPerSecond = 1000

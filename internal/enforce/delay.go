@@ -10,11 +10,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// maxDelayed is how many requests of a key wait at most.
+// maxDelayed is the most requests of a key that wait.
 const maxDelayed = 1000
 
-// decideInTurn has the engine decide. A request that a zone delays waits in line for its units, behind
-// those of its key that came before. The result is false if there are no counts to decide by.
+// decideInTurn makes the engine decide. A request that a zone delays waits in line for its units,
+// behind earlier requests of its key. The result is false if there are no counts to decide by.
 func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	by := e.delayedBehind()
 	if by < 0 {
@@ -42,8 +42,8 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	}
 }
 
-// decideNow has the engine decide about a request that waits in its zones with delay if it is refused, or
-// doesn't.
+// decideNow makes the engine decide about a request. waits tells whether the request will wait in
+// its zones with delay if it is refused.
 func (e *Evaluation) decideNow(waits bool) (engine.Decision, bool) {
 	for i, p := range e.Policies {
 		e.Debits[i].Waits = waits && p.Zone.Line != nil
@@ -52,7 +52,7 @@ func (e *Evaluation) decideNow(waits bool) (engine.Decision, bool) {
 }
 
 // decideAtLast decides again about a request that is refused although its zone delays: that is a
-// violation as any other.
+// violation like any other.
 func (e *Evaluation) decideAtLast(d engine.Decision, ok bool) (engine.Decision, bool) {
 	over := d.Reason == engine.OverLimit || d.Reason == engine.Blocked
 	if ok && !d.Allowed && over && e.Debits[d.Debit].Waits {
@@ -61,7 +61,8 @@ func (e *Evaluation) decideAtLast(d engine.Decision, ok bool) (engine.Decision, 
 	return d, ok
 }
 
-// delayedBehind returns the debit for which others wait already, or -1: nobody is to overtake them.
+// delayedBehind returns the debit that others already wait for, or -1. A request must not overtake
+// them.
 func (e *Evaluation) delayedBehind() int {
 	for i, p := range e.Policies {
 		if p.Zone.Line != nil && p.Zone.Line.IsBusy(p.lineOf(e.Debits[i].Key)) {
@@ -71,8 +72,8 @@ func (e *Evaluation) delayedBehind() int {
 	return -1
 }
 
-// delays reports whether a zone has the request wait that a decision refuses: not for longer than it
-// may.
+// delays reports whether a zone delays a request instead of refusing it: if the wait is not longer
+// than allowed.
 func (e *Evaluation) delays(d *engine.Decision) bool {
 	if d.Allowed || d.Reason != engine.OverLimit && d.Reason != engine.Blocked || d.Degraded {
 		return false
@@ -84,7 +85,7 @@ func (e *Evaluation) delays(d *engine.Decision) bool {
 // lineOf returns the line in which requests of a key wait for units of the limit.
 func (p *Policy) lineOf(key []byte) string { return p.Name + "\x00" + string(key) }
 
-// delayRule says how many requests wait: as many as units may become free while they do.
+// delayRule returns how many requests may wait: as many as units may become free meanwhile.
 func (p *Policy) delayRule() gate.Rule {
 	free := p.Amount()
 	if p.Algorithm() == limiter.TokenBucket {
@@ -93,7 +94,7 @@ func (p *Policy) delayRule() gate.Rule {
 	return gate.Rule{Most: 1, Wait: p.Zone.MaxDelay, Queue: int(min(free, maxDelayed))}
 }
 
-// sleep waits, and reports whether the request is still wanted then.
+// sleep waits for d, and reports whether the request is still wanted then.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

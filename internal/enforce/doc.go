@@ -1,6 +1,6 @@
-// Package enforce is the path of a request: it evaluates what a request takes from which limits, has
-// the engine decide, and answers. What it works with is compiled from a config, and doesn't change
-// while that runs: nothing here knows JSON, Caddyfiles or provisioning.
+// Package enforce processes a request: it collects the request's debits, makes the engine decide,
+// and answers. Its types are compiled from a config and don't change while the config runs. The
+// package knows no JSON, Caddyfiles or provisioning.
 //
 // # The life of a request
 //
@@ -14,10 +14,10 @@
 //	         Collect  statement: bans and allowances             rules.go, internal/rules
 //	                  checkConduct: traps, forged sessions       conduct.go
 //	                  for each zone that matches:
-//	                    limits   which limits hold               limits.go
-//	                    key      what it is counted by           key.go
-//	                    identify who has sent it                 client.go, identity/client
-//	                    cost     how many units                  cost.go
+//	                    limits   limits that apply               limits.go
+//	                    key      key of the counts               key.go
+//	                    identify the client                      client.go, identity/client
+//	                    cost     units                           cost.go
 //	         engine   all debits or none                         limiter/engine
 //	       report     log, event, metrics of a refusal           report.go
 //	       Release
@@ -31,5 +31,5 @@
 //	    tooEarly            425                                  refuse.go
 //	    Denied              400, 401, 403                        refuse.go
 //
-//	or if it can't be decided about: an error, 499 if its client has gone
+//	Without a decision: an error, or 499 if the client has gone.
 package enforce

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// ServeHTTP lets a request pass that is within all limits, and refuses others.
+// ServeHTTP passes a request that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.App.ApplyServiceHeader(r)
 	for _, field := range h.PassFields {
@@ -38,7 +38,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 }
 
-// EnforcerOf returns what decides about the requests of a handler, or nil if nothing of ours does.
+// EnforcerOf returns the part of a handler that decides about requests, or nil if the handler isn't
+// ours.
 func EnforcerOf(handler caddyhttp.MiddlewareHandler) *Handler {
 	if h, ok := handler.(interface{ Enforcer() *Handler }); ok {
 		return h.Enforcer()
@@ -46,8 +47,8 @@ func EnforcerOf(handler caddyhttp.MiddlewareHandler) *Handler {
 	return nil
 }
 
-// evaluate decides what becomes of a request, and returns what one that may pass takes along. The
-// error says why nothing could be decided.
+// evaluate decides about a request, and returns the passage of a passing one. The error says why no
+// decision was possible.
 func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 	e := h.Begin(r)
 	defer e.Release()
@@ -80,8 +81,8 @@ func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 	return result, on, nil
 }
 
-// Decide collects what the request takes from all limits, and has the engine decide. If the
-// request may pass, shadow limits decide about it as well.
+// Decide collects the request's debits from all limits and makes the engine decide. If the request
+// may pass, shadow limits decide about it too.
 func (e *Evaluation) Decide() (result, error) {
 	result, err := e.decideEnforced()
 	if len(e.Shadows.Debits) > 0 {
@@ -90,8 +91,8 @@ func (e *Evaluation) Decide() (result, error) {
 	return result, err
 }
 
-// decideEnforced collects what the request takes from all limits, and has the engine decide by
-// those that are enforced.
+// decideEnforced collects the request's debits from all limits and makes the engine decide by the
+// enforced ones.
 func (e *Evaluation) decideEnforced() (result, error) {
 	h := e.Handler
 	if settled, err := e.Collect(); err != nil || settled.Outcome != Passed {
@@ -140,7 +141,7 @@ func (e *Evaluation) decideEnforced() (result, error) {
 	return e.answer(&d), nil
 }
 
-// pass lets the request pass that no limit refuses, unless a zone denies it.
+// pass passes a request that no limit refuses, unless a zone denies it.
 func (e *Evaluation) pass() result {
 	if e.Denied != nil {
 		return result{Outcome: Denied, Denial: e.Denied}
@@ -148,9 +149,9 @@ func (e *Evaluation) pass() result {
 	return result{Outcome: Passed}
 }
 
-// Collect collects the debits of all zones that the request belongs to. A zone that
-// denies it for its API key does not keep the others from counting, so that they can limit
-// floods of bad keys. The result is final unless it is passed.
+// Collect collects the debits of all zones that the request belongs to. If one zone denies it for
+// its API key, the others still count it, so that they can limit floods of bad keys. The result is
+// final unless it is Passed.
 func (e *Evaluation) Collect() (result, error) {
 	h := e.Handler
 	if exempt, err := e.IsExempt(); err != nil {
@@ -193,7 +194,7 @@ func (e *Evaluation) Collect() (result, error) {
 	return result{Outcome: Passed}, nil
 }
 
-// IsExempt reports whether no zone is to look at the request.
+// IsExempt reports whether the request is exempt from all zones.
 func (e *Evaluation) IsExempt() (bool, error) {
 	if len(e.Handler.Exempt) == 0 {
 		return false, nil
@@ -201,8 +202,8 @@ func (e *Evaluation) IsExempt() (bool, error) {
 	return e.Handler.Exempt.AnyMatchWithError(e.Http)
 }
 
-// obey does what the operator has stated about the request: it refuses a banned one, and notes
-// that one is allowed. The result is final unless it is passed.
+// obey applies the operator's rule about the request: it refuses a banned one, and notes an allowed
+// one. The result is final unless it is Passed.
 func (e *Evaluation) obey(early bool) (result, error) {
 	switch s, err := e.Statement(); {
 	case err != nil:
@@ -227,15 +228,16 @@ func (e *Evaluation) Matches(z *Zone) (bool, error) {
 	return matches, err
 }
 
-// charge collects the debits of a zone: who, which limits, what cost. It sets denies
-// if the zone refuses the request whatever was counted, and returns why the zone denies it, or nil.
+// charge collects the debits of a zone: the key, the limits and the cost. It sets Denies if the
+// zone refuses the request regardless of counts. It returns the reason if the zone denies the
+// request, or nil.
 func (e *Evaluation) charge(z *Zone) (*Denial, error) {
 	set, denied := e.limits(z)
 	if denied != nil || set == nil {
 		return denied, nil
 	}
 	if e.Allowed {
-		_, denied := e.AppendKey(z) // which finds that an API key is missing
+		_, denied := e.AppendKey(z) // detects a missing API key
 		return denied, nil
 	}
 	if z.DeniesAll {
@@ -251,7 +253,7 @@ func (e *Evaluation) charge(z *Zone) (*Denial, error) {
 		return nil, nil
 	}
 	e.Shorten(from)
-	key := e.Keys[from:] // which stays as it is when further keys need more room
+	key := e.Keys[from:] // it doesn't change when further keys need more room
 	if z.Per == PerClient {
 		key = e.Identify().Key
 	}
@@ -272,7 +274,7 @@ func (e *Evaluation) charge(z *Zone) (*Denial, error) {
 	return nil, nil
 }
 
-// denyFor refuses the request for a zone, whatever was counted.
+// denyFor refuses the request for a zone, regardless of counts.
 func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
 	switch {
 	case z.Shadow:
@@ -286,7 +288,7 @@ func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
 	}
 }
 
-// deny notes that a zone denies the request. The first one counts.
+// deny notes that a zone denies the request. The first denial counts.
 func (e *Evaluation) deny(z *Zone, why *Denial) {
 	e.decline(z)
 	if e.Denied == nil {
@@ -294,7 +296,7 @@ func (e *Evaluation) deny(z *Zone, why *Denial) {
 	}
 }
 
-// decline counts a request that a zone turns away without counting it by a key.
+// decline counts a request that a zone rejects without counting it by a key.
 func (e *Evaluation) decline(z *Zone) {
 	if e.Dry {
 		return
@@ -328,21 +330,21 @@ func (e *Evaluation) refuseBanned(by *rules.Statement) result {
 	}}
 }
 
-// passAllowed lets a request pass that the operator has allowed, unless it lacks the API key
-// that a zone requires.
+// passAllowed passes a request that the operator has allowed, unless it lacks the API key that a
+// zone requires.
 func (e *Evaluation) passAllowed() result {
 	if e.Denied != nil {
 		return e.pass()
 	}
 	e.Handler.Statements.Allowed.Inc()
-	if e.Client.isRenewable() { // or its session, and what is stated about it, would end
+	if e.Client.isRenewable() { // otherwise its session, and the rule about it, would end
 		return result{Outcome: Counted, Response: e.newResponse()}
 	}
 	return e.pass()
 }
 
-// refuseTrapped refuses a visit to a trap that bans: as any request of the client that
-// it has banned, and if that may not be banned, all the same.
+// refuseTrapped refuses a visit to a trap that bans, like any request of the banned client. It
+// refuses a client that may not be banned as well.
 func (e *Evaluation) refuseTrapped() result {
 	h := e.Handler
 	d, ok := h.App.decide(e.Http.Context(), e.Subject, nil)
@@ -361,23 +363,23 @@ func (e *Evaluation) answer(d *engine.Decision) result {
 	return result{Outcome: Refused, Response: e.newRefusedResponse(d)}
 }
 
-// Outcome is what becomes of a request.
+// outcome is the outcome of an evaluation.
 type outcome int
 
 const (
-	Passed     outcome = iota // nothing limits it
-	Counted                   // it is within its limits: header fields say what is left
+	Passed     outcome = iota // no limit applies
+	Counted                   // it is within its limits: header fields tell the units left
 	Refused                   // it is over a limit, or its client is banned: 429, or 403 if it costs too much
 	challenged                // it is refused with a page that lets a browser earn a session
 	Denied                    // its API key or its tier is missing or wrong: 400, 401 or 403
 	tooEarly                  // its connection is not established yet: 425
 )
 
-// result is the outcome of an evaluation, and what the answer needs. It is short, so
-// that functions return it in registers: one of more than four words is copied in memory at each
-// return, which takes longer than what most of them do.
+// result is the outcome of an evaluation with the data for the answer. It has at most four words,
+// because functions return those in registers. A longer one is copied in memory at each return,
+// which takes longer than most of those functions do.
 type result struct {
 	Outcome  outcome
-	Response *Response // of what is counted, refused or challenged
-	Denial   *Denial   // of what is denied
+	Response *Response // if Counted, Refused or challenged
+	Denial   *Denial   // if Denied
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Evaluation is one request on its way to a decision: which zones it belongs to, who has
-// sent it, what it takes from which limits. It translates between HTTP and the engine, and
-// is reused. Its methods, more than sixty, are the steps of that one job, in the files that
-// the package comment names: all of them read and write the same request.
+// Evaluation is one request on its way to a decision: its zones, its client, its debits. It
+// translates between HTTP and the engine, and is reused. Its more than sixty methods are the steps
+// of that one job, in the files that the package comment names: all of them read and write the same
+// request.
 type Evaluation struct {
 	Handler *Handler
 	Http    *http.Request
@@ -24,27 +24,27 @@ type Evaluation struct {
 
 	Credentials Credentials    // its service header or API key
 	Client      *Client        // the sender; nil if no handler needs it
-	Subject     *engine.Client // whose record counts; nil if no zone needs it, or if it has none
-	Allowed     bool           // the operator lets it pass
-	Dry         bool           // it is only asked what would become of it: nothing is counted or reported
-	trapped     bool           // it went into a trap
-	TrapBan     time.Duration  // for how long the trap bans; 0 if it doesn't
+	Subject     *engine.Client // the subject whose record counts; nil if no zone needs it, or if it has none
+	Allowed     bool           // the operator has allowed it
+	Dry         bool           // only predicts the outcome: counts and reports nothing
+	trapped     bool           // it visited a trap
+	TrapBan     time.Duration  // how long the trap bans; 0 if it doesn't
 
-	Charges          // of enforced limits
-	Shadows Charges  // of shadow limits
-	places  []place  // that it needs while it is under way
-	entered bool     // it has taken them
-	timing  *timing  // until the answer begins; nil if nobody wants to know
-	open    *pending // what awaits the status of the answer; nil if nothing does
+	Charges          // from enforced limits
+	Shadows Charges  // from shadow limits
+	places  []place  // that it needs while in flight
+	entered bool     // it has taken its places
+	timing  *timing  // until the answer begins; nil if it isn't measured
+	open    *pending // units that await the status of the answer; or nil
 	Keys    []byte   // the text of all keys
 	texts   Texts    // for the values of header fields
-	Denies  *Policy  // the limit that refuses the request whatever was counted; or nil
-	Denied  *Denial  // why a zone denies the request, whatever others count; or nil
+	Denies  *Policy  // the limit that refuses the request regardless of counts; or nil
+	Denied  *Denial  // why a zone denies the request, regardless of other zones; or nil
 }
 
 var evaluations = sync.Pool{New: func() any { return new(Evaluation) }}
 
-// maxPooledKeys bounds the memory that a reused request holds on to.
+// maxPooledKeys bounds the memory that a pooled request keeps.
 const maxPooledKeys = 4 << 10
 
 func NewEvaluation(r *http.Request) *Evaluation {
@@ -56,9 +56,9 @@ func NewEvaluation(r *http.Request) *Evaluation {
 	return e
 }
 
-// Release gives the request back for reuse. Nothing of it may be used after. What
-// its slices point to stays in memory until the pool is emptied, which the next
-// garbage collections do; clearing them would cost every request more than that.
+// Release gives the request back for reuse. Its data must not be used afterwards. The targets of
+// its slices stay in memory until the next garbage collections empty the pool: clearing them would
+// cost every request more than that.
 func (e *Evaluation) Release() {
 	if cap(e.Keys) > maxPooledKeys {
 		e.Keys = nil
@@ -79,7 +79,7 @@ func (e *Evaluation) Release() {
 	evaluations.Put(e)
 }
 
-// scale has the record of a client scale a limit, if there is one and the limit counts clients.
+// scale scales a limit by a client's record, if there is one and the limit counts clients.
 func (e *Evaluation) scale(d *engine.Debit, p *Policy, subject *engine.Client) {
 	if p.Scaling != nil && subject != nil && (p.Zone.Per == PerClient || e.Client.Kind == identity.APIKey) {
 		d.Client, d.Scaling = subject, p.Scaling
@@ -99,13 +99,13 @@ func (h *Handler) Begin(r *http.Request) *Evaluation {
 	return e
 }
 
-// isEarly reports whether a request has come before the handshake of its connection
-// was complete, as TLS early data over QUIC. It may be a replay, and its address may be
-// forged: with a single packet nobody has to receive an answer.
+// isEarly reports whether a request came before the handshake of its connection was complete, as
+// TLS early data over QUIC. It may be a replay, and its address may be forged, because a single
+// packet needs no reply to the sender.
 func isEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComplete }
 
-// AttachClient attaches the client to the request, or finds the one that an earlier handler
-// has attached. It sets the client's placeholders if the handler's options name them; else
+// AttachClient attaches the client to the request, or finds the client that an earlier handler
+// attached. It sets the client's placeholders if the handler's options name them. Otherwise
 // evaluate does so once the request may pass.
 func (e *Evaluation) AttachClient(app *Config, named bool) {
 	c, ok := e.Vars[ClientVar].(*Client)

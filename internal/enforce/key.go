@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
-// keyVerdict is what a zone does with a request because of its key, before it counts.
+// keyVerdict is a zone's action for a request because of its key, before it counts.
 type keyVerdict int
 
 const (
@@ -23,7 +23,7 @@ const (
 	keyDenied
 )
 
-// AppendKey appends what the request is counted by in a zone.
+// AppendKey appends the request's key in a zone.
 func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *Denial) {
 	switch z.Per {
 	case PerIP:
@@ -41,8 +41,8 @@ func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *Denial) {
 	return keyFound, nil
 }
 
-// appendAPIKey appends the client that the request's API key names, or the network of a
-// client that may pass without a key.
+// appendAPIKey appends the client of the request's API key, or the network of a client that may
+// pass without a key.
 func (e *Evaluation) appendAPIKey(z *Zone) *Denial {
 	c := e.authenticate(e.Handler.App)
 	switch {
@@ -85,8 +85,7 @@ func (e *Evaluation) appendText(z *Zone) keyVerdict {
 	return keyFound
 }
 
-// ShortenIP replaces a key that is an IP address by its network, if the zone
-// says so.
+// ShortenIP replaces a key that is an IP address by its network, if the zone has prefix lengths.
 func (z *Zone) ShortenIP(text string) string {
 	if z.IPv4Prefix == 0 && z.IPv6Prefix == 0 {
 		return text
@@ -104,12 +103,11 @@ func (z *Zone) ShortenIP(text string) string {
 	return network.String()
 }
 
-// LongKey is the length from which on a key is replaced by a digest, so that
-// nobody can fill the memory with long keys.
+// LongKey is the length from which a key is replaced by a digest, so that long keys can't fill the
+// memory.
 const LongKey = 128
 
-// Shorten replaces the last key, which begins at from, by its digest if it is
-// long.
+// Shorten replaces the last key, which begins at from, by its digest if it is long.
 func (e *Evaluation) Shorten(from int) {
 	if key := e.Keys[from:]; len(key) > LongKey {
 		sum := sha256.Sum256(key)
@@ -117,8 +115,7 @@ func (e *Evaluation) Shorten(from int) {
 	}
 }
 
-// What placeholders begin with whose values a client can write in several ways that
-// mean the same.
+// Prefixes of placeholders with values that a client can spell in several ways.
 const (
 	hostLabels  = "http.request.host.labels."
 	headerField = "http.request.header."
@@ -127,16 +124,15 @@ const (
 // hostPlaceholders hold the name of a host.
 var hostPlaceholders = []string{"http.request.host", "http.request.tls.server_name"}
 
-// NeedsOneSpelling reports whether a key has placeholders of which different values
-// mean the same.
+// NeedsOneSpelling reports whether a key has placeholders with several spellings of one value.
 func NeedsOneSpelling(key string) bool {
 	return slices.ContainsFunc(placeholder.Names(key), func(name string) bool {
 		return slices.Contains(hostPlaceholders, name) || strings.HasPrefix(name, hostLabels) || strings.HasPrefix(name, headerField)
 	})
 }
 
-// KeyText returns the value of the zone's key: the same, however the client writes
-// the name of a host or the white space around a header field's value.
+// KeyText returns the value of the zone's key. It is the same for all spellings of a host, and
+// without white space around a header field's value.
 func (e *Evaluation) KeyText(z *Zone) string {
 	if !z.OneSpelling {
 		return e.Repl.ReplaceAll(z.Key, "")

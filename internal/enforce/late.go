@@ -9,8 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// emptyPlaceholders returns the placeholders that are empty though a zone has counted
-// the request by them, and that nobody was warned of.
+// emptyPlaceholders returns the placeholders that were empty when a zone counted the request by
+// them, unless their warning was already given.
 func (h *Handler) emptyPlaceholders(e *Evaluation) (empty []*LateName) {
 	for _, l := range h.Late {
 		counts := func(p *Policy) bool { return p.Zone == l.Zone }
@@ -21,8 +21,8 @@ func (h *Handler) emptyPlaceholders(e *Evaluation) (empty []*LateName) {
 	return empty
 }
 
-// watchPlaceholders returns next, or if placeholders were empty, a handler around it that
-// warns once if they come to be set.
+// watchPlaceholders returns next. If placeholders were empty, it wraps next in a handler that warns
+// once if they get set.
 func (h *Handler) watchPlaceholders(empty []*LateName, next caddyhttp.Handler) caddyhttp.Handler {
 	if empty == nil {
 		return next
@@ -44,7 +44,7 @@ func isEmpty(repl *caddy.Replacer, name string) bool {
 	return value == ""
 }
 
-// LateName is a placeholder that a zone counts by, and that may be set too late for it.
+// LateName is a placeholder in a zone's key that may be set too late for the zone.
 type LateName struct {
 	Zone  *Zone
 	Where string // the option

@@ -18,10 +18,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// This file has how a configuration uses the instance: opens it, waits for it, gives it up.
+// This file has a configuration's use of the instance: opening it, waiting for it, giving it up.
 
-// OpenOnceStarted has the store opened when the whole configuration runs: from then on
-// it can't be rejected any more.
+// OpenOnceStarted schedules the opening of the store for when the whole configuration runs: from
+// then on it can't be rejected.
 func (a *Config) OpenOnceStarted(ctx caddy.Context) error {
 	app, err := ctx.App("events")
 	if err != nil {
@@ -63,8 +63,8 @@ func (a *Config) Started() error {
 	return nil
 }
 
-// noteReload notes in the audit that the configuration runs in the place of another one. If
-// that isn't possible, Caddy's own log still says it.
+// noteReload writes an audit entry when the configuration replaces another one. If that fails,
+// Caddy's own log still has the reload.
 func (a *Config) noteReload(h *instance.Instance) {
 	reload := h.Starts.Add(1) > 1
 	instance.Each(func(other *instance.Instance) { reload = reload || other != h })
@@ -78,7 +78,7 @@ func (a *Config) noteReload(h *instance.Instance) {
 	}
 }
 
-// Start begins to report API keys, and to watch the rules file if any handler asks for it.
+// Start begins to report API keys, and to watch the rules file if any handler uses it.
 func (a *Config) Start() {
 	a.APIKeys.count()
 	if a.Used {
@@ -103,14 +103,14 @@ func (a *Config) refusals(zone string) *instance.RefusalLog {
 	return &instance.RefusalLog{Zone: zone}
 }
 
-// opened is called before any request uses the instance.
+// opened runs before any request uses the instance.
 func (a *Config) opened(h *instance.Instance) {
 	if a.Settings.Address != "" {
 		a.Stated.Begin(&h.Shared)
 	}
 }
 
-// closing is called before the instance is given up, which is nil if it was never used.
+// closing runs before the instance is given up. The instance is nil if it was never used.
 func (a *Config) closing(h *instance.Instance) {
 	a.Stated.End()
 	if h != nil {
@@ -118,8 +118,8 @@ func (a *Config) closing(h *instance.Instance) {
 	}
 }
 
-// Cleanup gives up the instance. When no configuration uses it any more it is closed, and
-// unspent units are given back.
+// Cleanup gives up the instance. The last configuration that does so closes it, which gives back
+// unspent units.
 func (a *Config) Cleanup() error {
 	if a.Running != nil {
 		defer a.Settle()

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 )
 
-// Limits returns the limits that hold for the request in a zone, or nil if none do.
+// limits returns the limits that apply to the request in a zone, or nil if there are none.
 func (e *Evaluation) limits(z *Zone) (*LimitSet, *Denial) {
 	limits := e.limitsOf(z)
 	if limits.ByTier == nil {
@@ -27,7 +27,7 @@ func (e *Evaluation) limits(z *Zone) (*LimitSet, *Denial) {
 	return set, nil
 }
 
-// Tier returns the name of the tier that the request has in a zone.
+// tier returns the name of the request's tier in a zone.
 func (e *Evaluation) tier(z *Zone) (string, *Denial) {
 	if z.Tiers {
 		c := e.authenticate(e.Handler.App)
@@ -39,7 +39,7 @@ func (e *Evaluation) tier(z *Zone) (string, *Denial) {
 	return e.Repl.ReplaceAll(z.Tier, ""), nil
 }
 
-// limitsOf returns all limits that may hold for a request in a zone.
+// limitsOf returns all limits that may apply to a request in a zone.
 func (e *Evaluation) limitsOf(z *Zone) SiteLimits {
 	if z.Sites == nil {
 		return z.SiteLimits
@@ -47,7 +47,7 @@ func (e *Evaluation) limitsOf(z *Zone) SiteLimits {
 	return z.Sites[z.site(e.Http.Host)]
 }
 
-// site returns the site of a host among those of the zone, or "" for what isn't named.
+// site returns the zone's site for a host, or "" if no site matches.
 func (z *Zone) site(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -60,7 +60,7 @@ func (z *Zone) site(host string) string {
 	if len(labels) > maxLabels {
 		return ""
 	}
-	for i := range labels { // as Caddy: each `*` is a label, from the left
+	for i := range labels { // as in Caddy: each `*` is a label, from the left
 		labels[i] = "*"
 		wild := strings.Join(labels, ".")
 		if _, ok := z.Sites[wild]; ok {
@@ -73,9 +73,9 @@ func (z *Zone) site(host string) string {
 // maxLabels bounds how many labels of a host are compared with wildcards.
 const maxLabels = 16
 
-// chargeShared charges what the client shares with others: of the limit own, or of all if that is nil.
-// A session that is used in another network also takes from that network's ceiling. Otherwise a
-// hundred sessions would have a hundred quarters of a limit there.
+// chargeShared charges the limits that the client shares with others: those of the limit own, or
+// all if own is nil. A session that is used in another network also takes from that network's
+// ceiling. Otherwise a hundred sessions would have a hundred quarters of a limit there.
 func (e *Evaluation) chargeShared(to *Charges, elsewhere, networks []*Policy, own *Policy, cost int64) {
 	c := e.Client
 	if c.usesElsewhere() {
@@ -99,10 +99,10 @@ func (e *Evaluation) chargeShared(to *Charges, elsewhere, networks []*Policy, ow
 	}
 }
 
-// usesElsewhere reports whether the client takes from what sessions have outside their networks.
+// usesElsewhere reports whether the client takes from the units of sessions outside their networks.
 func (c *Client) usesElsewhere() bool { return c.Session.Elsewhere || c.CrossSite }
 
-// usesNetwork reports whether the client takes from what its network has together.
+// usesNetwork reports whether the client takes from the units that its network shares.
 func (c *Client) usesNetwork() bool {
 	return c.Session.Elsewhere || c.Kind == identity.Fingerprint || c.Kind == identity.ByPrefix
 }

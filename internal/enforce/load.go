@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/load"
 )
 
-// Load is what is measured of the requests of a zone, and of all zones of its name.
+// Load has the measurements of a zone's requests, which all zones of its name share.
 type Load struct {
 	Rates     []*load.Rate
 	Latencies []*load.Latency
@@ -27,13 +27,13 @@ func (e *Evaluation) isUnderLoad(z *Zone) bool {
 		}
 	}
 	applies := len(z.When) == 0
-	for _, s := range z.When { // all of them, since each has to know how the load goes on
+	for _, s := range z.When { // all of them, since each follows the load
 		applies = (e.Dry && s.IsOn() || !e.Dry && s.On(now)) || applies
 	}
 	return applies
 }
 
-// now returns the time that limits are counted by.
+// now returns the time for counting.
 func (t *Tenant) now() int64 {
 	if h := t.Instance.Load(); h != nil {
 		return h.Engine.Now()
@@ -41,7 +41,7 @@ func (t *Tenant) now() int64 {
 	return time.Now().UnixNano()
 }
 
-// timing is how long later handlers take until their answer begins.
+// timing measures how long later handlers take until their answer begins.
 type timing struct {
 	began time.Time
 	of    []*load.Latency
@@ -49,7 +49,7 @@ type timing struct {
 	ended bool
 }
 
-// end notes that the answer begins. Only the first call counts. Nil notes nothing.
+// end notes that the answer begins. Only the first call counts. A nil timing ignores it.
 func (t *timing) end() {
 	if t == nil || t.ended {
 		return
