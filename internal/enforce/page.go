@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/page"
 )
 
-// suits reports whether a refused request may be answered with the page: a browser has called one
-// up, by a link or a form.
+// suits reports whether a refused request may be answered with the page: if a browser navigates, by
+// a link or a form.
 func (p *Pages) suits(r *http.Request) bool {
 	if p.Disabled || !isNavigation(r) {
 		return false
@@ -21,17 +21,17 @@ func (p *Pages) suits(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodPost
 }
 
-// pageRoom is more than a page takes, in bytes.
+// pageRoom is a capacity that holds the page, in bytes.
 const pageRoom = 6 << 10
 
-// Shown is the part of a refusal that the page shows.
+// Shown is the part of a refusal that the page displays.
 type Shown struct {
 	Status    int
 	Retry     time.Duration // how long to wait, or limiter.Never
 	Reference page.Reference
 }
 
-// Shown returns what the page shows of a refusal.
+// shown returns the part of a refusal that the page displays.
 func (r *Refusal) shown() Shown { return Shown{r.Status(), r.Retry, r.references()} }
 
 // Refuse answers a refused request with the page.
@@ -52,7 +52,7 @@ type htmlAnswer struct {
 	body     []byte
 }
 
-// languageOf returns the texts in the language that a browser asks for.
+// languageOf returns the texts in the language that a browser prefers.
 func languageOf(r *http.Request) *language.Texts {
 	var accept string
 	if values := r.Header["Accept-Language"]; len(values) > 0 {

@@ -12,13 +12,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Pending is what a request has taken from limits that count by the status of its answer, or only
-// looked at, until that is known. It settles once: when the status is written, when the handlers
-// return without having written one, or when they panic.
+// pending holds the request's debits from limits that count by the status of its answer. They are
+// charged, held or only examined until the status is known. pending settles once: when the status
+// is written, when the handlers return without writing one, or when they panic.
 type pending struct {
-	out    answerWriter // unless the response has it
+	out    answerWriter // unless the response has one
 	app    *Config
-	answer correctable // says what is left of limits; may be nil
+	answer correctable // tells the units left; may be nil
 	body   watchedBody // of the request
 	repl   *caddy.Replacer
 	before statuses // before later handlers ran
@@ -26,17 +26,17 @@ type pending struct {
 	mu     sync.Mutex
 	status settledBy       // guarded by mu
 	debits []pendingDebit  // guarded by mu
-	room   [2]pendingDebit // of debits
+	room   [2]pendingDebit // initial storage of debits
 }
 
-// correctable is an answer in which it can be corrected what is left of a limit.
+// correctable is an answer whose remaining units can be corrected.
 type correctable interface {
 	correct(of *Policy, left limiter.Quota)
 }
 
 type pendingDebit struct {
 	policy *Policy
-	leads  bool // it is the first one of its zone
+	leads  bool // it is the first of its zone
 	*engine.Pending
 }
 
@@ -46,7 +46,7 @@ func newPending(app *Config) *pending {
 	return p
 }
 
-// Add adds a debit. A shadow limit that decides later may do so when the status is known already.
+// add adds a debit. The status may already be known when a shadow limit decides late.
 func (p *pending) add(of *Policy, open *engine.Pending) {
 	p.mu.Lock()
 	d := pendingDebit{of, !slices.ContainsFunc(p.debits, func(d pendingDebit) bool { return d.policy.Zone == of.Zone }), open}
@@ -58,7 +58,7 @@ func (p *pending) add(of *Policy, open *engine.Pending) {
 	}
 }
 
-// addAll adds those debits that await the status.
+// addAll adds the debits that await the status.
 func (p *pending) addAll(policies []*Policy, debits []engine.Debit) {
 	for i := range debits {
 		if open := debits[i].Pending; open != nil {
@@ -67,7 +67,7 @@ func (p *pending) addAll(policies []*Policy, debits []engine.Debit) {
 	}
 }
 
-// serve calls the next handler, and settles. Nil settles nothing.
+// serve calls the next handler and settles. A nil pending settles nothing.
 func (p *pending) serve(w *answerWriter, r *http.Request, next caddyhttp.Handler) error {
 	if p == nil {
 		return next.ServeHTTP(w, r)
@@ -82,7 +82,7 @@ func (p *pending) serve(w *answerWriter, r *http.Request, next caddyhttp.Handler
 	return err
 }
 
-// End settles with the status that is written, if none was, when the handlers end.
+// end settles when the handlers end: with the written status, or with status if none was written.
 func (p *pending) end(w http.ResponseWriter, r *http.Request, status int) {
 	if r.Context().Err() != nil {
 		p.leave(status)
@@ -90,12 +90,13 @@ func (p *pending) end(w http.ResponseWriter, r *http.Request, status int) {
 	p.Settle(status, w.Header())
 }
 
-// Settle settles with the status and the header of the answer. Only the first call counts. Nil settles nothing.
+// Settle settles with the status and the header of the answer. Only the first call counts. A nil
+// pending settles nothing.
 func (p *pending) Settle(status int, header http.Header) {
-	p.settleBy(settledBy{status: max(status, 1), header: header}) // a log may not have it
+	p.settleBy(settledBy{status: max(status, 1), header: header}) // a log may lack the status
 }
 
-// leave settles where the client has left before there was an answer.
+// leave settles the debits of a client that left before an answer.
 func (p *pending) leave(status int) { p.settleBy(settledBy{status: status, left: true}) }
 
 func (p *pending) settleBy(by settledBy) {
@@ -145,10 +146,10 @@ func (p *pending) settleDebit(d pendingDebit, by settledBy) bool {
 	return counted
 }
 
-// This file has which debits of a request await the status of its answer.
+// This file selects the debits that await the status of the answer.
 
-// Pending returns what awaits the status of the answer, which says in a response what is left, or
-// nil if nothing does.
+// Pending returns the request's pending debits, or nil if there are none. Settling them corrects
+// the remaining units in the response.
 func (e *Evaluation) Pending(in *Response) *pending {
 	e.await(e.Policies, e.Debits)
 	e.await(e.Shadows.Policies, e.Shadows.Debits)
@@ -166,7 +167,7 @@ func (e *Evaluation) await(policies []*Policy, debits []engine.Debit) {
 	}
 }
 
-// opened returns what awaits the status, made if there is none.
+// opened returns the pending debits. It creates an empty pending if there is none.
 func (e *Evaluation) opened() *pending {
 	if e.open == nil {
 		e.open = newPending(e.Handler.App)
@@ -174,7 +175,7 @@ func (e *Evaluation) opened() *pending {
 	return e.open
 }
 
-// unitsOf returns how many units a debit uses up as far as is known.
+// unitsOf returns how many units a debit is known to use up.
 func unitsOf(d *engine.Debit) int64 {
 	if d.Counting != engine.Always {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// NewPolicy prepares what is written about a limit into header fields.
+// NewPolicy prepares a limit's values for header fields.
 func NewPolicy(name string, limit engine.Limit) *Policy {
 	quoted := httpfield.String(name)
 	p := &Policy{
@@ -54,7 +54,7 @@ func (p *Policy) NewMeter() meter.Limit {
 	return meter.NewLimit(p.Zone.Name, p.Name)
 }
 
-// LimitText returns a limit as it is written in a Caddyfile.
+// LimitText returns a limit as written in a Caddyfile.
 func LimitText(l limiter.Limit) string {
 	text := strconv.FormatInt(l.Amount(), 10) + "/" + wording.Duration(l.Window())
 	switch l.Algorithm() {

@@ -23,13 +23,13 @@ const (
 	MaxBodies       = 64 << 20 // of all requests together
 )
 
-// Bodies is how many bytes requests may take whose bodies are read.
+// Bodies is the memory of all bodies that have been read, in bytes.
 var Bodies atomic.Int64
 
-// readBody reads the body of a request that is about to hold units, if a zone asks for that, so that
-// it holds none while its client sends. It returns an error if the body can't be read, or is longer
-// than the zone allows. What memory refuses anyway isn't read, and neither is what there is no room
-// for.
+// readBody reads the body of a request that is about to hold units, if a zone asks for that, so
+// that it holds none while its client sends. It returns an error if the body can't be read, or is
+// longer than the zone allows. It skips requests that memory knows to be refused, and bodies that
+// exceed MaxBodies.
 func (e *Evaluation) readBody() error {
 	r, most := e.Http, e.readsBody()
 	if most == 0 || r.Body == nil || r.Body == http.NoBody || r.Method == http.MethodConnect || e.isRefused() {
@@ -71,8 +71,8 @@ func tooLong(most int64) error {
 	return caddyhttp.Error(http.StatusRequestEntityTooLarge, &http.MaxBytesError{Limit: most})
 }
 
-// unreadable returns the error with which a request is answered whose body can't be read: that of an
-// earlier handler that has enough of it, or 400.
+// unreadable returns the error for a request with an unreadable body: that of an earlier handler
+// that rejects the body's length, or 400.
 func unreadable(err error) error {
 	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
 		return failed
@@ -80,8 +80,7 @@ func unreadable(err error) error {
 	return caddyhttp.Error(http.StatusBadRequest, fmt.Errorf("reading the body: %w", err))
 }
 
-// readsBody returns how long a body may be that is read before the request holds units, or 0 if none
-// is read.
+// readsBody returns the longest body to read before the request holds units, or 0 if none is read.
 func (e *Evaluation) readsBody() (most int64) {
 	for _, p := range e.Policies {
 		if c := p.Zone.Count; c != nil && c.ReadBody > 0 && (most == 0 || c.ReadBody < most) {

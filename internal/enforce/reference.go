@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// id returns the reference of the refusal, by which somebody who was refused can ask why. It
-// is made when it is asked for first, and empty if there is no secret to seal it under.
+// id returns the refusal's reference, with which a refused person can ask for the reason. It is
+// made on first use. It is empty if there is no secret to seal it with.
 func (r *Refusal) id() string {
 	if r.Reference == "" && r.App.Zones { // without a zone there is no instance, and no secret
 		if h := r.App.Use(); h != nil {
@@ -29,17 +29,17 @@ func (r *Refusal) id() string {
 	return r.Reference
 }
 
-// references returns the reference in both forms that people are shown.
+// references returns both forms of the reference that people see.
 func (r *Refusal) references() page.Reference {
 	return page.Reference{Short: reference.Short(r.id()), Whole: r.id()}
 }
 
-// content returns what the reference says, but for the name of the key.
+// content returns the content of the reference except for the name of the key.
 func (r *Refusal) content(now time.Time) reference.Refusal {
 	return reference.Refusal{Scope: uint32(r.Policy.ID), Reason: uint8(r.Reason), Time: now} // #nosec G115 -- its lower half
 }
 
-// limit returns the limit that the key is counted by, or nil if the key has a record that is banned.
+// limit returns the limit that counts the key, or nil if the key is a banned record.
 func (r *Refusal) limit() *engine.Limit {
 	if r.Reason == engine.Banned {
 		return nil
@@ -47,22 +47,22 @@ func (r *Refusal) limit() *engine.Limit {
 	return &r.Policy.Limit
 }
 
-// ReferredRefusal is what a reference says of a refusal.
+// ReferredRefusal is the content of a reference.
 type ReferredRefusal struct {
-	Zone, Limit string // "" if the configuration has no such limit any more; "ban" for a ban
+	Zone, Limit string // "" if the configuration no longer has the limit; "ban" for a ban
 	Outcome     string // as in metrics
 	At          time.Time
-	// Name is the name at rest of what was counted by, in the scope of the limit, or if the
-	// client was banned, of its record. It is zero if nothing was counted.
+	// Name is the name at rest of the key, in the scope of the limit, or of the record of a banned
+	// client. It is zero if nothing was counted.
 	Name storage.Key
 
-	recalled *instance.Recent // more about it; nil if memory has forgotten it
+	recalled *instance.Recent // details from memory; nil if they are forgotten
 
-	Policy *Policy // the limit; nil for a ban, and if the configuration has it no more
-	Key    string  // the text of what was counted by, once memory was asked; "" if it doesn't know
+	Policy *Policy // the limit; nil for a ban, or if the configuration no longer has it
+	Key    string  // the text of the key from memory; "" if unknown
 }
 
-// OpenReference returns what a reference says, or an error if it is none that was made here.
+// OpenReference returns the content of a reference, or an error if it wasn't made here.
 func (a *Config) OpenReference(text string) (ReferredRefusal, error) {
 	h := a.Use()
 	if h == nil || h.Names.Sealer() == nil {
@@ -92,8 +92,8 @@ func (a *Config) OpenReference(text string) (ReferredRefusal, error) {
 	return opened, nil
 }
 
-// limitByID returns the limit whose ID has a lower half, or nil. Of those that count together,
-// as in tiers, it returns the one whose name comes first.
+// limitByID returns the limit whose ID has this lower half, or nil. Of several that count together,
+// such as those of tiers, it returns the first by name.
 func (a *Config) limitByID(id uint32) (found *Policy) {
 	for _, z := range a.AllZones {
 		sets := z.Sets()
@@ -111,7 +111,7 @@ func (a *Config) limitByID(id uint32) (found *Policy) {
 	return found
 }
 
-// Note notes the request that is refused, as it was sent.
+// Note notes the refused request as it was sent.
 func (r *Refusal) Note(sent *http.Request) {
 	if original := matcher.Original(sent); original != nil {
 		sent = original
@@ -119,8 +119,7 @@ func (r *Refusal) Note(sent *http.Request) {
 	r.method, r.path = sent.Method, sent.URL.Path
 }
 
-// Recent returns what memory is to hold of the refusal, and of which key, which is nil if all clients
-// share it.
+// Recent returns the refusal for memory, and its key. The key is nil if all clients share it.
 func (r *Refusal) Recent() (key []byte, held instance.Recent) {
 	if r.Policy.Zone.Per != PerEveryone {
 		key = r.Key
@@ -131,7 +130,7 @@ func (r *Refusal) Recent() (key []byte, held instance.Recent) {
 	}
 }
 
-// Describe adds to what a reference tells what memory knows more.
+// Describe returns the content of a reference and the details from memory.
 func (r *ReferredRefusal) Describe() *operator.Refusal {
 	told := &operator.Refusal{Zone: r.Zone, Limit: r.Limit, At: r.At.UTC()}
 	if m := r.recalled; m != nil {

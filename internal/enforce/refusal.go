@@ -10,30 +10,30 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Refusal says why a request may not pass.
+// Refusal is the reason why a request may not pass.
 type Refusal struct {
 	App    *Config
 	Policy *Policy
 	Retry  time.Duration // how long to wait, or limiter.Never
 	Reason engine.Reason
-	Fresh  bool      // the client has become blocked by this request
+	Fresh  bool      // this request blocked the client
 	field  [1]string // the value of Retry-After
 
-	Cost, left int64 // units that it costs, and that were left; 0 if nothing was counted
+	Cost, left int64 // the request's cost and the units left; 0 if nothing was counted
 
-	Key       []byte   // what was counted by, or of a ban the client; nil if nothing was counted
-	room      [40]byte // of the key, unless it is longer
-	Reference string   // once it is made: see refusal.id
+	Key       []byte   // the key, or the client of a ban; nil if nothing was counted
+	room      [40]byte // storage of Key, unless it is longer
+	Reference string   // set on first use: see refusal.id
 
-	method, path string // of the request as it was sent; "" of what nobody is told
+	method, path string // of the request as sent; "" until noted
 
-	exchange *Exchange // of what is answered with a challenge
+	exchange *Exchange // for an answer with a challenge
 }
 
-// BanName is what a ban is called in the place of a zone and of a limit.
+// BanName stands for the zone and the limit of a ban.
 const BanName = "ban"
 
-// fill sets what is said of a decision that refuses a request. It keeps nothing of the
+// fill sets the fields from a decision that refuses a request. It keeps no reference to the
 // evaluation, which is reused.
 func (r *Refusal) fill(e *Evaluation, d *engine.Decision) {
 	h := e.Handler
@@ -50,12 +50,12 @@ func (r *Refusal) fill(e *Evaluation, d *engine.Decision) {
 	r.Retry = h.Spread(d.Retry, &r.Policy.Limit.Limit)
 }
 
-// NeverPasses reports whether the cost is above the limit in full, so that no client may ever
-// make the request. It is false where a reputation or an outage has made the limit smaller.
+// NeverPasses reports whether the cost exceeds the full limit, so that no client may ever make the
+// request. It is false if a reputation or an outage has reduced the limit.
 func (r *Refusal) NeverPasses() bool { return r.Cost > 0 && r.Cost > r.Policy.Capacity() }
 
-// Status returns the status of the answer. Many libraries repeat what was answered with 413 or
-// 429, also without Retry-After, so a request that can never pass gets neither.
+// Status returns the status of the answer. Many libraries retry after 413 or 429, even without
+// Retry-After, so a request that can never pass gets neither.
 func (r *Refusal) Status() int {
 	if r.NeverPasses() {
 		return http.StatusForbidden
@@ -63,7 +63,7 @@ func (r *Refusal) Status() int {
 	return http.StatusTooManyRequests
 }
 
-// Err returns the error that the request is handed to the error routes with.
+// err returns the error for the error routes.
 func (r *Refusal) err() error {
 	if r.NeverPasses() {
 		return errTooCostly
@@ -71,7 +71,7 @@ func (r *Refusal) err() error {
 	return ErrRefused
 }
 
-// makeField makes the value of Retry-After. It is empty for what never passes.
+// makeField makes the value of Retry-After. It is empty for a request that never passes.
 func (r *Refusal) makeField(texts *Texts) {
 	if r.Retry != limiter.Never {
 		var room [20]byte
@@ -79,9 +79,9 @@ func (r *Refusal) makeField(texts *Texts) {
 	}
 }
 
-// Spread returns a retry time made longer by a random part, so that not all who are told to wait
-// for the same units come back at once: of up to the handler's jitter, or of some whole seconds in
-// which these units stay free, whichever is longer.
+// Spread returns a retry time extended by a random part, so that clients that wait for the same
+// units don't all return at once. The part is at most the larger of the handler's jitter and the
+// whole seconds for which these units stay free.
 func (h *Handler) Spread(retry time.Duration, l *limiter.Limit) time.Duration {
 	if retry == limiter.Never {
 		return limiter.Never
@@ -95,15 +95,15 @@ func (h *Handler) Spread(retry time.Duration, l *limiter.Limit) time.Duration {
 	return retry
 }
 
-// MaxJitter bounds what jitter adds, so that it stays a duration.
+// MaxJitter bounds the jitter, so that the sum stays a duration.
 const MaxJitter = limiter.MaxWindow
 
-// MaxSpread bounds what is added where no jitter is configured.
+// MaxSpread bounds the extension without configured jitter.
 const MaxSpread = time.Minute
 
-// spreadOf returns by how many seconds at most a wait for units of a limit is made longer: less
-// than a slot of the limit, or than a token bucket takes to refill a unit, and at most a tenth of
-// the wait. It is 0 for what isn't a limit.
+// spreadOf returns by how many seconds at most a wait for units of a limit is extended: less than a
+// slot of the limit, or than a token bucket takes to refill a unit, and at most a tenth of the
+// wait. It is 0 without a limit.
 func spreadOf(retry time.Duration, l *limiter.Limit) int64 {
 	step := l.Window()
 	switch {

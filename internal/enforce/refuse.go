@@ -14,10 +14,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// errAbandoned is what becomes of a request whose client has gone.
+// errAbandoned is the result of a request whose client has gone.
 var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
 
-// Refuse answers a request that is over a limit.
+// refuse answers a request that is over a limit.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *Response) error {
 	p.setRefusal(w.Header())
 	leaveBody(w, r)
@@ -35,7 +35,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *Response) er
 	if h.Routed || hasErrorRoutes(r) {
 		return p.Refusal.err()
 	}
-	w.WriteHeader(p.Refusal.Status()) // what comes of an error that nobody handles, for less
+	w.WriteHeader(p.Refusal.Status()) // the result of an unhandled error, but cheaper
 	return nil
 }
 
@@ -48,8 +48,7 @@ func (p *Response) setRefusal(h http.Header) {
 	}
 }
 
-// deny answers a request that is turned away without counting, or hands it to the
-// error routes.
+// deny answers a request that is rejected without counting, or hands it to the error routes.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, why *Denial) error {
 	if why == noKey { // RFC 9110, section 11.6.1
 		w.Header().Set("WWW-Authenticate", h.App.APIKeys.challenge())
@@ -62,7 +61,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, why *Denial) erro
 	return httpfield.Problem{Title: http.StatusText(why.Status), Status: why.Status, Detail: why.Text}.Write(w, r)
 }
 
-// fail hands a request that isn't decided about to the error routes, unless it is in them.
+// fail hands an undecided request to the error routes, unless it already comes from there.
 func fail(w http.ResponseWriter, r *http.Request, err error) error {
 	httpfield.ForbidStoring(w.Header())
 	leaveBody(w, r)
@@ -73,7 +72,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) error {
 	return err
 }
 
-// challenge returns how a request is to show its key.
+// challenge returns the value of WWW-Authenticate.
 func (k *APIKeys) challenge() string {
 	for _, s := range k.From {
 		if s.Kind == FromBearer {
@@ -83,21 +82,21 @@ func (k *APIKeys) challenge() string {
 	return "ApiKey"
 }
 
-// AskAgain has a browser send a request again once the handshake is complete
-// (RFC 8470, section 5.2). No error routes see it: what they would say is for people.
+// AskAgain makes a browser repeat a request once the handshake is complete (RFC 8470, section 5.2).
+// It bypasses the error routes, whose answers are for people.
 func AskAgain(w http.ResponseWriter) error {
 	httpfield.NeverStore(w.Header())
 	w.WriteHeader(http.StatusTooEarly)
 	return nil
 }
 
-// keptBody is the length up to which the body of a refused request is taken in,
-// so that its connection can go on: what net/http takes at most.
+// keptBody is the length up to which the body of a refused request is read, so that its connection
+// can be reused: the most that net/http reads.
 const keptBody = 256 << 10
 
-// leaveBody has a request answered at once whose body may be long. Caddy wraps
-// the body, and net/http then waits for the beginning of it before it sends an
-// answer, unless the connection ends with that.
+// leaveBody makes the server answer at once although the request's body may be long. Caddy wraps
+// the body, and net/http then waits for its beginning before it sends an answer, unless the answer
+// closes the connection.
 func leaveBody(w http.ResponseWriter, r *http.Request) {
 	long := r.ContentLength < 0 || r.ContentLength > keptBody
 	expected := r.ContentLength > 0 && len(r.Header["Expect"]) > 0
@@ -106,15 +105,15 @@ func leaveBody(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Errors that a refused request is handed to the error routes with. They are made once:
-// caddyhttp.Error would look at the stack for every one.
+// Errors for the error routes. They are made once, because caddyhttp.Error would inspect the stack
+// each time.
 var (
 	ErrRefused   error = caddyhttp.HandlerError{StatusCode: http.StatusTooManyRequests}
 	errTooCostly error = caddyhttp.HandlerError{StatusCode: http.StatusForbidden}
 )
 
-// errorRoutes returns the routes for errors that the server of a request has, unless the request
-// is in them already. It is false if the server isn't known.
+// errorRoutes returns the error routes of a request's server, unless the request already comes from
+// there. It returns false if the server isn't known.
 func errorRoutes(r *http.Request) (routes *caddyhttp.HTTPErrorConfig, known bool) {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok {
@@ -126,15 +125,15 @@ func errorRoutes(r *http.Request) (routes *caddyhttp.HTTPErrorConfig, known bool
 	return server.Errors, true
 }
 
-// hasErrorRoutes reports whether a request has routes for errors, as far as is known.
+// hasErrorRoutes reports whether a request is known to have error routes.
 func hasErrorRoutes(r *http.Request) bool {
 	routes, known := errorRoutes(r)
 	return routes != nil || !known
 }
 
-// AnswersErrors reports whether a route for errors might answer err. Those of another site and
-// those for other statuses don't. It looks at the request as the server does when it has got an
-// error: as the client has sent it.
+// AnswersErrors reports whether an error route might answer err. Routes of another site and for
+// other statuses don't. Like the server after an error, it matches the request as the client sent
+// it.
 func AnswersErrors(r *http.Request, err error) bool {
 	routes, known := errorRoutes(r)
 	if routes == nil {
@@ -152,9 +151,8 @@ func AnswersErrors(r *http.Request, err error) bool {
 	return mayAnswer(routes.Routes, routes.WithError(r, err))
 }
 
-// mayAnswer reports whether a route matches that has more than subroutes in which none does. A
-// matcher that fails counts as one that matches, and routes of one group are all looked at:
-// guesses are in favour of the routes.
+// mayAnswer reports whether any route matches that isn't just subroutes without a match. A failing
+// matcher counts as a match, and all routes of a group are examined: in doubt a route may answer.
 func mayAnswer(routes caddyhttp.RouteList, r *http.Request) bool {
 	return slices.ContainsFunc(routes, func(route caddyhttp.Route) bool {
 		matches, err := route.MatcherSets.AnyMatchWithError(r)
@@ -168,16 +166,15 @@ func mayAnswer(routes caddyhttp.RouteList, r *http.Request) bool {
 	})
 }
 
-// inErrorRoute reports whether a request is being answered with an error. Of an
-// error on top Caddy writes a line to the log, with the client's address, and
-// sends the status of the first one.
+// inErrorRoute reports whether the request is in an error route. For a further error Caddy would
+// log a line with the client's address, and send the status of the first one.
 func inErrorRoute(r *http.Request) bool {
 	return r.Context().Value(caddyhttp.ErrorCtxKey) != nil
 }
 
-// ErrorRouted reports whether a handler that is being provisioned lies where a
-// refusal must be an error: in a subroute that handles errors, or in the intercept
-// handler, which fills an answer without a body with what it has intercepted.
+// ErrorRouted reports whether a handler that is being provisioned lies where a refusal must be an
+// error: in a subroute that handles errors, or in the intercept handler, which fills an answer
+// without a body with the intercepted one.
 func ErrorRouted(ctx caddy.Context) bool {
 	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
 		switch m := m.(type) {
@@ -190,11 +187,11 @@ func ErrorRouted(ctx caddy.Context) bool {
 	})
 }
 
-// isNavigation reports whether a browser has called up a page that its user sees now: it prefers
-// HTML, and if it says what the request is for, that is a document of its own, no frame, and
-// nothing that is loaded ahead.
+// isNavigation reports whether a browser requests a page that its user sees now: it prefers HTML,
+// and its Sec-Fetch fields, if any, describe a document of its own, not a frame or a page loaded
+// ahead.
 func isNavigation(r *http.Request) bool {
-	is := func(field, value string) bool { // or an older browser, which doesn't say
+	is := func(field, value string) bool { // or an older browser, which doesn't send the field
 		said := r.Header[field]
 		return len(said) == 0 || said[0] == value
 	}

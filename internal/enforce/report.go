@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// report tells logs, events and metrics of a refusal.
+// report reports a refusal to logs, events and metrics.
 func (h *Handler) report(e *Evaluation, p *Response) {
 	zone := p.Refusal.Policy.Zone
 	p.Refusal.Note(e.Http)
@@ -62,8 +62,7 @@ func (h *Handler) report(e *Evaluation, p *Response) {
 
 const exceededEvent = "rate_limit_exceeded"
 
-// Sample returns what the sample holds of a refusal. It keeps nothing of the request, and waits
-// for nothing.
+// Sample returns a refusal for the sample. It keeps no reference to the request, and doesn't block.
 func (r *Refusal) Sample(of *http.Request, now time.Time) SampledRefusal {
 	return SampledRefusal{
 		At: now.UTC(), Zone: r.Policy.Zone.Name, limit: r.Policy.Name, Key: string(r.Key), reason: meter.Outcomes[r.Reason], retry: r.Retry,
@@ -71,8 +70,8 @@ func (r *Refusal) Sample(of *http.Request, now time.Time) SampledRefusal {
 	}
 }
 
-// details returns what is logged of a refusal: who it was only if the operator
-// asks for it.
+// details returns the log fields of a refusal. They identify the client only if the operator asks
+// for that.
 func (h *Handler) details(e *Evaluation, p *Response) []zap.Field {
 	fields := []zap.Field{
 		zap.String("zone", p.Refusal.Policy.Zone.Name),
@@ -82,8 +81,8 @@ func (h *Handler) details(e *Evaluation, p *Response) []zap.Field {
 	return append(fields, h.Identity(e, e.keyOf(p.Refusal.Policy))...)
 }
 
-// banDetails returns what is logged of a ban: the violation that led to it, where
-// it was, and how long it lasts.
+// banDetails returns the log fields of a ban: the violation that caused it, its zone, and how long
+// the ban lasts.
 func (h *Handler) banDetails(e *Evaluation, p *Response) (fields []zap.Field) {
 	if record := e.Client.record(); record != nil && len(record.Past) > 0 {
 		last := record.Past[len(record.Past)-1]
@@ -96,8 +95,7 @@ func (h *Handler) banDetails(e *Evaluation, p *Response) (fields []zap.Field) {
 	return append(fields, h.Identity(e, e.Subject.Key)...)
 }
 
-// Identity returns the addresses and the key of a request's sender, as far as the operator
-// has asked for them.
+// Identity returns the addresses and the key of a request's sender, if the operator asks for them.
 func (h *Handler) Identity(e *Evaluation, key []byte) []zap.Field {
 	var fields []zap.Field
 	if h.LogsKey || h.LogsIP {
@@ -161,7 +159,7 @@ func (h *Handler) countByKind(e *Evaluation, d *engine.Decision) {
 	h.App.notePressure(c, d, d.Reason == engine.Blocked && e.Policies[d.Debit].Of != nil)
 }
 
-// keyOf returns what the request was counted by for a policy, or nil.
+// keyOf returns the request's key for a policy, or nil.
 func (e *Evaluation) keyOf(p *Policy) []byte {
 	if i := slices.Index(e.Policies, p); i >= 0 {
 		return e.Debits[i].Key
@@ -169,7 +167,7 @@ func (e *Evaluation) keyOf(p *Policy) []byte {
 	return nil
 }
 
-// logField is the field that Caddy's access log has for a refused request.
+// logField is the field for a refused request in Caddy's access log.
 const logField = "rate_limit"
 
 // WritesAccessLogs reports whether the server of a handler that is being provisioned writes
@@ -179,7 +177,7 @@ func WritesAccessLogs(ctx caddy.Context) bool {
 	return ok && server.Logs != nil
 }
 
-// addLogField adds a refusal to what the access log says of a request.
+// addLogField adds a refusal to the request's line in the access log.
 func (h *Handler) addLogField(r *http.Request, by *Refusal) {
 	if !h.LogsAccess {
 		return
@@ -189,7 +187,7 @@ func (h *Handler) addLogField(r *http.Request, by *Refusal) {
 	}
 }
 
-// loggedRefusal is a refusal as access logs hold it. Its fields are made when it is written.
+// loggedRefusal is a refusal in access logs. It makes its fields when the line is written.
 type loggedRefusal struct{ *Refusal }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
@@ -201,7 +199,7 @@ func (l loggedRefusal) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// trace notes in the span of a request what was decided, if there is one that is recorded.
+// trace adds the decision to the request's span, if there is one that is recorded.
 func (h *Handler) trace(r *http.Request, p *Response) {
 	if !h.Traced {
 		return
@@ -220,7 +218,7 @@ func (h *Handler) trace(r *http.Request, p *Response) {
 	}
 }
 
-// Traced returns the attributes of a decision.
+// traced returns the attributes of a decision.
 func traced(p *Policy, outcome string) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("rate_limit.zone", p.Zone.Name),
@@ -229,9 +227,9 @@ func traced(p *Policy, outcome string) []attribute.KeyValue {
 	}
 }
 
-// This file has how requests are counted for the history.
+// This file counts requests for the history.
 
-// ProvisionHistory has the zones and limits counted for the history.
+// ProvisionHistory makes the history count the zones and limits.
 func (h *Handler) ProvisionHistory(caddy.Context) error {
 	if h.App.Ledger == nil {
 		return nil
@@ -247,8 +245,8 @@ func (h *Handler) ProvisionHistory(caddy.Context) error {
 	return nil
 }
 
-// remember counts a decision for the history: for each zone once, and for each limit that
-// lets the request pass or refuses it.
+// remember counts a decision for the history: once for each zone, and for each limit that passes or
+// refuses the request.
 func (e *Evaluation) remember(d *engine.Decision) {
 	ledger := e.Handler.App.Ledger
 	if ledger == nil || d.Reason == engine.Abandoned {
@@ -285,9 +283,9 @@ func rememberIn(m *history.Meter, key history.Key, cost int64, d *engine.Decisio
 	}
 }
 
-// The next functions have how requests are counted for the metrics.
+// The next functions count requests for the metrics.
 
-// ProvisionMetrics makes the handler count for the metrics, unless these are off.
+// ProvisionMetrics makes the handler count for the metrics, unless they are off.
 func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 	if !h.Metrics {
 		return nil
@@ -327,7 +325,7 @@ func (h *Handler) provisionMeters(z *Zone, set *LimitSet) {
 	}
 }
 
-// provisionShared makes the metrics of the limits that clients share.
+// provisionShared creates the metrics of shared limits.
 func provisionShared(s *LimitSet) {
 	for _, shared := range []*LimitSet{s.Networks, s.Elsewhere} {
 		if shared == nil {

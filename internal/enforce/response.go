@@ -18,19 +18,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Response has what an answer says about limits: header fields and placeholders.
+// Response holds an answer's header fields and placeholders about limits.
 type Response struct {
 	out      answerWriter // of the first handler that counts the request
 	style    HeaderStyle
 	wrote    bool
 	renews   bool          // whether to renew the client's session
 	Refusal  *Refusal      // nil if the request may pass
-	client   *Client       // nil where no zone needs it
+	client   *Client       // nil if no zone needs it
 	statuses []LimitStatus // the limit closest to exhaustion first
 	room     [2]LimitStatus
 
-	// The values of header fields, made by join. No other response uses the same slices,
-	// because Caddy's header directive writes into them.
+	// The values of header fields, made by join. Each response has slices of its own, because
+	// Caddy's header directive writes into them.
 	policies, limits [1]string
 	legacy           *legacyFields
 }
@@ -60,7 +60,7 @@ func (e *Evaluation) newRefusedResponse(d *engine.Decision) *Response {
 	return &p.Response
 }
 
-// fill adds what is left of the limits of each debit to an empty response.
+// fill adds the remaining units of each debit's limit to an empty response.
 func (p *Response) fill(e *Evaluation) {
 	p.style, p.client, p.statuses = e.Handler.Style, e.Client, p.room[:0]
 	for i := range e.Debits {
@@ -70,11 +70,11 @@ func (p *Response) fill(e *Evaluation) {
 	}
 }
 
-// ResponseVar is the request variable that holds the response while it is made.
+// ResponseVar is the request variable that holds the unfinished response.
 const ResponseVar = "rate_limit.response"
 
-// join makes p the response of the request. If an earlier handler has made one, join adds p
-// to that one instead. It makes the values of the header fields, and returns the response.
+// join makes p the response of the request. If an earlier handler made one, join adds p to that one
+// instead. It makes the values of the header fields, and returns the response.
 func (p *Response) join(e *Evaluation) *Response {
 	before, _ := e.Vars[ResponseVar].(*Response)
 	if before == nil {
@@ -84,7 +84,7 @@ func (p *Response) join(e *Evaluation) *Response {
 		return p
 	}
 	if p.Refusal != nil {
-		before.statuses = before.statuses[:0] // as in any refusal: only what refuses
+		before.statuses = before.statuses[:0] // as in any refusal: only the limit that refuses
 		before.Refusal = p.Refusal
 	}
 	for _, s := range p.statuses {
@@ -101,8 +101,8 @@ func (p *Response) add(s LimitStatus) {
 	}
 }
 
-// correct sets what is left of a limit when it is known that the request counts. It changes
-// nothing of what is written already.
+// correct sets the remaining units of a limit once it is known that the request counts. It doesn't
+// change fields that are already written.
 func (p *Response) correct(policy *Policy, left limiter.Quota) {
 	if p.wrote {
 		return
@@ -136,8 +136,8 @@ func (p *Response) makeFields(texts *Texts) {
 	}
 }
 
-// setFields sets the header fields. It may be called several times: a later call replaces
-// what others have added to the fields since.
+// setFields sets the header fields. It may be called several times: a later call discards other
+// handlers' additions to the fields.
 func (p *Response) setFields(h http.Header) {
 	if len(p.statuses) == 0 {
 		return
@@ -150,8 +150,8 @@ func (p *Response) setFields(h http.Header) {
 	}
 }
 
-// is reports whether the values of a header field are those of a response. They need not be
-// set again then, which takes longer than looking.
+// is reports whether a header field has the very values of a response. They need not be set again
+// then, which would take longer than the check.
 func is(values []string, of *[1]string) bool { return len(values) == 1 && &values[0] == &of[0] }
 
 // policyField returns the value of RateLimit-Policy, with the items of each zone once.
@@ -198,7 +198,7 @@ func (p *Response) restore(status int) {
 	}
 }
 
-// ExceededPlaceholders are the placeholders of a refusal, by the ends of their names.
+// ExceededPlaceholders are the placeholders of a refusal, by the suffixes of their names.
 var ExceededPlaceholders = map[string]func(*Refusal) any{
 	"exceeded.name":     func(r *Refusal) any { return r.Policy.Zone.Name },
 	"exceeded.limit":    func(r *Refusal) any { return r.Policy.Name },
@@ -213,7 +213,7 @@ var ExceededPlaceholders = map[string]func(*Refusal) any{
 	"exceeded.retry_after_text": func(r *Refusal) any { return wording.Wait(r.Retry) },
 }
 
-// Placeholder resolves `http.rate_limit.*`.
+// placeholder resolves `http.rate_limit.*`.
 func (p *Response) placeholder(key string) (any, bool) {
 	name, ours := strings.CutPrefix(key, "http.rate_limit.")
 	if !ours {
@@ -239,7 +239,7 @@ func (p *Response) placeholder(key string) (any, bool) {
 
 var _ caddy.ReplacerFunc = (*Response)(nil).placeholder
 
-// renew renews the client's session with an answer, unless shared caches may store it.
+// renew renews the client's session with an answer, unless shared caches may store the answer.
 func (p *Response) renew(h http.Header) {
 	if !p.renews || httpfield.IsShareable(h, time.Now()) {
 		return
@@ -250,8 +250,8 @@ func (p *Response) renew(h http.Header) {
 	}
 }
 
-// isRedundant reports whether a debit is of a shared limit, and the client's own limit is as
-// tight, so that the shared one is left out of the answer.
+// isRedundant reports whether a debit is from a shared limit although the client's own limit is as
+// tight. The answer omits the shared limit then.
 func (e *Evaluation) isRedundant(nth int) bool {
 	own := e.Policies[nth].Of
 	if own == nil {
@@ -261,11 +261,11 @@ func (e *Evaluation) isRedundant(nth int) bool {
 	return e.Debits[i].Known && e.Debits[i].Quota.Remaining <= e.Debits[nth].Quota.Remaining
 }
 
-// HeaderStyle is which header fields are sent.
+// HeaderStyle selects the header fields.
 type HeaderStyle struct{ Draft, Legacy bool }
 
-// legacyFields are the values of the X-RateLimit fields, for the limit that is closest to
-// exhaustion, and of the X-Quota fields, for the limit with the longest window of several.
+// legacyFields are the values of the X-RateLimit fields, for the limit closest to exhaustion, and
+// of the X-Quota fields, for the limit with the longest of several windows.
 type legacyFields struct {
 	limit, remaining, reset           [1]string
 	hasQuota                          bool
@@ -298,30 +298,29 @@ func (f *legacyFields) set(h http.Header) {
 	}
 }
 
-// LimitStatus is what a client has left of one limit after a decision.
+// LimitStatus is the rest of a client's units of one limit after a decision.
 type LimitStatus struct {
 	Policy *Policy
 	limiter.Quota
 	used int64
 }
 
-// newLimitStatus returns what a debit has left for its client. The limit that decided may be
-// a share of the policy's; what is used is counted from that share.
+// newLimitStatus returns the units that a debit leaves its client. The deciding limit may be a
+// share of the policy's, which the used units are counted from.
 func newLimitStatus(p *Policy, d *engine.Debit) LimitStatus {
 	return LimitStatus{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
 }
 
-// isTighter reports whether less is left of s than of t, in relation to their
-// limits.
+// isTighter reports whether s has a smaller part of its limit left than t.
 func (s LimitStatus) isTighter(t LimitStatus) bool {
 	return float64(s.Remaining)*float64(t.Policy.Capacity()) < float64(t.Remaining)*float64(s.Policy.Capacity())
 }
 
-// isOfSet reports whether two limits are of one set, or of two that say the same.
+// isOfSet reports whether two limits are of one set, or of two sets with equal fields.
 func (s LimitStatus) isOfSet(t LimitStatus) bool { return s.Policy.Set.Field == t.Policy.Set.Field }
 
-// Effective returns the value of the parameter t in seconds: how long the remaining units
-// must last, or if none remain, how long until there are some again.
+// Effective returns the value of the parameter t in seconds: how long the remaining units must
+// last, or if none remain, how long until units become free.
 func (s LimitStatus) Effective(refused bool) int64 {
 	switch {
 	case s.Remaining > 0:
@@ -332,17 +331,17 @@ func (s LimitStatus) Effective(refused bool) int64 {
 	return httpfield.Seconds(s.Reset)
 }
 
-// Texts makes short strings of bytes, many of them in one allocation. The zero value is ready
-// for use. It must not be copied. A string that is kept keeps up to TextsRoom bytes in memory.
+// Texts makes short strings of bytes, with one allocation for many. The zero value is ready for
+// use. It must not be copied. A retained string retains up to TextsRoom bytes.
 type Texts struct{ room strings.Builder }
 
 // TextsRoom is how many bytes are allocated at a time, about twenty header fields.
 const TextsRoom = 512
 
-// Of returns the bytes as a string. What comes later doesn't change it: it is written behind.
+// Of returns the bytes as a string. Later calls append behind it.
 func (t *Texts) Of(b []byte) string {
 	if len(b) > t.room.Cap()-t.room.Len() {
-		t.room.Reset() // gives up the room, which the strings in it still have
+		t.room.Reset() // gives up the room, which its strings still use
 		t.room.Grow(max(TextsRoom, len(b)))
 	}
 	from := t.room.Len()

@@ -15,17 +15,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// statementSearch looks for what the operator has stated about a request.
+// statementSearch looks for the operator's rule about a request.
 type statementSearch struct {
 	*Evaluation
 	set   *rules.Set
 	now   time.Time
-	found *rules.Statement // an allowance, or the ban that ends last; nil if there is none
+	found *rules.Statement // an allowance, or the ban that ends last; or nil
 }
 
-// Statement returns the operator's statement that counts for the request: an allowance of any
-// of its targets, or the ban that ends last; nil if there is none. Without any statement it
-// costs an atomic load.
+// Statement returns the operator's rule that applies to the request: an allowance of any of its
+// targets, or the ban that ends last; nil if there is none. Without any rules it costs an atomic
+// load.
 func (e *Evaluation) Statement() (*rules.Statement, error) {
 	e.Handler.App.awaitStatements(e.Http.Context())
 	set := e.Handler.App.Stated.Now()
@@ -35,8 +35,8 @@ func (e *Evaluation) Statement() (*rules.Statement, error) {
 	return e.statementAt(time.Now(), set)
 }
 
-// awaitStatements waits until the statements in a store that machines share are known, as requests
-// wait for the store after a start. Where the file has all it costs a comparison.
+// awaitStatements waits until the rules in a shared store have been read, as requests wait for the
+// store after a start. If all rules are in the file, it costs a comparison.
 func (a *Config) awaitStatements(ctx context.Context) {
 	if !a.SharesStatements() {
 		return
@@ -46,7 +46,7 @@ func (a *Config) awaitStatements(ctx context.Context) {
 	}
 }
 
-// statementAt returns the statement of a set that counts for the request at a time.
+// statementAt returns the rule of a set that applies to the request at a time.
 func (e *Evaluation) statementAt(now time.Time, set *rules.Set) (*rules.Statement, error) {
 	s := statementSearch{Evaluation: e, set: set, now: now}
 	s.lookUpAddress()
@@ -64,15 +64,16 @@ func (e *Evaluation) statementAt(now time.Time, set *rules.Set) (*rules.Statemen
 
 func (s *statementSearch) isAllowed() bool { return s.found != nil && s.found.Action == rules.Allow }
 
-// Add notes a statement about one of the request's targets, or nil.
+// add adds a rule about one of the request's targets. The rule may be nil.
 func (s *statementSearch) add(found *rules.Statement) {
 	if found != nil && (s.found == nil || found.Action == rules.Allow || found.Outlasts(s.found)) {
 		s.found = found
 	}
 }
 
-// lookUpAddress looks for the client's address, and if that is IPv6 and carries an IPv4
-// address, also for bans of that: anyone who runs a relay on the way can pose as any.
+// lookUpAddress looks for the client's address. If that is IPv6 and contains an IPv4 address, it
+// also looks for bans of the latter, but not for allowances: a relay on the way can claim any
+// address.
 func (s *statementSearch) lookUpAddress() {
 	addr, err := netip.ParseAddr(s.clientIP())
 	if err != nil || !s.set.Has(rules.Address) {
@@ -88,8 +89,8 @@ func (s *statementSearch) lookUpAddress() {
 	}
 }
 
-// lookUpAPIKey looks for the name of the client that the API key belongs to, and for what that
-// is a part of: `vendor` for `vendor/product`.
+// lookUpAPIKey looks for the client of the API key, and for its parent: `vendor` for
+// `vendor/product`.
 func (s *statementSearch) lookUpAPIKey() {
 	name := s.authenticate(s.Handler.App).Name
 	found := s.set.Find(rules.APIKey, name, true, s.now)
@@ -99,8 +100,7 @@ func (s *statementSearch) lookUpAPIKey() {
 	s.add(found)
 }
 
-// lookUpSession looks for the session. One that is used in another network than it was issued
-// to may be stolen.
+// lookUpSession looks for the session. A session that is used outside its network may be stolen.
 func (s *statementSearch) lookUpSession() {
 	if s.Client == nil || s.Handler.App.Session == nil || s.Identify().Kind != identity.Session {
 		return
@@ -109,7 +109,7 @@ func (s *statementSearch) lookUpSession() {
 	s.add(s.set.Find(rules.Session, name, !s.Client.Session.Elsewhere, s.now))
 }
 
-// lookUpKeys looks for what the zones that the request belongs to count it by.
+// lookUpKeys looks for the request's keys in its zones.
 func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
 	for _, z := range s.Handler.Zones {
 		if z.Per != PerKey {
@@ -129,8 +129,7 @@ func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
 	return s.found, nil
 }
 
-// findKey returns the statement about what a zone counts by. An address is the client's own no
-// more there than anywhere else.
+// findKey returns the rule about a zone's key. As elsewhere, a claimed address isn't allowed.
 func (s *statementSearch) findKey(z *Zone, text string) *rules.Statement {
 	key := z.ShortenIP(text)
 	found := s.set.Find(rules.Key, key, true, s.now)
@@ -140,12 +139,11 @@ func (s *statementSearch) findKey(z *Zone, text string) *rules.Statement {
 	return found
 }
 
-// longestBan is the longest time after which a client is told to come back. A ban that lasts
-// longer has no end for it.
+// longestBan is the longest Retry-After of a ban. A longer ban counts as endless.
 const longestBan = 100 * 366 * 24 * time.Hour
 
-// BannedFor returns how long a request is refused that a ban is about, or [limiter.Never]. When
-// the ban ends, that of a wider network may count, and so on.
+// BannedFor returns how long a ban refuses the request, or [limiter.Never]. When the ban ends, that
+// of a wider network may apply, and so on.
 func (e *Evaluation) BannedFor(ban *rules.Statement) time.Duration {
 	now, set := time.Now(), e.Handler.App.Stated.Now()
 	for !ban.Until.IsZero() && ban.Until.Sub(now) <= longestBan {
@@ -153,16 +151,16 @@ func (e *Evaluation) BannedFor(ban *rules.Statement) time.Duration {
 		if err != nil || next == nil || next.Action == rules.Allow {
 			return max(ban.Until.Sub(now), 1)
 		}
-		ban = next // which ends later
+		ban = next // it ends later
 	}
 	return limiter.Never
 }
 
-// SharesStatements reports whether statements are kept in the store, for all machines.
+// SharesStatements reports whether rules are kept in the store, for all machines.
 func (a *Config) SharesStatements() bool { return a.Settings.Address != "" }
 
-// Statements are the operator's bans and allowances: those of the file, and those in a store that
-// machines share.
+// Statements are the operator's bans and allowances: those of the file, and those in a shared
+// store.
 type Statements struct {
 	Rules   *rules.File
 	Stated  instance.RulesInForce
@@ -179,7 +177,7 @@ func (s *Statements) OpenRules(path string, log *zap.Logger) (err error) {
 	return err
 }
 
-// rulesChanged reports that the file was read again.
+// rulesChanged handles a new version of the file.
 func (s *Statements) rulesChanged(set *rules.Set, err error) {
 	if err != nil {
 		s.log.Error("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right", zap.Error(err))
@@ -197,11 +195,11 @@ func (s *Statements) rulesFields(set *rules.Set) []zap.Field {
 	}
 }
 
-// rulesEvery is how often the file is looked at, so that a change is in force within a second.
+// rulesEvery is the interval of checking the file, so that a change is in force within a second.
 const rulesEvery = time.Second / 2
 
-// WatchRules looks at the file until unwatch is called. No request does: it would wait
-// for the disk, and for a large file to be read.
+// WatchRules checks the file until unwatch is called. Requests don't check it: they would wait for
+// the disk, and for a large file to be read.
 func (s *Statements) WatchRules() {
 	if set := s.Rules.Value(); !set.IsEmpty() {
 		s.log.Info("the file of bans and allowances was read", s.rulesFields(set)...)
@@ -225,12 +223,12 @@ func (s *Statements) WatchRules() {
 		close(stop)
 		select {
 		case <-done:
-		case <-time.After(instance.ReadyTimeout): // the disk hangs, and nothing ends that
+		case <-time.After(instance.ReadyTimeout): // the disk hangs, and nothing can interrupt that
 		}
 	}
 }
 
-// countStatements sets how many statements are in force.
+// countStatements sets the metric of rules in force.
 func countStatements(set *rules.Set) {
 	now := time.Now()
 	for _, action := range rules.Actions {

@@ -10,15 +10,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// This file keeps a sample of refusals in memory, so that operators see what happened before they
-// looked. At most RefusalsPerSecond are added a second, and nothing of it is ever written.
+// This file keeps a sample of refusals in memory, so that operators see refusals from before they
+// looked. It adds at most RefusalsPerSecond a second, and writes nothing to disk.
 
-// Bounds of the sample, and of what each refusal holds of what a client chooses.
+// Bounds of the sample, and of a client's values in it.
 const (
 	MaxSampled     = 2048 // refusals, less than 1 MB
 	RecentRefusals = 15 * time.Minute
 	MaxAgent       = 100 // bytes
-	MaxLatest      = 50  // refusals that are listed one by one
+	MaxLatest      = 50  // refusals in the list
 	MaxShares      = 10  // of paths, and of agents
 )
 
@@ -26,13 +26,13 @@ const (
 type SampledRefusal struct {
 	At          time.Time
 	Zone, limit string
-	Key         string // what was counted by, at most LongKey bytes
+	Key         string // the key, at most LongKey bytes
 	reason      string
 	retry       time.Duration
 	Path, Agent string
 }
 
-// Describe describes the refusal to operators.
+// describe describes the refusal to operators.
 func (s SampledRefusal) describe(tag func(key string) string) operator.Refused {
 	return operator.Refused{
 		At: s.At, Zone: s.Zone, Limit: s.limit, Text: identity.MaskedText([]byte(s.Key)), Tag: tag(s.Key),
@@ -43,7 +43,7 @@ func (s SampledRefusal) describe(tag func(key string) string) operator.Refused {
 // refusalSample holds the latest refusals. The zero value is empty.
 type refusalSample struct {
 	Ring []SampledRefusal // at most MaxSampled
-	next int              // where the next one goes, once the ring is full
+	next int              // index of the next refusal once the ring is full
 }
 
 func (s *refusalSample) add(r SampledRefusal) {
@@ -55,7 +55,7 @@ func (s *refusalSample) add(r SampledRefusal) {
 	s.next = (s.next + 1) % MaxSampled
 }
 
-// since returns the refusals from a time on, the newest first.
+// since returns the refusals since begin, the newest first.
 func (s *refusalSample) since(begin time.Time) (list []SampledRefusal) {
 	for i := range s.Ring {
 		r := s.Ring[(s.next-1-i+2*len(s.Ring))%len(s.Ring)]
@@ -67,7 +67,7 @@ func (s *refusalSample) since(begin time.Time) (list []SampledRefusal) {
 	return list
 }
 
-// LatestOf describes refusals of a sample, those of a client by a limit as one.
+// LatestOf describes the refusals of a sample. It merges a client's refusals by one limit.
 func LatestOf(sample []SampledRefusal, tag func(key string) string) []operator.Refused {
 	latest, places := []operator.Refused{}, make(map[[3]string]int)
 	for _, s := range sample {
@@ -101,8 +101,8 @@ func SharesOf(sample []SampledRefusal, text func(SampledRefusal) string) []opera
 	return shares[:min(len(shares), MaxShares)]
 }
 
-// PathClass returns the first segments of a path, with * for those that look like an id, a name or
-// a token: they would tell who somebody is, and make every path another one.
+// PathClass returns the first segments of a path. It replaces segments that look like an id, a name
+// or a token by *, because they would identify people and make every path unique.
 func PathClass(path string) string {
 	var class strings.Builder
 	for range maxClassified {
@@ -121,7 +121,7 @@ func PathClass(path string) string {
 }
 
 // segmentClass returns a segment of a path, or * for one that is long, has more than three digits,
-// or has other characters than names of pages and folders mostly have.
+// or has characters that are unusual in names of pages and folders.
 func segmentClass(segment string) string {
 	digits := 0
 	for _, c := range []byte(segment) {
@@ -142,5 +142,5 @@ func segmentClass(segment string) string {
 // Bounds of the class of a path.
 const (
 	maxClassified = 3  // segments
-	maxSegment    = 24 // bytes; a longer one is an id
+	maxSegment    = 24 // bytes; a longer one counts as an id
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// stripSessionCookie takes the cookie that may be a session out of the request.
+// stripSessionCookie removes a cookie that may be a session from the request.
 func (c *Client) stripSessionCookie() {
 	fields := c.Http.Header["Cookie"]
 	kept := identity.StripCookie(fields, c.audience().Cookie)
@@ -26,13 +26,13 @@ func (c *Client) stripSessionCookie() {
 	c.cookies = fields
 }
 
-// audience returns the site and the cookie that a session of the client is valid for.
+// audience returns the site and the cookie of the client's sessions.
 func (c *Client) audience() session.Audience {
 	return session.Audience{Site: session.Site(c.Http.Host), Cookie: session.CookieName(c.Http.TLS != nil)}
 }
 
-// shownSession returns the valid session in the client's cookies, and whether they have one
-// that was tampered with.
+// shownSession returns the valid session in the client's cookies. forged reports whether they
+// contain one that was tampered with.
 func (c *Client) shownSession(network []byte) (shown session.Session, ok, forged bool) {
 	if c.cookies == nil {
 		return shown, false, false
@@ -67,8 +67,8 @@ func (c *Client) Issue(keys *sessionKeys) (session.Session, string, error) {
 // isRenewable reports whether the client has a session that should be renewed.
 func (c *Client) isRenewable() bool { return c != nil && c.Session.Renewable }
 
-// renewal renews the client's session and returns a Set-Cookie field, or "" if its network
-// has as many sessions as it may have, or the session was renewed recently.
+// renewal renews the client's session and returns a Set-Cookie field. It returns "" if its network
+// has reached its number of sessions, or the session was renewed recently.
 func (c *Client) renewal() string {
 	limits := c.App.Session.Limits
 	d, ok := c.App.decide(c.Http.Context(), nil, []engine.Debit{

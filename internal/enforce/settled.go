@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// What a zone can be counted per.
+// The values of Zone.Per.
 const (
 	PerIP       = "ip"
 	PerEveryone = "everyone"
@@ -22,7 +22,7 @@ const (
 	PerAPIKey   = "api_key"
 )
 
-// What can be done about an empty key.
+// The values of Zone.OnEmptyKey.
 const (
 	EmptyIP    = "ip"
 	EmptyShare = "share"
@@ -30,12 +30,12 @@ const (
 	EmptyDeny  = "deny"
 )
 
-// CountsClients reports whether the zone counts single clients, and not something that
-// different people can share.
+// CountsClients reports whether the zone counts single clients, as opposed to a key that different
+// people can share.
 func (z *Zone) CountsClients() bool { return z.Per == PerClient || z.Per == PerAPIKey }
 
-// StatusOf returns the status of an answer that a handler leaves to Caddy: that of the error that
-// it returns, or 200.
+// StatusOf returns the status that Caddy writes if a handler wrote none: that of the handler's
+// error, or 200.
 func StatusOf(err error) int {
 	if err == nil {
 		return http.StatusOK
@@ -46,29 +46,29 @@ func StatusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// statusLeft is what reverse_proxy writes where the client has left before there was an answer.
+// statusLeft is the status that reverse_proxy writes if the client left before an answer.
 const statusLeft = 499
 
-// Counts reports whether a request with a status counts. Nil counts all. What was held stays where
-// the client has left: otherwise anybody could try without end by leaving early.
+// Counts reports whether a request with a status counts. A nil Count counts all. Held units stay
+// charged if the client left: otherwise clients could try without end by leaving early.
 func (c *Count) Counts(status int) bool {
 	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
 }
 
-// Answered reports whether an answer counts. Nil counts all.
+// Answered reports whether an answer counts. A nil Count counts all.
 func (c *Count) Answered(status int, header http.Header) bool {
 	return c.Counts(status) || slices.ContainsFunc(c.When, func(a Answer) bool { return a.matches(status, header) })
 }
 
-// AnsweredAlike reports whether an answer with a status may count: no log says the rest. Nil counts
-// all.
+// AnsweredAlike reports whether an answer with a status may count. Logs lack the other criteria. A
+// nil Count counts all.
 func (c *Count) AnsweredAlike(status int) bool {
 	return c.Counts(status) || slices.ContainsFunc(c.When, func(a Answer) bool {
 		return caddyhttp.ResponseMatcher{StatusCode: a.StatusCode}.Match(status, nil)
 	})
 }
 
-// StatusText returns a status, or a class of them, as a Caddyfile has it.
+// StatusText returns a status, or a class of them, as written in a Caddyfile.
 func StatusText(status int) string {
 	if status < 10 {
 		return strconv.Itoa(status) + "xx"
@@ -76,7 +76,7 @@ func StatusText(status int) string {
 	return strconv.Itoa(status)
 }
 
-// String returns the statuses as a Caddyfile has them.
+// String returns the statuses as written in a Caddyfile.
 func (c *Count) String() string { return strings.Join(c.statuses(), " ") }
 
 func (c *Count) statuses() []string {
@@ -87,7 +87,7 @@ func (c *Count) statuses() []string {
 	return words
 }
 
-// Answers returns the answers that count, each as a Caddyfile has it.
+// Answers returns the answers that count, each as written in a Caddyfile.
 func (c *Count) Answers() []string {
 	words := c.statuses()
 	for _, a := range c.When {
@@ -96,17 +96,17 @@ func (c *Count) Answers() []string {
 	return words
 }
 
-// This file has what settles whether a request counts by the status of its answer.
+// This file determines whether a request counts by the status of its answer.
 
-// settledBy is the status of an answer; 0 until it is known.
+// settledBy is the answer that settles debits. Its status is 0 until it is known.
 type settledBy struct {
 	status   int
 	header   http.Header // of the answer; nil if there is none
-	left     bool        // the client has left before a status was written, or broken off its body
-	replaced statuses    // the statuses in place of which this one was written
+	left     bool        // the client left before a status was written, or broke off its body
+	replaced statuses    // the statuses that this one replaced
 }
 
-// Counts reports whether a zone counts the answer.
+// counts reports whether a zone counts the answer.
 func (s settledBy) counts(c *Count) bool {
 	if c.Answered(s.status, s.header) || s.left && (c.Hold || c.Counts(statusLeft)) {
 		return true
@@ -119,9 +119,9 @@ func (s settledBy) counts(c *Count) bool {
 	return false
 }
 
-// replacers are the placeholders in which handlers keep the status of an answer that they may
-// replace with another: reverse_proxy with handle_response or replace_status, intercept, and the
-// error routes of a subroute.
+// replacers are the placeholders that hold the status of an answer that a handler may replace:
+// reverse_proxy with handle_response or replace_status, intercept, and the error routes of a
+// subroute.
 var replacers = [...]string{"http.reverse_proxy.status_code", "http.intercept.status_code", "http.error.status_code"}
 
 // statuses has a status for each of replacers, or 0.
@@ -135,8 +135,8 @@ func statusesIn(repl *caddy.Replacer) (s statuses) {
 	return s
 }
 
-// since returns the statuses that are others than before. A 2xx of reverse_proxy is none: it may be
-// that of forward_auth, which let the request go on to another handler.
+// since returns the statuses that differ from before. It omits a 2xx of reverse_proxy, which may be
+// that of a forward_auth that passed the request to another handler.
 func (s statuses) since(before statuses) statuses {
 	for i := range s {
 		if s[i] == before[i] || i == 0 && s[i]/100 == 2 {
@@ -146,21 +146,21 @@ func (s statuses) since(before statuses) statuses {
 	return s
 }
 
-// watchedBody is the body of a request, and notes when its client fails to send it. Without a body
-// it notes nothing.
+// watchedBody is a request's body that notes when its client fails to send it. Without a body it
+// does nothing.
 type watchedBody struct {
 	io.ReadCloser
 	read, broken, closed atomic.Bool
 }
 
-// Watch makes b the body of a request.
+// watch wraps the body of a request.
 func (b *watchedBody) watch(r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		b.ReadCloser, r.Body = r.Body, b
 	}
 }
 
-// Read implements io.Reader. What fails after Close isn't the client's fault.
+// Read implements io.Reader. Errors after Close aren't the client's fault.
 func (b *watchedBody) Read(data []byte) (int, error) {
 	n, err := b.ReadCloser.Read(data)
 	if n > 0 {
@@ -178,7 +178,7 @@ func (b *watchedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// noteError notes that a later handler had enough of a body that was too long for it.
+// noteError notes that a later handler stopped reading a body that exceeded its maximum.
 func (b *watchedBody) noteError(err error) {
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong && b.read.Load() {
 		b.broken.Store(true)

@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// This file has what shadow limits decide. Each one decides alone, about the requests that all
-// enforced limits of the handler let pass, so that its decisions are those that it would make
-// as the next limit that is enforced. They are known to the operator only.
+// This file decides by shadow limits. Each one decides alone, about the requests that all enforced
+// limits of the handler pass, so it decides as if it were the next enforced limit. Only the
+// operator sees the decisions.
 
-// shadowDeny notes that a zone in shadow would deny the request, whatever was counted.
+// shadowDeny notes that a zone in shadow would deny the request, regardless of counts.
 func (e *Evaluation) shadowDeny(z *Zone) {
-	e.Shadows.add(z.Denied, nil, 1) // more than it ever has
+	e.Shadows.add(z.Denied, nil, 1) // more than the limit ever has
 }
 
 // chargeShadows collects the debits of the shadow limits of a zone.
@@ -33,8 +33,8 @@ func (e *Evaluation) chargeShadows(z *Zone, set *LimitSet, key []byte, cost int6
 	}
 }
 
-// shadowSubject returns whose record scales the shadow limits of a zone, or nil. A handler whose
-// zones that count clients are all in shadow has not looked for it.
+// shadowSubject returns the subject whose record scales the shadow limits of a zone, or nil. A
+// handler without an enforced zone that counts clients hasn't determined it yet.
 func (e *Evaluation) shadowSubject(z *Zone) *engine.Client {
 	switch {
 	case e.Subject != nil || !z.CountsClients():
@@ -45,7 +45,7 @@ func (e *Evaluation) shadowSubject(z *Zone) *engine.Client {
 	return e.Identify().subject
 }
 
-// decideShadows has shadow limits decide about a request, if the enforced ones let it pass.
+// decideShadows makes shadow limits decide about a request, if the enforced ones pass it.
 func (e *Evaluation) decideShadows(passes bool) {
 	e.countShadowZones(passes)
 	if !passes {
@@ -68,8 +68,8 @@ func (e *Evaluation) decideShadows(passes bool) {
 	}
 }
 
-// countShadowZones counts the request for zones of which only shadow limits hold for it. The
-// others are counted with the enforced ones.
+// countShadowZones counts the request for zones in which only shadow limits apply to it. The others
+// are counted with the enforced ones.
 func (e *Evaluation) countShadowZones(passes bool) {
 	ledger := e.Handler.App.Ledger
 	var last *Zone
@@ -85,8 +85,8 @@ func (e *Evaluation) countShadowZones(passes bool) {
 	}
 }
 
-// note counts a decision of a shadow limit, adds it to the verdicts, and logs the request that it
-// would have refused.
+// note counts a decision of a shadow limit, adds it to the verdicts, and logs the request if the
+// limit would have refused it.
 func (v *ShadowVerdicts) note(app *Config, policies []*Policy, debits []engine.Debit, d engine.Decision, describe func() []zap.Field) {
 	app.countShadow(policies, debits, d)
 	if d.Allowed {
@@ -119,8 +119,8 @@ func (a *Config) countShadow(policies []*Policy, debits []engine.Debit, d engine
 	}
 }
 
-// decideShadowLater has a shadow limit decide about the request when the store has answered. The
-// request goes on meanwhile, so what is logged of it is copied.
+// decideShadowLater makes a shadow limit decide about the request when the store has answered.
+// Because the request continues meanwhile, it copies the request's log fields.
 func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, policies []*Policy, debits []engine.Debit) {
 	app := e.Handler.App
 	var described []zap.Field
@@ -144,27 +144,26 @@ func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, 
 	})
 }
 
-// ShadowVerdicts is what shadow limits have decided about a request. It may be used after the
+// ShadowVerdicts are the decisions of shadow limits about a request. They may be used after the
 // request has ended, by any number of goroutines.
 type ShadowVerdicts struct {
 	mu        sync.Mutex
-	Zones     []*Zone       // guarded by mu: whose shadow limits decide
+	Zones     []*Zone       // guarded by mu: zones with deciding shadow limits
 	refusedBy []*Policy     // guarded by mu: the limits that would have refused it
-	waits     []shadowAwait // guarded by mu: decisions that were not made at once
-	room      [2]*Zone      // of zones
+	waits     []shadowAwait // guarded by mu: pending decisions
+	room      [2]*Zone      // initial storage of Zones
 }
 
 // shadowAwait is a decision that waits for the store.
 type shadowAwait struct {
 	zone *Zone
-	done chan struct{} // closed when it is made
+	done chan struct{} // closed when the decision is made
 }
 
 // shadowVar is the request variable that holds the verdicts of all handlers.
 const shadowVar = "rate_limit.shadow"
 
-// ShadowVerdicts returns the verdicts about the request, for those of its shadow limits to be
-// added.
+// ShadowVerdicts returns the verdicts about the request, to which shadow limits add theirs.
 func (e *Evaluation) ShadowVerdicts() *ShadowVerdicts {
 	v, ok := e.Vars[shadowVar].(*ShadowVerdicts)
 	if !ok {
@@ -183,7 +182,7 @@ func (e *Evaluation) ShadowVerdicts() *ShadowVerdicts {
 	return v
 }
 
-// WouldRefuse notes that a limit would have refused the request, and counts that once for its
+// WouldRefuse notes that a limit would have refused the request. It counts the request once per
 // zone.
 func (v *ShadowVerdicts) WouldRefuse(by *Policy) {
 	v.mu.Lock()
@@ -196,7 +195,7 @@ func (v *ShadowVerdicts) WouldRefuse(by *Policy) {
 	}
 }
 
-// Await notes that a zone has yet to decide, until done is called.
+// Await notes that a zone's decision is pending until done is called.
 func (v *ShadowVerdicts) Await(z *Zone) (done func()) {
 	a := shadowAwait{z, make(chan struct{})}
 	v.mu.Lock()
@@ -205,8 +204,8 @@ func (v *ShadowVerdicts) Await(z *Zone) (done func()) {
 	return func() { close(a.done) }
 }
 
-// All returns the limits that would have refused the request. It waits for decisions that are yet
-// to be made, at most for as long as requests wait for the store.
+// All returns the limits that would have refused the request. It waits for pending decisions, at
+// most as long as requests wait for the store.
 func (v *ShadowVerdicts) All() []*Policy {
 	v.awaitThose(func(*Zone) bool { return true })
 	v.mu.Lock()
@@ -226,8 +225,8 @@ func (v *ShadowVerdicts) awaitThose(of func(*Zone) bool) {
 	}
 }
 
-// namesOf returns the names of the limits of a zone that would have refused the request, or false
-// if the zone has no shadow limit for it. It waits as [ShadowVerdicts.all] does.
+// namesOf returns the names of a zone's limits that would have refused the request, or false if no
+// shadow limit of the zone applies. It waits as [ShadowVerdicts.All] does.
 func (v *ShadowVerdicts) namesOf(name string) (names []string, decides bool) {
 	is := func(z *Zone) bool { return z.Name == name }
 	v.awaitThose(is)
@@ -241,8 +240,7 @@ func (v *ShadowVerdicts) namesOf(name string) (names []string, decides bool) {
 	return names, slices.ContainsFunc(v.Zones, is)
 }
 
-// nameExceeded tells later handlers, in a header field of the request, of which limits it is over that
-// let it pass.
+// nameExceeded sets a header field of the request that names the exceeded limits that let it pass.
 func (e *Evaluation) nameExceeded() {
 	if len(e.Handler.PassFields) == 0 {
 		return
@@ -258,7 +256,7 @@ func (e *Evaluation) nameExceeded() {
 	}
 }
 
-// WouldRefuseSuffix ends the name of the placeholder of a zone.
+// WouldRefuseSuffix ends the name of a zone's placeholder.
 const WouldRefuseSuffix = "." + meter.WouldRefuse
 
 // Placeholder resolves `http.rate_limit.<zone>.would_refuse`: the names of the limits that would
@@ -273,5 +271,5 @@ func (v *ShadowVerdicts) Placeholder(key string) (any, bool) {
 	return strings.Join(names, ", "), decides
 }
 
-// OurPlaceholders begins the names of our placeholders.
+// OurPlaceholders is the prefix of our placeholders.
 const OurPlaceholders = "http.rate_limit."

@@ -26,7 +26,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// maxForm is the largest form that is read, in bytes.
+// maxForm is the size of the largest accepted form, in bytes.
 const maxForm = 16 << 10
 
 // Accept issues a session for a solution, and redirects the browser.
@@ -41,9 +41,9 @@ func (x *Exchange) Accept() error {
 	return x.Settle(token)
 }
 
-// isVisit reports whether the request may be the one with which the page goes on: one of the site
-// itself, of a browser that calls up a page, or of a program. A picture or a prefetch elsewhere could
-// have a browser use up a token, and a session of its network.
+// isVisit reports whether the request may come from the page that goes on: it is same-site, a
+// browser's navigation, or a program's request. Otherwise a picture or a prefetch elsewhere could
+// make a browser use up a token, and a session of its network.
 func (x *Exchange) isVisit() bool {
 	switch hintsOf(x.Http).Initiator {
 	case identity.OwnSite:
@@ -56,8 +56,8 @@ func (x *Exchange) isVisit() bool {
 	return false
 }
 
-// AcceptWait issues a session for a token whose time is over, and redirects the browser. It has
-// limits of its own beside those of solutions.
+// AcceptWait issues a session for a token whose waiting time is over, and redirects the browser. It
+// has limits in addition to those of solutions.
 func (x *Exchange) AcceptWait(text string) error {
 	token, err := x.Keys.Setter.CheckWait(time.Now(), session.Site(x.Http.Host), x.Client.NetworkID(), text)
 	if err != nil {
@@ -69,8 +69,8 @@ func (x *Exchange) AcceptWait(text string) error {
 		engine.Debit{Limit: x.Limits.liveWaits, Key: network, Cost: 1})
 }
 
-// Settle issues a session for a solution or a token, once, if that is within all limits, among
-// them those of more.
+// Settle issues a session for a solution or a token, once, if all limits and the debits of more
+// admit it.
 func (x *Exchange) Settle(token [TokenSize]byte, more ...engine.Debit) error {
 	d, ok := x.redeem(token, more)
 	switch {
@@ -79,7 +79,7 @@ func (x *Exchange) Settle(token [TokenSize]byte, more ...engine.Debit) error {
 	case d.Reason == engine.Abandoned:
 		return errAbandoned
 	case !d.Allowed && d.Debit == 0:
-		if x.Http.Method == http.MethodPost { // browsers may send a GET again by themselves
+		if x.Http.Method == http.MethodPost { // browsers may repeat a GET on their own
 			x.punish()
 		}
 		return x.reject(UsedBefore)
@@ -89,7 +89,7 @@ func (x *Exchange) Settle(token [TokenSize]byte, more ...engine.Debit) error {
 	return x.grant()
 }
 
-// readForm reads the form that the page sends, or returns what is wrong with it.
+// readForm reads the page's form. If the form is invalid, it returns a status and a text.
 func (x *Exchange) readForm() (status int, text string) {
 	if kind, _, _ := mime.ParseMediaType(x.Http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return http.StatusUnsupportedMediaType, "Send the form of the page."
@@ -105,8 +105,8 @@ func (x *Exchange) readForm() (status int, text string) {
 // TokenSize is the length of the token that identifies a solution.
 const TokenSize = challenge.NonceSize
 
-// check checks the solution in the form. It returns the token that identifies the solution,
-// or the reason for which it is not accepted.
+// check checks the solution in the form. It returns the token that identifies the solution, or the
+// reason for not accepting it.
 func (x *Exchange) check() (token [TokenSize]byte, reason string) {
 	if x.Verifier != nil {
 		return x.verify(x.Http.PostForm.Get(x.Verifier.Service().Field))
@@ -119,7 +119,7 @@ func (x *Exchange) check() (token [TokenSize]byte, reason string) {
 	return solved.Nonce, ""
 }
 
-// reasonOf returns why a solution or a token is not accepted, as metrics have it.
+// reasonOf returns the reason for not accepting a solution or a token, as metrics name it.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, challenge.ErrForeign):
@@ -159,7 +159,7 @@ func (x *Exchange) redeem(token [TokenSize]byte, more []engine.Debit) (d engine.
 	return x.App.decide(x.Http.Context(), nil, append(debits, more...))
 }
 
-// punish punishes the client for a solution that was sent again.
+// punish punishes the client for sending a solution again.
 func (x *Exchange) punish() {
 	x.App.reportOffense(x.Evaluation, x.Evaluation.Identify().subject, x.App.Forged)
 }
@@ -178,8 +178,8 @@ func (x *Exchange) grant() error {
 	return nil
 }
 
-// show answers with a page that has a challenge. refused is the refusal that it is offered
-// for; nil if nothing was refused. why says why the page is shown again; nil the first time.
+// show answers with a page that has a challenge. refused is the refusal that led to the page, or
+// nil. why returns the reason for showing the page again; nil the first time.
 func (x *Exchange) show(status int, target string, refused *Refusal, why notice) error {
 	answer := htmlAnswer{language: languageOf(x.Http)}
 	page := challenge.Page{Texts: answer.language, Site: x.Page.Refused.Site, Action: x.Path, Target: x.target(target)}
@@ -197,10 +197,10 @@ func (x *Exchange) show(status int, target string, refused *Refusal, why notice)
 	return answer.write(x.W, x.Http, status)
 }
 
-// notice returns why the page is shown again, in a language.
+// notice returns the reason for showing the page again, in a language.
 type notice func(*language.Texts) string
 
-// Set puts a challenge into a page.
+// set puts a challenge into a page.
 func (x *Exchange) set(page *challenge.Page) error {
 	if wait := x.WithoutScript; wait > 0 {
 		token, err := x.Keys.Setter.SetWait(time.Now(), session.Site(x.Http.Host), x.Client.NetworkID(), wait)
@@ -222,8 +222,8 @@ func (x *Exchange) set(page *challenge.Page) error {
 	return err
 }
 
-// target returns where the browser is redirected to: a page of this site, and not the page of
-// the challenge.
+// target returns the target of the redirect: a page of this site, but not the page of the
+// challenge.
 func (x *Exchange) target(text string) string {
 	if text = challenge.Target(text); strings.HasPrefix(text, x.Path) {
 		return "/"
@@ -231,7 +231,7 @@ func (x *Exchange) target(text string) string {
 	return text
 }
 
-// Notices say why the page is shown again.
+// Notices are the reasons for showing the page again.
 var Notices = map[string]notice{
 	UsedBefore: func(t *language.Texts) string { return t.Used },
 	expired:    func(t *language.Texts) string { return t.Expired },
@@ -254,8 +254,8 @@ func (x *Exchange) reject(reason string) error {
 	return x.show(status, x.asked, nil, why)
 }
 
-// Refuse answers that no session is issued at the moment: a browser with the page of refusals,
-// others with a line of text.
+// refuse answers that no session is issued at the moment: to a browser with the page of refusals,
+// to others with a line of text.
 func (x *Exchange) refuse(reason string, d engine.Decision, text string) error {
 	meter.SessionRefused(reason)
 	if reason == noSecret {
@@ -282,5 +282,5 @@ func (x *Exchange) say(status int, text string) error {
 	return err
 }
 
-// WidgetAction is what a service is told that its token is for.
+// WidgetAction is the action of the tokens that the service verifies.
 const WidgetAction = "rate-limit"

@@ -13,26 +13,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Tenant is a config as a user of an instance: it opens the instance once it runs, decides by it, and
-// gives it up. Requests that outlive the config borrow the instance.
+// Tenant is a config as a user of an instance: it opens the instance once the config runs, decides
+// by it, and gives it up. Requests that outlive the config borrow the instance.
 type Tenant struct {
 	Store    stores.Store
 	Settings instance.Settings
-	Region   *instance.Region // nil if there is only one
+	Region   *instance.Region // nil without regions
 	Log      *zap.Logger
 
 	Running  chan struct{} // closed when it is known whether the config runs
 	runsOnce sync.Once     // closes Running
 
 	mu       sync.Mutex
-	Instance atomic.Pointer[instance.Instance] // written under mu; nil until it is needed
+	Instance atomic.Pointer[instance.Instance] // written under mu; nil until first use
 	onOpen   func(*instance.Instance)          // called under mu, before any request uses it
 	onClose  func(*instance.Instance)          // called under mu, before it is given up; nil if it was never used
 	closed   bool                              // guarded by mu
 }
 
-// release gives up the instance. When no config uses it any more it is closed, and unspent units are
-// given back. Only the first call does something.
+// release gives up the instance. The last config that does so closes it, which gives back unspent
+// units. Only the first call has an effect.
 func (t *Tenant) release() (first bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,10 +53,10 @@ func (t *Tenant) release() (first bool, err error) {
 // Settle notes that it is now known whether the configuration runs.
 func (t *Tenant) Settle() { t.runsOnce.Do(func() { close(t.Running) }) }
 
-// Use returns the instance, and opens it if need be. A request that comes before the
-// configuration has completely started waits for that: the store must not be opened for a
-// configuration that may still be rejected. If another configuration has the same instance
-// open, use doesn't wait. The result is nil after Cleanup if the instance was never used.
+// Use returns the instance, and opens it if necessary. A request that comes before the
+// configuration has completely started waits for that, because the store must not be opened for a
+// configuration that may still be rejected. If another configuration has the same instance open,
+// Use doesn't wait. The result is nil after Cleanup if the instance was never used.
 func (t *Tenant) Use() *instance.Instance {
 	if h := t.Instance.Load(); h != nil {
 		return h
@@ -75,8 +75,8 @@ func (t *Tenant) isShared() bool {
 	return instance.IsInUse(t.Settings)
 }
 
-// open returns the instance, and starts it if this configuration has none yet. It is nil
-// after Cleanup, or if it can't be started.
+// open returns the instance, and starts it if this configuration has none yet. It returns nil after
+// Cleanup, or if the instance can't be started.
 func (t *Tenant) open() *instance.Instance {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,8 +95,8 @@ func (t *Tenant) open() *instance.Instance {
 	return h
 }
 
-// decide charges a request to limits, or refuses it. The result is false if there are no
-// counts to decide by, because the configuration was rejected.
+// decide charges a request to limits, or refuses it. The result is false if there are no counts to
+// decide by, because the configuration was rejected.
 func (t *Tenant) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	if h := t.Use(); h != nil {
 		if d = h.Decide(ctx, client, debits); !d.Degraded || !h.Closing.Load() {
@@ -106,10 +106,9 @@ func (t *Tenant) decide(ctx context.Context, client *engine.Client, debits []eng
 	return t.decideLate(ctx, client, debits)
 }
 
-// decideLate decides about a request that has outlived its configuration: when Caddy loads
-// another one, it lets the requests under way finish. It borrows the instance, and opens it
-// again if no configuration uses it any more. It does not open the instance of a
-// configuration that never ran.
+// decideLate decides about a request that has outlived its configuration: when Caddy loads another
+// one, it lets requests in flight finish. It borrows the instance, and reopens it if no
+// configuration uses it any more. It does not open the instance of a configuration that never ran.
 func (t *Tenant) decideLate(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	if t.Instance.Load() == nil && !t.isShared() {
 		return t.decideElsewhere(ctx, client, debits)
@@ -118,7 +117,7 @@ func (t *Tenant) decideLate(ctx context.Context, client *engine.Client, debits [
 	if err != nil {
 		return d, false
 	}
-	forget(client) // what they know is of another engine
+	forget(client) // they cache state of another engine
 	for i := range debits {
 		forget(debits[i].Client)
 	}
@@ -129,8 +128,8 @@ func (t *Tenant) decideLate(ctx context.Context, client *engine.Client, debits [
 	return d, true
 }
 
-// decideElsewhere decides about a request of a configuration that was rejected after it
-// had begun to listen. The configuration that runs instead counts it.
+// decideElsewhere decides about a request of a configuration that was rejected after it had begun
+// to listen. The running configuration counts the request.
 func (t *Tenant) decideElsewhere(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	var other *instance.Instance
 	instance.Each(func(h *instance.Instance) {
@@ -144,7 +143,7 @@ func (t *Tenant) decideElsewhere(ctx context.Context, client *engine.Client, deb
 	return other.Decide(ctx, client, debits), true
 }
 
-// forget has the engine look up a client again.
+// forget makes the engine look up a client again.
 func forget(c *engine.Client) {
 	if c != nil {
 		*c = engine.Client{Key: c.Key}

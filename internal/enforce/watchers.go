@@ -10,19 +10,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// Watchers are the operators who follow what is decided, and the sample of refusals that they are
-// shown. The zero value has none.
+// Watchers stream decisions to operators, and keep the sample of refusals. The zero value has no
+// streams.
 type Watchers struct {
 	Sampled instance.PerSecond // refusals
 
 	Mu      sync.Mutex
 	Streams map[*watcher]struct{} // guarded by mu
-	closed  bool                  // guarded by mu: there will be no more
+	closed  bool                  // guarded by mu: no further streams
 	Latest  refusalSample         // guarded by mu
 	running sync.WaitGroup
 }
 
-// watcher is one of them.
+// watcher is the stream of one operator.
 type watcher struct {
 	refusals chan SampledRefusal
 	end      context.CancelFunc
@@ -31,7 +31,7 @@ type watcher struct {
 const (
 	RefusalsPerSecond = 10
 	totalsEvery       = time.Second
-	WatcherBacklog    = 32 // events that a slow reader may be behind
+	WatcherBacklog    = 32 // events that a slow reader may lag behind
 )
 
 // Watch returns the events from now on, until ctx ends or the watchers are closed.
@@ -66,8 +66,8 @@ func (w *Watchers) leave(one *watcher) {
 	delete(w.Streams, one)
 }
 
-// forward sends totals now and every second, and refusals as they come. What finds no room
-// is dropped.
+// forward sends totals now and every second, and refusals as they come. It drops events that don't
+// fit into the channel.
 func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, totals func() operator.Totals, tag func(key string) string) {
 	ticker := time.NewTicker(totalsEvery)
 	defer ticker.Stop()
@@ -91,7 +91,8 @@ func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, total
 	}
 }
 
-// Refused keeps a refusal and sends it to all who watch, unless there were enough in this second.
+// Refused adds a refusal to the sample and sends it to all watchers, unless the second's bound is
+// reached.
 func (w *Watchers) Refused(now time.Time, sample func(now time.Time) SampledRefusal) {
 	if !w.Sampled.Admits(now, RefusalsPerSecond) {
 		return
@@ -108,14 +109,14 @@ func (w *Watchers) Refused(now time.Time, sample func(now time.Time) SampledRefu
 	}
 }
 
-// Recent returns the refusals of the last minutes in the sample, the newest first.
+// Recent returns the sample's refusals of the last minutes, the newest first.
 func (w *Watchers) Recent(now time.Time) []SampledRefusal {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	return w.Latest.since(now.Add(-RecentRefusals))
 }
 
-// Close ends all streams, and waits for that.
+// Close ends all streams and waits for their end.
 func (w *Watchers) Close() {
 	w.Mu.Lock()
 	w.closed = true
