@@ -11,21 +11,21 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// This file has the API keys in a store that machines share. Each is a note there, as an operator's
-// statement is: its name is a keyed hash, and its value the line that a file of keys would have,
-// sealed. So who reads the store learns neither names nor hashes, and has nothing to search with.
+// This file keeps API keys in a shared store. Each is a note there, like an operator's rule: its
+// name is a keyed hash, and its value is the sealed line of a file of keys. So readers of the store
+// learn neither names nor hashes, and can't look anything up.
 
-// keyNote begins the line of a note about an API key.
+// keyNote is the prefix of the line of an API key's note.
 const keyNote = "api-key "
 
-// maxSharedKeys is how many API keys a store may have. The rest of its notes is for bans.
+// maxSharedKeys is the most API keys in a store. The rest of its notes is for bans.
 const maxSharedKeys = storage.MaxNotes / 4
 
-// sharedKey is an API key as the store has it.
+// sharedKey is an API key in the store.
 type sharedKey struct {
 	apikeys.Stored
 	version int64 // of its note
-	older   bool  // it is sealed under an older line of the secret
+	older   bool  // sealed with an older line of the secret
 }
 
 // findKeys returns the names of the notes about the keys that match accepts, and the keys.
@@ -41,7 +41,7 @@ func (s *SharedRules) findKeys(match func(storage.Key, apikeys.Stored) bool) map
 	return found
 }
 
-// someOlderKeys returns some of the keys that are sealed under an older line of the secret.
+// someOlderKeys returns some of the keys sealed with an older line of the secret.
 func (s *SharedRules) someOlderKeys(most int) map[storage.Key]sharedKey {
 	n := 0
 	return s.findKeys(func(name storage.Key, _ apikeys.Stored) bool {
@@ -62,7 +62,7 @@ func (s *SharedRules) ListKeys() (list []apikeys.Stored) {
 	return list
 }
 
-// KeysOf returns the keys of a client, or if id is not "", the one that it tells apart.
+// KeysOf returns the keys of a client. If id is not "", it returns only the key with that id.
 func (s *SharedRules) KeysOf(client, id string) map[storage.Key]sharedKey {
 	return s.findKeys(func(_ storage.Key, key apikeys.Stored) bool {
 		return key.Name == client && (id == "" || key.Entry().ID == id)
@@ -74,7 +74,7 @@ func (c *changes) nameOfKey(key apikeys.Stored) storage.Key {
 	return c.names.Hash(0, keyNote+string(key.Hash[:]))
 }
 
-// addKey adds a key, of a version or a later one.
+// addKey adds a key with this version or a later one.
 func (c *changes) addKey(key apikeys.Stored, version int64) {
 	c.note(storage.Note{Name: c.nameOfKey(key), Version: version}, keyNote+key.String(), key.Expires)
 }
@@ -97,7 +97,7 @@ func (s *SharedRules) AddKey(ctx context.Context, key apikeys.Stored) error {
 	return s.instance.Engine.PutNotes(ctx, c.list())
 }
 
-// RevokeKeys removes keys from the store, whatever others change about them meanwhile.
+// RevokeKeys removes keys from the store, regardless of concurrent changes to them.
 func (s *SharedRules) RevokeKeys(ctx context.Context, keys map[storage.Key]sharedKey) error {
 	c, err := s.newChanges()
 	if err != nil {
@@ -105,14 +105,14 @@ func (s *SharedRules) RevokeKeys(ctx context.Context, keys map[storage.Key]share
 	}
 	for name, key := range keys {
 		c.removeOne(name, key.Expires, key.version)
-		if key.older { // another machine may be about to seal it again
+		if key.older { // another machine may be about to reseal it
 			c.removeOne(c.nameOfKey(key.Stored), key.Expires, key.version)
 		}
 	}
 	return s.instance.Engine.PutNotes(ctx, c.list())
 }
 
-// RetierKeys gives keys another tier. A key that was revoked meanwhile stays revoked.
+// RetierKeys changes the tier of keys. A concurrently revoked key stays revoked.
 func (s *SharedRules) RetierKeys(ctx context.Context, keys map[storage.Key]sharedKey, tier string) error {
 	c, err := s.newChanges()
 	if err != nil {

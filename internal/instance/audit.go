@@ -19,11 +19,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// ErrAuditAway says that the audit can't be used, because the store can't.
+// ErrAuditAway is the error of an audit whose store can't be used.
 var ErrAuditAway = operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and neither can the audit that is in it: caddy rate-limit status says why")
 
-// auditError returns the error that an operator gets for an error of the store. In an outage the
-// last store that was in use is closed.
+// auditError returns the operator's error for an error of the store. In an outage the store that
+// was last in use is closed.
 func auditError(err error) error {
 	if errors.Is(err, storage.ErrClosed) {
 		return ErrAuditAway
@@ -31,10 +31,10 @@ func auditError(err error) error {
 	return err
 }
 
-// Audit notes in the store who did what to whom.
+// Audit records the actions of operators in the store.
 type Audit struct{ instance *Instance }
 
-// Store returns the store that is in use as one that keeps the audit.
+// Store returns the store in use as an auditor.
 func (a *Audit) Store() (storage.Auditor, error) {
 	store := a.instance.Store.Load()
 	if store == nil {
@@ -47,18 +47,18 @@ func (a *Audit) Store() (storage.Auditor, error) {
 	return auditor, nil
 }
 
-// AuditEntry is what is noted in the audit.
+// AuditEntry is an entry of the audit.
 type AuditEntry struct {
-	at         int64 // of the store's time; 0 is now
+	at         int64 // in the store's time; 0 is now
 	By, Action string
-	Target     *operator.Target // nil if it is about nobody
+	Target     *operator.Target // nil if the entry concerns no client
 	Reason     string
 }
 
-// Write notes who did what to whom. When it returns nil, that is in the store, so whatever it
-// is about may be answered then. A reader of the store learns neither the target nor the reason.
+// Write writes an entry to the audit. When it returns nil, the entry is in the store, so the action
+// may be confirmed. A reader of the store learns neither the target nor the reason.
 func (a *Audit) Write(ctx context.Context, e AuditEntry) error {
-	_ = a.catchUp(ctx) // what fails waits on
+	_ = a.catchUp(ctx) // failed entries keep waiting
 	return a.write(ctx, e)
 }
 
@@ -92,9 +92,9 @@ func kindInAudit(t operator.Target) string {
 	return string(t.Kind)
 }
 
-// InAudit returns the name at rest that an entry about a target has, and after it those that
-// earlier entries may have. The name of an address can't be linked to it any more when the entries
-// are gone: see [epoch.Keys].
+// InAudit returns the name at rest of a target in new entries, followed by its possible names in
+// earlier ones. The name of an address can't be linked to it once the entries are gone: see
+// [epoch.Keys].
 func (n *Names) InAudit(t operator.Target) ([]string, error) {
 	if n.Secret.Load() == nil {
 		return nil, operator.Errorf(http.StatusServiceUnavailable, "the secret can't be read at the moment, so nothing can be noted in the audit")
@@ -119,15 +119,14 @@ func (n *Names) InAudit(t operator.Target) ([]string, error) {
 	return names, nil
 }
 
-// auditNames are for how long the names of addresses can be linked: those of new entries as long
-// as these are kept, those of entries by earlier versions for a day or two.
+// auditNames are how long the names of addresses can be linked: in new entries as long as the
+// entries are kept, in entries of earlier versions for a day or two.
 var auditNames = []time.Duration{storage.KeepActs, storage.Day}
 
-// sealedReason begins the reason of an entry that is sealed. Entries of earlier versions have it
-// in plain.
+// sealedReason is the prefix of a sealed reason. Entries of earlier versions have a plain reason.
 const sealedReason = "sealed:"
 
-// seal seals the reason of an entry, and the name of the API key that it is about.
+// seal seals the reason of an entry, and the name of its API key.
 func (a *Audit) seal(act *storage.Act, name string) error {
 	act.Cut()
 	if act.Reason == "" && name == "" {
@@ -144,12 +143,12 @@ func (a *Audit) seal(act *storage.Act, name string) error {
 
 const AuditPurpose = "audit"
 
-// sealedFor returns the rest of an entry, which a sealed reason belongs to.
+// sealedFor returns the rest of an entry, to which a sealed reason is bound.
 func sealedFor(act *storage.Act) string {
 	return strings.Join([]string{act.By, act.Action, act.Kind, act.Target}, "\n")
 }
 
-// OpenAct returns the name of the API key that an entry is about, or "", and the reason.
+// OpenAct returns the name of the API key of an entry, or "", and the reason.
 func OpenAct(sealer *identity.Sealer, act *storage.Act) (name, reason string) {
 	text, ok := strings.CutPrefix(act.Reason, sealedReason)
 	if !ok {
@@ -172,13 +171,13 @@ func (a *Audit) List(ctx context.Context, before int64, n int) ([]storage.Act, e
 	if err != nil {
 		return nil, err
 	}
-	_ = a.catchUp(ctx) // if it fails, what is in the store is listed all the same
+	_ = a.catchUp(ctx) // if it fails, lists the entries in the store
 	acts, err := auditor.Acts(ctx, before, n)
 	return acts, auditError(err)
 }
 
-// about returns the n newest entries before a time about a client, and about networks that an
-// address is in.
+// about returns the n newest entries before a time about a client, and about the networks of an
+// address.
 func (a *Audit) about(ctx context.Context, t operator.Target, before int64, n int) (found []storage.Act, err error) {
 	names := make(map[string]bool)
 	for _, around := range targetsAround(t) {
@@ -208,7 +207,7 @@ func (a *Audit) about(ctx context.Context, t operator.Target, before int64, n in
 	return found, nil
 }
 
-// targetsAround returns a target, and all networks that it is in.
+// targetsAround returns a target and all networks that contain it.
 func targetsAround(t operator.Target) []operator.Target {
 	all := []operator.Target{t}
 	if t.Kind != operator.Address {
@@ -220,17 +219,17 @@ func targetsAround(t operator.Target) []operator.Target {
 	return all
 }
 
-// lateAudit is the entries that could not be written, because the store couldn't be used.
+// lateAudit holds the entries that wait for the store.
 type lateAudit struct {
 	mu      sync.Mutex
 	entries []AuditEntry // guarded by mu
 }
 
-// maxLateAudit is how many entries wait for a store.
+// maxLateAudit is the most entries that wait for a store.
 const maxLateAudit = 1000
 
-// lateAudits has a *lateAudit for each store of this process and its secret. It outlives instances: a
-// reload in an outage may replace them.
+// lateAudits maps each store of this process and its secret to a *lateAudit. It outlives instances:
+// a reload in an outage may replace them.
 var lateAudits sync.Map
 
 func (a *Audit) late() *lateAudit {
@@ -238,7 +237,7 @@ func (a *Audit) late() *lateAudit {
 	return late.(*lateAudit)
 }
 
-// Add keeps an entry until the store can be used. It returns false if too many wait already.
+// add keeps an entry until the store can be used. It returns false if too many wait already.
 func (l *lateAudit) add(e AuditEntry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,7 +248,7 @@ func (l *lateAudit) add(e AuditEntry) bool {
 	return true
 }
 
-// take returns an entry that waits, the oldest first.
+// take returns the oldest entry that waits.
 func (l *lateAudit) take() (e AuditEntry, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,14 +260,14 @@ func (l *lateAudit) take() (e AuditEntry, ok bool) {
 	return e, true
 }
 
-// afterOutage writes the entries that wait, if the store can be used.
+// afterOutage writes the waiting entries, if the store can be used.
 func (a *Audit) afterOutage() {
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
-	_ = a.catchUp(ctx) // they wait on
+	_ = a.catchUp(ctx) // failed entries keep waiting
 }
 
-// catchUp writes the entries that wait.
+// catchUp writes the waiting entries.
 func (a *Audit) catchUp(ctx context.Context) error {
 	for late := a.late(); ; {
 		next, ok := late.take()
@@ -297,7 +296,8 @@ func (a *Audit) Of(ctx context.Context, client string, before int64, n int) ([]s
 	return a.about(ctx, t, before, n)
 }
 
-// WriteSoon notes an entry in the audit, or keeps it until the store can be used: late reports that.
+// WriteSoon writes an entry to the audit. If the store can't be used, it keeps the entry until it
+// can, and reports that as late.
 func (a *Audit) WriteSoon(ctx context.Context, e AuditEntry) (late bool, err error) {
 	if !a.instance.Engine.Degraded() {
 		err = a.Write(ctx, e)

@@ -7,17 +7,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// This file warns of limits whose change makes machines count apart while a config is rolled out.
+// This file warns of changed limits that make machines count separately while a config is rolled
+// out.
 
-// LimitKinds has all that the counts of limits depend on besides the key, in words, and whether
-// the limit is enforced.
+// LimitKinds holds everything that the counts of limits depend on besides the key, in words, and
+// whether the limit is enforced.
 type LimitKinds map[string]bool
 
 // ZoneTier is a tier in a zone. A zone with limits of its own has one, "".
 type ZoneTier struct{ Zone, Tier string }
 
-// WarnOfChangedLimits warns of each zone in which a limit took the place of one that counts apart
-// from it. It matters in a store that several machines use.
+// WarnOfChangedLimits warns of each zone in which a limit replaced one with separate counts. That
+// matters only in a store that several machines use.
 func (h *Instance) WarnOfChangedLimits(now map[ZoneTier]LimitKinds, log *zap.Logger) {
 	if h.Settings.Address == "" {
 		return
@@ -35,8 +36,8 @@ func (h *Instance) WarnOfChangedLimits(now map[ZoneTier]LimitKinds, log *zap.Log
 	}
 }
 
-// replaceKinds notes the kinds of limits that are in force, and returns those that were: none
-// at the first start. They are those of another instance if the reload changed settings.
+// replaceKinds stores the kinds of the limits in force, and returns the former ones: none at the
+// first start. They come from another instance if the reload changed settings.
 func (h *Instance) replaceKinds(now map[ZoneTier]LimitKinds) (former map[ZoneTier]LimitKinds) {
 	Each(func(other *Instance) {
 		if kinds := other.kinds.Load(); kinds != nil && other.Settings.Store == h.Settings.Store {
@@ -49,7 +50,7 @@ func (h *Instance) replaceKinds(now map[ZoneTier]LimitKinds) (former map[ZoneTie
 	return former
 }
 
-// replacedBy returns the kinds that are enforced no more, and those that are now and were not
+// replacedBy returns the kinds that are no longer enforced, and the enforced ones that weren't
 // counted before.
 func (k LimitKinds) replacedBy(now LimitKinds) (gone, added []string) {
 	for kind, enforced := range k {

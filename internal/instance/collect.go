@@ -6,16 +6,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// Collectors report what is true of the instances in use at the moment.
+// Collectors report the current state of the instances in use.
 var Collectors = []prometheus.Collector{instanceCollector{}, networkCollector{}, regionCollector{}}
 
-// instanceCollector reports what is true at the moment of every engine in use.
+// instanceCollector reports the current state of every engine in use.
 type instanceCollector struct{}
 
 var (
 	descKeys = prometheus.NewDesc("caddy_rate_limit_keys",
 		"Keys held in memory, counted once per limit.", nil, nil)
-	descKeysTotal = prometheus.NewDesc("caddy_rate_limit_keys_total", // the name that mholt/caddy-ratelimit has for it
+	descKeysTotal = prometheus.NewDesc("caddy_rate_limit_keys_total", // its name in mholt/caddy-ratelimit
 		"The same as caddy_rate_limit_keys. A gauge, whatever its name says.", nil, nil)
 	descEvicted = prometheus.NewDesc("caddy_rate_limit_evicted_keys_total",
 		"Keys dropped from memory to make room for others.", nil, nil)
@@ -68,8 +68,8 @@ func (instanceCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// networkCollector reports how stores on a network are reached. It reports nothing where there
-// is none.
+// networkCollector reports the state of the connection to stores on a network. It reports nothing
+// without such a store.
 type networkCollector struct{}
 
 var (
@@ -94,8 +94,8 @@ func (networkCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descUnsettled
 }
 
-// Collect implements prometheus.Collector. Of several stores it reports the one that takes
-// longest, and the losses of all.
+// Collect implements prometheus.Collector. Of several stores it reports the slowest one, and the
+// losses of all.
 func (networkCollector) Collect(ch chan<- prometheus.Metric) {
 	var machines, roundTrip, ahead, lost, unsettled float64
 	Each(func(h *Instance) {
@@ -116,8 +116,8 @@ func (networkCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descUnsettled, prometheus.CounterValue, unsettled)
 }
 
-// regionCollector reports what is true at the moment of the exchange with other regions. It
-// reports nothing where there is none.
+// regionCollector reports the current state of the exchange with other regions. It reports nothing
+// without an exchange.
 type regionCollector struct{}
 
 var (

@@ -20,9 +20,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// This file has how an instance writes the history.
+// This file writes an instance's history.
 
-// startHistory begins to write what is counted.
+// startHistory begins to write the counts.
 func (h *Instance) startHistory(ledger *history.Ledger) {
 	h.reporter = history.Start(history.Options{
 		Ledger:   ledger,
@@ -33,8 +33,8 @@ func (h *Instance) startHistory(ledger *history.Ledger) {
 	})
 }
 
-// stopHistory writes what is left. It doesn't wait for long, so that the engine has time to
-// give back what is unspent.
+// stopHistory writes the remaining counts. Its time is short, so that the engine has time to give
+// back unspent units.
 func (h *Instance) stopHistory() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout/4)
 	defer cancel()
@@ -44,8 +44,7 @@ func (h *Instance) stopHistory() error {
 	return nil
 }
 
-// historian returns the store that is in use as one that keeps the history, or nil if there
-// is none at the moment.
+// historian returns the store in use as a historian, or nil if none is in use at the moment.
 func (h *Instance) historian() storage.Historian {
 	switch store := h.Store.Load(); {
 	case store == nil:
@@ -58,7 +57,7 @@ func (h *Instance) historian() storage.Historian {
 	}
 }
 
-// noHistory takes the place of a store that keeps no history.
+// noHistory stands for a store that keeps no history.
 type noHistory struct{}
 
 func (noHistory) Report(context.Context, int64, storage.Report) error { return nil }
@@ -71,7 +70,7 @@ func (noHistory) Heaviest(context.Context, storage.HistoryQuery, int) ([]storage
 	return nil, nil
 }
 
-// seedHistory sets what keys are hashed under to tell how many different ones came.
+// seedHistory sets the key of the hashes that count distinct keys.
 func seedHistory(ledger *history.Ledger, secret *identity.Secret) error {
 	keys, err := secret.Derive("different keys in the history")
 	if err == nil {
@@ -80,17 +79,17 @@ func seedHistory(ledger *history.Ledger, secret *identity.Secret) error {
 	return err
 }
 
-// inHistoryToday names a key of a series at rest. The name of an address is another every
-// day, so that the next day nobody can link it.
+// inHistoryToday returns the name at rest of a key in a series. The name of an address changes
+// every day, so that the next day nobody can link it.
 func (n *Names) inHistoryToday(of storage.Series, key string) (storage.Key, error) {
 	names, err := n.InHistory(of, key)
 	return names[0], err
 }
 
-// errNoSecret says that keys can't be named yet.
+// errNoSecret is the error of naming a key before the secret is known.
 var errNoSecret = errors.New("the secret is not known")
 
-// InHistory returns the names that a key has today and had yesterday.
+// InHistory returns the names of a key for today and for yesterday.
 func (n *Names) InHistory(of storage.Series, key string) (names [2]storage.Key, err error) {
 	if n.Secret.Load() == nil {
 		return names, errNoSecret
@@ -117,7 +116,7 @@ func (o observer) HistoryWritten(givenUp int) {
 
 var _ history.Observer = observer{}
 
-// Past returns the store as one that has a history, or an error that says why there is none.
+// Past returns the store's history, or an error with the reason why there is none.
 func (h *Instance) Past() (storage.Historian, error) {
 	switch store := h.historian(); store.(type) {
 	case nil:
@@ -129,14 +128,14 @@ func (h *Instance) Past() (storage.Historian, error) {
 	}
 }
 
-// ledgers hold what is counted and not written yet, by the settings of an instance. The
-// instance and all configurations that use it have the same one, so nothing is lost or
-// counted twice when one configuration replaces another.
+// ledgers hold unwritten counts, by the settings of an instance. The instance and all its
+// configurations share one, so nothing is lost or counted twice when one configuration replaces
+// another.
 var ledgers = caddy.NewUsagePool()
 
 func newLedger() (caddy.Destructor, error) { return new(history.Ledger), nil }
 
-// OpenLedger returns the ledger of some settings. It must be given up with CloseLedger.
+// OpenLedger returns the ledger for some settings. CloseLedger gives it up.
 func OpenLedger(s Settings) (*history.Ledger, error) {
 	ledger, _, err := ledgers.LoadOrNew(s, newLedger)
 	if err != nil {

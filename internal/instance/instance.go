@@ -1,5 +1,5 @@
-// Package instance has what outlives a config: the engine on a store, the keys that names at rest
-// are made under, the history, the audit, operators' rules in the store, and the exchange with other
+// Package instance has the state that outlives a config: the engine on a store, the keys for names
+// at rest, the history, the audit, operators' rules in the store, and the exchange with other
 // regions. Configs with equal [Settings] share an [Instance], which has one owner and one end:
 // [Acquire] and [Release].
 package instance
@@ -28,33 +28,33 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// instances holds the engines in use, by the settings they were started with. They outlive
-// configurations: a reload that doesn't change the settings keeps the engine.
+// instances holds the engines in use, by their settings. They outlive configurations: a reload that
+// doesn't change the settings keeps the engine.
 var instances = caddy.NewUsagePool()
 
-// ReadyTimeout is how long a start waits for the store to be open, so that the
-// first requests need not.
+// ReadyTimeout is how long a start waits for the store to open, so that the first requests need not
+// wait.
 const ReadyTimeout = 5 * time.Second
 
-// flushTimeout is how long a clean stop may take to give back what is unspent.
+// flushTimeout is how long a clean stop may take to give back unspent units.
 const flushTimeout = 10 * time.Second
 
-// Instance is an engine and all that outlives a config with it. It may be used from any number of
-// goroutines.
+// Instance is an engine with the other state that outlives a config. It may be used from any number
+// of goroutines.
 type Instance struct {
 	Settings Settings
 	Engine   *engine.Engine
-	Store    atomic.Pointer[storage.Store] // the engine opened it last; it may be closed by now
+	Store    atomic.Pointer[storage.Store] // the store that the engine opened last; it may be closed
 	Names    Names
 	Audit    Audit
-	Shared   SharedRules // of operators, in a store that machines share
+	Shared   SharedRules // operators' rules in a shared store
 	Pressure *pressure.Tracker
 	Recent   RecentByReference
 
 	Closing atomic.Bool  // the engine is about to close its store
-	Starts  atomic.Int32 // configs that run with it, or ran
+	Starts  atomic.Int32 // number of configs so far
 
-	// Of the config that runs; nil if it has none.
+	// Of the running config; nil if it has none.
 	Keys  atomic.Pointer[apikeys.File]
 	Rules atomic.Pointer[rules.File]
 	kinds atomic.Pointer[map[ZoneTier]LimitKinds]
@@ -63,14 +63,14 @@ type Instance struct {
 	made        chan struct{}                   // closed when there is an engine
 	reporter    *history.Reporter               // writes the history
 	regions     atomic.Pointer[regions.Regions] // shares counts with other regions; nil if there are none
-	exchangedAt string                          // where it does
+	exchangedAt string                          // the place of the exchange
 
 	mu   sync.Mutex
-	logs map[string]*RefusalLog // guarded by mu: by name of the zone
+	logs map[string]*RefusalLog // guarded by mu: by the zone's name
 }
 
-// Acquire returns the instance of some settings, which is started if there is none. It must be given
-// up with release.
+// Acquire returns the instance for some settings. It starts one if there is none. [Release] gives
+// it up.
 func Acquire(s Settings, in stores.Store, region *Region) (*Instance, error) {
 	known := statementsOnStore(s)
 	value, _, err := instances.LoadOrNew(s, func() (caddy.Destructor, error) {
@@ -86,35 +86,35 @@ func Acquire(s Settings, in stores.Store, region *Region) (*Instance, error) {
 	return value.(*Instance), nil
 }
 
-// Release gives up the instance of some settings. It is closed if nothing else uses it, and unspent
-// units are given back.
+// Release gives up the instance for some settings. If nothing else uses it, it is closed, which
+// gives back unspent units.
 func Release(s Settings) error {
 	_, err := instances.Delete(s)
 	return err
 }
 
-// IsInUse reports whether there is an instance of some settings.
+// IsInUse reports whether there is an instance for some settings.
 func IsInUse(s Settings) bool {
 	_, used := instances.References(s)
 	return used
 }
 
-// Settings are what an instance is made from. Equal settings share an instance.
+// Settings determine an instance. Equal settings share one.
 type Settings struct {
-	Store    string // what the store is identified by
+	Store    string // identifies the store
 	Kind     string // the name of its module
-	Path     string // where it is; "" if it has no files
-	Address  string // of the server that several machines share; "" if there is none
-	Secret   string // the file; "" if the store has it
-	Epochs   string // the folder; "" if the store has them
+	Path     string // its path; "" if it has no files
+	Address  string // the address of a shared server; "" if there is none
+	Secret   string // the secret file; "" if the store has the secret
+	Epochs   string // the folder of epochs; "" if the store has them
 	MaxKeys  int
 	Timeout  time.Duration
 	Cleanup  time.Duration
 	Degraded int
-	Region   string // how counts are shared with other regions; "" if they are not
+	Region   string // identifies the sharing of counts with other regions; "" without
 }
 
-// where returns the field of a log line that says which store it is about.
+// where returns the log field that identifies the store.
 func (s Settings) where() zap.Field {
 	switch {
 	case s.Path != "":
@@ -125,15 +125,15 @@ func (s Settings) where() zap.Field {
 	return zap.String("store", s.Kind)
 }
 
-// Lasting returns the store's time, which goes on evenly when somebody sets the clock. The
-// keys of epochs go by it, so that setting the clock loses no counts.
+// Lasting returns the store's time, which advances evenly when the clock is set. The keys of epochs
+// use it, so that setting the clock loses no counts.
 func (h *Instance) Lasting() time.Time {
-	<-h.made // the engine has begun to work before it is known here
+	<-h.made // the engine starts working before h.Engine is set
 	now, _ := h.Engine.Lasting()
 	return time.Unix(0, now)
 }
 
-// WithRemedy adds to an error of the file system how to mend it.
+// WithRemedy adds a remedy to an error of the file system.
 func WithRemedy(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -166,7 +166,7 @@ func (h *Instance) summarize() {
 	}
 }
 
-// StatsTimeout bounds how long a question about the state of a store may take.
+// StatsTimeout bounds how long a query of a store's state may take.
 const StatsTimeout = time.Second
 
 func (h *Instance) Stats() engine.Stats {
@@ -175,8 +175,8 @@ func (h *Instance) Stats() engine.Stats {
 	return h.Engine.Stats(ctx)
 }
 
-// Each calls f for every instance. f may take its time: the pool, which a
-// reload waits for, is not locked meanwhile.
+// Each calls f for every instance. f may be slow: the pool, which a reload waits for, is not locked
+// meanwhile.
 func Each(f func(*Instance)) {
 	var all []*Instance
 	instances.Range(func(_, value any) bool {
@@ -190,7 +190,7 @@ func Each(f func(*Instance)) {
 	}
 }
 
-// SweepAt removes from a store what has expired at the time of the log.
+// SweepAt removes from a store the rows that have expired at the time of the log.
 func (h *Instance) SweepAt(now int64) error {
 	store := h.Store.Load()
 	if store == nil {
@@ -204,11 +204,10 @@ func (h *Instance) SweepAt(now int64) error {
 	}
 }
 
-// IsNew reports whether a client that is refused from memory may be new to its network. It
-// takes no lock.
+// IsNew reports whether a client that memory refuses may be new to its network. It takes no lock.
 func (h *Instance) IsNew(network engine.Client, key []byte, rule pressure.Rule) bool {
 	if record := h.Engine.CachedRecord(network); record != nil && record.Banned(h.Engine.Now()) {
-		return false // it is squeezed already
+		return false // it is throttled already
 	}
 	return h.Pressure.IsNew(h.Lasting(), key, rule)
 }

@@ -24,20 +24,20 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Names names clients and keys at rest, under the secret of this machine and the keys of epochs.
+// Names makes the names of clients and keys at rest, with the secret of this machine and the keys
+// of epochs.
 type Names struct {
 	instance    *Instance
 	Secret      atomic.Pointer[identity.Secret]
 	Epochs      *epoch.Keys
-	references  atomic.Pointer[reference.Sealer] // under the secret; nil until one is asked for
-	agreed      atomic.Pointer[agreedKey]        // by the machines that share a store; nil if there are none
-	regionNames atomic.Pointer[identity.Hasher]  // names keys for other regions; nil until one is asked for
+	references  atomic.Pointer[reference.Sealer] // derived from the secret; nil until first use
+	agreed      atomic.Pointer[agreedKey]        // shared by the machines on a store; nil if there are none
+	regionNames atomic.Pointer[identity.Hasher]  // names keys for other regions; nil until first use
 }
 
-// keep writes the files with keys again that were removed while they are in use.
-// Otherwise whoever opens the store next would make other keys, and count every client
-// from 0. If the folder of a secret that the operator has named is gone, that is left alone:
-// it may be a disk that is not there at the moment.
+// keep rewrites key files that were removed while in use. Otherwise the next process that opens the
+// store would create other keys, and count every client from 0. If the folder of a configured
+// secret is gone, keep leaves it alone: it may be a disk that is temporarily missing.
 func (n *Names) keep() error {
 	secret, s := n.Secret.Load(), n.instance.Settings
 	if secret == nil {
@@ -56,7 +56,7 @@ func (n *Names) keep() error {
 	return errors.Join(errs...)
 }
 
-// keepFile has keys written again, and warns if that was necessary.
+// keepFile calls keep, and warns if the file was missing.
 func keepFile(path string, keep func(path string) error) error {
 	removed := isMissing(path)
 	if err := keep(path); err != nil {
@@ -68,8 +68,8 @@ func keepFile(path string, keep func(path string) error) error {
 	return nil
 }
 
-// keepThoseOfOthers has the instances of this process that use the same files write
-// again what was removed, before this one opens them.
+// keepThoseOfOthers makes the instances of this process that use the same files rewrite missing
+// ones before this instance opens them.
 func (n *Names) keepThoseOfOthers() {
 	Each(func(other *Instance) {
 		if other == n.instance || other.Settings.Secret != n.instance.Settings.Secret && other.Settings.Epochs != n.instance.Settings.Epochs {
@@ -81,15 +81,15 @@ func (n *Names) keepThoseOfOthers() {
 	})
 }
 
-// isMissing reports whether nothing is at a path, in a folder that is there.
+// isMissing reports whether a file is missing from an existing folder.
 func isMissing(path string) bool {
 	_, err := os.Lstat(path)
 	_, noFolder := os.Stat(filepath.Dir(path))
 	return errors.Is(err, fs.ErrNotExist) && noFolder == nil
 }
 
-// find notes where the keys are that names at rest are made under. A secret that an option
-// names comes before that of a store.
+// find determines where the keys for names at rest are. A configured secret takes precedence over a
+// store's.
 func (n *Names) find(in stores.Store) {
 	if n.instance.Settings.Address != "" {
 		n.Epochs = epoch.InVault(vaultOf{n.instance}, n.Secret.Load)
@@ -107,8 +107,8 @@ func (n *Names) find(in stores.Store) {
 	}
 }
 
-// openSecret reads the secret, once: hashes must not change under a running engine. When
-// the store is opened again, keys that were removed since are written again.
+// openSecret reads the secret, once: hashes must not change under a running engine. When the store
+// is reopened, it rewrites removed key files.
 func (n *Names) openSecret(path string) error {
 	if n.Secret.Load() != nil {
 		return n.keep()
@@ -122,9 +122,8 @@ func (n *Names) openSecret(path string) error {
 	return nil
 }
 
-// AwaitSecret returns the secret, or nil if it can't be had. It waits for it up to
-// ReadyTimeout after the instance was made: a disk that hangs holds up no request
-// that comes later.
+// AwaitSecret returns the secret, or nil if it can't be read. It waits for it up to ReadyTimeout
+// after the instance was made: a hanging disk delays no later request.
 func (n *Names) AwaitSecret(ctx context.Context) *identity.Secret {
 	if secret := n.Secret.Load(); secret != nil {
 		return secret
@@ -163,16 +162,16 @@ func (n *Names) Opaque(key []byte, verified bool) (name [16]byte, ok bool) {
 // tagSize is the number of hexadecimal digits of a tag.
 const tagSize = 6
 
-// Tag returns the short name by which lists tell clients apart whose addresses are masked: the
+// Tag returns the short name that distinguishes clients in lists with masked addresses: the
 // beginning of the client's opaque name, {http.rate_limit.client}. It is the same in all zones and
-// on all machines that share a secret. It is "" for a key that isn't one client's, and while the
-// secret can't be read.
+// on all machines that share a secret. It is "" for a key that isn't a single client's, and while
+// the secret can't be read.
 func (n *Names) Tag(key string) string {
 	name := n.FullTag([]byte(key))
 	return name[:min(tagSize, len(name))]
 }
 
-// FullTag returns the opaque name that a tag is the beginning of, or "".
+// FullTag returns the opaque name whose beginning is the tag, or "".
 func (n *Names) FullTag(key []byte) string {
 	if len(key) == 0 || key[0] == identity.TagEveryone || key[0] == identity.TagUnknown {
 		return ""
@@ -184,7 +183,7 @@ func (n *Names) FullTag(key []byte) string {
 	return hex.EncodeToString(name[:])
 }
 
-// Sealer returns what references are made and opened with, or nil while there is no secret.
+// Sealer returns the sealer of references, or nil while there is no secret.
 func (n *Names) Sealer() *reference.Sealer {
 	if s := n.references.Load(); s != nil {
 		return s
@@ -195,14 +194,14 @@ func (n *Names) Sealer() *reference.Sealer {
 	}
 	s, err := reference.New(secret)
 	if err != nil {
-		return nil // not reached: the secret was made alike
+		return nil // unreachable: the secret was derived the same way
 	}
 	n.references.Store(s)
 	return s
 }
 
-// Refer returns a new reference of a refusal, or "" if it can't be made. key is the text of what
-// was counted by in limit, or of the client's record if limit is nil; "" if nothing was.
+// Refer returns a new reference of a refusal, or "" if it can't be made. key is the text of the key
+// in limit, or of the client's record if limit is nil; "" if nothing was counted.
 func (n *Names) Refer(content reference.Refusal, limit *engine.Limit, key string) string {
 	sealer := n.Sealer()
 	if sealer == nil {
@@ -218,11 +217,11 @@ func (n *Names) Refer(content reference.Refusal, limit *engine.Limit, key string
 	return sealer.Seal(content)
 }
 
-// Machines that share a store have the keys of epochs in it, sealed under the secret.
+// Machines that share a store keep the keys of epochs in it, sealed with the secret.
 
-// share agrees with the other machines on the keys in a store that was just opened, and adds
-// those in use that it lacks. If that fails, the store is closed: with other keys than all others,
-// this machine would count every client from 0.
+// share agrees with the other machines on the keys in a newly opened store, and adds the keys in
+// use that it lacks. If that fails, it closes the store: with different keys, this machine would
+// count every client from 0.
 func (n *Names) share(store storage.Store) error {
 	if n.instance.Settings.Address == "" {
 		return nil
@@ -237,8 +236,8 @@ func (n *Names) share(store storage.Store) error {
 	return err
 }
 
-// agree learns the key that all machines name verified clients under. Another key than before means
-// that the store has lost everything, and that another machine was there first.
+// agree reads the key with which all machines name verified clients. A changed key means that the
+// store has lost everything, and that another machine was there first.
 func (n *Names) agree() error {
 	own := n.Secret.Load().Key()
 	if agreed := n.agreed.Load(); agreed != nil {
@@ -254,13 +253,13 @@ func (n *Names) agree() error {
 	return err
 }
 
-// agreedKey is a key that machines have agreed on, and what hashes under it.
+// agreedKey is a key that machines have agreed on, and its hasher.
 type agreedKey struct {
 	key    []byte
 	hasher identity.Hasher
 }
 
-// lasting returns the hasher of keys that tell no address. The secret must be known.
+// lasting returns the hasher of keys that contain no address. The secret must be known.
 func (n *Names) lasting() identity.Hasher {
 	if agreed := n.agreed.Load(); agreed != nil {
 		return agreed.hasher
@@ -268,14 +267,14 @@ func (n *Names) lasting() identity.Hasher {
 	return n.Secret.Load().Hasher
 }
 
-// CheckSecret says whether the secret file has changed since it was read: the next start uses it.
+// CheckSecret logs whether the secret file has changed since it was read: the next start uses it.
 func (n *Names) CheckSecret(log *zap.Logger) {
 	used := n.Secret.Load()
 	if used == nil || n.instance.Settings.Secret == "" {
 		return
 	}
 	changed, err := identity.ReadSecret(n.instance.Settings.Secret)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing file is written again
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing file is rewritten
 		log.Error("secret_file can't be read, and the next start needs it", zap.Error(WithRemedy(err)))
 	}
 	if err != nil || changed.Equal(used) {
@@ -292,17 +291,17 @@ func (n *Names) CheckSecret(log *zap.Logger) {
 	log.Warn("secret_file has changed; restart Caddy to use it", zap.String("secret_file", n.instance.Settings.Secret))
 }
 
-// isCutOff reports whether keys are in a store that can't be used at the moment. They are kept
-// there once it can, see share.
+// isCutOff reports whether keys belong in a store that can't be used at the moment. share writes
+// them once it can.
 func (n *Names) isCutOff() bool {
 	<-n.instance.made
 	return n.instance.Settings.Address != "" && n.instance.Engine.Degraded()
 }
 
-// vaultOf is the vault of the store that an instance has opened last.
+// vaultOf is the vault of the store that an instance opened last.
 type vaultOf struct{ h *Instance }
 
-// vaultTimeout bounds how long a look at a vault may take, which is at a start and at midnight.
+// vaultTimeout bounds an access to a vault, which happens at a start and at midnight.
 const vaultTimeout = time.Second
 
 func (v vaultOf) with(f func(ctx context.Context, vault storage.Vault) error) error {

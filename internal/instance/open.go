@@ -17,9 +17,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// New starts an engine. It touches no file itself: the engine opens the
-// store in the background. The operators' statements are in force that are known of the store, which
-// may be nil.
+// New starts an engine. It touches no file itself: the engine opens the store in the background.
+// The operators' rules in known, which may be nil, are in force at once.
 func New(s Settings, in stores.Store, known *SharedRules) (*Instance, error) {
 	notes := known.allNotes()
 	h, err := NewWith(s, in, func(o *engine.Options) { o.Notes = notes })
@@ -29,7 +28,7 @@ func New(s Settings, in stores.Store, known *SharedRules) (*Instance, error) {
 	return h, err
 }
 
-// NewWith is New with other options of the engine, which set sets.
+// NewWith is New with further options of the engine, which set sets.
 func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance, error) {
 	h := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(0), made: make(chan struct{})}
 	h.Names.instance, h.Audit.instance, h.Shared.instance = h, h, h
@@ -76,7 +75,7 @@ func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance,
 	return h, nil
 }
 
-// sweep destroys keys of the past, unless it isn't known yet which these are.
+// sweep destroys keys of the past, unless it isn't known yet which keys these are.
 func (n *Names) sweep() error {
 	<-n.instance.made
 	now, told := n.instance.Engine.Lasting()
@@ -86,8 +85,8 @@ func (n *Names) sweep() error {
 	return n.Epochs.Sweep(time.Unix(0, now))
 }
 
-// AwaitStore waits until the store is open or known not to be usable, up to [ReadyTimeout] after
-// the instance was made: a disk that hangs delays no request that comes later.
+// AwaitStore waits until the store is open or known to be unusable, up to [ReadyTimeout] after the
+// instance was made: a hanging disk delays no later request.
 func (h *Instance) AwaitStore(ctx context.Context) {
 	select {
 	case <-h.Engine.Ready():
@@ -115,7 +114,7 @@ func (h *Instance) Destruct() error {
 	return nil
 }
 
-// observer is what an instance logs and counts of its engine and its history.
+// observer logs and counts the events of an instance's engine and history.
 type observer struct{ *Instance }
 
 // Committed implements engine.Observer.
@@ -139,7 +138,7 @@ func (o observer) Swept(rows int64, keys int, took time.Duration, err error) {
 
 // Punished implements engine.Observer.
 func (o observer) Punished(reason reputation.Reason) {
-	if reason != reputation.Crowded && reason != reputation.Inherited { // which are no violations
+	if reason != reputation.Crowded && reason != reputation.Inherited { // those are no violations
 		meter.Violation(reason)
 	}
 }

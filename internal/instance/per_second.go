@@ -8,19 +8,19 @@ import (
 	"go.uber.org/zap"
 )
 
-// PerSecond bounds how often something is done in a second. The zero value is ready for use,
-// by any number of goroutines.
+// PerSecond bounds how often an action happens in a second. The zero value is ready for use, by any
+// number of goroutines.
 type PerSecond struct {
-	full    atomic.Int64 // the second in which no more is admitted: a flood takes no lock
-	omitted atomic.Int64 // how often it was not admitted since takeOmitted
+	full    atomic.Int64 // the second that admits no more: a flood takes no lock
+	omitted atomic.Int64 // actions not admitted since takeOmitted
 
 	Mu     sync.Mutex
-	second int64 // guarded by mu: the second of the last time, since the Unix epoch
-	done   int   // guarded by mu: how often in that second
+	second int64 // guarded by mu: the last second, since the Unix epoch
+	done   int   // guarded by mu: actions in that second
 }
 
-// Admits reports whether it may be done once more in the second of now, and counts it. most
-// is how often it may be.
+// Admits reports whether the second of now admits another action, and counts it. most is the bound
+// on actions in a second.
 func (b *PerSecond) Admits(now time.Time, most int) bool {
 	second := now.Unix()
 	if b.full.Load() == second {
@@ -41,12 +41,12 @@ func (b *PerSecond) Admits(now time.Time, most int) bool {
 	return true
 }
 
-// takeOmitted returns how often it was not admitted since the last call.
+// takeOmitted returns the number of omitted actions since the last call.
 func (b *PerSecond) takeOmitted() int64 {
 	return b.omitted.Swap(0)
 }
 
-// Complete adds to a line how many of its kind were left out before it.
+// Complete adds to a line the number of omitted lines of its kind before it.
 func (b *PerSecond) Complete(fields []zap.Field) []zap.Field {
 	if omitted := b.takeOmitted(); omitted > 0 {
 		fields = append(fields, zap.Int64("left_out", omitted))

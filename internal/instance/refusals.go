@@ -13,8 +13,8 @@ import (
 )
 
 // RefusalLog logs the refusals of a zone: a line when a client becomes blocked, at most
-// linesPerSecond of them, and a summary of all refusals at each cleanup. So clients can't
-// flood the log.
+// linesPerSecond of them, and a summary of all refusals at each cleanup. So clients can't flood the
+// log.
 type RefusalLog struct {
 	Zone    string
 	Refused atomic.Int64 // since the last summary
@@ -23,11 +23,10 @@ type RefusalLog struct {
 
 const linesPerSecond = 10
 
-// Admits reports whether there may be a line now about a client that became
-// blocked.
+// Admits reports whether another line about a newly blocked client is admitted now.
 func (l *RefusalLog) Admits(now time.Time) bool { return l.lines.Admits(now, linesPerSecond) }
 
-// summarize writes how many requests were refused since the last time, if any.
+// summarize logs the number of requests refused since the last summary, if any.
 func (l *RefusalLog) summarize(log *zap.Logger) {
 	refused := l.Refused.Swap(0)
 	if refused == 0 {
@@ -45,7 +44,7 @@ const (
 	recentPerSet = 16
 )
 
-// Recent is what memory holds of a refusal that somebody was told the reference of.
+// Recent is the data in memory about a refusal whose reference was sent.
 type Recent struct {
 	Reference  string
 	Request    string // method and class of the path
@@ -53,10 +52,9 @@ type Recent struct {
 	Capacity   int64  // of the limit in full
 }
 
-// RecentByReference finds recent refusals by their references, or by the beginnings of these. The
-// zero value is empty. A key has one set of 16, so that no client pushes
-// out the refusals of many others.
-// It may be used from any number of goroutines, and none waits for another.
+// RecentByReference finds recent refusals by their references, or by prefixes of them. The zero
+// value is empty. A key has one set of 16, so that no client displaces the refusals of many others.
+// It may be used from any number of goroutines, which never wait for each other.
 type RecentByReference struct {
 	sets [recentSets]struct {
 		next     atomic.Uint32
@@ -64,10 +62,10 @@ type RecentByReference struct {
 	}
 }
 
-// recentSeed keeps clients from choosing the set of somebody else.
+// recentSeed keeps clients from choosing another client's set.
 var recentSeed = maphash.MakeSeed()
 
-// Add adds a refusal that has a reference, of a key; nil is one that all clients share.
+// Add adds a refusal with a reference. A nil key stands for a key that all clients share.
 func (m *RecentByReference) Add(key []byte, r Recent) {
 	if r.Reference == "" {
 		return
@@ -80,8 +78,8 @@ func (m *RecentByReference) Add(key []byte, r Recent) {
 	set.refusals[set.next.Add(1)%recentPerSet].Store(&r)
 }
 
-// Find returns the refusal with a reference, which may be only the beginning that people are shown.
-// The result is nil if memory doesn't hold it, and the error says so if that is all there is.
+// Find returns the refusal with a reference, or with the short form that people see. The result is
+// nil if memory doesn't hold it. A short form that is ambiguous or not found is an error.
 func (m *RecentByReference) Find(text string) (found *Recent, err error) {
 	text = reference.Canonical(text)
 	if len(text) < reference.ShortSize {
@@ -105,7 +103,7 @@ func (m *RecentByReference) Find(text string) (found *Recent, err error) {
 	return found, nil
 }
 
-// Text says in a sentence what was refused and why.
+// Text describes the refusal and its reason in a sentence.
 func (r *Recent) Text() string {
 	switch {
 	case r.Cost == 0:

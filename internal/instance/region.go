@@ -18,19 +18,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// This file has how an instance shares counts with other regions.
+// This file shares an instance's counts with other regions.
 
 // Exchange is a module that carries counts between regions, in the namespace
 // `rate_limit.exchanges`.
 type Exchange interface {
 	caddy.Module
-	// Identity says which exchange it is, and how it is used: those that are equal in it are
-	// the same.
+	// Identity identifies the exchange and its use. Exchanges with equal identities are the same.
 	Identity() string
-	// Place says where the exchange is, for those who run the server. It shows nothing that must
-	// stay secret.
+	// Place describes the exchange's place for operators. It contains no secrets.
 	Place() string
-	// Open opens the exchange. Nothing is opened, made or changed before.
+	// Open opens the exchange. Before that nothing is opened, created or changed.
 	Open(ctx context.Context) (exchanges.Exchange, error)
 }
 
@@ -41,7 +39,7 @@ type Region struct {
 	Exchange Exchange
 }
 
-// startRegion begins to share counts, if the configuration says so.
+// startRegion begins to share counts, if the configuration asks for that.
 func (h *Instance) startRegion(r *Region) error {
 	if r == nil {
 		return nil
@@ -60,7 +58,7 @@ func (h *Instance) startRegion(r *Region) error {
 	return err
 }
 
-// stopRegion publishes what was admitted, and stops sharing.
+// stopRegion publishes the admitted units and stops sharing.
 func (h *Instance) stopRegion(ctx context.Context) error {
 	if shared := h.regions.Load(); shared != nil {
 		return shared.Close(ctx)
@@ -88,7 +86,7 @@ func (n *Names) forRegions(limit storage.LimitID, key []byte, period int64) (nam
 	return hasher.Hash(uint64(limit), string(append(text, key...))), true
 }
 
-// Decide decides about a request, with what other regions have admitted.
+// Decide decides about a request, including the units that other regions admitted.
 func (h *Instance) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
 	if shared := h.regions.Load(); shared != nil {
 		return shared.Decide(ctx, client, debits)
@@ -104,7 +102,7 @@ func (h *Instance) Shadow(debits []engine.Debit) (d engine.Decision, decided boo
 	return h.Engine.Shadow(debits)
 }
 
-// ShadowLater decides about debits that shadow has not decided about, when the store has answered.
+// ShadowLater decides about debits for which Shadow couldn't decide, when the store has answered.
 func (h *Instance) ShadowLater(debits []engine.Debit, later func([]engine.Debit, engine.Decision)) {
 	if shared := h.regions.Load(); shared != nil {
 		shared.ShadowLater(debits, later)
@@ -113,7 +111,7 @@ func (h *Instance) ShadowLater(debits []engine.Debit, later func([]engine.Debit,
 	}
 }
 
-// Forecast tells what decide would decide, and changes nothing.
+// Forecast returns the decision that Decide would make, and changes nothing.
 func (h *Instance) Forecast(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
 	if shared := h.regions.Load(); shared != nil {
 		shared.Lower(debits)

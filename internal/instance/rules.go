@@ -17,11 +17,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// This file has how an instance reads and changes operators' statements in a store that machines
-// share.
+// This file reads and changes operators' rules in a shared store.
 
-// keepRemoved is how long it is known that a statement was removed: a machine that has not heard of
-// it for longer, and tells a store that has lost its data what it knows, would bring it back.
+// keepRemoved is how long the store remembers that a rule was removed. A machine that hasn't heard
+// of a removal for longer would bring the rule back when it restores a store that lost its data.
 const keepRemoved = 7 * 24 * time.Hour
 
 // noted implements engine.Options.Noted.
@@ -38,7 +37,8 @@ func (s *SharedRules) noted(notes []storage.Note, all bool) {
 	s.tell()
 }
 
-// statementsOnStore returns what instances of this process know that use the same store, or nil.
+// statementsOnStore returns the rules known to the instances of this process with the same store,
+// or nil.
 func statementsOnStore(of Settings) (known *SharedRules) {
 	Each(func(h *Instance) {
 		if of.Address != "" && h.Settings.Store == of.Store && h.Settings.Secret == of.Secret {
@@ -48,7 +48,7 @@ func statementsOnStore(of Settings) (known *SharedRules) {
 	return known
 }
 
-// changes are notes to be put, of each name the last.
+// changes are notes to put, the last one for each name.
 type changes struct {
 	sealer *identity.Sealer
 	names  identity.Hasher
@@ -73,12 +73,12 @@ func (c *changes) nameOf(action rules.Action, target rules.Target) storage.Key {
 	return c.names.Hash(uint64(action), target.String())
 }
 
-// Add adds a statement, of a version or a later one.
+// add adds a rule with this version or a later one.
 func (c *changes) add(stated rules.Statement, version int64) {
 	c.note(storage.Note{Name: c.nameOf(stated.Action, stated.Target), Version: version}, stated.String(), stated.Until)
 }
 
-// note adds a note that says something until a time, or for good if that is zero.
+// note adds a note that applies until a time, or without end if that is zero.
 func (c *changes) note(n storage.Note, line string, until time.Time) {
 	if !until.IsZero() {
 		n.Until = until.UnixNano()
@@ -87,8 +87,8 @@ func (c *changes) note(n storage.Note, line string, until time.Time) {
 	c.notes[n.Name] = n
 }
 
-// remove removes statements. Another machine may be about to seal one again that is sealed under an
-// older line of the secret: under its new name it is removed as well.
+// remove removes rules. If a rule is sealed with an older line of the secret, another machine may
+// be about to reseal it, so remove also removes it by its new name.
 func (c *changes) remove(removed map[storage.Key]foundStatement) (version int64) {
 	for name, stated := range removed {
 		c.removeOne(name, stated.Until, stated.version)
@@ -112,13 +112,13 @@ func (c *changes) removeOne(name storage.Key, end time.Time, version int64) {
 // padding is the block size that hides the length of a sealed text.
 const padding = 64
 
-// padded returns a text with blanks up to the next multiple of padding.
+// padded pads a text with blanks to a multiple of padding.
 func padded(text string) string {
 	return text + strings.Repeat(" ", (padding-len(text)%padding)%padding)
 }
 
-// Put puts statements into the store, in the place of those with the same action about the same
-// targets. A ban also removes the allowance of its target.
+// Put puts rules into the store. They replace rules with the same action and target. A ban also
+// removes the allowance of its target.
 func (s *SharedRules) Put(ctx context.Context, added []rules.Statement) error {
 	c, err := s.newChanges()
 	if err != nil {
@@ -131,14 +131,13 @@ func (s *SharedRules) Put(ctx context.Context, added []rules.Statement) error {
 				delete(c.notes, allowance) // it was added before
 			}
 		}
-		version := c.remove(s.Find(stated.Action, stated.Target)) // which has another name under an older secret
+		version := c.remove(s.Find(stated.Action, stated.Target)) // it has another name under an older secret
 		c.add(stated, version)
 	}
 	return s.instance.Engine.PutNotes(ctx, c.list())
 }
 
-// Drop removes the statements about a target with an action from the store, and returns how many
-// there were.
+// Drop removes the rules with a target and an action from the store, and returns their number.
 func (s *SharedRules) Drop(ctx context.Context, action rules.Action, target rules.Target) (int, error) {
 	found := s.Find(action, target)
 	if len(found) == 0 {
@@ -152,11 +151,12 @@ func (s *SharedRules) Drop(ctx context.Context, action rules.Action, target rule
 	return len(found), s.instance.Engine.PutNotes(ctx, c.list())
 }
 
-// sealedAgain is how many statements, and how many API keys, are sealed again at once.
+// sealedAgain bounds how many rules, and how many API keys, are resealed at once.
 const sealedAgain = 100
 
-// sealAgain seals some of the notes that are sealed under an older line of the secret, which
-// may be removed some day, under the line in use. What operators change meanwhile stays.
+// sealAgain reseals some of the notes that are sealed with an older line of the secret with the
+// line in use, because the older one may be removed some day. It preserves operators' concurrent
+// changes.
 func (s *SharedRules) sealAgain() error {
 	again, keys := s.someOlder(sealedAgain), s.someOlderKeys(sealedAgain)
 	if len(again)+len(keys) == 0 {
@@ -179,19 +179,18 @@ func (s *SharedRules) sealAgain() error {
 	return s.instance.Engine.ReplaceNotes(ctx, c.list())
 }
 
-// RulesInForce are those of the file of this machine and those of the store that machines
-// share, as if they stood in one file.
+// RulesInForce merges the rules of this machine's file with those of the shared store.
 type RulesInForce struct {
 	File   *rules.File
 	merged atomic.Pointer[mergedStatements] // nil until the store is in use
 
 	mu     sync.Mutex
-	shared *SharedRules // guarded by mu: of the store; nil before it is known, or if there are none
+	shared *SharedRules // guarded by mu: of the store; nil before it is known, or without a shared store
 }
 
 type mergedStatements struct{ file, store, both *rules.Set }
 
-// Now returns the statements in force. It waits for nothing.
+// Now returns the rules in force. It never blocks.
 func (s *RulesInForce) Now() *rules.Set {
 	if m := s.merged.Load(); m != nil {
 		return m.both
@@ -199,7 +198,7 @@ func (s *RulesInForce) Now() *rules.Set {
 	return s.File.Value()
 }
 
-// Begin has the statements of a store be in force as well, and those that come to be.
+// Begin adds the rules of a store, and follows their changes.
 func (s *RulesInForce) Begin(shared *SharedRules) {
 	s.mu.Lock()
 	s.shared = shared
@@ -208,7 +207,7 @@ func (s *RulesInForce) Begin(shared *SharedRules) {
 	s.Merge()
 }
 
-// End ends what begin began.
+// End stops following the store's changes.
 func (s *RulesInForce) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +216,8 @@ func (s *RulesInForce) End() {
 	}
 }
 
-// Merge goes by what the file and the store have now. No request does: a large file takes a while.
+// Merge merges the current rules of the file and the store. Requests don't call it, because a large
+// file takes a while.
 func (s *RulesInForce) Merge() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,28 +14,28 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// SharedRules are the operators' statements in a store that several machines share. Each is a
-// note there: its name is a keyed hash of what it is about, and its value the line that a rules file
-// would have, sealed. So who reads the store learns no address.
+// SharedRules are the operators' rules in a shared store. Each is a note there: its name is a keyed
+// hash of its target, and its value is the sealed line of a rules file. So readers of the store
+// learn no address.
 //
-// Those that are known hold while the store can't be used, and another instance on the same store
-// begins with them.
+// Known rules apply while the store can't be used, and another instance on the same store begins
+// with them.
 //
 // API keys in the store are such notes as well, see [sharedKey].
 type SharedRules struct {
 	instance *Instance
-	Set      atomic.Pointer[rules.Set]   // of those in force; nil if there were never any
-	Keys     atomic.Pointer[apikeys.Set] // of API keys; nil before the store was read
+	Set      atomic.Pointer[rules.Set]   // the rules in force; nil if there never were any
+	Keys     atomic.Pointer[apikeys.Set] // API keys; nil before the store was read
 
 	mu    sync.Mutex
-	notes map[storage.Key]storage.Note    // guarded by mu, like all below: as the store has them
-	known map[storage.Key]rules.Statement // what they say
-	api   map[storage.Key]apikeys.Stored  // those of API keys say
-	older map[storage.Key]bool            // are sealed under an older line of the secret
-	hear  map[any]func()                  // called after changes, by who wants to hear of them
+	notes map[storage.Key]storage.Note    // guarded by mu, like all below: as in the store
+	known map[storage.Key]rules.Statement // rules by the names of their notes
+	api   map[storage.Key]apikeys.Stored  // API keys by the names of their notes
+	older map[storage.Key]bool            // notes sealed with an older line of the secret
+	hear  map[any]func()                  // listeners, called after changes
 }
 
-// take takes notes as the engine tells them, and returns how many of them can't be read.
+// take takes notes from the engine, and returns the number of unreadable ones.
 func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bool) (unread int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bo
 	return unread
 }
 
-// learnLocked takes what a note says.
+// learnLocked adds the rule or key of a note.
 func (s *SharedRules) learnLocked(name storage.Key, line string) (err error) {
 	if key, ok := strings.CutPrefix(line, keyNote); ok {
 		stored, err := apikeys.ParseStored(key)
@@ -78,14 +78,14 @@ func (s *SharedRules) learnLocked(name storage.Key, line string) (err error) {
 	return err
 }
 
-// forgetLocked forgets what a note has said.
+// forgetLocked removes the rule or key of a note.
 func (s *SharedRules) forgetLocked(name storage.Key) {
 	delete(s.known, name)
 	delete(s.api, name)
 	delete(s.older, name)
 }
 
-// collectLocked makes the set of what is in force, and forgets what has ended.
+// collectLocked makes the set of rules in force, and forgets those that have ended.
 func (s *SharedRules) collectLocked() {
 	now := time.Now()
 	for name, n := range s.notes {
@@ -98,7 +98,7 @@ func (s *SharedRules) collectLocked() {
 	s.Keys.Store(apikeys.SetOf(slices.Collect(maps.Values(s.api))))
 }
 
-// tell tells those who hear of changes that there were some.
+// tell notifies the listeners of changes.
 func (s *SharedRules) tell() {
 	s.mu.Lock()
 	hear := slices.Collect(maps.Values(s.hear))
@@ -108,7 +108,7 @@ func (s *SharedRules) tell() {
 	}
 }
 
-// Follow has who hear of changes, or not any more if f is nil.
+// Follow registers f, with the key who, to be called after changes. A nil f unregisters it.
 func (s *SharedRules) Follow(who any, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (s *SharedRules) Follow(who any, f func()) {
 	}
 }
 
-// allNotes returns all that is known, as notes.
+// allNotes returns all known notes.
 func (s *SharedRules) allNotes() []storage.Note {
 	if s == nil {
 		return nil
@@ -130,7 +130,7 @@ func (s *SharedRules) allNotes() []storage.Note {
 	return slices.Collect(maps.Values(s.notes))
 }
 
-// Begin takes what another instance knows, unless the store has told already what there is.
+// begin takes another instance's rules, unless the store has already delivered its own.
 func (s *SharedRules) begin(other *SharedRules) {
 	if other == nil {
 		return
@@ -162,15 +162,15 @@ func (s *SharedRules) List() (list []rules.Statement) {
 	return list
 }
 
-// foundStatement is a statement as the store has it.
+// foundStatement is a rule in the store.
 type foundStatement struct {
 	rules.Statement
 	version int64 // of its note
-	older   bool  // it is sealed under an older line of the secret
+	older   bool  // sealed with an older line of the secret
 }
 
-// Find returns the names of the statements about a target with an action, or with any if it is 0,
-// and what they say.
+// Find returns the rules with a target and an action, by the names of their notes. An action of 0
+// matches any.
 func (s *SharedRules) Find(action rules.Action, target rules.Target) map[storage.Key]foundStatement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,14 +183,14 @@ func (s *SharedRules) Find(action rules.Action, target rules.Target) map[storage
 	return found
 }
 
-// countOlder returns how many notes are sealed under an older line of the secret.
+// countOlder returns how many notes are sealed with an older line of the secret.
 func (s *SharedRules) countOlder() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.older)
 }
 
-// someOlder returns some of the statements that are sealed under an older line of the secret.
+// someOlder returns some of the rules sealed with an older line of the secret.
 func (s *SharedRules) someOlder(most int) map[storage.Key]foundStatement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *SharedRules) foundLocked(name storage.Key) foundStatement {
 	return foundStatement{s.known[name], s.notes[name].Version, s.older[name]}
 }
 
-// Has reports whether a statement is one of those in the store.
+// Has reports whether the store has a rule.
 func (s *SharedRules) Has(stated *rules.Statement) bool {
 	for _, found := range s.Find(stated.Action, stated.Target) {
 		if found.Statement == *stated {

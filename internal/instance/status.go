@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Describe describes the stores in use. The result isn't nil, which would be null in JSON.
+// Describe describes the stores in use. The result is never nil, which would be null in JSON.
 func Describe() []operator.Store {
 	inUse := []operator.Store{}
 	Each(func(h *Instance) { inUse = append(inUse, h.describe()) })
@@ -43,7 +43,7 @@ func (h *Instance) describe() operator.Store {
 	}
 	told.Region = h.describeRegion()
 	if keys := h.Keys.Load(); keys != nil {
-		keys.Keys() // looks at the file, if no request has
+		keys.Keys() // checks the file, in case no request has
 		told.APIKeys = TroubleOf(keys.Path(), keys.Trouble())
 	}
 	if rules := h.Rules.Load(); rules != nil {
@@ -52,13 +52,14 @@ func (h *Instance) describe() operator.Store {
 	return told
 }
 
-// describeNetwork describes how a store on a network is reached, or returns nil of others.
+// describeNetwork describes the connection to a store on a network. It returns nil for other
+// stores.
 func (h *Instance) describeNetwork(stats engine.Stats) *operator.Network {
 	if stats.RoundTrip == 0 {
 		return nil
 	}
 	var seals epoch.Seals
-	if !stats.Degraded { // nobody waits for a store that is away
+	if !stats.Degraded { // doesn't wait for a store that is away
 		var err error
 		if seals, err = h.Names.Epochs.Seals(); err != nil {
 			caddyconf.Logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
@@ -73,8 +74,7 @@ func (h *Instance) describeNetwork(stats engine.Stats) *operator.Network {
 	}
 }
 
-// describeRegion describes how counts are shared with other regions, or returns nil if they are
-// not.
+// describeRegion describes the sharing of counts with other regions, or returns nil without it.
 func (h *Instance) describeRegion() *operator.Region {
 	shared := h.regions.Load()
 	if shared == nil {
@@ -94,7 +94,7 @@ func (h *Instance) describeRegion() *operator.Region {
 	return told
 }
 
-// TroubleOf returns what is wrong with a file, or nil.
+// TroubleOf returns the problem of a file, or nil.
 func TroubleOf(path string, trouble *textfile.Trouble) *operator.FileTrouble {
 	if trouble == nil {
 		return nil
